@@ -1,0 +1,161 @@
+//! Blocks of cells over shared words: what a kind sees of a filter.
+//!
+//! A block is two runs of words: a few that its kind keeps beside the cells (the step it has caught up
+//! to, say), and the cells. Cells are read and written with relaxed loads and stores only; whoever
+//! writes holds the block's stripe, whoever reads checks the block's version around the reads, so no
+//! read-modify-write and no stronger ordering is needed here.
+
+use crate::hash::scale;
+use crate::sync::{AtomicU64, Ordering};
+
+/// Words of a block header that belong to the kind.
+pub const OWN_WORDS: usize = 6;
+
+/// The most banks a filter has at one time.
+pub const MAX_BANKS: usize = 8;
+
+/// One block as a kind sees it.
+#[derive(Debug, Clone, Copy)]
+pub struct Block<'a> {
+    /// The kind's words of the block's header, [`OWN_WORDS`] of them, zero at first.
+    pub own: &'a [AtomicU64],
+    /// The cells, zero at first.
+    pub cells: &'a [AtomicU64],
+}
+
+/// The blocks of one key, one for each bank (by its slot in the bank table).
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Blocks<'a> {
+    slots: [Option<Block<'a>>; MAX_BANKS],
+}
+
+impl<'a> Blocks<'a> {
+    /// The blocks of a filter with one bank.
+    #[must_use]
+    #[inline]
+    pub fn single(block: Block<'a>) -> Self {
+        let mut blocks = Self::default();
+        blocks.slots[0] = Some(block);
+        blocks
+    }
+
+    /// Puts a bank's block in its slot.
+    #[inline]
+    pub fn set(&mut self, slot: usize, block: Block<'a>) {
+        self.slots[slot] = Some(block);
+    }
+
+    /// The key's block in the bank of this slot, if there is one.
+    #[must_use]
+    #[inline]
+    pub fn get(&self, slot: usize) -> Option<&Block<'a>> {
+        self.slots.get(slot)?.as_ref()
+    }
+}
+
+/// Reads a shared word. Consistency comes from the stripe lock or the block's version, not from here.
+#[must_use]
+#[inline]
+pub fn load(word: &AtomicU64) -> u64 {
+    word.load(Ordering::Relaxed)
+}
+
+/// Writes a shared word; only the holder of its stripe does.
+#[inline]
+pub fn store(word: &AtomicU64, value: u64) {
+    word.store(value, Ordering::Relaxed);
+}
+
+/// How many blocks a bank has, and how large they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Geometry {
+    /// Blocks of each stripe.
+    pub blocks_per_stripe: u32,
+    /// Words of cells in each block.
+    pub words_per_block: u32,
+}
+
+/// What all banks of a filter share: fixed at creation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Layout {
+    /// Stripes of the key-hash space.
+    pub stripes: u32,
+    /// The size of block aimed at, in words.
+    pub block_words: u32,
+}
+
+impl Layout {
+    /// Words in the smallest block: below it the keys of a block vary too much in number.
+    pub const LEAST_BLOCK_WORDS: u32 = 64;
+
+    /// The geometry with at least `words` words of cells and blocks near the wanted size.
+    ///
+    /// Exceeds `words` by at most eight words a block (one cache line), or what the smallest block asks.
+    #[must_use]
+    pub fn geometry(&self, words: u64) -> Geometry {
+        let stripes = u64::from(self.stripes.max(1));
+        let target = u64::from(self.block_words.max(Self::LEAST_BLOCK_WORDS));
+        let a_stripe = words.div_ceil(stripes);
+        let blocks = ((a_stripe + target / 2) / target).clamp(1, u64::from(u32::MAX));
+        let block = a_stripe
+            .div_ceil(blocks)
+            .next_multiple_of(8)
+            .max(Self::LEAST_BLOCK_WORDS.into());
+        Geometry {
+            blocks_per_stripe: blocks as u32,
+            words_per_block: u32::try_from(block).unwrap_or(u32::MAX),
+        }
+    }
+
+    /// Blocks of a bank.
+    #[must_use]
+    pub fn blocks(&self, geometry: Geometry) -> u64 {
+        u64::from(self.stripes) * u64::from(geometry.blocks_per_stripe)
+    }
+
+    /// Words of cells of a bank.
+    #[must_use]
+    pub fn words(&self, geometry: Geometry) -> u64 {
+        self.blocks(geometry)
+            .saturating_mul(u64::from(geometry.words_per_block))
+    }
+
+    /// The stripe of a key.
+    #[must_use]
+    #[inline]
+    pub fn stripe_of(&self, hash: u64) -> usize {
+        scale(hash, u64::from(self.stripes)) as usize
+    }
+
+    /// The block of a key in a bank; it belongs to the key's stripe.
+    #[must_use]
+    #[inline]
+    pub fn block_of(&self, geometry: Geometry, hash: u64) -> usize {
+        scale(hash, self.blocks(geometry)) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_geometry_holds_what_was_asked_with_little_to_spare() {
+        for stripes in [1, 16, 64] {
+            let layout = Layout {
+                stripes,
+                block_words: 2048,
+            };
+            for words in [1, 1000, 70_000, 412_345, 9_999_999, 1 << 27] {
+                let geometry = layout.geometry(words);
+                let spare = layout.words(geometry) - words;
+                let blocks = layout.blocks(geometry);
+                let least = u64::from(stripes) * u64::from(Layout::LEAST_BLOCK_WORDS);
+                assert!(
+                    spare <= (blocks * 9).max(least),
+                    "{words} words: {geometry:?}"
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! Time as the engine sees it: stamps, and the clock that a caller hands in.
+//!
+//! A clock is read by the handle only, and what it says enters the filter's state through records and
+//! in no other way; kinds, replay and repair never see one. Nothing here knows that time must not run
+//! backwards inside a filter: whoever reads a clock sees to that.
+
+use parking_lot::Mutex;
+use rustix::time::{ClockId, clock_gettime};
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// A point in time: microseconds since the Unix epoch, leap seconds not counted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp(u64);
+
+impl Timestamp {
+    /// The time so many milliseconds after the Unix epoch; the latest one there is if they are too many.
+    #[must_use]
+    pub const fn from_unix_millis(millis: u64) -> Self {
+        Self(millis.saturating_mul(1000))
+    }
+
+    /// The time so many microseconds after the Unix epoch.
+    #[must_use]
+    pub const fn from_unix_micros(micros: u64) -> Self {
+        Self(micros)
+    }
+
+    /// Whole milliseconds since the Unix epoch.
+    #[must_use]
+    pub const fn as_unix_millis(self) -> u64 {
+        self.0 / 1000
+    }
+
+    /// Microseconds since the Unix epoch.
+    #[must_use]
+    pub const fn as_unix_micros(self) -> u64 {
+        self.0
+    }
+}
+
+impl From<SystemTime> for Timestamp {
+    /// Times before the Unix epoch become the epoch, times too late become the latest stamp.
+    fn from(time: SystemTime) -> Self {
+        Self(time.duration_since(UNIX_EPOCH).map_or(0, micros))
+    }
+}
+
+/// Seconds since the Unix epoch with six decimals, as in `1700000000.000250`.
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:06}", self.0 / 1_000_000, self.0 % 1_000_000)
+    }
+}
+
+/// Where a handle takes its time from.
+///
+/// ```
+/// use ebbtide::{Clock, ManualClock, Timestamp};
+/// use std::time::Duration;
+///
+/// let hand = ManualClock::new(Timestamp::from_unix_millis(1_000));
+/// let clock = Clock::from(hand.clone());
+/// hand.advance(Duration::from_secs(60)); // `clock` now reads 61 s after the epoch
+/// # drop(clock);
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct Clock(Source);
+
+#[derive(Debug, Clone, Default)]
+enum Source {
+    #[default]
+    System,
+    Stream,
+    Manual(ManualClock),
+}
+
+impl Clock {
+    /// The system's clock, which is the default. While a handle is open its time advances evenly, through
+    /// suspends and whatever is done to the wall clock.
+    #[must_use]
+    pub const fn system() -> Self {
+        Self(Source::System)
+    }
+
+    /// No clock: time comes with the keys only, and stands still in between.
+    #[must_use]
+    pub const fn stream() -> Self {
+        Self(Source::Stream)
+    }
+
+    /// Microseconds since the Unix epoch, or `None` for stream time.
+    pub(crate) fn wall(&self) -> Option<u64> {
+        match &self.0 {
+            Source::System => Some(read(ClockId::Realtime)),
+            Source::Stream => None,
+            Source::Manual(clock) => Some(clock.hands.lock().wall),
+        }
+    }
+
+    /// As [`Clock::wall`], but some milliseconds behind and cheaper: for kinds that only note the time.
+    pub(crate) fn coarse_wall(&self) -> Option<u64> {
+        match &self.0 {
+            Source::System => Some(read(ClockId::RealtimeCoarse)),
+            _ => self.wall(),
+        }
+    }
+
+    /// Microseconds from some fixed moment on, suspends included; never decreases while the machine runs.
+    /// Stream time stands still at 0.
+    pub(crate) fn elapsed(&self) -> u64 {
+        match &self.0 {
+            Source::System => read(ClockId::Boottime),
+            Source::Stream => 0,
+            Source::Manual(clock) => clock.hands.lock().elapsed,
+        }
+    }
+}
+
+impl From<ManualClock> for Clock {
+    fn from(clock: ManualClock) -> Self {
+        Self(Source::Manual(clock))
+    }
+}
+
+/// A clock that stands still until told to move: for tests and replays. Clones share their hands.
+#[derive(Debug, Clone)]
+pub struct ManualClock {
+    hands: Arc<Mutex<Hands>>,
+}
+
+/// In microseconds. `wall` goes where it is set, `elapsed` only counts its way forward, as the system's
+/// two clocks do when an administrator corrects one of them.
+#[derive(Debug)]
+struct Hands {
+    wall: u64,
+    elapsed: u64,
+}
+
+impl ManualClock {
+    /// A clock that shows `time`.
+    #[must_use]
+    pub fn new(time: Timestamp) -> Self {
+        Self {
+            hands: Arc::new(Mutex::new(Hands {
+                wall: time.0,
+                elapsed: 0,
+            })),
+        }
+    }
+
+    /// Sets the clock. A step back is one of the wall clock alone: the time of a filter that is open
+    /// stays where it is and moves on with the clock's next step ahead.
+    pub fn set(&self, time: Timestamp) {
+        let mut hands = self.hands.lock();
+        hands.elapsed = hands
+            .elapsed
+            .saturating_add(time.0.saturating_sub(hands.wall));
+        hands.wall = time.0;
+    }
+
+    /// Moves the clock ahead, in whole microseconds, to the latest time there is at most.
+    pub fn advance(&self, by: Duration) {
+        let mut hands = self.hands.lock();
+        hands.elapsed = hands.elapsed.saturating_add(micros(by));
+        hands.wall = hands.wall.saturating_add(micros(by));
+    }
+}
+
+/// Whole microseconds, saturating.
+fn micros(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// Reads one of the system's clocks; a wall clock set before the epoch reads 0.
+fn read(clock: ClockId) -> u64 {
+    let time = clock_gettime(clock);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    let nanos = u64::try_from(time.tv_nsec).unwrap_or(0);
+    seconds
+        .saturating_mul(1_000_000)
+        .saturating_add(nanos / 1000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stamps_convert_and_saturate() {
+        assert_eq!(Timestamp::from_unix_millis(7).as_unix_micros(), 7000);
+        assert_eq!(Timestamp::from_unix_micros(7999).as_unix_millis(), 7);
+        assert_eq!(
+            Timestamp::from_unix_millis(u64::MAX).as_unix_micros(),
+            u64::MAX
+        );
+        assert_eq!(
+            Timestamp::from(UNIX_EPOCH - Duration::from_secs(1)),
+            Timestamp::default()
+        );
+        let later = UNIX_EPOCH + Duration::from_micros(1_500_000);
+        assert_eq!(Timestamp::from(later), Timestamp::from_unix_millis(1500));
+        assert_eq!(
+            Timestamp::from_unix_micros(1_700_000_000_000_250).to_string(),
+            "1700000000.000250"
+        );
+    }
+
+    #[test]
+    fn the_system_clock_tells_the_time_of_day_and_never_steps_back() {
+        let before = Timestamp::from(SystemTime::now()).as_unix_micros();
+        let clock = Clock::default();
+        let wall = clock.wall().expect("the system knows the time");
+        let coarse = clock.coarse_wall().expect("the system knows the time");
+        // Ten minutes either way: enough to tell units and clocks apart, whatever adjusts them meanwhile.
+        assert!(wall.abs_diff(before) < 600_000_000 && coarse.abs_diff(before) < 600_000_000);
+        let first = clock.elapsed();
+        assert!(first > 0 && clock.elapsed() >= first);
+    }
+
+    #[test]
+    fn stream_time_has_no_clock() {
+        let clock = Clock::stream();
+        assert_eq!(
+            (clock.wall(), clock.coarse_wall(), clock.elapsed()),
+            (None, None, 0)
+        );
+    }
+
+    #[test]
+    fn clones_of_a_manual_clock_move_together() {
+        let hand = ManualClock::new(Timestamp::from_unix_micros(100));
+        let clock = Clock::from(hand.clone());
+        let start = clock.elapsed();
+        hand.advance(Duration::from_micros(20));
+        hand.clone().set(Timestamp::from_unix_micros(150));
+        assert_eq!((clock.wall(), clock.coarse_wall()), (Some(150), Some(150)));
+        assert_eq!(clock.elapsed() - start, 50);
+    }
+
+    #[test]
+    fn a_manual_clock_set_back_goes_on_counting_forward() {
+        let hand = ManualClock::new(Timestamp::from_unix_micros(100));
+        let clock = Clock::from(hand.clone());
+        hand.set(Timestamp::from_unix_micros(40));
+        assert_eq!((clock.wall(), clock.elapsed()), (Some(40), 0));
+        hand.set(Timestamp::from_unix_micros(50));
+        assert_eq!((clock.wall(), clock.elapsed()), (Some(50), 10));
+        hand.advance(Duration::MAX);
+        assert_eq!((clock.wall(), clock.elapsed()), (Some(u64::MAX), u64::MAX));
+    }
+}

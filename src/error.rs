@@ -1,0 +1,240 @@
+//! The one error type. Each message names the file, the place in it, what was expected and what was
+//! found, and says what to do.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What every fallible operation of the crate returns.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Everything that can go wrong, said so that a user can act on it.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// The operating system refused something. [`Error::is_full`] tells a full disk apart: then nothing
+    /// is lost, queries go on, and the same handle writes again once there is space.
+    Io {
+        /// What was being done, as in "cannot *map* …".
+        action: &'static str,
+        /// The file or directory it was done to.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// A file of a filter does not hold what it must.
+    Damaged {
+        /// The damaged file.
+        path: PathBuf,
+        /// Where in it, in bytes from its start.
+        offset: u64,
+        /// What was expected there.
+        expected: String,
+        /// What was found instead.
+        found: String,
+        /// What to do about it.
+        remedy: &'static str,
+    },
+    /// A file was written by another version of the format.
+    Version {
+        /// The file.
+        path: PathBuf,
+        /// The version this build reads and writes.
+        expected: u32,
+        /// The version the file names.
+        found: u32,
+    },
+    /// There is no filter here.
+    NotAFilter {
+        /// The directory (or the file in the place of one).
+        path: PathBuf,
+        /// What was found instead.
+        found: String,
+    },
+    /// A filter stands where a new one should be created.
+    Exists {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The filter is of another kind, or was created with other parameters, than the caller asked for.
+    Mismatch {
+        /// The directory.
+        path: PathBuf,
+        /// What differs: `kind`, or a parameter's name.
+        what: String,
+        /// What the caller asked for.
+        expected: String,
+        /// What the filter was created with.
+        found: String,
+    },
+    /// A parameter is out of bounds or does not fit the others.
+    Parameter {
+        /// The parameter's name, as on the command line.
+        name: &'static str,
+        /// What it must be.
+        expected: String,
+        /// What was given.
+        found: String,
+    },
+    /// Another handle, in this or another process, has the filter open.
+    Locked {
+        /// The filter's directory.
+        path: PathBuf,
+    },
+    /// A sync failed earlier: writes are refused, for the disk may not hold what was acknowledged.
+    Poisoned {
+        /// The filter's directory.
+        path: PathBuf,
+        /// Why, in a sentence.
+        cause: String,
+    },
+    /// A key's time lies further ahead of the wall clock than the filter allows.
+    TimeAhead {
+        /// The time given, in microseconds since the Unix epoch.
+        time: u64,
+        /// The latest time that would have been taken.
+        limit: u64,
+    },
+    /// The filter's kind has no such operation.
+    Unsupported {
+        /// The kind.
+        kind: &'static str,
+        /// The operation.
+        operation: &'static str,
+    },
+}
+
+impl Error {
+    /// True if the cause is a full disk or an exhausted quota.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if matches!(source.kind(),
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded))
+    }
+
+    /// Turns an I/O error into one that says what was done to which file.
+    pub(crate) fn io(
+        action: &'static str,
+        path: impl AsRef<Path>,
+    ) -> impl FnOnce(io::Error) -> Self {
+        let path = path.as_ref().to_path_buf();
+        move |source| Self::Io {
+            action,
+            path,
+            source,
+        }
+    }
+
+    /// A parameter error; `expected` says what it must be.
+    pub(crate) fn parameter(
+        name: &'static str,
+        expected: impl Into<String>,
+        found: impl fmt::Display,
+    ) -> Self {
+        Self::Parameter {
+            name,
+            expected: expected.into(),
+            found: found.to_string(),
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io {
+                action,
+                path,
+                source,
+            } => {
+                write!(f, "cannot {action} {}: {source}", path.display())?;
+                if self.is_full() {
+                    write!(
+                        f,
+                        "; nothing is lost: free some space and go on with the same handle"
+                    )?;
+                }
+                Ok(())
+            }
+            Self::Damaged {
+                path,
+                offset,
+                expected,
+                found,
+                remedy,
+            } => write!(
+                f,
+                "{} is damaged at byte {offset}: expected {expected}, found {found}; {remedy}",
+                path.display()
+            ),
+            Self::Version {
+                path,
+                expected,
+                found,
+            } => write!(
+                f,
+                "{} has format version {found}, this build reads version {expected}; \
+                 use the ebbtide that wrote it, or recreate the filter",
+                path.display()
+            ),
+            Self::NotAFilter { path, found } => write!(
+                f,
+                "{} is not an ebbtide filter: expected a directory with a file `meta`, found {found}; \
+                 create a filter there first, or name another directory",
+                path.display()
+            ),
+            Self::Exists { path } => write!(
+                f,
+                "{} already holds a filter; open it, or create the new one in another directory",
+                path.display()
+            ),
+            Self::Mismatch {
+                path,
+                what,
+                expected,
+                found,
+            } => write!(
+                f,
+                "{}: expected {what} {expected}, found {found}; open it as what it is, or use \
+                 another directory",
+                path.display()
+            ),
+            Self::Parameter {
+                name,
+                expected,
+                found,
+            } => {
+                write!(f, "parameter {name}: expected {expected}, found {found}")
+            }
+            Self::Locked { path } => write!(
+                f,
+                "{} is open in another handle; close that one first (several processes on one \
+                 filter are not supported yet)",
+                path.display()
+            ),
+            Self::Poisoned { path, cause } => write!(
+                f,
+                "{} refuses writes: {cause}; close every handle and open it again to recover what \
+                 the disk holds",
+                path.display()
+            ),
+            Self::TimeAhead { time, limit } => write!(
+                f,
+                "time {time} µs is too far ahead of the clock: expected at most {limit} µs; correct \
+                 the stamp or raise the filter's max lead"
+            ),
+            Self::Unsupported { kind, operation } => {
+                write!(f, "a filter of kind {kind} has no operation `{operation}`")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Io { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,474 @@
+//! The public face of an open filter.
+
+use super::duties::Duties;
+use super::engine::Engine;
+use super::operate::{Ask, Checked, Since};
+use super::spec::{Aging, Any, Spec};
+use super::stat::{Digest, Stat};
+use crate::clock::Timestamp;
+use crate::error::{Error, Result};
+use crate::hash::key_hash;
+use crate::kinds::{Age, Kind, Parameters, Within};
+use crate::media::{Disk, Media};
+use crate::options::{Durability, Options};
+use std::marker::PhantomData;
+use std::path::Path;
+use std::sync::Arc;
+
+/// An open filter of kind `K`; [`Any`] if the kind is known at run time only.
+///
+/// All operations take `&self` and may be called from any number of threads. Answers are exact with respect to the
+/// records: a key whose insert has returned is found by every later query within the window, without
+/// exception, also after a restart or the death of the process.
+///
+/// ```
+/// use ebbtide::{AgePartitioned, Checked, Filter, Options};
+/// # let parent = tempfile::tempdir()?;
+/// # let dir = parent.path().join("seen");
+/// let seen = Filter::open_or_create(&dir, AgePartitioned::last(10_000), Options::new())?;
+/// assert_eq!(seen.check_and_insert("order 17")?, Checked::New);
+/// assert_eq!(seen.check_and_insert("order 17")?, Checked::Present);
+/// seen.close()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Filter<K = Any> {
+    // Stopped before the engine is closed.
+    duties: Duties,
+    engine: Arc<Engine>,
+    closed: bool,
+    kind: PhantomData<fn() -> K>,
+}
+
+impl<K: Spec> Filter<K> {
+    /// Creates a filter in a directory, which is made if it is not there.
+    ///
+    /// # Errors
+    /// [`Error::Exists`], [`Error::Parameter`], [`Error::Locked`], [`Error::Io`] (nothing but the empty directory is left behind then).
+    pub fn create(dir: impl AsRef<Path>, spec: K, options: Options) -> Result<Self> {
+        Self::create_on(Arc::new(Disk::new(dir.as_ref())), spec, options)
+    }
+
+    /// Opens a filter and recovers its state, whatever happened to the last one who had it open.
+    ///
+    /// # Errors
+    /// [`Error::NotAFilter`], [`Error::Mismatch`] if it is not of kind `K`, [`Error::Locked`], [`Error::Damaged`],
+    /// [`Error::Version`], [`Error::Io`].
+    pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Self> {
+        Self::open_on(Arc::new(Disk::new(dir.as_ref())), options)
+    }
+
+    /// Opens the filter if there is one, else creates it.
+    ///
+    /// # Errors
+    /// As [`Filter::create`] and [`Filter::open`]; [`Error::Mismatch`] if it was created with other parameters.
+    pub fn open_or_create(dir: impl AsRef<Path>, spec: K, options: Options) -> Result<Self> {
+        let wanted = spec.kind()?;
+        match Self::open(&dir, options.clone()) {
+            Ok(filter) => filter.check_same(&*wanted),
+            Err(Error::NotAFilter { .. }) => match Self::create(&dir, spec, options.clone()) {
+                // Somebody else was faster.
+                Err(Error::Exists { .. }) => Self::open(dir, options)?.check_same(&*wanted),
+                created => created,
+            },
+            Err(error) => Err(error),
+        }
+    }
+
+    /// As [`Filter::create`], on a medium of the caller's.
+    ///
+    /// # Errors
+    /// As [`Filter::create`].
+    pub fn create_on(media: Arc<dyn Media>, spec: K, options: Options) -> Result<Self> {
+        Self::start(Engine::create(media, spec.kind()?, options)?)
+    }
+
+    /// As [`Filter::open`], on a medium of the caller's.
+    ///
+    /// # Errors
+    /// As [`Filter::open`].
+    pub fn open_on(media: Arc<dyn Media>, options: Options) -> Result<Self> {
+        let engine = Engine::open(media, options)?;
+        match K::KIND {
+            Some(wanted) if wanted != engine.meta.kind.name() => {
+                Err(mismatch(&engine, "kind", wanted, engine.meta.kind.name()))
+            }
+            _ => Self::start(engine),
+        }
+    }
+
+    fn start(engine: Engine) -> Result<Self> {
+        let engine = Arc::new(engine);
+        let path = engine.media.path().to_path_buf();
+        let duties =
+            Duties::start(engine.clone()).map_err(Error::io("start a thread for", path))?;
+        Ok(Self {
+            duties,
+            engine,
+            closed: false,
+            kind: PhantomData,
+        })
+    }
+
+    fn check_same(self, wanted: &dyn Kind) -> Result<Self> {
+        let kind = &self.engine.meta.kind;
+        if kind.name() != wanted.name() {
+            return Err(mismatch(&self.engine, "kind", wanted.name(), kind.name()));
+        }
+        let (found, wanted) = (kind.parameters(), wanted.parameters());
+        for (name, value) in wanted.iter() {
+            let has = found.get(name).unwrap_or("nothing");
+            if has != value {
+                return Err(mismatch(&self.engine, name, value, has));
+            }
+        }
+        Ok(self)
+    }
+}
+
+fn mismatch(engine: &Engine, what: &str, expected: &str, found: &str) -> Error {
+    Error::Mismatch {
+        path: engine.media.path().to_path_buf(),
+        what: what.to_owned(),
+        expected: expected.to_owned(),
+        found: found.to_owned(),
+    }
+}
+
+impl<K> Filter<K> {
+    /// Inserts a key. False if its time lies before the window, and nothing was changed.
+    ///
+    /// # Errors
+    /// [`Error::Io`] (a full disk: nothing has changed, try again once there is space), [`Error::Poisoned`].
+    #[inline]
+    pub fn insert(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.call().insert(key)
+    }
+
+    /// Whether a key is in the window. Never false for one that is; true for one that is not at the filter's
+    /// false-positive rate.
+    ///
+    /// # Errors
+    /// None today.
+    #[inline]
+    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.call().contains(key)
+    }
+
+    /// Asks for a key and inserts it, in one step: of any number of threads with a new key exactly one gets [`Checked::New`].
+    ///
+    /// # Errors
+    /// As [`Filter::insert`].
+    #[inline]
+    pub fn check_and_insert(&self, key: impl AsRef<[u8]>) -> Result<Checked> {
+        self.call().check_and_insert(key)
+    }
+
+    /// Inserts keys in order; they become durable together.
+    ///
+    /// # Errors
+    /// As [`Filter::insert`]; the keys before the failing one are inserted.
+    pub fn insert_all<T: AsRef<[u8]>>(&self, keys: &[T]) -> Result<Vec<bool>> {
+        self.call().insert_all(keys)
+    }
+
+    /// Asks for many keys.
+    ///
+    /// # Errors
+    /// As [`Filter::contains`].
+    pub fn contains_all<T: AsRef<[u8]>>(&self, keys: &[T]) -> Result<Vec<bool>> {
+        self.call().contains_all(keys)
+    }
+
+    /// Asks for and inserts keys in order, each in one step; they become durable together.
+    ///
+    /// # Errors
+    /// As [`Filter::insert`]; the keys before the failing one are inserted.
+    pub fn check_and_insert_all<T: AsRef<[u8]>>(&self, keys: &[T]) -> Result<Vec<Checked>> {
+        self.call().check_and_insert_all(keys)
+    }
+
+    /// The same operations with settings of their own.
+    #[must_use]
+    #[inline]
+    pub fn call(&self) -> Call<'_, K> {
+        Call {
+            filter: self,
+            time: None,
+            durability: None,
+            since: Since::LastSeen,
+        }
+    }
+
+    /// Returns once everything so far is durable.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`] if a sync fails or has failed.
+    pub fn sync(&self) -> Result<()> {
+        self.engine.commit_all()
+    }
+
+    /// Writes a snapshot (unless the newest says everything already) and removes log that is no longer needed. Others go on
+    /// meanwhile. Returns the LSN at which the newest snapshot starts.
+    ///
+    /// # Errors
+    /// [`Error::Io`] (a full disk: the older snapshots stay), [`Error::Poisoned`].
+    pub fn checkpoint(&self) -> Result<u64> {
+        self.engine.checkpoint()
+    }
+
+    /// A hash of the logical state: equal for filters with the same parameters, seed and stripes that were fed the same
+    /// operations with the same times, however often they were killed on the way. Writers wait meanwhile.
+    ///
+    /// # Errors
+    /// None today.
+    pub fn digest(&self) -> Result<Digest> {
+        Ok(self.engine.digest())
+    }
+
+    /// What there is to know about the filter.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn stat(&self) -> Result<Stat> {
+        self.engine.stat()
+    }
+
+    /// Copies the filter to a new directory while others go on; the copy is a filter of its own and holds everything
+    /// that had returned before.
+    ///
+    /// # Errors
+    /// [`Error::Exists`], [`Error::Io`], [`Error::Poisoned`].
+    pub fn backup(&self, dir: impl AsRef<Path>) -> Result<()> {
+        self.engine.backup(&Disk::new(dir.as_ref()))
+    }
+
+    /// The kind's name.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        self.engine.meta.kind.name()
+    }
+
+    /// All parameters of the kind.
+    #[must_use]
+    pub fn parameters(&self) -> Parameters {
+        self.engine.meta.kind.parameters()
+    }
+
+    /// Writes a snapshot and closes the filter cleanly, so that the next opening has nothing to replay. Dropping does the same
+    /// but cannot say what went wrong.
+    ///
+    /// # Errors
+    /// As [`Filter::checkpoint`]; the filter is closed all the same and nothing is lost but the snapshot.
+    pub fn close(mut self) -> Result<()> {
+        self.shut()
+    }
+
+    fn shut(&mut self) -> Result<()> {
+        self.closed = true;
+        self.duties.stop();
+        self.engine.close()
+    }
+}
+
+impl<K: Aging> Filter<K> {
+    /// How long ago a key was seen, at least; `None` if it is not in the window.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if the kind knows no ages.
+    pub fn age(&self, key: impl AsRef<[u8]>) -> Result<Option<Age>> {
+        self.call().age(key)
+    }
+
+    /// Whether a key was seen within less than the window. Never false for one that was; true also for some that are a
+    /// little older.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if the kind knows no ages.
+    pub fn seen_within(&self, key: impl AsRef<[u8]>, within: Within) -> Result<bool> {
+        self.call().seen_within(key, within)
+    }
+}
+
+impl<K> Drop for Filter<K> {
+    fn drop(&mut self) {
+        if !self.closed {
+            // Whoever wants to know calls `close`; the log has everything anyway.
+            let _ = self.shut();
+        }
+    }
+}
+
+/// Operations with settings of their own; see [`Filter::call`].
+#[derive(Debug)]
+pub struct Call<'a, K = Any> {
+    filter: &'a Filter<K>,
+    time: Option<u64>,
+    durability: Option<Durability>,
+    since: Since,
+}
+
+impl<K> Clone for Call<'_, K> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K> Copy for Call<'_, K> {}
+
+impl<K> Call<'_, K> {
+    /// At this time instead of the clock's. A filter fed so never takes time from a clock again.
+    #[must_use]
+    pub fn time(mut self, time: Timestamp) -> Self {
+        self.time = Some(time.as_unix_micros());
+        self
+    }
+
+    /// With this durability instead of the filter's.
+    #[must_use]
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = Some(durability);
+        self
+    }
+
+    /// When a key counts as seen, for [`Call::check_and_insert`].
+    #[must_use]
+    pub fn since(mut self, since: Since) -> Self {
+        self.since = since;
+        self
+    }
+
+    fn engine(&self) -> &Engine {
+        &self.filter.engine
+    }
+
+    #[inline]
+    fn hash(&self, key: &[u8]) -> u64 {
+        key_hash(key, self.engine().meta.seed)
+    }
+
+    fn write(&self, key: &[u8], ask: Ask) -> Result<Checked> {
+        let written = self.engine().write(self.hash(key), self.time, ask)?;
+        self.engine().settle(written.lsn, self.durability)?;
+        Ok(written.checked)
+    }
+
+    fn write_all<T: AsRef<[u8]>>(&self, keys: &[T], ask: Ask) -> Result<Vec<Checked>> {
+        let mut last = 0;
+        let mut answers = Vec::with_capacity(keys.len());
+        let mut failed = None;
+        for key in keys {
+            match self.engine().write(self.hash(key.as_ref()), self.time, ask) {
+                Ok(written) => {
+                    last = last.max(written.lsn);
+                    answers.push(written.checked);
+                }
+                Err(error) => {
+                    failed = Some(error);
+                    break;
+                }
+            }
+        }
+        self.engine().settle(last, self.durability)?;
+        failed.map_or(Ok(answers), Err)
+    }
+
+    /// See [`Filter::insert`].
+    ///
+    /// # Errors
+    /// As there, and [`Error::TimeAhead`].
+    #[inline]
+    pub fn insert(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        Ok(self.write(key.as_ref(), Ask::Nothing)? != Checked::TooLate)
+    }
+
+    /// See [`Filter::contains`].
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        let hash = self.hash(key.as_ref());
+        self.engine()
+            .ask(hash, self.time, |kind, state, blocks, query| {
+                kind.contains(state, blocks, query)
+            })
+    }
+
+    /// See [`Filter::check_and_insert`].
+    ///
+    /// # Errors
+    /// As there, and [`Error::TimeAhead`].
+    #[inline]
+    pub fn check_and_insert(&self, key: impl AsRef<[u8]>) -> Result<Checked> {
+        self.write(key.as_ref(), Ask::Present(self.since))
+    }
+
+    /// See [`Filter::insert_all`].
+    ///
+    /// # Errors
+    /// As there, and [`Error::TimeAhead`].
+    pub fn insert_all<T: AsRef<[u8]>>(&self, keys: &[T]) -> Result<Vec<bool>> {
+        let answers = self.write_all(keys, Ask::Nothing)?;
+        Ok(answers
+            .into_iter()
+            .map(|checked| checked != Checked::TooLate)
+            .collect())
+    }
+
+    /// See [`Filter::contains_all`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn contains_all<T: AsRef<[u8]>>(&self, keys: &[T]) -> Result<Vec<bool>> {
+        keys.iter().map(|key| self.contains(key)).collect()
+    }
+
+    /// See [`Filter::check_and_insert_all`].
+    ///
+    /// # Errors
+    /// As there, and [`Error::TimeAhead`].
+    pub fn check_and_insert_all<T: AsRef<[u8]>>(&self, keys: &[T]) -> Result<Vec<Checked>> {
+        self.write_all(keys, Ask::Present(self.since))
+    }
+}
+
+impl<K: Aging> Call<'_, K> {
+    fn check_ages(&self, operation: &'static str) -> Result<()> {
+        let kind = &self.engine().meta.kind;
+        if kind.knows_age() {
+            Ok(())
+        } else {
+            Err(Error::Unsupported {
+                kind: kind.name(),
+                operation,
+            })
+        }
+    }
+
+    /// See [`Filter::age`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn age(&self, key: impl AsRef<[u8]>) -> Result<Option<Age>> {
+        self.check_ages("age")?;
+        let hash = self.hash(key.as_ref());
+        self.engine()
+            .ask(hash, self.time, |kind, state, blocks, query| {
+                kind.age(state, blocks, query)
+            })
+    }
+
+    /// See [`Filter::seen_within`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn seen_within(&self, key: impl AsRef<[u8]>, within: Within) -> Result<bool> {
+        self.check_ages("seen_within")?;
+        let hash = self.hash(key.as_ref());
+        self.engine()
+            .ask(hash, self.time, |kind, state, blocks, query| {
+                kind.contains_within(state, blocks, query, within)
+            })
+    }
+}

@@ -1,0 +1,356 @@
+//! Looking at filters that nobody has open: verify, print the log, restore, plan.
+//!
+//! Nothing here changes the files it looks at. State is rebuilt privately, in memory.
+
+use super::open::{check_vacant, first_bank_bytes, layout, write_file};
+use crate::clock::Timestamp;
+use crate::error::{Error, Result};
+use crate::kinds::{Parameters, registry};
+use crate::live::header::Identity;
+use crate::media::{Access, Disk, Media, Memory};
+use crate::meta::Meta;
+use crate::names::FileName;
+use crate::options::Options;
+use crate::processes::slots;
+use crate::recovery::{History, Listing, replay};
+use crate::snapshot::SnapshotReader;
+use crate::wal::{Op, Record};
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Bytes copied at a time.
+const COPY_BYTES: usize = 1 << 20;
+
+/// What [`verify`] found about one file, or about what all files together say.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct FileReport {
+    /// The file's name; `.` for all of them together.
+    pub name: String,
+    /// What it is, in a few words.
+    pub detail: String,
+    /// Its size.
+    pub bytes: u64,
+    /// What is wrong with it.
+    pub damage: Vec<Error>,
+}
+
+/// What [`verify`] found.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Report {
+    /// File by file.
+    pub files: Vec<FileReport>,
+}
+
+impl Report {
+    /// Whether nothing is damaged.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        self.files.iter().all(|file| file.damage.is_empty())
+    }
+
+    fn add(&mut self, media: &dyn Media, name: impl fmt::Display, found: Result<String>) {
+        let (detail, damage) = match found {
+            Ok(detail) => (detail, Vec::new()),
+            Err(error) => (String::new(), vec![error]),
+        };
+        let name = name.to_string();
+        let bytes = media
+            .open(&name, Access::Read)
+            .and_then(|file| file.bytes())
+            .unwrap_or(0);
+        self.files.push(FileReport {
+            name,
+            detail,
+            bytes,
+            damage,
+        });
+    }
+}
+
+/// Keeps others from opening the filter while it is looked at, where the directory can be written at all.
+fn hold(media: &dyn Media) -> Result<Option<slots::Slot>> {
+    use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+    match slots::take(media) {
+        Ok(Some((slot, _))) => Ok(Some(slot)),
+        Ok(None) => Err(Error::Locked {
+            path: media.path().to_path_buf(),
+        }),
+        Err(Error::Io { source, .. })
+            if matches!(source.kind(), PermissionDenied | ReadOnlyFilesystem) =>
+        {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Rebuilds a filter's state in memory.
+fn rebuild(media: &dyn Media, meta: &Meta) -> Result<String> {
+    let memory: Arc<dyn Media> = Arc::new(Memory::new());
+    let recovered = replay(media, &memory, meta, "image", Access::Read)?;
+    let (totals, _, _) = recovered.image.sum_stripes();
+    let (stop, start) = (recovered.prefix.stop, recovered.start);
+    Ok(format!(
+        "state at LSN {stop} with {} inserts, replayed from LSN {start}",
+        totals.inserts
+    ))
+}
+
+/// Checks every checksum of a filter's files and replays its log, changing nothing.
+///
+/// # Errors
+/// What keeps it from looking at all: [`Error::NotAFilter`], [`Error::Locked`], [`Error::Io`]. Damage is in the report.
+pub fn verify(dir: impl AsRef<Path>) -> Result<Report> {
+    verify_on(&Disk::new(dir.as_ref()))
+}
+
+/// As [`verify`], on a medium of the caller's.
+///
+/// # Errors
+/// As [`verify`].
+pub fn verify_on(media: &dyn Media) -> Result<Report> {
+    let mut report = Report { files: Vec::new() };
+    let meta = match Meta::read(media) {
+        Err(error @ (Error::Damaged { .. } | Error::Version { .. })) => {
+            report.add(media, FileName::Meta, Err(error));
+            return Ok(report);
+        }
+        other => other?,
+    };
+    let _held = hold(media)?;
+    report.add(
+        media,
+        FileName::Meta,
+        Ok(format!("kind {}", meta.kind.name())),
+    );
+    let listing = Listing::read(media)?;
+    for &start in listing.snapshots.iter().rev() {
+        report.add(
+            media,
+            FileName::Snapshot { start },
+            verify_snapshot(media, start, &meta),
+        );
+    }
+    verify_log(media, &listing, &meta, &mut report);
+    report.add(media, ".", rebuild(media, &meta));
+    Ok(report)
+}
+
+fn verify_snapshot(media: &dyn Media, start: u64, meta: &Meta) -> Result<String> {
+    let mut reader = SnapshotReader::open(media, start, meta.uuid)?;
+    reader.frames(|_, _, _| Ok(()))?;
+    let header = reader.header();
+    Ok(format!(
+        "snapshot from LSN {start} to {}, {} frames",
+        header.end, header.frames
+    ))
+}
+
+/// Checks each segment's header on its own, then all records together.
+fn verify_log(media: &dyn Media, listing: &Listing, meta: &Meta, report: &mut Report) {
+    for &(era, first) in &listing.segments {
+        let one = Listing {
+            segments: vec![(era, first)],
+            ..Listing::default()
+        };
+        let opened = History::open(media, &one, meta.uuid, Access::Read);
+        let opened = opened.map(|_| format!("log of era {era} from LSN {first}"));
+        report.add(media, FileName::Segment { era, first }, opened);
+    }
+    let read = History::open(media, listing, meta.uuid, Access::Read).and_then(|history| {
+        let first = history
+            .segments()
+            .first()
+            .map_or(1, |segment| segment.first());
+        let survivor = crate::recovery::replay::survivor(media, meta.uuid)?;
+        let prefix = history.read(first, survivor, |_, _, _| Ok(()))?;
+        Ok(format!(
+            "log with {} records from LSN {first} to {}",
+            prefix.records, prefix.stop
+        ))
+    });
+    report.add(media, "wal", read);
+}
+
+/// A record as `ebbtide wal` prints it.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct Entry {
+    /// Its number.
+    pub lsn: u64,
+    /// Its era.
+    pub era: u64,
+    /// Its time; the epoch itself where it has none.
+    pub time: Timestamp,
+    /// What it is about: `insert`, `step`, `open-bank`, `close-bank`, `heartbeat`, `durable`, `void`.
+    pub operation: &'static str,
+    record: Record,
+}
+
+impl Entry {
+    /// What else it says, as names and values.
+    #[must_use]
+    pub fn details(&self) -> Vec<(&'static str, u64)> {
+        let Record {
+            payload,
+            step,
+            argument,
+            ..
+        } = self.record;
+        let argument = u64::from(argument);
+        match self.record.op {
+            Op::Insert => vec![("hash", payload), ("step", step), ("new", argument)],
+            Op::Step => vec![("step", step), ("word", payload)],
+            Op::OpenBank => {
+                let (blocks, words) = (payload >> 32, payload & u64::from(u32::MAX));
+                vec![
+                    ("bank", argument),
+                    ("since", step),
+                    ("blocks-per-stripe", blocks),
+                    ("words", words),
+                ]
+            }
+            Op::CloseBank => vec![("bank", argument)],
+            Op::Durable => vec![("upto", payload)],
+            Op::Heartbeat | Op::Void => Vec::new(),
+        }
+    }
+
+    /// Whether its time came with the key.
+    #[must_use]
+    pub fn is_stream_time(&self) -> bool {
+        self.record.stream
+    }
+}
+
+/// Hands every record of a filter's log to `visit`, in the order of LSNs, from the oldest that is still there.
+///
+/// # Errors
+/// [`Error::NotAFilter`], [`Error::Locked`], [`Error::Io`], [`Error::Damaged`] after what can be read, and what `visit` returns.
+pub fn wal(dir: impl AsRef<Path>, mut visit: impl FnMut(&Entry) -> Result<()>) -> Result<()> {
+    let media = Disk::new(dir.as_ref());
+    let meta = Meta::read(&media)?;
+    let _held = hold(&media)?;
+    let listing = Listing::read(&media)?;
+    let history = History::open(&media, &listing, meta.uuid, Access::Read)?;
+    let first = history
+        .segments()
+        .first()
+        .map_or(1, |segment| segment.first());
+    let survivor = crate::recovery::replay::survivor(&media, meta.uuid)?;
+    history.read(first, survivor, |era, lsn, record| {
+        let time = Timestamp::from_unix_micros(record.time);
+        visit(&Entry {
+            lsn,
+            era,
+            time,
+            operation: record.op.name(),
+            record: *record,
+        })
+    })?;
+    Ok(())
+}
+
+/// Makes a filter in a new directory from a backup (or from any filter that nobody has open), after checking that its
+/// state can be rebuilt in full.
+///
+/// # Errors
+/// [`Error::NotAFilter`], [`Error::Locked`], [`Error::Damaged`], [`Error::Exists`], [`Error::Io`].
+pub fn restore(from: impl AsRef<Path>, dir: impl AsRef<Path>) -> Result<()> {
+    let (from, to) = (Disk::new(from.as_ref()), Disk::new(dir.as_ref()));
+    let meta = Meta::read(&from)?;
+    let _held = hold(&from)?;
+    rebuild(&from, &meta)?;
+    to.make().map_err(Error::io("make", to.path()))?;
+    check_vacant(&to)?;
+    let listing = Listing::read(&from)?;
+    let snapshots = listing
+        .snapshots
+        .iter()
+        .map(|&start| FileName::Snapshot { start });
+    let segments = listing
+        .segments
+        .iter()
+        .map(|&(era, first)| FileName::Segment { era, first });
+    for name in snapshots.chain(segments) {
+        let name = name.to_string();
+        copy_file(&from, &to, &name).map_err(Error::io("copy", from.path().join(&name)))?;
+    }
+    // Last: it makes the directory a filter.
+    write_file(&to, 0, &FileName::Meta.to_string(), &meta.encode())
+}
+
+fn copy_file(from: &dyn Media, to: &dyn Media, name: &str) -> std::io::Result<()> {
+    let source = from.open(name, Access::Read)?;
+    let bytes = source.bytes()?;
+    let target = to.create(name, bytes)?;
+    let mut buffer = vec![0; COPY_BYTES];
+    let mut offset = 0;
+    while offset < bytes {
+        let size = (bytes - offset).min(COPY_BYTES as u64) as usize;
+        source.read_at(&mut buffer[..size], offset)?;
+        target.write_at(&buffer[..size], offset)?;
+        offset += size as u64;
+    }
+    target.sync()
+}
+
+/// What a filter will cost and do, before anything is created.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Plan {
+    /// The kind's name.
+    pub kind: &'static str,
+    /// All parameters, completed.
+    pub parameters: Parameters,
+    /// Bytes of memory at creation: blocks, headers, tables; the log separately.
+    pub memory_bytes: u64,
+    /// The most bytes of disk: the live image, three snapshots (two and one in the making), and the log.
+    pub disk_bytes: u64,
+    /// Bits of memory for each key of the window, where the kind has a window or capacity in keys.
+    pub bits_per_key: Option<f64>,
+    /// The false-positive rate when the filter is as full as planned, by theory.
+    pub fpr: f64,
+    /// Shares of the key-hash space.
+    pub stripes: u32,
+    /// Blocks of the first bank.
+    pub blocks: u64,
+}
+
+/// Plans a filter of a kind with these parameters.
+///
+/// # Errors
+/// [`Error::Parameter`] for what the kind refuses.
+pub fn plan(kind: &str, parameters: &Parameters, options: &Options) -> Result<Plan> {
+    options.check()?;
+    let kind = registry::build(kind, parameters)?;
+    let layout = layout(&*kind, options);
+    let identity = Identity {
+        uuid: 0,
+        era: 0,
+        boot: 0,
+        inode: 0,
+        stripes: layout.stripes,
+    };
+    let memory_bytes = identity.bytes() + first_bank_bytes(&*kind, layout)?;
+    let parameters = kind.parameters();
+    let keys = ["window-items", "capacity"]
+        .iter()
+        .find_map(|name| parameters.get(name)?.parse::<f64>().ok());
+    let segments = 4 * options.segment_records(memory_bytes) * crate::wal::record::RECORD_BYTES;
+    // Log of up to two checkpoints is kept, and a segment on either side.
+    let log = 2 * options.checkpoint_due(memory_bytes) + segments;
+    Ok(Plan {
+        kind: kind.name(),
+        memory_bytes,
+        disk_bytes: memory_bytes.saturating_mul(4).saturating_add(log),
+        bits_per_key: keys.map(|keys| memory_bytes as f64 * 8.0 / keys),
+        fpr: kind.planned_fpr(layout),
+        stripes: layout.stripes,
+        blocks: layout.blocks(layout.geometry(kind.first_words())),
+        parameters,
+    })
+}

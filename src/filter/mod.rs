@@ -1,0 +1,19 @@
+//! The handle that users hold, and everything it does.
+//!
+//! `handle` is the public face, `spec` what a user asks for; behind it `engine` holds the parts together, `open` creates and
+//! opens, `operate` inserts, `query` asks, `commit` makes durable, `checkpoint` writes snapshots and lets old log go, `duties`
+//! is the background thread, `stat` counts and hashes, `backup` copies. `inspect` works on filters that nobody has open. This is the
+//! only floor that calls the clock.
+
+pub mod backup;
+pub mod checkpoint;
+pub mod commit;
+pub mod duties;
+pub mod engine;
+pub mod handle;
+pub mod inspect;
+pub mod open;
+pub mod operate;
+pub mod query;
+pub mod spec;
+pub mod stat;

@@ -1,0 +1,273 @@
+//! Creating and opening.
+//!
+//! Opening always recovers: the live image is rebuilt from snapshot and log, the ground is made durable, a new
+//! era begins. Whatever moment a creator or an opener dies at, the next one finds either the old filter or
+//! the new one.
+
+use super::commit::Committer;
+use super::duties::Bell;
+use super::engine::{Engine, TimeBase};
+use crate::cells::Layout;
+use crate::error::{Error, Result};
+use crate::kinds::Kind;
+use crate::live::Bank;
+use crate::media::{Access, Media};
+use crate::meta::Meta;
+use crate::names::FileName;
+use crate::options::Options;
+use crate::processes::slots::{self, Opening, Slot};
+use crate::processes::stripe_lock::Owner;
+use crate::processes::stripes::Stripes;
+use crate::recovery::{Listing, Recovered, replay};
+use crate::sync::Ordering;
+use crate::wal::segment::SegmentHeader;
+use crate::wal::{Log, Segment};
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+/// The temporary names of the live image and of the rest, while a filter is created or opened.
+const LIVE_DRAFT: u64 = 0;
+const META_DRAFT: u64 = 1;
+const SEGMENT_DRAFT: u64 = 2;
+/// The first number for drafts of an open handle.
+const FIRST_DRAFT: u64 = 3;
+
+/// What all banks of a filter will share.
+pub(super) fn layout(kind: &dyn Kind, options: &Options) -> Layout {
+    let block_words = (options.block_bytes / 8) as u32;
+    let stripes = options
+        .stripes
+        .unwrap_or_else(|| kind.default_stripes(block_words));
+    Layout {
+        stripes,
+        block_words,
+    }
+}
+
+/// Bytes of memory that the first bank of a filter takes.
+pub(super) fn first_bank_bytes(kind: &dyn Kind, layout: Layout) -> Result<u64> {
+    Bank::bytes(layout, layout.geometry(kind.first_words()))
+}
+
+fn random() -> Result<u128> {
+    let mut bytes = [0; 16];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
+        .map_err(|error| Error::io("get random bytes for", "a new filter")(error.into()))?;
+    Ok(u128::from_le_bytes(bytes))
+}
+
+impl Engine {
+    /// Creates a filter where there is none.
+    pub(super) fn create(
+        media: Arc<dyn Media>,
+        kind: Arc<dyn Kind>,
+        options: Options,
+    ) -> Result<Self> {
+        options.check()?;
+        let layout = layout(&*kind, &options);
+        let memory = first_bank_bytes(&*kind, layout)?;
+        media.make().map_err(Error::io("make", media.path()))?;
+        let (slot, opening) = take(&*media)?;
+        check_vacant(&*media)?;
+        let seed = match options.hash_seed {
+            Some(seed) => seed,
+            None => random()? as u64,
+        };
+        let meta = Meta {
+            uuid: random()?,
+            seed,
+            layout,
+            segment_records: options.segment_records(memory),
+            durability: options.durability,
+            downtime: options.downtime,
+            max_lead: options.max_lead,
+            kind,
+        };
+        // What an earlier attempt left: without `meta` it is nobody's.
+        clear(&*media)?;
+        let created = begin_log(&*media, &meta)
+            .and_then(|()| Self::recover(media.clone(), meta, options, slot))
+            .and_then(|engine| write_meta(&engine).map(|()| engine));
+        drop(opening);
+        created.inspect_err(|_| {
+            // The first error is the one to report.
+            let _ = clear(&*media);
+        })
+    }
+
+    /// Opens the filter that is there.
+    pub(super) fn open(media: Arc<dyn Media>, options: Options) -> Result<Self> {
+        // Before anything is written: opening what is no filter must not leave a lock file there.
+        Meta::read(&*media)?;
+        let (slot, _opening) = take(&*media)?;
+        let meta = Meta::read(&*media)?;
+        Self::recover(media, meta, options, slot)
+    }
+
+    /// Rebuilds the state and begins a new era on it. The caller has the filter alone.
+    fn recover(media: Arc<dyn Media>, meta: Meta, options: Options, slot: Slot) -> Result<Self> {
+        remove_drafts(&*media)?;
+        let draft = FileName::Temporary(LIVE_DRAFT).to_string();
+        let recovered = replay(&*media, &media, &meta, &draft, Access::Write)?;
+        recovered
+            .history
+            .secure(recovered.start, &recovered.prefix)?;
+        let log = begin_era(&media, &meta, &recovered)?;
+        let live = FileName::Live.to_string();
+        media
+            .rename(&draft, &live)
+            .and_then(|()| media.sync())
+            .map_err(Error::io("name", media.path().join(&live)))?;
+        for name in recovered.leftovers() {
+            // No later reader looks at it; the next opening tries again.
+            let _ = media.remove(&name);
+        }
+        let newest = recovered.listing.snapshots.iter().copied();
+        let newest = newest
+            .filter(|&start| start <= recovered.start)
+            .max()
+            .unwrap_or(0);
+        let image = recovered.image;
+        let term = image.header().slot_term(slot.index().into());
+        let owner = Owner {
+            slot: slot.index(),
+            term: term.fetch_add(1, Ordering::Relaxed) + 1,
+        };
+        let last = image.header().time().load(Ordering::Relaxed) >> 1;
+        Ok(Self {
+            time_base: TimeBase::new(&options.clock, meta.downtime, last),
+            stripes: Stripes::new(image.header().stripe_count(), owner),
+            committer: Committer::default(),
+            snapshot: Mutex::new(newest),
+            unsound: recovered.unsound.iter().map(|&(start, _)| start).collect(),
+            bell: Bell::new(meta.durability),
+            media,
+            meta,
+            options,
+            image,
+            log,
+            _slot: slot,
+        })
+    }
+
+    /// The last one out: makes everything durable, writes a snapshot, retires the image.
+    pub(super) fn close(&self) -> Result<()> {
+        self.commit_all()?;
+        self.checkpoint()?;
+        self.image.header().retire();
+        Ok(())
+    }
+}
+
+/// Makes sure that no filter is here: neither a whole one nor the rest of one whose `meta` was lost.
+pub(super) fn check_vacant(media: &dyn Media) -> Result<()> {
+    let path = media.path().join(FileName::Meta.to_string());
+    match media.open(&FileName::Meta.to_string(), Access::Read) {
+        Ok(_) => {
+            return Err(Error::Exists {
+                path: media.path().to_path_buf(),
+            });
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+        Err(error) => return Err(Error::io("open", path)(error)),
+    }
+    let listing = Listing::read(media)?;
+    // A creator that died leaves the empty segments of the first two eras and nothing older.
+    let ours = listing.snapshots.len()
+        + listing
+            .segments
+            .iter()
+            .filter(|&&(era, first)| era > 2 || first > 1)
+            .count();
+    if ours == 0 {
+        return Ok(());
+    }
+    Err(Error::Damaged {
+        path,
+        offset: 0,
+        expected: "the file `meta`".to_owned(),
+        found: format!("none, but {ours} snapshots and log segments of a filter"),
+        remedy: "restore `meta` from a backup, or create the new filter in another directory",
+    })
+}
+
+fn take(media: &dyn Media) -> Result<(Slot, Opening)> {
+    slots::take(media)?.ok_or_else(|| Error::Locked {
+        path: media.path().to_path_buf(),
+    })
+}
+
+/// The first era, which recovery will end at once: a filter always has a log.
+fn begin_log(media: &dyn Media, meta: &Meta) -> Result<()> {
+    let header = SegmentHeader {
+        uuid: meta.uuid,
+        era: 1,
+        era_start: 1,
+        first: 1,
+        capacity: 1,
+    };
+    Segment::create(media, header, SEGMENT_DRAFT).map(|_| ())
+}
+
+/// The first segment of the era after the last, beginning where the log stopped.
+fn begin_era(media: &Arc<dyn Media>, meta: &Meta, recovered: &Recovered) -> Result<Log> {
+    let header = SegmentHeader {
+        uuid: meta.uuid,
+        era: recovered.image.header().identity().era,
+        era_start: recovered.prefix.stop,
+        first: recovered.prefix.stop,
+        capacity: meta.segment_records,
+    };
+    let first = Segment::create(&**media, header, SEGMENT_DRAFT)?;
+    Ok(Log::new(
+        media.clone(),
+        first,
+        meta.segment_records,
+        FIRST_DRAFT,
+    ))
+}
+
+/// Writes `meta`, which makes the directory a filter.
+fn write_meta(engine: &Engine) -> Result<()> {
+    write_file(
+        &*engine.media,
+        META_DRAFT,
+        &FileName::Meta.to_string(),
+        &engine.meta.encode(),
+    )
+}
+
+/// Writes a small file so that it is there in full or not at all.
+pub(super) fn write_file(media: &dyn Media, draft: u64, name: &str, bytes: &[u8]) -> Result<()> {
+    let draft = FileName::Temporary(draft).to_string();
+    let write = || {
+        let file = media.create(&draft, 0)?;
+        file.write_at(bytes, 0)?;
+        file.sync()?;
+        media.rename(&draft, name)?;
+        media.sync()
+    };
+    write().map_err(Error::io("write", media.path().join(name)))
+}
+
+fn remove_drafts(media: &dyn Media) -> Result<()> {
+    for number in Listing::read(media)?.temporaries {
+        let name = FileName::Temporary(number).to_string();
+        media
+            .remove(&name)
+            .map_err(Error::io("remove", media.path().join(&name)))?;
+    }
+    Ok(())
+}
+
+/// Removes every file of ours but the lock.
+fn clear(media: &dyn Media) -> Result<()> {
+    for name in media.list().map_err(Error::io("list", media.path()))? {
+        if FileName::parse(&name).is_some_and(|file| file != FileName::Lock) {
+            media
+                .remove(&name)
+                .map_err(Error::io("remove", media.path().join(&name)))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,343 @@
+//! Inserting: design section 5, step by step.
+//!
+//! Everything an insert depends on is decided under its stripe before its LSN is reserved, written in its record,
+//! published, and only then applied. A killed process leaves either no record, or a record that replay
+//! applies.
+
+use super::engine::{Engine, Local, Stamp};
+use super::query::present;
+use crate::error::Result;
+use crate::kinds::{BankMask, Decision, Event, Kind, Micros, Moment, Operation, Query};
+use crate::live::image::stamp as stripe_time;
+use crate::live::{BankSet, event, version};
+use crate::options::Durability;
+use crate::processes::stripes::StripeGuard;
+use crate::sync::{Ordering, spin_hint};
+use crate::wal::append::reserve;
+use crate::wal::record::ARGUMENT_MAX;
+use crate::wal::{Op, Record, Segment};
+use std::sync::Arc;
+
+/// What became of a key that was checked and inserted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Checked {
+    /// It was not in the window; it is now.
+    New,
+    /// It was in the window (or is one of the few that only seem so).
+    Present,
+    /// Its time lies before the window: nothing is known of it and nothing was changed.
+    TooLate,
+}
+
+/// When a key counts as seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Since {
+    /// Every check inserts, so a key is remembered since it was last seen.
+    #[default]
+    LastSeen,
+    /// Only keys that are new are inserted, so a key is remembered since it was last accepted (what `SET NX EX` does).
+    LastAccepted,
+}
+
+/// What an insert asks before it inserts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ask {
+    /// Nothing.
+    Nothing,
+    /// Whether the key is in the window.
+    Present(Since),
+}
+
+/// An operation's answer, and the LSN that must be durable before it counts as durable.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Written {
+    pub(super) checked: Checked,
+    pub(super) lsn: u64,
+}
+
+/// What came of one attempt under the stripe.
+enum Attempt {
+    Done(Written),
+    /// There is no room in the log that this handle has mapped.
+    NoRoom,
+}
+
+/// What was decided for an insert.
+struct Plan {
+    decision: Decision,
+    mask: BankMask,
+    present: bool,
+}
+
+impl Engine {
+    /// Inserts a key, after asking for it if `ask` says so.
+    pub(super) fn write(&self, hash: u64, given: Option<Micros>, ask: Ask) -> Result<Written> {
+        let index = self.image.layout().stripe_of(hash) + 1;
+        loop {
+            let end = {
+                let mut stripe = self.lock(index);
+                if self.image.header().is_poisoned() {
+                    return Err(self.poisoned());
+                }
+                // Under the stripe, so that times of one stripe never run backwards.
+                let stamp = self.stamp(given)?;
+                let end = self.log.mapped_end();
+                match self.attempt(&mut stripe, hash, stamp, ask)? {
+                    Attempt::Done(written) => return Ok(written),
+                    Attempt::NoRoom => end,
+                }
+            };
+            self.log.grow(end)?;
+        }
+    }
+
+    fn attempt(
+        &self,
+        stripe: &mut StripeGuard<'_, Local>,
+        hash: u64,
+        stamp: Stamp,
+        ask: Ask,
+    ) -> Result<Attempt> {
+        let kind = &*self.meta.kind;
+        let header = self.image.header();
+        let state = header.state();
+        while kind
+            .due(&state, self.image.layout(), &self.moment(stamp))
+            .is_some()
+        {
+            match self.step(stamp)? {
+                Stepped::Applied => {}
+                Stepped::Busy => break,
+                Stepped::NoRoom => return Ok(Attempt::NoRoom),
+            }
+        }
+        let moment = self.moment(stamp);
+        let plan = self.plan(kind, hash, &moment, ask);
+        let checked = if plan.present {
+            Checked::Present
+        } else {
+            Checked::New
+        };
+        let Decision::Insert { step } = plan.decision else {
+            header.refused().fetch_add(1, Ordering::Relaxed);
+            return Ok(Attempt::Done(Written {
+                checked: Checked::TooLate,
+                lsn: 0,
+            }));
+        };
+        if plan.present && ask == Ask::Present(Since::LastAccepted) {
+            // No record: what the answer rests on is durable when the stripe's last record is.
+            return Ok(Attempt::Done(Written {
+                checked,
+                lsn: stripe.entry().sums().lsn,
+            }));
+        }
+        let operation = Operation {
+            hash,
+            step,
+            time: stamp.time,
+        };
+        Ok(
+            match self.insert(stripe, kind, &operation, stamp, plan.mask) {
+                Some(lsn) => Attempt::Done(Written { checked, lsn }),
+                None => Attempt::NoRoom,
+            },
+        )
+    }
+
+    /// Decides an insert, and asks for the key, against one version of block 0. The stripe is held, so the key's
+    /// blocks cannot change meanwhile.
+    #[inline]
+    fn plan(&self, kind: &dyn Kind, hash: u64, moment: &Moment, ask: Ask) -> Plan {
+        let header = self.image.header();
+        let (block0, state) = (header.block0(), header.state());
+        loop {
+            let Some(before) = version::read(block0.version()) else {
+                spin_hint();
+                continue;
+            };
+            let decision = kind.decide(&state, moment);
+            let mask = match decision {
+                Decision::Insert { step } => kind.touches(&state, step),
+                Decision::TooLate => 0,
+            };
+            let present = ask != Ask::Nothing && {
+                let query = Query {
+                    hash,
+                    now: moment.now,
+                    totals: moment.totals,
+                };
+                present(kind, &state, &self.image.banks(), &query)
+            };
+            if version::unchanged(block0.version(), before) {
+                return Plan {
+                    decision,
+                    mask,
+                    present,
+                };
+            }
+        }
+    }
+
+    /// Records an insert, publishes it, applies it. `None` without room in the log: nothing has happened then.
+    #[inline]
+    fn insert(
+        &self,
+        stripe: &mut StripeGuard<'_, Local>,
+        kind: &dyn Kind,
+        operation: &Operation,
+        stamp: Stamp,
+        mask: BankMask,
+    ) -> Option<u64> {
+        let header = self.image.header();
+        let (state, banks) = (header.state(), self.image.banks());
+        let blocks = banks.blocks(mask, operation.hash);
+        let novelty = kind.novelty(&state, &blocks, operation).min(ARGUMENT_MAX);
+        let record = Record {
+            op: Op::Insert,
+            argument: novelty,
+            stream: stamp.stream,
+            payload: operation.hash,
+            time: stamp.time,
+            step: operation.step,
+        };
+        // Every block that will change is marked before the record exists: whoever finds this stripe without its
+        // owner knows what to rebuild.
+        for (_, block) in banks.headers(mask, operation.hash) {
+            version::begin(block.version());
+        }
+        let lsn = self.append(&mut stripe.segment, &record);
+        if let Some(lsn) = lsn {
+            kind.insert(&state, &blocks, operation);
+            self.count(stripe, lsn, stamp, novelty);
+        }
+        finish(&banks, mask, operation.hash, lsn);
+        lsn
+    }
+
+    /// Counts an insert that has been applied: its stripe exactly, the filter's sums as caches.
+    #[inline]
+    fn count(&self, stripe: &StripeGuard<'_, Local>, lsn: u64, stamp: Stamp, novelty: u32) {
+        let header = self.image.header();
+        let time = stripe_time(stamp.time, stamp.stream);
+        stripe.entry().count_insert(lsn, time, novelty.into());
+        // Relaxed: see `totals`. Raised after the record is published: late by one after a death, never early.
+        header.inserts().fetch_add(1, Ordering::Relaxed);
+        if novelty > 0 {
+            header
+                .novelty()
+                .fetch_add(novelty.into(), Ordering::Relaxed);
+        }
+        self.raise_time(time);
+    }
+
+    /// Raises the filter's time, for kinds that use it.
+    fn raise_time(&self, time: u64) {
+        let latest = self.image.header().time();
+        if self.meta.kind.uses_time() && latest.load(Ordering::Relaxed) < time {
+            latest.fetch_max(time, Ordering::Relaxed);
+        }
+    }
+
+    /// Reserves a place and publishes a record there. `last` is the segment that the caller wrote to last.
+    /// `None` without room.
+    #[inline]
+    pub(super) fn append(&self, last: &mut Option<Arc<Segment>>, record: &Record) -> Option<u64> {
+        loop {
+            let lsn = reserve(self.image.header().tail(), self.log.mapped_end())?;
+            if !last.as_ref().is_some_and(|segment| segment.holds(lsn)) {
+                *last = self.log.segment(lsn);
+                self.bell.ring();
+            }
+            // Below the mapped end there always is a segment: those let go lie below all snapshots.
+            let segment = last.as_ref()?;
+            // Else somebody lost patience and voided the place: nothing has happened, the next one will do.
+            if self.log.write(segment, lsn, record) {
+                return Some(lsn);
+            }
+        }
+    }
+
+    /// Applies the next event that is due, under stripe 0: its record first, then block 0.
+    fn step(&self, stamp: Stamp) -> Result<Stepped> {
+        let header = self.image.header();
+        let Some(mut stripe) = self.stripes.try_lock(header, 0) else {
+            return Ok(Stepped::Busy);
+        };
+        let kind = &*self.meta.kind;
+        // Asked again: another thread may have applied it since.
+        let due = kind.due(&header.state(), self.image.layout(), &self.moment(stamp));
+        let Some(due) = due else {
+            return Ok(Stepped::Applied);
+        };
+        self.image.prepare(&due)?;
+        self.apply_event(&mut stripe, &due, stamp.stream)
+    }
+
+    fn apply_event(
+        &self,
+        stripe: &mut StripeGuard<'_, Local>,
+        due: &Event,
+        stream: bool,
+    ) -> Result<Stepped> {
+        let record = event::to_record(due, stream);
+        let Some(lsn) = self.append(&mut stripe.segment, &record) else {
+            return Ok(Stepped::NoRoom);
+        };
+        self.image.apply_event(&*self.meta.kind, lsn, due);
+        stripe.entry().note(lsn, stripe_time(record.time, stream));
+        Ok(Stepped::Applied)
+    }
+
+    /// Records that the filter was alive now.
+    pub(super) fn heartbeat(&self) -> Result<()> {
+        let stamp = self.stamp(None)?;
+        if stamp.stream || self.image.header().is_poisoned() {
+            return Ok(());
+        }
+        let record = Record {
+            time: stamp.time,
+            ..Record::new(Op::Heartbeat)
+        };
+        let mut stripe = self.lock(0);
+        // Without room the next insert makes some; a heartbeat can wait.
+        if let Some(lsn) = self.append(&mut stripe.segment, &record) {
+            let time = stripe_time(stamp.time, false);
+            stripe.entry().note(lsn, time);
+            self.raise_time(time);
+        }
+        Ok(())
+    }
+
+    /// Waits for an operation's record as its durability asks.
+    pub(super) fn settle(&self, lsn: u64, durability: Option<Durability>) -> Result<()> {
+        match durability.unwrap_or(self.meta.durability) {
+            Durability::Always => self.commit(lsn + 1),
+            Durability::Interval(every) => {
+                self.bell.request(every);
+                Ok(())
+            }
+            Durability::Never => Ok(()),
+        }
+    }
+}
+
+/// Ends the change of a key's blocks; with the LSN that was applied, if one was.
+#[inline]
+fn finish(banks: &BankSet, mask: BankMask, hash: u64, lsn: Option<u64>) {
+    for (_, block) in banks.headers(mask, hash) {
+        if let Some(lsn) = lsn {
+            block.set_lsn(lsn);
+        }
+        version::end(block.version());
+    }
+}
+
+enum Stepped {
+    /// An event was applied, here or elsewhere: ask again.
+    Applied,
+    /// Somebody else is at it: go on in the current step.
+    Busy,
+    /// There is no room in the log.
+    NoRoom,
+}

@@ -1,0 +1,222 @@
+//! Counting and hashing what an open filter holds.
+
+use super::checkpoint::copy;
+use super::engine::Engine;
+use crate::cells::{Block, OWN_WORDS};
+use crate::clock::Timestamp;
+use crate::error::{Error, Result};
+use crate::hash::DigestHasher;
+use crate::kinds::Parameters;
+use crate::live::Bank;
+use crate::media::Access;
+use crate::options::Durability;
+use crate::recovery::Listing;
+use crate::sync::{AtomicU64, Ordering};
+use std::fmt;
+
+/// Blocks looked at for the fill.
+const SAMPLE: u64 = 1024;
+
+/// What there is to know about an open filter.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Stat {
+    /// The kind's name.
+    pub kind: &'static str,
+    /// The kind's parameters, completed.
+    pub parameters: Parameters,
+    /// Insert operations applied since creation.
+    pub inserts: u64,
+    /// Operations of all sorts applied since creation.
+    pub operations: u64,
+    /// The LSN the next record will get.
+    pub lsn: u64,
+    /// Every LSN below is on the disk.
+    pub durable_lsn: u64,
+    /// The step (generation, epoch, tick) that the filter is in, where the kind has steps.
+    pub step: Option<u64>,
+    /// The latest time seen.
+    pub time: Option<Timestamp>,
+    /// The share of bits that are set, measured on up to 1024 blocks.
+    pub fill: f64,
+    /// The false-positive rate to expect now, by theory.
+    pub estimated_fpr: f64,
+    /// Bytes of memory: blocks, headers, tables; the log separately.
+    pub memory_bytes: u64,
+    /// Bytes of disk that all files of the filter occupy.
+    pub disk_bytes: u64,
+    /// Shares of the key-hash space.
+    pub stripes: u32,
+    /// Blocks, in all banks.
+    pub blocks: u64,
+    /// Banks.
+    pub banks: u32,
+    /// Handles that have the filter open.
+    pub handles: u32,
+    /// Snapshots on the disk.
+    pub snapshots: u32,
+    /// Log segments on the disk.
+    pub wal_segments: u32,
+    /// Inserts refused as too late since the filter was opened.
+    pub refused: u64,
+    /// When records must be on the disk.
+    pub durability: Durability,
+}
+
+/// A hash of the logical state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Digest {
+    /// The hash.
+    pub value: u128,
+    /// The LSN the next record will get.
+    pub lsn: u64,
+    /// Insert operations applied since creation.
+    pub inserts: u64,
+}
+
+impl fmt::Display for Digest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:032x}", self.value)
+    }
+}
+
+/// A private copy of a block, which a kind may settle.
+struct Copied(Vec<AtomicU64>);
+
+impl Copied {
+    fn of(block: &Block<'_>, words: &mut Vec<u64>) -> Self {
+        copy(block, words);
+        Self(words.iter().map(|&word| AtomicU64::new(word)).collect())
+    }
+
+    fn block(&self) -> Block<'_> {
+        let (own, cells) = self.0.split_at(OWN_WORDS);
+        Block { own, cells }
+    }
+}
+
+impl Engine {
+    /// Hashes the logical state while all writers wait.
+    pub(super) fn digest(&self) -> Digest {
+        let header = self.image.header();
+        // Ordinary stripes first, stripe 0 last: the order in which inserts take them.
+        let mut held: Vec<_> = (1..header.stripe_count())
+            .map(|index| self.lock(index))
+            .collect();
+        held.push(self.lock(0));
+        let kind = &*self.meta.kind;
+        let mut hasher = DigestHasher::default();
+        let mut words = Vec::new();
+        for index in 0..header.stripe_count() {
+            let sums = header.stripe(index).sums();
+            let time = if kind.uses_time() { sums.time } else { 0 };
+            hasher.words(&[sums.inserts, sums.operations, time, sums.novelty]);
+        }
+        copy(&header.state_block(), &mut words);
+        hasher.words(&words);
+        let (state, banks) = (header.state(), self.image.banks());
+        for entry in state.banks() {
+            let Some(bank) = banks.get(entry.slot) else {
+                continue;
+            };
+            for index in 0..bank.blocks() {
+                let copied = Copied::of(&bank.block(index as usize).1, &mut words);
+                kind.settle(&state, entry.slot, &copied.block());
+                copy(&copied.block(), &mut words);
+                hasher.words(&words);
+            }
+        }
+        let lsn = header.tail().load(Ordering::Acquire);
+        Digest {
+            value: hasher.finish(),
+            lsn,
+            inserts: self.image.sum_stripes().0.inserts,
+        }
+    }
+
+    pub(super) fn stat(&self) -> Result<Stat> {
+        let header = self.image.header();
+        let kind = &*self.meta.kind;
+        let (totals, operations, _) = self.image.sum_stripes();
+        let latest = self.latest();
+        let listed = self.image.listed_banks();
+        let listing = Listing::read(&*self.media)?;
+        let moment = self.moment(self.stamp(None)?);
+        Ok(Stat {
+            kind: kind.name(),
+            parameters: kind.parameters(),
+            inserts: totals.inserts,
+            operations,
+            lsn: header.tail().load(Ordering::Acquire),
+            durable_lsn: self.durable(),
+            step: kind.step(&header.state()),
+            time: (latest.time > 0).then(|| Timestamp::from_unix_micros(latest.time)),
+            fill: self.fill(),
+            estimated_fpr: kind.estimated_fpr(&header.state(), self.meta.layout, &moment),
+            memory_bytes: self.image.memory_bytes(),
+            disk_bytes: self.disk_bytes()?,
+            stripes: self.meta.layout.stripes,
+            blocks: listed.iter().map(|bank| bank.blocks()).sum(),
+            banks: listed.len() as u32,
+            handles: 1,
+            snapshots: listing.snapshots.len() as u32,
+            wal_segments: listing.segments.len() as u32,
+            refused: header.refused().load(Ordering::Relaxed),
+            durability: self.meta.durability,
+        })
+    }
+
+    /// The share of bits set, on a sample of blocks spread over all banks, each brought to the filter's step.
+    fn fill(&self) -> f64 {
+        let (mut set, mut all) = (0_u64, 0_u64);
+        let state = self.image.header().state();
+        let banks = self.image.banks();
+        let mut words = Vec::new();
+        for entry in state.banks() {
+            let Some(bank) = banks.get(entry.slot) else {
+                continue;
+            };
+            for index in sample(bank) {
+                let _stripe = self.lock(bank.stripe_of_block(index) + 1);
+                let copied = Copied::of(&bank.block(index as usize).1, &mut words);
+                self.meta.kind.settle(&state, entry.slot, &copied.block());
+                copy(&copied.block(), &mut words);
+                let cells = &words[OWN_WORDS..];
+                set += cells
+                    .iter()
+                    .map(|word| u64::from(word.count_ones()))
+                    .sum::<u64>();
+                all += cells.len() as u64 * 64;
+            }
+        }
+        if all == 0 {
+            0.0
+        } else {
+            set as f64 / all as f64
+        }
+    }
+
+    fn disk_bytes(&self) -> Result<u64> {
+        let mut bytes = 0;
+        for name in self
+            .media
+            .list()
+            .map_err(Error::io("list", self.media.path()))?
+        {
+            if crate::names::FileName::parse(&name).is_none() {
+                continue;
+            }
+            // A file that is gone by now occupies nothing.
+            if let Ok(file) = self.media.open(&name, Access::Read) {
+                let path = self.media.path().join(&name);
+                bytes += file.allocated_bytes().map_err(Error::io("measure", path))?;
+            }
+        }
+        Ok(bytes)
+    }
+}
+
+fn sample(bank: &Bank) -> impl Iterator<Item = u64> {
+    let (blocks, every) = (bank.blocks(), bank.blocks().div_ceil(SAMPLE).max(1));
+    (0..blocks).step_by(every as usize)
+}

@@ -1,0 +1,163 @@
+//! From a wanted false-positive rate to numbers of slices, and memory.
+//!
+//! Rates here are those of the worst moment, just before a shift in the steady state; at all other
+//! times a filter does better. For a given number of columns `k+l` the load ln 2 of the paper is not the
+//! best: every load is tried, and bits a key, `columns·k/(l·L)`, are minimised.
+
+use super::theory::{Phase, fpr, fpr_in_blocks};
+use crate::error::{Error, Result};
+
+/// The lane widths: a word of 64 bits holds one, two or four rows of columns.
+pub const COLUMNS: [u32; 3] = [16, 32, 64];
+
+/// The most words of a filter: 8 TiB.
+pub const MOST_WORDS: u64 = 1 << 40;
+
+/// Plans allow for the spread of keys over blocks of this many words (16 KiB).
+const BLOCK_WORDS: f64 = 2048.0;
+
+/// Plans aim at this part of the wanted rate, so that a real filter, whose fills vary a little around the
+/// expected ones, still keeps it. Costs 0.4 % of memory.
+const AIM: f64 = 0.97;
+
+/// The loads tried.
+const LOADS: (f64, f64) = (1e-6, 4.0);
+
+/// Numbers of hash functions tried without a gain before the search ends: bits a key have one minimum in
+/// `k`, but for rounding.
+const PATIENCE: u32 = 4;
+
+/// Numbers of slices, and the load at which they keep a rate.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Design {
+    /// Slices that take each insert, and hash functions.
+    pub k: u32,
+    /// Slices that only age.
+    pub l: u32,
+    /// The load `k·g/W`.
+    pub load: f64,
+}
+
+/// A filter for a window.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Plan {
+    /// Slices that take each insert, and hash functions.
+    pub k: u32,
+    /// Slices that only age.
+    pub l: u32,
+    /// Bits of a row of columns: 16, 32 or 64, at least `k+l`.
+    pub columns: u32,
+    /// Inserts of a generation.
+    pub generation: u64,
+    /// Words of cells.
+    pub words: u64,
+}
+
+/// The highest load at which `rate` stays at most `wanted`; `None` if none does.
+fn highest_load(wanted: f64, rate: impl Fn(f64) -> f64) -> Option<f64> {
+    let (mut low, mut high) = LOADS;
+    if rate(low) > wanted {
+        return None;
+    }
+    if rate(high) <= wanted {
+        return Some(high);
+    }
+    // By ratio: loads span orders of magnitude.
+    while high / low > 1.0 + 1e-9 {
+        let middle = (low * high).sqrt();
+        if rate(middle) > wanted {
+            high = middle
+        } else {
+            low = middle
+        }
+    }
+    Some(low)
+}
+
+/// The design with the fewest bits a key for a long window in rows of `columns`, by pure theory.
+#[must_use]
+pub fn design(wanted: f64, columns: u32) -> Option<Design> {
+    search(wanted, columns, u64::MAX)
+}
+
+/// The design of the fewest words for a window of `items`: no more aging slices than items, and no more
+/// than generations of their size need.
+fn search(wanted: f64, columns: u32, items: u64) -> Option<Design> {
+    let mut best: Option<(f64, Design)> = None;
+    let mut since_best = 0;
+    for k in 1..columns {
+        let most = u64::from(columns - k).min(items);
+        let l = items.div_ceil(items.div_ceil(most)) as u32;
+        let Some(load) = highest_load(wanted, |load| fpr(k, l, load, Phase::WORST)) else {
+            continue;
+        };
+        let cost = f64::from(k) * items.div_ceil(l.into()) as f64 / load;
+        if best.is_none_or(|(least, _)| cost < least) {
+            best = Some((cost, Design { k, l, load }));
+            since_best = 0;
+        } else {
+            since_best += 1;
+            if since_best == PATIENCE {
+                break;
+            }
+        }
+    }
+    best.map(|(_, design)| design)
+}
+
+/// The plan of the fewest words that keeps `wanted` over a window of `items` in blocks of 16 KiB, with rows of
+/// the given width, or of the best one.
+///
+/// # Errors
+/// [`Error::Parameter`] if the filter would exceed 8 TiB.
+pub fn plan(items: u64, wanted: f64, columns: Option<u32>) -> Result<Plan> {
+    let aim = wanted * AIM;
+    COLUMNS
+        .into_iter()
+        .filter(|&width| columns.is_none_or(|only| only == width))
+        .filter_map(|width| {
+            let Design { k, l, .. } = search(aim, width, items)?;
+            let cells_a_block = BLOCK_WORDS * f64::from(64 / width);
+            let load = highest_load(aim, |load| {
+                let block_keys = load * cells_a_block / f64::from(k);
+                fpr_in_blocks(k, l, load, Phase::WORST, block_keys)
+            })?;
+            let generation = items.div_ceil(l.into());
+            let words = words_for(k, generation, load, width).ok()?;
+            Some(Plan {
+                k,
+                l,
+                columns: width,
+                generation,
+                words,
+            })
+        })
+        .min_by_key(|plan| (plan.words, plan.k))
+        .ok_or_else(|| too_large(items, wanted))
+}
+
+/// Words of cells for generations of this size at this load.
+///
+/// # Errors
+/// [`Error::Parameter`] if they would exceed 8 TiB.
+pub fn words_for(k: u32, generation: u64, load: f64, columns: u32) -> Result<u64> {
+    let cells = (f64::from(k) * generation as f64 / load).ceil();
+    let words = (cells / f64::from(64 / columns)).ceil();
+    if words <= MOST_WORDS as f64 {
+        Ok((words as u64).max(1))
+    } else {
+        Err(Error::parameter(
+            "window-items",
+            format!("a window that {MOST_WORDS} words (8 TiB) can hold"),
+            format!("generations of {generation}, which take {words} words"),
+        ))
+    }
+}
+
+fn too_large(items: u64, wanted: f64) -> Error {
+    Error::parameter(
+        "window-items",
+        format!("a window that {MOST_WORDS} words (8 TiB) can hold at fpr {wanted}"),
+        items,
+    )
+}

@@ -1,0 +1,157 @@
+//! The filter-wide state: the cells of block 0. A table of banks, then the kind's own words.
+//!
+//! Only events change it, under stripe 0; everybody reads it, under block 0's version.
+
+use super::{BankMask, Event};
+use crate::cells::{Geometry, MAX_BANKS, load, store};
+use crate::sync::{AtomicU64, Ordering};
+
+/// Words of block 0: 4 KiB.
+pub const STATE_WORDS: usize = 512;
+
+const NEXT_BANK: usize = MAX_BANKS * ENTRY_WORDS;
+const OWN: usize = 32;
+const ENTRY_WORDS: usize = 3;
+
+/// Words of the state that are the kind's own.
+pub const STATE_OWN_WORDS: usize = STATE_WORDS - OWN;
+
+/// A bank as the table lists it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BankEntry {
+    /// The bank's slot in the table, below [`MAX_BANKS`].
+    pub slot: usize,
+    /// Its number.
+    pub id: u32,
+    /// Its size.
+    pub geometry: Geometry,
+    /// The first step it serves.
+    pub since: u64,
+}
+
+/// The filter-wide state of one filter.
+#[derive(Debug, Clone, Copy)]
+pub struct State<'a> {
+    words: &'a [AtomicU64],
+}
+
+impl<'a> State<'a> {
+    /// The state over the words of block 0.
+    ///
+    /// # Panics
+    /// If there are not [`STATE_WORDS`] of them.
+    #[must_use]
+    #[inline]
+    pub fn new(words: &'a [AtomicU64]) -> Self {
+        assert!(
+            words.len() == STATE_WORDS,
+            "block 0 has {STATE_WORDS} words"
+        );
+        Self { words }
+    }
+
+    /// The bank in a slot.
+    #[must_use]
+    #[inline]
+    pub fn bank(&self, slot: usize) -> Option<BankEntry> {
+        let at = (slot % MAX_BANKS) * ENTRY_WORDS;
+        // Acquire: pairs with the Release in `apply_banks`; an entry that is seen at all is seen whole. (A query
+        // also checks block 0's version; an insert that has been decided looks here without.)
+        let id = self.words[at].load(Ordering::Acquire).checked_sub(1)? as u32;
+        let size = load(&self.words[at + 1]);
+        Some(BankEntry {
+            slot: slot % MAX_BANKS,
+            id,
+            geometry: Geometry {
+                blocks_per_stripe: (size >> 32) as u32,
+                words_per_block: size as u32,
+            },
+            since: load(&self.words[at + 2]),
+        })
+    }
+
+    /// All banks, by slot.
+    pub fn banks(&self) -> impl Iterator<Item = BankEntry> + use<'a> {
+        let state = *self;
+        (0..MAX_BANKS).filter_map(move |slot| state.bank(slot))
+    }
+
+    /// The bank that a step's slice lies in: of those that began at or before it the latest.
+    #[must_use]
+    pub fn bank_of_step(&self, step: u64) -> Option<BankEntry> {
+        self.banks()
+            .filter(|bank| bank.since <= step)
+            .max_by_key(|bank| (bank.since, bank.id))
+    }
+
+    /// All banks' slots.
+    #[must_use]
+    pub fn mask(&self) -> BankMask {
+        self.banks().fold(0, |mask, bank| mask | 1 << bank.slot)
+    }
+
+    /// The number of the next bank to open.
+    #[must_use]
+    pub fn next_bank(&self) -> u32 {
+        load(&self.words[NEXT_BANK]) as u32
+    }
+
+    /// The slot that the next bank will take.
+    #[must_use]
+    pub fn free_slot(&self) -> Option<usize> {
+        (0..MAX_BANKS).find(|&slot| self.bank(slot).is_none())
+    }
+
+    /// A word of the kind's own, below [`STATE_OWN_WORDS`].
+    #[must_use]
+    #[inline]
+    pub fn own(&self, index: usize) -> u64 {
+        load(&self.words[OWN + index])
+    }
+
+    /// Writes a word of the kind's own.
+    #[inline]
+    pub fn set_own(&self, index: usize, value: u64) {
+        store(&self.words[OWN + index], value);
+    }
+
+    /// Applies what an event says of banks; other events, and ones applied already, change nothing.
+    /// A bank that finds no free slot is not opened: a kind never asks for more than [`MAX_BANKS`].
+    pub fn apply_banks(&self, event: &Event) {
+        match *event {
+            Event::Step { .. } => {}
+            Event::OpenBank {
+                id,
+                geometry,
+                since,
+                ..
+            } => {
+                if id < self.next_bank() {
+                    return;
+                }
+                let Some(slot) = self.free_slot() else {
+                    return;
+                };
+                let at = slot * ENTRY_WORDS;
+                let size = u64::from(geometry.blocks_per_stripe) << 32
+                    | u64::from(geometry.words_per_block);
+                store(&self.words[at + 1], size);
+                store(&self.words[at + 2], since);
+                // Release: pairs with the Acquire in `bank`.
+                self.words[at].store(u64::from(id) + 1, Ordering::Release);
+                store(&self.words[NEXT_BANK], u64::from(id) + 1);
+            }
+            Event::CloseBank { id, .. } => {
+                if let Some(bank) = self.banks().find(|bank| bank.id == id) {
+                    let at = bank.slot * ENTRY_WORDS;
+                    // Release, as above; then the rest, so that closed slots are all alike.
+                    self.words[at].store(0, Ordering::Release);
+                    store(&self.words[at + 1], 0);
+                    store(&self.words[at + 2], 0);
+                }
+            }
+        }
+    }
+}
+
+const _: () = assert!(NEXT_BANK < OWN && OWN < STATE_WORDS);

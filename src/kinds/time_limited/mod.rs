@@ -1,0 +1,409 @@
+//! The time-limited Bloom filter: present for all of `T` after its insertion, gone after `T + T/l`.
+//!
+//! An age-partitioned filter (the Time-limited paper, section 6) whose generations are closed by time as
+//! well as by allowance, and whose slices live in banks that follow the rate of inserts:
+//! - An insert in generation `g` writes the slices `g-k+1..=g` of the bank that serves `g`. It is present while
+//!   its generation is alive: until `T` after that closed, by time, never by count, half-open.
+//! - A generation closes when its allowance is used (the paper's equations 4 and 5) or `T/l` after it opened,
+//!   even if nothing is inserted; the paper's closes by use alone, and a quiet stream never forgets.
+//! - A bank serves whole generations, with slices of its own from its first one on. (In the paper
+//!   slices of all sizes take the inserts of the `k` generations around a change. After a sudden growth
+//!   that fills the small ones to the brim, and a run of `k` ones is found in nearly every row.)
+//!
+//! So a key's slices lie in one block, and banks are asked one by one.
+
+mod fills;
+mod generations;
+mod sizing;
+mod slices;
+
+#[cfg(test)]
+mod scenarios;
+#[cfg(test)]
+mod tests;
+
+use super::age_partitioned::{MOST_WORDS, design, theory};
+use super::parameters::{probability, within};
+use super::{
+    Age, BankEntry, BankMask, Decision, Event, Kind, Micros, Moment, Operation, Parameters, Query,
+    State, Within,
+};
+use crate::cells::{Block, Blocks, Layout};
+use crate::error::{Error, Result};
+use fills::Measure;
+use generations::{Generations, Opening};
+use std::sync::Arc;
+
+/// The kind's name.
+pub const NAME: &str = "time-limited";
+
+/// The parameters it knows.
+const KNOWN: [&str; 6] = ["window", "fpr", "rate", "k", "l", "load"];
+
+/// The false-positive rate when the user names none.
+const DEFAULT_FPR: f64 = 0.001;
+
+/// The longest window: 36,000 years in microseconds.
+const MOST_WINDOW: Micros = 1 << 60;
+
+/// Columns left free in the steady state, so that now and then a generation may close before its time.
+const SPARE: u32 = 2;
+
+/// Plans aim at this part of the wanted rate: fills vary a little around the expected ones.
+const AIM: f64 = 0.97;
+
+/// The highest load: beyond it more hash functions would do better.
+const MOST_LOAD: f64 = 1.0;
+
+/// Words of the first bank where no rate is named: 32 KiB.
+const FIRST_WORDS: u64 = 4096;
+
+/// The layout for which the first bank is planned.
+const PLANNED: Layout = Layout {
+    stripes: 16,
+    block_words: 2048,
+};
+
+/// A time-limited filter's parameters, completed.
+#[derive(Debug, Clone, PartialEq)]
+struct TimeLimited {
+    window: Micros,
+    fpr: f64,
+    rate: Option<f64>,
+    k: u32,
+    l: u32,
+    /// Set bits that a slice's cells took, each, when all `k` generations have used their allowance.
+    load: f64,
+    /// The longest that a generation stays open: `T/l`, rounded up.
+    span: Micros,
+    /// See [`slices::every`].
+    every: u64,
+}
+
+/// Makes the kind from `window` (microseconds) and `fpr` (0.001 if absent), and `rate`, the inserts expected
+/// a second, which sizes the first bank. `k`, `l` and `load` override what `fpr` derives.
+///
+/// # Errors
+/// [`Error::Parameter`] for unknown names, and for values out of bounds or that do not fit each other.
+pub fn build(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
+    parameters.only(NAME, &KNOWN)?;
+    let window = parameters.required("window", "a number of microseconds")?;
+    let window = within("window", window, 1, MOST_WINDOW)?;
+    let fpr = parameters
+        .optional("fpr", "a false-positive rate")?
+        .unwrap_or(DEFAULT_FPR);
+    let fpr = probability("fpr", fpr)?;
+    let rate = parameters.optional("rate", "inserts a second")?;
+    if let Some(rate) = rate.filter(|&rate: &f64| !(rate >= 0.0 && rate.is_finite())) {
+        return Err(Error::parameter(
+            "rate",
+            "a number of inserts a second",
+            rate,
+        ));
+    }
+    let (k, l) = slice_counts(parameters, fpr)?;
+    let load = match parameters.optional("load", "the highest load of a slice")? {
+        Some(load) if load > 0.0 && load <= MOST_LOAD => load,
+        Some(load) => {
+            return Err(Error::parameter(
+                "load",
+                format!("above 0, at most {MOST_LOAD}"),
+                load,
+            ));
+        }
+        None => planned_load(k, fpr)?,
+    };
+    let span = window.div_ceil(l.into());
+    let every = slices::every(k);
+    let kind = TimeLimited {
+        window,
+        fpr,
+        rate,
+        k,
+        l,
+        load,
+        span,
+        every,
+    };
+    if kind.first_words() > MOST_WORDS {
+        let most = format!("a rate that {MOST_WORDS} words (8 TiB) can hold");
+        return Err(Error::parameter("rate", most, rate.unwrap_or(0.0)));
+    }
+    Ok(Arc::new(kind))
+}
+
+/// `k` and `l` as given, or those that take the least memory.
+fn slice_counts(parameters: &Parameters, fpr: f64) -> Result<(u32, u32)> {
+    let columns = slices::COLUMNS;
+    let count = |name| -> Result<Option<u64>> {
+        let number = parameters.optional(name, "a number of slices")?;
+        number
+            .map(|number| within(name, number, 1, columns - 1))
+            .transpose()
+    };
+    match (count("k")?, count("l")?) {
+        (None, None) => {
+            let best = design(AIM * fpr, columns as u32 - SPARE).ok_or_else(|| too_low(fpr))?;
+            Ok((best.k, best.l))
+        }
+        (Some(k), Some(l)) if k + l <= columns => Ok((k as u32, l as u32)),
+        (Some(k), Some(l)) => Err(Error::parameter(
+            "l",
+            format!("at most {columns} slices, k+l"),
+            k + l,
+        )),
+        (Some(_), None) => Err(Error::parameter("l", "k and l together", "only k")),
+        (None, Some(_)) => Err(Error::parameter("k", "k and l together", "only l")),
+    }
+}
+
+/// The highest load that keeps the rate with all columns in use, all generations full.
+fn planned_load(k: u32, fpr: f64) -> Result<f64> {
+    let l = slices::COLUMNS as u32 - k;
+    let holds = |load| theory::fpr(k, l, load, theory::Phase::WORST) <= AIM * fpr;
+    let (mut low, mut high) = (1e-6, MOST_LOAD);
+    if holds(high) {
+        return Ok(high);
+    }
+    if !holds(low) {
+        return Err(too_low(fpr));
+    }
+    while high / low > 1.0 + 1e-9 {
+        let middle = (low * high).sqrt();
+        if holds(middle) {
+            low = middle
+        } else {
+            high = middle
+        }
+    }
+    Ok(low)
+}
+
+fn too_low(fpr: f64) -> Error {
+    Error::parameter("fpr", "a rate that 64 slices can keep", fpr)
+}
+
+impl TimeLimited {
+    fn generations<'a>(&self, state: &State<'a>) -> Generations<'a> {
+        Generations::new(state, self.span, u64::from(self.k) - 1)
+    }
+
+    /// The last generation that a bank serves; without end for the newest.
+    fn last_generation(&self, state: &State<'_>, bank: &BankEntry) -> u64 {
+        let later = |other: &BankEntry| (other.since, other.id) > (bank.since, bank.id);
+        let next = state.banks().filter(later).map(|other| other.since).min();
+        next.map_or(u64::MAX, |since| since.saturating_sub(1))
+    }
+
+    /// The block that an insert writes, and the first generation of its bank; none if that has ended since.
+    fn written<'b, 'a>(
+        &self,
+        state: &State<'_>,
+        blocks: &'b Blocks<'a>,
+        operation: &Operation,
+    ) -> Option<(&'b Block<'a>, u64)> {
+        let bank = state.bank_of_step(operation.step)?;
+        Some((blocks.get(bank.slot)?, bank.since))
+    }
+
+    /// The youngest generation that ended less than `age` before `now`, or has not ended, and has the key.
+    fn youngest(
+        &self,
+        state: &State<'_>,
+        blocks: &Blocks<'_>,
+        query: &Query,
+        age: Micros,
+    ) -> Option<u64> {
+        let oldest = self.generations(state).first_since(query.now, age);
+        let found = state.banks().filter_map(|bank| {
+            let block = blocks.get(bank.slot)?;
+            slices::youngest(
+                block,
+                self.k,
+                self.every,
+                oldest.max(bank.since),
+                query.hash,
+            )
+        });
+        found.max()
+    }
+
+    /// The sum of novelty at which the allowance of the open generation is used.
+    fn full(&self, state: &State<'_>, layout: Layout) -> u64 {
+        let generations = self.generations(state);
+        let Some(bank) = state.bank_of_step(generations.current()) else {
+            return u64::MAX;
+        };
+        let words = layout.words(bank.geometry);
+        let allowance = Measure::new(&generations, self.k, bank.since, words)
+            .novelty(sizing::capacity(self, layout, bank.geometry));
+        generations.novelty().saturating_add(allowance.max(1))
+    }
+}
+
+impl Kind for TimeLimited {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn parameters(&self) -> Parameters {
+        let mut all = Parameters::new()
+            .with("window", self.window)
+            .with("fpr", self.fpr)
+            .with("k", self.k)
+            .with("l", self.l)
+            .with("load", self.load);
+        if let Some(rate) = self.rate {
+            all.set("rate", rate);
+        }
+        all
+    }
+
+    fn uses_time(&self) -> bool {
+        true
+    }
+
+    fn first_words(&self) -> u64 {
+        let Some(rate) = self.rate else {
+            return FIRST_WORDS;
+        };
+        let keys = sizing::MARGIN * rate * self.span as f64 / 1e6;
+        PLANNED.words(sizing::geometry_for(self, PLANNED, keys))
+    }
+
+    fn default_stripes(&self, block_words: u32) -> u32 {
+        (self.first_words() / u64::from(block_words.max(1))).clamp(16, 64) as u32
+    }
+
+    fn start(&self, state: &State<'_>, layout: Layout) {
+        let geometry = layout.geometry(self.first_words());
+        state.apply_banks(&Event::OpenBank {
+            id: 0,
+            geometry,
+            since: 0,
+            time: 0,
+        });
+        let generations = self.generations(state);
+        generations.start();
+        generations.set_full(self.full(state, layout));
+    }
+
+    fn due(&self, state: &State<'_>, layout: Layout, moment: &Moment) -> Option<Event> {
+        sizing::due(self, state, layout, moment)
+    }
+
+    fn apply(&self, state: &State<'_>, layout: Layout, event: &Event) {
+        let generations = self.generations(state);
+        match *event {
+            Event::Step { step, time, word } if step > generations.current() => {
+                let bank = state.bank_of_step(generations.current());
+                let keys_before = bank.map_or(0, |bank| {
+                    Measure::new(
+                        &generations,
+                        self.k,
+                        bank.since,
+                        layout.words(bank.geometry),
+                    )
+                    .keys(word.saturating_sub(generations.novelty()))
+                });
+                let opening = Opening {
+                    generation: step,
+                    time,
+                    novelty: word,
+                    keys_before,
+                };
+                generations.open(&opening, self.window);
+                generations.set_full(self.full(state, layout));
+            }
+            Event::OpenBank { since, time, .. } => generations.begin_bank(since, time),
+            Event::Step { .. } | Event::CloseBank { .. } => {}
+        }
+    }
+
+    /// A late key goes to the generation of its own time, or, if none was open then, to the next one.
+    /// It is alive if the key is inside the window, and a little longer.
+    fn decide(&self, state: &State<'_>, moment: &Moment) -> Decision {
+        let generations = self.generations(state);
+        if moment.time >= moment.now {
+            return Decision::Insert {
+                step: generations.current(),
+            };
+        }
+        let step = generations
+            .first_since(moment.time, 0)
+            .min(generations.current());
+        if generations.end(step).saturating_add(self.window) > moment.now {
+            Decision::Insert { step }
+        } else {
+            Decision::TooLate
+        }
+    }
+
+    fn touches(&self, state: &State<'_>, step: u64) -> BankMask {
+        state.bank_of_step(step).map_or(0, |bank| 1 << bank.slot)
+    }
+
+    /// The bits newly set.
+    fn novelty(&self, state: &State<'_>, blocks: &Blocks<'_>, operation: &Operation) -> u32 {
+        self.written(state, blocks, operation)
+            .map_or(0, |(block, _)| {
+                slices::novelty(block, self.k, operation.step, operation.hash)
+            })
+    }
+
+    fn insert(&self, state: &State<'_>, blocks: &Blocks<'_>, operation: &Operation) {
+        if let Some((block, since)) = self.written(state, blocks, operation) {
+            slices::insert(block, self.k, since, operation.step, operation.hash);
+        }
+    }
+
+    fn contains(&self, state: &State<'_>, blocks: &Blocks<'_>, query: &Query) -> bool {
+        self.youngest(state, blocks, query, self.window).is_some()
+    }
+
+    fn knows_age(&self) -> bool {
+        true
+    }
+
+    fn age(&self, state: &State<'_>, blocks: &Blocks<'_>, query: &Query) -> Option<Age> {
+        let generation = self.youngest(state, blocks, query, self.window)?;
+        let generations = self.generations(state);
+        // A block may be a generation ahead of the state that a query has read: open, then.
+        let end = if generation > generations.current() {
+            query.now
+        } else {
+            generations.end(generation)
+        };
+        Some(Age::Time(query.now.saturating_sub(end)))
+    }
+
+    fn contains_within(
+        &self,
+        state: &State<'_>,
+        blocks: &Blocks<'_>,
+        query: &Query,
+        within: Within,
+    ) -> bool {
+        let age = match within {
+            Within::Items(_) => self.window,
+            Within::Time(age) => age.min(self.window),
+        };
+        self.youngest(state, blocks, query, age).is_some()
+    }
+
+    fn settle(&self, state: &State<'_>, slot: usize, block: &Block<'_>) {
+        let Some(bank) = state.bank(slot) else { return };
+        let last = self
+            .last_generation(state, &bank)
+            .min(self.generations(state).current());
+        slices::catch_up(block, bank.since, last);
+    }
+
+    fn step(&self, state: &State<'_>) -> Option<u64> {
+        Some(self.generations(state).current())
+    }
+
+    fn estimated_fpr(&self, state: &State<'_>, layout: Layout, moment: &Moment) -> f64 {
+        fills::expected_fpr(self, state, layout, moment)
+    }
+}

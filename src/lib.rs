@@ -1,0 +1,66 @@
+//! A persistent embedded storage engine for forgetting filters.
+//!
+//! Has this key been seen in the last N minutes, or among the last N items? How long ago, at least? Answered
+//! in 10 to 40 bits a key, at memory speed, by state that outlives the process: filters live in
+//! memory-mapped files with a write-ahead log and checkpoints, so that a restart or a crash resumes the
+//! decayed state exactly.
+//!
+//! ```
+//! use ebbtide::{Checked, Filter, Options, TimeLimited};
+//! use std::time::Duration;
+//! # let parent = tempfile::tempdir()?;
+//! # let dir = parent.path().join("seen");
+//!
+//! let seen = Filter::open_or_create(
+//!     &dir,
+//!     TimeLimited::window(Duration::from_secs(600)).fpr(0.001),
+//!     Options::new(),
+//! )?;
+//! if seen.check_and_insert("message 4711")? == Checked::New {
+//!     println!("not seen in the last ten minutes");
+//! }
+//! # seen.close()?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Where to look
+//!
+//! [`Filter`] is the handle, [`Options`] its settings. [`Bloom`], [`AgePartitioned`] and [`TimeLimited`] say what a
+//! filter should remember; [`Any`] says it by name. [`inspect`] looks at filters that nobody has open. [`kinds`]
+//! holds the algorithms and their theory. [`media`] is where files live, the disk or something else.
+//!
+//! # Guarantees
+//!
+//! - No false negatives within the window, from any number of threads.
+//! - State is a pure function of the parameters and the log: after a crash of the process every operation that
+//!   had returned is there, exactly once; after a power cut every one that its [`Durability`] promises.
+//! - Bad files give an [`Error`] that names file, place, what was expected and what was found. They are never
+//!   repaired by guessing, and never panic.
+
+mod bytes;
+mod cells;
+mod clock;
+mod error;
+mod filter;
+mod hash;
+pub mod kinds;
+mod live;
+pub mod media;
+mod meta;
+mod names;
+mod options;
+mod processes;
+mod recovery;
+mod snapshot;
+mod sync;
+mod wal;
+
+pub use clock::{Clock, ManualClock, Timestamp};
+pub use error::{Error, Result};
+pub use filter::handle::{Call, Filter};
+pub use filter::inspect;
+pub use filter::operate::{Checked, Since};
+pub use filter::spec::{AgePartitioned, Aging, Any, Bloom, Spec, TimeLimited};
+pub use filter::stat::{Digest, Stat};
+pub use kinds::{Age, Parameters, Within};
+pub use options::{Downtime, Durability, Options};

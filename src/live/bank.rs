@@ -1,0 +1,213 @@
+//! Banks: files of blocks, and the set of them that a handle has mapped.
+//!
+//! A bank's file holds a page of checked header, then a cache line of header for each block, then the cells.
+//! It belongs to one era's image, is allocated before its event is written and removed after its end.
+
+use super::header::{BLOCK_HEADER_WORDS, BlockHeader};
+use crate::bytes::{Header, PAGE_BYTES, PAGE_WORDS};
+use crate::cells::{Block, Blocks, Geometry, Layout, MAX_BANKS, store};
+use crate::error::{Error, Result};
+use crate::kinds::BankMask;
+use crate::media::{Access, Mapping, Media};
+use crate::names::FileName;
+use std::sync::Arc;
+
+const MAGIC: &[u8; 8] = b"EBBTBNK\n";
+
+/// The largest bank, in words of cells: far beyond memory, far below overflow.
+pub const BANK_WORDS_MAX: u64 = 1 << 40;
+
+/// One mapped bank.
+#[derive(Debug)]
+pub struct Bank {
+    id: u32,
+    name: String,
+    geometry: Geometry,
+    blocks: u64,
+    layout: Layout,
+    cells_at: usize,
+    mapping: Box<dyn Mapping>,
+}
+
+impl Bank {
+    /// Bytes of a bank's file.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] if they are beyond all reason.
+    pub fn bytes(layout: Layout, geometry: Geometry) -> Result<u64> {
+        let words = layout.words(geometry);
+        if words > BANK_WORDS_MAX {
+            let expected = format!("at most {BANK_WORDS_MAX} words of cells in a bank");
+            return Err(Error::parameter("words", expected, words));
+        }
+        Ok(PAGE_BYTES + Self::header_bytes(layout.blocks(geometry)) + words * 8)
+    }
+
+    fn header_bytes(blocks: u64) -> u64 {
+        (blocks * BLOCK_HEADER_WORDS as u64 * 8).next_multiple_of(PAGE_BYTES)
+    }
+
+    /// Creates a bank, all zero, for the image of an era. A file of the same name is a leftover (nothing was
+    /// ever recorded about it, or it would have been opened) and is replaced.
+    ///
+    /// # Errors
+    /// [`Error::Io`], a full disk among them, and [`Error::Parameter`] for an absurd size.
+    pub fn create(
+        media: &dyn Media,
+        uuid: u128,
+        era: u64,
+        id: u32,
+        layout: Layout,
+        geometry: Geometry,
+    ) -> Result<Self> {
+        let name = FileName::Bank { era, bank: id }.to_string();
+        let path = media.path().join(&name);
+        let bytes = Self::bytes(layout, geometry)?;
+        match media.remove(&name) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(Error::io("replace", &path)(error));
+            }
+            _ => {}
+        }
+        let file = media
+            .create(&name, bytes)
+            .map_err(Error::io("allocate", &path))?;
+        let mapping = file.map(Access::Write).map_err(Error::io("map", &path))?;
+        let header = Header {
+            words: [
+                uuid as u64,
+                (uuid >> 64) as u64,
+                era,
+                u64::from(id),
+                u64::from(geometry.blocks_per_stripe),
+                u64::from(geometry.words_per_block),
+            ],
+        };
+        for (at, word) in header.encode(MAGIC).into_iter().enumerate() {
+            store(&mapping.words()[at], word);
+        }
+        let blocks = layout.blocks(geometry);
+        let cells_at = PAGE_WORDS + (Self::header_bytes(blocks) / 8) as usize;
+        Ok(Self {
+            id,
+            name,
+            geometry,
+            blocks,
+            layout,
+            cells_at,
+            mapping,
+        })
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// Its file's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its size.
+    #[must_use]
+    pub fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    /// How many blocks it has.
+    #[must_use]
+    pub fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    /// The block of a key.
+    #[must_use]
+    #[inline]
+    pub fn block_of(&self, hash: u64) -> (BlockHeader<'_>, Block<'_>) {
+        self.block(self.layout.block_of(self.geometry, hash))
+    }
+
+    /// A block by number, below [`Bank::blocks`].
+    #[must_use]
+    #[inline]
+    pub fn block(&self, index: usize) -> (BlockHeader<'_>, Block<'_>) {
+        let words = self.mapping.words();
+        let header_at = PAGE_WORDS + index * BLOCK_HEADER_WORDS;
+        let header = BlockHeader(&words[header_at..header_at + BLOCK_HEADER_WORDS]);
+        let size = self.geometry.words_per_block as usize;
+        let cells_at = self.cells_at + index * size;
+        let block = Block {
+            own: header.own(),
+            cells: &words[cells_at..cells_at + size],
+        };
+        (header, block)
+    }
+
+    /// The ordinary stripe (from 0) that a block belongs to.
+    #[must_use]
+    pub fn stripe_of_block(&self, index: u64) -> usize {
+        (index / u64::from(self.geometry.blocks_per_stripe.max(1))) as usize
+    }
+
+    /// Bytes of memory and of file.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        self.mapping.words().len() as u64 * 8
+    }
+}
+
+/// The banks a handle has mapped, by their slots in block 0's table.
+#[derive(Debug, Clone, Default)]
+pub struct BankSet {
+    slots: [Option<Arc<Bank>>; MAX_BANKS],
+}
+
+impl BankSet {
+    /// This set with a bank in a slot, or with the slot empty.
+    #[must_use]
+    pub fn with(&self, slot: usize, bank: Option<Arc<Bank>>) -> Self {
+        let mut set = self.clone();
+        set.slots[slot % MAX_BANKS] = bank;
+        set
+    }
+
+    /// The bank in a slot.
+    #[must_use]
+    #[inline]
+    pub fn get(&self, slot: usize) -> Option<&Arc<Bank>> {
+        self.slots.get(slot)?.as_ref()
+    }
+
+    /// All banks with their slots.
+    pub fn iter(&self) -> impl Iterator<Item = (usize, &Arc<Bank>)> {
+        self.slots
+            .iter()
+            .enumerate()
+            .filter_map(|(slot, bank)| Some((slot, bank.as_ref()?)))
+    }
+
+    /// The headers of a key's blocks in the banks of `mask`.
+    #[inline]
+    pub fn headers(
+        &self,
+        mask: BankMask,
+        hash: u64,
+    ) -> impl Iterator<Item = (usize, BlockHeader<'_>)> {
+        let banks = self.iter().filter(move |(slot, _)| mask & 1 << slot != 0);
+        banks.map(move |(slot, bank)| (slot, bank.block_of(hash).0))
+    }
+
+    /// The key's blocks in the banks of `mask`.
+    #[must_use]
+    #[inline]
+    pub fn blocks(&self, mask: BankMask, hash: u64) -> Blocks<'_> {
+        let mut blocks = Blocks::default();
+        for (slot, bank) in self.iter().filter(|(slot, _)| mask & 1 << slot != 0) {
+            blocks.set(slot, bank.block_of(hash).1);
+        }
+        blocks
+    }
+}

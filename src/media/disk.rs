@@ -1,0 +1,406 @@
+//! The disk: a directory of a local Linux file system.
+//!
+//! Owns how files are opened (private, never through links), allocated, mapped and locked, and which file
+//! systems are refused. Every store through a mapping meets allocated space, so that no full disk becomes
+//! a signal. Files must not be truncated from outside while mapped; nothing here ever does it.
+
+use super::{Access, ByteLock, Mapping, Media, MediaFile};
+use crate::sync::AtomicU64;
+use memmap2::{Advice, MmapOptions, MmapRaw};
+use rustix::fs::{FallocateFlags, IFlags, Mode, OFlags, fallocate, ioctl_getflags, ioctl_setflags};
+use rustix::io::Errno;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+const _: () = assert!(
+    cfg!(target_endian = "little"),
+    "mapped words are little-endian on the disk"
+);
+const _: () = assert!(size_of::<usize>() == 8, "whole files are mapped");
+const _: () = assert!(size_of::<AtomicU64>() == 8 && align_of::<AtomicU64>() == 8);
+
+/// `statfs` type of btrfs, where files of random stores must not be copied on write.
+const BTRFS: u64 = 0x9123_683E;
+
+/// File systems whose mappings or locks are not one and the same for everybody (`statfs` types).
+const NOT_LOCAL: &[(u64, &str)] = &[
+    (0x6969, "NFS"),
+    (0x517B, "SMB"),
+    (0xFE53_4D42, "SMB2"),
+    (0xFF53_4D42, "CIFS"),
+    (0x6573_5546, "FUSE"),
+    (0x0102_1997, "9p"),
+    (0x00C3_6400, "Ceph"),
+    (0x5346_414F, "AFS"),
+    (0x6B41_4653, "AFS"),
+    (0x7375_7245, "Coda"),
+    (0x564C, "NCP"),
+    (0x0BD0_0BD0, "Lustre"),
+    (0x4750_4653, "GPFS"),
+    (0x1983_0326, "BeeGFS"),
+    (0x2003_0528, "OrangeFS"),
+    (0xAAD7_AAEA, "PanFS"),
+    (0x7461_636F, "OCFS2"),
+    (0x0116_1970, "GFS2"),
+    (0x786F_4256, "VirtualBox shared folders"),
+    (0xBACB_ACBC, "VMware shared folders"),
+];
+
+/// A directory on a local file system.
+#[derive(Debug, Clone)]
+pub struct Disk {
+    path: PathBuf,
+}
+
+impl Disk {
+    /// The directory at `path`, which need not exist yet.
+    #[must_use]
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into() }
+    }
+
+    /// Opens a regular file of the directory; whatever else bears the name is refused, unread.
+    fn open_file(&self, name: &str, flags: OFlags) -> io::Result<File> {
+        // A pipe would hold up its opener without NONBLOCK; for regular files it means nothing.
+        let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let file = match rustix::fs::open(self.path.join(name), flags, Mode::RUSR | Mode::WUSR) {
+            Ok(descriptor) => File::from(descriptor),
+            Err(Errno::LOOP) => return Err(not_a_file("a symbolic link")),
+            Err(error) => return Err(error.into()),
+        };
+        if !file.metadata()?.is_file() {
+            return Err(not_a_file("a directory, pipe or device"));
+        }
+        Ok(file)
+    }
+
+    /// Gives a new file its space; if that fails, its name must go again.
+    fn allocate(file: &File, bytes: u64) -> io::Result<()> {
+        if file_system(&rustix::fs::fstatfs(file)?) == BTRFS {
+            // Must come before the first byte. Best effort: without it btrfs is slower, not wrong.
+            if let Ok(flags) = ioctl_getflags(file) {
+                let _ = ioctl_setflags(file, flags | IFlags::NOCOW);
+            }
+        }
+        if bytes == 0 {
+            return Ok(());
+        }
+        loop {
+            match fallocate(file, FallocateFlags::empty(), 0, bytes) {
+                Ok(()) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(Errno::OPNOTSUPP | Errno::NOSYS) => return write_zeros(file, bytes),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+impl Media for Disk {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn make(&self) -> io::Result<()> {
+        let absolute = std::path::absolute(&self.path)?;
+        let missing: Vec<&Path> = absolute
+            .ancestors()
+            .take_while(|place| !place.exists())
+            .collect();
+        let standing = missing
+            .last()
+            .and_then(|lowest| lowest.parent())
+            .unwrap_or(&absolute);
+        refuse_if_not_local(standing)?;
+        fs::create_dir_all(&absolute)?;
+        // A directory outlives a power cut only if the one that names it was synced.
+        for place in missing.iter().rev() {
+            if let Some(parent) = place.parent() {
+                sync_directory(parent)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.path)? {
+            // No file of ours has a name beyond ASCII.
+            if let Ok(name) = entry?.file_name().into_string() {
+                names.push(name);
+            }
+        }
+        Ok(names)
+    }
+
+    fn create(&self, name: &str, bytes: u64) -> io::Result<Box<dyn MediaFile>> {
+        let file = self.open_file(name, OFlags::CREATE | OFlags::EXCL | OFlags::RDWR)?;
+        if let Err(error) = Self::allocate(&file, bytes) {
+            // The first error says what went wrong; a leftover is a file that nothing refers to.
+            let _ = self.remove(name);
+            return Err(error);
+        }
+        Ok(Box::new(DiskFile { file }))
+    }
+
+    fn open(&self, name: &str, access: Access) -> io::Result<Box<dyn MediaFile>> {
+        let flags = match access {
+            Access::Read => OFlags::RDONLY,
+            Access::Write => OFlags::RDWR,
+        };
+        Ok(Box::new(DiskFile {
+            file: self.open_file(name, flags)?,
+        }))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        fs::rename(self.path.join(from), self.path.join(to))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        fs::remove_file(self.path.join(name))
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        sync_directory(&self.path)
+    }
+
+    fn lock(&self, name: &str, byte: u64) -> io::Result<Option<Box<dyn ByteLock>>> {
+        // Whoever opens a filter takes a lock first, so this also covers one that was moved here.
+        refuse_if_not_local(&self.path)?;
+        let file = self.open_file(name, OFlags::CREATE | OFlags::RDWR)?;
+        Ok(if lock_byte(&file, byte)? {
+            Some(Box::new(DiskLock { _file: file }))
+        } else {
+            None
+        })
+    }
+
+    fn boot_id(&self) -> io::Result<u128> {
+        let text = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+        parse_boot_id(&text).ok_or_else(|| {
+            io::Error::new(
+                io::ErrorKind::InvalidData,
+                "the kernel's boot id is no UUID",
+            )
+        })
+    }
+}
+
+fn parse_boot_id(text: &str) -> Option<u128> {
+    let digits: String = text.trim().chars().filter(|&c| c != '-').collect();
+    (digits.len() == 32).then(|| u128::from_str_radix(&digits, 16).ok())?
+}
+
+fn not_a_file(found: &str) -> io::Error {
+    let sentence =
+        format!("expected a regular file, found {found}; remove it, it is none of the filter's");
+    io::Error::new(io::ErrorKind::InvalidInput, sentence)
+}
+
+fn sync_directory(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}
+
+/// The type in a `statfs` answer. Some are 32-bit numbers with the top bit set, which an `i64` field may
+/// hold sign-extended or not.
+fn file_system(answer: &rustix::fs::StatFs) -> u64 {
+    answer.f_type as u64 & 0xFFFF_FFFF
+}
+
+fn refuse_if_not_local(directory: &Path) -> io::Result<()> {
+    accept(file_system(&rustix::fs::statfs(directory)?))
+}
+
+/// Accepts every file system that is not known to be shared with other machines or served by a process.
+fn accept(found: u64) -> io::Result<()> {
+    let Some((_, name)) = NOT_LOCAL.iter().find(|(number, _)| *number == found) else {
+        return Ok(());
+    };
+    let sentence = format!(
+        "it is on {name}; a filter needs a local file system such as ext4, XFS, btrfs or tmpfs"
+    );
+    Err(io::Error::new(io::ErrorKind::Unsupported, sentence))
+}
+
+/// Allocates by writing, where the file system knows no other way.
+fn write_zeros(file: &File, bytes: u64) -> io::Result<()> {
+    const CHUNK: u64 = 1 << 20;
+    let zeros = vec![0; CHUNK.min(bytes) as usize];
+    let mut offset = 0;
+    while offset < bytes {
+        let length = CHUNK.min(bytes - offset);
+        file.write_all_at(&zeros[..length as usize], offset)?;
+        offset += length;
+    }
+    Ok(())
+}
+
+/// An open regular file.
+#[derive(Debug)]
+struct DiskFile {
+    file: File,
+}
+
+impl MediaFile for DiskFile {
+    fn bytes(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    fn allocated_bytes(&self) -> io::Result<u64> {
+        // `st_blocks` counts units of 512 bytes whatever the file system's block.
+        Ok(self.file.metadata()?.blocks() * 512)
+    }
+
+    fn identity(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.ino())
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.file.read_exact_at(buffer, offset)
+    }
+
+    fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
+        self.file.write_all_at(buffer, offset)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        // `fdatasync`: of the inode it writes what finding the data takes, the length included. Retrying
+        // after an interruption would be a second try, so there is none.
+        Ok(rustix::fs::fdatasync(&self.file)?)
+    }
+
+    fn map(&self, access: Access) -> io::Result<Box<dyn Mapping>> {
+        let bytes = self.bytes()?;
+        if !bytes.is_multiple_of(8) {
+            return Err(super::not_whole_words(bytes));
+        }
+        let mut options = MmapOptions::new();
+        options.len(bytes as usize);
+        let map = match access {
+            Access::Read => options.map_raw_read_only(&self.file)?,
+            Access::Write => options.map_raw(&self.file)?,
+        };
+        // A child made by fork has no business with a filter; it shall fault, not corrupt.
+        if bytes > 0 {
+            map.advise(Advice::DontFork)?;
+        }
+        Ok(Box::new(DiskMapping {
+            map,
+            words: bytes as usize / 8,
+        }))
+    }
+}
+
+/// A shared mapping of a whole file.
+#[derive(Debug)]
+struct DiskMapping {
+    map: MmapRaw,
+    words: usize,
+}
+
+impl Mapping for DiskMapping {
+    #[expect(
+        unsafe_code,
+        reason = "a mapping is seen as atomic words here and nowhere else"
+    )]
+    fn words(&self) -> &[AtomicU64] {
+        // SAFETY: the mapping starts at a page boundary, so words are aligned, spans at least `words`
+        // of them, and lives as long as `self`, which the slice borrows. Every bit pattern is a valid
+        // AtomicU64. No reference to its memory of any other type exists in this process, and other
+        // processes write whole words. If mapped for reading only, loads of eight bytes are still plain
+        // loads on 64-bit machines, and stores do not happen by the contract of `Access::Read`.
+        unsafe { std::slice::from_raw_parts(self.map.as_ptr().cast::<AtomicU64>(), self.words) }
+    }
+
+    fn populate(&self, words: std::ops::Range<usize>) {
+        let end = words.end.min(self.words);
+        if words.start < end {
+            // Rounded outward to whole pages: the start by memmap2, the end by the kernel.
+            let length = (end - words.start) * 8;
+            let _ = self
+                .map
+                .advise_range(Advice::PopulateWrite, words.start * 8, length);
+        }
+    }
+}
+
+/// A byte lock: it belongs to this open file description and ends with it.
+#[derive(Debug)]
+struct DiskLock {
+    _file: File,
+}
+
+impl ByteLock for DiskLock {}
+
+/// Locks one byte for this open file description; false if another one holds it.
+#[expect(
+    unsafe_code,
+    reason = "no safe wrapper offers locks of open file descriptions"
+)]
+fn lock_byte(file: &File, byte: u64) -> io::Result<bool> {
+    let range = libc::flock {
+        l_type: libc::F_WRLCK as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: libc::off_t::try_from(byte)
+            .map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?,
+        l_len: 1,
+        l_pid: 0,
+    };
+    // SAFETY: the descriptor is open for the length of the call, and `range` is the structure that
+    // F_OFD_SETLK reads; the kernel keeps no pointer to it.
+    if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const range) } == 0 {
+        return Ok(true);
+    }
+    let error = io::Error::last_os_error();
+    match error.raw_os_error() {
+        Some(libc::EAGAIN | libc::EACCES) => Ok(false),
+        _ => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn boot_ids_are_uuids() {
+        assert_eq!(
+            parse_boot_id("00000000-0000-0000-0000-0000000000ff\n"),
+            Some(255)
+        );
+        assert_eq!(parse_boot_id("00000000-0000-0000-0000-0000000000f"), None);
+        assert_eq!(parse_boot_id("0000000g-0000-0000-0000-000000000000"), None);
+    }
+
+    #[test]
+    fn where_nothing_allocates_zeros_are_written() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let file = File::create_new(directory.path().join("zeros")).expect("a new file");
+        write_zeros(&file, (1 << 20) + 5).expect("space for a megabyte");
+        assert_eq!(file.metadata().expect("an open file").len(), (1 << 20) + 5);
+    }
+
+    #[test]
+    fn file_systems_that_are_not_local_are_refused_by_name() {
+        let error = accept(0x6969).expect_err("NFS is not local");
+        assert_eq!(error.kind(), io::ErrorKind::Unsupported);
+        assert!(error.to_string().contains("NFS"), "{error}");
+        // ext4, XFS, btrfs, tmpfs, overlayfs, zfs, f2fs, and one that nobody knows.
+        for local in [
+            0xEF53,
+            0x5846_5342,
+            BTRFS,
+            0x0102_1994,
+            0x794C_7630,
+            0x2FC1_2FC1,
+            0xF2F5_2010,
+            0x1234_5678,
+        ] {
+            accept(local).expect("a local file system");
+        }
+    }
+}

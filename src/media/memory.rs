@@ -1,0 +1,424 @@
+//! A directory in memory: for tests, and for models where no disk can be.
+//!
+//! It keeps the promises of [`Media`] but for survival: syncing does nothing. On top of them it has a size,
+//! so that it can be full, and fails on demand. What it cannot do: a file that grows beyond its spare words
+//! gets new ones, so a *mapped* file may only grow within them; the engine never grows a mapped file.
+
+use super::{Access, ByteLock, Mapping, Media, MediaFile};
+use crate::sync::{AtomicU64, Ordering};
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+/// A handle on a directory in memory; clones share it, as two handles share a disk.
+#[derive(Debug, Clone)]
+pub struct Memory {
+    directory: Arc<Mutex<Directory>>,
+}
+
+/// What all handles share. One lock guards names, lengths and space; words need none.
+#[derive(Debug)]
+struct Directory {
+    made: bool,
+    files: BTreeMap<String, Arc<Node>>,
+    locks: BTreeSet<(String, u64)>,
+    capacity: u64,
+    last_identity: u64,
+    fault: Option<Fault>,
+}
+
+/// The failure that waits for its call.
+#[derive(Debug)]
+struct Fault {
+    calls_before: u64,
+    kind: io::ErrorKind,
+}
+
+/// A file, whatever its name, if it still has one.
+#[derive(Debug)]
+struct Node {
+    identity: u64,
+    content: Mutex<Content>,
+}
+
+/// `words` covers `bytes` and may have words to spare, which are zero.
+#[derive(Debug)]
+struct Content {
+    words: Arc<[AtomicU64]>,
+    bytes: u64,
+}
+
+impl Memory {
+    /// An empty place without a directory and without a limit to its size.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::with_capacity(u64::MAX)
+    }
+
+    /// As [`Memory::new`], holding so many bytes. A file counts by its length, for as long as it has a name.
+    #[must_use]
+    pub fn with_capacity(bytes: u64) -> Self {
+        let directory = Directory {
+            made: false,
+            files: BTreeMap::new(),
+            locks: BTreeSet::new(),
+            capacity: bytes,
+            last_identity: 0,
+            fault: None,
+        };
+        Self {
+            directory: Arc::new(Mutex::new(directory)),
+        }
+    }
+
+    /// Changes the size; if it becomes less than what is there, everything stays and nothing grows.
+    pub fn set_capacity(&self, bytes: u64) {
+        self.directory.lock().capacity = bytes;
+    }
+
+    /// Lets the `n`-th call from now fail once with `kind`, having done nothing; 1 is the very next one.
+    ///
+    /// Counted are all calls, through any handle, of methods of [`Media`] and [`MediaFile`] that return a
+    /// result. A fault set before and still waiting is forgotten. To fail each step of an operation in
+    /// turn, run it with n = 1, 2, … until [`Memory::clear_faults`] says that nothing failed.
+    pub fn fail_after(&self, n: u64, kind: io::ErrorKind) {
+        self.directory.lock().fault = Some(Fault {
+            calls_before: n.saturating_sub(1),
+            kind,
+        });
+    }
+
+    /// Forgets the fault that still waits for its call; true if there was one.
+    pub fn clear_faults(&self) -> bool {
+        self.directory.lock().fault.take().is_some()
+    }
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Directory {
+    /// Counts a call down; the way into everything that may fail.
+    fn admit(&mut self) -> io::Result<()> {
+        match &mut self.fault {
+            Some(fault) if fault.calls_before == 0 => {
+                let error = io::Error::new(fault.kind, "a fault on demand");
+                self.fault = None;
+                return Err(error);
+            }
+            Some(fault) => fault.calls_before -= 1,
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// As [`Directory::admit`], for what needs the directory to be there.
+    fn enter(&mut self) -> io::Result<()> {
+        self.admit()?;
+        if self.made {
+            Ok(())
+        } else {
+            Err(io::ErrorKind::NotFound.into())
+        }
+    }
+
+    fn find(&self, name: &str) -> io::Result<&Arc<Node>> {
+        self.files
+            .get(name)
+            .ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    /// Refuses what would not fit.
+    fn reserve(&self, more: u64) -> io::Result<()> {
+        let used: u64 = self
+            .files
+            .values()
+            .map(|node| node.content.lock().bytes)
+            .sum();
+        if more <= self.capacity.saturating_sub(used) {
+            Ok(())
+        } else {
+            Err(io::ErrorKind::StorageFull.into())
+        }
+    }
+
+    fn add(&mut self, name: &str, bytes: u64) -> Arc<Node> {
+        self.last_identity += 1;
+        let content = Mutex::new(Content {
+            words: zeros(bytes.div_ceil(8)),
+            bytes,
+        });
+        let node = Arc::new(Node {
+            identity: self.last_identity,
+            content,
+        });
+        self.files.insert(name.to_owned(), Arc::clone(&node));
+        node
+    }
+}
+
+impl Media for Memory {
+    fn path(&self) -> &Path {
+        Path::new("(memory)")
+    }
+
+    fn make(&self) -> io::Result<()> {
+        let mut directory = self.directory.lock();
+        directory.admit()?;
+        directory.made = true;
+        Ok(())
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        let mut directory = self.directory.lock();
+        directory.enter()?;
+        Ok(directory.files.keys().cloned().collect())
+    }
+
+    fn create(&self, name: &str, bytes: u64) -> io::Result<Box<dyn MediaFile>> {
+        let mut directory = self.directory.lock();
+        directory.enter()?;
+        if directory.files.contains_key(name) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        directory.reserve(bytes)?;
+        let node = directory.add(name, bytes);
+        Ok(Box::new(MemoryFile {
+            memory: self.clone(),
+            node,
+            access: Access::Write,
+        }))
+    }
+
+    fn open(&self, name: &str, access: Access) -> io::Result<Box<dyn MediaFile>> {
+        let mut directory = self.directory.lock();
+        directory.enter()?;
+        let node = Arc::clone(directory.find(name)?);
+        Ok(Box::new(MemoryFile {
+            memory: self.clone(),
+            node,
+            access,
+        }))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        let mut directory = self.directory.lock();
+        directory.enter()?;
+        let node = Arc::clone(directory.find(from)?);
+        directory.files.remove(from);
+        directory.files.insert(to.to_owned(), node);
+        Ok(())
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        let mut directory = self.directory.lock();
+        directory.enter()?;
+        directory.find(name)?;
+        directory.files.remove(name);
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.directory.lock().enter()
+    }
+
+    fn lock(&self, name: &str, byte: u64) -> io::Result<Option<Box<dyn ByteLock>>> {
+        let mut directory = self.directory.lock();
+        directory.enter()?;
+        if !directory.files.contains_key(name) {
+            directory.add(name, 0);
+        }
+        if !directory.locks.insert((name.to_owned(), byte)) {
+            return Ok(None);
+        }
+        Ok(Some(Box::new(MemoryLock {
+            memory: self.clone(),
+            place: (name.to_owned(), byte),
+        })))
+    }
+
+    fn boot_id(&self) -> io::Result<u128> {
+        self.directory.lock().admit()?;
+        Ok(1) // memory lasts as long as the process, and so does its machine
+    }
+}
+
+#[derive(Debug)]
+struct MemoryLock {
+    memory: Memory,
+    place: (String, u64),
+}
+
+impl ByteLock for MemoryLock {}
+
+impl Drop for MemoryLock {
+    fn drop(&mut self) {
+        self.memory.directory.lock().locks.remove(&self.place);
+    }
+}
+
+#[derive(Debug)]
+struct MemoryFile {
+    memory: Memory,
+    node: Arc<Node>,
+    access: Access,
+}
+
+impl MemoryFile {
+    fn admit(&self) -> io::Result<()> {
+        self.memory.directory.lock().admit()
+    }
+
+    fn permit(&self, access: Access) -> io::Result<()> {
+        if access == Access::Write && self.access == Access::Read {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        Ok(())
+    }
+}
+
+impl MediaFile for MemoryFile {
+    fn bytes(&self) -> io::Result<u64> {
+        self.admit()?;
+        Ok(self.node.content.lock().bytes)
+    }
+
+    fn allocated_bytes(&self) -> io::Result<u64> {
+        self.bytes()
+    }
+
+    fn identity(&self) -> io::Result<u64> {
+        self.admit()?;
+        Ok(self.node.identity)
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.admit()?;
+        let content = self.node.content.lock();
+        let end = offset.checked_add(buffer.len() as u64);
+        if end.is_none_or(|end| end > content.bytes) {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        copy_out(&content.words, buffer, offset);
+        Ok(())
+    }
+
+    fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
+        let mut directory = self.memory.directory.lock();
+        directory.admit()?;
+        self.permit(Access::Write)?;
+        let end = offset
+            .checked_add(buffer.len() as u64)
+            .ok_or(io::ErrorKind::FileTooLarge)?;
+        let bytes = self.node.content.lock().bytes;
+        if end > bytes {
+            directory.reserve(end - bytes)?;
+        }
+        let mut content = self.node.content.lock();
+        if !buffer.is_empty() {
+            content.grow(end)?;
+        }
+        copy_in(&content.words, buffer, offset);
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.admit()
+    }
+
+    fn map(&self, access: Access) -> io::Result<Box<dyn Mapping>> {
+        self.admit()?;
+        self.permit(access)?;
+        let content = self.node.content.lock();
+        if !content.bytes.is_multiple_of(8) {
+            return Err(super::not_whole_words(content.bytes));
+        }
+        let length = (content.bytes / 8) as usize;
+        Ok(Box::new(MemoryMapping {
+            words: Arc::clone(&content.words),
+            length,
+        }))
+    }
+}
+
+impl Content {
+    /// Makes the file at least `bytes` long; twice the words at a time, so that appending stays cheap.
+    fn grow(&mut self, bytes: u64) -> io::Result<()> {
+        let wanted = bytes.div_ceil(8);
+        if wanted > self.words.len() as u64 {
+            if Arc::strong_count(&self.words) > 1 {
+                let sentence = "a mapped file in memory cannot grow";
+                return Err(io::Error::new(io::ErrorKind::Unsupported, sentence));
+            }
+            let words = zeros(wanted.max(2 * self.words.len() as u64));
+            for (new, old) in words.iter().zip(self.words.iter()) {
+                // Relaxed: nobody maps either, and the file's lock orders its calls.
+                new.store(old.load(Ordering::Relaxed), Ordering::Relaxed);
+            }
+            self.words = words;
+        }
+        self.bytes = self.bytes.max(bytes);
+        Ok(())
+    }
+}
+
+fn zeros(words: u64) -> Arc<[AtomicU64]> {
+    (0..words).map(|_| AtomicU64::new(0)).collect()
+}
+
+/// The words that `length` bytes from `offset` on touch: the index of each, which of its bytes, and which
+/// of the buffer's they are.
+fn pieces(length: usize, offset: u64) -> impl Iterator<Item = (usize, Range<usize>, Range<usize>)> {
+    let mut done = 0;
+    std::iter::from_fn(move || {
+        let place = offset + done as u64;
+        let first = (place % 8) as usize;
+        let count = (8 - first).min(length - done);
+        let buffer = done..done + count;
+        done += count;
+        (count > 0).then_some(((place / 8) as usize, first..first + count, buffer))
+    })
+}
+
+fn copy_out(words: &[AtomicU64], buffer: &mut [u8], offset: u64) {
+    for (index, bytes, place) in pieces(buffer.len(), offset) {
+        // Acquire: partner is whoever stores with Release through a mapping.
+        let word = words[index].load(Ordering::Acquire).to_le_bytes();
+        buffer[place].copy_from_slice(&word[bytes]);
+    }
+}
+
+fn copy_in(words: &[AtomicU64], buffer: &[u8], offset: u64) {
+    for (index, bytes, place) in pieces(buffer.len(), offset) {
+        // Release: partner is whoever loads with Acquire through a mapping. One step, for the rest of the
+        // word may be stored to meanwhile.
+        let replace = |word: u64| {
+            let mut word = word.to_le_bytes();
+            word[bytes.clone()].copy_from_slice(&buffer[place.clone()]);
+            Some(u64::from_le_bytes(word))
+        };
+        let _ = words[index].fetch_update(Ordering::Release, Ordering::Relaxed, replace);
+    }
+}
+
+#[derive(Debug)]
+struct MemoryMapping {
+    words: Arc<[AtomicU64]>,
+    length: usize,
+}
+
+impl Mapping for MemoryMapping {
+    fn words(&self) -> &[AtomicU64] {
+        &self.words[..self.length]
+    }
+
+    fn populate(&self, _words: Range<usize>) {
+        // Memory is there already.
+    }
+}

@@ -1,0 +1,161 @@
+//! Where the files of a filter live: a trait with two implementations, the disk and memory.
+//!
+//! This is the only door to the operating system's files. Everything above speaks of names inside
+//! one directory, so a simulated medium with crashes and faults can take the disk's place without a
+//! change to the engine. A medium knows nothing of what the bytes mean.
+//!
+//! A mapping is seen as `&[AtomicU64]` only, never as bytes: other threads and processes write it.
+
+// Loom's AtomicU64 is no word of eight bytes, so nothing mapped can be seen as one.
+#[cfg(not(loom))]
+mod disk;
+mod memory;
+#[cfg(all(test, not(loom)))]
+mod tests;
+
+#[cfg(not(loom))]
+pub use disk::Disk;
+pub use memory::Memory;
+
+use crate::sync::AtomicU64;
+use std::fmt::Debug;
+use std::io;
+use std::path::Path;
+
+/// The refusal to map a file that is not made of words.
+fn not_whole_words(bytes: u64) -> io::Error {
+    let sentence = format!("expected a length that is a multiple of 8 bytes, found {bytes}");
+    io::Error::new(io::ErrorKind::InvalidData, sentence)
+}
+
+/// How a file is opened and mapped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Bytes may be read; stores through a mapping are a bug of ours.
+    Read,
+    /// Bytes may be read and written.
+    Write,
+}
+
+/// One directory of files: the home of one filter.
+pub trait Media: Debug + Send + Sync {
+    /// The directory, for messages.
+    fn path(&self) -> &Path;
+
+    /// Makes the directory if it is not there, with its parents, so that it survives a power cut.
+    ///
+    /// # Errors
+    /// `Unsupported` on a file system that is not local, where mappings and locks are not the same for
+    /// everybody, and the system's refusals.
+    fn make(&self) -> io::Result<()>;
+
+    /// The names of all files, in no order; names that are not UTF-8, which are none of ours, left out.
+    ///
+    /// # Errors
+    /// `NotFound` if there is no directory, and the system's other refusals.
+    fn list(&self) -> io::Result<Vec<String>>;
+
+    /// Creates a file of `bytes` zero bytes whose space is allocated, so that no store through a mapping
+    /// meets a full disk. Leaves nothing behind on failure.
+    ///
+    /// # Errors
+    /// `AlreadyExists` if the name is taken (links are not followed), `StorageFull` without space.
+    fn create(&self, name: &str, bytes: u64) -> io::Result<Box<dyn MediaFile>>;
+
+    /// Opens a file that is there, without following links.
+    ///
+    /// # Errors
+    /// `NotFound`, `InvalidInput` if the name is that of a link, a directory or something else that is no
+    /// regular file, and the system's other refusals.
+    fn open(&self, name: &str, access: Access) -> io::Result<Box<dyn MediaFile>>;
+
+    /// Renames within the directory; an existing `to` is replaced in one step.
+    ///
+    /// # Errors
+    /// The system's refusal.
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+
+    /// Removes a name. Mappings and open files of it stay usable.
+    ///
+    /// # Errors
+    /// The system's refusal.
+    fn remove(&self, name: &str) -> io::Result<()>;
+
+    /// Makes creations, renames and removals so far survive a power cut.
+    ///
+    /// # Errors
+    /// The system's refusal; what is on the disk is then unknown.
+    fn sync(&self) -> io::Result<()>;
+
+    /// Tries to lock one byte of the file `name` (created if missing) for the caller alone, on a file
+    /// description of its own. `None` if it is held by anyone else, in this or another process. The lock
+    /// ends when the value is dropped or its process dies.
+    ///
+    /// # Errors
+    /// As [`Media::make`] and [`Media::open`].
+    fn lock(&self, name: &str, byte: u64) -> io::Result<Option<Box<dyn ByteLock>>>;
+
+    /// What distinguishes this run of the machine from the one before a power cut or reboot.
+    ///
+    /// # Errors
+    /// The system's refusal.
+    fn boot_id(&self) -> io::Result<u128>;
+}
+
+/// A byte lock that is held until dropped.
+pub trait ByteLock: Debug + Send + Sync {}
+
+/// An open file.
+pub trait MediaFile: Debug + Send + Sync {
+    /// Its length in bytes.
+    ///
+    /// # Errors
+    /// The system's refusal.
+    fn bytes(&self) -> io::Result<u64>;
+
+    /// Bytes of disk it occupies.
+    ///
+    /// # Errors
+    /// The system's refusal.
+    fn allocated_bytes(&self) -> io::Result<u64>;
+
+    /// What distinguishes this file from others of the same name: the inode number.
+    ///
+    /// # Errors
+    /// The system's refusal.
+    fn identity(&self) -> io::Result<u64>;
+
+    /// Reads exactly `buffer.len()` bytes from `offset`.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` past the end, and the system's refusals.
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
+
+    /// Writes all of `buffer` at `offset`; the file grows if need be.
+    ///
+    /// # Errors
+    /// The system's refusal; part of the buffer may have been written.
+    fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()>;
+
+    /// Makes the file's bytes and length survive a power cut, stores through mappings included.
+    ///
+    /// # Errors
+    /// The system's refusal; what is on the disk is then unknown and a second try proves nothing.
+    fn sync(&self) -> io::Result<()>;
+
+    /// Maps the whole file, shared. Its length must be a multiple of eight.
+    ///
+    /// # Errors
+    /// `InvalidData` for other lengths, and the system's refusals.
+    fn map(&self, access: Access) -> io::Result<Box<dyn Mapping>>;
+}
+
+/// A mapped file: words that other threads and processes see at once.
+pub trait Mapping: Debug + Send + Sync {
+    /// The words, little-endian on the disk.
+    fn words(&self) -> &[AtomicU64];
+
+    /// Asks the system to make the pages of these words present and writable ahead of their use. A hint:
+    /// failures are ignored.
+    fn populate(&self, words: std::ops::Range<usize>);
+}

@@ -1,0 +1,404 @@
+//! One suite over every medium, and what only one of them has.
+
+use super::{Access, Disk, Media, Memory};
+use crate::sync::Ordering;
+use std::io::ErrorKind;
+
+/// Runs a claim on each medium; `media` and `again` are two handles on one directory that is made.
+fn on_every_medium(claim: impl Fn(&dyn Media, &dyn Media)) {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let disk = Disk::new(directory.path().join("parent/filter"));
+    disk.make().expect("a directory");
+    claim(&disk, &Disk::new(disk.path()));
+
+    let memory = Memory::new();
+    memory.make().expect("a directory");
+    claim(&memory, &memory.clone());
+}
+
+fn sorted(media: &dyn Media) -> Vec<String> {
+    let mut names = media.list().expect("the directory is there");
+    names.sort();
+    names
+}
+
+fn kind<T: std::fmt::Debug>(result: std::io::Result<T>) -> ErrorKind {
+    result.expect_err("a refusal").kind()
+}
+
+#[test]
+fn nothing_is_there_before_the_directory_is_made() {
+    let parent = tempfile::tempdir().expect("a temporary directory");
+    let disk = Disk::new(parent.path().join("filter"));
+    let memory = Memory::default();
+    for media in [&disk as &dyn Media, &memory] {
+        assert_eq!(kind(media.list()), ErrorKind::NotFound);
+        assert_eq!(kind(media.create("a", 8)), ErrorKind::NotFound);
+        assert_eq!(kind(media.lock("lock", 0)), ErrorKind::NotFound);
+        assert_eq!(kind(media.sync()), ErrorKind::NotFound);
+        media.make().expect("made");
+        media.make().expect("it may be there already");
+        assert!(sorted(media).is_empty());
+    }
+}
+
+#[test]
+fn a_new_file_is_zeros_of_its_length_with_space_allocated() {
+    on_every_medium(|media, again| {
+        let bytes = 3 * 4096 + 5;
+        media.create("a", bytes).expect("space");
+        let file = again.open("a", Access::Read).expect("it is there");
+        assert_eq!(file.bytes().expect("open"), bytes);
+        assert!(file.allocated_bytes().expect("open") >= bytes);
+        let mut buffer = vec![1; bytes as usize];
+        file.read_at(&mut buffer, 0).expect("all of it");
+        assert!(buffer.iter().all(|&byte| byte == 0));
+    });
+}
+
+#[test]
+fn creation_is_exclusive() {
+    on_every_medium(|media, again| {
+        media
+            .create("a", 8)
+            .expect("space")
+            .write_at(b"first", 0)
+            .expect("space");
+        assert_eq!(kind(again.create("a", 16)), ErrorKind::AlreadyExists);
+        assert_eq!(
+            media
+                .open("a", Access::Read)
+                .expect("it is there")
+                .bytes()
+                .expect("open"),
+            8
+        );
+    });
+}
+
+#[test]
+fn names_can_be_listed_renamed_over_others_and_removed() {
+    on_every_medium(|media, again| {
+        let a = media.create("a", 8).expect("space");
+        let b = again.create("b", 16).expect("space");
+        let (first, second) = (a.identity().expect("open"), b.identity().expect("open"));
+        assert_ne!(first, second);
+        assert_eq!(sorted(media), ["a", "b"]);
+        again.rename("a", "b").expect("both are there");
+        assert_eq!(sorted(media), ["b"]);
+        let renamed = media.open("b", Access::Read).expect("it is there");
+        assert_eq!(renamed.identity().expect("open"), first);
+        assert_eq!(b.bytes().expect("a replaced file stays open"), 16);
+        media.rename("b", "b").expect("onto itself");
+        media.sync().expect("synced");
+        media.remove("b").expect("it is there");
+        assert!(sorted(again).is_empty());
+        assert_eq!(kind(media.remove("b")), ErrorKind::NotFound);
+        assert_eq!(kind(media.rename("b", "a")), ErrorKind::NotFound);
+        assert_eq!(kind(media.open("b", Access::Write)), ErrorKind::NotFound);
+    });
+}
+
+#[test]
+fn writes_at_any_offset_read_back_and_grow_the_file() {
+    on_every_medium(|media, again| {
+        let file = media.create("a", 0).expect("space");
+        let mut model = Vec::new();
+        for (offset, length) in [
+            (0, 3),
+            (3, 5),
+            (1, 1),
+            (7, 30),
+            (100, 9),
+            (64, 64),
+            (130, 0),
+        ] {
+            let bytes: Vec<u8> = (0..length).map(|i| (offset * 31 + i + 1) as u8).collect();
+            file.write_at(&bytes, offset as u64).expect("space");
+            if length > 0 {
+                model.resize(model.len().max(offset + length), 0);
+                model[offset..offset + length].copy_from_slice(&bytes);
+            }
+        }
+        file.sync().expect("synced");
+        let other = again.open("a", Access::Read).expect("it is there");
+        assert_eq!(other.bytes().expect("open"), model.len() as u64);
+        for (offset, length) in [(0, model.len()), (5, 11), (8, 8), (127, 1), (128, 0)] {
+            let mut buffer = vec![0; length];
+            other
+                .read_at(&mut buffer, offset as u64)
+                .expect("within the file");
+            assert_eq!(buffer, model[offset..offset + length]);
+        }
+        assert_eq!(
+            kind(other.read_at(&mut [0; 2], 127)),
+            ErrorKind::UnexpectedEof
+        );
+        assert_eq!(
+            kind(other.read_at(&mut [0; 1], 1 << 40)),
+            ErrorKind::UnexpectedEof
+        );
+    });
+}
+
+#[test]
+fn a_mapping_and_the_calls_see_the_same_bytes() {
+    on_every_medium(|media, again| {
+        let file = media.create("a", 8192).expect("space");
+        let map = file.map(Access::Write).expect("whole words");
+        let reading = again.open("a", Access::Read).expect("it is there");
+        let view = reading.map(Access::Read).expect("whole words");
+        assert_eq!((map.words().len(), view.words().len()), (1024, 1024));
+        map.populate(500..600);
+        map.populate(1000..5000);
+        view.populate(0..1);
+
+        // Relaxed throughout: there is one thread.
+        map.words()[513].store(0x0807_0605_0403_0201, Ordering::Relaxed);
+        let mut bytes = [0; 8];
+        reading
+            .read_at(&mut bytes, 513 * 8)
+            .expect("within the file");
+        assert_eq!(bytes, [1, 2, 3, 4, 5, 6, 7, 8]);
+        file.write_at(&[9], 513 * 8 + 7).expect("within the file");
+        assert_eq!(
+            view.words()[513].load(Ordering::Relaxed),
+            0x0907_0605_0403_0201
+        );
+
+        media.remove("a").expect("it is there");
+        map.words()[0].store(7, Ordering::Relaxed);
+        assert_eq!(
+            view.words()[0].load(Ordering::Relaxed),
+            7,
+            "a removed file stays mapped"
+        );
+        drop((file, reading, map));
+        assert_eq!(
+            view.words()[0].load(Ordering::Relaxed),
+            7,
+            "a mapping outlives its file"
+        );
+    });
+}
+
+#[test]
+fn only_whole_words_are_mapped() {
+    on_every_medium(|media, _| {
+        assert_eq!(
+            kind(media.create("a", 4097).expect("space").map(Access::Read)),
+            ErrorKind::InvalidData
+        );
+        let empty = media
+            .create("b", 0)
+            .expect("space")
+            .map(Access::Write)
+            .expect("no words at all");
+        assert!(empty.words().is_empty());
+        empty.populate(0..1);
+    });
+}
+
+#[test]
+fn a_file_opened_for_reading_is_not_written() {
+    on_every_medium(|media, _| {
+        media.create("a", 8).expect("space");
+        let file = media.open("a", Access::Read).expect("it is there");
+        file.write_at(b"x", 0).expect_err("opened for reading");
+        file.map(Access::Write).expect_err("opened for reading");
+    });
+}
+
+#[test]
+fn a_byte_is_locked_by_one_handle_at_a_time() {
+    on_every_medium(|media, again| {
+        let held = media.lock("lock", 1).expect("no error").expect("free");
+        assert!(again.lock("lock", 1).expect("no error").is_none());
+        assert!(
+            media.lock("lock", 1).expect("no error").is_none(),
+            "nor twice by the same"
+        );
+        let other = again
+            .lock("lock", 0)
+            .expect("no error")
+            .expect("another byte is free");
+        drop(held);
+        let held = again
+            .lock("lock", 1)
+            .expect("no error")
+            .expect("free again");
+        assert!(media.lock("lock", 0).expect("no error").is_none());
+        drop((held, other));
+        assert_eq!(sorted(media), ["lock"]);
+    });
+}
+
+#[test]
+fn the_boot_id_stays() {
+    on_every_medium(|media, again| {
+        let id = media.boot_id().expect("the system knows it");
+        assert_ne!(id, 0);
+        assert_eq!(again.boot_id().expect("the system knows it"), id);
+    });
+}
+
+mod disk {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    #[test]
+    fn links_and_directories_in_the_place_of_files_are_refused() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let disk = Disk::new(directory.path());
+        let target = directory.path().join("target");
+        std::fs::write(&target, b"precious").expect("space");
+        symlink(&target, directory.path().join("link")).expect("a link");
+        symlink(
+            directory.path().join("new"),
+            directory.path().join("dangling"),
+        )
+        .expect("a link");
+        std::fs::create_dir(directory.path().join("folder")).expect("a directory");
+
+        assert_eq!(
+            kind(disk.open("link", Access::Read)),
+            ErrorKind::InvalidInput
+        );
+        assert_eq!(
+            kind(disk.open("link", Access::Write)),
+            ErrorKind::InvalidInput
+        );
+        assert_eq!(kind(disk.create("link", 8)), ErrorKind::AlreadyExists);
+        assert_eq!(kind(disk.create("dangling", 8)), ErrorKind::AlreadyExists);
+        assert_eq!(kind(disk.lock("link", 0)), ErrorKind::InvalidInput);
+        assert_eq!(
+            kind(disk.open("folder", Access::Read)),
+            ErrorKind::InvalidInput
+        );
+        disk.open("folder", Access::Write).expect_err("a directory");
+        assert_eq!(std::fs::read(&target).expect("it is there"), b"precious");
+        assert!(!directory.path().join("new").exists());
+    }
+
+    #[test]
+    fn files_are_private() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let disk = Disk::new(directory.path());
+        disk.create("a", 8).expect("space");
+        drop(disk.lock("lock", 0).expect("no error"));
+        for name in ["a", "lock"] {
+            let mode = directory
+                .path()
+                .join(name)
+                .metadata()
+                .expect("it is there")
+                .permissions()
+                .mode();
+            assert_eq!(mode & 0o077, 0, "{name} has mode {mode:o}");
+        }
+    }
+
+    #[test]
+    fn a_creation_beyond_all_space_leaves_nothing_behind() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let disk = Disk::new(directory.path());
+        // An exbibyte fits in no file system of today, whether it says "no space" or "too large".
+        for bytes in [1 << 60, u64::MAX] {
+            disk.create("a", bytes).expect_err("no disk is that large");
+            assert!(sorted(&disk).is_empty());
+        }
+    }
+}
+
+mod memory {
+    use super::*;
+
+    fn made(capacity: u64) -> Memory {
+        let memory = Memory::with_capacity(capacity);
+        memory.make().expect("nothing fails yet");
+        memory
+    }
+
+    #[test]
+    fn a_full_memory_refuses_to_grow_until_there_is_space() {
+        let memory = made(100);
+        let file = memory.create("a", 60).expect("it fits");
+        assert_eq!(kind(memory.create("b", 41)), ErrorKind::StorageFull);
+        assert_eq!(memory.list().expect("made"), ["a"]);
+        file.write_at(&[1; 40], 60).expect("it just fits");
+        file.write_at(&[2; 100], 0).expect("no growth");
+        assert_eq!(kind(file.write_at(&[3], 100)), ErrorKind::StorageFull);
+        assert_eq!(file.bytes().expect("open"), 100);
+        memory.set_capacity(101);
+        file.write_at(&[3], 100).expect("there is space");
+        memory.remove("a").expect("it is there");
+        memory
+            .create("b", 101)
+            .expect("a removed file takes no space");
+    }
+
+    #[test]
+    fn a_mapped_file_does_not_move() {
+        let memory = made(u64::MAX);
+        let file = memory.create("a", 8).expect("space");
+        let map = file.map(Access::Write).expect("a word");
+        assert_eq!(kind(file.write_at(&[1], 8)), ErrorKind::Unsupported);
+        drop(map);
+        file.write_at(&[1], 8).expect("no longer mapped");
+    }
+
+    #[test]
+    fn the_chosen_call_fails_once_and_does_nothing() {
+        let memory = made(u64::MAX);
+        memory.fail_after(2, ErrorKind::StorageFull);
+        let file = memory.create("a", 8).expect("the first call");
+        assert_eq!(kind(file.write_at(&[1], 0)), ErrorKind::StorageFull);
+        let mut byte = [7];
+        file.read_at(&mut byte, 0).expect("it fails but once");
+        assert_eq!(byte, [0]);
+        assert!(!memory.clear_faults(), "it has struck");
+
+        memory.fail_after(1, ErrorKind::Other);
+        assert!(memory.clear_faults(), "it waited");
+        memory.sync().expect("forgotten");
+    }
+
+    #[test]
+    fn every_call_can_fail() {
+        let memory = made(u64::MAX);
+        let all = |memory: &Memory| -> std::io::Result<()> {
+            memory.make()?;
+            memory.list()?;
+            let file = memory.create("a", 8)?;
+            file.bytes()?;
+            file.allocated_bytes()?;
+            file.identity()?;
+            file.write_at(&[1], 0)?;
+            file.read_at(&mut [0], 0)?;
+            file.sync()?;
+            file.map(Access::Write)?;
+            memory.open("a", Access::Read)?;
+            memory.lock("lock", 0)?;
+            memory.boot_id()?;
+            memory.sync()?;
+            memory.rename("a", "b")?;
+            memory.remove("b")
+        };
+        let mut failures = 0;
+        loop {
+            memory.fail_after(failures + 1, ErrorKind::Other);
+            let result = all(&memory);
+            let waiting = memory.clear_faults();
+            for name in ["a", "b"] {
+                let _ = memory.remove(name);
+            }
+            if waiting {
+                result.expect("nothing failed");
+                break;
+            }
+            result.expect_err("one call failed");
+            failures += 1;
+        }
+        assert_eq!(failures, 16);
+    }
+}

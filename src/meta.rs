@@ -1,0 +1,277 @@
+//! The file `meta`: what never changes after a filter's creation.
+//!
+//! Lines of text, one name and value each, between a first line with the format's version and a last one with
+//! the checksum of all others. The checksum is looked at before anything else is interpreted.
+
+use crate::bytes::FORMAT_VERSION;
+use crate::cells::Layout;
+use crate::error::{Error, Result};
+use crate::hash::HASH_ID;
+use crate::kinds::{Kind, Parameters, registry};
+use crate::media::{Access, Media};
+use crate::names::FileName;
+use crate::options::{Downtime, Durability, STRIPES_MAX};
+use crate::wal::segment::CAPACITY_MAX;
+use std::fmt::Write;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+const TITLE: &str = "ebbtide meta ";
+const CHECKSUM: &str = "checksum ";
+const REMEDY: &str = "restore `meta` from a backup; nothing else in the directory can replace it";
+/// More than any `meta` has.
+const BYTES_MAX: u64 = 64 << 10;
+
+/// The contents of `meta`.
+#[derive(Debug, Clone)]
+pub struct Meta {
+    /// Identifies the filter; every other file repeats it.
+    pub uuid: u128,
+    /// The seed of the key hash.
+    pub seed: u64,
+    /// Stripes and size of block.
+    pub layout: Layout,
+    /// Records in each log segment.
+    pub segment_records: u64,
+    /// The filter's durability.
+    pub durability: Durability,
+    /// What time does while nobody has the filter open.
+    pub downtime: Downtime,
+    /// How far ahead of the wall clock a key's time may lie.
+    pub max_lead: Duration,
+    /// The kind with its parameters.
+    pub kind: Arc<dyn Kind>,
+}
+
+impl Meta {
+    /// The file's bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut text = format!("{TITLE}{FORMAT_VERSION}\n");
+        let mut line = |name: &str, value: &dyn std::fmt::Display| {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "{name} {value}");
+        };
+        line("uuid", &format_args!("{:032x}", self.uuid));
+        line("hash", &HASH_ID);
+        line("seed", &format_args!("{:016x}", self.seed));
+        line("stripes", &self.layout.stripes);
+        line("block-words", &self.layout.block_words);
+        line("segment-records", &self.segment_records);
+        line("durability", &self.durability);
+        line("downtime", &self.downtime);
+        line("max-lead", &self.max_lead.as_micros());
+        line("kind", &self.kind.name());
+        for (name, value) in self.kind.parameters().iter() {
+            line("parameter", &format_args!("{name} {value}"));
+        }
+        let sum = crc32fast::hash(text.as_bytes());
+        let _ = writeln!(text, "{CHECKSUM}{sum:08x}");
+        text.into_bytes()
+    }
+
+    /// Reads a filter's `meta`.
+    ///
+    /// # Errors
+    /// [`Error::NotAFilter`] if there is none, [`Error::Damaged`], [`Error::Version`], [`Error::Io`].
+    pub fn read(media: &dyn Media) -> Result<Self> {
+        let name = FileName::Meta.to_string();
+        let path = media.path().join(&name);
+        let file = match media.open(&name, Access::Read) {
+            Ok(file) => file,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                let found = match media.list() {
+                    Ok(names) if names.is_empty() => "an empty directory".to_owned(),
+                    Ok(_) => "a directory without one".to_owned(),
+                    Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                        "nothing".to_owned()
+                    }
+                    Err(error) => error.to_string(),
+                };
+                return Err(Error::NotAFilter {
+                    path: media.path().to_path_buf(),
+                    found,
+                });
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => {
+                let found = "a file that is no directory".to_owned();
+                return Err(Error::NotAFilter {
+                    path: media.path().to_path_buf(),
+                    found,
+                });
+            }
+            Err(error) => return Err(Error::io("open", &path)(error)),
+        };
+        let bytes = file.bytes().map_err(Error::io("measure", &path))?;
+        if bytes > BYTES_MAX {
+            let expected = format!("at most {BYTES_MAX} bytes");
+            return Err(damaged(&path, 0, expected, format!("{bytes} bytes")));
+        }
+        let mut text = vec![0; bytes as usize];
+        file.read_at(&mut text, 0)
+            .map_err(Error::io("read", &path))?;
+        Self::decode(&text, &path)
+    }
+
+    /// Reads the file's bytes: checksum, then version, then the rest.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] naming the place, [`Error::Version`].
+    pub fn decode(bytes: &[u8], path: &Path) -> Result<Self> {
+        if !bytes.starts_with(TITLE.as_bytes()) {
+            let start = String::from_utf8_lossy(&bytes[..bytes.len().min(16)]).into_owned();
+            return Err(damaged(
+                path,
+                0,
+                format!("the line `{TITLE}{FORMAT_VERSION}`"),
+                format!("`{start}`"),
+            ));
+        }
+        let body_end = bytes.len().saturating_sub(CHECKSUM.len() + 9);
+        let (body, last) = bytes.split_at(body_end);
+        let sum = crc32fast::hash(body);
+        if last != format!("{CHECKSUM}{sum:08x}\n").as_bytes() {
+            let found = String::from_utf8_lossy(last).trim_end().to_owned();
+            let expected = format!("a last line `{CHECKSUM}{sum:08x}`");
+            return Err(damaged(
+                path,
+                body_end as u64,
+                expected,
+                format!("`{found}`"),
+            ));
+        }
+        let text = std::str::from_utf8(body).map_err(|e| {
+            damaged(
+                path,
+                e.valid_up_to() as u64,
+                "text".into(),
+                "other bytes".into(),
+            )
+        })?;
+        let mut lines = Lines {
+            path,
+            text,
+            parameters: Parameters::new(),
+        };
+        let version: u32 = lines.take(TITLE.trim_end(), "a number")?;
+        if version != FORMAT_VERSION {
+            let path = path.to_path_buf();
+            return Err(Error::Version {
+                path,
+                expected: FORMAT_VERSION,
+                found: version,
+            });
+        }
+        lines.meta()
+    }
+}
+
+fn damaged(path: &Path, offset: u64, expected: String, found: String) -> Error {
+    Error::Damaged {
+        path: path.to_path_buf(),
+        offset,
+        expected,
+        found,
+        remedy: REMEDY,
+    }
+}
+
+/// The lines of a checked file.
+struct Lines<'a> {
+    path: &'a Path,
+    text: &'a str,
+    parameters: Parameters,
+}
+
+impl Lines<'_> {
+    fn meta(&mut self) -> Result<Meta> {
+        let uuid = self.hexadecimal("uuid")?;
+        let hash: String = self.take("hash", HASH_ID)?;
+        if hash != HASH_ID {
+            return Err(self.wrong("hash", &format!("`{HASH_ID}`"), &hash));
+        }
+        let seed = self.hexadecimal("seed")? as u64;
+        let layout = Layout {
+            stripes: self.number("stripes", 1, STRIPES_MAX.into())? as u32,
+            block_words: self.number("block-words", Layout::LEAST_BLOCK_WORDS.into(), 8192)? as u32,
+        };
+        let segment_records = self.number("segment-records", 1, CAPACITY_MAX)?;
+        let durability = self.durability()?;
+        let downtime = match self.take::<String>("downtime", "age or freeze")?.as_str() {
+            "age" => Downtime::Age,
+            "freeze" => Downtime::Freeze,
+            other => return Err(self.wrong("downtime", "age or freeze", other)),
+        };
+        let max_lead = Duration::from_micros(self.number("max-lead", 0, u64::MAX)?);
+        let kind_name: String = self.take("kind", "a kind's name")?;
+        while !self.text.is_empty() {
+            let line: String = self.take("parameter", "a name and a value")?;
+            match line.split_once(' ') {
+                Some((name, value)) => self.parameters.set(name, value),
+                None => return Err(self.wrong("parameter", "a name and a value", &line)),
+            }
+        }
+        let kind = registry::build(&kind_name, &self.parameters).map_err(|error| {
+            self.wrong("kind", "parameters that its kind takes", &error.to_string())
+        })?;
+        Ok(Meta {
+            uuid,
+            seed,
+            layout,
+            segment_records,
+            durability,
+            downtime,
+            max_lead,
+            kind,
+        })
+    }
+
+    fn wrong(&self, name: &str, expected: &str, found: &str) -> Error {
+        damaged(
+            self.path,
+            0,
+            format!("{name}: {expected}"),
+            format!("`{found}`"),
+        )
+    }
+
+    /// The value of the next line, which must have this name.
+    fn take<T: std::str::FromStr>(&mut self, name: &str, expected: &str) -> Result<T> {
+        let (line, rest) = self.text.split_once('\n').unwrap_or((self.text, ""));
+        self.text = rest;
+        let value = line
+            .strip_prefix(name)
+            .and_then(|value| value.strip_prefix(' '));
+        let value = value.ok_or_else(|| self.wrong(name, "a line of this name", line))?;
+        value.parse().map_err(|_| self.wrong(name, expected, value))
+    }
+
+    fn number(&mut self, name: &str, least: u64, most: u64) -> Result<u64> {
+        let expected = format!("an integer from {least} to {most}");
+        let value: u64 = self.take(name, &expected)?;
+        if (least..=most).contains(&value) {
+            Ok(value)
+        } else {
+            Err(self.wrong(name, &expected, &value.to_string()))
+        }
+    }
+
+    fn hexadecimal(&mut self, name: &str) -> Result<u128> {
+        let value: String = self.take(name, "hexadecimal digits")?;
+        u128::from_str_radix(&value, 16).map_err(|_| self.wrong(name, "hexadecimal digits", &value))
+    }
+
+    fn durability(&mut self) -> Result<Durability> {
+        let value: String = self.take("durability", "always, never or interval")?;
+        let interval = value
+            .strip_prefix("interval ")
+            .and_then(|micros| micros.parse().ok());
+        match (value.as_str(), interval) {
+            ("always", _) => Ok(Durability::Always),
+            ("never", _) => Ok(Durability::Never),
+            (_, Some(micros)) => Ok(Durability::Interval(Duration::from_micros(micros))),
+            _ => Err(self.wrong("durability", "always, never or interval", &value)),
+        }
+    }
+}

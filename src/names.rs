@@ -1,0 +1,111 @@
+//! The names of a filter's files, built and parsed here and nowhere else.
+
+use std::fmt;
+
+/// A file of a filter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FileName {
+    /// `meta`: what never changes after creation.
+    Meta,
+    /// `lock`: byte locks only.
+    Lock,
+    /// `live`: header, slots, stripes and block 0 of the live image.
+    Live,
+    /// `live-<era>-<bank>`: the blocks of one bank of the live image.
+    Bank {
+        /// The era whose image it belongs to.
+        era: u64,
+        /// The bank's number.
+        bank: u32,
+    },
+    /// `wal-<era>-<first LSN>`: a segment of the log.
+    Segment {
+        /// The era of its records.
+        era: u64,
+        /// The LSN of its first record.
+        first: u64,
+    },
+    /// `snap-<start LSN>`: a snapshot.
+    Snapshot {
+        /// Replay begins at this LSN.
+        start: u64,
+    },
+    /// `tmp-<number>`: a file in the making; whoever holds the filter alone may remove it.
+    Temporary(u64),
+}
+
+impl FileName {
+    /// Reads a name; `None` for files that are not ours.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Self> {
+        let mut parts = name.split('-');
+        let file = match (parts.next()?, parts.next(), parts.next()) {
+            ("meta", None, None) => Self::Meta,
+            ("lock", None, None) => Self::Lock,
+            ("live", None, None) => Self::Live,
+            ("live", Some(era), Some(bank)) => Self::Bank {
+                era: era.parse().ok()?,
+                bank: bank.parse().ok()?,
+            },
+            ("wal", Some(era), Some(first)) => Self::Segment {
+                era: era.parse().ok()?,
+                first: first.parse().ok()?,
+            },
+            ("snap", Some(start), None) => Self::Snapshot {
+                start: start.parse().ok()?,
+            },
+            ("tmp", Some(number), None) => Self::Temporary(number.parse().ok()?),
+            _ => return None,
+        };
+        // One spelling a file: `wal-1-007` is not ours.
+        (file.to_string() == name).then_some(file)
+    }
+}
+
+impl fmt::Display for FileName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Meta => f.write_str("meta"),
+            Self::Lock => f.write_str("lock"),
+            Self::Live => f.write_str("live"),
+            Self::Bank { era, bank } => write!(f, "live-{era:06}-{bank:04}"),
+            Self::Segment { era, first } => write!(f, "wal-{era:06}-{first:016}"),
+            Self::Snapshot { start } => write!(f, "snap-{start:016}"),
+            Self::Temporary(number) => write!(f, "tmp-{number}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_reads_back_and_nothing_else_is_ours() {
+        for file in [
+            FileName::Meta,
+            FileName::Lock,
+            FileName::Live,
+            FileName::Bank { era: 3, bank: 12 },
+            FileName::Segment {
+                era: 1_234_567,
+                first: u64::MAX,
+            },
+            FileName::Snapshot { start: 1 },
+            FileName::Temporary(77),
+        ] {
+            assert_eq!(FileName::parse(&file.to_string()), Some(file));
+        }
+        for foreign in [
+            "",
+            "meta2",
+            "wal-1-7",
+            "wal--",
+            "snap-",
+            "live-1",
+            "snap-+0000000000000001",
+        ] {
+            assert_eq!(FileName::parse(foreign), None, "{foreign}");
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! What a user may set about a filter, apart from its kind: built once, checked once, then immutable.
+
+use crate::clock::Clock;
+use crate::error::{Error, Result};
+use crate::kinds::parameters::within;
+use crate::wal::record::RECORD_BYTES;
+use std::fmt;
+use std::time::Duration;
+
+/// When an operation's record must have reached the disk.
+///
+/// At every level the record is in the mapped log before the operation returns, so it survives the death
+/// of every process. The levels differ in what survives a power cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// Before the operation returns (group commit: concurrent operations share one sync).
+    Always,
+    /// At most this long after it; needs the background thread, which is on by default.
+    Interval(Duration),
+    /// When the kernel writes it back, at the next checkpoint, or at a clean close.
+    Never,
+}
+
+impl fmt::Display for Durability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Always => f.write_str("always"),
+            Self::Interval(every) => write!(f, "interval {}", every.as_micros()),
+            Self::Never => f.write_str("never"),
+        }
+    }
+}
+
+/// What time does while nobody has the filter open (clocks only; stream time knows no downtime).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Downtime {
+    /// It goes on: an outage of an hour makes everything an hour older.
+    #[default]
+    Age,
+    /// It stands still, from the last sign of life: a record, or the heartbeat written every second.
+    Freeze,
+}
+
+impl fmt::Display for Downtime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Age => "age",
+            Self::Freeze => "freeze",
+        })
+    }
+}
+
+/// Settings of a filter and of a handle.
+///
+/// The first group is kept at creation and ignored when a filter is opened; the second belongs to each handle.
+///
+/// ```
+/// use ebbtide::{Durability, Options};
+/// let options = Options::new().durability(Durability::Always).stripes(16);
+/// ```
+#[derive(Debug, Clone)]
+pub struct Options {
+    pub(crate) hash_seed: Option<u64>,
+    pub(crate) stripes: Option<u32>,
+    pub(crate) block_bytes: u64,
+    pub(crate) segment_bytes: Option<u64>,
+    pub(crate) durability: Durability,
+    pub(crate) downtime: Downtime,
+    pub(crate) max_lead: Duration,
+    pub(crate) clock: Clock,
+    pub(crate) checkpoint_bytes: Option<u64>,
+    pub(crate) background: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The most stripes a filter may have.
+pub const STRIPES_MAX: u32 = 4096;
+
+impl Options {
+    /// The defaults.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            hash_seed: None,
+            stripes: None,
+            block_bytes: 16 << 10,
+            segment_bytes: None,
+            durability: Durability::Interval(Duration::from_secs(1)),
+            downtime: Downtime::Age,
+            max_lead: Duration::from_secs(3600),
+            clock: Clock::system(),
+            checkpoint_bytes: None,
+            background: true,
+        }
+    }
+
+    /// Kept at creation. The seed of the key hash. Default: random, so that nobody can choose keys that collide.
+    #[must_use]
+    pub fn hash_seed(mut self, seed: u64) -> Self {
+        self.hash_seed = Some(seed);
+        self
+    }
+
+    /// Kept at creation. Into how many shares, each under a lock of its own, the keys are divided, 1 to 4096.
+    /// Default: one per 16 KiB up to 64, so that a handful of threads rarely meet.
+    #[must_use]
+    pub fn stripes(mut self, stripes: u32) -> Self {
+        self.stripes = Some(stripes);
+        self
+    }
+
+    /// Kept at creation. The size of block aimed at, 512 bytes to 64 KiB. All cells of a key lie in one block. Default 16 KiB:
+    /// smaller blocks cost more false positives, larger ones more memory traffic in a checkpoint.
+    #[must_use]
+    pub fn block_bytes(mut self, bytes: u64) -> Self {
+        self.block_bytes = bytes;
+        self
+    }
+
+    /// Kept at creation. The size of a log segment, 4 KiB to 1 GiB, allocated ahead of use. Default: a quarter
+    /// of the filter's memory, at least 256 KiB and at most 16 MiB.
+    #[must_use]
+    pub fn segment_bytes(mut self, bytes: u64) -> Self {
+        self.segment_bytes = Some(bytes);
+        self
+    }
+
+    /// Kept at creation. When records must be on the disk, unless a call says otherwise. Default: within a second.
+    #[must_use]
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    /// Kept at creation. What time does while nobody has the filter open. Default: it goes on.
+    #[must_use]
+    pub fn downtime(mut self, downtime: Downtime) -> Self {
+        self.downtime = downtime;
+        self
+    }
+
+    /// Kept at creation. How far ahead of the wall clock a key's time may lie. Default one hour: one stamp a year ahead
+    /// would make everything else a year old.
+    #[must_use]
+    pub fn max_lead(mut self, lead: Duration) -> Self {
+        self.max_lead = lead;
+        self
+    }
+
+    /// Of this handle. Where time comes from when a call names none. Default: the system.
+    #[must_use]
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
+    /// Of this handle. After how many bytes of log the background thread writes a checkpoint. Default: twice the filter's
+    /// memory, at least 4 MiB, which keeps log and copying in proportion.
+    #[must_use]
+    pub fn checkpoint_bytes(mut self, bytes: u64) -> Self {
+        self.checkpoint_bytes = Some(bytes);
+        self
+    }
+
+    /// Of this handle. Whether a background thread allocates log segments ahead, syncs at intervals and writes
+    /// checkpoints. Default yes. Without it segments are allocated by the writer that needs one, and
+    /// [`Durability::Interval`] holds only as far as later operations or [`Filter::sync`](crate::Filter::sync) carry it.
+    #[must_use]
+    pub fn background(mut self, on: bool) -> Self {
+        self.background = on;
+        self
+    }
+
+    /// Checks the values that are kept at creation.
+    pub(crate) fn check(&self) -> Result<()> {
+        if let Some(stripes) = self.stripes {
+            within("stripes", stripes.into(), 1, STRIPES_MAX.into())?;
+        }
+        within("block-bytes", self.block_bytes, 512, 64 << 10)?;
+        if let Some(bytes) = self.segment_bytes {
+            within("segment-bytes", bytes, 4 << 10, 1 << 30)?;
+        }
+        if let Durability::Interval(every) = self.durability {
+            if every.is_zero() || every > Duration::from_secs(86_400) {
+                let found = format!("{every:?}");
+                return Err(Error::parameter(
+                    "durability",
+                    "an interval of up to a day",
+                    found,
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Records in a segment for a filter of so much memory.
+    pub(crate) fn segment_records(&self, memory_bytes: u64) -> u64 {
+        let default = (memory_bytes / 4)
+            .next_power_of_two()
+            .clamp(256 << 10, 16 << 20);
+        self.segment_bytes.unwrap_or(default) / RECORD_BYTES
+    }
+
+    /// Bytes of log after which a checkpoint is due.
+    pub(crate) fn checkpoint_due(&self, memory_bytes: u64) -> u64 {
+        self.checkpoint_bytes
+            .unwrap_or_else(|| memory_bytes.saturating_mul(2).max(4 << 20))
+    }
+}

@@ -1,0 +1,117 @@
+//! Sleeping on a lock word until another thread or process wakes us.
+//!
+//! The kernel compares and sleeps on 32 bits: the low half of the word, which on a little-endian machine
+//! lies at the word's own address. Futexes here are shared ones: a waiter in another process that maps the
+//! same file is woken too. A wake-up may be missed or spurious; callers bound each wait and look again.
+
+use crate::sync::AtomicU64;
+use std::time::Duration;
+
+/// How a wait ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Woken {
+    /// Somebody woke us, the word had another value already, or for no reason at all.
+    Perhaps,
+    /// By nobody: the time was up, or a signal came. Signals count like time, as they may come often enough
+    /// (from a profiler, say) for no wait ever to last its time.
+    No,
+}
+
+/// Sleeps while the low half of `word` is `expected_low`, at most for `timeout`.
+#[cfg(not(loom))]
+pub fn wait(word: &AtomicU64, expected_low: u32, timeout: Duration) -> Woken {
+    use rustix::thread::futex::{Flags, wait};
+    let timeout = rustix::thread::Timespec {
+        tv_sec: timeout.as_secs().try_into().unwrap_or(i64::MAX),
+        tv_nsec: timeout.subsec_nanos().into(),
+    };
+    match wait(low_half(word), Flags::empty(), expected_low, Some(&timeout)) {
+        Err(rustix::io::Errno::TIMEDOUT | rustix::io::Errno::INTR) => Woken::No,
+        _ => Woken::Perhaps,
+    }
+}
+
+/// Wakes one of those who sleep on `word`, if any does.
+#[cfg(not(loom))]
+pub fn wake_one(word: &AtomicU64) {
+    // An error would mean that nobody can sleep there either.
+    let _ = rustix::thread::futex::wake(low_half(word), rustix::thread::futex::Flags::empty(), 1);
+}
+
+/// The address of the low half, for the kernel. Rust code must neither load nor store through it: that
+/// would mix atomic accesses of two sizes.
+#[cfg(not(loom))]
+#[expect(
+    unsafe_code,
+    reason = "the kernel takes the address of 32 bits, the protocol needs 64"
+)]
+fn low_half(word: &AtomicU64) -> &std::sync::atomic::AtomicU32 {
+    const {
+        assert!(
+            cfg!(target_endian = "little"),
+            "the low half must come first"
+        )
+    };
+    // SAFETY: the first four of the word's eight bytes are valid for as long as the word is borrowed and
+    // aligned for four; any bits are a valid AtomicU32; both types allow for change behind a reference.
+    unsafe { &*std::ptr::from_ref(word).cast() }
+}
+
+/// Under loom time does not pass: each wait lets others run and then ends like one that took too long.
+#[cfg(loom)]
+pub fn wait(_word: &AtomicU64, _expected_low: u32, _timeout: Duration) -> Woken {
+    crate::sync::spin_hint();
+    Woken::No
+}
+
+/// Under loom nobody sleeps.
+#[cfg(loom)]
+pub fn wake_one(_word: &AtomicU64) {}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::media::{Access, Disk, Media};
+    use crate::sync::Ordering;
+
+    #[test]
+    fn a_wait_on_another_value_returns_at_once() {
+        let word = AtomicU64::new(0x5_0000_0001);
+        assert_eq!(wait(&word, 2, Duration::from_secs(3600)), Woken::Perhaps);
+    }
+
+    #[test]
+    fn a_wait_that_nobody_ends_ends_nevertheless() {
+        let word = AtomicU64::new(0x5_0000_0001);
+        assert_eq!(wait(&word, 1, Duration::from_millis(1)), Woken::No);
+        wake_one(&word);
+    }
+
+    #[test]
+    fn sleepers_are_woken_through_any_mapping_of_the_file() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let file = Disk::new(directory.path())
+            .create("words", 4096)
+            .expect("space");
+        let map = || file.map(Access::Write).expect("whole words");
+        let (ours, theirs) = (map(), map());
+        std::thread::scope(|scope| {
+            // Each waits an hour unless woken, so the test ends only if waking works.
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    let word = &theirs.words()[7];
+                    // Acquire: partner is the Release below; nothing else is shared.
+                    while word.load(Ordering::Acquire) == 0 {
+                        wait(word, 0, Duration::from_secs(3600));
+                    }
+                    wake_one(word); // passed on
+                });
+            }
+            // Time to fall asleep; if they have not, the test claims less but passes.
+            std::thread::sleep(Duration::from_millis(10));
+            // Release: partner is the Acquire above.
+            ours.words()[7].store(1, Ordering::Release);
+            wake_one(&ours.words()[7]);
+        });
+    }
+}

@@ -1,0 +1,123 @@
+//! The stripes of one handle: the shared lock word together with what each stripe keeps privately.
+//!
+//! What is private to the handle (a mapped log segment, say) is guarded by the same lock as the blocks, so
+//! using it costs nothing more. A panic while a stripe is held poisons the filter: the blocks may be torn,
+//! and recovery rebuilds them.
+#![expect(
+    unsafe_code,
+    reason = "a lock hands out exclusive access to what it guards"
+)]
+
+use super::stripe_lock::{self, Acquired, Owner};
+use crate::live::{LiveHeader, Stripe};
+use crossbeam_utils::CachePadded;
+use std::cell::UnsafeCell;
+use std::ops::{Deref, DerefMut};
+
+/// The private halves of all stripes of a handle.
+#[derive(Debug)]
+pub struct Stripes<T> {
+    owner: Owner,
+    locals: Box<[CachePadded<UnsafeCell<T>>]>,
+}
+
+// SAFETY: a `T` is reached through a `StripeGuard` only, which holds the stripe's lock word for its whole
+// life; the word excludes all other threads of this handle (and all other handles).
+unsafe impl<T: Send + Sync> Sync for Stripes<T> {}
+
+impl<T: Default> Stripes<T> {
+    /// Private halves for `count` stripes, for a handle with this slot and term.
+    #[must_use]
+    pub fn new(count: usize, owner: Owner) -> Self {
+        Self {
+            owner,
+            locals: (0..count).map(|_| CachePadded::default()).collect(),
+        }
+    }
+}
+
+impl<T> Stripes<T> {
+    /// Waits for a stripe.
+    #[inline]
+    pub fn lock<'a>(&'a self, header: &'a LiveHeader, index: usize) -> StripeGuard<'a, T> {
+        let stripe = header.stripe(index);
+        if !stripe_lock::try_lock(stripe.lock_word(), self.owner) {
+            // One handle at a time has the filter open, so no other owner can die.
+            let acquired = stripe_lock::lock(stripe.lock_word(), self.owner, &|_| false);
+            if acquired != Acquired::Free {
+                // The word named an owner of an earlier time: the image is not what it should be.
+                header.poison();
+            }
+        }
+        StripeGuard {
+            stripes: self,
+            header,
+            stripe,
+            index,
+        }
+    }
+
+    /// Takes a stripe if it is free.
+    #[inline]
+    pub fn try_lock<'a>(
+        &'a self,
+        header: &'a LiveHeader,
+        index: usize,
+    ) -> Option<StripeGuard<'a, T>> {
+        let stripe = header.stripe(index);
+        stripe_lock::try_lock(stripe.lock_word(), self.owner).then(|| StripeGuard {
+            stripes: self,
+            header,
+            stripe,
+            index,
+        })
+    }
+}
+
+/// A held stripe. Dropping it lets go.
+#[derive(Debug)]
+pub struct StripeGuard<'a, T> {
+    stripes: &'a Stripes<T>,
+    header: &'a LiveHeader,
+    stripe: Stripe<'a>,
+    index: usize,
+}
+
+impl<'a, T> StripeGuard<'a, T> {
+    /// The stripe's shared entry.
+    #[must_use]
+    #[inline]
+    pub fn entry(&self) -> Stripe<'a> {
+        self.stripe
+    }
+}
+
+impl<T> Deref for StripeGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: the guard holds the stripe's lock; see `Sync for Stripes`.
+        unsafe { &*self.stripes.locals[self.index].get() }
+    }
+}
+
+impl<T> DerefMut for StripeGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: the guard holds the stripe's lock, and `&mut self` is the only way to it.
+        unsafe { &mut *self.stripes.locals[self.index].get() }
+    }
+}
+
+impl<T> Drop for StripeGuard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            // Before anyone else can enter what may be torn.
+            self.header.poison();
+        }
+        if stripe_lock::unlock(self.stripe.lock_word(), self.stripes.owner).is_err() {
+            self.header.poison();
+        }
+    }
+}

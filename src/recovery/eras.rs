@@ -1,0 +1,285 @@
+//! The log as recovery reads it: across eras, up to its end, telling the end from damage.
+//!
+//! An era ends every lower one at the LSN where it began, whatever valid records lie beyond, and the reader
+//! never goes back to a lower era: records that an earlier recovery left behind can never join newer ones.
+//! After a power cut the log ends at the first place that is empty or wrong. After the death of all
+//! processes on a living kernel (`tail` is known then) places below the tail that are empty belong to
+//! writers that died, and a wrong one is damage. Damage is never taken for the end.
+
+use super::Listing;
+use crate::error::{Error, Result};
+use crate::media::{Access, Media};
+use crate::names::FileName;
+use crate::wal::record::{Decoded, Op, Record};
+use crate::wal::segment::Segment;
+use std::path::PathBuf;
+
+const REMEDY: &str = "records that were acknowledged are missing or damaged here: run `ebbtide verify`, then restore a backup";
+
+/// The log of a filter, all eras.
+#[derive(Debug)]
+pub struct History {
+    directory: PathBuf,
+    /// Ascending by era and first LSN; every one has a sound header.
+    segments: Vec<Segment>,
+    /// Eras with the LSN at which each began, ascending.
+    eras: Vec<(u64, u64)>,
+}
+
+/// What a later reader must know of the handles that died: only on the same run of the machine.
+#[derive(Debug, Clone, Copy)]
+pub struct Survivor {
+    /// The era they wrote.
+    pub era: u64,
+    /// The next LSN they would have reserved.
+    pub tail: u64,
+    /// How many stripes were held: at most so many places can be empty.
+    pub locked: usize,
+}
+
+/// How far the log reaches.
+#[derive(Debug, Clone, Default)]
+pub struct Prefix {
+    /// The first LSN that is not part of it.
+    pub stop: u64,
+    /// Places below that nobody ever wrote.
+    pub holes: Vec<u64>,
+    /// Records read, VOIDs included.
+    pub records: u64,
+}
+
+impl History {
+    /// Opens all segments and checks their headers.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::Damaged`], [`Error::Version`].
+    pub fn open(media: &dyn Media, listing: &Listing, uuid: u128, access: Access) -> Result<Self> {
+        let mut segments: Vec<Segment> = Vec::new();
+        let mut eras: Vec<(u64, u64)> = Vec::new();
+        for &(era, first) in &listing.segments {
+            let segment = Segment::open(media, era, first, uuid, access)?;
+            let start = segment.header().era_start;
+            match eras.last() {
+                Some(&(last, begun)) if last == era => {
+                    if begun != start {
+                        let path = media
+                            .path()
+                            .join(FileName::Segment { era, first }.to_string());
+                        let (expected, found) =
+                            (format!("era {era} to begin at {begun}"), start.to_string());
+                        return Err(Error::Damaged {
+                            path,
+                            offset: 40,
+                            expected,
+                            found,
+                            remedy: REMEDY,
+                        });
+                    }
+                }
+                _ => eras.push((era, start)),
+            }
+            segments.push(segment);
+        }
+        Ok(Self {
+            directory: media.path().to_path_buf(),
+            segments,
+            eras,
+        })
+    }
+
+    /// The newest era; 0 if there is no log at all.
+    #[must_use]
+    pub fn last_era(&self) -> u64 {
+        self.eras.last().map_or(0, |&(era, _)| era)
+    }
+
+    /// All segments.
+    #[must_use]
+    pub fn segments(&self) -> &[Segment] {
+        &self.segments
+    }
+
+    /// Hands on every record from LSN `from` on, until the log ends.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] if it ends where it must not, and what `visit` returns.
+    pub fn read(
+        &self,
+        from: u64,
+        survivor: Option<Survivor>,
+        mut visit: impl FnMut(u64, u64, &Record) -> Result<()>,
+    ) -> Result<Prefix> {
+        let survivor = survivor.filter(|survivor| survivor.era == self.last_era());
+        let mut prefix = Prefix {
+            stop: from,
+            ..Prefix::default()
+        };
+        for (at, &(era, start)) in self.eras.iter().enumerate() {
+            let end = self.eras.get(at + 1).map(|&(_, next)| next);
+            if end.is_some_and(|end| end <= prefix.stop) {
+                continue;
+            }
+            if prefix.stop < start {
+                return Err(self.missing(prefix.stop, start));
+            }
+            let known = end.or(survivor.map(|survivor| survivor.tail));
+            let ended = self.read_era(era, end, known, &mut prefix, &mut visit)?;
+            if let (None, Some(end)) = (ended, end) {
+                return Err(self.missing(prefix.stop, end));
+            }
+        }
+        if let Some(survivor) = survivor {
+            if prefix.holes.len() > survivor.locked {
+                let (count, locked) = (prefix.holes.len(), survivor.locked);
+                let expected =
+                    format!("at most {locked} empty places, one for each writer that died");
+                return Err(self.at(prefix.holes[0], expected, format!("{count}")));
+            }
+        }
+        self.check_rest(&prefix)?;
+        Ok(prefix)
+    }
+
+    /// Reads one era up to `end`, or (for the last one) as far as it goes. `known` is an LSN up to which nothing
+    /// may be wrong. `Some` if `end` was reached.
+    fn read_era(
+        &self,
+        era: u64,
+        end: Option<u64>,
+        known: Option<u64>,
+        prefix: &mut Prefix,
+        visit: &mut impl FnMut(u64, u64, &Record) -> Result<()>,
+    ) -> Result<Option<()>> {
+        for segment in self
+            .segments
+            .iter()
+            .filter(|segment| segment.header().era == era)
+        {
+            if segment.end() <= prefix.stop {
+                continue;
+            }
+            if segment.first() > prefix.stop {
+                return Err(self.missing(prefix.stop, segment.first()));
+            }
+            let range = prefix.stop..segment.end().min(end.unwrap_or(u64::MAX));
+            for lsn in range {
+                match segment.read(lsn) {
+                    Decoded::Valid(record) => visit(era, lsn, &record)?,
+                    Decoded::Empty if end.is_none() && known.is_some_and(|tail| lsn < tail) => {
+                        prefix.holes.push(lsn);
+                    }
+                    Decoded::Empty | Decoded::Wrong if known.is_none_or(|known| lsn >= known) => {
+                        return Ok(None);
+                    }
+                    Decoded::Empty => {
+                        return Err(self.at(lsn, format!("record {lsn}"), "an empty place".into()));
+                    }
+                    Decoded::Wrong => {
+                        let expected = format!("record {lsn} with its checksum");
+                        return Err(self.at(lsn, expected, "other bytes".into()));
+                    }
+                }
+                prefix.stop = lsn + 1;
+                prefix.records += 1;
+            }
+        }
+        if let Some(tail) = known.filter(|&known| prefix.stop < known) {
+            return Err(self.missing(prefix.stop, tail));
+        }
+        Ok(end.map(|_| ()))
+    }
+
+    /// Looks beyond the end for a record that says the log was durable further than it now reaches.
+    fn check_rest(&self, prefix: &Prefix) -> Result<()> {
+        let era = self.last_era();
+        for segment in self
+            .segments
+            .iter()
+            .filter(|segment| segment.header().era == era)
+        {
+            for lsn in prefix.stop.max(segment.first())..segment.end() {
+                if let Decoded::Valid(Record {
+                    op: Op::Durable,
+                    payload,
+                    ..
+                }) = segment.read(lsn)
+                {
+                    if payload > prefix.stop && payload <= lsn {
+                        let expected = format!(
+                            "records up to {payload}, which record {lsn} says were durable"
+                        );
+                        return Err(self.at(
+                            prefix.stop,
+                            expected,
+                            "an empty or damaged place".into(),
+                        ));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The error for a damaged place.
+    pub(super) fn at(&self, lsn: u64, expected: String, found: String) -> Error {
+        let segment = self
+            .segments
+            .iter()
+            .rev()
+            .find(|segment| segment.holds(lsn));
+        let (path, offset) = match segment {
+            Some(segment) => {
+                let header = segment.header();
+                let name = FileName::Segment {
+                    era: header.era,
+                    first: header.first,
+                };
+                (self.directory.join(name.to_string()), segment.offset(lsn))
+            }
+            None => (self.directory.clone(), 0),
+        };
+        Error::Damaged {
+            path,
+            offset,
+            expected,
+            found,
+            remedy: REMEDY,
+        }
+    }
+
+    pub(super) fn missing(&self, from: u64, to: u64) -> Error {
+        let expected = format!("log segments with the records from {from} up to {to}");
+        Error::Damaged {
+            path: self.directory.clone(),
+            offset: 0,
+            expected,
+            found: "none that holds them".into(),
+            remedy: REMEDY,
+        }
+    }
+
+    /// Makes the prefix durable from `from` on, holes voided, so that a new era may be built on it: pages are
+    /// dirtied first, because an earlier sync may have failed and left them clean.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; nothing may be built then.
+    pub fn secure(&self, from: u64, prefix: &Prefix) -> Result<()> {
+        for segment in &self.segments {
+            if segment.end() <= from || segment.first() >= prefix.stop {
+                continue;
+            }
+            for &lsn in prefix.holes.iter().filter(|&&lsn| segment.holds(lsn)) {
+                segment.void(lsn);
+            }
+            segment.dirty_from(from);
+            let header = segment.header();
+            let name = FileName::Segment {
+                era: header.era,
+                first: header.first,
+            };
+            let path = self.directory.join(name.to_string());
+            segment.sync().map_err(Error::io("sync", path))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,14 @@
+//! Bytes to state, before a handle exists.
+//!
+//! The newest sound snapshot, then every record of the log from its start, in the order of LSNs, until the log
+//! ends. `listing` says what files there are, `eras` reads the log across eras and tells its end from damage,
+//! `replay` builds an image. Nothing here writes to the filter's files but [`eras::History::secure`], which makes
+//! durable the ground that a new era will stand on.
+
+pub mod eras;
+pub mod listing;
+pub mod replay;
+
+pub use eras::History;
+pub use listing::Listing;
+pub use replay::{Recovered, replay};

@@ -1,0 +1,250 @@
+//! Building an image: the newest sound snapshot, or nothing at all, and the log from there.
+
+use super::eras::{History, Prefix, Survivor};
+use super::listing::Listing;
+use crate::cells::{OWN_WORDS, store};
+use crate::error::{Error, Result};
+use crate::kinds::state::STATE_WORDS;
+use crate::live::Image;
+use crate::live::header::{Identity, LiveHeader, StripeSums};
+use crate::media::{Access, Media};
+use crate::meta::Meta;
+use crate::names::FileName;
+use crate::snapshot::{Content, Frame, SnapshotReader};
+use crate::sync::Ordering;
+use std::sync::Arc;
+
+/// A filter's state, rebuilt.
+#[derive(Debug)]
+pub struct Recovered {
+    /// The image, for the era after the last; under the temporary name given.
+    pub image: Image,
+    /// The log it was rebuilt from.
+    pub history: History,
+    /// How far the log reached.
+    pub prefix: Prefix,
+    /// Where replay began.
+    pub start: u64,
+    /// What files there were.
+    pub listing: Listing,
+    /// Snapshots (by start) that could not be used, with the reason.
+    pub unsound: Vec<(u64, Error)>,
+}
+
+/// Rebuilds the state that the files of `home` describe, as an image on `live` under the name `draft`. `access` is how the
+/// log is opened: for writing if a new era is to begin on it.
+///
+/// # Errors
+/// [`Error::Damaged`] if the state cannot be rebuilt in full, [`Error::Version`], [`Error::Io`].
+pub fn replay(
+    home: &dyn Media,
+    live: &Arc<dyn Media>,
+    meta: &Meta,
+    draft: &str,
+    access: Access,
+) -> Result<Recovered> {
+    let listing = Listing::read(home)?;
+    let history = History::open(home, &listing, meta.uuid, access)?;
+    let boot = boot_id(home)?;
+    let survivor = survivor(home, meta.uuid)?;
+    let identity = Identity {
+        uuid: meta.uuid,
+        era: history.last_era() + 1,
+        boot,
+        inode: 0,
+        stripes: meta.layout.stripes,
+    };
+    let mut unsound = Vec::new();
+    let ground = listing.snapshots.iter().find_map(|&start| {
+        let image = Image::create(live.clone(), draft, identity, meta.layout);
+        let loaded = image.and_then(|image| load(home, meta, start, image));
+        loaded
+            .map_err(|error| discard(&**live, draft, (start, error), &mut unsound))
+            .ok()
+    });
+    // A full disk is no reason to fall back to an older state.
+    let fatal = |error: &Error| !matches!(error, Error::Damaged { .. } | Error::Version { .. });
+    if let Some(at) = unsound.iter().position(|(_, error)| fatal(error)) {
+        return Err(unsound.swap_remove(at).1);
+    }
+    let (image, start, end) = match ground {
+        Some(ground) => ground,
+        None => {
+            let has_all = history
+                .segments()
+                .first()
+                .is_some_and(|segment| segment.first() == 1);
+            if let (false, false) = (has_all, unsound.is_empty()) {
+                return Err(unsound.swap_remove(0).1);
+            }
+            let image = Image::create(live.clone(), draft, identity, meta.layout)?;
+            image.start(&*meta.kind)?;
+            (image, 1, 1)
+        }
+    };
+    let kind = &*meta.kind;
+    let prefix = history.read(start, survivor, |_, lsn, record| {
+        image.apply(kind, lsn, record)
+    })?;
+    // Every snapshot was renamed only when the log was durable through its end.
+    let least = listing.snapshots.first().copied().unwrap_or(1).max(end);
+    if prefix.stop < least {
+        return Err(history.missing(prefix.stop, least));
+    }
+    image.finish(prefix.stop);
+    Ok(Recovered {
+        image,
+        history,
+        prefix,
+        start,
+        listing,
+        unsound,
+    })
+}
+
+/// Removes what a failed attempt left and keeps its error.
+fn discard(live: &dyn Media, draft: &str, failed: (u64, Error), unsound: &mut Vec<(u64, Error)>) {
+    // If it cannot be removed, creating the next draft says so.
+    let _ = live.remove(draft);
+    unsound.push(failed);
+}
+
+/// What the image left by the handles that died says of holes in the log, if it can be believed.
+///
+/// # Errors
+/// [`Error::Io`] if it cannot be found out whether the machine still runs as it did then.
+pub fn survivor(home: &dyn Media, uuid: u128) -> Result<Option<Survivor>> {
+    let boot = boot_id(home)?;
+    let Some(previous) = LiveHeader::open_previous(home, uuid, boot) else {
+        return Ok(None);
+    };
+    // Relaxed: whoever wrote it is dead, and the byte locks order us after that.
+    let tail = previous.tail().load(Ordering::Relaxed);
+    Ok(Some(Survivor {
+        era: previous.identity().era,
+        tail,
+        locked: previous.locked_stripes(),
+    }))
+}
+
+fn boot_id(home: &dyn Media) -> Result<u128> {
+    home.boot_id()
+        .map_err(Error::io("read the boot id for", home.path()))
+}
+
+/// Loads a snapshot into an empty image. Returns it with the snapshot's start and end.
+fn load(home: &dyn Media, meta: &Meta, start: u64, image: Image) -> Result<(Image, u64, u64)> {
+    let mut reader = SnapshotReader::open(home, start, meta.uuid)?;
+    let (mut states, mut stripes, mut blocks) = (0, 0, 0);
+    reader.frames(|reader, frame, words| {
+        match frame.content {
+            Content::State => {
+                load_state(&image, reader, frame, words)?;
+                states += 1;
+            }
+            Content::Stripe => {
+                load_stripe(&image, reader, frame, words)?;
+                stripes += 1;
+            }
+            Content::Block => {
+                load_block(&image, reader, frame, words)?;
+                blocks += 1;
+            }
+        }
+        Ok(())
+    })?;
+    let expected = (
+        1,
+        image.header().stripe_count(),
+        image
+            .banks()
+            .iter()
+            .map(|(_, bank)| bank.blocks())
+            .sum::<u64>(),
+    );
+    if (states, stripes, blocks) != expected {
+        let header = *reader.header();
+        let found = format!("{:?}", (states, stripes, blocks));
+        let expected =
+            format!("as many states, stripes and blocks as the filter has, {expected:?}");
+        return Err(reader.damaged(header.bytes, expected, found));
+    }
+    let header = *reader.header();
+    Ok((image, header.start, header.end))
+}
+
+fn misfit(reader: &SnapshotReader, frame: &Frame, words: &[u64]) -> Error {
+    let expected = "a frame that fits the filter".to_owned();
+    reader.damaged(0, expected, format!("{frame:?} with {} words", words.len()))
+}
+
+fn load_state(image: &Image, reader: &SnapshotReader, frame: &Frame, words: &[u64]) -> Result<()> {
+    if words.len() != OWN_WORDS + STATE_WORDS {
+        return Err(misfit(reader, frame, words));
+    }
+    let block = image.header().state_block();
+    for (to, from) in block.own.iter().chain(block.cells).zip(words) {
+        store(to, *from);
+    }
+    image.header().block0().set_lsn(frame.lsn);
+    image.map_listed_banks()
+}
+
+fn load_stripe(image: &Image, reader: &SnapshotReader, frame: &Frame, words: &[u64]) -> Result<()> {
+    let &[inserts, operations, time, novelty] = words else {
+        return Err(misfit(reader, frame, words));
+    };
+    let index = usize::try_from(frame.index)
+        .ok()
+        .filter(|&at| at < image.header().stripe_count());
+    let Some(index) = index else {
+        return Err(misfit(reader, frame, words));
+    };
+    let sums = StripeSums {
+        lsn: frame.lsn,
+        inserts,
+        operations,
+        time,
+        novelty,
+    };
+    image.header().stripe(index).set_sums(&sums);
+    Ok(())
+}
+
+fn load_block(image: &Image, reader: &SnapshotReader, frame: &Frame, words: &[u64]) -> Result<()> {
+    let banks = image.banks();
+    let bank = banks
+        .iter()
+        .map(|(_, bank)| bank)
+        .find(|bank| bank.id() == frame.bank);
+    let Some(bank) = bank.filter(|bank| frame.index < bank.blocks()) else {
+        return Err(misfit(reader, frame, words));
+    };
+    if words.len() != OWN_WORDS + bank.geometry().words_per_block as usize {
+        return Err(misfit(reader, frame, words));
+    }
+    let (header, block) = bank.block(frame.index as usize);
+    for (to, from) in block.own.iter().chain(block.cells).zip(words) {
+        store(to, *from);
+    }
+    header.set_lsn(frame.lsn);
+    Ok(())
+}
+
+impl Recovered {
+    /// Files that belong to no one once the new era has begun: segments from the stop on, banks of earlier images,
+    /// which no later handle will look at.
+    #[must_use]
+    pub fn leftovers(&self) -> Vec<String> {
+        let era = self.image.header().identity().era;
+        let segments = self
+            .listing
+            .segments
+            .iter()
+            .filter(|&&(_, first)| first >= self.prefix.stop);
+        let segments = segments.map(|&(era, first)| FileName::Segment { era, first });
+        let banks = self.listing.banks.iter().filter(|&&(of, _)| of != era);
+        let banks = banks.map(|&(era, bank)| FileName::Bank { era, bank });
+        segments.chain(banks).map(|name| name.to_string()).collect()
+    }
+}

@@ -1,0 +1,171 @@
+//! Reading a snapshot: nothing is handed on before its checksum is right.
+
+use super::{Content, FRAME_WORDS, Frame, MAGIC, REMEDY, SnapshotHeader, frame_checksum};
+use crate::bytes::{Header, PAGE_BYTES, to_words};
+use crate::error::{Error, Result};
+use crate::media::{Access, Media, MediaFile};
+use crate::names::FileName;
+use std::path::PathBuf;
+
+/// The largest payload of a frame: a 64 KiB block with its kind's words, and the state.
+const PAYLOAD_WORDS_MAX: u64 = 8192 + 64;
+/// Bytes read ahead.
+const BUFFER_BYTES: usize = 1 << 20;
+
+/// An open snapshot whose header is sound.
+#[derive(Debug)]
+pub struct SnapshotReader {
+    file: Box<dyn MediaFile>,
+    path: PathBuf,
+    header: SnapshotHeader,
+    buffer: Vec<u8>,
+    /// Where in the file the buffer begins.
+    buffer_at: u64,
+}
+
+impl SnapshotReader {
+    /// Opens the snapshot of this name and checks its header against the file, its name and the filter.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::Damaged`], [`Error::Version`].
+    pub fn open(media: &dyn Media, start: u64, uuid: u128) -> Result<Self> {
+        let name = FileName::Snapshot { start }.to_string();
+        let path = media.path().join(&name);
+        let file = media
+            .open(&name, Access::Read)
+            .map_err(Error::io("open", &path))?;
+        let bytes = file.bytes().map_err(Error::io("measure", &path))?;
+        let mut first =
+            vec![0; Header::<7>::BYTES.min(usize::try_from(bytes).unwrap_or(usize::MAX))];
+        file.read_at(&mut first, 0)
+            .map_err(Error::io("read", &path))?;
+        let header = SnapshotHeader::from_words(Header::decode(&first, MAGIC, &path, REMEDY)?);
+        let reader = Self {
+            file,
+            path,
+            header,
+            buffer: Vec::new(),
+            buffer_at: 0,
+        };
+        if header.uuid != uuid {
+            let expected = format!("a snapshot of filter {uuid:032x}");
+            return Err(reader.damaged(16, expected, format!("one of {:032x}", header.uuid)));
+        }
+        if header.start != start || header.end < start {
+            let expected = format!("start {start}, as its name says, and an end after it");
+            let found = format!("start {}, end {}", header.start, header.end);
+            return Err(reader.damaged(40, expected, found));
+        }
+        if header.bytes != bytes {
+            let expected = format!("{} bytes", header.bytes);
+            return Err(reader.damaged(bytes.min(header.bytes), expected, format!("{bytes}")));
+        }
+        Ok(reader)
+    }
+
+    /// What the header says.
+    #[must_use]
+    pub fn header(&self) -> &SnapshotHeader {
+        &self.header
+    }
+
+    pub(crate) fn damaged(&self, offset: u64, expected: String, found: String) -> Error {
+        Error::Damaged {
+            path: self.path.clone(),
+            offset,
+            expected,
+            found,
+            remedy: REMEDY,
+        }
+    }
+
+    /// `length` bytes of the file at `offset`, which the caller knows to lie within it.
+    fn bytes(&mut self, offset: u64, length: usize) -> Result<&[u8]> {
+        let buffered = self.buffer_at..=self.buffer_at + self.buffer.len() as u64;
+        if !(buffered.contains(&offset) && buffered.contains(&(offset + length as u64))) {
+            let rest = self.header.bytes - offset;
+            let size = (BUFFER_BYTES.max(length) as u64).min(rest) as usize;
+            self.buffer.resize(size, 0);
+            self.buffer_at = offset;
+            self.file
+                .read_at(&mut self.buffer, offset)
+                .map_err(Error::io("read", &self.path))?;
+        }
+        let at = (offset - self.buffer_at) as usize;
+        Ok(&self.buffer[at..at + length])
+    }
+
+    /// Hands on every frame with its payload, in the order of the file.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] at the first frame that is not sound, [`Error::Io`], and what `visit` returns.
+    pub fn frames(
+        &mut self,
+        mut visit: impl FnMut(&Self, &Frame, &[u64]) -> Result<()>,
+    ) -> Result<()> {
+        let mut offset = PAGE_BYTES;
+        let mut words = Vec::new();
+        for _ in 0..self.header.frames {
+            let frame = self.frame(&mut offset, &mut words)?;
+            visit(self, &frame, &words)?;
+        }
+        if offset != self.header.bytes {
+            let expected = format!("the end after {} frames", self.header.frames);
+            return Err(self.damaged(
+                offset,
+                expected,
+                format!("more, up to {}", self.header.bytes),
+            ));
+        }
+        Ok(())
+    }
+
+    fn frame(&mut self, offset: &mut u64, words: &mut Vec<u64>) -> Result<Frame> {
+        let at = *offset;
+        let rest = self.header.bytes.saturating_sub(at);
+        let head_bytes = FRAME_WORDS * 8;
+        if rest < head_bytes as u64 {
+            return Err(self.damaged(at, "another frame".into(), format!("{rest} bytes")));
+        }
+        let mut head = [0; FRAME_WORDS];
+        for (to, word) in head.iter_mut().zip(to_words(self.bytes(at, head_bytes)?)) {
+            *to = word;
+        }
+        let [content, bank, index, lsn, length, checksum] = head;
+        let content = match content {
+            1 => Content::State,
+            2 => Content::Stripe,
+            3 => Content::Block,
+            other => {
+                return Err(self.damaged(
+                    at,
+                    "a frame of content 1 to 3".into(),
+                    other.to_string(),
+                ));
+            }
+        };
+        if length > PAYLOAD_WORDS_MAX || length * 8 > rest - head_bytes as u64 {
+            let expected = format!("at most {} words of payload", PAYLOAD_WORDS_MAX);
+            return Err(self.damaged(at + 32, expected, length.to_string()));
+        }
+        let frame = Frame {
+            content,
+            bank: bank as u32,
+            index,
+            lsn,
+        };
+        let payload = self.bytes(at + head_bytes as u64, length as usize * 8)?;
+        let expected = frame_checksum(&frame, at, payload);
+        words.clear();
+        words.extend(to_words(payload));
+        if expected != checksum {
+            return Err(self.damaged(
+                at + 40,
+                format!("checksum {expected:x}"),
+                format!("{checksum:x}"),
+            ));
+        }
+        *offset = at + head_bytes as u64 + length * 8;
+        Ok(frame)
+    }
+}

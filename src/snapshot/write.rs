@@ -1,0 +1,82 @@
+//! Writing a snapshot: frames first, the header last, then one sync.
+
+use super::{Frame, MAGIC, SnapshotHeader, frame_checksum};
+use crate::bytes::{PAGE_BYTES, to_bytes};
+use crate::media::{Media, MediaFile};
+use std::io;
+
+/// Bytes gathered before they are written.
+const BUFFER_BYTES: usize = 1 << 20;
+
+/// A snapshot in the making, under a temporary name.
+#[derive(Debug)]
+pub struct SnapshotWriter {
+    file: Box<dyn MediaFile>,
+    buffer: Vec<u8>,
+    offset: u64,
+    frames: u64,
+}
+
+impl SnapshotWriter {
+    /// Begins a snapshot in a new file of this name.
+    ///
+    /// # Errors
+    /// The system's refusal.
+    pub fn create(media: &dyn Media, draft: &str) -> io::Result<Self> {
+        let file = media.create(draft, PAGE_BYTES)?;
+        let buffer = Vec::with_capacity(BUFFER_BYTES + (1 << 17));
+        Ok(Self {
+            file,
+            buffer,
+            offset: PAGE_BYTES,
+            frames: 0,
+        })
+    }
+
+    /// Adds a frame.
+    ///
+    /// # Errors
+    /// The system's refusal, a full disk among them.
+    pub fn frame(&mut self, frame: &Frame, words: &[u64]) -> io::Result<()> {
+        let offset = self.offset + self.buffer.len() as u64;
+        let payload = to_bytes(words);
+        let head = [
+            frame.content as u64,
+            frame.bank.into(),
+            frame.index,
+            frame.lsn,
+            words.len() as u64,
+            frame_checksum(frame, offset, &payload),
+        ];
+        self.buffer.extend(to_bytes(&head));
+        self.buffer.extend(payload);
+        self.frames += 1;
+        if self.buffer.len() >= BUFFER_BYTES {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.write_at(&self.buffer, self.offset)?;
+        self.offset += self.buffer.len() as u64;
+        self.buffer.clear();
+        Ok(())
+    }
+
+    /// Writes the header (its counts are filled in here) and syncs the file. The caller renames it.
+    ///
+    /// # Errors
+    /// The system's refusal.
+    pub fn finish(mut self, header: SnapshotHeader) -> io::Result<()> {
+        self.flush()?;
+        let header = SnapshotHeader {
+            frames: self.frames,
+            bytes: self.offset,
+            ..header
+        };
+        self.file
+            .write_at(&to_bytes(&header.words().encode(MAGIC)), 0)?;
+        self.file.sync()
+    }
+}

@@ -1,0 +1,150 @@
+//! How writers append: reserve a place, write the payload, publish it by one compare-and-swap.
+//!
+//! `reserve` and `publish` are the protocol over shared words, modelled in `tests/loom.rs`; `Log` is one
+//! handle's view of the segments. A writer reserves only below the end that is allocated *and* mapped by
+//! its own handle, so a reserved place can always be written.
+
+use super::record::Record;
+use super::segment::{Segment, SegmentHeader};
+use crate::error::Result;
+use crate::media::Media;
+use crate::sync::{AtomicU64, Ordering};
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+/// Reserves the next LSN if it lies below `limit`.
+#[inline]
+pub fn reserve(tail: &AtomicU64, limit: u64) -> Option<u64> {
+    let mut lsn = tail.load(Ordering::Relaxed);
+    loop {
+        if lsn >= limit {
+            return None;
+        }
+        // AcqRel: LSNs of one stripe rise with its lock's order; a walker that Acquires the tail sees
+        // the versions this writer marked odd before it.
+        match tail.compare_exchange_weak(lsn, lsn + 1, Ordering::AcqRel, Ordering::Relaxed) {
+            Ok(_) => return Some(lsn),
+            Err(seen) => lsn = seen,
+        }
+    }
+}
+
+/// Writes a record into its reserved place. False if someone made a VOID of it meanwhile: nothing has
+/// happened then, and the writer reserves again.
+#[inline]
+pub fn publish(slot: &[AtomicU64], words: [u64; 4]) -> bool {
+    for at in 0..3 {
+        slot[at].store(words[at], Ordering::Relaxed);
+    }
+    // Release: pairs with the Acquire loads of walkers and readers. Only one swap from zero succeeds, a
+    // writer's or a voider's.
+    slot[3]
+        .compare_exchange(0, words[3], Ordering::Release, Ordering::Relaxed)
+        .is_ok()
+}
+
+/// One handle's view of the log of the current era.
+#[derive(Debug)]
+pub struct Log {
+    media: Arc<dyn Media>,
+    uuid: u128,
+    era: u64,
+    era_start: u64,
+    capacity: u64,
+    /// Ascending and without gaps. The mutex also orders those who grow the log.
+    segments: Mutex<Vec<Arc<Segment>>>,
+    /// The end of what this handle has mapped.
+    mapped: AtomicU64,
+    temporary: AtomicU64,
+}
+
+impl Log {
+    /// The log of an era that has just begun with this, its first segment. Later segments hold `capacity`
+    /// records; `temporary` is a number for names of files in the making that no one else uses.
+    #[must_use]
+    pub fn new(media: Arc<dyn Media>, first: Segment, capacity: u64, temporary: u64) -> Self {
+        let header = *first.header();
+        Self {
+            media,
+            uuid: header.uuid,
+            era: header.era,
+            era_start: header.era_start,
+            capacity,
+            mapped: AtomicU64::new(first.end()),
+            segments: Mutex::new(vec![Arc::new(first)]),
+            temporary: AtomicU64::new(temporary),
+        }
+    }
+
+    /// The end of what this handle may reserve.
+    #[must_use]
+    #[inline]
+    pub fn mapped_end(&self) -> u64 {
+        // Acquire: pairs with the Release in `grow`; the segment is in the list then.
+        self.mapped.load(Ordering::Acquire)
+    }
+
+    /// The segment of an LSN below [`Log::mapped_end`] that has not been let go.
+    #[must_use]
+    pub fn segment(&self, lsn: u64) -> Option<Arc<Segment>> {
+        let segments = self.segments.lock();
+        segments
+            .iter()
+            .rev()
+            .find(|segment| segment.holds(lsn))
+            .cloned()
+    }
+
+    /// All segments with records at or after `lsn`, ascending.
+    #[must_use]
+    pub fn segments_from(&self, lsn: u64) -> Vec<Arc<Segment>> {
+        self.segments
+            .lock()
+            .iter()
+            .filter(|segment| segment.end() > lsn)
+            .cloned()
+            .collect()
+    }
+
+    /// Makes sure that there is room beyond `end`: allocates and syncs the next segment, unless another
+    /// thread just did. Returns the new end.
+    ///
+    /// # Errors
+    /// [`crate::Error::Io`], a full disk among them: nothing has changed then.
+    pub fn grow(&self, end: u64) -> Result<u64> {
+        let mut segments = self.segments.lock();
+        let mapped = self.mapped.load(Ordering::Relaxed);
+        if mapped > end {
+            return Ok(mapped);
+        }
+        let header = SegmentHeader {
+            uuid: self.uuid,
+            era: self.era,
+            era_start: self.era_start,
+            first: mapped,
+            capacity: self.capacity,
+        };
+        let segment = Segment::create(&*self.media, header, self.next_temporary())?;
+        let new_end = segment.end();
+        segments.push(Arc::new(segment));
+        // Release: pairs with the Acquire in `mapped_end`.
+        self.mapped.store(new_end, Ordering::Release);
+        Ok(new_end)
+    }
+
+    /// A number for a temporary file's name, unique in this handle.
+    pub fn next_temporary(&self) -> u64 {
+        self.temporary.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Lets go of segments that lie wholly below `lsn`. Writers that still hold one keep it mapped.
+    pub fn forget_below(&self, lsn: u64) {
+        self.segments.lock().retain(|segment| segment.end() > lsn);
+    }
+
+    /// Writes a record into its place in `segment`; see [`publish`].
+    #[inline]
+    pub fn write(&self, segment: &Segment, lsn: u64, record: &Record) -> bool {
+        publish(segment.slot(lsn), record.encode(self.era, lsn))
+    }
+}

@@ -1,0 +1,268 @@
+//! A log segment: a mapped file of records under a checked header.
+//!
+//! A segment is written under a temporary name, synced, renamed and its directory synced before the first
+//! record may go into it. So a file with a segment's name and a bad header is damage, never a leftover.
+
+use super::record::{Decoded, RECORD_BYTES, RECORD_WORDS, Record, void_word};
+use crate::bytes::{Header, PAGE_BYTES, PAGE_WORDS};
+use crate::error::{Error, Result};
+use crate::media::{Access, Mapping, Media, MediaFile};
+use crate::names::FileName;
+use crate::sync::{AtomicU64, Ordering};
+
+const MAGIC: &[u8; 8] = b"EBBTWAL\n";
+const REMEDY: &str = "run `ebbtide verify`; restore a backup if the records are needed";
+
+/// The most records a segment may hold; keeps every size far from overflow.
+pub const CAPACITY_MAX: u64 = 1 << 32;
+
+/// What a segment's header says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SegmentHeader {
+    /// The filter it belongs to.
+    pub uuid: u128,
+    /// The era of its records.
+    pub era: u64,
+    /// The LSN at which that era began.
+    pub era_start: u64,
+    /// The LSN of its first record.
+    pub first: u64,
+    /// How many records it has room for.
+    pub capacity: u64,
+}
+
+impl SegmentHeader {
+    fn words(&self) -> Header<6> {
+        let words = [
+            self.uuid as u64,
+            (self.uuid >> 64) as u64,
+            self.era,
+            self.era_start,
+            self.first,
+            self.capacity,
+        ];
+        Header { words }
+    }
+
+    fn from_words(header: Header<6>) -> Self {
+        let [low, high, era, era_start, first, capacity] = header.words;
+        let uuid = u128::from(high) << 64 | u128::from(low);
+        Self {
+            uuid,
+            era,
+            era_start,
+            first,
+            capacity,
+        }
+    }
+
+    fn name(&self) -> FileName {
+        FileName::Segment {
+            era: self.era,
+            first: self.first,
+        }
+    }
+
+    /// Bytes of the whole file.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        PAGE_BYTES + self.capacity * RECORD_BYTES
+    }
+}
+
+/// A mapped segment.
+#[derive(Debug)]
+pub struct Segment {
+    header: SegmentHeader,
+    file: Box<dyn MediaFile>,
+    mapping: Box<dyn Mapping>,
+}
+
+impl Segment {
+    /// Creates a segment and makes it durable, name included.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; nothing is left behind but perhaps a temporary file.
+    pub fn create(media: &dyn Media, header: SegmentHeader, temporary: u64) -> Result<Self> {
+        let (name, draft) = (
+            header.name().to_string(),
+            FileName::Temporary(temporary).to_string(),
+        );
+        let path = media.path().join(&name);
+        let file = media
+            .create(&draft, header.bytes())
+            .map_err(Error::io("allocate", &path))?;
+        let made = Self::fill(&*file, &header)
+            .and_then(|mapping| {
+                file.sync()?;
+                media.rename(&draft, &name)?;
+                media.sync()?;
+                Ok(mapping)
+            })
+            .map_err(Error::io("create", &path));
+        match made {
+            Ok(mapping) => Ok(Self {
+                header,
+                file,
+                mapping,
+            }),
+            Err(error) => {
+                // The error that matters is the first one; a leftover is removed at the next opening.
+                let _ = media.remove(&draft);
+                Err(error)
+            }
+        }
+    }
+
+    fn fill(file: &dyn MediaFile, header: &SegmentHeader) -> std::io::Result<Box<dyn Mapping>> {
+        let mapping = file.map(Access::Write)?;
+        for (at, word) in header.words().encode(MAGIC).into_iter().enumerate() {
+            mapping.words()[at].store(word, Ordering::Relaxed);
+        }
+        Ok(mapping)
+    }
+
+    /// Opens a segment: header first, then everything it claims is checked against the file and its name.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::Version`], [`Error::Damaged`].
+    pub fn open(
+        media: &dyn Media,
+        era: u64,
+        first: u64,
+        uuid: u128,
+        access: Access,
+    ) -> Result<Self> {
+        let name = FileName::Segment { era, first }.to_string();
+        let path = media.path().join(&name);
+        let file = media
+            .open(&name, access)
+            .map_err(Error::io("open", &path))?;
+        let bytes = file.bytes().map_err(Error::io("measure", &path))?;
+        let mut start =
+            vec![0; Header::<6>::BYTES.min(usize::try_from(bytes).unwrap_or(usize::MAX))];
+        file.read_at(&mut start, 0)
+            .map_err(Error::io("read", &path))?;
+        let header = SegmentHeader::from_words(Header::decode(&start, MAGIC, &path, REMEDY)?);
+        let damaged = |offset: u64, expected: String, found: String| {
+            Err(Error::Damaged {
+                path: path.clone(),
+                offset,
+                expected,
+                found,
+                remedy: REMEDY,
+            })
+        };
+        if header.uuid != uuid {
+            return damaged(
+                16,
+                format!("a segment of filter {uuid:032x}"),
+                format!("one of {:032x}", header.uuid),
+            );
+        }
+        if (header.era, header.first) != (era, first) {
+            return damaged(
+                32,
+                format!("era {era}, first LSN {first}, as its name says"),
+                format!("era {}, first LSN {}", header.era, header.first),
+            );
+        }
+        let sound = header.capacity > 0
+            && header.capacity <= CAPACITY_MAX
+            && header.era_start <= header.first
+            && header.first.checked_add(header.capacity).is_some();
+        if !sound || header.bytes() != bytes {
+            let expected = format!("{} records", header.capacity);
+            return damaged(56, expected, format!("a file of {bytes} bytes"));
+        }
+        let mapping = file.map(access).map_err(Error::io("map", &path))?;
+        Ok(Self {
+            header,
+            file,
+            mapping,
+        })
+    }
+
+    /// What its header says.
+    #[must_use]
+    pub fn header(&self) -> &SegmentHeader {
+        &self.header
+    }
+
+    /// The LSN of its first record.
+    #[must_use]
+    pub fn first(&self) -> u64 {
+        self.header.first
+    }
+
+    /// The LSN after its last record.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        self.header.first + self.header.capacity
+    }
+
+    /// Whether a record of this LSN lies here.
+    #[must_use]
+    #[inline]
+    pub fn holds(&self, lsn: u64) -> bool {
+        lsn.wrapping_sub(self.header.first) < self.header.capacity
+    }
+
+    /// The offset of a record in the file.
+    #[must_use]
+    pub fn offset(&self, lsn: u64) -> u64 {
+        PAGE_BYTES + (lsn - self.header.first) * RECORD_BYTES
+    }
+
+    /// The four words of a record's place, which must be here.
+    #[must_use]
+    #[inline]
+    pub fn slot(&self, lsn: u64) -> &[AtomicU64] {
+        let at = PAGE_WORDS + (lsn - self.header.first) as usize * RECORD_WORDS;
+        &self.mapping.words()[at..at + RECORD_WORDS]
+    }
+
+    /// Reads the record of a place.
+    #[must_use]
+    pub fn read(&self, lsn: u64) -> Decoded {
+        let slot = self.slot(lsn);
+        // Acquire: pairs with the Release of `append::publish`, so the payload read after it is whole.
+        let last = slot[3].load(Ordering::Acquire);
+        let [a, b, c] = [0, 1, 2].map(|at: usize| slot[at].load(Ordering::Relaxed));
+        Record::decode([a, b, c, last], self.header.era, lsn)
+    }
+
+    /// Turns a place that is still empty into a VOID. True if it is one now or something was published.
+    pub fn void(&self, lsn: u64) {
+        let word = void_word(self.header.era, lsn);
+        // Release/Acquire: the loser of this swap and `append::publish` learns who won, and nothing else.
+        let _ = self.slot(lsn)[3].compare_exchange(0, word, Ordering::AcqRel, Ordering::Acquire);
+    }
+
+    /// Makes the records written so far durable.
+    ///
+    /// # Errors
+    /// The system's refusal, as it is: the caller poisons the filter.
+    pub fn sync(&self) -> std::io::Result<()> {
+        self.file.sync()
+    }
+
+    /// Stores to one word of each page from this LSN on without changing it, so that the next sync writes
+    /// the pages even if an earlier, failed one marked them clean.
+    pub fn dirty_from(&self, lsn: u64) {
+        let from = PAGE_WORDS + (lsn.saturating_sub(self.header.first)) as usize * RECORD_WORDS;
+        for page in self
+            .mapping
+            .words()
+            .chunks(PAGE_WORDS)
+            .skip(from / PAGE_WORDS)
+        {
+            page[0].fetch_or(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Makes all pages present ahead of the writers.
+    pub fn populate(&self) {
+        self.mapping.populate(0..self.mapping.words().len());
+    }
+}

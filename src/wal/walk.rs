@@ -1,0 +1,46 @@
+//! How far the log is complete: the walk over last words that precedes every sync.
+//!
+//! A place that stays empty for [`PATIENCE`] is voided, whoever owns it: a killed or stopped writer holds
+//! up nobody. A writer that comes too late finds its swap failing and reserves again.
+
+use super::segment::Segment;
+use crate::sync::{AtomicU64, Ordering};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long a reserved place may stay empty before anyone may void it.
+pub const PATIENCE: Duration = Duration::from_millis(10);
+
+/// True if a place's record is published.
+#[must_use]
+#[inline]
+pub fn is_complete(slot: &[AtomicU64]) -> bool {
+    // Acquire: pairs with the Release of `append::publish`.
+    slot[3].load(Ordering::Acquire) != 0
+}
+
+/// Waits until every place from `from` up to `to` is published or voided.
+///
+/// `segments` are those from `from` on; places that they do not hold are passed over.
+pub fn complete(segments: &[Arc<Segment>], from: u64, to: u64) {
+    for segment in segments {
+        for lsn in from.max(segment.first())..to.min(segment.end()) {
+            if !is_complete(segment.slot(lsn)) {
+                wait_or_void(segment, lsn);
+            }
+        }
+    }
+}
+
+fn wait_or_void(segment: &Segment, lsn: u64) {
+    let start = Instant::now();
+    while !is_complete(segment.slot(lsn)) {
+        if start.elapsed() >= PATIENCE {
+            segment.void(lsn);
+        } else if start.elapsed() > PATIENCE / 100 {
+            std::thread::yield_now();
+        } else {
+            std::hint::spin_loop();
+        }
+    }
+}
