@@ -30,19 +30,15 @@ pub struct Blocks<'a> {
 }
 
 impl<'a> Blocks<'a> {
-    /// The blocks of a filter with one bank.
-    #[must_use]
-    #[inline]
-    pub fn single(block: Block<'a>) -> Self {
-        let mut blocks = Self::default();
-        blocks.slots[0] = Some(block);
-        blocks
-    }
-
     /// Puts a bank's block in its slot.
     #[inline]
     pub fn set(&mut self, slot: usize, block: Block<'a>) {
         self.slots[slot] = Some(block);
+    }
+
+    /// Leaves out a bank's block.
+    pub fn clear(&mut self, slot: usize) {
+        self.slots[slot] = None;
     }
 
     /// The key's block in the bank of this slot, if there is one.
@@ -58,6 +54,22 @@ impl<'a> Blocks<'a> {
 #[inline]
 pub fn load(word: &AtomicU64) -> u64 {
     word.load(Ordering::Relaxed)
+}
+
+/// Asks the processor to fetch a word that will be needed soon, without waiting for it.
+#[inline]
+pub fn prefetch(word: &AtomicU64) {
+    #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        #[expect(unsafe_code, reason = "the intrinsic takes a raw pointer")]
+        // SAFETY: a prefetch reads and writes nothing, whatever the address; this one is that of a word.
+        unsafe {
+            _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(word).cast());
+        }
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri), not(loom))))]
+    let _ = word;
 }
 
 /// Writes a shared word; only the holder of its stripe does.

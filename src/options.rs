@@ -185,15 +185,15 @@ impl Options {
         if let Some(bytes) = self.segment_bytes {
             within("segment-bytes", bytes, 4 << 10, 1 << 30)?;
         }
-        if let Durability::Interval(every) = self.durability {
-            if every.is_zero() || every > Duration::from_secs(86_400) {
-                let found = format!("{every:?}");
-                return Err(Error::parameter(
-                    "durability",
-                    "an interval of up to a day",
-                    found,
-                ));
-            }
+        if let Durability::Interval(every) = self.durability
+            && (every.is_zero() || every > Duration::from_secs(86_400))
+        {
+            let found = format!("{every:?}");
+            return Err(Error::parameter(
+                "durability",
+                "an interval of up to a day",
+                found,
+            ));
         }
         Ok(())
     }

@@ -5,11 +5,10 @@
 //! applies.
 
 use super::engine::{Engine, Local, Stamp};
-use super::query::present;
 use crate::error::Result;
 use crate::kinds::{BankMask, Decision, Event, Kind, Micros, Moment, Operation, Query};
 use crate::live::image::stamp as stripe_time;
-use crate::live::{BankSet, event, version};
+use crate::live::{event, version};
 use crate::options::Durability;
 use crate::processes::stripes::StripeGuard;
 use crate::sync::{Ordering, spin_hint};
@@ -73,6 +72,11 @@ impl Engine {
     /// Inserts a key, after asking for it if `ask` says so.
     pub(super) fn write(&self, hash: u64, given: Option<Micros>, ask: Ask) -> Result<Written> {
         let index = self.image.layout().stripe_of(hash) + 1;
+        // The misses on the cells pass while the stripe is taken and the record is written.
+        let banks = self.image.banks();
+        self.meta
+            .kind
+            .prefetch(banks.locate(BankMask::MAX, hash).blocks(), hash);
         loop {
             let end = {
                 let mut stripe = self.lock(index);
@@ -167,7 +171,8 @@ impl Engine {
                     now: moment.now,
                     totals: moment.totals,
                 };
-                present(kind, &state, &self.image.banks(), &query)
+                let banks = self.image.banks();
+                kind.contains(&state, banks.locate(BankMask::MAX, hash).blocks(), &query)
             };
             if version::unchanged(block0.version(), before) {
                 return Plan {
@@ -191,8 +196,10 @@ impl Engine {
     ) -> Option<u64> {
         let header = self.image.header();
         let (state, banks) = (header.state(), self.image.banks());
-        let blocks = banks.blocks(mask, operation.hash);
-        let novelty = kind.novelty(&state, &blocks, operation).min(ARGUMENT_MAX);
+        let located = banks.locate(mask, operation.hash);
+        let novelty = kind
+            .novelty(&state, located.blocks(), operation)
+            .min(ARGUMENT_MAX);
         let record = Record {
             op: Op::Insert,
             argument: novelty,
@@ -203,15 +210,13 @@ impl Engine {
         };
         // Every block that will change is marked before the record exists: whoever finds this stripe without its
         // owner knows what to rebuild.
-        for (_, block) in banks.headers(mask, operation.hash) {
-            version::begin(block.version());
-        }
+        located.begin();
         let lsn = self.append(&mut stripe.segment, &record);
         if let Some(lsn) = lsn {
-            kind.insert(&state, &blocks, operation);
+            kind.insert(&state, located.blocks(), operation);
             self.count(stripe, lsn, stamp, novelty);
         }
-        finish(&banks, mask, operation.hash, lsn);
+        located.end(lsn);
         lsn
     }
 
@@ -319,17 +324,6 @@ impl Engine {
             }
             Durability::Never => Ok(()),
         }
-    }
-}
-
-/// Ends the change of a key's blocks; with the LSN that was applied, if one was.
-#[inline]
-fn finish(banks: &BankSet, mask: BankMask, hash: u64, lsn: Option<u64>) {
-    for (_, block) in banks.headers(mask, hash) {
-        if let Some(lsn) = lsn {
-            block.set_lsn(lsn);
-        }
-        version::end(block.version());
     }
 }
 

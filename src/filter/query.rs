@@ -1,20 +1,14 @@
 //! Asking, without a lock: design section 6.
 
 use super::engine::Engine;
-use crate::cells::{Blocks, MAX_BANKS};
+use crate::cells::Blocks;
 use crate::error::Result;
-use crate::kinds::{Kind, Micros, Query, State};
-use crate::live::{BankSet, version};
+use crate::kinds::{BankMask, Kind, Micros, Query, State};
+use crate::live::version;
 use crate::sync::spin_hint;
 
 /// After so many changes under its eyes a query takes the stripe.
 const RETRIES: u32 = 100;
-
-/// Whether the key is in the window, as these banks have it.
-#[inline]
-pub(super) fn present(kind: &dyn Kind, state: &State<'_>, banks: &BankSet, query: &Query) -> bool {
-    kind.contains(state, &banks.blocks(u8::MAX, query.hash), query)
-}
 
 impl Engine {
     /// Asks the kind about a key: `ask` may see blocks in the middle of a change, and is called again if it did.
@@ -65,15 +59,11 @@ impl Engine {
         let before = version::read(block0.version())?;
         // After block 0: a bank is mapped before block 0 lists it.
         let banks = self.image.banks();
-        let mut versions = [0; MAX_BANKS];
-        for (slot, block) in banks.headers(u8::MAX, hash) {
-            versions[slot] = version::read(block.version())?;
-        }
-        let answer = ask(&header.state(), &banks.blocks(u8::MAX, hash));
-        for (slot, block) in banks.headers(u8::MAX, hash) {
-            if !version::unchanged(block.version(), versions[slot]) {
-                return None;
-            }
+        let located = banks.locate(BankMask::MAX, hash);
+        let versions = located.versions()?;
+        let answer = ask(&header.state(), located.blocks());
+        if !located.unchanged(&versions) {
+            return None;
         }
         version::unchanged(block0.version(), before).then_some(answer)
     }

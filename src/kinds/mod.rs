@@ -160,6 +160,16 @@ pub trait Kind: Debug + Send + Sync {
     /// Fills the filter-wide state of a new filter, which is all zero, and opens its first bank.
     fn start(&self, state: &State<'_>, layout: Layout);
 
+    /// Whether banks may open and close after the start.
+    fn changes_banks(&self) -> bool {
+        false
+    }
+
+    /// Asks the processor for the words that an insert of this key will touch, before its stripe is taken.
+    fn prefetch(&self, blocks: &Blocks<'_>, hash: u64) {
+        let _ = (blocks, hash);
+    }
+
     /// The event that must come before an insert at `moment`, if any. Asked again until there is none. Called
     /// without stripe 0 first, as a hint, then under it.
     fn due(&self, state: &State<'_>, layout: Layout, moment: &Moment) -> Option<Event> {

@@ -78,10 +78,19 @@ impl<'a> State<'a> {
 
     /// The bank that a step's slice lies in: of those that began at or before it the latest.
     #[must_use]
+    #[inline]
     pub fn bank_of_step(&self, step: u64) -> Option<BankEntry> {
-        self.banks()
-            .filter(|bank| bank.since <= step)
-            .max_by_key(|bank| (bank.since, bank.id))
+        let mut latest: Option<BankEntry> = None;
+        for slot in 0..MAX_BANKS {
+            // Asked at each insert: most slots are free, and one load tells.
+            if let Some(bank) = self.bank(slot)
+                && bank.since <= step
+                && latest.is_none_or(|other| (other.since, other.id) < (bank.since, bank.id))
+            {
+                latest = Some(bank);
+            }
+        }
+        latest
     }
 
     /// All banks' slots.

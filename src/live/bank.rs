@@ -4,11 +4,12 @@
 //! It belongs to one era's image, is allocated before its event is written and removed after its end.
 
 use super::header::{BLOCK_HEADER_WORDS, BlockHeader};
+use super::version;
 use crate::bytes::{Header, PAGE_BYTES, PAGE_WORDS};
 use crate::cells::{Block, Blocks, Geometry, Layout, MAX_BANKS, store};
 use crate::error::{Error, Result};
 use crate::kinds::BankMask;
-use crate::media::{Access, Mapping, Media};
+use crate::media::{Access, Mapped, Media};
 use crate::names::FileName;
 use std::sync::Arc;
 
@@ -26,7 +27,7 @@ pub struct Bank {
     blocks: u64,
     layout: Layout,
     cells_at: usize,
-    mapping: Box<dyn Mapping>,
+    mapping: Mapped,
 }
 
 impl Bank {
@@ -72,7 +73,7 @@ impl Bank {
         let file = media
             .create(&name, bytes)
             .map_err(Error::io("allocate", &path))?;
-        let mapping = file.map(Access::Write).map_err(Error::io("map", &path))?;
+        let mapping = Mapped::new(file.map(Access::Write).map_err(Error::io("map", &path))?);
         let header = Header {
             words: [
                 uuid as u64,
@@ -163,6 +164,8 @@ impl Bank {
 #[derive(Debug, Clone, Default)]
 pub struct BankSet {
     slots: [Option<Arc<Bank>>; MAX_BANKS],
+    /// The slots that hold a bank.
+    present: BankMask,
 }
 
 impl BankSet {
@@ -170,6 +173,12 @@ impl BankSet {
     #[must_use]
     pub fn with(&self, slot: usize, bank: Option<Arc<Bank>>) -> Self {
         let mut set = self.clone();
+        let bit = 1 << (slot % MAX_BANKS);
+        set.present = if bank.is_some() {
+            set.present | bit
+        } else {
+            set.present & !bit
+        };
         set.slots[slot % MAX_BANKS] = bank;
         set
     }
@@ -183,31 +192,106 @@ impl BankSet {
 
     /// All banks with their slots.
     pub fn iter(&self) -> impl Iterator<Item = (usize, &Arc<Bank>)> {
-        self.slots
-            .iter()
-            .enumerate()
-            .filter_map(|(slot, bank)| Some((slot, bank.as_ref()?)))
+        self.among(BankMask::MAX)
     }
 
-    /// The headers of a key's blocks in the banks of `mask`.
+    /// The banks in the slots of `mask`.
     #[inline]
-    pub fn headers(
-        &self,
-        mask: BankMask,
-        hash: u64,
-    ) -> impl Iterator<Item = (usize, BlockHeader<'_>)> {
-        let banks = self.iter().filter(move |(slot, _)| mask & 1 << slot != 0);
-        banks.map(move |(slot, bank)| (slot, bank.block_of(hash).0))
+    fn among(&self, mask: BankMask) -> impl Iterator<Item = (usize, &Arc<Bank>)> {
+        let mut left = mask & self.present;
+        std::iter::from_fn(move || {
+            let slot = left.trailing_zeros() as usize;
+            left &= left.wrapping_sub(1);
+            Some((slot, self.get(slot)?))
+        })
     }
 
     /// The key's blocks in the banks of `mask`.
     #[must_use]
     #[inline]
-    pub fn blocks(&self, mask: BankMask, hash: u64) -> Blocks<'_> {
-        let mut blocks = Blocks::default();
-        for (slot, bank) in self.iter().filter(|(slot, _)| mask & 1 << slot != 0) {
-            blocks.set(slot, bank.block_of(hash).1);
+    pub fn locate(&self, mask: BankMask, hash: u64) -> Located<'_> {
+        let mut located = Located {
+            headers: [None; MAX_BANKS],
+            blocks: Blocks::default(),
+        };
+        for (slot, bank) in self.among(mask) {
+            let (header, block) = bank.block_of(hash);
+            located.headers[slot] = Some(header);
+            located.blocks.set(slot, block);
         }
-        blocks
+        located
+    }
+}
+
+/// The blocks of one key, with their headers.
+#[derive(Debug)]
+pub struct Located<'a> {
+    headers: [Option<BlockHeader<'a>>; MAX_BANKS],
+    blocks: Blocks<'a>,
+}
+
+impl<'a> Located<'a> {
+    /// The blocks, as their kind sees them.
+    #[must_use]
+    #[inline]
+    pub fn blocks(&self) -> &Blocks<'a> {
+        &self.blocks
+    }
+
+    /// Their headers.
+    #[inline]
+    pub fn headers(&self) -> impl Iterator<Item = &BlockHeader<'a>> {
+        self.headers.iter().flatten()
+    }
+
+    /// Marks all of them as being changed; see [`version`].
+    #[inline]
+    pub fn begin(&self) {
+        self.headers()
+            .for_each(|header| version::begin(header.version()));
+    }
+
+    /// Marks all of them as whole again, up to this LSN if one was applied.
+    #[inline]
+    pub fn end(&self, lsn: Option<u64>) {
+        for header in self.headers() {
+            if let Some(lsn) = lsn {
+                header.set_lsn(lsn);
+            }
+            version::end(header.version());
+        }
+    }
+
+    /// Their versions before reading them; `None` if one is being changed.
+    #[must_use]
+    #[inline]
+    pub fn versions(&self) -> Option<[u64; MAX_BANKS]> {
+        let mut versions = [0; MAX_BANKS];
+        for (header, seen) in self.headers().zip(&mut versions) {
+            *seen = version::read(header.version())?;
+        }
+        Some(versions)
+    }
+
+    /// Whether none has changed since these versions were read.
+    #[must_use]
+    #[inline]
+    pub fn unchanged(&self, versions: &[u64; MAX_BANKS]) -> bool {
+        self.headers()
+            .zip(versions)
+            .all(|(header, &seen)| version::unchanged(header.version(), seen))
+    }
+
+    /// Leaves only blocks to which this LSN has not been applied, and notes that it has been.
+    pub fn admit(&mut self, lsn: u64) {
+        for slot in 0..MAX_BANKS {
+            match self.headers[slot] {
+                Some(header) if lsn > header.lsn() => header.set_lsn(lsn),
+                _ => {
+                    self.headers[slot] = None;
+                    self.blocks.clear(slot);
+                }
+            }
+        }
     }
 }

@@ -14,7 +14,7 @@ use crate::cells::{Block, OWN_WORDS, load, store};
 use crate::error::{Error, Result};
 use crate::kinds::State;
 use crate::kinds::state::STATE_WORDS;
-use crate::media::{Access, Mapping, Media};
+use crate::media::{Access, Mapped, Media};
 use crate::names::FileName;
 use crate::sync::{AtomicU64, Ordering};
 
@@ -202,7 +202,7 @@ impl<'a> BlockHeader<'a> {
 #[derive(Debug)]
 pub struct LiveHeader {
     identity: Identity,
-    mapping: Box<dyn Mapping>,
+    mapping: Mapped,
 }
 
 impl LiveHeader {
@@ -216,7 +216,7 @@ impl LiveHeader {
             .create(draft, identity.bytes())
             .map_err(Error::io("allocate", &path))?;
         identity.inode = file.identity().map_err(Error::io("examine", &path))?;
-        let mapping = file.map(Access::Write).map_err(Error::io("map", &path))?;
+        let mapping = Mapped::new(file.map(Access::Write).map_err(Error::io("map", &path))?);
         for (at, word) in identity.words().encode(MAGIC).into_iter().enumerate() {
             store(&mapping.words()[at], word);
         }
@@ -238,7 +238,9 @@ impl LiveHeader {
             && identity.boot == boot
             && identity.inode == file.identity().ok()?
             && identity.bytes() == bytes;
-        let mapping = same.then(|| file.map(Access::Read).ok()).flatten()?;
+        let mapping = same
+            .then(|| file.map(Access::Read).ok().map(Mapped::new))
+            .flatten()?;
         Some(Self { identity, mapping })
     }
 

@@ -13,7 +13,8 @@ use crate::media::Media;
 use crate::sync::Ordering;
 use crate::wal::{Op, Record};
 use arc_swap::ArcSwap;
-use std::sync::Arc;
+use std::ops::Deref;
+use std::sync::{Arc, OnceLock};
 
 /// A mapped live image.
 #[derive(Debug)]
@@ -21,7 +22,29 @@ pub struct Image {
     header: LiveHeader,
     layout: Layout,
     banks: ArcSwap<BankSet>,
+    /// The banks of a kind that never changes them: read without an atomic swap.
+    fixed: OnceLock<Arc<BankSet>>,
     media: Arc<dyn Media>,
+}
+
+/// The banks of an image at one moment.
+pub enum Banks<'a> {
+    /// They never change.
+    Fixed(&'a BankSet),
+    /// They may have changed since.
+    Current(arc_swap::Guard<Arc<BankSet>>),
+}
+
+impl Deref for Banks<'_> {
+    type Target = BankSet;
+
+    #[inline]
+    fn deref(&self) -> &BankSet {
+        match self {
+            Self::Fixed(banks) => banks,
+            Self::Current(banks) => banks,
+        }
+    }
 }
 
 /// A time as stripes keep it: doubled, plus one if it came with its key, so that of two equal times the
@@ -48,6 +71,7 @@ impl Image {
             header,
             layout,
             banks: ArcSwap::default(),
+            fixed: OnceLock::new(),
             media,
         })
     }
@@ -68,8 +92,11 @@ impl Image {
 
     /// The banks that are mapped now.
     #[inline]
-    pub fn banks(&self) -> arc_swap::Guard<Arc<BankSet>> {
-        self.banks.load()
+    pub fn banks(&self) -> Banks<'_> {
+        match self.fixed.get() {
+            Some(fixed) => Banks::Fixed(fixed),
+            None => Banks::Current(self.banks.load()),
+        }
     }
 
     /// Puts the filter into the state it is created with: the kind's start, and its first bank.
@@ -214,15 +241,9 @@ impl Image {
             stripe.count_insert(lsn, time, u64::from(record.argument));
         }
         let (state, banks) = (self.header.state(), self.banks());
-        let mut mask = kind.touches(&state, operation.step);
-        for (slot, block) in banks.headers(mask, operation.hash) {
-            if lsn > block.lsn() {
-                block.set_lsn(lsn);
-            } else {
-                mask &= !(1 << slot);
-            }
-        }
-        kind.insert(&state, &banks.blocks(mask, operation.hash), &operation);
+        let mut located = banks.locate(kind.touches(&state, operation.step), operation.hash);
+        located.admit(lsn);
+        kind.insert(&state, located.blocks(), &operation);
     }
 
     /// The sums over all stripes; exact for whoever is alone or holds them all.
@@ -240,8 +261,11 @@ impl Image {
         (totals, operations, time)
     }
 
-    /// Fills the header's caches from the stripes, and the ends of the log.
-    pub fn finish(&self, tail: u64) {
+    /// Ends the rebuilding: fills the header's caches from the stripes, and the ends of the log.
+    pub fn finish(&self, kind: &dyn Kind, tail: u64) {
+        if !kind.changes_banks() {
+            self.fixed.get_or_init(|| self.banks.load_full());
+        }
         let (totals, _, time) = self.sum_stripes();
         self.header
             .inserts()

@@ -11,6 +11,6 @@ pub mod header;
 pub mod image;
 pub mod version;
 
-pub use bank::{Bank, BankSet};
+pub use bank::Bank;
 pub use header::{LiveHeader, Stripe};
 pub use image::Image;

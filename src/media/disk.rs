@@ -302,7 +302,9 @@ struct DiskMapping {
     words: usize,
 }
 
-impl Mapping for DiskMapping {
+// SAFETY: the words lie in `map`, which neither moves nor is unmapped before it is dropped.
+#[expect(unsafe_code, reason = "the trait asks for a promise")]
+unsafe impl Mapping for DiskMapping {
     #[expect(
         unsafe_code,
         reason = "a mapping is seen as atomic words here and nowhere else"

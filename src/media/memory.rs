@@ -413,7 +413,9 @@ struct MemoryMapping {
     length: usize,
 }
 
-impl Mapping for MemoryMapping {
+// SAFETY: the words lie in a shared slice that this value holds, and whose place and length never change.
+#[expect(unsafe_code, reason = "the trait asks for a promise")]
+unsafe impl Mapping for MemoryMapping {
     fn words(&self) -> &[AtomicU64] {
         &self.words[..self.length]
     }

@@ -9,12 +9,14 @@
 // Loom's AtomicU64 is no word of eight bytes, so nothing mapped can be seen as one.
 #[cfg(not(loom))]
 mod disk;
+mod mapped;
 mod memory;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
 #[cfg(not(loom))]
 pub use disk::Disk;
+pub(crate) use mapped::Mapped;
 pub use memory::Memory;
 
 use crate::sync::AtomicU64;
@@ -151,7 +153,15 @@ pub trait MediaFile: Debug + Send + Sync {
 }
 
 /// A mapped file: words that other threads and processes see at once.
-pub trait Mapping: Debug + Send + Sync {
+///
+/// # Safety
+/// [`words`](Mapping::words) gives the same words at every call, and they stay where they are, readable (and writable
+/// if mapped so), until the mapping is dropped, whatever happens to the file's name, and wherever the value is moved.
+#[expect(
+    unsafe_code,
+    reason = "its users rely on the words staying where they are"
+)]
+pub unsafe trait Mapping: Debug + Send + Sync {
     /// The words, little-endian on the disk.
     fn words(&self) -> &[AtomicU64];
 

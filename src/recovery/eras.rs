@@ -128,13 +128,12 @@ impl History {
                 return Err(self.missing(prefix.stop, end));
             }
         }
-        if let Some(survivor) = survivor {
-            if prefix.holes.len() > survivor.locked {
-                let (count, locked) = (prefix.holes.len(), survivor.locked);
-                let expected =
-                    format!("at most {locked} empty places, one for each writer that died");
-                return Err(self.at(prefix.holes[0], expected, format!("{count}")));
-            }
+        if let Some(survivor) = survivor
+            && prefix.holes.len() > survivor.locked
+        {
+            let (count, locked) = (prefix.holes.len(), survivor.locked);
+            let expected = format!("at most {locked} empty places, one for each writer that died");
+            return Err(self.at(prefix.holes[0], expected, format!("{count}")));
         }
         self.check_rest(&prefix)?;
         Ok(prefix)
@@ -203,17 +202,12 @@ impl History {
                     payload,
                     ..
                 }) = segment.read(lsn)
+                    && payload > prefix.stop
+                    && payload <= lsn
                 {
-                    if payload > prefix.stop && payload <= lsn {
-                        let expected = format!(
-                            "records up to {payload}, which record {lsn} says were durable"
-                        );
-                        return Err(self.at(
-                            prefix.stop,
-                            expected,
-                            "an empty or damaged place".into(),
-                        ));
-                    }
+                    let expected =
+                        format!("records up to {payload}, which record {lsn} says were durable");
+                    return Err(self.at(prefix.stop, expected, "an empty or damaged place".into()));
                 }
             }
         }

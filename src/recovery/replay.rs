@@ -91,7 +91,7 @@ pub fn replay(
     if prefix.stop < least {
         return Err(history.missing(prefix.stop, least));
     }
-    image.finish(prefix.stop);
+    image.finish(kind, prefix.stop);
     Ok(Recovered {
         image,
         history,

@@ -6,7 +6,7 @@
 use super::record::{Decoded, RECORD_BYTES, RECORD_WORDS, Record, void_word};
 use crate::bytes::{Header, PAGE_BYTES, PAGE_WORDS};
 use crate::error::{Error, Result};
-use crate::media::{Access, Mapping, Media, MediaFile};
+use crate::media::{Access, Mapped, Media, MediaFile};
 use crate::names::FileName;
 use crate::sync::{AtomicU64, Ordering};
 
@@ -75,7 +75,7 @@ impl SegmentHeader {
 pub struct Segment {
     header: SegmentHeader,
     file: Box<dyn MediaFile>,
-    mapping: Box<dyn Mapping>,
+    mapping: Mapped,
 }
 
 impl Segment {
@@ -114,8 +114,8 @@ impl Segment {
         }
     }
 
-    fn fill(file: &dyn MediaFile, header: &SegmentHeader) -> std::io::Result<Box<dyn Mapping>> {
-        let mapping = file.map(Access::Write)?;
+    fn fill(file: &dyn MediaFile, header: &SegmentHeader) -> std::io::Result<Mapped> {
+        let mapping = Mapped::new(file.map(Access::Write)?);
         for (at, word) in header.words().encode(MAGIC).into_iter().enumerate() {
             mapping.words()[at].store(word, Ordering::Relaxed);
         }
@@ -175,7 +175,7 @@ impl Segment {
             let expected = format!("{} records", header.capacity);
             return damaged(56, expected, format!("a file of {bytes} bytes"));
         }
-        let mapping = file.map(access).map_err(Error::io("map", &path))?;
+        let mapping = Mapped::new(file.map(access).map_err(Error::io("map", &path))?);
         Ok(Self {
             header,
             file,

@@ -22,7 +22,7 @@ use super::parameters::{probability, within};
 use super::{
     Age, Decision, Event, Kind, Moment, Operation, Parameters, Query, State, Totals, Within,
 };
-use crate::cells::{Block, Blocks, Layout};
+use crate::cells::{Block, Blocks, Geometry, Layout};
 use crate::error::{Error, Result};
 use slices::Slices;
 use std::sync::Arc;
@@ -204,11 +204,11 @@ impl AgePartitioned {
         totals.inserts.saturating_sub(state.own(BEGAN))
     }
 
-    /// The rate at a moment, by theory, with the blocks that this layout gives.
-    fn fpr_at(&self, phase: Phase, layout: Layout) -> f64 {
-        let geometry = layout.geometry(self.words);
+    /// The rate by theory in blocks of this geometry.
+    fn fpr_at(&self, layout: Layout, geometry: Geometry, phase: Phase) -> f64 {
         let cells = layout.words(geometry) as f64 * self.slices.lanes() as f64;
         let load = f64::from(self.k) * self.generation as f64 / cells;
+        // One block holds what it must: nothing varies.
         let block_keys = match layout.blocks(geometry) {
             0 | 1 => 0.0,
             blocks => self.generation as f64 / blocks as f64,
@@ -254,6 +254,12 @@ impl Kind for AgePartitioned {
             since: 0,
             time: 0,
         });
+    }
+
+    fn prefetch(&self, blocks: &Blocks<'_>, hash: u64) {
+        if let Some(block) = blocks.get(0) {
+            self.slices.prefetch(block, hash);
+        }
     }
 
     fn due(&self, state: &State<'_>, _: Layout, moment: &Moment) -> Option<Event> {
@@ -339,18 +345,19 @@ impl Kind for AgePartitioned {
         Some(state.own(GENERATION))
     }
 
-    fn planned_fpr(&self, layout: Layout) -> f64 {
-        self.fpr_at(Phase::WORST, layout)
-    }
-
     /// As if all keys were distinct: duplicates fill less.
     fn estimated_fpr(&self, state: &State<'_>, layout: Layout, moment: &Moment) -> f64 {
+        let Some(bank) = state.bank(0) else {
+            return 0.0;
+        };
         let closed = state.own(GENERATION);
         let open = self.inserts_in(state, closed, &moment.totals);
-        let phase = Phase {
-            closed,
-            fraction: open as f64 / self.generation as f64,
-        };
-        self.fpr_at(phase, layout)
+        let fraction = open as f64 / self.generation as f64;
+        self.fpr_at(layout, bank.geometry, Phase { closed, fraction })
+    }
+
+    /// Just before a shift, when the rate is highest.
+    fn planned_fpr(&self, layout: Layout) -> f64 {
+        self.fpr_at(layout, layout.geometry(self.words), Phase::WORST)
     }
 }

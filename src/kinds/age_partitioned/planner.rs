@@ -105,8 +105,8 @@ fn search(wanted: f64, columns: u32, items: u64) -> Option<Design> {
     best.map(|(_, design)| design)
 }
 
-/// The plan of the fewest words that keeps `wanted` over a window of `items` in blocks of 16 KiB, with rows of
-/// the given width, or of the best one.
+/// The plan of the fewest words that keeps `wanted` over a window of `items` in blocks of 16 KiB, with
+/// rows of the given width, or of the best one.
 ///
 /// # Errors
 /// [`Error::Parameter`] if the filter would exceed 8 TiB.

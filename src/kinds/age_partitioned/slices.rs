@@ -10,7 +10,7 @@
 //!
 //! Nothing here trusts a word that it reads: any content gives an answer, and no panic.
 
-use crate::cells::{Block, load, store};
+use crate::cells::{Block, load, prefetch, store};
 use crate::hash::Positions;
 use crate::sync::AtomicU64;
 use std::fmt;
@@ -114,6 +114,18 @@ impl Slices {
         }
         if self.k % 2 == 1 {
             set(self.k - 1, positions.get(self.k - 1));
+        }
+    }
+
+    /// Asks for the words of the key's rows.
+    #[inline]
+    pub(super) fn prefetch(&self, block: &Block<'_>, hash: u64) {
+        let (words, range) = self.rows_of(block);
+        let positions = Positions::new(hash, range);
+        for function in 0..self.k {
+            if let Some(word) = words.get(positions.get(function) >> self.lanes_log) {
+                prefetch(word);
+            }
         }
     }
 

@@ -127,19 +127,24 @@ fn bits_for(capacity: u64, wanted: f64, k: u32) -> Result<u64> {
 }
 
 impl Bloom {
-    /// The key's bits: their words, and where in them.
+    /// Visits the key's bits: their words, and where in them.
     #[inline]
-    fn bits<'a>(
-        &self,
-        block: &Block<'a>,
-        hash: u64,
-    ) -> impl Iterator<Item = (&'a AtomicU64, usize)> + use<'a> {
+    fn each_bit(&self, block: &Block<'_>, hash: u64, mut visit: impl FnMut(&AtomicU64, usize)) {
         let words = &block.cells[..block.cells.len().min(MOST_BLOCK_WORDS)];
         let positions = Positions::new(hash, words.len() as u32 * 64);
-        (0..self.k).filter_map(move |function| {
-            let position = positions.get(function);
-            Some((words.get(position / 64)?, position % 64))
-        })
+        let mut at = |position: usize| {
+            if let Some(word) = words.get(position / 64) {
+                visit(word, position % 64);
+            }
+        };
+        for pair in 0..self.k / 2 {
+            let (even, odd) = positions.pair(pair);
+            at(even);
+            at(odd);
+        }
+        if self.k % 2 == 1 {
+            at(positions.get(self.k - 1));
+        }
     }
 }
 
@@ -177,42 +182,35 @@ impl Kind for Bloom {
     /// Bits that are not set yet. Functions that happen to meet in one such bit count it each: one key in
     /// thousands.
     fn novelty(&self, _: &State<'_>, blocks: &Blocks<'_>, operation: &Operation) -> u32 {
-        blocks.get(0).map_or(0, |block| {
-            self.bits(block, operation.hash)
-                .map(|(word, shift)| !(load(word) >> shift) as u32 & 1)
-                .sum()
-        })
+        let mut new = 0;
+        if let Some(block) = blocks.get(0) {
+            self.each_bit(block, operation.hash, |word, shift| {
+                new += !(load(word) >> shift) as u32 & 1
+            });
+        }
+        new
     }
 
     fn insert(&self, _: &State<'_>, blocks: &Blocks<'_>, operation: &Operation) {
-        let Some(block) = blocks.get(0) else { return };
-        for (word, shift) in self.bits(block, operation.hash) {
+        if let Some(block) = blocks.get(0) {
             // Stored even if unchanged: whether it is cannot be predicted, so asking costs more.
-            store(word, load(word) | 1 << shift);
+            self.each_bit(block, operation.hash, |word, shift| {
+                store(word, load(word) | 1 << shift)
+            });
         }
     }
 
     fn contains(&self, _: &State<'_>, blocks: &Blocks<'_>, query: &Query) -> bool {
+        let Some(block) = blocks.get(0) else {
+            return false;
+        };
         // All words are loaded, so that their misses overlap; an early exit would wait for each.
-        blocks.get(0).is_some_and(|block| {
-            self.bits(block, query.hash)
-                .fold(1, |all, (word, shift)| all & load(word) >> shift)
-                == 1
-        })
+        let mut all = 1;
+        self.each_bit(block, query.hash, |word, shift| all &= load(word) >> shift);
+        all == 1
     }
 
     fn settle(&self, _: &State<'_>, _: usize, _: &Block<'_>) {}
-
-    fn planned_fpr(&self, layout: Layout) -> f64 {
-        let geometry = layout.geometry(self.first_words());
-        let bits = layout.words(geometry).saturating_mul(64) as f64;
-        theory::fpr(
-            self.capacity as f64,
-            bits,
-            self.k,
-            layout.blocks(geometry) as f64,
-        )
-    }
 
     fn estimated_fpr(&self, state: &State<'_>, layout: Layout, moment: &Moment) -> f64 {
         let Some(bank) = state.bank(0) else {
@@ -221,5 +219,17 @@ impl Kind for Bloom {
         let bits = layout.words(bank.geometry).saturating_mul(64) as f64;
         let fill = moment.totals.novelty as f64 / bits;
         fpr_of_fill(fill, bits, self.k, layout.blocks(bank.geometry) as f64)
+    }
+
+    /// At capacity.
+    fn planned_fpr(&self, layout: Layout) -> f64 {
+        let geometry = layout.geometry(self.first_words());
+        let bits = layout.words(geometry).saturating_mul(64) as f64;
+        fpr(
+            self.capacity as f64,
+            bits,
+            self.k,
+            layout.blocks(geometry) as f64,
+        )
     }
 }

@@ -263,6 +263,10 @@ impl Kind for TimeLimited {
         true
     }
 
+    fn changes_banks(&self) -> bool {
+        true
+    }
+
     fn first_words(&self) -> u64 {
         let Some(rate) = self.rate else {
             return FIRST_WORDS;
@@ -401,6 +405,16 @@ impl Kind for TimeLimited {
 
     fn step(&self, state: &State<'_>) -> Option<u64> {
         Some(self.generations(state).current())
+    }
+
+    /// With every generation's allowance used and all columns taken: a ceiling, reached in no steady state.
+    fn planned_fpr(&self, _: Layout) -> f64 {
+        theory::fpr(
+            self.k,
+            slices::COLUMNS as u32 - self.k,
+            self.load,
+            theory::Phase::WORST,
+        )
     }
 
     fn estimated_fpr(&self, state: &State<'_>, layout: Layout, moment: &Moment) -> f64 {

@@ -1,0 +1,45 @@
+//! A mapping whose words are reached without a call through the trait: for the paths that every operation takes.
+#![expect(
+    unsafe_code,
+    reason = "keeps a pointer to the words beside their mapping"
+)]
+
+use super::Mapping;
+use crate::sync::AtomicU64;
+use std::ptr::NonNull;
+
+/// A mapped file and the place of its words.
+#[derive(Debug)]
+pub(crate) struct Mapped {
+    /// Points into what `mapping` keeps, which is dropped with it.
+    words: NonNull<[AtomicU64]>,
+    mapping: Box<dyn Mapping>,
+}
+
+// SAFETY: `words` is what `mapping.words()` gives to any thread, and the mapping itself is `Send`.
+unsafe impl Send for Mapped {}
+// SAFETY: shared access gives out `&[AtomicU64]`, which threads may share; the mapping itself is `Sync`.
+unsafe impl Sync for Mapped {}
+
+impl Mapped {
+    /// Takes over a mapping.
+    pub(crate) fn new(mapping: Box<dyn Mapping>) -> Self {
+        Self {
+            words: NonNull::from(mapping.words()),
+            mapping,
+        }
+    }
+
+    /// The words.
+    #[inline]
+    pub(crate) fn words(&self) -> &[AtomicU64] {
+        // SAFETY: by the contract of `Mapping` its words stay where they are until it is dropped, which
+        // happens with `self`, and the slice borrows `self`.
+        unsafe { self.words.as_ref() }
+    }
+
+    /// See [`Mapping::populate`].
+    pub(crate) fn populate(&self, words: std::ops::Range<usize>) {
+        self.mapping.populate(words);
+    }
+}
