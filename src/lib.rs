@@ -37,6 +37,14 @@
 //! - Bad files give an [`Error`] that names file, place, what was expected and what was found. They are never
 //!   repaired by guessing, and never panic.
 
+#![cfg_attr(
+    loom,
+    expect(
+        dead_code,
+        reason = "loom's atomics cannot be mapped: there is no disk"
+    )
+)]
+
 mod bytes;
 mod cells;
 mod clock;
@@ -58,9 +66,22 @@ mod wal;
 pub use clock::{Clock, ManualClock, Timestamp};
 pub use error::{Error, Result};
 pub use filter::handle::{Call, Filter};
+#[cfg(not(loom))]
 pub use filter::inspect;
 pub use filter::operate::{Checked, Since};
 pub use filter::spec::{AgePartitioned, Aging, Any, Bloom, Spec, TimeLimited};
 pub use filter::stat::{Digest, Stat};
 pub use kinds::{Age, Parameters, Within};
 pub use options::{Downtime, Durability, Options};
+
+/// The protocols over shared memory, for the models in `tests/loom.rs`.
+#[cfg(loom)]
+#[doc(hidden)]
+pub mod models {
+    pub use crate::live::version;
+    pub use crate::processes::stripe_lock;
+    pub mod sync {
+        pub use crate::sync::{AtomicU64, Ordering};
+    }
+    pub use crate::wal::place;
+}

@@ -11,7 +11,7 @@ use crate::names::FileName;
 use crate::snapshot::SnapshotHeader;
 use crate::sync::Ordering;
 use crate::wal::segment::SegmentHeader;
-use crate::wal::{Segment, append};
+use crate::wal::{Segment, place};
 
 const SNAPSHOT_DRAFT: u64 = 0;
 const SEGMENT_DRAFT: u64 = 1;
@@ -54,10 +54,10 @@ impl Engine {
             for lsn in snapshot.start.max(from.first())..snapshot.end.min(from.end()) {
                 let mut words = [0; 4];
                 for (word, cell) in words.iter_mut().zip(from.slot(lsn)) {
-                    // Acquire: pairs with the Release of `append::publish`.
+                    // Acquire: pairs with the Release of `place::publish`.
                     *word = cell.load(Ordering::Acquire);
                 }
-                append::publish(segment.slot(lsn), words);
+                place::publish(segment.slot(lsn), words);
             }
         }
         let name = FileName::Segment {

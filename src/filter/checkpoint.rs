@@ -57,7 +57,7 @@ impl Engine {
 
     fn write_frames(&self, media: &dyn Media, name: &str) -> io::Result<SnapshotHeader> {
         let header = self.image.header();
-        // Acquire, here and below: pairs with the AcqRel of `reserve`.
+        // Acquire, here and below: pairs with the Release of `reserve`.
         let start = header.tail().load(Ordering::Acquire);
         let mut writer = SnapshotWriter::create(media, name)?;
         let mut words = Vec::new();

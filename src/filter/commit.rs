@@ -79,7 +79,7 @@ impl Engine {
     fn lead(&self, walked: u64) -> std::io::Result<(u64, Option<u64>)> {
         let header = self.image.header();
         let from = self.durable();
-        // Acquire: pairs with the AcqRel of `reserve`.
+        // Acquire: pairs with the Release of `reserve`.
         let upto = header.tail().load(Ordering::Acquire);
         let segments = self.log.segments_from(from);
         walk::complete(&segments, from.max(walked), upto);
@@ -92,8 +92,11 @@ impl Engine {
             payload: upto,
             ..Record::new(Op::Durable)
         };
+        // Under stripe 0, although it changes nothing there: after a death recovery allows as many empty places as
+        // there are stripes held.
+        let mut stripe = self.lock(0);
         // Without room there is no note, and the next one says more.
-        Ok((upto, self.append(&mut None, &note)))
+        Ok((upto, self.append(&mut stripe.segment, &note)))
     }
 
     /// Whether anything but the last note awaits a sync.

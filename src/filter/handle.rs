@@ -9,10 +9,9 @@ use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::hash::key_hash;
 use crate::kinds::{Age, Kind, Parameters, Within};
-use crate::media::{Disk, Media};
+use crate::media::Media;
 use crate::options::{Durability, Options};
 use std::marker::PhantomData;
-use std::path::Path;
 use std::sync::Arc;
 
 /// An open filter of kind `K`; [`Any`] if the kind is known at run time only.
@@ -35,46 +34,12 @@ use std::sync::Arc;
 pub struct Filter<K = Any> {
     // Stopped before the engine is closed.
     duties: Duties,
-    engine: Arc<Engine>,
+    pub(super) engine: Arc<Engine>,
     closed: bool,
     kind: PhantomData<fn() -> K>,
 }
 
 impl<K: Spec> Filter<K> {
-    /// Creates a filter in a directory, which is made if it is not there.
-    ///
-    /// # Errors
-    /// [`Error::Exists`], [`Error::Parameter`], [`Error::Locked`], [`Error::Io`] (nothing but the empty directory is left behind then).
-    pub fn create(dir: impl AsRef<Path>, spec: K, options: Options) -> Result<Self> {
-        Self::create_on(Arc::new(Disk::new(dir.as_ref())), spec, options)
-    }
-
-    /// Opens a filter and recovers its state, whatever happened to the last one who had it open.
-    ///
-    /// # Errors
-    /// [`Error::NotAFilter`], [`Error::Mismatch`] if it is not of kind `K`, [`Error::Locked`], [`Error::Damaged`],
-    /// [`Error::Version`], [`Error::Io`].
-    pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Self> {
-        Self::open_on(Arc::new(Disk::new(dir.as_ref())), options)
-    }
-
-    /// Opens the filter if there is one, else creates it.
-    ///
-    /// # Errors
-    /// As [`Filter::create`] and [`Filter::open`]; [`Error::Mismatch`] if it was created with other parameters.
-    pub fn open_or_create(dir: impl AsRef<Path>, spec: K, options: Options) -> Result<Self> {
-        let wanted = spec.kind()?;
-        match Self::open(&dir, options.clone()) {
-            Ok(filter) => filter.check_same(&*wanted),
-            Err(Error::NotAFilter { .. }) => match Self::create(&dir, spec, options.clone()) {
-                // Somebody else was faster.
-                Err(Error::Exists { .. }) => Self::open(dir, options)?.check_same(&*wanted),
-                created => created,
-            },
-            Err(error) => Err(error),
-        }
-    }
-
     /// As [`Filter::create`], on a medium of the caller's.
     ///
     /// # Errors
@@ -110,7 +75,7 @@ impl<K: Spec> Filter<K> {
         })
     }
 
-    fn check_same(self, wanted: &dyn Kind) -> Result<Self> {
+    pub(super) fn check_same(self, wanted: &dyn Kind) -> Result<Self> {
         let kind = &self.engine.meta.kind;
         if kind.name() != wanted.name() {
             return Err(mismatch(&self.engine, "kind", wanted.name(), kind.name()));
@@ -232,15 +197,6 @@ impl<K> Filter<K> {
     /// [`Error::Io`].
     pub fn stat(&self) -> Result<Stat> {
         self.engine.stat()
-    }
-
-    /// Copies the filter to a new directory while others go on; the copy is a filter of its own and holds everything
-    /// that had returned before.
-    ///
-    /// # Errors
-    /// [`Error::Exists`], [`Error::Io`], [`Error::Poisoned`].
-    pub fn backup(&self, dir: impl AsRef<Path>) -> Result<()> {
-        self.engine.backup(&Disk::new(dir.as_ref()))
     }
 
     /// The kind's name.

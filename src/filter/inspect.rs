@@ -12,7 +12,8 @@ use crate::meta::Meta;
 use crate::names::FileName;
 use crate::options::Options;
 use crate::processes::slots;
-use crate::recovery::{History, Listing, replay};
+use crate::recovery::eras::History;
+use crate::recovery::{Listing, replay};
 use crate::snapshot::SnapshotReader;
 use crate::wal::{Op, Record};
 use std::fmt;
@@ -90,6 +91,7 @@ fn hold(media: &dyn Media) -> Result<Option<slots::Slot>> {
 /// Rebuilds a filter's state in memory.
 fn rebuild(media: &dyn Media, meta: &Meta) -> Result<String> {
     let memory: Arc<dyn Media> = Arc::new(Memory::new());
+    memory.make().map_err(Error::io("make", memory.path()))?;
     let recovered = replay(media, &memory, meta, "image", Access::Read)?;
     let (totals, _, _) = recovered.image.sum_stripes();
     let (stop, start) = (recovered.prefix.stop, recovered.start);

@@ -12,7 +12,7 @@ use crate::live::{event, version};
 use crate::options::Durability;
 use crate::processes::stripes::StripeGuard;
 use crate::sync::{Ordering, spin_hint};
-use crate::wal::append::reserve;
+use crate::wal::place::reserve;
 use crate::wal::record::ARGUMENT_MAX;
 use crate::wal::{Op, Record, Segment};
 use std::sync::Arc;
@@ -266,10 +266,14 @@ impl Engine {
     /// Applies the next event that is due, under stripe 0: its record first, then block 0.
     fn step(&self, stamp: Stamp) -> Result<Stepped> {
         let header = self.image.header();
-        let Some(mut stripe) = self.stripes.try_lock(header, 0) else {
+        let kind = &*self.meta.kind;
+        let free = self.stripes.try_lock(header, 0);
+        // An insert counted into the old step only makes that a little longer. By time it would be forgotten
+        // too early: wait for whoever has stripe 0 (always taken after an ordinary one).
+        let stripe = free.or_else(|| kind.uses_time().then(|| self.lock(0)));
+        let Some(mut stripe) = stripe else {
             return Ok(Stepped::Busy);
         };
-        let kind = &*self.meta.kind;
         // Asked again: another thread may have applied it since.
         let due = kind.due(&header.state(), self.image.layout(), &self.moment(stamp));
         let Some(due) = due else {
@@ -297,7 +301,9 @@ impl Engine {
     /// Records that the filter was alive now.
     pub(super) fn heartbeat(&self) -> Result<()> {
         let stamp = self.stamp(None)?;
-        if stamp.stream || self.image.header().is_poisoned() {
+        // Nothing has happened yet, or time comes with the keys: there is no life to tell of.
+        let lives = self.latest().time > 0 && !stamp.stream;
+        if !lives || self.image.header().is_poisoned() {
             return Ok(());
         }
         let record = Record {

@@ -157,6 +157,11 @@ impl History {
             if segment.end() <= prefix.stop {
                 continue;
             }
+            // Allocated ahead of what turned out to be the era's end, by a handle that died; the next recovery may
+            // have died too before it removed it.
+            if end.is_some_and(|end| end <= segment.first()) {
+                break;
+            }
             if segment.first() > prefix.stop {
                 return Err(self.missing(prefix.stop, segment.first()));
             }

@@ -9,6 +9,5 @@ pub mod eras;
 pub mod listing;
 pub mod replay;
 
-pub use eras::History;
 pub use listing::Listing;
 pub use replay::{Recovered, replay};

@@ -1,9 +1,9 @@
-//! How writers append: reserve a place, write the payload, publish it by one compare-and-swap.
+//! One handle's view of the log: which segments it has mapped, and how it grows.
 //!
-//! `reserve` and `publish` are the protocol over shared words, modelled in `tests/loom.rs`; `Log` is one
-//! handle's view of the segments. A writer reserves only below the end that is allocated *and* mapped by
-//! its own handle, so a reserved place can always be written.
+//! A writer reserves only below the end that is allocated *and* mapped by its own handle, so a reserved place
+//! can always be written. The protocol of a place is in [`super::place`].
 
+use super::place;
 use super::record::Record;
 use super::segment::{Segment, SegmentHeader};
 use crate::error::Result;
@@ -11,37 +11,6 @@ use crate::media::Media;
 use crate::sync::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 use std::sync::Arc;
-
-/// Reserves the next LSN if it lies below `limit`.
-#[inline]
-pub fn reserve(tail: &AtomicU64, limit: u64) -> Option<u64> {
-    let mut lsn = tail.load(Ordering::Relaxed);
-    loop {
-        if lsn >= limit {
-            return None;
-        }
-        // AcqRel: LSNs of one stripe rise with its lock's order; a walker that Acquires the tail sees
-        // the versions this writer marked odd before it.
-        match tail.compare_exchange_weak(lsn, lsn + 1, Ordering::AcqRel, Ordering::Relaxed) {
-            Ok(_) => return Some(lsn),
-            Err(seen) => lsn = seen,
-        }
-    }
-}
-
-/// Writes a record into its reserved place. False if someone made a VOID of it meanwhile: nothing has
-/// happened then, and the writer reserves again.
-#[inline]
-pub fn publish(slot: &[AtomicU64], words: [u64; 4]) -> bool {
-    for at in 0..3 {
-        slot[at].store(words[at], Ordering::Relaxed);
-    }
-    // Release: pairs with the Acquire loads of walkers and readers. Only one swap from zero succeeds, a
-    // writer's or a voider's.
-    slot[3]
-        .compare_exchange(0, words[3], Ordering::Release, Ordering::Relaxed)
-        .is_ok()
-}
 
 /// One handle's view of the log of the current era.
 #[derive(Debug)]
@@ -142,9 +111,9 @@ impl Log {
         self.segments.lock().retain(|segment| segment.end() > lsn);
     }
 
-    /// Writes a record into its place in `segment`; see [`publish`].
+    /// Writes a record into its place in `segment`; see [`place::publish`].
     #[inline]
     pub fn write(&self, segment: &Segment, lsn: u64, record: &Record) -> bool {
-        publish(segment.slot(lsn), record.encode(self.era, lsn))
+        place::publish(segment.slot(lsn), record.encode(self.era, lsn))
     }
 }

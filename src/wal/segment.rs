@@ -3,6 +3,7 @@
 //! A segment is written under a temporary name, synced, renamed and its directory synced before the first
 //! record may go into it. So a file with a segment's name and a bad header is damage, never a leftover.
 
+use super::place;
 use super::record::{Decoded, RECORD_BYTES, RECORD_WORDS, Record, void_word};
 use crate::bytes::{Header, PAGE_BYTES, PAGE_WORDS};
 use crate::error::{Error, Result};
@@ -226,17 +227,20 @@ impl Segment {
     #[must_use]
     pub fn read(&self, lsn: u64) -> Decoded {
         let slot = self.slot(lsn);
-        // Acquire: pairs with the Release of `append::publish`, so the payload read after it is whole.
-        let last = slot[3].load(Ordering::Acquire);
+        let last = place::last_word(slot);
         let [a, b, c] = [0, 1, 2].map(|at: usize| slot[at].load(Ordering::Relaxed));
         Record::decode([a, b, c, last], self.header.era, lsn)
     }
 
-    /// Turns a place that is still empty into a VOID. True if it is one now or something was published.
+    /// Turns a place that is still empty into a VOID.
     pub fn void(&self, lsn: u64) {
-        let word = void_word(self.header.era, lsn);
-        // Release/Acquire: the loser of this swap and `append::publish` learns who won, and nothing else.
-        let _ = self.slot(lsn)[3].compare_exchange(0, word, Ordering::AcqRel, Ordering::Acquire);
+        place::void(self.slot(lsn), void_word(self.header.era, lsn));
+    }
+
+    /// Whether a place's record is published, or the place voided.
+    #[must_use]
+    pub fn is_complete(&self, lsn: u64) -> bool {
+        place::last_word(self.slot(lsn)) != 0
     }
 
     /// Makes the records written so far durable.

@@ -4,20 +4,11 @@
 //! up nobody. A writer that comes too late finds its swap failing and reserves again.
 
 use super::segment::Segment;
-use crate::sync::{AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long a reserved place may stay empty before anyone may void it.
 pub const PATIENCE: Duration = Duration::from_millis(10);
-
-/// True if a place's record is published.
-#[must_use]
-#[inline]
-pub fn is_complete(slot: &[AtomicU64]) -> bool {
-    // Acquire: pairs with the Release of `append::publish`.
-    slot[3].load(Ordering::Acquire) != 0
-}
 
 /// Waits until every place from `from` up to `to` is published or voided.
 ///
@@ -25,7 +16,7 @@ pub fn is_complete(slot: &[AtomicU64]) -> bool {
 pub fn complete(segments: &[Arc<Segment>], from: u64, to: u64) {
     for segment in segments {
         for lsn in from.max(segment.first())..to.min(segment.end()) {
-            if !is_complete(segment.slot(lsn)) {
+            if !segment.is_complete(lsn) {
                 wait_or_void(segment, lsn);
             }
         }
@@ -34,7 +25,7 @@ pub fn complete(segments: &[Arc<Segment>], from: u64, to: u64) {
 
 fn wait_or_void(segment: &Segment, lsn: u64) {
     let start = Instant::now();
-    while !is_complete(segment.slot(lsn)) {
+    while !segment.is_complete(lsn) {
         if start.elapsed() >= PATIENCE {
             segment.void(lsn);
         } else if start.elapsed() > PATIENCE / 100 {

@@ -1,13 +1,15 @@
 //! The record of generations, in the kind's own words of the filter-wide state.
 //!
-//! Owns: which generation is open, when each of the last [`RING`] opened and closed, how many keys it
+//! Owns: which generation is open, when each of the last [`RING`] opened and ended, how many keys it
 //! took, and what later decisions about sizes need to have been measured. Changed by events only.
-//! Invariants: closing times never decrease with the generation; a record is overwritten only when its
-//! generation has been closed for a whole window.
+//! Invariants: ends never decrease with the generation; a record is overwritten only when its
+//! generation has ended a whole window ago.
 //! Knows nothing of blocks and cells.
 //!
-//! The open generation counts as closed `span` after it opened, whether or not an event has said so: so
-//! queries at any time see the same closings that the next insert would make.
+//! The open generation closes a `pace` after it opened, whether or not an event has said so: so queries at
+//! any time see the same closings that the next insert would make. It *ends*, and its keys' last window
+//! begins, a `grace` after it closed: an insert that could not wait for the event, or read the state just
+//! before it, is safe there.
 
 use super::super::{Micros, State};
 
@@ -20,8 +22,8 @@ const FULL: usize = 2;
 const WATCHED: usize = 3;
 const BANK_TIME: usize = 4;
 const OPENED: usize = 16;
-const CLOSED: usize = OPENED + RING as usize;
-const KEYS: usize = CLOSED + RING as usize;
+const ENDED: usize = OPENED + RING as usize;
+const KEYS: usize = ENDED + RING as usize;
 
 const _: () = assert!(KEYS + RING as usize <= super::super::state::STATE_OWN_WORDS);
 
@@ -30,7 +32,9 @@ const _: () = assert!(KEYS + RING as usize <= super::super::state::STATE_OWN_WOR
 pub(super) struct Generations<'a> {
     state: State<'a>,
     /// The longest that a generation stays open.
-    span: Micros,
+    pace: Micros,
+    /// From its close to its end.
+    grace: Micros,
     /// The number of the filter's first generation.
     first: u64,
 }
@@ -49,10 +53,11 @@ pub(super) struct Opening {
 }
 
 impl<'a> Generations<'a> {
-    pub(super) fn new(state: &State<'a>, span: Micros, first: u64) -> Self {
+    pub(super) fn new(state: &State<'a>, (pace, grace): (Micros, Micros), first: u64) -> Self {
         Self {
             state: *state,
-            span,
+            pace,
+            grace,
             first,
         }
     }
@@ -76,18 +81,24 @@ impl<'a> Generations<'a> {
         self.state.own(Self::at(OPENED, generation))
     }
 
-    /// When a generation on record closed, or will have closed at the latest.
+    /// When the open generation closes at the latest.
+    pub(super) fn close(&self) -> Micros {
+        self.opened(self.current()).saturating_add(self.pace)
+    }
+
+    /// When a generation on record ended, or will have ended at the latest.
     pub(super) fn end(&self, generation: u64) -> Micros {
         if generation < self.current() {
-            self.state.own(Self::at(CLOSED, generation))
+            self.state.own(Self::at(ENDED, generation))
         } else {
-            self.opened(self.current()).saturating_add(self.span)
+            self.close().saturating_add(self.grace)
         }
     }
 
-    /// Whether a generation was closed before its time.
-    pub(super) fn closed_early(&self, generation: u64) -> bool {
-        self.end(generation).saturating_sub(self.opened(generation)) < self.span
+    /// How long a closed generation was open.
+    pub(super) fn lasted(&self, generation: u64) -> Micros {
+        let close = self.end(generation).saturating_sub(self.grace);
+        close.saturating_sub(self.opened(generation))
     }
 
     /// The keys that a closed generation on record took.
@@ -145,8 +156,8 @@ impl<'a> Generations<'a> {
             keys_before,
         } = *opening;
         let before = self.current();
-        let end = time.min(self.end(before));
-        self.state.set_own(Self::at(CLOSED, before), end);
+        let end = time.min(self.close()).saturating_add(self.grace);
+        self.state.set_own(Self::at(ENDED, before), end);
         self.state.set_own(Self::at(KEYS, before), keys_before);
         let skipped = before
             .saturating_add(1)
@@ -162,9 +173,9 @@ impl<'a> Generations<'a> {
         self.state.set_own(CURRENT, generation);
     }
 
-    fn record(&self, generation: u64, opened: Micros, closed: Micros) {
+    fn record(&self, generation: u64, opened: Micros, ended: Micros) {
         self.state.set_own(Self::at(OPENED, generation), opened);
-        self.state.set_own(Self::at(CLOSED, generation), closed);
+        self.state.set_own(Self::at(ENDED, generation), ended);
         self.state.set_own(Self::at(KEYS, generation), 0);
     }
 

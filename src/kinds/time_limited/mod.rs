@@ -2,21 +2,26 @@
 //!
 //! An age-partitioned filter (the Time-limited paper, section 6) whose generations are closed by time as
 //! well as by allowance, and whose slices live in banks that follow the rate of inserts:
-//! - An insert in generation `g` writes the slices `g-k+1..=g` of the bank that serves `g`. It is present while
-//!   its generation is alive: until `T` after that closed, by time, never by count, half-open.
-//! - A generation closes when its allowance is used (the paper's equations 4 and 5) or `T/l` after it opened,
-//!   even if nothing is inserted; the paper's closes by use alone, and a quiet stream never forgets.
-//! - A bank serves whole generations, with slices of its own from its first one on. (In the paper
-//!   slices of all sizes take the inserts of the `k` generations around a change. After a sudden growth
-//!   that fills the small ones to the brim, and a run of `k` ones is found in nearly every row.)
+//! - An insert in generation `g` writes the slices `g-k+1..=g` of the bank that serves `g`. The key is present
+//!   while its generation is alive: until `T` after that ended, by time, never by count, half-open.
+//! - A generation closes when its allowance is used (the paper's equations 4 and 5) or `T/l` after it opened
+//!   (a little earlier, see `pace_and_grace`), even if nothing is inserted. The paper's close by use alone,
+//!   and a quiet stream never forgets.
+//! - A bank serves whole generations, with slices of its own from its first one on, sized for 1.25 times the
+//!   measured need. (In the paper the slices around a change, of all sizes, take the inserts of `k`
+//!   generations: after a sudden growth that fills the small ones to the brim, and a run of `k` ones is
+//!   found in nearly every row.)
 //!
-//! So a key's slices lie in one block, and banks are asked one by one.
+//! So a key's slices lie in one block, and banks are asked one by one. All of a key's slices die together but
+//! for ghosts: a key that expired `e < k` generations ago still has `k-e` of its slices.
 
 mod fills;
 mod generations;
 mod sizing;
 mod slices;
 
+#[cfg(test)]
+mod model;
 #[cfg(test)]
 mod scenarios;
 #[cfg(test)]
@@ -28,7 +33,7 @@ use super::{
     Age, BankEntry, BankMask, Decision, Event, Kind, Micros, Moment, Operation, Parameters, Query,
     State, Within,
 };
-use crate::cells::{Block, Blocks, Layout};
+use crate::cells::{Block, Blocks, Layout, MAX_BANKS};
 use crate::error::{Error, Result};
 use fills::Measure;
 use generations::{Generations, Opening};
@@ -46,8 +51,9 @@ const DEFAULT_FPR: f64 = 0.001;
 /// The longest window: 36,000 years in microseconds.
 const MOST_WINDOW: Micros = 1 << 60;
 
-/// Columns left free in the steady state, so that now and then a generation may close before its time.
-const SPARE: u32 = 2;
+/// Columns left free in the steady state: for the grace, and so that now and then a generation may close
+/// before its time.
+const SPARE: u32 = 3;
 
 /// Plans aim at this part of the wanted rate: fills vary a little around the expected ones.
 const AIM: f64 = 0.97;
@@ -74,8 +80,10 @@ struct TimeLimited {
     l: u32,
     /// Set bits that a slice's cells took, each, when all `k` generations have used their allowance.
     load: f64,
-    /// The longest that a generation stays open: `T/l`, rounded up.
-    span: Micros,
+    /// The longest that a generation stays open.
+    pace: Micros,
+    /// How long after its close it counts as open; together `T/l`, rounded up.
+    grace: Micros,
     /// See [`slices::every`].
     every: u64,
 }
@@ -113,7 +121,7 @@ pub fn build(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
         }
         None => planned_load(k, fpr)?,
     };
-    let span = window.div_ceil(l.into());
+    let (pace, grace) = pace_and_grace(window, k, l);
     let every = slices::every(k);
     let kind = TimeLimited {
         window,
@@ -122,7 +130,8 @@ pub fn build(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
         k,
         l,
         load,
-        span,
+        pace,
+        grace,
         every,
     };
     if kind.first_words() > MOST_WORDS {
@@ -157,6 +166,22 @@ fn slice_counts(parameters: &Parameters, fpr: f64) -> Result<(u32, u32)> {
     }
 }
 
+/// How long a generation is open, and how long after that it still counts as open.
+///
+/// An insert may come to a generation that is due to be closed: because the filter-wide state is locked and
+/// it cannot wait, or because it read the state just before. Its key is safe if that takes no longer than the
+/// grace. Grace is a 64th of `T/l`, if the slices spare a column: `n-k` generations, one after the other, must
+/// cover the window and the grace, which holds for `l <= 62`.
+fn pace_and_grace(window: Micros, k: u32, l: u32) -> (Micros, Micros) {
+    let whole = window.div_ceil(l.into());
+    let grace = if u64::from(k + l) < slices::COLUMNS {
+        whole / 64
+    } else {
+        0
+    };
+    (whole - grace, grace)
+}
+
 /// The highest load that keeps the rate with all columns in use, all generations full.
 fn planned_load(k: u32, fpr: f64) -> Result<f64> {
     let l = slices::COLUMNS as u32 - k;
@@ -185,7 +210,7 @@ fn too_low(fpr: f64) -> Error {
 
 impl TimeLimited {
     fn generations<'a>(&self, state: &State<'a>) -> Generations<'a> {
-        Generations::new(state, self.span, u64::from(self.k) - 1)
+        Generations::new(state, (self.pace, self.grace), u64::from(self.k) - 1)
     }
 
     /// The last generation that a bank serves; without end for the newest.
@@ -263,15 +288,11 @@ impl Kind for TimeLimited {
         true
     }
 
-    fn changes_banks(&self) -> bool {
-        true
-    }
-
     fn first_words(&self) -> u64 {
         let Some(rate) = self.rate else {
             return FIRST_WORDS;
         };
-        let keys = sizing::MARGIN * rate * self.span as f64 / 1e6;
+        let keys = sizing::MARGIN * rate * self.pace as f64 / 1e6;
         PLANNED.words(sizing::geometry_for(self, PLANNED, keys))
     }
 
@@ -290,6 +311,16 @@ impl Kind for TimeLimited {
         let generations = self.generations(state);
         generations.start();
         generations.set_full(self.full(state, layout));
+    }
+
+    fn changes_banks(&self) -> bool {
+        true
+    }
+
+    fn prefetch(&self, blocks: &Blocks<'_>, hash: u64) {
+        for block in (0..MAX_BANKS).filter_map(|slot| blocks.get(slot)) {
+            slices::fetch(block, self.k, hash);
+        }
     }
 
     fn due(&self, state: &State<'_>, layout: Layout, moment: &Moment) -> Option<Event> {
@@ -407,14 +438,14 @@ impl Kind for TimeLimited {
         Some(self.generations(state).current())
     }
 
-    /// With every generation's allowance used and all columns taken: a ceiling, reached in no steady state.
-    fn planned_fpr(&self, _: Layout) -> f64 {
-        theory::fpr(
-            self.k,
-            slices::COLUMNS as u32 - self.k,
-            self.load,
-            theory::Phase::WORST,
-        )
+    /// When all generations of the first bank have used their allowance, and all columns are alive.
+    fn planned_fpr(&self, layout: Layout) -> f64 {
+        let geometry = layout.geometry(self.first_words());
+        let keys = sizing::capacity(self, layout, geometry);
+        let load = f64::from(self.k) * keys / layout.words(geometry) as f64;
+        let block_keys = keys / layout.blocks(geometry) as f64;
+        let l = slices::COLUMNS as u32 - self.k;
+        theory::fpr_in_blocks(self.k, l, load, theory::Phase::WORST, block_keys)
     }
 
     fn estimated_fpr(&self, state: &State<'_>, layout: Layout, moment: &Moment) -> f64 {

@@ -19,9 +19,9 @@ const WANTED: f64 = 0.001;
 /// Times at which a scenario is looked at, a window; and when a bank opens.
 const LOOKS: u64 = 10;
 
-/// Keys never inserted that each look asks for: the measured rate has a standard deviation of 1.4e-4
-/// where it is 1e-3, of 5e-5 where it is 1.25e-4.
-const PROBES: u64 = 50_000;
+/// Keys never inserted that each look asks for: the measured rate has a standard deviation of 1.6e-4
+/// where it is 1e-3, of 6e-5 where it is 1.25e-4.
+const PROBES: u64 = 40_000;
 
 /// Bits a key at the wanted rate with 64 columns and no room to spare (the planner's figure).
 const IDEAL_BITS: f64 = 26.4;
@@ -37,6 +37,8 @@ struct Outcome {
     worst: (f64, f64),
     /// The mean rate over the looks of the last quarter, measured and expected.
     last: (f64, f64),
+    /// Looks in the last quarter.
+    looks: f64,
     /// Bits of the newest bank for each distinct key of the last window.
     bits: f64,
 }
@@ -78,7 +80,7 @@ impl<'a> Scenario<'a> {
         };
         let mut harness = Harness::new(kind, layout);
         let start = 1_700_000_000 * SECOND;
-        let (mut outcome, mut late) = (Outcome::default(), 0);
+        let mut outcome = Outcome::default();
         let (mut time, mut inserts, mut looks, mut events) = (0.0_f64, 0, 0, 0);
         let mut keys: VecDeque<(u64, Micros)> = VecDeque::new();
         while time < self.windows * T as f64 {
@@ -100,42 +102,25 @@ impl<'a> Scenario<'a> {
             while keys.front().is_some_and(|&(_, then)| then + T <= now) {
                 keys.pop_front();
             }
-            let opened = harness.events()[events..]
-                .iter()
-                .any(|e| matches!(e, Event::OpenBank { .. }));
+            let opened = opened_in(&harness.events()[events..]) > 0;
             events = harness.events().len();
             outcome.banks = outcome.banks.max(harness.state().banks().count());
             if !opened && time as u64 * LOOKS / T <= looks {
                 continue;
             }
             looks = time as u64 * LOOKS / T;
-            for &(hash, then) in keys
-                .iter()
-                .step_by(keys.len() / 500 + 1)
-                .chain(keys.iter().take(500))
-            {
-                assert!(
-                    harness.contains(hash),
-                    "{}: a key of {then} is gone at {now}",
-                    self.name
-                );
-            }
-            let rates = (harness.measured_fpr(PROBES), harness.estimated_fpr());
-            outcome.worst = (outcome.worst.0.max(rates.0), outcome.worst.1.max(rates.1));
-            if time > self.windows * T as f64 * 0.75 {
-                outcome.last = (outcome.last.0 + rates.0, outcome.last.1 + rates.1);
-                late += 1;
-            }
+            self.look(
+                &harness,
+                &keys,
+                &mut outcome,
+                time > self.windows * T as f64 * 0.75,
+            );
         }
         outcome.last = (
-            outcome.last.0 / f64::from(late),
-            outcome.last.1 / f64::from(late),
+            outcome.last.0 / outcome.looks,
+            outcome.last.1 / outcome.looks,
         );
-        outcome.switches = harness
-            .events()
-            .iter()
-            .filter(|e| matches!(e, Event::OpenBank { .. }))
-            .count();
+        outcome.switches = opened_in(harness.events());
         let newest = harness.state().bank_of_step(u64::MAX).expect("a bank");
         let distinct = keys.len() as f64 / self.copies as f64;
         outcome.bits = layout.words(newest.geometry) as f64 * 64.0 / distinct;
@@ -144,13 +129,44 @@ impl<'a> Scenario<'a> {
         assert!(outcome.worst.0 < outcome.worst.1 + 6.0 * (WANTED / PROBES as f64).sqrt());
         outcome
     }
+
+    /// No key of the window is gone; what are the rates?
+    fn look(
+        &self,
+        harness: &Harness,
+        keys: &VecDeque<(u64, Micros)>,
+        outcome: &mut Outcome,
+        late: bool,
+    ) {
+        let some = keys.iter().step_by(keys.len() / 500 + 1);
+        for &(hash, then) in some.chain(keys.iter().take(500)) {
+            assert!(
+                harness.contains(hash),
+                "{}: a key of {then} is gone",
+                self.name
+            );
+        }
+        let (measured, expected) = (harness.measured_fpr(PROBES), harness.estimated_fpr());
+        outcome.worst = (outcome.worst.0.max(measured), outcome.worst.1.max(expected));
+        if late {
+            outcome.last = (outcome.last.0 + measured, outcome.last.1 + expected);
+            outcome.looks += 1.0;
+        }
+    }
+}
+
+fn opened_in(events: &[Event]) -> usize {
+    events
+        .iter()
+        .filter(|event| matches!(event, Event::OpenBank { .. }))
+        .count()
 }
 
 #[test]
 fn a_steady_stream_keeps_its_bank_and_its_rate() {
-    let outcome = Scenario::new("steady", 4.0)
-        .expecting(4000.0)
-        .run(|_| 4000.0);
+    let outcome = Scenario::new("steady", 3.0)
+        .expecting(3000.0)
+        .run(|_| 3000.0);
     assert_eq!((outcome.switches, outcome.banks), (0, 1));
     assert!(outcome.worst.1 < 2e-4 && outcome.worst.0 < 5e-4);
     assert!(outcome.bits < 1.35 * IDEAL_BITS);
@@ -158,7 +174,7 @@ fn a_steady_stream_keeps_its_bank_and_its_rate() {
 
 #[test]
 fn a_stream_without_a_named_rate_finds_its_size_at_once() {
-    let outcome = Scenario::new("steady, no rate named", 4.0).run(|_| 4000.0);
+    let outcome = Scenario::new("steady, no rate named", 3.0).run(|_| 3000.0);
     assert_eq!((outcome.switches, outcome.banks), (1, 2));
     assert!(outcome.worst.1 < WANTED);
     assert!(outcome.bits < 1.5 * IDEAL_BITS);
@@ -166,10 +182,10 @@ fn a_stream_without_a_named_rate_finds_its_size_at_once() {
 
 #[test]
 fn a_hundredfold_rise_and_fall_takes_two_switches() {
-    let outcome = Scenario::new("x100 up and down", 7.0)
+    let outcome = Scenario::new("x100 up and down", 6.5)
         .expecting(80.0)
         .run(|t| {
-            if (2.3..4.1).contains(&t) {
+            if (2.3..3.5).contains(&t) {
                 8000.0
             } else {
                 80.0
@@ -199,15 +215,15 @@ fn bursts_take_few_switches() {
 #[test]
 fn a_steep_ramp_is_followed() {
     let outcome = Scenario::new("x2 every T/4, ten times", 3.25)
-        .expecting(40.0)
-        .run(|t| 40.0 * f64::exp2((4.0 * (t - 0.5)).clamp(0.0, 10.0).floor()));
+        .expecting(25.0)
+        .run(|t| 25.0 * f64::exp2((4.0 * (t - 0.5)).clamp(0.0, 10.0).floor()));
     assert!(outcome.switches <= 10 && outcome.banks <= 6);
     assert!(outcome.worst.1 < WANTED);
 }
 
 #[test]
 fn a_cold_start_takes_one_switch_whichever_way() {
-    let small = Scenario::new("cold start, 200x too small", 3.0)
+    let small = Scenario::new("cold start, 200x too small", 1.8)
         .expecting(40.0)
         .run(|_| 8000.0);
     assert_eq!((small.switches, small.banks), (1, 2));
@@ -231,8 +247,12 @@ fn a_silence_changes_no_bank() {
 #[test]
 fn at_full_capacity_the_wanted_rate_is_kept_in_blocks_of_any_size() {
     // Keys a second that 0.98 of the capacity takes: large blocks, 256 words and the smallest.
-    for (expected, rate) in [(Some(3200.0), 3920.0), (None, 151.0), (Some(1.0), 52.0)] {
-        let mut scenario = Scenario::new("at capacity", 4.0);
+    for (name, expected, rate) in [
+        ("at capacity, large blocks", Some(2400.0), 2940.0),
+        ("at capacity, 256 words", None, 151.0),
+        ("at capacity, smallest blocks", Some(1.0), 52.0),
+    ] {
+        let mut scenario = Scenario::new(name, 3.0);
         if let Some(expected) = expected {
             scenario = scenario.expecting(expected);
         }
@@ -244,10 +264,10 @@ fn at_full_capacity_the_wanted_rate_is_kept_in_blocks_of_any_size() {
 
 #[test]
 fn a_need_slightly_above_capacity_is_noticed() {
-    // 1.25 · 3200 is 0.9 of 4400.
-    let outcome = Scenario::new("10 % above capacity", 4.0)
-        .expecting(3200.0)
-        .run(|_| 4400.0);
+    // 1.25 · 1600 is 0.9 of 2200.
+    let outcome = Scenario::new("10 % above capacity", 3.0)
+        .expecting(1600.0)
+        .run(|_| 2200.0);
     assert_eq!((outcome.switches, outcome.banks), (1, 2));
     assert!(outcome.worst.1 < 1.1 * WANTED);
 }
@@ -264,9 +284,9 @@ fn a_clock_of_seconds_is_coped_with() {
 
 #[test]
 fn duplicates_take_no_memory() {
-    let mut scenario = Scenario::new("each key ten times", 3.0);
+    let mut scenario = Scenario::new("each key ten times", 2.5);
     scenario.copies = 10;
-    let outcome = scenario.run(|_| 10_000.0);
+    let outcome = scenario.run(|_| 6000.0);
     assert!(outcome.switches <= 2);
     assert!(outcome.worst.1 < WANTED && outcome.bits < 1.6 * IDEAL_BITS);
 }
@@ -274,8 +294,8 @@ fn duplicates_take_no_memory() {
 #[test]
 fn a_daily_tide_keeps_the_rate() {
     let outcome = Scenario::new("tide of 1 to 64 in 3 T", 6.0)
-        .expecting(1000.0)
-        .run(|t| 1000.0 * f64::exp2(3.0 * (t * std::f64::consts::TAU / 3.0).sin()));
+        .expecting(400.0)
+        .run(|t| 400.0 * f64::exp2(3.0 * (t * std::f64::consts::TAU / 3.0).sin()));
     assert!(outcome.switches <= 8 && outcome.banks <= 4);
     assert!(outcome.worst.1 < WANTED);
 }

@@ -1,18 +1,18 @@
 //! When generations close, and how large banks are.
 //!
 //! Pure decisions over the filter-wide state; what they come to is an event. Invariants:
-//! - a generation closes `span` after it opened at the latest, and then its successor's column is always
+//! - a generation closes a `pace` after it opened at the latest, and then its successor's column is always
 //!   free: it closes earlier only if that stays so ([`room`]);
 //! - a bank's capacity is what one generation may insert so that the wanted rate holds when all do;
-//! - the need, the keys that come in a `span`, is measured by newly set bits over closed generations.
+//! - the need, the keys that come in a `pace`, is measured by newly set bits over closed generations.
 //!
 //! Knows nothing of blocks and cells.
 
-use super::super::{BankEntry, Event, Micros, Moment, State};
-use super::TimeLimited;
+use super::super::{BankEntry, Event, Kind, Micros, Moment, State};
 use super::fills::Measure;
 use super::generations::{Generations, RING};
 use super::slices::COLUMNS;
+use super::{FIRST_WORDS, TimeLimited};
 use crate::cells::{Geometry, Layout, MAX_BANKS};
 
 /// The fewest keys of a generation that a bank has room for: fewer would measure nothing.
@@ -31,7 +31,7 @@ const MOST_GROWTH: f64 = 256.0;
 const GROWTH_IN_A_TICK: f64 = 4.0;
 
 /// Numbers of generations over which the need is measured: the fewer, the newer; the more, the surer.
-const SPANS: [u64; 4] = [1, 4, 16, 64];
+const LENGTHS: [u64; 4] = [1, 4, 16, 64];
 
 /// Standard deviations by which a measured number of keys must exceed what there is room for.
 const CERTAINTY: f64 = 2.0;
@@ -74,7 +74,7 @@ pub(super) fn due(
 ) -> Option<Event> {
     let generations = kind.generations(state);
     let novelty = moment.totals.novelty;
-    let over = moment.now >= generations.end(generations.current());
+    let over = moment.now >= generations.close();
     if !over && novelty < generations.full() {
         return None;
     }
@@ -111,7 +111,7 @@ pub(super) fn due(
 fn next_generation(kind: &TimeLimited, generations: &Generations<'_>, now: Micros) -> u64 {
     let open = generations.current();
     let silent = now >= generations.end(open).saturating_add(kind.window);
-    let passed = now.saturating_sub(generations.opened(open)) / kind.span;
+    let passed = now.saturating_sub(generations.opened(open)) / kind.pace;
     let most = u64::from(kind.k);
     open.saturating_add(if silent { most } else { passed.clamp(1, most) })
 }
@@ -126,7 +126,7 @@ struct Sizing<'a> {
 }
 
 impl Sizing<'_> {
-    /// Whether a generation may open in the newest bank now, and each `span` from now on, without
+    /// Whether a generation may open in the newest bank now, and each `pace` from now on, without
     /// recycling a slice or a record that is alive.
     fn room(&self) -> bool {
         self.room_in(COLUMNS - u64::from(self.kind.k), self.newest.since) && self.room_on_record()
@@ -137,8 +137,9 @@ impl Sizing<'_> {
         self.room_in(RING - 1, 0)
     }
 
-    /// The generation that closed `back` before the open one must be dead now, the one after it in a
-    /// span from now, and so on, those before `since` apart.
+    /// The generation `back` before the open one must be dead now, the one after it a pace from now, and so
+    /// on: each is the last that wrote the slice (or the record) whose place is taken then. Those before
+    /// `since` left nothing there.
     fn room_in(&self, back: u64, since: u64) -> bool {
         let open = self.generations.current();
         let since = since.max(self.generations.oldest());
@@ -146,7 +147,7 @@ impl Sizing<'_> {
             let Some(generation) = open.checked_sub(ago + 1).filter(|&g| g >= since) else {
                 return true;
             };
-            let later = (back - 1 - ago).saturating_mul(self.kind.span);
+            let later = (back - 1 - ago).saturating_mul(self.kind.pace);
             let dead = self
                 .generations
                 .end(generation)
@@ -160,7 +161,7 @@ impl Sizing<'_> {
             return false;
         };
         before >= self.newest.since.max(self.generations.oldest())
-            && self.generations.closed_early(before)
+            && self.generations.lasted(before) < self.kind.pace
             && self.generations.keys(before) > 0
     }
 
@@ -201,18 +202,18 @@ impl Sizing<'_> {
     /// The need, if over some number of generations it is surely above `capacity`.
     fn need_above(&self, capacity: f64, novelty: u64) -> Option<f64> {
         let open = self.generations.current();
-        let span = self.kind.span as f64;
+        let pace = self.kind.pace as f64;
         let (mut keys, mut first) = (self.open_keys(novelty) as f64, open);
         let mut need: Option<f64> = None;
-        for count in SPANS {
+        for count in LENGTHS {
             while open - first + 1 < count && first > self.generations.oldest() {
                 first -= 1;
                 keys += self.generations.keys(first) as f64;
             }
-            let spans = self.now.saturating_sub(self.generations.opened(first)) as f64 / span;
-            if keys - CERTAINTY * keys.sqrt() > capacity * spans {
-                let measured = if spans > 0.0 {
-                    (keys / spans).min(MOST_GROWTH * capacity)
+            let paces = self.now.saturating_sub(self.generations.opened(first)) as f64 / pace;
+            if keys - CERTAINTY * keys.sqrt() > capacity * paces {
+                let measured = if paces > 0.0 {
+                    (keys / paces).min(MOST_GROWTH * capacity)
                 } else {
                     GROWTH_IN_A_TICK * capacity
                 };
@@ -238,20 +239,19 @@ impl Sizing<'_> {
         if 4.0 * most >= capacity || !self.room_on_record() {
             return None;
         }
-        let geometry = geometry_for(self.kind, self.layout, MARGIN * most);
+        // Below the first bank's size there is nothing to gain.
+        let least = self
+            .layout
+            .geometry(self.kind.first_words().min(FIRST_WORDS));
+        let keys = (MARGIN * most).max(self::capacity(self.kind, self.layout, least));
+        let geometry = geometry_for(self.kind, self.layout, keys);
         let less = self.layout.words(geometry) <= self.layout.words(self.newest.geometry) / 2;
         if less { self.open(geometry) } else { None }
     }
 
-    /// Keys a span in a closed generation.
+    /// Keys a pace in a closed generation.
     fn need_of(&self, generation: u64) -> f64 {
-        let opened = self.generations.opened(generation);
-        let lasted = self
-            .generations
-            .end(generation)
-            .saturating_sub(opened)
-            .max(1);
-        let share = self.kind.span as f64 / lasted as f64;
+        let share = self.kind.pace as f64 / self.generations.lasted(generation).max(1) as f64;
         self.generations.keys(generation) as f64 * share.clamp(1.0, MOST_GROWTH)
     }
 

@@ -6,7 +6,7 @@
 //! slices have not been cleared yet and hold slices that are dead.
 //! Knows nothing of time: which slices are alive is the caller's business.
 
-use crate::cells::{Block, load, store};
+use crate::cells::{Block, load, prefetch, store};
 use crate::hash::Positions;
 use crate::sync::AtomicU64;
 
@@ -79,6 +79,11 @@ pub(super) fn catch_up(block: &Block<'_>, since: u64, generation: u64) {
     }
 }
 
+/// Asks the processor for the words of a key.
+pub(super) fn fetch(block: &Block<'_>, k: u32, hash: u64) {
+    visit(block, k, 0, hash, |cell, _| prefetch(cell));
+}
+
 /// Inserts a key in a generation. If the block is further on, slices whose columns have been recycled since
 /// are left out.
 pub(super) fn insert(block: &Block<'_>, k: u32, since: u64, generation: u64, hash: u64) {
@@ -145,4 +150,72 @@ fn runs(row: u64, k: u32) -> u64 {
         length += more;
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(count: usize) -> Vec<AtomicU64> {
+        (0..count).map(|_| AtomicU64::new(0)).collect()
+    }
+
+    fn ones(cells: &[AtomicU64]) -> u32 {
+        cells.iter().map(|cell| load(cell).count_ones()).sum()
+    }
+
+    #[test]
+    fn a_column_is_cleared_before_its_next_slice_is_made() {
+        let (own, cells) = (words(6), words(64));
+        let block = Block {
+            own: &own,
+            cells: &cells,
+        };
+        for (generation, left) in [
+            (100, 12),
+            (152, 12),
+            (153, 11),
+            (158, 6),
+            (164, 0),
+            (900, 0),
+        ] {
+            store(&own[0], 0);
+            cells.iter().for_each(|cell| store(cell, 0));
+            insert(&block, 12, 100, 100, 77);
+            assert_eq!(ones(&cells), 12);
+            catch_up(&block, 100, generation);
+            assert_eq!(ones(&cells), left, "at {generation}");
+        }
+    }
+
+    #[test]
+    fn an_insert_far_behind_its_block_leaves_recycled_columns_alone() {
+        let (own, cells) = (words(6), words(64));
+        let block = Block {
+            own: &own,
+            cells: &cells,
+        };
+        catch_up(&block, 0, 200);
+        // Of the slices 129 to 140 the block still has those from 137 on.
+        assert_eq!(novelty(&block, 12, 140, 77), 4);
+        insert(&block, 12, 0, 140, 77);
+        assert_eq!(ones(&cells), 4);
+        assert_eq!(caught_up_to(&block), 200);
+    }
+
+    #[test]
+    fn novelty_is_what_an_insert_sets() {
+        let (own, cells) = (words(6), words(64));
+        let block = Block {
+            own: &own,
+            cells: &cells,
+        };
+        for i in 0..5000_u64 {
+            let (generation, hash) = (100 + i / 40 - i % 7, crate::hash::mix(i));
+            catch_up(&block, 90, 100 + i / 40);
+            let (before, new) = (ones(&cells), novelty(&block, 12, generation, hash));
+            insert(&block, 12, 90, generation, hash);
+            assert_eq!(ones(&cells) - before, new, "insert {i}");
+        }
+    }
 }

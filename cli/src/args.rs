@@ -1,0 +1,304 @@
+//! The command line: every command with its options, as `--help` shows them. No behaviour lives here.
+
+use crate::kind_options::KindOptions;
+use crate::units::{parse_durability, parse_duration, parse_size};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use ebbtide::{Durability, Options};
+use std::num::{NonZeroU64, NonZeroUsize};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Remembers which keys a stream has shown within the last N items or minutes, in a few bits a key.
+///
+/// Keys are raw bytes, one a line. Exit codes: 0 done, 1 the answer is no (verify found damage),
+/// 2 a usage or environment error.
+#[derive(Debug, Parser)]
+#[command(name = "ebbtide", version, arg_required_else_help = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Prints each input line whose key was not seen within the window.
+    Dedup(Dedup),
+    /// Creates a filter.
+    Create(Create),
+    /// Inserts every key.
+    Insert(Insert),
+    /// Prints 1 or 0 per key: whether it is in the window.
+    Contains(Query),
+    /// Checks and inserts: prints 1 if the key was in the window before, else 0.
+    Check(Check),
+    /// Prints the age of each key (inserts or seconds ago, a lower bound), or - if it is absent.
+    Age(Query),
+    /// Prints kind, parameters, fill, memory, disk and where the log stands.
+    Stat(Look),
+    /// Prints a hash of the logical state and the LSN it stands at.
+    Digest(Look),
+    /// Checks every checksum and replays the log; names each damaged place (exit code 1).
+    Verify(Look),
+    /// Prints the records of the log.
+    Wal(Look),
+    /// Writes a snapshot now.
+    Snapshot(Look),
+    /// Writes a consistent copy into a new directory.
+    Backup(Backup),
+    /// Makes a filter from a backup, in a new directory.
+    Restore(Restore),
+    /// Prints memory, disk, parameters and error rate of a filter before it is created.
+    Plan(Plan),
+}
+
+/// Options of `dedup`.
+#[derive(Debug, Args)]
+pub struct Dedup {
+    /// Forget a key after so long, such as 10m.
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, conflicts_with = "last")]
+    pub window: Option<Duration>,
+    /// Forget a key after so many further lines.
+    #[arg(long, value_name = "N")]
+    pub last: Option<u64>,
+    /// Keep the memory in this directory for the next run; it is created if need be. One that exists
+    /// needs neither --window nor --last, and refuses others than its own. Without --state the memory
+    /// is a temporary directory, removed at the end (a killed run leaves it behind).
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<PathBuf>,
+    /// The share of new lines that may be taken for known ones and be suppressed [default: 0.001].
+    #[arg(long, value_name = "P")]
+    pub fpr: Option<f64>,
+    /// The key is the Nth blank-separated field, from 1, not the whole line; a line without that field
+    /// has the empty key.
+    #[arg(long, value_name = "N")]
+    pub field: Option<NonZeroUsize>,
+    /// Where the window of a key begins.
+    #[arg(long, value_enum, default_value = "last-seen")]
+    pub since: Since,
+    /// The seed of the hash function of a new filter, for runs that can be repeated bit by bit.
+    #[arg(long, value_name = "N")]
+    pub hash_seed: Option<u64>,
+    /// The stripes (locks) of a new filter.
+    #[arg(long, value_name = "N")]
+    pub stripes: Option<u32>,
+    /// How keys are read and kept.
+    #[command(flatten)]
+    pub reading: Reading,
+    /// Files to read in this order; - is standard input.
+    #[arg(value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+}
+
+/// Where the window of a key begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Since {
+    /// At its last appearance: each one refreshes the key.
+    LastSeen,
+    /// At its last acceptance: only keys that were not in the window are inserted, and count.
+    Accepted,
+}
+
+impl From<Since> for ebbtide::Since {
+    fn from(since: Since) -> Self {
+        match since {
+            Since::LastSeen => Self::LastSeen,
+            Since::Accepted => Self::LastAccepted,
+        }
+    }
+}
+
+/// Options of all commands that take keys.
+#[derive(Debug, Args)]
+pub struct Reading {
+    /// Keys end with a NUL byte, not with a newline.
+    #[arg(short = '0', long)]
+    pub null: bool,
+    /// Each line is UNIX_MILLIS<TAB>KEY, and that is the clock.
+    #[arg(long)]
+    pub event_time: bool,
+    /// When an insert counts as done: synced to disk (always), handed to the kernel (never), or synced
+    /// at least so often (1s). For this run, in place of the filter's own setting.
+    #[arg(long, value_name = "always|never|1s", value_parser = parse_durability)]
+    pub durability: Option<Durability>,
+    /// Keys that share a sync (with always) and are answered together; fewer if the input pauses.
+    #[arg(long, value_name = "N", default_value = "1024")]
+    pub batch: NonZeroUsize,
+}
+
+impl Reading {
+    /// The byte that ends a line.
+    pub fn delimiter(&self) -> u8 {
+        if self.null { 0 } else { b'\n' }
+    }
+}
+
+/// A filter and the keys for it.
+#[derive(Debug, Args)]
+pub struct Insert {
+    /// The filter's directory.
+    pub dir: PathBuf,
+    /// The file of keys; - or none is standard input.
+    pub file: Option<PathBuf>,
+    /// How keys are read and kept.
+    #[command(flatten)]
+    pub reading: Reading,
+}
+
+/// A question per key.
+#[derive(Debug, Args)]
+pub struct Query {
+    /// The filter and the keys.
+    #[command(flatten)]
+    pub keys: Insert,
+    /// One JSON object per key.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Options of `check`.
+#[derive(Debug, Args)]
+pub struct Check {
+    /// The filter, the keys, and the form of the answers.
+    #[command(flatten)]
+    pub query: Query,
+    /// Where the window of a key begins.
+    #[arg(long, value_enum, default_value = "last-seen")]
+    pub since: Since,
+}
+
+/// Settings of a new filter that no kind cares about.
+#[derive(Debug, Args)]
+pub struct Creation {
+    /// The seed of the hash function; random if not given.
+    #[arg(long, value_name = "N")]
+    pub hash_seed: Option<u64>,
+    /// The stripes (locks); by size if not given.
+    #[arg(long, value_name = "N")]
+    pub stripes: Option<u32>,
+    /// When an insert counts as done: synced to disk (always), handed to the kernel (never), or synced
+    /// at least so often (1s).
+    #[arg(long, value_name = "always|never|1s", value_parser = parse_durability)]
+    pub durability: Option<Durability>,
+    /// The size of a block, the share of memory that one key touches, such as 16KiB.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub block_bytes: Option<u64>,
+    /// The size of a segment of the log, such as 4MiB.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub segment_bytes: Option<u64>,
+    /// How far ahead of the wall clock a key's time may lie, such as 1h.
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    pub max_lead: Option<Duration>,
+    /// What the system clock does while nobody has the filter open.
+    #[arg(long, value_enum, default_value = "age")]
+    pub downtime: Downtime,
+}
+
+/// What the system clock of a filter does while nobody has it open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Downtime {
+    /// It goes on: keys age.
+    Age,
+    /// It stands still: keys do not age.
+    Freeze,
+}
+
+impl From<Downtime> for ebbtide::Downtime {
+    fn from(downtime: Downtime) -> Self {
+        match downtime {
+            Downtime::Age => Self::Age,
+            Downtime::Freeze => Self::Freeze,
+        }
+    }
+}
+
+impl Creation {
+    /// The library's options, with its defaults for what is not given.
+    pub fn options(&self) -> Options {
+        let mut options = Options::new().downtime(self.downtime.into());
+        if let Some(seed) = self.hash_seed {
+            options = options.hash_seed(seed);
+        }
+        if let Some(stripes) = self.stripes {
+            options = options.stripes(stripes);
+        }
+        if let Some(durability) = self.durability {
+            options = options.durability(durability);
+        }
+        if let Some(bytes) = self.block_bytes {
+            options = options.block_bytes(bytes);
+        }
+        if let Some(bytes) = self.segment_bytes {
+            options = options.segment_bytes(bytes);
+        }
+        if let Some(lead) = self.max_lead {
+            options = options.max_lead(lead);
+        }
+        options
+    }
+}
+
+/// Options of `create`.
+#[derive(Debug, Args)]
+pub struct Create {
+    /// The directory of the new filter.
+    pub dir: PathBuf,
+    /// The kind of filter: bloom, age-partitioned or time-limited.
+    #[arg(long)]
+    pub kind: String,
+    /// The kind's parameters.
+    #[command(flatten)]
+    pub kind_options: KindOptions,
+    /// The filter's settings.
+    #[command(flatten)]
+    pub creation: Creation,
+}
+
+/// A filter to look at.
+#[derive(Debug, Args)]
+pub struct Look {
+    /// The filter's directory.
+    pub dir: PathBuf,
+    /// One JSON object per line.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Options of `backup`.
+#[derive(Debug, Args)]
+pub struct Backup {
+    /// The filter's directory.
+    pub dir: PathBuf,
+    /// The directory of the copy, which must not exist.
+    pub dest: PathBuf,
+}
+
+/// Options of `restore`.
+#[derive(Debug, Args)]
+pub struct Restore {
+    /// The directory of the backup.
+    pub src: PathBuf,
+    /// The directory of the new filter, which must not exist.
+    pub dir: PathBuf,
+}
+
+/// Options of `plan`.
+#[derive(Debug, Args)]
+pub struct Plan {
+    /// The kind of filter; --window and --last imply theirs.
+    #[arg(long)]
+    pub kind: Option<String>,
+    /// The window in lines, as for dedup; the same as --window-items.
+    #[arg(long, value_name = "N", conflicts_with_all = ["window-items", "window"])]
+    pub last: Option<NonZeroU64>,
+    /// The kind's parameters.
+    #[command(flatten)]
+    pub kind_options: KindOptions,
+    /// The filter's settings.
+    #[command(flatten)]
+    pub creation: Creation,
+    /// One JSON object.
+    #[arg(long)]
+    pub json: bool,
+}

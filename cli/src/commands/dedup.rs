@@ -1,0 +1,116 @@
+//! `dedup`: prints each line whose key was not seen within the window.
+
+use super::stream::Stream;
+use crate::args::Dedup;
+use crate::failure::{Failure, Result, note};
+use crate::output::Output;
+use ebbtide::{Any, Checked, Durability, Error, Filter, Options, Parameters};
+use std::num::NonZeroUsize;
+use std::path::Path;
+use tempfile::TempDir;
+
+/// The error rate without `--fpr`.
+const FPR: f64 = 0.001;
+
+/// Runs the command.
+pub fn dedup(mut arguments: Dedup) -> Result<()> {
+    let spec = spec(&arguments)?;
+    let mut options = Options::new();
+    if let Some(seed) = arguments.hash_seed {
+        options = options.hash_seed(seed);
+    }
+    if let Some(stripes) = arguments.stripes {
+        options = options.stripes(stripes);
+    }
+    match &arguments.state {
+        Some(dir) => {
+            if let Some(durability) = arguments.reading.durability {
+                options = options.durability(durability);
+            }
+            let dir = dir.clone();
+            let filter = remembered(&dir, spec, options)?;
+            feed(&filter, &mut arguments)?;
+            filter.close()?;
+        }
+        None => {
+            // Declared first, so that it is removed after the filter in it is closed.
+            let dir = TempDir::with_prefix("ebbtide-dedup-").map_err(|error| {
+                Failure::Error(format!("cannot create a temporary directory: {error}"))
+            })?;
+            let spec = spec.ok_or_else(no_window)?;
+            // Nobody opens it again.
+            options = options.durability(Durability::Never);
+            let filter = Filter::create(dir.path().join("memory"), spec, options)?;
+            feed(&filter, &mut arguments)?;
+        }
+    }
+    Ok(())
+}
+
+/// The filter that is asked for; `None` if that is left to one that exists.
+fn spec(arguments: &Dedup) -> Result<Option<Any>> {
+    let fpr = arguments.fpr.unwrap_or(FPR);
+    let parameters = Parameters::new().with("fpr", fpr);
+    match (arguments.window, arguments.last) {
+        (Some(window), _) => Ok(Some(Any::new(
+            "time-limited",
+            parameters.with("window", window.as_micros()),
+        ))),
+        (None, Some(last)) => Ok(Some(Any::new(
+            "age-partitioned",
+            parameters.with("window-items", last),
+        ))),
+        (None, None) if arguments.fpr.is_some() => Err(Failure::Error(
+            "--fpr needs a window; give --window DURATION or --last N as well".to_owned(),
+        )),
+        (None, None) => Ok(None),
+    }
+}
+
+/// The memory of earlier runs, or a new one.
+fn remembered(dir: &Path, spec: Option<Any>, options: Options) -> Result<Filter<Any>> {
+    let Some(spec) = spec else {
+        return Filter::open(dir, options).map_err(|error| match error {
+            Error::NotAFilter { .. } => no_window(),
+            other => other.into(),
+        });
+    };
+    Filter::open_or_create(dir, spec, options).map_err(Failure::from)
+}
+
+fn no_window() -> Failure {
+    Failure::Error(
+        "how long to remember a line is not clear; give --window DURATION or --last N".to_owned(),
+    )
+}
+
+/// Reads the files and prints the new lines.
+fn feed(filter: &Filter<Any>, arguments: &mut Dedup) -> Result<()> {
+    let files = std::mem::take(&mut arguments.files);
+    let since = arguments.since.into();
+    let end = arguments.reading.delimiter();
+    let mut late: u64 = 0;
+    let field = arguments.field.map(NonZeroUsize::get);
+    Stream::changing(filter, &arguments.reading)?
+        .by_field(field)
+        .run(
+            files,
+            true,
+            |call, key| call.since(since).check_and_insert(key),
+            |line, checked, output: &mut Output| match checked {
+                Checked::Present => Ok(()),
+                Checked::New => output.line(line.whole, end),
+                Checked::TooLate => {
+                    // Whether it was seen is not known any more. A line twice is better than none.
+                    late += 1;
+                    output.line(line.whole, end)
+                }
+            },
+        )?;
+    if late > 0 {
+        note(&format!(
+            "{late} lines were older than the window; they were printed, unchecked"
+        ));
+    }
+    Ok(())
+}

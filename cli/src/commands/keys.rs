@@ -1,0 +1,146 @@
+//! `insert`, `contains`, `check` and `age`: one filter, one file of keys, an answer per key.
+
+use super::stream::Stream;
+use crate::args::{Check, Insert, Query};
+use crate::failure::{Result, note};
+use crate::output::{Output, keyed};
+use crate::units;
+use ebbtide::{Age, Any, Call, Checked, Filter, Options};
+use serde_json::Value;
+
+/// Inserts every key.
+pub fn insert(arguments: Insert) -> Result<()> {
+    let mut late = 0;
+    run(
+        arguments,
+        Does::Insert,
+        |call, key| call.insert(key),
+        |_, inserted, _| {
+            late += u64::from(!inserted);
+            Ok(())
+        },
+    )?;
+    report_late(late);
+    Ok(())
+}
+
+/// Answers whether each key is in the window.
+pub fn contains(arguments: Query) -> Result<()> {
+    let json = arguments.json;
+    run(
+        arguments.keys,
+        Does::Answer,
+        |call, key| call.contains(key),
+        |key, present, output| answer(output, json, key, "present", present.into(), bit(present)),
+    )
+}
+
+/// Answers whether each key was in the window, and inserts it.
+pub fn check(arguments: Check) -> Result<()> {
+    let json = arguments.query.json;
+    let since = arguments.since.into();
+    let mut late = 0;
+    run(
+        arguments.query.keys,
+        Does::InsertAndAnswer,
+        |call, key| call.since(since).check_and_insert(key),
+        |key, checked, output| {
+            let present = checked == Checked::Present;
+            if json && checked == Checked::TooLate {
+                late += 1;
+                let mut object = keyed(key);
+                object.insert("present".to_owned(), false.into());
+                object.insert("too_late".to_owned(), true.into());
+                return output.json(object);
+            }
+            late += u64::from(checked == Checked::TooLate);
+            answer(output, json, key, "present", present.into(), bit(present))
+        },
+    )?;
+    report_late(late);
+    Ok(())
+}
+
+/// Answers how long ago each key was seen.
+pub fn age(arguments: Query) -> Result<()> {
+    let json = arguments.json;
+    run(
+        arguments.keys,
+        Does::Answer,
+        |call, key| call.age(key),
+        |key, age, output| match age {
+            None => answer(output, json, key, "age", Value::Null, "-"),
+            Some(Age::Items(items)) => answer(
+                output,
+                json,
+                key,
+                "age_items",
+                items.into(),
+                &items.to_string(),
+            ),
+            Some(Age::Time(micros)) => {
+                let seconds = micros as f64 / 1e6;
+                let text = units::seconds(micros);
+                answer(output, json, key, "age_seconds", seconds.into(), &text)
+            }
+        },
+    )
+}
+
+/// What a command does with each key.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Does {
+    Insert,
+    Answer,
+    InsertAndAnswer,
+}
+
+/// Opens the filter, feeds it the keys, closes it.
+fn run<A>(
+    arguments: Insert,
+    does: Does,
+    ask: impl FnMut(Call<'_, Any>, &[u8]) -> ebbtide::Result<A>,
+    mut tell: impl FnMut(&[u8], A, &mut Output) -> Result<()>,
+) -> Result<()> {
+    let filter: Filter<Any> = Filter::open(&arguments.dir, Options::new())?;
+    let files = arguments.file.into_iter().collect();
+    let stream = match does {
+        Does::Answer => Stream::asking(&filter, &arguments.reading),
+        Does::Insert | Does::InsertAndAnswer => Stream::changing(&filter, &arguments.reading)?,
+    };
+    stream.run(files, does != Does::Insert, ask, |line, answer, output| {
+        tell(line.key, answer, output)
+    })?;
+    filter.close()?;
+    Ok(())
+}
+
+/// Writes one answer in the form asked for.
+fn answer(
+    output: &mut Output,
+    json: bool,
+    key: &[u8],
+    name: &str,
+    value: Value,
+    text: &str,
+) -> Result<()> {
+    if json {
+        let mut object = keyed(key);
+        object.insert(name.to_owned(), value);
+        output.json(object)
+    } else {
+        output.text(text)
+    }
+}
+
+fn bit(answer: bool) -> &'static str {
+    if answer { "1" } else { "0" }
+}
+
+fn report_late(late: u64) {
+    if late > 0 {
+        note(&format!(
+            "{late} keys were older than the window; they were not inserted"
+        ));
+    }
+}

@@ -1,0 +1,291 @@
+//! `stat`, `digest`, `verify`, `wal` and `snapshot`: what a filter is and what its files hold.
+
+use super::open_at_rest;
+use crate::args::Look;
+use crate::failure::Result;
+use crate::output::{Output, object, parameter_value, table};
+use crate::units;
+use ebbtide::{Error, Parameters, Stat, Timestamp, inspect};
+use indicatif::BinaryBytes;
+use serde_json::{Map, Value};
+use std::io::ErrorKind;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// `verify` found damage.
+const NO: u8 = 1;
+
+/// Prints what the filter says of itself.
+pub fn stat(arguments: &Look) -> Result<()> {
+    let filter = open_at_rest(&arguments.dir)?;
+    let stat = filter.stat()?;
+    let mut output = Output::new()?;
+    if arguments.json {
+        output.json(stat_json(&stat))?;
+    } else {
+        output.text(&stat_text(&stat))?;
+    }
+    output.flush()?;
+    filter.close()?;
+    Ok(())
+}
+
+fn stat_json(stat: &Stat) -> Map<String, Value> {
+    object([
+        ("kind", stat.kind.into()),
+        ("parameters", parameters_json(&stat.parameters)),
+        ("inserts", stat.inserts.into()),
+        ("operations", stat.operations.into()),
+        ("refused", stat.refused.into()),
+        ("lsn", stat.lsn.into()),
+        ("durable_lsn", stat.durable_lsn.into()),
+        ("step", stat.step.into()),
+        ("time", stat.time.map(|time| time.as_unix_millis()).into()),
+        ("fill", stat.fill.into()),
+        ("estimated_fpr", stat.estimated_fpr.into()),
+        ("memory_bytes", stat.memory_bytes.into()),
+        ("disk_bytes", stat.disk_bytes.into()),
+        ("stripes", stat.stripes.into()),
+        ("blocks", stat.blocks.into()),
+        ("banks", stat.banks.into()),
+        ("handles", stat.handles.into()),
+        ("snapshots", stat.snapshots.into()),
+        ("wal_segments", stat.wal_segments.into()),
+        ("durability", units::durability(stat.durability).into()),
+    ])
+}
+
+fn stat_text(stat: &Stat) -> String {
+    let none = || "none yet".to_owned();
+    let mut rows = vec![("kind", stat.kind.to_owned())];
+    rows.extend(parameter_rows(&stat.parameters));
+    rows.extend([
+        ("durability", units::durability(stat.durability)),
+        ("inserts", stat.inserts.to_string()),
+        ("operations", stat.operations.to_string()),
+        ("refused as late", stat.refused.to_string()),
+        (
+            "step",
+            stat.step
+                .map_or_else(|| "none".to_owned(), |step| step.to_string()),
+        ),
+        ("latest time", stat.time.map_or_else(none, units::time)),
+        ("fill", format!("{:.2} %", stat.fill * 100.0)),
+        ("estimated FPR", format!("{:.3e}", stat.estimated_fpr)),
+        ("memory", bytes(stat.memory_bytes)),
+        ("disk", bytes(stat.disk_bytes)),
+        ("stripes", stat.stripes.to_string()),
+        ("blocks", stat.blocks.to_string()),
+        ("banks", stat.banks.to_string()),
+        ("LSN", stat.lsn.to_string()),
+        ("durable LSN", stat.durable_lsn.to_string()),
+        ("handles", stat.handles.to_string()),
+        ("snapshots", stat.snapshots.to_string()),
+        ("WAL segments", stat.wal_segments.to_string()),
+    ]);
+    table(&rows)
+}
+
+/// Prints the digest and where it stands.
+pub fn digest(arguments: &Look) -> Result<()> {
+    let filter = open_at_rest(&arguments.dir)?;
+    let digest = filter.digest()?;
+    let value = format!("{:032x}", digest.value);
+    let mut output = Output::new()?;
+    if arguments.json {
+        output.json(object([
+            ("digest", value.into()),
+            ("lsn", digest.lsn.into()),
+            ("inserts", digest.inserts.into()),
+        ]))?;
+    } else {
+        output.text(&format!(
+            "{value}  LSN {}, {} inserts",
+            digest.lsn, digest.inserts
+        ))?;
+    }
+    output.flush()?;
+    filter.close()?;
+    Ok(())
+}
+
+/// Names each file with what is wrong in it; exit code 1 if something is.
+pub fn verify(arguments: &Look) -> Result<ExitCode> {
+    let report = inspect::verify(&arguments.dir)?;
+    let mut output = Output::new()?;
+    for file in &report.files {
+        if arguments.json {
+            let damage: Vec<_> = file.damage.iter().map(damage_json).collect();
+            output.json(object([
+                ("file", file.name.as_str().into()),
+                ("bytes", file.bytes.into()),
+                ("detail", file.detail.as_str().into()),
+                ("sound", file.damage.is_empty().into()),
+                ("damage", damage.into()),
+            ]))?;
+        } else {
+            let state = if file.damage.is_empty() {
+                "sound"
+            } else {
+                "DAMAGED"
+            };
+            // What concerns all files together has no size of its own.
+            let size = if file.bytes == 0 {
+                String::new()
+            } else {
+                format!(", {}", bytes(file.bytes))
+            };
+            let detail = if file.detail.is_empty() {
+                String::new()
+            } else {
+                format!(", {}", file.detail)
+            };
+            output.text(&format!("{}: {state}{size}{detail}", file.name))?;
+            for damage in &file.damage {
+                output.text(&format!("  {damage}"))?;
+            }
+        }
+    }
+    output.flush()?;
+    Ok(if report.is_sound() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(NO)
+    })
+}
+
+fn damage_json(error: &Error) -> Value {
+    let mut members = object([("message", error.to_string().into())]);
+    if let Error::Damaged {
+        offset,
+        expected,
+        found,
+        ..
+    } = error
+    {
+        members.insert("offset".to_owned(), (*offset).into());
+        members.insert("expected".to_owned(), expected.as_str().into());
+        members.insert("found".to_owned(), found.as_str().into());
+    }
+    Value::Object(members)
+}
+
+/// Prints the log, one record a line: LSN, time, operation, the rest.
+pub fn wal(arguments: &Look) -> Result<()> {
+    let mut output = Output::new()?;
+    let mut unwritten = None;
+    let read = inspect::wal(&arguments.dir, |entry| {
+        let written = if arguments.json {
+            output.json(entry_json(entry))
+        } else {
+            output.text(&entry_text(entry))
+        };
+        written.map_err(|failure| {
+            unwritten = Some(failure);
+            stop()
+        })
+    });
+    if let Some(failure) = unwritten {
+        return Err(failure);
+    }
+    output.flush()?;
+    Ok(read?)
+}
+
+/// What makes the library stop reading; it is seen by nobody.
+fn stop() -> Error {
+    Error::Io {
+        action: "write to",
+        path: PathBuf::from("standard output"),
+        source: ErrorKind::BrokenPipe.into(),
+    }
+}
+
+/// The time of a record, if it has one.
+fn entry_time(entry: &inspect::Entry) -> Option<Timestamp> {
+    (entry.time != Timestamp::default()).then_some(entry.time)
+}
+
+fn entry_json(entry: &inspect::Entry) -> Map<String, Value> {
+    let mut members = object([
+        ("lsn", entry.lsn.into()),
+        ("era", entry.era.into()),
+        (
+            "time",
+            entry_time(entry).map(Timestamp::as_unix_millis).into(),
+        ),
+        ("operation", entry.operation.into()),
+        ("stream_time", entry.is_stream_time().into()),
+    ]);
+    for (name, value) in entry.details() {
+        // A hash uses all 64 bits, more than a number in JSON can be relied on to hold.
+        let value = if name == "hash" {
+            format!("{value:016x}").into()
+        } else {
+            value.into()
+        };
+        members.insert(name.to_owned(), value);
+    }
+    members
+}
+
+fn entry_text(entry: &inspect::Entry) -> String {
+    let time = entry_time(entry).map_or_else(|| "-".to_owned(), units::time);
+    let mut text = format!("{:>10}  {time:<27}  {:<10}", entry.lsn, entry.operation);
+    for (name, value) in entry.details() {
+        text += &match name {
+            "hash" => format!("  {name} {value:016x}"),
+            _ => format!("  {name} {value}"),
+        };
+    }
+    text
+}
+
+/// Writes a snapshot and says from which LSN the log is needed with it.
+pub fn snapshot(arguments: &Look) -> Result<()> {
+    let filter = open_at_rest(&arguments.dir)?;
+    let start = filter.checkpoint()?;
+    let mut output = Output::new()?;
+    if arguments.json {
+        output.json(object([("start_lsn", start.into())]))?;
+    } else {
+        output.text(&format!(
+            "snapshot written; the log counts from LSN {start}"
+        ))?;
+    }
+    output.flush()?;
+    filter.close()?;
+    Ok(())
+}
+
+/// Parameters as an object.
+pub fn parameters_json(parameters: &Parameters) -> Value {
+    let members: Map<_, _> = parameters
+        .iter()
+        .map(|(name, value)| (name.to_owned(), parameter_value(value)))
+        .collect();
+    Value::Object(members)
+}
+
+/// Parameters as rows of a table.
+pub fn parameter_rows(parameters: &Parameters) -> Vec<(&str, String)> {
+    parameters
+        .iter()
+        .map(|(name, value)| match (name, value.parse()) {
+            ("window", Ok(micros)) => (
+                name,
+                units::duration(std::time::Duration::from_micros(micros)),
+            ),
+            _ => (name, value.to_owned()),
+        })
+        .collect()
+}
+
+/// A number of bytes to read: rounded, and exact where that says more.
+pub fn bytes(count: u64) -> String {
+    if count < 1024 {
+        format!("{count} B")
+    } else {
+        format!("{} ({count} B)", BinaryBytes(count))
+    }
+}

@@ -1,0 +1,44 @@
+//! One module per group of commands; this one chooses.
+
+mod create;
+mod dedup;
+mod keys;
+mod look;
+mod plan;
+mod stream;
+
+use crate::args::Command;
+use crate::failure::{Failure, Result};
+use ebbtide::{Any, Clock, Filter, Options, inspect};
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Runs a command.
+pub fn run(command: Command) -> Result<ExitCode> {
+    match command {
+        Command::Dedup(arguments) => dedup::dedup(arguments)?,
+        Command::Create(arguments) => create::create(&arguments)?,
+        Command::Insert(arguments) => keys::insert(arguments)?,
+        Command::Contains(arguments) => keys::contains(arguments)?,
+        Command::Check(arguments) => keys::check(arguments)?,
+        Command::Age(arguments) => keys::age(arguments)?,
+        Command::Stat(arguments) => look::stat(&arguments)?,
+        Command::Digest(arguments) => look::digest(&arguments)?,
+        Command::Verify(arguments) => return look::verify(&arguments),
+        Command::Wal(arguments) => look::wal(&arguments)?,
+        Command::Snapshot(arguments) => look::snapshot(&arguments)?,
+        Command::Backup(arguments) => {
+            let filter = open_at_rest(&arguments.dir)?;
+            filter.backup(&arguments.dest)?;
+            filter.close()?;
+        }
+        Command::Restore(arguments) => inspect::restore(&arguments.src, &arguments.dir)?,
+        Command::Plan(arguments) => plan::plan(&arguments)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Opens a filter without a clock: what it is asked is answered as of its own latest time.
+fn open_at_rest(dir: &Path) -> Result<Filter<Any>> {
+    Filter::open(dir, Options::new().clock(Clock::stream())).map_err(Failure::from)
+}

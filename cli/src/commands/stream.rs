@@ -1,0 +1,225 @@
+//! What every command over keys does: reads a batch, asks the filter, then answers; and hands over all
+//! answers before it waits for more input.
+//!
+//! No answer is given before the filter has acknowledged the whole batch: a line that was printed is
+//! remembered as safely as the durability says. What was acknowledged before an error is answered. A
+//! kill between the two loses the answers of that batch and those not yet flushed, never the memory.
+
+use crate::args::Reading;
+use crate::failure::{Failure, Result};
+use crate::input::{Batch, Input};
+use crate::output::Output;
+use ebbtide::{Any, Call, Durability, Error, Filter, Timestamp};
+use std::path::PathBuf;
+
+/// Bytes of a malformed line that an error quotes.
+const SHOWN_BYTES: usize = 60;
+
+/// A filter that is fed lines.
+pub struct Stream<'a> {
+    filter: &'a Filter<Any>,
+    reading: &'a Reading,
+    field: Option<usize>,
+    /// The durability of each call.
+    durability: Option<Durability>,
+    /// Whether every batch is synced before it is answered.
+    sync_batches: bool,
+}
+
+/// A line of input.
+#[derive(Clone, Copy)]
+pub struct Line<'a> {
+    /// All of it.
+    pub whole: &'a [u8],
+    /// Its key.
+    pub key: &'a [u8],
+    /// Its time, if the lines carry times.
+    time: Option<Timestamp>,
+}
+
+impl<'a> Stream<'a> {
+    /// Asks `filter` about lines; whole lines are keys.
+    pub fn asking(filter: &'a Filter<Any>, reading: &'a Reading) -> Self {
+        Self {
+            filter,
+            reading,
+            field: None,
+            durability: reading.durability,
+            sync_batches: false,
+        }
+    }
+
+    /// Changes `filter` by lines; whole lines are keys.
+    pub fn changing(filter: &'a Filter<Any>, reading: &'a Reading) -> Result<Self> {
+        let mut stream = Self::asking(filter, reading);
+        let wanted = match reading.durability {
+            Some(wanted) => wanted,
+            None => filter.stat()?.durability,
+        };
+        // Where each call would wait for the disk, the calls of a batch share one sync.
+        if matches!(wanted, Durability::Always) {
+            stream.durability = Some(Durability::Never);
+            stream.sync_batches = true;
+        }
+        Ok(stream)
+    }
+
+    /// The key is this field of the line, from 1.
+    pub fn by_field(mut self, number: Option<usize>) -> Self {
+        self.field = number;
+        self
+    }
+
+    /// Feeds all lines of the files: `ask` gets every key, `tell` every line with its answer, in order.
+    pub fn run<A>(
+        &self,
+        files: Vec<PathBuf>,
+        prints_answers: bool,
+        mut ask: impl FnMut(Call<'_, Any>, &[u8]) -> ebbtide::Result<A>,
+        mut tell: impl FnMut(Line<'_>, A, &mut Output) -> Result<()>,
+    ) -> Result<()> {
+        let mut output = Output::new()?;
+        let mut input = Input::new(files, self.reading.delimiter(), prints_answers)?;
+        let most = self.reading.batch.get();
+        while let Some(batch) = input.next_batch(most, || output.flush())? {
+            let (answered, failure) = self.ask_all(&batch, &mut ask);
+            if self.sync_batches {
+                self.filter.sync()?;
+            }
+            for (line, answer) in answered {
+                tell(line, answer, &mut output)?;
+            }
+            if let Some(failure) = failure {
+                output.flush()?;
+                return Err(failure);
+            }
+        }
+        output.flush()
+    }
+
+    /// The lines with their answers, up to the first that is malformed or refused, and what is wrong with that.
+    fn ask_all<'b, A>(
+        &self,
+        batch: &Batch<'b>,
+        ask: &mut impl FnMut(Call<'_, Any>, &[u8]) -> ebbtide::Result<A>,
+    ) -> (Vec<(Line<'b>, A)>, Option<Failure>) {
+        let mut answered = Vec::with_capacity(batch.lines.len());
+        for whole in &batch.lines {
+            // Key by key: if one fails, the answers to those before it are known, and not lost.
+            let answer = self.parse(whole).map_err(LineError::Malformed);
+            let answer = answer.and_then(|line| match ask(self.call(&line), line.key) {
+                Ok(answer) => Ok((line, answer)),
+                Err(error) => Err(LineError::Refused(error)),
+            });
+            match answer {
+                Ok(pair) => answered.push(pair),
+                Err(error) => {
+                    let number = batch.first_line + answered.len() as u64;
+                    return (answered, Some(error.at(batch, number)));
+                }
+            }
+        }
+        (answered, None)
+    }
+
+    fn call(&self, line: &Line<'_>) -> Call<'a, Any> {
+        let mut call = self.filter.call();
+        if let Some(time) = line.time {
+            call = call.time(time);
+        }
+        if let Some(durability) = self.durability {
+            call = call.durability(durability);
+        }
+        call
+    }
+
+    /// A line in its parts, or what is wrong with it.
+    fn parse<'b>(&self, whole: &'b [u8]) -> std::result::Result<Line<'b>, String> {
+        let (time, rest) = if self.reading.event_time {
+            let Some((time, rest)) = stamped(whole) else {
+                let start = String::from_utf8_lossy(&whole[..whole.len().min(SHOWN_BYTES)]);
+                return Err(format!("expected UNIX_MILLIS<TAB>KEY, found {start:?}"));
+            };
+            (Some(time), rest)
+        } else {
+            (None, whole)
+        };
+        let key = self.field.map_or(rest, |number| field(rest, number));
+        Ok(Line { whole, key, time })
+    }
+}
+
+/// Why a line has no answer.
+enum LineError {
+    Malformed(String),
+    Refused(Error),
+}
+
+impl LineError {
+    /// The failure to report; it names the line if the line is at fault.
+    fn at(self, batch: &Batch<'_>, number: u64) -> Failure {
+        let what = match self {
+            Self::Malformed(what) => what,
+            Self::Refused(error @ Error::TimeAhead { .. }) => error.to_string(),
+            Self::Refused(error) => return error.into(),
+        };
+        Failure::Error(format!("{}, line {number}: {what}", batch.path.display()))
+    }
+}
+
+/// Splits `UNIX_MILLIS<TAB>KEY`.
+fn stamped(line: &[u8]) -> Option<(Timestamp, &[u8])> {
+    let tab = memchr::memchr(b'\t', line)?;
+    let (digits, key) = (&line[..tab], &line[tab + 1..]);
+    if !digits.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    let millis: u64 = std::str::from_utf8(digits).ok()?.parse().ok()?;
+    // The filter counts microseconds in 64 bits.
+    millis.checked_mul(1000)?;
+    Some((Timestamp::from_unix_millis(millis), key))
+}
+
+/// The field of this number, from 1, as awk splits fields: at blanks, those at the ends ignored. Empty if there is none.
+fn field(line: &[u8], number: usize) -> &[u8] {
+    line.split(|byte| matches!(byte, b' ' | b'\t'))
+        .filter(|field| !field.is_empty())
+        .nth(number - 1)
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_split_at_blanks_as_awk_does() {
+        let line = b"  one two\t three\r";
+        assert_eq!(field(line, 1), b"one");
+        assert_eq!(field(line, 2), b"two");
+        assert_eq!(field(line, 3), b"three\r");
+        assert_eq!(field(line, 4), b"");
+        assert_eq!(field(b"", 1), b"");
+    }
+
+    #[test]
+    fn a_stamp_is_digits_and_the_key_is_all_behind_the_first_tab() {
+        let (time, key) = stamped(b"1500\ta\tb").expect("stamp");
+        assert_eq!((time.as_unix_millis(), key), (1500, b"a\tb".as_slice()));
+        let malformed: [&[u8]; 6] = [
+            b"",
+            b"\tkey",
+            b"12",
+            b"+1\tkey",
+            b"1.5\tkey",
+            b"18446744073709551615\tkey",
+        ];
+        for line in malformed {
+            assert!(
+                stamped(line).is_none(),
+                "{:?}",
+                String::from_utf8_lossy(line)
+            );
+        }
+    }
+}

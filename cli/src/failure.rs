@@ -1,0 +1,43 @@
+//! How a command ends early, and how that is said on standard error.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+/// What every command returns.
+pub type Result<T> = std::result::Result<T, Failure>;
+
+/// Why a command ends early.
+#[derive(Debug)]
+pub enum Failure {
+    /// Nobody reads the answers any more: not an error.
+    ClosedPipe,
+    /// A usage or environment error, in one sentence.
+    Error(String),
+}
+
+impl Failure {
+    /// A failure of standard output.
+    pub fn writing(error: &io::Error) -> Self {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            Self::ClosedPipe
+        } else {
+            Self::Error(format!("cannot write to standard output: {error}"))
+        }
+    }
+
+    /// A failure of an input file.
+    pub fn reading(path: &Path, error: &io::Error) -> Self {
+        Self::Error(format!("cannot read {}: {error}", path.display()))
+    }
+}
+
+impl From<ebbtide::Error> for Failure {
+    fn from(error: ebbtide::Error) -> Self {
+        Self::Error(error.to_string())
+    }
+}
+
+/// Says one sentence on standard error. A closed standard error is not worth a panic.
+pub fn note(sentence: &str) {
+    let _ = writeln!(io::stderr(), "ebbtide: {sentence}");
+}

@@ -1,0 +1,122 @@
+//! Answers on standard output: buffered, in order, and flushed when the caller is about to wait.
+
+use crate::failure::{Failure, Result};
+use serde_json::{Map, Value};
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::os::fd::AsFd;
+
+/// Bytes held back at most.
+const BUFFER_BYTES: usize = 64 << 10;
+
+/// Standard output.
+pub struct Output(BufWriter<File>);
+
+impl Output {
+    /// Standard output behind a buffer of our own.
+    pub fn new() -> Result<Self> {
+        let descriptor = io::stdout()
+            .as_fd()
+            .try_clone_to_owned()
+            .map_err(|error| Failure::writing(&error))?;
+        Ok(Self(BufWriter::with_capacity(
+            BUFFER_BYTES,
+            File::from(descriptor),
+        )))
+    }
+
+    /// Writes bytes and the byte that ends them.
+    pub fn line(&mut self, bytes: &[u8], end: u8) -> Result<()> {
+        self.0
+            .write_all(bytes)
+            .and_then(|()| self.0.write_all(&[end]))
+            .map_err(|error| Failure::writing(&error))
+    }
+
+    /// Writes a line of text.
+    pub fn text(&mut self, text: &str) -> Result<()> {
+        self.line(text.as_bytes(), b'\n')
+    }
+
+    /// Writes an object on a line of its own.
+    pub fn json(&mut self, object: Map<String, Value>) -> Result<()> {
+        self.text(&Value::Object(object).to_string())
+    }
+
+    /// Hands over everything written so far.
+    pub fn flush(&mut self) -> Result<()> {
+        self.0.flush().map_err(|error| Failure::writing(&error))
+    }
+}
+
+/// An object of these members, in this order.
+pub fn object<const N: usize>(members: [(&str, Value); N]) -> Map<String, Value> {
+    members
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), value))
+        .collect()
+}
+
+/// An object that begins with a key: as text if it is UTF-8, else in hexadecimal digits under another
+/// name, so that every key can be told from every other.
+pub fn keyed(key: &[u8]) -> Map<String, Value> {
+    match std::str::from_utf8(key) {
+        Ok(text) => object([("key", text.into())]),
+        Err(_) => {
+            let hex: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+            object([("key_hex", hex.into())])
+        }
+    }
+}
+
+/// A parameter as JSON: a number if it is one, else a string.
+pub fn parameter_value(text: &str) -> Value {
+    if let Ok(integer) = text.parse::<u64>() {
+        return integer.into();
+    }
+    match text.parse::<f64>() {
+        Ok(number) if number.is_finite() => number.into(),
+        _ => text.into(),
+    }
+}
+
+/// Names and values in two columns, aligned for reading.
+pub fn table(rows: &[(&str, String)]) -> String {
+    let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    let lines: Vec<_> = rows
+        .iter()
+        .map(|(name, value)| format!("{name:width$}  {value}"))
+        .collect();
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_that_is_not_text_is_shown_in_hexadecimal() {
+        assert_eq!(
+            Value::Object(keyed("a\"ö".as_bytes())).to_string(),
+            r#"{"key":"a\"ö"}"#
+        );
+        assert_eq!(
+            Value::Object(keyed(b"a\xff")).to_string(),
+            r#"{"key_hex":"61ff"}"#
+        );
+    }
+
+    #[test]
+    fn parameters_are_numbers_where_they_can_be() {
+        assert_eq!(parameter_value("20000").to_string(), "20000");
+        assert_eq!(parameter_value("0.001").to_string(), "0.001");
+        assert_eq!(parameter_value("inf").to_string(), "\"inf\"");
+        assert_eq!(parameter_value("ms").to_string(), "\"ms\"");
+    }
+
+    #[test]
+    fn tables_are_aligned() {
+        let rows = [("kind", "bloom".to_owned()), ("inserts", "7".to_owned())];
+        assert_eq!(table(&rows), "kind     bloom\ninserts  7");
+    }
+}

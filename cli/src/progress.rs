@@ -1,0 +1,44 @@
+//! Progress on standard error. It is drawn only where it disturbs nobody: on a terminal that does not
+//! also show the answers or take the keys.
+
+use indicatif::{ProgressBar, ProgressStyle};
+use std::io::{IsTerminal, stderr, stdin, stdout};
+
+/// A bar over the bytes read, or nothing.
+pub struct Progress(ProgressBar);
+
+impl Progress {
+    /// A bar over `total` bytes, or a running count if the total is not known.
+    pub fn new(total: Option<u64>, reads_stdin: bool, prints_answers: bool) -> Self {
+        let disturbs =
+            (prints_answers && stdout().is_terminal()) || (reads_stdin && stdin().is_terminal());
+        if disturbs || !stderr().is_terminal() {
+            return Self(ProgressBar::hidden());
+        }
+        let (bar, template) = match total {
+            Some(total) => (
+                ProgressBar::new(total),
+                "{wide_bar} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left",
+            ),
+            None => (
+                ProgressBar::no_length(),
+                "{spinner} {bytes}, {bytes_per_sec}",
+            ),
+        };
+        Self(match ProgressStyle::with_template(template) {
+            Ok(style) => bar.with_style(style),
+            Err(_) => bar,
+        })
+    }
+
+    /// So many more bytes were read.
+    pub fn advance(&self, bytes: u64) {
+        self.0.inc(bytes);
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}

@@ -1,0 +1,126 @@
+//! Values as people write them: durations (`90s`, `10m`), sizes (`64KiB`), durability (`always`, `1s`).
+
+use ebbtide::{Durability, Timestamp};
+use std::time::{Duration, UNIX_EPOCH};
+
+/// Reads a duration such as `90s`, `10m` or `1h 30m`.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text).map_err(|error| format!("{error}, as in 90s, 10m or 24h"))
+}
+
+/// Writes a duration so that [`parse_duration`] reads it back.
+pub fn duration(duration: Duration) -> String {
+    humantime::format_duration(duration).to_string()
+}
+
+/// Bytes a unit stands for: binary and decimal prefixes, as in IEC 80000-13.
+const SIZES: &[(&str, u64)] = &[
+    ("KiB", 1 << 10),
+    ("MiB", 1 << 20),
+    ("GiB", 1 << 30),
+    ("TiB", 1 << 40),
+    ("kB", 1_000),
+    ("MB", 1_000_000),
+    ("GB", 1_000_000_000),
+    ("TB", 1_000_000_000_000),
+    ("B", 1),
+];
+
+/// Reads a whole number of bytes, with or without a unit: `65536`, `64KiB`, `1 GB`.
+pub fn parse_size(text: &str) -> Result<u64, String> {
+    let (digits, unit) = SIZES
+        .iter()
+        .find_map(|(name, bytes)| text.strip_suffix(name).map(|digits| (digits, *bytes)))
+        .unwrap_or((text, 1));
+    digits
+        .trim_end()
+        .parse::<u64>()
+        .ok()
+        .and_then(|number| number.checked_mul(unit))
+        .ok_or_else(|| "expected a whole number of bytes, as in 65536, 64KiB or 1GiB".to_owned())
+}
+
+/// Reads `always`, `never`, or the longest time between two syncs.
+pub fn parse_durability(text: &str) -> Result<Durability, String> {
+    match text {
+        "always" => Ok(Durability::Always),
+        "never" => Ok(Durability::Never),
+        interval => parse_duration(interval)
+            .map(Durability::Interval)
+            .map_err(|_| "expected always, never, or a time between syncs such as 1s".to_owned()),
+    }
+}
+
+/// Writes a durability so that [`parse_durability`] reads it back.
+pub fn durability(durability: Durability) -> String {
+    match durability {
+        Durability::Always => "always".to_owned(),
+        Durability::Never => "never".to_owned(),
+        Durability::Interval(interval) => duration(interval),
+    }
+}
+
+/// Writes a time as RFC 3339 in UTC, to the microsecond.
+pub fn time(time: Timestamp) -> String {
+    // humantime ends with the year 9999.
+    const LAST: u64 = 253_402_300_799_999_999;
+    let micros = time.as_unix_micros().min(LAST);
+    humantime::format_rfc3339_micros(UNIX_EPOCH + Duration::from_micros(micros)).to_string()
+}
+
+/// Writes microseconds as seconds, with as many of six decimals as are needed.
+pub fn seconds(micros: u64) -> String {
+    let (whole, fraction) = (micros / 1_000_000, micros % 1_000_000);
+    if fraction == 0 {
+        return whole.to_string();
+    }
+    format!("{whole}.{fraction:06}")
+        .trim_end_matches('0')
+        .to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_take_binary_and_decimal_units() {
+        assert_eq!(parse_size("65536"), Ok(65536));
+        assert_eq!(parse_size("64KiB"), Ok(65536));
+        assert_eq!(parse_size("64 kB"), Ok(64_000));
+        assert_eq!(parse_size("7B"), Ok(7));
+        assert_eq!(parse_size("2TiB"), Ok(2 << 40));
+    }
+
+    #[test]
+    fn sizes_that_are_none_are_refused() {
+        for text in ["", "KiB", "-1", "1.5MiB", "64kib", "99999999TiB", "one"] {
+            assert!(parse_size(text).is_err(), "{text:?} was taken for a size");
+        }
+    }
+
+    #[test]
+    fn a_durability_reads_back_as_written() {
+        for text in ["always", "never", "1s", "250ms", "1m 30s"] {
+            assert_eq!(durability(parse_durability(text).expect(text)), text);
+        }
+        assert!(parse_durability("sometimes").is_err());
+    }
+
+    #[test]
+    fn seconds_have_only_the_decimals_they_need() {
+        assert_eq!(seconds(0), "0");
+        assert_eq!(seconds(5_000_000), "5");
+        assert_eq!(seconds(1_250_000), "1.25");
+        assert_eq!(seconds(1), "0.000001");
+    }
+
+    #[test]
+    fn a_time_beyond_the_year_9999_is_written_without_a_panic() {
+        assert!(time(Timestamp::from_unix_micros(u64::MAX)).starts_with("9999-12-31"));
+        assert_eq!(
+            time(Timestamp::from_unix_millis(1_500)),
+            "1970-01-01T00:00:01.500000Z"
+        );
+    }
+}

@@ -1,0 +1,231 @@
+//! `insert`, `contains`, `check`, `age`: one answer per key, and what they say when they cannot.
+
+use crate::support::{Place, ok, refused, run};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// A filter in a place of its own.
+fn filter(options: &[&str]) -> (Place, String) {
+    let place = Place::new();
+    let dir = place.at("filter");
+    ok(
+        &[&["create", &dir, "--hash-seed", "7"], options].concat(),
+        b"",
+    );
+    (place, dir)
+}
+
+const LAST_100: [&str; 6] = [
+    "--kind",
+    "age-partitioned",
+    "--window-items",
+    "100",
+    "--fpr",
+    "0.001",
+];
+const MINUTE: [&str; 6] = [
+    "--kind",
+    "time-limited",
+    "--window",
+    "60s",
+    "--fpr",
+    "0.001",
+];
+const BLOOM: [&str; 6] = ["--kind", "bloom", "--capacity", "1000", "--fpr", "0.001"];
+
+#[test]
+fn every_kind_answers_in_input_order() {
+    for kind in [LAST_100, MINUTE, BLOOM] {
+        let (_place, dir) = filter(&kind);
+        assert_eq!(ok(&["insert", &dir], b"a\nb\nc").stdout, b"");
+        assert_eq!(
+            ok(&["contains", &dir], b"b\nx\na\n\nc\n").stdout,
+            b"1\n0\n1\n0\n1\n"
+        );
+        assert_eq!(ok(&["check", &dir], b"x\nx\na\n").stdout, b"0\n1\n1\n");
+        assert_eq!(ok(&["contains", &dir], b"x").stdout, b"1\n");
+    }
+}
+
+#[test]
+fn keys_come_from_a_file_or_from_standard_input() {
+    let (place, dir) = filter(&LAST_100);
+    let file = place.file("keys", b"a\nb\n");
+    ok(&["insert", &dir, &file], b"");
+    assert_eq!(ok(&["contains", &dir, &file], b"").stdout, b"1\n1\n");
+    assert_eq!(ok(&["contains", &dir, "-"], b"b\nc\n").stdout, b"1\n0\n");
+    assert_eq!(ok(&["contains", &dir, "-0"], b"b\0c\n\0").stdout, b"1\n0\n");
+}
+
+#[test]
+fn checking_since_accepted_does_not_refresh() {
+    let (_place, dir) = filter(&LAST_100);
+    ok(&["check", &dir, "--since", "accepted"], b"a\na\na\n");
+    let stat = ok(&["stat", &dir, "--json"], b"").json();
+    assert_eq!(stat[0]["inserts"], 1);
+    ok(&["check", &dir], b"a\na\n");
+    let stat = ok(&["stat", &dir, "--json"], b"").json();
+    assert_eq!(stat[0]["inserts"], 3);
+}
+
+#[test]
+fn an_age_in_items_is_a_lower_bound() {
+    let (_place, dir) = filter(&LAST_100);
+    let keys: Vec<_> = (0..60).map(|number| format!("key {number}")).collect();
+    ok(&["insert", &dir], keys.join("\n").as_bytes());
+    let outcome = ok(
+        &["age", &dir],
+        [keys.join("\n"), "absent".into()].join("\n").as_bytes(),
+    );
+    let lines = outcome.text().lines().collect::<Vec<_>>();
+    assert_eq!(lines[60], "-");
+    for (number, line) in lines[..60].iter().enumerate() {
+        let age: usize = line.parse().expect(line);
+        assert!(
+            age <= 60 - number,
+            "key {number} is said to be {age} inserts old"
+        );
+    }
+    assert!(
+        lines[0].parse::<usize>().expect("age") > 20,
+        "ages tell nothing: {lines:?}"
+    );
+}
+
+#[test]
+fn an_age_in_seconds_is_told_at_the_time_of_the_line() {
+    let (_place, dir) = filter(&MINUTE);
+    let start = now_millis() - 3_600_000;
+    ok(
+        &["insert", &dir, "--event-time"],
+        format!("{start}\ta\n").as_bytes(),
+    );
+    let lines = format!("{}\ta\n{}\ta\n{0}\tb\n", start + 30_000, start + 600_000);
+    let outcome = ok(&["age", &dir, "--event-time"], lines.as_bytes());
+    let answers = outcome.text().lines().collect::<Vec<_>>();
+    assert_eq!(answers[1..], ["-", "-"]);
+    let age: f64 = answers[0].parse().expect("seconds");
+    assert!((20.0..=30.0).contains(&age), "{age}");
+}
+
+#[test]
+fn asking_moves_no_time() {
+    let (_place, dir) = filter(&MINUTE);
+    let start = now_millis() - 3_600_000;
+    ok(
+        &["insert", &dir, "--event-time"],
+        format!("{start}\ta\n").as_bytes(),
+    );
+    let before = ok(&["digest", &dir], b"").stdout;
+    ok(
+        &["contains", &dir, "--event-time"],
+        format!("{}\ta\n", start + 600_000).as_bytes(),
+    );
+    ok(&["contains", &dir], b"a\n");
+    assert_eq!(ok(&["digest", &dir], b"").stdout, before);
+    let again = ok(
+        &["contains", &dir, "--event-time"],
+        format!("{}\ta\n", start + 1).as_bytes(),
+    );
+    assert_eq!(again.stdout, b"1\n");
+}
+
+#[test]
+fn answers_in_json_hold_the_key() {
+    let (_place, dir) = filter(&LAST_100);
+    let checked = ok(&["check", &dir, "--json"], b"a\n\xff\na\n");
+    assert_eq!(
+        checked.text(),
+        "{\"key\":\"a\",\"present\":false}\n{\"key_hex\":\"ff\",\"present\":false}\n\
+         {\"key\":\"a\",\"present\":true}\n"
+    );
+    let contained = ok(&["contains", &dir, "--json"], b"a\nb\n");
+    assert_eq!(
+        contained.text(),
+        "{\"key\":\"a\",\"present\":true}\n{\"key\":\"b\",\"present\":false}\n"
+    );
+    let ages = ok(&["age", &dir, "--json"], b"a\nb\n").json();
+    assert!(ages[0]["age_items"].is_u64(), "{ages:?}");
+    assert!(ages[1]["age"].is_null(), "{ages:?}");
+}
+
+#[test]
+fn an_age_in_json_names_its_unit() {
+    let (_place, dir) = filter(&MINUTE);
+    ok(&["insert", &dir], b"a\n");
+    let ages = ok(&["age", &dir, "--json"], b"a\n").json();
+    assert!(ages[0]["age_seconds"].is_number(), "{ages:?}");
+}
+
+#[test]
+fn keys_too_late_to_insert_are_counted() {
+    let (_place, dir) = filter(&MINUTE);
+    let now = now_millis() - 1000;
+    let lines = format!("{0}\ta\n{now}\tb\n{0}\tc\n", now - 3_600_000);
+    let inserted = run(&["insert", &dir, "--event-time"], lines.as_bytes());
+    assert_eq!(inserted.code, Some(0));
+    assert!(
+        inserted.stderr.contains("1 keys were older"),
+        "{}",
+        inserted.stderr
+    );
+    let lines = format!("{now}\tb\n{}\td\n", now - 3_600_000);
+    let checked = run(&["check", &dir, "--event-time", "--json"], lines.as_bytes());
+    assert_eq!(
+        checked.text(),
+        "{\"key\":\"b\",\"present\":true}\n{\"key\":\"d\",\"present\":false,\"too_late\":true}\n"
+    );
+}
+
+#[test]
+fn every_durability_is_taken() {
+    for durability in ["always", "never", "250ms"] {
+        let (_place, dir) = filter(&[&LAST_100[..], &["--durability", durability]].concat());
+        ok(&["insert", &dir], b"a\n");
+        let now = now_millis();
+        let lines = format!("{}\tb\n{now}\tc\n", now - 10);
+        ok(&["insert", &dir, "--event-time"], lines.as_bytes());
+        for other in ["always", "never", "1s"] {
+            let arguments = ["check", &dir, "--durability", other];
+            assert_eq!(ok(&arguments, b"a\nb\nc\n").stdout, b"1\n1\n1\n");
+        }
+    }
+}
+
+#[test]
+fn a_kind_without_ages_says_so() {
+    let (_place, dir) = filter(&BLOOM);
+    let sentence = refused(&["age", &dir], b"a\n");
+    assert!(
+        sentence.contains("bloom") && sentence.contains("age"),
+        "{sentence}"
+    );
+}
+
+#[test]
+fn what_is_not_a_filter_is_named() {
+    let place = Place::new();
+    let missing = place.at("missing");
+    let commands: [&[&str]; 9] = [
+        &["insert", &missing],
+        &["contains", &missing],
+        &["check", &missing],
+        &["age", &missing],
+        &["stat", &missing],
+        &["digest", &missing],
+        &["verify", &missing],
+        &["wal", &missing],
+        &["snapshot", &missing],
+    ];
+    for command in commands {
+        let sentence = refused(command, b"a\n");
+        assert!(sentence.contains(&missing), "{sentence}");
+    }
+    assert!(!std::path::Path::new(&missing).exists());
+}
+
+fn now_millis() -> u64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .expect("clock")
+        .as_millis() as u64
+}

@@ -1,0 +1,114 @@
+//! Exact windows to hold the command against.
+
+use crate::support::ok;
+use std::collections::{HashMap, HashSet};
+
+/// What counts towards the window, and where a key's place in it begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Since {
+    /// Every line.
+    LastSeen,
+    /// Printed lines.
+    Accepted,
+}
+
+/// How the printed lines differ from those of exact windows.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Judgement {
+    /// Lines printed.
+    pub printed: usize,
+    /// Printed although the key was within the window: must never be.
+    pub wrongly_printed: usize,
+    /// Lines whose key was not in the window, nor were its last traces.
+    pub surely_new: usize,
+    /// Those of them that were suppressed all the same: false positives.
+    pub wrongly_suppressed: usize,
+}
+
+impl Judgement {
+    /// Fails if a line was printed that should not be, or if more lines were suppressed than an error
+    /// rate of 0.001 explains: the expected number and four standard deviations (a binomial number is
+    /// beyond them once in 30,000 times, and the hash seed is fixed), and one for the rounding.
+    pub fn assert_within_promise(&self) {
+        assert_eq!(self.wrongly_printed, 0, "{self:?}");
+        let expected = self.surely_new as f64 * 0.001;
+        let bound = expected + 4.0 * expected.sqrt() + 1.0;
+        assert!(
+            self.wrongly_suppressed as f64 <= bound,
+            "{self:?}, at most {bound} were allowed"
+        );
+    }
+}
+
+/// Runs `dedup` over the keys and holds each answer against a window of the last `items` inserts.
+///
+/// The window is over what the command itself inserted, so that one wrong answer is counted once. An
+/// age-partitioned filter forgets within a few generations: with (k, l) = (12, 52), the plan for an
+/// error rate of 0.001, the last trace of a key lingers for at most 13 generations of `items / 52`. So a
+/// key that was not among the last 1.5 × `items` is surely new.
+pub fn judge(keys: &[&[u8]], items: u64, since: Since, more: &[&str]) -> Judgement {
+    // With its number behind the key, each printed line tells which one it is.
+    let mut lines = Vec::new();
+    for (number, key) in keys.iter().enumerate() {
+        lines.extend_from_slice(key);
+        lines.extend_from_slice(format!(" {number}\n").as_bytes());
+    }
+    let last = items.to_string();
+    let since_name = if since == Since::LastSeen {
+        "last-seen"
+    } else {
+        "accepted"
+    };
+    let fixed = [
+        "dedup",
+        "--field",
+        "1",
+        "--hash-seed",
+        "7",
+        "--last",
+        &last,
+        "--since",
+        since_name,
+    ];
+    let outcome = ok(&[&fixed, more].concat(), &lines);
+    let numbers: Vec<usize> = outcome
+        .lines()
+        .iter()
+        .map(|line| line.rsplit(|byte| *byte == b' ').next().unwrap_or_default())
+        .map(|number| String::from_utf8_lossy(number).parse().expect("number"))
+        .collect();
+    assert!(numbers.is_sorted(), "not in input order");
+
+    let printed: HashSet<_> = numbers.iter().copied().collect();
+    let mut judgement = Judgement {
+        printed: numbers.len(),
+        ..Judgement::default()
+    };
+    let mut last_insert: HashMap<&[u8], u64> = HashMap::new();
+    let mut inserts = 0;
+    for (number, key) in keys.iter().enumerate() {
+        let is_printed = printed.contains(&number);
+        // The insert just before has age 1.
+        let age = last_insert.get(key).map(|insert| inserts - insert + 1);
+        let surely_new = age.is_none_or(|age| age > items + items / 2);
+        judgement.surely_new += usize::from(surely_new);
+        judgement.wrongly_suppressed += usize::from(surely_new && !is_printed);
+        judgement.wrongly_printed += usize::from(is_printed && age.is_some_and(|age| age <= items));
+        if is_printed || since == Since::LastSeen {
+            inserts += 1;
+            last_insert.insert(key, inserts);
+        }
+    }
+    judgement
+}
+
+/// Lines that exact windows of the last `items` lines, each line refreshing its key, would print.
+pub fn printed_exactly(keys: &[&[u8]], items: usize) -> usize {
+    let mut last: HashMap<&[u8], usize> = HashMap::new();
+    let mut printed = 0;
+    for (number, key) in keys.iter().enumerate() {
+        let earlier = last.insert(key, number);
+        printed += usize::from(earlier.is_none_or(|earlier| number - earlier > items));
+    }
+    printed
+}

@@ -1,0 +1,242 @@
+//! Input that pauses, readers that leave, runs that are killed.
+
+use crate::support::{Place, command, input, ok, refused, start, stream};
+use std::collections::HashSet;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStdin, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::Duration;
+
+/// A command with one who talks to it.
+struct Talk {
+    child: Child,
+    stdin: ChildStdin,
+    answers: Receiver<String>,
+}
+
+impl Talk {
+    fn new(arguments: &[&str]) -> Self {
+        let mut child = start(arguments);
+        let stdin = child.stdin.take().expect("stdin");
+        let mut stdout = BufReader::new(child.stdout.take().expect("stdout"));
+        let (sender, answers) = channel();
+        thread::spawn(move || {
+            let mut line = String::new();
+            while stdout.read_line(&mut line).is_ok_and(|count| count > 0) {
+                if sender.send(std::mem::take(&mut line)).is_err() {
+                    return;
+                }
+            }
+        });
+        Self {
+            child,
+            stdin,
+            answers,
+        }
+    }
+
+    fn say(&mut self, text: &str) {
+        self.stdin.write_all(text.as_bytes()).expect("write");
+    }
+
+    /// The next line. One that never comes is a failure, not a hang.
+    fn hear(&mut self) -> String {
+        self.answers
+            .recv_timeout(Duration::from_secs(60))
+            .expect("no answer in a minute")
+    }
+}
+
+#[test]
+fn answers_are_there_before_the_next_question() {
+    let place = Place::new();
+    let dir = place.at("filter");
+    let bloom = [
+        "create",
+        &dir,
+        "--kind",
+        "bloom",
+        "--capacity",
+        "1000",
+        "--fpr",
+        "0.001",
+    ];
+    ok(&bloom, b"");
+    let mut talk = Talk::new(&["check", &dir]);
+    for (question, answer) in [("a\n", "0\n"), ("b\n", "0\n"), ("a\n", "1\n")] {
+        talk.say(question);
+        assert_eq!(talk.hear(), answer);
+    }
+    // Half a line is no question yet.
+    talk.say("b\nhalf");
+    assert_eq!(talk.hear(), "1\n");
+    talk.say(" a line\n");
+    assert_eq!(talk.hear(), "0\n");
+    drop(talk.stdin);
+    assert!(talk.child.wait().expect("wait").success());
+}
+
+#[test]
+fn new_lines_are_printed_when_the_input_pauses() {
+    let mut talk = Talk::new(&["dedup", "--last", "100"]);
+    talk.say("a\na\nb\n");
+    assert_eq!((talk.hear(), talk.hear()), ("a\n".into(), "b\n".into()));
+    talk.say("a\nc\n");
+    assert_eq!(talk.hear(), "c\n");
+    drop(talk.stdin);
+    assert!(talk.child.wait().expect("wait").success());
+}
+
+#[test]
+fn a_reader_that_leaves_ends_the_command_quietly() {
+    let place = Place::new();
+    // More than pipes and buffers hold, so that the command does write to a closed pipe.
+    let keys: Vec<_> = (0..200_000).map(|number| format!("key {number}")).collect();
+    let file = place.file("keys", &input(&keys));
+    let dir = place.at("filter");
+    ok(
+        &[
+            "create",
+            &dir,
+            "--kind",
+            "bloom",
+            "--capacity",
+            "300000",
+            "--fpr",
+            "0.001",
+        ],
+        b"",
+    );
+    for arguments in [
+        &["dedup", "--last", "1000000", &file][..],
+        &["contains", &dir, "--json", &file],
+    ] {
+        let mut child = start(arguments);
+        let mut first = [0; 5];
+        let mut stdout = child.stdout.take().expect("stdout");
+        stdout.read_exact(&mut first).expect("read");
+        drop(stdout);
+        let output = child.wait_with_output().expect("wait");
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}");
+        assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{arguments:?}");
+    }
+}
+
+#[test]
+fn an_output_that_is_full_is_an_error() {
+    let Ok(full) = std::fs::OpenOptions::new().write(true).open("/dev/full") else {
+        println!("skipped: no /dev/full here");
+        return;
+    };
+    let child = command(&["plan", "--last", "10"])
+        .stdout(full)
+        .spawn()
+        .expect("start");
+    let output = child.wait_with_output().expect("wait");
+    assert_eq!(output.status.code(), Some(2));
+    let sentence = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        sentence.starts_with("ebbtide: cannot write to standard output: "),
+        "{sentence}"
+    );
+}
+
+#[test]
+fn what_was_printed_before_a_kill_is_remembered_after_it() {
+    for wanted in [1, 500, 3_000, 20_000] {
+        let place = Place::new();
+        let state = place.at("state");
+        let arguments = [
+            "dedup",
+            "--last",
+            "100000",
+            "--state",
+            &state,
+            "--hash-seed",
+            "7",
+        ];
+        let keys: Vec<_> = (0..60_000).map(|number| format!("key {number}")).collect();
+        let file = place.file("keys", &input(&keys));
+        let mut child = command(&[&arguments[..], &[&file]].concat())
+            .stdin(Stdio::null())
+            .spawn()
+            .expect("start");
+        let mut stdout = BufReader::new(child.stdout.take().expect("stdout"));
+        let mut seen = Vec::new();
+        for _ in 0..wanted {
+            stdout.read_until(b'\n', &mut seen).expect("read");
+        }
+        child.kill().expect("kill");
+        child.wait().expect("wait");
+        // What is still in the pipe was printed as well; the last line may be half a line.
+        stdout.read_to_end(&mut seen).expect("read");
+        let whole = seen
+            .iter()
+            .rposition(|byte| *byte == b'\n')
+            .map_or(0, |at| at + 1);
+        let printed = &seen[..whole];
+        assert!(printed.iter().filter(|byte| **byte == b'\n').count() >= wanted);
+        assert_eq!(
+            ok(&arguments, printed).stdout,
+            b"",
+            "printed lines were forgotten"
+        );
+    }
+}
+
+#[test]
+fn killed_again_and_again_it_goes_on_exactly() {
+    let place = Place::new();
+    let state = place.at("state");
+    // Each line has its number, so that it is known which ones an unbroken run prints. The window is
+    // short: keys leave it and come back on the way.
+    let keys = stream(2_000, 300);
+    let lines: Vec<_> = keys
+        .iter()
+        .enumerate()
+        .map(|(number, key)| format!("{key} {number}\n"))
+        .collect();
+    let dedup = ["dedup", "--last", "100", "--field", "1", "--hash-seed", "3"];
+    let unbroken = ok(&dedup, lines.concat().as_bytes()).stdout;
+    let unbroken: Vec<_> = unbroken
+        .split_inclusive(|byte| *byte == b'\n')
+        .map(String::from_utf8_lossy)
+        .collect();
+    let printed: HashSet<_> = unbroken.iter().map(|line| line.as_ref()).collect();
+
+    let mut heard = Vec::new();
+    let mut rest = lines.as_slice();
+    while heard.len() < unbroken.len() {
+        // A piece ends with a line that is printed: its answer tells that all before it is done.
+        let mut end = rest.len().min(150);
+        while end > 0 && !printed.contains(rest[end - 1].as_str()) {
+            end -= 1;
+        }
+        let (piece, later) = rest.split_at(end);
+        rest = later;
+        let mut talk = Talk::new(&[&dedup[..], &["--state", &state]].concat());
+        talk.say(&piece.concat());
+        let answers = piece
+            .iter()
+            .filter(|line| printed.contains(line.as_str()))
+            .count();
+        heard.extend((0..answers).map(|_| talk.hear()));
+        talk.child.kill().expect("kill");
+        talk.child.wait().expect("wait");
+    }
+    assert_eq!(heard, unbroken);
+}
+
+#[test]
+fn a_filter_in_use_is_said_to_be_so() {
+    let place = Place::new();
+    let state = place.at("state");
+    let mut talk = Talk::new(&["dedup", "--last", "100", "--state", &state]);
+    talk.say("a\n");
+    talk.hear();
+    assert!(refused(&["stat", &state], b"").contains(&state));
+    drop(talk.stdin);
+    assert!(talk.child.wait().expect("wait").success());
+    assert_eq!(ok(&["contains", &state], b"a\n").stdout, b"1\n");
+}

@@ -1,0 +1,12 @@
+//! The contract of the `ebbtide` command, tested on the binary.
+
+#![forbid(unsafe_code)]
+
+mod answers;
+mod dedup;
+mod exact;
+mod examples;
+mod filters;
+mod interruptions;
+mod real_streams;
+mod support;

@@ -1,0 +1,153 @@
+//! Runs the command and looks at what it did.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use tempfile::TempDir;
+
+/// What a finished command left.
+#[derive(Debug)]
+pub struct Outcome {
+    pub code: Option<i32>,
+    pub stdout: Vec<u8>,
+    pub stderr: String,
+}
+
+impl Outcome {
+    /// The output in lines, newlines removed.
+    pub fn lines(&self) -> Vec<&[u8]> {
+        let text = self.stdout.strip_suffix(b"\n").unwrap_or(&self.stdout);
+        if self.stdout.is_empty() {
+            Vec::new()
+        } else {
+            text.split(|byte| *byte == b'\n').collect()
+        }
+    }
+
+    /// The output as text.
+    pub fn text(&self) -> &str {
+        std::str::from_utf8(&self.stdout).expect("output is not UTF-8")
+    }
+
+    /// The output as one JSON value a line.
+    pub fn json(&self) -> Vec<serde_json::Value> {
+        self.text()
+            .lines()
+            .map(|line| serde_json::from_str(line).expect(line))
+            .collect()
+    }
+}
+
+/// The command, not yet run, all three streams piped.
+pub fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ebbtide"));
+    command
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+/// Starts the command.
+pub fn start(arguments: &[&str]) -> Child {
+    command(arguments).spawn().expect("cannot start ebbtide")
+}
+
+/// Runs the command with this input.
+pub fn run(arguments: &[&str], input: &[u8]) -> Outcome {
+    let mut child = start(arguments);
+    let mut stdin = child.stdin.take().expect("stdin");
+    let input = input.to_vec();
+    // A command that fails early does not read its input: a broken pipe here is fine.
+    let writer = thread::spawn(move || drop(stdin.write_all(&input)));
+    let output = child.wait_with_output().expect("wait");
+    writer.join().expect("writer");
+    Outcome {
+        code: output.status.code(),
+        stdout: output.stdout,
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+/// Runs the command and expects that all goes well, without a word on standard error.
+pub fn ok(arguments: &[&str], input: &[u8]) -> Outcome {
+    let outcome = run(arguments, input);
+    assert_eq!(
+        (outcome.code, outcome.stderr.as_str()),
+        (Some(0), ""),
+        "{arguments:?}"
+    );
+    outcome
+}
+
+/// Runs the command and expects exit code 2 with one sentence, which is returned.
+pub fn refused(arguments: &[&str], input: &[u8]) -> String {
+    let outcome = run(arguments, input);
+    assert_eq!(outcome.code, Some(2), "{arguments:?}: {outcome:?}");
+    let sentence = outcome.stderr.strip_suffix('\n').expect("a line");
+    assert!(sentence.starts_with("ebbtide: "), "{sentence:?}");
+    assert!(!sentence.contains('\n'), "more than one line: {sentence:?}");
+    sentence.to_owned()
+}
+
+/// A place for filters, removed at the end.
+pub struct Place(TempDir);
+
+impl Place {
+    pub fn new() -> Self {
+        Self(TempDir::new().expect("temporary directory"))
+    }
+
+    /// The path of something in it.
+    pub fn at(&self, name: &str) -> String {
+        self.0.path().join(name).to_str().expect("UTF-8").to_owned()
+    }
+
+    /// The path of a new file in it.
+    pub fn file(&self, name: &str, bytes: &[u8]) -> String {
+        let path = self.at(name);
+        std::fs::write(&path, bytes).expect("write");
+        path
+    }
+}
+
+/// A file of the project.
+pub fn project_file(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name)
+}
+
+/// A real stream, where it is there; else says that the test is skipped.
+pub fn real_stream(name: &str) -> Option<PathBuf> {
+    let path = project_file("../shared/data").join(name);
+    if path.exists() {
+        return Some(path);
+    }
+    println!("skipped: {} is not there", path.display());
+    None
+}
+
+/// Keys in a skewed order that is always the same: half of them from the 50 most frequent ones.
+pub fn stream(count: usize, distinct: u64) -> Vec<String> {
+    let mut state: u64 = 0x9E37_79B9_7F4A_7C15;
+    let mut draw = |bound: u64| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 11) % bound
+    };
+    (0..count)
+        .map(|_| {
+            let bound = if draw(2) == 0 { 50 } else { distinct };
+            format!("key-{}", draw(bound))
+        })
+        .collect()
+}
+
+/// The keys as input, one a line.
+pub fn input(keys: &[String]) -> Vec<u8> {
+    keys.iter()
+        .flat_map(|key| [key.as_bytes(), b"\n"].concat())
+        .collect()
+}

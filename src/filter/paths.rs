@@ -1,0 +1,56 @@
+//! The ways to a filter by the path of its directory on the disk.
+
+use super::handle::Filter;
+use super::spec::Spec;
+use crate::error::{Error, Result};
+use crate::media::Disk;
+use crate::options::Options;
+use std::path::Path;
+use std::sync::Arc;
+
+impl<K: Spec> Filter<K> {
+    /// Creates a filter in a directory, which is made if it is not there.
+    ///
+    /// # Errors
+    /// [`Error::Exists`], [`Error::Parameter`], [`Error::Locked`], [`Error::Io`] (nothing but the empty directory is left behind then).
+    pub fn create(dir: impl AsRef<Path>, spec: K, options: Options) -> Result<Self> {
+        Self::create_on(Arc::new(Disk::new(dir.as_ref())), spec, options)
+    }
+
+    /// Opens a filter and recovers its state, whatever happened to the last one who had it open.
+    ///
+    /// # Errors
+    /// [`Error::NotAFilter`], [`Error::Mismatch`] if it is not of kind `K`, [`Error::Locked`], [`Error::Damaged`],
+    /// [`Error::Version`], [`Error::Io`].
+    pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Self> {
+        Self::open_on(Arc::new(Disk::new(dir.as_ref())), options)
+    }
+
+    /// Opens the filter if there is one, else creates it.
+    ///
+    /// # Errors
+    /// As [`Filter::create`] and [`Filter::open`]; [`Error::Mismatch`] if it was created with other parameters.
+    pub fn open_or_create(dir: impl AsRef<Path>, spec: K, options: Options) -> Result<Self> {
+        let wanted = spec.kind()?;
+        match Self::open(&dir, options.clone()) {
+            Ok(filter) => filter.check_same(&*wanted),
+            Err(Error::NotAFilter { .. }) => match Self::create(&dir, spec, options.clone()) {
+                // Somebody else was faster.
+                Err(Error::Exists { .. }) => Self::open(dir, options)?.check_same(&*wanted),
+                created => created,
+            },
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl<K> Filter<K> {
+    /// Copies the filter to a new directory while others go on; the copy is a filter of its own and holds everything
+    /// that had returned before.
+    ///
+    /// # Errors
+    /// [`Error::Exists`], [`Error::Io`], [`Error::Poisoned`].
+    pub fn backup(&self, dir: impl AsRef<Path>) -> Result<()> {
+        self.engine.backup(&Disk::new(dir.as_ref()))
+    }
+}

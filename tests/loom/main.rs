@@ -1,0 +1,13 @@
+//! Models of the protocols over shared memory, run through every interleaving by loom:
+//!
+//! ```text
+//! RUSTFLAGS="--cfg loom" cargo test --release --test loom
+//! ```
+//!
+//! A model counts only if it finds a planted bug, so each has a twin that must fail. All actors are spawned
+//! threads: with one of them on the main thread loom 0.7 passes vacuously.
+#![cfg(loom)]
+
+mod place;
+mod stripe_lock;
+mod version;

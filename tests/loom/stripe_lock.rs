@@ -1,0 +1,258 @@
+//! The stripe lock: exclusion, and takeover from the dead.
+
+use ebbtide::models::stripe_lock::{Acquired, Lost, Owner, holder, lock, try_lock, unlock};
+use ebbtide::models::sync::{AtomicU64, Ordering};
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::thread;
+
+const A: Owner = Owner { slot: 0, term: 1 };
+const B: Owner = Owner { slot: 1, term: 1 };
+const C: Owner = Owner { slot: 2, term: 5 };
+
+/// A lock word and what it guards: loom fails a model in which two threads touch the number without
+/// one's access happening before the other's.
+struct Stripe {
+    word: AtomicU64,
+    number: UnsafeCell<u64>,
+    a_is_dead: AtomicU64,
+}
+
+#[expect(
+    unsafe_code,
+    reason = "the number is shared under the lock that is being modelled"
+)]
+// SAFETY: threads touch `number` only while they hold `word`; loom checks just that.
+unsafe impl Sync for Stripe {}
+
+impl Stripe {
+    fn new() -> Arc<Self> {
+        let (word, a_is_dead) = (AtomicU64::new(0), AtomicU64::new(0));
+        Arc::new(Self {
+            word,
+            number: UnsafeCell::new(0),
+            a_is_dead,
+        })
+    }
+
+    #[expect(unsafe_code, reason = "as above")]
+    fn increment(&self) -> u64 {
+        self.number.with_mut(|number| {
+            // SAFETY: the pointer is valid, and loom has checked that nobody else uses it now.
+            unsafe {
+                *number += 1;
+                *number
+            }
+        })
+    }
+
+    fn is_dead(&self, owner: Owner) -> bool {
+        // Acquire: partner is the Release of `die`; it stands for the kernel's lock on the lock table.
+        owner == A && self.a_is_dead.load(Ordering::Acquire) == 1
+    }
+
+    fn die(&self) {
+        self.a_is_dead.store(1, Ordering::Release);
+    }
+}
+
+type Lock = fn(&Stripe, Owner) -> Acquired;
+type Unlock = fn(&AtomicU64, Owner) -> Result<(), Lost>;
+
+fn proper_lock(stripe: &Stripe, owner: Owner) -> Acquired {
+    lock(&stripe.word, owner, &|other| stripe.is_dead(other))
+}
+
+/// Each thread goes twice through the lock: one that goes once never meets its own unlock.
+fn exclusion(owners: [Owner; 2], lock: Lock, unlock: Unlock) {
+    loom::model(move || {
+        let stripe = Stripe::new();
+        let threads = owners.map(|owner| {
+            let stripe = Arc::clone(&stripe);
+            thread::spawn(move || {
+                for _ in 0..2 {
+                    assert_eq!(lock(&stripe, owner), Acquired::Free);
+                    stripe.increment();
+                    unlock(&stripe.word, owner).expect("held by this thread");
+                }
+            })
+        });
+        for thread in threads {
+            thread.join().expect("no panic");
+        }
+        // Relaxed: the threads were joined.
+        assert_eq!(stripe.word.load(Ordering::Relaxed), 0);
+        assert_eq!(stripe.increment(), 5);
+    });
+}
+
+#[test]
+fn two_owners_exclude_each_other() {
+    exclusion([A, B], proper_lock, unlock);
+}
+
+#[test]
+fn two_threads_of_one_owner_exclude_each_other() {
+    exclusion([A, A], proper_lock, unlock);
+}
+
+#[test]
+#[should_panic = "Causality violation"]
+fn a_planted_unlock_without_release_is_found() {
+    fn relaxed_unlock(word: &AtomicU64, _: Owner) -> Result<(), Lost> {
+        word.store(0, Ordering::Relaxed); // the bug
+        Ok(())
+    }
+    exclusion([A, B], proper_lock, relaxed_unlock);
+}
+
+#[test]
+#[should_panic = "Causality violation"]
+fn a_planted_lock_without_acquire_is_found() {
+    fn relaxed_lock(stripe: &Stripe, owner: Owner) -> Acquired {
+        let bits = (u64::from(owner.slot) + 1) << 1 | owner.term << 16;
+        // The bug is the first Relaxed.
+        while stripe
+            .word
+            .compare_exchange(0, bits, Ordering::Relaxed, Ordering::Relaxed)
+            .is_err()
+        {
+            thread::yield_now();
+        }
+        Acquired::Free
+    }
+    exclusion([A, B], relaxed_lock, unlock);
+}
+
+#[test]
+#[should_panic = "Causality violation"]
+fn a_planted_check_before_the_lock_is_found() {
+    fn late_lock(stripe: &Stripe, owner: Owner) -> Acquired {
+        // The bug: seeing zero and storing are two steps.
+        while stripe.word.load(Ordering::Acquire) != 0 {
+            thread::yield_now();
+        }
+        stripe.word.store(
+            (u64::from(owner.slot) + 1) << 1 | owner.term << 16,
+            Ordering::Release,
+        );
+        Acquired::Free
+    }
+    fn quiet_unlock(word: &AtomicU64, owner: Owner) -> Result<(), Lost> {
+        let _ = unlock(word, owner);
+        Ok(())
+    }
+    exclusion([A, B], late_lock, quiet_unlock);
+}
+
+/// What a dying owner's thread does; true if it died holding the lock.
+fn die_holding(stripe: &Stripe) -> bool {
+    let held = try_lock(&stripe.word, A);
+    if held {
+        stripe.increment();
+    }
+    stripe.die();
+    held
+}
+
+/// A thread that takes the lock, from the dead if need be.
+fn heir(stripe: &Arc<Stripe>, owner: Owner, lock: Lock) -> thread::JoinHandle<Acquired> {
+    let stripe = Arc::clone(stripe);
+    thread::spawn(move || {
+        let acquired = lock(&stripe, owner);
+        stripe.increment();
+        unlock(&stripe.word, owner).expect("held by this thread");
+        acquired
+    })
+}
+
+/// A has died holding the lock; B and C both want it. (With A dying beside them the model would have
+/// no end: loom lets two waiters alternate forever while a third thread could run.)
+fn two_heirs(lock: Lock) {
+    loom::model(move || {
+        let stripe = Stripe::new();
+        let dying = Arc::clone(&stripe);
+        let held = thread::spawn(move || die_holding(&dying))
+            .join()
+            .expect("no panic");
+        assert!(held);
+        let heirs = [B, C].map(|owner| heir(&stripe, owner, lock));
+        let mut acquired = heirs.map(|thread| thread.join().expect("no panic"));
+        acquired.sort_by_key(|&how| how == Acquired::Free);
+        assert_eq!(acquired, [Acquired::TakenOver(A), Acquired::Free]);
+        // Relaxed: the threads were joined.
+        assert_eq!(stripe.word.load(Ordering::Relaxed), 0);
+        assert_eq!(stripe.increment(), 4);
+    });
+}
+
+/// A dies, holding the lock or not, while B waits for it.
+fn heir_of_the_dying(lock: Lock) {
+    loom::model(move || {
+        let stripe = Stripe::new();
+        let dying = Arc::clone(&stripe);
+        let dying = thread::spawn(move || die_holding(&dying));
+        let heir = heir(&stripe, B, lock);
+        let held = dying.join().expect("no panic");
+        let taken_over = heir.join().expect("no panic") == Acquired::TakenOver(A);
+        // Relaxed: the threads were joined. If A came last, nobody was there to take over from it.
+        let left = holder(stripe.word.load(Ordering::Relaxed));
+        assert_eq!(left, (held && !taken_over).then_some(A));
+        assert_eq!(stripe.increment(), 2 + u64::from(held));
+    });
+}
+
+#[test]
+fn a_dead_owners_lock_is_taken_over_by_exactly_one() {
+    two_heirs(proper_lock);
+}
+
+#[test]
+fn a_lock_is_taken_over_only_after_its_owners_last_store() {
+    heir_of_the_dying(proper_lock);
+}
+
+#[test]
+#[should_panic = "Causality violation"]
+fn a_planted_probe_that_does_not_synchronise_is_found() {
+    fn careless_lock(stripe: &Stripe, owner: Owner) -> Acquired {
+        // The bug: Relaxed.
+        lock(&stripe.word, owner, &|other| {
+            other == A && stripe.a_is_dead.load(Ordering::Relaxed) == 1
+        })
+    }
+    heir_of_the_dying(careless_lock);
+}
+
+#[test]
+#[should_panic = "Causality violation"]
+fn a_planted_takeover_from_the_living_is_found() {
+    fn hasty_lock(stripe: &Stripe, owner: Owner) -> Acquired {
+        lock(&stripe.word, owner, &|other| other == A) // the bug: nobody looked
+    }
+    heir_of_the_dying(hasty_lock);
+}
+
+#[test]
+#[should_panic = "Causality violation"]
+fn a_planted_takeover_by_a_store_is_found() {
+    fn storing_lock(stripe: &Stripe, owner: Owner) -> Acquired {
+        loop {
+            if try_lock(&stripe.word, owner) {
+                return Acquired::Free;
+            }
+            let dead =
+                holder(stripe.word.load(Ordering::Acquire)).filter(|&other| stripe.is_dead(other));
+            if let Some(dead) = dead {
+                // The bug: the dead owner may have been replaced since.
+                stripe.word.store(
+                    (u64::from(owner.slot) + 1) << 1 | owner.term << 16,
+                    Ordering::Release,
+                );
+                return Acquired::TakenOver(dead);
+            }
+            thread::yield_now();
+        }
+    }
+    two_heirs(storing_lock);
+}
