@@ -24,28 +24,23 @@ pub struct Block<'a> {
 }
 
 /// The blocks of one key, one for each bank (by its slot in the bank table).
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Blocks<'a> {
-    slots: [Option<Block<'a>>; MAX_BANKS],
+#[derive(Debug, Clone, Copy)]
+pub enum Blocks<'a> {
+    /// That of the only bank, in slot 0: what most kinds have all their life.
+    One(Block<'a>),
+    /// Those of any banks.
+    Many([Option<Block<'a>>; MAX_BANKS]),
 }
 
 impl<'a> Blocks<'a> {
-    /// Puts a bank's block in its slot.
-    #[inline]
-    pub fn set(&mut self, slot: usize, block: Block<'a>) {
-        self.slots[slot] = Some(block);
-    }
-
-    /// Leaves out a bank's block.
-    pub fn clear(&mut self, slot: usize) {
-        self.slots[slot] = None;
-    }
-
     /// The key's block in the bank of this slot, if there is one.
     #[must_use]
     #[inline]
     pub fn get(&self, slot: usize) -> Option<&Block<'a>> {
-        self.slots.get(slot)?.as_ref()
+        match self {
+            Self::One(block) => (slot == 0).then_some(block),
+            Self::Many(slots) => slots.get(slot)?.as_ref(),
+        }
     }
 }
 

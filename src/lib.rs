@@ -50,6 +50,9 @@ mod cells;
 mod clock;
 mod error;
 mod filter;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
 mod hash;
 pub mod kinds;
 mod live;

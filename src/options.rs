@@ -186,14 +186,19 @@ impl Options {
             within("segment-bytes", bytes, 4 << 10, 1 << 30)?;
         }
         if let Durability::Interval(every) = self.durability
-            && (every.is_zero() || every > Duration::from_secs(86_400))
+            && (every < Duration::from_micros(1) || every > Duration::from_secs(86_400))
         {
             let found = format!("{every:?}");
             return Err(Error::parameter(
                 "durability",
-                "an interval of up to a day",
+                "an interval from a microsecond to a day",
                 found,
             ));
+        }
+        if u64::try_from(self.max_lead.as_micros()).is_err() {
+            let expected = format!("at most {} microseconds", u64::MAX);
+            let found = format!("{:?}", self.max_lead);
+            return Err(Error::parameter("max-lead", expected, found));
         }
         Ok(())
     }

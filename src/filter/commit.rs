@@ -46,6 +46,10 @@ impl Engine {
     pub(super) fn commit(&self, target: u64) -> Result<()> {
         while self.durable() < target {
             let mut turn = self.committer.turn.lock();
+            // Another leader may have been at it while this thread waited for the turn.
+            if self.durable() >= target {
+                break;
+            }
             if self.image.header().is_poisoned() {
                 drop(turn);
                 return Err(self.poisoned());

@@ -4,6 +4,7 @@
 //! this is an office: whoever needs something that is overdue does it without the thread.
 
 use super::engine::Engine;
+use crate::error::Result;
 use crate::options::{Downtime, Durability};
 use crate::sync::Ordering;
 use parking_lot::{Condvar, Mutex};
@@ -155,7 +156,7 @@ fn run(engine: &Engine) {
 
 impl Engine {
     /// Makes sure that a whole segment lies ready behind the one in use, with its pages present.
-    fn allocate_ahead(&self) -> crate::Result<()> {
+    fn allocate_ahead(&self) -> Result<()> {
         let tail = self.image.header().tail().load(Ordering::Relaxed);
         let end = self.log.mapped_end();
         if tail + self.meta.segment_records > end {

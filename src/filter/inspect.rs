@@ -137,6 +137,9 @@ pub fn verify_on(media: &dyn Media) -> Result<Report> {
         );
     }
     verify_log(media, &listing, &meta, &mut report);
+    if let Some(found) = verify_live(media) {
+        report.add(media, FileName::Live, found);
+    }
     report.add(media, ".", rebuild(media, &meta));
     Ok(report)
 }
@@ -149,6 +152,18 @@ fn verify_snapshot(media: &dyn Media, start: u64, meta: &Meta) -> Result<String>
         "snapshot from LSN {start} to {}, {} frames",
         header.end, header.frames
     ))
+}
+
+/// Checks that the next opening can replace the live image, if there is one; what it holds does not matter.
+fn verify_live(media: &dyn Media) -> Option<Result<String>> {
+    let name = FileName::Live.to_string();
+    match media.open(&name, Access::Read) {
+        Ok(_) => Some(Ok(
+            "live image, rebuilt when the filter is opened".to_owned()
+        )),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+        Err(error) => Some(Err(Error::io("open", media.path().join(name))(error))),
+    }
 }
 
 /// Checks each segment's header on its own, then all records together.
@@ -344,7 +359,8 @@ pub fn plan(kind: &str, parameters: &Parameters, options: &Options) -> Result<Pl
         .find_map(|name| parameters.get(name)?.parse::<f64>().ok());
     let segments = 4 * options.segment_records(memory_bytes) * crate::wal::record::RECORD_BYTES;
     // Log of up to two checkpoints is kept, and a segment on either side.
-    let log = 2 * options.checkpoint_due(memory_bytes) + segments;
+    let due = options.checkpoint_due(memory_bytes);
+    let log = due.saturating_mul(2).saturating_add(segments);
     Ok(Plan {
         kind: kind.name(),
         memory_bytes,

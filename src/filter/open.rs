@@ -7,6 +7,7 @@
 use super::commit::Committer;
 use super::duties::Bell;
 use super::engine::{Engine, TimeBase};
+use crate::bytes::PAGE_BYTES;
 use crate::cells::Layout;
 use crate::error::{Error, Result};
 use crate::kinds::Kind;
@@ -20,6 +21,7 @@ use crate::processes::stripe_lock::Owner;
 use crate::processes::stripes::Stripes;
 use crate::recovery::{Listing, Recovered, replay};
 use crate::sync::Ordering;
+use crate::wal::record::RECORD_BYTES;
 use crate::wal::segment::SegmentHeader;
 use crate::wal::{Log, Segment};
 use parking_lot::Mutex;
@@ -172,13 +174,13 @@ pub(super) fn check_vacant(media: &dyn Media) -> Result<()> {
         Err(error) => return Err(Error::io("open", path)(error)),
     }
     let listing = Listing::read(media)?;
-    // A creator that died leaves the empty segments of the first two eras and nothing older.
-    let ours = listing.snapshots.len()
-        + listing
-            .segments
-            .iter()
-            .filter(|&&(era, first)| era > 2 || first > 1)
-            .count();
+    let mut ours = listing.snapshots.len();
+    for &(era, first) in &listing.segments {
+        // A creator that died leaves the empty segments of the first two eras and nothing else.
+        if era > 2 || first > 1 || has_records(media, &FileName::Segment { era, first })? {
+            ours += 1;
+        }
+    }
     if ours == 0 {
         return Ok(());
     }
@@ -189,6 +191,21 @@ pub(super) fn check_vacant(media: &dyn Media) -> Result<()> {
         found: format!("none, but {ours} snapshots and log segments of a filter"),
         remedy: "restore `meta` from a backup, or create the new filter in another directory",
     })
+}
+
+/// Whether anything was ever written where a segment's first record lies.
+fn has_records(media: &dyn Media, name: &FileName) -> Result<bool> {
+    let name = name.to_string();
+    let mut first = [0; RECORD_BYTES as usize];
+    let read = media
+        .open(&name, Access::Read)
+        .and_then(|file| file.read_at(&mut first, PAGE_BYTES));
+    match read {
+        Ok(()) => Ok(first.iter().any(|&byte| byte != 0)),
+        // A creator's segments are whole, so this is the rest of another filter's.
+        Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => Ok(true),
+        Err(error) => Err(Error::io("read", media.path().join(name))(error)),
+    }
 }
 
 fn take(media: &dyn Media) -> Result<(Slot, Opening)> {

@@ -280,21 +280,28 @@ impl Engine {
             return Ok(Stepped::Applied);
         };
         self.image.prepare(&due)?;
-        self.apply_event(&mut stripe, &due, stamp.stream)
+        self.apply_event(&mut stripe, &due, stamp)
     }
 
     fn apply_event(
         &self,
         stripe: &mut StripeGuard<'_, Local>,
         due: &Event,
-        stream: bool,
+        stamp: Stamp,
     ) -> Result<Stepped> {
-        let record = event::to_record(due, stream);
+        let mut record = event::to_record(due, stamp.stream);
+        if record.time > stamp.time {
+            // A late key: the time is the filter's, and so is its source. Else replay would take it for a stream's.
+            record.stream = self.image.header().time().load(Ordering::Relaxed) & 1 != 0;
+        }
         let Some(lsn) = self.append(&mut stripe.segment, &record) else {
             return Ok(Stepped::NoRoom);
         };
         self.image.apply_event(&*self.meta.kind, lsn, due);
-        stripe.entry().note(lsn, stripe_time(record.time, stream));
+        let time = stripe_time(record.time, record.stream);
+        stripe.entry().note(lsn, time);
+        // Also if the insert fails after all: replay knows the event.
+        self.raise_time(time);
         Ok(Stepped::Applied)
     }
 

@@ -249,13 +249,13 @@ impl Harness {
     }
 
     fn blocks(&self, hash: u64, mask: u8) -> Blocks<'_> {
-        let mut blocks = Blocks::default();
+        let mut blocks = [None; MAX_BANKS];
         for (slot, bank) in self.banks.iter().enumerate() {
             if let Some(bank) = bank.as_ref().filter(|_| mask & 1 << slot != 0) {
-                blocks.set(slot, bank.block(self.layout.block_of(bank.geometry, hash)));
+                blocks[slot] = Some(bank.block(self.layout.block_of(bank.geometry, hash)));
             }
         }
-        blocks
+        Blocks::Many(blocks)
     }
 
     /// Allocates the banks that the table has and we have not, and drops those that ended.

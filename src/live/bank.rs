@@ -210,24 +210,39 @@ impl BankSet {
     #[must_use]
     #[inline]
     pub fn locate(&self, mask: BankMask, hash: u64) -> Located<'_> {
-        let mut located = Located {
-            headers: [None; MAX_BANKS],
-            blocks: Blocks::default(),
-        };
-        for (slot, bank) in self.among(mask) {
+        let wanted = mask & self.present;
+        if let (1, Some(bank)) = (wanted, &self.slots[0]) {
             let (header, block) = bank.block_of(hash);
-            located.headers[slot] = Some(header);
-            located.blocks.set(slot, block);
+            return Located {
+                headers: Headers::One([Some(header)]),
+                blocks: Blocks::One(block),
+            };
         }
-        located
+        let (mut headers, mut blocks) = ([None; MAX_BANKS], [None; MAX_BANKS]);
+        for (slot, bank) in self.among(wanted) {
+            let (header, block) = bank.block_of(hash);
+            headers[slot] = Some(header);
+            blocks[slot] = Some(block);
+        }
+        Located {
+            headers: Headers::Many(headers),
+            blocks: Blocks::Many(blocks),
+        }
     }
 }
 
 /// The blocks of one key, with their headers.
 #[derive(Debug)]
 pub struct Located<'a> {
-    headers: [Option<BlockHeader<'a>>; MAX_BANKS],
+    headers: Headers<'a>,
     blocks: Blocks<'a>,
+}
+
+/// Headers by slot; as [`Blocks`].
+#[derive(Debug)]
+enum Headers<'a> {
+    One([Option<BlockHeader<'a>>; 1]),
+    Many([Option<BlockHeader<'a>>; MAX_BANKS]),
 }
 
 impl<'a> Located<'a> {
@@ -238,10 +253,17 @@ impl<'a> Located<'a> {
         &self.blocks
     }
 
-    /// Their headers.
     #[inline]
-    pub fn headers(&self) -> impl Iterator<Item = &BlockHeader<'a>> {
-        self.headers.iter().flatten()
+    fn slots(&self) -> &[Option<BlockHeader<'a>>] {
+        match &self.headers {
+            Headers::One(slots) => slots,
+            Headers::Many(slots) => slots,
+        }
+    }
+
+    #[inline]
+    fn headers(&self) -> impl Iterator<Item = &BlockHeader<'a>> {
+        self.slots().iter().flatten()
     }
 
     /// Marks all of them as being changed; see [`version`].
@@ -277,21 +299,20 @@ impl<'a> Located<'a> {
     #[must_use]
     #[inline]
     pub fn unchanged(&self, versions: &[u64; MAX_BANKS]) -> bool {
-        self.headers()
-            .zip(versions)
-            .all(|(header, &seen)| version::unchanged(header.version(), seen))
+        let mut both = self.headers().zip(versions);
+        both.all(|(header, &seen)| version::unchanged(header.version(), seen))
     }
 
-    /// Leaves only blocks to which this LSN has not been applied, and notes that it has been.
-    pub fn admit(&mut self, lsn: u64) {
-        for slot in 0..MAX_BANKS {
-            match self.headers[slot] {
-                Some(header) if lsn > header.lsn() => header.set_lsn(lsn),
-                _ => {
-                    self.headers[slot] = None;
-                    self.blocks.clear(slot);
-                }
+    /// Those of these blocks to which this LSN has not been applied; notes that it has been now.
+    #[must_use]
+    pub fn admit(&self, lsn: u64) -> Blocks<'a> {
+        let mut admitted = [None; MAX_BANKS];
+        for (slot, header) in self.slots().iter().enumerate() {
+            if let Some(header) = header.filter(|header| lsn > header.lsn()) {
+                header.set_lsn(lsn);
+                admitted[slot] = self.blocks.get(slot).copied();
             }
         }
+        Blocks::Many(admitted)
     }
 }

@@ -14,7 +14,7 @@ use crate::cells::{Block, OWN_WORDS, load, store};
 use crate::error::{Error, Result};
 use crate::kinds::State;
 use crate::kinds::state::STATE_WORDS;
-use crate::media::{Access, Mapped, Media};
+use crate::media::{Access, Mapped, Media, MediaFile};
 use crate::names::FileName;
 use crate::sync::{AtomicU64, Ordering};
 
@@ -227,21 +227,31 @@ impl LiveHeader {
     /// it is beyond doubt the image of this filter, made in this run of the machine.
     #[must_use]
     pub fn open_previous(media: &dyn Media, uuid: u128, boot: u128) -> Option<Self> {
-        let name = FileName::Live.to_string();
-        let file = media.open(&name, Access::Read).ok()?;
-        let bytes = file.bytes().ok()?;
-        let mut start = vec![0; Header::<HEADER_WORDS>::BYTES];
-        file.read_at(&mut start, 0).ok()?;
-        let header = Header::decode(&start, MAGIC, &media.path().join(&name), "").ok()?;
-        let identity = Identity::from_words(header);
-        let same = identity.uuid == uuid
-            && identity.boot == boot
+        let (file, identity) = Self::left(media, uuid)?;
+        let same = identity.boot == boot
             && identity.inode == file.identity().ok()?
-            && identity.bytes() == bytes;
+            && identity.bytes() == file.bytes().ok()?;
         let mapping = same
             .then(|| file.map(Access::Read).ok().map(Mapped::new))
             .flatten()?;
         Some(Self { identity, mapping })
+    }
+
+    /// The era of the image that an earlier handle left, if it can be read. An image gets its name only when its
+    /// era's first segment is durable, so this holds also after a power cut and for a copy.
+    #[must_use]
+    pub fn previous_era(media: &dyn Media, uuid: u128) -> Option<u64> {
+        Self::left(media, uuid).map(|(_, identity)| identity.era)
+    }
+
+    fn left(media: &dyn Media, uuid: u128) -> Option<(Box<dyn MediaFile>, Identity)> {
+        let name = FileName::Live.to_string();
+        let file = media.open(&name, Access::Read).ok()?;
+        let mut start = vec![0; Header::<HEADER_WORDS>::BYTES];
+        file.read_at(&mut start, 0).ok()?;
+        let header = Header::decode(&start, MAGIC, &media.path().join(&name), "").ok()?;
+        let identity = Identity::from_words(header);
+        (identity.uuid == uuid).then_some((file, identity))
     }
 
     /// What identifies the image.
@@ -250,6 +260,7 @@ impl LiveHeader {
         &self.identity
     }
 
+    #[inline]
     fn word(&self, at: usize) -> &AtomicU64 {
         &self.mapping.words()[at]
     }
@@ -319,6 +330,7 @@ impl LiveHeader {
 
     /// Ordinary stripes and stripe 0.
     #[must_use]
+    #[inline]
     pub fn stripe_count(&self) -> usize {
         self.identity.stripes as usize + 1
     }
@@ -339,6 +351,7 @@ impl LiveHeader {
             .count()
     }
 
+    #[inline]
     fn block0_at(&self) -> usize {
         STRIPES + self.stripe_count() * STRIPE_WORDS
     }
@@ -360,6 +373,7 @@ impl LiveHeader {
 
     /// Block 0 as a block.
     #[must_use]
+    #[inline]
     pub fn state_block(&self) -> Block<'_> {
         let at = self.block0_at() + BLOCK_HEADER_WORDS;
         Block {

@@ -163,7 +163,12 @@ impl Image {
         if let Event::OpenBank { id, geometry, .. } = *event {
             let state = self.header.state();
             if id >= state.next_bank() {
-                let mapped = |slot| self.banks().get(slot).is_some_and(|bank| bank.id() == id);
+                // One of another size was allocated in vain, for a record that found no room; it is replaced.
+                let mapped = |slot| {
+                    let banks = self.banks();
+                    let bank = banks.get(slot);
+                    bank.is_some_and(|bank| bank.id() == id && bank.geometry() == geometry)
+                };
                 if let Some(slot) = state.free_slot().filter(|&slot| !mapped(slot)) {
                     let bank = self.create_bank(id, geometry)?;
                     self.place_bank(slot, Some(bank));
@@ -241,9 +246,8 @@ impl Image {
             stripe.count_insert(lsn, time, u64::from(record.argument));
         }
         let (state, banks) = (self.header.state(), self.banks());
-        let mut located = banks.locate(kind.touches(&state, operation.step), operation.hash);
-        located.admit(lsn);
-        kind.insert(&state, located.blocks(), &operation);
+        let located = banks.locate(kind.touches(&state, operation.step), operation.hash);
+        kind.insert(&state, &located.admit(lsn), &operation);
     }
 
     /// The sums over all stripes; exact for whoever is alone or holds them all.

@@ -257,6 +257,17 @@ impl History {
         }
     }
 
+    /// The error for an era of which no segment is left.
+    pub(super) fn lost(&self, era: u64) -> Error {
+        Error::Damaged {
+            path: self.directory.clone(),
+            offset: 0,
+            expected: format!("log segments up to era {era}, which the other files belong to"),
+            found: format!("none after era {}", self.last_era()),
+            remedy: REMEDY,
+        }
+    }
+
     /// Makes the prefix durable from `from` on, holes voided, so that a new era may be built on it: pages are
     /// dirtied first, because an earlier sync may have failed and left them clean.
     ///

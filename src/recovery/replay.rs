@@ -10,7 +10,7 @@ use crate::live::header::{Identity, LiveHeader, StripeSums};
 use crate::media::{Access, Media};
 use crate::meta::Meta;
 use crate::names::FileName;
-use crate::snapshot::{Content, Frame, SnapshotReader};
+use crate::snapshot::{Content, Frame, SnapshotHeader, SnapshotReader};
 use crate::sync::Ordering;
 use std::sync::Arc;
 
@@ -67,8 +67,8 @@ pub fn replay(
     if let Some(at) = unsound.iter().position(|(_, error)| fatal(error)) {
         return Err(unsound.swap_remove(at).1);
     }
-    let (image, start, end) = match ground {
-        Some(ground) => ground,
+    let (image, start, end, era) = match ground {
+        Some((image, header)) => (image, header.start, header.end, header.era),
         None => {
             let has_all = history
                 .segments()
@@ -79,9 +79,10 @@ pub fn replay(
             }
             let image = Image::create(live.clone(), draft, identity, meta.layout)?;
             image.start(&*meta.kind)?;
-            (image, 1, 1)
+            (image, 1, 1, 1)
         }
     };
+    check_eras(home, meta, &history, era)?;
     let kind = &*meta.kind;
     let prefix = history.read(start, survivor, |_, lsn, record| {
         image.apply(kind, lsn, record)
@@ -100,6 +101,17 @@ pub fn replay(
         listing,
         unsound,
     })
+}
+
+/// Makes sure that no era's log is gone as a whole: it is there before anything names its era, and goes only when
+/// a later era's is there.
+fn check_eras(home: &dyn Media, meta: &Meta, history: &History, snapshot_era: u64) -> Result<()> {
+    let live_era = LiveHeader::previous_era(home, meta.uuid).unwrap_or(0);
+    let named = snapshot_era.max(live_era);
+    if history.last_era() < named {
+        return Err(history.lost(named));
+    }
+    Ok(())
 }
 
 /// Removes what a failed attempt left and keeps its error.
@@ -132,8 +144,13 @@ fn boot_id(home: &dyn Media) -> Result<u128> {
         .map_err(Error::io("read the boot id for", home.path()))
 }
 
-/// Loads a snapshot into an empty image. Returns it with the snapshot's start and end.
-fn load(home: &dyn Media, meta: &Meta, start: u64, image: Image) -> Result<(Image, u64, u64)> {
+/// Loads a snapshot into an empty image. Returns it with the snapshot's header.
+fn load(
+    home: &dyn Media,
+    meta: &Meta,
+    start: u64,
+    image: Image,
+) -> Result<(Image, SnapshotHeader)> {
     let mut reader = SnapshotReader::open(home, start, meta.uuid)?;
     let (mut states, mut stripes, mut blocks) = (0, 0, 0);
     reader.frames(|reader, frame, words| {
@@ -169,8 +186,7 @@ fn load(home: &dyn Media, meta: &Meta, start: u64, image: Image) -> Result<(Imag
             format!("as many states, stripes and blocks as the filter has, {expected:?}");
         return Err(reader.damaged(header.bytes, expected, found));
     }
-    let header = *reader.header();
-    Ok((image, header.start, header.end))
+    Ok((image, *reader.header()))
 }
 
 fn misfit(reader: &SnapshotReader, frame: &Frame, words: &[u64]) -> Error {

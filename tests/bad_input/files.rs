@@ -1,0 +1,345 @@
+//! Every damage to every file of a filter, however its last handle ended.
+//!
+//! What is accepted, precisely:
+//! - the state as it was; or
+//! - an error, after which the filter opens with its state as it was once the file is put back; or
+//! - only after a power cut, and only if the log is what was damaged: the state of fewer inserts, but of all that
+//!   had been acknowledged as durable, for there the log's unsynced end is what a power cut may take (where the
+//!   newest segment as a whole is gone, what it held goes with it).
+//!
+//! Some files are not needed, or can be replaced by nothing: there only one of the two is accepted.
+
+use super::damage::{DAMAGES, Damage, ROLES, Role, heal, inflict};
+use super::states::{ENDS, End, State, build, kinds, options, place};
+use ebbtide::{Any, Error, Filter, inspect};
+use std::path::Path;
+
+/// What one damage may lead to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Accepted {
+    Same,
+    Refused,
+    Either,
+    /// Or fewer inserts, but all that were durable.
+    Prefix,
+    /// Or fewer inserts.
+    Less,
+}
+
+fn accepted(role: Role, damage: Damage, end: End) -> Accepted {
+    let no_file = matches!(damage, Damage::Directory | Damage::Symlink);
+    match (role, damage) {
+        (Role::Meta, _) => Accepted::Refused,
+        (Role::Lock, _) if no_file => Accepted::Refused,
+        // A directory cannot be renamed over; a link can, and is none of ours.
+        (Role::Live, Damage::Directory) => Accepted::Refused,
+        // Its counters carry no checksum. They are asked for holes after a kill and may lie.
+        (Role::Live, Damage::Flipped(..)) => Accepted::Either,
+        (Role::Lock | Role::Live | Role::Bank, _) => Accepted::Same,
+        (Role::NewestSnapshot | Role::OlderSnapshot, _) if no_file => Accepted::Either,
+        (Role::NewestSnapshot | Role::OlderSnapshot, _) => Accepted::Same,
+        (Role::BothSnapshots, Damage::Flipped(..)) => Accepted::Either,
+        // The log from the first record on is gone by then.
+        (Role::BothSnapshots, _) => Accepted::Refused,
+        (Role::AllSegments, Damage::Removed) => Accepted::Refused,
+        // One that is gone cannot be told from one that was never made.
+        (Role::NewestSegment, Damage::Removed) if end == End::PowerCut => Accepted::Less,
+        _ if role.is_log() && end == End::PowerCut => Accepted::Prefix,
+        _ => Accepted::Either,
+    }
+}
+
+struct Case<'a> {
+    state: &'a State,
+    other: &'a State,
+    role: Role,
+    damage: Damage,
+}
+
+impl Case<'_> {
+    fn what(&self) -> String {
+        format!(
+            "{:?} {:?} after {:?}",
+            self.role, self.damage, self.state.end
+        )
+    }
+
+    /// Damages a filter and looks at what comes of it. False if this cannot be done to it.
+    fn run(&self, home: &Path) -> bool {
+        let (state, what) = (self.state, self.what());
+        let files = self.role.files(state);
+        assert!(!files.is_empty(), "{what}: no such file");
+        state.lay(home);
+        for name in &files {
+            if !inflict(home, name, self.role, self.damage, self.other) {
+                return false;
+            }
+        }
+        let sound = inspect::verify(home).is_ok_and(|report| report.is_sound());
+        let opened: Result<Filter, Error> = Filter::open(home, options());
+        let accepted = accepted(self.role, self.damage, state.end);
+        match opened {
+            Ok(filter) => {
+                let found = filter.digest().expect("a digest");
+                let same =
+                    found.value == state.digest.value && found.inserts == state.digest.inserts;
+                let least = if accepted == Accepted::Less {
+                    0
+                } else {
+                    state.durable
+                };
+                let prefix = (least..state.digest.inserts).contains(&found.inserts);
+                assert!(accepted != Accepted::Refused, "{what}: it opened");
+                let may = same || accepted >= Accepted::Prefix && prefix;
+                let inserts = (found.inserts, state.digest.inserts, state.durable);
+                assert!(
+                    may,
+                    "{what}: another state, inserts (found, all, durable) {inserts:?}"
+                );
+                assert_closes(filter, self, &what);
+            }
+            Err(error) => {
+                assert!(accepted != Accepted::Same, "{what}: {error}");
+                assert!(!sound, "{what}: verify called it sound, but: {error}");
+                assert_clear(&error, home, &what);
+                for name in &files {
+                    heal(home, name, state);
+                }
+                assert_same(home, state, &format!("{what}, healed after `{error}`"));
+            }
+        }
+        true
+    }
+}
+
+/// A checkpoint removes what is superfluous, and says so if it cannot.
+fn assert_closes(filter: Filter, case: &Case<'_>, what: &str) {
+    let stuck = case.role == Role::OlderSnapshot && case.damage == Damage::Directory;
+    match filter.close() {
+        Ok(()) => {}
+        Err(error) if stuck => assert!(error.to_string().contains("snap-"), "{what}: {error}"),
+        Err(error) => panic!("{what}: a sound filter closes, but: {error}"),
+    }
+}
+
+/// Names the place, what was expected and found, and what to do.
+fn assert_clear(error: &Error, home: &Path, what: &str) {
+    let text = error.to_string();
+    assert!(
+        text.contains(&*home.to_string_lossy()),
+        "{what}: where? {text}"
+    );
+    match error {
+        Error::Damaged {
+            expected,
+            found,
+            remedy,
+            ..
+        } => {
+            let parts = [expected.as_str(), found, remedy];
+            assert!(parts.iter().all(|part| !part.is_empty()), "{what}: {text}");
+            assert!(expected != found, "{what}: {text}");
+        }
+        Error::Version {
+            expected, found, ..
+        } => assert!(expected != found, "{what}: {text}"),
+        Error::NotAFilter { .. } | Error::Io { .. } => {}
+        other => panic!("{what}: not the error for a bad file: {other}"),
+    }
+}
+
+fn assert_same(home: &Path, state: &State, what: &str) {
+    let filter: Filter = match Filter::open(home, options()) {
+        Ok(filter) => filter,
+        Err(error) => panic!("{what}: {error}"),
+    };
+    let found = filter.digest().expect("a digest");
+    assert_eq!(found.inserts, state.digest.inserts, "{what}");
+    assert_eq!(found.value, state.digest.value, "{what}");
+}
+
+/// Runs cases in directories of their own and tells all that failed.
+fn run_all<'a>(cases: impl Iterator<Item = Case<'a>>) -> usize {
+    let place = place();
+    let (mut ran, mut failed) = (0, Vec::new());
+    for (number, case) in cases.enumerate() {
+        let home = place.path().join(number.to_string());
+        let run = std::panic::AssertUnwindSafe(|| case.run(&home));
+        match std::panic::catch_unwind(run) {
+            Ok(done) => ran += usize::from(done),
+            Err(_) => failed.push(case.what()),
+        }
+        let _ = std::fs::remove_dir_all(&home);
+    }
+    assert!(
+        failed.is_empty(),
+        "{} failed, see above: {failed:#?}",
+        failed.len()
+    );
+    ran
+}
+
+fn states(kind: &Any) -> Vec<(State, State)> {
+    ENDS.iter()
+        .map(|&end| (build(kind, end), build(kind, end)))
+        .collect()
+}
+
+#[test]
+fn an_undamaged_filter_opens_as_it_was_and_is_sound() {
+    for kind in kinds() {
+        for (state, _) in states(&kind) {
+            let place = place();
+            let home = place.path().join("filter");
+            state.lay(&home);
+            let report = inspect::verify(&home).expect("a report");
+            assert!(report.is_sound(), "{:?}: {report:#?}", state.end);
+            assert_same(&home, &state, "undamaged");
+        }
+    }
+}
+
+#[test]
+fn a_bad_file_gives_the_same_state_or_an_error_and_nothing_is_lost() {
+    for kind in kinds() {
+        let states = states(&kind);
+        let cases = states.iter().flat_map(|(state, other)| {
+            ROLES.iter().flat_map(move |&role| {
+                DAMAGES.iter().map(move |&damage| Case {
+                    state,
+                    other,
+                    role,
+                    damage,
+                })
+            })
+        });
+        assert!(run_all(cases) > 300, "all cases but a few can be done");
+    }
+}
+
+#[test]
+fn one_flipped_bit_anywhere_gives_the_same_state_or_an_error() {
+    // Every byte of the first 200, and some 100 others spread over the file.
+    let states = states(&kinds()[0]);
+    let cases = states.iter().flat_map(|(state, other)| {
+        ROLES.iter().flat_map(move |&role| {
+            let length = role
+                .files(state)
+                .iter()
+                .map(|name| state.files[name].len())
+                .max();
+            let length = length.unwrap_or(0);
+            let rest = (200..length).step_by((length / 100) | 1);
+            (0..200).chain(rest).map(move |at| {
+                let damage = Damage::Flipped(at, at as u32 * 5 % 8);
+                Case {
+                    state,
+                    other,
+                    role,
+                    damage,
+                }
+            })
+        })
+    });
+    assert!(run_all(cases) > 3000, "files are larger than that");
+}
+
+#[test]
+fn looking_at_a_damaged_filter_changes_nothing() {
+    let (state, other) = (
+        build(&kinds()[0], End::Killed),
+        build(&kinds()[0], End::Killed),
+    );
+    let place = place();
+    for (number, role) in ROLES.into_iter().enumerate() {
+        let home = place.path().join(number.to_string());
+        state.lay(&home);
+        for name in role.files(&state) {
+            inflict(&home, &name, role, Damage::Half, &other);
+        }
+        let before = contents(&home);
+        let _ = inspect::verify(&home);
+        let _ = inspect::wal(&home, |_| Ok(()));
+        assert_eq!(contents(&home), before, "{role:?}");
+    }
+}
+
+fn contents(home: &Path) -> Vec<(String, Vec<u8>)> {
+    let entries = std::fs::read_dir(home).expect("a directory");
+    let mut all: Vec<_> = entries
+        .map(|entry| {
+            let path = entry.expect("an entry").path();
+            (
+                path.display().to_string(),
+                std::fs::read(&path).expect("a file"),
+            )
+        })
+        .collect();
+    all.sort();
+    all
+}
+
+#[test]
+fn a_filter_that_lost_its_meta_is_not_replaced_by_a_new_one() {
+    // Not even one that was killed before its first snapshot.
+    let place = place();
+    for (name, keys) in [("killed early", 3_u64), ("killed later", 400)] {
+        let home = place.path().join(name);
+        let filter = Filter::create(&home, kinds()[0].clone(), options()).expect("a new filter");
+        for key in 0..keys {
+            filter.insert(key.to_le_bytes()).expect("an insert");
+        }
+        let copy = home.with_extension("copy");
+        copy_files(&home, &copy);
+        drop(filter);
+        std::fs::rename(copy.join("meta"), place.path().join("meta")).expect("a file");
+        let error = Filter::open_or_create(&copy, kinds()[0].clone(), options())
+            .expect_err("the filter lost its meta");
+        assert!(matches!(error, Error::Damaged { .. }), "{name}: {error}");
+        std::fs::rename(place.path().join("meta"), copy.join("meta")).expect("a file");
+        let filter: Filter = Filter::open(&copy, options()).expect("the same filter");
+        assert_eq!(filter.digest().expect("a digest").inserts, keys, "{name}");
+    }
+}
+
+#[test]
+fn a_lost_log_of_the_last_era_is_noticed_even_if_an_older_one_is_there() {
+    let place = place();
+    let home = place.path().join("filter");
+    let insert = |filter: &Filter, keys: std::ops::Range<u64>| {
+        for key in keys {
+            filter.insert(key.to_le_bytes()).expect("an insert");
+        }
+    };
+    let filter = Filter::create(&home, kinds()[0].clone(), options()).expect("a new filter");
+    insert(&filter, 0..50);
+    // A copy is what a power cut leaves; it goes on in an era of its own, without a snapshot.
+    let copy = place.path().join("copy");
+    copy_files(&home, &copy);
+    drop(filter);
+    let filter: Filter = Filter::open(&copy, options()).expect("the same filter");
+    insert(&filter, 50..100);
+    filter.sync().expect("a sync");
+    let again = place.path().join("again");
+    copy_files(&copy, &again);
+    drop(filter);
+    let (lost, _) = contents(&again)
+        .pop()
+        .expect("the newest segment comes last");
+    assert!(lost.contains("wal-000003-"), "{lost}");
+    std::fs::rename(&lost, place.path().join("lost")).expect("a file");
+    let error = Filter::<Any>::open(&again, options()).expect_err("50 durable inserts are gone");
+    assert!(matches!(error, Error::Damaged { .. }), "{error}");
+    assert!(!inspect::verify(&again).expect("a report").is_sound());
+    std::fs::rename(place.path().join("lost"), &lost).expect("a file");
+    let filter: Filter = Filter::open(&again, options()).expect("nothing is lost");
+    assert_eq!(filter.digest().expect("a digest").inserts, 100);
+}
+
+fn copy_files(from: &Path, to: &Path) {
+    std::fs::create_dir(to).expect("a new directory");
+    for (path, bytes) in contents(from) {
+        let name = Path::new(&path).file_name().expect("a name");
+        std::fs::write(to.join(name), bytes).expect("a file");
+    }
+}

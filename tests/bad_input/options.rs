@@ -1,0 +1,182 @@
+//! Options out of bounds, and keys and times at their extremes.
+
+use super::states::{kinds, options, place};
+use ebbtide::{
+    Age, Any, Clock, Durability, Error, Filter, Options, Parameters, Timestamp, Within, inspect,
+};
+use std::time::Duration;
+
+fn parameters() -> Parameters {
+    Parameters::new().with("capacity", 1000)
+}
+
+#[test]
+fn options_out_of_bounds_are_refused_and_nothing_is_made() {
+    let place = place();
+    let home = place.path().join("filter");
+    let interval = |interval| Options::new().durability(Durability::Interval(interval));
+    for (name, options) in [
+        ("stripes", Options::new().stripes(0)),
+        ("stripes", Options::new().stripes(4097)),
+        ("stripes", Options::new().stripes(u32::MAX)),
+        ("block-bytes", Options::new().block_bytes(0)),
+        ("block-bytes", Options::new().block_bytes(511)),
+        ("block-bytes", Options::new().block_bytes((64 << 10) + 1)),
+        ("block-bytes", Options::new().block_bytes(u64::MAX)),
+        ("segment-bytes", Options::new().segment_bytes(0)),
+        ("segment-bytes", Options::new().segment_bytes(4095)),
+        ("segment-bytes", Options::new().segment_bytes((1 << 30) + 1)),
+        ("segment-bytes", Options::new().segment_bytes(u64::MAX)),
+        ("durability", interval(Duration::ZERO)),
+        ("durability", interval(Duration::from_nanos(999))),
+        ("durability", interval(Duration::from_secs(86_401))),
+        ("durability", interval(Duration::MAX)),
+        ("max-lead", Options::new().max_lead(Duration::MAX)),
+    ] {
+        let spec = Any::new("bloom", parameters());
+        let errors = [
+            Filter::create(&home, spec, options.clone()).map(drop),
+            inspect::plan("bloom", &parameters(), &options).map(drop),
+        ];
+        for error in errors {
+            match error.expect_err(name) {
+                Error::Parameter { name: found, .. } => assert_eq!(found, name),
+                other => panic!("{name}: {other}"),
+            }
+        }
+        assert!(!home.exists(), "{name} left something behind");
+    }
+}
+
+#[test]
+fn options_at_their_bounds_make_filters_that_open_again() {
+    let place = place();
+    for (at, options) in [
+        Options::new()
+            .stripes(1)
+            .block_bytes(512)
+            .segment_bytes(4096),
+        Options::new()
+            .stripes(4096)
+            .block_bytes(64 << 10)
+            .segment_bytes(4099),
+        Options::new().durability(Durability::Interval(Duration::from_micros(1))),
+        Options::new().durability(Durability::Interval(Duration::from_secs(86_400))),
+        Options::new().max_lead(Duration::ZERO),
+        Options::new().max_lead(Duration::from_micros(u64::MAX)),
+        Options::new().checkpoint_bytes(0),
+        Options::new().checkpoint_bytes(u64::MAX),
+        Options::new().hash_seed(u64::MAX),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let home = place.path().join(at.to_string());
+        let spec = Any::new("bloom", parameters());
+        let filter = Filter::create(&home, spec, options.clone()).expect("a filter");
+        for key in 0..300_u32 {
+            filter.insert(key.to_le_bytes()).expect("an insert");
+        }
+        let before = filter.digest().expect("a digest");
+        filter.close().expect("a clean end");
+        let filter: Filter = Filter::open(&home, options).expect("the same filter");
+        assert_eq!(
+            filter.digest().expect("a digest").value,
+            before.value,
+            "row {at}"
+        );
+    }
+}
+
+#[test]
+fn keys_of_any_length_are_keys() {
+    let place = place();
+    for (at, kind) in kinds().into_iter().enumerate() {
+        let home = place.path().join(at.to_string());
+        let filter = Filter::create(&home, kind, options()).expect("a filter");
+        let long = vec![7_u8; 1 << 20];
+        let longer = vec![7_u8; (1 << 20) + 1];
+        for key in [&b""[..], b"\0", &long] {
+            assert!(
+                !filter.contains(key).expect("an answer"),
+                "{} bytes",
+                key.len()
+            );
+            assert!(filter.insert(key).expect("an insert"));
+            assert!(
+                filter.contains(key).expect("an answer"),
+                "{} bytes",
+                key.len()
+            );
+        }
+        assert!(!filter.contains(&longer).expect("an answer"), "another key");
+    }
+}
+
+#[test]
+fn a_time_beyond_the_lead_is_refused_and_a_question_at_any_time_is_answered() {
+    let place = place();
+    let limit = 1_000_000_000 + 3_600_000_000;
+    for (at, kind) in kinds().into_iter().enumerate() {
+        let home = place.path().join(at.to_string());
+        let filter = Filter::create(&home, kind, options()).expect("a filter");
+        filter.insert("early").expect("an insert");
+        let before = filter.digest().expect("a digest");
+        for time in [limit + 1, u64::MAX / 2 + 1, u64::MAX] {
+            let call = filter.call().time(Timestamp::from_unix_micros(time));
+            match call.insert("key").expect_err("too far ahead") {
+                Error::TimeAhead {
+                    time: found,
+                    limit: named,
+                } => {
+                    assert_eq!((found, named), (time, limit));
+                }
+                other => panic!("{other}"),
+            }
+            for within in [
+                Within::Time(0),
+                Within::Time(u64::MAX),
+                Within::Items(u64::MAX),
+            ] {
+                call.seen_within("early", within).expect("an answer");
+            }
+            call.contains("early").expect("an answer");
+            call.age("early").expect("an answer");
+        }
+        assert_eq!(
+            filter.digest().expect("a digest"),
+            before,
+            "nothing was changed"
+        );
+        let call = filter.call().time(Timestamp::from_unix_micros(limit));
+        assert!(call.insert("key").expect("just in time"));
+    }
+}
+
+#[test]
+fn stream_time_at_the_end_of_time_harms_nothing() {
+    let place = place();
+    let options = options().clock(Clock::stream());
+    for (at, kind) in kinds().into_iter().enumerate() {
+        let home = place.path().join(at.to_string());
+        let filter = Filter::create(&home, kind, options.clone()).expect("a filter");
+        for time in [0, 1, 1 << 62, u64::MAX / 2] {
+            let call = filter.call().time(Timestamp::from_unix_micros(time));
+            for key in 0..200_u32 {
+                assert!(call.insert(key.to_le_bytes()).expect("an insert"));
+                assert!(call.contains(key.to_le_bytes()).expect("an answer"));
+            }
+        }
+        let late = filter.call().time(Timestamp::from_unix_micros(u64::MAX));
+        late.insert("key").expect_err("no such time");
+        assert!(
+            late.age("key")
+                .is_ok_and(|age| age.is_none_or(|age| age != Age::Items(u64::MAX)))
+        );
+        filter.stat().expect("figures");
+        let before = filter.digest().expect("a digest");
+        filter.close().expect("a clean end");
+        let filter: Filter = Filter::open(&home, options.clone()).expect("the same filter");
+        assert_eq!(filter.digest().expect("a digest").value, before.value);
+    }
+}

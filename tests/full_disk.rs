@@ -1,0 +1,467 @@
+//! Full disks and single failures: an error, nothing lost, and the same handle goes on.
+//!
+//! First on a medium in memory whose size can be set, then on a real file system of a few megabytes (which needs
+//! the right to mount; else it is skipped, and says so). At last every call to the medium fails once, one
+//! run after the other.
+
+use ebbtide::media::{Disk, Media, Memory};
+use ebbtide::{
+    AgePartitioned, Any, Bloom, Clock, Digest, Durability, Error, Filter, ManualClock, Options,
+    Parameters, TimeLimited, Timestamp, inspect,
+};
+use std::io::ErrorKind;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A handle without a thread and with a clock that stands, so that nothing happens by itself.
+fn options() -> Options {
+    let clock = ManualClock::new(Timestamp::from_unix_millis(1_000_000));
+    Options::new()
+        .hash_seed(7)
+        .stripes(2)
+        .segment_bytes(4096)
+        .durability(Durability::Never)
+        .background(false)
+        .clock(Clock::from(clock))
+}
+
+fn spec() -> AgePartitioned {
+    AgePartitioned::last(10_000)
+}
+
+fn shared(memory: &Memory) -> Arc<dyn Media> {
+    Arc::new(memory.clone())
+}
+
+fn digest<K>(filter: &Filter<K>) -> Digest {
+    filter.digest().expect("a digest")
+}
+
+/// Inserts keys from `from` on until one fails; returns that key and why.
+fn fill<K>(filter: &Filter<K>, from: u64) -> (u64, Error) {
+    for key in from..from + 1_000_000 {
+        if let Err(error) = filter.insert(key.to_le_bytes()) {
+            return (key, error);
+        }
+    }
+    panic!("a million inserts and the disk is not full");
+}
+
+fn assert_has<K>(filter: &Filter<K>, keys: std::ops::Range<u64>) {
+    for key in keys {
+        assert!(
+            filter.contains(key.to_le_bytes()).expect("an answer"),
+            "{key} is gone"
+        );
+    }
+}
+
+fn assert_full(error: &Error) {
+    assert!(error.is_full(), "{error}");
+    assert!(error.to_string().contains("nothing is lost"), "{error}");
+}
+
+/// Bytes that the files on a medium take, as it counts them.
+fn used(memory: &Memory) -> u64 {
+    let names = memory.list().expect("a directory");
+    let bytes = names.iter().map(|name| {
+        let file = memory
+            .open(name, ebbtide::media::Access::Read)
+            .expect("a file");
+        file.bytes().expect("a length")
+    });
+    bytes.sum()
+}
+
+#[test]
+fn inserts_into_a_full_log_fail_and_go_on_once_there_is_space() {
+    let memory = Memory::new();
+    let filter = Filter::create_on(shared(&memory), spec(), options()).expect("room");
+    memory.set_capacity(used(&memory) + 20_000);
+    let (keys, error) = fill(&filter, 0);
+    assert_full(&error);
+    assert!(keys > 128, "there was room for another segment");
+    let before = digest(&filter);
+    assert_eq!(before.inserts, keys);
+    for _ in 0..3 {
+        assert_full(&filter.insert("again").expect_err("still full"));
+        assert_full(&filter.check_and_insert("again").expect_err("still full"));
+        assert_full(&filter.insert_all(&["a", "b"]).expect_err("still full"));
+    }
+    assert!(
+        !filter.contains("again").expect("an answer"),
+        "nothing was torn"
+    );
+    assert_has(&filter, 0..keys);
+    assert_eq!(digest(&filter), before, "nothing changed");
+    memory.set_capacity(u64::MAX);
+    for key in keys..keys + 1000 {
+        filter.insert(key.to_le_bytes()).expect("there is space");
+    }
+    let before = digest(&filter);
+    filter.close().expect("a clean end");
+    let filter = Filter::<Any>::open_on(shared(&memory), options()).expect("the same filter");
+    assert_eq!(digest(&filter).value, before.value);
+    assert_has(&filter, 0..keys + 1000);
+}
+
+#[test]
+fn a_filter_dropped_on_a_full_disk_has_everything_when_opened_again() {
+    let memory = Memory::new();
+    let filter = Filter::create_on(shared(&memory), spec(), options()).expect("room");
+    memory.set_capacity(used(&memory) + 20_000);
+    let (keys, _) = fill(&filter, 0);
+    let before = digest(&filter);
+    assert_full(&filter.close().expect_err("no room for a snapshot"));
+    let error = Filter::<Any>::open_on(shared(&memory), options()).expect_err("still full");
+    assert_full(&error);
+    assert!(inspect::verify_on(&memory).expect("a report").is_sound());
+    memory.set_capacity(u64::MAX);
+    let filter = Filter::<Any>::open_on(shared(&memory), options()).expect("there is space");
+    assert_eq!(digest(&filter).value, before.value);
+    assert_has(&filter, 0..keys);
+}
+
+#[test]
+fn a_checkpoint_without_space_fails_and_the_older_snapshots_stay() {
+    let memory = Memory::new();
+    let filter = Filter::create_on(shared(&memory), spec(), options()).expect("room");
+    let mut starts = Vec::new();
+    for round in 0..3_u64 {
+        for key in round * 100..(round + 1) * 100 {
+            filter.insert(key.to_le_bytes()).expect("an insert");
+        }
+        // The third one finds no space.
+        memory.set_capacity(if round < 2 {
+            u64::MAX
+        } else {
+            used(&memory) + 5000
+        });
+        match filter.checkpoint() {
+            Ok(start) => starts.push(start),
+            Err(error) => assert_full(&error),
+        }
+    }
+    assert_eq!(starts.len(), 2);
+    let names = |start: &str| {
+        let names = memory.list().expect("a directory");
+        names.iter().filter(|name| name.starts_with(start)).count()
+    };
+    assert_eq!(
+        (names("snap-"), names("tmp-")),
+        (2, 0),
+        "no draft stays behind"
+    );
+    assert_has(&filter, 0..300);
+    let before = digest(&filter);
+    memory.set_capacity(u64::MAX);
+    assert!(filter.checkpoint().expect("there is space") > starts[1]);
+    filter.close().expect("a clean end");
+    let filter = Filter::<Any>::open_on(shared(&memory), options()).expect("the same filter");
+    assert_eq!(digest(&filter).value, before.value);
+}
+
+#[test]
+fn a_filter_is_created_in_full_or_not_at_all_whatever_space_there_is() {
+    // Every capacity from none to enough, in steps smaller than any file but the lock.
+    let mut created = 0;
+    for capacity in (0..120_000).step_by(500) {
+        let memory = Memory::with_capacity(capacity);
+        match Filter::create_on(shared(&memory), spec(), options()) {
+            Ok(filter) => {
+                filter.insert("key").expect("a segment is there");
+                created += 1;
+            }
+            Err(error) => {
+                assert_full(&error);
+                let left = memory.list().expect("a directory");
+                assert!(
+                    left.iter().all(|name| name == "lock"),
+                    "{capacity}: {left:?}"
+                );
+                let error = Filter::<Any>::open_on(shared(&memory), options());
+                assert!(matches!(error, Err(Error::NotAFilter { .. })), "{capacity}");
+                memory.set_capacity(u64::MAX);
+                let filter = Filter::create_on(shared(&memory), spec(), options());
+                filter
+                    .expect("now there is space")
+                    .insert("key")
+                    .expect("an insert");
+            }
+        }
+        memory.set_capacity(u64::MAX);
+        let filter = Filter::<Any>::open_on(shared(&memory), options()).expect("a filter");
+        assert!(filter.contains("key").expect("an answer"), "{capacity}");
+    }
+    assert!(created > 0 && created < 240, "both happened: {created}");
+}
+
+#[test]
+fn opening_fails_on_a_full_disk_at_whatever_file_and_works_after() {
+    let memory = Memory::new();
+    let filter = Filter::create_on(shared(&memory), spec(), options()).expect("room");
+    for key in 0..500_u64 {
+        filter.insert(key.to_le_bytes()).expect("an insert");
+    }
+    let before = digest(&filter);
+    filter.close().expect("a clean end");
+    let mut refused = 0;
+    for more in (0..200_000).step_by(2000) {
+        // The old image is replaced only by a new one that is there in full.
+        memory.set_capacity(used(&memory) + more);
+        match Filter::<Any>::open_on(shared(&memory), options()) {
+            Ok(_) => break,
+            Err(error) => assert_full(&error),
+        }
+        refused += 1;
+    }
+    assert!(refused > 1, "there was room at once");
+    memory.set_capacity(u64::MAX);
+    let filter = Filter::<Any>::open_on(shared(&memory), options()).expect("there is space");
+    assert_eq!(digest(&filter).value, before.value);
+    assert_has(&filter, 0..500);
+}
+
+fn insert_at<K>(filter: &Filter<K>, key: u64, millis: u64) -> Result<bool, Error> {
+    let time = Timestamp::from_unix_millis(1_000_000 + millis);
+    filter.call().time(time).insert(key.to_le_bytes())
+}
+
+fn banks<K>(filter: &Filter<K>) -> u32 {
+    filter.stat().expect("figures").banks
+}
+
+#[test]
+fn a_bank_that_finds_no_space_opens_later() {
+    let memory = Memory::new();
+    let spec = TimeLimited::window(Duration::from_secs(600)).rate(1.0);
+    let filter = Filter::create_on(shared(&memory), spec, options().segment_bytes(1 << 20));
+    let filter = filter.expect("room");
+    memory.set_capacity(used(&memory) + 100);
+    // Ten thousand keys a second, where one was expected.
+    let mut inserted = 0;
+    let error = loop {
+        match insert_at(&filter, inserted, inserted / 10) {
+            Ok(_) => inserted += 1,
+            Err(error) => break error,
+        }
+        assert!(inserted < 30_000, "a bank was due long before");
+    };
+    assert_full(&error);
+    assert!(
+        error.to_string().contains("live-"),
+        "it was the bank: {error}"
+    );
+    assert_eq!(banks(&filter), 1);
+    let before = digest(&filter);
+    assert_has(&filter, 0..inserted);
+    insert_at(&filter, inserted, inserted / 10).expect_err("still full");
+    assert_eq!(digest(&filter), before, "nothing changed");
+    memory.set_capacity(u64::MAX);
+    for key in inserted..inserted + 1000 {
+        insert_at(&filter, key, key / 10).expect("there is space");
+    }
+    assert_eq!(banks(&filter), 2);
+    assert_has(&filter, 0..inserted + 1000);
+    let before = digest(&filter);
+    filter.close().expect("a clean end");
+    let filter = Filter::<Any>::open_on(shared(&memory), options()).expect("the same filter");
+    assert_eq!(digest(&filter).value, before.value);
+    assert_has(&filter, 0..inserted + 1000);
+}
+
+/// Feeds a filter ten thousand keys a second, the first `notes` of them with a note in the log each. If the log is
+/// full when a bank is due, the bank is allocated but the segment for its record is not; then the rest follow
+/// `pause` milliseconds later, when the bank's size is decided anew. Whether that happened.
+fn bank_due_on_a_full_log(notes: u64, pause: u64) -> bool {
+    let memory = Memory::new();
+    let spec = TimeLimited::window(Duration::from_secs(600)).rate(1.0);
+    let filter = Filter::create_on(shared(&memory), spec, options()).expect("room");
+    let mut late = 0;
+    for key in 0..4000 {
+        // Allocating a bank takes three calls, the next one is for the segment.
+        memory.fail_after(4, ErrorKind::StorageFull);
+        let mut inserted = insert_at(&filter, key, key / 10 + late);
+        memory.clear_faults();
+        if inserted.is_err() {
+            let names = memory.list().expect("a directory");
+            let bank = names.iter().any(|name| name == "live-000002-0001");
+            if bank && banks(&filter) == 1 {
+                late = pause;
+            }
+            inserted = insert_at(&filter, key, key / 10 + late);
+        }
+        inserted.expect("there is space");
+        if key < notes {
+            filter.sync().expect("a sync");
+        }
+    }
+    let before = digest(&filter);
+    filter.close().expect("a clean end");
+    let filter = Filter::<Any>::open_on(shared(&memory), options()).expect("the same filter");
+    assert_eq!(
+        digest(&filter).value,
+        before.value,
+        "{notes} notes, {pause} ms"
+    );
+    assert_has(&filter, 0..4000);
+    late > 0
+}
+
+#[test]
+fn a_bank_allocated_in_vain_is_not_taken_for_a_later_one_of_another_size() {
+    let happened = (96..128)
+        .filter(|&notes| bank_due_on_a_full_log(notes, 200))
+        .count();
+    assert!(
+        happened > 0,
+        "for one of these places in a segment of 128 records"
+    );
+}
+
+const KEYS: u64 = 300;
+
+/// Creates, inserts, takes a snapshot, closes, opens, inserts. Returns how many inserts returned, and whether the
+/// filter was there, up to the first failure.
+fn workload(memory: &Memory, spec: &Any) -> (bool, u64, Result<(), Error>) {
+    let (mut created, mut inserted) = (false, 0);
+    let mut run = || -> Result<(), Error> {
+        let filter = Filter::create_on(shared(memory), spec.clone(), options())?;
+        created = true;
+        let mut insert = |filter: &Filter, upto: u64| -> Result<(), Error> {
+            while inserted < upto {
+                insert_at(filter, inserted, inserted * 20)?;
+                inserted += 1;
+            }
+            Ok(())
+        };
+        insert(&filter, KEYS)?;
+        filter.checkpoint()?;
+        insert(&filter, 2 * KEYS)?;
+        filter.sync()?;
+        filter.stat()?;
+        insert(&filter, 3 * KEYS)?;
+        filter.checkpoint()?;
+        filter.checkpoint()?;
+        filter.close()?;
+        let filter = Filter::open_on(shared(memory), options())?;
+        insert(&filter, 4 * KEYS)?;
+        drop(filter);
+        let filter = Filter::<Any>::open_on(shared(memory), options())?;
+        filter.close()
+    };
+    let outcome = run();
+    (created, inserted, outcome)
+}
+
+fn sweep(spec: &Any, kind: ErrorKind) -> u64 {
+    for n in 1.. {
+        let memory = Memory::new();
+        memory.fail_after(n, kind);
+        let (created, inserted, outcome) = workload(&memory, spec);
+        let reached = !memory.clear_faults();
+        if let Err(error) = outcome {
+            assert!(!error.to_string().is_empty());
+        } else if !reached {
+            return n;
+        }
+        match Filter::<Any>::open_on(shared(&memory), options()) {
+            Ok(filter) => {
+                let found = digest(&filter).inserts;
+                // The one that was under way may be there too.
+                assert!(
+                    (inserted..=inserted + 1).contains(&found),
+                    "{n}: {found} of {inserted}"
+                );
+                assert_has(&filter, 0..inserted);
+                filter.checkpoint().expect("nothing fails any more");
+            }
+            Err(Error::NotAFilter { .. }) if !created => {
+                let filter = Filter::create_on(shared(&memory), spec.clone(), options());
+                filter.expect("it can be created now");
+            }
+            Err(error) => panic!("call {n}, {kind}: {error}"),
+        }
+        let report = inspect::verify_on(&memory).expect("a report");
+        assert!(report.is_sound(), "call {n}, {kind}: {report:#?}");
+    }
+    unreachable!("a workload ends")
+}
+
+#[test]
+fn any_single_failure_is_an_error_and_loses_nothing_that_returned() {
+    let kinds = [
+        Any::new(
+            "age-partitioned",
+            Parameters::new().with("window-items", 5000),
+        ),
+        Any::new(
+            "time-limited",
+            Parameters::new().with("window", 60_000_000).with("rate", 1),
+        ),
+    ];
+    for spec in &kinds {
+        for kind in [
+            ErrorKind::StorageFull,
+            ErrorKind::Other,
+            ErrorKind::NotFound,
+        ] {
+            let calls = sweep(spec, kind);
+            assert!(calls > 100, "more calls than that: {calls}");
+        }
+    }
+}
+
+/// Runs `mount` or `umount`; false if that is not possible here.
+fn run(program: &str, arguments: &[&str]) -> bool {
+    let output = Command::new(program).args(arguments).output();
+    output.is_ok_and(|output| output.status.success())
+}
+
+#[test]
+fn a_real_file_system_that_is_full_loses_nothing() {
+    let place = tempfile::tempdir().expect("a temporary directory");
+    let path = place.path().to_string_lossy().into_owned();
+    if !run("mount", &["-t", "tmpfs", "-o", "size=8m", "tmpfs", &path]) {
+        println!("skipped: mounting needs to be root in the initial namespace");
+        return;
+    }
+    let outcome = std::panic::catch_unwind(|| full_file_system(place.path()));
+    assert!(run("umount", &[&path]), "the mount goes");
+    outcome.expect("see above");
+}
+
+fn full_file_system(place: &std::path::Path) {
+    let home = place.join("filter");
+    let large = Bloom::capacity(10_000_000);
+    let error = Filter::create(&home, large, options()).expect_err("17 MiB in 8");
+    assert_full(&error);
+    assert!(matches!(
+        Filter::<Any>::open(&home, options()),
+        Err(Error::NotAFilter { .. })
+    ));
+    let small = AgePartitioned::last(1_000_000).fpr(0.5);
+    let filter = Filter::create(&home, small.clone(), options().segment_bytes(256 << 10));
+    let filter = filter.expect("2 MiB in 8");
+    let (keys, error) = fill(&filter, 0);
+    assert_full(&error);
+    assert_has(&filter, 0..keys);
+    let before = digest(&filter);
+    assert_full(&filter.checkpoint().expect_err("no room for a snapshot"));
+    assert_eq!(digest(&filter), before, "nothing changed");
+    assert_full(&filter.close().expect_err("no room for a snapshot"));
+    assert_full(&Filter::<Any>::open(&home, options()).expect_err("no room for an image"));
+    let path = place.to_string_lossy().into_owned();
+    assert!(
+        run("mount", &["-o", "remount,size=64m", &path]),
+        "the mount is mine"
+    );
+    let filter = Filter::<Any>::open(&home, options()).expect("now there is room");
+    assert_eq!(digest(&filter).value, before.value);
+    assert_has(&filter, 0..keys);
+    filter.insert("one more").expect("an insert");
+    filter.close().expect("a clean end");
+    let report = inspect::verify_on(&Disk::new(&home)).expect("a report");
+    assert!(report.is_sound(), "{report:#?}");
+}

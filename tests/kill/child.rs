@@ -1,0 +1,195 @@
+//! The child that is killed, and how the parent does it.
+
+use crate::scenes::{Checkpoints, Scene};
+use ebbtide::{Error, Filter, Result};
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::FileExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+const ROLE: &str = "EBBTIDE_KILLED_CHILD";
+const TEST: &str = "the_child_plays_its_role_when_it_is_one";
+/// Printed before the filter is opened.
+const READY: u8 = b'#';
+
+/// What a child is told.
+#[derive(Debug)]
+pub struct Role {
+    scene: &'static Scene,
+    home: PathBuf,
+    /// For each thread the number of its first operation; if not given, as many as the filter holds.
+    starts: [Option<u64>; 2],
+}
+
+impl Role {
+    /// The role, if this process is a child.
+    pub fn from_environment() -> Option<Self> {
+        let text = std::env::var(ROLE).ok()?;
+        let mut parts = text.split('\n');
+        let scene = Scene::named(parts.next()?)?;
+        let starts = [parts.next()?, parts.next()?].map(|start| start.parse().ok());
+        let home = PathBuf::from(parts.next()?);
+        Some(Self {
+            scene,
+            home,
+            starts,
+        })
+    }
+
+    /// Inserts until killed.
+    pub fn play(self) {
+        let notes = notes(&self.home);
+        let mut out = std::io::stdout();
+        out.write_all(&[READY])
+            .and_then(|()| out.flush())
+            .expect("the parent listens");
+        let dir = crate::filter_of(&self.home);
+        let (scene, options) = (self.scene, self.scene.options());
+        let open = || Filter::open_or_create(&dir, scene.spec(), options.clone());
+        let filter = patiently(open).expect("a killed filter opens");
+        let starts = self
+            .starts
+            .map(|start| start.unwrap_or_else(|| recount(&filter, &notes)));
+        std::thread::scope(|scope| {
+            for (thread, &start) in starts.iter().enumerate().take(self.scene.threads) {
+                let (filter, notes, scene) = (&filter, &notes, self.scene);
+                scope.spawn(move || insert(scene, filter, notes, thread, start));
+            }
+            if self.scene.checkpoints == Checkpoints::Always {
+                loop {
+                    filter.checkpoint().expect("a checkpoint");
+                }
+            }
+        });
+    }
+}
+
+/// Tries again for a while if the filter is locked: a child that another test has just forked holds copies of the
+/// parent's descriptors, and with them the locks of filters that the parent had open, until it executes.
+pub fn patiently<T>(open: impl Fn() -> Result<T>) -> Result<T> {
+    for _ in 0..500 {
+        match open() {
+            Err(Error::Locked { .. }) => std::thread::sleep(Duration::from_millis(2)),
+            other => return other,
+        }
+    }
+    open()
+}
+
+/// How many operations a filter of one thread holds: those noted and at most one more.
+fn recount(filter: &Filter, notes: &File) -> u64 {
+    let inserts = filter.digest().expect("a digest").inserts;
+    let noted = read_notes(notes)[0];
+    assert!(
+        inserts == noted || inserts == noted + 1,
+        "{noted} operations had returned, {inserts} are there"
+    );
+    inserts
+}
+
+fn insert(scene: &Scene, filter: &Filter, notes: &File, thread: usize, start: u64) {
+    note(notes, thread, start);
+    for number in start..start + scene.most {
+        let mut call = filter.call();
+        if let Some(time) = scene.time(number) {
+            call = call.time(time);
+        }
+        let key = scene.key(thread, number);
+        if number % 2 == 0 {
+            call.insert(key).expect("an insert");
+        } else {
+            call.check_and_insert(key).expect("an insert");
+        }
+        note(notes, thread, number + 1);
+        if matches!(scene.checkpoints, Checkpoints::Inline(every) if number % every == 0) {
+            filter.checkpoint().expect("a checkpoint");
+        }
+    }
+    loop {
+        std::thread::park();
+    }
+}
+
+/// So many operations of the thread have returned. A write that is done outlives its process.
+fn note(notes: &File, thread: usize, count: u64) {
+    notes
+        .write_all_at(&count.to_le_bytes(), thread as u64 * 8)
+        .expect("a note");
+}
+
+fn notes(home: &Path) -> File {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    let file = options.open(home.join("notes")).expect("a file for notes");
+    if file.metadata().expect("an open file").len() < 16 {
+        file.set_len(16).expect("room for notes");
+    }
+    file
+}
+
+/// The number of operations of each thread that returned (and of those before where it started).
+fn read_notes(file: &File) -> [u64; 2] {
+    let mut bytes = [0; 16];
+    file.read_exact_at(&mut bytes, 0).expect("notes");
+    let (low, high) = (
+        u128::from_le_bytes(bytes) as u64,
+        u128::from_le_bytes(bytes) >> 64,
+    );
+    [low, high as u64]
+}
+
+/// Starts a child, kills it so long after it began to open the filter, and returns what it noted.
+pub fn kill(
+    scene: &Scene,
+    home: &Path,
+    starts: [Option<u64>; 2],
+    after: Duration,
+) -> std::result::Result<[u64; 2], String> {
+    let notes = notes(home);
+    for (at, start) in starts.iter().enumerate() {
+        if let Some(start) = *start {
+            note(&notes, at, start);
+        }
+    }
+    let start = |at: usize| starts[at].map_or("-".to_owned(), |start| start.to_string());
+    let role = format!(
+        "{}\n{}\n{}\n{}",
+        scene.name,
+        start(0),
+        start(1),
+        home.display()
+    );
+    let mut child = Command::new(std::env::current_exe().expect("this test's file"))
+        .args(["--exact", TEST, "--nocapture", "--test-threads=1"])
+        .env(ROLE, role)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| format!("cannot start a child: {error}"))?;
+    let mut stdout = child.stdout.take().expect("a pipe");
+    let mut byte = [0];
+    while stdout.read(&mut byte).unwrap_or(0) == 1 && byte[0] != READY {}
+    std::thread::sleep(after);
+    // It may have died by itself, which its status tells.
+    let _ = child.kill();
+    let ended = child
+        .wait_with_output()
+        .map_err(|error| format!("cannot wait for the child: {error}"))?;
+    if ended.status.signal() == Some(9) {
+        let said = String::from_utf8_lossy(&ended.stderr);
+        // A thread of the child that panicked just before it was killed.
+        if said.contains("panicked") {
+            return Err(format!("the child said: {said}"));
+        }
+        return Ok(read_notes(&notes));
+    }
+    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+    Err(format!(
+        "the child ended by itself, {}: {said}",
+        ended.status
+    ))
+}

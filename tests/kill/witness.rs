@@ -1,0 +1,207 @@
+//! What the filter must be: the same operations fed to a filter in memory that nobody kills.
+
+use crate::child;
+use crate::scenes::Scene;
+use ebbtide::media::Memory;
+use ebbtide::{Any, Error, Filter, inspect};
+use std::path::Path;
+use std::sync::Arc;
+
+type Checked<T> = Result<T, String>;
+
+/// A filter in memory with everything that the killed one should hold.
+pub struct Witness {
+    scene: &'static Scene,
+    filter: Filter,
+    /// Operations of each thread.
+    fed: [u64; 2],
+}
+
+impl Witness {
+    /// Nothing so far.
+    pub fn new(scene: &'static Scene) -> Self {
+        let options = scene.reference_options();
+        let filter = Filter::create_on(Arc::new(Memory::new()), scene.spec(), options)
+            .expect("a filter in memory");
+        Self {
+            scene,
+            filter,
+            fed: [0; 2],
+        }
+    }
+
+    /// How many operations of each thread the filter held when it was last looked at.
+    pub fn fed(&self) -> [u64; 2] {
+        self.fed
+    }
+
+    fn feed(&mut self, thread: usize, upto: u64) {
+        for number in self.fed[thread]..upto {
+            repeat(self.scene, &self.filter, thread, number);
+        }
+        self.fed[thread] = self.fed[thread].max(upto);
+    }
+
+    fn same(&self, found: &Filter) -> bool {
+        let [ours, theirs] = [&self.filter, found].map(|filter| filter.digest().expect("a digest"));
+        (ours.value, ours.inserts) == (theirs.value, theirs.inserts)
+    }
+
+    fn agree(&self, found: &Filter) -> Checked<()> {
+        if self.same(found) {
+            Ok(())
+        } else {
+            let inserts = found.digest().map_err(text)?.inserts;
+            Err(format!(
+                "with {inserts} inserts its digest is not that of the operations {:?}",
+                self.fed
+            ))
+        }
+    }
+
+    /// One thread: the noted operations and at most one more, nothing else. True if the process died after it had
+    /// recorded the event that the next insert needs.
+    pub fn check_exact(&mut self, dir: &Path, noted: u64) -> Checked<bool> {
+        let Some(found) = open(self.scene, dir)? else {
+            return if noted == 0 {
+                Ok(false)
+            } else {
+                Err(format!(
+                    "{noted} operations had returned, and there is no filter"
+                ))
+            };
+        };
+        let inserts = found.digest().map_err(text)?.inserts;
+        if inserts < noted.max(self.fed[0]) || inserts > noted + 1 {
+            return Err(format!(
+                "{noted} operations had returned, {inserts} are there"
+            ));
+        }
+        self.feed(0, inserts);
+        let stepped = !self.same(&found);
+        if stepped {
+            // Then the next insert finds nothing due, and all is as if the event had come with it.
+            repeat(self.scene, &found, 0, inserts);
+            self.feed(0, inserts + 1);
+            self.agree(&found)?;
+        }
+        found.close().map_err(text)?;
+        Ok(stepped)
+    }
+
+    /// Two threads whose operations commute: the noted operations and at most one more of each.
+    pub fn check_unordered(&mut self, dir: &Path, noted: [u64; 2]) -> Checked<()> {
+        let Some(found) = open(self.scene, dir)? else {
+            return if noted == [0; 2] {
+                Ok(())
+            } else {
+                Err(format!(
+                    "{noted:?} operations had returned, and there is no filter"
+                ))
+            };
+        };
+        let inserts = found.digest().map_err(text)?.inserts;
+        for (thread, &count) in noted.iter().enumerate() {
+            self.feed(thread, count);
+        }
+        let Some(more) = inserts.checked_sub(noted[0] + noted[1]) else {
+            return Err(format!(
+                "{noted:?} operations had returned, {inserts} are there"
+            ));
+        };
+        for (thread, &count) in noted.iter().enumerate() {
+            // Keys are never repeated, and false positives all but impossible at this fill.
+            let there = found.contains(self.scene.key(thread, count));
+            if more == 2 || more == 1 && there.map_err(text)? && self.fed == noted {
+                self.feed(thread, count + 1);
+            }
+        }
+        self.agree(&found)?;
+        found.close().map_err(text)
+    }
+}
+
+fn text(error: Error) -> String {
+    error.to_string()
+}
+
+/// Opens what a killed child left; `None` if it was killed before there was a filter.
+fn open(scene: &Scene, dir: &Path) -> Checked<Option<Filter>> {
+    match child::patiently(|| Filter::open(dir, scene.options())) {
+        Ok(filter) => Ok(Some(filter)),
+        Err(Error::NotAFilter { .. }) => Ok(None),
+        Err(error) => Err(text(error)),
+    }
+}
+
+fn repeat(scene: &Scene, filter: &Filter, thread: usize, number: u64) {
+    let mut call = filter.call();
+    if let Some(time) = scene.time(number) {
+        call = call.time(time);
+    }
+    call.insert(scene.key(thread, number)).expect("an insert");
+}
+
+/// Two threads with events: recovery from each snapshot, and a second one, lead to the same state, which holds every
+/// operation that was noted since the last kill. Returns how many inserts it holds.
+pub fn check_loose(scene: &Scene, dir: &Path, before: [u64; 2], noted: [u64; 2]) -> Checked<u64> {
+    let Some(found) = open(scene, dir)? else {
+        return Ok(0);
+    };
+    let digest = found.digest().map_err(text)?;
+    for thread in 0..2 {
+        let numbers = if scene.keeps_all() {
+            before[thread]..noted[thread]
+        } else {
+            0..0
+        };
+        for number in numbers {
+            if !found.contains(scene.key(thread, number)).map_err(text)? {
+                return Err(format!(
+                    "operation {number} of thread {thread} is not there"
+                ));
+            }
+        }
+    }
+    found.close().map_err(text)?;
+    let report = child::patiently(|| inspect::verify(dir)).map_err(text)?;
+    if !report.is_sound() {
+        return Err(format!("{report:?}"));
+    }
+    if let Some(copy) = copy_without_newest(dir).map_err(|error| error.to_string())? {
+        let again = Filter::<Any>::open(copy.path(), scene.options()).map_err(text)?;
+        let value = again.digest().map_err(text)?;
+        if (value.value, value.inserts) != (digest.value, digest.inserts) {
+            return Err("an older snapshot leads to another state".to_owned());
+        }
+    }
+    Ok(digest.inserts)
+}
+
+/// A copy of the filter's lasting files without the newest snapshot, if there is an older one.
+fn copy_without_newest(dir: &Path) -> std::io::Result<Option<tempfile::TempDir>> {
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(dir)? {
+        names.push(entry?.file_name().to_string_lossy().into_owned());
+    }
+    let mut snapshots: Vec<_> = names
+        .iter()
+        .filter(|name| name.starts_with("snap-"))
+        .collect();
+    snapshots.sort();
+    let newest = snapshots.pop().cloned();
+    if snapshots.is_empty() {
+        return Ok(None);
+    }
+    let copy = tempfile::tempdir()?;
+    let lasting =
+        |name: &&String| name.starts_with("snap-") || name.starts_with("wal-") || *name == "meta";
+    for name in names
+        .iter()
+        .filter(lasting)
+        .filter(|&name| Some(name) != newest.as_ref())
+    {
+        std::fs::copy(dir.join(name), copy.path().join(name))?;
+    }
+    Ok(Some(copy))
+}

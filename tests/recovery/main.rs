@@ -1,0 +1,419 @@
+//! A restart changes nothing: whatever was closed, copied, backed up or cut off opens to the state it had, or says
+//! what is wrong.
+
+mod restart;
+mod time;
+
+use ebbtide::media::Memory;
+use ebbtide::{
+    AgePartitioned, Any, Clock, Digest, Durability, Error, Filter, Options, Parameters,
+    TimeLimited, Timestamp, inspect,
+};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Records of a segment, and where the first lies.
+const SEGMENT: u64 = 128;
+const PAGE: u64 = 4096;
+
+fn options() -> Options {
+    Options::new()
+        .hash_seed(5)
+        .stripes(3)
+        .block_bytes(512)
+        .segment_bytes(SEGMENT * 32)
+        .durability(Durability::Never)
+        .background(false)
+}
+
+fn stream() -> Options {
+    options().clock(Clock::stream())
+}
+
+fn kinds() -> [Any; 3] {
+    let parameters = Parameters::new;
+    [
+        Any::new("bloom", parameters().with("capacity", 500)),
+        Any::new("age-partitioned", parameters().with("window-items", 60)),
+        Any::new(
+            "time-limited",
+            parameters()
+                .with("window", 500_000)
+                .with("fpr", 0.01)
+                .with("rate", 1),
+        ),
+    ]
+}
+
+fn directory() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a temporary directory")
+}
+
+fn digest(filter: &Filter) -> Digest {
+    filter.digest().expect("a digest")
+}
+
+fn open(dir: &Path, options: Options) -> Filter {
+    Filter::open(dir, options).unwrap_or_else(|error| panic!("{}: {error}", dir.display()))
+}
+
+/// Inserts these numbers, one a millisecond.
+fn insert(filter: &Filter, numbers: std::ops::Range<u64>) {
+    for number in numbers {
+        let time = Timestamp::from_unix_millis(1_000_000 + number);
+        filter
+            .call()
+            .time(time)
+            .insert(number.to_le_bytes())
+            .expect("an insert");
+    }
+}
+
+/// A filter of the last 60 inserts, fed these numbers, and nothing else.
+fn reference(numbers: &[std::ops::Range<u64>]) -> Filter {
+    let filter = Filter::create_on(Arc::new(Memory::new()), kinds()[1].clone(), stream());
+    let filter = filter.expect("a filter in memory");
+    numbers
+        .iter()
+        .for_each(|numbers| insert(&filter, numbers.clone()));
+    filter
+}
+
+/// What a power cut would leave of an open filter if all had been written back.
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir(to).expect("a new directory");
+    for name in names(from, "") {
+        fs::copy(from.join(&name), to.join(&name)).expect("a copy");
+    }
+}
+
+/// The names that begin so, ascending.
+fn names(dir: &Path, prefix: &str) -> Vec<String> {
+    let entries = fs::read_dir(dir).expect("a directory");
+    let names = entries.map(|entry| {
+        entry
+            .expect("an entry")
+            .file_name()
+            .into_string()
+            .expect("ASCII")
+    });
+    let mut names: Vec<_> = names.filter(|name| name.starts_with(prefix)).collect();
+    names.sort();
+    names
+}
+
+fn change(path: &Path, offset: u64, change: impl Fn(&mut [u8])) {
+    let mut bytes = fs::read(path).expect("a file");
+    change(&mut bytes[offset as usize..]);
+    fs::write(path, bytes).expect("a file");
+}
+
+fn flip(path: &Path, offset: u64) {
+    change(path, offset, |bytes| bytes[0] ^= 0x40);
+}
+
+/// The file and offset of a record of the newest era.
+fn place(dir: &Path, lsn: u64) -> (PathBuf, u64) {
+    let first = |name: &str| -> u64 { name[11..].parse().expect("a number") };
+    let log = names(dir, "wal-");
+    let name = log
+        .iter()
+        .rev()
+        .find(|name| first(name) <= lsn)
+        .expect("a segment");
+    (dir.join(name), PAGE + 32 * (lsn - first(name)))
+}
+
+#[derive(Debug)]
+struct Damage {
+    path: PathBuf,
+    offset: u64,
+}
+
+fn damage<T>(result: Result<T, Error>) -> Damage {
+    match result {
+        Err(Error::Damaged { path, offset, .. }) => Damage { path, offset },
+        Err(other) => panic!("expected damage, found {other}"),
+        Ok(_) => panic!("expected damage, found none"),
+    }
+}
+
+fn try_open(dir: &Path) -> Result<Filter, Error> {
+    Filter::open(dir, stream())
+}
+
+#[test]
+fn closing_and_opening_again_changes_nothing() {
+    for spec in kinds() {
+        let home = directory();
+        let dir = home.path().join("f");
+        let mut filter = Filter::create(&dir, spec.clone(), stream()).expect("a filter");
+        for round in 0..6 {
+            insert(&filter, round * 150..(round + 1) * 150);
+            let before = digest(&filter);
+            // Dropping is closing.
+            if round % 2 == 0 {
+                filter.close().expect("a clean close");
+            } else {
+                drop(filter);
+            }
+            filter = open(&dir, stream());
+            let after = digest(&filter);
+            assert_eq!(
+                (before.value, before.inserts),
+                (after.value, after.inserts),
+                "{spec:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn opening_often_leaves_no_pile_of_files() {
+    for spec in kinds() {
+        let home = directory();
+        let dir = home.path().join("f");
+        let filter = Filter::create(&dir, spec, stream()).expect("a filter");
+        insert(&filter, 0..1000);
+        let before = digest(&filter).value;
+        filter.close().expect("a clean close");
+        // The second opening may still remove what the first one needed.
+        (0..2).for_each(|_| drop(open(&dir, stream())));
+        let files = names(&dir, "").len();
+        for _ in 0..30 {
+            let filter = open(&dir, stream());
+            assert_eq!(digest(&filter).value, before);
+            let stat = filter.stat().expect("a stat");
+            assert!(stat.snapshots <= 2, "{stat:?}");
+        }
+        let now = names(&dir, "");
+        assert!(now.len() <= files, "{files} files have become {now:?}");
+    }
+}
+
+#[test]
+fn checkpoints_let_go_of_the_log() {
+    let home = directory();
+    let dir = home.path().join("f");
+    let filter = Filter::create(&dir, kinds()[1].clone(), stream()).expect("a filter");
+    for round in 0..20 {
+        insert(&filter, round * 300..(round + 1) * 300);
+        filter.checkpoint().expect("a checkpoint");
+        // Two rounds of log, a segment on either side and one in use.
+        assert!(names(&dir, "wal-").len() <= 2 * 300_usize.div_ceil(SEGMENT as usize) + 3);
+        assert!(names(&dir, "snap-").len() <= 2);
+    }
+}
+
+/// A directory with two snapshots, log after them, and no more log than they need; with the digest.
+fn two_snapshots(home: &Path) -> (PathBuf, Digest) {
+    let dir = home.join("f");
+    let filter = Filter::create(&dir, kinds()[1].clone(), stream()).expect("a filter");
+    for round in 0..3 {
+        insert(&filter, round * 300..(round + 1) * 300);
+        if round > 0 {
+            filter.checkpoint().expect("a checkpoint");
+        }
+    }
+    insert(&filter, 900..1000);
+    let copied = home.join("copy");
+    copy(&dir, &copied);
+    assert_eq!(names(&copied, "snap-").len(), 2);
+    (copied, digest(&filter))
+}
+
+#[test]
+fn if_the_newest_snapshot_is_damaged_the_older_one_leads_to_the_same_state() {
+    for at in [0, 8, 40, PAGE, PAGE + 44, PAGE + 400, 6000] {
+        let home = directory();
+        let (dir, before) = two_snapshots(home.path());
+        flip(&dir.join(&names(&dir, "snap-")[1]), at);
+        assert!(
+            !inspect::verify(&dir).expect("a report").is_sound(),
+            "byte {at}"
+        );
+        let filter = open(&dir, stream());
+        assert_eq!(digest(&filter).value, before.value, "byte {at}");
+        // The damaged one is replaced, and two sound ones are there again.
+        for round in 0..2 {
+            insert(&filter, 1000 + round..1001 + round);
+            filter.checkpoint().expect("a checkpoint");
+        }
+        let before = digest(&filter).value;
+        drop(filter);
+        assert!(
+            inspect::verify(&dir).expect("a report").is_sound(),
+            "byte {at}"
+        );
+        assert_eq!(digest(&open(&dir, stream())).value, before, "byte {at}");
+    }
+}
+
+#[test]
+fn if_all_snapshots_are_damaged_and_the_log_begins_later_opening_says_so() {
+    let home = directory();
+    let (dir, _) = two_snapshots(home.path());
+    let snapshots = names(&dir, "snap-");
+    for name in &snapshots {
+        flip(&dir.join(name), 6000);
+    }
+    let before: Vec<_> = names(&dir, "wal-");
+    let found = damage(try_open(&dir));
+    assert!(
+        snapshots.iter().any(|name| found.path.ends_with(name)),
+        "{found:?}"
+    );
+    // Nothing was removed: a remedy may still need it.
+    assert_eq!(names(&dir, "wal-"), before);
+    assert_eq!(names(&dir, "snap-"), snapshots);
+    damage(inspect::restore(&dir, home.path().join("restored")));
+    assert!(!home.path().join("restored").join("meta").exists());
+}
+
+#[test]
+fn without_sound_snapshots_the_whole_log_leads_to_the_same_state() {
+    let home = directory();
+    let dir = home.path().join("f");
+    let filter = Filter::create(&dir, kinds()[1].clone(), stream()).expect("a filter");
+    insert(&filter, 0..300);
+    filter.checkpoint().expect("a checkpoint");
+    insert(&filter, 300..400);
+    let copied = home.path().join("copy");
+    copy(&dir, &copied);
+    flip(&copied.join(&names(&copied, "snap-")[0]), 6000);
+    assert_eq!(
+        digest(&open(&copied, stream())).value,
+        digest(&filter).value
+    );
+}
+
+#[test]
+fn a_damaged_record_below_a_durable_note_is_damage_and_its_place_is_named() {
+    for lsn in [1, 20, 128, 129, 150] {
+        let home = directory();
+        let dir = home.path().join("f");
+        let filter = Filter::create(&dir, kinds()[1].clone(), stream()).expect("a filter");
+        insert(&filter, 0..180);
+        filter.sync().expect("a sync");
+        for byte in [0, 9, 17, 24, 31] {
+            let copied = home.path().join(format!("copy {byte}"));
+            copy(&dir, &copied);
+            let (path, offset) = place(&copied, lsn);
+            flip(&path, offset + byte);
+            let found = damage(try_open(&copied));
+            assert_eq!(
+                (&found.path, found.offset),
+                (&path, offset),
+                "record {lsn}, byte {byte}"
+            );
+            let report = inspect::verify(&copied).expect("a report");
+            assert!(!report.is_sound());
+        }
+    }
+}
+
+#[test]
+fn beyond_the_last_durable_note_the_first_damaged_record_is_the_end() {
+    let home = directory();
+    let dir = home.path().join("f");
+    let filter = Filter::create(&dir, kinds()[0].clone(), stream()).expect("a filter");
+    insert(&filter, 0..50);
+    filter.sync().expect("a sync");
+    insert(&filter, 50..100);
+    let copied = home.path().join("copy");
+    copy(&dir, &copied);
+    // Record 51 is the note.
+    let (path, offset) = place(&copied, 70);
+    flip(&path, offset);
+    let found = open(&copied, stream());
+    assert_eq!(digest(&found).inserts, 68);
+    for number in 0..68_u64 {
+        assert!(found.contains(number.to_le_bytes()).expect("a query"));
+    }
+}
+
+#[test]
+fn a_missing_or_short_segment_is_damage() {
+    let home = directory();
+    let (dir, found) = two_snapshots(home.path());
+    let number = |name: &str, at: usize| -> u64 { name[at..].parse().expect("a number") };
+    let start = number(&names(&dir, "snap-")[1], 5);
+    for (at, name) in names(&dir, "wal-").iter().enumerate() {
+        let copied = home.path().join(format!("without {at}"));
+        copy(&dir, &copied);
+        fs::remove_file(copied.join(name)).expect("a file");
+        let end = number(name, 11) + SEGMENT;
+        // Those that the newest snapshot makes superfluous are not missed, nor are the last ones, which nothing says
+        // were there.
+        if end > start && end <= found.lsn {
+            damage(try_open(&copied));
+        }
+        let copied = home.path().join(format!("short {at}"));
+        copy(&dir, &copied);
+        let file = fs::OpenOptions::new()
+            .write(true)
+            .open(copied.join(name))
+            .expect("a file");
+        file.set_len(PAGE + 33).expect("a shorter file");
+        let found = damage(try_open(&copied));
+        assert!(found.path.ends_with(name), "{found:?}");
+    }
+}
+
+#[test]
+fn records_that_a_recovery_left_behind_never_join_later_ones() {
+    let home = directory();
+    let mut dir = home.path().join("0");
+    let mut filter = Filter::create(&dir, kinds()[1].clone(), stream()).expect("a filter");
+    let mut history = Vec::new();
+    let (mut lsn, mut number) = (1, 0);
+    for round in 1..8_u64 {
+        // As many records as numbers: inserts and shifts; a record in the middle is lost, valid ones lie beyond it.
+        insert(&filter, number..number + 200);
+        let lost = lsn + 40 + 17 * round;
+        let next = home.path().join(round.to_string());
+        copy(&dir, &next);
+        drop(filter);
+        let (path, offset) = place(&next, lost);
+        change(&path, offset, |bytes| bytes[..32].fill(0));
+        dir = next;
+        filter = open(&dir, stream());
+        let found = digest(&filter);
+        let before: u64 = history
+            .iter()
+            .map(|numbers: &std::ops::Range<u64>| numbers.end - numbers.start)
+            .sum();
+        let kept = found.inserts - before;
+        assert!(kept > 0 && kept < 200 && found.lsn == lost, "{found:?}");
+        history.push(number..number + kept);
+        // A record of a shift may be the last: then the next insert finds nothing due.
+        number += 1000;
+        insert(&filter, number..number + 1);
+        history.push(number..number + 1);
+        number += 1;
+        assert_eq!(
+            digest(&filter).value,
+            digest(&reference(&history)).value,
+            "round {round}"
+        );
+        lsn = digest(&filter).lsn;
+        // The next crash finds the old records still there, in segments of the old era.
+    }
+}
+
+#[test]
+fn a_filter_of_another_kind_is_refused_and_left_alone() {
+    let home = directory();
+    let dir = home.path().join("f");
+    let filter = Filter::create(&dir, AgePartitioned::last(100), stream()).expect("a filter");
+    filter.insert("key").expect("an insert");
+    filter.close().expect("a clean close");
+    let other = Filter::<TimeLimited>::open(&dir, stream());
+    assert!(matches!(other, Err(Error::Mismatch { .. })), "{other:?}");
+    let other = Filter::open_or_create(&dir, AgePartitioned::last(101), stream());
+    assert!(matches!(other, Err(Error::Mismatch { .. })), "{other:?}");
+    let filter =
+        Filter::open_or_create(&dir, AgePartitioned::last(100), stream()).expect("it opens");
+    assert!(filter.contains("key").expect("a query"));
+}
