@@ -39,21 +39,11 @@ impl Pair {
         let ours =
             Filter::create(directory.path().join("filter"), spec, options).expect("a filter");
         let parameters = ours.parameters();
-        assert_eq!(
-            parameters.get("k"),
-            Some("12"),
-            "as many hashes as the other side"
-        );
-        let words: usize = parameters
-            .get("words")
-            .and_then(|words| words.parse().ok())
-            .expect("words");
+        assert_eq!(parameters.get("k"), Some("12"), "as many hashes as the other side");
+        let words: usize =
+            parameters.get("words").and_then(|words| words.parse().ok()).expect("words");
         let theirs = AtomicBloomFilter::with_num_bits(words * 64).hashes(HASHES);
-        Self {
-            ours,
-            theirs,
-            _directory: directory,
-        }
+        Self { ours, theirs, _directory: directory }
     }
 
     fn insert_ours(&self, from: u64) {
@@ -74,9 +64,7 @@ impl Pair {
     }
 
     fn contains_theirs(&self, from: u64) -> u64 {
-        (from..from + BATCH)
-            .filter(|number| self.theirs.contains(&key(*number)))
-            .count() as u64
+        (from..from + BATCH).filter(|number| self.theirs.contains(&key(*number))).count() as u64
     }
 }
 

@@ -87,10 +87,7 @@ fn address(client: u64) -> String {
 fn stamp(seconds: u64) -> String {
     let since = seconds - START;
     let (day, hour, minute) = (2 + since / 86_400, since / 3_600 % 24, since / 60 % 60);
-    format!(
-        "{day:02}/Jun/2025:{hour:02}:{minute:02}:{:02} +0000",
-        since % 60
-    )
+    format!("{day:02}/Jun/2025:{hour:02}:{minute:02}:{:02} +0000", since % 60)
 }
 
 /// The whole log.

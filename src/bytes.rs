@@ -1,6 +1,6 @@
 //! Checked words on the disk: headers of little-endian words that end in a checksum.
 //!
-//! Every file but `meta` begins with one. The checksum is looked at first; no word is interpreted before.
+//! Every file but `meta` and `lock` begins with one. The checksum is looked at first; no word is interpreted before.
 
 use crate::error::{Error, Result};
 use std::path::Path;
@@ -30,22 +30,29 @@ pub fn to_words(bytes: &[u8]) -> impl Iterator<Item = u64> {
     })
 }
 
-/// A file header: magic and version, `N` words, checksum.
+/// Words of every file header; the last is its checksum. The same in all versions to come, so that a file of another
+/// version is told from a damaged one.
+pub const HEADER_WORDS: usize = 16;
+/// Bytes of every file header.
+pub const HEADER_BYTES: usize = HEADER_WORDS * 8;
+
+/// A file header: magic and version, `N` words, zeros, checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header<const N: usize> {
-    /// The words between version and checksum.
+    /// The words after the version.
     pub words: [u64; N],
 }
 
 impl<const N: usize> Header<N> {
-    /// Bytes of the encoded header.
-    pub const BYTES: usize = (N + 3) * 8;
+    const FITS: () = assert!(N + 3 <= HEADER_WORDS, "magic, version and checksum need a word each");
 
     /// The header's words, for a file of this magic.
     #[must_use]
     pub fn encode(&self, magic: &[u8; 8]) -> Vec<u64> {
+        let () = Self::FITS;
         let mut words = vec![u64::from_le_bytes(*magic), u64::from(FORMAT_VERSION)];
         words.extend(self.words);
+        words.resize(HEADER_WORDS - 1, 0);
         words.push(u64::from(crc32fast::hash(&to_bytes(&words))));
         words
     }
@@ -61,49 +68,29 @@ impl<const N: usize> Header<N> {
         remedy: &'static str,
     ) -> Result<Self> {
         let damaged = |offset, expected: String, found: String| {
-            Err(Error::Damaged {
-                path: path.to_path_buf(),
-                offset,
-                expected,
-                found,
-                remedy,
-            })
+            let path = path.to_path_buf();
+            Err(Error::Damaged { path, offset, expected, found, remedy })
         };
-        let Some(bytes) = bytes.get(..Self::BYTES) else {
-            return damaged(
-                0,
-                format!("a header of {} bytes", Self::BYTES),
-                format!("a file of {}", bytes.len()),
-            );
+        let Some(bytes) = bytes.get(..HEADER_BYTES) else {
+            let expected = format!("a header of {HEADER_BYTES} bytes");
+            return damaged(0, expected, format!("a file of {}", bytes.len()));
         };
         if bytes[..8] != *magic {
-            let text = String::from_utf8_lossy(magic);
-            return damaged(
-                0,
-                format!("the magic `{text}`"),
-                format!("{:02x?}", &bytes[..8]),
-            );
+            let text = String::from_utf8_lossy(&magic[..7]);
+            return damaged(0, format!("the magic `{text}`"), format!("{:02x?}", &bytes[..8]));
         }
-        let sum_at = Self::BYTES - 8;
-        let expected = u64::from(crc32fast::hash(&bytes[..sum_at]));
-        let mut all = [0; 8];
-        all.copy_from_slice(&bytes[sum_at..]);
-        let found = u64::from_le_bytes(all);
+        let (body, sum) = bytes.split_at(HEADER_BYTES - 8);
+        let expected = u64::from(crc32fast::hash(body));
+        let found = to_words(sum).next().unwrap_or_default();
         if expected != found {
-            return damaged(
-                sum_at as u64,
-                format!("header checksum {expected:08x}"),
-                format!("{found:08x}"),
-            );
+            let expected = format!("header checksum {expected:08x}");
+            return damaged(body.len() as u64, expected, format!("{found:08x}"));
         }
-        let mut words = to_words(&bytes[8..sum_at]);
+        let mut words = to_words(&body[8..]);
         let version = words.next().unwrap_or_default();
         if version != u64::from(FORMAT_VERSION) {
-            return Err(Error::Version {
-                path: path.to_path_buf(),
-                expected: FORMAT_VERSION,
-                found: version as u32,
-            });
+            let (path, found) = (path.to_path_buf(), version as u32);
+            return Err(Error::Version { path, expected: FORMAT_VERSION, found });
         }
         let mut header = Self { words: [0; N] };
         for (to, from) in header.words.iter_mut().zip(words) {

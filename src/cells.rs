@@ -25,6 +25,7 @@ pub struct Block<'a> {
 
 /// The blocks of one key, one for each bank (by its slot in the bank table).
 #[derive(Debug, Clone, Copy)]
+#[expect(clippy::large_enum_variant, reason = "it lives on the stack of one operation")]
 pub enum Blocks<'a> {
     /// That of the only bank, in slot 0: what most kinds have all their life.
     One(Block<'a>),
@@ -94,6 +95,8 @@ pub struct Layout {
 impl Layout {
     /// Words in the smallest block: below it the keys of a block vary too much in number.
     pub const LEAST_BLOCK_WORDS: u32 = 64;
+    /// Words in the largest block, 64 KiB; snapshots and options rely on it.
+    pub const MOST_BLOCK_WORDS: u32 = 8192;
 
     /// The geometry with at least `words` words of cells and blocks near the wanted size.
     ///
@@ -103,11 +106,10 @@ impl Layout {
         let stripes = u64::from(self.stripes.max(1));
         let target = u64::from(self.block_words.max(Self::LEAST_BLOCK_WORDS));
         let a_stripe = words.div_ceil(stripes);
-        let blocks = ((a_stripe + target / 2) / target).clamp(1, u64::from(u32::MAX));
-        let block = a_stripe
-            .div_ceil(blocks)
-            .next_multiple_of(8)
-            .max(Self::LEAST_BLOCK_WORDS.into());
+        let fewest = a_stripe.div_ceil(Self::MOST_BLOCK_WORDS.into()).max(1);
+        let blocks = ((a_stripe + target / 2) / target).max(fewest).min(u32::MAX.into());
+        let block =
+            a_stripe.div_ceil(blocks).next_multiple_of(8).max(Self::LEAST_BLOCK_WORDS.into());
         Geometry {
             blocks_per_stripe: blocks as u32,
             words_per_block: u32::try_from(block).unwrap_or(u32::MAX),
@@ -123,8 +125,7 @@ impl Layout {
     /// Words of cells of a bank.
     #[must_use]
     pub fn words(&self, geometry: Geometry) -> u64 {
-        self.blocks(geometry)
-            .saturating_mul(u64::from(geometry.words_per_block))
+        self.blocks(geometry).saturating_mul(u64::from(geometry.words_per_block))
     }
 
     /// The stripe of a key.
@@ -148,20 +149,15 @@ mod tests {
 
     #[test]
     fn a_geometry_holds_what_was_asked_with_little_to_spare() {
-        for stripes in [1, 16, 64] {
-            let layout = Layout {
-                stripes,
-                block_words: 2048,
-            };
-            for words in [1, 1000, 70_000, 412_345, 9_999_999, 1 << 27] {
+        for (stripes, block_words) in [(1, 2048), (16, 2048), (64, 2048), (1, 8192), (3, 8192)] {
+            let layout = Layout { stripes, block_words };
+            for words in [1, 1000, 12_000, 70_000, 412_345, 9_999_999, 1 << 27] {
                 let geometry = layout.geometry(words);
+                assert!(geometry.words_per_block <= Layout::MOST_BLOCK_WORDS);
                 let spare = layout.words(geometry) - words;
                 let blocks = layout.blocks(geometry);
                 let least = u64::from(stripes) * u64::from(Layout::LEAST_BLOCK_WORDS);
-                assert!(
-                    spare <= (blocks * 9).max(least),
-                    "{words} words: {geometry:?}"
-                );
+                assert!(spare <= (blocks * 9).max(least), "{words} words: {geometry:?}");
             }
         }
     }

@@ -142,21 +142,14 @@ impl ManualClock {
     /// A clock that shows `time`.
     #[must_use]
     pub fn new(time: Timestamp) -> Self {
-        Self {
-            hands: Arc::new(Mutex::new(Hands {
-                wall: time.0,
-                elapsed: 0,
-            })),
-        }
+        Self { hands: Arc::new(Mutex::new(Hands { wall: time.0, elapsed: 0 })) }
     }
 
     /// Sets the clock. A step back is one of the wall clock alone: the time of a filter that is open
     /// stays where it is and moves on with the clock's next step ahead.
     pub fn set(&self, time: Timestamp) {
         let mut hands = self.hands.lock();
-        hands.elapsed = hands
-            .elapsed
-            .saturating_add(time.0.saturating_sub(hands.wall));
+        hands.elapsed = hands.elapsed.saturating_add(time.0.saturating_sub(hands.wall));
         hands.wall = time.0;
     }
 
@@ -178,9 +171,7 @@ fn read(clock: ClockId) -> u64 {
     let time = clock_gettime(clock);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     let nanos = u64::try_from(time.tv_nsec).unwrap_or(0);
-    seconds
-        .saturating_mul(1_000_000)
-        .saturating_add(nanos / 1000)
+    seconds.saturating_mul(1_000_000).saturating_add(nanos / 1000)
 }
 
 #[cfg(test)]
@@ -191,14 +182,8 @@ mod tests {
     fn stamps_convert_and_saturate() {
         assert_eq!(Timestamp::from_unix_millis(7).as_unix_micros(), 7000);
         assert_eq!(Timestamp::from_unix_micros(7999).as_unix_millis(), 7);
-        assert_eq!(
-            Timestamp::from_unix_millis(u64::MAX).as_unix_micros(),
-            u64::MAX
-        );
-        assert_eq!(
-            Timestamp::from(UNIX_EPOCH - Duration::from_secs(1)),
-            Timestamp::default()
-        );
+        assert_eq!(Timestamp::from_unix_millis(u64::MAX).as_unix_micros(), u64::MAX);
+        assert_eq!(Timestamp::from(UNIX_EPOCH - Duration::from_secs(1)), Timestamp::default());
         let later = UNIX_EPOCH + Duration::from_micros(1_500_000);
         assert_eq!(Timestamp::from(later), Timestamp::from_unix_millis(1500));
         assert_eq!(
@@ -222,10 +207,7 @@ mod tests {
     #[test]
     fn stream_time_has_no_clock() {
         let clock = Clock::stream();
-        assert_eq!(
-            (clock.wall(), clock.coarse_wall(), clock.elapsed()),
-            (None, None, 0)
-        );
+        assert_eq!((clock.wall(), clock.coarse_wall(), clock.elapsed()), (None, None, 0));
     }
 
     #[test]

@@ -118,11 +118,7 @@ impl Error {
         path: impl AsRef<Path>,
     ) -> impl FnOnce(io::Error) -> Self {
         let path = path.as_ref().to_path_buf();
-        move |source| Self::Io {
-            action,
-            path,
-            source,
-        }
+        move |source| Self::Io { action, path, source }
     }
 
     /// A parameter error; `expected` says what it must be.
@@ -131,47 +127,26 @@ impl Error {
         expected: impl Into<String>,
         found: impl fmt::Display,
     ) -> Self {
-        Self::Parameter {
-            name,
-            expected: expected.into(),
-            found: found.to_string(),
-        }
+        Self::Parameter { name, expected: expected.into(), found: found.to_string() }
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Io {
-                action,
-                path,
-                source,
-            } => {
+            Self::Io { action, path, source } => {
                 write!(f, "cannot {action} {}: {source}", path.display())?;
                 if self.is_full() {
-                    write!(
-                        f,
-                        "; nothing is lost: free some space and go on with the same handle"
-                    )?;
+                    write!(f, "; nothing is lost: free some space and go on with the same handle")?;
                 }
                 Ok(())
             }
-            Self::Damaged {
-                path,
-                offset,
-                expected,
-                found,
-                remedy,
-            } => write!(
+            Self::Damaged { path, offset, expected, found, remedy } => write!(
                 f,
                 "{} is damaged at byte {offset}: expected {expected}, found {found}; {remedy}",
                 path.display()
             ),
-            Self::Version {
-                path,
-                expected,
-                found,
-            } => write!(
+            Self::Version { path, expected, found } => write!(
                 f,
                 "{} has format version {found}, this build reads version {expected}; \
                  use the ebbtide that wrote it, or recreate the filter",
@@ -188,22 +163,13 @@ impl fmt::Display for Error {
                 "{} already holds a filter; open it, or create the new one in another directory",
                 path.display()
             ),
-            Self::Mismatch {
-                path,
-                what,
-                expected,
-                found,
-            } => write!(
+            Self::Mismatch { path, what, expected, found } => write!(
                 f,
                 "{}: expected {what} {expected}, found {found}; open it as what it is, or use \
                  another directory",
                 path.display()
             ),
-            Self::Parameter {
-                name,
-                expected,
-                found,
-            } => {
+            Self::Parameter { name, expected, found } => {
                 write!(f, "parameter {name}: expected {expected}, found {found}")
             }
             Self::Locked { path } => write!(

@@ -3,7 +3,7 @@
 //! Checksums would stop nearly every input at the door, so each door also lets in input with its checksum put
 //! right. What lies behind must then refuse it by its own means.
 
-use crate::bytes::{Header, PAGE_BYTES, to_words};
+use crate::bytes::{HEADER_BYTES, PAGE_BYTES, to_words};
 use crate::media::{Access, Media, Memory};
 use crate::meta::Meta;
 use crate::names::FileName;
@@ -73,8 +73,7 @@ pub fn segment(bytes: &[u8]) {
     let created = Segment::create(&memory, header, 0);
     drop(created.expect("memory has room"));
     let file = memory.open(&name, Access::Write).expect("it is there");
-    file.write_at(&bytes[..bytes.len() / 32 * 32], PAGE_BYTES)
-        .expect("it is as large");
+    file.write_at(&bytes[..bytes.len() / 32 * 32], PAGE_BYTES).expect("it is as large");
     let segment = Segment::open(&memory, 1, 1, UUID, Access::Read).expect("its header is right");
     for lsn in segment.first()..segment.end() {
         let _ = segment.read(lsn);
@@ -87,24 +86,17 @@ pub fn snapshot(bytes: &[u8]) {
     let read = |bytes: &[u8]| {
         if let Ok(mut reader) = SnapshotReader::open(&holding(&name, bytes), 1, UUID) {
             let _ = reader.frames(|_, _, words| {
-                assert!(
-                    words.len() * 8 <= bytes.len(),
-                    "no more than the file holds"
-                );
+                assert!(words.len() * 8 <= bytes.len(), "no more than the file holds");
                 Ok(())
             });
         }
     };
     read(bytes);
-    let at = Header::<7>::BYTES - 8;
-    if bytes.len() >= Header::<7>::BYTES {
+    let at = HEADER_BYTES - 8;
+    if bytes.len() >= HEADER_BYTES {
         let mut sealed = bytes.to_vec();
         let length = sealed.len() as u64;
-        for (word, value) in [
-            (0, u64::from_le_bytes(*b"EBBTSNP\n")),
-            (1, 1),
-            (2, UUID as u64),
-        ] {
+        for (word, value) in [(0, u64::from_le_bytes(*b"EBBTSNP\n")), (1, 1), (2, UUID as u64)] {
             sealed[word * 8..word * 8 + 8].copy_from_slice(&u64::to_le_bytes(value));
         }
         for (word, value) in [(3, (UUID >> 64) as u64), (5, 1), (8, length)] {

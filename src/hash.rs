@@ -108,10 +108,7 @@ mod tests {
         for i in 0..10_000_u64 {
             let hash = mix(i);
             for (stripes, per_stripe) in [(1, 1), (16, 3), (64, 7)] {
-                assert_eq!(
-                    scale(hash, stripes),
-                    scale(hash, stripes * per_stripe) / per_stripe
-                );
+                assert_eq!(scale(hash, stripes), scale(hash, stripes * per_stripe) / per_stripe);
             }
         }
     }
@@ -126,9 +123,6 @@ mod tests {
             }
         }
         // 100,000 draws over 100 cells: mean 1000, standard deviation 31.5; six of them.
-        assert!(
-            counts.iter().all(|&c| (811..=1189).contains(&c)),
-            "{counts:?}"
-        );
+        assert!(counts.iter().all(|&c| (811..=1189).contains(&c)), "{counts:?}");
     }
 }

@@ -37,13 +37,7 @@
 //! - Bad files give an [`Error`] that names file, place, what was expected and what was found. They are never
 //!   repaired by guessing, and never panic.
 
-#![cfg_attr(
-    loom,
-    expect(
-        dead_code,
-        reason = "loom's atomics cannot be mapped: there is no disk"
-    )
-)]
+#![cfg_attr(loom, expect(dead_code, reason = "loom's atomics cannot be mapped: there is no disk"))]
 
 mod bytes;
 mod cells;
@@ -77,7 +71,7 @@ pub use filter::stat::{Digest, Stat};
 pub use kinds::{Age, Parameters, Within};
 pub use options::{Downtime, Durability, Options};
 
-/// The protocols over shared memory, for the models in `tests/loom.rs`.
+/// The protocols over shared memory, for the models in `tests/loom/`.
 #[cfg(loom)]
 #[doc(hidden)]
 pub mod models {

@@ -89,17 +89,11 @@ impl Meta {
                     }
                     Err(error) => error.to_string(),
                 };
-                return Err(Error::NotAFilter {
-                    path: media.path().to_path_buf(),
-                    found,
-                });
+                return Err(Error::NotAFilter { path: media.path().to_path_buf(), found });
             }
             Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => {
                 let found = "a file that is no directory".to_owned();
-                return Err(Error::NotAFilter {
-                    path: media.path().to_path_buf(),
-                    found,
-                });
+                return Err(Error::NotAFilter { path: media.path().to_path_buf(), found });
             }
             Err(error) => return Err(Error::io("open", &path)(error)),
         };
@@ -109,8 +103,7 @@ impl Meta {
             return Err(damaged(&path, 0, expected, format!("{bytes} bytes")));
         }
         let mut text = vec![0; bytes as usize];
-        file.read_at(&mut text, 0)
-            .map_err(Error::io("read", &path))?;
+        file.read_at(&mut text, 0).map_err(Error::io("read", &path))?;
         Self::decode(&text, &path)
     }
 
@@ -134,47 +127,23 @@ impl Meta {
         if last != format!("{CHECKSUM}{sum:08x}\n").as_bytes() {
             let found = String::from_utf8_lossy(last).trim_end().to_owned();
             let expected = format!("a last line `{CHECKSUM}{sum:08x}`");
-            return Err(damaged(
-                path,
-                body_end as u64,
-                expected,
-                format!("`{found}`"),
-            ));
+            return Err(damaged(path, body_end as u64, expected, format!("`{found}`")));
         }
         let text = std::str::from_utf8(body).map_err(|e| {
-            damaged(
-                path,
-                e.valid_up_to() as u64,
-                "text".into(),
-                "other bytes".into(),
-            )
+            damaged(path, e.valid_up_to() as u64, "text".into(), "other bytes".into())
         })?;
-        let mut lines = Lines {
-            path,
-            text,
-            parameters: Parameters::new(),
-        };
+        let mut lines = Lines { path, text, parameters: Parameters::new() };
         let version: u32 = lines.take(TITLE.trim_end(), "a number")?;
         if version != FORMAT_VERSION {
             let path = path.to_path_buf();
-            return Err(Error::Version {
-                path,
-                expected: FORMAT_VERSION,
-                found: version,
-            });
+            return Err(Error::Version { path, expected: FORMAT_VERSION, found: version });
         }
         lines.meta()
     }
 }
 
 fn damaged(path: &Path, offset: u64, expected: String, found: String) -> Error {
-    Error::Damaged {
-        path: path.to_path_buf(),
-        offset,
-        expected,
-        found,
-        remedy: REMEDY,
-    }
+    Error::Damaged { path: path.to_path_buf(), offset, expected, found, remedy: REMEDY }
 }
 
 /// The lines of a checked file.
@@ -194,7 +163,11 @@ impl Lines<'_> {
         let seed = self.hexadecimal("seed")? as u64;
         let layout = Layout {
             stripes: self.number("stripes", 1, STRIPES_MAX.into())? as u32,
-            block_words: self.number("block-words", Layout::LEAST_BLOCK_WORDS.into(), 8192)? as u32,
+            block_words: self.number(
+                "block-words",
+                Layout::LEAST_BLOCK_WORDS.into(),
+                Layout::MOST_BLOCK_WORDS.into(),
+            )? as u32,
         };
         let segment_records = self.number("segment-records", 1, CAPACITY_MAX)?;
         let durability = self.durability()?;
@@ -215,34 +188,18 @@ impl Lines<'_> {
         let kind = registry::build(&kind_name, &self.parameters).map_err(|error| {
             self.wrong("kind", "parameters that its kind takes", &error.to_string())
         })?;
-        Ok(Meta {
-            uuid,
-            seed,
-            layout,
-            segment_records,
-            durability,
-            downtime,
-            max_lead,
-            kind,
-        })
+        Ok(Meta { uuid, seed, layout, segment_records, durability, downtime, max_lead, kind })
     }
 
     fn wrong(&self, name: &str, expected: &str, found: &str) -> Error {
-        damaged(
-            self.path,
-            0,
-            format!("{name}: {expected}"),
-            format!("`{found}`"),
-        )
+        damaged(self.path, 0, format!("{name}: {expected}"), format!("`{found}`"))
     }
 
     /// The value of the next line, which must have this name.
     fn take<T: std::str::FromStr>(&mut self, name: &str, expected: &str) -> Result<T> {
         let (line, rest) = self.text.split_once('\n').unwrap_or((self.text, ""));
         self.text = rest;
-        let value = line
-            .strip_prefix(name)
-            .and_then(|value| value.strip_prefix(' '));
+        let value = line.strip_prefix(name).and_then(|value| value.strip_prefix(' '));
         let value = value.ok_or_else(|| self.wrong(name, "a line of this name", line))?;
         value.parse().map_err(|_| self.wrong(name, expected, value))
     }
@@ -264,9 +221,7 @@ impl Lines<'_> {
 
     fn durability(&mut self) -> Result<Durability> {
         let value: String = self.take("durability", "always, never or interval")?;
-        let interval = value
-            .strip_prefix("interval ")
-            .and_then(|micros| micros.parse().ok());
+        let interval = value.strip_prefix("interval ").and_then(|micros| micros.parse().ok());
         match (value.as_str(), interval) {
             ("always", _) => Ok(Durability::Always),
             ("never", _) => Ok(Durability::Never),

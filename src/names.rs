@@ -43,17 +43,13 @@ impl FileName {
             ("meta", None, None) => Self::Meta,
             ("lock", None, None) => Self::Lock,
             ("live", None, None) => Self::Live,
-            ("live", Some(era), Some(bank)) => Self::Bank {
-                era: era.parse().ok()?,
-                bank: bank.parse().ok()?,
-            },
-            ("wal", Some(era), Some(first)) => Self::Segment {
-                era: era.parse().ok()?,
-                first: first.parse().ok()?,
-            },
-            ("snap", Some(start), None) => Self::Snapshot {
-                start: start.parse().ok()?,
-            },
+            ("live", Some(era), Some(bank)) => {
+                Self::Bank { era: era.parse().ok()?, bank: bank.parse().ok()? }
+            }
+            ("wal", Some(era), Some(first)) => {
+                Self::Segment { era: era.parse().ok()?, first: first.parse().ok()? }
+            }
+            ("snap", Some(start), None) => Self::Snapshot { start: start.parse().ok()? },
             ("tmp", Some(number), None) => Self::Temporary(number.parse().ok()?),
             _ => return None,
         };
@@ -87,24 +83,15 @@ mod tests {
             FileName::Lock,
             FileName::Live,
             FileName::Bank { era: 3, bank: 12 },
-            FileName::Segment {
-                era: 1_234_567,
-                first: u64::MAX,
-            },
+            FileName::Segment { era: 1_234_567, first: u64::MAX },
             FileName::Snapshot { start: 1 },
             FileName::Temporary(77),
         ] {
             assert_eq!(FileName::parse(&file.to_string()), Some(file));
         }
-        for foreign in [
-            "",
-            "meta2",
-            "wal-1-7",
-            "wal--",
-            "snap-",
-            "live-1",
-            "snap-+0000000000000001",
-        ] {
+        for foreign in
+            ["", "meta2", "wal-1-7", "wal--", "snap-", "live-1", "snap-+0000000000000001"]
+        {
             assert_eq!(FileName::parse(foreign), None, "{foreign}");
         }
     }

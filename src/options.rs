@@ -107,7 +107,7 @@ impl Options {
     }
 
     /// Kept at creation. Into how many shares, each under a lock of its own, the keys are divided, 1 to 4096.
-    /// Default: one per 16 KiB up to 64, so that a handful of threads rarely meet.
+    /// Default: one a block up to 64 (time-limited filters, which grow: at least 16), so that a handful of threads rarely meet.
     #[must_use]
     pub fn stripes(mut self, stripes: u32) -> Self {
         self.stripes = Some(stripes);
@@ -122,8 +122,9 @@ impl Options {
         self
     }
 
-    /// Kept at creation. The size of a log segment, 4 KiB to 1 GiB, allocated ahead of use. Default: a quarter
-    /// of the filter's memory, at least 256 KiB and at most 16 MiB.
+    /// Kept at creation. The size of a log segment, 4 KiB to 1 GiB, allocated ahead of use. Default: as much as the first
+    /// bank, rounded up to a power of two, at least 1 MiB and at most 16 MiB: allocating one must take less time
+    /// than filling it.
     #[must_use]
     pub fn segment_bytes(mut self, bytes: u64) -> Self {
         self.segment_bytes = Some(bytes);
@@ -205,15 +206,12 @@ impl Options {
 
     /// Records in a segment for a filter of so much memory.
     pub(crate) fn segment_records(&self, memory_bytes: u64) -> u64 {
-        let default = (memory_bytes / 4)
-            .next_power_of_two()
-            .clamp(256 << 10, 16 << 20);
+        let default = memory_bytes.clamp(1 << 20, 16 << 20).next_power_of_two();
         self.segment_bytes.unwrap_or(default) / RECORD_BYTES
     }
 
     /// Bytes of log after which a checkpoint is due.
     pub(crate) fn checkpoint_due(&self, memory_bytes: u64) -> u64 {
-        self.checkpoint_bytes
-            .unwrap_or_else(|| memory_bytes.saturating_mul(2).max(4 << 20))
+        self.checkpoint_bytes.unwrap_or_else(|| memory_bytes.saturating_mul(2).max(4 << 20))
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Everything that takes part in a protocol over shared memory imports its atomics, fences and spin
 //! hints from here and from nowhere else, so that the same code that runs on a mapped file runs in
-//! the models of `tests/loom.rs`.
+//! the models of `tests/loom/`.
 
 #[cfg(loom)]
 pub use loom::sync::atomic::{AtomicU64, Ordering, fence};

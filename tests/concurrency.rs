@@ -26,10 +26,7 @@ fn kinds() -> [Any; 3] {
     [
         Any::new("bloom", parameters().with("capacity", 20_000)),
         Any::new("age-partitioned", parameters().with("window-items", 40_000)),
-        Any::new(
-            "time-limited",
-            parameters().with("window", 3_600_000_000_u64),
-        ),
+        Any::new("time-limited", parameters().with("window", 3_600_000_000_u64)),
     ]
 }
 
@@ -46,12 +43,7 @@ impl Missed {
 
     fn check(self) {
         let missed = self.0.into_inner().expect("no thread panicked");
-        assert!(
-            missed.is_empty(),
-            "{} missed, first {:?}",
-            missed.len(),
-            missed.first()
-        );
+        assert!(missed.is_empty(), "{} missed, first {:?}", missed.len(), missed.first());
     }
 }
 
@@ -73,9 +65,7 @@ fn of_many_threads_with_the_same_new_key_exactly_one_is_told_that_it_is_new() {
                 scope.spawn(|| {
                     barrier.wait();
                     for (key, count) in counts.iter().enumerate() {
-                        if filter
-                            .check_and_insert(key.to_le_bytes())
-                            .expect("an answer")
+                        if filter.check_and_insert(key.to_le_bytes()).expect("an answer")
                             == Checked::New
                         {
                             count.fetch_add(1, Ordering::Relaxed);
@@ -88,11 +78,7 @@ fn of_many_threads_with_the_same_new_key_exactly_one_is_told_that_it_is_new() {
             assert_eq!(count.load(Ordering::Relaxed), 1, "{spec:?}, key {key}");
         }
         let stat = filter.stat().expect("a stat");
-        assert_eq!(
-            stat.inserts,
-            KEYS * THREADS,
-            "{spec:?}: every check inserts"
-        );
+        assert_eq!(stat.inserts, KEYS * THREADS, "{spec:?}: every check inserts");
     }
 }
 
@@ -192,9 +178,7 @@ fn keys_that_come_together_after_a_silence_are_all_remembered() {
 fn keys_of_the_window_are_found_while_banks_come_and_go() {
     let home = directory();
     let hand = ManualClock::new(Timestamp::from_unix_millis(1_000_000));
-    let spec = TimeLimited::window(Duration::from_secs(1))
-        .fpr(0.01)
-        .rate(10.0);
+    let spec = TimeLimited::window(Duration::from_secs(1)).fpr(0.01).rate(10.0);
     let settings = options().clock(Clock::from(hand.clone()));
     let filter = Filter::create(home.path().join("f"), spec, settings).expect("a filter");
     let missed = Missed::default();
@@ -208,9 +192,7 @@ fn keys_of_the_window_are_found_while_banks_come_and_go() {
                     // Bursts and lulls; what was inserted a second ago or less must be there, so the last nine rounds.
                     let most = if round / 25 % 2 == 0 { 200 } else { 5 };
                     for number in 0..most {
-                        filter
-                            .insert(key(thread, round * 1000 + number))
-                            .expect("an insert");
+                        filter.insert(key(thread, round * 1000 + number)).expect("an insert");
                     }
                     for number in 0..5 {
                         let other = (thread + 1) % THREADS;
@@ -240,14 +222,8 @@ fn the_digest_of_many_threads_is_that_of_one() {
     const KEYS: u64 = 5000;
     // One hash function: what an insert finds newly set, which is summed up, does not depend on the order then. The
     // other kind: a generation longer than the test.
-    let bloom = Parameters::new()
-        .with("capacity", 50_000)
-        .with("k", 1)
-        .with("bits", 1 << 20);
-    let aged = Parameters::new()
-        .with("window-items", 400_000)
-        .with("k", 10)
-        .with("l", 10);
+    let bloom = Parameters::new().with("capacity", 50_000).with("k", 1).with("bits", 1 << 20);
+    let aged = Parameters::new().with("window-items", 400_000).with("k", 10).with("l", 10);
     for spec in [Any::new("bloom", bloom), Any::new("age-partitioned", aged)] {
         let home = directory();
         let settings = || options().clock(Clock::stream());
@@ -262,18 +238,13 @@ fn the_digest_of_many_threads_is_that_of_one() {
                 let many = &many;
                 scope.spawn(move || {
                     for number in 0..KEYS {
-                        many.insert((number * THREADS + thread).to_le_bytes())
-                            .expect("an insert");
+                        many.insert((number * THREADS + thread).to_le_bytes()).expect("an insert");
                     }
                 });
             }
         });
         let [one, many] = [one, many].map(|filter| filter.digest().expect("a digest"));
-        assert_eq!(
-            (one.value, one.inserts),
-            (many.value, many.inserts),
-            "{spec:?}"
-        );
+        assert_eq!((one.value, one.inserts), (many.value, many.inserts), "{spec:?}");
     }
 }
 
@@ -305,10 +276,7 @@ fn a_backup_under_writers_holds_everything_that_had_returned_before() {
                 let after = filter.digest().expect("a digest").inserts;
                 let found: Filter = Filter::open(&dir, options()).expect("the backup opens");
                 let inserts = found.digest().expect("a digest").inserts;
-                assert!(
-                    before[0] + before[1] <= inserts && inserts <= after,
-                    "kind {at}"
-                );
+                assert!(before[0] + before[1] <= inserts && inserts <= after, "kind {at}");
                 for (writer, &count) in before.iter().enumerate() {
                     for number in 0..count {
                         let there = found.contains(key(writer, number)).expect("a query");
@@ -331,16 +299,9 @@ fn a_second_handle_is_refused_until_the_first_is_closed() {
         assert!(matches!(opened, Err(Error::Locked { .. })), "{opened:?}");
     };
     locked(Filter::open(&dir, options()));
-    locked(Filter::open_or_create(
-        &dir,
-        Bloom::capacity(100),
-        options(),
-    ));
+    locked(Filter::open_or_create(&dir, Bloom::capacity(100), options()));
     locked(Filter::create(&dir, Bloom::capacity(100), options()));
-    assert!(matches!(
-        ebbtide::inspect::verify(&dir),
-        Err(Error::Locked { .. })
-    ));
+    assert!(matches!(ebbtide::inspect::verify(&dir), Err(Error::Locked { .. })));
     // The refused ones have disturbed nothing.
     first.insert("another").expect("an insert");
     first.close().expect("a clean close");

@@ -50,10 +50,7 @@ fn fill<K>(filter: &Filter<K>, from: u64) -> (u64, Error) {
 
 fn assert_has<K>(filter: &Filter<K>, keys: std::ops::Range<u64>) {
     for key in keys {
-        assert!(
-            filter.contains(key.to_le_bytes()).expect("an answer"),
-            "{key} is gone"
-        );
+        assert!(filter.contains(key.to_le_bytes()).expect("an answer"), "{key} is gone");
     }
 }
 
@@ -66,9 +63,7 @@ fn assert_full(error: &Error) {
 fn used(memory: &Memory) -> u64 {
     let names = memory.list().expect("a directory");
     let bytes = names.iter().map(|name| {
-        let file = memory
-            .open(name, ebbtide::media::Access::Read)
-            .expect("a file");
+        let file = memory.open(name, ebbtide::media::Access::Read).expect("a file");
         file.bytes().expect("a length")
     });
     bytes.sum()
@@ -89,10 +84,7 @@ fn inserts_into_a_full_log_fail_and_go_on_once_there_is_space() {
         assert_full(&filter.check_and_insert("again").expect_err("still full"));
         assert_full(&filter.insert_all(&["a", "b"]).expect_err("still full"));
     }
-    assert!(
-        !filter.contains("again").expect("an answer"),
-        "nothing was torn"
-    );
+    assert!(!filter.contains("again").expect("an answer"), "nothing was torn");
     assert_has(&filter, 0..keys);
     assert_eq!(digest(&filter), before, "nothing changed");
     memory.set_capacity(u64::MAX);
@@ -133,11 +125,7 @@ fn a_checkpoint_without_space_fails_and_the_older_snapshots_stay() {
             filter.insert(key.to_le_bytes()).expect("an insert");
         }
         // The third one finds no space.
-        memory.set_capacity(if round < 2 {
-            u64::MAX
-        } else {
-            used(&memory) + 5000
-        });
+        memory.set_capacity(if round < 2 { u64::MAX } else { used(&memory) + 5000 });
         match filter.checkpoint() {
             Ok(start) => starts.push(start),
             Err(error) => assert_full(&error),
@@ -148,11 +136,7 @@ fn a_checkpoint_without_space_fails_and_the_older_snapshots_stay() {
         let names = memory.list().expect("a directory");
         names.iter().filter(|name| name.starts_with(start)).count()
     };
-    assert_eq!(
-        (names("snap-"), names("tmp-")),
-        (2, 0),
-        "no draft stays behind"
-    );
+    assert_eq!((names("snap-"), names("tmp-")), (2, 0), "no draft stays behind");
     assert_has(&filter, 0..300);
     let before = digest(&filter);
     memory.set_capacity(u64::MAX);
@@ -176,18 +160,12 @@ fn a_filter_is_created_in_full_or_not_at_all_whatever_space_there_is() {
             Err(error) => {
                 assert_full(&error);
                 let left = memory.list().expect("a directory");
-                assert!(
-                    left.iter().all(|name| name == "lock"),
-                    "{capacity}: {left:?}"
-                );
+                assert!(left.iter().all(|name| name == "lock"), "{capacity}: {left:?}");
                 let error = Filter::<Any>::open_on(shared(&memory), options());
                 assert!(matches!(error, Err(Error::NotAFilter { .. })), "{capacity}");
                 memory.set_capacity(u64::MAX);
                 let filter = Filter::create_on(shared(&memory), spec(), options());
-                filter
-                    .expect("now there is space")
-                    .insert("key")
-                    .expect("an insert");
+                filter.expect("now there is space").insert("key").expect("an insert");
             }
         }
         memory.set_capacity(u64::MAX);
@@ -249,10 +227,7 @@ fn a_bank_that_finds_no_space_opens_later() {
         assert!(inserted < 30_000, "a bank was due long before");
     };
     assert_full(&error);
-    assert!(
-        error.to_string().contains("live-"),
-        "it was the bank: {error}"
-    );
+    assert!(error.to_string().contains("live-"), "it was the bank: {error}");
     assert_eq!(banks(&filter), 1);
     let before = digest(&filter);
     assert_has(&filter, 0..inserted);
@@ -300,24 +275,15 @@ fn bank_due_on_a_full_log(notes: u64, pause: u64) -> bool {
     let before = digest(&filter);
     filter.close().expect("a clean end");
     let filter = Filter::<Any>::open_on(shared(&memory), options()).expect("the same filter");
-    assert_eq!(
-        digest(&filter).value,
-        before.value,
-        "{notes} notes, {pause} ms"
-    );
+    assert_eq!(digest(&filter).value, before.value, "{notes} notes, {pause} ms");
     assert_has(&filter, 0..4000);
     late > 0
 }
 
 #[test]
 fn a_bank_allocated_in_vain_is_not_taken_for_a_later_one_of_another_size() {
-    let happened = (96..128)
-        .filter(|&notes| bank_due_on_a_full_log(notes, 200))
-        .count();
-    assert!(
-        happened > 0,
-        "for one of these places in a segment of 128 records"
-    );
+    let happened = (96..128).filter(|&notes| bank_due_on_a_full_log(notes, 200)).count();
+    assert!(happened > 0, "for one of these places in a segment of 128 records");
 }
 
 const KEYS: u64 = 300;
@@ -370,10 +336,7 @@ fn sweep(spec: &Any, kind: ErrorKind) -> u64 {
             Ok(filter) => {
                 let found = digest(&filter).inserts;
                 // The one that was under way may be there too.
-                assert!(
-                    (inserted..=inserted + 1).contains(&found),
-                    "{n}: {found} of {inserted}"
-                );
+                assert!((inserted..=inserted + 1).contains(&found), "{n}: {found} of {inserted}");
                 assert_has(&filter, 0..inserted);
                 filter.checkpoint().expect("nothing fails any more");
             }
@@ -392,21 +355,11 @@ fn sweep(spec: &Any, kind: ErrorKind) -> u64 {
 #[test]
 fn any_single_failure_is_an_error_and_loses_nothing_that_returned() {
     let kinds = [
-        Any::new(
-            "age-partitioned",
-            Parameters::new().with("window-items", 5000),
-        ),
-        Any::new(
-            "time-limited",
-            Parameters::new().with("window", 60_000_000).with("rate", 1),
-        ),
+        Any::new("age-partitioned", Parameters::new().with("window-items", 5000)),
+        Any::new("time-limited", Parameters::new().with("window", 60_000_000).with("rate", 1)),
     ];
     for spec in &kinds {
-        for kind in [
-            ErrorKind::StorageFull,
-            ErrorKind::Other,
-            ErrorKind::NotFound,
-        ] {
+        for kind in [ErrorKind::StorageFull, ErrorKind::Other, ErrorKind::NotFound] {
             let calls = sweep(spec, kind);
             assert!(calls > 100, "more calls than that: {calls}");
         }
@@ -437,10 +390,7 @@ fn full_file_system(place: &std::path::Path) {
     let large = Bloom::capacity(10_000_000);
     let error = Filter::create(&home, large, options()).expect_err("17 MiB in 8");
     assert_full(&error);
-    assert!(matches!(
-        Filter::<Any>::open(&home, options()),
-        Err(Error::NotAFilter { .. })
-    ));
+    assert!(matches!(Filter::<Any>::open(&home, options()), Err(Error::NotAFilter { .. })));
     let small = AgePartitioned::last(1_000_000).fpr(0.5);
     let filter = Filter::create(&home, small.clone(), options().segment_bytes(256 << 10));
     let filter = filter.expect("2 MiB in 8");
@@ -453,10 +403,7 @@ fn full_file_system(place: &std::path::Path) {
     assert_full(&filter.close().expect_err("no room for a snapshot"));
     assert_full(&Filter::<Any>::open(&home, options()).expect_err("no room for an image"));
     let path = place.to_string_lossy().into_owned();
-    assert!(
-        run("mount", &["-o", "remount,size=64m", &path]),
-        "the mount is mine"
-    );
+    assert!(run("mount", &["-o", "remount,size=64m", &path]), "the mount is mine");
     let filter = Filter::<Any>::open(&home, options()).expect("now there is room");
     assert_eq!(digest(&filter).value, before.value);
     assert_has(&filter, 0..keys);

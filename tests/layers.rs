@@ -343,20 +343,15 @@ fn rooms_form_no_circle() {
             break;
         }
     }
-    let wrong: Vec<String> = left
-        .iter()
-        .map(|(room, other)| format!("{room} -> {other}"))
-        .collect();
+    let wrong: Vec<String> =
+        left.iter().map(|(room, other)| format!("{room} -> {other}")).collect();
     assert_none(&wrong, "some of these imports form a circle");
 }
 
 #[test]
 fn kinds_see_no_files_clocks_or_locks_and_wal_and_snapshot_see_no_kinds() {
     let forbidden: &[(&str, &[&str])] = &[
-        (
-            "kinds",
-            &["std::fs", "std::time", "parking_lot", "clock", "media"],
-        ),
+        ("kinds", &["std::fs", "std::time", "parking_lot", "clock", "media"]),
         ("wal", &["kinds"]),
         ("snapshot", &["kinds"]),
     ];
@@ -378,14 +373,7 @@ fn kinds_see_no_files_clocks_or_locks_and_wal_and_snapshot_see_no_kinds() {
 #[test]
 fn every_module_opens_with_its_head() {
     let mut wrong = Vec::new();
-    for folder in [
-        "src",
-        "cli/src",
-        "tests",
-        "cli/tests",
-        "examples",
-        "benches",
-    ] {
+    for folder in ["src", "cli/src", "tests", "cli/tests", "examples", "benches"] {
         for source in sources(folder) {
             if !source.text.starts_with("//!") {
                 wrong.push(format!("{folder}/{}", source.name));
@@ -420,24 +408,14 @@ fn long_functions(code: &str) -> Vec<String> {
 #[test]
 fn files_and_functions_are_short() {
     let mut wrong = Vec::new();
-    for folder in [
-        "src",
-        "cli/src",
-        "tests",
-        "cli/tests",
-        "examples",
-        "benches",
-    ] {
+    for folder in ["src", "cli/src", "tests", "cli/tests", "examples", "benches"] {
         for source in sources(folder) {
             let (name, lines) = (&source.name, source.text.lines().count());
             if lines >= FILE_LINES {
                 wrong.push(format!("{folder}/{name}: {lines} lines"));
             }
             let long = long_functions(&source.code);
-            wrong.extend(
-                long.iter()
-                    .map(|function| format!("{folder}/{name}: fn {function}")),
-            );
+            wrong.extend(long.iter().map(|function| format!("{folder}/{name}: fn {function}")));
         }
     }
     assert_none(&wrong, "too long");
@@ -501,15 +479,9 @@ fn the_reader_of_this_file_is_not_fooled_by_literals() {
     let text = "let a = \"} // { \\\" x\"; // unsafe\nlet b = '{'; let c: &'a str = r#\"\"{\"#; d";
     let code = blank(text);
     assert_eq!(code.len(), text.len());
-    assert!(
-        !code.contains(['{', '}']) && !names(&code, "unsafe"),
-        "{code}"
-    );
+    assert!(!code.contains(['{', '}']) && !names(&code, "unsafe"), "{code}");
     assert!(code.contains("&'a str") && code.ends_with('d'), "{code}");
     let rooms =
         rooms_named("use crate::{error::{Error, Result}, hash, wal::Op}; crate::live::Image");
-    assert_eq!(
-        rooms.into_iter().collect::<Vec<_>>(),
-        ["error", "hash", "live", "wal"]
-    );
+    assert_eq!(rooms.into_iter().collect::<Vec<_>>(), ["error", "hash", "live", "wal"]);
 }

@@ -57,9 +57,7 @@ impl Input {
                 continue;
             }
             let metadata = fs::metadata(path).map_err(|error| Failure::reading(path, &error))?;
-            total = total
-                .filter(|_| metadata.is_file())
-                .map(|sum: u64| sum + metadata.len());
+            total = total.filter(|_| metadata.is_file()).map(|sum: u64| sum + metadata.len());
         }
         let reads_stdin = files.iter().any(|path| is_stdin(path));
         Ok(Self {
@@ -124,11 +122,7 @@ impl Input {
         Batch {
             path: &self.path,
             first_line: self.lines - self.ranges.len() as u64 + 1,
-            lines: self
-                .ranges
-                .iter()
-                .map(|range| &self.buffer[range.clone()])
-                .collect(),
+            lines: self.ranges.iter().map(|range| &self.buffer[range.clone()]).collect(),
         }
     }
 
@@ -228,11 +222,7 @@ mod tests {
         let all = batches(input(vec![b"a\nb\nc", b"d\n", b"e"]), 10);
         assert_eq!(
             all,
-            [
-                (1, 1, lines(&[b"a", b"b"])),
-                (3, 2, lines(&[b"cd"])),
-                (4, 4, lines(&[b"e"])),
-            ]
+            [(1, 1, lines(&[b"a", b"b"])), (3, 2, lines(&[b"cd"])), (4, 4, lines(&[b"e"])),]
         );
     }
 

@@ -106,17 +106,12 @@ pub struct KindOptions(Vec<(&'static str, String)>);
 impl KindOptions {
     /// The value of one of the options, in the parameter's form.
     pub fn get(&self, name: &str) -> Option<&str> {
-        self.0
-            .iter()
-            .find(|(known, _)| *known == name)
-            .map(|(_, value)| value.as_str())
+        self.0.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str())
     }
 
     /// The kind's parameters.
     pub fn parameters(&self) -> Parameters {
-        self.0.iter().fold(Parameters::new(), |all, (name, value)| {
-            all.with(name, value)
-        })
+        self.0.iter().fold(Parameters::new(), |all, (name, value)| all.with(name, value))
     }
 }
 
@@ -191,9 +186,7 @@ mod tests {
     #[test]
     fn options_become_parameters_of_the_same_name() {
         let options = parse(&["--window-items", "20000", "--fpr", "1e-3"]).expect("options");
-        let expected = Parameters::new()
-            .with("window-items", 20000)
-            .with("fpr", "1e-3");
+        let expected = Parameters::new().with("window-items", 20000).with("fpr", "1e-3");
         assert_eq!(options.parameters(), expected);
     }
 
@@ -208,18 +201,9 @@ mod tests {
     fn a_window_implies_its_kind() {
         let window = parse(&["--window", "1s"]).expect("options");
         let items = parse(&["--window-items", "5"]).expect("options");
-        assert_eq!(
-            kind_or_implied(None, &window).expect("kind"),
-            "time-limited"
-        );
-        assert_eq!(
-            kind_or_implied(None, &items).expect("kind"),
-            "age-partitioned"
-        );
-        assert_eq!(
-            kind_or_implied(Some("bloom"), &items).expect("kind"),
-            "bloom"
-        );
+        assert_eq!(kind_or_implied(None, &window).expect("kind"), "time-limited");
+        assert_eq!(kind_or_implied(None, &items).expect("kind"), "age-partitioned");
+        assert_eq!(kind_or_implied(Some("bloom"), &items).expect("kind"), "bloom");
         assert!(kind_or_implied(None, &KindOptions::default()).is_err());
     }
 }

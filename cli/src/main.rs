@@ -58,9 +58,5 @@ fn usage(error: &clap::Error) -> ExitCode {
         let sentence = sentence.strip_prefix("error: ").unwrap_or(&sentence);
         failure::note(&format!("{sentence}; --help shows what can be given"));
     }
-    if error.use_stderr() {
-        ExitCode::from(ERROR)
-    } else {
-        ExitCode::SUCCESS
-    }
+    if error.use_stderr() { ExitCode::from(ERROR) } else { ExitCode::SUCCESS }
 }

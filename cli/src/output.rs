@@ -15,14 +15,9 @@ pub struct Output(BufWriter<File>);
 impl Output {
     /// Standard output behind a buffer of our own.
     pub fn new() -> Result<Self> {
-        let descriptor = io::stdout()
-            .as_fd()
-            .try_clone_to_owned()
-            .map_err(|error| Failure::writing(&error))?;
-        Ok(Self(BufWriter::with_capacity(
-            BUFFER_BYTES,
-            File::from(descriptor),
-        )))
+        let descriptor =
+            io::stdout().as_fd().try_clone_to_owned().map_err(|error| Failure::writing(&error))?;
+        Ok(Self(BufWriter::with_capacity(BUFFER_BYTES, File::from(descriptor))))
     }
 
     /// Writes bytes and the byte that ends them.
@@ -51,10 +46,7 @@ impl Output {
 
 /// An object of these members, in this order.
 pub fn object<const N: usize>(members: [(&str, Value); N]) -> Map<String, Value> {
-    members
-        .into_iter()
-        .map(|(name, value)| (name.to_owned(), value))
-        .collect()
+    members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 /// An object that begins with a key: as text if it is UTF-8, else in hexadecimal digits under another
@@ -83,10 +75,8 @@ pub fn parameter_value(text: &str) -> Value {
 /// Names and values in two columns, aligned for reading.
 pub fn table(rows: &[(&str, String)]) -> String {
     let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-    let lines: Vec<_> = rows
-        .iter()
-        .map(|(name, value)| format!("{name:width$}  {value}"))
-        .collect();
+    let lines: Vec<_> =
+        rows.iter().map(|(name, value)| format!("{name:width$}  {value}")).collect();
     lines.join("\n")
 }
 
@@ -96,14 +86,8 @@ mod tests {
 
     #[test]
     fn a_key_that_is_not_text_is_shown_in_hexadecimal() {
-        assert_eq!(
-            Value::Object(keyed("a\"ö".as_bytes())).to_string(),
-            r#"{"key":"a\"ö"}"#
-        );
-        assert_eq!(
-            Value::Object(keyed(b"a\xff")).to_string(),
-            r#"{"key_hex":"61ff"}"#
-        );
+        assert_eq!(Value::Object(keyed("a\"ö".as_bytes())).to_string(), r#"{"key":"a\"ö"}"#);
+        assert_eq!(Value::Object(keyed(b"a\xff")).to_string(), r#"{"key_hex":"61ff"}"#);
     }
 
     #[test]

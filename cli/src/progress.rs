@@ -20,10 +20,7 @@ impl Progress {
                 ProgressBar::new(total),
                 "{wide_bar} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left",
             ),
-            None => (
-                ProgressBar::no_length(),
-                "{spinner} {bytes}, {bytes_per_sec}",
-            ),
+            None => (ProgressBar::no_length(), "{spinner} {bytes}, {bytes_per_sec}"),
         };
         Self(match ProgressStyle::with_template(template) {
             Ok(style) => bar.with_style(style),

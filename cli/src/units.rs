@@ -74,9 +74,7 @@ pub fn seconds(micros: u64) -> String {
     if fraction == 0 {
         return whole.to_string();
     }
-    format!("{whole}.{fraction:06}")
-        .trim_end_matches('0')
-        .to_owned()
+    format!("{whole}.{fraction:06}").trim_end_matches('0').to_owned()
 }
 
 #[cfg(test)]
@@ -118,9 +116,6 @@ mod tests {
     #[test]
     fn a_time_beyond_the_year_9999_is_written_without_a_panic() {
         assert!(time(Timestamp::from_unix_micros(u64::MAX)).starts_with("9999-12-31"));
-        assert_eq!(
-            time(Timestamp::from_unix_millis(1_500)),
-            "1970-01-01T00:00:01.500000Z"
-        );
+        assert_eq!(time(Timestamp::from_unix_millis(1_500)), "1970-01-01T00:00:01.500000Z");
     }
 }

@@ -4,7 +4,7 @@
 //! a filter: opening it replays them like any other.
 
 use super::engine::Engine;
-use super::open::{check_vacant, write_file};
+use super::open::{write_file, write_new};
 use crate::error::{Error, Result};
 use crate::media::Media;
 use crate::names::FileName;
@@ -19,25 +19,16 @@ const META_DRAFT: u64 = 2;
 
 impl Engine {
     pub(super) fn backup(&self, to: &dyn Media) -> Result<()> {
-        to.make().map_err(Error::io("make", to.path()))?;
-        check_vacant(to)?;
-        // No checkpoint may remove the log under the copy.
-        let _newest = self.snapshot.lock();
-        let draft = FileName::Temporary(SNAPSHOT_DRAFT).to_string();
-        let snapshot = self.copy_to(to, &draft)?;
-        let name = FileName::Snapshot {
-            start: snapshot.start,
-        }
-        .to_string();
-        to.rename(&draft, &name)
-            .map_err(Error::io("name", to.path().join(&name)))?;
-        self.copy_log(to, &snapshot)?;
-        write_file(
-            to,
-            META_DRAFT,
-            &FileName::Meta.to_string(),
-            &self.meta.encode(),
-        )
+        write_new(to, || {
+            // No checkpoint may remove the log under the copy.
+            let _turn = self.snapshots.hold();
+            let draft = FileName::Temporary(SNAPSHOT_DRAFT).to_string();
+            let snapshot = self.copy_to(to, &draft)?;
+            let name = FileName::Snapshot { start: snapshot.start }.to_string();
+            to.rename(&draft, &name).map_err(Error::io("name", to.path().join(&name)))?;
+            self.copy_log(to, &snapshot)?;
+            write_file(to, META_DRAFT, &FileName::Meta.to_string(), &self.meta.encode())
+        })
     }
 
     /// Copies the records that the snapshot needs; all are published, for the log is durable through its end.
@@ -60,12 +51,7 @@ impl Engine {
                 place::publish(segment.slot(lsn), words);
             }
         }
-        let name = FileName::Segment {
-            era: header.era,
-            first: header.first,
-        };
-        segment
-            .sync()
-            .map_err(Error::io("sync", to.path().join(name.to_string())))
+        let name = FileName::Segment { era: header.era, first: header.first };
+        segment.sync().map_err(Error::io("sync", to.path().join(name.to_string())))
     }
 }

@@ -35,6 +35,16 @@ impl Committer {
     }
 }
 
+/// The turn of a leader; given up when dropped, also by a panic, or the others would wait for ever.
+struct Leading<'a>(&'a Committer);
+
+impl Drop for Leading<'_> {
+    fn drop(&mut self) {
+        self.0.turn.lock().syncing = false;
+        self.0.done.notify_all();
+    }
+}
+
 impl Engine {
     /// Every LSN below is durable.
     pub(super) fn durable(&self) -> u64 {
@@ -61,9 +71,9 @@ impl Engine {
             turn.syncing = true;
             let walked = turn.walked;
             drop(turn);
+            let leading = Leading(&self.committer);
             let led = self.lead(walked);
             let mut turn = self.committer.turn.lock();
-            turn.syncing = false;
             match led {
                 Ok((upto, noted)) => {
                     turn.walked = turn.walked.max(upto);
@@ -74,7 +84,8 @@ impl Engine {
                     self.image.header().poison();
                 }
             }
-            self.committer.done.notify_all();
+            drop(turn);
+            drop(leading);
         }
         Ok(())
     }
@@ -92,10 +103,7 @@ impl Engine {
         }
         // Release: who sees the new end may rely on the sync before it.
         header.durable().fetch_max(upto, Ordering::AcqRel);
-        let note = Record {
-            payload: upto,
-            ..Record::new(Op::Durable)
-        };
+        let note = Record { payload: upto, ..Record::new(Op::Durable) };
         // Under stripe 0, although it changes nothing there: after a death recovery allows as many empty places as
         // there are stripes held.
         let mut stripe = self.lock(0);
@@ -115,11 +123,7 @@ impl Engine {
         if self.has_undurable() {
             self.commit(self.image.header().tail().load(Ordering::Acquire))?;
         }
-        if self.image.header().is_poisoned() {
-            Err(self.poisoned())
-        } else {
-            Ok(())
-        }
+        if self.image.header().is_poisoned() { Err(self.poisoned()) } else { Ok(()) }
     }
 
     /// Waits until no reserved place is empty, so that no hole stays behind where nobody syncs.

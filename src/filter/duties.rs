@@ -1,33 +1,33 @@
-//! The background thread: what is due sooner or later, done before anyone has to wait for it.
+//! The background threads: what is due sooner or later, done before anyone has to wait for it.
 //!
 //! Allocating the next log segment, syncing at intervals, closing holes, heartbeats, checkpoints. None of
-//! this is an office: whoever needs something that is overdue does it without the thread.
+//! this is an office: whoever needs something that is overdue does it without them.
 
 use super::engine::Engine;
 use crate::error::Result;
 use crate::options::{Downtime, Durability};
-use crate::sync::Ordering;
+use crate::sync::{AtomicU64, Ordering};
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64 as Shortest;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// The longest the thread sleeps; also the distance of heartbeats.
 const BEAT: Duration = Duration::from_secs(1);
 
-/// How the thread is woken.
+/// How the threads are woken.
 #[derive(Debug)]
 pub struct Bell {
     state: Mutex<BellState>,
     rung: Condvar,
     /// The shortest interval that anyone asked for, in microseconds.
-    shortest: Shortest,
+    interval: AtomicU64,
 }
 
 #[derive(Debug, Default)]
 struct BellState {
-    rung: bool,
+    /// How often it was rung.
+    rings: u64,
     stop: bool,
 }
 
@@ -35,84 +35,85 @@ impl Bell {
     /// A bell for a filter of this durability.
     #[must_use]
     pub fn new(durability: Durability) -> Self {
-        let shortest = match durability {
-            Durability::Interval(every) => every,
-            Durability::Always | Durability::Never => Duration::MAX,
+        let micros = match durability {
+            Durability::Interval(every) => u64::try_from(every.as_micros()).unwrap_or(u64::MAX),
+            Durability::Always | Durability::Never => u64::MAX,
         };
-        let shortest = Shortest::new(u64::try_from(shortest.as_micros()).unwrap_or(u64::MAX));
-        Self {
-            state: Mutex::default(),
-            rung: Condvar::new(),
-            shortest,
-        }
+        Self { state: Mutex::default(), rung: Condvar::new(), interval: AtomicU64::new(micros) }
     }
 
-    /// Wakes the thread: a new segment has been entered.
+    /// Wakes the threads: a new segment has been entered.
     pub(super) fn ring(&self) {
-        self.state.lock().rung = true;
-        self.rung.notify_one();
+        self.state.lock().rings += 1;
+        self.rung.notify_all();
     }
 
     /// Asks for syncs at least so often from now on.
     #[inline]
     pub(super) fn request(&self, every: Duration) {
         let every = every.as_micros() as u64;
-        if every < self.shortest.load(Ordering::Relaxed) {
-            self.shortest.fetch_min(every, Ordering::Relaxed);
+        // Relaxed: only the number itself matters.
+        if every < self.interval.load(Ordering::Relaxed) {
+            self.interval.fetch_min(every, Ordering::Relaxed);
             self.ring();
         }
     }
 
     fn stop(&self) {
         self.state.lock().stop = true;
-        self.rung.notify_one();
+        self.rung.notify_all();
     }
 
     fn interval(&self) -> Option<Duration> {
-        let micros = self.shortest.load(Ordering::Relaxed);
+        let micros = self.interval.load(Ordering::Relaxed);
         (micros != u64::MAX).then(|| Duration::from_micros(micros.max(100)))
     }
 
-    /// Sleeps until rung or for this long. False when it is time to stop.
-    fn wait(&self, most: Duration) -> bool {
+    /// Sleeps for so long, or until it is rung more often than the caller has `heard`. False when it is time to stop.
+    fn wait(&self, most: Duration, heard: &mut u64) -> bool {
         let mut state = self.state.lock();
-        if !state.rung && !state.stop {
+        if state.rings == *heard && !state.stop {
             self.rung.wait_for(&mut state, most);
         }
-        state.rung = false;
+        *heard = state.rings;
         !state.stop
     }
 }
 
-/// The running thread; dropping it stops it.
+/// The running threads; dropping this stops them.
 #[derive(Debug)]
 pub struct Duties {
     engine: Arc<Engine>,
-    thread: Option<JoinHandle<()>>,
+    threads: Vec<JoinHandle<()>>,
 }
 
 impl Duties {
-    /// Starts the thread, if the handle wants one.
+    /// Starts the threads, if the handle wants them: one that never waits for long, and one that writes
+    /// checkpoints, so that no sync waits for those.
     ///
     /// # Errors
     /// The system's refusal of a thread.
     pub fn start(engine: Arc<Engine>) -> std::io::Result<Self> {
-        let mut duties = Self {
-            engine: engine.clone(),
-            thread: None,
-        };
-        if engine.options.background {
-            let builder = std::thread::Builder::new().name("ebbtide".to_owned());
-            duties.thread = Some(builder.spawn(move || run(&engine))?);
+        let mut duties = Self { engine, threads: Vec::new() };
+        if duties.engine.options.background {
+            duties.spawn("ebbtide-log", tend_log)?;
+            duties.spawn("ebbtide-snap", write_checkpoints)?;
         }
         Ok(duties)
     }
 
-    /// Stops the thread and waits for it.
+    fn spawn(&mut self, name: &str, run: fn(&Engine)) -> std::io::Result<()> {
+        let engine = self.engine.clone();
+        let builder = std::thread::Builder::new().name(name.to_owned());
+        self.threads.push(builder.spawn(move || run(&engine))?);
+        Ok(())
+    }
+
+    /// Stops the threads and waits for them.
     pub fn stop(&mut self) {
         self.engine.bell.stop();
-        if let Some(thread) = self.thread.take() {
-            // It has nothing to say: a panic in it is reported on standard error and poisons nothing.
+        for thread in self.threads.drain(..) {
+            // It has nothing to say: a panic in it has been reported on standard error.
             let _ = thread.join();
         }
     }
@@ -124,14 +125,13 @@ impl Drop for Duties {
     }
 }
 
-fn run(engine: &Engine) {
-    let (mut synced, mut beat) = (Instant::now(), Instant::now());
+/// Allocates segments ahead, syncs at intervals, closes holes, writes heartbeats.
+fn tend_log(engine: &Engine) {
+    let (mut synced, mut beat, mut heard) = (Instant::now(), Instant::now(), 0);
     loop {
         let interval = engine.bell.interval();
-        let next = interval.map_or(BEAT, |every| {
-            every.saturating_sub(synced.elapsed()).min(BEAT)
-        });
-        if !engine.bell.wait(next) {
+        let next = interval.map_or(BEAT, |every| every.saturating_sub(synced.elapsed()).min(BEAT));
+        if !engine.bell.wait(next, &mut heard) {
             return;
         }
         // A duty that fails is left to whoever needs it, who then gets the error.
@@ -147,8 +147,15 @@ fn run(engine: &Engine) {
                 let _ = engine.heartbeat();
             }
         }
-        let due = engine.options.checkpoint_due(engine.image.memory_bytes());
-        if engine.log_bytes_since_snapshot() > due && !engine.image.header().is_poisoned() {
+    }
+}
+
+/// Writes a checkpoint whenever enough log has gathered.
+fn write_checkpoints(engine: &Engine) {
+    let mut heard = 0;
+    while engine.bell.wait(BEAT, &mut heard) {
+        if engine.checkpoint_due() && !engine.image.header().is_poisoned() {
+            // If it fails (a full disk) the log goes on growing, and the next one is tried at the next beat.
             let _ = engine.checkpoint();
         }
     }

@@ -1,5 +1,6 @@
 //! The parts of an open filter, and its time.
 
+use super::checkpoint::Snapshots;
 use super::commit::Committer;
 use super::duties::Bell;
 use crate::clock::Clock;
@@ -13,7 +14,6 @@ use crate::processes::slots::Slot;
 use crate::processes::stripes::{StripeGuard, Stripes};
 use crate::sync::Ordering;
 use crate::wal::{Log, Segment};
-use parking_lot::Mutex;
 use std::sync::Arc;
 
 /// What a stripe keeps for this handle.
@@ -33,10 +33,7 @@ pub struct Engine {
     pub(super) log: Log,
     pub(super) stripes: Stripes<Local>,
     pub(super) committer: Committer,
-    /// The start of the newest snapshot; the mutex lets one checkpoint run at a time.
-    pub(super) snapshot: Mutex<u64>,
-    /// Snapshots that recovery found damaged: they do not count, and go with the next checkpoint.
-    pub(super) unsound: Vec<u64>,
+    pub(super) snapshots: Snapshots,
     pub(super) bell: Bell,
     pub(super) time_base: TimeBase,
     /// The proof that this handle lives. Last, so that everything else is gone before it is.
@@ -60,10 +57,7 @@ impl TimeBase {
             Downtime::Freeze if last > 0 => last,
             Downtime::Age | Downtime::Freeze => last.max(wall),
         };
-        Self {
-            filter,
-            elapsed: clock.elapsed(),
-        }
+        Self { filter, elapsed: clock.elapsed() }
     }
 }
 
@@ -101,15 +95,9 @@ impl Engine {
             header.time().load(Ordering::Relaxed)
         } else {
             let stripes = 0..header.stripe_count();
-            stripes
-                .map(|at| header.stripe(at).sums().time)
-                .max()
-                .unwrap_or(0)
+            stripes.map(|at| header.stripe(at).sums().time).max().unwrap_or(0)
         };
-        Stamp {
-            time: stamped >> 1,
-            stream: stamped & 1 != 0,
-        }
+        Stamp { time: stamped >> 1, stream: stamped & 1 != 0 }
     }
 
     /// The time of an operation: the one given, checked against the wall clock, or what the filter's clock says.
@@ -119,34 +107,17 @@ impl Engine {
         }
         if !self.meta.kind.uses_time() {
             let time = self.options.clock.coarse_wall().unwrap_or(0);
-            return Ok(Stamp {
-                time,
-                stream: false,
-            });
+            return Ok(Stamp { time, stream: false });
         }
         let latest = self.latest();
         let measured = self.options.clock.wall().is_some() && !latest.stream;
         if !measured {
             // Fed with stream times: no other clock may move it.
-            return Ok(Stamp {
-                time: latest.time,
-                stream: true,
-            });
+            return Ok(Stamp { time: latest.time, stream: true });
         }
-        let passed = self
-            .options
-            .clock
-            .elapsed()
-            .saturating_sub(self.time_base.elapsed);
-        let time = self
-            .time_base
-            .filter
-            .saturating_add(passed)
-            .max(latest.time);
-        Ok(Stamp {
-            time,
-            stream: false,
-        })
+        let passed = self.options.clock.elapsed().saturating_sub(self.time_base.elapsed);
+        let time = self.time_base.filter.saturating_add(passed).max(latest.time);
+        Ok(Stamp { time, stream: false })
     }
 
     fn check_lead(&self, time: Micros) -> Result<Stamp> {
@@ -166,22 +137,12 @@ impl Engine {
     #[inline]
     pub(super) fn moment(&self, stamp: Stamp) -> Moment {
         let latest = self.image.header().time().load(Ordering::Relaxed) >> 1;
-        Moment {
-            time: stamp.time,
-            now: stamp.time.max(latest),
-            totals: self.totals(),
-        }
+        Moment { time: stamp.time, now: stamp.time.max(latest), totals: self.totals() }
     }
 
     /// The error of a poisoned filter.
     pub(super) fn poisoned(&self) -> Error {
-        let cause = self
-            .committer
-            .cause()
-            .unwrap_or_else(|| "an operation panicked".to_owned());
-        Error::Poisoned {
-            path: self.media.path().to_path_buf(),
-            cause,
-        }
+        let cause = self.committer.cause().unwrap_or_else(|| "an operation panicked".to_owned());
+        Error::Poisoned { path: self.media.path().to_path_buf(), cause }
     }
 }

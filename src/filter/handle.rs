@@ -8,7 +8,7 @@ use super::stat::{Digest, Stat};
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::hash::key_hash;
-use crate::kinds::{Age, Kind, Parameters, Within};
+use crate::kinds::{Age, Parameters, Within};
 use crate::media::Media;
 use crate::options::{Durability, Options};
 use std::marker::PhantomData;
@@ -62,27 +62,24 @@ impl<K: Spec> Filter<K> {
         }
     }
 
-    fn start(engine: Engine) -> Result<Self> {
+    pub(super) fn start(engine: Engine) -> Result<Self> {
         let engine = Arc::new(engine);
         let path = engine.media.path().to_path_buf();
         let duties =
             Duties::start(engine.clone()).map_err(Error::io("start a thread for", path))?;
-        Ok(Self {
-            duties,
-            engine,
-            closed: false,
-            kind: PhantomData,
-        })
+        Ok(Self { duties, engine, closed: false, kind: PhantomData })
     }
 
-    pub(super) fn check_same(self, wanted: &dyn Kind) -> Result<Self> {
+    /// Makes sure that the filter is what `spec` asks for; what the kind has derived from it may differ from what
+    /// another version would derive.
+    pub(super) fn check_same(self, spec: &K) -> Result<Self> {
         let kind = &self.engine.meta.kind;
-        if kind.name() != wanted.name() {
-            return Err(mismatch(&self.engine, "kind", wanted.name(), kind.name()));
+        if kind.name() != spec.name() {
+            return Err(mismatch(&self.engine, "kind", spec.name(), kind.name()));
         }
-        let (found, wanted) = (kind.parameters(), wanted.parameters());
-        for (name, value) in wanted.iter() {
-            let has = found.get(name).unwrap_or("nothing");
+        let (found, wanted) = (kind.parameters(), spec.kind()?.parameters());
+        for (name, _) in spec.parameters().iter() {
+            let [has, value] = [&found, &wanted].map(|all| all.get(name).unwrap_or("nothing"));
             if has != value {
                 return Err(mismatch(&self.engine, name, value, has));
             }
@@ -157,12 +154,7 @@ impl<K> Filter<K> {
     #[must_use]
     #[inline]
     pub fn call(&self) -> Call<'_, K> {
-        Call {
-            filter: self,
-            time: None,
-            durability: None,
-            since: Since::LastSeen,
-        }
+        Call { filter: self, time: None, durability: None, since: Since::LastSeen }
     }
 
     /// Returns once everything so far is durable.
@@ -273,7 +265,7 @@ impl<K> Clone for Call<'_, K> {
 impl<K> Copy for Call<'_, K> {}
 
 impl<K> Call<'_, K> {
-    /// At this time instead of the clock's. A filter fed so never takes time from a clock again.
+    /// At this time instead of the clock's. A filter whose latest time came so takes no time from a clock any more.
     #[must_use]
     pub fn time(mut self, time: Timestamp) -> Self {
         self.time = Some(time.as_unix_micros());
@@ -346,9 +338,7 @@ impl<K> Call<'_, K> {
     pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         let hash = self.hash(key.as_ref());
         self.engine()
-            .ask(hash, self.time, |kind, state, blocks, query| {
-                kind.contains(state, blocks, query)
-            })
+            .ask(hash, self.time, |kind, state, blocks, query| kind.contains(state, blocks, query))
     }
 
     /// See [`Filter::check_and_insert`].
@@ -366,10 +356,7 @@ impl<K> Call<'_, K> {
     /// As there, and [`Error::TimeAhead`].
     pub fn insert_all<T: AsRef<[u8]>>(&self, keys: &[T]) -> Result<Vec<bool>> {
         let answers = self.write_all(keys, Ask::Nothing)?;
-        Ok(answers
-            .into_iter()
-            .map(|checked| checked != Checked::TooLate)
-            .collect())
+        Ok(answers.into_iter().map(|checked| checked != Checked::TooLate).collect())
     }
 
     /// See [`Filter::contains_all`].
@@ -395,10 +382,7 @@ impl<K: Aging> Call<'_, K> {
         if kind.knows_age() {
             Ok(())
         } else {
-            Err(Error::Unsupported {
-                kind: kind.name(),
-                operation,
-            })
+            Err(Error::Unsupported { kind: kind.name(), operation })
         }
     }
 
@@ -410,9 +394,7 @@ impl<K: Aging> Call<'_, K> {
         self.check_ages("age")?;
         let hash = self.hash(key.as_ref());
         self.engine()
-            .ask(hash, self.time, |kind, state, blocks, query| {
-                kind.age(state, blocks, query)
-            })
+            .ask(hash, self.time, |kind, state, blocks, query| kind.age(state, blocks, query))
     }
 
     /// See [`Filter::seen_within`].
@@ -422,9 +404,8 @@ impl<K: Aging> Call<'_, K> {
     pub fn seen_within(&self, key: impl AsRef<[u8]>, within: Within) -> Result<bool> {
         self.check_ages("seen_within")?;
         let hash = self.hash(key.as_ref());
-        self.engine()
-            .ask(hash, self.time, |kind, state, blocks, query| {
-                kind.contains_within(state, blocks, query, within)
-            })
+        self.engine().ask(hash, self.time, |kind, state, blocks, query| {
+            kind.contains_within(state, blocks, query, within)
+        })
     }
 }

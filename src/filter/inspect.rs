@@ -2,7 +2,7 @@
 //!
 //! Nothing here changes the files it looks at. State is rebuilt privately, in memory.
 
-use super::open::{check_vacant, first_bank_bytes, layout, write_file};
+use super::open::{first_bank_bytes, layout, write_file, write_new};
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::kinds::{Parameters, registry};
@@ -13,8 +13,9 @@ use crate::names::FileName;
 use crate::options::Options;
 use crate::processes::slots;
 use crate::recovery::eras::History;
-use crate::recovery::{Listing, replay};
+use crate::recovery::{Listing, Recovered, replay};
 use crate::snapshot::SnapshotReader;
+use crate::wal::record::RECORD_BYTES;
 use crate::wal::{Op, Record};
 use std::fmt;
 use std::path::Path;
@@ -58,16 +59,8 @@ impl Report {
             Err(error) => (String::new(), vec![error]),
         };
         let name = name.to_string();
-        let bytes = media
-            .open(&name, Access::Read)
-            .and_then(|file| file.bytes())
-            .unwrap_or(0);
-        self.files.push(FileReport {
-            name,
-            detail,
-            bytes,
-            damage,
-        });
+        let bytes = media.open(&name, Access::Read).and_then(|file| file.bytes()).unwrap_or(0);
+        self.files.push(FileReport { name, detail, bytes, damage });
     }
 }
 
@@ -76,9 +69,7 @@ fn hold(media: &dyn Media) -> Result<Option<slots::Slot>> {
     use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
     match slots::take(media) {
         Ok(Some((slot, _))) => Ok(Some(slot)),
-        Ok(None) => Err(Error::Locked {
-            path: media.path().to_path_buf(),
-        }),
+        Ok(None) => Err(Error::Locked { path: media.path().to_path_buf() }),
         Err(Error::Io { source, .. })
             if matches!(source.kind(), PermissionDenied | ReadOnlyFilesystem) =>
         {
@@ -89,16 +80,16 @@ fn hold(media: &dyn Media) -> Result<Option<slots::Slot>> {
 }
 
 /// Rebuilds a filter's state in memory.
-fn rebuild(media: &dyn Media, meta: &Meta) -> Result<String> {
+fn rebuild(media: &dyn Media, meta: &Meta) -> Result<Recovered> {
     let memory: Arc<dyn Media> = Arc::new(Memory::new());
     memory.make().map_err(Error::io("make", memory.path()))?;
-    let recovered = replay(media, &memory, meta, "image", Access::Read)?;
-    let (totals, _, _) = recovered.image.sum_stripes();
+    replay(media, &memory, meta, "image", Access::Read)
+}
+
+fn describe(recovered: &Recovered) -> String {
     let (stop, start) = (recovered.prefix.stop, recovered.start);
-    Ok(format!(
-        "state at LSN {stop} with {} inserts, replayed from LSN {start}",
-        totals.inserts
-    ))
+    let inserts = recovered.image.sum_stripes().0.inserts;
+    format!("state at LSN {stop} with {inserts} inserts, replayed from LSN {start}")
 }
 
 /// Checks every checksum of a filter's files and replays its log, changing nothing.
@@ -123,24 +114,16 @@ pub fn verify_on(media: &dyn Media) -> Result<Report> {
         other => other?,
     };
     let _held = hold(media)?;
-    report.add(
-        media,
-        FileName::Meta,
-        Ok(format!("kind {}", meta.kind.name())),
-    );
+    report.add(media, FileName::Meta, Ok(format!("kind {}", meta.kind.name())));
     let listing = Listing::read(media)?;
     for &start in listing.snapshots.iter().rev() {
-        report.add(
-            media,
-            FileName::Snapshot { start },
-            verify_snapshot(media, start, &meta),
-        );
+        report.add(media, FileName::Snapshot { start }, verify_snapshot(media, start, &meta));
     }
     verify_log(media, &listing, &meta, &mut report);
     if let Some(found) = verify_live(media) {
         report.add(media, FileName::Live, found);
     }
-    report.add(media, ".", rebuild(media, &meta));
+    report.add(media, ".", rebuild(media, &meta).map(|recovered| describe(&recovered)));
     Ok(report)
 }
 
@@ -148,19 +131,14 @@ fn verify_snapshot(media: &dyn Media, start: u64, meta: &Meta) -> Result<String>
     let mut reader = SnapshotReader::open(media, start, meta.uuid)?;
     reader.frames(|_, _, _| Ok(()))?;
     let header = reader.header();
-    Ok(format!(
-        "snapshot from LSN {start} to {}, {} frames",
-        header.end, header.frames
-    ))
+    Ok(format!("snapshot from LSN {start} to {}, {} frames", header.end, header.frames))
 }
 
 /// Checks that the next opening can replace the live image, if there is one; what it holds does not matter.
 fn verify_live(media: &dyn Media) -> Option<Result<String>> {
     let name = FileName::Live.to_string();
     match media.open(&name, Access::Read) {
-        Ok(_) => Some(Ok(
-            "live image, rebuilt when the filter is opened".to_owned()
-        )),
+        Ok(_) => Some(Ok("live image, rebuilt when the filter is opened".to_owned())),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
         Err(error) => Some(Err(Error::io("open", media.path().join(name))(error))),
     }
@@ -169,25 +147,16 @@ fn verify_live(media: &dyn Media) -> Option<Result<String>> {
 /// Checks each segment's header on its own, then all records together.
 fn verify_log(media: &dyn Media, listing: &Listing, meta: &Meta, report: &mut Report) {
     for &(era, first) in &listing.segments {
-        let one = Listing {
-            segments: vec![(era, first)],
-            ..Listing::default()
-        };
+        let one = Listing { segments: vec![(era, first)], ..Listing::default() };
         let opened = History::open(media, &one, meta.uuid, Access::Read);
         let opened = opened.map(|_| format!("log of era {era} from LSN {first}"));
         report.add(media, FileName::Segment { era, first }, opened);
     }
     let read = History::open(media, listing, meta.uuid, Access::Read).and_then(|history| {
-        let first = history
-            .segments()
-            .first()
-            .map_or(1, |segment| segment.first());
+        let first = history.segments().first().map_or(1, |segment| segment.first());
         let survivor = crate::recovery::replay::survivor(media, meta.uuid)?;
         let prefix = history.read(first, survivor, |_, _, _| Ok(()))?;
-        Ok(format!(
-            "log with {} records from LSN {first} to {}",
-            prefix.records, prefix.stop
-        ))
+        Ok(format!("log with {} records from LSN {first} to {}", prefix.records, prefix.stop))
     });
     report.add(media, "wal", read);
 }
@@ -211,12 +180,7 @@ impl Entry {
     /// What else it says, as names and values.
     #[must_use]
     pub fn details(&self) -> Vec<(&'static str, u64)> {
-        let Record {
-            payload,
-            step,
-            argument,
-            ..
-        } = self.record;
+        let Record { payload, step, argument, .. } = self.record;
         let argument = u64::from(argument);
         match self.record.op {
             Op::Insert => vec![("hash", payload), ("step", step), ("new", argument)],
@@ -253,20 +217,11 @@ pub fn wal(dir: impl AsRef<Path>, mut visit: impl FnMut(&Entry) -> Result<()>) -
     let _held = hold(&media)?;
     let listing = Listing::read(&media)?;
     let history = History::open(&media, &listing, meta.uuid, Access::Read)?;
-    let first = history
-        .segments()
-        .first()
-        .map_or(1, |segment| segment.first());
+    let first = history.segments().first().map_or(1, |segment| segment.first());
     let survivor = crate::recovery::replay::survivor(&media, meta.uuid)?;
     history.read(first, survivor, |era, lsn, record| {
         let time = Timestamp::from_unix_micros(record.time);
-        visit(&Entry {
-            lsn,
-            era,
-            time,
-            operation: record.op.name(),
-            record: *record,
-        })
+        visit(&Entry { lsn, era, time, operation: record.op.name(), record: *record })
     })?;
     Ok(())
 }
@@ -280,24 +235,23 @@ pub fn restore(from: impl AsRef<Path>, dir: impl AsRef<Path>) -> Result<()> {
     let (from, to) = (Disk::new(from.as_ref()), Disk::new(dir.as_ref()));
     let meta = Meta::read(&from)?;
     let _held = hold(&from)?;
-    rebuild(&from, &meta)?;
-    to.make().map_err(Error::io("make", to.path()))?;
-    check_vacant(&to)?;
-    let listing = Listing::read(&from)?;
-    let snapshots = listing
-        .snapshots
-        .iter()
-        .map(|&start| FileName::Snapshot { start });
-    let segments = listing
-        .segments
-        .iter()
-        .map(|&(era, first)| FileName::Segment { era, first });
-    for name in snapshots.chain(segments) {
-        let name = name.to_string();
-        copy_file(&from, &to, &name).map_err(Error::io("copy", from.path().join(&name)))?;
-    }
-    // Last: it makes the directory a filter.
-    write_file(&to, 0, &FileName::Meta.to_string(), &meta.encode())
+    let recovered = rebuild(&from, &meta)?;
+    write_new(&to, || {
+        let listing = &recovered.listing;
+        let snapshots = listing.snapshots.iter().map(|&start| FileName::Snapshot { start });
+        let segments = listing.segments.iter();
+        let segments = segments.map(|&(era, first)| FileName::Segment { era, first });
+        for name in snapshots.chain(segments) {
+            let name = name.to_string();
+            copy_file(&from, &to, &name).map_err(Error::io("copy", from.path().join(&name)))?;
+        }
+        // Only the live image, which is not copied, explains places that dead writers left empty: close them.
+        let copied = Listing::read(&to)?;
+        let history = History::open(&to, &copied, meta.uuid, Access::Write)?;
+        history.secure(recovered.start, &recovered.prefix)?;
+        // Last: it makes the directory a filter.
+        write_file(&to, 0, &FileName::Meta.to_string(), &meta.encode())
+    })
 }
 
 fn copy_file(from: &dyn Media, to: &dyn Media, name: &str) -> std::io::Result<()> {
@@ -345,19 +299,14 @@ pub fn plan(kind: &str, parameters: &Parameters, options: &Options) -> Result<Pl
     options.check()?;
     let kind = registry::build(kind, parameters)?;
     let layout = layout(&*kind, options);
-    let identity = Identity {
-        uuid: 0,
-        era: 0,
-        boot: 0,
-        inode: 0,
-        stripes: layout.stripes,
-    };
-    let memory_bytes = identity.bytes() + first_bank_bytes(&*kind, layout)?;
+    let identity = Identity { uuid: 0, era: 0, boot: 0, inode: 0, stripes: layout.stripes };
+    let bank_bytes = first_bank_bytes(&*kind, layout)?;
+    let memory_bytes = identity.bytes() + bank_bytes;
     let parameters = kind.parameters();
     let keys = ["window-items", "capacity"]
         .iter()
         .find_map(|name| parameters.get(name)?.parse::<f64>().ok());
-    let segments = 4 * options.segment_records(memory_bytes) * crate::wal::record::RECORD_BYTES;
+    let segments = 4 * options.segment_records(bank_bytes) * RECORD_BYTES;
     // Log of up to two checkpoints is kept, and a segment on either side.
     let due = options.checkpoint_due(memory_bytes);
     let log = due.saturating_mul(2).saturating_add(segments);

@@ -4,6 +4,7 @@
 //! era begins. Whatever moment a creator or an opener dies at, the next one finds either the old filter or
 //! the new one.
 
+use super::checkpoint::Snapshots;
 use super::commit::Committer;
 use super::duties::Bell;
 use super::engine::{Engine, TimeBase};
@@ -24,7 +25,6 @@ use crate::sync::Ordering;
 use crate::wal::record::RECORD_BYTES;
 use crate::wal::segment::SegmentHeader;
 use crate::wal::{Log, Segment};
-use parking_lot::Mutex;
 use std::sync::Arc;
 
 /// The temporary names of the live image and of the rest, while a filter is created or opened.
@@ -37,13 +37,8 @@ const FIRST_DRAFT: u64 = 3;
 /// What all banks of a filter will share.
 pub(super) fn layout(kind: &dyn Kind, options: &Options) -> Layout {
     let block_words = (options.block_bytes / 8) as u32;
-    let stripes = options
-        .stripes
-        .unwrap_or_else(|| kind.default_stripes(block_words));
-    Layout {
-        stripes,
-        block_words,
-    }
+    let stripes = options.stripes.unwrap_or_else(|| kind.default_stripes(block_words));
+    Layout { stripes, block_words }
 }
 
 /// Bytes of memory that the first bank of a filter takes.
@@ -90,11 +85,12 @@ impl Engine {
         let created = begin_log(&*media, &meta)
             .and_then(|()| Self::recover(media.clone(), meta, options, slot))
             .and_then(|engine| write_meta(&engine).map(|()| engine));
-        drop(opening);
-        created.inspect_err(|_| {
-            // The first error is the one to report.
+        let created = created.inspect_err(|_| {
+            // The first error is the one to report. Still under the opening byte: nobody else can have begun.
             let _ = clear(&*media);
-        })
+        });
+        drop(opening);
+        created
     }
 
     /// Opens the filter that is there.
@@ -111,37 +107,31 @@ impl Engine {
         remove_drafts(&*media)?;
         let draft = FileName::Temporary(LIVE_DRAFT).to_string();
         let recovered = replay(&*media, &media, &meta, &draft, Access::Write)?;
-        recovered
-            .history
-            .secure(recovered.start, &recovered.prefix)?;
+        recovered.history.secure(recovered.start, &recovered.prefix)?;
         let log = begin_era(&media, &meta, &recovered)?;
         let live = FileName::Live.to_string();
         media
             .rename(&draft, &live)
             .and_then(|()| media.sync())
             .map_err(Error::io("name", media.path().join(&live)))?;
-        for name in recovered.leftovers() {
+        for name in recovered.leftovers(&*media)? {
             // No later reader looks at it; the next opening tries again.
             let _ = media.remove(&name);
         }
         let newest = recovered.listing.snapshots.iter().copied();
-        let newest = newest
-            .filter(|&start| start <= recovered.start)
-            .max()
-            .unwrap_or(0);
+        let newest = newest.filter(|&start| start <= recovered.start).max().unwrap_or(0);
         let image = recovered.image;
         let term = image.header().slot_term(slot.index().into());
-        let owner = Owner {
-            slot: slot.index(),
-            term: term.fetch_add(1, Ordering::Relaxed) + 1,
-        };
+        let owner = Owner { slot: slot.index(), term: term.fetch_add(1, Ordering::Relaxed) + 1 };
         let last = image.header().time().load(Ordering::Relaxed) >> 1;
         Ok(Self {
             time_base: TimeBase::new(&options.clock, meta.downtime, last),
             stripes: Stripes::new(image.header().stripe_count(), owner),
             committer: Committer::default(),
-            snapshot: Mutex::new(newest),
-            unsound: recovered.unsound.iter().map(|&(start, _)| start).collect(),
+            snapshots: Snapshots::new(
+                newest,
+                recovered.unsound.iter().map(|&(start, _)| start).collect(),
+            ),
             bell: Bell::new(meta.durability),
             media,
             meta,
@@ -161,14 +151,25 @@ impl Engine {
     }
 }
 
+/// Lets `make` write a filter where there is none, `meta` last. If it fails, nothing is left behind.
+pub(super) fn write_new(media: &dyn Media, make: impl FnOnce() -> Result<()>) -> Result<()> {
+    media.make().map_err(Error::io("make", media.path()))?;
+    let (_slot, _opening) = take(media)?;
+    check_vacant(media)?;
+    // What an earlier attempt left: without `meta` it is nobody's.
+    clear(media)?;
+    make().inspect_err(|_| {
+        // The first error is the one to report.
+        let _ = clear(media);
+    })
+}
+
 /// Makes sure that no filter is here: neither a whole one nor the rest of one whose `meta` was lost.
-pub(super) fn check_vacant(media: &dyn Media) -> Result<()> {
+fn check_vacant(media: &dyn Media) -> Result<()> {
     let path = media.path().join(FileName::Meta.to_string());
     match media.open(&FileName::Meta.to_string(), Access::Read) {
         Ok(_) => {
-            return Err(Error::Exists {
-                path: media.path().to_path_buf(),
-            });
+            return Err(Error::Exists { path: media.path().to_path_buf() });
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
         Err(error) => return Err(Error::io("open", path)(error)),
@@ -197,9 +198,8 @@ pub(super) fn check_vacant(media: &dyn Media) -> Result<()> {
 fn has_records(media: &dyn Media, name: &FileName) -> Result<bool> {
     let name = name.to_string();
     let mut first = [0; RECORD_BYTES as usize];
-    let read = media
-        .open(&name, Access::Read)
-        .and_then(|file| file.read_at(&mut first, PAGE_BYTES));
+    let read =
+        media.open(&name, Access::Read).and_then(|file| file.read_at(&mut first, PAGE_BYTES));
     match read {
         Ok(()) => Ok(first.iter().any(|&byte| byte != 0)),
         // A creator's segments are whole, so this is the rest of another filter's.
@@ -208,21 +208,13 @@ fn has_records(media: &dyn Media, name: &FileName) -> Result<bool> {
     }
 }
 
-fn take(media: &dyn Media) -> Result<(Slot, Opening)> {
-    slots::take(media)?.ok_or_else(|| Error::Locked {
-        path: media.path().to_path_buf(),
-    })
+pub(super) fn take(media: &dyn Media) -> Result<(Slot, Opening)> {
+    slots::take(media)?.ok_or_else(|| Error::Locked { path: media.path().to_path_buf() })
 }
 
 /// The first era, which recovery will end at once: a filter always has a log.
 fn begin_log(media: &dyn Media, meta: &Meta) -> Result<()> {
-    let header = SegmentHeader {
-        uuid: meta.uuid,
-        era: 1,
-        era_start: 1,
-        first: 1,
-        capacity: 1,
-    };
+    let header = SegmentHeader { uuid: meta.uuid, era: 1, era_start: 1, first: 1, capacity: 1 };
     Segment::create(media, header, SEGMENT_DRAFT).map(|_| ())
 }
 
@@ -236,22 +228,12 @@ fn begin_era(media: &Arc<dyn Media>, meta: &Meta, recovered: &Recovered) -> Resu
         capacity: meta.segment_records,
     };
     let first = Segment::create(&**media, header, SEGMENT_DRAFT)?;
-    Ok(Log::new(
-        media.clone(),
-        first,
-        meta.segment_records,
-        FIRST_DRAFT,
-    ))
+    Ok(Log::new(media.clone(), first, meta.segment_records, FIRST_DRAFT))
 }
 
 /// Writes `meta`, which makes the directory a filter.
 fn write_meta(engine: &Engine) -> Result<()> {
-    write_file(
-        &*engine.media,
-        META_DRAFT,
-        &FileName::Meta.to_string(),
-        &engine.meta.encode(),
-    )
+    write_file(&*engine.media, META_DRAFT, &FileName::Meta.to_string(), &engine.meta.encode())
 }
 
 /// Writes a small file so that it is there in full or not at all.
@@ -270,20 +252,19 @@ pub(super) fn write_file(media: &dyn Media, draft: u64, name: &str, bytes: &[u8]
 fn remove_drafts(media: &dyn Media) -> Result<()> {
     for number in Listing::read(media)?.temporaries {
         let name = FileName::Temporary(number).to_string();
-        media
-            .remove(&name)
-            .map_err(Error::io("remove", media.path().join(&name)))?;
+        media.remove(&name).map_err(Error::io("remove", media.path().join(&name)))?;
     }
     Ok(())
 }
 
 /// Removes every file of ours but the lock.
-fn clear(media: &dyn Media) -> Result<()> {
-    for name in media.list().map_err(Error::io("list", media.path()))? {
+pub(super) fn clear(media: &dyn Media) -> Result<()> {
+    let mut names = media.list().map_err(Error::io("list", media.path()))?;
+    // `meta` first: without it the rest is no filter, at whatever moment we are cut off.
+    names.sort_by_key(|name| FileName::parse(name) != Some(FileName::Meta));
+    for name in names {
         if FileName::parse(&name).is_some_and(|file| file != FileName::Lock) {
-            media
-                .remove(&name)
-                .map_err(Error::io("remove", media.path().join(&name)))?;
+            media.remove(&name).map_err(Error::io("remove", media.path().join(&name)))?;
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Inserting: design section 5, step by step.
+//! Inserting, step by step; the protocol is in `docs/architecture.md`.
 //!
 //! Everything an insert depends on is decided under its stripe before its LSN is reserved, written in its record,
 //! published, and only then applied. A killed process leaves either no record, or a record that replay
@@ -74,16 +74,14 @@ impl Engine {
         let index = self.image.layout().stripe_of(hash) + 1;
         // The misses on the cells pass while the stripe is taken and the record is written.
         let banks = self.image.banks();
-        self.meta
-            .kind
-            .prefetch(banks.locate(BankMask::MAX, hash).blocks(), hash);
+        self.meta.kind.prefetch(banks.locate(BankMask::MAX, hash).blocks(), hash);
         loop {
             let end = {
                 let mut stripe = self.lock(index);
                 if self.image.header().is_poisoned() {
                     return Err(self.poisoned());
                 }
-                // Under the stripe, so that times of one stripe never run backwards.
+                // Under the stripe, so that the clock's times of one stripe never run backwards.
                 let stamp = self.stamp(given)?;
                 let end = self.log.mapped_end();
                 match self.attempt(&mut stripe, hash, stamp, ask)? {
@@ -105,10 +103,7 @@ impl Engine {
         let kind = &*self.meta.kind;
         let header = self.image.header();
         let state = header.state();
-        while kind
-            .due(&state, self.image.layout(), &self.moment(stamp))
-            .is_some()
-        {
+        while kind.due(&state, self.image.layout(), &self.moment(stamp)).is_some() {
             match self.step(stamp)? {
                 Stepped::Applied => {}
                 Stepped::Busy => break,
@@ -116,47 +111,35 @@ impl Engine {
             }
         }
         let moment = self.moment(stamp);
-        let plan = self.plan(kind, hash, &moment, ask);
-        let checked = if plan.present {
-            Checked::Present
-        } else {
-            Checked::New
-        };
+        let plan = self.plan(kind, hash, &moment, ask)?;
+        let checked = if plan.present { Checked::Present } else { Checked::New };
         let Decision::Insert { step } = plan.decision else {
             header.refused().fetch_add(1, Ordering::Relaxed);
-            return Ok(Attempt::Done(Written {
-                checked: Checked::TooLate,
-                lsn: 0,
-            }));
+            return Ok(Attempt::Done(Written { checked: Checked::TooLate, lsn: 0 }));
         };
         if plan.present && ask == Ask::Present(Since::LastAccepted) {
             // No record: what the answer rests on is durable when the stripe's last record is.
-            return Ok(Attempt::Done(Written {
-                checked,
-                lsn: stripe.entry().sums().lsn,
-            }));
+            return Ok(Attempt::Done(Written { checked, lsn: stripe.entry().sums().lsn }));
         }
-        let operation = Operation {
-            hash,
-            step,
-            time: stamp.time,
-        };
-        Ok(
-            match self.insert(stripe, kind, &operation, stamp, plan.mask) {
-                Some(lsn) => Attempt::Done(Written { checked, lsn }),
-                None => Attempt::NoRoom,
-            },
-        )
+        let operation = Operation { hash, step, time: stamp.time };
+        Ok(match self.insert(stripe, kind, &operation, stamp, plan.mask) {
+            Some(lsn) => Attempt::Done(Written { checked, lsn }),
+            None => Attempt::NoRoom,
+        })
     }
 
     /// Decides an insert, and asks for the key, against one version of block 0. The stripe is held, so the key's
     /// blocks cannot change meanwhile.
     #[inline]
-    fn plan(&self, kind: &dyn Kind, hash: u64, moment: &Moment, ask: Ask) -> Plan {
+    fn plan(&self, kind: &dyn Kind, hash: u64, moment: &Moment, ask: Ask) -> Result<Plan> {
         let header = self.image.header();
         let (block0, state) = (header.block0(), header.state());
         loop {
             let Some(before) = version::read(block0.version()) else {
+                if header.is_poisoned() {
+                    // A writer that panicked left it half changed, for good.
+                    return Err(self.poisoned());
+                }
                 spin_hint();
                 continue;
             };
@@ -166,20 +149,12 @@ impl Engine {
                 Decision::TooLate => 0,
             };
             let present = ask != Ask::Nothing && {
-                let query = Query {
-                    hash,
-                    now: moment.now,
-                    totals: moment.totals,
-                };
+                let query = Query { hash, now: moment.now, totals: moment.totals };
                 let banks = self.image.banks();
                 kind.contains(&state, banks.locate(BankMask::MAX, hash).blocks(), &query)
             };
             if version::unchanged(block0.version(), before) {
-                return Plan {
-                    decision,
-                    mask,
-                    present,
-                };
+                return Ok(Plan { decision, mask, present });
             }
         }
     }
@@ -197,9 +172,7 @@ impl Engine {
         let header = self.image.header();
         let (state, banks) = (header.state(), self.image.banks());
         let located = banks.locate(mask, operation.hash);
-        let novelty = kind
-            .novelty(&state, located.blocks(), operation)
-            .min(ARGUMENT_MAX);
+        let novelty = kind.novelty(&state, located.blocks(), operation).min(ARGUMENT_MAX);
         let record = Record {
             op: Op::Insert,
             argument: novelty,
@@ -229,9 +202,7 @@ impl Engine {
         // Relaxed: see `totals`. Raised after the record is published: late by one after a death, never early.
         header.inserts().fetch_add(1, Ordering::Relaxed);
         if novelty > 0 {
-            header
-                .novelty()
-                .fetch_add(novelty.into(), Ordering::Relaxed);
+            header.novelty().fetch_add(novelty.into(), Ordering::Relaxed);
         }
         self.raise_time(time);
     }
@@ -313,10 +284,7 @@ impl Engine {
         if !lives || self.image.header().is_poisoned() {
             return Ok(());
         }
-        let record = Record {
-            time: stamp.time,
-            ..Record::new(Op::Heartbeat)
-        };
+        let record = Record { time: stamp.time, ..Record::new(Op::Heartbeat) };
         let mut stripe = self.lock(0);
         // Without room the next insert makes some; a heartbeat can wait.
         if let Some(lsn) = self.append(&mut stripe.segment, &record) {

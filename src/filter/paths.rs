@@ -1,5 +1,6 @@
 //! The ways to a filter by the path of its directory on the disk.
 
+use super::engine::Engine;
 use super::handle::Filter;
 use super::spec::Spec;
 use crate::error::{Error, Result};
@@ -31,14 +32,18 @@ impl<K: Spec> Filter<K> {
     /// # Errors
     /// As [`Filter::create`] and [`Filter::open`]; [`Error::Mismatch`] if it was created with other parameters.
     pub fn open_or_create(dir: impl AsRef<Path>, spec: K, options: Options) -> Result<Self> {
-        let wanted = spec.kind()?;
+        // Asked for something impossible: said before anything is opened.
+        let kind = spec.kind()?;
         match Self::open(&dir, options.clone()) {
-            Ok(filter) => filter.check_same(&*wanted),
-            Err(Error::NotAFilter { .. }) => match Self::create(&dir, spec, options.clone()) {
-                // Somebody else was faster.
-                Err(Error::Exists { .. }) => Self::open(dir, options)?.check_same(&*wanted),
-                created => created,
-            },
+            Ok(filter) => filter.check_same(&spec),
+            Err(Error::NotAFilter { .. }) => {
+                let media = Arc::new(Disk::new(dir.as_ref()));
+                match Engine::create(media, kind, options.clone()) {
+                    // Somebody else was faster.
+                    Err(Error::Exists { .. }) => Self::open(dir, options)?.check_same(&spec),
+                    created => Self::start(created?),
+                }
+            }
             Err(error) => Err(error),
         }
     }

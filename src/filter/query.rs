@@ -1,4 +1,4 @@
-//! Asking, without a lock: design section 6.
+//! Asking, without a lock; the protocol is in `docs/architecture.md`.
 
 use super::engine::Engine;
 use crate::cells::Blocks;
@@ -26,11 +26,7 @@ impl Engine {
             None if kind.uses_time() => self.moment(self.stamp(None)?).now,
             None => 0,
         };
-        let query = Query {
-            hash,
-            now,
-            totals: self.totals(),
-        };
+        let query = Query { hash, now, totals: self.totals() };
         for _ in 0..RETRIES {
             if let Some(answer) =
                 self.try_ask(hash, |state, blocks| ask(kind, state, blocks, &query))
@@ -41,7 +37,7 @@ impl Engine {
         }
         // Writers come too thick: keep them out of the stripe, then only events can change anything.
         let _stripe = self.lock(self.image.layout().stripe_of(hash) + 1);
-        loop {
+        while !self.image.header().is_poisoned() {
             if let Some(answer) =
                 self.try_ask(hash, |state, blocks| ask(kind, state, blocks, &query))
             {
@@ -49,6 +45,8 @@ impl Engine {
             }
             spin_hint();
         }
+        // A writer that panicked left a block half changed, for good.
+        Err(self.poisoned())
     }
 
     /// One look at block 0 and the key's blocks; `None` if any of them changed meanwhile.

@@ -10,11 +10,19 @@ pub trait Spec {
     /// The kind's name; `None` if only the value knows.
     const KIND: Option<&'static str>;
 
+    /// The kind's name, as on the command line.
+    fn name(&self) -> &str;
+
+    /// What is asked of it; the kind completes the rest.
+    fn parameters(&self) -> &Parameters;
+
     /// The kind, all parameters checked and completed.
     ///
     /// # Errors
     /// [`crate::Error::Parameter`] for values out of bounds.
-    fn kind(&self) -> Result<Arc<dyn Kind>>;
+    fn kind(&self) -> Result<Arc<dyn Kind>> {
+        registry::build(self.name(), self.parameters())
+    }
 }
 
 /// A [`Spec`] of a kind that keeps a window by which a key's age is known.
@@ -31,18 +39,19 @@ impl Any {
     /// The kind of this name with these parameters, both in the spelling of the command line.
     #[must_use]
     pub fn new(kind: &str, parameters: Parameters) -> Self {
-        Self {
-            kind: kind.to_owned(),
-            parameters,
-        }
+        Self { kind: kind.to_owned(), parameters }
     }
 }
 
 impl Spec for Any {
     const KIND: Option<&'static str> = None;
 
-    fn kind(&self) -> Result<Arc<dyn Kind>> {
-        registry::build(&self.kind, &self.parameters)
+    fn name(&self) -> &str {
+        &self.kind
+    }
+
+    fn parameters(&self) -> &Parameters {
+        &self.parameters
     }
 }
 
@@ -70,8 +79,12 @@ impl Bloom {
 impl Spec for Bloom {
     const KIND: Option<&'static str> = Some(bloom::NAME);
 
-    fn kind(&self) -> Result<Arc<dyn Kind>> {
-        registry::build(bloom::NAME, &self.0)
+    fn name(&self) -> &str {
+        bloom::NAME
+    }
+
+    fn parameters(&self) -> &Parameters {
+        &self.0
     }
 }
 
@@ -102,8 +115,12 @@ impl AgePartitioned {
 impl Spec for AgePartitioned {
     const KIND: Option<&'static str> = Some(age_partitioned::NAME);
 
-    fn kind(&self) -> Result<Arc<dyn Kind>> {
-        registry::build(age_partitioned::NAME, &self.0)
+    fn name(&self) -> &str {
+        age_partitioned::NAME
+    }
+
+    fn parameters(&self) -> &Parameters {
+        &self.0
     }
 }
 
@@ -136,8 +153,12 @@ impl TimeLimited {
 impl Spec for TimeLimited {
     const KIND: Option<&'static str> = Some(time_limited::NAME);
 
-    fn kind(&self) -> Result<Arc<dyn Kind>> {
-        registry::build(time_limited::NAME, &self.0)
+    fn name(&self) -> &str {
+        time_limited::NAME
+    }
+
+    fn parameters(&self) -> &Parameters {
+        &self.0
     }
 }
 

@@ -100,9 +100,7 @@ impl Engine {
     pub(super) fn digest(&self) -> Digest {
         let header = self.image.header();
         // Ordinary stripes first, stripe 0 last: the order in which inserts take them.
-        let mut held: Vec<_> = (1..header.stripe_count())
-            .map(|index| self.lock(index))
-            .collect();
+        let mut held: Vec<_> = (1..header.stripe_count()).map(|index| self.lock(index)).collect();
         held.push(self.lock(0));
         let kind = &*self.meta.kind;
         let mut hasher = DigestHasher::default();
@@ -127,11 +125,7 @@ impl Engine {
             }
         }
         let lsn = header.tail().load(Ordering::Acquire);
-        Digest {
-            value: hasher.finish(),
-            lsn,
-            inserts: self.image.sum_stripes().0.inserts,
-        }
+        Digest { value: hasher.finish(), lsn, inserts: self.image.sum_stripes().0.inserts }
     }
 
     pub(super) fn stat(&self) -> Result<Stat> {
@@ -182,27 +176,16 @@ impl Engine {
                 self.meta.kind.settle(&state, entry.slot, &copied.block());
                 copy(&copied.block(), &mut words);
                 let cells = &words[OWN_WORDS..];
-                set += cells
-                    .iter()
-                    .map(|word| u64::from(word.count_ones()))
-                    .sum::<u64>();
+                set += cells.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
                 all += cells.len() as u64 * 64;
             }
         }
-        if all == 0 {
-            0.0
-        } else {
-            set as f64 / all as f64
-        }
+        if all == 0 { 0.0 } else { set as f64 / all as f64 }
     }
 
     fn disk_bytes(&self) -> Result<u64> {
         let mut bytes = 0;
-        for name in self
-            .media
-            .list()
-            .map_err(Error::io("list", self.media.path()))?
-        {
+        for name in self.media.list().map_err(Error::io("list", self.media.path()))? {
             if crate::names::FileName::parse(&name).is_none() {
                 continue;
             }

@@ -74,11 +74,7 @@ impl Harness {
 
     /// Inserts a key into the current step: what happens while another thread holds block 0.
     pub(crate) fn insert_once(&mut self, hash: u64, time: Micros) -> Decision {
-        let moment = Moment {
-            time,
-            now: self.now.max(time),
-            totals: self.totals,
-        };
+        let moment = Moment { time, now: self.now.max(time), totals: self.totals };
         let decision = self.kind.decide(&self.state(), &moment);
         if let Decision::Insert { step } = decision {
             let operation = Operation { hash, step, time };
@@ -94,21 +90,14 @@ impl Harness {
     /// Moves the filter's time on and applies every event that is due there.
     pub(crate) fn advance(&mut self, time: Micros) {
         self.now = self.now.max(time);
-        let moment = Moment {
-            time,
-            now: self.now,
-            totals: self.totals,
-        };
+        let moment = Moment { time, now: self.now, totals: self.totals };
         for _ in 0..EVENTS_AT_ONCE {
             let Some(event) = self.kind.due(&self.state(), self.layout, &moment) else {
                 return;
             };
             self.apply(event);
         }
-        panic!(
-            "{EVENTS_AT_ONCE} events at one insert, the last {:?}",
-            self.events.last()
-        );
+        panic!("{EVENTS_AT_ONCE} events at one insert, the last {:?}", self.events.last());
     }
 
     /// Applies one event, as the engine does live and in replay.
@@ -127,8 +116,7 @@ impl Harness {
     /// Whether the key is in the window, asked at a time (which moves nothing).
     pub(crate) fn contains_at(&self, hash: u64, now: Micros) -> bool {
         let blocks = self.blocks(hash, self.state().mask());
-        self.kind
-            .contains(&self.state(), &blocks, &self.query(hash, now))
+        self.kind.contains(&self.state(), &blocks, &self.query(hash, now))
     }
 
     /// Whether the key was seen within less than the window, at the filter's time.
@@ -139,8 +127,7 @@ impl Harness {
     /// Whether the key was seen within less than the window, asked at a time.
     pub(crate) fn contains_within_at(&self, hash: u64, now: Micros, within: Within) -> bool {
         let blocks = self.blocks(hash, self.state().mask());
-        self.kind
-            .contains_within(&self.state(), &blocks, &self.query(hash, now), within)
+        self.kind.contains_within(&self.state(), &blocks, &self.query(hash, now), within)
     }
 
     /// How long ago the key was seen, at the filter's time.
@@ -151,8 +138,7 @@ impl Harness {
     /// How long ago the key was seen, asked at a time.
     pub(crate) fn age_at(&self, hash: u64, now: Micros) -> Option<Age> {
         let blocks = self.blocks(hash, self.state().mask());
-        self.kind
-            .age(&self.state(), &blocks, &self.query(hash, now))
+        self.kind.age(&self.state(), &blocks, &self.query(hash, now))
     }
 
     /// The logical state: the filter-wide words and every block, settled in a private copy.
@@ -163,14 +149,7 @@ impl Harness {
             for index in 0..self.layout.blocks(bank.geometry) as usize {
                 let block = bank.block(index);
                 let (own, cells) = (copy(block.own), copy(block.cells));
-                self.kind.settle(
-                    &self.state(),
-                    slot,
-                    &Block {
-                        own: &own,
-                        cells: &cells,
-                    },
-                );
+                self.kind.settle(&self.state(), slot, &Block { own: &own, cells: &cells });
                 all.extend(own.iter().chain(&cells).map(load));
             }
         }
@@ -189,19 +168,13 @@ impl Harness {
 
     /// The false-positive rate that the kind expects now.
     pub(crate) fn estimated_fpr(&self) -> f64 {
-        let moment = Moment {
-            time: self.now,
-            now: self.now,
-            totals: self.totals,
-        };
+        let moment = Moment { time: self.now, now: self.now, totals: self.totals };
         self.kind.estimated_fpr(&self.state(), self.layout, &moment)
     }
 
     /// The share of `probes` keys, never inserted, that are taken for present.
     pub(crate) fn measured_fpr(&self, probes: u64) -> f64 {
-        let hits = (0..probes)
-            .filter(|&i| self.contains(mix(!i ^ 0x5eed << 48)))
-            .count();
+        let hits = (0..probes).filter(|&i| self.contains(mix(!i ^ 0x5eed << 48))).count();
         hits as f64 / probes as f64
     }
 
@@ -222,11 +195,7 @@ impl Harness {
 
     /// All words of cells, over all banks.
     pub(crate) fn words(&self) -> u64 {
-        self.banks
-            .iter()
-            .flatten()
-            .map(|bank| self.layout.words(bank.geometry))
-            .sum()
+        self.banks.iter().flatten().map(|bank| self.layout.words(bank.geometry)).sum()
     }
 
     /// Overwrites all blocks and the kind's filter-wide words with noise, as a torn read might see them.
@@ -241,11 +210,7 @@ impl Harness {
     }
 
     fn query(&self, hash: u64, now: Micros) -> Query {
-        Query {
-            hash,
-            now,
-            totals: self.totals,
-        }
+        Query { hash, now, totals: self.totals }
     }
 
     fn blocks(&self, hash: u64, mask: u8) -> Blocks<'_> {
@@ -268,11 +233,7 @@ impl Harness {
             self.banks[slot] = listed.map(|entry| {
                 let stride = OWN_WORDS + entry.geometry.words_per_block as usize;
                 let words = zeros(self.layout.blocks(entry.geometry) as usize * stride);
-                Bank {
-                    id: entry.id,
-                    geometry: entry.geometry,
-                    words,
-                }
+                Bank { id: entry.id, geometry: entry.geometry, words }
             });
         }
     }
@@ -283,10 +244,7 @@ fn zeros(count: usize) -> Vec<AtomicU64> {
 }
 
 fn copy(words: &[AtomicU64]) -> Vec<AtomicU64> {
-    words
-        .iter()
-        .map(|word| AtomicU64::new(load(word)))
-        .collect()
+    words.iter().map(|word| AtomicU64::new(load(word))).collect()
 }
 
 /// A kind's algorithm, written naively from its paper for one block, over the same hash positions.
@@ -361,11 +319,7 @@ pub(crate) fn lazy_is_eager(kind: &Arc<dyn Kind>, layout: Layout, keys: u64, pau
             eager.settle_in_place();
         }
         let asked = hash_of(key - mix(key) % (key + 1));
-        assert_eq!(
-            lazy.contains(asked),
-            eager.contains(asked),
-            "after key {key}"
-        );
+        assert_eq!(lazy.contains(asked), eager.contains(asked), "after key {key}");
         assert_eq!(lazy.age(asked), eager.age(asked), "after key {key}");
     }
     assert!(lazy.settled() == eager.settled(), "after {keys} keys");

@@ -40,9 +40,7 @@ impl Parameters {
 
     /// Names and values in the order of names.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.0
-            .iter()
-            .map(|(name, value)| (name.as_str(), value.as_str()))
+        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
     /// A number, if the parameter is there.
@@ -51,10 +49,7 @@ impl Parameters {
     /// [`Error::Parameter`] if its text is not a `T`; `expected` says what it must be.
     pub fn optional<T: FromStr>(&self, name: &'static str, expected: &str) -> Result<Option<T>> {
         self.get(name)
-            .map(|text| {
-                text.parse()
-                    .map_err(|_| Error::parameter(name, expected, text))
-            })
+            .map(|text| text.parse().map_err(|_| Error::parameter(name, expected, text)))
             .transpose()
     }
 
@@ -63,8 +58,7 @@ impl Parameters {
     /// # Errors
     /// [`Error::Parameter`] if it is missing or its text is not a `T`.
     pub fn required<T: FromStr>(&self, name: &'static str, expected: &str) -> Result<T> {
-        self.optional(name, expected)?
-            .ok_or_else(|| Error::parameter(name, expected, "nothing"))
+        self.optional(name, expected)?.ok_or_else(|| Error::parameter(name, expected, "nothing"))
     }
 
     /// Refuses names that the kind does not know.
@@ -91,11 +85,7 @@ pub fn probability(name: &'static str, value: f64) -> Result<f64> {
     if value > 0.0 && value < 1.0 {
         Ok(value)
     } else {
-        Err(Error::parameter(
-            name,
-            "a number between 0 and 1, both excluded",
-            value,
-        ))
+        Err(Error::parameter(name, "a number between 0 and 1, both excluded", value))
     }
 }
 
@@ -107,10 +97,6 @@ pub fn within(name: &'static str, value: u64, least: u64, most: u64) -> Result<u
     if (least..=most).contains(&value) {
         Ok(value)
     } else {
-        Err(Error::parameter(
-            name,
-            format!("an integer from {least} to {most}"),
-            value,
-        ))
+        Err(Error::parameter(name, format!("an integer from {least} to {most}"), value))
     }
 }

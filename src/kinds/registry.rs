@@ -16,18 +16,9 @@ pub struct Entry {
 
 /// The kinds.
 pub const REGISTRY: &[Entry] = &[
-    Entry {
-        name: bloom::NAME,
-        build: bloom::build,
-    },
-    Entry {
-        name: age_partitioned::NAME,
-        build: age_partitioned::build,
-    },
-    Entry {
-        name: time_limited::NAME,
-        build: time_limited::build,
-    },
+    Entry { name: bloom::NAME, build: bloom::build },
+    Entry { name: age_partitioned::NAME, build: age_partitioned::build },
+    Entry { name: time_limited::NAME, build: time_limited::build },
 ];
 
 /// Makes the kind of this name from parameters.
@@ -39,11 +30,7 @@ pub fn build(name: &str, parameters: &Parameters) -> Result<Arc<dyn Kind>> {
         Some(entry) => (entry.build)(parameters),
         None => {
             let names: Vec<_> = REGISTRY.iter().map(|entry| entry.name).collect();
-            Err(Error::parameter(
-                "kind",
-                format!("one of {}", names.join(", ")),
-                name,
-            ))
+            Err(Error::parameter("kind", format!("one of {}", names.join(", ")), name))
         }
     }
 }

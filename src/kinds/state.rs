@@ -43,10 +43,7 @@ impl<'a> State<'a> {
     #[must_use]
     #[inline]
     pub fn new(words: &'a [AtomicU64]) -> Self {
-        assert!(
-            words.len() == STATE_WORDS,
-            "block 0 has {STATE_WORDS} words"
-        );
+        assert!(words.len() == STATE_WORDS, "block 0 has {STATE_WORDS} words");
         Self { words }
     }
 
@@ -129,12 +126,7 @@ impl<'a> State<'a> {
     pub fn apply_banks(&self, event: &Event) {
         match *event {
             Event::Step { .. } => {}
-            Event::OpenBank {
-                id,
-                geometry,
-                since,
-                ..
-            } => {
+            Event::OpenBank { id, geometry, since, .. } => {
                 if id < self.next_bank() {
                     return;
                 }

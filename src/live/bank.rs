@@ -70,9 +70,7 @@ impl Bank {
             }
             _ => {}
         }
-        let file = media
-            .create(&name, bytes)
-            .map_err(Error::io("allocate", &path))?;
+        let file = media.create(&name, bytes).map_err(Error::io("allocate", &path))?;
         let mapping = Mapped::new(file.map(Access::Write).map_err(Error::io("map", &path))?);
         let header = Header {
             words: [
@@ -89,15 +87,7 @@ impl Bank {
         }
         let blocks = layout.blocks(geometry);
         let cells_at = PAGE_WORDS + (Self::header_bytes(blocks) / 8) as usize;
-        Ok(Self {
-            id,
-            name,
-            geometry,
-            blocks,
-            layout,
-            cells_at,
-            mapping,
-        })
+        Ok(Self { id, name, geometry, blocks, layout, cells_at, mapping })
     }
 
     /// Its number.
@@ -140,10 +130,7 @@ impl Bank {
         let header = BlockHeader(&words[header_at..header_at + BLOCK_HEADER_WORDS]);
         let size = self.geometry.words_per_block as usize;
         let cells_at = self.cells_at + index * size;
-        let block = Block {
-            own: header.own(),
-            cells: &words[cells_at..cells_at + size],
-        };
+        let block = Block { own: header.own(), cells: &words[cells_at..cells_at + size] };
         (header, block)
     }
 
@@ -174,11 +161,7 @@ impl BankSet {
     pub fn with(&self, slot: usize, bank: Option<Arc<Bank>>) -> Self {
         let mut set = self.clone();
         let bit = 1 << (slot % MAX_BANKS);
-        set.present = if bank.is_some() {
-            set.present | bit
-        } else {
-            set.present & !bit
-        };
+        set.present = if bank.is_some() { set.present | bit } else { set.present & !bit };
         set.slots[slot % MAX_BANKS] = bank;
         set
     }
@@ -213,10 +196,7 @@ impl BankSet {
         let wanted = mask & self.present;
         if let (1, Some(bank)) = (wanted, &self.slots[0]) {
             let (header, block) = bank.block_of(hash);
-            return Located {
-                headers: Headers::One([Some(header)]),
-                blocks: Blocks::One(block),
-            };
+            return Located { headers: Headers::One([Some(header)]), blocks: Blocks::One(block) };
         }
         let (mut headers, mut blocks) = ([None; MAX_BANKS], [None; MAX_BANKS]);
         for (slot, bank) in self.among(wanted) {
@@ -224,10 +204,7 @@ impl BankSet {
             headers[slot] = Some(header);
             blocks[slot] = Some(block);
         }
-        Located {
-            headers: Headers::Many(headers),
-            blocks: Blocks::Many(blocks),
-        }
+        Located { headers: Headers::Many(headers), blocks: Blocks::Many(blocks) }
     }
 }
 
@@ -269,8 +246,7 @@ impl<'a> Located<'a> {
     /// Marks all of them as being changed; see [`version`].
     #[inline]
     pub fn begin(&self) {
-        self.headers()
-            .for_each(|header| version::begin(header.version()));
+        self.headers().for_each(|header| version::begin(header.version()));
     }
 
     /// Marks all of them as whole again, up to this LSN if one was applied.

@@ -8,19 +8,10 @@ use crate::wal::{Op, Record};
 #[must_use]
 pub fn to_record(event: &Event, stream: bool) -> Record {
     match *event {
-        Event::Step { step, time, word } => Record {
-            payload: word,
-            time,
-            step,
-            stream,
-            ..Record::new(Op::Step)
-        },
-        Event::OpenBank {
-            id,
-            geometry,
-            since,
-            time,
-        } => {
+        Event::Step { step, time, word } => {
+            Record { payload: word, time, step, stream, ..Record::new(Op::Step) }
+        }
+        Event::OpenBank { id, geometry, since, time } => {
             let size =
                 u64::from(geometry.blocks_per_stripe) << 32 | u64::from(geometry.words_per_block);
             Record {
@@ -32,12 +23,9 @@ pub fn to_record(event: &Event, stream: bool) -> Record {
                 ..Record::new(Op::OpenBank)
             }
         }
-        Event::CloseBank { id, time } => Record {
-            argument: id,
-            time,
-            stream,
-            ..Record::new(Op::CloseBank)
-        },
+        Event::CloseBank { id, time } => {
+            Record { argument: id, time, stream, ..Record::new(Op::CloseBank) }
+        }
     }
 }
 
@@ -45,28 +33,18 @@ pub fn to_record(event: &Event, stream: bool) -> Record {
 #[must_use]
 pub fn from_record(record: &Record) -> Option<Event> {
     match record.op {
-        Op::Step => Some(Event::Step {
-            step: record.step,
-            time: record.time,
-            word: record.payload,
-        }),
+        Op::Step => {
+            Some(Event::Step { step: record.step, time: record.time, word: record.payload })
+        }
         Op::OpenBank => {
             let geometry = Geometry {
                 blocks_per_stripe: (record.payload >> 32) as u32,
                 words_per_block: record.payload as u32,
             };
             let (id, since) = (record.argument, record.step);
-            Some(Event::OpenBank {
-                id,
-                geometry,
-                since,
-                time: record.time,
-            })
+            Some(Event::OpenBank { id, geometry, since, time: record.time })
         }
-        Op::CloseBank => Some(Event::CloseBank {
-            id: record.argument,
-            time: record.time,
-        }),
+        Op::CloseBank => Some(Event::CloseBank { id: record.argument, time: record.time }),
         Op::Insert | Op::Heartbeat | Op::Durable | Op::Void => None,
     }
 }
@@ -77,22 +55,10 @@ mod tests {
 
     #[test]
     fn every_event_reads_back_from_its_record() {
-        let geometry = Geometry {
-            blocks_per_stripe: 7,
-            words_per_block: 2048,
-        };
+        let geometry = Geometry { blocks_per_stripe: 7, words_per_block: 2048 };
         for event in [
-            Event::Step {
-                step: 9,
-                time: 10,
-                word: 11,
-            },
-            Event::OpenBank {
-                id: 3,
-                geometry,
-                since: 12,
-                time: 13,
-            },
+            Event::Step { step: 9, time: 10, word: 11 },
+            Event::OpenBank { id: 3, geometry, since: 12, time: 13 },
             Event::CloseBank { id: 3, time: 14 },
         ] {
             assert_eq!(from_record(&to_record(&event, true)), Some(event));

@@ -2,14 +2,14 @@
 //!
 //! | words | hold |
 //! |---|---|
-//! | 0-9 | checked header: magic, version, uuid (2), era, boot id (2), inode, stripes; checksum |
+//! | 0-15 | checked header: magic, version, uuid (2), era, boot id (2), inode, stripes; checksum in word 15 |
 //! | 16-19 | what every insert writes: tail, inserts, novelty, time |
 //! | 24-31 | what is mostly read: durable end, poison, retired, refused |
 //! | 512-1023 | slots: the term of each |
 //! | 1024- | stripes, 8 words each; stripe 0 guards block 0 |
 //! | after them | block 0: version, LSN, 6 words of the kind, [`STATE_WORDS`] words of state |
 
-use crate::bytes::{Header, PAGE_BYTES, PAGE_WORDS};
+use crate::bytes::{HEADER_BYTES, HEADER_WORDS, Header, PAGE_BYTES, PAGE_WORDS};
 use crate::cells::{Block, OWN_WORDS, load, store};
 use crate::error::{Error, Result};
 use crate::kinds::State;
@@ -19,7 +19,6 @@ use crate::names::FileName;
 use crate::sync::{AtomicU64, Ordering};
 
 const MAGIC: &[u8; 8] = b"EBBTLIV\n";
-const HEADER_WORDS: usize = 7;
 
 const TAIL: usize = 16;
 const INSERTS: usize = 17;
@@ -38,11 +37,8 @@ pub const STRIPE_WORDS: usize = 8;
 pub const BLOCK_HEADER_WORDS: usize = 2 + OWN_WORDS;
 
 const _: () = assert!(STRIPE_WORDS == 8 && BLOCK_HEADER_WORDS == 8);
-const _: () = assert!(Header::<HEADER_WORDS>::BYTES / 8 <= TAIL);
-const _: () = assert!(
-    TAIL / 8 == TIME / 8 && TAIL / 8 != DURABLE / 8,
-    "their own cache lines"
-);
+const _: () = assert!(HEADER_WORDS <= TAIL, "counters lie behind the checked header");
+const _: () = assert!(TAIL / 8 == TIME / 8 && TAIL / 8 != DURABLE / 8, "their own cache lines");
 
 /// What identifies an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,7 +56,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    fn words(&self) -> Header<HEADER_WORDS> {
+    fn words(&self) -> Header<7> {
         let words = [
             self.uuid as u64,
             (self.uuid >> 64) as u64,
@@ -73,7 +69,7 @@ impl Identity {
         Header { words }
     }
 
-    fn from_words(header: Header<HEADER_WORDS>) -> Self {
+    fn from_words(header: Header<7>) -> Self {
         let [uuid, uuid_high, era, boot, boot_high, inode, stripes] = header.words;
         Self {
             uuid: u128::from(uuid_high) << 64 | u128::from(uuid),
@@ -125,24 +121,12 @@ impl<'a> Stripe<'a> {
     pub fn sums(&self) -> StripeSums {
         let [lsn, inserts, operations, time, novelty] =
             [1, 2, 3, 4, 5].map(|at: usize| load(&self.0[at]));
-        StripeSums {
-            lsn,
-            inserts,
-            operations,
-            time,
-            novelty,
-        }
+        StripeSums { lsn, inserts, operations, time, novelty }
     }
 
     /// Sets what has been counted.
     pub fn set_sums(&self, sums: &StripeSums) {
-        let words = [
-            sums.lsn,
-            sums.inserts,
-            sums.operations,
-            sums.time,
-            sums.novelty,
-        ];
+        let words = [sums.lsn, sums.inserts, sums.operations, sums.time, sums.novelty];
         for (word, value) in self.0[1..].iter().zip(words) {
             store(word, value);
         }
@@ -152,10 +136,10 @@ impl<'a> Stripe<'a> {
     #[inline]
     pub fn count_insert(&self, lsn: u64, time: u64, novelty: u64) {
         store(&self.0[1], lsn);
-        store(&self.0[2], load(&self.0[2]) + 1);
-        store(&self.0[3], load(&self.0[3]) + 1);
+        store(&self.0[2], load(&self.0[2]).wrapping_add(1));
+        store(&self.0[3], load(&self.0[3]).wrapping_add(1));
         store(&self.0[4], load(&self.0[4]).max(time));
-        store(&self.0[5], load(&self.0[5]) + novelty);
+        store(&self.0[5], load(&self.0[5]).wrapping_add(novelty));
     }
 
     /// Notes an event or a heartbeat, for the stripe's holder.
@@ -212,9 +196,7 @@ impl LiveHeader {
     /// [`Error::Io`].
     pub fn create(media: &dyn Media, draft: &str, mut identity: Identity) -> Result<Self> {
         let path = media.path().join(FileName::Live.to_string());
-        let file = media
-            .create(draft, identity.bytes())
-            .map_err(Error::io("allocate", &path))?;
+        let file = media.create(draft, identity.bytes()).map_err(Error::io("allocate", &path))?;
         identity.inode = file.identity().map_err(Error::io("examine", &path))?;
         let mapping = Mapped::new(file.map(Access::Write).map_err(Error::io("map", &path))?);
         for (at, word) in identity.words().encode(MAGIC).into_iter().enumerate() {
@@ -231,9 +213,7 @@ impl LiveHeader {
         let same = identity.boot == boot
             && identity.inode == file.identity().ok()?
             && identity.bytes() == file.bytes().ok()?;
-        let mapping = same
-            .then(|| file.map(Access::Read).ok().map(Mapped::new))
-            .flatten()?;
+        let mapping = same.then(|| file.map(Access::Read).ok().map(Mapped::new)).flatten()?;
         Some(Self { identity, mapping })
     }
 
@@ -247,7 +227,7 @@ impl LiveHeader {
     fn left(media: &dyn Media, uuid: u128) -> Option<(Box<dyn MediaFile>, Identity)> {
         let name = FileName::Live.to_string();
         let file = media.open(&name, Access::Read).ok()?;
-        let mut start = vec![0; Header::<HEADER_WORDS>::BYTES];
+        let mut start = vec![0; HEADER_BYTES];
         file.read_at(&mut start, 0).ok()?;
         let header = Header::decode(&start, MAGIC, &media.path().join(&name), "").ok()?;
         let identity = Identity::from_words(header);
@@ -346,9 +326,7 @@ impl LiveHeader {
     /// How many stripes somebody holds.
     #[must_use]
     pub fn locked_stripes(&self) -> usize {
-        (0..self.stripe_count())
-            .filter(|&at| load(self.stripe(at).lock_word()) != 0)
-            .count()
+        (0..self.stripe_count()).filter(|&at| load(self.stripe(at).lock_word()) != 0).count()
     }
 
     #[inline]
@@ -376,10 +354,7 @@ impl LiveHeader {
     #[inline]
     pub fn state_block(&self) -> Block<'_> {
         let at = self.block0_at() + BLOCK_HEADER_WORDS;
-        Block {
-            own: self.block0().own(),
-            cells: &self.mapping.words()[at..at + STATE_WORDS],
-        }
+        Block { own: self.block0().own(), cells: &self.mapping.words()[at..at + STATE_WORDS] }
     }
 
     /// Bytes of the file.

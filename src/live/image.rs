@@ -67,13 +67,7 @@ impl Image {
         layout: Layout,
     ) -> Result<Self> {
         let header = LiveHeader::create(&*media, draft, identity)?;
-        Ok(Self {
-            header,
-            layout,
-            banks: ArcSwap::default(),
-            fixed: OnceLock::new(),
-            media,
-        })
+        Ok(Self { header, layout, banks: ArcSwap::default(), fixed: OnceLock::new(), media })
     }
 
     /// The file `live`.
@@ -114,10 +108,7 @@ impl Image {
     /// [`crate::Error::Io`], a full disk among them.
     pub fn map_listed_banks(&self) -> Result<()> {
         for entry in self.header.state().banks() {
-            let mapped = self
-                .banks()
-                .get(entry.slot)
-                .is_some_and(|bank| bank.id() == entry.id);
+            let mapped = self.banks().get(entry.slot).is_some_and(|bank| bank.id() == entry.id);
             if !mapped {
                 let bank = self.create_bank(entry.id, entry.geometry)?;
                 self.place_bank(entry.slot, Some(bank));
@@ -130,23 +121,13 @@ impl Image {
     #[must_use]
     pub fn listed_banks(&self) -> Vec<Arc<Bank>> {
         let banks = self.banks();
-        self.header
-            .state()
-            .banks()
-            .filter_map(|entry| banks.get(entry.slot).cloned())
-            .collect()
+        self.header.state().banks().filter_map(|entry| banks.get(entry.slot).cloned()).collect()
     }
 
     fn create_bank(&self, id: u32, geometry: crate::cells::Geometry) -> Result<Arc<Bank>> {
         let identity = self.header.identity();
-        let bank = Bank::create(
-            &*self.media,
-            identity.uuid,
-            identity.era,
-            id,
-            self.layout,
-            geometry,
-        )?;
+        let bank =
+            Bank::create(&*self.media, identity.uuid, identity.era, id, self.layout, geometry)?;
         Ok(Arc::new(bank))
     }
 
@@ -233,14 +214,8 @@ impl Image {
     }
 
     fn replay_insert(&self, kind: &dyn Kind, lsn: u64, record: &Record) {
-        let operation = Operation {
-            hash: record.payload,
-            step: record.step,
-            time: record.time,
-        };
-        let stripe = self
-            .header
-            .stripe(self.layout.stripe_of(operation.hash) + 1);
+        let operation = Operation { hash: record.payload, step: record.step, time: record.time };
+        let stripe = self.header.stripe(self.layout.stripe_of(operation.hash) + 1);
         if lsn > stripe.sums().lsn {
             let time = stamp(record.time, record.stream);
             stripe.count_insert(lsn, time, u64::from(record.argument));
@@ -271,12 +246,8 @@ impl Image {
             self.fixed.get_or_init(|| self.banks.load_full());
         }
         let (totals, _, time) = self.sum_stripes();
-        self.header
-            .inserts()
-            .store(totals.inserts, Ordering::Relaxed);
-        self.header
-            .novelty()
-            .store(totals.novelty, Ordering::Relaxed);
+        self.header.inserts().store(totals.inserts, Ordering::Relaxed);
+        self.header.novelty().store(totals.novelty, Ordering::Relaxed);
         self.header.time().store(time, Ordering::Relaxed);
         self.header.tail().store(tail, Ordering::Relaxed);
         self.header.durable().store(tail, Ordering::Release);
@@ -293,10 +264,6 @@ impl Image {
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         let banks = self.banks();
-        self.header.bytes()
-            + banks
-                .iter()
-                .map(|(_, bank)| bank.memory_bytes())
-                .sum::<u64>()
+        self.header.bytes() + banks.iter().map(|(_, bank)| bank.memory_bytes()).sum::<u64>()
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A writer, who holds the block's stripe, makes the version odd, changes the cells, makes it even again. A
 //! reader takes the version before and after; if it was odd or has changed, it asks again. Versions only
-//! ever grow. Modelled in `tests/loom.rs`.
+//! ever grow. Modelled in `tests/loom/version.rs`.
 
 use crate::sync::{AtomicU64, Ordering, fence};
 

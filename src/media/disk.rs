@@ -15,10 +15,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-const _: () = assert!(
-    cfg!(target_endian = "little"),
-    "mapped words are little-endian on the disk"
-);
+const _: () = assert!(cfg!(target_endian = "little"), "mapped words are little-endian on the disk");
 const _: () = assert!(size_of::<usize>() == 8, "whole files are mapped");
 const _: () = assert!(size_of::<AtomicU64>() == 8 && align_of::<AtomicU64>() == 8);
 
@@ -106,14 +103,9 @@ impl Media for Disk {
 
     fn make(&self) -> io::Result<()> {
         let absolute = std::path::absolute(&self.path)?;
-        let missing: Vec<&Path> = absolute
-            .ancestors()
-            .take_while(|place| !place.exists())
-            .collect();
-        let standing = missing
-            .last()
-            .and_then(|lowest| lowest.parent())
-            .unwrap_or(&absolute);
+        let missing: Vec<&Path> =
+            absolute.ancestors().take_while(|place| !place.exists()).collect();
+        let standing = missing.last().and_then(|lowest| lowest.parent()).unwrap_or(&absolute);
         refuse_if_not_local(standing)?;
         fs::create_dir_all(&absolute)?;
         // A directory outlives a power cut only if the one that names it was synced.
@@ -151,9 +143,7 @@ impl Media for Disk {
             Access::Read => OFlags::RDONLY,
             Access::Write => OFlags::RDWR,
         };
-        Ok(Box::new(DiskFile {
-            file: self.open_file(name, flags)?,
-        }))
+        Ok(Box::new(DiskFile { file: self.open_file(name, flags)? }))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -172,20 +162,13 @@ impl Media for Disk {
         // Whoever opens a filter takes a lock first, so this also covers one that was moved here.
         refuse_if_not_local(&self.path)?;
         let file = self.open_file(name, OFlags::CREATE | OFlags::RDWR)?;
-        Ok(if lock_byte(&file, byte)? {
-            Some(Box::new(DiskLock { _file: file }))
-        } else {
-            None
-        })
+        Ok(if lock_byte(&file, byte)? { Some(Box::new(DiskLock { _file: file })) } else { None })
     }
 
     fn boot_id(&self) -> io::Result<u128> {
         let text = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
         parse_boot_id(&text).ok_or_else(|| {
-            io::Error::new(
-                io::ErrorKind::InvalidData,
-                "the kernel's boot id is no UUID",
-            )
+            io::Error::new(io::ErrorKind::InvalidData, "the kernel's boot id is no UUID")
         })
     }
 }
@@ -288,10 +271,7 @@ impl MediaFile for DiskFile {
         if bytes > 0 {
             map.advise(Advice::DontFork)?;
         }
-        Ok(Box::new(DiskMapping {
-            map,
-            words: bytes as usize / 8,
-        }))
+        Ok(Box::new(DiskMapping { map, words: bytes as usize / 8 }))
     }
 }
 
@@ -305,10 +285,7 @@ struct DiskMapping {
 // SAFETY: the words lie in `map`, which neither moves nor is unmapped before it is dropped.
 #[expect(unsafe_code, reason = "the trait asks for a promise")]
 unsafe impl Mapping for DiskMapping {
-    #[expect(
-        unsafe_code,
-        reason = "a mapping is seen as atomic words here and nowhere else"
-    )]
+    #[expect(unsafe_code, reason = "a mapping is seen as atomic words here and nowhere else")]
     fn words(&self) -> &[AtomicU64] {
         // SAFETY: the mapping starts at a page boundary, so words are aligned, spans at least `words`
         // of them, and lives as long as `self`, which the slice borrows. Every bit pattern is a valid
@@ -323,9 +300,7 @@ unsafe impl Mapping for DiskMapping {
         if words.start < end {
             // Rounded outward to whole pages: the start by memmap2, the end by the kernel.
             let length = (end - words.start) * 8;
-            let _ = self
-                .map
-                .advise_range(Advice::PopulateWrite, words.start * 8, length);
+            let _ = self.map.advise_range(Advice::PopulateWrite, words.start * 8, length);
         }
     }
 }
@@ -339,10 +314,7 @@ struct DiskLock {
 impl ByteLock for DiskLock {}
 
 /// Locks one byte for this open file description; false if another one holds it.
-#[expect(
-    unsafe_code,
-    reason = "no safe wrapper offers locks of open file descriptions"
-)]
+#[expect(unsafe_code, reason = "no safe wrapper offers locks of open file descriptions")]
 fn lock_byte(file: &File, byte: u64) -> io::Result<bool> {
     let range = libc::flock {
         l_type: libc::F_WRLCK as libc::c_short,
@@ -370,10 +342,7 @@ mod tests {
 
     #[test]
     fn boot_ids_are_uuids() {
-        assert_eq!(
-            parse_boot_id("00000000-0000-0000-0000-0000000000ff\n"),
-            Some(255)
-        );
+        assert_eq!(parse_boot_id("00000000-0000-0000-0000-0000000000ff\n"), Some(255));
         assert_eq!(parse_boot_id("00000000-0000-0000-0000-0000000000f"), None);
         assert_eq!(parse_boot_id("0000000g-0000-0000-0000-000000000000"), None);
     }

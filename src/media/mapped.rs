@@ -1,8 +1,5 @@
 //! A mapping whose words are reached without a call through the trait: for the paths that every operation takes.
-#![expect(
-    unsafe_code,
-    reason = "keeps a pointer to the words beside their mapping"
-)]
+#![expect(unsafe_code, reason = "keeps a pointer to the words beside their mapping")]
 
 use super::Mapping;
 use crate::sync::AtomicU64;
@@ -24,10 +21,7 @@ unsafe impl Sync for Mapped {}
 impl Mapped {
     /// Takes over a mapping.
     pub(crate) fn new(mapping: Box<dyn Mapping>) -> Self {
-        Self {
-            words: NonNull::from(mapping.words()),
-            mapping,
-        }
+        Self { words: NonNull::from(mapping.words()), mapping }
     }
 
     /// The words.

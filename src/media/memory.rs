@@ -69,9 +69,7 @@ impl Memory {
             last_identity: 0,
             fault: None,
         };
-        Self {
-            directory: Arc::new(Mutex::new(directory)),
-        }
+        Self { directory: Arc::new(Mutex::new(directory)) }
     }
 
     /// Changes the size; if it becomes less than what is there, everything stays and nothing grows.
@@ -85,10 +83,7 @@ impl Memory {
     /// result. A fault set before and still waiting is forgotten. To fail each step of an operation in
     /// turn, run it with n = 1, 2, … until [`Memory::clear_faults`] says that nothing failed.
     pub fn fail_after(&self, n: u64, kind: io::ErrorKind) {
-        self.directory.lock().fault = Some(Fault {
-            calls_before: n.saturating_sub(1),
-            kind,
-        });
+        self.directory.lock().fault = Some(Fault { calls_before: n.saturating_sub(1), kind });
     }
 
     /// Forgets the fault that still waits for its call; true if there was one.
@@ -121,26 +116,16 @@ impl Directory {
     /// As [`Directory::admit`], for what needs the directory to be there.
     fn enter(&mut self) -> io::Result<()> {
         self.admit()?;
-        if self.made {
-            Ok(())
-        } else {
-            Err(io::ErrorKind::NotFound.into())
-        }
+        if self.made { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) }
     }
 
     fn find(&self, name: &str) -> io::Result<&Arc<Node>> {
-        self.files
-            .get(name)
-            .ok_or_else(|| io::ErrorKind::NotFound.into())
+        self.files.get(name).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
     /// Refuses what would not fit.
     fn reserve(&self, more: u64) -> io::Result<()> {
-        let used: u64 = self
-            .files
-            .values()
-            .map(|node| node.content.lock().bytes)
-            .sum();
+        let used: u64 = self.files.values().map(|node| node.content.lock().bytes).sum();
         if more <= self.capacity.saturating_sub(used) {
             Ok(())
         } else {
@@ -150,14 +135,8 @@ impl Directory {
 
     fn add(&mut self, name: &str, bytes: u64) -> Arc<Node> {
         self.last_identity += 1;
-        let content = Mutex::new(Content {
-            words: zeros(bytes.div_ceil(8)),
-            bytes,
-        });
-        let node = Arc::new(Node {
-            identity: self.last_identity,
-            content,
-        });
+        let content = Mutex::new(Content { words: zeros(bytes.div_ceil(8)), bytes });
+        let node = Arc::new(Node { identity: self.last_identity, content });
         self.files.insert(name.to_owned(), Arc::clone(&node));
         node
     }
@@ -189,22 +168,14 @@ impl Media for Memory {
         }
         directory.reserve(bytes)?;
         let node = directory.add(name, bytes);
-        Ok(Box::new(MemoryFile {
-            memory: self.clone(),
-            node,
-            access: Access::Write,
-        }))
+        Ok(Box::new(MemoryFile { memory: self.clone(), node, access: Access::Write }))
     }
 
     fn open(&self, name: &str, access: Access) -> io::Result<Box<dyn MediaFile>> {
         let mut directory = self.directory.lock();
         directory.enter()?;
         let node = Arc::clone(directory.find(name)?);
-        Ok(Box::new(MemoryFile {
-            memory: self.clone(),
-            node,
-            access,
-        }))
+        Ok(Box::new(MemoryFile { memory: self.clone(), node, access }))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -237,10 +208,7 @@ impl Media for Memory {
         if !directory.locks.insert((name.to_owned(), byte)) {
             return Ok(None);
         }
-        Ok(Some(Box::new(MemoryLock {
-            memory: self.clone(),
-            place: (name.to_owned(), byte),
-        })))
+        Ok(Some(Box::new(MemoryLock { memory: self.clone(), place: (name.to_owned(), byte) })))
     }
 
     fn boot_id(&self) -> io::Result<u128> {
@@ -313,9 +281,7 @@ impl MediaFile for MemoryFile {
         let mut directory = self.memory.directory.lock();
         directory.admit()?;
         self.permit(Access::Write)?;
-        let end = offset
-            .checked_add(buffer.len() as u64)
-            .ok_or(io::ErrorKind::FileTooLarge)?;
+        let end = offset.checked_add(buffer.len() as u64).ok_or(io::ErrorKind::FileTooLarge)?;
         let bytes = self.node.content.lock().bytes;
         if end > bytes {
             directory.reserve(end - bytes)?;
@@ -340,10 +306,7 @@ impl MediaFile for MemoryFile {
             return Err(super::not_whole_words(content.bytes));
         }
         let length = (content.bytes / 8) as usize;
-        Ok(Box::new(MemoryMapping {
-            words: Arc::clone(&content.words),
-            length,
-        }))
+        Ok(Box::new(MemoryMapping { words: Arc::clone(&content.words), length }))
     }
 }
 

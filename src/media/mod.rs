@@ -157,10 +157,7 @@ pub trait MediaFile: Debug + Send + Sync {
 /// # Safety
 /// [`words`](Mapping::words) gives the same words at every call, and they stay where they are, readable (and writable
 /// if mapped so), until the mapping is dropped, whatever happens to the file's name, and wherever the value is moved.
-#[expect(
-    unsafe_code,
-    reason = "its users rely on the words staying where they are"
-)]
+#[expect(unsafe_code, reason = "its users rely on the words staying where they are")]
 pub unsafe trait Mapping: Debug + Send + Sync {
     /// The words, little-endian on the disk.
     fn words(&self) -> &[AtomicU64];

@@ -59,20 +59,9 @@ fn a_new_file_is_zeros_of_its_length_with_space_allocated() {
 #[test]
 fn creation_is_exclusive() {
     on_every_medium(|media, again| {
-        media
-            .create("a", 8)
-            .expect("space")
-            .write_at(b"first", 0)
-            .expect("space");
+        media.create("a", 8).expect("space").write_at(b"first", 0).expect("space");
         assert_eq!(kind(again.create("a", 16)), ErrorKind::AlreadyExists);
-        assert_eq!(
-            media
-                .open("a", Access::Read)
-                .expect("it is there")
-                .bytes()
-                .expect("open"),
-            8
-        );
+        assert_eq!(media.open("a", Access::Read).expect("it is there").bytes().expect("open"), 8);
     });
 }
 
@@ -104,15 +93,7 @@ fn writes_at_any_offset_read_back_and_grow_the_file() {
     on_every_medium(|media, again| {
         let file = media.create("a", 0).expect("space");
         let mut model = Vec::new();
-        for (offset, length) in [
-            (0, 3),
-            (3, 5),
-            (1, 1),
-            (7, 30),
-            (100, 9),
-            (64, 64),
-            (130, 0),
-        ] {
+        for (offset, length) in [(0, 3), (3, 5), (1, 1), (7, 30), (100, 9), (64, 64), (130, 0)] {
             let bytes: Vec<u8> = (0..length).map(|i| (offset * 31 + i + 1) as u8).collect();
             file.write_at(&bytes, offset as u64).expect("space");
             if length > 0 {
@@ -125,19 +106,11 @@ fn writes_at_any_offset_read_back_and_grow_the_file() {
         assert_eq!(other.bytes().expect("open"), model.len() as u64);
         for (offset, length) in [(0, model.len()), (5, 11), (8, 8), (127, 1), (128, 0)] {
             let mut buffer = vec![0; length];
-            other
-                .read_at(&mut buffer, offset as u64)
-                .expect("within the file");
+            other.read_at(&mut buffer, offset as u64).expect("within the file");
             assert_eq!(buffer, model[offset..offset + length]);
         }
-        assert_eq!(
-            kind(other.read_at(&mut [0; 2], 127)),
-            ErrorKind::UnexpectedEof
-        );
-        assert_eq!(
-            kind(other.read_at(&mut [0; 1], 1 << 40)),
-            ErrorKind::UnexpectedEof
-        );
+        assert_eq!(kind(other.read_at(&mut [0; 2], 127)), ErrorKind::UnexpectedEof);
+        assert_eq!(kind(other.read_at(&mut [0; 1], 1 << 40)), ErrorKind::UnexpectedEof);
     });
 }
 
@@ -156,29 +129,16 @@ fn a_mapping_and_the_calls_see_the_same_bytes() {
         // Relaxed throughout: there is one thread.
         map.words()[513].store(0x0807_0605_0403_0201, Ordering::Relaxed);
         let mut bytes = [0; 8];
-        reading
-            .read_at(&mut bytes, 513 * 8)
-            .expect("within the file");
+        reading.read_at(&mut bytes, 513 * 8).expect("within the file");
         assert_eq!(bytes, [1, 2, 3, 4, 5, 6, 7, 8]);
         file.write_at(&[9], 513 * 8 + 7).expect("within the file");
-        assert_eq!(
-            view.words()[513].load(Ordering::Relaxed),
-            0x0907_0605_0403_0201
-        );
+        assert_eq!(view.words()[513].load(Ordering::Relaxed), 0x0907_0605_0403_0201);
 
         media.remove("a").expect("it is there");
         map.words()[0].store(7, Ordering::Relaxed);
-        assert_eq!(
-            view.words()[0].load(Ordering::Relaxed),
-            7,
-            "a removed file stays mapped"
-        );
+        assert_eq!(view.words()[0].load(Ordering::Relaxed), 7, "a removed file stays mapped");
         drop((file, reading, map));
-        assert_eq!(
-            view.words()[0].load(Ordering::Relaxed),
-            7,
-            "a mapping outlives its file"
-        );
+        assert_eq!(view.words()[0].load(Ordering::Relaxed), 7, "a mapping outlives its file");
     });
 }
 
@@ -189,11 +149,8 @@ fn only_whole_words_are_mapped() {
             kind(media.create("a", 4097).expect("space").map(Access::Read)),
             ErrorKind::InvalidData
         );
-        let empty = media
-            .create("b", 0)
-            .expect("space")
-            .map(Access::Write)
-            .expect("no words at all");
+        let empty =
+            media.create("b", 0).expect("space").map(Access::Write).expect("no words at all");
         assert!(empty.words().is_empty());
         empty.populate(0..1);
     });
@@ -214,19 +171,10 @@ fn a_byte_is_locked_by_one_handle_at_a_time() {
     on_every_medium(|media, again| {
         let held = media.lock("lock", 1).expect("no error").expect("free");
         assert!(again.lock("lock", 1).expect("no error").is_none());
-        assert!(
-            media.lock("lock", 1).expect("no error").is_none(),
-            "nor twice by the same"
-        );
-        let other = again
-            .lock("lock", 0)
-            .expect("no error")
-            .expect("another byte is free");
+        assert!(media.lock("lock", 1).expect("no error").is_none(), "nor twice by the same");
+        let other = again.lock("lock", 0).expect("no error").expect("another byte is free");
         drop(held);
-        let held = again
-            .lock("lock", 1)
-            .expect("no error")
-            .expect("free again");
+        let held = again.lock("lock", 1).expect("no error").expect("free again");
         assert!(media.lock("lock", 0).expect("no error").is_none());
         drop((held, other));
         assert_eq!(sorted(media), ["lock"]);
@@ -253,28 +201,15 @@ mod disk {
         let target = directory.path().join("target");
         std::fs::write(&target, b"precious").expect("space");
         symlink(&target, directory.path().join("link")).expect("a link");
-        symlink(
-            directory.path().join("new"),
-            directory.path().join("dangling"),
-        )
-        .expect("a link");
+        symlink(directory.path().join("new"), directory.path().join("dangling")).expect("a link");
         std::fs::create_dir(directory.path().join("folder")).expect("a directory");
 
-        assert_eq!(
-            kind(disk.open("link", Access::Read)),
-            ErrorKind::InvalidInput
-        );
-        assert_eq!(
-            kind(disk.open("link", Access::Write)),
-            ErrorKind::InvalidInput
-        );
+        assert_eq!(kind(disk.open("link", Access::Read)), ErrorKind::InvalidInput);
+        assert_eq!(kind(disk.open("link", Access::Write)), ErrorKind::InvalidInput);
         assert_eq!(kind(disk.create("link", 8)), ErrorKind::AlreadyExists);
         assert_eq!(kind(disk.create("dangling", 8)), ErrorKind::AlreadyExists);
         assert_eq!(kind(disk.lock("link", 0)), ErrorKind::InvalidInput);
-        assert_eq!(
-            kind(disk.open("folder", Access::Read)),
-            ErrorKind::InvalidInput
-        );
+        assert_eq!(kind(disk.open("folder", Access::Read)), ErrorKind::InvalidInput);
         disk.open("folder", Access::Write).expect_err("a directory");
         assert_eq!(std::fs::read(&target).expect("it is there"), b"precious");
         assert!(!directory.path().join("new").exists());
@@ -287,13 +222,8 @@ mod disk {
         disk.create("a", 8).expect("space");
         drop(disk.lock("lock", 0).expect("no error"));
         for name in ["a", "lock"] {
-            let mode = directory
-                .path()
-                .join(name)
-                .metadata()
-                .expect("it is there")
-                .permissions()
-                .mode();
+            let mode =
+                directory.path().join(name).metadata().expect("it is there").permissions().mode();
             assert_eq!(mode & 0o077, 0, "{name} has mode {mode:o}");
         }
     }
@@ -332,9 +262,7 @@ mod memory {
         memory.set_capacity(101);
         file.write_at(&[3], 100).expect("there is space");
         memory.remove("a").expect("it is there");
-        memory
-            .create("b", 101)
-            .expect("a removed file takes no space");
+        memory.create("b", 101).expect("a removed file takes no space");
     }
 
     #[test]

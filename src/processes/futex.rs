@@ -41,17 +41,9 @@ pub fn wake_one(word: &AtomicU64) {
 /// The address of the low half, for the kernel. Rust code must neither load nor store through it: that
 /// would mix atomic accesses of two sizes.
 #[cfg(not(loom))]
-#[expect(
-    unsafe_code,
-    reason = "the kernel takes the address of 32 bits, the protocol needs 64"
-)]
+#[expect(unsafe_code, reason = "the kernel takes the address of 32 bits, the protocol needs 64")]
 fn low_half(word: &AtomicU64) -> &std::sync::atomic::AtomicU32 {
-    const {
-        assert!(
-            cfg!(target_endian = "little"),
-            "the low half must come first"
-        )
-    };
+    const { assert!(cfg!(target_endian = "little"), "the low half must come first") };
     // SAFETY: the first four of the word's eight bytes are valid for as long as the word is borrowed and
     // aligned for four; any bits are a valid AtomicU32; both types allow for change behind a reference.
     unsafe { &*std::ptr::from_ref(word).cast() }
@@ -90,9 +82,7 @@ mod tests {
     #[test]
     fn sleepers_are_woken_through_any_mapping_of_the_file() {
         let directory = tempfile::tempdir().expect("a temporary directory");
-        let file = Disk::new(directory.path())
-            .create("words", 4096)
-            .expect("space");
+        let file = Disk::new(directory.path()).create("words", 4096).expect("space");
         let map = || file.map(Access::Write).expect("whole words");
         let (ours, theirs) = (map(), map());
         std::thread::scope(|scope| {

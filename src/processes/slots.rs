@@ -23,7 +23,7 @@ const _: () = assert!(SLOTS as usize <= crate::bytes::PAGE_WORDS);
 const OPENING_BYTE: u64 = 0;
 const FIRST_SLOT_BYTE: u64 = 1;
 
-/// How often the opening byte is tried, and how long apart: some 100 ms, enough for another handle that
+/// How often a byte is tried, and how long apart: some 100 ms, enough for another handle that
 /// is being refused or has just been killed, not for one that recovers a filter.
 const TRIES: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(2);
@@ -55,38 +55,29 @@ impl Slot {
 /// # Errors
 /// The system's refusal to open or lock the file `lock`.
 pub fn take(media: &dyn Media) -> Result<Option<(Slot, Opening)>> {
-    let Some(opening) = opening(media)? else {
+    let Some(opening) = patiently(media, OPENING_BYTE)?.map(|lock| Opening { _lock: lock }) else {
         return Ok(None);
     };
-    let Some(lock) = try_byte(media, FIRST_SLOT_BYTE)? else {
+    // Tried for a while too: the child of a fork holds it until it executes something else.
+    let Some(lock) = patiently(media, FIRST_SLOT_BYTE)? else {
         return Ok(None);
     };
-    Ok(Some((
-        Slot {
-            index: 0,
-            _lock: lock,
-        },
-        opening,
-    )))
+    Ok(Some((Slot { index: 0, _lock: lock }, opening)))
 }
 
-fn opening(media: &dyn Media) -> Result<Option<Opening>> {
-    for attempt in 0..TRIES {
-        if attempt > 0 {
-            std::thread::sleep(PAUSE);
+fn patiently(media: &dyn Media, byte: u64) -> Result<Option<Box<dyn ByteLock>>> {
+    for _ in 1..TRIES {
+        if let Some(lock) = try_byte(media, byte)? {
+            return Ok(Some(lock));
         }
-        if let Some(lock) = try_byte(media, OPENING_BYTE)? {
-            return Ok(Some(Opening { _lock: lock }));
-        }
+        std::thread::sleep(PAUSE);
     }
-    Ok(None)
+    try_byte(media, byte)
 }
 
 fn try_byte(media: &dyn Media, byte: u64) -> Result<Option<Box<dyn ByteLock>>> {
     let name = FileName::Lock.to_string();
-    media
-        .lock(&name, byte)
-        .map_err(Error::io("lock", media.path().join(name)))
+    media.lock(&name, byte).map_err(Error::io("lock", media.path().join(name)))
 }
 
 #[cfg(all(test, not(loom)))]
@@ -105,18 +96,13 @@ mod tests {
     fn one_handle_at_a_time_has_the_slot() {
         let directory = tempfile::tempdir().expect("a temporary directory");
         for media in [&Disk::new(directory.path()) as &dyn Media, &memory()] {
-            let (slot, opening) = take(media)
-                .expect("no error")
-                .expect("nobody else is there");
+            let (slot, opening) = take(media).expect("no error").expect("nobody else is there");
             assert_eq!(slot.index(), 0);
             drop(opening);
             assert!(take(media).expect("no error").is_none(), "the slot is held");
             drop(slot);
             let again = take(media).expect("no error").expect("free again");
-            assert!(
-                take(media).expect("no error").is_none(),
-                "it is being opened"
-            );
+            assert!(take(media).expect("no error").is_none(), "it is being opened");
             drop(again);
             assert_eq!(media.list().expect("made"), ["lock"], "the file stays");
         }
@@ -125,17 +111,10 @@ mod tests {
     #[test]
     fn a_refused_handle_leaves_the_opening_byte_free() {
         let memory = memory();
-        let (slot, opening) = take(&memory)
-            .expect("no error")
-            .expect("nobody else is there");
+        let (slot, opening) = take(&memory).expect("no error").expect("nobody else is there");
         drop(opening);
         assert!(take(&memory).expect("no error").is_none());
-        assert!(
-            memory
-                .lock("lock", OPENING_BYTE)
-                .expect("no error")
-                .is_some()
-        );
+        assert!(memory.lock("lock", OPENING_BYTE).expect("no error").is_some());
         drop(slot);
     }
 
@@ -158,9 +137,6 @@ mod tests {
             let error = take(&memory).expect_err("the fault on demand");
             assert!(matches!(error, Error::Io { action: "lock", .. }), "{error}");
         }
-        assert!(
-            take(&memory).expect("no error").is_some(),
-            "nothing was left locked"
-        );
+        assert!(take(&memory).expect("no error").is_some(), "nothing was left locked");
     }
 }

@@ -48,21 +48,14 @@ impl Owner {
     /// The word of a lock that this owner holds and nobody waits for.
     #[inline]
     fn word(self) -> u64 {
-        debug_assert!(
-            self.slot < Self::SLOTS && self.term < Self::TERMS,
-            "{self:?} fits no word"
-        );
+        debug_assert!(self.slot < Self::SLOTS && self.term < Self::TERMS, "{self:?} fits no word");
         ((u64::from(self.slot) + 1) << SLOT_SHIFT) | (self.term << TERM_SHIFT)
     }
 
     /// True if `self`, seen in a word, cannot be alive: by its term if the slot is now ours (its byte, the
     /// proof of life, is then our own and says nothing), else by asking.
     fn is_dead_to(self, us: Owner, is_dead: &dyn Fn(Owner) -> bool) -> bool {
-        if self.slot == us.slot {
-            self.term < us.term
-        } else {
-            is_dead(self)
-        }
+        if self.slot == us.slot { self.term < us.term } else { is_dead(self) }
     }
 }
 
@@ -70,10 +63,7 @@ impl Owner {
 #[must_use]
 pub fn holder(word: u64) -> Option<Owner> {
     let slot = ((word >> SLOT_SHIFT) & SLOT_MASK).checked_sub(1)?;
-    Some(Owner {
-        slot: slot as u16,
-        term: word >> TERM_SHIFT,
-    })
+    Some(Owner { slot: slot as u16, term: word >> TERM_SHIFT })
 }
 
 /// How a lock was come by.
@@ -97,8 +87,7 @@ pub struct Lost;
 pub fn try_lock(word: &AtomicU64, owner: Owner) -> bool {
     // Acquire: partner is the Release of the unlock that left the zero. Relaxed on failure: nothing is
     // done on the strength of what was seen.
-    word.compare_exchange(0, owner.word(), Ordering::Acquire, Ordering::Relaxed)
-        .is_ok()
+    word.compare_exchange(0, owner.word(), Ordering::Acquire, Ordering::Relaxed).is_ok()
 }
 
 /// Takes the lock, waiting for it if need be, or taking it over from a dead owner.
@@ -107,11 +96,7 @@ pub fn try_lock(word: &AtomicU64, owner: Owner) -> bool {
 /// with the end of an owner whom it calls dead; the release of a byte lock by the kernel does.
 #[inline]
 pub fn lock(word: &AtomicU64, owner: Owner, is_dead: &dyn Fn(Owner) -> bool) -> Acquired {
-    if try_lock(word, owner) {
-        Acquired::Free
-    } else {
-        lock_contended(word, owner, is_dead)
-    }
+    if try_lock(word, owner) { Acquired::Free } else { lock_contended(word, owner, is_dead) }
 }
 
 #[cold]
@@ -132,10 +117,7 @@ fn lock_contended(word: &AtomicU64, owner: Owner, is_dead: &dyn Fn(Owner) -> boo
         let seen = word.load(Ordering::Relaxed);
         if seen == 0 {
             // Acquire: partner is the Release of the unlock that left the zero.
-            if word
-                .compare_exchange(0, ours, Ordering::Acquire, Ordering::Relaxed)
-                .is_ok()
-            {
+            if word.compare_exchange(0, ours, Ordering::Acquire, Ordering::Relaxed).is_ok() {
                 return Acquired::Free;
             }
             continue;
@@ -160,9 +142,7 @@ fn lock_contended(word: &AtomicU64, owner: Owner, is_dead: &dyn Fn(Owner) -> boo
         // Acquire: partner is the unlock before the dead owner's lock. With the dead owner's own stores
         // `is_dead` has synchronised; it left no Release behind.
         if silent.is_dead_to(owner, is_dead)
-            && word
-                .compare_exchange(waited_for, ours, Ordering::Acquire, Ordering::Relaxed)
-                .is_ok()
+            && word.compare_exchange(waited_for, ours, Ordering::Acquire, Ordering::Relaxed).is_ok()
         {
             return Acquired::TakenOver(silent);
         }
@@ -188,9 +168,7 @@ fn unlock_contended(word: &AtomicU64, owner: Owner, found: u64) -> Result<(), Lo
     let ours = owner.word() | WAITERS;
     // The waiters bit stays until we unlock, so this fails only if the lock is lost. Release: as above.
     if found != ours
-        || word
-            .compare_exchange(ours, 0, Ordering::Release, Ordering::Relaxed)
-            .is_err()
+        || word.compare_exchange(ours, 0, Ordering::Release, Ordering::Relaxed).is_err()
     {
         return Err(Lost);
     }
@@ -204,10 +182,7 @@ mod tests {
     use std::cell::Cell;
 
     const A: Owner = Owner { slot: 0, term: 3 };
-    const B: Owner = Owner {
-        slot: 7,
-        term: Owner::TERMS - 1,
-    };
+    const B: Owner = Owner { slot: 7, term: Owner::TERMS - 1 };
 
     fn nobody_is_dead(_: Owner) -> bool {
         false
@@ -215,10 +190,7 @@ mod tests {
 
     #[test]
     fn a_word_names_its_owner() {
-        let last = Owner {
-            slot: Owner::SLOTS - 1,
-            term: 0,
-        };
+        let last = Owner { slot: Owner::SLOTS - 1, term: 0 };
         for owner in [A, B, last] {
             assert_eq!(holder(owner.word()), Some(owner));
             assert_eq!(holder(owner.word() | WAITERS), Some(owner));
@@ -272,10 +244,7 @@ mod tests {
     fn a_lock_left_by_an_earlier_holder_of_our_slot_is_taken_over_unasked() {
         let word = AtomicU64::new(0);
         assert!(try_lock(&word, A));
-        let later = Owner {
-            term: A.term + 1,
-            ..A
-        };
+        let later = Owner { term: A.term + 1, ..A };
         let asking = |_: Owner| -> bool { panic!("our own byte says nothing") };
         assert_eq!(lock(&word, later, &asking), Acquired::TakenOver(A));
     }

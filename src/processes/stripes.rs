@@ -3,10 +3,7 @@
 //! What is private to the handle (a mapped log segment, say) is guarded by the same lock as the blocks, so
 //! using it costs nothing more. A panic while a stripe is held poisons the filter: the blocks may be torn,
 //! and recovery rebuilds them.
-#![expect(
-    unsafe_code,
-    reason = "a lock hands out exclusive access to what it guards"
-)]
+#![expect(unsafe_code, reason = "a lock hands out exclusive access to what it guards")]
 
 use super::stripe_lock::{self, Acquired, Owner};
 use crate::live::{LiveHeader, Stripe};
@@ -29,10 +26,7 @@ impl<T: Default> Stripes<T> {
     /// Private halves for `count` stripes, for a handle with this slot and term.
     #[must_use]
     pub fn new(count: usize, owner: Owner) -> Self {
-        Self {
-            owner,
-            locals: (0..count).map(|_| CachePadded::default()).collect(),
-        }
+        Self { owner, locals: (0..count).map(|_| CachePadded::default()).collect() }
     }
 }
 
@@ -49,12 +43,18 @@ impl<T> Stripes<T> {
                 header.poison();
             }
         }
-        StripeGuard {
-            stripes: self,
-            header,
-            stripe,
-            index,
-        }
+        self.guard(header, stripe, index)
+    }
+
+    #[inline]
+    fn guard<'a>(
+        &'a self,
+        header: &'a LiveHeader,
+        stripe: Stripe<'a>,
+        index: usize,
+    ) -> StripeGuard<'a, T> {
+        let panicking = std::thread::panicking();
+        StripeGuard { stripes: self, header, stripe, index, panicking }
     }
 
     /// Takes a stripe if it is free.
@@ -65,12 +65,8 @@ impl<T> Stripes<T> {
         index: usize,
     ) -> Option<StripeGuard<'a, T>> {
         let stripe = header.stripe(index);
-        stripe_lock::try_lock(stripe.lock_word(), self.owner).then(|| StripeGuard {
-            stripes: self,
-            header,
-            stripe,
-            index,
-        })
+        stripe_lock::try_lock(stripe.lock_word(), self.owner)
+            .then(|| self.guard(header, stripe, index))
     }
 }
 
@@ -81,6 +77,8 @@ pub struct StripeGuard<'a, T> {
     header: &'a LiveHeader,
     stripe: Stripe<'a>,
     index: usize,
+    /// Whether the thread was panicking already when it took the stripe: then nothing happened in here.
+    panicking: bool,
 }
 
 impl<'a, T> StripeGuard<'a, T> {
@@ -112,8 +110,8 @@ impl<T> DerefMut for StripeGuard<'_, T> {
 impl<T> Drop for StripeGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
-        if std::thread::panicking() {
-            // Before anyone else can enter what may be torn.
+        if std::thread::panicking() && !self.panicking {
+            // A panic since the stripe was taken. Before anyone else can enter what may be torn.
             self.header.poison();
         }
         if stripe_lock::unlock(self.stripe.lock_word(), self.stripes.owner).is_err() {

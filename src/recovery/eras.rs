@@ -62,9 +62,7 @@ impl History {
             match eras.last() {
                 Some(&(last, begun)) if last == era => {
                     if begun != start {
-                        let path = media
-                            .path()
-                            .join(FileName::Segment { era, first }.to_string());
+                        let path = media.path().join(FileName::Segment { era, first }.to_string());
                         let (expected, found) =
                             (format!("era {era} to begin at {begun}"), start.to_string());
                         return Err(Error::Damaged {
@@ -80,11 +78,7 @@ impl History {
             }
             segments.push(segment);
         }
-        Ok(Self {
-            directory: media.path().to_path_buf(),
-            segments,
-            eras,
-        })
+        Ok(Self { directory: media.path().to_path_buf(), segments, eras })
     }
 
     /// The newest era; 0 if there is no log at all.
@@ -110,10 +104,7 @@ impl History {
         mut visit: impl FnMut(u64, u64, &Record) -> Result<()>,
     ) -> Result<Prefix> {
         let survivor = survivor.filter(|survivor| survivor.era == self.last_era());
-        let mut prefix = Prefix {
-            stop: from,
-            ..Prefix::default()
-        };
+        let mut prefix = Prefix { stop: from, ..Prefix::default() };
         for (at, &(era, start)) in self.eras.iter().enumerate() {
             let end = self.eras.get(at + 1).map(|&(_, next)| next);
             if end.is_some_and(|end| end <= prefix.stop) {
@@ -149,11 +140,7 @@ impl History {
         prefix: &mut Prefix,
         visit: &mut impl FnMut(u64, u64, &Record) -> Result<()>,
     ) -> Result<Option<()>> {
-        for segment in self
-            .segments
-            .iter()
-            .filter(|segment| segment.header().era == era)
-        {
+        for segment in self.segments.iter().filter(|segment| segment.header().era == era) {
             if segment.end() <= prefix.stop {
                 continue;
             }
@@ -196,17 +183,9 @@ impl History {
     /// Looks beyond the end for a record that says the log was durable further than it now reaches.
     fn check_rest(&self, prefix: &Prefix) -> Result<()> {
         let era = self.last_era();
-        for segment in self
-            .segments
-            .iter()
-            .filter(|segment| segment.header().era == era)
-        {
+        for segment in self.segments.iter().filter(|segment| segment.header().era == era) {
             for lsn in prefix.stop.max(segment.first())..segment.end() {
-                if let Decoded::Valid(Record {
-                    op: Op::Durable,
-                    payload,
-                    ..
-                }) = segment.read(lsn)
+                if let Decoded::Valid(Record { op: Op::Durable, payload, .. }) = segment.read(lsn)
                     && payload > prefix.stop
                     && payload <= lsn
                 {
@@ -221,29 +200,16 @@ impl History {
 
     /// The error for a damaged place.
     pub(super) fn at(&self, lsn: u64, expected: String, found: String) -> Error {
-        let segment = self
-            .segments
-            .iter()
-            .rev()
-            .find(|segment| segment.holds(lsn));
+        let segment = self.segments.iter().rev().find(|segment| segment.holds(lsn));
         let (path, offset) = match segment {
             Some(segment) => {
                 let header = segment.header();
-                let name = FileName::Segment {
-                    era: header.era,
-                    first: header.first,
-                };
+                let name = FileName::Segment { era: header.era, first: header.first };
                 (self.directory.join(name.to_string()), segment.offset(lsn))
             }
             None => (self.directory.clone(), 0),
         };
-        Error::Damaged {
-            path,
-            offset,
-            expected,
-            found,
-            remedy: REMEDY,
-        }
+        Error::Damaged { path, offset, expected, found, remedy: REMEDY }
     }
 
     pub(super) fn missing(&self, from: u64, to: u64) -> Error {
@@ -283,10 +249,7 @@ impl History {
             }
             segment.dirty_from(from);
             let header = segment.header();
-            let name = FileName::Segment {
-                era: header.era,
-                first: header.first,
-            };
+            let name = FileName::Segment { era: header.era, first: header.first };
             let path = self.directory.join(name.to_string());
             segment.sync().map_err(Error::io("sync", path))?;
         }

@@ -49,7 +49,7 @@ pub fn replay(
     let survivor = survivor(home, meta.uuid)?;
     let identity = Identity {
         uuid: meta.uuid,
-        era: history.last_era() + 1,
+        era: history.last_era().saturating_add(1),
         boot,
         inode: 0,
         stripes: meta.layout.stripes,
@@ -58,9 +58,7 @@ pub fn replay(
     let ground = listing.snapshots.iter().find_map(|&start| {
         let image = Image::create(live.clone(), draft, identity, meta.layout);
         let loaded = image.and_then(|image| load(home, meta, start, image));
-        loaded
-            .map_err(|error| discard(&**live, draft, (start, error), &mut unsound))
-            .ok()
+        loaded.map_err(|error| discard(&**live, draft, (start, error), &mut unsound)).ok()
     });
     // A full disk is no reason to fall back to an older state.
     let fatal = |error: &Error| !matches!(error, Error::Damaged { .. } | Error::Version { .. });
@@ -70,10 +68,7 @@ pub fn replay(
     let (image, start, end, era) = match ground {
         Some((image, header)) => (image, header.start, header.end, header.era),
         None => {
-            let has_all = history
-                .segments()
-                .first()
-                .is_some_and(|segment| segment.first() == 1);
+            let has_all = history.segments().first().is_some_and(|segment| segment.first() == 1);
             if let (false, false) = (has_all, unsound.is_empty()) {
                 return Err(unsound.swap_remove(0).1);
             }
@@ -84,23 +79,14 @@ pub fn replay(
     };
     check_eras(home, meta, &history, era)?;
     let kind = &*meta.kind;
-    let prefix = history.read(start, survivor, |_, lsn, record| {
-        image.apply(kind, lsn, record)
-    })?;
+    let prefix = history.read(start, survivor, |_, lsn, record| image.apply(kind, lsn, record))?;
     // Every snapshot was renamed only when the log was durable through its end.
     let least = listing.snapshots.first().copied().unwrap_or(1).max(end);
     if prefix.stop < least {
         return Err(history.missing(prefix.stop, least));
     }
     image.finish(kind, prefix.stop);
-    Ok(Recovered {
-        image,
-        history,
-        prefix,
-        start,
-        listing,
-        unsound,
-    })
+    Ok(Recovered { image, history, prefix, start, listing, unsound })
 }
 
 /// Makes sure that no era's log is gone as a whole: it is there before anything names its era, and goes only when
@@ -132,16 +118,11 @@ pub fn survivor(home: &dyn Media, uuid: u128) -> Result<Option<Survivor>> {
     };
     // Relaxed: whoever wrote it is dead, and the byte locks order us after that.
     let tail = previous.tail().load(Ordering::Relaxed);
-    Ok(Some(Survivor {
-        era: previous.identity().era,
-        tail,
-        locked: previous.locked_stripes(),
-    }))
+    Ok(Some(Survivor { era: previous.identity().era, tail, locked: previous.locked_stripes() }))
 }
 
 fn boot_id(home: &dyn Media) -> Result<u128> {
-    home.boot_id()
-        .map_err(Error::io("read the boot id for", home.path()))
+    home.boot_id().map_err(Error::io("read the boot id for", home.path()))
 }
 
 /// Loads a snapshot into an empty image. Returns it with the snapshot's header.
@@ -173,11 +154,7 @@ fn load(
     let expected = (
         1,
         image.header().stripe_count(),
-        image
-            .banks()
-            .iter()
-            .map(|(_, bank)| bank.blocks())
-            .sum::<u64>(),
+        image.banks().iter().map(|(_, bank)| bank.blocks()).sum::<u64>(),
     );
     if (states, stripes, blocks) != expected {
         let header = *reader.header();
@@ -210,29 +187,18 @@ fn load_stripe(image: &Image, reader: &SnapshotReader, frame: &Frame, words: &[u
     let &[inserts, operations, time, novelty] = words else {
         return Err(misfit(reader, frame, words));
     };
-    let index = usize::try_from(frame.index)
-        .ok()
-        .filter(|&at| at < image.header().stripe_count());
+    let index = usize::try_from(frame.index).ok().filter(|&at| at < image.header().stripe_count());
     let Some(index) = index else {
         return Err(misfit(reader, frame, words));
     };
-    let sums = StripeSums {
-        lsn: frame.lsn,
-        inserts,
-        operations,
-        time,
-        novelty,
-    };
+    let sums = StripeSums { lsn: frame.lsn, inserts, operations, time, novelty };
     image.header().stripe(index).set_sums(&sums);
     Ok(())
 }
 
 fn load_block(image: &Image, reader: &SnapshotReader, frame: &Frame, words: &[u64]) -> Result<()> {
     let banks = image.banks();
-    let bank = banks
-        .iter()
-        .map(|(_, bank)| bank)
-        .find(|bank| bank.id() == frame.bank);
+    let bank = banks.iter().map(|(_, bank)| bank).find(|bank| bank.id() == frame.bank);
     let Some(bank) = bank.filter(|bank| frame.index < bank.blocks()) else {
         return Err(misfit(reader, frame, words));
     };
@@ -248,19 +214,22 @@ fn load_block(image: &Image, reader: &SnapshotReader, frame: &Frame, words: &[u6
 }
 
 impl Recovered {
-    /// Files that belong to no one once the new era has begun: segments from the stop on, banks of earlier images,
-    /// which no later handle will look at.
-    #[must_use]
-    pub fn leftovers(&self) -> Vec<String> {
+    /// Files of `home` that belong to no one once the new era has begun: segments from the stop on, and banks that the
+    /// new image does not have.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn leftovers(&self, home: &dyn Media) -> Result<Vec<String>> {
         let era = self.image.header().identity().era;
-        let segments = self
-            .listing
-            .segments
-            .iter()
-            .filter(|&&(_, first)| first >= self.prefix.stop);
+        let segments = self.listing.segments.iter();
+        let segments = segments.filter(|&&(_, first)| first >= self.prefix.stop);
         let segments = segments.map(|&(era, first)| FileName::Segment { era, first });
-        let banks = self.listing.banks.iter().filter(|&&(of, _)| of != era);
-        let banks = banks.map(|&(era, bank)| FileName::Bank { era, bank });
-        segments.chain(banks).map(|name| name.to_string()).collect()
+        let mapped = self.image.banks();
+        let used =
+            |&(of, id): &(u64, u32)| of == era && mapped.iter().any(|(_, bank)| bank.id() == id);
+        // Listed now: an attempt to load a damaged snapshot may have made banks of this era.
+        let banks = Listing::read(home)?.banks.into_iter().filter(|bank| !used(bank));
+        let banks = banks.map(|(era, bank)| FileName::Bank { era, bank });
+        Ok(segments.chain(banks).map(|name| name.to_string()).collect())
     }
 }

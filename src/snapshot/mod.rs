@@ -61,42 +61,19 @@ pub struct SnapshotHeader {
 impl SnapshotHeader {
     fn words(&self) -> Header<7> {
         let (low, high) = (self.uuid as u64, (self.uuid >> 64) as u64);
-        Header {
-            words: [
-                low,
-                high,
-                self.era,
-                self.start,
-                self.end,
-                self.frames,
-                self.bytes,
-            ],
-        }
+        Header { words: [low, high, self.era, self.start, self.end, self.frames, self.bytes] }
     }
 
     fn from_words(header: Header<7>) -> Self {
         let [low, high, era, start, end, frames, bytes] = header.words;
-        Self {
-            uuid: u128::from(high) << 64 | u128::from(low),
-            era,
-            start,
-            end,
-            frames,
-            bytes,
-        }
+        Self { uuid: u128::from(high) << 64 | u128::from(low), era, start, end, frames, bytes }
     }
 }
 
 /// The checksum of a frame: its place, its words and its payload.
 fn frame_checksum(frame: &Frame, offset: u64, payload: &[u8]) -> u64 {
     let mut hasher = crc32fast::Hasher::new();
-    let words = [
-        frame.content as u64,
-        frame.bank.into(),
-        frame.index,
-        frame.lsn,
-        offset,
-    ];
+    let words = [frame.content as u64, frame.bank.into(), frame.index, frame.lsn, offset];
     hasher.update(&crate::bytes::to_bytes(&words));
     hasher.update(payload);
     // Never zero, so that a hole in the file is no frame.

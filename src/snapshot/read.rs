@@ -1,14 +1,15 @@
 //! Reading a snapshot: nothing is handed on before its checksum is right.
 
 use super::{Content, FRAME_WORDS, Frame, MAGIC, REMEDY, SnapshotHeader, frame_checksum};
-use crate::bytes::{Header, PAGE_BYTES, to_words};
+use crate::bytes::{HEADER_BYTES, Header, PAGE_BYTES, to_words};
+use crate::cells::{Layout, OWN_WORDS};
 use crate::error::{Error, Result};
 use crate::media::{Access, Media, MediaFile};
 use crate::names::FileName;
 use std::path::PathBuf;
 
-/// The largest payload of a frame: a 64 KiB block with its kind's words, and the state.
-const PAYLOAD_WORDS_MAX: u64 = 8192 + 64;
+/// The largest payload of a frame: the largest block with its kind's words.
+const PAYLOAD_WORDS_MAX: u64 = (OWN_WORDS + Layout::MOST_BLOCK_WORDS as usize) as u64;
 /// Bytes read ahead.
 const BUFFER_BYTES: usize = 1 << 20;
 
@@ -31,22 +32,12 @@ impl SnapshotReader {
     pub fn open(media: &dyn Media, start: u64, uuid: u128) -> Result<Self> {
         let name = FileName::Snapshot { start }.to_string();
         let path = media.path().join(&name);
-        let file = media
-            .open(&name, Access::Read)
-            .map_err(Error::io("open", &path))?;
+        let file = media.open(&name, Access::Read).map_err(Error::io("open", &path))?;
         let bytes = file.bytes().map_err(Error::io("measure", &path))?;
-        let mut first =
-            vec![0; Header::<7>::BYTES.min(usize::try_from(bytes).unwrap_or(usize::MAX))];
-        file.read_at(&mut first, 0)
-            .map_err(Error::io("read", &path))?;
+        let mut first = vec![0; HEADER_BYTES.min(usize::try_from(bytes).unwrap_or(usize::MAX))];
+        file.read_at(&mut first, 0).map_err(Error::io("read", &path))?;
         let header = SnapshotHeader::from_words(Header::decode(&first, MAGIC, &path, REMEDY)?);
-        let reader = Self {
-            file,
-            path,
-            header,
-            buffer: Vec::new(),
-            buffer_at: 0,
-        };
+        let reader = Self { file, path, header, buffer: Vec::new(), buffer_at: 0 };
         if header.uuid != uuid {
             let expected = format!("a snapshot of filter {uuid:032x}");
             return Err(reader.damaged(16, expected, format!("one of {:032x}", header.uuid)));
@@ -70,13 +61,7 @@ impl SnapshotReader {
     }
 
     pub(crate) fn damaged(&self, offset: u64, expected: String, found: String) -> Error {
-        Error::Damaged {
-            path: self.path.clone(),
-            offset,
-            expected,
-            found,
-            remedy: REMEDY,
-        }
+        Error::Damaged { path: self.path.clone(), offset, expected, found, remedy: REMEDY }
     }
 
     /// `length` bytes of the file at `offset`, which the caller knows to lie within it.
@@ -87,9 +72,7 @@ impl SnapshotReader {
             let size = (BUFFER_BYTES.max(length) as u64).min(rest) as usize;
             self.buffer.resize(size, 0);
             self.buffer_at = offset;
-            self.file
-                .read_at(&mut self.buffer, offset)
-                .map_err(Error::io("read", &self.path))?;
+            self.file.read_at(&mut self.buffer, offset).map_err(Error::io("read", &self.path))?;
         }
         let at = (offset - self.buffer_at) as usize;
         Ok(&self.buffer[at..at + length])
@@ -144,16 +127,15 @@ impl SnapshotReader {
                 ));
             }
         };
+        if bank > u32::MAX.into() {
+            let expected = "a bank's number in 32 bits".to_owned();
+            return Err(self.damaged(at + 8, expected, bank.to_string()));
+        }
         if length > PAYLOAD_WORDS_MAX || length * 8 > rest - head_bytes as u64 {
             let expected = format!("at most {} words of payload", PAYLOAD_WORDS_MAX);
             return Err(self.damaged(at + 32, expected, length.to_string()));
         }
-        let frame = Frame {
-            content,
-            bank: bank as u32,
-            index,
-            lsn,
-        };
+        let frame = Frame { content, bank: bank as u32, index, lsn };
         let payload = self.bytes(at + head_bytes as u64, length as usize * 8)?;
         let expected = frame_checksum(&frame, at, payload);
         words.clear();

@@ -25,12 +25,7 @@ impl SnapshotWriter {
     pub fn create(media: &dyn Media, draft: &str) -> io::Result<Self> {
         let file = media.create(draft, PAGE_BYTES)?;
         let buffer = Vec::with_capacity(BUFFER_BYTES + (1 << 17));
-        Ok(Self {
-            file,
-            buffer,
-            offset: PAGE_BYTES,
-            frames: 0,
-        })
+        Ok(Self { file, buffer, offset: PAGE_BYTES, frames: 0 })
     }
 
     /// Adds a frame.
@@ -70,13 +65,8 @@ impl SnapshotWriter {
     /// The system's refusal.
     pub fn finish(mut self, header: SnapshotHeader) -> io::Result<()> {
         self.flush()?;
-        let header = SnapshotHeader {
-            frames: self.frames,
-            bytes: self.offset,
-            ..header
-        };
-        self.file
-            .write_at(&to_bytes(&header.words().encode(MAGIC)), 0)?;
+        let header = SnapshotHeader { frames: self.frames, bytes: self.offset, ..header };
+        self.file.write_at(&to_bytes(&header.words().encode(MAGIC)), 0)?;
         self.file.sync()
     }
 }

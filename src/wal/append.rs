@@ -20,8 +20,10 @@ pub struct Log {
     era: u64,
     era_start: u64,
     capacity: u64,
-    /// Ascending and without gaps. The mutex also orders those who grow the log.
+    /// Ascending and without gaps.
     segments: Mutex<Vec<Arc<Segment>>>,
+    /// Orders those who grow the log: writers that only look up a segment do not wait for their syncs.
+    growing: Mutex<()>,
     /// The end of what this handle has mapped.
     mapped: AtomicU64,
     temporary: AtomicU64,
@@ -41,6 +43,7 @@ impl Log {
             capacity,
             mapped: AtomicU64::new(first.end()),
             segments: Mutex::new(vec![Arc::new(first)]),
+            growing: Mutex::new(()),
             temporary: AtomicU64::new(temporary),
         }
     }
@@ -57,22 +60,13 @@ impl Log {
     #[must_use]
     pub fn segment(&self, lsn: u64) -> Option<Arc<Segment>> {
         let segments = self.segments.lock();
-        segments
-            .iter()
-            .rev()
-            .find(|segment| segment.holds(lsn))
-            .cloned()
+        segments.iter().rev().find(|segment| segment.holds(lsn)).cloned()
     }
 
     /// All segments with records at or after `lsn`, ascending.
     #[must_use]
     pub fn segments_from(&self, lsn: u64) -> Vec<Arc<Segment>> {
-        self.segments
-            .lock()
-            .iter()
-            .filter(|segment| segment.end() > lsn)
-            .cloned()
-            .collect()
+        self.segments.lock().iter().filter(|segment| segment.end() > lsn).cloned().collect()
     }
 
     /// Makes sure that there is room beyond `end`: allocates and syncs the next segment, unless another
@@ -81,7 +75,7 @@ impl Log {
     /// # Errors
     /// [`crate::Error::Io`], a full disk among them: nothing has changed then.
     pub fn grow(&self, end: u64) -> Result<u64> {
-        let mut segments = self.segments.lock();
+        let _growing = self.growing.lock();
         let mapped = self.mapped.load(Ordering::Relaxed);
         if mapped > end {
             return Ok(mapped);
@@ -95,7 +89,7 @@ impl Log {
         };
         let segment = Segment::create(&*self.media, header, self.next_temporary())?;
         let new_end = segment.end();
-        segments.push(Arc::new(segment));
+        self.segments.lock().push(Arc::new(segment));
         // Release: pairs with the Acquire in `mapped_end`.
         self.mapped.store(new_end, Ordering::Release);
         Ok(new_end)

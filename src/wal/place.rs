@@ -2,7 +2,7 @@
 //!
 //! A place is reserved once, by raising the tail. Its last word goes from zero to its final value once, by one
 //! compare-and-swap of the writer or of anyone who lost patience. Everything here is a pure protocol over shared
-//! words; `tests/loom.rs` runs it through all interleavings.
+//! words; `tests/loom/place.rs` runs it through all interleavings.
 
 use crate::sync::{AtomicU64, Ordering};
 
@@ -31,9 +31,7 @@ pub fn publish(slot: &[AtomicU64], words: [u64; 4]) -> bool {
         slot[at].store(words[at], Ordering::Relaxed);
     }
     // Release: pairs with the Acquire of `last_word`. Relaxed on failure: the loser uses nothing of what it found.
-    slot[3]
-        .compare_exchange(0, words[3], Ordering::Release, Ordering::Relaxed)
-        .is_ok()
+    slot[3].compare_exchange(0, words[3], Ordering::Release, Ordering::Relaxed).is_ok()
 }
 
 /// Turns a place that is still empty into a VOID by this word. If something was published meanwhile, that stays.

@@ -122,14 +122,7 @@ impl Record {
     /// A record of this operation with everything else zero.
     #[must_use]
     pub fn new(op: Op) -> Self {
-        Self {
-            op,
-            argument: 0,
-            stream: false,
-            payload: 0,
-            time: 0,
-            step: 0,
-        }
+        Self { op, argument: 0, stream: false, payload: 0, time: 0, step: 0 }
     }
 
     /// The four words, for this place.
@@ -178,14 +171,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn insert(payload: u64, time: u64, step: u64, argument: u32, stream: bool) -> Record {
-        Record {
-            op: Op::Insert,
-            argument,
-            stream,
-            payload,
-            time,
-            step,
-        }
+        Record { op: Op::Insert, argument, stream, payload, time, step }
     }
 
     proptest! {
@@ -220,10 +206,7 @@ mod tests {
     #[test]
     fn a_void_is_valid_over_whatever_a_dead_writer_left() {
         let words = [1, 2, 3, void_word(5, 77)];
-        assert_eq!(
-            Record::decode(words, 5, 77),
-            Decoded::Valid(Record::new(Op::Void))
-        );
+        assert_eq!(Record::decode(words, 5, 77), Decoded::Valid(Record::new(Op::Void)));
         assert_eq!(Record::decode(words, 5, 78), Decoded::Wrong);
     }
 }

@@ -5,7 +5,7 @@
 
 use super::place;
 use super::record::{Decoded, RECORD_BYTES, RECORD_WORDS, Record, void_word};
-use crate::bytes::{Header, PAGE_BYTES, PAGE_WORDS};
+use crate::bytes::{HEADER_BYTES, Header, PAGE_BYTES, PAGE_WORDS};
 use crate::error::{Error, Result};
 use crate::media::{Access, Mapped, Media, MediaFile};
 use crate::names::FileName;
@@ -48,20 +48,11 @@ impl SegmentHeader {
     fn from_words(header: Header<6>) -> Self {
         let [low, high, era, era_start, first, capacity] = header.words;
         let uuid = u128::from(high) << 64 | u128::from(low);
-        Self {
-            uuid,
-            era,
-            era_start,
-            first,
-            capacity,
-        }
+        Self { uuid, era, era_start, first, capacity }
     }
 
     fn name(&self) -> FileName {
-        FileName::Segment {
-            era: self.era,
-            first: self.first,
-        }
+        FileName::Segment { era: self.era, first: self.first }
     }
 
     /// Bytes of the whole file.
@@ -85,14 +76,9 @@ impl Segment {
     /// # Errors
     /// [`Error::Io`]; nothing is left behind but perhaps a temporary file.
     pub fn create(media: &dyn Media, header: SegmentHeader, temporary: u64) -> Result<Self> {
-        let (name, draft) = (
-            header.name().to_string(),
-            FileName::Temporary(temporary).to_string(),
-        );
+        let (name, draft) = (header.name().to_string(), FileName::Temporary(temporary).to_string());
         let path = media.path().join(&name);
-        let file = media
-            .create(&draft, header.bytes())
-            .map_err(Error::io("allocate", &path))?;
+        let file = media.create(&draft, header.bytes()).map_err(Error::io("allocate", &path))?;
         let made = Self::fill(&*file, &header)
             .and_then(|mapping| {
                 file.sync()?;
@@ -102,11 +88,7 @@ impl Segment {
             })
             .map_err(Error::io("create", &path));
         match made {
-            Ok(mapping) => Ok(Self {
-                header,
-                file,
-                mapping,
-            }),
+            Ok(mapping) => Ok(Self { header, file, mapping }),
             Err(error) => {
                 // The error that matters is the first one; a leftover is removed at the next opening.
                 let _ = media.remove(&draft);
@@ -136,23 +118,13 @@ impl Segment {
     ) -> Result<Self> {
         let name = FileName::Segment { era, first }.to_string();
         let path = media.path().join(&name);
-        let file = media
-            .open(&name, access)
-            .map_err(Error::io("open", &path))?;
+        let file = media.open(&name, access).map_err(Error::io("open", &path))?;
         let bytes = file.bytes().map_err(Error::io("measure", &path))?;
-        let mut start =
-            vec![0; Header::<6>::BYTES.min(usize::try_from(bytes).unwrap_or(usize::MAX))];
-        file.read_at(&mut start, 0)
-            .map_err(Error::io("read", &path))?;
+        let mut start = vec![0; HEADER_BYTES.min(usize::try_from(bytes).unwrap_or(usize::MAX))];
+        file.read_at(&mut start, 0).map_err(Error::io("read", &path))?;
         let header = SegmentHeader::from_words(Header::decode(&start, MAGIC, &path, REMEDY)?);
         let damaged = |offset: u64, expected: String, found: String| {
-            Err(Error::Damaged {
-                path: path.clone(),
-                offset,
-                expected,
-                found,
-                remedy: REMEDY,
-            })
+            Err(Error::Damaged { path: path.clone(), offset, expected, found, remedy: REMEDY })
         };
         if header.uuid != uuid {
             return damaged(
@@ -177,11 +149,7 @@ impl Segment {
             return damaged(56, expected, format!("a file of {bytes} bytes"));
         }
         let mapping = Mapped::new(file.map(access).map_err(Error::io("map", &path))?);
-        Ok(Self {
-            header,
-            file,
-            mapping,
-        })
+        Ok(Self { header, file, mapping })
     }
 
     /// What its header says.
@@ -255,12 +223,7 @@ impl Segment {
     /// the pages even if an earlier, failed one marked them clean.
     pub fn dirty_from(&self, lsn: u64) {
         let from = PAGE_WORDS + (lsn.saturating_sub(self.header.first)) as usize * RECORD_WORDS;
-        for page in self
-            .mapping
-            .words()
-            .chunks(PAGE_WORDS)
-            .skip(from / PAGE_WORDS)
-        {
+        for page in self.mapping.words().chunks(PAGE_WORDS).skip(from / PAGE_WORDS) {
             page[0].fetch_or(0, Ordering::Relaxed);
         }
     }

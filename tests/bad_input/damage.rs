@@ -51,19 +51,8 @@ impl Role {
         }
     }
 
-    /// Words of the file's checked header.
-    fn header_words(self) -> usize {
-        match self {
-            Self::Bank | Self::OldestSegment | Self::NewestSegment | Self::AllSegments => 6,
-            _ => 7,
-        }
-    }
-
     pub fn is_log(self) -> bool {
-        matches!(
-            self,
-            Self::OldestSegment | Self::NewestSegment | Self::AllSegments
-        )
+        matches!(self, Self::OldestSegment | Self::NewestSegment | Self::AllSegments)
     }
 }
 
@@ -122,7 +111,7 @@ pub fn inflict(home: &Path, name: &str, role: Role, damage: Damage, other: &Stat
             Role::Meta => bytes = newer_meta(&bytes),
             _ => {
                 bytes[8] += 1;
-                seal(&mut bytes, role.header_words());
+                seal(&mut bytes);
             }
         },
         Damage::Extended => bytes.extend(noise(1000)),

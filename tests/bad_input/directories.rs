@@ -28,10 +28,7 @@ fn what_is_no_filter_is_refused_and_left_as_it_was() {
         let error = open(home).expect_err("there is no filter");
         let text = error.to_string();
         assert!(matches!(error, Error::NotAFilter { .. }), "{text}");
-        assert!(
-            text.contains(found) && text.contains(&*home.to_string_lossy()),
-            "{text}"
-        );
+        assert!(text.contains(found) && text.contains(&*home.to_string_lossy()), "{text}");
         inspect::verify(home).expect_err("there is nothing to verify");
         inspect::wal(home, |_| Ok(())).expect_err("there is no log");
         let target = place.path().join("restored");
@@ -50,10 +47,7 @@ fn a_filter_is_not_created_in_the_place_of_a_file_but_beside_foreign_files() {
     fs::write(&file, "text").expect("a file");
     for home in [file.clone(), file.join("below")] {
         let error = Filter::create(&home, kinds()[0].clone(), options()).expect_err("a file");
-        assert!(
-            error.to_string().contains(&*home.to_string_lossy()),
-            "{error}"
-        );
+        assert!(error.to_string().contains(&*home.to_string_lossy()), "{error}");
     }
     assert_eq!(fs::read(&file).expect("a file"), b"text");
     let foreign = place.path().join("foreign");
@@ -62,10 +56,7 @@ fn a_filter_is_not_created_in_the_place_of_a_file_but_beside_foreign_files() {
     let filter = Filter::create(&foreign, kinds()[0].clone(), options()).expect("room for both");
     filter.insert("key").expect("an insert");
     filter.close().expect("a clean end");
-    assert_eq!(
-        fs::read(foreign.join("thesis.txt")).expect("a file"),
-        b"text"
-    );
+    assert_eq!(fs::read(foreign.join("thesis.txt")).expect("a file"), b"text");
     let filter = open(&foreign).expect("the same filter");
     assert!(filter.contains("key").expect("an answer"));
 }
@@ -87,10 +78,7 @@ fn a_filter_is_not_created_over_another() {
 #[test]
 fn a_path_that_is_too_long_is_an_error() {
     let place = place();
-    for home in [
-        place.path().join("x".repeat(300)),
-        place.path().join("y/".repeat(3000)),
-    ] {
+    for home in [place.path().join("x".repeat(300)), place.path().join("y/".repeat(3000))] {
         for error in [
             open(&home).expect_err("too long"),
             Filter::create(&home, kinds()[0].clone(), options()).expect_err("too long"),

@@ -58,10 +58,7 @@ struct Case<'a> {
 
 impl Case<'_> {
     fn what(&self) -> String {
-        format!(
-            "{:?} {:?} after {:?}",
-            self.role, self.damage, self.state.end
-        )
+        format!("{:?} {:?} after {:?}", self.role, self.damage, self.state.end)
     }
 
     /// Damages a filter and looks at what comes of it. False if this cannot be done to it.
@@ -83,19 +80,12 @@ impl Case<'_> {
                 let found = filter.digest().expect("a digest");
                 let same =
                     found.value == state.digest.value && found.inserts == state.digest.inserts;
-                let least = if accepted == Accepted::Less {
-                    0
-                } else {
-                    state.durable
-                };
+                let least = if accepted == Accepted::Less { 0 } else { state.durable };
                 let prefix = (least..state.digest.inserts).contains(&found.inserts);
                 assert!(accepted != Accepted::Refused, "{what}: it opened");
                 let may = same || accepted >= Accepted::Prefix && prefix;
                 let inserts = (found.inserts, state.digest.inserts, state.durable);
-                assert!(
-                    may,
-                    "{what}: another state, inserts (found, all, durable) {inserts:?}"
-                );
+                assert!(may, "{what}: another state, inserts (found, all, durable) {inserts:?}");
                 assert_closes(filter, self, &what);
             }
             Err(error) => {
@@ -125,24 +115,14 @@ fn assert_closes(filter: Filter, case: &Case<'_>, what: &str) {
 /// Names the place, what was expected and found, and what to do.
 fn assert_clear(error: &Error, home: &Path, what: &str) {
     let text = error.to_string();
-    assert!(
-        text.contains(&*home.to_string_lossy()),
-        "{what}: where? {text}"
-    );
+    assert!(text.contains(&*home.to_string_lossy()), "{what}: where? {text}");
     match error {
-        Error::Damaged {
-            expected,
-            found,
-            remedy,
-            ..
-        } => {
+        Error::Damaged { expected, found, remedy, .. } => {
             let parts = [expected.as_str(), found, remedy];
             assert!(parts.iter().all(|part| !part.is_empty()), "{what}: {text}");
             assert!(expected != found, "{what}: {text}");
         }
-        Error::Version {
-            expected, found, ..
-        } => assert!(expected != found, "{what}: {text}"),
+        Error::Version { expected, found, .. } => assert!(expected != found, "{what}: {text}"),
         Error::NotAFilter { .. } | Error::Io { .. } => {}
         other => panic!("{what}: not the error for a bad file: {other}"),
     }
@@ -171,18 +151,12 @@ fn run_all<'a>(cases: impl Iterator<Item = Case<'a>>) -> usize {
         }
         let _ = std::fs::remove_dir_all(&home);
     }
-    assert!(
-        failed.is_empty(),
-        "{} failed, see above: {failed:#?}",
-        failed.len()
-    );
+    assert!(failed.is_empty(), "{} failed, see above: {failed:#?}", failed.len());
     ran
 }
 
 fn states(kind: &Any) -> Vec<(State, State)> {
-    ENDS.iter()
-        .map(|&end| (build(kind, end), build(kind, end)))
-        .collect()
+    ENDS.iter().map(|&end| (build(kind, end), build(kind, end))).collect()
 }
 
 #[test]
@@ -205,12 +179,7 @@ fn a_bad_file_gives_the_same_state_or_an_error_and_nothing_is_lost() {
         let states = states(&kind);
         let cases = states.iter().flat_map(|(state, other)| {
             ROLES.iter().flat_map(move |&role| {
-                DAMAGES.iter().map(move |&damage| Case {
-                    state,
-                    other,
-                    role,
-                    damage,
-                })
+                DAMAGES.iter().map(move |&damage| Case { state, other, role, damage })
             })
         });
         assert!(run_all(cases) > 300, "all cases but a few can be done");
@@ -223,21 +192,12 @@ fn one_flipped_bit_anywhere_gives_the_same_state_or_an_error() {
     let states = states(&kinds()[0]);
     let cases = states.iter().flat_map(|(state, other)| {
         ROLES.iter().flat_map(move |&role| {
-            let length = role
-                .files(state)
-                .iter()
-                .map(|name| state.files[name].len())
-                .max();
+            let length = role.files(state).iter().map(|name| state.files[name].len()).max();
             let length = length.unwrap_or(0);
             let rest = (200..length).step_by((length / 100) | 1);
             (0..200).chain(rest).map(move |at| {
                 let damage = Damage::Flipped(at, at as u32 * 5 % 8);
-                Case {
-                    state,
-                    other,
-                    role,
-                    damage,
-                }
+                Case { state, other, role, damage }
             })
         })
     });
@@ -246,10 +206,7 @@ fn one_flipped_bit_anywhere_gives_the_same_state_or_an_error() {
 
 #[test]
 fn looking_at_a_damaged_filter_changes_nothing() {
-    let (state, other) = (
-        build(&kinds()[0], End::Killed),
-        build(&kinds()[0], End::Killed),
-    );
+    let (state, other) = (build(&kinds()[0], End::Killed), build(&kinds()[0], End::Killed));
     let place = place();
     for (number, role) in ROLES.into_iter().enumerate() {
         let home = place.path().join(number.to_string());
@@ -269,10 +226,7 @@ fn contents(home: &Path) -> Vec<(String, Vec<u8>)> {
     let mut all: Vec<_> = entries
         .map(|entry| {
             let path = entry.expect("an entry").path();
-            (
-                path.display().to_string(),
-                std::fs::read(&path).expect("a file"),
-            )
+            (path.display().to_string(), std::fs::read(&path).expect("a file"))
         })
         .collect();
     all.sort();
@@ -323,9 +277,7 @@ fn a_lost_log_of_the_last_era_is_noticed_even_if_an_older_one_is_there() {
     let again = place.path().join("again");
     copy_files(&copy, &again);
     drop(filter);
-    let (lost, _) = contents(&again)
-        .pop()
-        .expect("the newest segment comes last");
+    let (lost, _) = contents(&again).pop().expect("the newest segment comes last");
     assert!(lost.contains("wal-000003-"), "{lost}");
     std::fs::rename(&lost, place.path().join("lost")).expect("a file");
     let error = Filter::<Any>::open(&again, options()).expect_err("50 durable inserts are gone");

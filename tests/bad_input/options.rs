@@ -52,14 +52,8 @@ fn options_out_of_bounds_are_refused_and_nothing_is_made() {
 fn options_at_their_bounds_make_filters_that_open_again() {
     let place = place();
     for (at, options) in [
-        Options::new()
-            .stripes(1)
-            .block_bytes(512)
-            .segment_bytes(4096),
-        Options::new()
-            .stripes(4096)
-            .block_bytes(64 << 10)
-            .segment_bytes(4099),
+        Options::new().stripes(1).block_bytes(512).segment_bytes(4096),
+        Options::new().stripes(4096).block_bytes(64 << 10).segment_bytes(4099),
         Options::new().durability(Durability::Interval(Duration::from_micros(1))),
         Options::new().durability(Durability::Interval(Duration::from_secs(86_400))),
         Options::new().max_lead(Duration::ZERO),
@@ -80,11 +74,7 @@ fn options_at_their_bounds_make_filters_that_open_again() {
         let before = filter.digest().expect("a digest");
         filter.close().expect("a clean end");
         let filter: Filter = Filter::open(&home, options).expect("the same filter");
-        assert_eq!(
-            filter.digest().expect("a digest").value,
-            before.value,
-            "row {at}"
-        );
+        assert_eq!(filter.digest().expect("a digest").value, before.value, "row {at}");
     }
 }
 
@@ -97,17 +87,9 @@ fn keys_of_any_length_are_keys() {
         let long = vec![7_u8; 1 << 20];
         let longer = vec![7_u8; (1 << 20) + 1];
         for key in [&b""[..], b"\0", &long] {
-            assert!(
-                !filter.contains(key).expect("an answer"),
-                "{} bytes",
-                key.len()
-            );
+            assert!(!filter.contains(key).expect("an answer"), "{} bytes", key.len());
             assert!(filter.insert(key).expect("an insert"));
-            assert!(
-                filter.contains(key).expect("an answer"),
-                "{} bytes",
-                key.len()
-            );
+            assert!(filter.contains(key).expect("an answer"), "{} bytes", key.len());
         }
         assert!(!filter.contains(&longer).expect("an answer"), "another key");
     }
@@ -125,29 +107,18 @@ fn a_time_beyond_the_lead_is_refused_and_a_question_at_any_time_is_answered() {
         for time in [limit + 1, u64::MAX / 2 + 1, u64::MAX] {
             let call = filter.call().time(Timestamp::from_unix_micros(time));
             match call.insert("key").expect_err("too far ahead") {
-                Error::TimeAhead {
-                    time: found,
-                    limit: named,
-                } => {
+                Error::TimeAhead { time: found, limit: named } => {
                     assert_eq!((found, named), (time, limit));
                 }
                 other => panic!("{other}"),
             }
-            for within in [
-                Within::Time(0),
-                Within::Time(u64::MAX),
-                Within::Items(u64::MAX),
-            ] {
+            for within in [Within::Time(0), Within::Time(u64::MAX), Within::Items(u64::MAX)] {
                 call.seen_within("early", within).expect("an answer");
             }
             call.contains("early").expect("an answer");
             call.age("early").expect("an answer");
         }
-        assert_eq!(
-            filter.digest().expect("a digest"),
-            before,
-            "nothing was changed"
-        );
+        assert_eq!(filter.digest().expect("a digest"), before, "nothing was changed");
         let call = filter.call().time(Timestamp::from_unix_micros(limit));
         assert!(call.insert("key").expect("just in time"));
     }
@@ -169,10 +140,7 @@ fn stream_time_at_the_end_of_time_harms_nothing() {
         }
         let late = filter.call().time(Timestamp::from_unix_micros(u64::MAX));
         late.insert("key").expect_err("no such time");
-        assert!(
-            late.age("key")
-                .is_ok_and(|age| age.is_none_or(|age| age != Age::Items(u64::MAX)))
-        );
+        assert!(late.age("key").is_ok_and(|age| age.is_none_or(|age| age != Age::Items(u64::MAX))));
         filter.stat().expect("figures");
         let before = filter.digest().expect("a digest");
         filter.close().expect("a clean end");

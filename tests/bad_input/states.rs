@@ -32,16 +32,8 @@ pub fn options() -> Options {
 /// The two sorts of kinds: those of one bank, and those that open and close banks.
 pub fn kinds() -> [Any; 2] {
     [
-        Any::new(
-            "age-partitioned",
-            Parameters::new()
-                .with("window-items", 300)
-                .with("fpr", 0.01),
-        ),
-        Any::new(
-            "time-limited",
-            Parameters::new().with("window", 60_000_000).with("rate", 1),
-        ),
+        Any::new("age-partitioned", Parameters::new().with("window-items", 300).with("fpr", 0.01)),
+        Any::new("time-limited", Parameters::new().with("window", 60_000_000).with("rate", 1)),
     ]
 }
 
@@ -99,23 +91,14 @@ pub fn build(kind: &Any, end: End) -> State {
     } else {
         read(&home)
     };
-    State {
-        end,
-        files,
-        digest,
-        durable,
-    }
+    State { end, files, digest, durable }
 }
 
 fn read(home: &Path) -> BTreeMap<String, Vec<u8>> {
     let entries = fs::read_dir(home).expect("a directory");
     let files = entries.map(|entry| {
         let path = entry.expect("an entry").path();
-        let name = path
-            .file_name()
-            .expect("a name")
-            .to_string_lossy()
-            .into_owned();
+        let name = path.file_name().expect("a name").to_string_lossy().into_owned();
         (name, fs::read(path).expect("a file"))
     });
     files.collect()
@@ -138,7 +121,7 @@ impl State {
             let inode = fs::metadata(&path).expect("a file").ino();
             let mut bytes = self.files[name].clone();
             bytes[56..64].copy_from_slice(&inode.to_le_bytes());
-            seal(&mut bytes, 7);
+            seal(&mut bytes);
             fs::write(&path, &bytes).expect("a file");
         }
     }
@@ -150,9 +133,9 @@ impl State {
     }
 }
 
-/// Corrects the checksum of a header of so many words.
-pub fn seal(bytes: &mut [u8], words: usize) {
-    let at = (words + 2) * 8;
+/// Corrects the checksum of a header: its sixteenth word.
+pub fn seal(bytes: &mut [u8]) {
+    let at = 120;
     let sum = u64::from(crc32fast::hash(&bytes[..at]));
     bytes[at..at + 8].copy_from_slice(&sum.to_le_bytes());
 }

@@ -69,9 +69,7 @@ impl Node {
     fn now(&self) -> Vec<u8> {
         let bytes = self.file.bytes().expect("memory has a length");
         let mut content = vec![0; bytes as usize];
-        self.file
-            .read_at(&mut content, 0)
-            .expect("memory can be read");
+        self.file.read_at(&mut content, 0).expect("memory can be read");
         content
     }
 
@@ -200,10 +198,7 @@ impl CrashDisk {
         // Names that were not synced are kept as if they were: a later power cut is milder than it might be.
         new.moments = vec![new.names.clone()];
         drop(new);
-        Left {
-            disk: killed,
-            acknowledged,
-        }
+        Left { disk: killed, acknowledged }
     }
 
     /// Overwrites bytes of a file, as decay would.
@@ -228,11 +223,7 @@ impl CrashDisk {
         state.last_inode += 1;
         let inode = state.last_inode;
         let file = self.0.memory.create(&inode.to_string(), bytes);
-        Arc::new(Node {
-            inode,
-            file: file.expect("memory is large"),
-            synced: Mutex::new(None),
-        })
+        Arc::new(Node { inode, file: file.expect("memory is large"), synced: Mutex::new(None) })
     }
 
     /// The way into every call: the power may go before it.
@@ -337,10 +328,7 @@ struct CrashFile {
 
 impl CrashFile {
     fn is_log(&self, state: &State) -> bool {
-        let mut log = state
-            .names
-            .iter()
-            .filter(|(name, _)| name.starts_with("wal-"));
+        let mut log = state.names.iter().filter(|(name, _)| name.starts_with("wal-"));
         log.any(|(_, node)| node.inode == self.node.inode)
     }
 }

@@ -9,10 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 fn number(name: &str, default: u64) -> u64 {
-    std::env::var(name).map_or(default, |text| {
-        text.parse()
-            .unwrap_or_else(|_| panic!("{name} must be a number"))
-    })
+    std::env::var(name)
+        .map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} must be a number")))
 }
 
 fn cuts() -> u64 {
@@ -27,33 +25,20 @@ fn seed() -> u64 {
 fn spec(row: u64) -> Any {
     match row % 3 {
         0 => Any::new("bloom", Parameters::new().with("capacity", 1000)),
-        1 => Any::new(
-            "age-partitioned",
-            Parameters::new().with("window-items", 100),
-        ),
+        1 => Any::new("age-partitioned", Parameters::new().with("window-items", 100)),
         _ => Any::new(
             "time-limited",
-            Parameters::new()
-                .with("window", 20_000)
-                .with("rate", 1)
-                .with("fpr", 0.01),
+            Parameters::new().with("window", 20_000).with("rate", 1).with("fpr", 0.01),
         ),
     }
 }
 
 fn insert(filter: &Filter, number: u64, durability: Durability) -> Result<bool, Error> {
     // In turns fast and slow.
-    let micros = number / 200 * 20_200
-        + if number % 200 < 100 {
-            number % 100
-        } else {
-            number % 200 * 100
-        };
-    let call = filter
-        .call()
-        .time(Timestamp::from_unix_micros(1_000_000 + micros));
-    call.durability(durability)
-        .insert((number % 700).to_le_bytes())
+    let micros =
+        number / 200 * 20_200 + if number % 200 < 100 { number % 100 } else { number % 200 * 100 };
+    let call = filter.call().time(Timestamp::from_unix_micros(1_000_000 + micros));
+    call.durability(durability).insert((number % 700).to_le_bytes())
 }
 
 /// Inserts until the power is gone. Every seventh insert or so is durable, and with it all before it.
@@ -72,11 +57,7 @@ fn work(disk: &CrashDisk, filter: &Filter, mut number: u64, random: &mut Random)
             2 if random.below(4) == 0 => return disk.without_power(random),
             chance => {
                 let durable = chance % 7 == 0;
-                let durability = if durable {
-                    Durability::Always
-                } else {
-                    Durability::Never
-                };
+                let durability = if durable { Durability::Always } else { Durability::Never };
                 insert(filter, number, durability).expect("an insert");
                 number += 1;
                 if durable {
@@ -134,11 +115,7 @@ fn after_power_cuts_in_a_row_the_state_is_a_prefix_with_all_that_was_acknowledge
             disk = left.disk;
         }
     }
-    println!(
-        "{} cuts, seed {}; {in_recovery} while recovering",
-        cuts() * 3 / 4,
-        seed()
-    );
+    println!("{} cuts, seed {}; {in_recovery} while recovering", cuts() * 3 / 4, seed());
 }
 
 /// A filter in memory that is fed the same operations and never crashes.
@@ -153,11 +130,7 @@ impl Witness {
         let settings: Options = options().durability(Durability::Never);
         let filter = Filter::create_on(Arc::new(Memory::new()), spec(row), settings);
         let filter = filter.expect("a filter in memory");
-        Self {
-            row,
-            filter,
-            fed: 0,
-        }
+        Self { row, filter, fed: 0 }
     }
 
     fn feed(&mut self, upto: u64) {
@@ -183,10 +156,7 @@ impl Witness {
             // The log may end between an event and the insert that it came before: that one finds nothing due then.
             insert(found, inserts, Durability::Never).expect("an insert");
             self.feed(inserts + 1);
-            assert!(
-                self.agrees(found),
-                "{place}: the digest is that of no prefix near {inserts}"
-            );
+            assert!(self.agrees(found), "{place}: the digest is that of no prefix near {inserts}");
         }
     }
 }
@@ -231,19 +201,11 @@ fn whatever_threads_were_told_is_durable_survives_a_power_cut() {
         for (thread, &count) in left.acknowledged.iter().enumerate() {
             for number in 0..count {
                 let there = found.contains(key(thread, number)).expect("a query");
-                assert!(
-                    there,
-                    "cut {cut}, seed {}: {number} of thread {thread}",
-                    seed()
-                );
+                assert!(there, "cut {cut}, seed {}: {number} of thread {thread}", seed());
             }
         }
     }
-    println!(
-        "{} cuts under {THREADS} threads, seed {}",
-        cuts() / 4,
-        seed()
-    );
+    println!("{} cuts under {THREADS} threads, seed {}", cuts() / 4, seed());
 }
 
 fn key(thread: usize, number: u64) -> [u8; 16] {

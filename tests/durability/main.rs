@@ -72,28 +72,19 @@ fn a_failed_sync_fails_everyone_who_waits_for_it() {
     let failed: usize = std::thread::scope(|scope| {
         disk.hold_log_syncs(true);
         let insert = |thread: u64| filter.insert(thread.to_le_bytes());
-        let waiting: Vec<_> = (0..8)
-            .map(|thread| scope.spawn(move || insert(thread)))
-            .collect();
+        let waiting: Vec<_> = (0..8).map(|thread| scope.spawn(move || insert(thread))).collect();
         wait_until(|| {
             (0..8_u64).all(|thread| filter.contains(thread.to_le_bytes()).expect("a query"))
         });
         // The one that is held goes well; those that came after it began wait for the next, which fails.
         disk.fail_next_log_sync();
         disk.hold_log_syncs(false);
-        let ended = waiting
-            .into_iter()
-            .map(|thread| thread.join().expect("no panic"));
-        ended
-            .filter(|result| matches!(result, Err(Error::Poisoned { .. })))
-            .count()
+        let ended = waiting.into_iter().map(|thread| thread.join().expect("no panic"));
+        ended.filter(|result| matches!(result, Err(Error::Poisoned { .. }))).count()
     });
     // The leader's sync may have covered all of them if it began last; then the next one meets the failure.
     let refused = filter.insert("one more");
-    assert!(
-        matches!(refused, Err(Error::Poisoned { .. })),
-        "{failed} failed before"
-    );
+    assert!(matches!(refused, Err(Error::Poisoned { .. })), "{failed} failed before");
 }
 
 #[test]
@@ -117,15 +108,8 @@ fn concurrent_durable_inserts_share_syncs() {
     let syncs = disk.log_syncs() - before;
     // All eight have their LSN before the first sync ends, so whoever leads next syncs for all the rest; all
     // records lie in one segment.
-    assert!(
-        syncs <= 2 * ROUNDS,
-        "{syncs} syncs for {} inserts",
-        8 * ROUNDS
-    );
-    assert!(
-        syncs >= ROUNDS,
-        "{syncs} syncs for {ROUNDS} rounds that each waited for one"
-    );
+    assert!(syncs <= 2 * ROUNDS, "{syncs} syncs for {} inserts", 8 * ROUNDS);
+    assert!(syncs >= ROUNDS, "{syncs} syncs for {ROUNDS} rounds that each waited for one");
 }
 
 /// Waits for other threads; the test's run is bounded by whoever runs it.
@@ -155,10 +139,7 @@ fn a_durable_answer_present_waits_for_the_record_it_rests_on() {
 fn place(disk: &CrashDisk, lsn: u64) -> (String, u64) {
     let log = disk.names("wal-");
     let first = |name: &str| name.rsplit('-').next().and_then(|first| first.parse().ok());
-    let name = log
-        .iter()
-        .rev()
-        .find(|name| first(name).is_some_and(|first: u64| first <= lsn));
+    let name = log.iter().rev().find(|name| first(name).is_some_and(|first: u64| first <= lsn));
     let name = name.expect("a segment").clone();
     let offset = 4096 + 32 * (lsn - first(&name).expect("a number"));
     (name, offset)
@@ -174,10 +155,7 @@ fn after_a_process_died_an_empty_place_without_a_dead_writer_is_damage() {
     let killed = disk.without_process().disk;
     let (name, offset) = place(&killed, 50);
     killed.overwrite(&name, offset, &[0; 32]);
-    let Err(Error::Damaged {
-        path, offset: at, ..
-    }) = reopen(&killed)
-    else {
+    let Err(Error::Damaged { path, offset: at, .. }) = reopen(&killed) else {
         panic!("a record is gone and nobody said so");
     };
     assert!(path.ends_with(&name) && at == offset, "{path:?} {at}");
@@ -213,10 +191,7 @@ fn a_wrong_record_below_the_tail_of_a_process_that_died_is_damage() {
         let (name, offset) = place(&killed, lsn);
         let byte = killed.content(&name)[offset as usize + 3] ^ 0x10;
         killed.overwrite(&name, offset + 3, &[byte]);
-        let Err(Error::Damaged {
-            path, offset: at, ..
-        }) = reopen(&killed)
-        else {
+        let Err(Error::Damaged { path, offset: at, .. }) = reopen(&killed) else {
             panic!("record {lsn} is damaged and nobody said so");
         };
         assert!(path.ends_with(&name) && at == offset, "{path:?} {at}");
@@ -229,19 +204,12 @@ fn a_wrong_record_below_the_tail_of_a_process_that_died_is_damage() {
 fn a_power_cut_loses_no_more_than_was_not_synced() {
     let disk = CrashDisk::new();
     let spec = AgePartitioned::last(100);
-    let filter = Filter::create_on(
-        Arc::new(disk.clone()),
-        spec,
-        options().durability(Durability::Never),
-    )
-    .expect("a filter");
+    let filter =
+        Filter::create_on(Arc::new(disk.clone()), spec, options().durability(Durability::Never))
+            .expect("a filter");
     let time = Timestamp::from_unix_millis(5);
     for key in 0..500_u64 {
-        filter
-            .call()
-            .time(time)
-            .insert(key.to_le_bytes())
-            .expect("an insert");
+        filter.call().time(time).insert(key.to_le_bytes()).expect("an insert");
     }
     filter.sync().expect("a sync");
     let synced = filter.digest().expect("a digest");
@@ -249,11 +217,7 @@ fn a_power_cut_loses_no_more_than_was_not_synced() {
         let left = disk.without_power(&mut random::Random::new(seed));
         let filter: Filter<AgePartitioned> =
             Filter::open_on(Arc::new(left.disk), options()).expect("recovery");
-        assert_eq!(
-            filter.digest().expect("a digest").value,
-            synced.value,
-            "seed {seed}"
-        );
+        assert_eq!(filter.digest().expect("a digest").value, synced.value, "seed {seed}");
     }
 }
 

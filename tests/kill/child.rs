@@ -32,27 +32,19 @@ impl Role {
         let scene = Scene::named(parts.next()?)?;
         let starts = [parts.next()?, parts.next()?].map(|start| start.parse().ok());
         let home = PathBuf::from(parts.next()?);
-        Some(Self {
-            scene,
-            home,
-            starts,
-        })
+        Some(Self { scene, home, starts })
     }
 
     /// Inserts until killed.
     pub fn play(self) {
         let notes = notes(&self.home);
         let mut out = std::io::stdout();
-        out.write_all(&[READY])
-            .and_then(|()| out.flush())
-            .expect("the parent listens");
+        out.write_all(&[READY]).and_then(|()| out.flush()).expect("the parent listens");
         let dir = crate::filter_of(&self.home);
         let (scene, options) = (self.scene, self.scene.options());
         let open = || Filter::open_or_create(&dir, scene.spec(), options.clone());
         let filter = patiently(open).expect("a killed filter opens");
-        let starts = self
-            .starts
-            .map(|start| start.unwrap_or_else(|| recount(&filter, &notes)));
+        let starts = self.starts.map(|start| start.unwrap_or_else(|| recount(&filter, &notes)));
         std::thread::scope(|scope| {
             for (thread, &start) in starts.iter().enumerate().take(self.scene.threads) {
                 let (filter, notes, scene) = (&filter, &notes, self.scene);
@@ -115,9 +107,7 @@ fn insert(scene: &Scene, filter: &Filter, notes: &File, thread: usize, start: u6
 
 /// So many operations of the thread have returned. A write that is done outlives its process.
 fn note(notes: &File, thread: usize, count: u64) {
-    notes
-        .write_all_at(&count.to_le_bytes(), thread as u64 * 8)
-        .expect("a note");
+    notes.write_all_at(&count.to_le_bytes(), thread as u64 * 8).expect("a note");
 }
 
 fn notes(home: &Path) -> File {
@@ -134,10 +124,7 @@ fn notes(home: &Path) -> File {
 fn read_notes(file: &File) -> [u64; 2] {
     let mut bytes = [0; 16];
     file.read_exact_at(&mut bytes, 0).expect("notes");
-    let (low, high) = (
-        u128::from_le_bytes(bytes) as u64,
-        u128::from_le_bytes(bytes) >> 64,
-    );
+    let (low, high) = (u128::from_le_bytes(bytes) as u64, u128::from_le_bytes(bytes) >> 64);
     [low, high as u64]
 }
 
@@ -155,13 +142,7 @@ pub fn kill(
         }
     }
     let start = |at: usize| starts[at].map_or("-".to_owned(), |start| start.to_string());
-    let role = format!(
-        "{}\n{}\n{}\n{}",
-        scene.name,
-        start(0),
-        start(1),
-        home.display()
-    );
+    let role = format!("{}\n{}\n{}\n{}", scene.name, start(0), start(1), home.display());
     let mut child = Command::new(std::env::current_exe().expect("this test's file"))
         .args(["--exact", TEST, "--nocapture", "--test-threads=1"])
         .env(ROLE, role)
@@ -176,9 +157,8 @@ pub fn kill(
     std::thread::sleep(after);
     // It may have died by itself, which its status tells.
     let _ = child.kill();
-    let ended = child
-        .wait_with_output()
-        .map_err(|error| format!("cannot wait for the child: {error}"))?;
+    let ended =
+        child.wait_with_output().map_err(|error| format!("cannot wait for the child: {error}"))?;
     if ended.status.signal() == Some(9) {
         let said = String::from_utf8_lossy(&ended.stderr);
         // A thread of the child that panicked just before it was killed.
@@ -188,8 +168,5 @@ pub fn kill(
         return Ok(read_notes(&notes));
     }
     let said = String::from_utf8_lossy(&ended.stderr).into_owned();
-    Err(format!(
-        "the child ended by itself, {}: {said}",
-        ended.status
-    ))
+    Err(format!("the child ended by itself, {}: {said}", ended.status))
 }

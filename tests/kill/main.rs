@@ -23,10 +23,8 @@ use witness::Witness;
 const KILLS_IN_A_ROW: u64 = 10;
 
 fn from_environment(name: &str, default: u64) -> u64 {
-    std::env::var(name).map_or(default, |text| {
-        text.parse()
-            .unwrap_or_else(|_| panic!("{name} must be a number"))
-    })
+    std::env::var(name)
+        .map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} must be a number")))
 }
 
 /// A share of all kills, at least one row.
@@ -54,10 +52,7 @@ fn home() -> tempfile::TempDir {
 fn told<T>(scene: &Scene, row: u64, kill: u64, checked: Result<T, String>) -> T {
     let seed = seed();
     checked.unwrap_or_else(|what| {
-        panic!(
-            "scene `{}`, row {row}, kill {kill}, seed {seed}: {what}",
-            scene.name
-        )
+        panic!("scene `{}`, row {row}, kill {kill}, seed {seed}: {what}", scene.name)
     })
 }
 

@@ -188,11 +188,7 @@ impl Scene {
 
     /// The settings that children use.
     pub fn options(&self) -> Options {
-        let clock = if self.clocked {
-            Clock::system()
-        } else {
-            Clock::stream()
-        };
+        let clock = if self.clocked { Clock::system() } else { Clock::stream() };
         self.common_options()
             .segment_bytes(self.segment_bytes)
             .durability(self.durability)
@@ -217,11 +213,7 @@ impl Scene {
 
     /// The key of a thread's operation. One thread repeats keys now and then; two never meet.
     pub fn key(&self, thread: usize, number: u64) -> [u8; 8] {
-        let key = if self.threads == 1 {
-            mix(number) % 50_000
-        } else {
-            number * 2 + thread as u64
-        };
+        let key = if self.threads == 1 { mix(number) % 50_000 } else { number * 2 + thread as u64 };
         key.to_le_bytes()
     }
 

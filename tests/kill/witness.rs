@@ -23,11 +23,7 @@ impl Witness {
         let options = scene.reference_options();
         let filter = Filter::create_on(Arc::new(Memory::new()), scene.spec(), options)
             .expect("a filter in memory");
-        Self {
-            scene,
-            filter,
-            fed: [0; 2],
-        }
+        Self { scene, filter, fed: [0; 2] }
     }
 
     /// How many operations of each thread the filter held when it was last looked at.
@@ -66,16 +62,12 @@ impl Witness {
             return if noted == 0 {
                 Ok(false)
             } else {
-                Err(format!(
-                    "{noted} operations had returned, and there is no filter"
-                ))
+                Err(format!("{noted} operations had returned, and there is no filter"))
             };
         };
         let inserts = found.digest().map_err(text)?.inserts;
         if inserts < noted.max(self.fed[0]) || inserts > noted + 1 {
-            return Err(format!(
-                "{noted} operations had returned, {inserts} are there"
-            ));
+            return Err(format!("{noted} operations had returned, {inserts} are there"));
         }
         self.feed(0, inserts);
         let stepped = !self.same(&found);
@@ -95,9 +87,7 @@ impl Witness {
             return if noted == [0; 2] {
                 Ok(())
             } else {
-                Err(format!(
-                    "{noted:?} operations had returned, and there is no filter"
-                ))
+                Err(format!("{noted:?} operations had returned, and there is no filter"))
             };
         };
         let inserts = found.digest().map_err(text)?.inserts;
@@ -105,9 +95,7 @@ impl Witness {
             self.feed(thread, count);
         }
         let Some(more) = inserts.checked_sub(noted[0] + noted[1]) else {
-            return Err(format!(
-                "{noted:?} operations had returned, {inserts} are there"
-            ));
+            return Err(format!("{noted:?} operations had returned, {inserts} are there"));
         };
         for (thread, &count) in noted.iter().enumerate() {
             // Keys are never repeated, and false positives all but impossible at this fill.
@@ -150,16 +138,10 @@ pub fn check_loose(scene: &Scene, dir: &Path, before: [u64; 2], noted: [u64; 2])
     };
     let digest = found.digest().map_err(text)?;
     for thread in 0..2 {
-        let numbers = if scene.keeps_all() {
-            before[thread]..noted[thread]
-        } else {
-            0..0
-        };
+        let numbers = if scene.keeps_all() { before[thread]..noted[thread] } else { 0..0 };
         for number in numbers {
             if !found.contains(scene.key(thread, number)).map_err(text)? {
-                return Err(format!(
-                    "operation {number} of thread {thread} is not there"
-                ));
+                return Err(format!("operation {number} of thread {thread} is not there"));
             }
         }
     }
@@ -184,10 +166,7 @@ fn copy_without_newest(dir: &Path) -> std::io::Result<Option<tempfile::TempDir>>
     for entry in std::fs::read_dir(dir)? {
         names.push(entry?.file_name().to_string_lossy().into_owned());
     }
-    let mut snapshots: Vec<_> = names
-        .iter()
-        .filter(|name| name.starts_with("snap-"))
-        .collect();
+    let mut snapshots: Vec<_> = names.iter().filter(|name| name.starts_with("snap-")).collect();
     snapshots.sort();
     let newest = snapshots.pop().cloned();
     if snapshots.is_empty() {
@@ -196,11 +175,7 @@ fn copy_without_newest(dir: &Path) -> std::io::Result<Option<tempfile::TempDir>>
     let copy = tempfile::tempdir()?;
     let lasting =
         |name: &&String| name.starts_with("snap-") || name.starts_with("wal-") || *name == "meta";
-    for name in names
-        .iter()
-        .filter(lasting)
-        .filter(|&name| Some(name) != newest.as_ref())
-    {
+    for name in names.iter().filter(lasting).filter(|&name| Some(name) != newest.as_ref()) {
         std::fs::copy(dir.join(name), copy.path().join(name))?;
     }
     Ok(Some(copy))

@@ -67,10 +67,7 @@ struct Mapped {
     segment: UnsafeCell<bool>,
 }
 
-#[expect(
-    unsafe_code,
-    reason = "the segment is shared under the protocol that is being modelled"
-)]
+#[expect(unsafe_code, reason = "the segment is shared under the protocol that is being modelled")]
 // SAFETY: `segment` is written before `end` is raised and read after `end` was seen raised; loom checks just that.
 unsafe impl Sync for Mapped {}
 
@@ -132,10 +129,7 @@ fn publication(publish: Publish) {
             let slot = Arc::clone(&slot);
             thread::spawn(move || {
                 let last = last_word(&*slot);
-                assert!(
-                    last == 0 || last == VOID || is_whole(&slot, last),
-                    "half a record"
-                );
+                assert!(last == 0 || last == VOID || is_whole(&slot, last), "half a record");
                 last
             })
         };
@@ -143,15 +137,8 @@ fn publication(publish: Publish) {
         voider.join().expect("no panic");
         let seen = reader.join().expect("no panic");
         let last = last_word(&*slot);
-        assert!(
-            seen == 0 || seen == last,
-            "a place changed after it was complete"
-        );
-        assert_eq!(
-            last != VOID,
-            published,
-            "the writer knows whether its record stands"
-        );
+        assert!(seen == 0 || seen == last, "a place changed after it was complete");
+        assert_eq!(last != VOID, published, "the writer knows whether its record stands");
         assert!(last == VOID || is_whole(&slot, last));
     });
 }
@@ -168,9 +155,7 @@ fn a_planted_publication_without_release_is_found() {
         for at in 0..3 {
             slot[at].store(words[at], Ordering::Relaxed);
         }
-        slot[3]
-            .compare_exchange(0, words[3], Ordering::Relaxed, Ordering::Relaxed)
-            .is_ok() // the bug
+        slot[3].compare_exchange(0, words[3], Ordering::Relaxed, Ordering::Relaxed).is_ok() // the bug
     }
     publication(relaxed);
 }

@@ -18,21 +18,14 @@ struct Stripe {
     a_is_dead: AtomicU64,
 }
 
-#[expect(
-    unsafe_code,
-    reason = "the number is shared under the lock that is being modelled"
-)]
+#[expect(unsafe_code, reason = "the number is shared under the lock that is being modelled")]
 // SAFETY: threads touch `number` only while they hold `word`; loom checks just that.
 unsafe impl Sync for Stripe {}
 
 impl Stripe {
     fn new() -> Arc<Self> {
         let (word, a_is_dead) = (AtomicU64::new(0), AtomicU64::new(0));
-        Arc::new(Self {
-            word,
-            number: UnsafeCell::new(0),
-            a_is_dead,
-        })
+        Arc::new(Self { word, number: UnsafeCell::new(0), a_is_dead })
     }
 
     #[expect(unsafe_code, reason = "as above")]
@@ -112,11 +105,7 @@ fn a_planted_lock_without_acquire_is_found() {
     fn relaxed_lock(stripe: &Stripe, owner: Owner) -> Acquired {
         let bits = (u64::from(owner.slot) + 1) << 1 | owner.term << 16;
         // The bug is the first Relaxed.
-        while stripe
-            .word
-            .compare_exchange(0, bits, Ordering::Relaxed, Ordering::Relaxed)
-            .is_err()
-        {
+        while stripe.word.compare_exchange(0, bits, Ordering::Relaxed, Ordering::Relaxed).is_err() {
             thread::yield_now();
         }
         Acquired::Free
@@ -132,10 +121,7 @@ fn a_planted_check_before_the_lock_is_found() {
         while stripe.word.load(Ordering::Acquire) != 0 {
             thread::yield_now();
         }
-        stripe.word.store(
-            (u64::from(owner.slot) + 1) << 1 | owner.term << 16,
-            Ordering::Release,
-        );
+        stripe.word.store((u64::from(owner.slot) + 1) << 1 | owner.term << 16, Ordering::Release);
         Acquired::Free
     }
     fn quiet_unlock(word: &AtomicU64, owner: Owner) -> Result<(), Lost> {
@@ -172,9 +158,7 @@ fn two_heirs(lock: Lock) {
     loom::model(move || {
         let stripe = Stripe::new();
         let dying = Arc::clone(&stripe);
-        let held = thread::spawn(move || die_holding(&dying))
-            .join()
-            .expect("no panic");
+        let held = thread::spawn(move || die_holding(&dying)).join().expect("no panic");
         assert!(held);
         let heirs = [B, C].map(|owner| heir(&stripe, owner, lock));
         let mut acquired = heirs.map(|thread| thread.join().expect("no panic"));
@@ -245,10 +229,9 @@ fn a_planted_takeover_by_a_store_is_found() {
                 holder(stripe.word.load(Ordering::Acquire)).filter(|&other| stripe.is_dead(other));
             if let Some(dead) = dead {
                 // The bug: the dead owner may have been replaced since.
-                stripe.word.store(
-                    (u64::from(owner.slot) + 1) << 1 | owner.term << 16,
-                    Ordering::Release,
-                );
+                stripe
+                    .word
+                    .store((u64::from(owner.slot) + 1) << 1 | owner.term << 16, Ordering::Release);
                 return Acquired::TakenOver(dead);
             }
             thread::yield_now();

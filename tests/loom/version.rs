@@ -107,10 +107,7 @@ fn a_planted_check_without_a_fence_is_found() {
     fn unchanged(version: &AtomicU64, before: u64) -> bool {
         version.load(Ordering::Relaxed) == before // the bug: no fence before it
     }
-    model(Protocol {
-        unchanged,
-        ..PROPER
-    });
+    model(Protocol { unchanged, ..PROPER });
 }
 
 #[test]
@@ -120,8 +117,5 @@ fn a_planted_version_that_is_not_checked_is_found() {
         fence(Ordering::Acquire);
         true // the bug
     }
-    model(Protocol {
-        unchanged,
-        ..PROPER
-    });
+    model(Protocol { unchanged, ..PROPER });
 }

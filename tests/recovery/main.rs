@@ -38,10 +38,7 @@ fn kinds() -> [Any; 3] {
         Any::new("age-partitioned", parameters().with("window-items", 60)),
         Any::new(
             "time-limited",
-            parameters()
-                .with("window", 500_000)
-                .with("fpr", 0.01)
-                .with("rate", 1),
+            parameters().with("window", 500_000).with("fpr", 0.01).with("rate", 1),
         ),
     ]
 }
@@ -62,11 +59,7 @@ fn open(dir: &Path, options: Options) -> Filter {
 fn insert(filter: &Filter, numbers: std::ops::Range<u64>) {
     for number in numbers {
         let time = Timestamp::from_unix_millis(1_000_000 + number);
-        filter
-            .call()
-            .time(time)
-            .insert(number.to_le_bytes())
-            .expect("an insert");
+        filter.call().time(time).insert(number.to_le_bytes()).expect("an insert");
     }
 }
 
@@ -74,9 +67,7 @@ fn insert(filter: &Filter, numbers: std::ops::Range<u64>) {
 fn reference(numbers: &[std::ops::Range<u64>]) -> Filter {
     let filter = Filter::create_on(Arc::new(Memory::new()), kinds()[1].clone(), stream());
     let filter = filter.expect("a filter in memory");
-    numbers
-        .iter()
-        .for_each(|numbers| insert(&filter, numbers.clone()));
+    numbers.iter().for_each(|numbers| insert(&filter, numbers.clone()));
     filter
 }
 
@@ -91,13 +82,8 @@ fn copy(from: &Path, to: &Path) {
 /// The names that begin so, ascending.
 fn names(dir: &Path, prefix: &str) -> Vec<String> {
     let entries = fs::read_dir(dir).expect("a directory");
-    let names = entries.map(|entry| {
-        entry
-            .expect("an entry")
-            .file_name()
-            .into_string()
-            .expect("ASCII")
-    });
+    let names =
+        entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("ASCII"));
     let mut names: Vec<_> = names.filter(|name| name.starts_with(prefix)).collect();
     names.sort();
     names
@@ -117,11 +103,7 @@ fn flip(path: &Path, offset: u64) {
 fn place(dir: &Path, lsn: u64) -> (PathBuf, u64) {
     let first = |name: &str| -> u64 { name[11..].parse().expect("a number") };
     let log = names(dir, "wal-");
-    let name = log
-        .iter()
-        .rev()
-        .find(|name| first(name) <= lsn)
-        .expect("a segment");
+    let name = log.iter().rev().find(|name| first(name) <= lsn).expect("a segment");
     (dir.join(name), PAGE + 32 * (lsn - first(name)))
 }
 
@@ -160,11 +142,7 @@ fn closing_and_opening_again_changes_nothing() {
             }
             filter = open(&dir, stream());
             let after = digest(&filter);
-            assert_eq!(
-                (before.value, before.inserts),
-                (after.value, after.inserts),
-                "{spec:?}"
-            );
+            assert_eq!((before.value, before.inserts), (after.value, after.inserts), "{spec:?}");
         }
     }
 }
@@ -229,10 +207,7 @@ fn if_the_newest_snapshot_is_damaged_the_older_one_leads_to_the_same_state() {
         let home = directory();
         let (dir, before) = two_snapshots(home.path());
         flip(&dir.join(&names(&dir, "snap-")[1]), at);
-        assert!(
-            !inspect::verify(&dir).expect("a report").is_sound(),
-            "byte {at}"
-        );
+        assert!(!inspect::verify(&dir).expect("a report").is_sound(), "byte {at}");
         let filter = open(&dir, stream());
         assert_eq!(digest(&filter).value, before.value, "byte {at}");
         // The damaged one is replaced, and two sound ones are there again.
@@ -242,10 +217,7 @@ fn if_the_newest_snapshot_is_damaged_the_older_one_leads_to_the_same_state() {
         }
         let before = digest(&filter).value;
         drop(filter);
-        assert!(
-            inspect::verify(&dir).expect("a report").is_sound(),
-            "byte {at}"
-        );
+        assert!(inspect::verify(&dir).expect("a report").is_sound(), "byte {at}");
         assert_eq!(digest(&open(&dir, stream())).value, before, "byte {at}");
     }
 }
@@ -260,10 +232,7 @@ fn if_all_snapshots_are_damaged_and_the_log_begins_later_opening_says_so() {
     }
     let before: Vec<_> = names(&dir, "wal-");
     let found = damage(try_open(&dir));
-    assert!(
-        snapshots.iter().any(|name| found.path.ends_with(name)),
-        "{found:?}"
-    );
+    assert!(snapshots.iter().any(|name| found.path.ends_with(name)), "{found:?}");
     // Nothing was removed: a remedy may still need it.
     assert_eq!(names(&dir, "wal-"), before);
     assert_eq!(names(&dir, "snap-"), snapshots);
@@ -282,10 +251,7 @@ fn without_sound_snapshots_the_whole_log_leads_to_the_same_state() {
     let copied = home.path().join("copy");
     copy(&dir, &copied);
     flip(&copied.join(&names(&copied, "snap-")[0]), 6000);
-    assert_eq!(
-        digest(&open(&copied, stream())).value,
-        digest(&filter).value
-    );
+    assert_eq!(digest(&open(&copied, stream())).value, digest(&filter).value);
 }
 
 #[test]
@@ -302,11 +268,7 @@ fn a_damaged_record_below_a_durable_note_is_damage_and_its_place_is_named() {
             let (path, offset) = place(&copied, lsn);
             flip(&path, offset + byte);
             let found = damage(try_open(&copied));
-            assert_eq!(
-                (&found.path, found.offset),
-                (&path, offset),
-                "record {lsn}, byte {byte}"
-            );
+            assert_eq!((&found.path, found.offset), (&path, offset), "record {lsn}, byte {byte}");
             let report = inspect::verify(&copied).expect("a report");
             assert!(!report.is_sound());
         }
@@ -351,10 +313,7 @@ fn a_missing_or_short_segment_is_damage() {
         }
         let copied = home.path().join(format!("short {at}"));
         copy(&dir, &copied);
-        let file = fs::OpenOptions::new()
-            .write(true)
-            .open(copied.join(name))
-            .expect("a file");
+        let file = fs::OpenOptions::new().write(true).open(copied.join(name)).expect("a file");
         file.set_len(PAGE + 33).expect("a shorter file");
         let found = damage(try_open(&copied));
         assert!(found.path.ends_with(name), "{found:?}");
@@ -380,10 +339,8 @@ fn records_that_a_recovery_left_behind_never_join_later_ones() {
         dir = next;
         filter = open(&dir, stream());
         let found = digest(&filter);
-        let before: u64 = history
-            .iter()
-            .map(|numbers: &std::ops::Range<u64>| numbers.end - numbers.start)
-            .sum();
+        let before: u64 =
+            history.iter().map(|numbers: &std::ops::Range<u64>| numbers.end - numbers.start).sum();
         let kept = found.inserts - before;
         assert!(kept > 0 && kept < 200 && found.lsn == lost, "{found:?}");
         history.push(number..number + kept);
@@ -392,11 +349,7 @@ fn records_that_a_recovery_left_behind_never_join_later_ones() {
         insert(&filter, number..number + 1);
         history.push(number..number + 1);
         number += 1;
-        assert_eq!(
-            digest(&filter).value,
-            digest(&reference(&history)).value,
-            "round {round}"
-        );
+        assert_eq!(digest(&filter).value, digest(&reference(&history)).value, "round {round}");
         lsn = digest(&filter).lsn;
         // The next crash finds the old records still there, in segments of the old era.
     }

@@ -66,16 +66,7 @@ impl Pair {
         let filter = Filter::create(&dir, spec.clone(), options.clone()).expect("a filter");
         let memory = Arc::new(Memory::new());
         let witness = Filter::create_on(memory, spec.clone(), options.clone()).expect("a filter");
-        Self {
-            home,
-            moves: 0,
-            dir,
-            hand,
-            now,
-            filter: Some(filter),
-            witness,
-            options,
-        }
+        Self { home, moves: 0, dir, hand, now, filter: Some(filter), witness, options }
     }
 
     fn filter(&self) -> &Filter {
@@ -102,21 +93,14 @@ impl Pair {
                 }
             }
             Step::Check(key) => {
-                let [one, other] = [self.filter(), &self.witness].map(|filter| {
-                    filter
-                        .check_and_insert(key.to_le_bytes())
-                        .expect("an insert")
-                });
+                let [one, other] = [self.filter(), &self.witness]
+                    .map(|filter| filter.check_and_insert(key.to_le_bytes()).expect("an insert"));
                 assert_eq!(one, other, "the answers for {key}");
             }
             Step::InsertAt(key, from_now) => {
                 let time = Timestamp::from_unix_millis(self.now.saturating_add_signed(from_now));
                 let [one, other] = [self.filter(), &self.witness].map(|filter| {
-                    filter
-                        .call()
-                        .time(time)
-                        .insert(key.to_le_bytes())
-                        .expect("an insert")
+                    filter.call().time(time).insert(key.to_le_bytes()).expect("an insert")
                 });
                 assert_eq!(one, other, "whether {key} is in time");
             }
@@ -124,11 +108,7 @@ impl Pair {
                 self.now += millis;
                 self.hand.advance(Duration::from_millis(millis));
             }
-            Step::Checkpoint => drop(
-                self.filter()
-                    .checkpoint()
-                    .map_err(|error| panic!("{error}")),
-            ),
+            Step::Checkpoint => drop(self.filter().checkpoint().map_err(|error| panic!("{error}"))),
             Step::Sync => self.filter().sync().expect("a sync"),
             Step::Reopen => self.move_to(self.dir.clone()),
             Step::Crash => {
@@ -150,19 +130,13 @@ impl Pair {
 
     fn compare(&self) {
         let (one, other) = (digest(self.filter()), digest(&self.witness));
-        assert_eq!(
-            (one.value, one.inserts),
-            (other.value, other.inserts),
-            "the digests"
-        );
+        assert_eq!((one.value, one.inserts), (other.value, other.inserts), "the digests");
     }
 }
 
 fn number(name: &str, default: u64) -> u64 {
-    std::env::var(name).map_or(default, |text| {
-        text.parse()
-            .unwrap_or_else(|_| panic!("{name} must be a number"))
-    })
+    std::env::var(name)
+        .map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} must be a number")))
 }
 
 fn config() -> ProptestConfig {

@@ -18,11 +18,7 @@ fn an_outage_ages_keys_or_not_as_the_filter_was_told() {
         let home = directory();
         let dir = home.path().join("f");
         let hand = ManualClock::new(Timestamp::from_unix_millis(1_700_000_000_000));
-        let settings = || {
-            options()
-                .clock(Clock::from(hand.clone()))
-                .downtime(downtime)
-        };
+        let settings = || options().clock(Clock::from(hand.clone())).downtime(downtime);
         let spec = TimeLimited::window(Duration::from_secs(10));
         let filter = Filter::create(&dir, spec, settings()).expect("a filter");
         for _ in 0..30 {
@@ -33,19 +29,12 @@ fn an_outage_ages_keys_or_not_as_the_filter_was_told() {
         filter.close().expect("a clean close");
         hand.advance(Duration::from_secs(outage));
         let filter: Filter<TimeLimited> = Filter::open(&dir, settings()).expect("it opens");
-        assert_eq!(
-            filter.contains("key").expect("a query"),
-            there,
-            "{downtime:?}, {outage} s"
-        );
+        assert_eq!(filter.contains("key").expect("a query"), there, "{downtime:?}, {outage} s");
         // While it is open time passes, whatever was told.
         filter.insert("another").expect("an insert");
         hand.advance(Duration::from_secs(12));
         filter.insert("a third").expect("an insert");
-        assert!(
-            !filter.contains("key").expect("a query"),
-            "{downtime:?}, {outage} s"
-        );
+        assert!(!filter.contains("key").expect("a query"), "{downtime:?}, {outage} s");
     }
 }
 
@@ -55,11 +44,7 @@ fn time_does_not_run_backwards_over_a_restart() {
         let home = directory();
         let dir = home.path().join("f");
         let hand = ManualClock::new(Timestamp::from_unix_millis(1_700_000_000_000));
-        let settings = || {
-            options()
-                .clock(Clock::from(hand.clone()))
-                .downtime(downtime)
-        };
+        let settings = || options().clock(Clock::from(hand.clone())).downtime(downtime);
         let spec = TimeLimited::window(Duration::from_secs(10));
         let filter = Filter::create(&dir, spec, settings()).expect("a filter");
         filter.insert("key").expect("an insert");
@@ -68,17 +53,11 @@ fn time_does_not_run_backwards_over_a_restart() {
         hand.set(Timestamp::from_unix_millis(1_600_000_000_000));
         let filter: Filter<TimeLimited> = Filter::open(&dir, settings()).expect("it opens");
         assert!(filter.contains("key").expect("a query"));
-        assert!(
-            filter.insert("another").expect("an insert"),
-            "{downtime:?}: not too late"
-        );
+        assert!(filter.insert("another").expect("an insert"), "{downtime:?}: not too late");
         assert_eq!(filter.stat().expect("a stat").time, before, "{downtime:?}");
         hand.advance(Duration::from_secs(12));
         filter.insert("a third").expect("an insert");
-        assert!(
-            !filter.contains("key").expect("a query"),
-            "{downtime:?}: it goes on from there"
-        );
+        assert!(!filter.contains("key").expect("a query"), "{downtime:?}: it goes on from there");
     }
 }
 
@@ -93,10 +72,7 @@ fn only_records_move_time() {
     let witness = Filter::create_on(Arc::new(Memory::new()), spec, settings()).expect("a filter");
     let same = |filter: &Filter<TimeLimited>| {
         let [one, other] = [filter, &witness].map(|filter| filter.digest().expect("a digest"));
-        assert_eq!(
-            (one.value, one.lsn, one.inserts),
-            (other.value, other.lsn, other.inserts)
-        );
+        assert_eq!((one.value, one.lsn, one.inserts), (other.value, other.lsn, other.inserts));
     };
     hand.advance(Duration::from_secs(1000));
     same(&filter);
@@ -118,18 +94,13 @@ fn only_records_move_time() {
     }
     filter.close().expect("a clean close");
     let filter: Filter<TimeLimited> = Filter::open(&dir, settings()).expect("it opens");
-    assert_eq!(
-        filter.digest().expect("a digest").value,
-        witness.digest().expect("a digest").value
-    );
+    assert_eq!(filter.digest().expect("a digest").value, witness.digest().expect("a digest").value);
 }
 
 #[test]
 fn a_time_too_far_ahead_is_refused_and_changes_nothing() {
     let hand = ManualClock::new(Timestamp::from_unix_millis(1_700_000_000_000));
-    let settings = options()
-        .clock(Clock::from(hand.clone()))
-        .max_lead(Duration::from_secs(60));
+    let settings = options().clock(Clock::from(hand.clone())).max_lead(Duration::from_secs(60));
     for spec in kinds() {
         let filter =
             Filter::create_on(Arc::new(Memory::new()), spec, settings.clone()).expect("a filter");
@@ -141,11 +112,7 @@ fn a_time_too_far_ahead_is_refused_and_changes_nothing() {
             ahead.insert("ahead").map(|_| ()),
             ahead.check_and_insert("ahead").map(|_| ()),
             ahead.insert_all(&["ahead", "too"]).map(|_| ()),
-            filter
-                .call()
-                .time(Timestamp::from_unix_micros(u64::MAX))
-                .insert("ahead")
-                .map(|_| ()),
+            filter.call().time(Timestamp::from_unix_micros(u64::MAX)).insert("ahead").map(|_| ()),
         ];
         for result in refused {
             let Err(Error::TimeAhead { limit: found, .. }) = result else {
@@ -167,9 +134,7 @@ fn late_keys_with_times_of_their_own_do_not_stop_the_clock_over_a_restart() {
     let now = 1_700_000_000_000;
     let hand = ManualClock::new(Timestamp::from_unix_millis(now));
     let settings = || options().clock(Clock::from(hand.clone()));
-    let spec = TimeLimited::window(Duration::from_secs(10))
-        .fpr(0.01)
-        .rate(1.0);
+    let spec = TimeLimited::window(Duration::from_secs(10)).fpr(0.01).rate(1.0);
     let filter = Filter::create(&dir, spec.clone(), settings()).expect("a filter");
     let witness = Filter::create_on(Arc::new(Memory::new()), spec, settings()).expect("a filter");
     let late = Timestamp::from_unix_millis(now - 10);
@@ -178,8 +143,7 @@ fn late_keys_with_times_of_their_own_do_not_stop_the_clock_over_a_restart() {
         for key in 0..3000_u64 {
             filter.insert(key.to_le_bytes()).expect("an insert");
             let call = filter.call().time(late);
-            call.insert((key + 10_000).to_le_bytes())
-                .expect("an insert");
+            call.insert((key + 10_000).to_le_bytes()).expect("an insert");
         }
     }
     drop(filter);

@@ -52,14 +52,12 @@ fn spec(arguments: &Dedup) -> Result<Option<Any>> {
     let fpr = arguments.fpr.unwrap_or(FPR);
     let parameters = Parameters::new().with("fpr", fpr);
     match (arguments.window, arguments.last) {
-        (Some(window), _) => Ok(Some(Any::new(
-            "time-limited",
-            parameters.with("window", window.as_micros()),
-        ))),
-        (None, Some(last)) => Ok(Some(Any::new(
-            "age-partitioned",
-            parameters.with("window-items", last),
-        ))),
+        (Some(window), _) => {
+            Ok(Some(Any::new("time-limited", parameters.with("window", window.as_micros()))))
+        }
+        (None, Some(last)) => {
+            Ok(Some(Any::new("age-partitioned", parameters.with("window-items", last))))
+        }
         (None, None) if arguments.fpr.is_some() => Err(Failure::Error(
             "--fpr needs a window; give --window DURATION or --last N as well".to_owned(),
         )),
@@ -91,26 +89,22 @@ fn feed(filter: &Filter<Any>, arguments: &mut Dedup) -> Result<()> {
     let end = arguments.reading.delimiter();
     let mut late: u64 = 0;
     let field = arguments.field.map(NonZeroUsize::get);
-    Stream::changing(filter, &arguments.reading)?
-        .by_field(field)
-        .run(
-            files,
-            true,
-            |call, key| call.since(since).check_and_insert(key),
-            |line, checked, output: &mut Output| match checked {
-                Checked::Present => Ok(()),
-                Checked::New => output.line(line.whole, end),
-                Checked::TooLate => {
-                    // Whether it was seen is not known any more. A line twice is better than none.
-                    late += 1;
-                    output.line(line.whole, end)
-                }
-            },
-        )?;
+    Stream::changing(filter, &arguments.reading)?.by_field(field).run(
+        files,
+        true,
+        |call, key| call.since(since).check_and_insert(key),
+        |line, checked, output: &mut Output| match checked {
+            Checked::Present => Ok(()),
+            Checked::New => output.line(line.whole, end),
+            Checked::TooLate => {
+                // Whether it was seen is not known any more. A line twice is better than none.
+                late += 1;
+                output.line(line.whole, end)
+            }
+        },
+    )?;
     if late > 0 {
-        note(&format!(
-            "{late} lines were older than the window; they were printed, unchecked"
-        ));
+        note(&format!("{late} lines were older than the window; they were printed, unchecked"));
     }
     Ok(())
 }

@@ -70,14 +70,9 @@ pub fn age(arguments: Query) -> Result<()> {
         |call, key| call.age(key),
         |key, age, output| match age {
             None => answer(output, json, key, "age", Value::Null, "-"),
-            Some(Age::Items(items)) => answer(
-                output,
-                json,
-                key,
-                "age_items",
-                items.into(),
-                &items.to_string(),
-            ),
+            Some(Age::Items(items)) => {
+                answer(output, json, key, "age_items", items.into(), &items.to_string())
+            }
             Some(Age::Time(micros)) => {
                 let seconds = micros as f64 / 1e6;
                 let text = units::seconds(micros);
@@ -139,8 +134,6 @@ fn bit(answer: bool) -> &'static str {
 
 fn report_late(late: u64) {
     if late > 0 {
-        note(&format!(
-            "{late} keys were older than the window; they were not inserted"
-        ));
+        note(&format!("{late} keys were older than the window; they were not inserted"));
     }
 }

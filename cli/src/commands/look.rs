@@ -64,11 +64,7 @@ fn stat_text(stat: &Stat) -> String {
         ("inserts", stat.inserts.to_string()),
         ("operations", stat.operations.to_string()),
         ("refused as late", stat.refused.to_string()),
-        (
-            "step",
-            stat.step
-                .map_or_else(|| "none".to_owned(), |step| step.to_string()),
-        ),
+        ("step", stat.step.map_or_else(|| "none".to_owned(), |step| step.to_string())),
         ("latest time", stat.time.map_or_else(none, units::time)),
         ("fill", format!("{:.2} %", stat.fill * 100.0)),
         ("estimated FPR", format!("{:.3e}", stat.estimated_fpr)),
@@ -99,10 +95,7 @@ pub fn digest(arguments: &Look) -> Result<()> {
             ("inserts", digest.inserts.into()),
         ]))?;
     } else {
-        output.text(&format!(
-            "{value}  LSN {}, {} inserts",
-            digest.lsn, digest.inserts
-        ))?;
+        output.text(&format!("{value}  LSN {}, {} inserts", digest.lsn, digest.inserts))?;
     }
     output.flush()?;
     filter.close()?;
@@ -124,22 +117,12 @@ pub fn verify(arguments: &Look) -> Result<ExitCode> {
                 ("damage", damage.into()),
             ]))?;
         } else {
-            let state = if file.damage.is_empty() {
-                "sound"
-            } else {
-                "DAMAGED"
-            };
+            let state = if file.damage.is_empty() { "sound" } else { "DAMAGED" };
             // What concerns all files together has no size of its own.
-            let size = if file.bytes == 0 {
-                String::new()
-            } else {
-                format!(", {}", bytes(file.bytes))
-            };
-            let detail = if file.detail.is_empty() {
-                String::new()
-            } else {
-                format!(", {}", file.detail)
-            };
+            let size =
+                if file.bytes == 0 { String::new() } else { format!(", {}", bytes(file.bytes)) };
+            let detail =
+                if file.detail.is_empty() { String::new() } else { format!(", {}", file.detail) };
             output.text(&format!("{}: {state}{size}{detail}", file.name))?;
             for damage in &file.damage {
                 output.text(&format!("  {damage}"))?;
@@ -147,22 +130,12 @@ pub fn verify(arguments: &Look) -> Result<ExitCode> {
         }
     }
     output.flush()?;
-    Ok(if report.is_sound() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::from(NO)
-    })
+    Ok(if report.is_sound() { ExitCode::SUCCESS } else { ExitCode::from(NO) })
 }
 
 fn damage_json(error: &Error) -> Value {
     let mut members = object([("message", error.to_string().into())]);
-    if let Error::Damaged {
-        offset,
-        expected,
-        found,
-        ..
-    } = error
-    {
+    if let Error::Damaged { offset, expected, found, .. } = error {
         members.insert("offset".to_owned(), (*offset).into());
         members.insert("expected".to_owned(), expected.as_str().into());
         members.insert("found".to_owned(), found.as_str().into());
@@ -210,20 +183,13 @@ fn entry_json(entry: &inspect::Entry) -> Map<String, Value> {
     let mut members = object([
         ("lsn", entry.lsn.into()),
         ("era", entry.era.into()),
-        (
-            "time",
-            entry_time(entry).map(Timestamp::as_unix_millis).into(),
-        ),
+        ("time", entry_time(entry).map(Timestamp::as_unix_millis).into()),
         ("operation", entry.operation.into()),
         ("stream_time", entry.is_stream_time().into()),
     ]);
     for (name, value) in entry.details() {
         // A hash uses all 64 bits, more than a number in JSON can be relied on to hold.
-        let value = if name == "hash" {
-            format!("{value:016x}").into()
-        } else {
-            value.into()
-        };
+        let value = if name == "hash" { format!("{value:016x}").into() } else { value.into() };
         members.insert(name.to_owned(), value);
     }
     members
@@ -249,9 +215,7 @@ pub fn snapshot(arguments: &Look) -> Result<()> {
     if arguments.json {
         output.json(object([("start_lsn", start.into())]))?;
     } else {
-        output.text(&format!(
-            "snapshot written; the log counts from LSN {start}"
-        ))?;
+        output.text(&format!("snapshot written; the log counts from LSN {start}"))?;
     }
     output.flush()?;
     filter.close()?;
@@ -260,10 +224,8 @@ pub fn snapshot(arguments: &Look) -> Result<()> {
 
 /// Parameters as an object.
 pub fn parameters_json(parameters: &Parameters) -> Value {
-    let members: Map<_, _> = parameters
-        .iter()
-        .map(|(name, value)| (name.to_owned(), parameter_value(value)))
-        .collect();
+    let members: Map<_, _> =
+        parameters.iter().map(|(name, value)| (name.to_owned(), parameter_value(value))).collect();
     Value::Object(members)
 }
 
@@ -272,10 +234,9 @@ pub fn parameter_rows(parameters: &Parameters) -> Vec<(&str, String)> {
     parameters
         .iter()
         .map(|(name, value)| match (name, value.parse()) {
-            ("window", Ok(micros)) => (
-                name,
-                units::duration(std::time::Duration::from_micros(micros)),
-            ),
+            ("window", Ok(micros)) => {
+                (name, units::duration(std::time::Duration::from_micros(micros)))
+            }
             _ => (name, value.to_owned()),
         })
         .collect()
@@ -283,9 +244,5 @@ pub fn parameter_rows(parameters: &Parameters) -> Vec<(&str, String)> {
 
 /// A number of bytes to read: rounded, and exact where that says more.
 pub fn bytes(count: u64) -> String {
-    if count < 1024 {
-        format!("{count} B")
-    } else {
-        format!("{} ({count} B)", BinaryBytes(count))
-    }
+    if count < 1024 { format!("{count} B") } else { format!("{} ({count} B)", BinaryBytes(count)) }
 }

@@ -56,13 +56,7 @@ fn plan_text(kind: &str, plan: &inspect::Plan) -> String {
     }
     rows.extend([
         ("memory", bytes(plan.memory_bytes)),
-        (
-            "disk",
-            format!(
-                "{}: live image, three snapshots, WAL",
-                bytes(plan.disk_bytes)
-            ),
-        ),
+        ("disk", format!("{}: live image, three snapshots, WAL", bytes(plan.disk_bytes))),
         ("stripes", plan.stripes.to_string()),
         ("blocks", plan.blocks.to_string()),
     ]);

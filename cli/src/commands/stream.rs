@@ -40,13 +40,7 @@ pub struct Line<'a> {
 impl<'a> Stream<'a> {
     /// Asks `filter` about lines; whole lines are keys.
     pub fn asking(filter: &'a Filter<Any>, reading: &'a Reading) -> Self {
-        Self {
-            filter,
-            reading,
-            field: None,
-            durability: reading.durability,
-            sync_batches: false,
-        }
+        Self { filter, reading, field: None, durability: reading.durability, sync_batches: false }
     }
 
     /// Changes `filter` by lines; whole lines are keys.
@@ -206,20 +200,10 @@ mod tests {
     fn a_stamp_is_digits_and_the_key_is_all_behind_the_first_tab() {
         let (time, key) = stamped(b"1500\ta\tb").expect("stamp");
         assert_eq!((time.as_unix_millis(), key), (1500, b"a\tb".as_slice()));
-        let malformed: [&[u8]; 6] = [
-            b"",
-            b"\tkey",
-            b"12",
-            b"+1\tkey",
-            b"1.5\tkey",
-            b"18446744073709551615\tkey",
-        ];
+        let malformed: [&[u8]; 6] =
+            [b"", b"\tkey", b"12", b"+1\tkey", b"1.5\tkey", b"18446744073709551615\tkey"];
         for line in malformed {
-            assert!(
-                stamped(line).is_none(),
-                "{:?}",
-                String::from_utf8_lossy(line)
-            );
+            assert!(stamped(line).is_none(), "{:?}", String::from_utf8_lossy(line));
         }
     }
 }

@@ -7,29 +7,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 fn filter(options: &[&str]) -> (Place, String) {
     let place = Place::new();
     let dir = place.at("filter");
-    ok(
-        &[&["create", &dir, "--hash-seed", "7"], options].concat(),
-        b"",
-    );
+    ok(&[&["create", &dir, "--hash-seed", "7"], options].concat(), b"");
     (place, dir)
 }
 
-const LAST_100: [&str; 6] = [
-    "--kind",
-    "age-partitioned",
-    "--window-items",
-    "100",
-    "--fpr",
-    "0.001",
-];
-const MINUTE: [&str; 6] = [
-    "--kind",
-    "time-limited",
-    "--window",
-    "60s",
-    "--fpr",
-    "0.001",
-];
+const LAST_100: [&str; 6] =
+    ["--kind", "age-partitioned", "--window-items", "100", "--fpr", "0.001"];
+const MINUTE: [&str; 6] = ["--kind", "time-limited", "--window", "60s", "--fpr", "0.001"];
 const BLOOM: [&str; 6] = ["--kind", "bloom", "--capacity", "1000", "--fpr", "0.001"];
 
 #[test]
@@ -37,10 +21,7 @@ fn every_kind_answers_in_input_order() {
     for kind in [LAST_100, MINUTE, BLOOM] {
         let (_place, dir) = filter(&kind);
         assert_eq!(ok(&["insert", &dir], b"a\nb\nc").stdout, b"");
-        assert_eq!(
-            ok(&["contains", &dir], b"b\nx\na\n\nc\n").stdout,
-            b"1\n0\n1\n0\n1\n"
-        );
+        assert_eq!(ok(&["contains", &dir], b"b\nx\na\n\nc\n").stdout, b"1\n0\n1\n0\n1\n");
         assert_eq!(ok(&["check", &dir], b"x\nx\na\n").stdout, b"0\n1\n1\n");
         assert_eq!(ok(&["contains", &dir], b"x").stdout, b"1\n");
     }
@@ -72,33 +53,21 @@ fn an_age_in_items_is_a_lower_bound() {
     let (_place, dir) = filter(&LAST_100);
     let keys: Vec<_> = (0..60).map(|number| format!("key {number}")).collect();
     ok(&["insert", &dir], keys.join("\n").as_bytes());
-    let outcome = ok(
-        &["age", &dir],
-        [keys.join("\n"), "absent".into()].join("\n").as_bytes(),
-    );
+    let outcome = ok(&["age", &dir], [keys.join("\n"), "absent".into()].join("\n").as_bytes());
     let lines = outcome.text().lines().collect::<Vec<_>>();
     assert_eq!(lines[60], "-");
     for (number, line) in lines[..60].iter().enumerate() {
         let age: usize = line.parse().expect(line);
-        assert!(
-            age <= 60 - number,
-            "key {number} is said to be {age} inserts old"
-        );
+        assert!(age <= 60 - number, "key {number} is said to be {age} inserts old");
     }
-    assert!(
-        lines[0].parse::<usize>().expect("age") > 20,
-        "ages tell nothing: {lines:?}"
-    );
+    assert!(lines[0].parse::<usize>().expect("age") > 20, "ages tell nothing: {lines:?}");
 }
 
 #[test]
 fn an_age_in_seconds_is_told_at_the_time_of_the_line() {
     let (_place, dir) = filter(&MINUTE);
     let start = now_millis() - 3_600_000;
-    ok(
-        &["insert", &dir, "--event-time"],
-        format!("{start}\ta\n").as_bytes(),
-    );
+    ok(&["insert", &dir, "--event-time"], format!("{start}\ta\n").as_bytes());
     let lines = format!("{}\ta\n{}\ta\n{0}\tb\n", start + 30_000, start + 600_000);
     let outcome = ok(&["age", &dir, "--event-time"], lines.as_bytes());
     let answers = outcome.text().lines().collect::<Vec<_>>();
@@ -111,21 +80,12 @@ fn an_age_in_seconds_is_told_at_the_time_of_the_line() {
 fn asking_moves_no_time() {
     let (_place, dir) = filter(&MINUTE);
     let start = now_millis() - 3_600_000;
-    ok(
-        &["insert", &dir, "--event-time"],
-        format!("{start}\ta\n").as_bytes(),
-    );
+    ok(&["insert", &dir, "--event-time"], format!("{start}\ta\n").as_bytes());
     let before = ok(&["digest", &dir], b"").stdout;
-    ok(
-        &["contains", &dir, "--event-time"],
-        format!("{}\ta\n", start + 600_000).as_bytes(),
-    );
+    ok(&["contains", &dir, "--event-time"], format!("{}\ta\n", start + 600_000).as_bytes());
     ok(&["contains", &dir], b"a\n");
     assert_eq!(ok(&["digest", &dir], b"").stdout, before);
-    let again = ok(
-        &["contains", &dir, "--event-time"],
-        format!("{}\ta\n", start + 1).as_bytes(),
-    );
+    let again = ok(&["contains", &dir, "--event-time"], format!("{}\ta\n", start + 1).as_bytes());
     assert_eq!(again.stdout, b"1\n");
 }
 
@@ -163,11 +123,7 @@ fn keys_too_late_to_insert_are_counted() {
     let lines = format!("{0}\ta\n{now}\tb\n{0}\tc\n", now - 3_600_000);
     let inserted = run(&["insert", &dir, "--event-time"], lines.as_bytes());
     assert_eq!(inserted.code, Some(0));
-    assert!(
-        inserted.stderr.contains("1 keys were older"),
-        "{}",
-        inserted.stderr
-    );
+    assert!(inserted.stderr.contains("1 keys were older"), "{}", inserted.stderr);
     let lines = format!("{now}\tb\n{}\td\n", now - 3_600_000);
     let checked = run(&["check", &dir, "--event-time", "--json"], lines.as_bytes());
     assert_eq!(
@@ -195,10 +151,7 @@ fn every_durability_is_taken() {
 fn a_kind_without_ages_says_so() {
     let (_place, dir) = filter(&BLOOM);
     let sentence = refused(&["age", &dir], b"a\n");
-    assert!(
-        sentence.contains("bloom") && sentence.contains("age"),
-        "{sentence}"
-    );
+    assert!(sentence.contains("bloom") && sentence.contains("age"), "{sentence}");
 }
 
 #[test]
@@ -224,8 +177,5 @@ fn what_is_not_a_filter_is_named() {
 }
 
 fn now_millis() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .expect("clock")
-        .as_millis() as u64
+    SystemTime::now().duration_since(UNIX_EPOCH).expect("clock").as_millis() as u64
 }

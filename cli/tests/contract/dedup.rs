@@ -6,18 +6,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// `dedup --last 1000` and more options.
 fn dedup(more: &[&str], input: &[u8]) -> Vec<u8> {
-    ok(
-        &[&["dedup", "--last", "1000", "--hash-seed", "7"], more].concat(),
-        input,
-    )
-    .stdout
+    ok(&[&["dedup", "--last", "1000", "--hash-seed", "7"], more].concat(), input).stdout
 }
 
 fn now_millis() -> u64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .expect("clock")
-        .as_millis() as u64
+    SystemTime::now().duration_since(UNIX_EPOCH).expect("clock").as_millis() as u64
 }
 
 #[test]
@@ -27,10 +20,7 @@ fn no_line_in_the_window_is_printed_and_few_new_ones_are_suppressed() {
     for since in [Since::LastSeen, Since::Accepted] {
         let judgement = judge(&keys, 2_000, since, &[]);
         judgement.assert_within_promise();
-        assert!(
-            judgement.surely_new > 1_000,
-            "the stream tests little: {judgement:?}"
-        );
+        assert!(judgement.surely_new > 1_000, "the stream tests little: {judgement:?}");
     }
 }
 
@@ -40,25 +30,14 @@ fn the_batch_size_changes_no_answer() {
     let keys: Vec<_> = keys.iter().map(String::as_bytes).collect();
     let whole = judge(&keys, 500, Since::LastSeen, &[]);
     for batch in ["1", "7", "100000"] {
-        assert_eq!(
-            judge(&keys, 500, Since::LastSeen, &["--batch", batch]),
-            whole
-        );
+        assert_eq!(judge(&keys, 500, Since::LastSeen, &["--batch", batch]), whole);
     }
 }
 
 #[test]
 fn the_same_seed_gives_the_same_output() {
     let input = input(&stream(20_000, 15_000));
-    let arguments = [
-        "dedup",
-        "--last",
-        "1000",
-        "--fpr",
-        "0.05",
-        "--hash-seed",
-        "11",
-    ];
+    let arguments = ["dedup", "--last", "1000", "--fpr", "0.05", "--hash-seed", "11"];
     assert_eq!(ok(&arguments, &input).stdout, ok(&arguments, &input).stdout);
 }
 
@@ -86,10 +65,7 @@ fn the_last_line_needs_no_newline() {
 
 #[test]
 fn keys_are_raw_bytes() {
-    assert_eq!(
-        dedup(&[], b"\xff\xfe\n\0\n\n\xff\xfe\n\0\n\n"),
-        b"\xff\xfe\n\0\n\n"
-    );
+    assert_eq!(dedup(&[], b"\xff\xfe\n\0\n\n\xff\xfe\n\0\n\n"), b"\xff\xfe\n\0\n\n");
 }
 
 #[test]
@@ -102,19 +78,13 @@ fn a_long_line_is_one_key() {
 #[test]
 fn a_field_is_blank_separated_and_counted_from_one() {
     let lines = b"1 alice\n2  bob\n3\talice x\n 4 bob\n5 carol\n";
-    assert_eq!(
-        dedup(&["--field", "2"], lines),
-        b"1 alice\n2  bob\n5 carol\n"
-    );
+    assert_eq!(dedup(&["--field", "2"], lines), b"1 alice\n2  bob\n5 carol\n");
     assert!(refused(&["dedup", "--last", "9", "--field", "0"], b"").contains("--field"));
 }
 
 #[test]
 fn lines_without_the_field_share_the_empty_key() {
-    assert_eq!(
-        dedup(&["--field", "2"], b"a\nb x\nc\n\nd y\n"),
-        b"a\nb x\nd y\n"
-    );
+    assert_eq!(dedup(&["--field", "2"], b"a\nb x\nc\n\nd y\n"), b"a\nb x\nd y\n");
 }
 
 #[test]
@@ -140,30 +110,12 @@ fn a_missing_file_is_named_before_anything_is_read() {
 fn accepted_keys_return_after_the_window_however_often_they_were_seen() {
     // Filler is new each time. A hot key comes every 10 lines; the window is 40.
     let lines: Vec<_> = (0..2_000)
-        .map(|number| {
-            if number % 10 == 0 {
-                "hot".into()
-            } else {
-                format!("filler {number}")
-            }
-        })
+        .map(|number| if number % 10 == 0 { "hot".into() } else { format!("filler {number}") })
         .collect();
     let count = |since: &str| {
-        let arguments = [
-            "dedup",
-            "--last",
-            "40",
-            "--since",
-            since,
-            "--hash-seed",
-            "7",
-        ];
+        let arguments = ["dedup", "--last", "40", "--since", since, "--hash-seed", "7"];
         let outcome = ok(&arguments, &input(&lines));
-        outcome
-            .lines()
-            .iter()
-            .filter(|line| **line == b"hot")
-            .count()
+        outcome.lines().iter().filter(|line| **line == b"hot").count()
     };
     assert_eq!(count("last-seen"), 1);
     assert!(count("accepted") > 10);
@@ -182,14 +134,7 @@ fn event_time_is_the_clock_and_is_printed_with_the_line() {
         at(401, "b"),
         at(401, "a"),
     ];
-    let arguments = [
-        "dedup",
-        "--window",
-        "60s",
-        "--event-time",
-        "--hash-seed",
-        "7",
-    ];
+    let arguments = ["dedup", "--window", "60s", "--event-time", "--hash-seed", "7"];
     let expected = [at(0, "a"), at(1, "b"), at(400, "a"), at(401, "b")];
     assert_eq!(ok(&arguments, &input(&lines)).stdout, input(&expected));
 }
@@ -205,24 +150,14 @@ fn a_field_of_event_lines_is_counted_behind_the_time() {
 fn an_event_line_without_a_time_is_named_and_what_came_before_is_done() {
     let place = Place::new();
     let now = now_millis() - 1000;
-    let file = place.file(
-        "events",
-        format!("{now}\ta\n{now}\tb\nbad\n{now}\tc\n").as_bytes(),
-    );
+    let file = place.file("events", format!("{now}\ta\n{now}\tb\nbad\n{now}\tc\n").as_bytes());
     let state = place.at("state");
     let arguments = ["dedup", "--window", "1h", "--event-time", "--state", &state];
     let outcome = run(&[&arguments[..], &[&file]].concat(), b"");
     assert_eq!(outcome.code, Some(2));
-    assert!(
-        outcome.stderr.contains(&format!("{file}, line 3: ")),
-        "{}",
-        outcome.stderr
-    );
+    assert!(outcome.stderr.contains(&format!("{file}, line 3: ")), "{}", outcome.stderr);
     assert_eq!(outcome.lines().len(), 2);
-    let again = ok(
-        &arguments,
-        format!("{now}\ta\n{now}\tb\n{now}\tc\n").as_bytes(),
-    );
+    let again = ok(&arguments, format!("{now}\ta\n{now}\tb\n{now}\tc\n").as_bytes());
     assert_eq!(again.stdout, format!("{now}\tc\n").as_bytes());
 }
 
@@ -233,11 +168,7 @@ fn a_time_far_ahead_of_the_clock_is_refused_with_its_line() {
     let arguments = ["dedup", "--window", "60s", "--event-time"];
     let outcome = run(&arguments, lines.as_bytes());
     assert_eq!(outcome.code, Some(2));
-    assert!(
-        outcome.stderr.contains("standard input, line 2: "),
-        "{}",
-        outcome.stderr
-    );
+    assert!(outcome.stderr.contains("standard input, line 2: "), "{}", outcome.stderr);
     assert_eq!(outcome.lines().len(), 1);
 }
 
@@ -245,19 +176,10 @@ fn a_time_far_ahead_of_the_clock_is_refused_with_its_line() {
 fn lines_too_late_to_judge_are_printed_and_counted() {
     let now = now_millis() - 1000;
     let lines = format!("{}\ta\n{now}\tb\n{0}\ta\n", now - 3_600_000);
-    let outcome = run(
-        &["dedup", "--window", "60s", "--event-time"],
-        lines.as_bytes(),
-    );
+    let outcome = run(&["dedup", "--window", "60s", "--event-time"], lines.as_bytes());
     assert_eq!(outcome.code, Some(0));
     assert_eq!(outcome.lines().len(), 3);
-    assert!(
-        outcome
-            .stderr
-            .contains("1 lines were older than the window"),
-        "{}",
-        outcome.stderr
-    );
+    assert!(outcome.stderr.contains("1 lines were older than the window"), "{}", outcome.stderr);
 }
 
 #[test]
@@ -300,28 +222,16 @@ fn a_state_that_exists_needs_no_window_and_refuses_another() {
 fn without_a_state_a_window_must_be_given_and_only_one() {
     let place = Place::new();
     let state = place.at("state");
-    for arguments in [
-        &["dedup"][..],
-        &["dedup", "--state", &state],
-        &["dedup", "--fpr", "0.1"],
-    ] {
+    for arguments in [&["dedup"][..], &["dedup", "--state", &state], &["dedup", "--fpr", "0.1"]] {
         let sentence = refused(arguments, b"a\n");
-        assert!(
-            sentence.contains("--window") && sentence.contains("--last"),
-            "{sentence}"
-        );
+        assert!(sentence.contains("--window") && sentence.contains("--last"), "{sentence}");
     }
     refused(&["dedup", "--last", "5", "--window", "5s"], b"");
 }
 
 #[test]
 fn parameters_out_of_bounds_are_refused() {
-    for bad in [
-        ["--last", "0"],
-        ["--window", "0s"],
-        ["--window", "soon"],
-        ["--last", "-1"],
-    ] {
+    for bad in [["--last", "0"], ["--window", "0s"], ["--window", "soon"], ["--last", "-1"]] {
         refused(&[&["dedup"], &bad[..]].concat(), b"a\n");
     }
     for fpr in ["0", "1", "1.5", "NaN", "x"] {

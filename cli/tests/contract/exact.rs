@@ -33,10 +33,7 @@ impl Judgement {
         assert_eq!(self.wrongly_printed, 0, "{self:?}");
         let expected = self.surely_new as f64 * 0.001;
         let bound = expected + 4.0 * expected.sqrt() + 1.0;
-        assert!(
-            self.wrongly_suppressed as f64 <= bound,
-            "{self:?}, at most {bound} were allowed"
-        );
+        assert!(self.wrongly_suppressed as f64 <= bound, "{self:?}, at most {bound} were allowed");
     }
 }
 
@@ -54,22 +51,9 @@ pub fn judge(keys: &[&[u8]], items: u64, since: Since, more: &[&str]) -> Judgeme
         lines.extend_from_slice(format!(" {number}\n").as_bytes());
     }
     let last = items.to_string();
-    let since_name = if since == Since::LastSeen {
-        "last-seen"
-    } else {
-        "accepted"
-    };
-    let fixed = [
-        "dedup",
-        "--field",
-        "1",
-        "--hash-seed",
-        "7",
-        "--last",
-        &last,
-        "--since",
-        since_name,
-    ];
+    let since_name = if since == Since::LastSeen { "last-seen" } else { "accepted" };
+    let fixed =
+        ["dedup", "--field", "1", "--hash-seed", "7", "--last", &last, "--since", since_name];
     let outcome = ok(&[&fixed, more].concat(), &lines);
     let numbers: Vec<usize> = outcome
         .lines()
@@ -80,10 +64,7 @@ pub fn judge(keys: &[&[u8]], items: u64, since: Since, more: &[&str]) -> Judgeme
     assert!(numbers.is_sorted(), "not in input order");
 
     let printed: HashSet<_> = numbers.iter().copied().collect();
-    let mut judgement = Judgement {
-        printed: numbers.len(),
-        ..Judgement::default()
-    };
+    let mut judgement = Judgement { printed: numbers.len(), ..Judgement::default() };
     let mut last_insert: HashMap<&[u8], u64> = HashMap::new();
     let mut inserts = 0;
     for (number, key) in keys.iter().enumerate() {

@@ -16,22 +16,7 @@ fn the_example_log_is_what_its_generator_writes() {
 fn the_example_log_has_repeats_to_suppress() {
     let path = project_file("examples/requests.log");
     let file = path.to_str().expect("UTF-8");
-    let outcome = ok(
-        &[
-            "dedup",
-            "--last",
-            "1000",
-            "--field",
-            "1",
-            "--hash-seed",
-            "7",
-            file,
-        ],
-        b"",
-    );
+    let outcome = ok(&["dedup", "--last", "1000", "--field", "1", "--hash-seed", "7", file], b"");
     let printed = outcome.lines().len();
-    assert!(
-        (1_500..9_000).contains(&printed),
-        "{printed} of 12,000 lines"
-    );
+    assert!((1_500..9_000).contains(&printed), "{printed} of 12,000 lines");
 }

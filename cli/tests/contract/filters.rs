@@ -4,21 +4,12 @@ use crate::support::{Place, input, ok, refused, run, stream};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-const LAST_500: [&str; 6] = [
-    "--kind",
-    "age-partitioned",
-    "--window-items",
-    "500",
-    "--fpr",
-    "0.001",
-];
+const LAST_500: [&str; 6] =
+    ["--kind", "age-partitioned", "--window-items", "500", "--fpr", "0.001"];
 
 fn created(place: &Place, name: &str, seed: &str) -> String {
     let dir = place.at(name);
-    ok(
-        &[&["create", &dir, "--hash-seed", seed], &LAST_500[..]].concat(),
-        b"",
-    );
+    ok(&[&["create", &dir, "--hash-seed", seed], &LAST_500[..]].concat(), b"");
     dir
 }
 
@@ -73,8 +64,7 @@ fn stat_is_readable_without_json() {
     let text = outcome.text();
     assert!(text.starts_with("kind "), "{text}");
     assert!(
-        text.lines()
-            .any(|line| line.starts_with("inserts ") && line.ends_with(" 0")),
+        text.lines().any(|line| line.starts_with("inserts ") && line.ends_with(" 0")),
         "{text}"
     );
 }
@@ -87,10 +77,7 @@ fn equal_histories_have_equal_digests_however_often_the_filter_was_reopened() {
     let other = created(&place, "other", "8");
     let keys = stream(3_000, 2_000);
     ok(&["insert", &one, "--event-time"], &timed(&keys));
-    for piece in timed(&keys)
-        .split_inclusive(|byte| *byte == b'\n')
-        .collect::<Vec<_>>()
-        .chunks(900)
+    for piece in timed(&keys).split_inclusive(|byte| *byte == b'\n').collect::<Vec<_>>().chunks(900)
     {
         ok(&["insert", &two, "--event-time"], &piece.concat());
     }
@@ -100,10 +87,7 @@ fn equal_histories_have_equal_digests_however_often_the_filter_was_reopened() {
     assert!(digest(&one)["lsn"].is_u64());
     assert_ne!(digest(&one)["digest"], digest(&other)["digest"]);
     let text = ok(&["digest", &one], b"").text().to_owned();
-    assert!(
-        text.starts_with(digest(&one)["digest"].as_str().expect("hex")),
-        "{text}"
-    );
+    assert!(text.starts_with(digest(&one)["digest"].as_str().expect("hex")), "{text}");
 }
 
 /// The keys with increasing times.
@@ -122,10 +106,7 @@ fn a_sound_filter_is_verified_with_exit_code_0() {
     let dir = created(&place, "filter", "7");
     ok(&["insert", &dir], &input(&stream(1_000, 900)));
     let text = ok(&["verify", &dir], b"").text().to_owned();
-    assert!(
-        text.contains("sound") && !text.contains("DAMAGED"),
-        "{text}"
-    );
+    assert!(text.contains("sound") && !text.contains("DAMAGED"), "{text}");
     for file in ok(&["verify", &dir, "--json"], b"").json() {
         assert_eq!(file["sound"], true, "{file}");
     }
@@ -147,16 +128,8 @@ fn damage_is_named_with_exit_code_1() {
     assert!(outcome.text().contains("DAMAGED"), "{}", outcome.text());
     let outcome = run(&["verify", &dir, "--json"], b"");
     assert_eq!(outcome.code, Some(1));
-    let name = snapshot
-        .file_name()
-        .and_then(|name| name.to_str())
-        .expect("name")
-        .to_owned();
-    let damaged = outcome
-        .json()
-        .into_iter()
-        .find(|file| file["sound"] == false)
-        .expect("damage");
+    let name = snapshot.file_name().and_then(|name| name.to_str()).expect("name").to_owned();
+    let damaged = outcome.json().into_iter().find(|file| file["sound"] == false).expect("damage");
     assert_eq!(damaged["file"].as_str(), Some(name.as_str()));
     assert!(damaged["damage"][0]["message"].is_string(), "{damaged}");
 }
@@ -166,8 +139,7 @@ fn newest_snapshot(dir: &str) -> PathBuf {
         .expect("directory")
         .map(|entry| entry.expect("entry").path())
         .filter(|path| {
-            path.file_name()
-                .is_some_and(|name| name.to_string_lossy().starts_with("snap-"))
+            path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("snap-"))
         })
         .collect();
     snapshots.sort();
@@ -180,22 +152,14 @@ fn the_log_shows_the_inserts_in_order() {
     let dir = created(&place, "filter", "7");
     ok(&["insert", &dir, "--event-time"], &timed(&stream(10, 9)));
     let entries = ok(&["wal", &dir, "--json"], b"").json();
-    let lsns: Vec<_> = entries
-        .iter()
-        .map(|entry| entry["lsn"].as_u64().expect("lsn"))
-        .collect();
+    let lsns: Vec<_> = entries.iter().map(|entry| entry["lsn"].as_u64().expect("lsn")).collect();
     assert!(lsns.is_sorted_by(|left, right| left < right), "{lsns:?}");
     let times: Vec<_> = entries
         .iter()
         .filter(|entry| entry["operation"] == "insert")
         .map(|entry| entry["time"].as_u64().expect("time"))
         .collect();
-    assert_eq!(
-        times,
-        (0..10)
-            .map(|number| 1_700_000_000_000 + number)
-            .collect::<Vec<_>>()
-    );
+    assert_eq!(times, (0..10).map(|number| 1_700_000_000_000 + number).collect::<Vec<_>>());
     let text = ok(&["wal", &dir], b"").text().to_owned();
     assert_eq!(text.lines().count(), entries.len());
     assert!(text.contains("2023-11-14T22:13:20.009"), "{text}");
@@ -247,26 +211,10 @@ fn nothing_that_exists_is_overwritten() {
 fn creating_takes_settings_and_refuses_what_does_not_fit() {
     let place = Place::new();
     let dir = place.at("filter");
-    let settings = [
-        "--stripes",
-        "2",
-        "--durability",
-        "2s",
-        "--block-bytes",
-        "8KiB",
-    ];
+    let settings = ["--stripes", "2", "--durability", "2s", "--block-bytes", "8KiB"];
     ok(
         &[
-            &[
-                "create",
-                &dir,
-                "--kind",
-                "bloom",
-                "--capacity",
-                "100000",
-                "--fpr",
-                "0.01",
-            ],
+            &["create", &dir, "--kind", "bloom", "--capacity", "100000", "--fpr", "0.01"],
             &settings[..],
         ]
         .concat(),
@@ -277,63 +225,18 @@ fn creating_takes_settings_and_refuses_what_does_not_fit() {
     assert_eq!(stat["durability"], "2s");
     let refusals: [(&[&str], &str); 7] = [
         (&["--kind", "cuckoo", "--fpr", "0.1"], "cuckoo"),
-        (
-            &["--kind", "bloom", "--capacity", "10", "--fpr", "2"],
-            "fpr",
-        ),
-        (
-            &["--kind", "bloom", "--capacity", "ten", "--fpr", "0.1"],
-            "capacity",
-        ),
+        (&["--kind", "bloom", "--capacity", "10", "--fpr", "2"], "fpr"),
+        (&["--kind", "bloom", "--capacity", "ten", "--fpr", "0.1"], "capacity"),
         (&["--kind", "bloom", "--fpr", "0.1"], "capacity"),
-        (
-            &[
-                "--kind",
-                "bloom",
-                "--capacity",
-                "10",
-                "--fpr",
-                "0.1",
-                "--window",
-                "1s",
-            ],
-            "window",
-        ),
-        (
-            &[
-                "--kind",
-                "bloom",
-                "--capacity",
-                "10",
-                "--fpr",
-                "0.1",
-                "--durability",
-                "x",
-            ],
-            "always",
-        ),
-        (
-            &[
-                "--kind",
-                "bloom",
-                "--capacity",
-                "10",
-                "--fpr",
-                "0.1",
-                "--block-bytes",
-                "x",
-            ],
-            "64KiB",
-        ),
+        (&["--kind", "bloom", "--capacity", "10", "--fpr", "0.1", "--window", "1s"], "window"),
+        (&["--kind", "bloom", "--capacity", "10", "--fpr", "0.1", "--durability", "x"], "always"),
+        (&["--kind", "bloom", "--capacity", "10", "--fpr", "0.1", "--block-bytes", "x"], "64KiB"),
     ];
     for (options, word) in refusals {
         let new = place.at("new");
         let sentence = refused(&[&["create", &new], options].concat(), b"");
         assert!(sentence.contains(word), "{sentence}");
-        assert!(
-            !Path::new(&new).exists(),
-            "{options:?} left something behind"
-        );
+        assert!(!Path::new(&new).exists(), "{options:?} left something behind");
     }
 }
 
@@ -341,17 +244,8 @@ fn creating_takes_settings_and_refuses_what_does_not_fit() {
 fn a_plan_is_what_creation_makes_and_creates_nothing() {
     let place = Place::new();
     let dir = place.at("filter");
-    let options = [
-        "--kind",
-        "age-partitioned",
-        "--window-items",
-        "100000",
-        "--fpr",
-        "0.001",
-    ];
-    let plan = ok(&[&["plan", "--json"], &options[..]].concat(), b"")
-        .json()
-        .remove(0);
+    let options = ["--kind", "age-partitioned", "--window-items", "100000", "--fpr", "0.001"];
+    let plan = ok(&[&["plan", "--json"], &options[..]].concat(), b"").json().remove(0);
     ok(&[&["create", &dir], &options[..]].concat(), b"");
     let stat = ok(&["stat", &dir, "--json"], b"").json().remove(0);
     assert_eq!(plan["parameters"], stat["parameters"]);
@@ -365,34 +259,15 @@ fn a_plan_is_what_creation_makes_and_creates_nothing() {
 
 #[test]
 fn a_window_is_enough_for_a_plan() {
-    let plan = |arguments: &[&str]| {
-        ok(&[&["plan", "--json"], arguments].concat(), b"")
-            .json()
-            .remove(0)
-    };
-    assert_eq!(
-        plan(&["--window", "10m", "--rate", "100"])["kind"],
-        "time-limited"
-    );
-    assert_eq!(
-        plan(&["--last", "1000", "--fpr", "0.01"])["kind"],
-        "age-partitioned"
-    );
+    let plan =
+        |arguments: &[&str]| ok(&[&["plan", "--json"], arguments].concat(), b"").json().remove(0);
+    assert_eq!(plan(&["--window", "10m", "--rate", "100"])["kind"], "time-limited");
+    assert_eq!(plan(&["--last", "1000", "--fpr", "0.01"])["kind"], "age-partitioned");
     assert_eq!(
         plan(&["--last", "1000"]),
-        plan(&[
-            "--kind",
-            "age-partitioned",
-            "--window-items",
-            "1000",
-            "--fpr",
-            "0.001"
-        ])
+        plan(&["--kind", "age-partitioned", "--window-items", "1000", "--fpr", "0.001"])
     );
-    let outcome = ok(
-        &["plan", "--window", "10m", "--rate", "100", "--fpr", "0.01"],
-        b"",
-    );
+    let outcome = ok(&["plan", "--window", "10m", "--rate", "100", "--fpr", "0.01"], b"");
     let text = outcome.text();
     for word in ["time-limited", "10m", "memory", "disk", "FPR"] {
         assert!(text.contains(word), "no {word} in {text}");
@@ -407,12 +282,8 @@ fn usage_errors_are_one_sentence_and_help_is_none() {
     refused(&["dedup", "--nonsense"], b"");
     refused(&["dedup", "--last", "10", "--batch", "0"], b"");
     refused(&["dedup", "--last", "10", "--since", "forever"], b"");
-    for arguments in [
-        &["--help"][..],
-        &["--version"],
-        &["dedup", "--help"],
-        &["create", "--help"],
-    ] {
+    for arguments in [&["--help"][..], &["--version"], &["dedup", "--help"], &["create", "--help"]]
+    {
         assert!(!ok(arguments, b"").stdout.is_empty());
     }
     let bare = run(&[], b"");

@@ -29,11 +29,7 @@ impl Talk {
                 }
             }
         });
-        Self {
-            child,
-            stdin,
-            answers,
-        }
+        Self { child, stdin, answers }
     }
 
     fn say(&mut self, text: &str) {
@@ -42,9 +38,7 @@ impl Talk {
 
     /// The next line. One that never comes is a failure, not a hang.
     fn hear(&mut self) -> String {
-        self.answers
-            .recv_timeout(Duration::from_secs(60))
-            .expect("no answer in a minute")
+        self.answers.recv_timeout(Duration::from_secs(60)).expect("no answer in a minute")
     }
 }
 
@@ -52,16 +46,7 @@ impl Talk {
 fn answers_are_there_before_the_next_question() {
     let place = Place::new();
     let dir = place.at("filter");
-    let bloom = [
-        "create",
-        &dir,
-        "--kind",
-        "bloom",
-        "--capacity",
-        "1000",
-        "--fpr",
-        "0.001",
-    ];
+    let bloom = ["create", &dir, "--kind", "bloom", "--capacity", "1000", "--fpr", "0.001"];
     ok(&bloom, b"");
     let mut talk = Talk::new(&["check", &dir]);
     for (question, answer) in [("a\n", "0\n"), ("b\n", "0\n"), ("a\n", "1\n")] {
@@ -95,23 +80,10 @@ fn a_reader_that_leaves_ends_the_command_quietly() {
     let keys: Vec<_> = (0..200_000).map(|number| format!("key {number}")).collect();
     let file = place.file("keys", &input(&keys));
     let dir = place.at("filter");
-    ok(
-        &[
-            "create",
-            &dir,
-            "--kind",
-            "bloom",
-            "--capacity",
-            "300000",
-            "--fpr",
-            "0.001",
-        ],
-        b"",
-    );
-    for arguments in [
-        &["dedup", "--last", "1000000", &file][..],
-        &["contains", &dir, "--json", &file],
-    ] {
+    ok(&["create", &dir, "--kind", "bloom", "--capacity", "300000", "--fpr", "0.001"], b"");
+    for arguments in
+        [&["dedup", "--last", "1000000", &file][..], &["contains", &dir, "--json", &file]]
+    {
         let mut child = start(arguments);
         let mut first = [0; 5];
         let mut stdout = child.stdout.take().expect("stdout");
@@ -129,17 +101,11 @@ fn an_output_that_is_full_is_an_error() {
         println!("skipped: no /dev/full here");
         return;
     };
-    let child = command(&["plan", "--last", "10"])
-        .stdout(full)
-        .spawn()
-        .expect("start");
+    let child = command(&["plan", "--last", "10"]).stdout(full).spawn().expect("start");
     let output = child.wait_with_output().expect("wait");
     assert_eq!(output.status.code(), Some(2));
     let sentence = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(
-        sentence.starts_with("ebbtide: cannot write to standard output: "),
-        "{sentence}"
-    );
+    assert!(sentence.starts_with("ebbtide: cannot write to standard output: "), "{sentence}");
 }
 
 #[test]
@@ -147,15 +113,7 @@ fn what_was_printed_before_a_kill_is_remembered_after_it() {
     for wanted in [1, 500, 3_000, 20_000] {
         let place = Place::new();
         let state = place.at("state");
-        let arguments = [
-            "dedup",
-            "--last",
-            "100000",
-            "--state",
-            &state,
-            "--hash-seed",
-            "7",
-        ];
+        let arguments = ["dedup", "--last", "100000", "--state", &state, "--hash-seed", "7"];
         let keys: Vec<_> = (0..60_000).map(|number| format!("key {number}")).collect();
         let file = place.file("keys", &input(&keys));
         let mut child = command(&[&arguments[..], &[&file]].concat())
@@ -171,17 +129,10 @@ fn what_was_printed_before_a_kill_is_remembered_after_it() {
         child.wait().expect("wait");
         // What is still in the pipe was printed as well; the last line may be half a line.
         stdout.read_to_end(&mut seen).expect("read");
-        let whole = seen
-            .iter()
-            .rposition(|byte| *byte == b'\n')
-            .map_or(0, |at| at + 1);
+        let whole = seen.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         let printed = &seen[..whole];
         assert!(printed.iter().filter(|byte| **byte == b'\n').count() >= wanted);
-        assert_eq!(
-            ok(&arguments, printed).stdout,
-            b"",
-            "printed lines were forgotten"
-        );
+        assert_eq!(ok(&arguments, printed).stdout, b"", "printed lines were forgotten");
     }
 }
 
@@ -192,17 +143,12 @@ fn killed_again_and_again_it_goes_on_exactly() {
     // Each line has its number, so that it is known which ones an unbroken run prints. The window is
     // short: keys leave it and come back on the way.
     let keys = stream(2_000, 300);
-    let lines: Vec<_> = keys
-        .iter()
-        .enumerate()
-        .map(|(number, key)| format!("{key} {number}\n"))
-        .collect();
+    let lines: Vec<_> =
+        keys.iter().enumerate().map(|(number, key)| format!("{key} {number}\n")).collect();
     let dedup = ["dedup", "--last", "100", "--field", "1", "--hash-seed", "3"];
     let unbroken = ok(&dedup, lines.concat().as_bytes()).stdout;
-    let unbroken: Vec<_> = unbroken
-        .split_inclusive(|byte| *byte == b'\n')
-        .map(String::from_utf8_lossy)
-        .collect();
+    let unbroken: Vec<_> =
+        unbroken.split_inclusive(|byte| *byte == b'\n').map(String::from_utf8_lossy).collect();
     let printed: HashSet<_> = unbroken.iter().map(|line| line.as_ref()).collect();
 
     let mut heard = Vec::new();
@@ -217,10 +163,7 @@ fn killed_again_and_again_it_goes_on_exactly() {
         rest = later;
         let mut talk = Talk::new(&[&dedup[..], &["--state", &state]].concat());
         talk.say(&piece.concat());
-        let answers = piece
-            .iter()
-            .filter(|line| printed.contains(line.as_str()))
-            .count();
+        let answers = piece.iter().filter(|line| printed.contains(line.as_str())).count();
         heard.extend((0..answers).map(|_| talk.hear()));
         talk.child.kill().expect("kill");
         talk.child.wait().expect("wait");

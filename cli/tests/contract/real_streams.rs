@@ -5,11 +5,7 @@ use crate::support::{ok, real_stream};
 use std::fs;
 
 fn lines(bytes: &[u8]) -> Vec<&[u8]> {
-    bytes
-        .strip_suffix(b"\n")
-        .unwrap_or(bytes)
-        .split(|byte| *byte == b'\n')
-        .collect()
+    bytes.strip_suffix(b"\n").unwrap_or(bytes).split(|byte| *byte == b'\n').collect()
 }
 
 #[test]
@@ -25,10 +21,7 @@ fn shop_requests_are_deduplicated_as_an_exact_window_would() {
     // Keys stay up to a quarter longer than promised, so fewer lines are printed than exactly, but no
     // fewer than an exact window of 1.5 times the size prints, false positives apart.
     let least = printed_exactly(&keys, 30_000) - judgement.wrongly_suppressed;
-    assert!(
-        (least..=18_497).contains(&judgement.printed),
-        "{judgement:?}"
-    );
+    assert!((least..=18_497).contains(&judgement.printed), "{judgement:?}");
 }
 
 #[test]
@@ -41,10 +34,7 @@ fn accepted_shop_requests_are_the_distinct_ones_while_they_all_fit_the_window() 
     // 13,756 distinct keys: as only printed lines count, none of them ever leaves a window of 20,000.
     let judgement = judge(&keys, 20_000, Since::Accepted, &[]);
     judgement.assert_within_promise();
-    assert_eq!(
-        judgement.surely_new,
-        judgement.printed + judgement.wrongly_suppressed
-    );
+    assert_eq!(judgement.surely_new, judgement.printed + judgement.wrongly_suppressed);
     assert!(judgement.printed <= 13_756);
 }
 
@@ -73,19 +63,7 @@ fn clients_of_an_access_log_are_told_by_their_first_field() {
     judgement.assert_within_promise();
     // The log itself, with whole lines printed, gives as many.
     let file = path.to_str().expect("UTF-8");
-    let outcome = ok(
-        &[
-            "dedup",
-            "--last",
-            "1000",
-            "--field",
-            "1",
-            "--hash-seed",
-            "7",
-            file,
-        ],
-        b"",
-    );
+    let outcome = ok(&["dedup", "--last", "1000", "--field", "1", "--hash-seed", "7", file], b"");
     assert_eq!(outcome.lines().len(), judgement.printed);
     assert_eq!(outcome.lines()[0], lines(&bytes)[0]);
 }

@@ -32,21 +32,14 @@ impl Outcome {
 
     /// The output as one JSON value a line.
     pub fn json(&self) -> Vec<serde_json::Value> {
-        self.text()
-            .lines()
-            .map(|line| serde_json::from_str(line).expect(line))
-            .collect()
+        self.text().lines().map(|line| serde_json::from_str(line).expect(line)).collect()
     }
 }
 
 /// The command, not yet run, all three streams piped.
 pub fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ebbtide"));
-    command
-        .args(arguments)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 
@@ -74,11 +67,7 @@ pub fn run(arguments: &[&str], input: &[u8]) -> Outcome {
 /// Runs the command and expects that all goes well, without a word on standard error.
 pub fn ok(arguments: &[&str], input: &[u8]) -> Outcome {
     let outcome = run(arguments, input);
-    assert_eq!(
-        (outcome.code, outcome.stderr.as_str()),
-        (Some(0), ""),
-        "{arguments:?}"
-    );
+    assert_eq!((outcome.code, outcome.stderr.as_str()), (Some(0), ""), "{arguments:?}");
     outcome
 }
 
@@ -147,7 +136,5 @@ pub fn stream(count: usize, distinct: u64) -> Vec<String> {
 
 /// The keys as input, one a line.
 pub fn input(keys: &[String]) -> Vec<u8> {
-    keys.iter()
-        .flat_map(|key| [key.as_bytes(), b"\n"].concat())
-        .collect()
+    keys.iter().flat_map(|key| [key.as_bytes(), b"\n"].concat()).collect()
 }

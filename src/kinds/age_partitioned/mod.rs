@@ -32,15 +32,7 @@ use theory::Phase;
 pub const NAME: &str = "age-partitioned";
 
 /// The parameters it knows.
-const KNOWN: [&str; 7] = [
-    "window-items",
-    "fpr",
-    "k",
-    "l",
-    "generation",
-    "columns",
-    "words",
-];
+const KNOWN: [&str; 7] = ["window-items", "fpr", "k", "l", "generation", "columns", "words"];
 
 /// The false-positive rate when the user names none.
 const DEFAULT_FPR: f64 = 0.001;
@@ -109,24 +101,11 @@ pub fn build(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
     let generation = generation.unwrap_or(plan.generation);
     if u128::from(generation) * u128::from(l) < u128::from(window) {
         let least = window.div_ceil(l.into());
-        return Err(Error::parameter(
-            "generation",
-            format!("at least {least}"),
-            generation,
-        ));
+        return Err(Error::parameter("generation", format!("at least {least}"), generation));
     }
     let words = words.unwrap_or(plan.words);
     let slices = Slices::new(k, l, columns);
-    Ok(Arc::new(AgePartitioned {
-        window,
-        fpr,
-        k,
-        l,
-        generation,
-        columns,
-        words,
-        slices,
-    }))
+    Ok(Arc::new(AgePartitioned { window, fpr, k, l, generation, columns, words, slices }))
 }
 
 fn columns(parameters: &Parameters) -> Result<Option<u32>> {
@@ -142,10 +121,7 @@ fn columns(parameters: &Parameters) -> Result<Option<u32>> {
 fn slice_count(parameters: &Parameters, name: &'static str) -> Result<Option<u32>> {
     let most = u64::from(COLUMNS[2]) - 1;
     let count = parameters.optional(name, "a number of slices")?;
-    Ok(count
-        .map(|count| within(name, count, 1, most))
-        .transpose()?
-        .map(|count| count as u32))
+    Ok(count.map(|count| within(name, count, 1, most)).transpose()?.map(|count| count as u32))
 }
 
 /// The plan for named numbers of slices, and the rate it keeps.
@@ -158,18 +134,10 @@ fn given(
     let columns = columns.or_else(|| COLUMNS.into_iter().find(|&width| k + l <= width));
     let Some(columns) = columns.filter(|&width| k + l <= width) else {
         let most = columns.unwrap_or(COLUMNS[2]);
-        return Err(Error::parameter(
-            "k",
-            format!("k + l of at most {most}"),
-            k + l,
-        ));
+        return Err(Error::parameter("k", format!("k + l of at most {most}"), k + l));
     };
     if u64::from(l) > window {
-        return Err(Error::parameter(
-            "l",
-            format!("at most the window, {window}"),
-            l,
-        ));
+        return Err(Error::parameter("l", format!("at most the window, {window}"), l));
     }
     let generation = generation.unwrap_or(window.div_ceil(l.into()));
     let load = std::f64::consts::LN_2;
@@ -183,16 +151,7 @@ fn given(
         }
         (None, _) => words_for(k, generation, load, columns)?,
     };
-    Ok((
-        Plan {
-            k,
-            l,
-            columns,
-            generation,
-            words,
-        },
-        ceiling.unwrap_or(reached),
-    ))
+    Ok((Plan { k, l, columns, generation, words }, ceiling.unwrap_or(reached)))
 }
 
 impl AgePartitioned {
@@ -248,12 +207,7 @@ impl Kind for AgePartitioned {
 
     fn start(&self, state: &State<'_>, layout: Layout) {
         let geometry = layout.geometry(self.words);
-        state.apply_banks(&Event::OpenBank {
-            id: state.next_bank(),
-            geometry,
-            since: 0,
-            time: 0,
-        });
+        state.apply_banks(&Event::OpenBank { id: state.next_bank(), geometry, since: 0, time: 0 });
     }
 
     fn prefetch(&self, blocks: &Blocks<'_>, hash: u64) {
@@ -281,9 +235,7 @@ impl Kind for AgePartitioned {
     }
 
     fn decide(&self, state: &State<'_>, _: &Moment) -> Decision {
-        Decision::Insert {
-            step: state.own(GENERATION),
-        }
+        Decision::Insert { step: state.own(GENERATION) }
     }
 
     fn insert(&self, _: &State<'_>, blocks: &Blocks<'_>, operation: &Operation) {

@@ -65,11 +65,7 @@ fn highest_load(wanted: f64, rate: impl Fn(f64) -> f64) -> Option<f64> {
     // By ratio: loads span orders of magnitude.
     while high / low > 1.0 + 1e-9 {
         let middle = (low * high).sqrt();
-        if rate(middle) > wanted {
-            high = middle
-        } else {
-            low = middle
-        }
+        if rate(middle) > wanted { high = middle } else { low = middle }
     }
     Some(low)
 }
@@ -124,13 +120,7 @@ pub fn plan(items: u64, wanted: f64, columns: Option<u32>) -> Result<Plan> {
             })?;
             let generation = items.div_ceil(l.into());
             let words = words_for(k, generation, load, width).ok()?;
-            Some(Plan {
-                k,
-                l,
-                columns: width,
-                generation,
-                words,
-            })
+            Some(Plan { k, l, columns: width, generation, words })
         })
         .min_by_key(|plan| (plan.words, plan.k))
         .ok_or_else(|| too_large(items, wanted))

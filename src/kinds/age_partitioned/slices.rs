@@ -33,13 +33,7 @@ pub(super) struct Slices {
 impl fmt::Debug for Slices {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The masks follow from these.
-        write!(
-            f,
-            "Slices {{ k: {}, n: {}, lanes: {} }}",
-            self.k,
-            self.n,
-            self.lanes()
-        )
+        write!(f, "Slices {{ k: {}, n: {}, lanes: {} }}", self.k, self.n, self.lanes())
     }
 }
 
@@ -57,18 +51,9 @@ impl Slices {
     pub(super) fn new(k: u32, l: u32, columns: u32) -> Self {
         let n = k + l;
         assert!(k >= 1 && l >= 1 && n <= columns && matches!(columns, 16 | 32 | 64));
-        let ages = (0..n)
-            .step_by(k as usize)
-            .fold(0, |ages, age| ages | TOP >> age);
-        let masks = (0..2 * k - 1)
-            .map(|i| ages >> ((2 * k - 1 - i) % k))
-            .collect();
-        Self {
-            k,
-            n,
-            lanes_log: (64 / columns).ilog2(),
-            masks,
-        }
+        let ages = (0..n).step_by(k as usize).fold(0, |ages, age| ages | TOP >> age);
+        let masks = (0..2 * k - 1).map(|i| ages >> ((2 * k - 1 - i) % k)).collect();
+        Self { k, n, lanes_log: (64 / columns).ilog2(), masks }
     }
 
     /// Lanes in a word.
@@ -84,9 +69,7 @@ impl Slices {
         let generation = generation.max(caught_up);
         let mut row = self.row(block, self.place(generation), hash);
         // The youngest slices' columns hold what they held before they were recycled.
-        row &= u64::MAX
-            .checked_shr(clamped(generation - caught_up))
-            .unwrap_or(0);
+        row &= u64::MAX.checked_shr(clamped(generation - caught_up)).unwrap_or(0);
         (runs_of(row, self.k), generation)
     }
 
@@ -144,9 +127,7 @@ impl Slices {
         let recycled = (generation - caught_up).min(self.n.into()) as u32;
         let lane = (0..recycled).fold(0, |lane, age| lane | 1 << self.column(place, age));
         let stride = 64 >> self.lanes_log;
-        let word = (0..64)
-            .step_by(stride)
-            .fold(0_u64, |word, shift| word | lane << shift);
+        let word = (0..64).step_by(stride).fold(0_u64, |word, shift| word | lane << shift);
         for cell in block.cells {
             store(cell, load(cell) & !word);
         }
@@ -165,9 +146,7 @@ impl Slices {
         let word = |index: usize| words.get(index).map_or(0, load);
         let left = self.n - 1 - place.column;
         if self.n == 64 {
-            return gather(positions, masks, |position| {
-                word(position).rotate_left(left)
-            });
+            return gather(positions, masks, |position| word(position).rotate_left(left));
         }
         // The lane is moved to the top, then turned until the youngest slice is the top bit. What the
         // right shift leaves below the `n` bits is cut off.

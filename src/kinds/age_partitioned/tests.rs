@@ -36,16 +36,8 @@ impl Naive {
     fn new(k: u32, l: u32, generation: u64, rows: usize) -> Self {
         let (k, l) = (k as usize, l as usize);
         // The youngest slice of generation 0 has function 0, the one before it k-1, and so on.
-        let slices = (0..k + l)
-            .map(|age| ((k - age % k) % k, vec![false; rows]))
-            .collect();
-        Self {
-            k,
-            l,
-            generation,
-            slices,
-            in_generation: 0,
-        }
+        let slices = (0..k + l).map(|age| ((k - age % k) % k, vec![false; rows])).collect();
+        Self { k, l, generation, slices, in_generation: 0 }
     }
 
     fn bit(&self, slice: usize, hash: u64) -> bool {
@@ -59,11 +51,7 @@ impl Naive {
     }
 
     fn generation_age(&self, age: usize) -> u64 {
-        if age == 0 {
-            0
-        } else {
-            self.in_generation + (age as u64 - 1) * self.generation
-        }
+        if age == 0 { 0 } else { self.in_generation + (age as u64 - 1) * self.generation }
     }
 }
 
@@ -72,8 +60,7 @@ impl Model for Naive {
         if self.in_generation == self.generation {
             let (_, oldest) = self.slices.pop_back().expect("k + l slices");
             let function = (self.slices[0].0 + 1) % self.k;
-            self.slices
-                .push_front((function, vec![false; oldest.len()]));
+            self.slices.push_front((function, vec![false; oldest.len()]));
             self.in_generation = 0;
         }
         self.in_generation += 1;
@@ -100,8 +87,7 @@ impl Model for Naive {
     }
 
     fn age(&self, hash: u64, _: Micros) -> Option<Age> {
-        self.youngest_run(hash)
-            .map(|age| Age::Items(self.generation_age(age)))
+        self.youngest_run(hash).map(|age| Age::Items(self.generation_age(age)))
     }
 
     fn contains_within(&self, hash: u64, now: Micros, within: Within) -> bool {
@@ -155,17 +141,8 @@ proptest! {
 
 #[test]
 fn it_keeps_the_contract_of_all_kinds() {
-    let layout = Layout {
-        stripes: 4,
-        block_words: 64,
-    };
-    for (k, l, columns) in [
-        (1, 1, 16),
-        (7, 5, 16),
-        (10, 22, 32),
-        (12, 52, 64),
-        (10, 25, 64),
-    ] {
+    let layout = Layout { stripes: 4, block_words: 64 };
+    for (k, l, columns) in [(1, 1, 16), (7, 5, 16), (10, 22, 32), (12, 52, 64), (10, 25, 64)] {
         let kind = raw(k, l, 13, columns, 1000);
         conformance::lazy_is_eager(&kind, layout, 3000, 1);
         conformance::events_apply_once(&kind, layout, 500, 1);
@@ -181,22 +158,13 @@ fn a_key_is_present_for_the_whole_window_and_then_gone_but_for_ghosts() {
         let parameters = kind.parameters();
         let number = |name| parameters.required::<u64>(name, "").expect("completed");
         let (k, l, generation) = (number("k"), number("l"), number("generation"));
-        let mut harness = Harness::new(
-            kind,
-            Layout {
-                stripes: 8,
-                block_words,
-            },
-        );
+        let mut harness = Harness::new(kind, Layout { stripes: 8, block_words });
         let (mut ghosts, mut asked) = (vec![0_u64; k as usize + 1], 0_u64);
         for key in 0..6 * window {
             harness.insert(hash_of(key), 0);
             // Key i has key - i inserts after it.
             let newest_out = key.saturating_sub(window);
-            assert!(
-                harness.contains(hash_of(newest_out)),
-                "{newest_out} of {key}"
-            );
+            assert!(harness.contains(hash_of(newest_out)), "{newest_out} of {key}");
             let probe = newest_out + hash_of(key) % (key - newest_out + 1);
             assert!(harness.contains(hash_of(probe)), "{probe} of {key}");
             if key > 3 * window {
@@ -221,13 +189,8 @@ fn a_key_is_present_for_the_whole_window_and_then_gone_but_for_ghosts() {
 #[test]
 fn a_shift_comes_before_the_insert_that_follows_a_full_generation() {
     let (k, l, generation) = (5, 7, 10_u64);
-    let mut harness = Harness::new(
-        raw(k, l, generation, 16, 2048),
-        Layout {
-            stripes: 1,
-            block_words: 2048,
-        },
-    );
+    let mut harness =
+        Harness::new(raw(k, l, generation, 16, 2048), Layout { stripes: 1, block_words: 2048 });
     harness.insert(hash_of(0), 0);
     let last = u64::from(l + 1) * generation;
     for key in 1..last {
@@ -240,11 +203,7 @@ fn a_shift_comes_before_the_insert_that_follows_a_full_generation() {
     assert_eq!(harness.events().len(), l as usize + 1);
     assert_eq!(
         harness.events().last(),
-        Some(&Event::Step {
-            step: u64::from(l) + 1,
-            time: 0,
-            word: last
-        })
+        Some(&Event::Step { step: u64::from(l) + 1, time: 0, word: last })
     );
 }
 
@@ -252,27 +211,16 @@ fn a_shift_comes_before_the_insert_that_follows_a_full_generation() {
 fn an_age_is_never_older_than_the_key_and_a_sub_window_misses_none() {
     let window = 5_000;
     let kind = build(&Parameters::new().with("window-items", window)).expect("a sound filter");
-    let mut harness = Harness::new(
-        kind,
-        Layout {
-            stripes: 4,
-            block_words: 128,
-        },
-    );
+    let mut harness = Harness::new(kind, Layout { stripes: 4, block_words: 128 });
     let mut exact = 0;
     for key in 0..4 * window {
         harness.insert(hash_of(key), 0);
         let after = hash_of(key ^ 0xa9e) % window.min(key + 1);
         let hash = hash_of(key - after);
-        let Some(Age::Items(age)) = harness.age(hash) else {
-            panic!("{after} before {key}")
-        };
+        let Some(Age::Items(age)) = harness.age(hash) else { panic!("{after} before {key}") };
         assert!(age <= after, "{age} of {after}");
         exact += u64::from(after - age < 200);
-        assert!(
-            harness.contains_within(hash, Within::Items(after + 1)),
-            "{after} before {key}"
-        );
+        assert!(harness.contains_within(hash, Within::Items(after + 1)), "{after} before {key}");
     }
     // Most are told within two generations (97 inserts each).
     assert!(exact > 2 * window, "{exact}");
@@ -284,10 +232,7 @@ fn a_queries_view_ahead_of_the_filters_state_misses_no_key() {
     let slices = Slices::new(3, 5, 16);
     let words: Vec<_> = (0..64).map(|_| crate::sync::AtomicU64::new(0)).collect();
     let own: Vec<_> = (0..6).map(|_| crate::sync::AtomicU64::new(0)).collect();
-    let block = Block {
-        own: &own,
-        cells: &words,
-    };
+    let block = Block { own: &own, cells: &words };
     slices.insert(&block, 4, hash_of(1));
     slices.insert(&block, 9, hash_of(2));
     // Key 1 is of age 5 = l now, and would seem gone (or young) if generation 8 were believed.
@@ -301,43 +246,27 @@ fn a_queries_view_ahead_of_the_filters_state_misses_no_key() {
 #[test]
 fn settling_clears_what_has_been_recycled_and_nothing_else() {
     let (k, l) = (3, 5);
-    let layout = Layout {
-        stripes: 1,
-        block_words: 64,
-    };
+    let layout = Layout { stripes: 1, block_words: 64 };
     let mut harness = Harness::new(raw(k, l, 10, 16, 64), layout);
     (0..10).for_each(|key| {
         harness.insert(hash_of(key), 0);
     });
     let cells = STATE_WORDS + OWN_WORDS;
     for step in 1..=u64::from(k + l) {
-        harness.apply(Event::Step {
-            step,
-            time: 0,
-            word: 10 * step,
-        });
+        harness.apply(Event::Step { step, time: 0, word: 10 * step });
         let settled = harness.settled();
         assert_eq!(settled[STATE_WORDS], step);
         // A slice made in generation -2, -1 or 0 is left, of 8 in all.
         let left: u32 = settled[cells..].iter().map(|word| word.count_ones()).sum();
         let slices = (u64::from(k + l) - step).min(3);
-        assert!(
-            (9 * slices..=10 * slices).contains(&u64::from(left)),
-            "step {step}: {left}"
-        );
+        assert!((9 * slices..=10 * slices).contains(&u64::from(left)), "step {step}: {left}");
         assert!((0..10).all(|key| harness.contains(hash_of(key)) == (step <= u64::from(l))));
     }
 }
 
 #[test]
 fn a_sub_window_misses_no_key_when_the_block_is_ahead_of_the_filters_state() {
-    let mut harness = Harness::new(
-        raw(3, 5, 10, 16, 64),
-        Layout {
-            stripes: 1,
-            block_words: 64,
-        },
-    );
+    let mut harness = Harness::new(raw(3, 5, 10, 16, 64), Layout { stripes: 1, block_words: 64 });
     (0..91).for_each(|key| {
         harness.insert(hash_of(key), 0);
     });

@@ -17,10 +17,7 @@ pub struct Phase {
 
 impl Phase {
     /// Just before a shift, long after the start: the rate is highest here (the paper's equation 2).
-    pub const WORST: Self = Self {
-        closed: u64::MAX,
-        fraction: 1.0,
-    };
+    pub const WORST: Self = Self { closed: u64::MAX, fraction: 1.0 };
 }
 
 /// How many generations' inserts the slice of this age has taken.
@@ -64,10 +61,7 @@ pub fn fpr_run(fills: impl IntoIterator<Item = f64>, k: u32) -> f64 {
 /// The rate of a filter with slices of one size at a phase.
 #[must_use]
 pub fn fpr(k: u32, l: u32, load: f64, phase: Phase) -> f64 {
-    fpr_run(
-        (0..k + l).map(|age| fill(generations_in(age, k, phase), k, load)),
-        k,
-    )
+    fpr_run((0..k + l).map(|age| fill(generations_in(age, k, phase), k, load)), k)
 }
 
 /// The rate of the question "within the last `generations` closed generations or the open one".
@@ -86,10 +80,6 @@ pub fn sub_window_fpr(k: u32, l: u32, generations: u32, load: f64, phase: Phase)
 pub fn fpr_in_blocks(k: u32, l: u32, load: f64, phase: Phase, block_keys: f64) -> f64 {
     let functions = f64::from(k);
     let weight = (2.0 * functions * functions + 1.0) / (3.0 * functions.powi(3));
-    let variance = if block_keys > 0.0 {
-        weight / block_keys
-    } else {
-        0.0
-    };
+    let variance = if block_keys > 0.0 { weight / block_keys } else { 0.0 };
     mean_over_blocks(variance, |x| fpr(k, l, load * x, phase))
 }

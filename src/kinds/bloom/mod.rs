@@ -56,9 +56,7 @@ pub fn build(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
     parameters.only(NAME, &KNOWN)?;
     let capacity = parameters.required("capacity", "how many distinct keys it will hold")?;
     let capacity = within("capacity", capacity, 1, MOST_BITS)?;
-    let fpr = parameters
-        .optional("fpr", "a false-positive rate")?
-        .unwrap_or(DEFAULT_FPR);
+    let fpr = parameters.optional("fpr", "a false-positive rate")?.unwrap_or(DEFAULT_FPR);
     let fpr = probability("fpr", fpr)?;
     let bits = parameters
         .optional("bits", "a number of bits")?
@@ -74,33 +72,17 @@ pub fn build(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
         (None, Some(k)) => (bits_for(capacity, fpr, k as u32)?, k as u32),
         (None, None) => {
             // The optimum is fractional: one of its neighbours takes fewer bits.
-            let few = (-fpr.log2())
-                .floor()
-                .clamp(1.0, (MOST_FUNCTIONS - 1) as f64) as u32;
-            let (less, more) = (
-                bits_for(capacity, fpr, few)?,
-                bits_for(capacity, fpr, few + 1)?,
-            );
-            if less <= more {
-                (less, few)
-            } else {
-                (more, few + 1)
-            }
+            let few = (-fpr.log2()).floor().clamp(1.0, (MOST_FUNCTIONS - 1) as f64) as u32;
+            let (less, more) = (bits_for(capacity, fpr, few)?, bits_for(capacity, fpr, few + 1)?);
+            if less <= more { (less, few) } else { (more, few + 1) }
         }
     };
-    Ok(Arc::new(Bloom {
-        capacity,
-        fpr,
-        bits,
-        k,
-    }))
+    Ok(Arc::new(Bloom { capacity, fpr, bits, k }))
 }
 
 /// The number of hash functions that makes the best of so many bits a key.
 fn best_functions(bits_per_key: f64) -> u32 {
-    (bits_per_key * std::f64::consts::LN_2)
-        .round()
-        .clamp(1.0, MOST_FUNCTIONS as f64) as u32
+    (bits_per_key * std::f64::consts::LN_2).round().clamp(1.0, MOST_FUNCTIONS as f64) as u32
 }
 
 /// The fewest bits with which `k` hash functions keep the rate at capacity.
@@ -117,11 +99,7 @@ fn bits_for(capacity: u64, wanted: f64, k: u32) -> Result<u64> {
     }
     while high - low > 1.0 {
         let middle = (low + high) / 2.0;
-        if rate(middle) > wanted {
-            low = middle
-        } else {
-            high = middle
-        }
+        if rate(middle) > wanted { low = middle } else { high = middle }
     }
     Ok((high.ceil() as u64).clamp(1, MOST_BITS))
 }
@@ -167,12 +145,7 @@ impl Kind for Bloom {
 
     fn start(&self, state: &State<'_>, layout: Layout) {
         let geometry = layout.geometry(self.first_words());
-        state.apply_banks(&Event::OpenBank {
-            id: state.next_bank(),
-            geometry,
-            since: 0,
-            time: 0,
-        });
+        state.apply_banks(&Event::OpenBank { id: state.next_bank(), geometry, since: 0, time: 0 });
     }
 
     fn decide(&self, _: &State<'_>, _: &Moment) -> Decision {
@@ -225,11 +198,6 @@ impl Kind for Bloom {
     fn planned_fpr(&self, layout: Layout) -> f64 {
         let geometry = layout.geometry(self.first_words());
         let bits = layout.words(geometry).saturating_mul(64) as f64;
-        fpr(
-            self.capacity as f64,
-            bits,
-            self.k,
-            layout.blocks(geometry) as f64,
-        )
+        fpr(self.capacity as f64, bits, self.k, layout.blocks(geometry) as f64)
     }
 }

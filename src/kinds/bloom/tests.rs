@@ -6,18 +6,10 @@ use crate::kinds::{Micros, Within};
 use proptest::prelude::*;
 
 fn bloom(capacity: u64, fpr: f64) -> Arc<dyn Kind> {
-    build(
-        &Parameters::new()
-            .with("capacity", capacity)
-            .with("fpr", fpr),
-    )
-    .expect("a sound filter")
+    build(&Parameters::new().with("capacity", capacity).with("fpr", fpr)).expect("a sound filter")
 }
 
-const ONE_BLOCK: Layout = Layout {
-    stripes: 1,
-    block_words: 2048,
-};
+const ONE_BLOCK: Layout = Layout { stripes: 1, block_words: 2048 };
 
 /// The textbook: an array of bits.
 struct Naive {
@@ -64,10 +56,7 @@ proptest! {
 
 #[test]
 fn it_keeps_the_contract_of_all_kinds() {
-    let layout = Layout {
-        stripes: 4,
-        block_words: 64,
-    };
+    let layout = Layout { stripes: 4, block_words: 64 };
     let kind = bloom(1000, 0.01);
     conformance::lazy_is_eager(&kind, layout, 2000, 1);
     conformance::events_apply_once(&kind, layout, 500, 1);
@@ -76,13 +65,7 @@ fn it_keeps_the_contract_of_all_kinds() {
 
 #[test]
 fn no_key_is_ever_missed() {
-    let mut harness = Harness::new(
-        bloom(50_000, 0.01),
-        Layout {
-            stripes: 4,
-            block_words: 512,
-        },
-    );
+    let mut harness = Harness::new(bloom(50_000, 0.01), Layout { stripes: 4, block_words: 512 });
     (0..50_000).for_each(|key| {
         harness.insert(hash_of(key), 0);
     });
@@ -92,30 +75,9 @@ fn no_key_is_ever_missed() {
 #[test]
 fn the_measured_rate_at_capacity_is_the_wanted_one_and_the_estimate_knows_it() {
     for (capacity, wanted, layout) in [
-        (
-            200_000,
-            0.01,
-            Layout {
-                stripes: 4,
-                block_words: 2048,
-            },
-        ),
-        (
-            200_000,
-            0.001,
-            Layout {
-                stripes: 4,
-                block_words: 2048,
-            },
-        ),
-        (
-            100_000,
-            0.01,
-            Layout {
-                stripes: 1,
-                block_words: 64,
-            },
-        ),
+        (200_000, 0.01, Layout { stripes: 4, block_words: 2048 }),
+        (200_000, 0.001, Layout { stripes: 4, block_words: 2048 }),
+        (100_000, 0.01, Layout { stripes: 1, block_words: 64 }),
     ] {
         let kind = bloom(capacity, wanted);
         let planned = kind.planned_fpr(layout);
@@ -127,15 +89,9 @@ fn the_measured_rate_at_capacity_is_the_wanted_one_and_the_estimate_knows_it() {
         println!("bloom {capacity} {wanted}: measured {measured:.6}, estimated {estimated:.6}");
         // 500 false positives at least: six standard deviations are below 27 %.
         let tolerance = 6.0 * (estimated / 500_000.0).sqrt();
-        assert!(
-            (measured - estimated).abs() < tolerance,
-            "{measured} against {estimated}"
-        );
+        assert!((measured - estimated).abs() < tolerance, "{measured} against {estimated}");
         // Bits set at capacity vary by far less than 1 %, the rate by k times that.
-        assert!(
-            (planned / estimated - 1.0).abs() < 0.05,
-            "planned {planned}"
-        );
+        assert!((planned / estimated - 1.0).abs() < 0.05, "planned {planned}");
         // The smallest blocks cost what the plan, made for 16 KiB, has not allowed for.
         let allowed = if layout.block_words == 64 { 1.25 } else { 1.01 };
         assert!(estimated <= wanted * allowed, "{estimated} wanted {wanted}");
@@ -168,10 +124,7 @@ fn the_mean_over_blocks_is_that_of_a_poisson_number_of_keys() {
         }
         if exact > 0.0 {
             let quick = mean_over_blocks(1.0 / mean, rate);
-            assert!(
-                (quick / exact - 1.0).abs() < 0.005,
-                "mean {mean}: {quick} against {exact}"
-            );
+            assert!((quick / exact - 1.0).abs() < 0.005, "mean {mean}: {quick} against {exact}");
         }
     }
 }
@@ -185,11 +138,7 @@ fn a_plan_takes_the_classical_memory() {
         let classical = -1e6 * fpr.ln() / std::f64::consts::LN_2.powi(2);
         assert_eq!(parameters.get("k"), Some(k.to_string().as_str()));
         // Whole k costs up to 1.5 % (at 0.1), blocks 0.5 %.
-        assert!(
-            (1.0..1.02).contains(&(bits / classical)),
-            "{fpr}: {}",
-            bits / classical
-        );
+        assert!((1.0..1.02).contains(&(bits / classical)), "{fpr}: {}", bits / classical);
     }
 }
 

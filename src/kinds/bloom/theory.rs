@@ -42,20 +42,14 @@ pub fn mean_over_blocks(variance: f64, rate: impl Fn(f64) -> f64) -> f64 {
 /// The variance of a block's share of the keys, relative to its mean: what [`mean_over_blocks`] wants.
 #[must_use]
 pub fn variance_over_blocks(keys: f64, blocks: f64) -> f64 {
-    if keys > 0.0 && blocks > 1.0 {
-        (blocks - 1.0) / keys
-    } else {
-        0.0
-    }
+    if keys > 0.0 && blocks > 1.0 { (blocks - 1.0) / keys } else { 0.0 }
 }
 
 /// The false-positive rate of `bits` bits in `blocks` blocks after `keys` distinct keys with `k` bits each.
 #[must_use]
 pub fn fpr(keys: f64, bits: f64, k: u32, blocks: f64) -> f64 {
     let load = f64::from(k) * keys / bits;
-    mean_over_blocks(variance_over_blocks(keys, blocks), |x| {
-        fill(load * x).powi(k as i32)
-    })
+    mean_over_blocks(variance_over_blocks(keys, blocks), |x| fill(load * x).powi(k as i32))
 }
 
 /// The false-positive rate when a known share `fill` of all bits is set: exact but for the blocks' spread.

@@ -50,10 +50,7 @@ impl Measure {
         let (mut keys, mut zeros) = (0.0, 1.0);
         let open = generations.current();
         for back in 1..u64::from(k) {
-            match open
-                .checked_sub(back)
-                .filter(|&g| g >= since.max(generations.oldest()))
-            {
+            match open.checked_sub(back).filter(|&g| g >= since.max(generations.oldest())) {
                 Some(generation) => keys += generations.keys(generation) as f64,
                 None => {
                     zeros += f64::from(k - back as u32) * zeros_left(keys / words);
@@ -85,9 +82,9 @@ pub(super) fn expected_fpr(
     layout: Layout,
     moment: &Moment,
 ) -> f64 {
-    let none = state.banks().fold(1.0, |none, bank| {
-        none * (1.0 - bank_fpr(kind, state, layout, moment, &bank))
-    });
+    let none = state
+        .banks()
+        .fold(1.0, |none, bank| none * (1.0 - bank_fpr(kind, state, layout, moment, &bank)));
     1.0 - none
 }
 
@@ -99,9 +96,7 @@ fn bank_fpr(
     bank: &BankEntry,
 ) -> f64 {
     let generations = kind.generations(state);
-    let oldest = generations
-        .first_since(moment.now, kind.window)
-        .max(bank.since);
+    let oldest = generations.first_since(moment.now, kind.window).max(bank.since);
     let open = generations.current();
     let last = kind.last_generation(state, bank).min(open);
     if oldest > last || last - oldest >= super::generations::RING {
@@ -123,19 +118,11 @@ fn bank_fpr(
     let loads: Vec<f64> = (oldest.saturating_sub(k - 1)..=last)
         .rev()
         .map(|slice| {
-            (slice..slice.saturating_add(k))
-                .map(|g| keys(g) as f64)
-                .sum::<f64>()
-                / words as f64
+            (slice..slice.saturating_add(k)).map(|g| keys(g) as f64).sum::<f64>() / words as f64
         })
         .collect();
-    let spread = spread(
-        loads.iter().copied().fold(0.0, f64::max),
-        bank.geometry.words_per_block,
-    );
-    mean_over_blocks(spread, |x| {
-        fpr_run(loads.iter().map(|load| -(-load * x).exp_m1()), kind.k)
-    })
+    let spread = spread(loads.iter().copied().fold(0.0, f64::max), bank.geometry.words_per_block);
+    mean_over_blocks(spread, |x| fpr_run(loads.iter().map(|load| -(-load * x).exp_m1()), kind.k))
 }
 
 /// The variance of a block's keys relative to their mean, where a run of slices is concerned: keys come to

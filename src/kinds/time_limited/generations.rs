@@ -8,24 +8,30 @@
 //!
 //! The open generation closes a `pace` after it opened, whether or not an event has said so: so queries at
 //! any time see the same closings that the next insert would make. It *ends*, and its keys' last window
-//! begins, a `grace` after it closed: an insert that could not wait for the event, or read the state just
-//! before it, is safe there.
+//! begins, a `grace` after it closed: an insert that read its step just before another thread's event is
+//! safe there.
 
 use super::super::{Micros, State};
 
-/// Generations on record.
-pub(super) const RING: u64 = 128;
+/// Generations on record: those of a window, by time, and what bursts may add to them.
+pub(super) const RING: u64 = 224;
 
 const CURRENT: usize = 0;
 const NOVELTY: usize = 1;
 const FULL: usize = 2;
 const WATCHED: usize = 3;
 const BANK_TIME: usize = 4;
-const OPENED: usize = 16;
-const ENDED: usize = OPENED + RING as usize;
-const KEYS: usize = ENDED + RING as usize;
+const OPENED: usize = 5;
+const ENDED: usize = 16;
+const TAKEN: usize = ENDED + RING as usize;
 
-const _: () = assert!(KEYS + RING as usize <= super::super::state::STATE_OWN_WORDS);
+const _: () = assert!(TAKEN + RING as usize <= super::super::state::STATE_OWN_WORDS);
+
+/// The low bits of a word of [`TAKEN`]: how long the generation was open, in units (see
+/// [`Generations::unit`]). The bits above are its keys; the largest bank takes 2^36 of them.
+const LASTED_BITS: u32 = 24;
+const MOST_LASTED: u64 = (1 << LASTED_BITS) - 1;
+const MOST_KEYS: u64 = u64::MAX >> LASTED_BITS;
 
 /// A view of the record.
 #[derive(Debug, Clone, Copy)]
@@ -54,12 +60,7 @@ pub(super) struct Opening {
 
 impl<'a> Generations<'a> {
     pub(super) fn new(state: &State<'a>, (pace, grace): (Micros, Micros), first: u64) -> Self {
-        Self {
-            state: *state,
-            pace,
-            grace,
-            first,
-        }
+        Self { state: *state, pace, grace, first }
     }
 
     fn at(ring: usize, generation: u64) -> usize {
@@ -76,9 +77,20 @@ impl<'a> Generations<'a> {
         self.current().saturating_sub(RING - 1).max(self.first)
     }
 
-    /// When a generation on record opened.
+    /// When a generation on record opened; of a closed one up to a [`Generations::unit`] too late.
     pub(super) fn opened(&self, generation: u64) -> Micros {
-        self.state.own(Self::at(OPENED, generation))
+        if generation < self.current() {
+            let close = self.end(generation).saturating_sub(self.grace);
+            close.saturating_sub(self.lasted(generation))
+        } else {
+            self.state.own(OPENED)
+        }
+    }
+
+    /// The unit in which it is recorded how long a generation was open: a microsecond, and for paces above
+    /// 16 s such that a pace is at most 2^24 of them.
+    fn unit(&self) -> Micros {
+        self.pace.div_ceil(MOST_LASTED).max(1)
     }
 
     /// When the open generation closes at the latest.
@@ -97,13 +109,25 @@ impl<'a> Generations<'a> {
 
     /// How long a closed generation was open.
     pub(super) fn lasted(&self, generation: u64) -> Micros {
-        let close = self.end(generation).saturating_sub(self.grace);
-        close.saturating_sub(self.opened(generation))
+        let units = self.state.own(Self::at(TAKEN, generation)) & MOST_LASTED;
+        units.saturating_mul(self.unit())
     }
 
     /// The keys that a closed generation on record took.
     pub(super) fn keys(&self, generation: u64) -> u64 {
-        self.state.own(Self::at(KEYS, generation))
+        self.state.own(Self::at(TAKEN, generation)) >> LASTED_BITS
+    }
+
+    /// Whether a closed generation used its allowance so long before its time that the need must have been
+    /// above what is allowed to those that follow such a one (see `sizing::HURRIED`).
+    pub(super) fn early(&self, generation: u64) -> bool {
+        self.keys(generation) > 0 && self.lasted(generation) < self.pace / 5 * 4
+    }
+
+    /// Whether the generation before the open one was [`Generations::early`]; only those from `since` on count.
+    pub(super) fn hurried(&self, since: u64) -> bool {
+        let before = self.current().checked_sub(1);
+        before.is_some_and(|before| before >= since.max(self.oldest()) && self.early(before))
     }
 
     /// The sum of novelty when the open generation opened.
@@ -149,34 +173,29 @@ impl<'a> Generations<'a> {
 
     /// Closes the open generation and opens another. Generations skipped between them were empty.
     pub(super) fn open(&self, opening: &Opening, window: Micros) {
-        let Opening {
-            generation,
-            time,
-            novelty,
-            keys_before,
-        } = *opening;
+        let Opening { generation, time, novelty, keys_before } = *opening;
         let before = self.current();
-        let end = time.min(self.close()).saturating_add(self.grace);
-        self.state.set_own(Self::at(ENDED, before), end);
-        self.state.set_own(Self::at(KEYS, before), keys_before);
-        let skipped = before
-            .saturating_add(1)
-            .max(generation.saturating_sub(RING - 1));
+        let close = time.min(self.close());
+        let lasted = close.saturating_sub(self.opened(before));
+        let end = close.saturating_add(self.grace);
+        self.record(before, end, lasted, keys_before);
+        let skipped = before.saturating_add(1).max(generation.saturating_sub(RING - 1));
         for empty in skipped..generation {
-            self.record(empty, end, end);
+            self.record(empty, end, 0, 0);
         }
-        self.record(generation, time, 0);
         if time >= end.saturating_add(window) {
             self.state.set_own(WATCHED, time);
         }
+        self.state.set_own(OPENED, time);
         self.state.set_own(NOVELTY, novelty);
         self.state.set_own(CURRENT, generation);
     }
 
-    fn record(&self, generation: u64, opened: Micros, ended: Micros) {
-        self.state.set_own(Self::at(OPENED, generation), opened);
+    /// Records a closed generation.
+    fn record(&self, generation: u64, ended: Micros, lasted: Micros, keys: u64) {
+        let taken = keys.min(MOST_KEYS) << LASTED_BITS | (lasted / self.unit()).min(MOST_LASTED);
         self.state.set_own(Self::at(ENDED, generation), ended);
-        self.state.set_own(Self::at(KEYS, generation), 0);
+        self.state.set_own(Self::at(TAKEN, generation), taken);
     }
 
     /// Sets the sum of novelty at which the allowance of the open generation is used.

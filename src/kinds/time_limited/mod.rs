@@ -8,7 +8,7 @@
 //!   (a little earlier, see `pace_and_grace`), even if nothing is inserted. The paper's close by use alone,
 //!   and a quiet stream never forgets.
 //! - A bank serves whole generations, with slices of its own from its first one on, sized for 1.25 times the
-//!   measured need. (In the paper the slices around a change, of all sizes, take the inserts of `k`
+//!   measured need. A burst uses up its columns before a larger one follows (see `sizing`). (In the paper the slices around a change, of all sizes, take the inserts of `k`
 //!   generations: after a sudden growth that fills the small ones to the brim, and a run of `k` ones is
 //!   found in nearly every row.)
 //!
@@ -51,9 +51,9 @@ const DEFAULT_FPR: f64 = 0.001;
 /// The longest window: 36,000 years in microseconds.
 const MOST_WINDOW: Micros = 1 << 60;
 
-/// Columns left free in the steady state: for the grace, and so that now and then a generation may close
-/// before its time.
-const SPARE: u32 = 3;
+/// Columns left free in the steady state: for the grace, and so that a generation may close before its time.
+/// When the rate rises, the next one is then the first that measures the new rate alone.
+const SPARE: u32 = 2;
 
 /// Plans aim at this part of the wanted rate: fills vary a little around the expected ones.
 const AIM: f64 = 0.97;
@@ -65,10 +65,7 @@ const MOST_LOAD: f64 = 1.0;
 const FIRST_WORDS: u64 = 4096;
 
 /// The layout for which the first bank is planned.
-const PLANNED: Layout = Layout {
-    stripes: 16,
-    block_words: 2048,
-};
+const PLANNED: Layout = Layout { stripes: 16, block_words: 2048 };
 
 /// A time-limited filter's parameters, completed.
 #[derive(Debug, Clone, PartialEq)]
@@ -97,43 +94,23 @@ pub fn build(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
     parameters.only(NAME, &KNOWN)?;
     let window = parameters.required("window", "a number of microseconds")?;
     let window = within("window", window, 1, MOST_WINDOW)?;
-    let fpr = parameters
-        .optional("fpr", "a false-positive rate")?
-        .unwrap_or(DEFAULT_FPR);
+    let fpr = parameters.optional("fpr", "a false-positive rate")?.unwrap_or(DEFAULT_FPR);
     let fpr = probability("fpr", fpr)?;
     let rate = parameters.optional("rate", "inserts a second")?;
     if let Some(rate) = rate.filter(|&rate: &f64| !(rate >= 0.0 && rate.is_finite())) {
-        return Err(Error::parameter(
-            "rate",
-            "a number of inserts a second",
-            rate,
-        ));
+        return Err(Error::parameter("rate", "a number of inserts a second", rate));
     }
     let (k, l) = slice_counts(parameters, fpr)?;
     let load = match parameters.optional("load", "the highest load of a slice")? {
         Some(load) if load > 0.0 && load <= MOST_LOAD => load,
         Some(load) => {
-            return Err(Error::parameter(
-                "load",
-                format!("above 0, at most {MOST_LOAD}"),
-                load,
-            ));
+            return Err(Error::parameter("load", format!("above 0, at most {MOST_LOAD}"), load));
         }
         None => planned_load(k, fpr)?,
     };
     let (pace, grace) = pace_and_grace(window, k, l);
     let every = slices::every(k);
-    let kind = TimeLimited {
-        window,
-        fpr,
-        rate,
-        k,
-        l,
-        load,
-        pace,
-        grace,
-        every,
-    };
+    let kind = TimeLimited { window, fpr, rate, k, l, load, pace, grace, every };
     if kind.first_words() > MOST_WORDS {
         let most = format!("a rate that {MOST_WORDS} words (8 TiB) can hold");
         return Err(Error::parameter("rate", most, rate.unwrap_or(0.0)));
@@ -146,9 +123,7 @@ fn slice_counts(parameters: &Parameters, fpr: f64) -> Result<(u32, u32)> {
     let columns = slices::COLUMNS;
     let count = |name| -> Result<Option<u64>> {
         let number = parameters.optional(name, "a number of slices")?;
-        number
-            .map(|number| within(name, number, 1, columns - 1))
-            .transpose()
+        number.map(|number| within(name, number, 1, columns - 1)).transpose()
     };
     match (count("k")?, count("l")?) {
         (None, None) => {
@@ -156,11 +131,9 @@ fn slice_counts(parameters: &Parameters, fpr: f64) -> Result<(u32, u32)> {
             Ok((best.k, best.l))
         }
         (Some(k), Some(l)) if k + l <= columns => Ok((k as u32, l as u32)),
-        (Some(k), Some(l)) => Err(Error::parameter(
-            "l",
-            format!("at most {columns} slices, k+l"),
-            k + l,
-        )),
+        (Some(k), Some(l)) => {
+            Err(Error::parameter("l", format!("at most {columns} slices, k+l"), k + l))
+        }
         (Some(_), None) => Err(Error::parameter("l", "k and l together", "only k")),
         (None, Some(_)) => Err(Error::parameter("k", "k and l together", "only l")),
     }
@@ -168,17 +141,12 @@ fn slice_counts(parameters: &Parameters, fpr: f64) -> Result<(u32, u32)> {
 
 /// How long a generation is open, and how long after that it still counts as open.
 ///
-/// An insert may come to a generation that is due to be closed: because the filter-wide state is locked and
-/// it cannot wait, or because it read the state just before. Its key is safe if that takes no longer than the
-/// grace. Grace is a 64th of `T/l`, if the slices spare a column: `n-k` generations, one after the other, must
+/// An insert may come to a generation that is due to be closed, because it read its step just before another
+/// thread's event. Its key is safe if that takes no longer than the grace. Grace is a 64th of `T/l`, if the slices spare a column: `n-k` generations, one after the other, must
 /// cover the window and the grace, which holds for `l <= 62`.
 fn pace_and_grace(window: Micros, k: u32, l: u32) -> (Micros, Micros) {
     let whole = window.div_ceil(l.into());
-    let grace = if u64::from(k + l) < slices::COLUMNS {
-        whole / 64
-    } else {
-        0
-    };
+    let grace = if u64::from(k + l) < slices::COLUMNS { whole / 64 } else { 0 };
     (whole - grace, grace)
 }
 
@@ -195,11 +163,7 @@ fn planned_load(k: u32, fpr: f64) -> Result<f64> {
     }
     while high / low > 1.0 + 1e-9 {
         let middle = (low * high).sqrt();
-        if holds(middle) {
-            low = middle
-        } else {
-            high = middle
-        }
+        if holds(middle) { low = middle } else { high = middle }
     }
     Ok(low)
 }
@@ -242,13 +206,7 @@ impl TimeLimited {
         let oldest = self.generations(state).first_since(query.now, age);
         let found = state.banks().filter_map(|bank| {
             let block = blocks.get(bank.slot)?;
-            slices::youngest(
-                block,
-                self.k,
-                self.every,
-                oldest.max(bank.since),
-                query.hash,
-            )
+            slices::youngest(block, self.k, self.every, oldest.max(bank.since), query.hash)
         });
         found.max()
     }
@@ -260,8 +218,9 @@ impl TimeLimited {
             return u64::MAX;
         };
         let words = layout.words(bank.geometry);
+        let part = if generations.hurried(bank.since) { sizing::HURRIED } else { 1.0 };
         let allowance = Measure::new(&generations, self.k, bank.since, words)
-            .novelty(sizing::capacity(self, layout, bank.geometry));
+            .novelty(part * sizing::capacity(self, layout, bank.geometry));
         generations.novelty().saturating_add(allowance.max(1))
     }
 }
@@ -302,12 +261,7 @@ impl Kind for TimeLimited {
 
     fn start(&self, state: &State<'_>, layout: Layout) {
         let geometry = layout.geometry(self.first_words());
-        state.apply_banks(&Event::OpenBank {
-            id: 0,
-            geometry,
-            since: 0,
-            time: 0,
-        });
+        state.apply_banks(&Event::OpenBank { id: 0, geometry, since: 0, time: 0 });
         let generations = self.generations(state);
         generations.start();
         generations.set_full(self.full(state, layout));
@@ -333,20 +287,10 @@ impl Kind for TimeLimited {
             Event::Step { step, time, word } if step > generations.current() => {
                 let bank = state.bank_of_step(generations.current());
                 let keys_before = bank.map_or(0, |bank| {
-                    Measure::new(
-                        &generations,
-                        self.k,
-                        bank.since,
-                        layout.words(bank.geometry),
-                    )
-                    .keys(word.saturating_sub(generations.novelty()))
+                    Measure::new(&generations, self.k, bank.since, layout.words(bank.geometry))
+                        .keys(word.saturating_sub(generations.novelty()))
                 });
-                let opening = Opening {
-                    generation: step,
-                    time,
-                    novelty: word,
-                    keys_before,
-                };
+                let opening = Opening { generation: step, time, novelty: word, keys_before };
                 generations.open(&opening, self.window);
                 generations.set_full(self.full(state, layout));
             }
@@ -355,19 +299,21 @@ impl Kind for TimeLimited {
         }
     }
 
-    /// A late key goes to the generation of its own time, or, if none was open then, to the next one.
-    /// It is alive if the key is inside the window, and a little longer.
+    /// A late key goes to the generation of its own time, while that is alive (the key may then be older than the
+    /// window by a span). If none was open then, in a silence or before the first insert, the next one
+    /// takes the key if it is inside the window: it keeps it a little longer.
     fn decide(&self, state: &State<'_>, moment: &Moment) -> Decision {
         let generations = self.generations(state);
         if moment.time >= moment.now {
-            return Decision::Insert {
-                step: generations.current(),
-            };
+            return Decision::Insert { step: generations.current() };
         }
-        let step = generations
-            .first_since(moment.time, 0)
-            .min(generations.current());
-        if generations.end(step).saturating_add(self.window) > moment.now {
+        let step = generations.first_since(moment.time, 0).min(generations.current());
+        let end = if generations.opened(step) <= moment.time {
+            generations.end(step)
+        } else {
+            moment.time
+        };
+        if end.saturating_add(self.window) > moment.now {
             Decision::Insert { step }
         } else {
             Decision::TooLate
@@ -381,9 +327,7 @@ impl Kind for TimeLimited {
     /// The bits newly set.
     fn novelty(&self, state: &State<'_>, blocks: &Blocks<'_>, operation: &Operation) -> u32 {
         self.written(state, blocks, operation)
-            .map_or(0, |(block, _)| {
-                slices::novelty(block, self.k, operation.step, operation.hash)
-            })
+            .map_or(0, |(block, _)| slices::novelty(block, self.k, operation.step, operation.hash))
     }
 
     fn insert(&self, state: &State<'_>, blocks: &Blocks<'_>, operation: &Operation) {
@@ -428,9 +372,7 @@ impl Kind for TimeLimited {
 
     fn settle(&self, state: &State<'_>, slot: usize, block: &Block<'_>) {
         let Some(bank) = state.bank(slot) else { return };
-        let last = self
-            .last_generation(state, &bank)
-            .min(self.generations(state).current());
+        let last = self.last_generation(state, &bank).min(self.generations(state).current());
         slices::catch_up(block, bank.since, last);
     }
 

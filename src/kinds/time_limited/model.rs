@@ -47,9 +47,7 @@ impl Model {
                     self.generations.extend(empty);
                     self.generations.push((step, time, None));
                 }
-                Event::OpenBank {
-                    geometry, since, ..
-                } => {
+                Event::OpenBank { geometry, since, .. } => {
                     self.banks.push((since, geometry.words_per_block));
                 }
                 Event::CloseBank { .. } => {}
@@ -59,37 +57,27 @@ impl Model {
     }
 
     fn end(&self, generation: &(u64, Micros, Option<Micros>)) -> Micros {
-        generation
-            .2
-            .unwrap_or(generation.1 + self.kind.pace + self.kind.grace)
+        generation.2.unwrap_or(generation.1 + self.kind.pace + self.kind.grace)
     }
 
     /// A slice's bits, and the key's one among them.
     fn bit(&mut self, generation: u64, slice: u64, hash: u64) -> &mut bool {
-        let bank = self
-            .banks
-            .iter()
-            .rposition(|&(since, _)| since <= generation)
-            .expect("a bank");
+        let bank = self.banks.iter().rposition(|&(since, _)| since <= generation).expect("a bank");
         let words = self.banks[bank].1;
         let function = (slice % u64::from(self.kind.k)) as u32;
-        let bits = self
-            .slices
-            .entry((bank, slice))
-            .or_insert_with(|| vec![false; words as usize]);
+        let bits = self.slices.entry((bank, slice)).or_insert_with(|| vec![false; words as usize]);
         &mut bits[Positions::new(hash, words).get(function)]
     }
 
     fn insert(&mut self, hash: u64, time: Micros, now: Micros) -> Decision {
-        let own = |g: &&(u64, Micros, Option<Micros>)| time >= now || self.end(g) > time;
-        let of_its_time = self.generations.iter().find(own).copied();
         let open = *self.generations.last().expect("an open generation");
-        let into = if time >= now {
-            open
-        } else {
-            of_its_time.unwrap_or(open)
-        };
-        if self.end(&into) + self.kind.window <= now {
+        let ended_later = |g: &&(u64, Micros, Option<Micros>)| self.end(g) > time;
+        let of_its_time = self.generations.iter().find(ended_later).copied();
+        let into = if time >= now { open } else { of_its_time.unwrap_or(open) };
+        // Without a generation of its own the key's own time counts.
+        let own = time >= now || into.1 <= time;
+        let until = if own { self.end(&into) } else { time };
+        if until + self.kind.window <= now {
             return Decision::TooLate;
         }
         for slice in into.0 + 1 - u64::from(self.kind.k)..=into.0 {
@@ -101,12 +89,8 @@ impl Model {
     /// The youngest generation that has the key and ended less than `age` ago.
     fn youngest(&mut self, hash: u64, now: Micros, age: Micros) -> Option<Micros> {
         let k = u64::from(self.kind.k);
-        let alive: Vec<_> = self
-            .generations
-            .iter()
-            .filter(|g| self.end(g) + age > now)
-            .copied()
-            .collect();
+        let alive: Vec<_> =
+            self.generations.iter().filter(|g| self.end(g) + age > now).copied().collect();
         let found = alive.into_iter().rev().find(|&(generation, ..)| {
             (generation + 1 - k..=generation).all(|slice| *self.bit(generation, slice, hash))
         })?;
@@ -142,10 +126,7 @@ fn slice_counts() -> impl Strategy<Value = (u32, u32)> {
     prop_oneof![(1..6_u32, 1..12_u32), many]
 }
 
-const ONE: Layout = Layout {
-    stripes: 1,
-    block_words: 1 << 20,
-};
+const ONE: Layout = Layout { stripes: 1, block_words: 1 << 20 };
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, rng_seed: RngSeed::Fixed(7), ..Default::default() })]

@@ -1,10 +1,15 @@
 //! When generations close, and how large banks are.
 //!
 //! Pure decisions over the filter-wide state; what they come to is an event. Invariants:
-//! - a generation closes a `pace` after it opened at the latest, and then its successor's column is always
-//!   free: it closes earlier only if that stays so ([`room`]);
+//! - a generation closes a `pace` after it opened at the latest, and then there is a column for its successor:
+//!   a free one, or one of a new bank, for which a slot is kept (`room_for_haste`, `succeed`);
 //! - a bank's capacity is what one generation may insert so that the wanted rate holds when all do;
 //! - the need, the keys that come in a `pace`, is measured by newly set bits over closed generations.
+//!
+//! A need above the capacity uses up the free columns first: generations close as soon as they have used
+//! their allowance, all slices are as full as planned, and a bank that has just begun so takes many times
+//! its capacity. Only then comes a larger bank: by now the need has been measured over all that time, not
+//! extrapolated from the first millisecond of a file that is being read.
 //!
 //! Knows nothing of blocks and cells.
 
@@ -12,7 +17,7 @@ use super::super::{BankEntry, Event, Kind, Micros, Moment, State};
 use super::fills::Measure;
 use super::generations::{Generations, RING};
 use super::slices::COLUMNS;
-use super::{FIRST_WORDS, TimeLimited};
+use super::{FIRST_WORDS, MOST_WORDS, TimeLimited};
 use crate::cells::{Geometry, Layout, MAX_BANKS};
 
 /// The fewest keys of a generation that a bank has room for: fewer would measure nothing.
@@ -24,11 +29,20 @@ pub(super) const MARGIN: f64 = 1.25;
 /// The room if the need grows fast: if the bank before is younger than half a window.
 const FAST_MARGIN: f64 = 2.5;
 
-/// The most by which one measurement raises the need: a short burst measures little.
-const MOST_GROWTH: f64 = 256.0;
+/// A new bank is at most so many times as large as the one before, or has [`GROWN_WORDS`]: however fast keys
+/// come, memory is in proportion to their number.
+const MOST_GROWTH: u64 = 8;
 
-/// The growth assumed of a bank that was used up within one tick of the caller's clock.
-const GROWTH_IN_A_TICK: f64 = 4.0;
+/// The size up to which a bank may grow in one step: 4 MiB, the hundredfold of the first bank of a filter
+/// for which no rate was named.
+const GROWN_WORDS: u64 = 1 << 19;
+
+/// The most that a generation which closed early counts for, in its own keys: a short burst measures little.
+const MOST_EXTRAPOLATION: f64 = 256.0;
+
+/// The part of the capacity that is allowed where one generation after the other closes early. It leaves
+/// a seventh of the false positives, so that several banks used up by one burst keep the wanted rate together.
+pub(super) const HURRIED: f64 = 0.8;
 
 /// Numbers of generations over which the need is measured: the fewer, the newer; the more, the surer.
 const LENGTHS: [u64; 4] = [1, 4, 16, 64];
@@ -52,7 +66,9 @@ pub(super) fn capacity(kind: &TimeLimited, layout: Layout, geometry: Geometry) -
 pub(super) fn geometry_for(kind: &TimeLimited, layout: Layout, keys: f64) -> Geometry {
     let keys = keys.max(LEAST_KEYS);
     let mut words = f64::from(kind.k) * keys / kind.load;
-    let mut geometry = layout.geometry(words as u64);
+    // Beyond what a filter may have it need only be too large.
+    let geometry_of = |words: f64| layout.geometry((words as u64).min(2 * MOST_WORDS));
+    let mut geometry = geometry_of(words);
     // Smaller blocks need more words for the same keys, more words make larger blocks: two or three turns.
     for _ in 0..8 {
         let room = capacity(kind, layout, geometry);
@@ -60,7 +76,7 @@ pub(super) fn geometry_for(kind: &TimeLimited, layout: Layout, keys: f64) -> Geo
             break;
         }
         words *= keys / room * 1.001;
-        geometry = layout.geometry(words as u64);
+        geometry = geometry_of(words);
     }
     geometry
 }
@@ -87,23 +103,20 @@ pub(super) fn due(
     if newest.since > generations.current() {
         return Some(step);
     }
-    let sizing = Sizing {
-        kind,
-        state,
-        layout,
-        generations,
-        newest,
-        now: moment.now,
-    };
+    let sizing = Sizing { kind, state, layout, generations, newest, now: moment.now };
     if over {
         let before = sizing.dead_bank().or_else(|| sizing.shrink(novelty));
+        let before = before.or_else(|| sizing.succeed(&step, novelty));
         return Some(before.unwrap_or(step));
     }
-    let room = sizing.room();
-    // A generation that filled before its time may have begun at a lower rate. The next one tells.
-    let measured = !room || sizing.previous_was_full();
-    let grown = if measured { sizing.grow(novelty) } else { None };
-    grown.or(room.then_some(step))
+    if sizing.room() {
+        return Some(step);
+    }
+    let need = sizing.need_above_capacity(novelty)?;
+    if sizing.free_column(&step) && sizing.room_for_haste() {
+        return Some(step);
+    }
+    sizing.grow(need, novelty)
 }
 
 /// The generation that opens at `now`. Those that would have opened and closed empty since the open one are
@@ -114,6 +127,16 @@ fn next_generation(kind: &TimeLimited, generations: &Generations<'_>, now: Micro
     let passed = now.saturating_sub(generations.opened(open)) / kind.pace;
     let most = u64::from(kind.k);
     open.saturating_add(if silent { most } else { passed.clamp(1, most) })
+}
+
+/// What came in the last window, as far as it tells sizes.
+struct Lately {
+    /// Keys a pace: on average, or in the open generation if that is more.
+    need: f64,
+    /// The capacity of a bank of which the window's bursts, if they came again, would take half the columns.
+    bursts_again: f64,
+    /// Whether the present burst is yet smaller than those before it in the window.
+    recur: bool,
 }
 
 struct Sizing<'a> {
@@ -148,79 +171,153 @@ impl Sizing<'_> {
                 return true;
             };
             let later = (back - 1 - ago).saturating_mul(self.kind.pace);
-            let dead = self
-                .generations
-                .end(generation)
-                .saturating_add(self.kind.window);
+            let dead = self.generations.end(generation).saturating_add(self.kind.window);
             dead <= self.now.saturating_add(later)
         })
     }
 
-    fn previous_was_full(&self) -> bool {
-        let Some(before) = self.generations.current().checked_sub(1) else {
-            return false;
+    /// Whether the generation that `step` opens finds a free column in the newest bank: that of the slice
+    /// which the generation `n-k` before it was the last to write.
+    fn free_column(&self, step: &Event) -> bool {
+        let Event::Step { step, .. } = *step else {
+            return true;
         };
-        before >= self.newest.since.max(self.generations.oldest())
-            && self.generations.lasted(before) < self.kind.pace
-            && self.generations.keys(before) > 0
+        let last = step.checked_sub(1 + COLUMNS - u64::from(self.kind.k));
+        last.is_none_or(|last| last < self.newest.since || last < self.alive())
+    }
+
+    /// Whether generations may close early and use up the newest bank's columns, so that another bank will
+    /// have to follow even if keys then come slowly: there must be a slot for it, and records. What bursts may
+    /// use of the records is shared out: a bank takes no more than it leaves.
+    fn room_for_haste(&self) -> bool {
+        let by_time = self.kind.window.div_ceil(self.kind.pace).saturating_add(2);
+        let (alive, next) = (self.alive(), self.generations.current().saturating_add(1));
+        let (used, own) = (next - alive, next - alive.max(self.newest.since).min(next));
+        self.state.banks().count() < MAX_BANKS
+            && self.room_on_record()
+            && own.saturating_add(used).saturating_add(by_time) < RING
+    }
+
+    /// The oldest generation that is alive.
+    fn alive(&self) -> u64 {
+        self.generations.first_since(self.now, self.kind.window)
     }
 
     /// The oldest bank, if all its generations are dead and it is not the newest.
     fn dead_bank(&self) -> Option<Event> {
-        let oldest = self
-            .state
-            .banks()
-            .min_by_key(|bank| (bank.since, bank.id))?;
+        let oldest = self.state.banks().min_by_key(|bank| (bank.since, bank.id))?;
         let last = self.kind.last_generation(self.state, &oldest);
-        let dead = oldest.id != self.newest.id
-            && last < self.generations.first_since(self.now, self.kind.window);
-        dead.then_some(Event::CloseBank {
-            id: oldest.id,
-            time: self.now,
-        })
+        let dead = oldest.id != self.newest.id && last < self.alive();
+        dead.then_some(Event::CloseBank { id: oldest.id, time: self.now })
     }
 
-    /// A larger bank, if the need exceeds the newest one's capacity beyond doubt.
-    fn grow(&self, novelty: u64) -> Option<Event> {
+    /// A bank for a need above the newest one's capacity. Where bursts come again and again the need in the
+    /// middle of one says little: the next bank is for bursts as large as those before.
+    fn grow(&self, need: f64, novelty: u64) -> Option<Event> {
         if !self.room_on_record() {
             return None;
         }
-        let capacity = capacity(self.kind, self.layout, self.newest.geometry);
-        let need = self.need_above(capacity, novelty)?;
         let young = self.now.saturating_sub(self.generations.bank_time()) < self.kind.window / 2;
         // The first bank is a guess: that it was wrong says nothing of growth.
-        let margin = if young && self.newest.id > 0 {
-            FAST_MARGIN
+        let margin = if young && self.newest.id > 0 { FAST_MARGIN } else { MARGIN };
+        let lately = self.lately(novelty);
+        let keys = if lately.recur {
+            let known = lately.bursts_again.max(MARGIN * lately.need);
+            known.min(margin * need)
         } else {
-            MARGIN
+            margin * need
         };
-        let geometry = geometry_for(self.kind, self.layout, margin * need);
-        let more = self.layout.words(geometry) > self.layout.words(self.newest.geometry);
-        if more { self.open(geometry) } else { None }
+        self.open(self.geometry_within_reach(keys))
     }
 
-    /// The need, if over some number of generations it is surely above `capacity`.
-    fn need_above(&self, capacity: f64, novelty: u64) -> Option<f64> {
+    /// The geometry for so many keys a generation, as far as the newest bank may grow at once.
+    fn geometry_within_reach(&self, keys: f64) -> Geometry {
+        let words = self.layout.words(self.newest.geometry);
+        let most = words.saturating_mul(MOST_GROWTH).max(GROWN_WORDS);
+        let most = self.layout.geometry(most.min(MOST_WORDS));
+        if keys < capacity(self.kind, self.layout, most) {
+            geometry_for(self.kind, self.layout, keys)
+        } else {
+            most
+        }
+    }
+
+    /// The need, if over some number of generations it is surely above the capacity: measured where it is
+    /// surest to be high. Without end if all came in one tick of the caller's clock.
+    fn need_above_capacity(&self, novelty: u64) -> Option<f64> {
+        let capacity = capacity(self.kind, self.layout, self.newest.geometry);
         let open = self.generations.current();
         let pace = self.kind.pace as f64;
         let (mut keys, mut first) = (self.open_keys(novelty) as f64, open);
-        let mut need: Option<f64> = None;
+        let mut surest = (0.0, None);
+        let mut at_once = false;
         for count in LENGTHS {
             while open - first + 1 < count && first > self.generations.oldest() {
                 first -= 1;
                 keys += self.generations.keys(first) as f64;
             }
             let paces = self.now.saturating_sub(self.generations.opened(first)) as f64 / pace;
-            if keys - CERTAINTY * keys.sqrt() > capacity * paces {
-                let measured = if paces > 0.0 {
-                    (keys / paces).min(MOST_GROWTH * capacity)
-                } else {
-                    GROWTH_IN_A_TICK * capacity
-                };
-                need = Some(need.unwrap_or(0.0).max(measured));
+            let least = keys - CERTAINTY * keys.sqrt();
+            if least <= capacity * paces {
+                continue;
+            }
+            if paces == 0.0 {
+                at_once = true;
+            } else if least / paces > surest.0 {
+                surest = (least / paces, Some(keys / paces));
             }
         }
-        need
+        surest.1.or(at_once.then_some(f64::INFINITY))
+    }
+
+    /// The bank that must begin now because the newest one, used up by a burst, has no column for the
+    /// generation that `step` opens. It has room for what came lately, and for the window's bursts if they
+    /// come again.
+    fn succeed(&self, step: &Event, novelty: u64) -> Option<Event> {
+        if self.free_column(step) {
+            return None;
+        }
+        let lately = self.lately(novelty);
+        let keys = lately.bursts_again.max(MARGIN * lately.need);
+        self.open(self.geometry_within_reach(self.worthwhile(keys)))
+    }
+
+    /// What came in the last window.
+    fn lately(&self, novelty: u64) -> Lately {
+        let open = self.generations.current();
+        let late = self.open_keys(novelty) as f64;
+        // The present burst goes back to where two generations in a row did not close early. (One alone may
+        // have been caught between two ticks of a coarse clock.)
+        let (mut all, mut bursts, mut present, mut calm) = (late, 0.0, 0.0, 0);
+        for generation in (self.alive().min(open)..open).rev() {
+            let keys = self.generations.keys(generation) as f64;
+            let early = self.generations.early(generation);
+            calm = match calm {
+                2 => 2,
+                _ if early => 0,
+                calm => calm + 1,
+            };
+            all += keys;
+            if early {
+                bursts += keys;
+                present += if calm < 2 { keys } else { 0.0 };
+            }
+        }
+        let columns = (COLUMNS - u64::from(self.kind.k)) as f64;
+        let pace = self.kind.pace as f64;
+        let lasted = self.now.saturating_sub(self.generations.opened(open)) as f64;
+        let mean = all * pace / self.kind.window as f64;
+        Lately {
+            need: mean.max(late * pace / lasted.max(pace)),
+            bursts_again: bursts / (HURRIED * columns / 2.0),
+            recur: present < bursts / 2.0,
+        }
+    }
+
+    /// So many keys, or those of the first bank: below its size there is nothing to gain.
+    fn worthwhile(&self, keys: f64) -> f64 {
+        let least = self.kind.first_words().min(FIRST_WORDS);
+        keys.max(capacity(self.kind, self.layout, self.layout.geometry(least)))
     }
 
     /// A smaller bank, if for a whole window the need stayed under a quarter of the capacity.
@@ -231,7 +328,7 @@ impl Sizing<'_> {
         if silent || self.now.saturating_sub(self.generations.watched_since()) < self.kind.window {
             return None;
         }
-        let closed = self.generations.first_since(self.now, self.kind.window)..open;
+        let closed = self.alive()..open;
         let most = closed
             .map(|generation| self.need_of(generation))
             .fold(self.open_keys(novelty) as f64, f64::max);
@@ -239,12 +336,7 @@ impl Sizing<'_> {
         if 4.0 * most >= capacity || !self.room_on_record() {
             return None;
         }
-        // Below the first bank's size there is nothing to gain.
-        let least = self
-            .layout
-            .geometry(self.kind.first_words().min(FIRST_WORDS));
-        let keys = (MARGIN * most).max(self::capacity(self.kind, self.layout, least));
-        let geometry = geometry_for(self.kind, self.layout, keys);
+        let geometry = geometry_for(self.kind, self.layout, self.worthwhile(MARGIN * most));
         let less = self.layout.words(geometry) <= self.layout.words(self.newest.geometry) / 2;
         if less { self.open(geometry) } else { None }
     }
@@ -252,7 +344,7 @@ impl Sizing<'_> {
     /// Keys a pace in a closed generation.
     fn need_of(&self, generation: u64) -> f64 {
         let share = self.kind.pace as f64 / self.generations.lasted(generation).max(1) as f64;
-        self.generations.keys(generation) as f64 * share.clamp(1.0, MOST_GROWTH)
+        self.generations.keys(generation) as f64 * share.clamp(1.0, MOST_EXTRAPOLATION)
     }
 
     fn open_keys(&self, novelty: u64) -> u64 {

@@ -16,9 +16,7 @@ pub(super) const COLUMNS: u64 = 64;
 /// The bits 63, 63-k, 63-2k, …: in a row ordered by age, the slices of the youngest one's hash function.
 #[must_use]
 pub(super) fn every(k: u32) -> u64 {
-    (0..64)
-        .step_by(k.max(1) as usize)
-        .fold(0, |bits, age| bits | 1 << (63 - age))
+    (0..64).step_by(k.max(1) as usize).fold(0, |bits, age| bits | 1 << (63 - age))
 }
 
 fn caught_up_to(block: &Block<'_>) -> u64 {
@@ -99,10 +97,7 @@ pub(super) fn insert(block: &Block<'_>, k: u32, since: u64, generation: u64, has
 /// How many bits [`insert`] would newly set.
 pub(super) fn novelty(block: &Block<'_>, k: u32, generation: u64, hash: u64) -> u32 {
     let caught = caught_up_to(block);
-    let (behind, ahead) = (
-        caught.saturating_sub(generation),
-        generation.saturating_sub(caught),
-    );
+    let (behind, ahead) = (caught.saturating_sub(generation), generation.saturating_sub(caught));
     let mut new = 0;
     visit(block, k, generation, hash, |cell, age| {
         // Columns of slices made since the block was last touched have yet to be cleared.
@@ -124,10 +119,7 @@ pub(super) fn youngest(
     let caught = caught_up_to(block);
     let reach = caught.checked_sub(oldest)?;
     let found = runs(row(block, k, every, caught, hash), k);
-    let within = found
-        & !u64::MAX
-            .checked_shr(reach.min(COLUMNS) as u32 + 1)
-            .unwrap_or(0);
+    let within = found & !u64::MAX.checked_shr(reach.min(COLUMNS) as u32 + 1).unwrap_or(0);
     (within != 0).then(|| caught - u64::from(within.leading_zeros()))
 }
 
@@ -167,18 +159,8 @@ mod tests {
     #[test]
     fn a_column_is_cleared_before_its_next_slice_is_made() {
         let (own, cells) = (words(6), words(64));
-        let block = Block {
-            own: &own,
-            cells: &cells,
-        };
-        for (generation, left) in [
-            (100, 12),
-            (152, 12),
-            (153, 11),
-            (158, 6),
-            (164, 0),
-            (900, 0),
-        ] {
+        let block = Block { own: &own, cells: &cells };
+        for (generation, left) in [(100, 12), (152, 12), (153, 11), (158, 6), (164, 0), (900, 0)] {
             store(&own[0], 0);
             cells.iter().for_each(|cell| store(cell, 0));
             insert(&block, 12, 100, 100, 77);
@@ -191,10 +173,7 @@ mod tests {
     #[test]
     fn an_insert_far_behind_its_block_leaves_recycled_columns_alone() {
         let (own, cells) = (words(6), words(64));
-        let block = Block {
-            own: &own,
-            cells: &cells,
-        };
+        let block = Block { own: &own, cells: &cells };
         catch_up(&block, 0, 200);
         // Of the slices 129 to 140 the block still has those from 137 on.
         assert_eq!(novelty(&block, 12, 140, 77), 4);
@@ -206,10 +185,7 @@ mod tests {
     #[test]
     fn novelty_is_what_an_insert_sets() {
         let (own, cells) = (words(6), words(64));
-        let block = Block {
-            own: &own,
-            cells: &cells,
-        };
+        let block = Block { own: &own, cells: &cells };
         for i in 0..5000_u64 {
             let (generation, hash) = (100 + i / 40 - i % 7, crate::hash::mix(i));
             catch_up(&block, 90, 100 + i / 40);

@@ -8,17 +8,7 @@ use crate::kinds::conformance::{self, Harness, hash_of};
 pub(super) fn tiny(window: u64, k: u32, l: u32, load: f64) -> Arc<TimeLimited> {
     let (pace, grace) = pace_and_grace(window, k, l);
     let (fpr, rate, every) = (0.001, Some(0.0), slices::every(k));
-    Arc::new(TimeLimited {
-        window,
-        fpr,
-        rate,
-        k,
-        l,
-        load,
-        pace,
-        grace,
-        every,
-    })
+    Arc::new(TimeLimited { window, fpr, rate, k, l, load, pace, grace, every })
 }
 
 /// A stream that goes through everything: bursts, gaps, silences, late keys. Gives keys and times.
@@ -36,11 +26,7 @@ fn varied(count: u64, window: Micros) -> impl Iterator<Item = (u64, Micros)> {
         if mix(i ^ 77).is_multiple_of(997) {
             now += window * (mix(i) % 5) / 3;
         }
-        let late = if mix(i ^ 99).is_multiple_of(10) {
-            mix(i) % window
-        } else {
-            0
-        };
+        let late = if mix(i ^ 99).is_multiple_of(10) { mix(i) % window } else { 0 };
         (hash_of(i), now - late)
     })
 }
@@ -58,13 +44,7 @@ fn span(kind: &Arc<dyn Kind>) -> Micros {
 
 #[test]
 fn a_key_is_present_for_the_whole_window_whatever_comes() {
-    let mut harness = Harness::new(
-        small(),
-        Layout {
-            stripes: 4,
-            block_words: 64,
-        },
-    );
+    let mut harness = Harness::new(small(), Layout { stripes: 4, block_words: 64 });
     let (mut keys, mut now) = (Vec::new(), 0);
     for (hash, time) in varied(60_000, WINDOW) {
         now = now.max(time);
@@ -89,26 +69,13 @@ fn a_key_is_present_for_the_whole_window_whatever_comes() {
         }
     }
     assert!(keys.len() > 59_000);
-    assert!(
-        harness
-            .events()
-            .iter()
-            .filter(|e| matches!(e, Event::CloseBank { .. }))
-            .count()
-            > 3
-    );
+    assert!(harness.events().iter().filter(|e| matches!(e, Event::CloseBank { .. })).count() > 3);
 }
 
 /// Feeds a stream, and checks at each insert that no generation is open for too long and that every slice and
 /// every record that is alive is still there.
 fn keeps_what_is_alive(kind: &Arc<TimeLimited>, stream: impl Iterator<Item = (u64, Micros)>) {
-    let mut harness = Harness::new(
-        kind.clone(),
-        Layout {
-            stripes: 1,
-            block_words: 64,
-        },
-    );
+    let mut harness = Harness::new(kind.clone(), Layout { stripes: 1, block_words: 64 });
     let mut now = 0;
     for (hash, time) in stream {
         now = now.max(time);
@@ -120,10 +87,7 @@ fn keeps_what_is_alive(kind: &Arc<TimeLimited>, stream: impl Iterator<Item = (u6
         let alive = generations.first_since(now, kind.window);
         let bank = state.bank_of_step(open).expect("a bank");
         let oldest_slice = alive.max(bank.since) + 1 - u64::from(kind.k);
-        assert!(
-            open - oldest_slice < slices::COLUMNS,
-            "at {now}: {alive} of {open}"
-        );
+        assert!(open - oldest_slice < slices::COLUMNS, "at {now}: {alive} of {open}");
         assert!(alive > generations.oldest() || open < generations::RING);
     }
 }
@@ -134,33 +98,35 @@ fn a_generation_never_lasts_longer_than_a_span_and_is_never_recycled_alive() {
     keeps_what_is_alive(&tiny(WINDOW, 2, 3, 0.5), varied(60_000, WINDOW));
     // Generations that fill a little before their time, so that nobody can be sure that the bank is too small:
     // each closes early, until the spare columns are used.
-    for (l, percent) in [
-        (52, 102),
-        (52, 105),
-        (51, 103),
-        (50, 106),
-        (50, 110),
-        (40, 120),
-    ] {
+    for (l, percent) in [(52, 102), (52, 105), (51, 103), (50, 106), (50, 110), (40, 120)] {
         let kind = tiny(WINDOW, 12, l, 0.5);
         let pause = kind.pace * 100 / (64 * percent);
-        keeps_what_is_alive(
-            &kind,
-            (0..20_000).map(|i| (hash_of(i), 5 * WINDOW + i * pause)),
-        );
+        keeps_what_is_alive(&kind, (0..20_000).map(|i| (hash_of(i), 5 * WINDOW + i * pause)));
     }
+}
+
+#[test]
+fn columns_used_up_by_a_burst_leave_the_closings_by_time_untouched() {
+    // Bursts of up to 30,000 keys at one instant, sometimes several in a window; then few keys, or none.
+    let kind = tiny(WINDOW, 12, 50, 0.5);
+    let mut now = 5 * WINDOW;
+    let stream = (0..400_u64).flat_map(|round| {
+        let burst = 1 << (mix(round) % 15);
+        let slow = mix(round ^ 55) % 200;
+        let first = now;
+        now += slow * (WINDOW / 150) + mix(round ^ 66) % WINDOW / 3;
+        (0..burst + slow).map(move |i| {
+            let later = i.saturating_sub(burst) * (WINDOW / 150);
+            (hash_of(round << 32 | i), first + later)
+        })
+    });
+    keeps_what_is_alive(&kind, stream);
 }
 
 #[test]
 fn a_key_is_gone_a_span_after_the_window_but_for_ghosts() {
     let kind = tiny(WINDOW, 12, 50, 0.55);
-    let mut harness = Harness::new(
-        kind.clone(),
-        Layout {
-            stripes: 1,
-            block_words: 1 << 20,
-        },
-    );
+    let mut harness = Harness::new(kind.clone(), Layout { stripes: 1, block_words: 1 << 20 });
     let span = kind.pace + kind.grace;
     let mut keys = Vec::new();
     for i in 0..60_000_u64 {
@@ -187,23 +153,14 @@ fn a_key_is_gone_a_span_after_the_window_but_for_ghosts() {
     for (expired, (present, all)) in ghosts.into_iter().enumerate() {
         let bound =
             f64::from(all) * 0.5_f64.powi(expired as i32 + 1) + 6.0 * f64::from(all).sqrt() * 0.5;
-        assert!(
-            f64::from(present) <= bound,
-            "{expired} spans: {present} of {all}"
-        );
+        assert!(f64::from(present) <= bound, "{expired} spans: {present} of {all}");
     }
     assert!(ghosts[13..].iter().map(|g| g.0).sum::<u32>() <= 10);
 }
 
 #[test]
 fn a_quiet_stream_forgets() {
-    let mut harness = Harness::new(
-        small(),
-        Layout {
-            stripes: 1,
-            block_words: 64,
-        },
-    );
+    let mut harness = Harness::new(small(), Layout { stripes: 1, block_words: 64 });
     for i in 0..100 {
         harness.insert(hash_of(i), 1000 + i);
     }
@@ -221,13 +178,7 @@ fn a_quiet_stream_forgets() {
 
 #[test]
 fn nothing_from_before_a_silence_shows_through() {
-    let mut harness = Harness::new(
-        small(),
-        Layout {
-            stripes: 1,
-            block_words: 64,
-        },
-    );
+    let mut harness = Harness::new(small(), Layout { stripes: 1, block_words: 64 });
     let pause = WINDOW / 8000;
     for i in 0..10_000 {
         harness.insert(hash_of(i), WINDOW + i * pause);
@@ -236,21 +187,13 @@ fn nothing_from_before_a_silence_shows_through() {
     for i in 0..1000 {
         harness.insert(hash_of(100_000 + i), 5 * WINDOW + i * pause);
     }
-    let ghosts = (9000..10_000)
-        .filter(|&i| harness.contains(hash_of(i)))
-        .count();
+    let ghosts = (9000..10_000).filter(|&i| harness.contains(hash_of(i))).count();
     assert!(ghosts <= 5, "{ghosts} of 1000");
 }
 
 #[test]
 fn late_keys_go_to_the_generation_of_their_time_or_are_refused() {
-    let mut harness = Harness::new(
-        small(),
-        Layout {
-            stripes: 1,
-            block_words: 64,
-        },
-    );
+    let mut harness = Harness::new(small(), Layout { stripes: 1, block_words: 64 });
     let start = 10 * WINDOW;
     let mut steps = Vec::new();
     for i in 0..1000 {
@@ -268,10 +211,7 @@ fn late_keys_go_to_the_generation_of_their_time_or_are_refused() {
         if time + WINDOW > now {
             // Within the grace its generation is the one that has just closed.
             let own = [step, step - 1].map(|step| Decision::Insert { step });
-            assert!(
-                own.contains(&decision),
-                "time {time}: {decision:?}, not {step}"
-            );
+            assert!(own.contains(&decision), "time {time}: {decision:?}, not {step}");
             assert!(harness.contains_at(hash, time + WINDOW - 1));
         }
         if time + WINDOW + span(&small()) <= now {
@@ -286,41 +226,26 @@ fn late_keys_go_to_the_generation_of_their_time_or_are_refused() {
 }
 
 #[test]
-fn inserts_that_cannot_wait_for_a_step_are_safe_within_the_grace() {
+fn inserts_that_read_their_step_before_another_threads_event_are_safe_within_the_grace() {
     let kind = tiny(WINDOW, 12, 49, 0.5);
-    let mut harness = Harness::new(
-        kind.clone(),
-        Layout {
-            stripes: 1,
-            block_words: 64,
-        },
-    );
+    let mut harness = Harness::new(kind.clone(), Layout { stripes: 1, block_words: 64 });
     let mut keys = Vec::new();
     for i in 0..150 {
         let opened = 5 * WINDOW + i * (kind.pace + kind.grace);
         harness.insert(hash_of(2 * i), opened);
-        // Another thread holds block 0: the step that is due is not made.
+        // The step was read just before the one that is due was made.
         let time = opened + kind.pace + kind.grace - 1;
         harness.insert_once(hash_of(2 * i + 1), time);
         keys.push((hash_of(2 * i + 1), time));
         for &(hash, time) in keys.iter().filter(|(_, time)| time + WINDOW > opened) {
-            assert!(
-                harness.contains_at(hash, time + WINDOW - 1),
-                "key of {time} at {opened}"
-            );
+            assert!(harness.contains_at(hash, time + WINDOW - 1), "key of {time} at {opened}");
         }
     }
 }
 
 #[test]
 fn a_key_older_than_the_filter_is_kept_for_its_window() {
-    let mut harness = Harness::new(
-        small(),
-        Layout {
-            stripes: 1,
-            block_words: 64,
-        },
-    );
+    let mut harness = Harness::new(small(), Layout { stripes: 1, block_words: 64 });
     harness.insert(hash_of(1), 10 * WINDOW);
     assert!(matches!(
         harness.insert(hash_of(2), 10 * WINDOW - WINDOW / 2),
@@ -332,15 +257,7 @@ fn a_key_older_than_the_filter_is_kept_for_its_window() {
 #[test]
 fn lazy_is_eager() {
     for pause in [0, WINDOW / 3000, WINDOW / 300, WINDOW / 7] {
-        conformance::lazy_is_eager(
-            &small(),
-            Layout {
-                stripes: 2,
-                block_words: 64,
-            },
-            4000,
-            pause,
-        );
+        conformance::lazy_is_eager(&small(), Layout { stripes: 2, block_words: 64 }, 4000, pause);
     }
 }
 
@@ -349,10 +266,7 @@ fn events_apply_once() {
     for pause in [0, WINDOW / 3000, WINDOW / 300] {
         conformance::events_apply_once(
             &small(),
-            Layout {
-                stripes: 2,
-                block_words: 64,
-            },
+            Layout { stripes: 2, block_words: 64 },
             4000,
             pause,
         );
@@ -361,13 +275,7 @@ fn events_apply_once() {
 
 #[test]
 fn survives_torn_words() {
-    conformance::survives_torn_words(
-        &small(),
-        Layout {
-            stripes: 2,
-            block_words: 64,
-        },
-    );
+    conformance::survives_torn_words(&small(), Layout { stripes: 2, block_words: 64 });
 }
 
 #[test]
@@ -408,19 +316,43 @@ fn bad_parameters_are_refused_by_name() {
 fn a_plan_keeps_the_wanted_rate_in_blocks_of_any_size() {
     for fpr in [0.1, 0.01, 0.001, 1e-5] {
         for rate in [1.0, 100.0, 1e5] {
-            let asked = Parameters::new()
-                .with("window", 60_000_000)
-                .with("fpr", fpr);
+            let asked = Parameters::new().with("window", 60_000_000).with("fpr", fpr);
             let kind = build(&asked.with("rate", rate)).expect("a kind");
-            let layout = Layout {
-                stripes: kind.default_stripes(2048),
-                block_words: 2048,
-            };
+            let layout = Layout { stripes: kind.default_stripes(2048), block_words: 2048 };
             let planned = kind.planned_fpr(layout);
-            assert!(
-                (0.85 * fpr..fpr).contains(&planned),
-                "{fpr} at {rate}: {planned}"
-            );
+            assert!((0.85 * fpr..fpr).contains(&planned), "{fpr} at {rate}: {planned}");
         }
     }
+}
+
+#[test]
+fn a_late_key_that_no_generation_was_open_for_is_refused_beyond_the_window() {
+    let one = Layout { stripes: 1, block_words: 64 };
+    let mut fresh = Harness::new(small(), one);
+    let now = 100 * WINDOW;
+    assert!(matches!(fresh.insert(hash_of(1), now), Decision::Insert { .. }));
+    for late in [WINDOW, WINDOW + 1, 10 * WINDOW, now] {
+        assert_eq!(fresh.insert(hash_of(2), now - late), Decision::TooLate);
+    }
+    let inside = now - WINDOW + 1;
+    assert!(matches!(fresh.insert(hash_of(2), inside), Decision::Insert { .. }));
+    assert!(fresh.contains(hash_of(2)));
+
+    // After a silence: the generation that was open before it is long dead, that after it is too young.
+    let mut harness = Harness::new(small(), one);
+    harness.insert(hash_of(1), now);
+    let after = now + 3 * WINDOW;
+    harness.insert(hash_of(2), after);
+    assert_eq!(harness.insert(hash_of(3), now), Decision::TooLate);
+    assert_eq!(harness.insert(hash_of(3), after - WINDOW), Decision::TooLate);
+    harness.insert(hash_of(3), after - WINDOW + 1);
+    assert!(harness.contains(hash_of(3)));
+
+    // A key's own generation takes it as long as it lives, a span beyond the window at most.
+    let mut harness = Harness::new(small(), one);
+    harness.insert(hash_of(1), now);
+    harness.insert(hash_of(2), now + WINDOW + span(&small()) - 1);
+    assert!(matches!(harness.insert(hash_of(3), now), Decision::Insert { .. }));
+    harness.insert(hash_of(2), now + WINDOW + span(&small()));
+    assert_eq!(harness.insert(hash_of(3), now), Decision::TooLate);
 }

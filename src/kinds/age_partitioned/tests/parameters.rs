@@ -12,16 +12,10 @@ fn tiny_windows_take_fewer_slices() {
         let plan = plan(items, 0.001, None).expect("a plan");
         assert!(u64::from(plan.l) <= items);
         let held = plan.generation * u64::from(plan.l);
-        assert!(
-            held >= items && held - items < u64::from(plan.l),
-            "{items}: {plan:?}"
-        );
+        assert!(held >= items && held - items < u64::from(plan.l), "{items}: {plan:?}");
         let load = f64::from(plan.k) * plan.generation as f64
             / (plan.words * u64::from(64 / plan.columns)) as f64;
-        assert!(
-            fpr(plan.k, plan.l, load, Phase::WORST) < 0.001,
-            "{items}: {plan:?}"
-        );
+        assert!(fpr(plan.k, plan.l, load, Phase::WORST) < 0.001, "{items}: {plan:?}");
     }
 }
 
@@ -47,10 +41,7 @@ fn completed_parameters_give_the_same_kind_back() {
 
 #[test]
 fn named_slices_take_the_classical_memory_and_their_rate_is_checked() {
-    let pair = Parameters::new()
-        .with("window-items", 40_000)
-        .with("k", 14)
-        .with("l", 40);
+    let pair = Parameters::new().with("window-items", 40_000).with("k", 14).with("l", 40);
     let kind = build(&pair.clone().with("fpr", 0.001)).expect("0.00101 is near enough");
     assert_eq!(kind.first_words(), (14.0 * 1000.0 / LN_2).ceil() as u64);
     let kind = build(&pair).expect("without a ceiling");
@@ -61,23 +52,14 @@ fn named_slices_take_the_classical_memory_and_their_rate_is_checked() {
 
 #[test]
 fn parameters_that_make_no_filter_are_refused() {
-    let sound = Parameters::new()
-        .with("window-items", 1000)
-        .with("fpr", 0.01);
+    let sound = Parameters::new().with("window-items", 1000).with("fpr", 0.01);
     for fpr in ["0", "1", "-0.1", "NaN", "inf", "x", ""] {
         conformance::refuses(NAME, &sound.clone().with("fpr", fpr), "fpr");
     }
     for window in [0, 1 << 45, 1 << 60, u64::MAX] {
-        conformance::refuses(
-            NAME,
-            &sound.clone().with("window-items", window),
-            "window-items",
-        );
+        conformance::refuses(NAME, &sound.clone().with("window-items", window), "window-items");
     }
-    let certain = sound
-        .clone()
-        .with("fpr", 1e-300)
-        .with("window-items", 1 << 30);
+    let certain = sound.clone().with("fpr", 1e-300).with("window-items", 1 << 30);
     conformance::refuses(NAME, &certain, "window-items");
     conformance::refuses(NAME, &sound.clone().with("columns", 8), "columns");
     conformance::refuses(NAME, &sound.clone().with("k", 3), "l");
@@ -97,11 +79,7 @@ fn parameters_that_make_no_filter_are_refused() {
         ("window-items", 19, "l"),
         ("window-items", 1 << 47, "window-items"),
     ] {
-        conformance::refuses(
-            NAME,
-            &pair.clone().with("fpr", 0.5).with(name, value),
-            about,
-        );
+        conformance::refuses(NAME, &pair.clone().with("fpr", 0.5).with(name, value), about);
     }
     let slow = pair.clone().with("fpr", 0.5).with("generation", 49);
     conformance::refuses(NAME, &slow, "generation");

@@ -19,10 +19,7 @@ fn the_dynamic_program_gives_the_papers_rates() {
         (20, 33, 1.01e-5),
     ] {
         let ours = fpr(k, l, LN_2, Phase::WORST);
-        assert!(
-            (ours / rate - 1.0).abs() < 0.006,
-            "({k}, {l}): {ours} for {rate}"
-        );
+        assert!((ours / rate - 1.0).abs() < 0.006, "({k}, {l}): {ours} for {rate}");
     }
 }
 
@@ -37,12 +34,7 @@ fn the_dynamic_program_counts_runs_exactly() {
         let exact: f64 = all
             .map(|bits| {
                 let share = |(i, fill)| if bits >> i & 1 == 1 { fill } else { 1.0 - fill };
-                fills
-                    .iter()
-                    .copied()
-                    .enumerate()
-                    .map(share)
-                    .product::<f64>()
+                fills.iter().copied().enumerate().map(share).product::<f64>()
             })
             .sum();
         let ours = fpr_run(fills, k);
@@ -53,54 +45,12 @@ fn the_dynamic_program_counts_runs_exactly() {
 #[test]
 fn designs_are_the_planned_ones() {
     let table = [
-        (
-            0.1,
-            [
-                (5, 11, 0.587, 12.4),
-                (7, 25, 0.712, 12.6),
-                (8, 56, 0.692, 13.2),
-            ],
-        ),
-        (
-            1e-2,
-            [
-                (6, 10, 0.429, 22.4),
-                (8, 24, 0.528, 20.2),
-                (11, 53, 0.677, 19.6),
-            ],
-        ),
-        (
-            1e-3,
-            [
-                (7, 9, 0.356, 35.0),
-                (10, 22, 0.503, 28.9),
-                (12, 52, 0.559, 26.4),
-            ],
-        ),
-        (
-            1e-4,
-            [
-                (8, 8, 0.315, 50.8),
-                (11, 21, 0.431, 38.8),
-                (14, 50, 0.530, 33.8),
-            ],
-        ),
-        (
-            1e-5,
-            [
-                (9, 7, 0.294, 69.9),
-                (12, 20, 0.382, 50.2),
-                (16, 48, 0.511, 41.8),
-            ],
-        ),
-        (
-            1e-6,
-            [
-                (10, 6, 0.288, 92.5),
-                (13, 19, 0.347, 63.1),
-                (17, 47, 0.460, 50.3),
-            ],
-        ),
+        (0.1, [(5, 11, 0.587, 12.4), (7, 25, 0.712, 12.6), (8, 56, 0.692, 13.2)]),
+        (1e-2, [(6, 10, 0.429, 22.4), (8, 24, 0.528, 20.2), (11, 53, 0.677, 19.6)]),
+        (1e-3, [(7, 9, 0.356, 35.0), (10, 22, 0.503, 28.9), (12, 52, 0.559, 26.4)]),
+        (1e-4, [(8, 8, 0.315, 50.8), (11, 21, 0.431, 38.8), (14, 50, 0.530, 33.8)]),
+        (1e-5, [(9, 7, 0.294, 69.9), (12, 20, 0.382, 50.2), (16, 48, 0.511, 41.8)]),
+        (1e-6, [(10, 6, 0.288, 92.5), (13, 19, 0.347, 63.1), (17, 47, 0.460, 50.3)]),
     ];
     for (wanted, row) in table {
         for (columns, (k, l, load, bits)) in COLUMNS.into_iter().zip(row) {
@@ -116,13 +66,7 @@ fn designs_are_the_planned_ones() {
 
 #[test]
 fn plans_keep_the_rate_at_little_more_than_the_theory_takes() {
-    for (wanted, theory) in [
-        (0.1, 12.4),
-        (1e-2, 19.6),
-        (1e-3, 26.4),
-        (1e-4, 33.8),
-        (1e-6, 50.3),
-    ] {
+    for (wanted, theory) in [(0.1, 12.4), (1e-2, 19.6), (1e-3, 26.4), (1e-4, 33.8), (1e-6, 50.3)] {
         let items = 1_000_000;
         let plan = plan(items, wanted, None).expect("a plan");
         let bits = plan.words as f64 * 64.0 / items as f64;
@@ -136,9 +80,7 @@ fn plans_keep_the_rate_at_little_more_than_the_theory_takes() {
 
 #[test]
 fn the_rate_of_a_sub_window_lies_below_that_of_the_whole() {
-    let rates: Vec<_> = (0..=52)
-        .map(|j| sub_window_fpr(12, 52, j, 0.559, Phase::WORST))
-        .collect();
+    let rates: Vec<_> = (0..=52).map(|j| sub_window_fpr(12, 52, j, 0.559, Phase::WORST)).collect();
     assert!(rates.is_sorted());
     assert_eq!(rates[52], fpr(12, 52, 0.559, Phase::WORST));
     assert!(rates[5] < rates[52] / 20.0, "{}", rates[5]);
@@ -157,18 +99,12 @@ fn measure(name: &str, harness: &mut Harness, fed: &mut u64, until: u64, probes:
     );
     // 10 %, and four standard deviations of the count.
     let tolerance = 0.1 * theory + 4.0 * (theory / probes as f64).sqrt();
-    assert!(
-        (measured - theory).abs() < tolerance,
-        "{name}: {measured} for {theory}"
-    );
+    assert!((measured - theory).abs() < tolerance, "{name}: {measured} for {theory}");
 }
 
 #[test]
 fn the_measured_rate_is_the_theorys_at_any_moment() {
-    let layout = Layout {
-        stripes: 8,
-        block_words: 2048,
-    };
+    let layout = Layout { stripes: 8, block_words: 2048 };
     for (k, l, load) in [(10, 25, LN_2), (14, 40, LN_2), (12, 52, 0.559)] {
         let words = 16 * 2048;
         let generation = (load * words as f64 / f64::from(k)) as u64;
@@ -176,16 +112,8 @@ fn the_measured_rate_is_the_theorys_at_any_moment() {
         let mut harness = Harness::new(raw(k, l, generation, 64, words), layout);
         let mut fed = 0;
         for (moment, until, probes) in [
-            (
-                "warm-up, l/2",
-                u64::from(l / 2) * generation + generation / 3,
-                500_000,
-            ),
-            (
-                "steady, middle",
-                2 * n * generation + generation / 2,
-                500_000,
-            ),
+            ("warm-up, l/2", u64::from(l / 2) * generation + generation / 3, 500_000),
+            ("steady, middle", 2 * n * generation + generation / 2, 500_000),
             ("steady, end", (2 * n + 1) * generation, 1_000_000),
         ] {
             let name = format!("({k}, {l}) {moment}");
@@ -201,17 +129,8 @@ fn the_rate_measured_on_a_default_filter_is_at_most_the_wanted_one() {
     let parameters = kind.parameters();
     let generation: u64 = parameters.required("generation", "").expect("completed");
     let stripes = kind.default_stripes(2048);
-    let planned = kind.planned_fpr(Layout {
-        stripes,
-        block_words: 2048,
-    });
-    let mut harness = Harness::new(
-        kind,
-        Layout {
-            stripes,
-            block_words: 2048,
-        },
-    );
+    let planned = kind.planned_fpr(Layout { stripes, block_words: 2048 });
+    let mut harness = Harness::new(kind, Layout { stripes, block_words: 2048 });
     for key in 0..130 * generation {
         harness.insert(hash_of(key), 0);
     }
