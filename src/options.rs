@@ -160,7 +160,7 @@ impl Options {
         self
     }
 
-    /// Of this handle. After how many bytes of log the background thread writes a checkpoint. Default: twice the filter's
+    /// Of this handle. After how many bytes of log the background thread writes a checkpoint. Default: four times the filter's
     /// memory, at least 4 MiB, which keeps log and copying in proportion.
     #[must_use]
     pub fn checkpoint_bytes(mut self, bytes: u64) -> Self {
@@ -212,6 +212,6 @@ impl Options {
 
     /// Bytes of log after which a checkpoint is due.
     pub(crate) fn checkpoint_due(&self, memory_bytes: u64) -> u64 {
-        self.checkpoint_bytes.unwrap_or_else(|| memory_bytes.saturating_mul(2).max(4 << 20))
+        self.checkpoint_bytes.unwrap_or_else(|| memory_bytes.saturating_mul(4).max(4 << 20))
     }
 }

@@ -412,3 +412,49 @@ fn full_file_system(place: &std::path::Path) {
     let report = inspect::verify_on(&Disk::new(&home)).expect("a report");
     assert!(report.is_sound(), "{report:#?}");
 }
+
+#[test]
+fn a_backup_without_space_leaves_nothing_behind_and_is_made_once_there_is_some() {
+    let place = tempfile::tempdir().expect("a temporary directory");
+    let path = place.path().to_string_lossy().into_owned();
+    if !run("mount", &["-t", "tmpfs", "-o", "size=4k", "tmpfs", &path]) {
+        println!("skipped: mounting needs to be root in the initial namespace");
+        return;
+    }
+    let outcome = std::panic::catch_unwind(|| backup_page_by_page(place.path()));
+    assert!(run("umount", &[&path]), "the mount goes");
+    outcome.expect("see above");
+}
+
+/// Tries a backup with one page more each time, until there is room for it.
+fn backup_page_by_page(place: &std::path::Path) {
+    let memory = Memory::new();
+    let filter = Filter::create_on(shared(&memory), AgePartitioned::last(1000), options());
+    let filter = filter.expect("room");
+    assert_eq!(filter.insert_all(&[[7_u8; 8]; 300]).expect("inserts").len(), 300);
+    let before = digest(&filter);
+    let (home, path) = (place.join("copy"), place.to_string_lossy().into_owned());
+    let mut failed = Vec::new();
+    for pages in 1..200 {
+        let size = format!("remount,size={}k", 4 * pages);
+        assert!(run("mount", &["-o", &size, &path]), "the mount is mine");
+        let Err(error) = filter.backup(&home) else {
+            break;
+        };
+        assert_full(&error);
+        let left = Disk::new(&home).list().expect("a directory");
+        assert_eq!(left, ["lock"], "{pages} pages, {error}");
+        assert_eq!(digest(&filter).value, before.value, "{pages} pages");
+        let Error::Io { path, .. } = error else { panic!("see above") };
+        failed.push(path);
+    }
+    failed.dedup();
+    assert!(failed.len() >= 3, "the snapshot, the log, and `meta` found no room: {failed:?}");
+    let copy = Filter::<Any>::open_on(shared(&memory), options()).expect_err("it is still open");
+    assert!(matches!(copy, Error::Locked { .. }), "{copy}");
+    let report = inspect::verify_on(&Disk::new(&home)).expect("a backup");
+    assert!(report.is_sound(), "{report:#?}");
+    assert!(run("mount", &["-o", "remount,size=64m", &path]), "the mount is mine");
+    let copy = Filter::<Any>::open(&home, options()).expect("the backup opens");
+    assert_eq!(digest(&copy).value, before.value);
+}

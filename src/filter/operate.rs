@@ -69,12 +69,17 @@ struct Plan {
 }
 
 impl Engine {
-    /// Inserts a key, after asking for it if `ask` says so.
-    pub(super) fn write(&self, hash: u64, given: Option<Micros>, ask: Ask) -> Result<Written> {
-        let index = self.image.layout().stripe_of(hash) + 1;
-        // The misses on the cells pass while the stripe is taken and the record is written.
+    /// Asks the processor for what an operation on a key will touch.
+    #[inline]
+    pub(super) fn prefetch(&self, hash: u64) {
         let banks = self.image.banks();
         self.meta.kind.prefetch(banks.locate(BankMask::MAX, hash).blocks(), hash);
+    }
+
+    /// Inserts a key, after asking for it if `ask` says so. Best after [`Engine::prefetch`]: the misses on the cells pass
+    /// while the stripe is taken and the record is written.
+    pub(super) fn write(&self, hash: u64, given: Option<Micros>, ask: Ask) -> Result<Written> {
+        let index = self.image.layout().stripe_of(hash) + 1;
         loop {
             let end = {
                 let mut stripe = self.lock(index);

@@ -13,7 +13,7 @@ impl<K: Spec> Filter<K> {
     /// Creates a filter in a directory, which is made if it is not there.
     ///
     /// # Errors
-    /// [`Error::Exists`], [`Error::Parameter`], [`Error::Locked`], [`Error::Io`] (nothing but the empty directory is left behind then).
+    /// [`Error::Exists`], [`Error::Parameter`], [`Error::Locked`], [`Error::Io`] (nothing but the directory and the file `lock` is left behind then).
     pub fn create(dir: impl AsRef<Path>, spec: K, options: Options) -> Result<Self> {
         Self::create_on(Arc::new(Disk::new(dir.as_ref())), spec, options)
     }

@@ -295,3 +295,81 @@ fn copy_files(from: &Path, to: &Path) {
         std::fs::write(to.join(name), bytes).expect("a file");
     }
 }
+
+/// Makes the last insert but a few the empty place of a writer that died, and returns how many are left.
+fn leave_a_hole(home: &Path, state: &State) -> u64 {
+    let name = state.names("wal-").pop().expect("a log");
+    let first: u64 = name[11..].parse().expect("a number");
+    let mut log = std::fs::read(home.join(&name)).expect("a file");
+    let place = |lsn: u64| 4096 + 32 * (lsn - first) as usize;
+    // Byte 31 of a record: the operation, and a bit for the source of its time.
+    let is_insert = |&lsn: &u64| log[place(lsn) + 31] & 0x7f == 1;
+    let last = (first..state.digest.lsn).rev().filter(is_insert).nth(5);
+    let at = place(last.expect("inserts"));
+    log[at..at + 32].fill(0);
+    std::fs::write(home.join(&name), log).expect("a file");
+    let mut live = std::fs::read(home.join("live")).expect("a file");
+    // The lock word of the first ordinary stripe: the second entry of the table in the third page.
+    live[8192 + 64] = 3;
+    std::fs::write(home.join("live"), live).expect("a file");
+    state.digest.inserts - 1
+}
+
+#[test]
+fn a_restored_copy_has_what_lies_beyond_the_empty_place_of_a_writer_that_died() {
+    for kind in kinds() {
+        let place = place();
+        let [home, restored] = ["filter", "restored"].map(|name| place.path().join(name));
+        let state = build(&kind, End::Killed);
+        state.lay(&home);
+        let left = leave_a_hole(&home, &state);
+        let before = contents(&home);
+        inspect::restore(&home, &restored).expect("the live image explains the hole");
+        assert_eq!(contents(&home), before, "restoring changes nothing where it reads");
+        assert!(inspect::verify(&restored).expect("a report").is_sound());
+        let [found, expected] = [&restored, &home].map(|home| {
+            let filter: Filter = Filter::open(home, options()).expect("the same filter");
+            filter.digest().expect("a digest")
+        });
+        assert_eq!(expected.inserts, left, "in place the hole is passed over");
+        assert_eq!((found.value, found.inserts), (expected.value, expected.inserts));
+    }
+}
+
+#[test]
+fn another_format_version_is_said_to_be_one_whichever_file_has_it() {
+    let state = build(&kinds()[1], End::Killed);
+    let place = place();
+    let newer = |test: &str, names: &[String]| {
+        let home = place.path().join(test);
+        state.lay(&home);
+        for name in names {
+            let role = if name == "meta" { Role::Meta } else { Role::NewestSegment };
+            assert!(inflict(&home, name, role, Damage::Version, &state), "{name}");
+        }
+        home
+    };
+    let is_version = |error: &Error, home: &Path, name: &str| match error {
+        Error::Version { path, expected: 1, found: 2 } => *path == home.join(name),
+        _ => false,
+    };
+    let (snapshots, banks) = (state.names("snap-"), state.names("live-"));
+    for name in [state.names("wal-"), snapshots.clone(), vec!["meta".to_owned()]].concat() {
+        let home = newer(&format!("with {name}"), std::slice::from_ref(&name));
+        let report = inspect::verify(&home).expect("a report");
+        let file = report.files.iter().find(|file| file.name == name).expect("each is listed");
+        let damage = file.damage.first().expect("it cannot be read");
+        assert!(is_version(damage, &home, &name), "{name}: {damage}");
+        if !name.starts_with("snap-") {
+            let error = Filter::<Any>::open(&home, options()).expect_err("it is needed");
+            assert!(is_version(&error, &home, &name), "{name}: {error}");
+        }
+    }
+    // One can be spared; two cannot.
+    let home = newer("both", &snapshots);
+    let error = Filter::<Any>::open(&home, options()).expect_err("snapshots are needed");
+    assert!(snapshots.iter().any(|name| is_version(&error, &home, name)), "{error}");
+    // What is made anew at each opening is not asked for its version.
+    let home = newer("working image", &[banks, vec!["live".to_owned()]].concat());
+    assert_same(&home, &state, "a newer working image");
+}

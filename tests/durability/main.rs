@@ -256,3 +256,29 @@ fn what_a_recovery_found_is_durable_before_anything_is_built_on_it() {
         assert_eq!(inserts, 301, "seed {seed}");
     }
 }
+
+#[test]
+fn a_backup_that_fails_leaves_nothing_behind_and_can_be_made_there_again() {
+    let disk = CrashDisk::new();
+    let filter = create(&disk, options().durability(Durability::Never));
+    for key in 0..300_u64 {
+        filter.insert(key.to_le_bytes()).expect("an insert");
+    }
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let copy = home.path().join("copy");
+    // The copy of the state is written by then; the log cannot be made durable through its end.
+    disk.fail_next_log_sync();
+    let refused = filter.backup(&copy);
+    assert!(matches!(refused, Err(Error::Poisoned { .. })), "{refused:?}");
+    let left: Vec<_> = std::fs::read_dir(&copy)
+        .expect("a directory")
+        .map(|entry| entry.expect("an entry").file_name())
+        .collect();
+    assert_eq!(left, ["lock"], "which is empty and is never removed");
+    drop(filter);
+    let filter = reopen(&disk).expect("recovery");
+    filter.backup(&copy).expect("a backup in the same place");
+    let found: Filter<Bloom> = Filter::open(&copy, options()).expect("the backup opens");
+    let [found, before] = [&found, &filter].map(|filter| filter.digest().expect("a digest"));
+    assert_eq!((found.value, found.inserts), (before.value, before.inserts));
+}

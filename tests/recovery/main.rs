@@ -1,6 +1,8 @@
 //! A restart changes nothing: whatever was closed, copied, backed up or cut off opens to the state it had, or says
 //! what is wrong.
 
+mod copies;
+mod panics;
 mod restart;
 mod time;
 
@@ -369,4 +371,73 @@ fn a_filter_of_another_kind_is_refused_and_left_alone() {
     let filter =
         Filter::open_or_create(&dir, AgePartitioned::last(100), stream()).expect("it opens");
     assert!(filter.contains("key").expect("a query"));
+}
+
+#[test]
+fn snapshots_of_the_largest_blocks_are_read_back() {
+    // One stripe of 12,000 words: more than a block may have, less than two of the size aimed at.
+    let words = 12_000;
+    let bits = Parameters::new().with("capacity", 50_000).with("bits", words * 64);
+    let aged = Parameters::new().with("window-items", 500).with("k", 10).with("l", 10);
+    for spec in [
+        Any::new("bloom", bits),
+        Any::new("age-partitioned", aged.with("columns", 64).with("words", words)),
+    ] {
+        let home = directory();
+        let dir = home.path().join("f");
+        let settings = || stream().stripes(1).block_bytes(64 << 10);
+        let filter = Filter::create(&dir, spec, settings()).expect("a filter");
+        for round in 0..2 {
+            insert(&filter, round * 1000..(round + 1) * 1000);
+            filter.checkpoint().expect("a checkpoint");
+        }
+        insert(&filter, 2000..2500);
+        let copied = home.path().join("copy");
+        copy(&dir, &copied);
+        assert!(!names(&copied, "wal-")[0].ends_with("-0000000000000001"), "snapshots are needed");
+        assert!(inspect::verify(&copied).expect("a report").is_sound());
+        let (found, before) = (digest(&open(&copied, settings())), digest(&filter));
+        assert_eq!((found.value, found.inserts), (before.value, before.inserts));
+    }
+}
+
+#[test]
+fn a_filter_is_the_same_if_it_is_what_the_spec_names() {
+    let home = directory();
+    let dir = home.path().join("f");
+    let named = |pairs: &[(&str, &str)]| {
+        let all = pairs.iter().fold(Parameters::new(), |all, (name, value)| all.with(name, value));
+        Any::new("age-partitioned", all)
+    };
+    // What no planner would choose.
+    let (window, fpr) = (("window-items", "1000"), ("fpr", "0.01"));
+    let (k, l, words) = (("k", "9"), ("l", "20"), ("words", "7777"));
+    let spec = named(&[window, fpr, k, l, words]);
+    let filter = Filter::create(&dir, spec.clone(), stream()).expect("a filter");
+    insert(&filter, 0..500);
+    let before = digest(&filter).value;
+    filter.close().expect("a clean close");
+    let differently_spelt = [window, ("fpr", "1e-2")];
+    for spec in [spec, named(&[window, fpr]), named(&[window]), named(&differently_spelt)] {
+        let filter = Filter::open_or_create(&dir, spec.clone(), stream());
+        let filter = filter.unwrap_or_else(|error| panic!("{spec:?}: {error}"));
+        assert_eq!(digest(&filter).value, before, "{spec:?}");
+        assert_eq!(filter.parameters().get("words"), Some("7777"));
+    }
+    let typed = AgePartitioned::last(1000).fpr(0.01);
+    drop(Filter::open_or_create(&dir, typed, stream()).expect("the same by its type"));
+    for (spec, name, [wanted, has]) in [
+        (named(&[window, ("fpr", "0.02")]), "fpr", ["0.02", "0.01"]),
+        (named(&[("window-items", "1001"), fpr]), "window-items", ["1001", "1000"]),
+        (named(&[window, fpr, ("k", "10"), l]), "k", ["10", "9"]),
+        (named(&[window, fpr, k, l, ("words", "7776")]), "words", ["7776", "7777"]),
+    ] {
+        let Err(Error::Mismatch { what, expected, found, .. }) =
+            Filter::open_or_create(&dir, spec, stream())
+        else {
+            panic!("expected a mismatch of {name}");
+        };
+        assert_eq!((&*what, &*expected, &*found), (name, wanted, has));
+    }
+    assert_eq!(digest(&open(&dir, stream())).value, before, "it was left alone");
 }

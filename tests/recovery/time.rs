@@ -157,3 +157,28 @@ fn late_keys_with_times_of_their_own_do_not_stop_the_clock_over_a_restart() {
     let [one, other] = [&filter, &witness].map(|filter| filter.digest().expect("a digest").value);
     assert_eq!(one, other);
 }
+
+#[test]
+fn only_a_filter_that_a_clock_has_moved_notes_that_it_is_alive() {
+    let home = directory();
+    let settings = || options().downtime(Downtime::Freeze).background(true);
+    let create = |name: &str| {
+        let spec = TimeLimited::window(Duration::from_secs(10));
+        Filter::create(home.path().join(name), spec, settings()).expect("a filter")
+    };
+    let (fresh, fed, moved) = (create("fresh"), create("fed"), create("moved"));
+    let time = Timestamp::from_unix_millis(1_600_000_000_000);
+    fed.call().time(time).insert("key").expect("an insert");
+    let before = [&fresh, &fed].map(|filter| filter.digest().expect("a digest"));
+    moved.insert("key").expect("an insert");
+    // Two beats of the one that is opened last: the others have had one by then.
+    for _ in 0..2 {
+        let lsn = moved.stat().expect("a stat").lsn;
+        while moved.stat().expect("a stat").lsn == lsn {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+    assert_eq!([&fresh, &fed].map(|filter| filter.digest().expect("a digest")), before);
+    assert_eq!(fresh.stat().expect("a stat").time, None, "nothing has happened yet");
+    assert_eq!(fed.stat().expect("a stat").time, Some(time), "only keys move it");
+}
