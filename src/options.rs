@@ -15,7 +15,7 @@ use std::time::Duration;
 pub enum Durability {
     /// Before the operation returns (group commit: concurrent operations share one sync).
     Always,
-    /// At most this long after it; needs the background thread, which is on by default.
+    /// At most this long after it; needs the background threads, which are on by default.
     Interval(Duration),
     /// When the kernel writes it back, at the next checkpoint, or at a clean close.
     Never,
@@ -160,7 +160,7 @@ impl Options {
         self
     }
 
-    /// Of this handle. After how many bytes of log the background thread writes a checkpoint. Default: four times the filter's
+    /// Of this handle. After how many bytes of log a background thread writes a checkpoint. Default: four times the filter's
     /// memory, at least 4 MiB, which keeps log and copying in proportion.
     #[must_use]
     pub fn checkpoint_bytes(mut self, bytes: u64) -> Self {
@@ -168,7 +168,7 @@ impl Options {
         self
     }
 
-    /// Of this handle. Whether a background thread allocates log segments ahead, syncs at intervals and writes
+    /// Of this handle. Whether background threads allocate log segments ahead, sync at intervals and write
     /// checkpoints. Default yes. Without it segments are allocated by the writer that needs one, and
     /// [`Durability::Interval`] holds only as far as later operations or [`Filter::sync`](crate::Filter::sync) carry it.
     #[must_use]

@@ -431,7 +431,7 @@ fn backup_page_by_page(place: &std::path::Path) {
     let memory = Memory::new();
     let filter = Filter::create_on(shared(&memory), AgePartitioned::last(1000), options());
     let filter = filter.expect("room");
-    assert_eq!(filter.insert_all(&[[7_u8; 8]; 300]).expect("inserts").len(), 300);
+    filter.insert_all(&[[7_u8; 8]; 300]).expect("inserts");
     let before = digest(&filter);
     let (home, path) = (place.join("copy"), place.to_string_lossy().into_owned());
     let mut failed = Vec::new();

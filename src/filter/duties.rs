@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// The longest the thread sleeps; also the distance of heartbeats.
+/// The longest a thread sleeps; also the distance of heartbeats.
 const BEAT: Duration = Duration::from_secs(1);
 
 /// How the threads are woken.

@@ -2,7 +2,7 @@
 //!
 //! `handle` is the public face, `paths` the ways to it by directory, `spec` what a user asks for; behind it `engine` holds the parts together, `open` creates and
 //! opens, `operate` inserts, `query` asks, `commit` makes durable, `checkpoint` writes snapshots and lets old log go, `duties`
-//! is the background thread, `stat` counts and hashes, `backup` copies. `inspect` works on filters that nobody has open. This is the
+//! are the background threads, `stat` counts and hashes, `backup` copies. `inspect` works on filters that nobody has open. This is the
 //! only floor that calls the clock.
 
 pub mod backup;

@@ -30,7 +30,7 @@ impl<K: Spec> Filter<K> {
     /// Opens the filter if there is one, else creates it.
     ///
     /// # Errors
-    /// As [`Filter::create`] and [`Filter::open`]; [`Error::Mismatch`] if it was created with other parameters.
+    /// As [`Filter::create`] and [`Filter::open`]; [`Error::Mismatch`] if it differs in a parameter that `spec` names.
     pub fn open_or_create(dir: impl AsRef<Path>, spec: K, options: Options) -> Result<Self> {
         // Asked for something impossible: said before anything is opened.
         let kind = spec.kind()?;
@@ -54,7 +54,9 @@ impl<K> Filter<K> {
     /// that had returned before.
     ///
     /// # Errors
-    /// [`Error::Exists`], [`Error::Io`], [`Error::Poisoned`].
+    /// [`Error::Exists`], [`Error::Damaged`] if snapshots or log without a `meta` lie there (perhaps a backup that was killed:
+    /// then remove them), [`Error::Locked`], [`Error::Poisoned`], [`Error::Io`]. If it fails nothing but the file `lock`
+    /// is left behind.
     pub fn backup(&self, dir: impl AsRef<Path>) -> Result<()> {
         self.engine.backup(&Disk::new(dir.as_ref()))
     }

@@ -37,16 +37,18 @@ impl Engine {
         }
         // Writers come too thick: keep them out of the stripe, then only events can change anything.
         let _stripe = self.lock(self.image.layout().stripe_of(hash) + 1);
-        while !self.image.header().is_poisoned() {
+        loop {
             if let Some(answer) =
                 self.try_ask(hash, |state, blocks| ask(kind, state, blocks, &query))
             {
                 return Ok(answer);
             }
+            if self.image.header().is_poisoned() {
+                // Most likely a writer panicked and left a block half changed, for good.
+                return Err(self.poisoned());
+            }
             spin_hint();
         }
-        // A writer that panicked left a block half changed, for good.
-        Err(self.poisoned())
     }
 
     /// One look at block 0 and the key's blocks; `None` if any of them changed meanwhile.

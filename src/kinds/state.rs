@@ -19,7 +19,7 @@ pub const STATE_OWN_WORDS: usize = STATE_WORDS - OWN;
 /// A bank as the table lists it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BankEntry {
-    /// The bank's slot in the table, below [`MAX_BANKS`].
+    /// The bank's slot in the table, below 8.
     pub slot: usize,
     /// Its number.
     pub id: u32,
@@ -122,7 +122,7 @@ impl<'a> State<'a> {
     }
 
     /// Applies what an event says of banks; other events, and ones applied already, change nothing.
-    /// A bank that finds no free slot is not opened: a kind never asks for more than [`MAX_BANKS`].
+    /// A bank that finds no free slot is not opened: a kind never asks for more than 8.
     pub fn apply_banks(&self, event: &Event) {
         match *event {
             Event::Step { .. } => {}
