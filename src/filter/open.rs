@@ -154,6 +154,8 @@ impl Engine {
 /// Lets `make` write a filter where there is none, `meta` last. If it fails, nothing is left behind.
 pub(super) fn write_new(media: &dyn Media, make: impl FnOnce() -> Result<()>) -> Result<()> {
     media.make().map_err(Error::io("make", media.path()))?;
+    // Before the locks: a filter that is open there is said to exist, not to be locked.
+    check_vacant(media)?;
     let (_slot, _opening) = take(media)?;
     check_vacant(media)?;
     // What an earlier attempt left: without `meta` it is nobody's.
