@@ -111,7 +111,6 @@ impl Engine {
         while kind.due(&state, self.image.layout(), &self.moment(stamp)).is_some() {
             match self.step(stamp)? {
                 Stepped::Applied => {}
-                Stepped::Busy => break,
                 Stepped::NoRoom => return Ok(Attempt::NoRoom),
             }
         }
@@ -243,13 +242,8 @@ impl Engine {
     fn step(&self, stamp: Stamp) -> Result<Stepped> {
         let header = self.image.header();
         let kind = &*self.meta.kind;
-        let free = self.stripes.try_lock(header, 0);
-        // An insert counted into the old step only makes that a little longer. By time it would be forgotten
-        // too early: wait for whoever has stripe 0 (always taken after an ordinary one).
-        let stripe = free.or_else(|| kind.uses_time().then(|| self.lock(0)));
-        let Some(mut stripe) = stripe else {
-            return Ok(Stepped::Busy);
-        };
+        // Waited for, or the step would depend on who else is at work. Always taken after an ordinary stripe.
+        let mut stripe = self.lock(0);
         // Asked again: another thread may have applied it since.
         let due = kind.due(&header.state(), self.image.layout(), &self.moment(stamp));
         let Some(due) = due else {
@@ -316,8 +310,6 @@ impl Engine {
 enum Stepped {
     /// An event was applied, here or elsewhere: ask again.
     Applied,
-    /// Somebody else is at it: go on in the current step.
-    Busy,
     /// There is no room in the log.
     NoRoom,
 }

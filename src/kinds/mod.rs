@@ -8,6 +8,7 @@
 
 pub mod age_partitioned;
 pub mod bloom;
+mod columns;
 #[cfg(test)]
 pub(crate) mod conformance;
 pub mod parameters;

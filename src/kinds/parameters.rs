@@ -6,6 +6,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
+/// The false-positive rate when the user names none.
+pub(super) const DEFAULT_FPR: f64 = 0.001;
+
 /// Names and values, in the spelling of the command line (`window-items`, `fpr`, `k`, …).
 ///
 /// Values are text: integers in decimal, fractions in Rust's shortest form that reads back exactly,
@@ -59,6 +62,42 @@ impl Parameters {
     /// [`Error::Parameter`] if it is missing or its text is not a `T`.
     pub fn required<T: FromStr>(&self, name: &'static str, expected: &str) -> Result<T> {
         self.optional(name, expected)?.ok_or_else(|| Error::parameter(name, expected, "nothing"))
+    }
+
+    /// An integer from 1 to `most`, if the parameter is there.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for anything else; `expected` says what it must be.
+    pub(super) fn count(
+        &self,
+        name: &'static str,
+        expected: &str,
+        most: u64,
+    ) -> Result<Option<u64>> {
+        self.optional(name, expected)?.map(|count| within(name, count, 1, most)).transpose()
+    }
+
+    /// `fpr`, the wanted false-positive rate, if the user names one; see [`DEFAULT_FPR`].
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] if it is not a [`probability`].
+    pub(super) fn fpr(&self) -> Result<Option<f64>> {
+        let fpr = self.optional("fpr", "a false-positive rate")?;
+        fpr.map(|fpr| probability("fpr", fpr)).transpose()
+    }
+
+    /// `k` and `l`, numbers of slices that take inserts and that only age: both from 1 to `most`, or neither.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for numbers out of bounds and for one without the other.
+    pub(super) fn slices(&self, most: u32) -> Result<Option<(u32, u32)>> {
+        let count = |name| self.count(name, "a number of slices", most.into());
+        match (count("k")?, count("l")?) {
+            (None, None) => Ok(None),
+            (Some(k), Some(l)) => Ok(Some((k as u32, l as u32))),
+            (Some(_), None) => Err(Error::parameter("l", "k and l together", "only k")),
+            (None, Some(_)) => Err(Error::parameter("k", "k and l together", "only l")),
+        }
     }
 
     /// Refuses names that the kind does not know.

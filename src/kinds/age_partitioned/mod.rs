@@ -7,10 +7,9 @@
 //! such keys are still taken for present.
 //!
 //! A shift is due before the insert that follows a full generation. It changes two words of the
-//! filter-wide state and no block: blocks catch up when they are next touched (`slices`).
+//! filter-wide state and no block: blocks catch up when they are next touched (`columns`).
 
 mod planner;
-mod slices;
 pub mod theory;
 
 #[cfg(test)]
@@ -18,13 +17,13 @@ mod tests;
 
 pub use planner::{COLUMNS, Design, MOST_WORDS, Plan, design, plan, words_for};
 
-use super::parameters::{probability, within};
+use super::columns::{Columns, caught_up};
+use super::parameters::{DEFAULT_FPR, within};
 use super::{
     Age, Decision, Event, Kind, Moment, Operation, Parameters, Query, State, Totals, Within,
 };
 use crate::cells::{Block, Blocks, Geometry, Layout};
 use crate::error::{Error, Result};
-use slices::Slices;
 use std::sync::Arc;
 use theory::Phase;
 
@@ -33,9 +32,6 @@ pub const NAME: &str = "age-partitioned";
 
 /// The parameters it knows.
 const KNOWN: [&str; 7] = ["window-items", "fpr", "k", "l", "generation", "columns", "words"];
-
-/// The false-positive rate when the user names none.
-const DEFAULT_FPR: f64 = 0.001;
 
 /// How far a pair of `k` and `l` may exceed the wanted rate: the papers' pairs for 0.001 give 0.00103.
 const CEILING_SLACK: f64 = 1.05;
@@ -59,7 +55,7 @@ struct AgePartitioned {
     generation: u64,
     columns: u32,
     words: u64,
-    slices: Slices,
+    slices: Columns,
 }
 
 /// Makes the kind from `window-items` and `fpr` (0.001 if absent).
@@ -75,27 +71,17 @@ pub fn build(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
     parameters.only(NAME, &KNOWN)?;
     let window = parameters.required("window-items", "how many inserts it looks back")?;
     let window = within("window-items", window, 1, MOST_ITEMS)?;
-    let fpr = parameters.optional("fpr", "a false-positive rate")?;
-    let fpr = fpr.map(|fpr| probability("fpr", fpr)).transpose()?;
+    let fpr = parameters.fpr()?;
     let columns = columns(parameters)?;
-    let k = slice_count(parameters, "k")?;
-    let l = slice_count(parameters, "l")?;
-    let words = parameters
-        .optional("words", "a number of 64-bit words")?
-        .map(|words| within("words", words, 1, MOST_WORDS))
-        .transpose()?;
-    let generation = parameters
-        .optional("generation", "a number of inserts")?
-        .map(|generation| within("generation", generation, 1, window))
-        .transpose()?;
-    let (plan, fpr) = match (k, l) {
-        (None, None) => {
+    let slices = parameters.slices(COLUMNS[2] - 1)?;
+    let words = parameters.count("words", "a number of 64-bit words", MOST_WORDS)?;
+    let generation = parameters.count("generation", "a number of inserts", window)?;
+    let (plan, fpr) = match slices {
+        None => {
             let fpr = fpr.unwrap_or(DEFAULT_FPR);
             (planner::plan(window, fpr, columns)?, fpr)
         }
-        (Some(k), Some(l)) => given(window, (k, l), (generation, columns, words), fpr)?,
-        (Some(_), None) => return Err(Error::parameter("l", "k and l together", "only k")),
-        (None, Some(_)) => return Err(Error::parameter("k", "k and l together", "only l")),
+        Some(slices) => given(window, slices, (generation, columns, words), fpr)?,
     };
     let Plan { k, l, columns, .. } = plan;
     let generation = generation.unwrap_or(plan.generation);
@@ -104,7 +90,7 @@ pub fn build(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
         return Err(Error::parameter("generation", format!("at least {least}"), generation));
     }
     let words = words.unwrap_or(plan.words);
-    let slices = Slices::new(k, l, columns);
+    let slices = Columns::new(k, k + l, columns);
     Ok(Arc::new(AgePartitioned { window, fpr, k, l, generation, columns, words, slices }))
 }
 
@@ -116,12 +102,6 @@ fn columns(parameters: &Parameters) -> Result<Option<u32>> {
         }
         _ => Ok(columns),
     }
-}
-
-fn slice_count(parameters: &Parameters, name: &'static str) -> Result<Option<u32>> {
-    let most = u64::from(COLUMNS[2]) - 1;
-    let count = parameters.optional(name, "a number of slices")?;
-    Ok(count.map(|count| within(name, count, 1, most)).transpose()?.map(|count| count as u32))
 }
 
 /// The plan for named numbers of slices, and the rate it keeps.
@@ -240,7 +220,9 @@ impl Kind for AgePartitioned {
 
     fn insert(&self, _: &State<'_>, blocks: &Blocks<'_>, operation: &Operation) {
         if let Some(block) = blocks.get(0) {
-            self.slices.insert(block, operation.step, operation.hash);
+            // Another thread may have shifted since the step was read, and been here first.
+            let generation = operation.step.max(caught_up(block));
+            self.slices.insert(block, 0, generation, operation.hash);
         }
     }
 
@@ -290,7 +272,7 @@ impl Kind for AgePartitioned {
     }
 
     fn settle(&self, state: &State<'_>, _: usize, block: &Block<'_>) {
-        self.slices.catch_up(block, state.own(GENERATION));
+        self.slices.catch_up(block, 0, state.own(GENERATION));
     }
 
     fn step(&self, state: &State<'_>) -> Option<u64> {

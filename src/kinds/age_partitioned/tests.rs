@@ -227,23 +227,6 @@ fn an_age_is_never_older_than_the_key_and_a_sub_window_misses_none() {
 }
 
 #[test]
-fn a_queries_view_ahead_of_the_filters_state_misses_no_key() {
-    // The block has been caught up to the next generation, the filter-wide state read is one old.
-    let slices = Slices::new(3, 5, 16);
-    let words: Vec<_> = (0..64).map(|_| crate::sync::AtomicU64::new(0)).collect();
-    let own: Vec<_> = (0..6).map(|_| crate::sync::AtomicU64::new(0)).collect();
-    let block = Block { own: &own, cells: &words };
-    slices.insert(&block, 4, hash_of(1));
-    slices.insert(&block, 9, hash_of(2));
-    // Key 1 is of age 5 = l now, and would seem gone (or young) if generation 8 were believed.
-    let (runs, generation) = slices.runs(&block, 8, hash_of(1));
-    assert_eq!(generation, 9);
-    assert_eq!(runs.leading_zeros(), 5);
-    assert_eq!(slices.runs(&block, 8, hash_of(2)).0.leading_zeros(), 0);
-    assert_eq!(slices.runs(&block, 10, hash_of(1)).0, 0);
-}
-
-#[test]
 fn settling_clears_what_has_been_recycled_and_nothing_else() {
     let (k, l) = (3, 5);
     let layout = Layout { stripes: 1, block_words: 64 };

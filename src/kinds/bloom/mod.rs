@@ -9,7 +9,7 @@ mod tests;
 
 pub use theory::{fpr, fpr_of_fill, mean_over_blocks, variance_over_blocks};
 
-use super::parameters::{probability, within};
+use super::parameters::{DEFAULT_FPR, within};
 use super::{Decision, Event, Kind, Moment, Operation, Parameters, Query, State};
 use crate::cells::{Block, Blocks, Layout, load, store};
 use crate::error::{Error, Result};
@@ -22,9 +22,6 @@ pub const NAME: &str = "bloom";
 
 /// The parameters it knows.
 const KNOWN: [&str; 4] = ["capacity", "fpr", "bits", "k"];
-
-/// The false-positive rate when the user names none.
-const DEFAULT_FPR: f64 = 0.001;
 
 /// The most bits: 8 TiB.
 const MOST_BITS: u64 = 1 << 46;
@@ -56,16 +53,9 @@ pub fn build(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
     parameters.only(NAME, &KNOWN)?;
     let capacity = parameters.required("capacity", "how many distinct keys it will hold")?;
     let capacity = within("capacity", capacity, 1, MOST_BITS)?;
-    let fpr = parameters.optional("fpr", "a false-positive rate")?.unwrap_or(DEFAULT_FPR);
-    let fpr = probability("fpr", fpr)?;
-    let bits = parameters
-        .optional("bits", "a number of bits")?
-        .map(|bits| within("bits", bits, 1, MOST_BITS))
-        .transpose()?;
-    let k = parameters
-        .optional("k", "a number of hash functions")?
-        .map(|k| within("k", k, 1, MOST_FUNCTIONS))
-        .transpose()?;
+    let fpr = parameters.fpr()?.unwrap_or(DEFAULT_FPR);
+    let bits = parameters.count("bits", "a number of bits", MOST_BITS)?;
+    let k = parameters.count("k", "a number of hash functions", MOST_FUNCTIONS)?;
     let (bits, k) = match (bits, k) {
         (Some(bits), Some(k)) => (bits, k as u32),
         (Some(bits), None) => (bits, best_functions(bits as f64 / capacity as f64)),

@@ -18,7 +18,6 @@
 mod fills;
 mod generations;
 mod sizing;
-mod slices;
 
 #[cfg(test)]
 mod model;
@@ -28,7 +27,8 @@ mod scenarios;
 mod tests;
 
 use super::age_partitioned::{MOST_WORDS, design, theory};
-use super::parameters::{probability, within};
+use super::columns::{Columns, caught_up};
+use super::parameters::{DEFAULT_FPR, within};
 use super::{
     Age, BankEntry, BankMask, Decision, Event, Kind, Micros, Moment, Operation, Parameters, Query,
     State, Within,
@@ -45,11 +45,11 @@ pub const NAME: &str = "time-limited";
 /// The parameters it knows.
 const KNOWN: [&str; 6] = ["window", "fpr", "rate", "k", "l", "load"];
 
-/// The false-positive rate when the user names none.
-const DEFAULT_FPR: f64 = 0.001;
-
 /// The longest window: 36,000 years in microseconds.
 const MOST_WINDOW: Micros = 1 << 60;
+
+/// Columns of a block; those beyond `k+l` let generations close early.
+const COLUMNS: u32 = 64;
 
 /// Columns left free in the steady state: for the grace, and so that a generation may close before its time.
 /// When the rate rises, the next one is then the first that measures the new rate alone.
@@ -81,8 +81,7 @@ struct TimeLimited {
     pace: Micros,
     /// How long after its close it counts as open; together `T/l`, rounded up.
     grace: Micros,
-    /// See [`slices::every`].
-    every: u64,
+    slices: Columns,
 }
 
 /// Makes the kind from `window` (microseconds) and `fpr` (0.001 if absent), and `rate`, the inserts expected
@@ -94,8 +93,7 @@ pub fn build(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
     parameters.only(NAME, &KNOWN)?;
     let window = parameters.required("window", "a number of microseconds")?;
     let window = within("window", window, 1, MOST_WINDOW)?;
-    let fpr = parameters.optional("fpr", "a false-positive rate")?.unwrap_or(DEFAULT_FPR);
-    let fpr = probability("fpr", fpr)?;
+    let fpr = parameters.fpr()?.unwrap_or(DEFAULT_FPR);
     let rate = parameters.optional("rate", "inserts a second")?;
     if let Some(rate) = rate.filter(|&rate: &f64| !(rate >= 0.0 && rate.is_finite())) {
         return Err(Error::parameter("rate", "a number of inserts a second", rate));
@@ -109,8 +107,8 @@ pub fn build(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
         None => planned_load(k, fpr)?,
     };
     let (pace, grace) = pace_and_grace(window, k, l);
-    let every = slices::every(k);
-    let kind = TimeLimited { window, fpr, rate, k, l, load, pace, grace, every };
+    let slices = Columns::new(k, COLUMNS, COLUMNS);
+    let kind = TimeLimited { window, fpr, rate, k, l, load, pace, grace, slices };
     if kind.first_words() > MOST_WORDS {
         let most = format!("a rate that {MOST_WORDS} words (8 TiB) can hold");
         return Err(Error::parameter("rate", most, rate.unwrap_or(0.0)));
@@ -120,22 +118,13 @@ pub fn build(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
 
 /// `k` and `l` as given, or those that take the least memory.
 fn slice_counts(parameters: &Parameters, fpr: f64) -> Result<(u32, u32)> {
-    let columns = slices::COLUMNS;
-    let count = |name| -> Result<Option<u64>> {
-        let number = parameters.optional(name, "a number of slices")?;
-        number.map(|number| within(name, number, 1, columns - 1)).transpose()
-    };
-    match (count("k")?, count("l")?) {
-        (None, None) => {
-            let best = design(AIM * fpr, columns as u32 - SPARE).ok_or_else(|| too_low(fpr))?;
+    match parameters.slices(COLUMNS - 1)? {
+        None => {
+            let best = design(AIM * fpr, COLUMNS - SPARE).ok_or_else(|| too_low(fpr))?;
             Ok((best.k, best.l))
         }
-        (Some(k), Some(l)) if k + l <= columns => Ok((k as u32, l as u32)),
-        (Some(k), Some(l)) => {
-            Err(Error::parameter("l", format!("at most {columns} slices, k+l"), k + l))
-        }
-        (Some(_), None) => Err(Error::parameter("l", "k and l together", "only k")),
-        (None, Some(_)) => Err(Error::parameter("k", "k and l together", "only l")),
+        Some((k, l)) if k + l <= COLUMNS => Ok((k, l)),
+        Some((k, l)) => Err(Error::parameter("l", format!("at most {COLUMNS} slices, k+l"), k + l)),
     }
 }
 
@@ -146,13 +135,13 @@ fn slice_counts(parameters: &Parameters, fpr: f64) -> Result<(u32, u32)> {
 /// cover the window and the grace, which holds for `l <= 62`.
 fn pace_and_grace(window: Micros, k: u32, l: u32) -> (Micros, Micros) {
     let whole = window.div_ceil(l.into());
-    let grace = if u64::from(k + l) < slices::COLUMNS { whole / 64 } else { 0 };
+    let grace = if k + l < COLUMNS { whole / 64 } else { 0 };
     (whole - grace, grace)
 }
 
 /// The highest load that keeps the rate with all columns in use, all generations full.
 fn planned_load(k: u32, fpr: f64) -> Result<f64> {
-    let l = slices::COLUMNS as u32 - k;
+    let l = COLUMNS - k;
     let holds = |load| theory::fpr(k, l, load, theory::Phase::WORST) <= AIM * fpr;
     let (mut low, mut high) = (1e-6, MOST_LOAD);
     if holds(high) {
@@ -206,7 +195,14 @@ impl TimeLimited {
         let oldest = self.generations(state).first_since(query.now, age);
         let found = state.banks().filter_map(|bank| {
             let block = blocks.get(bank.slot)?;
-            slices::youngest(block, self.k, self.every, oldest.max(bank.since), query.hash)
+            let oldest = oldest.max(bank.since);
+            // Nothing alive has been written: spares the misses.
+            if caught_up(block) < oldest {
+                return None;
+            }
+            let (runs, newest) = self.slices.runs(block, oldest, query.hash);
+            let age = u64::from(runs.leading_zeros());
+            (runs != 0 && age <= newest - oldest).then(|| newest - age)
         });
         found.max()
     }
@@ -273,7 +269,7 @@ impl Kind for TimeLimited {
 
     fn prefetch(&self, blocks: &Blocks<'_>, hash: u64) {
         for block in (0..MAX_BANKS).filter_map(|slot| blocks.get(slot)) {
-            slices::fetch(block, self.k, hash);
+            self.slices.prefetch(block, hash);
         }
     }
 
@@ -327,12 +323,12 @@ impl Kind for TimeLimited {
     /// The bits newly set.
     fn novelty(&self, state: &State<'_>, blocks: &Blocks<'_>, operation: &Operation) -> u32 {
         self.written(state, blocks, operation)
-            .map_or(0, |(block, _)| slices::novelty(block, self.k, operation.step, operation.hash))
+            .map_or(0, |(block, _)| self.slices.novelty(block, operation.step, operation.hash))
     }
 
     fn insert(&self, state: &State<'_>, blocks: &Blocks<'_>, operation: &Operation) {
         if let Some((block, since)) = self.written(state, blocks, operation) {
-            slices::insert(block, self.k, since, operation.step, operation.hash);
+            self.slices.insert(block, since, operation.step, operation.hash);
         }
     }
 
@@ -373,7 +369,7 @@ impl Kind for TimeLimited {
     fn settle(&self, state: &State<'_>, slot: usize, block: &Block<'_>) {
         let Some(bank) = state.bank(slot) else { return };
         let last = self.last_generation(state, &bank).min(self.generations(state).current());
-        slices::catch_up(block, bank.since, last);
+        self.slices.catch_up(block, bank.since, last);
     }
 
     fn step(&self, state: &State<'_>) -> Option<u64> {
@@ -386,7 +382,7 @@ impl Kind for TimeLimited {
         let keys = sizing::capacity(self, layout, geometry);
         let load = f64::from(self.k) * keys / layout.words(geometry) as f64;
         let block_keys = keys / layout.blocks(geometry) as f64;
-        let l = slices::COLUMNS as u32 - self.k;
+        let l = COLUMNS - self.k;
         theory::fpr_in_blocks(self.k, l, load, theory::Phase::WORST, block_keys)
     }
 

@@ -14,9 +14,9 @@
 //! Knows nothing of blocks and cells.
 
 use super::super::{BankEntry, Event, Kind, Micros, Moment, State};
+use super::COLUMNS;
 use super::fills::Measure;
 use super::generations::{Generations, RING};
-use super::slices::COLUMNS;
 use super::{FIRST_WORDS, MOST_WORDS, TimeLimited};
 use crate::cells::{Geometry, Layout, MAX_BANKS};
 
@@ -152,7 +152,7 @@ impl Sizing<'_> {
     /// Whether a generation may open in the newest bank now, and each `pace` from now on, without
     /// recycling a slice or a record that is alive.
     fn room(&self) -> bool {
-        self.room_in(COLUMNS - u64::from(self.kind.k), self.newest.since) && self.room_on_record()
+        self.room_in(u64::from(COLUMNS - self.kind.k), self.newest.since) && self.room_on_record()
     }
 
     /// The same for the records of generations alone, which all banks share.
@@ -182,7 +182,7 @@ impl Sizing<'_> {
         let Event::Step { step, .. } = *step else {
             return true;
         };
-        let last = step.checked_sub(1 + COLUMNS - u64::from(self.kind.k));
+        let last = step.checked_sub(1 + u64::from(COLUMNS - self.kind.k));
         last.is_none_or(|last| last < self.newest.since || last < self.alive())
     }
 
@@ -303,7 +303,7 @@ impl Sizing<'_> {
                 present += if calm < 2 { keys } else { 0.0 };
             }
         }
-        let columns = (COLUMNS - u64::from(self.kind.k)) as f64;
+        let columns = f64::from(COLUMNS - self.kind.k);
         let pace = self.kind.pace as f64;
         let lasted = self.now.saturating_sub(self.generations.opened(open)) as f64;
         let mean = all * pace / self.kind.window as f64;

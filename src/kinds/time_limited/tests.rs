@@ -7,8 +7,8 @@ use crate::kinds::conformance::{self, Harness, hash_of};
 /// A kind with the smallest first bank.
 pub(super) fn tiny(window: u64, k: u32, l: u32, load: f64) -> Arc<TimeLimited> {
     let (pace, grace) = pace_and_grace(window, k, l);
-    let (fpr, rate, every) = (0.001, Some(0.0), slices::every(k));
-    Arc::new(TimeLimited { window, fpr, rate, k, l, load, pace, grace, every })
+    let (fpr, rate, slices) = (0.001, Some(0.0), Columns::new(k, COLUMNS, COLUMNS));
+    Arc::new(TimeLimited { window, fpr, rate, k, l, load, pace, grace, slices })
 }
 
 /// A stream that goes through everything: bursts, gaps, silences, late keys. Gives keys and times.
@@ -87,7 +87,7 @@ fn keeps_what_is_alive(kind: &Arc<TimeLimited>, stream: impl Iterator<Item = (u6
         let alive = generations.first_since(now, kind.window);
         let bank = state.bank_of_step(open).expect("a bank");
         let oldest_slice = alive.max(bank.since) + 1 - u64::from(kind.k);
-        assert!(open - oldest_slice < slices::COLUMNS, "at {now}: {alive} of {open}");
+        assert!(open - oldest_slice < COLUMNS.into(), "at {now}: {alive} of {open}");
         assert!(alive > generations.oldest() || open < generations::RING);
     }
 }

@@ -1,0 +1,309 @@
+//! Slices as bit columns of a block: where a bit lies, how a key's row is read, what catching up clears.
+//!
+//! A key's `k` hash functions lead to `k` rows of its block. Row `p` holds bit `p` of `n` slices in a lane
+//! of 16, 32 or 64 bits; lanes are packed into words, lane 0 lowest. The slice made in generation `s` (any
+//! integer: a new block has slices from before generation 0) is column `s mod n` and has hash function
+//! `s mod k`, both for life. At generation `G` the slice of age `a` is the one made in `G-a`.
+//!
+//! An insert in generation `g` sets the key's bit in the `k` slices `g-k+1..=g` (Age-Partitioned Bloom
+//! Filters; Time-limited Bloom Filter, section 5): `k` consecutive slices have all `k` functions. A query
+//! joins the key's rows into one, ordered by age, and looks for runs of `k` ones in it.
+//!
+//! Nothing shifts. The block's first own word is the generation it has caught up to; a slice is held until
+//! the one `n` generations younger takes its column. Columns of slices made since the block was last touched
+//! still hold their predecessors, which are gone: a query masks them, an insert clears them first.
+//!
+//! Knows nothing of why generations end. Trusts no word that it reads: any content gives an answer, and no
+//! panic.
+
+use crate::cells::{Block, load, prefetch, store};
+use crate::hash::Positions;
+use crate::sync::AtomicU64;
+
+/// The most words of a block that are used, so that its rows stay in the range of [`Positions`].
+const MOST_BLOCK_WORDS: usize = 1 << 24;
+
+/// How the slices of a filter are arranged in its blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Columns {
+    k: u32,
+    n: u32,
+    /// Binary logarithm of lanes in a word.
+    lanes_log: u32,
+    /// The ages 0, k, 2k, … of 128, age 0 as the top bit: slices of the youngest one's hash function.
+    every: u128,
+}
+
+/// Where the slices of a generation lie.
+#[derive(Clone, Copy)]
+struct Place {
+    /// The column of the youngest slice.
+    column: u32,
+    /// The hash function of the youngest slice.
+    function: u32,
+}
+
+/// The generation that a block has caught up to.
+#[inline]
+pub(super) fn caught_up(block: &Block<'_>) -> u64 {
+    block.own.first().map_or(0, load)
+}
+
+impl Columns {
+    /// `n` slices, `k` of which take an insert, in lanes of `width` (16, 32 or 64) bits.
+    pub(super) fn new(k: u32, n: u32, width: u32) -> Self {
+        assert!(k >= 1 && k < n && n <= width && matches!(width, 16 | 32 | 64));
+        let every = (0..128).step_by(k as usize).fold(0, |ages, age| ages | 1 << (127 - age));
+        Self { k, n, lanes_log: (64 / width).ilog2(), every }
+    }
+
+    /// Lanes in a word.
+    pub(super) fn lanes(&self) -> u64 {
+        1 << self.lanes_log
+    }
+
+    /// The ages, age 0 as the top bit, at which a run of `k` ones starts for this key, at this generation or
+    /// the block's own, whichever is later; and that generation.
+    #[inline]
+    pub(super) fn runs(&self, block: &Block<'_>, generation: u64, hash: u64) -> (u64, u64) {
+        let caught_up = caught_up(block);
+        let generation = generation.max(caught_up);
+        let uncleared = (generation - caught_up).min(64) as u32;
+        let row = self.row(block, generation, hash) & u64::MAX.checked_shr(uncleared).unwrap_or(0);
+        (runs_of(row, self.k), generation)
+    }
+
+    /// Sets the key's bits in the slices of this generation, but for those that the block no longer holds, if
+    /// it is further on. `since`: see [`catch_up`](Self::catch_up).
+    #[inline]
+    pub(super) fn insert(&self, block: &Block<'_>, since: u64, generation: u64, hash: u64) {
+        self.catch_up(block, since, generation);
+        self.each_bit(block, generation, hash, |word, _, bit| {
+            // Stored even if unchanged: whether it is cannot be predicted, so asking costs more.
+            store(word, load(word) | bit);
+        });
+    }
+
+    /// How many bits [`insert`](Self::insert) would newly set.
+    pub(super) fn novelty(&self, block: &Block<'_>, generation: u64, hash: u64) -> u32 {
+        let uncleared = generation.saturating_sub(caught_up(block));
+        let mut new = 0;
+        self.each_bit(block, generation, hash, |word, age, bit| {
+            let old = if u64::from(age) < uncleared { 0 } else { load(word) };
+            new += u32::from(bit & !old != 0);
+        });
+        new
+    }
+
+    /// Asks the processor for the words of the key's rows.
+    #[inline]
+    pub(super) fn prefetch(&self, block: &Block<'_>, hash: u64) {
+        self.each_row(block, hash, |word, _, _| prefetch(word));
+    }
+
+    /// Clears the columns recycled since the block was last touched. A block that has caught up to no
+    /// generation from `since` on, the first that writes to it, is still all zero.
+    #[inline]
+    pub(super) fn catch_up(&self, block: &Block<'_>, since: u64, generation: u64) {
+        let caught_up = caught_up(block);
+        if caught_up >= generation {
+            return;
+        }
+        if caught_up >= since {
+            self.recycle(block, caught_up, generation);
+        }
+        if let Some(own) = block.own.first() {
+            store(own, generation);
+        }
+    }
+
+    #[cold]
+    fn recycle(&self, block: &Block<'_>, caught_up: u64, generation: u64) {
+        let place = self.place(generation);
+        let recycled = (generation - caught_up).min(self.n.into()) as u32;
+        let lane = (0..recycled).fold(0, |lane, age| lane | 1 << self.column(place, age));
+        let width = 64 >> self.lanes_log;
+        let word = (0..64).step_by(width).fold(0_u64, |word, shift| word | lane << shift);
+        for cell in block.cells {
+            store(cell, load(cell) & !word);
+        }
+    }
+
+    /// The key's bits in all slices by age, age 0 as the top bit.
+    ///
+    /// The loads do not depend on one another: nearly all of the time is their misses, side by side.
+    #[inline]
+    fn row(&self, block: &Block<'_>, generation: u64, hash: u64) -> u64 {
+        let place = self.place(generation);
+        let left = self.n - 1 - place.column;
+        let mut row = 0;
+        // The ages with the next function are those with this one, less one each.
+        let mut ages = self.every >> place.function;
+        let mut join = |bits: u64| {
+            row |= bits & (ages >> 64) as u64;
+            ages <<= 1;
+        };
+        if self.n == 64 {
+            self.each_row(block, hash, |word, _, _| join(load(word).rotate_left(left)));
+            return row;
+        }
+        // The lane is moved to the top, then turned until the youngest slice is the top bit. What the
+        // right shift leaves below the `n` bits is cut off.
+        let up = 64 - self.n;
+        self.each_row(block, hash, |word, shift, _| {
+            let lane = load(word) >> shift << up;
+            join(lane << left | lane >> place.column >> 1);
+        });
+        row >> up << up
+    }
+
+    /// Visits the key's bits in the slices of this generation: word, age of the slice, and the bit; 0 for a
+    /// slice that the block, further on, no longer holds.
+    #[inline(always)]
+    fn each_bit<'a>(
+        &self,
+        block: &Block<'a>,
+        generation: u64,
+        hash: u64,
+        mut visit: impl FnMut(&'a AtomicU64, u32, u64),
+    ) {
+        let place = self.place(generation);
+        let behind = caught_up(block).saturating_sub(generation);
+        let held = self.n - behind.min(self.n.into()) as u32;
+        self.each_row(block, hash, |word, shift, function| {
+            let turn = if function > place.function { self.k } else { 0 };
+            let age = place.function + turn - function;
+            visit(word, age, u64::from(age < held) << (shift + self.column(place, age)));
+        });
+    }
+
+    /// Visits the key's rows in the order of hash functions: word, where the lane begins in it, and the function. A block
+    /// without cells has none.
+    #[inline(always)]
+    fn each_row<'a>(
+        &self,
+        block: &Block<'a>,
+        hash: u64,
+        mut visit: impl FnMut(&'a AtomicU64, u32, u32),
+    ) {
+        // 64 slices leave one lane in a word: said where the compiler can use it, in `row`.
+        let lanes_log = if self.n == 64 { 0 } else { self.lanes_log };
+        let words = &block.cells[..block.cells.len().min(MOST_BLOCK_WORDS)];
+        let positions = Positions::new(hash, (words.len() << lanes_log) as u32);
+        let mut at = |function: u32, position: usize| {
+            if let Some(word) = words.get(position >> lanes_log) {
+                let lane = position as u32 & ((1 << lanes_log) - 1);
+                visit(word, lane << (6 - lanes_log), function);
+            }
+        };
+        for pair in 0..self.k / 2 {
+            let (even, odd) = positions.pair(pair);
+            at(2 * pair, even);
+            at(2 * pair + 1, odd);
+        }
+        if self.k % 2 == 1 {
+            at(self.k - 1, positions.get(self.k - 1));
+        }
+    }
+
+    #[inline]
+    fn place(&self, generation: u64) -> Place {
+        Place {
+            column: (generation % u64::from(self.n)) as u32,
+            function: (generation % u64::from(self.k)) as u32,
+        }
+    }
+
+    /// The column of the slice of this age, below `n`.
+    #[inline]
+    fn column(&self, place: Place, age: u32) -> u32 {
+        let turn = if age > place.column { self.n } else { 0 };
+        place.column + turn - age
+    }
+}
+
+/// Each bit that begins a run of `k` ones, downwards.
+#[inline]
+fn runs_of(row: u64, k: u32) -> u64 {
+    let (mut runs, mut length) = (row, 1);
+    while length < k {
+        let more = length.min(k - length);
+        runs &= runs << more;
+        length += more;
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(count: usize) -> Vec<AtomicU64> {
+        (0..count).map(|_| AtomicU64::new(0)).collect()
+    }
+
+    fn ones(cells: &[AtomicU64]) -> u32 {
+        cells.iter().map(|cell| load(cell).count_ones()).sum()
+    }
+
+    #[test]
+    fn a_column_is_cleared_before_its_next_slice_is_made() {
+        let (own, cells) = (words(6), words(64));
+        let block = Block { own: &own, cells: &cells };
+        let columns = Columns::new(12, 64, 64);
+        for (generation, left) in [(100, 12), (152, 12), (153, 11), (158, 6), (164, 0), (900, 0)] {
+            store(&own[0], 0);
+            cells.iter().for_each(|cell| store(cell, 0));
+            columns.insert(&block, 100, 100, 77);
+            assert_eq!(ones(&cells), 12);
+            columns.catch_up(&block, 100, generation);
+            assert_eq!(ones(&cells), left, "at {generation}");
+        }
+    }
+
+    #[test]
+    fn an_insert_far_behind_its_block_leaves_recycled_columns_alone() {
+        let (own, cells) = (words(6), words(64));
+        let block = Block { own: &own, cells: &cells };
+        let columns = Columns::new(12, 64, 64);
+        columns.catch_up(&block, 0, 200);
+        // Of the slices 129 to 140 the block still has those from 137 on.
+        assert_eq!(columns.novelty(&block, 140, 77), 4);
+        columns.insert(&block, 0, 140, 77);
+        assert_eq!(ones(&cells), 4);
+        assert_eq!(caught_up(&block), 200);
+    }
+
+    #[test]
+    fn novelty_is_what_an_insert_sets() {
+        for (n, width) in [(64, 64), (60, 64), (30, 32), (16, 16)] {
+            let (own, cells) = (words(6), words(64));
+            let block = Block { own: &own, cells: &cells };
+            let columns = Columns::new(12, n, width);
+            for i in 0..5000_u64 {
+                let (generation, hash) = (100 + i / 40 - i % 7, crate::hash::mix(i));
+                columns.catch_up(&block, 90, 100 + i / 40);
+                let (before, new) = (ones(&cells), columns.novelty(&block, generation, hash));
+                columns.insert(&block, 90, generation, hash);
+                assert_eq!(ones(&cells) - before, new, "insert {i}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_queries_view_ahead_of_the_filters_state_misses_no_key() {
+        let (own, cells) = (words(6), words(64));
+        let block = Block { own: &own, cells: &cells };
+        let columns = Columns::new(3, 8, 16);
+        let (first, second) = (crate::hash::mix(1), crate::hash::mix(2));
+        columns.insert(&block, 0, 4, first);
+        columns.insert(&block, 0, 9, second);
+        // The block has been caught up to the next generation, the filter-wide state read is one old.
+        // The first key is of age 5 now, and would seem gone (or young) if generation 8 were believed.
+        let (runs, generation) = columns.runs(&block, 8, first);
+        assert_eq!(generation, 9);
+        assert_eq!(runs.leading_zeros(), 5);
+        assert_eq!(columns.runs(&block, 8, second).0.leading_zeros(), 0);
+        assert_eq!(columns.runs(&block, 10, first).0, 0);
+    }
+}
