@@ -72,7 +72,7 @@ impl Harness {
         self.insert_once(hash, time)
     }
 
-    /// Inserts a key into the current step: what happens while another thread holds block 0.
+    /// Inserts a key into the current step: what an insert does that read its step just before another one's event.
     pub(crate) fn insert_once(&mut self, hash: u64, time: Micros) -> Decision {
         let moment = Moment { time, now: self.now.max(time), totals: self.totals };
         let decision = self.kind.decide(&self.state(), &moment);

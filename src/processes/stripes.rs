@@ -56,18 +56,6 @@ impl<T> Stripes<T> {
         let panicking = std::thread::panicking();
         StripeGuard { stripes: self, header, stripe, index, panicking }
     }
-
-    /// Takes a stripe if it is free.
-    #[inline]
-    pub fn try_lock<'a>(
-        &'a self,
-        header: &'a LiveHeader,
-        index: usize,
-    ) -> Option<StripeGuard<'a, T>> {
-        let stripe = header.stripe(index);
-        stripe_lock::try_lock(stripe.lock_word(), self.owner)
-            .then(|| self.guard(header, stripe, index))
-    }
 }
 
 /// A held stripe. Dropping it lets go.
