@@ -76,8 +76,9 @@ impl<const N: usize> Header<N> {
             return damaged(0, expected, format!("a file of {}", bytes.len()));
         };
         if bytes[..8] != *magic {
-            let text = String::from_utf8_lossy(&magic[..7]);
-            return damaged(0, format!("the magic `{text}`"), format!("{:02x?}", &bytes[..8]));
+            let [expected, found] = [&magic[..], &bytes[..8]]
+                .map(|bytes| format!("`{}`", String::from_utf8_lossy(bytes).escape_debug()));
+            return damaged(0, format!("the magic {expected}"), found);
         }
         let (body, sum) = bytes.split_at(HEADER_BYTES - 8);
         let expected = u64::from(crc32fast::hash(body));

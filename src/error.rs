@@ -137,7 +137,7 @@ impl fmt::Display for Error {
             Self::Io { action, path, source } => {
                 write!(f, "cannot {action} {}: {source}", path.display())?;
                 if self.is_full() {
-                    write!(f, "; nothing is lost: free some space and go on with the same handle")?;
+                    write!(f, "; nothing is lost: free some space and try again")?;
                 }
                 Ok(())
             }

@@ -113,7 +113,8 @@ impl Meta {
     /// [`Error::Damaged`] naming the place, [`Error::Version`].
     pub fn decode(bytes: &[u8], path: &Path) -> Result<Self> {
         if !bytes.starts_with(TITLE.as_bytes()) {
-            let start = String::from_utf8_lossy(&bytes[..bytes.len().min(16)]).into_owned();
+            let start =
+                String::from_utf8_lossy(&bytes[..bytes.len().min(16)]).escape_debug().to_string();
             return Err(damaged(
                 path,
                 0,
@@ -125,7 +126,7 @@ impl Meta {
         let (body, last) = bytes.split_at(body_end);
         let sum = crc32fast::hash(body);
         if last != format!("{CHECKSUM}{sum:08x}\n").as_bytes() {
-            let found = String::from_utf8_lossy(last).trim_end().to_owned();
+            let found = String::from_utf8_lossy(last).trim_end().escape_debug().to_string();
             let expected = format!("a last line `{CHECKSUM}{sum:08x}`");
             return Err(damaged(path, body_end as u64, expected, format!("`{found}`")));
         }
@@ -192,7 +193,7 @@ impl Lines<'_> {
     }
 
     fn wrong(&self, name: &str, expected: &str, found: &str) -> Error {
-        damaged(self.path, 0, format!("{name}: {expected}"), format!("`{found}`"))
+        damaged(self.path, 0, format!("{name}: {expected}"), format!("`{}`", found.escape_debug()))
     }
 
     /// The value of the next line, which must have this name.

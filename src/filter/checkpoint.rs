@@ -47,12 +47,15 @@ impl Snapshots {
 }
 
 impl Engine {
-    /// Writes a snapshot unless the newest one already says everything. Returns where the newest one starts.
+    /// Writes a snapshot unless the newest one already says everything. Returns where the newest one starts; 0 for a filter
+    /// that has never changed.
     pub(super) fn checkpoint(&self) -> Result<u64> {
         let _turn = self.snapshots.hold();
         // Relaxed: the turn orders those who change it.
         let newest = self.snapshots.newest.load(Ordering::Relaxed);
-        if newest > 0 && self.image.last_change() < newest {
+        let changed = self.image.last_change();
+        // Without a change ever, `meta` says everything.
+        if changed < newest || changed == 0 {
             return Ok(newest);
         }
         let draft = FileName::Temporary(self.log.next_temporary()).to_string();

@@ -80,6 +80,15 @@ impl<K: Spec> Filter<K> {
         if kind.name() != spec.name() {
             return Err(mismatch(&self.engine, "kind", spec.name(), kind.name()));
         }
+        let (meta, options) = (&self.engine.meta, &self.engine.options);
+        if options.hash_seed.is_some_and(|seed| seed != meta.seed) {
+            // Seeds are never told: who knows one can choose keys that collide.
+            return Err(mismatch(&self.engine, "hash-seed", "the one given", "another"));
+        }
+        if let Some(stripes) = options.stripes.filter(|&stripes| stripes != meta.layout.stripes) {
+            let [wanted, has] = [stripes, meta.layout.stripes].map(|stripes| stripes.to_string());
+            return Err(mismatch(&self.engine, "stripes", &wanted, &has));
+        }
         let (found, wanted) = (kind.parameters(), spec.kind()?.parameters());
         for (name, _) in spec.parameters().iter() {
             let [has, value] = [&found, &wanted].map(|all| all.get(name).unwrap_or("nothing"));
@@ -175,7 +184,7 @@ impl<K> Filter<K> {
     }
 
     /// Writes a snapshot (unless the newest says everything already) and removes log that is no longer needed. Others go on
-    /// meanwhile. Returns the LSN at which the newest snapshot starts.
+    /// meanwhile. Returns the LSN at which the newest snapshot starts; 0 for a filter that has never changed and needs none.
     ///
     /// # Errors
     /// [`Error::Io`] (a full disk: the older snapshots stay), [`Error::Poisoned`].

@@ -2,7 +2,7 @@
 //!
 //! Nothing here changes the files it looks at. State is rebuilt privately, in memory.
 
-use super::open::{first_bank_bytes, layout, write_file, write_new};
+use super::open::{first_bank_bytes, layout, read_meta, write_file, write_new};
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::kinds::{Parameters, registry};
@@ -106,7 +106,7 @@ pub fn verify(dir: impl AsRef<Path>) -> Result<Report> {
 /// As [`verify`].
 pub fn verify_on(media: &dyn Media) -> Result<Report> {
     let mut report = Report { files: Vec::new() };
-    let meta = match Meta::read(media) {
+    let meta = match read_meta(media) {
         Err(error @ (Error::Damaged { .. } | Error::Version { .. })) => {
             report.add(media, FileName::Meta, Err(error));
             return Ok(report);
@@ -213,7 +213,7 @@ impl Entry {
 /// [`Error::NotAFilter`], [`Error::Locked`], [`Error::Io`], [`Error::Damaged`] after what can be read, and what `visit` returns.
 pub fn wal(dir: impl AsRef<Path>, mut visit: impl FnMut(&Entry) -> Result<()>) -> Result<()> {
     let media = Disk::new(dir.as_ref());
-    let meta = Meta::read(&media)?;
+    let meta = read_meta(&media)?;
     let _held = hold(&media)?;
     let listing = Listing::read(&media)?;
     let history = History::open(&media, &listing, meta.uuid, Access::Read)?;
@@ -233,7 +233,7 @@ pub fn wal(dir: impl AsRef<Path>, mut visit: impl FnMut(&Entry) -> Result<()>) -
 /// [`Error::NotAFilter`], [`Error::Locked`], [`Error::Damaged`], [`Error::Exists`], [`Error::Io`].
 pub fn restore(from: impl AsRef<Path>, dir: impl AsRef<Path>) -> Result<()> {
     let (from, to) = (Disk::new(from.as_ref()), Disk::new(dir.as_ref()));
-    let meta = Meta::read(&from)?;
+    let meta = read_meta(&from)?;
     let _held = hold(&from)?;
     let recovered = rebuild(&from, &meta)?;
     write_new(&to, || {

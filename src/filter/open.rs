@@ -96,9 +96,9 @@ impl Engine {
     /// Opens the filter that is there.
     pub(super) fn open(media: Arc<dyn Media>, options: Options) -> Result<Self> {
         // Before anything is written: opening what is no filter must not leave a lock file there.
-        Meta::read(&*media)?;
+        read_meta(&*media)?;
         let (slot, _opening) = take(&*media)?;
-        let meta = Meta::read(&*media)?;
+        let meta = read_meta(&*media)?;
         Self::recover(media, meta, options, slot)
     }
 
@@ -106,7 +106,11 @@ impl Engine {
     fn recover(media: Arc<dyn Media>, meta: Meta, options: Options, slot: Slot) -> Result<Self> {
         remove_drafts(&*media)?;
         let draft = FileName::Temporary(LIVE_DRAFT).to_string();
-        let recovered = replay(&*media, &media, &meta, &draft, Access::Write)?;
+        let recovered =
+            replay(&*media, &media, &meta, &draft, Access::Write).inspect_err(|_| {
+                // The first error is the one to report. Half an image would only take space.
+                let _ = remove_drafts(&*media);
+            })?;
         recovered.history.secure(recovered.start, &recovered.prefix)?;
         let log = begin_era(&media, &meta, &recovered)?;
         let live = FileName::Live.to_string();
@@ -164,6 +168,17 @@ pub(super) fn write_new(media: &dyn Media, make: impl FnOnce() -> Result<()>) ->
         // The first error is the one to report.
         let _ = clear(media);
     })
+}
+
+/// Reads `meta`; if it is missing, tells a filter that has lost it from a place without one.
+pub(super) fn read_meta(media: &dyn Media) -> Result<Meta> {
+    match Meta::read(media) {
+        Err(nothing @ Error::NotAFilter { .. }) => match check_vacant(media) {
+            Err(lost @ Error::Damaged { .. }) => Err(lost),
+            _ => Err(nothing),
+        },
+        other => other,
+    }
 }
 
 /// Makes sure that no filter is here: neither a whole one nor the rest of one whose `meta` was lost.
@@ -251,10 +266,17 @@ pub(super) fn write_file(media: &dyn Media, draft: u64, name: &str, bytes: &[u8]
     write().map_err(Error::io("write", media.path().join(name)))
 }
 
+/// Removes files in the making, and the banks of an earlier image: nobody reads them again, and the new image needs
+/// their space. (The file `live` stays: it explains holes in the log.)
 fn remove_drafts(media: &dyn Media) -> Result<()> {
-    for number in Listing::read(media)?.temporaries {
+    let listing = Listing::read(media)?;
+    for number in listing.temporaries {
         let name = FileName::Temporary(number).to_string();
         media.remove(&name).map_err(Error::io("remove", media.path().join(&name)))?;
+    }
+    for (era, bank) in listing.banks {
+        // One that cannot be removed takes space and nothing else: the new image has other names.
+        let _ = media.remove(&FileName::Bank { era, bank }.to_string());
     }
     Ok(())
 }

@@ -107,24 +107,31 @@ impl Engine {
     ) -> Result<Attempt> {
         let kind = &*self.meta.kind;
         let header = self.image.header();
-        let state = header.state();
-        while kind.due(&state, self.image.layout(), &self.moment(stamp)).is_some() {
-            match self.step(stamp)? {
-                Stepped::Applied => {}
-                Stepped::NoRoom => return Ok(Attempt::NoRoom),
-            }
-        }
-        let moment = self.moment(stamp);
-        let plan = self.plan(kind, hash, &moment, ask)?;
-        let checked = if plan.present { Checked::Present } else { Checked::New };
-        let Decision::Insert { step } = plan.decision else {
+        let mut plan = self.plan(kind, hash, &self.moment(stamp), ask)?;
+        let present = plan.present;
+        let checked = if present { Checked::Present } else { Checked::New };
+        if plan.decision == Decision::TooLate {
             header.refused().fetch_add(1, Ordering::Relaxed);
-            return Ok(Attempt::Done(Written { checked: Checked::TooLate, lsn: 0 }));
-        };
-        if plan.present && ask == Ask::Present(Since::LastAccepted) {
+            // Its own time is over, but it may have been seen since.
+            let checked = if present { Checked::Present } else { Checked::TooLate };
+            return Ok(Attempt::Done(Written { checked, lsn: stripe.entry().sums().lsn }));
+        }
+        if present && ask == Ask::Present(Since::LastAccepted) {
             // No record: what the answer rests on is durable when the stripe's last record is.
             return Ok(Attempt::Done(Written { checked, lsn: stripe.entry().sums().lsn }));
         }
+        // Steps come right before the insert that needs them, and only then.
+        while kind.due(&header.state(), self.image.layout(), &self.moment(stamp)).is_some() {
+            if let Stepped::NoRoom = self.step(stamp)? {
+                return Ok(Attempt::NoRoom);
+            }
+            plan = self.plan(kind, hash, &self.moment(stamp), Ask::Nothing)?;
+        }
+        let Decision::Insert { step } = plan.decision else {
+            // A step has made it too late.
+            header.refused().fetch_add(1, Ordering::Relaxed);
+            return Ok(Attempt::Done(Written { checked: Checked::TooLate, lsn: 0 }));
+        };
         let operation = Operation { hash, step, time: stamp.time };
         Ok(match self.insert(stripe, kind, &operation, stamp, plan.mask) {
             Some(lsn) => Attempt::Done(Written { checked, lsn }),

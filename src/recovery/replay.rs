@@ -4,14 +4,16 @@ use super::eras::{History, Prefix, Survivor};
 use super::listing::Listing;
 use crate::cells::{OWN_WORDS, store};
 use crate::error::{Error, Result};
+use crate::kinds::Kind;
 use crate::kinds::state::STATE_WORDS;
-use crate::live::Image;
 use crate::live::header::{Identity, LiveHeader, StripeSums};
+use crate::live::{Image, event};
 use crate::media::{Access, Media};
 use crate::meta::Meta;
 use crate::names::FileName;
 use crate::snapshot::{Content, Frame, SnapshotHeader, SnapshotReader};
 use crate::sync::Ordering;
+use crate::wal::{Op, Record};
 use std::sync::Arc;
 
 /// A filter's state, rebuilt.
@@ -79,14 +81,35 @@ pub fn replay(
     };
     check_eras(home, meta, &history, era)?;
     let kind = &*meta.kind;
-    let prefix = history.read(start, survivor, |_, lsn, record| image.apply(kind, lsn, record))?;
+    let mut events = Vec::new();
+    let mut prefix = history.read(start, survivor, |_, lsn, record| {
+        if event::from_record(record).is_some() {
+            events.push((lsn, *record));
+            return Ok(());
+        }
+        if matches!(record.op, Op::Insert | Op::Heartbeat) {
+            apply_all(&image, kind, &mut events)?;
+        }
+        image.apply(kind, lsn, record)
+    })?;
     // Every snapshot was renamed only when the log was durable through its end.
     let least = listing.snapshots.first().copied().unwrap_or(1).max(end);
     if prefix.stop < least {
         return Err(history.missing(prefix.stop, least));
     }
+    match events.first() {
+        // Events come before the insert that needs them. If that was never recorded, they have not happened: else
+        // the state would not be that of the operations. No snapshot has seen them; the next era begins before them.
+        Some(&(first, _)) if first >= least && unsound.is_empty() => prefix.stop = first,
+        _ => apply_all(&image, kind, &mut events)?,
+    }
     image.finish(kind, prefix.stop);
     Ok(Recovered { image, history, prefix, start, listing, unsound })
+}
+
+/// Applies events that were held back until it was clear that something follows them.
+fn apply_all(image: &Image, kind: &dyn Kind, events: &mut Vec<(u64, Record)>) -> Result<()> {
+    events.drain(..).try_for_each(|(lsn, record)| image.apply(kind, lsn, &record))
 }
 
 /// Makes sure that no era's log is gone as a whole: it is there before anything names its era, and goes only when
