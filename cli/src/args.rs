@@ -60,15 +60,16 @@ pub struct Dedup {
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, conflicts_with = "last")]
     pub window: Option<Duration>,
     /// Forget a key after so many further lines.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub last: Option<u64>,
     /// Keep the memory in this directory for the next run; it is created if need be. One that exists
     /// needs neither --window nor --last, and refuses others than its own. Without --state the memory
-    /// is a temporary directory, removed at the end (a killed run leaves it behind).
+    /// is a temporary directory, removed at the end. A run that is killed has remembered up to one --batch
+    /// of lines that it did not print.
     #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,
     /// The share of new lines that may be taken for known ones and be suppressed [default: 0.001].
-    #[arg(long, value_name = "P")]
+    #[arg(long, value_name = "P", allow_negative_numbers = true)]
     pub fpr: Option<f64>,
     /// The key is the Nth blank-separated field, from 1, not the whole line; a line without that field
     /// has the empty key.
@@ -270,7 +271,7 @@ pub struct Look {
 pub struct Backup {
     /// The filter's directory.
     pub dir: PathBuf,
-    /// The directory of the copy, which must not exist.
+    /// The directory of the copy, in which there must be no filter.
     pub dest: PathBuf,
 }
 
@@ -279,7 +280,7 @@ pub struct Backup {
 pub struct Restore {
     /// The directory of the backup.
     pub src: PathBuf,
-    /// The directory of the new filter, which must not exist.
+    /// The directory of the new filter, in which there must be none.
     pub dir: PathBuf,
 }
 

@@ -5,6 +5,8 @@ use crate::args::Dedup;
 use crate::failure::{Failure, Result, note};
 use crate::output::Output;
 use ebbtide::{Any, Checked, Durability, Error, Filter, Options, Parameters};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
 use std::num::NonZeroUsize;
 use std::path::Path;
 use tempfile::TempDir;
@@ -38,12 +40,28 @@ pub fn dedup(mut arguments: Dedup) -> Result<()> {
                 Failure::Error(format!("cannot create a temporary directory: {error}"))
             })?;
             let spec = spec.ok_or_else(no_window)?;
+            remove_on_signal(dir.path())?;
             // Nobody opens it again.
             options = options.durability(Durability::Never);
             let filter = Filter::create(dir.path().join("memory"), spec, options)?;
             feed(&filter, &mut arguments)?;
         }
     }
+    Ok(())
+}
+
+/// Removes the temporary memory when the run is interrupted, which is how `tail -f | ebbtide dedup` ends.
+fn remove_on_signal(dir: &Path) -> Result<()> {
+    let dir = dir.to_path_buf();
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
+        .map_err(|error| Failure::Error(format!("cannot listen for signals: {error}")))?;
+    std::thread::spawn(move || {
+        if let Some(signal) = signals.forever().next() {
+            // What cannot be removed stays; the signal ends the run all the same.
+            let _ = std::fs::remove_dir_all(&dir);
+            let _ = signal_hook::low_level::emulate_default_handler(signal);
+        }
+    });
     Ok(())
 }
 
@@ -104,7 +122,7 @@ fn feed(filter: &Filter<Any>, arguments: &mut Dedup) -> Result<()> {
         },
     )?;
     if late > 0 {
-        note(&format!("{late} lines were older than the window; they were printed, unchecked"));
+        note(&format!("lines older than the window, printed unchecked: {late}"));
     }
     Ok(())
 }

@@ -134,6 +134,6 @@ fn bit(answer: bool) -> &'static str {
 
 fn report_late(late: u64) {
     if late > 0 {
-        note(&format!("{late} keys were older than the window; they were not inserted"));
+        note(&format!("keys older than the window, not inserted: {late}"));
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! No answer is given before the filter has acknowledged the whole batch: a line that was printed is
 //! remembered as safely as the durability says. What was acknowledged before an error is answered. A
-//! kill between the two loses the answers of that batch and those not yet flushed, never the memory.
+//! kill between the two loses the answers of that batch, never the memory.
 
 use crate::args::Reading;
 use crate::failure::{Failure, Result};
@@ -22,6 +22,8 @@ pub struct Stream<'a> {
     field: Option<usize>,
     /// The durability of each call.
     durability: Option<Durability>,
+    /// Whether the filter changes: then no answer is held back for longer than its batch.
+    changes: bool,
     /// Whether every batch is synced before it is answered.
     sync_batches: bool,
 }
@@ -40,12 +42,19 @@ pub struct Line<'a> {
 impl<'a> Stream<'a> {
     /// Asks `filter` about lines; whole lines are keys.
     pub fn asking(filter: &'a Filter<Any>, reading: &'a Reading) -> Self {
-        Self { filter, reading, field: None, durability: reading.durability, sync_batches: false }
+        Self {
+            filter,
+            reading,
+            field: None,
+            durability: reading.durability,
+            changes: false,
+            sync_batches: false,
+        }
     }
 
     /// Changes `filter` by lines; whole lines are keys.
     pub fn changing(filter: &'a Filter<Any>, reading: &'a Reading) -> Result<Self> {
-        let mut stream = Self::asking(filter, reading);
+        let mut stream = Self { changes: true, ..Self::asking(filter, reading) };
         let wanted = match reading.durability {
             Some(wanted) => wanted,
             None => filter.stat()?.durability,
@@ -83,8 +92,10 @@ impl<'a> Stream<'a> {
             for (line, answer) in answered {
                 tell(line, answer, &mut output)?;
             }
-            if let Some(failure) = failure {
+            if self.changes || failure.is_some() {
                 output.flush()?;
+            }
+            if let Some(failure) = failure {
                 return Err(failure);
             }
         }

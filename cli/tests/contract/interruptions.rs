@@ -137,6 +137,59 @@ fn what_was_printed_before_a_kill_is_remembered_after_it() {
 }
 
 #[test]
+fn a_kill_loses_the_answers_of_one_batch_at_most() {
+    for batch in [1_u64, 64] {
+        let place = Place::new();
+        let state = place.at("state");
+        let keys: Vec<_> = (0..50_000).map(|number| format!("key {number}")).collect();
+        let file = place.file("keys", &input(&keys));
+        let size = batch.to_string();
+        let arguments =
+            ["dedup", "--last", "100000", "--fpr", "1e-9", "--state", &state, "--batch", &size];
+        let mut child = command(&[&arguments[..], &[&file]].concat())
+            .stdin(Stdio::null())
+            .spawn()
+            .expect("start");
+        let mut stdout = BufReader::new(child.stdout.take().expect("stdout"));
+        let mut seen = Vec::new();
+        for _ in 0..2000 {
+            stdout.read_until(b'\n', &mut seen).expect("read");
+        }
+        child.kill().expect("kill");
+        child.wait().expect("wait");
+        stdout.read_to_end(&mut seen).expect("read");
+        let printed = seen.iter().filter(|byte| **byte == b'\n').count() as u64;
+        let inserts = ok(&["stat", &state, "--json"], b"").json()[0]["inserts"].as_u64();
+        let lost = inserts.expect("a number") - printed;
+        assert!(lost <= batch, "{lost} lines of {printed} with batches of {batch}");
+    }
+}
+
+#[test]
+fn an_interrupted_run_leaves_no_temporary_memory_behind() {
+    for signal in ["INT", "TERM", "HUP"] {
+        let place = Place::new();
+        let temporary = place.at("tmp");
+        std::fs::create_dir(&temporary).expect("a directory");
+        let mut child =
+            command(&["dedup", "--last", "10"]).env("TMPDIR", &temporary).spawn().expect("start");
+        let mut stdin = child.stdin.take().expect("stdin");
+        stdin.write_all(b"a\n").expect("write");
+        let mut stdout = BufReader::new(child.stdout.take().expect("stdout"));
+        let mut line = String::new();
+        stdout.read_line(&mut line).expect("an answer");
+        assert_eq!(line, "a\n");
+        let memories = || std::fs::read_dir(&temporary).expect("a directory").count();
+        assert_eq!(memories(), 1);
+        let pid = child.id().to_string();
+        let sent = std::process::Command::new("kill").args(["-s", signal, &pid]).status();
+        assert!(sent.expect("kill runs").success());
+        assert!(!child.wait().expect("wait").success());
+        assert_eq!(memories(), 0, "after {signal}");
+    }
+}
+
+#[test]
 fn killed_again_and_again_it_goes_on_exactly() {
     let place = Place::new();
     let state = place.at("state");
