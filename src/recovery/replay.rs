@@ -99,12 +99,20 @@ pub fn replay(
     }
     match events.first() {
         // Events come before the insert that needs them. If that was never recorded, they have not happened: else
-        // the state would not be that of the operations. No snapshot has seen them; the next era begins before them.
-        Some(&(first, _)) if first >= least && unsound.is_empty() => prefix.stop = first,
+        // the state would not be that of the operations. The next era begins before them, unless a snapshot saw them.
+        Some(&(first, _)) if first >= covered(home, &listing, meta.uuid) => prefix.stop = first,
         _ => apply_all(&image, kind, &mut events)?,
     }
     image.finish(kind, prefix.stop);
     Ok(Recovered { image, history, prefix, start, listing, unsound })
+}
+
+/// The LSN up to which some snapshot may have seen the log; without end if one cannot say.
+fn covered(home: &dyn Media, listing: &Listing, uuid: u128) -> u64 {
+    let end = |&start: &u64| {
+        SnapshotReader::open(home, start, uuid).map_or(u64::MAX, |reader| reader.header().end)
+    };
+    listing.snapshots.iter().map(end).max().unwrap_or(1)
 }
 
 /// Applies events that were held back until it was clear that something follows them.

@@ -150,7 +150,7 @@ pub fn check_loose(scene: &Scene, dir: &Path, before: [u64; 2], noted: [u64; 2])
     if !report.is_sound() {
         return Err(format!("{report:?}"));
     }
-    if let Some(copy) = copy_without_newest(dir).map_err(|error| error.to_string())? {
+    if let Some(copy) = copy_with_newest_damaged(dir).map_err(|error| error.to_string())? {
         let again = Filter::<Any>::open(copy.path(), scene.options()).map_err(text)?;
         let value = again.digest().map_err(text)?;
         if (value.value, value.inserts) != (digest.value, digest.inserts) {
@@ -160,8 +160,8 @@ pub fn check_loose(scene: &Scene, dir: &Path, before: [u64; 2], noted: [u64; 2])
     Ok(digest.inserts)
 }
 
-/// A copy of the filter's lasting files without the newest snapshot, if there is an older one.
-fn copy_without_newest(dir: &Path) -> std::io::Result<Option<tempfile::TempDir>> {
+/// A copy of the filter's lasting files with the newest snapshot damaged, if there is an older one.
+fn copy_with_newest_damaged(dir: &Path) -> std::io::Result<Option<tempfile::TempDir>> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(dir)? {
         names.push(entry?.file_name().to_string_lossy().into_owned());
@@ -175,8 +175,12 @@ fn copy_without_newest(dir: &Path) -> std::io::Result<Option<tempfile::TempDir>>
     let copy = tempfile::tempdir()?;
     let lasting =
         |name: &&String| name.starts_with("snap-") || name.starts_with("wal-") || *name == "meta";
-    for name in names.iter().filter(lasting).filter(|&name| Some(name) != newest.as_ref()) {
-        std::fs::copy(dir.join(name), copy.path().join(name))?;
+    for name in names.iter().filter(lasting) {
+        let mut bytes = std::fs::read(dir.join(name))?;
+        if let Some(last) = bytes.last_mut().filter(|_| Some(name) == newest.as_ref()) {
+            *last ^= 1;
+        }
+        std::fs::write(copy.path().join(name), bytes)?;
     }
     Ok(Some(copy))
 }
