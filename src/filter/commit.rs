@@ -99,6 +99,8 @@ impl Engine {
         let segments = self.log.segments_from(from);
         walk::complete(&segments, from.max(walked), upto);
         for segment in segments.iter().filter(|segment| segment.first() < upto) {
+            // Nobody writes below the tail any more.
+            segment.release(from, upto);
             segment.sync()?;
         }
         // Release: who sees the new end may rely on the sync before it.

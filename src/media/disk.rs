@@ -6,7 +6,7 @@
 
 use super::{Access, ByteLock, Mapping, Media, MediaFile};
 use crate::sync::AtomicU64;
-use memmap2::{Advice, MmapOptions, MmapRaw};
+use memmap2::{Advice, MmapOptions, MmapRaw, UncheckedAdvice};
 use rustix::fs::{FallocateFlags, IFlags, Mode, OFlags, fallocate, ioctl_getflags, ioctl_setflags};
 use rustix::io::Errno;
 use std::fs::{self, File};
@@ -276,6 +276,9 @@ impl MediaFile for DiskFile {
 }
 
 /// A shared mapping of a whole file.
+/// The unit in which pages are released; a multiple of smaller pages, refused by systems with larger ones.
+const PAGE_BYTES: usize = 4096;
+
 #[derive(Debug)]
 struct DiskMapping {
     map: MmapRaw,
@@ -301,6 +304,19 @@ unsafe impl Mapping for DiskMapping {
             // Rounded outward to whole pages: the start by memmap2, the end by the kernel.
             let length = (end - words.start) * 8;
             let _ = self.map.advise_range(Advice::PopulateWrite, words.start * 8, length);
+        }
+    }
+
+    #[expect(unsafe_code, reason = "the advice would lose data in a private mapping")]
+    fn release(&self, words: std::ops::Range<usize>) {
+        let start = (words.start * 8).next_multiple_of(PAGE_BYTES);
+        let end = words.end.min(self.words) * 8 / PAGE_BYTES * PAGE_BYTES;
+        if start < end {
+            // SAFETY: the mapping is shared and of a file: its pages are dropped from the page table only, stores to them
+            // are in the page cache, and later accesses find them there.
+            let _ = unsafe {
+                self.map.unchecked_advise_range(UncheckedAdvice::DontNeed, start, end - start)
+            };
         }
     }
 }

@@ -36,4 +36,9 @@ impl Mapped {
     pub(crate) fn populate(&self, words: std::ops::Range<usize>) {
         self.mapping.populate(words);
     }
+
+    /// See [`Mapping::release`].
+    pub(crate) fn release(&self, words: std::ops::Range<usize>) {
+        self.mapping.release(words);
+    }
 }

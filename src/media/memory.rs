@@ -386,4 +386,8 @@ unsafe impl Mapping for MemoryMapping {
     fn populate(&self, _words: Range<usize>) {
         // Memory is there already.
     }
+
+    fn release(&self, _words: Range<usize>) {
+        // And stays.
+    }
 }

@@ -165,4 +165,9 @@ pub unsafe trait Mapping: Debug + Send + Sync {
     /// Asks the system to make the pages of these words present and writable ahead of their use. A hint:
     /// failures are ignored.
     fn populate(&self, words: std::ops::Range<usize>);
+
+    /// Lets go of the pages that lie wholly among these words: what they hold stays in the file, and the next access
+    /// brings them back. A sync then need not write-protect them one by one, which interrupts all writers each
+    /// time. A hint: failures are ignored.
+    fn release(&self, words: std::ops::Range<usize>);
 }

@@ -228,6 +228,15 @@ impl Segment {
         }
     }
 
+    /// Lets go of the pages of complete records from `from` up to `upto`, before a sync of them.
+    pub fn release(&self, from: u64, upto: u64) {
+        let word = |lsn: u64| {
+            let index = lsn.clamp(self.first(), self.end()) - self.first();
+            PAGE_WORDS + index as usize * RECORD_WORDS
+        };
+        self.mapping.release(word(from)..word(upto));
+    }
+
     /// Makes all pages present ahead of the writers.
     pub fn populate(&self) {
         self.mapping.populate(0..self.mapping.words().len());
