@@ -19,7 +19,7 @@ const META_DRAFT: u64 = 2;
 
 impl Engine {
     pub(super) fn backup(&self, to: &dyn Media) -> Result<()> {
-        write_new(to, || {
+        write_new(to, |_slot| {
             // No checkpoint may remove the log under the copy.
             let _turn = self.snapshots.hold();
             let draft = FileName::Temporary(SNAPSHOT_DRAFT).to_string();

@@ -236,7 +236,7 @@ pub fn restore(from: impl AsRef<Path>, dir: impl AsRef<Path>) -> Result<()> {
     let meta = read_meta(&from)?;
     let _held = hold(&from)?;
     let recovered = rebuild(&from, &meta)?;
-    write_new(&to, || {
+    write_new(&to, |_slot| {
         let listing = &recovered.listing;
         let snapshots = listing.snapshots.iter().map(|&start| FileName::Snapshot { start });
         let segments = listing.segments.iter();

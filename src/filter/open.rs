@@ -63,9 +63,6 @@ impl Engine {
         options.check()?;
         let layout = layout(&*kind, &options);
         let memory = first_bank_bytes(&*kind, layout)?;
-        media.make().map_err(Error::io("make", media.path()))?;
-        let (slot, opening) = take(&*media)?;
-        check_vacant(&*media)?;
         let seed = match options.hash_seed {
             Some(seed) => seed,
             None => random()? as u64,
@@ -80,17 +77,12 @@ impl Engine {
             max_lead: options.max_lead,
             kind,
         };
-        // What an earlier attempt left: without `meta` it is nobody's.
-        clear(&*media)?;
-        let created = begin_log(&*media, &meta)
-            .and_then(|()| Self::recover(media.clone(), meta, options, slot))
-            .and_then(|engine| write_meta(&engine).map(|()| engine));
-        let created = created.inspect_err(|_| {
-            // The first error is the one to report. Still under the opening byte: nobody else can have begun.
-            let _ = clear(&*media);
-        });
-        drop(opening);
-        created
+        write_new(&*media, |slot| {
+            begin_log(&*media, &meta)?;
+            let engine = Self::recover(media.clone(), meta, options, slot)?;
+            write_meta(&engine)?;
+            Ok(engine)
+        })
     }
 
     /// Opens the filter that is there.
@@ -106,18 +98,15 @@ impl Engine {
     fn recover(media: Arc<dyn Media>, meta: Meta, options: Options, slot: Slot) -> Result<Self> {
         remove_drafts(&*media)?;
         let draft = FileName::Temporary(LIVE_DRAFT).to_string();
-        let recovered =
-            replay(&*media, &media, &meta, &draft, Access::Write).inspect_err(|_| {
+        let (recovered, log) = replay(&*media, &media, &meta, &draft, Access::Write)
+            .and_then(|recovered| {
+                let log = begin_era(&media, &meta, &recovered, &draft)?;
+                Ok((recovered, log))
+            })
+            .inspect_err(|_| {
                 // The first error is the one to report. Half an image would only take space.
                 let _ = remove_drafts(&*media);
             })?;
-        recovered.history.secure(recovered.start, &recovered.prefix)?;
-        let log = begin_era(&media, &meta, &recovered)?;
-        let live = FileName::Live.to_string();
-        media
-            .rename(&draft, &live)
-            .and_then(|()| media.sync())
-            .map_err(Error::io("name", media.path().join(&live)))?;
         for name in recovered.leftovers(&*media)? {
             // No later reader looks at it; the next opening tries again.
             let _ = media.remove(&name);
@@ -155,17 +144,18 @@ impl Engine {
     }
 }
 
-/// Lets `make` write a filter where there is none, `meta` last. If it fails, nothing is left behind.
-pub(super) fn write_new(media: &dyn Media, make: impl FnOnce() -> Result<()>) -> Result<()> {
+/// Lets `make` write a filter where there is none, `meta` last; it gets the slot, to hold or to keep. If it fails,
+/// nothing is left behind.
+pub(super) fn write_new<T>(media: &dyn Media, make: impl FnOnce(Slot) -> Result<T>) -> Result<T> {
     media.make().map_err(Error::io("make", media.path()))?;
     // Before the locks: a filter that is open there is said to exist, not to be locked.
     check_vacant(media)?;
-    let (_slot, _opening) = take(media)?;
+    let (slot, _opening) = take(media)?;
     check_vacant(media)?;
     // What an earlier attempt left: without `meta` it is nobody's.
     clear(media)?;
-    make().inspect_err(|_| {
-        // The first error is the one to report.
+    make(slot).inspect_err(|_| {
+        // The first error is the one to report. Still under the opening byte: nobody else can have begun.
         let _ = clear(media);
     })
 }
@@ -225,7 +215,7 @@ fn has_records(media: &dyn Media, name: &FileName) -> Result<bool> {
     }
 }
 
-pub(super) fn take(media: &dyn Media) -> Result<(Slot, Opening)> {
+fn take(media: &dyn Media) -> Result<(Slot, Opening)> {
     slots::take(media)?.ok_or_else(|| Error::Locked { path: media.path().to_path_buf() })
 }
 
@@ -235,8 +225,15 @@ fn begin_log(media: &dyn Media, meta: &Meta) -> Result<()> {
     Segment::create(media, header, SEGMENT_DRAFT).map(|_| ())
 }
 
-/// The first segment of the era after the last, beginning where the log stopped.
-fn begin_era(media: &Arc<dyn Media>, meta: &Meta, recovered: &Recovered) -> Result<Log> {
+/// Begins the era after the last on what was recovered: makes that ground durable, creates the era's first segment
+/// where the log stopped, and gives the image its name.
+fn begin_era(
+    media: &Arc<dyn Media>,
+    meta: &Meta,
+    recovered: &Recovered,
+    draft: &str,
+) -> Result<Log> {
+    recovered.history.secure(recovered.start, &recovered.prefix)?;
     let header = SegmentHeader {
         uuid: meta.uuid,
         era: recovered.image.header().identity().era,
@@ -245,6 +242,9 @@ fn begin_era(media: &Arc<dyn Media>, meta: &Meta, recovered: &Recovered) -> Resu
         capacity: meta.segment_records,
     };
     let first = Segment::create(&**media, header, SEGMENT_DRAFT)?;
+    let live = FileName::Live.to_string();
+    let named = media.rename(draft, &live).and_then(|()| media.sync());
+    named.map_err(Error::io("name", media.path().join(&live)))?;
     Ok(Log::new(media.clone(), first, meta.segment_records, FIRST_DRAFT))
 }
 
@@ -282,7 +282,7 @@ fn remove_drafts(media: &dyn Media) -> Result<()> {
 }
 
 /// Removes every file of ours but the lock.
-pub(super) fn clear(media: &dyn Media) -> Result<()> {
+fn clear(media: &dyn Media) -> Result<()> {
     let mut names = media.list().map_err(Error::io("list", media.path()))?;
     // `meta` first: without it the rest is no filter, at whatever moment we are cut off.
     names.sort_by_key(|name| FileName::parse(name) != Some(FileName::Meta));
