@@ -107,6 +107,11 @@ impl Clock {
         }
     }
 
+    /// Whether it is the system's: what it measures is the same in every process.
+    pub(crate) fn is_system(&self) -> bool {
+        matches!(self.0, Source::System)
+    }
+
     /// Microseconds from some fixed moment on, suspends included; never decreases while the machine runs.
     /// Stream time stands still at 0.
     pub(crate) fn elapsed(&self) -> u64 {

@@ -76,8 +76,26 @@ pub enum Error {
         /// What was given.
         found: String,
     },
-    /// Another handle, in this or another process, has the filter open.
+    /// Another handle, in this or another process, is in the way: it has been opening, recovering or closing the filter for a
+    /// minute, or has it open where that must not be.
     Locked {
+        /// The filter's directory.
+        path: PathBuf,
+    },
+    /// As many handles as a filter can have are open.
+    Crowded {
+        /// The filter's directory.
+        path: PathBuf,
+        /// How many that is.
+        most: u16,
+    },
+    /// The handle was opened by another process, of which this one is a child made by `fork`.
+    Forked {
+        /// The filter's directory.
+        path: PathBuf,
+    },
+    /// The live image of this handle was given up: another process took this one for dead, or nobody is left who writes.
+    Retired {
         /// The filter's directory.
         path: PathBuf,
     },
@@ -131,6 +149,14 @@ impl Error {
     }
 }
 
+const LOCKED: &str = "is held by another handle, which has it open or is busy opening or closing it; close \
+                      that one, or try again when it is done";
+const CROWDED: &str =
+    "as many as it can have; close one first, or let the threads of a process share one";
+const FORKED: &str = "was opened before this process was forked off; open it again in each process";
+const RETIRED: &str =
+    "was closed or recovered by other processes meanwhile; drop this handle and open it again";
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -172,12 +198,6 @@ impl fmt::Display for Error {
             Self::Parameter { name, expected, found } => {
                 write!(f, "parameter {name}: expected {expected}, found {found}")
             }
-            Self::Locked { path } => write!(
-                f,
-                "{} is open in another handle; close that one first (several processes on one \
-                 filter are not supported yet)",
-                path.display()
-            ),
             Self::Poisoned { path, cause } => write!(
                 f,
                 "{} refuses writes: {cause}; close every handle and open it again to recover what \
@@ -192,6 +212,12 @@ impl fmt::Display for Error {
             Self::Unsupported { kind, operation } => {
                 write!(f, "a filter of kind {kind} has no operation `{operation}`")
             }
+            Self::Locked { path } => write!(f, "{} {LOCKED}", path.display()),
+            Self::Crowded { path, most } => {
+                write!(f, "{} has {most} open handles, {CROWDED}", path.display())
+            }
+            Self::Forked { path } => write!(f, "{} {FORKED}", path.display()),
+            Self::Retired { path } => write!(f, "{} {RETIRED}", path.display()),
         }
     }
 }

@@ -44,6 +44,7 @@ mod cells;
 mod clock;
 mod error;
 mod filter;
+mod fork;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -66,6 +67,8 @@ pub use filter::handle::{Call, Filter};
 #[cfg(not(loom))]
 pub use filter::inspect;
 pub use filter::operate::{Checked, Since};
+#[cfg(not(loom))]
+pub use filter::reader::{Reader, ReaderCall};
 pub use filter::spec::{AgePartitioned, Aging, Any, Bloom, Spec, TimeLimited};
 pub use filter::stat::{Digest, Stat};
 pub use kinds::{Age, Parameters, Within};
@@ -76,7 +79,7 @@ pub use options::{Downtime, Durability, Options};
 #[doc(hidden)]
 pub mod models {
     pub use crate::live::version;
-    pub use crate::processes::stripe_lock;
+    pub use crate::processes::{stripe_lock, turn};
     pub mod sync {
         pub use crate::sync::{AtomicU64, Ordering};
     }

@@ -14,6 +14,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("sync", 1),
     ("names", 1),
     ("bytes", 1),
+    ("fork", 1),
     ("media", 2),
     ("cells", 2),
     ("clock", 2),
@@ -31,9 +32,11 @@ const FLOORS: &[(&str, u32)] = &[
 /// Doors for tools, outside the house: compiled for fuzzing only.
 const DOORS: &[&str] = &["lib.rs", "fuzzing.rs"];
 
-/// Where `unsafe` is at home: prefetching, mappings and byte locks, the futex, and what a stripe lock guards.
+/// Where `unsafe` is at home: prefetching, what fork does, mappings and byte locks, the futex, and what a stripe lock
+/// guards.
 const UNSAFE_FILES: &[&str] = &[
     "cells.rs",
+    "fork.rs",
     "media/disk.rs",
     "media/mapped.rs",
     "media/memory.rs",

@@ -64,8 +64,9 @@ pub struct Dedup {
     pub last: Option<u64>,
     /// Keep the memory in this directory for the next run; it is created if need be. One that exists
     /// needs neither --window nor --last, and refuses others than its own. Without --state the memory
-    /// is a temporary directory, removed at the end. A run that is killed has remembered up to one --batch
-    /// of lines that it did not print.
+    /// is a temporary directory, removed at the end. Several runs may share it at the same time: each line
+    /// is printed by one of them. A run that is killed has remembered up to one --batch of lines that it
+    /// did not print.
     #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,
     /// The share of new lines that may be taken for known ones and be suppressed [default: 0.001].

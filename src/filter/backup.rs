@@ -4,7 +4,7 @@
 //! a filter: opening it replays them like any other.
 
 use super::engine::Engine;
-use super::open::{write_file, write_new};
+use super::open::{clear, write_file, write_new};
 use crate::error::{Error, Result};
 use crate::media::Media;
 use crate::names::FileName;
@@ -12,27 +12,63 @@ use crate::snapshot::SnapshotHeader;
 use crate::sync::Ordering;
 use crate::wal::segment::SegmentHeader;
 use crate::wal::{Segment, place};
+use std::sync::Arc;
+use std::time::Duration;
 
 const SNAPSHOT_DRAFT: u64 = 0;
 const SEGMENT_DRAFT: u64 = 1;
 const META_DRAFT: u64 = 2;
 
+/// How often a copy is begun anew when checkpoints of other processes have removed log that it needs.
+const TRIES: u32 = 3;
+
 impl Engine {
     pub(super) fn backup(&self, to: &dyn Media) -> Result<()> {
-        write_new(to, |_slot| {
-            // No checkpoint may remove the log under the copy.
-            let _turn = self.snapshots.hold();
-            let draft = FileName::Temporary(SNAPSHOT_DRAFT).to_string();
-            let snapshot = self.copy_to(to, &draft)?;
-            let name = FileName::Snapshot { start: snapshot.start }.to_string();
-            to.rename(&draft, &name).map_err(Error::io("name", to.path().join(&name)))?;
-            self.copy_log(to, &snapshot)?;
-            write_file(to, META_DRAFT, &FileName::Meta.to_string(), &self.meta.encode())
+        self.check_process()?;
+        write_new(to, |_locks| {
+            // Others leave the log alone meanwhile, unless they need space badly.
+            let _writing = self.begin_snapshot(Duration::MAX)?;
+            for _ in 0..TRIES {
+                if self.copy_filter(to)? {
+                    return write_file(
+                        to,
+                        META_DRAFT,
+                        &FileName::Meta.to_string(),
+                        &self.meta.encode(),
+                    );
+                }
+                clear(to)?;
+            }
+            let overtaken = std::io::Error::new(
+                std::io::ErrorKind::Interrupted,
+                "checkpoints removed the log under it; try again, or raise `checkpoint_bytes`",
+            );
+            Err(Error::io("back up", self.media.path())(overtaken))
         })
     }
 
+    /// Copies state and log; false if log was removed that the copy needs.
+    fn copy_filter(&self, to: &dyn Media) -> Result<bool> {
+        // Held from the start: who has a segment mapped keeps what it holds, whoever removes its file.
+        let from = self.map_log()?;
+        let mut held = self.log.segments_from(from);
+        let draft = FileName::Temporary(SNAPSHOT_DRAFT).to_string();
+        let snapshot = self.copy_to(to, &draft)?;
+        held.extend(self.log.segments_from(snapshot.start));
+        held.sort_by_key(|segment| segment.first());
+        held.dedup_by_key(|segment| segment.first());
+        let name = FileName::Snapshot { start: snapshot.start }.to_string();
+        to.rename(&draft, &name).map_err(Error::io("name", to.path().join(&name)))?;
+        self.copy_log(&held, to, &snapshot)
+    }
+
     /// Copies the records that the snapshot needs; all are published, for the log is durable through its end.
-    fn copy_log(&self, to: &dyn Media, snapshot: &SnapshotHeader) -> Result<()> {
+    fn copy_log(
+        &self,
+        held: &[Arc<Segment>],
+        to: &dyn Media,
+        snapshot: &SnapshotHeader,
+    ) -> Result<bool> {
         let header = SegmentHeader {
             uuid: self.meta.uuid,
             era: snapshot.era,
@@ -41,7 +77,8 @@ impl Engine {
             capacity: (snapshot.end - snapshot.start).max(1),
         };
         let segment = Segment::create(to, header, SEGMENT_DRAFT)?;
-        for from in self.log.segments_from(snapshot.start) {
+        let mut next = snapshot.start;
+        for from in held {
             for lsn in snapshot.start.max(from.first())..snapshot.end.min(from.end()) {
                 let mut words = [0; 4];
                 for (word, cell) in words.iter_mut().zip(from.slot(lsn)) {
@@ -49,9 +86,11 @@ impl Engine {
                     *word = cell.load(Ordering::Acquire);
                 }
                 place::publish(segment.slot(lsn), words);
+                next += 1;
             }
         }
         let name = FileName::Segment { era: header.era, first: header.first };
-        segment.sync().map_err(Error::io("sync", to.path().join(name.to_string())))
+        segment.sync().map_err(Error::io("sync", to.path().join(name.to_string())))?;
+        Ok(next == snapshot.end)
     }
 }

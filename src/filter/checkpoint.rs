@@ -13,87 +13,140 @@ use crate::names::FileName;
 use crate::recovery::Listing;
 use crate::snapshot::write::SnapshotWriter;
 use crate::snapshot::{Content, Frame, SnapshotHeader, SnapshotReader};
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::Ordering;
 use crate::wal::record::RECORD_BYTES;
 use parking_lot::{Mutex, MutexGuard};
 use std::io;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// How many sound snapshots are kept.
 const KEPT: usize = 2;
+/// How long a checkpoint that was asked for waits for one that another process is at.
+const PATIENCE: Duration = Duration::from_secs(1);
+const PAUSE: Duration = Duration::from_millis(2);
+/// At so many times the log that makes a checkpoint due, nobody waits for another process any more that is at it.
+const OVERDUE: u64 = 4;
 
-/// What is known of the snapshots on the disk.
-#[derive(Debug)]
+/// The checkpoints and backups of this handle.
+#[derive(Debug, Default)]
 pub struct Snapshots {
-    /// One checkpoint or backup at a time.
+    /// One at a time. Other processes are kept off by a byte lock.
     turn: Mutex<()>,
-    /// Where the newest one starts; 0 if there is none.
-    newest: AtomicU64,
-    /// Starts of those that recovery found damaged: they do not count, and go with the next checkpoint.
-    unsound: Mutex<Vec<u64>>,
 }
 
-impl Snapshots {
-    /// The newest sound one starts at `newest`; those that start at `unsound` are damaged.
-    #[must_use]
-    pub fn new(newest: u64, unsound: Vec<u64>) -> Self {
-        Self { turn: Mutex::new(()), newest: AtomicU64::new(newest), unsound: Mutex::new(unsound) }
-    }
+/// Block 0 as it was, and the banks that it lists.
+struct CopiedState {
+    lsn: u64,
+    words: Vec<u64>,
+    banks: Vec<Arc<Bank>>,
+}
 
-    /// Keeps checkpoints from removing log while the guard lives.
-    pub(super) fn hold(&self) -> MutexGuard<'_, ()> {
-        self.turn.lock()
+/// The right to write a snapshot, shared with nobody, or with a process that does not come on.
+pub(super) struct Writing<'a> {
+    engine: &'a Engine,
+    _turn: MutexGuard<'a, ()>,
+    alone: bool,
+}
+
+impl Drop for Writing<'_> {
+    fn drop(&mut self) {
+        if self.alone {
+            // If it cannot be given back, others will wait out their patience.
+            let _ = self.engine.slots.end_checkpoint();
+        }
     }
 }
 
 impl Engine {
+    /// Keeps other checkpoints away, as long as that is possible: two at once are a waste, no harm.
+    pub(super) fn begin_snapshot(&self, patience: Duration) -> Result<Writing<'_>> {
+        let turn = self.snapshots.turn.lock();
+        let start = Instant::now();
+        let mut alone = self.slots.try_checkpoint()?;
+        while !alone && start.elapsed() < patience {
+            std::thread::sleep(PAUSE);
+            alone = self.slots.try_checkpoint()?;
+        }
+        Ok(Writing { engine: self, _turn: turn, alone })
+    }
+
     /// Writes a snapshot unless the newest one already says everything. Returns where the newest one starts; 0 for a filter
     /// that has never changed.
     pub(super) fn checkpoint(&self) -> Result<u64> {
-        let _turn = self.snapshots.hold();
-        // Relaxed: the turn orders those who change it.
-        let newest = self.snapshots.newest.load(Ordering::Relaxed);
+        self.check_process()?;
+        let _writing = self.begin_snapshot(PATIENCE)?;
+        self.write_checkpoint()
+    }
+
+    /// The same if enough log has gathered and nobody else is at it, or does not come to an end.
+    pub(super) fn checkpoint_if_due(&self) -> Result<()> {
+        if self.checkpoint_due(1) && !self.image.header().refuses() {
+            let writing = self.begin_snapshot(Duration::ZERO)?;
+            // Asked again: another handle may just have written it.
+            if self.checkpoint_due(if writing.alone { 1 } else { OVERDUE }) {
+                self.write_checkpoint()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn write_checkpoint(&self) -> Result<u64> {
+        let header = self.image.header();
+        // Acquire: pairs with the Release below; another handle may have written it.
+        let newest = header.snapshot().load(Ordering::Acquire);
         let changed = self.image.last_change();
         // Without a change ever, `meta` says everything.
         if changed < newest || changed == 0 {
             return Ok(newest);
         }
-        let draft = FileName::Temporary(self.log.next_temporary()).to_string();
-        let header = self.copy_to(&*self.media, &draft).inspect_err(|_| {
-            // The first error is the one to report; a leftover goes at the next opening.
+        let draft = FileName::Temporary(self.log.next_draft()).to_string();
+        let written = self.copy_to(&*self.media, &draft).inspect_err(|_| {
+            // The first error is the one to report; a leftover goes when its slot is taken again.
             let _ = self.media.remove(&draft);
         })?;
-        let start = header.start;
+        let start = written.start;
         let name = FileName::Snapshot { start }.to_string();
         let named = self.media.rename(&draft, &name).and_then(|()| self.media.sync());
         named.map_err(Error::io("name", self.media.path().join(&name)))?;
-        self.snapshots.newest.store(start, Ordering::Relaxed);
+        // Release: who sees it finds every stripe repaired that was left before `start`.
+        header.snapshot().fetch_max(start, Ordering::Release);
         // A damaged one of this name is gone now.
-        self.snapshots.unsound.lock().retain(|&unsound| unsound != start);
+        for unsound in header.unsound() {
+            let _ = unsound.compare_exchange(start, 0, Ordering::Relaxed, Ordering::Relaxed);
+        }
         self.tidy()?;
         Ok(start)
     }
 
     /// Writes a snapshot under this name on a medium. On return the log is durable through its end.
     pub(super) fn copy_to(&self, media: &dyn Media, name: &str) -> Result<SnapshotHeader> {
-        if self.image.header().is_poisoned() {
-            return Err(self.poisoned());
-        }
-        let written = self.write_snapshot(media, name);
+        self.check_writable()?;
+        // Acquire, here and below: pairs with the Release of `reserve`.
+        let start = self.image.header().tail().load(Ordering::Acquire);
+        // Block 0 first: banks that open later are born in the log, which is replayed from `start`.
+        let state = self.copy_state()?;
+        let written = self.write_snapshot(media, name, start, &state);
         let header = written.map_err(Error::io("write", media.path().join(name)))?;
+        // A stripe that could not be repaired, or was left half changed by a panic, must not be believed.
+        self.check_writable()?;
         self.commit(header.end)?;
         Ok(header)
     }
 
-    fn write_snapshot(&self, media: &dyn Media, name: &str) -> io::Result<SnapshotHeader> {
+    fn write_snapshot(
+        &self,
+        media: &dyn Media,
+        name: &str,
+        start: u64,
+        state: &CopiedState,
+    ) -> io::Result<SnapshotHeader> {
         let header = self.image.header();
-        // Acquire, here and below: pairs with the Release of `reserve`.
-        let start = header.tail().load(Ordering::Acquire);
         let mut writer = SnapshotWriter::create(media, name)?;
-        // Block 0 first: banks that open later are born in the log, which is replayed from `start`.
-        let banks = self.write_state(&mut writer)?;
+        let frame = Frame { content: Content::State, bank: 0, index: 0, lsn: state.lsn };
+        writer.frame(&frame, &state.words)?;
         self.write_stripes(&mut writer)?;
-        for bank in &banks {
+        for bank in &state.banks {
             self.write_bank(bank, &mut writer)?;
         }
         let end = header.tail().load(Ordering::Acquire);
@@ -103,27 +156,19 @@ impl Engine {
         Ok(snapshot)
     }
 
-    /// Writes block 0, and returns the banks that it lists.
-    fn write_state(&self, writer: &mut SnapshotWriter) -> io::Result<Vec<Arc<Bank>>> {
-        let header = self.image.header();
+    fn copy_state(&self) -> Result<CopiedState> {
+        let _stripe = self.lock(0);
+        let current = self.image.header().block0().current();
         let mut words = Vec::new();
-        let (lsn, banks) = {
-            let _stripe = self.lock(0);
-            copy(&header.state_block(), &mut words);
-            (header.block0().lsn(), self.image.listed_banks())
-        };
-        writer.frame(&Frame { content: Content::State, bank: 0, index: 0, lsn }, &words)?;
-        Ok(banks)
+        copy(&current.block(), &mut words);
+        Ok(CopiedState { lsn: current.lsn(), words, banks: self.image.listed_banks()? })
     }
 
     fn write_stripes(&self, writer: &mut SnapshotWriter) -> io::Result<()> {
         let header = self.image.header();
         for at in 0..header.stripe_count() {
             let sums = {
-                let mut stripe = self.lock(at);
-                // Lets go of a segment that this stripe alone keeps mapped.
-                let tail = header.tail().load(Ordering::Relaxed);
-                stripe.segment.take_if(|segment| !segment.holds(tail));
+                let stripe = self.lock(at);
                 stripe.entry().sums()
             };
             let (index, lsn) = (at as u64, sums.lsn);
@@ -151,41 +196,66 @@ impl Engine {
     /// Removes snapshots and segments that nothing needs any more, going by what is there now.
     fn tidy(&self) -> Result<()> {
         let listing = Listing::read(&*self.media)?;
-        let remove = |name: FileName| {
-            let name = name.to_string();
-            self.media.remove(&name).map_err(Error::io("remove", self.media.path().join(name)))
-        };
+        let known = self.image.header().unsound();
         let (mut kept, mut oldest) = (0, None);
         for &start in &listing.snapshots {
-            let sound = !self.snapshots.unsound.lock().contains(&start)
+            let sound = known.iter().all(|unsound| unsound.load(Ordering::Relaxed) != start)
                 && SnapshotReader::open(&*self.media, start, self.meta.uuid).is_ok();
             if sound && kept < KEPT {
                 kept += 1;
                 oldest = Some(start);
-            } else {
-                remove(FileName::Snapshot { start })?;
+            } else if !self.remove(FileName::Snapshot { start })? {
+                return Ok(());
             }
         }
         // With fewer than two snapshots the whole log is the second ground to stand on.
         let Some(least) = oldest.filter(|_| kept == KEPT) else {
             return Ok(());
         };
-        self.log.forget_below(least);
         for pair in listing.segments.windows(2) {
             // The next segment begins where this one ends, or where its era was cut off.
-            if pair[1].1 <= least {
-                remove(FileName::Segment { era: pair[0].0, first: pair[0].1 })?;
+            if pair[1].1 <= least
+                && !self.remove(FileName::Segment { era: pair[0].0, first: pair[0].1 })?
+            {
+                return Ok(());
             }
         }
         Ok(())
     }
 
-    /// Whether so much log has gathered since the newest snapshot that another one is due.
-    pub(super) fn checkpoint_due(&self) -> bool {
-        let newest = self.snapshots.newest.load(Ordering::Relaxed).max(1);
-        let tail = self.image.header().tail().load(Ordering::Relaxed);
+    /// Removes a file; false if it is gone: another handle is tidying up, and the rest is left to it. So log always goes from
+    /// its beginning on, and what is left has no gap.
+    fn remove(&self, name: FileName) -> Result<bool> {
+        let name = name.to_string();
+        match self.media.remove(&name) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            done => done.map(|()| true).map_err(Error::io("remove", self.media.path().join(name))),
+        }
+    }
+
+    /// Lets go of log that is durable and that this handle does not write to any more: files that a checkpoint removed take
+    /// space for as long as anyone has them mapped.
+    pub(super) fn let_go_of_log(&self) {
+        let header = self.image.header();
+        let durable = self.durable();
+        if !self.log.forget_below(durable) {
+            return;
+        }
+        for index in 0..header.stripe_count() {
+            if let Some(mut stripe) = self.stripes.try_lock(header, index) {
+                stripe.segment.take_if(|segment| segment.end() <= durable);
+            }
+        }
+    }
+
+    /// Whether so much log has gathered since the newest snapshot that another one is due, or so many.
+    fn checkpoint_due(&self, times: u64) -> bool {
+        let header = self.image.header();
+        let newest = header.snapshot().load(Ordering::Relaxed).max(1);
+        let tail = header.tail().load(Ordering::Relaxed);
         let gathered = tail.saturating_sub(newest).saturating_mul(RECORD_BYTES);
-        gathered > self.options.checkpoint_due(self.image.memory_bytes())
+        let due = self.options.checkpoint_due(self.image.memory_bytes());
+        gathered > due.saturating_mul(times)
     }
 }
 

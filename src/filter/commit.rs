@@ -1,47 +1,41 @@
-//! Group commit: one thread syncs for all that wait.
+//! Group commit: one thread syncs for all that wait, in whatever process they are.
 //!
 //! Whoever needs durability and finds nobody syncing leads: it waits until every place up to the tail is published
-//! (or voids it), syncs the segments, moves the durable end, notes it in the log and wakes the others. A failed
-//! sync poisons the filter for good: after one, neither a second try nor a fresh descriptor proves
-//! anything about what the disk holds.
+//! (or voids it), syncs the segments, moves the durable end, notes it in the log and wakes the others. A leader that
+//! does not come to an end, dead, stopped or slow, is overtaken. A failed sync poisons the filter for good: after one,
+//! neither a second try nor a fresh descriptor proves anything about what the disk holds.
 
 use super::engine::Engine;
-use crate::error::Result;
-use crate::sync::Ordering;
+use crate::error::{Error, Result};
+use crate::processes::turn::{self, Taken};
+use crate::sync::{AtomicU64, Ordering};
 use crate::wal::{Op, Record, walk};
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
+use std::time::Duration;
 
-/// Who syncs, and why writes are refused if they are.
+/// How long a leader is waited for: longer than a sync takes on most disks. Overtaking costs a sync more, no harm.
+const LEADERS_TIME: Duration = Duration::from_millis(20);
+/// How long somebody else's new segment is waited for.
+const GROWERS_TIME: Duration = Duration::from_millis(20);
+
+/// What this handle knows of syncs.
 #[derive(Debug, Default)]
 pub struct Committer {
-    turn: Mutex<Turn>,
-    done: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct Turn {
-    syncing: bool,
-    cause: Option<String>,
+    /// Why writes are refused, if this handle knows.
+    cause: Mutex<Option<String>>,
     /// Every place below is known to be published.
-    walked: u64,
-    /// The LSN of the last note of what is durable: syncing only that is no news.
-    noted: u64,
+    walked: AtomicU64,
 }
 
 impl Committer {
-    /// Why a sync failed, if one did.
+    /// Why a sync failed, if this handle saw one fail.
     pub(super) fn cause(&self) -> Option<String> {
-        self.turn.lock().cause.clone()
+        self.cause.lock().clone()
     }
-}
 
-/// The turn of a leader; given up when dropped, also by a panic, or the others would wait for ever.
-struct Leading<'a>(&'a Committer);
-
-impl Drop for Leading<'_> {
-    fn drop(&mut self) {
-        self.0.turn.lock().syncing = false;
-        self.0.done.notify_all();
+    /// Notes why writes are refused; the first cause is kept.
+    pub(super) fn blame(&self, cause: String) {
+        self.cause.lock().get_or_insert(cause);
     }
 }
 
@@ -55,73 +49,80 @@ impl Engine {
     /// Returns once every LSN below `target` is durable.
     pub(super) fn commit(&self, target: u64) -> Result<()> {
         while self.durable() < target {
-            let mut turn = self.committer.turn.lock();
-            // Another leader may have been at it while this thread waited for the turn.
-            if self.durable() >= target {
-                break;
-            }
             if self.image.header().is_poisoned() {
-                drop(turn);
                 return Err(self.poisoned());
             }
-            if turn.syncing {
-                self.committer.done.wait(&mut turn);
-                continue;
-            }
-            turn.syncing = true;
-            let walked = turn.walked;
-            drop(turn);
-            let leading = Leading(&self.committer);
-            let led = self.lead(walked);
-            let mut turn = self.committer.turn.lock();
-            match led {
-                Ok((upto, noted)) => {
-                    turn.walked = turn.walked.max(upto);
-                    turn.noted = noted.unwrap_or(turn.noted);
-                }
-                Err(error) => {
-                    turn.cause = Some(format!("a sync of the log failed ({error})"));
-                    self.image.header().poison();
-                }
-            }
-            drop(turn);
-            drop(leading);
+            let (turn, in_order) = match turn::take(self.image.header().syncing(), LEADERS_TIME) {
+                Taken::Again => continue,
+                Taken::Ours(turn) => (turn, true),
+                Taken::Overtook(turn) => (turn, false),
+            };
+            // The one before us may have done it.
+            let led = if self.durable() < target { self.lead(in_order) } else { Ok(()) };
+            // Not before a failure has poisoned the filter, or the next would lead as if nothing had happened.
+            turn.end();
+            led?;
         }
         Ok(())
     }
 
-    /// Syncs everything that has been reserved so far. Returns the new durable end and the LSN of its note.
-    fn lead(&self, walked: u64) -> std::io::Result<(u64, Option<u64>)> {
+    /// Syncs everything that has been reserved so far. `in_order`: the sync before has ended, well or badly.
+    fn lead(&self, in_order: bool) -> Result<()> {
         let header = self.image.header();
-        let from = self.durable();
+        if header.is_poisoned() {
+            return Err(self.poisoned());
+        }
         // Acquire: pairs with the Release of `reserve`.
         let upto = header.tail().load(Ordering::Acquire);
+        let from = self.map_log()?;
         let segments = self.log.segments_from(from);
-        walk::complete(&segments, from.max(walked), upto);
+        // Relaxed: a hint of this handle, where a walk need not begin again.
+        walk::complete(&segments, from.max(self.committer.walked.load(Ordering::Relaxed)), upto);
+        self.committer.walked.fetch_max(upto, Ordering::Relaxed);
         for segment in segments.iter().filter(|segment| segment.first() < upto) {
+            if !in_order {
+                // A sync that nobody saw the end of may have failed, and the pages count as clean since.
+                segment.dirty(from, upto);
+            }
             // Nobody writes below the tail any more.
             segment.release(from, upto);
-            segment.sync()?;
+            if let Err(error) = segment.sync() {
+                self.poison(format!("a sync of the log failed ({error})"));
+                return Err(self.poisoned());
+            }
         }
         // Release: who sees the new end may rely on the sync before it.
         header.durable().fetch_max(upto, Ordering::AcqRel);
+        self.note_durable(upto);
+        Ok(())
+    }
+
+    /// Records how far the log is durable: that tells damage from the log's end.
+    fn note_durable(&self, upto: u64) {
+        let header = self.image.header();
+        // No stripe is held, so whoever dies here leaves an empty place that no stripe accounts for, but this does.
+        // Relaxed: a count, read when all who could change it are dead.
+        header.noting().fetch_add(1, Ordering::Relaxed);
         let note = Record { payload: upto, ..Record::new(Op::Durable) };
-        // Under stripe 0, although it changes nothing there: after a death recovery allows as many empty places as
-        // there are stripes held.
-        let mut stripe = self.lock(0);
         // Without room there is no note, and the next one says more.
-        Ok((upto, self.append(&mut stripe.segment, &note)))
+        if let Some(lsn) = self.append(&mut None, &note) {
+            header.noted().fetch_max(lsn, Ordering::Relaxed);
+        }
+        header.noting().fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Whether anything but the last note awaits a sync.
     pub(super) fn has_undurable(&self) -> bool {
-        let tail = self.image.header().tail().load(Ordering::Acquire);
+        let header = self.image.header();
+        let tail = header.tail().load(Ordering::Acquire);
         let durable = self.durable();
-        durable < tail && !(durable + 1 == tail && self.committer.turn.lock().noted == durable)
+        let noted = header.noted().load(Ordering::Relaxed);
+        durable < tail && !(durable + 1 == tail && noted == durable)
     }
 
     /// Makes everything so far durable.
     pub(super) fn commit_all(&self) -> Result<()> {
+        self.check_process()?;
         if self.has_undurable() {
             self.commit(self.image.header().tail().load(Ordering::Acquire))?;
         }
@@ -129,11 +130,59 @@ impl Engine {
     }
 
     /// Waits until no reserved place is empty, so that no hole stays behind where nobody syncs.
-    pub(super) fn close_holes(&self) {
+    pub(super) fn close_holes(&self) -> Result<()> {
         let upto = self.image.header().tail().load(Ordering::Acquire);
-        let from = self.committer.turn.lock().walked.max(self.durable());
-        walk::complete(&self.log.segments_from(from), from, upto);
-        let mut turn = self.committer.turn.lock();
-        turn.walked = turn.walked.max(upto);
+        let from = self.committer.walked.load(Ordering::Relaxed).max(self.durable());
+        if from < upto {
+            self.map_log()?;
+            walk::complete(&self.log.segments_from(from), from, upto);
+            self.committer.walked.fetch_max(upto, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Makes sure that this handle has mapped the log from the durable end on, as far as it is allocated. Returns that durable
+    /// end.
+    pub(super) fn map_log(&self) -> Result<u64> {
+        loop {
+            // Acquire: pairs with the Release in `make_room`; the segments are there then.
+            let end = self.image.header().allocated().load(Ordering::Acquire);
+            let durable = self.durable();
+            match self.log.map(durable, end) {
+                // Below the durable end segments go when checkpoints need them no more.
+                Err(Error::Io { source, .. })
+                    if source.kind() == std::io::ErrorKind::NotFound
+                        && self.durable() > durable => {}
+                other => return other.map(|()| durable),
+            }
+        }
+    }
+
+    /// Makes sure that this handle can write beyond `end`, the end of what it has mapped: maps what others have allocated, or
+    /// allocates the next segment.
+    pub(super) fn make_room(&self, end: u64) -> Result<()> {
+        let header = self.image.header();
+        loop {
+            self.check_writable()?;
+            let allocated = header.allocated().load(Ordering::Acquire);
+            if allocated > end {
+                return self.map_log().map(|_| ());
+            }
+            let turn = match turn::take(header.growing(), GROWERS_TIME) {
+                Taken::Again => continue,
+                // What the one before left undone is found out by `allocate`.
+                Taken::Ours(turn) | Taken::Overtook(turn) => turn,
+            };
+            let made = if header.allocated().load(Ordering::Acquire) > end {
+                Ok(())
+            } else {
+                self.log.allocate(allocated).map(|end| {
+                    // Release: pairs with the Acquires of `allocated`: the segment and its name are durable.
+                    header.allocated().fetch_max(end, Ordering::Release);
+                })
+            };
+            turn.end();
+            made?;
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! The background threads: what is due sooner or later, done before anyone has to wait for it.
 //!
-//! Allocating the next log segment, syncing at intervals, closing holes, heartbeats, checkpoints. None of
-//! this is an office: whoever needs something that is overdue does it without them.
+//! Allocating the next log segment, syncing at intervals, closing holes, repairing what dead processes left, heartbeats,
+//! checkpoints. None of this is an office: whoever needs something that is overdue does it without them.
 
 use super::engine::Engine;
 use crate::error::Result;
@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// The longest a thread sleeps; also the distance of heartbeats.
-const BEAT: Duration = Duration::from_secs(1);
+pub(super) const BEAT: Duration = Duration::from_secs(1);
 
 /// How the threads are woken.
 #[derive(Debug)]
@@ -109,8 +109,16 @@ impl Duties {
         Ok(())
     }
 
+    /// Leaves the threads alone: they run in the parent of this process, if anywhere.
+    pub fn abandon(&mut self) {
+        self.threads.drain(..).for_each(std::mem::forget);
+    }
+
     /// Stops the threads and waits for them.
     pub fn stop(&mut self) {
+        if self.threads.is_empty() {
+            return;
+        }
         self.engine.bell.stop();
         for thread in self.threads.drain(..) {
             // It has nothing to say: a panic in it has been reported on standard error.
@@ -142,7 +150,9 @@ fn tend_log(engine: &Engine) {
         }
         if beat.elapsed() >= BEAT {
             beat = Instant::now();
-            engine.close_holes();
+            let _ = engine.close_holes();
+            engine.repair_all();
+            engine.let_go_of_log();
             if engine.meta.downtime == Downtime::Freeze && engine.meta.kind.uses_time() {
                 let _ = engine.heartbeat();
             }
@@ -154,23 +164,24 @@ fn tend_log(engine: &Engine) {
 fn write_checkpoints(engine: &Engine) {
     let mut heard = 0;
     while engine.bell.wait(BEAT, &mut heard) {
-        if engine.checkpoint_due() && !engine.image.header().is_poisoned() {
-            // If it fails (a full disk) the log goes on growing, and the next one is tried at the next beat.
-            let _ = engine.checkpoint();
-        }
+        // If it fails (a full disk) the log goes on growing, and the next one is tried at the next beat.
+        let _ = engine.checkpoint_if_due();
     }
 }
 
 impl Engine {
     /// Makes sure that a whole segment lies ready behind the one in use, with its pages present.
     fn allocate_ahead(&self) -> Result<()> {
-        let tail = self.image.header().tail().load(Ordering::Relaxed);
-        let end = self.log.mapped_end();
-        if tail + self.meta.segment_records > end {
-            let new_end = self.log.grow(end)?;
-            if let Some(segment) = self.log.segment(new_end - 1) {
-                segment.populate();
-            }
+        let header = self.image.header();
+        let mapped = self.log.mapped_end();
+        if header.refuses()
+            || header.tail().load(Ordering::Relaxed) + self.meta.segment_records <= mapped
+        {
+            return Ok(());
+        }
+        self.make_room(mapped)?;
+        if let Some(segment) = self.log.segment(self.log.mapped_end() - 1) {
+            segment.populate();
         }
         Ok(())
     }

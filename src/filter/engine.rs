@@ -1,20 +1,28 @@
-//! The parts of an open filter, and its time.
+//! The parts of an open filter, its stripes, and its time.
 
 use super::checkpoint::Snapshots;
 use super::commit::Committer;
 use super::duties::Bell;
 use crate::clock::Clock;
 use crate::error::{Error, Result};
+use crate::fork::Guard;
 use crate::kinds::{Micros, Moment, Totals};
 use crate::live::Image;
-use crate::media::Media;
+use crate::media::{Access, Media};
 use crate::meta::Meta;
 use crate::options::{Downtime, Options};
-use crate::processes::slots::Slot;
+use crate::processes::slots::Slots;
+use crate::processes::stripe_lock::{self, Acquired, Owner, Verdict};
 use crate::processes::stripes::{StripeGuard, Stripes};
-use crate::sync::Ordering;
+use crate::recovery::repair;
+use crate::sync::{AtomicU64, Ordering};
 use crate::wal::{Log, Segment};
+use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a reader waits for writers to repair what one of them left; they look once a second.
+const READERS_PATIENCE: Duration = Duration::from_millis(5);
 
 /// What a stripe keeps for this handle.
 #[derive(Debug, Default)]
@@ -24,7 +32,6 @@ pub struct Local {
 }
 
 /// An open filter.
-#[derive(Debug)]
 pub struct Engine {
     pub(super) media: Arc<dyn Media>,
     pub(super) meta: Meta,
@@ -36,15 +43,28 @@ pub struct Engine {
     pub(super) snapshots: Snapshots,
     pub(super) bell: Bell,
     pub(super) time_base: TimeBase,
+    /// The word of stripe 0 when it was last given up on: whoever held it then is not waited for again.
+    pub(super) given_up: AtomicU64,
+    pub(super) access: Access,
+    /// Tells a child made by fork from the process that opened the filter.
+    pub(super) guard: Guard,
     /// The proof that this handle lives. Last, so that everything else is gone before it is.
-    pub(super) _slot: Slot,
+    pub(super) slots: Arc<Slots>,
 }
 
-/// Where the filter's time stood when the handle was opened.
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Engine");
+        shown.field("path", &self.media.path()).field("kind", &self.meta.kind.name());
+        shown.finish_non_exhaustive()
+    }
+}
+
+/// Where the filter's time stood when its image was made.
 #[derive(Debug, Clone, Copy)]
 pub struct TimeBase {
-    filter: Micros,
-    elapsed: Micros,
+    pub(super) filter: Micros,
+    pub(super) elapsed: Micros,
 }
 
 impl TimeBase {
@@ -71,10 +91,162 @@ pub struct Stamp {
 }
 
 impl Engine {
-    /// Takes a stripe: 0 for block 0, else one more than the share of the key-hash space.
+    /// Takes a stripe: 0 for block 0, else one more than the share of the key-hash space. Waits for living owners,
+    /// stopped ones too; what a dead one left is repaired first.
     #[inline]
     pub(super) fn lock(&self, stripe: usize) -> StripeGuard<'_, Local> {
-        self.stripes.lock(self.image.header(), stripe)
+        loop {
+            // This judge never gives up.
+            if let Some(guard) = self.lock_judged(stripe, &|owner| self.judge(owner)) {
+                return guard;
+            }
+        }
+    }
+
+    /// Takes stripe 0 (or another) unless a process that does not come on keeps it.
+    pub(super) fn lock_in_time(&self, stripe: usize) -> Option<StripeGuard<'_, Local>> {
+        let held = || self.image.header().stripe(stripe).lock_word().load(Ordering::Relaxed) | 1;
+        // Relaxed, as all of these: at worst we wait once more, or once less.
+        if self.given_up.load(Ordering::Relaxed) == held() {
+            return None;
+        }
+        let impatient = |owner| match self.judge(owner) {
+            Verdict::Wait => Verdict::GiveUp,
+            other => other,
+        };
+        let guard = self.lock_judged(stripe, &impatient);
+        let given_up = if guard.is_none() { held() } else { 0 };
+        if given_up != self.given_up.load(Ordering::Relaxed) {
+            self.given_up.store(given_up, Ordering::Relaxed);
+        }
+        guard
+    }
+
+    #[inline]
+    fn lock_judged(
+        &self,
+        stripe: usize,
+        judge: &dyn Fn(Owner) -> Verdict,
+    ) -> Option<StripeGuard<'_, Local>> {
+        match self.stripes.lock(self.image.header(), stripe, judge)? {
+            (guard, Acquired::Free) => Some(guard),
+            (guard, Acquired::TakenOver(_)) => Some(self.repaired(guard)),
+        }
+    }
+
+    /// Dead if its slot was taken again since, or is nobody's now.
+    pub(super) fn judge(&self, owner: Owner) -> Verdict {
+        // Acquire: pairs with the Release of whoever took the slot since.
+        let term = self.image.header().slot_term(owner.slot.into()).load(Ordering::Acquire);
+        let dead = owner.term < term || !self.slots.is_alive(owner.slot);
+        if dead { Verdict::Dead } else { Verdict::Wait }
+    }
+
+    /// Repairs a stripe that was taken over.
+    #[cold]
+    fn repaired<'a>(&'a self, mut stripe: StripeGuard<'a, Local>) -> StripeGuard<'a, Local> {
+        let (header, index) = (self.image.header(), stripe.index());
+        let before = stripe.entry().sums();
+        if let Err(error) = self.repair(index) {
+            self.poison(format!("what a dead process left could not be repaired ({error})"));
+            return stripe;
+        }
+        let after = stripe.entry().sums();
+        // Relaxed: see `totals`. Who had not counted in the stripe had not raised these either.
+        header.inserts().fetch_add(after.inserts - before.inserts, Ordering::Relaxed);
+        header.novelty().fetch_add(after.novelty - before.novelty, Ordering::Relaxed);
+        self.raise_time(after.time);
+        if index == 0 {
+            self.confirm_events(&mut stripe);
+        } else if let Some(mut events) = self.lock_in_time(0) {
+            self.confirm_events(&mut events);
+        }
+        stripe
+    }
+
+    fn repair(&self, index: usize) -> Result<()> {
+        // Acquire: pairs with the Release of the checkpoint that raised it.
+        let ground = self.image.header().snapshot().load(Ordering::Acquire);
+        let from = repair::from(&self.image, index, ground);
+        let segments = match from {
+            Some(from) => {
+                // Nobody removes log from the newest snapshot on. Acquire: pairs with the Release in `make_room`.
+                self.log.map(from, self.image.header().allocated().load(Ordering::Acquire))?;
+                self.log.segments_from(from)
+            }
+            None => Vec::new(),
+        };
+        repair::stripe(&self.image, &*self.meta.kind, index, &segments, from)
+    }
+
+    /// Repairs every stripe that a dead process holds.
+    pub(super) fn repair_all(&self) {
+        let header = self.image.header();
+        for index in 0..header.stripe_count() {
+            let word = header.stripe(index).lock_word().load(Ordering::Relaxed);
+            let holder = stripe_lock::holder(word);
+            let ours = self.stripes.owner();
+            if holder.is_some_and(|holder| holder != ours && self.judge(holder) == Verdict::Dead) {
+                drop(self.lock(index));
+            }
+        }
+    }
+
+    /// Whether this handle may read only.
+    #[inline]
+    pub(super) fn is_reader(&self) -> bool {
+        self.access == Access::Read
+    }
+
+    /// Lets a reader sleep a little before it looks again at what a writer is changing.
+    ///
+    /// # Errors
+    /// [`Error::Retired`] if no writer is left who could go on.
+    pub(super) fn wait_for_writers(&self) -> Result<()> {
+        std::thread::sleep(READERS_PATIENCE);
+        if self.slots.anyone_else()? { Ok(()) } else { Err(self.retired()) }
+    }
+
+    /// Makes sure that this process opened the filter, and is not a child made by fork since.
+    #[inline]
+    pub(super) fn check_process(&self) -> Result<()> {
+        if self.guard.is_foreign() { Err(self.forked()) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn forked(&self) -> Error {
+        Error::Forked { path: self.media.path().to_path_buf() }
+    }
+
+    /// Makes sure that writes are not refused; under a stripe, or as a hint.
+    #[inline]
+    pub(super) fn check_writable(&self) -> Result<()> {
+        if self.image.header().refuses() { Err(self.refused()) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn refused(&self) -> Error {
+        if self.image.header().is_poisoned() { self.poisoned() } else { self.retired() }
+    }
+
+    /// The error of a handle whose image has been given up.
+    pub(super) fn retired(&self) -> Error {
+        Error::Retired { path: self.media.path().to_path_buf() }
+    }
+
+    /// Refuses all further writes, of all handles.
+    pub(super) fn poison(&self, cause: String) {
+        self.committer.blame(cause);
+        self.image.header().poison();
+    }
+
+    /// The error of a poisoned filter.
+    pub(super) fn poisoned(&self) -> Error {
+        let cause = self.committer.cause();
+        let cause = cause.unwrap_or_else(|| {
+            "an operation panicked, or a sync failed in another process".to_owned()
+        });
+        Error::Poisoned { path: self.media.path().to_path_buf(), cause }
     }
 
     /// The sums as read.
@@ -138,11 +310,5 @@ impl Engine {
     pub(super) fn moment(&self, stamp: Stamp) -> Moment {
         let latest = self.image.header().time().load(Ordering::Relaxed) >> 1;
         Moment { time: stamp.time, now: stamp.time.max(latest), totals: self.totals() }
-    }
-
-    /// The error of a poisoned filter.
-    pub(super) fn poisoned(&self) -> Error {
-        let cause = self.committer.cause().unwrap_or_else(|| "an operation panicked".to_owned());
-        Error::Poisoned { path: self.media.path().to_path_buf(), cause }
     }
 }

@@ -57,12 +57,8 @@ impl<K: Spec> Filter<K> {
     /// As [`Filter::open`].
     pub fn open_on(media: Arc<dyn Media>, options: Options) -> Result<Self> {
         let engine = Engine::open(media, options)?;
-        match K::KIND {
-            Some(wanted) if wanted != engine.meta.kind.name() => {
-                Err(mismatch(&engine, "kind", wanted, engine.meta.kind.name()))
-            }
-            _ => Self::start(engine),
-        }
+        engine.check_kind(K::KIND)?;
+        Self::start(engine)
     }
 
     pub(super) fn start(engine: Engine) -> Result<Self> {
@@ -196,9 +192,9 @@ impl<K> Filter<K> {
     /// operations with the same times, however often they were killed on the way. Writers wait meanwhile.
     ///
     /// # Errors
-    /// None today.
+    /// [`Error::Poisoned`], [`Error::Io`].
     pub fn digest(&self) -> Result<Digest> {
-        Ok(self.engine.digest())
+        self.engine.digest()
     }
 
     /// What there is to know about the filter.
@@ -232,6 +228,12 @@ impl<K> Filter<K> {
 
     fn shut(&mut self) -> Result<()> {
         self.closed = true;
+        if self.engine.check_process().is_err() {
+            // A child made by fork: the threads are not here, the mappings neither, and the locks are the parent's.
+            self.duties.abandon();
+            std::mem::forget(self.engine.clone());
+            return self.engine.check_process();
+        }
         self.duties.stop();
         self.engine.close()
     }
@@ -427,22 +429,34 @@ impl<K> Call<'_, K> {
     }
 }
 
-impl<K: Aging> Call<'_, K> {
-    fn check_ages(&self, operation: &'static str) -> Result<()> {
-        let kind = &self.engine().meta.kind;
+impl Engine {
+    /// Makes sure that the filter is of this kind, if one is wanted.
+    pub(super) fn check_kind(&self, wanted: Option<&'static str>) -> Result<()> {
+        let found = self.meta.kind.name();
+        match wanted {
+            Some(wanted) if wanted != found => Err(mismatch(self, "kind", wanted, found)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes sure that the filter's kind knows ages.
+    pub(super) fn check_ages(&self, operation: &'static str) -> Result<()> {
+        let kind = &self.meta.kind;
         if kind.knows_age() {
             Ok(())
         } else {
             Err(Error::Unsupported { kind: kind.name(), operation })
         }
     }
+}
 
+impl<K: Aging> Call<'_, K> {
     /// See [`Filter::age`].
     ///
     /// # Errors
     /// As there.
     pub fn age(&self, key: impl AsRef<[u8]>) -> Result<Option<Age>> {
-        self.check_ages("age")?;
+        self.engine().check_ages("age")?;
         let hash = self.hash(key.as_ref());
         self.engine()
             .ask(hash, self.time, |kind, state, blocks, query| kind.age(state, blocks, query))
@@ -453,7 +467,7 @@ impl<K: Aging> Call<'_, K> {
     /// # Errors
     /// As there.
     pub fn seen_within(&self, key: impl AsRef<[u8]>, within: Within) -> Result<bool> {
-        self.check_ages("seen_within")?;
+        self.engine().check_ages("seen_within")?;
         let hash = self.hash(key.as_ref());
         self.engine().ask(hash, self.time, |kind, state, blocks, query| {
             kind.contains_within(state, blocks, query, within)

@@ -1,4 +1,4 @@
-//! Looking at filters that nobody has open: verify, print the log, restore, plan.
+//! Looking at filters by their files, also while others have them open: verify, print the log, restore, plan.
 //!
 //! Nothing here changes the files it looks at. State is rebuilt privately, in memory.
 
@@ -11,15 +11,16 @@ use crate::media::{Access, Disk, Media, Memory};
 use crate::meta::Meta;
 use crate::names::FileName;
 use crate::options::Options;
-use crate::processes::slots;
+use crate::processes::slots::Slots;
 use crate::recovery::eras::History;
-use crate::recovery::{Listing, Recovered, replay};
+use crate::recovery::{Known, Listing, Recovered, replay};
 use crate::snapshot::SnapshotReader;
 use crate::wal::record::RECORD_BYTES;
 use crate::wal::{Op, Record};
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Bytes copied at a time.
 const COPY_BYTES: usize = 1 << 20;
@@ -53,6 +54,16 @@ impl Report {
         self.files.iter().all(|file| file.damage.is_empty())
     }
 
+    /// This report, or the error that a file which was listed is gone.
+    fn or_gone(mut self) -> Result<Self> {
+        let gone = |error: &Error| matches!(error, Error::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound);
+        let found = self.files.iter().position(|file| file.damage.iter().any(gone));
+        match found.and_then(|at| self.files[at].damage.pop()) {
+            Some(error) => Err(error),
+            None => Ok(self),
+        }
+    }
+
     fn add(&mut self, media: &dyn Media, name: impl fmt::Display, found: Result<String>) {
         let (detail, damage) = match found {
             Ok(detail) => (detail, Vec::new()),
@@ -64,26 +75,61 @@ impl Report {
     }
 }
 
-/// Keeps others from opening the filter while it is looked at, where the directory can be written at all.
-fn hold(media: &dyn Media) -> Result<Option<slots::Slot>> {
-    use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
-    match slots::take(media) {
-        Ok(Some((slot, _))) => Ok(Some(slot)),
-        Ok(None) => Err(Error::Locked { path: media.path().to_path_buf() }),
-        Err(Error::Io { source, .. })
-            if matches!(source.kind(), PermissionDenied | ReadOnlyFilesystem) =>
-        {
-            Ok(None)
+/// How long others are waited for that open, recover or close the filter.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How often a look begins anew because files went that were listed.
+const TRIES: u32 = 5;
+
+/// A look at a filter's files.
+pub(super) struct Look {
+    /// Keeps others from opening the filter, unless somebody has it open anyway. None where there is no file `lock`.
+    pub(super) locks: Option<Slots>,
+    pub(super) known: Known,
+}
+
+impl Look {
+    pub(super) fn begin(media: &dyn Media, meta: &Meta) -> Result<Self> {
+        let locks = match Slots::open(media, Access::Read) {
+            Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => None,
+            opened => Some(opened?),
+        };
+        let Some(locks) = locks else {
+            return Ok(Self { locks: None, known: Known::of_the_dead(media, meta.uuid)? });
+        };
+        if !locks.wait_opening(Access::Read, PATIENCE)? {
+            return Err(Error::Locked { path: media.path().to_path_buf() });
         }
-        Err(error) => Err(error),
+        let known = if locks.anyone_else()? {
+            locks.end_opening()?;
+            Known::of_the_living(media, meta.uuid)?
+        } else {
+            Known::of_the_dead(media, meta.uuid)?
+        };
+        Ok(Self { locks: Some(locks), known })
+    }
+}
+
+/// Looks at a filter's files, and again if some went meanwhile: whoever has the filter open removes what is needed no more.
+fn look<T>(media: &dyn Media, meta: &Meta, mut at: impl FnMut(Known) -> Result<T>) -> Result<T> {
+    let mut left = TRIES;
+    loop {
+        let look = Look::begin(media, meta)?;
+        left -= 1;
+        match at(look.known) {
+            Err(Error::Io { source, .. })
+                if left > 0
+                    && source.kind() == std::io::ErrorKind::NotFound
+                    && matches!(look.known, Known::Living { .. }) => {}
+            done => return done,
+        }
     }
 }
 
 /// Rebuilds a filter's state in memory.
-fn rebuild(media: &dyn Media, meta: &Meta) -> Result<Recovered> {
+pub(super) fn rebuild(media: &dyn Media, meta: &Meta, known: Known) -> Result<Recovered> {
     let memory: Arc<dyn Media> = Arc::new(Memory::new());
     memory.make().map_err(Error::io("make", memory.path()))?;
-    replay(media, &memory, meta, "image", Access::Read)
+    replay(media, &memory, meta, "image", Access::Read, known)
 }
 
 fn describe(recovered: &Recovered) -> String {
@@ -105,26 +151,29 @@ pub fn verify(dir: impl AsRef<Path>) -> Result<Report> {
 /// # Errors
 /// As [`verify`].
 pub fn verify_on(media: &dyn Media) -> Result<Report> {
-    let mut report = Report { files: Vec::new() };
     let meta = match read_meta(media) {
         Err(error @ (Error::Damaged { .. } | Error::Version { .. })) => {
+            let mut report = Report { files: Vec::new() };
             report.add(media, FileName::Meta, Err(error));
             return Ok(report);
         }
         other => other?,
     };
-    let _held = hold(media)?;
-    report.add(media, FileName::Meta, Ok(format!("kind {}", meta.kind.name())));
-    let listing = Listing::read(media)?;
-    for &start in listing.snapshots.iter().rev() {
-        report.add(media, FileName::Snapshot { start }, verify_snapshot(media, start, &meta));
-    }
-    verify_log(media, &listing, &meta, &mut report);
-    if let Some(found) = verify_live(media) {
-        report.add(media, FileName::Live, found);
-    }
-    report.add(media, ".", rebuild(media, &meta).map(|recovered| describe(&recovered)));
-    Ok(report)
+    look(media, &meta, |known| {
+        let mut report = Report { files: Vec::new() };
+        report.add(media, FileName::Meta, Ok(format!("kind {}", meta.kind.name())));
+        let listing = Listing::read(media)?;
+        for &start in listing.snapshots.iter().rev() {
+            report.add(media, FileName::Snapshot { start }, verify_snapshot(media, start, &meta));
+        }
+        verify_log(media, &listing, &meta, known, &mut report);
+        if let Some(found) = verify_live(media) {
+            report.add(media, FileName::Live, found);
+        }
+        let rebuilt = rebuild(media, &meta, known);
+        report.add(media, ".", rebuilt.map(|recovered| describe(&recovered)));
+        if let Known::Living { .. } = known { report.or_gone() } else { Ok(report) }
+    })
 }
 
 fn verify_snapshot(media: &dyn Media, start: u64, meta: &Meta) -> Result<String> {
@@ -145,7 +194,13 @@ fn verify_live(media: &dyn Media) -> Option<Result<String>> {
 }
 
 /// Checks each segment's header on its own, then all records together.
-fn verify_log(media: &dyn Media, listing: &Listing, meta: &Meta, report: &mut Report) {
+fn verify_log(
+    media: &dyn Media,
+    listing: &Listing,
+    meta: &Meta,
+    known: Known,
+    report: &mut Report,
+) {
     for &(era, first) in &listing.segments {
         let one = Listing { segments: vec![(era, first)], ..Listing::default() };
         let opened = History::open(media, &one, meta.uuid, Access::Read);
@@ -154,8 +209,7 @@ fn verify_log(media: &dyn Media, listing: &Listing, meta: &Meta, report: &mut Re
     }
     let read = History::open(media, listing, meta.uuid, Access::Read).and_then(|history| {
         let first = history.segments().first().map_or(1, |segment| segment.first());
-        let survivor = crate::recovery::replay::survivor(media, meta.uuid)?;
-        let prefix = history.read(first, survivor, |_, _, _| Ok(()))?;
+        let prefix = history.read(first, known, |_, _, _| Ok(()))?;
         Ok(format!("log with {} records from LSN {first} to {}", prefix.records, prefix.stop))
     });
     report.add(media, "wal", read);
@@ -214,12 +268,13 @@ impl Entry {
 pub fn wal(dir: impl AsRef<Path>, mut visit: impl FnMut(&Entry) -> Result<()>) -> Result<()> {
     let media = Disk::new(dir.as_ref());
     let meta = read_meta(&media)?;
-    let _held = hold(&media)?;
-    let listing = Listing::read(&media)?;
-    let history = History::open(&media, &listing, meta.uuid, Access::Read)?;
+    let (_look, known, history) = look(&media, &meta, |known| {
+        let listing = Listing::read(&media)?;
+        let history = History::open(&media, &listing, meta.uuid, Access::Read)?;
+        Ok((Look::begin(&media, &meta)?, known, history))
+    })?;
     let first = history.segments().first().map_or(1, |segment| segment.first());
-    let survivor = crate::recovery::replay::survivor(&media, meta.uuid)?;
-    history.read(first, survivor, |era, lsn, record| {
+    history.read(first, known, |era, lsn, record| {
         let time = Timestamp::from_unix_micros(record.time);
         visit(&Entry { lsn, era, time, operation: record.op.name(), record: *record })
     })?;
@@ -234,9 +289,12 @@ pub fn wal(dir: impl AsRef<Path>, mut visit: impl FnMut(&Entry) -> Result<()>) -
 pub fn restore(from: impl AsRef<Path>, dir: impl AsRef<Path>) -> Result<()> {
     let (from, to) = (Disk::new(from.as_ref()), Disk::new(dir.as_ref()));
     let meta = read_meta(&from)?;
-    let _held = hold(&from)?;
-    let recovered = rebuild(&from, &meta)?;
-    write_new(&to, |_slot| {
+    let look = Look::begin(&from, &meta)?;
+    if let Known::Living { .. } = look.known {
+        return Err(Error::Locked { path: from.path().to_path_buf() });
+    }
+    let recovered = rebuild(&from, &meta, look.known)?;
+    write_new(&to, |_locks| {
         let listing = &recovered.listing;
         let snapshots = listing.snapshots.iter().map(|&start| FileName::Snapshot { start });
         let segments = listing.segments.iter();

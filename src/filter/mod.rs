@@ -2,8 +2,8 @@
 //!
 //! `handle` is the public face, `paths` the ways to it by directory, `spec` what a user asks for; behind it `engine` holds the parts together, `open` creates and
 //! opens, `operate` inserts, `query` asks, `commit` makes durable, `checkpoint` writes snapshots and lets old log go, `duties`
-//! are the background threads, `stat` counts and hashes, `backup` copies. `inspect` works on filters that nobody has open. This is the
-//! only floor that calls the clock.
+//! are the background threads, `stat` counts and hashes, `backup` copies. `reader` is the handle of those who may not write,
+//! `inspect` looks at a filter's files. This is the only floor that calls the clock.
 
 pub mod backup;
 pub mod checkpoint;
@@ -18,5 +18,7 @@ pub mod operate;
 #[cfg(not(loom))]
 pub mod paths;
 pub mod query;
+#[cfg(not(loom))]
+pub mod reader;
 pub mod spec;
 pub mod stat;

@@ -1,8 +1,9 @@
 //! Creating and opening.
 //!
-//! Opening always recovers: the live image is rebuilt from snapshot and log, the ground is made durable, a new
-//! era begins. Whatever moment a creator or an opener dies at, the next one finds either the old filter or
-//! the new one.
+//! While others have the filter open an opener joins them: it attaches to their live image. The first one recovers: the live
+//! image is rebuilt from snapshot and log, the ground is made durable, a new era begins. The last one out writes a
+//! snapshot. All of it under the opening byte. Whatever moment a creator or an opener dies at, the next one finds
+//! either the old filter or the new one.
 
 use super::checkpoint::Snapshots;
 use super::commit::Committer;
@@ -11,28 +12,35 @@ use super::engine::{Engine, TimeBase};
 use crate::bytes::PAGE_BYTES;
 use crate::cells::Layout;
 use crate::error::{Error, Result};
+use crate::fork::Guard;
 use crate::kinds::Kind;
-use crate::live::Bank;
+use crate::live::{Bank, Image, LiveHeader};
 use crate::media::{Access, Media};
 use crate::meta::Meta;
 use crate::names::FileName;
 use crate::options::Options;
-use crate::processes::slots::{self, Opening, Slot};
+use crate::processes::slots::{SLOTS, Slots};
 use crate::processes::stripe_lock::Owner;
 use crate::processes::stripes::Stripes;
-use crate::recovery::{Listing, Recovered, replay};
-use crate::sync::Ordering;
+use crate::recovery::{Known, Listing, Recovered, replay};
+use crate::sync::{AtomicU64, Ordering};
 use crate::wal::record::RECORD_BYTES;
 use crate::wal::segment::SegmentHeader;
 use crate::wal::{Log, Segment};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The temporary names of the live image and of the rest, while a filter is created or opened.
 const LIVE_DRAFT: u64 = 0;
 const META_DRAFT: u64 = 1;
 const SEGMENT_DRAFT: u64 = 2;
-/// The first number for drafts of an open handle.
-const FIRST_DRAFT: u64 = 3;
+/// The drafts of a handle are numbered from its slot, counted from 1, in the high half; those above are in the lowest.
+const SLOT_DRAFTS: u32 = 32;
+
+/// How long others are waited for that open, recover or close the filter.
+const OPENING_TIME: Duration = Duration::from_secs(60);
+/// The same when closing: whoever comes next can do what is left undone.
+const CLOSING_TIME: Duration = Duration::from_secs(10);
 
 /// What all banks of a filter will share.
 pub(super) fn layout(kind: &dyn Kind, options: &Options) -> Layout {
@@ -77,10 +85,11 @@ impl Engine {
             max_lead: options.max_lead,
             kind,
         };
-        write_new(&*media, |slot| {
+        write_new(&*media, |slots| {
             begin_log(&*media, &meta)?;
-            let engine = Self::recover(media.clone(), meta, options, slot)?;
+            let engine = Self::recover(media.clone(), meta, options, slots)?;
             write_meta(&engine)?;
+            engine.slots.end_opening()?;
             Ok(engine)
         })
     }
@@ -89,19 +98,52 @@ impl Engine {
     pub(super) fn open(media: Arc<dyn Media>, options: Options) -> Result<Self> {
         // Before anything is written: opening what is no filter must not leave a lock file there.
         read_meta(&*media)?;
-        let (slot, _opening) = take(&*media)?;
+        let slots = Arc::new(enter(&*media)?);
         let meta = read_meta(&*media)?;
-        Self::recover(media, meta, options, slot)
+        let engine = if slots.anyone_else()? {
+            Self::attach(media, meta, options, slots)?
+        } else {
+            Self::recover(media, meta, options, slots)?
+        };
+        engine.slots.end_opening()?;
+        Ok(engine)
+    }
+
+    /// Joins those who have the filter open. Should they all die meanwhile, their image lives on with us.
+    fn attach(
+        media: Arc<dyn Media>,
+        meta: Meta,
+        options: Options,
+        slots: Arc<Slots>,
+    ) -> Result<Self> {
+        let boot = boot_id(&*media)?;
+        let header = LiveHeader::attach(&*media, meta.uuid, boot, Access::Write)?;
+        let image = Image::attach(media.clone(), header, meta.layout, &*meta.kind, Access::Write)?;
+        let engine = Self::assemble(media, meta, options, slots, image)?;
+        engine.check_writable()?;
+        engine.map_log()?;
+        Ok(engine)
     }
 
     /// Rebuilds the state and begins a new era on it. The caller has the filter alone.
-    fn recover(media: Arc<dyn Media>, meta: Meta, options: Options, slot: Slot) -> Result<Self> {
+    fn recover(
+        media: Arc<dyn Media>,
+        meta: Meta,
+        options: Options,
+        slots: Arc<Slots>,
+    ) -> Result<Self> {
+        let boot = boot_id(&*media)?;
+        if let Some(left) = LiveHeader::open_previous(&*media, meta.uuid, boot, Access::Write) {
+            // Nobody should be left who writes to it; whoever is all the same, finds out.
+            left.retire();
+        }
         remove_drafts(&*media)?;
         let draft = FileName::Temporary(LIVE_DRAFT).to_string();
-        let (recovered, log) = replay(&*media, &media, &meta, &draft, Access::Write)
+        let known = Known::of_the_dead(&*media, meta.uuid)?;
+        let recovered = replay(&*media, &media, &meta, &draft, Access::Write, known)
             .and_then(|recovered| {
-                let log = begin_era(&media, &meta, &recovered, &draft)?;
-                Ok((recovered, log))
+                begin_era(&*media, &meta, &options, &recovered, &draft)?;
+                Ok(recovered)
             })
             .inspect_err(|_| {
                 // The first error is the one to report. Half an image would only take space.
@@ -111,50 +153,93 @@ impl Engine {
             // No later reader looks at it; the next opening tries again.
             let _ = media.remove(&name);
         }
-        let newest = recovered.listing.snapshots.iter().copied();
-        let newest = newest.filter(|&start| start <= recovered.start).max().unwrap_or(0);
-        let image = recovered.image;
-        let term = image.header().slot_term(slot.index().into());
-        let owner = Owner { slot: slot.index(), term: term.fetch_add(1, Ordering::Relaxed) + 1 };
-        let last = image.header().time().load(Ordering::Relaxed) >> 1;
+        let engine = Self::assemble(media, meta, options, slots, recovered.image)?;
+        engine.map_log()?;
+        Ok(engine)
+    }
+
+    /// A handle on an image, in a slot of its own.
+    fn assemble(
+        media: Arc<dyn Media>,
+        meta: Meta,
+        options: Options,
+        slots: Arc<Slots>,
+        image: Image,
+    ) -> Result<Self> {
+        let header = image.header();
+        let Some(slot) = slots.take()? else {
+            return Err(Error::Crowded { path: media.path().to_path_buf(), most: SLOTS });
+        };
+        // Release: pairs with the Acquire of `judge`: who sees the term knows that older ones are dead.
+        let term = header.slot_term(slot.into()).fetch_add(1, Ordering::AcqRel) + 1;
+        remove_drafts_of(&*media, slot)?;
+        let [filter, elapsed] = [0, 1].map(|at| header.time_base()[at].load(Ordering::Relaxed));
+        let time_base = if options.clock.is_system() && elapsed != 0 {
+            TimeBase { filter, elapsed }
+        } else {
+            let last = header.time().load(Ordering::Relaxed) >> 1;
+            TimeBase::new(&options.clock, meta.downtime, last)
+        };
+        let first = first_segment(&meta, &image);
+        let draft = (u64::from(slot) + 1) << SLOT_DRAFTS;
         Ok(Self {
-            time_base: TimeBase::new(&options.clock, meta.downtime, last),
-            stripes: Stripes::new(image.header().stripe_count(), owner),
+            time_base,
+            stripes: Stripes::new(header.stripe_count(), Owner { slot, term }),
+            log: Log::new(media.clone(), first, draft, Access::Write),
             committer: Committer::default(),
-            snapshots: Snapshots::new(
-                newest,
-                recovered.unsound.iter().map(|&(start, _)| start).collect(),
-            ),
+            snapshots: Snapshots::default(),
             bell: Bell::new(meta.durability),
+            given_up: AtomicU64::new(0),
+            access: Access::Write,
+            guard: Guard::new(),
             media,
             meta,
             options,
             image,
-            log,
-            _slot: slot,
+            slots,
         })
     }
 
-    /// The last one out: makes everything durable, writes a snapshot, retires the image.
+    /// Makes everything so far durable. The last one out writes a snapshot and retires the image.
     pub(super) fn close(&self) -> Result<()> {
         self.commit_all()?;
-        self.checkpoint()?;
-        self.image.header().retire();
+        // Given back with the slot, when this handle is dropped.
+        let entered = self.slots.wait_opening(Access::Write, CLOSING_TIME)?;
+        if entered && !self.slots.anyone_else()? {
+            self.checkpoint()?;
+            self.image.header().retire();
+        }
         Ok(())
     }
 }
 
-/// Lets `make` write a filter where there is none, `meta` last; it gets the slot, to hold or to keep. If it fails,
+/// The header of the first segment of an image's era.
+pub(super) fn first_segment(meta: &Meta, image: &Image) -> SegmentHeader {
+    let header = image.header();
+    let start = header.era_start().load(Ordering::Relaxed);
+    SegmentHeader {
+        uuid: meta.uuid,
+        era: header.identity().era,
+        era_start: start,
+        first: start,
+        capacity: meta.segment_records,
+    }
+}
+
+/// Lets `make` write a filter where there is none, `meta` last; it gets the locks, to hold or to keep. If it fails,
 /// nothing is left behind.
-pub(super) fn write_new<T>(media: &dyn Media, make: impl FnOnce(Slot) -> Result<T>) -> Result<T> {
+pub(super) fn write_new<T>(
+    media: &dyn Media,
+    make: impl FnOnce(Arc<Slots>) -> Result<T>,
+) -> Result<T> {
     media.make().map_err(Error::io("make", media.path()))?;
     // Before the locks: a filter that is open there is said to exist, not to be locked.
     check_vacant(media)?;
-    let (slot, _opening) = take(media)?;
+    let slots = Arc::new(enter(media)?);
     check_vacant(media)?;
     // What an earlier attempt left: without `meta` it is nobody's.
     clear(media)?;
-    make(slot).inspect_err(|_| {
+    make(slots.clone()).inspect_err(|_| {
         // The first error is the one to report. Still under the opening byte: nobody else can have begun.
         let _ = clear(media);
     })
@@ -174,13 +259,7 @@ pub(super) fn read_meta(media: &dyn Media) -> Result<Meta> {
 /// Makes sure that no filter is here: neither a whole one nor the rest of one whose `meta` was lost.
 fn check_vacant(media: &dyn Media) -> Result<()> {
     let path = media.path().join(FileName::Meta.to_string());
-    match media.open(&FileName::Meta.to_string(), Access::Read) {
-        Ok(_) => {
-            return Err(Error::Exists { path: media.path().to_path_buf() });
-        }
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-        Err(error) => return Err(Error::io("open", path)(error)),
-    }
+    check_no_meta(media)?;
     let listing = Listing::read(media)?;
     let mut ours = listing.snapshots.len();
     for &(era, first) in &listing.segments {
@@ -192,6 +271,8 @@ fn check_vacant(media: &dyn Media) -> Result<()> {
     if ours == 0 {
         return Ok(());
     }
+    // What was listed may be that of a filter created meanwhile.
+    check_no_meta(media)?;
     Err(Error::Damaged {
         path,
         offset: 0,
@@ -199,6 +280,15 @@ fn check_vacant(media: &dyn Media) -> Result<()> {
         found: format!("none, but {ours} snapshots and log segments of a filter"),
         remedy: "restore `meta` from a backup, or create the new filter in another directory",
     })
+}
+
+fn check_no_meta(media: &dyn Media) -> Result<()> {
+    let name = FileName::Meta.to_string();
+    match media.open(&name, Access::Read) {
+        Ok(_) => Err(Error::Exists { path: media.path().to_path_buf() }),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(Error::io("open", media.path().join(name))(error)),
+    }
 }
 
 /// Whether anything was ever written where a segment's first record lies.
@@ -211,12 +301,25 @@ fn has_records(media: &dyn Media, name: &FileName) -> Result<bool> {
         Ok(()) => Ok(first.iter().any(|&byte| byte != 0)),
         // A creator's segments are whole, so this is the rest of another filter's.
         Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => Ok(true),
+        // Whoever is creating the filter just removed it.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(Error::io("read", media.path().join(name))(error)),
     }
 }
 
-fn take(media: &dyn Media) -> Result<(Slot, Opening)> {
-    slots::take(media)?.ok_or_else(|| Error::Locked { path: media.path().to_path_buf() })
+/// Opens the lock file and enters: nobody else opens, recovers or closes the filter until the opening is ended, or
+/// the locks dropped.
+pub(super) fn enter(media: &dyn Media) -> Result<Slots> {
+    let slots = Slots::open(media, Access::Write)?;
+    if slots.wait_opening(Access::Write, OPENING_TIME)? {
+        Ok(slots)
+    } else {
+        Err(Error::Locked { path: media.path().to_path_buf() })
+    }
+}
+
+pub(super) fn boot_id(media: &dyn Media) -> Result<u128> {
+    media.boot_id().map_err(Error::io("read the boot id for", media.path()))
 }
 
 /// The first era, which recovery will end at once: a filter always has a log.
@@ -228,24 +331,33 @@ fn begin_log(media: &dyn Media, meta: &Meta) -> Result<()> {
 /// Begins the era after the last on what was recovered: makes that ground durable, creates the era's first segment
 /// where the log stopped, and gives the image its name.
 fn begin_era(
-    media: &Arc<dyn Media>,
+    media: &dyn Media,
     meta: &Meta,
+    options: &Options,
     recovered: &Recovered,
     draft: &str,
-) -> Result<Log> {
+) -> Result<()> {
     recovered.history.secure(recovered.start, &recovered.prefix)?;
-    let header = SegmentHeader {
-        uuid: meta.uuid,
-        era: recovered.image.header().identity().era,
-        era_start: recovered.prefix.stop,
-        first: recovered.prefix.stop,
-        capacity: meta.segment_records,
-    };
-    let first = Segment::create(&**media, header, SEGMENT_DRAFT)?;
+    let header = recovered.image.header();
+    // Relaxed, all of them: nobody else has the image.
+    let set = |word: &AtomicU64, value| word.store(value, Ordering::Relaxed);
+    set(header.era_start(), recovered.prefix.stop);
+    let first = Segment::create(media, first_segment(meta, &recovered.image), SEGMENT_DRAFT)?;
+    set(header.allocated(), first.end());
+    let sound = recovered.listing.snapshots.iter().filter(|&&start| start <= recovered.start);
+    set(header.snapshot(), sound.copied().max().unwrap_or(0));
+    for (word, (start, _)) in header.unsound().iter().zip(&recovered.unsound) {
+        set(word, *start);
+    }
+    if options.clock.is_system() {
+        let last = header.time().load(Ordering::Relaxed) >> 1;
+        let base = TimeBase::new(&options.clock, meta.downtime, last);
+        set(&header.time_base()[0], base.filter);
+        set(&header.time_base()[1], base.elapsed);
+    }
     let live = FileName::Live.to_string();
     let named = media.rename(draft, &live).and_then(|()| media.sync());
-    named.map_err(Error::io("name", media.path().join(&live)))?;
-    Ok(Log::new(media.clone(), first, meta.segment_records, FIRST_DRAFT))
+    named.map_err(Error::io("name", media.path().join(&live)))
 }
 
 /// Writes `meta`, which makes the directory a filter.
@@ -281,8 +393,18 @@ fn remove_drafts(media: &dyn Media) -> Result<()> {
     Ok(())
 }
 
+/// Removes what the handle left in the making that had a slot before.
+fn remove_drafts_of(media: &dyn Media, slot: u16) -> Result<()> {
+    let drafts = Listing::read(media)?.temporaries.into_iter();
+    for number in drafts.filter(|number| number >> SLOT_DRAFTS == u64::from(slot) + 1) {
+        // One that cannot be removed takes space; its number is passed over.
+        let _ = media.remove(&FileName::Temporary(number).to_string());
+    }
+    Ok(())
+}
+
 /// Removes every file of ours but the lock.
-fn clear(media: &dyn Media) -> Result<()> {
+pub(super) fn clear(media: &dyn Media) -> Result<()> {
     let mut names = media.list().map_err(Error::io("list", media.path()))?;
     // `meta` first: without it the rest is no filter, at whatever moment we are cut off.
     names.sort_by_key(|name| FileName::parse(name) != Some(FileName::Meta));

@@ -4,14 +4,15 @@
 //! published, and only then applied. A killed process leaves either no record, or a record that replay
 //! applies.
 
+use super::duties::BEAT;
 use super::engine::{Engine, Local, Stamp};
 use crate::error::Result;
-use crate::kinds::{BankMask, Decision, Event, Kind, Micros, Moment, Operation, Query};
+use crate::kinds::{BankMask, Decision, Event, Kind, Micros, Moment, Operation, Query, State};
+use crate::live::event;
 use crate::live::image::stamp as stripe_time;
-use crate::live::{event, version};
 use crate::options::Durability;
 use crate::processes::stripes::StripeGuard;
-use crate::sync::{Ordering, spin_hint};
+use crate::sync::Ordering;
 use crate::wal::place::reserve;
 use crate::wal::record::ARGUMENT_MAX;
 use crate::wal::{Op, Record, Segment};
@@ -68,6 +69,17 @@ struct Plan {
     present: bool,
 }
 
+impl Plan {
+    /// Makes do without the step that is due: a stopped process holds it up.
+    #[cold]
+    fn step_aside(&mut self, kind: &dyn Kind, state: &State<'_>) {
+        if let Decision::Insert { step } = &mut self.decision {
+            *step = kind.step_without(state, *step);
+            self.mask = kind.touches(state, *step);
+        }
+    }
+}
+
 impl Engine {
     /// Asks the processor for what an operation on a key will touch.
     #[inline]
@@ -79,13 +91,12 @@ impl Engine {
     /// Inserts a key, after asking for it if `ask` says so. Best after [`Engine::prefetch`]: the misses on the cells pass
     /// while the stripe is taken and the record is written.
     pub(super) fn write(&self, hash: u64, given: Option<Micros>, ask: Ask) -> Result<Written> {
+        self.check_process()?;
         let index = self.image.layout().stripe_of(hash) + 1;
         loop {
             let end = {
                 let mut stripe = self.lock(index);
-                if self.image.header().is_poisoned() {
-                    return Err(self.poisoned());
-                }
+                self.check_writable()?;
                 // Under the stripe, so that the clock's times of one stripe never run backwards.
                 let stamp = self.stamp(given)?;
                 let end = self.log.mapped_end();
@@ -94,7 +105,7 @@ impl Engine {
                     Attempt::NoRoom => end,
                 }
             };
-            self.log.grow(end)?;
+            self.make_room(end)?;
         }
     }
 
@@ -122,10 +133,16 @@ impl Engine {
         }
         // Steps come right before the insert that needs them, and only then.
         while kind.due(&header.state(), self.image.layout(), &self.moment(stamp)).is_some() {
-            if let Stepped::NoRoom = self.step(stamp)? {
-                return Ok(Attempt::NoRoom);
+            match self.step(stamp)? {
+                Stepped::NoRoom => return Ok(Attempt::NoRoom),
+                Stepped::Applied => {
+                    plan = self.plan(kind, hash, &self.moment(stamp), Ask::Nothing)?;
+                }
+                Stepped::HeldUp => {
+                    plan.step_aside(kind, &header.state());
+                    break;
+                }
             }
-            plan = self.plan(kind, hash, &self.moment(stamp), Ask::Nothing)?;
         }
         let Decision::Insert { step } = plan.decision else {
             // A step has made it too late.
@@ -143,17 +160,14 @@ impl Engine {
     /// blocks cannot change meanwhile.
     #[inline]
     fn plan(&self, kind: &dyn Kind, hash: u64, moment: &Moment, ask: Ask) -> Result<Plan> {
-        let header = self.image.header();
-        let (block0, state) = (header.block0(), header.state());
+        let block0 = self.image.header().block0();
         loop {
-            let Some(before) = version::read(block0.version()) else {
-                if header.is_poisoned() {
-                    // A writer that panicked left it half changed, for good.
-                    return Err(self.poisoned());
-                }
-                spin_hint();
+            let version = block0.version();
+            let (state, banks) = (block0.copy(version).state(), self.image.banks());
+            if !self.image.are_listed(&banks, version) {
+                self.image.follow()?;
                 continue;
-            };
+            }
             let decision = kind.decide(&state, moment);
             let mask = match decision {
                 Decision::Insert { step } => kind.touches(&state, step),
@@ -161,10 +175,9 @@ impl Engine {
             };
             let present = ask != Ask::Nothing && {
                 let query = Query { hash, now: moment.now, totals: moment.totals };
-                let banks = self.image.banks();
                 kind.contains(&state, banks.locate(BankMask::MAX, hash).blocks(), &query)
             };
-            if version::unchanged(block0.version(), before) {
+            if block0.unchanged(version) {
                 return Ok(Plan { decision, mask, present });
             }
         }
@@ -219,7 +232,7 @@ impl Engine {
     }
 
     /// Raises the filter's time, for kinds that use it.
-    fn raise_time(&self, time: u64) {
+    pub(super) fn raise_time(&self, time: u64) {
         let latest = self.image.header().time();
         if self.meta.kind.uses_time() && latest.load(Ordering::Relaxed) < time {
             latest.fetch_max(time, Ordering::Relaxed);
@@ -236,7 +249,7 @@ impl Engine {
                 *last = self.log.segment(lsn);
                 self.bell.ring();
             }
-            // Below the mapped end there always is a segment: those let go lie below all snapshots.
+            // There is one below the mapped end, unless we slept: the place is void then, and the log went on.
             let segment = last.as_ref()?;
             // Else somebody lost patience and voided the place: nothing has happened, the next one will do.
             if self.log.write(segment, lsn, record) {
@@ -249,8 +262,11 @@ impl Engine {
     fn step(&self, stamp: Stamp) -> Result<Stepped> {
         let header = self.image.header();
         let kind = &*self.meta.kind;
-        // Waited for, or the step would depend on who else is at work. Always taken after an ordinary stripe.
-        let mut stripe = self.lock(0);
+        // Waited for, or the step would depend on who else is at work; but not for a stopped process. Always taken after an
+        // ordinary stripe.
+        let Some(mut stripe) = self.lock_in_time(0) else {
+            return Ok(Stepped::HeldUp);
+        };
         // Asked again: another thread may have applied it since.
         let due = kind.due(&header.state(), self.image.layout(), &self.moment(stamp));
         let Some(due) = due else {
@@ -271,7 +287,7 @@ impl Engine {
             // A late key: the time is the filter's, and so is its source. Else replay would take it for a stream's.
             record.stream = self.image.header().time().load(Ordering::Relaxed) & 1 != 0;
         }
-        let Some(lsn) = self.append(&mut stripe.segment, &record) else {
+        let Some(lsn) = self.append_for_stripe_0(stripe, &record) else {
             return Ok(Stepped::NoRoom);
         };
         self.image.apply_event(&*self.meta.kind, lsn, due);
@@ -282,23 +298,49 @@ impl Engine {
         Ok(Stepped::Applied)
     }
 
-    /// Records that the filter was alive now.
+    /// Says where the record will lie at the earliest, for whoever takes stripe 0 over, then appends it.
+    fn append_for_stripe_0(
+        &self,
+        stripe: &mut StripeGuard<'_, Local>,
+        record: &Record,
+    ) -> Option<u64> {
+        let header = self.image.header();
+        // Relaxed: comes before the Release of `reserve`; read by others only after our death.
+        header.events_from().store(header.tail().load(Ordering::Relaxed), Ordering::Relaxed);
+        self.append(&mut stripe.segment, record)
+    }
+
+    /// Records that the filter was alive now, unless somebody else just did.
     pub(super) fn heartbeat(&self) -> Result<()> {
-        let stamp = self.stamp(None)?;
+        let (stamp, latest) = (self.stamp(None)?, self.latest());
         // Nothing has happened yet, or time comes with the keys: there is no life to tell of.
-        let lives = self.latest().time > 0 && !stamp.stream;
-        if !lives || self.image.header().is_poisoned() {
+        let lives = latest.time > 0 && !stamp.stream;
+        let fresh = u128::from(stamp.time.saturating_sub(latest.time)) < BEAT.as_micros() / 2;
+        if !lives || fresh || self.image.header().refuses() {
             return Ok(());
         }
-        let record = Record { time: stamp.time, ..Record::new(Op::Heartbeat) };
-        let mut stripe = self.lock(0);
+        if let Some(mut stripe) = self.lock_in_time(0) {
+            self.append_heartbeat(&mut stripe, stamp);
+        }
+        Ok(())
+    }
+
+    fn append_heartbeat(&self, stripe: &mut StripeGuard<'_, Local>, stamp: Stamp) {
+        let record =
+            Record { time: stamp.time, stream: stamp.stream, ..Record::new(Op::Heartbeat) };
         // Without room the next insert makes some; a heartbeat can wait.
-        if let Some(lsn) = self.append(&mut stripe.segment, &record) {
-            let time = stripe_time(stamp.time, false);
+        if let Some(lsn) = self.append_for_stripe_0(stripe, &record) {
+            let time = stripe_time(stamp.time, stamp.stream);
             stripe.entry().note(lsn, time);
             self.raise_time(time);
         }
-        Ok(())
+    }
+
+    /// Makes events that a dead process recorded count: recovery drops events that nothing follows, as their insert never
+    /// came. A heartbeat that tells no new time follows them.
+    pub(super) fn confirm_events(&self, stripe: &mut StripeGuard<'_, Local>) {
+        let time = stripe.entry().sums().time;
+        self.append_heartbeat(stripe, Stamp { time: time >> 1, stream: time & 1 != 0 });
     }
 
     /// Waits for an operation's record as its durability asks.
@@ -317,6 +359,8 @@ impl Engine {
 enum Stepped {
     /// An event was applied, here or elsewhere: ask again.
     Applied,
+    /// A process that does not come on holds stripe 0.
+    HeldUp,
     /// There is no room in the log.
     NoRoom,
 }

@@ -4,7 +4,6 @@ use super::engine::Engine;
 use crate::cells::Blocks;
 use crate::error::Result;
 use crate::kinds::{BankMask, Kind, Micros, Query, State};
-use crate::live::version;
 use crate::sync::spin_hint;
 
 /// After so many changes under its eyes a query takes the stripe.
@@ -19,6 +18,7 @@ impl Engine {
         given: Option<Micros>,
         ask: impl Fn(&dyn Kind, &State<'_>, &Blocks<'_>, &Query) -> T,
     ) -> Result<T> {
+        self.check_process()?;
         let kind = &*self.meta.kind;
         let now = match given {
             // Never refused as too far ahead: a question moves nothing.
@@ -29,23 +29,32 @@ impl Engine {
         let query = Query { hash, now, totals: self.totals() };
         for _ in 0..RETRIES {
             if let Some(answer) =
-                self.try_ask(hash, |state, blocks| ask(kind, state, blocks, &query))
+                self.try_ask(hash, |state, blocks| ask(kind, state, blocks, &query))?
             {
                 return Ok(answer);
             }
             spin_hint();
         }
-        // Writers come too thick: keep them out of the stripe, then only events can change anything.
-        let _stripe = self.lock(self.image.layout().stripe_of(hash) + 1);
+        self.ask_patiently(hash, |state, blocks| ask(kind, state, blocks, &query))
+    }
+
+    /// As [`Engine::try_ask`] until it succeeds: writers come too thick, or one of them was stopped or died.
+    #[cold]
+    fn ask_patiently<T>(&self, hash: u64, ask: impl Fn(&State<'_>, &Blocks<'_>) -> T) -> Result<T> {
+        let stripe = self.image.layout().stripe_of(hash) + 1;
+        // Keeps writers out, or waits for the one who is stopped, or repairs what one left who died. A reader can but
+        // wait for others to do so.
+        let _stripe = if self.is_reader() { None } else { Some(self.lock(stripe)) };
         loop {
-            if let Some(answer) =
-                self.try_ask(hash, |state, blocks| ask(kind, state, blocks, &query))
-            {
+            if let Some(answer) = self.try_ask(hash, &ask)? {
                 return Ok(answer);
             }
             if self.image.header().is_poisoned() {
                 // Most likely a writer panicked and left a block half changed, for good.
                 return Err(self.poisoned());
+            }
+            if self.is_reader() {
+                self.wait_for_writers()?;
             }
             spin_hint();
         }
@@ -53,18 +62,24 @@ impl Engine {
 
     /// One look at block 0 and the key's blocks; `None` if any of them changed meanwhile.
     #[inline]
-    fn try_ask<T>(&self, hash: u64, ask: impl Fn(&State<'_>, &Blocks<'_>) -> T) -> Option<T> {
-        let header = self.image.header();
-        let block0 = header.block0();
-        let before = version::read(block0.version())?;
-        // After block 0: a bank is mapped before block 0 lists it.
+    fn try_ask<T>(
+        &self,
+        hash: u64,
+        ask: impl Fn(&State<'_>, &Blocks<'_>) -> T,
+    ) -> Result<Option<T>> {
+        let block0 = self.image.header().block0();
+        let version = block0.version();
         let banks = self.image.banks();
-        let located = banks.locate(BankMask::MAX, hash);
-        let versions = located.versions()?;
-        let answer = ask(&header.state(), located.blocks());
-        if !located.unchanged(&versions) {
-            return None;
+        if !self.image.are_listed(&banks, version) {
+            self.image.follow()?;
+            return Ok(None);
         }
-        version::unchanged(block0.version(), before).then_some(answer)
+        let located = banks.locate(BankMask::MAX, hash);
+        let Some(versions) = located.versions() else {
+            return Ok(None);
+        };
+        let answer = ask(&block0.copy(version).state(), located.blocks());
+        let whole = located.unchanged(&versions) && block0.unchanged(version);
+        Ok(whole.then_some(answer))
     }
 }

@@ -97,7 +97,11 @@ impl Copied {
 
 impl Engine {
     /// Hashes the logical state while all writers wait.
-    pub(super) fn digest(&self) -> Digest {
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`], [`Error::Forked`], [`Error::Io`] if a bank cannot be mapped.
+    pub(super) fn digest(&self) -> Result<Digest> {
+        self.check_process()?;
         let header = self.image.header();
         // Ordinary stripes first, stripe 0 last: the order in which inserts take them.
         let mut held: Vec<_> = (1..header.stripe_count()).map(|index| self.lock(index)).collect();
@@ -110,8 +114,9 @@ impl Engine {
             let time = if kind.uses_time() { sums.time } else { 0 };
             hasher.words(&[sums.inserts, sums.operations, time, sums.novelty]);
         }
-        copy(&header.state_block(), &mut words);
+        copy(&header.block0().current().block(), &mut words);
         hasher.words(&words);
+        self.image.follow()?;
         let (state, banks) = (header.state(), self.image.banks());
         for entry in state.banks() {
             let Some(bank) = banks.get(entry.slot) else {
@@ -125,15 +130,18 @@ impl Engine {
             }
         }
         let lsn = header.tail().load(Ordering::Acquire);
-        Digest { value: hasher.finish(), lsn, inserts: self.image.sum_stripes().0.inserts }
+        // A stripe that could not be repaired.
+        self.check_writable()?;
+        Ok(Digest { value: hasher.finish(), lsn, inserts: self.image.sum_stripes().0.inserts })
     }
 
     pub(super) fn stat(&self) -> Result<Stat> {
+        self.check_process()?;
         let header = self.image.header();
         let kind = &*self.meta.kind;
         let (totals, operations, _) = self.image.sum_stripes();
         let latest = self.latest();
-        let listed = self.image.listed_banks();
+        let listed = self.image.listed_banks()?;
         let listing = Listing::read(&*self.media)?;
         let moment = self.moment(self.stamp(None)?);
         Ok(Stat {
@@ -152,7 +160,7 @@ impl Engine {
             stripes: self.meta.layout.stripes,
             blocks: listed.iter().map(|bank| bank.blocks()).sum(),
             banks: listed.len() as u32,
-            handles: 1,
+            handles: self.slots.alive()?.len() as u32,
             snapshots: listing.snapshots.len() as u32,
             wal_segments: listing.segments.len() as u32,
             refused: header.refused().load(Ordering::Relaxed),
@@ -171,7 +179,7 @@ impl Engine {
                 continue;
             };
             for index in sample(bank) {
-                let _stripe = self.lock(bank.stripe_of_block(index) + 1);
+                // Without its stripe: a figure may be a little off, and a stopped process must not hold it up.
                 let copied = Copied::of(&bank.block(index as usize).1, &mut words);
                 self.meta.kind.settle(&state, entry.slot, &copied.block());
                 copy(&copied.block(), &mut words);

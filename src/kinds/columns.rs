@@ -18,7 +18,7 @@
 
 use crate::cells::{Block, load, prefetch, store};
 use crate::hash::Positions;
-use crate::sync::AtomicU64;
+use crate::sync::{AtomicU64, Ordering};
 
 /// The most words of a block that are used, so that its rows stay in the range of [`Positions`].
 const MOST_BLOCK_WORDS: usize = 1 << 24;
@@ -113,7 +113,8 @@ impl Columns {
             self.recycle(block, caught_up, generation);
         }
         if let Some(own) = block.own.first() {
-            store(own, generation);
+            // Release: who finds this number after its writer's death finds the columns cleared.
+            own.store(generation, Ordering::Release);
         }
     }
 

@@ -186,6 +186,13 @@ pub trait Kind: Debug + Send + Sync {
     /// Decides an insert.
     fn decide(&self, state: &State<'_>, moment: &Moment) -> Decision;
 
+    /// The step to insert under instead of `step` when an event is due but a stopped process holds it up: its event
+    /// may come at any later time, and the key must not be forgotten too early for that.
+    fn step_without(&self, state: &State<'_>, step: u64) -> u64 {
+        let _ = state;
+        step
+    }
+
     /// The banks that an insert under `step` touches.
     fn touches(&self, state: &State<'_>, step: u64) -> BankMask {
         let _ = (state, step);
@@ -205,6 +212,8 @@ pub trait Kind: Debug + Send + Sync {
     /// `state` may be later than the operation (in replay, when block 0 was copied after the block):
     /// the result depends on the operation and the blocks, and on `state` only for which bank a step
     /// belongs to.
+    ///
+    /// Cut off anywhere by the death of its process and done again, it comes to the same as done once.
     fn insert(&self, state: &State<'_>, blocks: &Blocks<'_>, operation: &Operation);
 
     /// Whether the key is in the window.

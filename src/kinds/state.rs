@@ -133,25 +133,40 @@ impl<'a> State<'a> {
                 let Some(slot) = self.free_slot() else {
                     return;
                 };
-                let at = slot * ENTRY_WORDS;
                 let size = u64::from(geometry.blocks_per_stripe) << 32
                     | u64::from(geometry.words_per_block);
-                store(&self.words[at + 1], size);
-                store(&self.words[at + 2], since);
-                // Release: pairs with the Acquire in `bank`.
-                self.words[at].store(u64::from(id) + 1, Ordering::Release);
+                self.set_entry(slot, [u64::from(id) + 1, size, since]);
                 store(&self.words[NEXT_BANK], u64::from(id) + 1);
             }
             Event::CloseBank { id, .. } => {
                 if let Some(bank) = self.banks().find(|bank| bank.id == id) {
-                    let at = bank.slot * ENTRY_WORDS;
-                    // Release, as above; then the rest, so that closed slots are all alike.
-                    self.words[at].store(0, Ordering::Release);
-                    store(&self.words[at + 1], 0);
-                    store(&self.words[at + 2], 0);
+                    self.set_entry(bank.slot, [0; ENTRY_WORDS]);
                 }
             }
         }
+    }
+
+    /// Makes the table of banks the same as another's, in an order in which an insert that still looks here, for a step
+    /// decided earlier, never finds a bank with another one's size.
+    pub fn copy_banks(&self, from: &State<'_>) {
+        for slot in 0..MAX_BANKS {
+            let at = slot * ENTRY_WORDS;
+            let [old, new] = [self.words, from.words]
+                .map(|words| [0, 1, 2].map(|word: usize| load(&words[at + word])));
+            if old != new {
+                self.set_entry(slot, new);
+            }
+        }
+    }
+
+    /// Writes an entry of the table, its number last; closed slots are all zero.
+    fn set_entry(&self, slot: usize, [number, size, since]: [u64; ENTRY_WORDS]) {
+        let at = slot * ENTRY_WORDS;
+        // Release, both times: pairs with the Acquire in `bank`.
+        self.words[at].store(0, Ordering::Release);
+        self.words[at + 1].store(size, Ordering::Release);
+        self.words[at + 2].store(since, Ordering::Release);
+        self.words[at].store(number, Ordering::Release);
     }
 }
 

@@ -5,7 +5,7 @@
 
 use super::header::{BLOCK_HEADER_WORDS, BlockHeader};
 use super::version;
-use crate::bytes::{Header, PAGE_BYTES, PAGE_WORDS};
+use crate::bytes::{HEADER_BYTES, Header, PAGE_BYTES, PAGE_WORDS};
 use crate::cells::{Block, Blocks, Geometry, Layout, MAX_BANKS, store};
 use crate::error::{Error, Result};
 use crate::kinds::BankMask;
@@ -14,6 +14,8 @@ use crate::names::FileName;
 use std::sync::Arc;
 
 const MAGIC: &[u8; 8] = b"EBBTBNK\n";
+const REMEDY: &str =
+    "close every handle on the filter and open it again: its banks are then rebuilt";
 
 /// The largest bank, in words of cells: far beyond memory, far below overflow.
 pub const BANK_WORDS_MAX: u64 = 1 << 40;
@@ -22,7 +24,6 @@ pub const BANK_WORDS_MAX: u64 = 1 << 40;
 #[derive(Debug)]
 pub struct Bank {
     id: u32,
-    name: String,
     geometry: Geometry,
     blocks: u64,
     layout: Layout,
@@ -72,7 +73,45 @@ impl Bank {
         }
         let file = media.create(&name, bytes).map_err(Error::io("allocate", &path))?;
         let mapping = Mapped::new(file.map(Access::Write).map_err(Error::io("map", &path))?);
-        let header = Header {
+        let header = Self::header(uuid, era, id, geometry);
+        for (at, word) in header.encode(MAGIC).into_iter().enumerate() {
+            store(&mapping.words()[at], word);
+        }
+        Ok(Self::over(mapping, id, layout, geometry))
+    }
+
+    /// Maps a bank that another handle has created for the image of an era.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::Damaged`] if it is not what block 0 says.
+    pub fn open(
+        media: &dyn Media,
+        (uuid, era): (u128, u64),
+        id: u32,
+        layout: Layout,
+        geometry: Geometry,
+        access: Access,
+    ) -> Result<Self> {
+        let name = FileName::Bank { era, bank: id }.to_string();
+        let path = media.path().join(&name);
+        let file = media.open(&name, access).map_err(Error::io("open", &path))?;
+        let bytes = file.bytes().map_err(Error::io("measure", &path))?;
+        let mut start = vec![0; HEADER_BYTES];
+        file.read_at(&mut start, 0).map_err(Error::io("read", &path))?;
+        let found: Header<6> = Header::decode(&start, MAGIC, &path, REMEDY)?;
+        let (wanted, length) =
+            (Self::header(uuid, era, id, geometry), Self::bytes(layout, geometry)?);
+        if (found.words, bytes) != (wanted.words, length) {
+            let expected = format!("{:x?} and {length} bytes", wanted.words);
+            let found = format!("{:x?} and {bytes} bytes", found.words);
+            return Err(Error::Damaged { path, offset: 16, expected, found, remedy: REMEDY });
+        }
+        let mapping = Mapped::new(file.map(access).map_err(Error::io("map", &path))?);
+        Ok(Self::over(mapping, id, layout, geometry))
+    }
+
+    fn header(uuid: u128, era: u64, id: u32, geometry: Geometry) -> Header<6> {
+        Header {
             words: [
                 uuid as u64,
                 (uuid >> 64) as u64,
@@ -81,25 +120,19 @@ impl Bank {
                 u64::from(geometry.blocks_per_stripe),
                 u64::from(geometry.words_per_block),
             ],
-        };
-        for (at, word) in header.encode(MAGIC).into_iter().enumerate() {
-            store(&mapping.words()[at], word);
         }
+    }
+
+    fn over(mapping: Mapped, id: u32, layout: Layout, geometry: Geometry) -> Self {
         let blocks = layout.blocks(geometry);
         let cells_at = PAGE_WORDS + (Self::header_bytes(blocks) / 8) as usize;
-        Ok(Self { id, name, geometry, blocks, layout, cells_at, mapping })
+        Self { id, geometry, blocks, layout, cells_at, mapping }
     }
 
     /// Its number.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.id
-    }
-
-    /// Its file's name.
-    #[must_use]
-    pub fn name(&self) -> &str {
-        &self.name
     }
 
     /// Its size.
@@ -134,6 +167,13 @@ impl Bank {
         (header, block)
     }
 
+    /// The blocks of an ordinary stripe (from 0).
+    pub fn blocks_of_stripe(&self, stripe: usize) -> impl Iterator<Item = BlockHeader<'_>> {
+        let each = u64::from(self.geometry.blocks_per_stripe);
+        let first = stripe as u64 * each;
+        (first..(first + each).min(self.blocks)).map(|index| self.block(index as usize).0)
+    }
+
     /// The ordinary stripe (from 0) that a block belongs to.
     #[must_use]
     pub fn stripe_of_block(&self, index: u64) -> usize {
@@ -153,6 +193,8 @@ pub struct BankSet {
     slots: [Option<Arc<Bank>>; MAX_BANKS],
     /// The slots that hold a bank.
     present: BankMask,
+    /// One more than the version of block 0 that lists just these; 0 if that is not known.
+    version: u64,
 }
 
 impl BankSet {
@@ -163,7 +205,21 @@ impl BankSet {
         let bit = 1 << (slot % MAX_BANKS);
         set.present = if bank.is_some() { set.present | bit } else { set.present & !bit };
         set.slots[slot % MAX_BANKS] = bank;
+        set.version = 0;
         set
+    }
+
+    /// This set, known to be what this version of block 0 lists.
+    #[must_use]
+    pub fn of_version(self, version: u64) -> Self {
+        Self { version: version + 1, ..self }
+    }
+
+    /// Whether it is known to be what this version of block 0 lists.
+    #[must_use]
+    #[inline]
+    pub fn is_of(&self, version: u64) -> bool {
+        self.version == version + 1
     }
 
     /// The bank in a slot.
@@ -279,16 +335,22 @@ impl<'a> Located<'a> {
         both.all(|(header, &seen)| version::unchanged(header.version(), seen))
     }
 
-    /// Those of these blocks to which this LSN has not been applied; notes that it has been now.
+    /// Those of these blocks to which this LSN has not been applied.
     #[must_use]
-    pub fn admit(&self, lsn: u64) -> Blocks<'a> {
-        let mut admitted = [None; MAX_BANKS];
+    pub fn older_than(&self, lsn: u64) -> Blocks<'a> {
+        let mut older = [None; MAX_BANKS];
         for (slot, header) in self.slots().iter().enumerate() {
-            if let Some(header) = header.filter(|header| lsn > header.lsn()) {
-                header.set_lsn(lsn);
-                admitted[slot] = self.blocks.get(slot).copied();
+            if header.is_some_and(|header| lsn > header.lsn()) {
+                older[slot] = self.blocks.get(slot).copied();
             }
         }
-        Blocks::Many(admitted)
+        Blocks::Many(older)
+    }
+
+    /// Notes that this LSN has been applied to all of them.
+    pub fn note(&self, lsn: u64) {
+        for header in self.headers().filter(|header| lsn > header.lsn()) {
+            header.set_lsn(lsn);
+        }
     }
 }

@@ -4,39 +4,59 @@
 //! |---|---|
 //! | 0-15 | checked header: magic, version, uuid (2), era, boot id (2), inode, stripes; checksum in word 15 |
 //! | 16-19 | what every insert writes: tail, inserts, novelty, time |
-//! | 24-31 | what is mostly read: durable end, poison, retired, refused |
+//! | 24-31 | what is mostly read: ends of the log (durable, allocated), status, refused; notes; where events begin |
+//! | 32-37 | snapshots: the newest, damaged ones; where the filter's time began |
+//! | 40, 48 | turns: syncing, growing the log |
 //! | 512-1023 | slots: the term of each |
-//! | 1024- | stripes, 8 words each; stripe 0 guards block 0 |
-//! | after them | block 0: version, LSN, 6 words of the kind, [`STATE_WORDS`] words of state |
+//! | 1024- | stripes, 16 words each; stripe 0 guards block 0 |
+//! | after them | block 0, in two copies |
 
+use super::block0::{BLOCK0_WORDS, Block0};
+use super::stripe::{STRIPE_WORDS, Stripe};
 use crate::bytes::{HEADER_BYTES, HEADER_WORDS, Header, PAGE_BYTES, PAGE_WORDS};
-use crate::cells::{Block, OWN_WORDS, load, store};
+use crate::cells::{OWN_WORDS, load, store};
 use crate::error::{Error, Result};
 use crate::kinds::State;
-use crate::kinds::state::STATE_WORDS;
 use crate::media::{Access, Mapped, Media, MediaFile};
 use crate::names::FileName;
 use crate::sync::{AtomicU64, Ordering};
 
 const MAGIC: &[u8; 8] = b"EBBTLIV\n";
+const REMEDY: &str =
+    "close every handle on the filter and open it again: the image is then rebuilt";
 
 const TAIL: usize = 16;
 const INSERTS: usize = 17;
 const NOVELTY: usize = 18;
 const TIME: usize = 19;
 const DURABLE: usize = 24;
-const POISON: usize = 25;
-const RETIRED: usize = 26;
-const REFUSED: usize = 27;
+const STATUS: usize = 25;
+const REFUSED: usize = 26;
+const ALLOCATED: usize = 27;
+const NOTED: usize = 28;
+const NOTING: usize = 29;
+const EVENTS_FROM: usize = 30;
+const ERA_START: usize = 31;
+const SNAPSHOT: usize = 32;
+const UNSOUND: usize = 33;
+const TIME_BASE: usize = 36;
+const SYNCING: usize = 40;
+const GROWING: usize = 48;
 const SLOTS: usize = PAGE_WORDS;
 const STRIPES: usize = 2 * PAGE_WORDS;
 
-/// Words of a stripe's entry: one cache line.
-pub const STRIPE_WORDS: usize = 8;
+/// Writes are refused: a sync failed, or a change was left half done.
+const POISONED: u64 = 1;
+/// Another image has taken this one's place, or will.
+const RETIRED: u64 = 2;
+
+/// Damaged snapshots that an image can name.
+pub const UNSOUND_MAX: usize = 3;
+
 /// Words of a block's header: one cache line.
 pub const BLOCK_HEADER_WORDS: usize = 2 + OWN_WORDS;
 
-const _: () = assert!(STRIPE_WORDS == 8 && BLOCK_HEADER_WORDS == 8);
+const _: () = assert!(BLOCK_HEADER_WORDS == 8 && UNSOUND + UNSOUND_MAX <= TIME_BASE);
 const _: () = assert!(HEADER_WORDS <= TAIL, "counters lie behind the checked header");
 const _: () = assert!(TAIL / 8 == TIME / 8 && TAIL / 8 != DURABLE / 8, "their own cache lines");
 
@@ -84,68 +104,8 @@ impl Identity {
     #[must_use]
     pub fn bytes(&self) -> u64 {
         let stripes = (u64::from(self.stripes) + 1) * STRIPE_WORDS as u64;
-        let words = STRIPES as u64 + stripes + (BLOCK_HEADER_WORDS + STATE_WORDS) as u64;
+        let words = STRIPES as u64 + stripes + BLOCK0_WORDS as u64;
         (words * 8).next_multiple_of(PAGE_BYTES)
-    }
-}
-
-/// A stripe's entry: the lock word, and what is counted under it.
-#[derive(Debug, Clone, Copy)]
-pub struct Stripe<'a>(&'a [AtomicU64]);
-
-/// The sums of a stripe, as snapshots keep them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct StripeSums {
-    /// The LSN last counted.
-    pub lsn: u64,
-    /// Insert operations applied.
-    pub inserts: u64,
-    /// All operations applied.
-    pub operations: u64,
-    /// The latest time, doubled, plus one if it came with its key.
-    pub time: u64,
-    /// The sum of what was new.
-    pub novelty: u64,
-}
-
-impl<'a> Stripe<'a> {
-    /// The lock word.
-    #[must_use]
-    #[inline]
-    pub fn lock_word(&self) -> &'a AtomicU64 {
-        &self.0[0]
-    }
-
-    /// What has been counted. Consistent for the stripe's holder only.
-    #[must_use]
-    pub fn sums(&self) -> StripeSums {
-        let [lsn, inserts, operations, time, novelty] =
-            [1, 2, 3, 4, 5].map(|at: usize| load(&self.0[at]));
-        StripeSums { lsn, inserts, operations, time, novelty }
-    }
-
-    /// Sets what has been counted.
-    pub fn set_sums(&self, sums: &StripeSums) {
-        let words = [sums.lsn, sums.inserts, sums.operations, sums.time, sums.novelty];
-        for (word, value) in self.0[1..].iter().zip(words) {
-            store(word, value);
-        }
-    }
-
-    /// Counts an insert, for the stripe's holder.
-    #[inline]
-    pub fn count_insert(&self, lsn: u64, time: u64, novelty: u64) {
-        store(&self.0[1], lsn);
-        store(&self.0[2], load(&self.0[2]).wrapping_add(1));
-        store(&self.0[3], load(&self.0[3]).wrapping_add(1));
-        store(&self.0[4], load(&self.0[4]).max(time));
-        store(&self.0[5], load(&self.0[5]).wrapping_add(novelty));
-    }
-
-    /// Notes an event or a heartbeat, for the stripe's holder.
-    pub fn note(&self, lsn: u64, time: u64) {
-        store(&self.0[1], lsn);
-        store(&self.0[4], load(&self.0[4]).max(time));
     }
 }
 
@@ -171,7 +131,8 @@ impl<'a> BlockHeader<'a> {
     /// Sets the LSN last applied.
     #[inline]
     pub fn set_lsn(&self, lsn: u64) {
-        store(&self.0[1], lsn);
+        // Release: whoever finds this LSN after its writer's death finds all that was applied up to it.
+        self.0[1].store(lsn, Ordering::Release);
     }
 
     /// The kind's words.
@@ -205,16 +166,40 @@ impl LiveHeader {
         Ok(Self { identity, mapping })
     }
 
+    /// Opens the image that other handles use. The caller has made sure that one lives, or holds the opening byte.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::Damaged`] if it is not the image of this filter, made in this run of the machine.
+    pub fn attach(media: &dyn Media, uuid: u128, boot: u128, access: Access) -> Result<Self> {
+        let path = media.path().join(FileName::Live.to_string());
+        let name = FileName::Live.to_string();
+        let file = media.open(&name, access).map_err(Error::io("open", &path))?;
+        let mut start = vec![0; HEADER_BYTES];
+        file.read_at(&mut start, 0).map_err(Error::io("read", &path))?;
+        let identity = Identity::from_words(Header::decode(&start, MAGIC, &path, REMEDY)?);
+        let bytes = file.bytes().map_err(Error::io("measure", &path))?;
+        let found = (identity.uuid, identity.boot, identity.inode, identity.bytes());
+        let inode = file.identity().map_err(Error::io("examine", &path))?;
+        let expected = (uuid, boot, inode, bytes);
+        if found != expected {
+            let (expected, found) = (format!("{expected:x?}"), format!("{found:x?}"));
+            let expected = format!("filter, boot, inode and length {expected}");
+            return Err(Error::Damaged { path, offset: 16, expected, found, remedy: REMEDY });
+        }
+        let mapping = Mapped::new(file.map(access).map_err(Error::io("map", &path))?);
+        Ok(Self { identity, mapping })
+    }
+
     /// Opens the image that an earlier handle left, for what its counters say of holes in the log. `None` unless
     /// it is beyond doubt the image of this filter, made in this run of the machine.
     #[must_use]
-    pub fn open_previous(media: &dyn Media, uuid: u128, boot: u128) -> Option<Self> {
-        let (file, identity) = Self::left(media, uuid)?;
-        let same = identity.boot == boot
-            && identity.inode == file.identity().ok()?
-            && identity.bytes() == file.bytes().ok()?;
-        let mapping = same.then(|| file.map(Access::Read).ok().map(Mapped::new)).flatten()?;
-        Some(Self { identity, mapping })
+    pub fn open_previous(
+        media: &dyn Media,
+        uuid: u128,
+        boot: u128,
+        access: Access,
+    ) -> Option<Self> {
+        Self::attach(media, uuid, boot, access).ok()
     }
 
     /// The era of the image that an earlier handle left, if it can be read. An image gets its name only when its
@@ -287,19 +272,93 @@ impl LiveHeader {
 
     /// Refuses all further writes, for good. Relaxed will do: the flag guards no other data.
     pub fn poison(&self) {
-        self.word(POISON).store(1, Ordering::Relaxed);
+        self.word(STATUS).fetch_or(POISONED, Ordering::Relaxed);
     }
 
-    /// Whether writes are refused.
+    /// Whether a sync failed, or a change was left half done.
+    #[must_use]
+    pub fn is_poisoned(&self) -> bool {
+        self.word(STATUS).load(Ordering::Relaxed) & POISONED != 0
+    }
+
+    /// Marks the image as given up: nobody may write to it any more.
+    pub fn retire(&self) {
+        self.word(STATUS).fetch_or(RETIRED, Ordering::Release);
+    }
+
+    /// Whether the image was given up. Acquire: pairs with the Release in [`LiveHeader::retire`].
+    #[must_use]
+    pub fn is_retired(&self) -> bool {
+        self.word(STATUS).load(Ordering::Acquire) & RETIRED != 0
+    }
+
+    /// Whether writes are refused, for whatever reason.
     #[must_use]
     #[inline]
-    pub fn is_poisoned(&self) -> bool {
-        self.word(POISON).load(Ordering::Relaxed) != 0
+    pub fn refuses(&self) -> bool {
+        self.word(STATUS).load(Ordering::Relaxed) != 0
     }
 
-    /// Marks the image as closed: no one may attach to it any more.
-    pub fn retire(&self) {
-        self.word(RETIRED).store(1, Ordering::Release);
+    /// The end of the log that is allocated and durable as far as its files go: records below may be written.
+    #[must_use]
+    pub fn allocated(&self) -> &AtomicU64 {
+        self.word(ALLOCATED)
+    }
+
+    /// The LSN at which the era began.
+    #[must_use]
+    pub fn era_start(&self) -> &AtomicU64 {
+        self.word(ERA_START)
+    }
+
+    /// The LSN of the newest note of what is durable.
+    #[must_use]
+    pub fn noted(&self) -> &AtomicU64 {
+        self.word(NOTED)
+    }
+
+    /// Notes that are being written, and ones whose writers died at it: so many places may be empty without a stripe
+    /// being held.
+    #[must_use]
+    pub fn noting(&self) -> &AtomicU64 {
+        self.word(NOTING)
+    }
+
+    /// The tail when stripe 0 was last about to write a record: its records begin there.
+    #[must_use]
+    pub fn events_from(&self) -> &AtomicU64 {
+        self.word(EVENTS_FROM)
+    }
+
+    /// Where the newest snapshot starts; 0 without one.
+    #[must_use]
+    pub fn snapshot(&self) -> &AtomicU64 {
+        self.word(SNAPSHOT)
+    }
+
+    /// Where damaged snapshots start; 0 for none.
+    #[must_use]
+    pub fn unsound(&self) -> &[AtomicU64] {
+        &self.mapping.words()[UNSOUND..UNSOUND + UNSOUND_MAX]
+    }
+
+    /// The filter's time when the image was made, and what the system's clock measured then; zero if another clock
+    /// did.
+    #[must_use]
+    pub fn time_base(&self) -> &[AtomicU64] {
+        &self.mapping.words()[TIME_BASE..TIME_BASE + 2]
+    }
+
+    /// The turn of whoever syncs the log.
+    #[must_use]
+    pub fn syncing(&self) -> &AtomicU64 {
+        self.word(SYNCING)
+    }
+
+    /// The turn of whoever allocates a segment.
+    #[must_use]
+    pub fn growing(&self) -> &AtomicU64 {
+        self.word(GROWING)
     }
 
     /// The term of a slot: how often it was taken.
@@ -320,13 +379,16 @@ impl LiveHeader {
     #[inline]
     pub fn stripe(&self, index: usize) -> Stripe<'_> {
         let at = STRIPES + index * STRIPE_WORDS;
-        Stripe(&self.mapping.words()[at..at + STRIPE_WORDS])
+        Stripe::new(&self.mapping.words()[at..at + STRIPE_WORDS])
     }
 
-    /// How many stripes somebody holds.
+    /// How many places of the log those who died may have left empty: one for each stripe that is held, one for each
+    /// note that was being written.
     #[must_use]
-    pub fn locked_stripes(&self) -> usize {
-        (0..self.stripe_count()).filter(|&at| load(self.stripe(at).lock_word()) != 0).count()
+    pub fn unfinished(&self) -> u64 {
+        let stripes = (0..self.stripe_count()).map(|at| self.stripe(at));
+        let held = stripes.filter(|stripe| load(stripe.lock_word()) != 0).count();
+        (held as u64).saturating_add(load(self.noting()))
     }
 
     #[inline]
@@ -334,27 +396,19 @@ impl LiveHeader {
         STRIPES + self.stripe_count() * STRIPE_WORDS
     }
 
-    /// The header of block 0.
+    /// Block 0.
     #[must_use]
     #[inline]
-    pub fn block0(&self) -> BlockHeader<'_> {
+    pub fn block0(&self) -> Block0<'_> {
         let at = self.block0_at();
-        BlockHeader(&self.mapping.words()[at..at + BLOCK_HEADER_WORDS])
+        Block0::new(&self.mapping.words()[at..at + BLOCK0_WORDS])
     }
 
-    /// The filter-wide state: the cells of block 0.
+    /// The filter-wide state that counts now; it may stop to count at any moment, but for the holder of stripe 0.
     #[must_use]
     #[inline]
     pub fn state(&self) -> State<'_> {
-        State::new(self.state_block().cells)
-    }
-
-    /// Block 0 as a block.
-    #[must_use]
-    #[inline]
-    pub fn state_block(&self) -> Block<'_> {
-        let at = self.block0_at() + BLOCK_HEADER_WORDS;
-        Block { own: self.block0().own(), cells: &self.mapping.words()[at..at + STATE_WORDS] }
+        self.block0().current().state()
     }
 
     /// Bytes of the file.

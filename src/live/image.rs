@@ -4,15 +4,17 @@
 //! A record is applied to a block if and only if it is newer than the block: exactly once.
 
 use super::bank::{Bank, BankSet};
+use super::event;
 use super::header::{Identity, LiveHeader};
-use super::{event, version};
 use crate::cells::Layout;
 use crate::error::Result;
-use crate::kinds::{Event, Kind, Operation, Totals};
-use crate::media::Media;
+use crate::kinds::{Event, Kind, Operation, State, Totals};
+use crate::media::{Access, Media};
+use crate::names::FileName;
 use crate::sync::Ordering;
 use crate::wal::{Op, Record};
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
@@ -24,7 +26,10 @@ pub struct Image {
     banks: ArcSwap<BankSet>,
     /// The banks of a kind that never changes them: read without an atomic swap.
     fixed: OnceLock<Arc<BankSet>>,
+    /// Held while the set of banks is made to follow block 0.
+    following: Mutex<()>,
     media: Arc<dyn Media>,
+    access: Access,
 }
 
 /// The banks of an image at one moment.
@@ -67,7 +72,35 @@ impl Image {
         layout: Layout,
     ) -> Result<Self> {
         let header = LiveHeader::create(&*media, draft, identity)?;
-        Ok(Self { header, layout, banks: ArcSwap::default(), fixed: OnceLock::new(), media })
+        Ok(Self::over(header, layout, media, Access::Write))
+    }
+
+    /// The image that other handles use; see [`LiveHeader::attach`].
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::Damaged`].
+    pub fn attach(
+        media: Arc<dyn Media>,
+        header: LiveHeader,
+        layout: Layout,
+        kind: &dyn Kind,
+        access: Access,
+    ) -> Result<Self> {
+        let image = Self::over(header, layout, media, access);
+        image.follow()?;
+        image.fix_banks(kind);
+        Ok(image)
+    }
+
+    fn over(header: LiveHeader, layout: Layout, media: Arc<dyn Media>, access: Access) -> Self {
+        let (banks, fixed) = (ArcSwap::default(), OnceLock::new());
+        Self { header, layout, banks, fixed, following: Mutex::new(()), media, access }
+    }
+
+    fn fix_banks(&self, kind: &dyn Kind) {
+        if !kind.changes_banks() {
+            self.fixed.get_or_init(|| self.banks.load_full());
+        }
     }
 
     /// The file `live`.
@@ -93,100 +126,135 @@ impl Image {
         }
     }
 
+    /// Whether these banks are what a version of block 0 lists; if not, [`Image::follow`].
+    #[must_use]
+    #[inline]
+    pub fn are_listed(&self, banks: &Banks<'_>, version: u64) -> bool {
+        match banks {
+            Banks::Fixed(_) => true,
+            Banks::Current(banks) => banks.is_of(version),
+        }
+    }
+
+    /// Maps the banks that block 0 lists now and lets go of the others.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::Damaged`].
+    pub fn follow(&self) -> Result<()> {
+        let _following = self.following.lock();
+        let block0 = self.header.block0();
+        loop {
+            let version = block0.version();
+            if self.banks.load().is_of(version) {
+                return Ok(());
+            }
+            let listed = self.listed(&block0.copy(version).state());
+            if block0.unchanged(version) {
+                self.banks.store(Arc::new(listed?.of_version(version)));
+                return Ok(());
+            }
+            // An event came in between: what was listed may have been no table at all, or be gone.
+        }
+    }
+
+    /// The banks that a state lists, mapped.
+    fn listed(&self, state: &State<'_>) -> Result<BankSet> {
+        let (mapped, mut listed) = (self.banks.load(), BankSet::default());
+        for entry in state.banks() {
+            let known = mapped.get(entry.slot);
+            let known =
+                known.filter(|bank| bank.id() == entry.id && bank.geometry() == entry.geometry);
+            let bank = match known {
+                Some(bank) => bank.clone(),
+                None => {
+                    let Identity { uuid, era, .. } = *self.header.identity();
+                    let (layout, geometry) = (self.layout, entry.geometry);
+                    let image = (uuid, era);
+                    Arc::new(Bank::open(
+                        &*self.media,
+                        image,
+                        entry.id,
+                        layout,
+                        geometry,
+                        self.access,
+                    )?)
+                }
+            };
+            listed = listed.with(entry.slot, Some(bank));
+        }
+        Ok(listed)
+    }
+
     /// Puts the filter into the state it is created with: the kind's start, and its first bank.
     ///
     /// # Errors
     /// [`crate::Error::Io`], a full disk among them.
     pub fn start(&self, kind: &dyn Kind) -> Result<()> {
-        kind.start(&self.header.state(), self.layout);
-        self.map_listed_banks()
+        self.header.block0().change(0, |state| kind.start(state, self.layout));
+        self.create_listed_banks()
     }
 
-    /// Creates and maps every bank that block 0 lists and this image does not have.
+    /// Creates every bank that block 0 lists, in an image that has none.
     ///
     /// # Errors
     /// [`crate::Error::Io`], a full disk among them.
-    pub fn map_listed_banks(&self) -> Result<()> {
+    pub fn create_listed_banks(&self) -> Result<()> {
         for entry in self.header.state().banks() {
-            let mapped = self.banks().get(entry.slot).is_some_and(|bank| bank.id() == entry.id);
-            if !mapped {
-                let bank = self.create_bank(entry.id, entry.geometry)?;
-                self.place_bank(entry.slot, Some(bank));
-            }
+            self.create_bank(entry.id, entry.geometry)?;
         }
-        Ok(())
+        self.follow()
     }
 
-    /// The mapped banks that block 0 lists. Consistent for the holder of stripe 0.
-    #[must_use]
-    pub fn listed_banks(&self) -> Vec<Arc<Bank>> {
-        let banks = self.banks();
-        self.header.state().banks().filter_map(|entry| banks.get(entry.slot).cloned()).collect()
+    /// The banks that block 0 lists, mapped. Consistent for the holder of stripe 0.
+    ///
+    /// # Errors
+    /// As [`Image::follow`].
+    pub fn listed_banks(&self) -> Result<Vec<Arc<Bank>>> {
+        self.follow()?;
+        Ok(self.banks().iter().map(|(_, bank)| bank.clone()).collect())
     }
 
-    fn create_bank(&self, id: u32, geometry: crate::cells::Geometry) -> Result<Arc<Bank>> {
-        let identity = self.header.identity();
-        let bank =
-            Bank::create(&*self.media, identity.uuid, identity.era, id, self.layout, geometry)?;
-        Ok(Arc::new(bank))
+    fn create_bank(&self, id: u32, geometry: crate::cells::Geometry) -> Result<()> {
+        let Identity { uuid, era, .. } = *self.header.identity();
+        Bank::create(&*self.media, uuid, era, id, self.layout, geometry).map(|_| ())
     }
 
-    fn place_bank(&self, slot: usize, bank: Option<Arc<Bank>>) {
-        self.banks.store(Arc::new(self.banks().with(slot, bank)));
-    }
-
-    /// Allocates and maps the bank that an event is about to open, so that nobody sees the event before the
-    /// bank. Does nothing for other events. The caller holds stripe 0, or is alone.
+    /// Allocates the bank that an event is about to open, so that it is there before the event is. Does nothing for other
+    /// events. The caller holds stripe 0, or is alone.
     ///
     /// # Errors
     /// [`crate::Error::Io`], a full disk among them: nothing has changed then.
     pub fn prepare(&self, event: &Event) -> Result<()> {
-        if let Event::OpenBank { id, geometry, .. } = *event {
-            let state = self.header.state();
-            if id >= state.next_bank() {
-                // One of another size was allocated in vain, for a record that found no room; it is replaced.
-                let mapped = |slot| {
-                    let banks = self.banks();
-                    let bank = banks.get(slot);
-                    bank.is_some_and(|bank| bank.id() == id && bank.geometry() == geometry)
-                };
-                if let Some(slot) = state.free_slot().filter(|&slot| !mapped(slot)) {
-                    let bank = self.create_bank(id, geometry)?;
-                    self.place_bank(slot, Some(bank));
-                }
+        match *event {
+            Event::OpenBank { id, geometry, .. } if id >= self.header.state().next_bank() => {
+                // One of the same name was allocated in vain, for a record that found no room; it is replaced.
+                self.create_bank(id, geometry)
             }
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// Applies an event to block 0. The caller holds stripe 0, or is alone, and has [prepared](Image::prepare)
     /// the event.
     pub fn apply_event(&self, kind: &dyn Kind, lsn: u64, event: &Event) {
-        let (block0, state) = (self.header.block0(), self.header.state());
-        version::begin(block0.version());
-        state.apply_banks(event);
-        kind.apply(&state, self.layout, event);
-        block0.set_lsn(lsn);
-        version::end(block0.version());
+        self.header.block0().change(lsn, |state| {
+            state.apply_banks(event);
+            kind.apply(state, self.layout, event);
+        });
         if let Event::CloseBank { id, .. } = *event {
-            let found = self
-                .banks()
-                .iter()
-                .find(|(_, bank)| bank.id() == id)
-                .map(|(slot, bank)| (slot, bank.clone()));
-            if let Some((slot, bank)) = found {
-                self.place_bank(slot, None);
-                // What stays behind if this fails is removed at the next opening; the mapping lives as long as
-                // anyone uses it.
-                let _ = self.media.remove(bank.name());
-            }
+            let name = FileName::Bank { era: self.header.identity().era, bank: id }.to_string();
+            // What stays behind if this fails is removed at the next opening; a mapping lives as long as anyone uses it.
+            let _ = self.media.remove(&name);
         }
     }
 
-    /// Replays one record. The caller is alone with the image.
+    /// Applies one record, unless it has been applied: in replay, where the caller is alone with the image, or in repair,
+    /// where it holds the record's stripe.
+    ///
+    /// Block first, then its LSN, then the stripe's sums: cut off anywhere, it is completed by doing it again.
     ///
     /// # Errors
-    /// [`crate::Error::Io`] if a bank cannot be allocated.
+    /// [`crate::Error::Io`] if a bank cannot be allocated or mapped.
     pub fn apply(&self, kind: &dyn Kind, lsn: u64, record: &Record) -> Result<()> {
         match record.op {
             Op::Void | Op::Durable => {}
@@ -200,12 +268,13 @@ impl Image {
             Op::Step | Op::OpenBank | Op::CloseBank => {
                 if let Some(event) = event::from_record(record) {
                     let stripe = self.header.stripe(0);
-                    if lsn > stripe.sums().lsn {
-                        stripe.note(lsn, stamp(record.time, record.stream));
-                    }
-                    if lsn > self.header.block0().lsn() {
+                    if lsn > self.header.block0().current().lsn() {
                         self.prepare(&event)?;
                         self.apply_event(kind, lsn, &event);
+                        self.follow()?;
+                    }
+                    if lsn > stripe.sums().lsn {
+                        stripe.note(lsn, stamp(record.time, record.stream));
                     }
                 }
             }
@@ -215,14 +284,15 @@ impl Image {
 
     fn replay_insert(&self, kind: &dyn Kind, lsn: u64, record: &Record) {
         let operation = Operation { hash: record.payload, step: record.step, time: record.time };
+        let (state, banks) = (self.header.state(), self.banks());
+        let located = banks.locate(kind.touches(&state, operation.step), operation.hash);
+        kind.insert(&state, &located.older_than(lsn), &operation);
+        located.note(lsn);
         let stripe = self.header.stripe(self.layout.stripe_of(operation.hash) + 1);
         if lsn > stripe.sums().lsn {
             let time = stamp(record.time, record.stream);
             stripe.count_insert(lsn, time, u64::from(record.argument));
         }
-        let (state, banks) = (self.header.state(), self.banks());
-        let located = banks.locate(kind.touches(&state, operation.step), operation.hash);
-        kind.insert(&state, &located.admit(lsn), &operation);
     }
 
     /// The sums over all stripes; exact for whoever is alone or holds them all.
@@ -242,9 +312,7 @@ impl Image {
 
     /// Ends the rebuilding: fills the header's caches from the stripes, and the ends of the log.
     pub fn finish(&self, kind: &dyn Kind, tail: u64) {
-        if !kind.changes_banks() {
-            self.fixed.get_or_init(|| self.banks.load_full());
-        }
+        self.fix_banks(kind);
         let (totals, _, time) = self.sum_stripes();
         self.header.inserts().store(totals.inserts, Ordering::Relaxed);
         self.header.novelty().store(totals.novelty, Ordering::Relaxed);
@@ -257,7 +325,7 @@ impl Image {
     #[must_use]
     pub fn last_change(&self) -> u64 {
         let stripes = (0..self.header.stripe_count()).map(|at| self.header.stripe(at).sums().lsn);
-        stripes.max().unwrap_or(0).max(self.header.block0().lsn())
+        stripes.max().unwrap_or(0).max(self.header.block0().current().lsn())
     }
 
     /// Bytes of memory: everything but the log.

@@ -2,7 +2,8 @@
 //!
 //! A writer, who holds the block's stripe, makes the version odd, changes the cells, makes it even again. A
 //! reader takes the version before and after; if it was odd or has changed, it asks again. Versions only
-//! ever grow. Modelled in `tests/loom/version.rs`.
+//! ever grow. What must never be waited for exists in two copies (block 0): the version's lowest bit says which one counts,
+//! a writer changes the other and then raises the version by one. Modelled in `tests/loom/version.rs`.
 
 use crate::sync::{AtomicU64, Ordering, fence};
 
@@ -40,4 +41,30 @@ pub fn unchanged(version: &AtomicU64, before: u64) -> bool {
     // Acquire fence: pairs with the Release fence in `begin`.
     fence(Ordering::Acquire);
     version.load(Ordering::Relaxed) == before
+}
+
+/// The version of what exists in two copies; its lowest bit says which one counts.
+#[must_use]
+#[inline]
+pub fn current(version: &AtomicU64) -> u64 {
+    // Acquire: pairs with the Release in `flip`. Who sees this version sees the copy that belongs to it.
+    version.load(Ordering::Acquire)
+}
+
+/// The version whose copy the caller may write from now on; nobody else writes either.
+#[must_use]
+#[inline]
+pub fn begin_other(version: &AtomicU64) -> u64 {
+    let seen = version.load(Ordering::Relaxed);
+    // Release fence: pairs with the Acquire fence in `unchanged`. A reader that still reads this copy, of the version before
+    // `seen`, and saw any word written after this, also sees `seen`.
+    fence(Ordering::Release);
+    seen.wrapping_add(1)
+}
+
+/// Lets the copy written since [`begin_other`] count.
+#[inline]
+pub fn flip(version: &AtomicU64, next: u64) {
+    // Release: pairs with the Acquire in `current`.
+    version.store(next, Ordering::Release);
 }

@@ -4,13 +4,19 @@
 //! systems are refused. Every store through a mapping meets allocated space, so that no full disk becomes
 //! a signal. Files must not be truncated from outside while mapped; nothing here ever does it.
 
-use super::{Access, ByteLock, Mapping, Media, MediaFile};
+use super::{Access, ByteLocks, Mapping, Media, MediaFile};
+use crate::fork::{Guard, Unshared};
 use crate::sync::AtomicU64;
 use memmap2::{Advice, MmapOptions, MmapRaw, UncheckedAdvice};
-use rustix::fs::{FallocateFlags, IFlags, Mode, OFlags, fallocate, ioctl_getflags, ioctl_setflags};
+use rustix::fs::{
+    CWD, FallocateFlags, IFlags, Mode, OFlags, RenameFlags, fallocate, ioctl_getflags,
+    ioctl_setflags, renameat_with,
+};
 use rustix::io::Errno;
 use std::fs::{self, File};
 use std::io;
+use std::mem::ManuallyDrop;
+use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -150,6 +156,14 @@ impl Media for Disk {
         fs::rename(self.path.join(from), self.path.join(to))
     }
 
+    fn rename_new(&self, from: &str, to: &str) -> io::Result<()> {
+        let (from, to) = (self.path.join(from), self.path.join(to));
+        match renameat_with(CWD, &from, CWD, &to, RenameFlags::NOREPLACE) {
+            Err(Errno::INVAL | Errno::NOSYS) => link_new(&from, &to),
+            renamed => Ok(renamed?),
+        }
+    }
+
     fn remove(&self, name: &str) -> io::Result<()> {
         fs::remove_file(self.path.join(name))
     }
@@ -158,11 +172,15 @@ impl Media for Disk {
         sync_directory(&self.path)
     }
 
-    fn lock(&self, name: &str, byte: u64) -> io::Result<Option<Box<dyn ByteLock>>> {
+    fn locks(&self, name: &str, access: Access) -> io::Result<Box<dyn ByteLocks>> {
         // Whoever opens a filter takes a lock first, so this also covers one that was moved here.
         refuse_if_not_local(&self.path)?;
-        let file = self.open_file(name, OFlags::CREATE | OFlags::RDWR)?;
-        Ok(if lock_byte(&file, byte)? { Some(Box::new(DiskLock { _file: file })) } else { None })
+        let flags = match access {
+            Access::Read => OFlags::RDONLY,
+            Access::Write => OFlags::CREATE | OFlags::RDWR,
+        };
+        let file = Unshared::open(|| self.open_file(name, flags))?;
+        Ok(Box::new(DiskLocks { file, access }))
     }
 
     fn boot_id(&self) -> io::Result<u128> {
@@ -207,6 +225,15 @@ fn accept(found: u64) -> io::Result<()> {
         "it is on {name}; a filter needs a local file system such as ext4, XFS, btrfs or tmpfs"
     );
     Err(io::Error::new(io::ErrorKind::Unsupported, sentence))
+}
+
+/// Renames without replacing, where the system knows no such call; for a moment both names are there.
+fn link_new(from: &Path, to: &Path) -> io::Result<()> {
+    fs::hard_link(from, to)?;
+    fs::remove_file(from).inspect_err(|_| {
+        // The first error says what went wrong.
+        let _ = fs::remove_file(to);
+    })
 }
 
 /// Allocates by writing, where the file system knows no other way.
@@ -271,18 +298,31 @@ impl MediaFile for DiskFile {
         if bytes > 0 {
             map.advise(Advice::DontFork)?;
         }
-        Ok(Box::new(DiskMapping { map, words: bytes as usize / 8 }))
+        let (map, words) = (ManuallyDrop::new(map), bytes as usize / 8);
+        Ok(Box::new(DiskMapping { map, words, guard: Guard::new() }))
     }
 }
 
-/// A shared mapping of a whole file.
 /// The unit in which pages are released; a multiple of smaller pages, refused by systems with larger ones.
 const PAGE_BYTES: usize = 4096;
 
+/// A shared mapping of a whole file. In a child made by fork it is not there, and its place may be others': there
+/// nothing may be done with it, nor is.
 #[derive(Debug)]
 struct DiskMapping {
-    map: MmapRaw,
+    map: ManuallyDrop<MmapRaw>,
     words: usize,
+    guard: Guard,
+}
+
+impl Drop for DiskMapping {
+    #[expect(unsafe_code, reason = "in a child the mapping is no longer ours to unmap")]
+    fn drop(&mut self) {
+        if !self.guard.is_foreign() {
+            // SAFETY: here and nowhere else, and the mapping is not used any more.
+            unsafe { ManuallyDrop::drop(&mut self.map) };
+        }
+    }
 }
 
 // SAFETY: the words lie in `map`, which neither moves nor is unmapped before it is dropped.
@@ -298,9 +338,9 @@ unsafe impl Mapping for DiskMapping {
         unsafe { std::slice::from_raw_parts(self.map.as_ptr().cast::<AtomicU64>(), self.words) }
     }
 
-    fn populate(&self, words: std::ops::Range<usize>) {
+    fn populate(&self, words: Range<usize>) {
         let end = words.end.min(self.words);
-        if words.start < end {
+        if words.start < end && !self.guard.is_foreign() {
             // Rounded outward to whole pages: the start by memmap2, the end by the kernel.
             let length = (end - words.start) * 8;
             let _ = self.map.advise_range(Advice::PopulateWrite, words.start * 8, length);
@@ -308,10 +348,10 @@ unsafe impl Mapping for DiskMapping {
     }
 
     #[expect(unsafe_code, reason = "the advice would lose data in a private mapping")]
-    fn release(&self, words: std::ops::Range<usize>) {
+    fn release(&self, words: Range<usize>) {
         let start = (words.start * 8).next_multiple_of(PAGE_BYTES);
         let end = words.end.min(self.words) * 8 / PAGE_BYTES * PAGE_BYTES;
-        if start < end {
+        if start < end && !self.guard.is_foreign() {
             // SAFETY: the mapping is shared and of a file: its pages are dropped from the page table only, stores to them
             // are in the page cache, and later accesses find them there.
             let _ = unsafe {
@@ -321,35 +361,82 @@ unsafe impl Mapping for DiskMapping {
     }
 }
 
-/// A byte lock: it belongs to this open file description and ends with it.
+/// Locks that belong to this open file description and end with it.
 #[derive(Debug)]
-struct DiskLock {
-    _file: File,
+struct DiskLocks {
+    file: Unshared,
+    access: Access,
 }
 
-impl ByteLock for DiskLock {}
+impl ByteLocks for DiskLocks {
+    fn try_lock(&self, byte: u64, access: Access) -> io::Result<bool> {
+        let kind = match (access, self.access) {
+            (Access::Write, Access::Read) => return Err(io::ErrorKind::PermissionDenied.into()),
+            (Access::Write, Access::Write) => libc::F_WRLCK,
+            (Access::Read, _) => libc::F_RDLCK,
+        };
+        let mut range = lock_range(kind, byte, 1)?;
+        match control(self.file.file()?, libc::F_OFD_SETLK, &mut range) {
+            Ok(()) => Ok(true),
+            Err(error) => match error.raw_os_error() {
+                Some(libc::EAGAIN | libc::EACCES) => Ok(false),
+                _ => Err(error),
+            },
+        }
+    }
 
-/// Locks one byte for this open file description; false if another one holds it.
-#[expect(unsafe_code, reason = "no safe wrapper offers locks of open file descriptions")]
-fn lock_byte(file: &File, byte: u64) -> io::Result<bool> {
-    let range = libc::flock {
-        l_type: libc::F_WRLCK as libc::c_short,
-        l_whence: libc::SEEK_SET as libc::c_short,
-        l_start: libc::off_t::try_from(byte)
-            .map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?,
-        l_len: 1,
-        l_pid: 0,
+    fn unlock(&self, byte: u64) -> io::Result<()> {
+        let mut range = lock_range(libc::F_UNLCK, byte, 1)?;
+        control(self.file.file()?, libc::F_OFD_SETLK, &mut range)
+    }
+
+    fn is_held_by_others(&self, bytes: Range<u64>) -> io::Result<bool> {
+        if bytes.is_empty() {
+            return Ok(false);
+        }
+        // Asked as if to lock them alone: the system answers with any lock of others that is in the way, and
+        // passes over those of this description. Asking needs no permission to write.
+        let mut range = lock_range(libc::F_WRLCK, bytes.start, bytes.end - bytes.start)?;
+        control(self.file.file()?, libc::F_OFD_GETLK, &mut range)?;
+        Ok(i32::from(range.l_type) != libc::F_UNLCK)
+    }
+}
+
+impl Drop for DiskLocks {
+    fn drop(&mut self) {
+        // A child that kept the description would keep its locks. In a child there is no file, and nothing to do.
+        if let Ok(file) = self.file.file()
+            && let Ok(mut everything) = lock_range(libc::F_UNLCK, 0, 0)
+        {
+            // It may fail for want of memory only; closing the file does the same if no child has it.
+            let _ = control(file, libc::F_OFD_SETLK, &mut everything);
+        }
+    }
+}
+
+/// What locks speak of: so many bytes from `start` on, or all of them for 0.
+fn lock_range(kind: libc::c_int, start: u64, bytes: u64) -> io::Result<libc::flock> {
+    let offset = |number: u64| {
+        libc::off_t::try_from(number).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))
     };
-    // SAFETY: the descriptor is open for the length of the call, and `range` is the structure that
-    // F_OFD_SETLK reads; the kernel keeps no pointer to it.
-    if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const range) } == 0 {
-        return Ok(true);
+    Ok(libc::flock {
+        l_type: kind as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: offset(start)?,
+        l_len: offset(bytes)?,
+        l_pid: 0,
+    })
+}
+
+/// A call about locks of this open file description.
+#[expect(unsafe_code, reason = "no safe wrapper offers locks of open file descriptions")]
+fn control(file: &File, command: libc::c_int, range: &mut libc::flock) -> io::Result<()> {
+    // SAFETY: the descriptor is open for the length of the call, and `range` is the structure that the commands
+    // about locks read and write; the kernel keeps no pointer to it.
+    if unsafe { libc::fcntl(file.as_raw_fd(), command, &raw mut *range) } == 0 {
+        return Ok(());
     }
-    let error = io::Error::last_os_error();
-    match error.raw_os_error() {
-        Some(libc::EAGAIN | libc::EACCES) => Ok(false),
-        _ => Err(error),
-    }
+    Err(io::Error::last_os_error())
 }
 
 #[cfg(test)]
@@ -369,6 +456,21 @@ mod tests {
         let file = File::create_new(directory.path().join("zeros")).expect("a new file");
         write_zeros(&file, (1 << 20) + 5).expect("space for a megabyte");
         assert_eq!(file.metadata().expect("an open file").len(), (1 << 20) + 5);
+    }
+
+    #[test]
+    fn where_renaming_always_replaces_links_do_not() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let [a, b, c] = ["a", "b", "c"].map(|name| directory.path().join(name));
+        fs::write(&a, "first").expect("space");
+        fs::write(&b, "second").expect("space");
+        let refusal = link_new(&a, &b).expect_err("it is there");
+        assert_eq!(refusal.kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(link_new(&a, &a).expect_err("so is this").kind(), refusal.kind());
+        assert_eq!(fs::read(&b).expect("it is there"), b"second");
+        link_new(&a, &c).expect("nobody has that name");
+        assert!(!a.exists());
+        assert_eq!(fs::read(&c).expect("it is there"), b"first");
     }
 
     #[test]

@@ -4,10 +4,10 @@
 //! so that it can be full, and fails on demand. What it cannot do: a file that grows beyond its spare words
 //! gets new ones, so a *mapped* file may only grow within them; the engine never grows a mapped file.
 
-use super::{Access, ByteLock, Mapping, Media, MediaFile};
+use super::{Access, ByteLocks, Mapping, Media, MediaFile};
 use crate::sync::{AtomicU64, Ordering};
 use parking_lot::Mutex;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
@@ -24,7 +24,9 @@ pub struct Memory {
 struct Directory {
     made: bool,
     files: BTreeMap<String, Arc<Node>>,
-    locks: BTreeSet<(String, u64)>,
+    /// How each holder holds a byte of a file, by the file's identity, the byte, and the holder.
+    locks: BTreeMap<(u64, u64), BTreeMap<u64, Access>>,
+    last_holder: u64,
     capacity: u64,
     last_identity: u64,
     fault: Option<Fault>,
@@ -64,7 +66,8 @@ impl Memory {
         let directory = Directory {
             made: false,
             files: BTreeMap::new(),
-            locks: BTreeSet::new(),
+            locks: BTreeMap::new(),
+            last_holder: 0,
             capacity: bytes,
             last_identity: 0,
             fault: None,
@@ -79,8 +82,8 @@ impl Memory {
 
     /// Lets the `n`-th call from now fail once with `kind`, having done nothing; 1 is the very next one.
     ///
-    /// Counted are all calls, through any handle, of methods of [`Media`] and [`MediaFile`] that return a
-    /// result. A fault set before and still waiting is forgotten. To fail each step of an operation in
+    /// Counted are all calls, through any handle, of methods of [`Media`], [`MediaFile`] and [`ByteLocks`]
+    /// that return a result. A fault set before and still waiting is forgotten. To fail each step of an operation in
     /// turn, run it with n = 1, 2, … until [`Memory::clear_faults`] says that nothing failed.
     pub fn fail_after(&self, n: u64, kind: io::ErrorKind) {
         self.directory.lock().fault = Some(Fault { calls_before: n.saturating_sub(1), kind });
@@ -187,6 +190,18 @@ impl Media for Memory {
         Ok(())
     }
 
+    fn rename_new(&self, from: &str, to: &str) -> io::Result<()> {
+        let mut directory = self.directory.lock();
+        directory.enter()?;
+        let node = Arc::clone(directory.find(from)?);
+        if directory.files.contains_key(to) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        directory.files.remove(from);
+        directory.files.insert(to.to_owned(), node);
+        Ok(())
+    }
+
     fn remove(&self, name: &str) -> io::Result<()> {
         let mut directory = self.directory.lock();
         directory.enter()?;
@@ -199,16 +214,16 @@ impl Media for Memory {
         self.directory.lock().enter()
     }
 
-    fn lock(&self, name: &str, byte: u64) -> io::Result<Option<Box<dyn ByteLock>>> {
+    fn locks(&self, name: &str, access: Access) -> io::Result<Box<dyn ByteLocks>> {
         let mut directory = self.directory.lock();
         directory.enter()?;
-        if !directory.files.contains_key(name) {
+        if access == Access::Write && !directory.files.contains_key(name) {
             directory.add(name, 0);
         }
-        if !directory.locks.insert((name.to_owned(), byte)) {
-            return Ok(None);
-        }
-        Ok(Some(Box::new(MemoryLock { memory: self.clone(), place: (name.to_owned(), byte) })))
+        let file = directory.find(name)?.identity;
+        directory.last_holder += 1;
+        let holder = directory.last_holder;
+        Ok(Box::new(MemoryLocks { memory: self.clone(), file, holder, access }))
     }
 
     fn boot_id(&self) -> io::Result<u128> {
@@ -218,16 +233,55 @@ impl Media for Memory {
 }
 
 #[derive(Debug)]
-struct MemoryLock {
+struct MemoryLocks {
     memory: Memory,
-    place: (String, u64),
+    file: u64,
+    holder: u64,
+    access: Access,
 }
 
-impl ByteLock for MemoryLock {}
+impl ByteLocks for MemoryLocks {
+    fn try_lock(&self, byte: u64, access: Access) -> io::Result<bool> {
+        let mut directory = self.memory.directory.lock();
+        directory.admit()?;
+        if access == Access::Write && self.access == Access::Read {
+            return Err(io::ErrorKind::PermissionDenied.into());
+        }
+        let holders = directory.locks.entry((self.file, byte)).or_default();
+        let mut others = holders.iter().filter(|&(&holder, _)| holder != self.holder);
+        let free = others.all(|(_, &theirs)| (access, theirs) == (Access::Read, Access::Read));
+        if free {
+            holders.insert(self.holder, access);
+        }
+        Ok(free)
+    }
 
-impl Drop for MemoryLock {
+    fn unlock(&self, byte: u64) -> io::Result<()> {
+        let mut directory = self.memory.directory.lock();
+        directory.admit()?;
+        if let Some(holders) = directory.locks.get_mut(&(self.file, byte)) {
+            holders.remove(&self.holder);
+        }
+        Ok(())
+    }
+
+    fn is_held_by_others(&self, bytes: Range<u64>) -> io::Result<bool> {
+        let mut directory = self.memory.directory.lock();
+        directory.admit()?;
+        let mut locks = directory
+            .locks
+            .iter()
+            .filter(|((file, byte), _)| *file == self.file && bytes.contains(byte));
+        Ok(locks.any(|(_, holders)| holders.keys().any(|&holder| holder != self.holder)))
+    }
+}
+
+impl Drop for MemoryLocks {
     fn drop(&mut self) {
-        self.memory.directory.lock().locks.remove(&self.place);
+        self.memory.directory.lock().locks.retain(|_, holders| {
+            holders.remove(&self.holder);
+            !holders.is_empty()
+        });
     }
 }
 

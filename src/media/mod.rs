@@ -22,6 +22,7 @@ pub use memory::Memory;
 use crate::sync::AtomicU64;
 use std::fmt::Debug;
 use std::io;
+use std::ops::Range;
 use std::path::Path;
 
 /// The refusal to map a file that is not made of words.
@@ -77,6 +78,12 @@ pub trait Media: Debug + Send + Sync {
     /// The system's refusal.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
 
+    /// Renames within the directory; an existing `to` stays.
+    ///
+    /// # Errors
+    /// `AlreadyExists` if `to` is there, and the system's other refusals.
+    fn rename_new(&self, from: &str, to: &str) -> io::Result<()>;
+
     /// Removes a name. Mappings and open files of it stay usable.
     ///
     /// # Errors
@@ -89,13 +96,12 @@ pub trait Media: Debug + Send + Sync {
     /// The system's refusal; what is on the disk is then unknown.
     fn sync(&self) -> io::Result<()>;
 
-    /// Tries to lock one byte of the file `name` (created if missing) for the caller alone, on a file
-    /// description of its own. `None` if it is held by anyone else, in this or another process. The lock
-    /// ends when the value is dropped or its process dies.
+    /// Opens the file `name` for byte locks, on a file description of its own. With [`Access::Write`] it is created
+    /// if missing; with [`Access::Read`], which needs no permission to write, only shared locks can be taken.
     ///
     /// # Errors
     /// As [`Media::make`] and [`Media::open`].
-    fn lock(&self, name: &str, byte: u64) -> io::Result<Option<Box<dyn ByteLock>>>;
+    fn locks(&self, name: &str, access: Access) -> io::Result<Box<dyn ByteLocks>>;
 
     /// What distinguishes this run of the machine from the one before a power cut or reboot.
     ///
@@ -104,8 +110,29 @@ pub trait Media: Debug + Send + Sync {
     fn boot_id(&self) -> io::Result<u128>;
 }
 
-/// A byte lock that is held until dropped.
-pub trait ByteLock: Debug + Send + Sync {}
+/// Locks on bytes of one file, which need not be there. They are held against all other values of this type on
+/// the same file, in this and other processes, until unlocked, or until the value is dropped or its process dies.
+/// In a child made by `fork` the value is no longer one: it fails, and dropping it does nothing.
+pub trait ByteLocks: Debug + Send + Sync {
+    /// Tries to lock a byte: with [`Access::Write`] alone, with [`Access::Read`] shared with others who read. A
+    /// byte that this value holds already is then held the new way, or as before if the answer is no.
+    ///
+    /// # Errors
+    /// `PermissionDenied` for a lock alone on what was opened for reading, and the system's refusals.
+    fn try_lock(&self, byte: u64, access: Access) -> io::Result<bool>;
+
+    /// Unlocks a byte; nothing happens if it is not locked.
+    ///
+    /// # Errors
+    /// The system's refusal.
+    fn unlock(&self, byte: u64) -> io::Result<()>;
+
+    /// Whether others hold any of these bytes, either way. What this value itself holds is never counted.
+    ///
+    /// # Errors
+    /// The system's refusal.
+    fn is_held_by_others(&self, bytes: Range<u64>) -> io::Result<bool>;
+}
 
 /// An open file.
 pub trait MediaFile: Debug + Send + Sync {
@@ -164,10 +191,10 @@ pub unsafe trait Mapping: Debug + Send + Sync {
 
     /// Asks the system to make the pages of these words present and writable ahead of their use. A hint:
     /// failures are ignored.
-    fn populate(&self, words: std::ops::Range<usize>);
+    fn populate(&self, words: Range<usize>);
 
     /// Lets go of the pages that lie wholly among these words: what they hold stays in the file, and the next access
     /// brings them back. A sync then need not write-protect them one by one, which interrupts all writers each
     /// time. A hint: failures are ignored.
-    fn release(&self, words: std::ops::Range<usize>);
+    fn release(&self, words: Range<usize>);
 }

@@ -1,6 +1,6 @@
 //! One suite over every medium, and what only one of them has.
 
-use super::{Access, Disk, Media, Memory};
+use super::{Access, ByteLocks, Disk, Media, Memory};
 use crate::sync::Ordering;
 use std::io::ErrorKind;
 
@@ -34,7 +34,7 @@ fn nothing_is_there_before_the_directory_is_made() {
     for media in [&disk as &dyn Media, &memory] {
         assert_eq!(kind(media.list()), ErrorKind::NotFound);
         assert_eq!(kind(media.create("a", 8)), ErrorKind::NotFound);
-        assert_eq!(kind(media.lock("lock", 0)), ErrorKind::NotFound);
+        assert_eq!(kind(media.locks("lock", Access::Write)), ErrorKind::NotFound);
         assert_eq!(kind(media.sync()), ErrorKind::NotFound);
         media.make().expect("made");
         media.make().expect("it may be there already");
@@ -167,17 +167,117 @@ fn a_file_opened_for_reading_is_not_written() {
 }
 
 #[test]
-fn a_byte_is_locked_by_one_handle_at_a_time() {
+fn a_rename_that_must_not_replace_does_not() {
     on_every_medium(|media, again| {
-        let held = media.lock("lock", 1).expect("no error").expect("free");
-        assert!(again.lock("lock", 1).expect("no error").is_none());
-        assert!(media.lock("lock", 1).expect("no error").is_none(), "nor twice by the same");
-        let other = again.lock("lock", 0).expect("no error").expect("another byte is free");
-        drop(held);
-        let held = again.lock("lock", 1).expect("no error").expect("free again");
-        assert!(media.lock("lock", 0).expect("no error").is_none());
-        drop((held, other));
+        let moved = media.create("a", 8).expect("space").identity().expect("open");
+        media.create("b", 16).expect("space");
+        assert_eq!(kind(again.rename_new("a", "b")), ErrorKind::AlreadyExists);
+        assert_eq!(kind(again.rename_new("a", "a")), ErrorKind::AlreadyExists);
+        assert_eq!(kind(again.rename_new("c", "b")), ErrorKind::NotFound);
+        assert_eq!(kind(again.rename_new("c", "d")), ErrorKind::NotFound);
+        assert_eq!(sorted(media), ["a", "b"]);
+        let kept = media.open("b", Access::Read).expect("it is there");
+        assert_eq!(kept.bytes().expect("open"), 16);
+        again.rename_new("a", "c").expect("nobody has that name");
+        assert_eq!(sorted(media), ["b", "c"]);
+        let renamed = media.open("c", Access::Read).expect("it is there");
+        assert_eq!(renamed.identity().expect("open"), moved);
+    });
+}
+
+fn locks(media: &dyn Media) -> Box<dyn ByteLocks> {
+    media.locks("lock", Access::Write).expect("no error")
+}
+
+fn try_lock(locks: &dyn ByteLocks, byte: u64) -> bool {
+    locks.try_lock(byte, Access::Write).expect("no error")
+}
+
+fn share(locks: &dyn ByteLocks, byte: u64) -> bool {
+    locks.try_lock(byte, Access::Read).expect("no error")
+}
+
+fn held(locks: &dyn ByteLocks, bytes: std::ops::Range<u64>) -> bool {
+    locks.is_held_by_others(bytes).expect("no error")
+}
+
+#[test]
+fn a_byte_is_locked_by_one_at_a_time() {
+    on_every_medium(|media, again| {
+        let (a, b, c) = (locks(media), locks(media), locks(again));
+        assert!(try_lock(&*a, 1));
+        assert!(try_lock(&*a, 1), "it is its own");
+        for other in [&b, &c] {
+            assert!(!try_lock(&**other, 1) && !share(&**other, 1));
+        }
+        assert!(try_lock(&*b, 0), "another byte is free");
+        a.unlock(1).expect("no error");
+        a.unlock(1).expect("nothing to unlock");
+        assert!(try_lock(&*c, 1), "free again");
+        b.unlock(1).expect("none of its own");
+        assert!(!try_lock(&*a, 1));
+        drop(c);
+        assert!(try_lock(&*a, 1), "dropped means unlocked");
+        assert!(!try_lock(&*a, 0), "and nobody else's");
         assert_eq!(sorted(media), ["lock"]);
+    });
+}
+
+#[test]
+fn readers_share_a_byte() {
+    on_every_medium(|media, again| {
+        let (a, b) = (locks(media), locks(again));
+        assert!(share(&*a, 7) && share(&*b, 7));
+        assert!(!try_lock(&*a, 7), "two share it");
+        assert!(held(&*b, 7..8), "and still do");
+        b.unlock(7).expect("no error");
+        assert!(try_lock(&*a, 7), "a sole reader becomes the only holder");
+        assert!(!share(&*b, 7));
+        assert!(share(&*a, 7), "and shares again");
+        assert!(share(&*b, 7));
+    });
+}
+
+#[test]
+fn what_others_hold_is_told_apart_from_what_one_holds_oneself() {
+    on_every_medium(|media, again| {
+        let (a, b) = (locks(media), locks(again));
+        assert!(!held(&*a, 0..128));
+        assert!(try_lock(&*a, 5) && try_lock(&*a, 9));
+        assert!(!held(&*a, 0..128) && !held(&*a, 5..6));
+        assert!(held(&*b, 5..6) && held(&*b, 0..6) && held(&*b, 9..10) && held(&*b, 0..128));
+        assert!(!held(&*b, 0..5) && !held(&*b, 6..9) && !held(&*b, 10..128));
+        assert!(!held(&*b, 5..5) && !held(&*b, 0..0), "no bytes, no holders");
+        assert!(share(&*b, 7));
+        assert!(held(&*a, 4..10), "one of others among two of its own");
+        assert!(!held(&*a, 8..128) && !held(&*a, 0..7));
+        drop(b);
+        assert!(!held(&*a, 0..128));
+    });
+}
+
+#[test]
+fn locks_opened_for_reading_are_shared_only_and_need_the_file() {
+    on_every_medium(|media, again| {
+        assert_eq!(kind(media.locks("lock", Access::Read)), ErrorKind::NotFound);
+        let writing = locks(media);
+        let reading = again.locks("lock", Access::Read).expect("it is there now");
+        assert_eq!(kind(reading.try_lock(3, Access::Write)), ErrorKind::PermissionDenied);
+        assert!(share(&*reading, 3) && held(&*writing, 3..4) && !try_lock(&*writing, 3));
+        reading.unlock(3).expect("no error");
+        assert!(try_lock(&*writing, 3) && held(&*reading, 0..128) && !share(&*reading, 3));
+    });
+}
+
+#[test]
+fn locks_stay_with_the_file_whatever_its_name() {
+    on_every_medium(|media, _| {
+        let first = locks(media);
+        assert!(try_lock(&*first, 0));
+        media.rename("lock", "other").expect("it is there");
+        assert!(try_lock(&*locks(media), 0), "a new file");
+        let other = media.locks("other", Access::Write).expect("no error");
+        assert!(!try_lock(&*other, 0));
     });
 }
 
@@ -208,7 +308,7 @@ mod disk {
         assert_eq!(kind(disk.open("link", Access::Write)), ErrorKind::InvalidInput);
         assert_eq!(kind(disk.create("link", 8)), ErrorKind::AlreadyExists);
         assert_eq!(kind(disk.create("dangling", 8)), ErrorKind::AlreadyExists);
-        assert_eq!(kind(disk.lock("link", 0)), ErrorKind::InvalidInput);
+        assert_eq!(kind(disk.locks("link", Access::Write)), ErrorKind::InvalidInput);
         assert_eq!(kind(disk.open("folder", Access::Read)), ErrorKind::InvalidInput);
         disk.open("folder", Access::Write).expect_err("a directory");
         assert_eq!(std::fs::read(&target).expect("it is there"), b"precious");
@@ -220,7 +320,7 @@ mod disk {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let disk = Disk::new(directory.path());
         disk.create("a", 8).expect("space");
-        drop(disk.lock("lock", 0).expect("no error"));
+        drop(locks(&disk));
         for name in ["a", "lock"] {
             let mode =
                 directory.path().join(name).metadata().expect("it is there").permissions().mode();
@@ -237,6 +337,161 @@ mod disk {
             disk.create("a", bytes).expect_err("no disk is that large");
             assert!(sorted(&disk).is_empty());
         }
+    }
+}
+
+/// What becomes of locks and mappings in children made by fork, and of the locks of parents of such.
+mod forks {
+    use super::*;
+    use crate::fork::children::Child;
+    use memmap2::MmapMut;
+    use std::cell::Cell;
+    use std::io::{BufRead, BufReader, Read};
+    use std::process::{Command, Stdio};
+    use std::time::Duration;
+
+    fn disk() -> (tempfile::TempDir, Disk) {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let disk = Disk::new(directory.path());
+        (directory, disk)
+    }
+
+    #[test]
+    fn a_byte_is_free_once_the_parent_lets_go_though_the_child_lives() {
+        let (_directory, disk) = disk();
+        // The child by the bare system call still has the descriptor, and with it the lock.
+        for fork in [Child::fork, Child::clone_barely] {
+            let ours = locks(&disk);
+            assert!(try_lock(&*ours, 5));
+            let mut child = fork(|| true);
+            assert!(child.holds());
+            assert!(held(&*locks(&disk), 5..6));
+            drop(ours);
+            assert!(!held(&*locks(&disk), 0..128));
+            drop(child);
+        }
+    }
+
+    #[test]
+    fn a_child_neither_uses_nor_frees_its_parents_locks() {
+        let (_directory, disk) = disk();
+        let ours = Cell::new(None);
+        for fork in [Child::fork, Child::clone_barely] {
+            let locked = locks(&disk);
+            assert!(try_lock(&*locked, 5));
+            ours.set(Some(locked));
+            let mut child = fork(|| {
+                // Taken out of the child's copy only.
+                let Some(ours) = ours.take() else {
+                    return false;
+                };
+                ours.try_lock(6, Access::Write).is_err()
+                    && ours.unlock(5).is_err()
+                    && ours.is_held_by_others(0..1).is_err()
+            });
+            assert!(child.holds());
+            let other = locks(&disk);
+            assert!(held(&*other, 5..6) && !held(&*other, 6..7));
+        }
+    }
+
+    #[test]
+    fn a_child_takes_locks_of_its_own() {
+        let (_directory, disk) = disk();
+        let ours = locks(&disk);
+        assert!(try_lock(&*ours, 5));
+        let mut child = Child::fork(|| {
+            let theirs = disk.locks("lock", Access::Write);
+            let locked = theirs.as_ref().is_ok_and(|theirs| {
+                let lock = |byte| theirs.try_lock(byte, Access::Write).ok();
+                (lock(5), lock(6)) == (Some(false), Some(true))
+            });
+            std::mem::forget(theirs);
+            locked
+        });
+        assert!(child.holds());
+        assert!(held(&*ours, 6..7));
+        drop(child);
+        assert!(!held(&*ours, 0..128), "it died");
+    }
+
+    #[test]
+    fn a_mapping_inherited_from_the_parent_is_let_alone() {
+        const BYTES: usize = 1 << 20;
+        let (_directory, disk) = disk();
+        let file = disk.create("a", BYTES as u64).expect("space");
+        let mut ours = Some(file.map(Access::Write).expect("whole words"));
+        let place = ours.as_ref().expect("just made").words().as_ptr().addr();
+        let mut child = Child::fork(|| {
+            // Private memory, until some of it lies where the parent's mapping did: advice or unmapping would
+            // lose it.
+            let mut theirs = Vec::new();
+            let reused = (0..64).any(|_| {
+                let Ok(mut memory) = MmapMut::map_anon(BYTES) else {
+                    return false;
+                };
+                memory.fill(7);
+                let start = memory.as_ptr().addr();
+                theirs.push(memory);
+                start < place + BYTES && place < start + BYTES
+            });
+            // Taken out of the child's copy only.
+            if let Some(ours) = ours.take() {
+                ours.populate(0..1);
+                ours.release(0..BYTES / 8);
+            }
+            // A fault here would end the child without a report.
+            reused && theirs.iter().flat_map(|memory| memory.iter()).all(|&byte| byte == 7)
+        });
+        assert!(child.holds());
+    }
+
+    /// Set for the process that [`a_killed_parents_byte_is_free_though_its_child_lives`] kills.
+    const PARENT: &str = "EBBTIDE_TEST_PARENT_IN";
+
+    /// Locks a byte, forks, and waits for its death. The child waits for a byte from the test and answers it.
+    fn be_killed(disk: &Disk) {
+        let (input, output) = (std::io::stdin(), std::io::stdout());
+        let ours = locks(disk);
+        assert!(try_lock(&*ours, 5));
+        let _child = Child::fork(|| {
+            let _ = rustix::io::read(&input, &mut [0]);
+            rustix::io::write(&output, b"alive\n").is_ok()
+        });
+        rustix::io::write(&output, b"ready\n").expect("somebody listens");
+        std::thread::sleep(Duration::from_secs(60));
+    }
+
+    #[test]
+    fn a_killed_parents_byte_is_free_though_its_child_lives() {
+        if let Some(directory) = std::env::var_os(PARENT) {
+            return be_killed(&Disk::new(directory));
+        }
+        let (directory, disk) = disk();
+        let name = "media::tests::forks::a_killed_parents_byte_is_free_though_its_child_lives";
+        let mut parent = Command::new(std::env::current_exe().expect("it runs"))
+            .args(["--exact", "--nocapture", name])
+            .env(PARENT, directory.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("this very program");
+        let input = parent.stdin.take().expect("piped");
+        let mut output = BufReader::new(parent.stdout.take().expect("piped"));
+        let mut line = String::new();
+        while !line.ends_with("ready\n") {
+            assert_ne!(output.read_line(&mut line).expect("text"), 0, "it ended: {line}");
+        }
+        let ours = locks(&disk);
+        assert!(held(&*ours, 5..6));
+        parent.kill().expect("it runs");
+        parent.wait().expect("our child");
+        assert!(!held(&*ours, 0..128) && try_lock(&*ours, 5));
+
+        drop(input); // what the grandchild waits for
+        let mut answer = [0; 6];
+        output.read_exact(&mut answer).expect("the grandchild lives");
+        assert_eq!(&answer, b"alive\n");
     }
 }
 
@@ -306,18 +561,22 @@ mod memory {
             file.sync()?;
             file.map(Access::Write)?;
             memory.open("a", Access::Read)?;
-            memory.lock("lock", 0)?;
+            let locks = memory.locks("lock", Access::Write)?;
+            locks.try_lock(0, Access::Write)?;
+            locks.is_held_by_others(0..1)?;
+            locks.unlock(0)?;
             memory.boot_id()?;
             memory.sync()?;
             memory.rename("a", "b")?;
-            memory.remove("b")
+            memory.rename_new("b", "c")?;
+            memory.remove("c")
         };
         let mut failures = 0;
         loop {
             memory.fail_after(failures + 1, ErrorKind::Other);
             let result = all(&memory);
             let waiting = memory.clear_faults();
-            for name in ["a", "b"] {
+            for name in ["a", "b", "c"] {
                 let _ = memory.remove(name);
             }
             if waiting {
@@ -327,6 +586,6 @@ mod memory {
             result.expect_err("one call failed");
             failures += 1;
         }
-        assert_eq!(failures, 16);
+        assert_eq!(failures, 20);
     }
 }

@@ -38,6 +38,18 @@ pub fn wake_one(word: &AtomicU64) {
     let _ = rustix::thread::futex::wake(low_half(word), rustix::thread::futex::Flags::empty(), 1);
 }
 
+/// Wakes all who sleep on `word`.
+#[cfg(not(loom))]
+pub fn wake_all(word: &AtomicU64) {
+    let everyone = i32::MAX as u32;
+    // As in `wake_one`.
+    let _ = rustix::thread::futex::wake(
+        low_half(word),
+        rustix::thread::futex::Flags::empty(),
+        everyone,
+    );
+}
+
 /// The address of the low half, for the kernel. Rust code must neither load nor store through it: that
 /// would mix atomic accesses of two sizes.
 #[cfg(not(loom))]
@@ -59,6 +71,10 @@ pub fn wait(_word: &AtomicU64, _expected_low: u32, _timeout: Duration) -> Woken 
 /// Under loom nobody sleeps.
 #[cfg(loom)]
 pub fn wake_one(_word: &AtomicU64) {}
+
+/// Under loom nobody sleeps.
+#[cfg(loom)]
+pub fn wake_all(_word: &AtomicU64) {}
 
 #[cfg(all(test, not(loom)))]
 mod tests {

@@ -52,11 +52,26 @@ impl Owner {
         ((u64::from(self.slot) + 1) << SLOT_SHIFT) | (self.term << TERM_SHIFT)
     }
 
-    /// True if `self`, seen in a word, cannot be alive: by its term if the slot is now ours (its byte, the
-    /// proof of life, is then our own and says nothing), else by asking.
-    fn is_dead_to(self, us: Owner, is_dead: &dyn Fn(Owner) -> bool) -> bool {
-        if self.slot == us.slot { self.term < us.term } else { is_dead(self) }
+    /// What to do about `self`, seen in a word: by its term if the slot is now ours (its byte, the proof of life, is
+    /// then our own and says nothing), else by asking.
+    fn judged(self, us: Owner, judge: &dyn Fn(Owner) -> Verdict) -> Verdict {
+        match self.slot == us.slot {
+            true if self.term < us.term => Verdict::Dead,
+            true => Verdict::Wait,
+            false => judge(self),
+        }
     }
+}
+
+/// What a waiter makes of an owner that keeps it waiting.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// It lives: wait on.
+    Wait,
+    /// It is dead: take the lock over.
+    Dead,
+    /// It lives, but is not worth waiting for any longer.
+    GiveUp,
 }
 
 /// Who holds the lock whose word this is; `None` if nobody does, or the word is not one.
@@ -90,23 +105,27 @@ pub fn try_lock(word: &AtomicU64, owner: Owner) -> bool {
     word.compare_exchange(0, owner.word(), Ordering::Acquire, Ordering::Relaxed).is_ok()
 }
 
-/// Takes the lock, waiting for it if need be, or taking it over from a dead owner.
+/// Takes the lock, waiting for it if need be, or taking it over from a dead owner. `None` if the judge gave up.
 ///
-/// `is_dead` is asked about owners in other slots than our own, from time to time. It must synchronise
-/// with the end of an owner whom it calls dead; the release of a byte lock by the kernel does.
+/// `judge` is asked about owners in other slots than our own, whenever one has kept us waiting for [`PATIENCE`]. It
+/// must synchronise with the end of an owner whom it calls dead; the release of a byte lock by the kernel does.
 #[inline]
-pub fn lock(word: &AtomicU64, owner: Owner, is_dead: &dyn Fn(Owner) -> bool) -> Acquired {
-    if try_lock(word, owner) { Acquired::Free } else { lock_contended(word, owner, is_dead) }
+pub fn lock(word: &AtomicU64, owner: Owner, judge: &dyn Fn(Owner) -> Verdict) -> Option<Acquired> {
+    if try_lock(word, owner) { Some(Acquired::Free) } else { lock_contended(word, owner, judge) }
 }
 
 #[cold]
-fn lock_contended(word: &AtomicU64, owner: Owner, is_dead: &dyn Fn(Owner) -> bool) -> Acquired {
+fn lock_contended(
+    word: &AtomicU64,
+    owner: Owner,
+    judge: &dyn Fn(Owner) -> Verdict,
+) -> Option<Acquired> {
     for _ in 0..LOOKS {
         spin_hint();
         // Relaxed, here and below: the compare-and-swap that follows decides, and brings the ordering.
         let seen = word.load(Ordering::Relaxed);
         if seen == 0 && try_lock(word, owner) {
-            return Acquired::Free;
+            return Some(Acquired::Free);
         }
         if seen & WAITERS != 0 {
             break; // others sleep already, so it takes longer than usual
@@ -118,7 +137,7 @@ fn lock_contended(word: &AtomicU64, owner: Owner, is_dead: &dyn Fn(Owner) -> boo
         if seen == 0 {
             // Acquire: partner is the Release of the unlock that left the zero.
             if word.compare_exchange(0, ours, Ordering::Acquire, Ordering::Relaxed).is_ok() {
-                return Acquired::Free;
+                return Some(Acquired::Free);
             }
             continue;
         }
@@ -139,12 +158,15 @@ fn lock_contended(word: &AtomicU64, owner: Owner, is_dead: &dyn Fn(Owner) -> boo
         let Some(silent) = holder(waited_for) else {
             continue;
         };
+        match silent.judged(owner, judge) {
+            Verdict::Wait => continue,
+            Verdict::GiveUp => return None,
+            Verdict::Dead => {}
+        }
         // Acquire: partner is the unlock before the dead owner's lock. With the dead owner's own stores
-        // `is_dead` has synchronised; it left no Release behind.
-        if silent.is_dead_to(owner, is_dead)
-            && word.compare_exchange(waited_for, ours, Ordering::Acquire, Ordering::Relaxed).is_ok()
-        {
-            return Acquired::TakenOver(silent);
+        // `judge` has synchronised; it left no Release behind.
+        if word.compare_exchange(waited_for, ours, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+            return Some(Acquired::TakenOver(silent));
         }
     }
 }
@@ -184,8 +206,12 @@ mod tests {
     const A: Owner = Owner { slot: 0, term: 3 };
     const B: Owner = Owner { slot: 7, term: Owner::TERMS - 1 };
 
-    fn nobody_is_dead(_: Owner) -> bool {
-        false
+    fn all_live(_: Owner) -> Verdict {
+        Verdict::Wait
+    }
+
+    fn all_are_dead(_: Owner) -> Verdict {
+        Verdict::Dead
     }
 
     #[test]
@@ -210,14 +236,14 @@ mod tests {
         assert_eq!(unlock(&word, Owner { term: 4, ..A }), Err(Lost));
         assert_eq!(unlock(&word, A), Ok(()));
         assert_eq!(unlock(&word, A), Err(Lost));
-        assert_eq!(lock(&word, B, &nobody_is_dead), Acquired::Free);
+        assert_eq!(lock(&word, B, &all_live), Some(Acquired::Free));
     }
 
     #[test]
     fn a_dead_owners_lock_is_taken_over_and_lost_to_it() {
         let word = AtomicU64::new(0);
         assert!(try_lock(&word, A));
-        assert_eq!(lock(&word, B, &|owner| owner == A), Acquired::TakenOver(A));
+        assert_eq!(lock(&word, B, &all_are_dead), Some(Acquired::TakenOver(A)));
         assert_eq!(unlock(&word, A), Err(Lost));
         assert_eq!(unlock(&word, B), Ok(()));
         assert!(try_lock(&word, A));
@@ -234,9 +260,9 @@ mod tests {
             if asked.get() == 3 {
                 unlock(&word, A).expect("its own");
             }
-            false
+            Verdict::Wait
         };
-        assert_eq!(lock(&word, B, &third_time), Acquired::Free);
+        assert_eq!(lock(&word, B, &third_time), Some(Acquired::Free));
         assert_eq!(asked.get(), 3);
     }
 
@@ -245,8 +271,17 @@ mod tests {
         let word = AtomicU64::new(0);
         assert!(try_lock(&word, A));
         let later = Owner { term: A.term + 1, ..A };
-        let asking = |_: Owner| -> bool { panic!("our own byte says nothing") };
-        assert_eq!(lock(&word, later, &asking), Acquired::TakenOver(A));
+        let asking = |_: Owner| -> Verdict { panic!("our own byte says nothing") };
+        assert_eq!(lock(&word, later, &asking), Some(Acquired::TakenOver(A)));
+    }
+
+    #[test]
+    fn who_gives_up_takes_nothing() {
+        let word = AtomicU64::new(0);
+        assert!(try_lock(&word, A));
+        assert_eq!(lock(&word, B, &|_| Verdict::GiveUp), None);
+        assert_eq!(unlock(&word, A), Ok(()));
+        assert_eq!(word.load(Ordering::Relaxed), 0);
     }
 
     #[test]
@@ -254,8 +289,8 @@ mod tests {
         let word = AtomicU64::new(0);
         let third = Owner { slot: 2, term: 1 };
         assert!(try_lock(&word, A));
-        assert_eq!(lock(&word, B, &|_| true), Acquired::TakenOver(A));
-        assert_eq!(lock(&word, third, &|_| true), Acquired::TakenOver(B));
+        assert_eq!(lock(&word, B, &all_are_dead), Some(Acquired::TakenOver(A)));
+        assert_eq!(lock(&word, third, &all_are_dead), Some(Acquired::TakenOver(B)));
         assert_eq!(unlock(&word, third), Ok(()));
     }
 
@@ -268,7 +303,7 @@ mod tests {
                 let (word, counter) = (&word, &counter);
                 scope.spawn(move || {
                     for _ in 0..20_000 {
-                        assert_eq!(lock(word, owner, &nobody_is_dead), Acquired::Free);
+                        assert_eq!(lock(word, owner, &all_live), Some(Acquired::Free));
                         // Relaxed: ordered by the lock, which is what is tested.
                         counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
                         unlock(word, owner).expect("its own");

@@ -5,7 +5,7 @@
 //! and recovery rebuilds them.
 #![expect(unsafe_code, reason = "a lock hands out exclusive access to what it guards")]
 
-use super::stripe_lock::{self, Acquired, Owner};
+use super::stripe_lock::{self, Acquired, Owner, Verdict};
 use crate::live::{LiveHeader, Stripe};
 use crossbeam_utils::CachePadded;
 use std::cell::UnsafeCell;
@@ -31,19 +31,35 @@ impl<T: Default> Stripes<T> {
 }
 
 impl<T> Stripes<T> {
-    /// Waits for a stripe.
+    /// Waits for a stripe, or takes it over: then what it guards needs repair. `None` if the judge gave up.
     #[inline]
-    pub fn lock<'a>(&'a self, header: &'a LiveHeader, index: usize) -> StripeGuard<'a, T> {
+    pub fn lock<'a>(
+        &'a self,
+        header: &'a LiveHeader,
+        index: usize,
+        judge: &dyn Fn(Owner) -> Verdict,
+    ) -> Option<(StripeGuard<'a, T>, Acquired)> {
         let stripe = header.stripe(index);
-        if !stripe_lock::try_lock(stripe.lock_word(), self.owner) {
-            // One handle at a time has the filter open, so no other owner can die.
-            let acquired = stripe_lock::lock(stripe.lock_word(), self.owner, &|_| false);
-            if acquired != Acquired::Free {
-                // The word named an owner of an earlier time: the image is not what it should be.
-                header.poison();
-            }
-        }
-        self.guard(header, stripe, index)
+        let acquired = stripe_lock::lock(stripe.lock_word(), self.owner, judge)?;
+        Some((self.guard(header, stripe, index), acquired))
+    }
+
+    /// Takes a stripe if it is free.
+    #[inline]
+    pub fn try_lock<'a>(
+        &'a self,
+        header: &'a LiveHeader,
+        index: usize,
+    ) -> Option<StripeGuard<'a, T>> {
+        let stripe = header.stripe(index);
+        let taken = stripe_lock::try_lock(stripe.lock_word(), self.owner);
+        taken.then(|| self.guard(header, stripe, index))
+    }
+
+    /// Who holds stripes through this.
+    #[must_use]
+    pub fn owner(&self) -> Owner {
+        self.owner
     }
 
     #[inline]
@@ -70,6 +86,12 @@ pub struct StripeGuard<'a, T> {
 }
 
 impl<'a, T> StripeGuard<'a, T> {
+    /// Which stripe it is.
+    #[must_use]
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
     /// The stripe's shared entry.
     #[must_use]
     #[inline]
@@ -103,6 +125,7 @@ impl<T> Drop for StripeGuard<'_, T> {
             self.header.poison();
         }
         if stripe_lock::unlock(self.stripe.lock_word(), self.stripes.owner).is_err() {
+            // We were declared dead while we worked on the stripe, and somebody else worked on it beside us.
             self.header.poison();
         }
     }

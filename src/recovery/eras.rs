@@ -8,8 +8,10 @@
 
 use super::Listing;
 use crate::error::{Error, Result};
+use crate::live::LiveHeader;
 use crate::media::{Access, Media};
 use crate::names::FileName;
+use crate::sync::Ordering;
 use crate::wal::record::{Decoded, Op, Record};
 use crate::wal::segment::Segment;
 use std::path::PathBuf;
@@ -26,15 +28,74 @@ pub struct History {
     eras: Vec<(u64, u64)>,
 }
 
-/// What a later reader must know of the handles that died: only on the same run of the machine.
+/// What the live image says of the log's end, where it can be believed: only on the same run of the machine.
 #[derive(Debug, Clone, Copy)]
-pub struct Survivor {
-    /// The era they wrote.
-    pub era: u64,
-    /// The next LSN they would have reserved.
-    pub tail: u64,
-    /// How many stripes were held: at most so many places can be empty.
-    pub locked: usize,
+pub enum Known {
+    /// Nothing: the log ends at the first place that is empty or wrong.
+    Nothing,
+    /// All who wrote have died.
+    Died {
+        /// The era they wrote.
+        era: u64,
+        /// The next LSN they would have reserved.
+        tail: u64,
+        /// How many places they may have left empty at most.
+        unfinished: u64,
+    },
+    /// Somebody writes now.
+    Living {
+        /// The era they write.
+        era: u64,
+        /// Every place below is published.
+        durable: u64,
+    },
+}
+
+impl Known {
+    /// What those left who wrote last; nobody writes now.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if it cannot be found out whether the machine still runs as it did then.
+    pub fn of_the_dead(home: &dyn Media, uuid: u128) -> Result<Self> {
+        Ok(match Self::image(home, uuid)? {
+            // Relaxed: whoever wrote it is dead, and the byte locks order us after that.
+            Some(image) => Self::Died {
+                era: image.identity().era,
+                tail: image.tail().load(Ordering::Relaxed),
+                unfinished: image.unfinished(),
+            },
+            None => Self::Nothing,
+        })
+    }
+
+    /// What those have reached who write now. To be asked before files are listed, which may hold more.
+    ///
+    /// # Errors
+    /// As [`Known::of_the_dead`].
+    pub fn of_the_living(home: &dyn Media, uuid: u128) -> Result<Self> {
+        Ok(match Self::image(home, uuid)? {
+            // Acquire: pairs with the raising of the durable end.
+            Some(image) => Self::Living {
+                era: image.identity().era,
+                durable: image.durable().load(Ordering::Acquire),
+            },
+            None => Self::Nothing,
+        })
+    }
+
+    fn image(home: &dyn Media, uuid: u128) -> Result<Option<LiveHeader>> {
+        let boot = home.boot_id().map_err(Error::io("read the boot id for", home.path()))?;
+        Ok(LiveHeader::open_previous(home, uuid, boot, Access::Read))
+    }
+
+    /// What is known of this era: the LSN below which nothing is wrong, and how many places there may be empty.
+    fn of_era(self, era: u64) -> Option<(u64, u64)> {
+        match self {
+            Self::Died { era: of, tail, unfinished } if of == era => Some((tail, unfinished)),
+            Self::Living { era: of, durable } if of == era => Some((durable, 0)),
+            _ => None,
+        }
+    }
 }
 
 /// How far the log reaches.
@@ -100,10 +161,10 @@ impl History {
     pub fn read(
         &self,
         from: u64,
-        survivor: Option<Survivor>,
+        known: Known,
         mut visit: impl FnMut(u64, u64, &Record) -> Result<()>,
     ) -> Result<Prefix> {
-        let survivor = survivor.filter(|survivor| survivor.era == self.last_era());
+        let of_last = known.of_era(self.last_era());
         let mut prefix = Prefix { stop: from, ..Prefix::default() };
         for (at, &(era, start)) in self.eras.iter().enumerate() {
             let end = self.eras.get(at + 1).map(|&(_, next)| next);
@@ -113,20 +174,24 @@ impl History {
             if prefix.stop < start {
                 return Err(self.missing(prefix.stop, start));
             }
-            let known = end.or(survivor.map(|survivor| survivor.tail));
-            let ended = self.read_era(era, end, known, &mut prefix, &mut visit)?;
+            let least = end.or(of_last.map(|(least, _)| least));
+            let ended = self.read_era(era, end, least, &mut prefix, &mut visit)?;
             if let (None, Some(end)) = (ended, end) {
                 return Err(self.missing(prefix.stop, end));
             }
         }
-        if let Some(survivor) = survivor
-            && prefix.holes.len() > survivor.locked
+        if let Some((_, unfinished)) = of_last
+            && prefix.holes.len() as u64 > unfinished
         {
-            let (count, locked) = (prefix.holes.len(), survivor.locked);
-            let expected = format!("at most {locked} empty places, one for each writer that died");
+            let count = prefix.holes.len();
+            let expected =
+                format!("at most {unfinished} empty places, one for each writer that died");
             return Err(self.at(prefix.holes[0], expected, format!("{count}")));
         }
-        self.check_rest(&prefix)?;
+        // Those who write now may have filled and noted what was empty a moment ago.
+        if !matches!(known, Known::Living { .. }) {
+            self.check_rest(&prefix)?;
+        }
         Ok(prefix)
     }
 
@@ -247,7 +312,7 @@ impl History {
             for &lsn in prefix.holes.iter().filter(|&&lsn| segment.holds(lsn)) {
                 segment.void(lsn);
             }
-            segment.dirty_from(from);
+            segment.dirty(from, prefix.stop);
             let header = segment.header();
             let name = FileName::Segment { era: header.era, first: header.first };
             let path = self.directory.join(name.to_string());

@@ -2,12 +2,14 @@
 //!
 //! The newest sound snapshot, then every record of the log from its start, in the order of LSNs, until the log
 //! ends. `listing` says what files there are, `eras` reads the log across eras and tells its end from damage,
-//! `replay` builds an image. Nothing here writes to the filter's files but [`eras::History::secure`], which makes
-//! durable the ground that a new era will stand on.
+//! `replay` builds an image, `repair` completes one stripe of a living one. Nothing here writes to the filter's files but
+//! [`eras::History::secure`], which makes durable the ground that a new era will stand on, and repair.
 
 pub mod eras;
 pub mod listing;
+pub mod repair;
 pub mod replay;
 
+pub use eras::Known;
 pub use listing::Listing;
 pub use replay::{Recovered, replay};

@@ -1,18 +1,18 @@
 //! Building an image: the newest sound snapshot, or nothing at all, and the log from there.
 
-use super::eras::{History, Prefix, Survivor};
+use super::eras::{History, Known, Prefix};
 use super::listing::Listing;
 use crate::cells::{OWN_WORDS, store};
 use crate::error::{Error, Result};
 use crate::kinds::Kind;
 use crate::kinds::state::STATE_WORDS;
-use crate::live::header::{Identity, LiveHeader, StripeSums};
+use crate::live::header::{Identity, LiveHeader};
+use crate::live::stripe::StripeSums;
 use crate::live::{Image, event};
 use crate::media::{Access, Media};
 use crate::meta::Meta;
 use crate::names::FileName;
 use crate::snapshot::{Content, Frame, SnapshotHeader, SnapshotReader};
-use crate::sync::Ordering;
 use crate::wal::{Op, Record};
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ pub struct Recovered {
 }
 
 /// Rebuilds the state that the files of `home` describe, as an image on `live` under the name `draft`. `access` is how the
-/// log is opened: for writing if a new era is to begin on it.
+/// log is opened: for writing if a new era is to begin on it. `known` is what the live image says of the log's end.
 ///
 /// # Errors
 /// [`Error::Damaged`] if the state cannot be rebuilt in full, [`Error::Version`], [`Error::Io`].
@@ -44,11 +44,11 @@ pub fn replay(
     meta: &Meta,
     draft: &str,
     access: Access,
+    known: Known,
 ) -> Result<Recovered> {
     let listing = Listing::read(home)?;
     let history = History::open(home, &listing, meta.uuid, access)?;
     let boot = boot_id(home)?;
-    let survivor = survivor(home, meta.uuid)?;
     let identity = Identity {
         uuid: meta.uuid,
         era: history.last_era().saturating_add(1),
@@ -82,7 +82,7 @@ pub fn replay(
     check_eras(home, meta, &history, era)?;
     let kind = &*meta.kind;
     let mut events = Vec::new();
-    let mut prefix = history.read(start, survivor, |_, lsn, record| {
+    let mut prefix = history.read(start, known, |_, lsn, record| {
         if event::from_record(record).is_some() {
             events.push((lsn, *record));
             return Ok(());
@@ -136,20 +136,6 @@ fn discard(live: &dyn Media, draft: &str, failed: (u64, Error), unsound: &mut Ve
     // If it cannot be removed, creating the next draft says so.
     let _ = live.remove(draft);
     unsound.push(failed);
-}
-
-/// What the image left by the handles that died says of holes in the log, if it can be believed.
-///
-/// # Errors
-/// [`Error::Io`] if it cannot be found out whether the machine still runs as it did then.
-pub fn survivor(home: &dyn Media, uuid: u128) -> Result<Option<Survivor>> {
-    let boot = boot_id(home)?;
-    let Some(previous) = LiveHeader::open_previous(home, uuid, boot) else {
-        return Ok(None);
-    };
-    // Relaxed: whoever wrote it is dead, and the byte locks order us after that.
-    let tail = previous.tail().load(Ordering::Relaxed);
-    Ok(Some(Survivor { era: previous.identity().era, tail, locked: previous.locked_stripes() }))
 }
 
 fn boot_id(home: &dyn Media) -> Result<u128> {
@@ -206,12 +192,13 @@ fn load_state(image: &Image, reader: &SnapshotReader, frame: &Frame, words: &[u6
     if words.len() != OWN_WORDS + STATE_WORDS {
         return Err(misfit(reader, frame, words));
     }
-    let block = image.header().state_block();
+    let current = image.header().block0().current();
+    let block = current.block();
     for (to, from) in block.own.iter().chain(block.cells).zip(words) {
         store(to, *from);
     }
-    image.header().block0().set_lsn(frame.lsn);
-    image.map_listed_banks()
+    current.set_lsn(frame.lsn);
+    image.create_listed_banks()
 }
 
 fn load_stripe(image: &Image, reader: &SnapshotReader, frame: &Frame, words: &[u64]) -> Result<()> {

@@ -1,113 +1,141 @@
-//! One handle's view of the log: which segments it has mapped, and how it grows.
+//! One handle's view of the log: which segments it has mapped.
 //!
-//! A writer reserves only below the end that is allocated *and* mapped by its own handle, so a reserved place
-//! can always be written. The protocol of a place is in [`super::place`].
+//! Segments of an era have one size, so an LSN tells the name of its segment. A writer reserves only below the end that is
+//! allocated *and* mapped by its own handle, so a reserved place can always be written. Other handles allocate segments
+//! too, and remove them: a handle maps what it needs, from the durable end on, and lets go of the rest. The protocol
+//! of a place is in [`super::place`].
 
 use super::place;
 use super::record::Record;
 use super::segment::{Segment, SegmentHeader};
-use crate::error::Result;
-use crate::media::Media;
+use crate::error::{Error, Result};
+use crate::media::{Access, Media};
 use crate::sync::{AtomicU64, Ordering};
 use parking_lot::Mutex;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// One handle's view of the log of the current era.
 #[derive(Debug)]
 pub struct Log {
     media: Arc<dyn Media>,
-    uuid: u128,
-    era: u64,
-    era_start: u64,
-    capacity: u64,
-    /// Ascending and without gaps.
-    segments: Mutex<Vec<Arc<Segment>>>,
-    /// Orders those who grow the log: writers that only look up a segment do not wait for their syncs.
-    growing: Mutex<()>,
+    /// What the era's first segment says.
+    first: SegmentHeader,
+    access: Access,
+    /// By first LSN.
+    segments: Mutex<BTreeMap<u64, Arc<Segment>>>,
     /// The end of what this handle has mapped.
     mapped: AtomicU64,
-    temporary: AtomicU64,
+    drafts: AtomicU64,
 }
 
 impl Log {
-    /// The log of an era that has just begun with this, its first segment. Later segments hold `capacity`
-    /// records; `temporary` is a number for names of files in the making that no one else uses.
+    /// The log of an era whose first segment is `first`; nothing is mapped yet. Drafts are numbered from `draft` on, which
+    /// no other handle does.
     #[must_use]
-    pub fn new(media: Arc<dyn Media>, first: Segment, capacity: u64, temporary: u64) -> Self {
-        let header = *first.header();
+    pub fn new(media: Arc<dyn Media>, first: SegmentHeader, draft: u64, access: Access) -> Self {
         Self {
             media,
-            uuid: header.uuid,
-            era: header.era,
-            era_start: header.era_start,
-            capacity,
-            mapped: AtomicU64::new(first.end()),
-            segments: Mutex::new(vec![Arc::new(first)]),
-            growing: Mutex::new(()),
-            temporary: AtomicU64::new(temporary),
+            first,
+            access,
+            segments: Mutex::default(),
+            mapped: AtomicU64::new(first.first),
+            drafts: AtomicU64::new(draft),
         }
+    }
+
+    /// The header of the segment that an LSN of the era lies in.
+    fn header_of(&self, lsn: u64) -> SegmentHeader {
+        let whole = (lsn - self.first.first) / self.first.capacity;
+        let first = self.first.first + whole * self.first.capacity;
+        SegmentHeader { first, ..self.first }
     }
 
     /// The end of what this handle may reserve.
     #[must_use]
     #[inline]
     pub fn mapped_end(&self) -> u64 {
-        // Acquire: pairs with the Release in `grow`; the segment is in the list then.
+        // Acquire: pairs with the Release in `map`; the segments are in the list then.
         self.mapped.load(Ordering::Acquire)
     }
 
-    /// The segment of an LSN below [`Log::mapped_end`] that has not been let go.
+    /// The segment of an LSN, if it is mapped.
     #[must_use]
     pub fn segment(&self, lsn: u64) -> Option<Arc<Segment>> {
         let segments = self.segments.lock();
-        segments.iter().rev().find(|segment| segment.holds(lsn)).cloned()
+        let (_, segment) = segments.range(..=lsn).next_back()?;
+        segment.holds(lsn).then(|| segment.clone())
     }
 
-    /// All segments with records at or after `lsn`, ascending.
+    /// The mapped segments with records at or after `lsn`, ascending.
     #[must_use]
     pub fn segments_from(&self, lsn: u64) -> Vec<Arc<Segment>> {
-        self.segments.lock().iter().filter(|segment| segment.end() > lsn).cloned().collect()
+        self.segments.lock().values().filter(|segment| segment.end() > lsn).cloned().collect()
     }
 
-    /// Makes sure that there is room beyond `end`: allocates and syncs the next segment, unless another
-    /// thread just did. Returns the new end.
+    /// Maps all segments from the one of `from` up to `end`, which is allocated. A segment that is not there any more was
+    /// removed, as it lay below a snapshot.
     ///
     /// # Errors
-    /// [`crate::Error::Io`], a full disk among them: nothing has changed then.
-    pub fn grow(&self, end: u64) -> Result<u64> {
-        let _growing = self.growing.lock();
-        let mapped = self.mapped.load(Ordering::Relaxed);
-        if mapped > end {
-            return Ok(mapped);
+    /// [`Error::Io`], [`Error::Damaged`].
+    pub fn map(&self, from: u64, end: u64) -> Result<()> {
+        let mut at = self.header_of(from.max(self.first.first)).first;
+        while at < end {
+            if !self.segments.lock().contains_key(&at) {
+                let segment =
+                    Segment::open(&*self.media, self.first.era, at, self.first.uuid, self.access)?;
+                self.add(segment);
+            }
+            at += self.first.capacity;
         }
-        let header = SegmentHeader {
-            uuid: self.uuid,
-            era: self.era,
-            era_start: self.era_start,
-            first: mapped,
-            capacity: self.capacity,
-        };
-        let segment = Segment::create(&*self.media, header, self.next_temporary())?;
-        let new_end = segment.end();
-        self.segments.lock().push(Arc::new(segment));
         // Release: pairs with the Acquire in `mapped_end`.
-        self.mapped.store(new_end, Ordering::Release);
-        Ok(new_end)
+        self.mapped.fetch_max(end, Ordering::Release);
+        Ok(())
     }
 
-    /// A number for a temporary file's name, unique in this handle.
-    pub fn next_temporary(&self) -> u64 {
-        self.temporary.fetch_add(1, Ordering::Relaxed)
+    fn add(&self, segment: Segment) -> u64 {
+        let end = segment.end();
+        // Two threads may have opened the same one; either will do.
+        self.segments.lock().entry(segment.first()).or_insert_with(|| Arc::new(segment));
+        end
     }
 
-    /// Lets go of segments that lie wholly below `lsn`. Writers that still hold one keep it mapped.
-    pub fn forget_below(&self, lsn: u64) {
-        self.segments.lock().retain(|segment| segment.end() > lsn);
+    /// Allocates the segment that begins at `first`, durable with its name, and maps it; returns its end. If another handle
+    /// has just made it, that one is made durable again: its maker may not have come so far.
+    ///
+    /// # Errors
+    /// [`Error::Io`], a full disk among them: nothing has changed then.
+    pub fn allocate(&self, first: u64) -> Result<u64> {
+        let header = self.header_of(first);
+        let segment = match Segment::create(&*self.media, header, self.next_draft()) {
+            Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::AlreadyExists => {
+                let (era, uuid) = (header.era, header.uuid);
+                let found = Segment::open(&*self.media, era, header.first, uuid, self.access)?;
+                let synced = found.sync().and_then(|()| self.media.sync());
+                synced.map_err(Error::io("sync", self.media.path()))?;
+                found
+            }
+            made => made?,
+        };
+        Ok(self.add(segment))
+    }
+
+    /// A number for a temporary file's name, unique among all living handles.
+    pub fn next_draft(&self) -> u64 {
+        self.drafts.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Lets go of segments that lie wholly below `lsn`; false if there are none. Whoever still holds one keeps it mapped.
+    pub fn forget_below(&self, lsn: u64) -> bool {
+        let mut segments = self.segments.lock();
+        let before = segments.len();
+        segments.retain(|_, segment| segment.end() > lsn);
+        segments.len() < before
     }
 
     /// Writes a record into its place in `segment`; see [`place::publish`].
     #[inline]
     pub fn write(&self, segment: &Segment, lsn: u64, record: &Record) -> bool {
-        place::publish(segment.slot(lsn), record.encode(self.era, lsn))
+        place::publish(segment.slot(lsn), record.encode(self.first.era, lsn))
     }
 }

@@ -74,7 +74,7 @@ impl Segment {
     /// Creates a segment and makes it durable, name included.
     ///
     /// # Errors
-    /// [`Error::Io`]; nothing is left behind but perhaps a temporary file.
+    /// [`Error::Io`], `AlreadyExists` if there is one of this name; nothing is left behind but perhaps a temporary file.
     pub fn create(media: &dyn Media, header: SegmentHeader, temporary: u64) -> Result<Self> {
         let (name, draft) = (header.name().to_string(), FileName::Temporary(temporary).to_string());
         let path = media.path().join(&name);
@@ -82,7 +82,7 @@ impl Segment {
         let made = Self::fill(&*file, &header)
             .and_then(|mapping| {
                 file.sync()?;
-                media.rename(&draft, &name)?;
+                media.rename_new(&draft, &name)?;
                 media.sync()?;
                 Ok(mapping)
             })
@@ -219,12 +219,18 @@ impl Segment {
         self.file.sync()
     }
 
-    /// Stores to one word of each page from this LSN on without changing it, so that the next sync writes
-    /// the pages even if an earlier, failed one marked them clean.
-    pub fn dirty_from(&self, lsn: u64) {
-        let from = PAGE_WORDS + (lsn.saturating_sub(self.header.first)) as usize * RECORD_WORDS;
-        for page in self.mapping.words().chunks(PAGE_WORDS).skip(from / PAGE_WORDS) {
-            page[0].fetch_or(0, Ordering::Relaxed);
+    /// Stores to one word of the header and of each page with records from `from` up to `upto` without changing it, so
+    /// that the next sync writes the pages even if an earlier, failed one marked them clean.
+    pub fn dirty(&self, from: u64, upto: u64) {
+        let page = |lsn: u64| {
+            let index = lsn.clamp(self.first(), self.end()) - self.first();
+            1 + index as usize * RECORD_WORDS / PAGE_WORDS
+        };
+        let pages = self.mapping.words().chunks(PAGE_WORDS).enumerate();
+        for (_, words) in
+            pages.filter(|&(at, _)| at == 0 || (page(from)..=page(upto)).contains(&at))
+        {
+            words[0].fetch_or(0, Ordering::Relaxed);
         }
     }
 

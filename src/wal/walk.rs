@@ -14,17 +14,18 @@ pub const PATIENCE: Duration = Duration::from_millis(10);
 ///
 /// `segments` are those from `from` on; places that they do not hold are passed over.
 pub fn complete(segments: &[Arc<Segment>], from: u64, to: u64) {
+    // One clock for all: a process that died or was stopped may have left many holes.
+    let mut start = None;
     for segment in segments {
         for lsn in from.max(segment.first())..to.min(segment.end()) {
             if !segment.is_complete(lsn) {
-                wait_or_void(segment, lsn);
+                wait_or_void(segment, lsn, *start.get_or_insert_with(Instant::now));
             }
         }
     }
 }
 
-fn wait_or_void(segment: &Segment, lsn: u64) {
-    let start = Instant::now();
+fn wait_or_void(segment: &Segment, lsn: u64, start: Instant) {
     while !segment.is_complete(lsn) {
         if start.elapsed() >= PATIENCE {
             segment.void(lsn);

@@ -310,7 +310,7 @@ fn leave_a_hole(home: &Path, state: &State) -> u64 {
     std::fs::write(home.join(&name), log).expect("a file");
     let mut live = std::fs::read(home.join("live")).expect("a file");
     // The lock word of the first ordinary stripe: the second entry of the table in the third page.
-    live[8192 + 64] = 3;
+    live[8192 + 128] = 3;
     std::fs::write(home.join("live"), live).expect("a file");
     state.digest.inserts - 1
 }
@@ -350,7 +350,7 @@ fn another_format_version_is_said_to_be_one_whichever_file_has_it() {
         home
     };
     let is_version = |error: &Error, home: &Path, name: &str| match error {
-        Error::Version { path, expected: 1, found: 2 } => *path == home.join(name),
+        Error::Version { path, expected: 2, found: 3 } => *path == home.join(name),
         _ => false,
     };
     let (snapshots, banks) = (state.names("snap-"), state.names("live-"));

@@ -5,7 +5,7 @@
 //! one moment since the last sync of the directory. After the death of the process everything is as it was.
 
 use crate::random::Random;
-use ebbtide::media::{Access, ByteLock, Mapping, Media, MediaFile, Memory};
+use ebbtide::media::{Access, ByteLocks, Mapping, Media, MediaFile, Memory};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
@@ -297,6 +297,18 @@ impl Media for CrashDisk {
         Ok(())
     }
 
+    fn rename_new(&self, from: &str, to: &str) -> io::Result<()> {
+        let mut state = self.enter();
+        let node = state.find(from)?;
+        if state.names.contains_key(to) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        state.names.remove(from);
+        state.names.insert(to.to_owned(), node);
+        state.changed();
+        Ok(())
+    }
+
     fn remove(&self, name: &str) -> io::Result<()> {
         let mut state = self.enter();
         state.find(name)?;
@@ -311,8 +323,8 @@ impl Media for CrashDisk {
         Ok(())
     }
 
-    fn lock(&self, name: &str, byte: u64) -> io::Result<Option<Box<dyn ByteLock>>> {
-        self.0.memory.lock(name, byte)
+    fn locks(&self, name: &str, access: Access) -> io::Result<Box<dyn ByteLocks>> {
+        self.0.memory.locks(name, access)
     }
 
     fn boot_id(&self) -> io::Result<u128> {

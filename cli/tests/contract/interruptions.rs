@@ -1,46 +1,9 @@
 //! Input that pauses, readers that leave, runs that are killed.
 
-use crate::support::{Place, command, input, ok, refused, start, stream};
+use crate::support::{Place, Talk, command, input, ok, start, stream};
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Child, ChildStdin, Stdio};
-use std::sync::mpsc::{Receiver, channel};
-use std::thread;
-use std::time::Duration;
-
-/// A command with one who talks to it.
-struct Talk {
-    child: Child,
-    stdin: ChildStdin,
-    answers: Receiver<String>,
-}
-
-impl Talk {
-    fn new(arguments: &[&str]) -> Self {
-        let mut child = start(arguments);
-        let stdin = child.stdin.take().expect("stdin");
-        let mut stdout = BufReader::new(child.stdout.take().expect("stdout"));
-        let (sender, answers) = channel();
-        thread::spawn(move || {
-            let mut line = String::new();
-            while stdout.read_line(&mut line).is_ok_and(|count| count > 0) {
-                if sender.send(std::mem::take(&mut line)).is_err() {
-                    return;
-                }
-            }
-        });
-        Self { child, stdin, answers }
-    }
-
-    fn say(&mut self, text: &str) {
-        self.stdin.write_all(text.as_bytes()).expect("write");
-    }
-
-    /// The next line. One that never comes is a failure, not a hang.
-    fn hear(&mut self) -> String {
-        self.answers.recv_timeout(Duration::from_secs(60)).expect("no answer in a minute")
-    }
-}
+use std::process::Stdio;
 
 #[test]
 fn answers_are_there_before_the_next_question() {
@@ -58,8 +21,7 @@ fn answers_are_there_before_the_next_question() {
     assert_eq!(talk.hear(), "1\n");
     talk.say(" a line\n");
     assert_eq!(talk.hear(), "0\n");
-    drop(talk.stdin);
-    assert!(talk.child.wait().expect("wait").success());
+    talk.end();
 }
 
 #[test]
@@ -69,8 +31,7 @@ fn new_lines_are_printed_when_the_input_pauses() {
     assert_eq!((talk.hear(), talk.hear()), ("a\n".into(), "b\n".into()));
     talk.say("a\nc\n");
     assert_eq!(talk.hear(), "c\n");
-    drop(talk.stdin);
-    assert!(talk.child.wait().expect("wait").success());
+    talk.end();
 }
 
 #[test]
@@ -218,21 +179,7 @@ fn killed_again_and_again_it_goes_on_exactly() {
         talk.say(&piece.concat());
         let answers = piece.iter().filter(|line| printed.contains(line.as_str())).count();
         heard.extend((0..answers).map(|_| talk.hear()));
-        talk.child.kill().expect("kill");
-        talk.child.wait().expect("wait");
+        talk.kill();
     }
     assert_eq!(heard, unbroken);
-}
-
-#[test]
-fn a_filter_in_use_is_said_to_be_so() {
-    let place = Place::new();
-    let state = place.at("state");
-    let mut talk = Talk::new(&["dedup", "--last", "100", "--state", &state]);
-    talk.say("a\n");
-    talk.hear();
-    assert!(refused(&["stat", &state], b"").contains(&state));
-    drop(talk.stdin);
-    assert!(talk.child.wait().expect("wait").success());
-    assert_eq!(ok(&["contains", &state], b"a\n").stdout, b"1\n");
 }

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod answers;
+mod beside;
 mod dedup;
 mod exact;
 mod examples;

@@ -1,9 +1,11 @@
 //! Runs the command and looks at what it did.
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 use std::thread;
+use std::time::Duration;
 use tempfile::TempDir;
 
 /// What a finished command left.
@@ -79,6 +81,64 @@ pub fn refused(arguments: &[&str], input: &[u8]) -> String {
     assert!(sentence.starts_with("ebbtide: "), "{sentence:?}");
     assert!(!sentence.contains('\n'), "more than one line: {sentence:?}");
     sentence.to_owned()
+}
+
+/// A command with one who talks to it.
+pub struct Talk {
+    pub child: Child,
+    pub stdin: ChildStdin,
+    answers: Receiver<String>,
+}
+
+impl Talk {
+    pub fn new(arguments: &[&str]) -> Self {
+        let mut child = start(arguments);
+        let stdin = child.stdin.take().expect("stdin");
+        let mut stdout = BufReader::new(child.stdout.take().expect("stdout"));
+        let (sender, answers) = channel();
+        thread::spawn(move || {
+            let mut line = String::new();
+            while stdout.read_line(&mut line).is_ok_and(|count| count > 0) {
+                if sender.send(std::mem::take(&mut line)).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { child, stdin, answers }
+    }
+
+    pub fn say(&mut self, text: &str) {
+        self.stdin.write_all(text.as_bytes()).expect("write");
+    }
+
+    /// The next line. One that never comes is a failure, not a hang.
+    pub fn hear(&mut self) -> String {
+        self.answers.recv_timeout(Duration::from_secs(60)).expect("no answer in a minute")
+    }
+
+    /// Says a line and hears the answer, newline removed.
+    pub fn ask(&mut self, line: &str) -> String {
+        self.say(&format!("{line}\n"));
+        self.hear().trim_end().to_owned()
+    }
+
+    /// Ends the input and expects that the command ends well. The lines that it has printed besides.
+    pub fn finish(mut self) -> Vec<String> {
+        drop(self.stdin);
+        assert!(self.child.wait().expect("wait").success());
+        self.answers.iter().collect()
+    }
+
+    /// As [`Talk::finish`], where nothing more is to be heard.
+    pub fn end(self) {
+        assert_eq!(self.finish(), [""; 0]);
+    }
+
+    /// Kills the command and waits until it is gone.
+    pub fn kill(mut self) {
+        self.child.kill().expect("kill");
+        self.child.wait().expect("wait");
+    }
 }
 
 /// A place for filters, removed at the end.

@@ -1,0 +1,182 @@
+//! Who may read a filter's files but not write them: questions are answered, nothing is changed.
+
+use crate::support::{Outcome, Place, Talk, ok};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// `nobody`, on every distribution.
+const OTHER: &str = "65534";
+
+/// Another user, who has a copy of the command, and a filter of ours that this user may read.
+struct Other {
+    place: Place,
+    state: String,
+}
+
+impl Other {
+    /// Says that the test is skipped where we cannot act as another user.
+    fn new() -> Option<Self> {
+        let is_root = fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
+        if !is_root {
+            println!("skipped: only root can act as another user");
+            return None;
+        }
+        let place = Place::new();
+        // Where the command was built the other user may not even look.
+        fs::copy(env!("CARGO_BIN_EXE_ebbtide"), place.at("ebbtide")).expect("a copy");
+        let state = place.at("state");
+        let other = Self { place, state };
+        allow_reading(&other.place.at("."));
+        let probe = other.command(&["--version"]).stdin(Stdio::null()).output();
+        if !probe.is_ok_and(|output| output.status.success()) {
+            println!("skipped: setpriv is not there, or the other user cannot get at the command");
+            return None;
+        }
+        Some(other)
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new("setpriv");
+        command.arg(format!("--reuid={OTHER}")).arg(format!("--regid={OTHER}"));
+        command.args(["--clear-groups", "--", &self.place.at("ebbtide")]).args(arguments);
+        command
+    }
+
+    /// What the command says to the other user, who reads keys from a file.
+    fn run(&self, arguments: &[&str]) -> Outcome {
+        allow_reading(&self.state);
+        let output = self.command(arguments).stdin(Stdio::null()).output().expect("run");
+        Outcome {
+            code: output.status.code(),
+            stdout: output.stdout,
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+
+    fn ok(&self, arguments: &[&str]) -> Outcome {
+        let outcome = self.run(arguments);
+        assert_eq!((outcome.code, outcome.stderr.as_str()), (Some(0), ""), "{arguments:?}");
+        outcome
+    }
+
+    /// A file of keys that the other user may read.
+    fn keys(&self, lines: &str) -> String {
+        let path = self.place.file("keys", lines.as_bytes());
+        allow_reading(&path);
+        path
+    }
+
+    /// The daemon that has the filter open and has seen `a` and `b`.
+    fn daemon(&self) -> Talk {
+        let dedup = ["dedup", "--last", "1000", "--hash-seed", "7", "--state", &self.state];
+        let mut daemon = Talk::new(&dedup);
+        for key in ["a", "b"] {
+            assert_eq!(daemon.ask(key), key);
+        }
+        daemon
+    }
+
+    /// All the questions there are, of a filter that holds `a` and `b`.
+    fn asks_everything(&self) -> Value {
+        let (state, keys) = (self.state.as_str(), self.keys("a\nabsent\nb\n"));
+        assert_eq!(self.ok(&["contains", state, &keys]).stdout, b"1\n0\n1\n");
+        let ages = self.ok(&["age", state, &keys]);
+        let ages: Vec<_> = ages.text().lines().collect();
+        assert!(ages[0].parse::<u64>().is_ok_and(|age| age <= 2), "{ages:?}");
+        assert_eq!(ages[1], "-");
+        let stat = self.ok(&["stat", state, "--json"]).json().remove(0);
+        assert_eq!((&stat["inserts"], &stat["kind"]), (&2.into(), &"age-partitioned".into()));
+        assert!(self.ok(&["stat", state]).text().starts_with("kind "));
+        let text = self.ok(&["verify", state]).text().to_owned();
+        assert!(text.contains("sound") && !text.contains("DAMAGED"), "{text}");
+        let entries = self.ok(&["wal", state, "--json"]).json();
+        let inserts = entries.iter().filter(|entry| entry["operation"] == "insert");
+        assert_eq!(inserts.count(), 2);
+        let digest = self.ok(&["digest", state, "--json"]).json().remove(0);
+        assert_eq!(digest["inserts"], 2);
+        digest
+    }
+
+    /// Nothing that changes the filter is allowed.
+    fn is_refused_changes(&self) {
+        let keys = self.keys("a\nnew\n");
+        for arguments in [
+            &["insert", &self.state, &keys][..],
+            &["check", &self.state, &keys],
+            &["dedup", "--state", &self.state, &keys],
+            &["snapshot", &self.state],
+        ] {
+            let outcome = self.run(arguments);
+            assert_eq!(outcome.code, Some(2), "{arguments:?}: {outcome:?}");
+            assert_eq!(outcome.stdout, b"", "{arguments:?}");
+            let sentence = outcome.stderr.trim_end();
+            assert!(
+                sentence.starts_with("ebbtide: ") && sentence.contains(&self.state),
+                "{sentence}"
+            );
+            assert!(!sentence.contains('\n'), "{sentence}");
+        }
+    }
+}
+
+/// As `chmod -R a+rX`.
+fn allow_reading(path: &str) {
+    let done = Command::new("chmod").args(["-R", "a+rX", path]).status();
+    assert!(done.expect("chmod runs").success());
+}
+
+/// Every file of a filter with its bytes.
+fn files(dir: &str) -> BTreeMap<String, Vec<u8>> {
+    let entries =
+        fs::read_dir(dir).expect("a directory").map(|entry| entry.expect("an entry").path());
+    let name = |path: &Path| path.file_name().expect("a name").to_string_lossy().into_owned();
+    entries.map(|path| (name(&path), fs::read(&path).expect("read"))).collect()
+}
+
+#[test]
+fn a_reader_beside_a_writer_sees_what_the_writer_did() {
+    let Some(other) = Other::new() else { return };
+    let mut daemon = other.daemon();
+    let digest = other.asks_everything();
+    let stat = other.ok(&["stat", &other.state, "--json"]).json().remove(0);
+    assert!(stat["handles"].as_u64() >= Some(1), "{stat}");
+    other.is_refused_changes();
+    assert_eq!(ok(&["digest", &other.state, "--json"], b"").json()[0]["digest"], digest["digest"]);
+    // The reader has disturbed nothing, and sees the next key as well.
+    daemon.say("a\nb\n");
+    assert_eq!(daemon.ask("c"), "c");
+    let keys = other.keys("c\nd\n");
+    assert_eq!(other.ok(&["contains", &other.state, &keys]).stdout, b"1\n0\n");
+    daemon.end();
+}
+
+#[test]
+fn a_reader_after_the_last_writer_sees_the_same_and_changes_no_byte() {
+    let Some(other) = Other::new() else { return };
+    other.daemon().end();
+    let before = files(&other.state);
+    let digest = other.asks_everything();
+    other.is_refused_changes();
+    assert!(files(&other.state) == before, "a reader has changed files");
+    assert_eq!(ok(&["digest", &other.state, "--json"], b"").json()[0]["digest"], digest["digest"]);
+}
+
+#[test]
+fn a_reader_after_a_killed_writer_sees_all_that_was_answered_and_changes_no_byte() {
+    let Some(other) = Other::new() else { return };
+    other.daemon().kill();
+    let before = files(&other.state);
+    let digest = other.asks_everything();
+    other.is_refused_changes();
+    assert!(files(&other.state) == before, "a reader has changed files");
+    assert_eq!(ok(&["digest", &other.state, "--json"], b"").json()[0]["digest"], digest["digest"]);
+    // Who may write goes on from there.
+    let mut daemon = Talk::new(&["dedup", "--state", &other.state]);
+    daemon.say("a\nb\n");
+    assert_eq!(daemon.ask("c"), "c");
+    daemon.end();
+}

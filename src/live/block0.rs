@@ -1,0 +1,119 @@
+//! Block 0: the filter-wide state, in two copies.
+//!
+//! An event writes the copy that does not count, then flips: readers never wait, also not for a writer that was stopped
+//! in the middle, and one that died there has changed nothing that counts. The version's lowest bit says which
+//! copy counts; see [`version`]. Whoever writes holds stripe 0, or is alone.
+
+use super::version;
+use crate::cells::{Block, OWN_WORDS, load, store};
+use crate::kinds::State;
+use crate::kinds::state::STATE_WORDS;
+use crate::sync::{AtomicU64, Ordering};
+
+/// Words of a copy: its LSN, a spare one, the kind's words, the state.
+const COPY_WORDS: usize = 2 + OWN_WORDS + STATE_WORDS;
+/// The version has a cache line of its own.
+const COPIES: usize = 8;
+
+/// Words of block 0.
+pub const BLOCK0_WORDS: usize = COPIES + 2 * COPY_WORDS;
+
+/// Block 0.
+#[derive(Debug, Clone, Copy)]
+pub struct Block0<'a>(&'a [AtomicU64]);
+
+/// One of its copies.
+#[derive(Debug, Clone, Copy)]
+pub struct Copy0<'a>(&'a [AtomicU64]);
+
+impl<'a> Block0<'a> {
+    /// Block 0 in these words.
+    ///
+    /// # Panics
+    /// If there are not [`BLOCK0_WORDS`] of them.
+    #[must_use]
+    #[inline]
+    pub fn new(words: &'a [AtomicU64]) -> Self {
+        assert!(words.len() == BLOCK0_WORDS, "block 0 has {BLOCK0_WORDS} words");
+        Self(words)
+    }
+
+    /// The version that counts now.
+    #[must_use]
+    #[inline]
+    pub fn version(&self) -> u64 {
+        version::current(&self.0[0])
+    }
+
+    /// Whether what was read of `before`'s copy belongs together.
+    #[must_use]
+    #[inline]
+    pub fn unchanged(&self, before: u64) -> bool {
+        version::unchanged(&self.0[0], before)
+    }
+
+    /// The copy of a version.
+    #[must_use]
+    #[inline]
+    pub fn copy(&self, version: u64) -> Copy0<'a> {
+        let at = COPIES + (version & 1) as usize * COPY_WORDS;
+        Copy0(&self.0[at..at + COPY_WORDS])
+    }
+
+    /// The copy that counts now.
+    #[must_use]
+    #[inline]
+    pub fn current(&self) -> Copy0<'a> {
+        self.copy(self.version())
+    }
+
+    /// Changes the state up to this LSN, for the holder of stripe 0.
+    pub fn change(&self, lsn: u64, change: impl FnOnce(&State<'_>)) {
+        let next = version::begin_other(&self.0[0]);
+        let (from, to) = (self.copy(next.wrapping_sub(1)), self.copy(next));
+        to.copy_from(&from);
+        change(&to.state());
+        to.set_lsn(lsn);
+        version::flip(&self.0[0], next);
+    }
+}
+
+impl<'a> Copy0<'a> {
+    /// The LSN last applied.
+    #[must_use]
+    #[inline]
+    pub fn lsn(&self) -> u64 {
+        load(&self.0[0])
+    }
+
+    /// Sets the LSN last applied, for whoever is alone with the image.
+    pub fn set_lsn(&self, lsn: u64) {
+        store(&self.0[0], lsn);
+    }
+
+    /// As a block: what snapshots and digests hold.
+    #[must_use]
+    #[inline]
+    pub fn block(&self) -> Block<'a> {
+        let (own, cells) = self.0[2..].split_at(OWN_WORDS);
+        Block { own, cells }
+    }
+
+    /// The filter-wide state: its cells.
+    #[must_use]
+    #[inline]
+    pub fn state(&self) -> State<'a> {
+        State::new(self.block().cells)
+    }
+
+    fn copy_from(&self, from: &Self) {
+        self.state().copy_banks(&from.state());
+        for (to, from) in self.0.iter().zip(from.0) {
+            let value = load(from);
+            if load(to) != value {
+                // Release: a bank's number is there already and is not stored again.
+                to.store(value, Ordering::Release);
+            }
+        }
+    }
+}

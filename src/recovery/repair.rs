@@ -1,0 +1,77 @@
+//! Repair of a stripe whose owner died: the record that it left half applied is applied again.
+//!
+//! An owner that dies leaves at most one record of its stripe that has not been counted in the stripe's sums, for it
+//! counts each before it begins with the next. Applying that record again completes it, wherever it was cut off
+//! ([`Image::apply`]). Blocks that it had marked as being changed and had not begun with are marked as whole: nothing in
+//! them has changed. A repairer that dies leaves what it found, or something further on.
+//!
+//! The caller holds the stripe.
+
+use crate::error::Result;
+use crate::kinds::Kind;
+use crate::live::{Image, event, version};
+use crate::sync::Ordering;
+use crate::wal::record::Decoded;
+use crate::wal::{Op, Record, Segment};
+use std::sync::Arc;
+
+/// The LSN from which a record of the stripe may wait to be applied; none if there cannot be one.
+///
+/// `ground` is where the newest snapshot starts: it was made with the stripe in hand, so all before it is applied.
+#[must_use]
+pub fn from(image: &Image, index: usize, ground: u64) -> Option<u64> {
+    let header = image.header();
+    let counted = header.stripe(index).sums().lsn + 1;
+    if index > 0 {
+        return Some(counted.max(ground));
+    }
+    // Stripe 0 has few records, so whoever writes one says beforehand where it will lie at the earliest.
+    // Relaxed: its writer is dead, and the lock's takeover orders us after that.
+    let announced = header.events_from().load(Ordering::Relaxed);
+    (announced >= counted).then_some(announced)
+}
+
+/// Completes what the owner of a stripe left. `segments` hold the log from [`from`] on, up to the tail.
+///
+/// # Errors
+/// [`crate::Error::Io`], [`crate::Error::Damaged`] if a bank cannot be mapped: the stripe is then still to be repaired.
+pub fn stripe(
+    image: &Image,
+    kind: &dyn Kind,
+    index: usize,
+    segments: &[Arc<Segment>],
+    from: Option<u64>,
+) -> Result<()> {
+    image.follow()?;
+    // Acquire: pairs with the Release of `place::reserve`.
+    let tail = image.header().tail().load(Ordering::Acquire);
+    for segment in segments {
+        let Some(from) = from else { break };
+        for lsn in from.max(segment.first())..tail.min(segment.end()) {
+            if let Decoded::Valid(record) = segment.read(lsn)
+                && is_of(image, index, &record)
+            {
+                image.apply(kind, lsn, &record)?;
+            }
+        }
+    }
+    if let Some(stripe) = index.checked_sub(1) {
+        for (_, bank) in image.banks().iter() {
+            for header in bank.blocks_of_stripe(stripe) {
+                if version::read(header.version()).is_none() {
+                    version::end(header.version());
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether a record belongs to a stripe.
+fn is_of(image: &Image, index: usize, record: &Record) -> bool {
+    match record.op {
+        Op::Insert => image.layout().stripe_of(record.payload) + 1 == index,
+        Op::Heartbeat => index == 0,
+        _ => index == 0 && event::from_record(record).is_some(),
+    }
+}

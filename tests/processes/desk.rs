@@ -1,0 +1,215 @@
+//! What a child answers when the parent asks.
+
+use crate::random::{Random, mix};
+use crate::witness::{self, ROUND, Returned, THREADS, key, pool_key};
+use crate::work::Worker;
+use crate::worker::Role;
+use ebbtide::{Any, Digest, Filter, Result};
+use rustix::process::{Pid, Signal, kill_process};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Inserts right after a kill that are looked at for a gap.
+const AFTERMATH: Duration = Duration::from_millis(30);
+
+/// Keys inserted at once to see whether others can go on.
+pub const PROBES: u64 = 128;
+
+/// What answers commands.
+pub struct Desk {
+    filter: Arc<Filter<Any>>,
+    /// Further handles.
+    more: Vec<Filter<Any>>,
+    worker: Arc<Worker>,
+    /// Its threads.
+    threads: Vec<JoinHandle<()>>,
+    /// Operations done on command in the threads' streams; only a child without that thread is asked.
+    operations: [u64; 2],
+    /// Keys that belong to no stream.
+    others: u64,
+    role: Role,
+}
+
+impl Desk {
+    /// For a child that has the filter open and its threads at work.
+    pub fn new(
+        role: Role,
+        filter: Arc<Filter<Any>>,
+        worker: Arc<Worker>,
+        threads: Vec<JoinHandle<()>>,
+    ) -> Self {
+        Self { filter, more: Vec::new(), worker, threads, operations: [0; 2], others: 0, role }
+    }
+
+    /// Does what a line says.
+    pub fn answer(&mut self, line: &str) -> Result<String> {
+        let (command, rest) = line.split_once(' ').unwrap_or((line, ""));
+        let number = rest.parse::<u64>().unwrap_or(0);
+        Ok(match command {
+            "end" => {
+                self.end();
+                "ended".to_owned()
+            }
+            "insert" => self.insert()?,
+            "digest" => {
+                let Digest { value, inserts, .. } = self.filter.digest()?;
+                format!("{value:032x} after {inserts} inserts")
+            }
+            "stat" => self.filter.stat()?.handles.to_string(),
+            "check" => self.check(number)?,
+            "checkpoint" => self.filter.checkpoint()?.to_string(),
+            "fill" => self.fill(number)?,
+            "probe" => self.probe(number),
+            "kill" => self.kill(number),
+            "latencies" => self.latencies(),
+            "handles" => self.handles(number)?,
+            "release" => {
+                self.more.pop().map_or(Ok(()), Filter::close)?;
+                "released".to_owned()
+            }
+            other => format!("failed: no command {other}"),
+        })
+    }
+
+    fn other_key(&mut self) -> Vec<u8> {
+        self.others += 1;
+        let child = self.role.child.to_le_bytes();
+        [b"other".as_slice(), &child, &self.others.to_le_bytes()].concat()
+    }
+
+    /// Inserts many keys at once, each in a thread of its own, and says how many returned after so many milliseconds. The
+    /// rest return later, or else this child cannot end its threads.
+    fn probe(&mut self, milliseconds: u64) -> String {
+        let returned = Arc::new(AtomicU64::new(0));
+        for _ in 0..PROBES {
+            let (filter, returned, key) = (self.filter.clone(), returned.clone(), self.other_key());
+            self.threads.push(std::thread::spawn(move || {
+                filter.insert(&key).expect("an insert");
+                returned.fetch_add(1, Ordering::Relaxed);
+                assert!(filter.contains(&key).expect("an answer"), "a probe is not there");
+            }));
+        }
+        std::thread::sleep(Duration::from_millis(milliseconds));
+        returned.load(Ordering::Relaxed).to_string()
+    }
+
+    /// A key that nobody inserted yet; present for both who ask right after.
+    fn insert(&mut self) -> Result<String> {
+        let began = Instant::now();
+        let key = self.other_key();
+        self.filter.insert(&key)?;
+        let there = self.filter.contains(&key)?;
+        // Whoever was held up for longer than the window may have lost it.
+        let late = self.role.scene.window.is_some_and(|window| began.elapsed() >= window);
+        Ok(if there || late { "inserted" } else { "failed: a new key is not there" }.to_owned())
+    }
+
+    /// Looks for every key of children up to `children` whose operation has returned, and at who won the pool's.
+    fn check(&self, children: u64) -> Result<String> {
+        let (role, mut keys) = (&self.role, 0_u64);
+        for child in 0..children {
+            let returned = Returned::new(&role.home, child);
+            for thread in 0..THREADS {
+                let count = returned.read(thread);
+                for operation in 0..count.min(ROUND) {
+                    keys += 1;
+                    if !self.filter.contains(key(role.seed, child, thread, operation))? {
+                        return Ok(format!(
+                            "failed: operation {operation} of thread {thread} of child {child} had returned \
+                             ({count} had) and is not there"
+                        ));
+                    }
+                }
+            }
+        }
+        let pool = if role.scene.keeps_all {
+            witness::pool(&role.home).expect("notes")
+        } else {
+            HashMap::new()
+        };
+        for (number, tally) in pool {
+            if !tally.is_fair(role.scene.exact) {
+                return Ok(format!("failed: key {number} of the pool: {tally:?}"));
+            }
+            keys += 1;
+            if tally.is_there() && !self.filter.contains(pool_key(number))? {
+                return Ok(format!("failed: key {number} of the pool is not there: {tally:?}"));
+            }
+        }
+        Ok(format!("{keys} keys"))
+    }
+
+    fn fill(&mut self, count: u64) -> Result<String> {
+        let mut random = Random::new(self.role.seed ^ mix(self.others));
+        self.others += 1;
+        let keys = (0..count).map(|_| random.below(u64::MAX).to_le_bytes()).collect::<Vec<_>>();
+        Ok(self.filter.insert_all(&keys)?.to_string())
+    }
+
+    /// Kills a process while inserting, and tells the longest time from the kill on until an insert returned, in nanoseconds.
+    fn kill(&mut self, pid: u64) -> String {
+        let mut operation = self.operations[0];
+        let mut insert = || {
+            self.worker.operate(&self.filter, 0, operation, None);
+            operation += 1;
+        };
+        let began = Instant::now();
+        let contend = Duration::from_micros(500 + mix(self.role.seed ^ pid) % 3000);
+        while began.elapsed() < contend {
+            insert();
+        }
+        let killed = Instant::now();
+        let pid = Pid::from_raw(pid as i32).expect("a process");
+        kill_process(pid, Signal::KILL).expect("a kill");
+        let (mut last, mut longest) = (killed, Duration::ZERO);
+        while killed.elapsed() < AFTERMATH {
+            insert();
+            longest = longest.max(last.elapsed());
+            last = Instant::now();
+        }
+        self.operations[0] = operation;
+        longest.as_nanos().to_string()
+    }
+
+    /// Writes the times of durable inserts to a file, and says how many there are.
+    fn latencies(&self) -> String {
+        let times = self.worker.latencies.lock().expect("a list");
+        let bytes: Vec<u8> =
+            times.iter().flat_map(|time| (time.as_nanos() as u64).to_le_bytes()).collect();
+        let name = format!("latencies-{}", self.role.child);
+        std::fs::write(self.role.home.join(name), bytes).expect("a file");
+        times.len().to_string()
+    }
+
+    /// Opens more handles and inserts with each.
+    fn handles(&mut self, count: u64) -> Result<String> {
+        for _ in 0..count {
+            let filter = match self.role.open() {
+                Ok(filter) => filter,
+                Err(error) => return Ok(format!("refused after {}: {error}", self.more.len())),
+            };
+            self.worker.operate(&filter, 1, self.operations[1], None);
+            self.operations[1] += 1;
+            self.more.push(filter);
+        }
+        Ok(format!("{} more", self.more.len()))
+    }
+
+    /// Ends the threads. The handle stays open.
+    fn end(&mut self) {
+        self.worker.ending.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            thread.join().expect("a thread that fails ends the process");
+        }
+    }
+
+    /// Closes all handles.
+    pub fn close(mut self) -> Result<()> {
+        self.end();
+        self.more.drain(..).try_for_each(Filter::close)?;
+        Arc::into_inner(self.filter).expect("the threads have ended").close()
+    }
+}

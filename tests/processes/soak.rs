@@ -1,0 +1,56 @@
+//! Kills at random moments, for long.
+
+use crate::child::Checked;
+use crate::crew::Crew;
+use crate::scenes::{FORGETTING, LASTING, Scene};
+use crate::settings::Settings;
+use crate::work::Task;
+
+/// Kills between two checks.
+const BETWEEN_CHECKS: u64 = 20;
+
+/// Kills in a directory.
+const PER_DIRECTORY: u64 = 60;
+
+/// Filters that forget nothing: every operation that returned is looked for.
+pub fn lasting(settings: &Settings) -> Checked<()> {
+    soak(settings, &LASTING, settings.kills.div_ceil(2), 1)
+}
+
+/// Filters that forget at once: who survives must go on, and leave what replay leaves.
+pub fn forgetting(settings: &Settings) -> Checked<()> {
+    soak(settings, &FORGETTING, settings.kills / 2, 2)
+}
+
+fn soak(settings: &Settings, scenes: &'static [Scene], kills: u64, salt: u64) -> Checked<()> {
+    let (mut done, mut returned) = (0, 0);
+    for (turn, scene) in scenes.iter().cycle().enumerate() {
+        if done >= kills {
+            break;
+        }
+        let kills_here = PER_DIRECTORY.min(kills - done);
+        let crew = Crew::new(settings, scene, salt << 24 ^ turn as u64);
+        returned += crew
+            .run(|crew| directory(crew, settings.processes, kills_here))
+            .map_err(|what| format!("directory {turn}, after {done} kills: {what}"))?;
+        done += kills_here;
+    }
+    println!("{done} kills, {returned} operations returned, seed {}", settings.seed);
+    Ok(())
+}
+
+fn directory(crew: &mut Crew, processes: u64, kills: u64) -> Checked<u64> {
+    for kill in 0..kills {
+        while (crew.children.len() as u64) < processes {
+            crew.start(Task::Mixed)?;
+        }
+        crew.pause(50_000, 200_000);
+        crew.kill_any()?;
+        if (kill + 1) % BETWEEN_CHECKS == 0 || kill + 1 == kills {
+            crew.start(Task::Mixed)?;
+            let checked = if crew.random.below(3) == 0 { crew.crash() } else { crew.check() };
+            checked.map_err(|what| format!("kill {kill}: {what}"))?;
+        }
+    }
+    Ok(crew.returned())
+}

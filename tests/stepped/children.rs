@@ -1,0 +1,262 @@
+//! The children: this very file, executed again with a role.
+
+use crate::ptrace::{self, Stop, Tracee};
+use crate::scenes::Scene;
+use ebbtide::Filter;
+use std::io::{BufRead, BufReader, Write};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+const ROLE: &str = "EBBTIDE_STEPPED_ROLE";
+/// How a child ends that must not be traced, and one that may but has other addresses every time.
+const REFUSED: i32 = 77;
+const SHUFFLED: i32 = 78;
+
+/// What a child is told.
+#[derive(Debug)]
+pub enum Role {
+    /// Only to offer to be traced.
+    Offer,
+    /// To be killed in the middle of an operation.
+    Victim(&'static Scene, PathBuf, Plan),
+    /// To go on.
+    Survivor(&'static Scene, PathBuf),
+}
+
+/// What a victim does: some inserts, one more to warm up, then the operation under test.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// The inserts before.
+    pub before: Range<u64>,
+    /// The last one before the mark.
+    pub warm: u64,
+    /// The one that is stepped through.
+    pub tested: u64,
+}
+
+/// What the system allows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Allowed {
+    /// No tracing.
+    Nothing,
+    /// Tracing, but addresses differ from child to child.
+    Steps,
+    /// Everything.
+    Leaps,
+}
+
+/// Asks the system by trying.
+pub fn allowed() -> Allowed {
+    let mut command = myself("offer");
+    let status = ptrace::tame(&mut command).stdin(Stdio::null()).status();
+    match status.ok().and_then(|status| status.code()) {
+        Some(0) => Allowed::Leaps,
+        Some(SHUFFLED) => Allowed::Steps,
+        _ => Allowed::Nothing,
+    }
+}
+
+fn myself(role: &str) -> Command {
+    let mut command = Command::new(std::env::current_exe().expect("this test's file"));
+    command.env(ROLE, role);
+    command
+}
+
+impl Role {
+    /// The role, if this process is a child.
+    pub fn from_environment() -> Option<Self> {
+        let text = std::env::var(ROLE).ok()?;
+        let mut parts = text.split('\n');
+        let role = parts.next()?;
+        if role == "offer" {
+            return Some(Self::Offer);
+        }
+        let (scene, dir) = (Scene::named(parts.next()?)?, PathBuf::from(parts.next()?));
+        if role == "survivor" {
+            return Some(Self::Survivor(scene, dir));
+        }
+        let mut number = || parts.next()?.parse().ok();
+        let before = number()?..number()?;
+        let plan = Plan { before, warm: number()?, tested: number()? };
+        Some(Self::Victim(scene, dir, plan))
+    }
+
+    /// Does what the role says, to the end of the process.
+    pub fn play(self) -> ! {
+        match self {
+            Self::Offer => std::process::exit(match (ptrace::offer(), ptrace::is_tame()) {
+                (false, _) => REFUSED,
+                (true, false) => SHUFFLED,
+                (true, true) => 0,
+            }),
+            Self::Victim(scene, dir, plan) => suffer(scene, &dir, &plan),
+            Self::Survivor(scene, dir) => survive(scene, &dir),
+        }
+    }
+}
+
+fn suffer(scene: &Scene, dir: &Path, plan: &Plan) -> ! {
+    let filter = scene.open(dir).expect("the filter opens");
+    for number in plan.before.clone().chain([plan.warm]) {
+        scene.insert(&filter, number).expect("an insert");
+    }
+    assert!(ptrace::offer(), "tracing was allowed before");
+    ptrace::mark();
+    let done = scene.operate(&filter, plan.tested);
+    ptrace::mark();
+    // Nobody lets it come here.
+    panic!("not killed, {done:?}");
+}
+
+/// A child that is killed in the middle of an operation.
+#[derive(Debug)]
+pub struct Victim {
+    /// Under the parent's control.
+    pub tracee: Tracee,
+}
+
+impl Victim {
+    /// Starts one.
+    pub fn start(scene: &Scene, dir: &Path, plan: &Plan) -> Result<Self, String> {
+        let Plan { before: Range { start, end }, warm, tested } = plan;
+        let dir = dir.display();
+        let role = format!("victim\n{}\n{dir}\n{start}\n{end}\n{warm}\n{tested}", scene.path);
+        let mut command = myself(&role);
+        let child = ptrace::tame(&mut command).stdin(Stdio::null()).spawn();
+        let child = child.map_err(|error| format!("cannot start a victim: {error}"))?;
+        Ok(Self { tracee: Tracee::new(&child) })
+    }
+
+    /// Waits until it stands before the operation under test.
+    pub fn stand(&mut self) -> Result<(), String> {
+        match self.tracee.wait().and_then(|stop| self.tracee.bind().map(|()| stop)) {
+            Ok(Stop::Mark) => Ok(()),
+            other => Err(format!("the victim did not come to its operation: {other:?}")),
+        }
+    }
+}
+
+/// What the survivor answers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// Insert operations that the filter counts.
+    pub inserts: u64,
+    /// The LSN of the next record.
+    pub lsn: u64,
+    /// The digest.
+    pub digest: String,
+    /// How many of the keys asked for were there.
+    pub present: u64,
+}
+
+/// A child that goes on.
+#[derive(Debug)]
+pub struct Survivor {
+    child: Child,
+    tell: ChildStdin,
+    hear: BufReader<ChildStdout>,
+}
+
+impl Survivor {
+    /// Starts one, which opens the filter at once.
+    pub fn start(scene: &Scene, dir: &Path) -> Result<Self, String> {
+        let mut command = myself(&format!("survivor\n{}\n{}", scene.path, dir.display()));
+        let child = ptrace::tame(&mut command).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut child = child.map_err(|error| format!("cannot start a survivor: {error}"))?;
+        let tell = child.stdin.take().expect("a pipe");
+        let hear = BufReader::new(child.stdout.take().expect("a pipe"));
+        Ok(Self { child, tell, hear })
+    }
+
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The inserts of these numbers.
+    pub fn insert(&mut self, numbers: Range<u64>) -> Result<Answer, String> {
+        self.ask(&format!("insert {} {}", numbers.start, numbers.end))
+    }
+
+    /// How many of these keys are there.
+    pub fn count(&mut self, numbers: Range<u64>) -> Result<Answer, String> {
+        self.ask(&format!("count {} {}", numbers.start, numbers.end))
+    }
+
+    /// How many of these keys are there, without the digest and its locks.
+    pub fn glance(&mut self, numbers: Range<u64>) -> Result<u64, String> {
+        Ok(self.ask(&format!("glance {} {}", numbers.start, numbers.end))?.present)
+    }
+
+    /// A checkpoint.
+    pub fn checkpoint(&mut self) -> Result<Answer, String> {
+        self.ask("checkpoint 0 0")
+    }
+
+    /// A sync.
+    pub fn sync(&mut self) -> Result<Answer, String> {
+        self.ask("sync 0 0")
+    }
+
+    fn ask(&mut self, what: &str) -> Result<Answer, String> {
+        let mut line = String::new();
+        let asked = writeln!(self.tell, "{what}").and_then(|()| self.hear.read_line(&mut line));
+        if asked.is_err() || line.is_empty() {
+            let status = self.child.wait();
+            return Err(format!("asked to `{what}` the survivor ended: {status:?}"));
+        }
+        let mut parts = line.split_whitespace();
+        let mut number = || parts.next().and_then(|text| text.parse().ok()).unwrap_or(u64::MAX);
+        let (inserts, lsn, present) = (number(), number(), number());
+        let digest = parts.next().unwrap_or_default().to_owned();
+        Ok(Answer { inserts, lsn, digest, present })
+    }
+
+    /// Kills and reaps it.
+    pub fn kill(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Survivor {
+    fn drop(&mut self) {
+        // It may have died by itself; then there is nothing to do.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn survive(scene: &Scene, dir: &Path) -> ! {
+    let filter = scene.open(dir).expect("the filter opens");
+    for line in std::io::stdin().lock().lines() {
+        let line = line.expect("the parent speaks");
+        let answer = answer(scene, &filter, &line).unwrap_or_else(|| panic!("what is `{line}`?"));
+        println!("{answer}");
+    }
+    // The parent has gone. A clean close is none of its wishes.
+    std::process::exit(0)
+}
+
+fn answer(scene: &Scene, filter: &Filter, line: &str) -> Option<String> {
+    let mut parts = line.split_whitespace();
+    let what = parts.next()?;
+    let numbers = parts.next()?.parse().ok()?..parts.next()?.parse().ok()?;
+    let mut present = 0;
+    match what {
+        "insert" => {
+            numbers.for_each(|number| scene.insert(filter, number).expect("an insert"));
+        }
+        "count" | "glance" => {
+            present = numbers.filter(|&number| scene.contains(filter, number)).count();
+        }
+        "checkpoint" => drop(filter.checkpoint().expect("a checkpoint")),
+        "sync" => filter.sync().expect("a sync"),
+        _ => return None,
+    }
+    if what == "glance" {
+        return Some(format!("0 0 {present}"));
+    }
+    let digest = filter.digest().expect("a digest");
+    Some(format!("{} {} {present} {digest}", digest.inserts, digest.lsn))
+}

@@ -1,0 +1,42 @@
+//! A process killed after any instruction leaves a filter with which the others go on.
+//!
+//! A child opens the filter and comes to the operation under test; the parent lets it do so many instructions of it,
+//! one at a time, and kills it. Then the survivor must go on: nothing hangs, the child's insert is there in full or not at
+//! all, and what is live is what recovery makes of the files. Linux on x86-64 only, and only where `ptrace` is allowed:
+//! elsewhere it says that it was skipped.
+//!
+//! Arguments, next to those of every test: `--every N` instructions one kill (default: by scene), `--seed S` (printed;
+//! default: the time), `--path P` one path only: `insert`, `shift`, `catch-up`, `bank`, `append`, `checkpoint`, `sync`, `repair`.
+
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod aim;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod children;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod copies;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod ptrace;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[path = "../common/random.rs"]
+mod random;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod run;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod scenes;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod trials;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod watch;
+
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+fn main() -> std::process::ExitCode {
+    if let Some(role) = children::Role::from_environment() {
+        role.play();
+    }
+    trials::main()
+}
+
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+fn main() {
+    println!("skipped: instructions are stepped through on Linux on x86-64 only");
+}

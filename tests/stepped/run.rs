@@ -1,0 +1,413 @@
+//! One scene: kill after kill in one directory.
+
+use crate::aim;
+use crate::children::{Answer, Plan, Survivor, Victim};
+use crate::copies::Copied;
+use crate::ptrace::Stop;
+use crate::random::Random;
+use crate::scenes::{Operation, Scene};
+use crate::watch::Watch;
+use ebbtide::Filter;
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+/// Kills between two deaths of the survivor, after which the directory itself is recovered.
+const KILLS_IN_A_ROW: u64 = 64;
+/// Kills between two looks at what recovery makes of a copy. Before it the survivor syncs, which fills the holes that victims
+/// left in the log: only `live` explains them, and a copy of that is not believed.
+const COPY: u64 = 8;
+/// Kills between two checkpoints.
+const CHECKPOINT: u64 = 16;
+/// How many instructions are stepped through at most if there is a place to run to.
+const FAR: usize = 4000;
+/// Pairs of kills where who repairs is killed too.
+const PAIRS: usize = 200;
+
+/// Whether the survivor has the filter open while the victim is killed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Company {
+    /// It has, and repairs.
+    Beside,
+    /// It opens it afterwards, and recovers.
+    After,
+}
+
+/// What the arguments say.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings {
+    /// Instructions from kill to kill; by scene, if not given.
+    pub every: Option<usize>,
+    /// Of everything random.
+    pub seed: u64,
+    /// Whether addresses are the same in every child.
+    pub leaps: bool,
+}
+
+/// Where an operation's instructions lie: before the first, after the first, ...
+#[derive(Debug, Default)]
+struct Way {
+    places: Vec<u64>,
+    /// For each number of instructions how often the child will have come to where it is then; 0 where a repeated instruction
+    /// (`rep movs`) makes that unclear.
+    times: Vec<u32>,
+    /// The numbers after which it is somewhere else than before: not in the middle of a repeated instruction.
+    points: Vec<usize>,
+}
+
+impl Way {
+    fn new(places: Vec<u64>) -> Self {
+        let repeated: HashSet<u64> =
+            places.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| pair[0]).collect();
+        let mut counts = HashMap::new();
+        let mut time = |place: &u64| {
+            let count = counts.entry(*place).or_insert(0);
+            *count += 1;
+            if repeated.contains(place) { 0 } else { *count }
+        };
+        let times = places.iter().map(&mut time).collect();
+        let points = (1..places.len()).filter(|&at| places[at - 1] != places[at]).collect();
+        Self { places, times, points }
+    }
+
+    /// The number of instructions, not above `count`, up to which it is best to run: from stop to stop at one place, then
+    /// step by step, which takes about as long each. Zero if that is no better than to step from the start.
+    fn best(&self, count: usize) -> usize {
+        let stops = |at: usize| self.times[at] as usize + count - at;
+        let candidates = count.saturating_sub(FAR)..=count.min(self.times.len() - 1);
+        let best = candidates.filter(|&at| self.times[at] > 0).min_by_key(|&at| stops(at));
+        best.filter(|&at| stops(at) < count).unwrap_or(0)
+    }
+}
+
+/// How far the victims go.
+#[derive(Debug, Clone, Copy)]
+enum Goal {
+    /// To the end, and note the way.
+    End,
+    /// So many instructions.
+    After(usize),
+}
+
+/// What came of a scene.
+#[derive(Debug, Default)]
+pub struct Tally {
+    /// Instructions of the operation.
+    pub instructions: usize,
+    /// Victims killed in the middle of it.
+    pub kills: u64,
+    /// Of these, whose insert is there.
+    pub counted: u64,
+    /// Of these, at another place than the first, measured one after as many instructions.
+    pub astray: u64,
+    /// Those that came to the end of a shorter way.
+    pub ended: u64,
+    /// Times that the directory was recovered, and copies of it.
+    pub recovered: (u64, u64),
+}
+
+struct Run<'a> {
+    scene: &'static Scene,
+    company: Company,
+    settings: Settings,
+    watch: &'a Watch,
+    dir: PathBuf,
+    survivor: Option<Survivor>,
+    /// The number of the next insert.
+    next: u64,
+    /// After the last answer.
+    inserts: u64,
+    /// Records since the beginning of the era, after the last answer.
+    place: u64,
+    era_start: u64,
+    /// How the operation, and the one of who repairs, goes.
+    ways: Vec<Way>,
+    tally: Tally,
+}
+
+/// Runs a scene.
+pub fn run(scene: &'static Scene, company: Company, settings: Settings) -> Result<Tally, String> {
+    let home = home();
+    let watch = Watch::start();
+    let dir = home.path().join("filter");
+    let mut run = Run {
+        scene,
+        company,
+        settings,
+        watch: &watch,
+        dir,
+        survivor: None,
+        next: 0,
+        inserts: 0,
+        place: 0,
+        era_start: 1,
+        ways: Vec::new(),
+        tally: Tally::default(),
+    };
+    run.begin()?;
+    let every = settings.every.unwrap_or(scene.every).max(1);
+    let goals = run.goals(every)?;
+    for (at, goals) in goals.iter().enumerate() {
+        let said = run.kill(at as u64, goals);
+        said.map_err(|what| {
+            let seed = settings.seed;
+            format!("`{}` {company:?}, {goals:?}, seed {seed}: {what}", scene.path)
+        })?;
+    }
+    run.recover()?;
+    Ok(run.tally)
+}
+
+/// In memory if possible: what is killed here is processes, not machines.
+fn home() -> tempfile::TempDir {
+    let memory = Path::new("/dev/shm");
+    let mut builder = tempfile::Builder::new();
+    let builder = builder
+        .prefix("ebbtide-stepped-")
+        .disable_cleanup(std::env::var_os("EBBTIDE_KEEP").is_some());
+    let made = builder.tempdir_in(memory).or_else(|_| builder.tempdir());
+    made.expect("a temporary directory")
+}
+
+fn told(error: ebbtide::Error) -> String {
+    error.to_string()
+}
+
+impl Run<'_> {
+    fn begin(&mut self) -> Result<(), String> {
+        let filter =
+            Filter::create(&self.dir, self.scene.spec(), self.scene.options()).map_err(told)?;
+        for number in 0..100 {
+            self.scene.insert(&filter, number).map_err(told)?;
+        }
+        self.next = 100;
+        filter.close().map_err(told)
+    }
+
+    /// Measures the way, and says how far the victims of each round go.
+    fn goals(&mut self, every: usize) -> Result<Vec<Vec<Goal>>, String> {
+        let victims = if self.scene.repair { 2 } else { 1 };
+        self.kill(1, &[Goal::End])?;
+        let mut random = Random::new(self.settings.seed);
+        if victims == 1 {
+            let start = random.below(every as u64) as usize;
+            let points = self.ways[0].points.iter().skip(start).step_by(every);
+            return Ok(points.map(|&point| vec![Goal::After(point)]).collect());
+        }
+        // Who repairs goes the longer way after a death in the middle.
+        let middle = self.ways[0].places.len() / 2;
+        self.kill(1, &[Goal::After(middle), Goal::End])?;
+        let mut pick =
+            |way: &Way| Goal::After(way.points[random.below(way.points.len() as u64) as usize]);
+        let pairs = PAIRS.div_ceil(every);
+        Ok((0..pairs).map(|_| vec![pick(&self.ways[0]), pick(&self.ways[1])]).collect())
+    }
+
+    fn doing<T>(&self, what: &str, pids: &[u32], act: impl FnOnce() -> T) -> T {
+        let what =
+            format!("{} {:?}: {what}; in {}", self.scene.path, self.company, self.dir.display());
+        self.watch.over(what, pids, act)
+    }
+
+    /// Asks the survivor, which is started if need be.
+    fn ask(
+        &mut self,
+        what: &str,
+        ask: impl FnOnce(&mut Survivor) -> Result<Answer, String>,
+    ) -> Result<Answer, String> {
+        let begins = self.survivor.is_none();
+        let mut survivor = match self.survivor.take() {
+            Some(survivor) => survivor,
+            None => Survivor::start(self.scene, &self.dir)?,
+        };
+        let first = if begins {
+            let first =
+                self.doing("the survivor opens", &[survivor.id()], || survivor.count(0..0))?;
+            Some(first)
+        } else {
+            None
+        };
+        if let (Some(first), Company::Beside) = (&first, self.company) {
+            self.era_start = first.lsn;
+        }
+        let pids = [survivor.id()];
+        let answer = self.doing(what, &pids, || ask(&mut survivor))?;
+        self.survivor = Some(survivor);
+        self.place = answer.lsn.saturating_sub(self.era_start);
+        Ok(answer)
+    }
+
+    /// One round: the victims in turn, then the survivor.
+    fn kill(&mut self, round: u64, goals: &[Goal]) -> Result<(), String> {
+        if self.company == Company::Beside {
+            self.inserts = self.ask("look", |survivor| survivor.count(0..0))?.inserts;
+        } else {
+            // A victim begins an era when it opens.
+            let copied = Copied::of(self.scene, &self.dir).map_err(told)?;
+            self.inserts = copied.filter.digest().map_err(told)?.inserts;
+            self.place = 0;
+        }
+        if self.company == Company::Beside && self.scene.aim.needs_copies() {
+            self.ask("sync", Survivor::sync)?;
+        }
+        let before = aim::before(self.scene, &self.dir, self.next, self.place)?;
+        let mut earlier = before.clone();
+        if self.company == Company::Beside {
+            self.ask("fill", |survivor| survivor.insert(before.clone()))?;
+            earlier = before.end..before.end;
+        }
+        let done = before.end - before.start;
+        self.next = before.end;
+        let tested = self.victims(earlier, goals)?;
+        let warmed = goals.len() as u64;
+        let expected = self.inserts + done + warmed;
+        self.go_on(expected, tested)?;
+        if round.is_multiple_of(KILLS_IN_A_ROW) {
+            // Without a sync before: the holes of the kills since the last one are still there.
+            return self.recover();
+        }
+        if round.is_multiple_of(COPY) || self.company == Company::After {
+            self.compare()?;
+        }
+        if round.is_multiple_of(CHECKPOINT) {
+            self.ask("checkpoint", Survivor::checkpoint)?;
+        }
+        if self.company == Company::After {
+            self.survivor.take().expect("it has just answered").kill();
+        }
+        Ok(())
+    }
+
+    /// All victims come to their operations before the first goes on: what they do before needs what others may hold when
+    /// they die. Returns the numbers of the inserts under test.
+    fn victims(&mut self, before: Range<u64>, goals: &[Goal]) -> Result<Range<u64>, String> {
+        let count = goals.len() as u64;
+        let first_tested = self.next + count;
+        let mut victims = Vec::new();
+        for at in 0..count {
+            let before = if at == 0 { before.clone() } else { self.next..self.next };
+            let plan = Plan { before, warm: self.next + at, tested: first_tested + at };
+            let mut victim = Victim::start(self.scene, &self.dir, &plan)?;
+            self.doing("a victim opens", &[victim.tracee.id()], || victim.stand())?;
+            victims.push(victim);
+        }
+        self.next += 2 * count;
+        for (at, (victim, &goal)) in victims.iter_mut().zip(goals).enumerate() {
+            self.advance(victim, at, goal)?;
+            victim.tracee.kill();
+        }
+        Ok(first_tested..first_tested + count)
+    }
+
+    fn advance(&mut self, victim: &mut Victim, at: usize, goal: Goal) -> Result<(), String> {
+        let tracee = &mut victim.tracee;
+        let failed = |error: std::io::Error| format!("cannot step: {error}");
+        let mut done = 0;
+        let mut places = vec![tracee.place().map_err(failed)?];
+        if let Goal::After(count) = goal
+            && let Some(way) = self.ways.get(at).filter(|_| self.settings.leaps)
+        {
+            let best = way.best(count);
+            match tracee.run_to(way.places[best], if best > 0 { way.times[best] } else { 0 }) {
+                Ok(Stop::Breakpoint) => done = best,
+                Ok(Stop::Mark) => {
+                    self.tally.ended += 1;
+                    return Ok(());
+                }
+                other => return Err(format!("on the way to {best} instructions: {other:?}")),
+            }
+        }
+        loop {
+            if matches!(goal, Goal::After(count) if done >= count) {
+                let place = tracee.place().map_err(failed)?;
+                self.tally.kills += 1;
+                self.tally.astray += u64::from(self.ways[at].places.get(done) != Some(&place));
+                return Ok(());
+            }
+            match tracee.step().map_err(failed)? {
+                Stop::Step => done += 1,
+                Stop::Mark => break,
+                other => return Err(format!("after {done} instructions: {other:?}")),
+            }
+            if matches!(goal, Goal::End) {
+                places.push(tracee.place().map_err(failed)?);
+            }
+        }
+        if matches!(goal, Goal::After(_)) {
+            self.tally.ended += 1;
+        } else {
+            self.tally.instructions = self.tally.instructions.max(done);
+            self.ways.truncate(at);
+            self.ways.push(Way::new(places));
+        }
+        Ok(())
+    }
+
+    /// What the survivor must be able to do, and see.
+    fn go_on(&mut self, expected: u64, tested: Range<u64>) -> Result<(), String> {
+        let count = tested.end - tested.start;
+        let mut glanced = 0;
+        self.ask("query for the victims' keys", |survivor| {
+            glanced = survivor.glance(tested.clone())?;
+            survivor.count(0..0)
+        })?;
+        let other = self.next;
+        self.next += 1;
+        self.ask("insert after the kill", |survivor| survivor.insert(other..other + 1))?;
+        let seen = self.ask("query after that", |survivor| survivor.count(tested.clone()))?;
+        let most = if self.scene.operation == Operation::Insert { count } else { 0 };
+        let counted = seen.inserts.wrapping_sub(expected + 1);
+        if counted > most {
+            let inserts = seen.inserts;
+            return Err(format!("{inserts} inserts, expected {} and up to {most}", expected + 1));
+        }
+        if seen.present < counted.max(glanced) {
+            return Err(format!(
+                "{glanced} of the victims' keys were there at first, then {}, of which {counted} are counted",
+                seen.present
+            ));
+        }
+        self.tally.counted += counted;
+        let again = self.ask("insert the victims' keys", |survivor| survivor.insert(tested))?;
+        if again.inserts != seen.inserts + count {
+            return Err(format!("{} inserts, expected {count} after {seen:?}", again.inserts));
+        }
+        self.inserts = again.inserts;
+        let latest = self.next.saturating_sub(self.scene.keeps)..self.next;
+        let wanted = latest.end - latest.start;
+        let found = self.ask("query for the latest keys", |survivor| survivor.count(latest))?;
+        if found.present != wanted {
+            return Err(format!("{} of the {wanted} latest keys are there", found.present));
+        }
+        Ok(())
+    }
+
+    /// What is live must be what recovery makes of the files.
+    fn compare(&mut self) -> Result<(), String> {
+        let live = self.ask("the digest after a sync", Survivor::sync)?;
+        let copied = Copied::of(self.scene, &self.dir).map_err(told)?;
+        let found = copied.filter.digest().map_err(told)?;
+        self.tally.recovered.1 += 1;
+        same(&live, &found)
+            .map_err(|what| format!("a copy in {}: {what}", copied.place().display()))
+    }
+
+    /// Kills the survivor and recovers the directory itself.
+    fn recover(&mut self) -> Result<(), String> {
+        let live = self.ask("the digest", |survivor| survivor.count(0..0))?;
+        self.survivor.take().expect("it has just answered").kill();
+        let filter = self.doing("open after every process was killed", &[], || {
+            self.scene.open(&self.dir).map_err(told)
+        })?;
+        self.tally.recovered.0 += 1;
+        same(&live, &filter.digest().map_err(told)?)?;
+        filter.close().map_err(told)
+    }
+}
+
+fn same(live: &Answer, found: &ebbtide::Digest) -> Result<(), String> {
+    if live.digest == found.to_string() && live.inserts == found.inserts {
+        return Ok(());
+    }
+    Err(format!("live it was {live:?}, recovery says {found:?}"))
+}

@@ -1,0 +1,169 @@
+//! What is killed: kinds with small windows and blocks, one stripe, and where the operation under test stands.
+
+use crate::random::mix;
+use ebbtide::{Any, Clock, Durability, Filter, Options, Parameters, Result, Timestamp};
+use std::path::Path;
+use std::time::Duration;
+
+/// The operation under test.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operation {
+    /// An insert.
+    Insert,
+    /// A checkpoint.
+    Checkpoint,
+    /// A sync.
+    Sync,
+}
+
+/// Where it stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Aim {
+    /// Anywhere.
+    Anywhere,
+    /// It is the insert that needs a step.
+    Step,
+    /// It is the insert after one: columns are recycled.
+    AfterStep,
+    /// It is the insert with which the number of banks changes.
+    Banks,
+    /// It is the insert that finds no room in the log.
+    Segment,
+}
+
+impl Aim {
+    /// Whether it is found by trying on a copy.
+    pub fn needs_copies(self) -> bool {
+        matches!(self, Self::Step | Self::AfterStep | Self::Banks)
+    }
+}
+
+/// One way of using a filter.
+#[derive(Debug)]
+pub struct Scene {
+    /// What `--path` calls it, unique.
+    pub path: &'static str,
+    kind: &'static str,
+    parameters: &'static [(&'static str, &'static str)],
+    segment_bytes: u64,
+    /// What is done while instructions are counted.
+    pub operation: Operation,
+    /// When.
+    pub aim: Aim,
+    /// Instructions from kill to kill, if not given: some 10 s for a scene. (Of who repairs: one of so many pairs.)
+    pub every: usize,
+    /// How many of the latest keys are certainly in the window.
+    pub keeps: u64,
+    /// Whether who repairs is killed too.
+    pub repair: bool,
+}
+
+const LONG: &[(&str, &str)] =
+    &[("window-items", "20000"), ("k", "12"), ("l", "10"), ("words", "512")];
+const SHORT: &[(&str, &str)] =
+    &[("window-items", "160"), ("k", "12"), ("l", "10"), ("generation", "16"), ("words", "512")];
+const TIMED: &[(&str, &str)] = &[("window", "500000"), ("fpr", "0.0001"), ("rate", "100")];
+
+const PLAIN: Scene = Scene {
+    path: "insert",
+    kind: "age-partitioned",
+    parameters: LONG,
+    segment_bytes: 64 << 10,
+    operation: Operation::Insert,
+    aim: Aim::Anywhere,
+    every: 1,
+    keeps: 64,
+    repair: false,
+};
+
+/// All of them.
+pub const SCENES: [Scene; 8] = [
+    PLAIN,
+    Scene { path: "shift", parameters: SHORT, aim: Aim::Step, every: 101, ..PLAIN },
+    Scene { path: "catch-up", parameters: SHORT, aim: Aim::AfterStep, every: 5, ..PLAIN },
+    Scene {
+        path: "bank",
+        kind: "time-limited",
+        parameters: TIMED,
+        aim: Aim::Banks,
+        every: 301,
+        keeps: 32,
+        ..PLAIN
+    },
+    Scene { path: "append", segment_bytes: 4 << 10, aim: Aim::Segment, every: 101, ..PLAIN },
+    Scene { path: "checkpoint", operation: Operation::Checkpoint, every: 301, ..PLAIN },
+    Scene { path: "sync", operation: Operation::Sync, every: 5, ..PLAIN },
+    Scene { path: "repair", every: 1, repair: true, ..PLAIN },
+];
+
+impl Scene {
+    /// The scene of this path.
+    pub fn named(path: &str) -> Option<&'static Self> {
+        const { &SCENES }.iter().find(|scene| scene.path == path)
+    }
+
+    /// The kind.
+    pub fn spec(&self) -> Any {
+        let mut parameters = Parameters::new();
+        for (name, value) in self.parameters {
+            parameters.set(name, value);
+        }
+        Any::new(self.kind, parameters)
+    }
+
+    /// The settings of every handle.
+    pub fn options(&self) -> Options {
+        Options::new()
+            .hash_seed(4711)
+            .stripes(1)
+            .block_bytes(512)
+            .segment_bytes(self.segment_bytes)
+            .durability(Durability::Never)
+            .background(false)
+            .clock(Clock::stream())
+    }
+
+    /// Records in a segment.
+    pub fn segment_records(&self) -> u64 {
+        self.segment_bytes / 32
+    }
+
+    /// Opens the filter, whoever else has it open.
+    pub fn open(&self, dir: &Path) -> Result<Filter> {
+        Filter::open(dir, self.options())
+    }
+
+    /// The key of an insert.
+    pub fn key(&self, number: u64) -> [u8; 8] {
+        mix(number).to_le_bytes()
+    }
+
+    /// The time of an insert: 2000 in turns at 50,000 and at 1000 a second, so that banks open and close. Kinds without
+    /// time do not mind.
+    fn time(&self, number: u64) -> Timestamp {
+        let (turn, rest) = (number / 4000, number % 4000);
+        let within = if rest < 2000 { rest * 20 } else { 40_000 + (rest - 2000) * 1000 };
+        let turns = Duration::from_micros(2_040_000) * turn as u32;
+        let micros = 1_700_000_000_000_000 + turns.as_micros() as u64 + within;
+        Timestamp::from_unix_micros(micros)
+    }
+
+    /// Inserts the key of this number.
+    pub fn insert(&self, filter: &Filter, number: u64) -> Result<()> {
+        filter.call().time(self.time(number)).insert(self.key(number)).map(drop)
+    }
+
+    /// Whether the key of this number is there.
+    pub fn contains(&self, filter: &Filter, number: u64) -> bool {
+        filter.contains(self.key(number)).expect("an answer")
+    }
+
+    /// Does the operation under test.
+    pub fn operate(&self, filter: &Filter, number: u64) -> Result<()> {
+        match self.operation {
+            Operation::Insert => self.insert(filter, number),
+            Operation::Checkpoint => filter.checkpoint().map(drop),
+            Operation::Sync => filter.sync(),
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! The arguments, and a test for each scene.
+
+use crate::children::{Allowed, allowed};
+use crate::ptrace::stay_on_one_processor;
+use crate::run::{Company, Settings, Tally, run};
+use crate::scenes::{SCENES, Scene};
+use libtest_mimic::{Arguments, Trial};
+use std::process::ExitCode;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+#[derive(Debug, Default)]
+struct Asked {
+    every: Option<usize>,
+    seed: Option<u64>,
+    path: Option<String>,
+    /// For the test harness.
+    rest: Vec<String>,
+}
+
+fn asked() -> Asked {
+    let mut asked = Asked::default();
+    let mut arguments = std::env::args();
+    while let Some(argument) = arguments.next() {
+        let mut value = || arguments.next().unwrap_or_else(|| panic!("{argument} needs a value"));
+        match argument.as_str() {
+            "--every" => asked.every = Some(value().parse().expect("--every is a number")),
+            "--seed" => asked.seed = Some(value().parse().expect("--seed is a number")),
+            "--path" => asked.path = Some(value()),
+            _ => asked.rest.push(argument),
+        }
+    }
+    if let Some(path) = &asked.path {
+        let known = SCENES.map(|scene| scene.path).join(", ");
+        assert!(Scene::named(path).is_some(), "--path is one of {known}");
+    }
+    asked
+}
+
+fn claim(scene: &Scene, company: Company) -> String {
+    let path = scene.path;
+    match (company, scene.repair) {
+        (Company::Beside, false) => {
+            format!("a_process_killed_after_any_instruction_leaves_others_that_go_on::{path}")
+        }
+        (Company::Beside, true) => {
+            format!("who_repairs_after_a_kill_may_be_killed_after_any_instruction_too::{path}")
+        }
+        (Company::After, _) => {
+            format!("a_single_process_killed_after_any_instruction_recovers::{path}")
+        }
+    }
+}
+
+/// Runs the tests that were asked for.
+pub fn main() -> ExitCode {
+    let asked = asked();
+    let arguments = Arguments::from_iter(&asked.rest);
+    let allowed = allowed();
+    if allowed == Allowed::Nothing {
+        println!("skipped: the system does not allow one process to trace another");
+        return ExitCode::SUCCESS;
+    }
+    let clock = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+    let seed = asked.seed.unwrap_or_else(clock);
+    let settings = Settings { every: asked.every, seed, leaps: allowed == Allowed::Leaps };
+    let scenes = const { &SCENES }.iter();
+    let wanted = scenes.filter(|scene| asked.path.as_deref().is_none_or(|path| path == scene.path));
+    let mut trials = Vec::new();
+    for scene in wanted {
+        for company in [Company::Beside, Company::After] {
+            if scene.repair && company == Company::After {
+                continue;
+            }
+            let turn = trials.len();
+            trials.push(Trial::test(claim(scene, company), move || {
+                stay_on_one_processor(turn);
+                let start = Instant::now();
+                let tally = run(scene, company, settings)?;
+                tell(scene, company, &tally, settings, start);
+                Ok(())
+            }));
+        }
+    }
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+fn tell(scene: &Scene, company: Company, tally: &Tally, settings: Settings, start: Instant) {
+    let Tally { instructions, kills, counted, astray, ended, recovered } = tally;
+    println!(
+        "{} ({company:?}): {instructions} instructions, {kills} kills ({counted} inserts there; {astray} had gone another way), {ended} came to the end, \
+         recovered {} times and {} copies, seed {}, {:.1} s",
+        scene.path,
+        recovered.0,
+        recovered.1,
+        settings.seed,
+        start.elapsed().as_secs_f64()
+    );
+}
