@@ -103,21 +103,23 @@ impl Engine {
         }
     }
 
-    /// Takes stripe 0 (or another) unless a process that does not come on keeps it.
-    pub(super) fn lock_in_time(&self, stripe: usize) -> Option<StripeGuard<'_, Local>> {
-        let held = || self.image.header().stripe(stripe).lock_word().load(Ordering::Relaxed) | 1;
-        // Relaxed, as all of these: at worst we wait once more, or once less.
-        if self.given_up.load(Ordering::Relaxed) == held() {
+    /// Takes stripe 0 unless a process that does not come on keeps it.
+    pub(super) fn lock_events(&self) -> Option<StripeGuard<'_, Local>> {
+        // Without the mark of those who wait. Relaxed, as all of these: at worst we wait once more, or once less.
+        let word = self.image.header().stripe(0).lock_word();
+        let holder = || word.load(Ordering::Relaxed) & !stripe_lock::WAITERS;
+        let given_up = self.given_up.load(Ordering::Relaxed);
+        if given_up != 0 && given_up == holder() {
             return None;
         }
         let impatient = |owner| match self.judge(owner) {
             Verdict::Wait => Verdict::GiveUp,
             other => other,
         };
-        let guard = self.lock_judged(stripe, &impatient);
-        let given_up = if guard.is_none() { held() } else { 0 };
-        if given_up != self.given_up.load(Ordering::Relaxed) {
-            self.given_up.store(given_up, Ordering::Relaxed);
+        let guard = self.lock_judged(0, &impatient);
+        let now_given_up = if guard.is_none() { holder() } else { 0 };
+        if now_given_up != given_up {
+            self.given_up.store(now_given_up, Ordering::Relaxed);
         }
         guard
     }
@@ -158,7 +160,7 @@ impl Engine {
         self.raise_time(after.time);
         if index == 0 {
             self.confirm_events(&mut stripe);
-        } else if let Some(mut events) = self.lock_in_time(0) {
+        } else if let Some(mut events) = self.lock_events() {
             self.confirm_events(&mut events);
         }
         stripe

@@ -264,7 +264,7 @@ impl Engine {
         let kind = &*self.meta.kind;
         // Waited for, or the step would depend on who else is at work; but not for a stopped process. Always taken after an
         // ordinary stripe.
-        let Some(mut stripe) = self.lock_in_time(0) else {
+        let Some(mut stripe) = self.lock_events() else {
             return Ok(Stepped::HeldUp);
         };
         // Asked again: another thread may have applied it since.
@@ -319,7 +319,7 @@ impl Engine {
         if !lives || fresh || self.image.header().refuses() {
             return Ok(());
         }
-        if let Some(mut stripe) = self.lock_in_time(0) {
+        if let Some(mut stripe) = self.lock_events() {
             self.append_heartbeat(&mut stripe, stamp);
         }
         Ok(())

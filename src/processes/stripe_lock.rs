@@ -17,8 +17,8 @@ use super::futex::{self, Woken};
 use crate::sync::{AtomicU64, Ordering, spin_hint};
 use std::time::Duration;
 
-/// Somebody may be asleep on the word.
-const WAITERS: u64 = 1;
+/// The bit that says that somebody may be asleep on the word.
+pub const WAITERS: u64 = 1;
 const SLOT_SHIFT: u32 = 1;
 const TERM_SHIFT: u32 = 16;
 const SLOT_MASK: u64 = (1 << (TERM_SHIFT - SLOT_SHIFT)) - 1;

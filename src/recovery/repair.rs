@@ -3,7 +3,8 @@
 //! An owner that dies leaves at most one record of its stripe that has not been counted in the stripe's sums, for it
 //! counts each before it begins with the next. Applying that record again completes it, wherever it was cut off
 //! ([`Image::apply`]). Blocks that it had marked as being changed and had not begun with are marked as whole: nothing in
-//! them has changed. A repairer that dies leaves what it found, or something further on.
+//! them has changed. The place in the log that it had reserved and not filled is voided. A repairer that dies leaves what
+//! it found, or something further on.
 //!
 //! The caller holds the stripe.
 
@@ -48,10 +49,14 @@ pub fn stripe(
     for segment in segments {
         let Some(from) = from else { break };
         for lsn in from.max(segment.first())..tail.min(segment.end()) {
-            if let Decoded::Valid(record) = segment.read(lsn)
-                && is_of(image, index, &record)
-            {
-                image.apply(kind, lsn, &record)?;
+            match segment.read(lsn) {
+                Decoded::Valid(record) if is_of(image, index, &record) => {
+                    image.apply(kind, lsn, &record)?;
+                }
+                // Perhaps the dead owner's: once the stripe is let go, nothing accounts for it any more. A living writer whose place
+                // it was takes the next one.
+                Decoded::Empty => segment.void(lsn),
+                _ => {}
             }
         }
     }
