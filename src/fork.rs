@@ -305,13 +305,12 @@ pub(crate) mod children {
             let pid = fork();
             assert!(pid >= 0, "no fork");
             if pid == 0 {
+                // SAFETY: a plain system call. The alarm ends a child whose parent died, or that hangs.
+                unsafe { libc::alarm(60) };
                 let _ = rustix::io::write(&reporting, &[u8::from(claim())]);
-                // SAFETY: plain system calls. The alarm ends a child whose parent died.
-                unsafe {
-                    libc::alarm(60);
-                    loop {
-                        libc::pause();
-                    }
+                loop {
+                    // SAFETY: a plain system call.
+                    unsafe { libc::pause() };
                 }
             }
             Self { pid, report }

@@ -173,7 +173,7 @@ impl Engine {
             };
             let (index, lsn) = (at as u64, sums.lsn);
             let frame = Frame { content: Content::Stripe, bank: 0, index, lsn };
-            writer.frame(&frame, &[sums.inserts, sums.operations, sums.time, sums.novelty])?;
+            writer.frame(&frame, &[sums.inserts, sums.time, sums.novelty])?;
         }
         Ok(())
     }

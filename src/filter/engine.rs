@@ -95,6 +95,14 @@ impl Engine {
     /// stopped ones too; what a dead one left is repaired first.
     #[inline]
     pub(super) fn lock(&self, stripe: usize) -> StripeGuard<'_, Local> {
+        match self.stripes.try_lock(self.image.header(), stripe) {
+            Some(guard) => guard,
+            None => self.wait_for(stripe),
+        }
+    }
+
+    #[cold]
+    fn wait_for(&self, stripe: usize) -> StripeGuard<'_, Local> {
         loop {
             // This judge never gives up.
             if let Some(guard) = self.lock_judged(stripe, &|owner| self.judge(owner)) {
@@ -124,7 +132,6 @@ impl Engine {
         guard
     }
 
-    #[inline]
     fn lock_judged(
         &self,
         stripe: usize,

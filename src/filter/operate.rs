@@ -63,13 +63,17 @@ enum Attempt {
 }
 
 /// What was decided for an insert.
-struct Plan {
+struct Plan<'a> {
+    /// The state that it was decided by.
+    state: State<'a>,
     decision: Decision,
     mask: BankMask,
     present: bool,
+    /// Whether a step must come first.
+    due: bool,
 }
 
-impl Plan {
+impl Plan<'_> {
     /// Makes do without the step that is due: a stopped process holds it up.
     #[cold]
     fn step_aside(&mut self, kind: &dyn Kind, state: &State<'_>) {
@@ -132,7 +136,7 @@ impl Engine {
             return Ok(Attempt::Done(Written { checked, lsn: stripe.entry().sums().lsn }));
         }
         // Steps come right before the insert that needs them, and only then.
-        while kind.due(&header.state(), self.image.layout(), &self.moment(stamp)).is_some() {
+        while plan.due {
             match self.step(stamp)? {
                 Stepped::NoRoom => return Ok(Attempt::NoRoom),
                 Stepped::Applied => {
@@ -150,7 +154,7 @@ impl Engine {
             return Ok(Attempt::Done(Written { checked: Checked::TooLate, lsn: 0 }));
         };
         let operation = Operation { hash, step, time: stamp.time };
-        Ok(match self.insert(stripe, kind, &operation, stamp, plan.mask) {
+        Ok(match self.insert(stripe, kind, &operation, stamp, &plan) {
             Some(lsn) => Attempt::Done(Written { checked, lsn }),
             None => Attempt::NoRoom,
         })
@@ -159,7 +163,7 @@ impl Engine {
     /// Decides an insert, and asks for the key, against one version of block 0. The stripe is held, so the key's
     /// blocks cannot change meanwhile.
     #[inline]
-    fn plan(&self, kind: &dyn Kind, hash: u64, moment: &Moment, ask: Ask) -> Result<Plan> {
+    fn plan(&self, kind: &dyn Kind, hash: u64, moment: &Moment, ask: Ask) -> Result<Plan<'_>> {
         let block0 = self.image.header().block0();
         loop {
             let version = block0.version();
@@ -177,8 +181,9 @@ impl Engine {
                 let query = Query { hash, now: moment.now, totals: moment.totals };
                 kind.contains(&state, banks.locate(BankMask::MAX, hash).blocks(), &query)
             };
+            let due = kind.due(&state, self.image.layout(), moment).is_some();
             if block0.unchanged(version) {
-                return Ok(Plan { decision, mask, present });
+                return Ok(Plan { state, decision, mask, present, due });
             }
         }
     }
@@ -191,11 +196,10 @@ impl Engine {
         kind: &dyn Kind,
         operation: &Operation,
         stamp: Stamp,
-        mask: BankMask,
+        plan: &Plan<'_>,
     ) -> Option<u64> {
-        let header = self.image.header();
-        let (state, banks) = (header.state(), self.image.banks());
-        let located = banks.locate(mask, operation.hash);
+        let (state, banks) = (plan.state, self.image.banks());
+        let located = banks.locate(plan.mask, operation.hash);
         let novelty = kind.novelty(&state, located.blocks(), operation).min(ARGUMENT_MAX);
         let record = Record {
             op: Op::Insert,

@@ -1,7 +1,9 @@
 //! Reading a filter without writing to it, not even to its directory.
 //!
-//! A reader holds no slot. While writers live it maps their live image and answers from it. When nobody is alive it rebuilds
-//! the state in memory of its own. It finds out by itself when the one must give way to the other.
+//! A reader holds no slot. While writers live it maps their live image and answers from it, and goes on so when they have
+//! died. When there is nobody to begin with it rebuilds the state in memory of its own. It finds out by itself when what
+//! it shows is no longer the filter: an image says so when it is given up, and whoever opens a filter that nobody has open
+//! begins a new era, which the file `live` names.
 
 use super::checkpoint::Snapshots;
 use super::commit::Committer;
@@ -11,15 +13,15 @@ use super::inspect::{Look, rebuild};
 use super::open::{boot_id, first_segment, read_meta};
 use super::spec::{Aging, Any, Spec};
 use super::stat::{Digest, Stat};
-use crate::clock::Timestamp;
+use crate::clock::{Clock, Timestamp};
 use crate::error::{Error, Result};
 use crate::fork::Guard;
 use crate::hash::key_hash;
 use crate::kinds::{Age, Parameters, Within};
 use crate::live::{Image, LiveHeader};
-use crate::media::{Access, Disk, Media};
+use crate::media::{Access, Disk, Media, Memory};
 use crate::meta::Meta;
-use crate::options::Options;
+use crate::options::{Downtime, Options};
 use crate::processes::slots::Slots;
 use crate::processes::stripe_lock::Owner;
 use crate::processes::stripes::Stripes;
@@ -27,20 +29,24 @@ use crate::recovery::Known;
 use crate::sync::{AtomicU64, Ordering};
 use crate::wal::Log;
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
+use std::io::ErrorKind;
 use std::marker::PhantomData;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How often a reader whose state is its own looks whether somebody has opened the filter for writing.
+/// How often a reader looks whether what it shows is still the filter, where nothing in memory says so.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How often a look begins anew because those alive die, or files go that were listed.
 const TRIES: u32 = 5;
 
-/// A filter open for reading only: it needs no write permission, changes no file, and holds up nobody.
+/// A filter open for reading only: it needs no write permission, changes no file, and holds up no
+/// writer.
 ///
 /// While writers have the filter open, answers are as fresh as theirs. When nobody does, the state is rebuilt in memory,
-/// which takes as long as a recovery and as much memory as the filter.
+/// which takes as long as a recovery and as much memory as the filter; whoever opens the filter waits for that. From then
+/// on a writer who opens it is noticed within a second.
 ///
 /// ```
 /// use ebbtide::{AgePartitioned, Filter, Options, Reader};
@@ -59,57 +65,137 @@ pub struct Reader<K = Any> {
     media: Arc<dyn Media>,
     options: Options,
     view: ArcSwap<View>,
+    /// Held by the thread that takes the next view.
+    taking: Mutex<()>,
+    /// The kind that the filter must have, also if it is recreated.
+    wanted: Option<&'static str>,
     kind: PhantomData<fn() -> K>,
+}
+
+/// Looks at a filter's files, and again if they changed under the eyes: writers remove what is needed no more, and an
+/// image may give way to another, or a filter to another, between one file and the next.
+fn look<T>(media: &dyn Media, mut at: impl FnMut(Meta, Look, bool) -> Result<T>) -> Result<T> {
+    let mut left = TRIES;
+    loop {
+        left -= 1;
+        let meta = read_meta(media)?;
+        let look = Look::begin(media, &meta)?;
+        let living = match (look.known, &look.locks) {
+            (Known::Living { .. }, _) => true,
+            // Without a live image there is nothing to be known of those who are alive.
+            (Known::Nothing, Some(locks)) => locks.anyone_else()?,
+            _ => false,
+        };
+        match at(meta, look, living) {
+            Err(Error::Damaged { .. }) if left > 0 && living => {}
+            Err(error) if left > 0 && is_not_found(&error) => {}
+            done => return done,
+        }
+    }
+}
+
+fn is_not_found(error: &Error) -> bool {
+    matches!(error, Error::Io { source, .. } if source.kind() == ErrorKind::NotFound)
 }
 
 /// What a reader reads.
 #[derive(Debug)]
 struct View {
     engine: Engine,
-    /// Since when the state is the reader's own; `None` while it is that of living writers.
-    own: Option<Instant>,
+    /// The state is the reader's own, not that of living writers.
+    own: bool,
+    /// The era of the file `live`; `None` where there was none.
+    era: Option<u64>,
+    taken: Instant,
+    /// When it was last looked whether this is still the filter, in microseconds since it was taken.
+    looked: AtomicU64,
 }
 
 impl View {
     /// Attaches to those who are alive, or rebuilds what those left who are not.
-    fn take(media: &Arc<dyn Media>, options: &Options) -> Result<Self> {
-        let mut left = TRIES;
-        loop {
-            left -= 1;
-            match Self::try_take(media, options) {
-                Err(Error::Io { source, .. })
-                    if left > 0 && source.kind() == std::io::ErrorKind::NotFound => {}
-                taken => return taken,
-            }
-        }
+    fn take(
+        media: &Arc<dyn Media>,
+        options: &Options,
+        wanted: Option<&'static str>,
+    ) -> Result<Self> {
+        let view = look(&**media, |meta, look, living| match (living, look) {
+            (true, Look { locks: Some(locks), .. }) => Self::attach(media, meta, options, locks),
+            // Held until the state is rebuilt: it keeps others from opening the filter.
+            (_, look) => Self::rebuild(media, meta, options, &look),
+        })?;
+        view.engine.check_kind(wanted)?;
+        Ok(view)
     }
 
-    fn try_take(media: &Arc<dyn Media>, options: &Options) -> Result<Self> {
-        let meta = read_meta(&**media)?;
-        let look = Look::begin(&**media, &meta)?;
-        if let (Known::Living { .. }, Some(locks)) = (look.known, look.locks) {
-            let boot = boot_id(&**media)?;
-            let header = LiveHeader::attach(&**media, meta.uuid, boot, Access::Read)?;
-            let (layout, kind) = (meta.layout, meta.kind.clone());
-            let image = Image::attach(media.clone(), header, layout, &*kind, Access::Read)?;
-            let engine = Engine::for_reading(media.clone(), meta, options, Arc::new(locks), image);
-            return Ok(Self { engine, own: None });
-        }
-        let recovered = rebuild(&**media, &meta, look.known)?;
-        // A filter without the file `lock` was copied here and has never been open.
-        let locks = Slots::open(&**media, Access::Read)?;
-        let engine =
-            Engine::for_reading(media.clone(), meta, options, Arc::new(locks), recovered.image);
-        Ok(Self { engine, own: Some(Instant::now()) })
+    fn attach(media: &Arc<dyn Media>, meta: Meta, options: &Options, locks: Slots) -> Result<Self> {
+        let boot = boot_id(&**media)?;
+        let header = LiveHeader::attach(&**media, meta.uuid, boot, Access::Read)?;
+        let era = Some(header.identity().era);
+        let image = Image::attach(media.clone(), header, meta.layout, &*meta.kind, Access::Read)?;
+        let engine = Engine::for_reading(media.clone(), meta, options, Arc::new(locks), image);
+        Ok(Self { engine, own: false, era, taken: Instant::now(), looked: AtomicU64::new(0) })
     }
 
-    /// Whether it still shows the filter's state.
+    fn rebuild(media: &Arc<dyn Media>, meta: Meta, options: &Options, look: &Look) -> Result<Self> {
+        let era = LiveHeader::previous_era(&**media, meta.uuid);
+        let image = rebuild(&**media, &meta, look.known)?.image;
+        let mut options = options.clone();
+        if meta.downtime == Downtime::Freeze {
+            // Nobody has it open: its time stands.
+            options = options.clock(Clock::stream());
+        }
+        // Nobody shares an image that is the reader's own. (The filter may have no file `lock`: one that was copied
+        // here has never been open.)
+        let memory = Memory::new();
+        memory.make().map_err(Error::io("make", memory.path()))?;
+        let nobody = Arc::new(Slots::open(&memory, Access::Write)?);
+        let engine = Engine::for_reading(media.clone(), meta, &options, nobody, image);
+        Ok(Self { engine, own: true, era, taken: Instant::now(), looked: AtomicU64::new(0) })
+    }
+
+    /// Whether it still shows the filter's state, as far as was looked lately.
     fn is_current(&self) -> Result<bool> {
-        match self.own {
-            None => Ok(!self.engine.image.header().is_retired()),
-            Some(since) if since.elapsed() < LOOK_EVERY => Ok(true),
-            Some(_) => Ok(!self.engine.slots.anyone_else()?),
+        if !self.own && self.engine.image.header().is_retired() {
+            return Ok(false);
         }
+        let now = self.taken.elapsed().as_micros() as u64;
+        // Relaxed, as below: at worst two threads look at once.
+        let before = self.looked.load(Ordering::Relaxed);
+        if u128::from(now.saturating_sub(before)) < LOOK_EVERY.as_micros() {
+            return Ok(true);
+        }
+        let current = if self.own { self.is_own_current()? } else { self.is_shared_current()? };
+        if current {
+            self.looked.store(now, Ordering::Relaxed);
+        }
+        Ok(current)
+    }
+
+    /// Whether nobody has opened the filter since, or put another in its place.
+    fn is_own_current(&self) -> Result<bool> {
+        let (media, uuid) = (&*self.engine.media, self.engine.meta.uuid);
+        Ok(read_meta(media)?.uuid == uuid && LiveHeader::previous_era(media, uuid) == self.era)
+    }
+
+    /// Whether the image is not that of a filter whose files were removed to make place for another.
+    fn is_shared_current(&self) -> Result<bool> {
+        let (media, meta) = (&*self.engine.media, &self.engine.meta);
+        if meta.downtime == Downtime::Freeze && !self.engine.slots.anyone_else()? {
+            // The time of a filter that nobody has open stands, that of the image goes on.
+            return Ok(false);
+        }
+        Ok(match LiveHeader::previous_era(media, meta.uuid) {
+            Some(era) => self.era == Some(era),
+            // Without its files those who have the filter open go on, and so do we.
+            None => read_meta(media).map_or(true, |found| found.uuid == meta.uuid),
+        })
+    }
+
+    /// Whether an error says that another view is to be taken.
+    fn is_over(&self, error: &Error) -> bool {
+        // Whoever gives up an image removes its banks next.
+        let given_up = || !self.own && self.engine.image.header().is_retired();
+        matches!(error, Error::Retired { .. }) || is_not_found(error) && given_up()
     }
 }
 
@@ -165,28 +251,41 @@ impl<K: Spec> Reader<K> {
     /// # Errors
     /// As [`Reader::open`].
     pub fn open_on(media: Arc<dyn Media>, options: Options) -> Result<Self> {
-        let view = View::take(&media, &options)?;
-        view.engine.check_kind(K::KIND)?;
-        Ok(Self { media, options, view: ArcSwap::from_pointee(view), kind: PhantomData })
+        let view = ArcSwap::from_pointee(View::take(&media, &options, K::KIND)?);
+        let (taking, wanted) = (Mutex::new(()), K::KIND);
+        Ok(Self { media, options, view, taking, wanted, kind: PhantomData })
     }
 }
 
 impl<K> Reader<K> {
     /// Runs a question on a view that shows the filter's state.
-    fn with<T>(&self, mut ask: impl FnMut(&Engine) -> Result<T>) -> Result<T> {
+    fn with_view<T>(&self, mut ask: impl FnMut(&View) -> Result<T>) -> Result<T> {
         let mut left = TRIES;
         loop {
             let view = self.view.load();
+            // Before all else: in a child made by fork the image is not there.
+            view.engine.check_process()?;
             left -= 1;
-            let answer =
-                if view.is_current()? { ask(&view.engine) } else { Err(view.engine.retired()) };
+            let answer = if view.is_current()? { ask(&view) } else { Err(view.engine.retired()) };
             match answer {
-                Err(Error::Retired { .. }) if left > 0 => {
-                    self.view.store(Arc::new(View::take(&self.media, &self.options)?));
-                }
+                Err(error) if left > 0 && view.is_over(&error) => self.renew(&view)?,
                 answer => return answer,
             }
         }
+    }
+
+    fn with<T>(&self, mut ask: impl FnMut(&Engine) -> Result<T>) -> Result<T> {
+        self.with_view(|view| ask(&view.engine))
+    }
+
+    /// Takes another view in the place of `old`, unless another thread just has.
+    fn renew(&self, old: &Arc<View>) -> Result<()> {
+        let _taking = self.taking.lock();
+        if Arc::ptr_eq(&self.view.load(), old) {
+            let new = View::take(&self.media, &self.options, self.wanted)?;
+            self.view.store(Arc::new(new));
+        }
+        Ok(())
     }
 
     /// Whether a key is in the window; see [`Filter::contains`](crate::Filter::contains).
@@ -211,26 +310,21 @@ impl<K> Reader<K> {
         self.with(Engine::stat)
     }
 
-    /// A hash of the logical state; see [`Filter::digest`](crate::Filter::digest). A reader cannot keep writers off, so the state is
-    /// rebuilt from the files first, up to the last operation that has returned, or nearly.
+    /// A hash of the logical state; see [`Filter::digest`](crate::Filter::digest). A reader cannot keep writers off: while
+    /// there are any, the state is rebuilt from the files first, up to the last operation that has returned, or nearly.
     ///
     /// # Errors
     /// As [`Reader::contains`].
     pub fn digest(&self) -> Result<Digest> {
-        let meta = read_meta(&*self.media)?;
-        let mut left = TRIES;
-        let recovered = loop {
-            left -= 1;
-            let look = Look::begin(&*self.media, &meta)?;
-            match rebuild(&*self.media, &meta, look.known) {
-                Err(Error::Io { source, .. })
-                    if left > 0 && source.kind() == std::io::ErrorKind::NotFound => {}
-                rebuilt => break rebuilt?,
+        self.with_view(|view| {
+            if view.own {
+                return view.engine.digest();
             }
-        };
-        let slots = Arc::new(Slots::open(&*self.media, Access::Read)?);
-        let media = self.media.clone();
-        Engine::for_reading(media, meta, &self.options, slots, recovered.image).digest()
+            let rebuilt = look(&*self.media, |meta, look, _| {
+                View::rebuild(&self.media, meta, &self.options, &look)
+            });
+            rebuilt?.engine.digest()
+        })
     }
 
     /// The kind's name.

@@ -27,7 +27,7 @@ pub struct Stat {
     pub parameters: Parameters,
     /// Insert operations applied since creation.
     pub inserts: u64,
-    /// Operations of all sorts applied since creation.
+    /// Operations of all sorts applied since creation; the kinds that there are know inserts only.
     pub operations: u64,
     /// The LSN the next record will get.
     pub lsn: u64,
@@ -112,7 +112,7 @@ impl Engine {
         for index in 0..header.stripe_count() {
             let sums = header.stripe(index).sums();
             let time = if kind.uses_time() { sums.time } else { 0 };
-            hasher.words(&[sums.inserts, sums.operations, time, sums.novelty]);
+            hasher.words(&[sums.inserts, time, sums.novelty]);
         }
         copy(&header.block0().current().block(), &mut words);
         hasher.words(&words);
@@ -139,7 +139,7 @@ impl Engine {
         self.check_process()?;
         let header = self.image.header();
         let kind = &*self.meta.kind;
-        let (totals, operations, _) = self.image.sum_stripes();
+        let (totals, _) = self.image.sum_stripes();
         let latest = self.latest();
         let listed = self.image.listed_banks()?;
         let listing = Listing::read(&*self.media)?;
@@ -148,7 +148,7 @@ impl Engine {
             kind: kind.name(),
             parameters: kind.parameters(),
             inserts: totals.inserts,
-            operations,
+            operations: totals.inserts,
             lsn: header.tail().load(Ordering::Acquire),
             durable_lsn: self.durable(),
             step: kind.step(&header.state()),

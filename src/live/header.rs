@@ -8,7 +8,7 @@
 //! | 32-37 | snapshots: the newest, damaged ones; where the filter's time began |
 //! | 40, 48 | turns: syncing, growing the log |
 //! | 512-1023 | slots: the term of each |
-//! | 1024- | stripes, 16 words each; stripe 0 guards block 0 |
+//! | 1024- | stripes, 8 words each; stripe 0 guards block 0 |
 //! | after them | block 0, in two copies |
 
 use super::block0::{BLOCK0_WORDS, Block0};

@@ -297,23 +297,21 @@ impl Image {
 
     /// The sums over all stripes; exact for whoever is alone or holds them all.
     #[must_use]
-    pub fn sum_stripes(&self) -> (Totals, u64, u64) {
-        let mut totals = Totals::default();
-        let (mut operations, mut time) = (0_u64, 0);
+    pub fn sum_stripes(&self) -> (Totals, u64) {
+        let (mut totals, mut time) = (Totals::default(), 0);
         for index in 0..self.header.stripe_count() {
             let sums = self.header.stripe(index).sums();
             totals.inserts = totals.inserts.wrapping_add(sums.inserts);
             totals.novelty = totals.novelty.wrapping_add(sums.novelty);
-            operations = operations.wrapping_add(sums.operations);
             time = time.max(sums.time);
         }
-        (totals, operations, time)
+        (totals, time)
     }
 
     /// Ends the rebuilding: fills the header's caches from the stripes, and the ends of the log.
     pub fn finish(&self, kind: &dyn Kind, tail: u64) {
         self.fix_banks(kind);
-        let (totals, _, time) = self.sum_stripes();
+        let (totals, time) = self.sum_stripes();
         self.header.inserts().store(totals.inserts, Ordering::Relaxed);
         self.header.novelty().store(totals.novelty, Ordering::Relaxed);
         self.header.time().store(time, Ordering::Relaxed);
@@ -324,7 +322,7 @@ impl Image {
     /// The LSN of the last record that changed the state: the largest of all stripes and block 0.
     #[must_use]
     pub fn last_change(&self) -> u64 {
-        let stripes = (0..self.header.stripe_count()).map(|at| self.header.stripe(at).sums().lsn);
+        let stripes = (0..self.header.stripe_count()).map(|at| self.header.stripe(at).lsn());
         stripes.max().unwrap_or(0).max(self.header.block0().current().lsn())
     }
 

@@ -7,14 +7,14 @@
 use crate::cells::{load, store};
 use crate::sync::{AtomicU64, Ordering, fence};
 
-/// Words of a stripe's entry: two cache lines, one for each copy of the sums.
-pub const STRIPE_WORDS: usize = 16;
+/// Words of a stripe's entry: one cache line.
+pub const STRIPE_WORDS: usize = 8;
 
-/// Where the copies begin; the lock word lies before the first.
-const COPIES: [usize; 2] = [1, 8];
-const SUM_WORDS: usize = 5;
+const TIME: usize = 1;
+/// Where the copies of LSN, inserts and novelty begin.
+const COPIES: [usize; 2] = [2, 5];
 
-const _: () = assert!(COPIES[0] + SUM_WORDS <= 8 && COPIES[1] + SUM_WORDS <= STRIPE_WORDS);
+const _: () = assert!(COPIES[1] + 3 == STRIPE_WORDS);
 
 /// A stripe's entry.
 #[derive(Debug, Clone, Copy)]
@@ -27,8 +27,6 @@ pub struct StripeSums {
     pub lsn: u64,
     /// Insert operations applied.
     pub inserts: u64,
-    /// All operations applied.
-    pub operations: u64,
     /// The latest time, doubled, plus one if it came with its key.
     pub time: u64,
     /// The sum of what was new.
@@ -54,12 +52,12 @@ impl<'a> Stripe<'a> {
         &self.0[0]
     }
 
-    /// The copy that counts, and the other one.
+    /// Where the copy that counts begins, and the other one.
     #[inline]
-    fn copies(&self) -> (&'a [AtomicU64], &'a [AtomicU64]) {
-        let [first, second] = COPIES.map(|at| &self.0[at..at + SUM_WORDS]);
+    fn copies(&self) -> (usize, usize) {
+        let [first, second] = COPIES;
         // Acquire: pairs with the Release in `update`, for those who read without the lock.
-        let [one, two] = [first, second].map(|copy| copy[0].load(Ordering::Acquire));
+        let [one, two] = COPIES.map(|at| self.0[at].load(Ordering::Acquire));
         if two > one { (second, first) } else { (first, second) }
     }
 
@@ -67,57 +65,53 @@ impl<'a> Stripe<'a> {
     #[must_use]
     #[inline]
     pub fn sums(&self) -> StripeSums {
-        Self::read(self.copies().0)
+        let (at, _) = self.copies();
+        let [lsn, inserts, novelty] = [at, at + 1, at + 2].map(|at| load(&self.0[at]));
+        StripeSums { lsn, inserts, time: load(&self.0[TIME]), novelty }
     }
 
+    /// The LSN last counted.
+    #[must_use]
     #[inline]
-    fn read(copy: &[AtomicU64]) -> StripeSums {
-        let [lsn, inserts, operations, time, novelty] =
-            [0, 1, 2, 3, 4].map(|at: usize| load(&copy[at]));
-        StripeSums { lsn, inserts, operations, time, novelty }
+    pub fn lsn(&self) -> u64 {
+        load(&self.0[self.copies().0])
     }
 
     /// Sets what has been counted, for whoever is alone with the image.
     pub fn set_sums(&self, sums: &StripeSums) {
-        store(&self.0[COPIES[1]], 0);
-        let words = [sums.lsn, sums.inserts, sums.operations, sums.time, sums.novelty];
-        for (word, value) in self.0[COPIES[0]..].iter().zip(words) {
-            store(word, value);
+        let [first, second] = COPIES;
+        store(&self.0[second], 0);
+        let words = [(first, sums.lsn), (first + 1, sums.inserts), (first + 2, sums.novelty)];
+        for (at, value) in words.into_iter().chain([(TIME, sums.time)]) {
+            store(&self.0[at], value);
         }
     }
 
-    /// Changes the sums, up to this LSN, which is greater than the last; for the stripe's holder.
+    /// Counts so many inserts and so much novelty up to this LSN, which is greater than the last; for the stripe's holder.
     #[inline]
-    fn update(&self, lsn: u64, change: impl FnOnce(&mut StripeSums)) {
+    fn update(&self, lsn: u64, inserts: u64, time: u64, novelty: u64) {
         let (newest, other) = self.copies();
-        let mut sums = Self::read(newest);
-        change(&mut sums);
-        store(&other[0], 0);
+        store(&self.0[other], 0);
         // Release fence: nothing below may come before the store above. Then whoever takes the stripe over from a
         // dead holder (its death is the Acquire) finds no half copy under an old LSN.
         fence(Ordering::Release);
-        store(&other[1], sums.inserts);
-        store(&other[2], sums.operations);
-        store(&other[3], sums.time);
-        store(&other[4], sums.novelty);
+        store(&self.0[other + 1], load(&self.0[newest + 1]).wrapping_add(inserts));
+        store(&self.0[other + 2], load(&self.0[newest + 2]).wrapping_add(novelty));
+        // In one copy: a maximum may be taken twice.
+        store(&self.0[TIME], load(&self.0[TIME]).max(time));
         // Release: the copy is whole before it counts.
-        other[0].store(lsn, Ordering::Release);
+        self.0[other].store(lsn, Ordering::Release);
     }
 
     /// Counts an insert, for the stripe's holder.
     #[inline]
     pub fn count_insert(&self, lsn: u64, time: u64, novelty: u64) {
-        self.update(lsn, |sums| {
-            sums.inserts = sums.inserts.wrapping_add(1);
-            sums.operations = sums.operations.wrapping_add(1);
-            sums.time = sums.time.max(time);
-            sums.novelty = sums.novelty.wrapping_add(novelty);
-        });
+        self.update(lsn, 1, time, novelty);
     }
 
     /// Notes an event or a heartbeat, for the stripe's holder.
     pub fn note(&self, lsn: u64, time: u64) {
-        self.update(lsn, |sums| sums.time = sums.time.max(time));
+        self.update(lsn, 0, time, 0);
     }
 }
 
@@ -131,8 +125,7 @@ mod tests {
         let stripe = Stripe::new(&words);
         for lsn in 1..100 {
             stripe.count_insert(lsn, 1000 - lsn, 3);
-            let sums =
-                StripeSums { lsn, inserts: lsn, operations: lsn, time: 999, novelty: 3 * lsn };
+            let sums = StripeSums { lsn, inserts: lsn, time: 999, novelty: 3 * lsn };
             assert_eq!(stripe.sums(), sums);
             // What a holder leaves that dies in the middle of the next update.
             let other = if lsn % 2 == 1 { COPIES[0] } else { COPIES[1] };
@@ -140,7 +133,7 @@ mod tests {
             store(&words[other + 1], 77);
             assert_eq!(stripe.sums(), sums);
         }
-        let loaded = StripeSums { lsn: 7, inserts: 5, operations: 6, time: 4, novelty: 3 };
+        let loaded = StripeSums { lsn: 7, inserts: 5, time: 4, novelty: 3 };
         stripe.set_sums(&loaded);
         assert_eq!(stripe.sums(), loaded);
     }

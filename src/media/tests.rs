@@ -392,6 +392,7 @@ mod forks {
             assert!(child.holds());
             let other = locks(&disk);
             assert!(held(&*other, 5..6) && !held(&*other, 6..7));
+            ours.set(None);
         }
     }
 
@@ -449,16 +450,17 @@ mod forks {
     /// Set for the process that [`a_killed_parents_byte_is_free_though_its_child_lives`] kills.
     const PARENT: &str = "EBBTIDE_TEST_PARENT_IN";
 
-    /// Locks a byte, forks, and waits for its death. The child waits for a byte from the test and answers it.
+    /// Locks a byte, forks, and waits for its death. The child says when it runs, as only then has it let go of what it
+    /// inherited; then it waits for the test to end its input, and answers.
     fn be_killed(disk: &Disk) {
         let (input, output) = (std::io::stdin(), std::io::stdout());
         let ours = locks(disk);
         assert!(try_lock(&*ours, 5));
         let _child = Child::fork(|| {
-            let _ = rustix::io::read(&input, &mut [0]);
-            rustix::io::write(&output, b"alive\n").is_ok()
+            rustix::io::write(&output, b"ready\n").is_ok()
+                && rustix::io::read(&input, &mut [0]).is_ok()
+                && rustix::io::write(&output, b"alive\n").is_ok()
         });
-        rustix::io::write(&output, b"ready\n").expect("somebody listens");
         std::thread::sleep(Duration::from_secs(60));
     }
 

@@ -129,18 +129,6 @@ impl Slots {
         Ok(None)
     }
 
-    /// Gives the own slot back, if there is one.
-    ///
-    /// # Errors
-    /// The system's refusal; the slot is then still held.
-    pub fn give_back(&self) -> Result<()> {
-        if let Some(own) = self.own() {
-            self.free_byte(slot_byte(own))?;
-            self.own.store(0, Ordering::Relaxed);
-        }
-        Ok(())
-    }
-
     /// The own slot.
     #[must_use]
     pub fn own(&self) -> Option<u16> {
@@ -268,16 +256,15 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_given_back_or_dropped_is_free_and_the_next_one_takes_it() {
+    fn a_dropped_slot_is_free_and_the_next_one_takes_it() {
         on_every_medium(|media| {
             let (a, b, c) = (taken(media), taken(media), taken(media));
             drop(a);
-            b.give_back().expect("no error");
-            b.give_back().expect("nothing to give back");
-            assert_eq!((b.own(), b.is_alive(1)), (None, false));
-            assert_eq!(c.alive().expect("no error"), [2]);
+            assert!(!c.is_alive(0) && c.is_alive(1));
+            assert_eq!(c.alive().expect("no error"), [1, 2]);
             assert_eq!(taken(media).own(), Some(0));
-            assert_eq!(b.take().expect("no error"), Some(0));
+            drop(b);
+            assert_eq!(c.alive().expect("no error"), [2]);
         });
     }
 
@@ -403,7 +390,6 @@ mod tests {
         fails("lock", &|| slots.try_checkpoint().map(|_| ()));
         fails("unlock", &|| slots.end_checkpoint());
         assert_eq!(slots.take().expect("no error"), Some(0), "nothing was left behind");
-        fails("unlock", &|| slots.give_back());
         assert_eq!(slots.own(), Some(0));
 
         memory.fail_after(1, ErrorKind::Other);

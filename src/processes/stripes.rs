@@ -32,7 +32,6 @@ impl<T: Default> Stripes<T> {
 
 impl<T> Stripes<T> {
     /// Waits for a stripe, or takes it over: then what it guards needs repair. `None` if the judge gave up.
-    #[inline]
     pub fn lock<'a>(
         &'a self,
         header: &'a LiveHeader,
@@ -45,6 +44,7 @@ impl<T> Stripes<T> {
     }
 
     /// Takes a stripe if it is free.
+    #[must_use]
     #[inline]
     pub fn try_lock<'a>(
         &'a self,

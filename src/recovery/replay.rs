@@ -202,14 +202,14 @@ fn load_state(image: &Image, reader: &SnapshotReader, frame: &Frame, words: &[u6
 }
 
 fn load_stripe(image: &Image, reader: &SnapshotReader, frame: &Frame, words: &[u64]) -> Result<()> {
-    let &[inserts, operations, time, novelty] = words else {
+    let &[inserts, time, novelty] = words else {
         return Err(misfit(reader, frame, words));
     };
     let index = usize::try_from(frame.index).ok().filter(|&at| at < image.header().stripe_count());
     let Some(index) = index else {
         return Err(misfit(reader, frame, words));
     };
-    let sums = StripeSums { lsn: frame.lsn, inserts, operations, time, novelty };
+    let sums = StripeSums { lsn: frame.lsn, inserts, time, novelty };
     image.header().stripe(index).set_sums(&sums);
     Ok(())
 }

@@ -172,7 +172,7 @@ fn after_a_process_died_the_empty_place_of_its_writer_is_passed_over() {
     let (name, offset) = place(&killed, 50);
     killed.overwrite(&name, offset, &[0; 32]);
     // The lock word of the first ordinary stripe: the second entry of the table in the third page.
-    killed.overwrite("live", 8 * (1024 + 16), &1_u64.to_le_bytes());
+    killed.overwrite("live", 8 * (1024 + 8), &1_u64.to_le_bytes());
     for _ in 0..2 {
         let filter = reopen(&killed).expect("recovery");
         assert_eq!(filter.digest().expect("a digest").inserts, 99);

@@ -1,19 +1,20 @@
 //! `insert`, `contains`, `check` and `age`: one filter, one file of keys, an answer per key.
 
+use super::asked::{Asked, Question};
 use super::stream::Stream;
 use crate::args::{Check, Insert, Query};
 use crate::failure::{Result, note};
 use crate::output::{Output, keyed};
 use crate::units;
-use ebbtide::{Age, Any, Call, Checked, Filter, Options};
+use ebbtide::{Age, Call, Checked, Filter, Options};
 use serde_json::Value;
 
 /// Inserts every key.
 pub fn insert(arguments: Insert) -> Result<()> {
     let mut late = 0;
-    run(
+    change(
         arguments,
-        Does::Insert,
+        false,
         |call, key| call.insert(key),
         |_, inserted, _| {
             late += u64::from(!inserted);
@@ -27,9 +28,8 @@ pub fn insert(arguments: Insert) -> Result<()> {
 /// Answers whether each key is in the window.
 pub fn contains(arguments: Query) -> Result<()> {
     let json = arguments.json;
-    run(
+    ask(
         arguments.keys,
-        Does::Answer,
         |call, key| call.contains(key),
         |key, present, output| answer(output, json, key, "present", present.into(), bit(present)),
     )
@@ -40,9 +40,9 @@ pub fn check(arguments: Check) -> Result<()> {
     let json = arguments.query.json;
     let since = arguments.since.into();
     let mut late = 0;
-    run(
+    change(
         arguments.query.keys,
-        Does::InsertAndAnswer,
+        true,
         |call, key| call.since(since).check_and_insert(key),
         |key, checked, output| {
             let present = checked == Checked::Present;
@@ -64,9 +64,8 @@ pub fn check(arguments: Check) -> Result<()> {
 /// Answers how long ago each key was seen.
 pub fn age(arguments: Query) -> Result<()> {
     let json = arguments.json;
-    run(
+    ask(
         arguments.keys,
-        Does::Answer,
         |call, key| call.age(key),
         |key, age, output| match age {
             None => answer(output, json, key, "age", Value::Null, "-"),
@@ -82,32 +81,36 @@ pub fn age(arguments: Query) -> Result<()> {
     )
 }
 
-/// What a command does with each key.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Does {
-    Insert,
-    Answer,
-    InsertAndAnswer,
-}
-
 /// Opens the filter, feeds it the keys, closes it.
-fn run<A>(
+fn change<A>(
     arguments: Insert,
-    does: Does,
-    ask: impl FnMut(Call<'_, Any>, &[u8]) -> ebbtide::Result<A>,
+    prints_answers: bool,
+    ask: impl FnMut(Call<'_>, &[u8]) -> ebbtide::Result<A>,
     mut tell: impl FnMut(&[u8], A, &mut Output) -> Result<()>,
 ) -> Result<()> {
-    let filter: Filter<Any> = Filter::open(&arguments.dir, Options::new())?;
+    let filter = Filter::open(&arguments.dir, Options::new())?;
     let files = arguments.file.into_iter().collect();
-    let stream = match does {
-        Does::Answer => Stream::asking(&filter, &arguments.reading),
-        Does::Insert | Does::InsertAndAnswer => Stream::changing(&filter, &arguments.reading)?,
-    };
-    stream.run(files, does != Does::Insert, ask, |line, answer, output| {
-        tell(line.key, answer, output)
-    })?;
+    Stream::changing(&filter, &arguments.reading)?.run(
+        files,
+        prints_answers,
+        ask,
+        |line, answer, output| tell(line.key, answer, output),
+    )?;
     filter.close()?;
     Ok(())
+}
+
+/// Opens the filter, asks it about the keys, closes it.
+fn ask<A>(
+    arguments: Insert,
+    ask: impl FnMut(Question<'_>, &[u8]) -> ebbtide::Result<A>,
+    mut tell: impl FnMut(&[u8], A, &mut Output) -> Result<()>,
+) -> Result<()> {
+    let filter = Asked::open(&arguments.dir, Options::new())?;
+    let files = arguments.file.into_iter().collect();
+    Stream::asking(&filter, &arguments.reading)
+        .run(files, true, ask, |line, answer, output| tell(line.key, answer, output))?;
+    filter.close()
 }
 
 /// Writes one answer in the form asked for.

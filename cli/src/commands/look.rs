@@ -1,6 +1,7 @@
 //! `stat`, `digest`, `verify`, `wal` and `snapshot`: what a filter is and what its files hold.
 
-use super::open_at_rest;
+use super::asked::Asked;
+use super::{at_rest, open_at_rest};
 use crate::args::Look;
 use crate::failure::Result;
 use crate::output::{Output, object, parameter_value, table};
@@ -17,7 +18,7 @@ const NO: u8 = 1;
 
 /// Prints what the filter says of itself.
 pub fn stat(arguments: &Look) -> Result<()> {
-    let filter = open_at_rest(&arguments.dir)?;
+    let filter = Asked::open(&arguments.dir, at_rest())?;
     let stat = filter.stat()?;
     let mut output = Output::new()?;
     if arguments.json {
@@ -26,8 +27,7 @@ pub fn stat(arguments: &Look) -> Result<()> {
         output.text(&stat_text(&stat))?;
     }
     output.flush()?;
-    filter.close()?;
-    Ok(())
+    filter.close()
 }
 
 fn stat_json(stat: &Stat) -> Map<String, Value> {
@@ -82,7 +82,7 @@ fn stat_text(stat: &Stat) -> String {
 
 /// Prints the digest and where it stands.
 pub fn digest(arguments: &Look) -> Result<()> {
-    let filter = open_at_rest(&arguments.dir)?;
+    let filter = Asked::open(&arguments.dir, at_rest())?;
     let digest = filter.digest()?;
     let value = format!("{:032x}", digest.value);
     let mut output = Output::new()?;
@@ -96,8 +96,7 @@ pub fn digest(arguments: &Look) -> Result<()> {
         output.text(&format!("{value}  LSN {}, {} inserts", digest.lsn, digest.inserts))?;
     }
     output.flush()?;
-    filter.close()?;
-    Ok(())
+    filter.close()
 }
 
 /// Names each file with what is wrong in it; exit code 1 if something is.

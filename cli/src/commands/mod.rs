@@ -1,5 +1,6 @@
 //! One module per group of commands; this one chooses.
 
+mod asked;
 mod create;
 mod dedup;
 mod keys;
@@ -38,7 +39,12 @@ pub fn run(command: Command) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Opens a filter without a clock: what it is asked is answered as of its own latest time.
+/// Opens a filter [at rest](at_rest).
 fn open_at_rest(dir: &Path) -> Result<Filter<Any>> {
-    Filter::open(dir, Options::new().clock(Clock::stream())).map_err(Failure::from)
+    Filter::open(dir, at_rest()).map_err(Failure::from)
+}
+
+/// Without a clock: what a filter is asked is answered as of its own latest time.
+fn at_rest() -> Options {
+    Options::new().clock(Clock::stream())
 }

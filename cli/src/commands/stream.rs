@@ -15,17 +15,43 @@ use std::path::PathBuf;
 /// Bytes of a malformed line that an error quotes.
 const SHOWN_BYTES: usize = 60;
 
+/// What can be fed lines.
+pub trait Fed {
+    /// An operation with settings of its own.
+    type Call<'a>
+    where
+        Self: 'a;
+
+    /// One at this time, if any, and with this durability, if it is not the filter's.
+    fn call(&self, time: Option<Timestamp>, durability: Option<Durability>) -> Self::Call<'_>;
+}
+
+impl Fed for Filter<Any> {
+    type Call<'a> = Call<'a>;
+
+    fn call(&self, time: Option<Timestamp>, durability: Option<Durability>) -> Call<'_> {
+        let mut call = Self::call(self);
+        if let Some(time) = time {
+            call = call.time(time);
+        }
+        if let Some(durability) = durability {
+            call = call.durability(durability);
+        }
+        call
+    }
+}
+
 /// A filter that is fed lines.
-pub struct Stream<'a> {
-    filter: &'a Filter<Any>,
+pub struct Stream<'a, F> {
+    filter: &'a F,
     reading: &'a Reading,
     field: Option<usize>,
     /// The durability of each call.
     durability: Option<Durability>,
     /// Whether the filter changes: then no answer is held back for longer than its batch.
     changes: bool,
-    /// Whether every batch is synced before it is answered.
-    sync_batches: bool,
+    /// What is synced after every batch, before it is answered.
+    sync_batches: Option<&'a Filter<Any>>,
 }
 
 /// A line of input.
@@ -39,19 +65,7 @@ pub struct Line<'a> {
     time: Option<Timestamp>,
 }
 
-impl<'a> Stream<'a> {
-    /// Asks `filter` about lines; whole lines are keys.
-    pub fn asking(filter: &'a Filter<Any>, reading: &'a Reading) -> Self {
-        Self {
-            filter,
-            reading,
-            field: None,
-            durability: reading.durability,
-            changes: false,
-            sync_batches: false,
-        }
-    }
-
+impl<'a> Stream<'a, Filter<Any>> {
     /// Changes `filter` by lines; whole lines are keys.
     pub fn changing(filter: &'a Filter<Any>, reading: &'a Reading) -> Result<Self> {
         let mut stream = Self { changes: true, ..Self::asking(filter, reading) };
@@ -62,9 +76,23 @@ impl<'a> Stream<'a> {
         // Where each call would wait for the disk, the calls of a batch share one sync.
         if matches!(wanted, Durability::Always) {
             stream.durability = Some(Durability::Never);
-            stream.sync_batches = true;
+            stream.sync_batches = Some(filter);
         }
         Ok(stream)
+    }
+}
+
+impl<'a, F: Fed> Stream<'a, F> {
+    /// Asks `filter` about lines; whole lines are keys.
+    pub fn asking(filter: &'a F, reading: &'a Reading) -> Self {
+        Self {
+            filter,
+            reading,
+            field: None,
+            durability: reading.durability,
+            changes: false,
+            sync_batches: None,
+        }
     }
 
     /// The key is this field of the line, from 1.
@@ -78,7 +106,7 @@ impl<'a> Stream<'a> {
         &self,
         files: Vec<PathBuf>,
         prints_answers: bool,
-        mut ask: impl FnMut(Call<'_, Any>, &[u8]) -> ebbtide::Result<A>,
+        mut ask: impl FnMut(F::Call<'a>, &[u8]) -> ebbtide::Result<A>,
         mut tell: impl FnMut(Line<'_>, A, &mut Output) -> Result<()>,
     ) -> Result<()> {
         let mut output = Output::new()?;
@@ -86,8 +114,8 @@ impl<'a> Stream<'a> {
         let most = self.reading.batch.get();
         while let Some(batch) = input.next_batch(most, || output.flush())? {
             let (answered, failure) = self.ask_all(&batch, &mut ask);
-            if self.sync_batches {
-                self.filter.sync()?;
+            if let Some(filter) = self.sync_batches {
+                filter.sync()?;
             }
             for (line, answer) in answered {
                 tell(line, answer, &mut output)?;
@@ -106,15 +134,17 @@ impl<'a> Stream<'a> {
     fn ask_all<'b, A>(
         &self,
         batch: &Batch<'b>,
-        ask: &mut impl FnMut(Call<'_, Any>, &[u8]) -> ebbtide::Result<A>,
+        ask: &mut impl FnMut(F::Call<'a>, &[u8]) -> ebbtide::Result<A>,
     ) -> (Vec<(Line<'b>, A)>, Option<Failure>) {
         let mut answered = Vec::with_capacity(batch.lines.len());
         for whole in &batch.lines {
             // Key by key: if one fails, the answers to those before it are known, and not lost.
             let answer = self.parse(whole).map_err(LineError::Malformed);
-            let answer = answer.and_then(|line| match ask(self.call(&line), line.key) {
-                Ok(answer) => Ok((line, answer)),
-                Err(error) => Err(LineError::Refused(error)),
+            let answer = answer.and_then(|line| {
+                match ask(self.filter.call(line.time, self.durability), line.key) {
+                    Ok(answer) => Ok((line, answer)),
+                    Err(error) => Err(LineError::Refused(error)),
+                }
             });
             match answer {
                 Ok(pair) => answered.push(pair),
@@ -125,17 +155,6 @@ impl<'a> Stream<'a> {
             }
         }
         (answered, None)
-    }
-
-    fn call(&self, line: &Line<'_>) -> Call<'a, Any> {
-        let mut call = self.filter.call();
-        if let Some(time) = line.time {
-            call = call.time(time);
-        }
-        if let Some(durability) = self.durability {
-            call = call.durability(durability);
-        }
-        call
     }
 
     /// A line in its parts, or what is wrong with it.

@@ -9,5 +9,6 @@ mod exact;
 mod examples;
 mod filters;
 mod interruptions;
+mod read_only;
 mod real_streams;
 mod support;

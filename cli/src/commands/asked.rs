@@ -1,0 +1,98 @@
+//! A filter that is only asked: opened as ever, or read by those who may not write its files.
+
+use super::stream::Fed;
+use crate::failure::{Failure, Result};
+use ebbtide::{
+    Age, Any, Call, Digest, Durability, Error, Filter, Options, Reader, ReaderCall, Stat, Timestamp,
+};
+use std::io::ErrorKind;
+use std::path::Path;
+
+/// An open filter.
+pub enum Asked {
+    Open(Filter<Any>),
+    Read(Reader<Any>),
+}
+
+impl Asked {
+    /// Opens the filter; for reading if the system allows no more.
+    pub fn open(dir: &Path, options: Options) -> Result<Self> {
+        match Filter::open(dir, options.clone()) {
+            Err(error) if is_refusal(&error) => Ok(Self::Read(Reader::open(dir, options)?)),
+            opened => Ok(Self::Open(opened?)),
+        }
+    }
+
+    /// What there is to know about it.
+    pub fn stat(&self) -> Result<Stat> {
+        match self {
+            Self::Open(filter) => filter.stat(),
+            Self::Read(reader) => reader.stat(),
+        }
+        .map_err(Failure::from)
+    }
+
+    /// The hash of its state.
+    pub fn digest(&self) -> Result<Digest> {
+        match self {
+            Self::Open(filter) => filter.digest(),
+            Self::Read(reader) => reader.digest(),
+        }
+        .map_err(Failure::from)
+    }
+
+    /// Closes it.
+    pub fn close(self) -> Result<()> {
+        match self {
+            Self::Open(filter) => Ok(filter.close()?),
+            Self::Read(_) => Ok(()),
+        }
+    }
+}
+
+/// Whether the filter may be read at most.
+fn is_refusal(error: &Error) -> bool {
+    matches!(error, Error::Io { source, .. }
+        if matches!(source.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem))
+}
+
+/// A question, with its settings.
+pub enum Question<'a> {
+    Open(Call<'a>),
+    Read(ReaderCall<'a>),
+}
+
+impl Question<'_> {
+    /// Whether a key is in the window.
+    pub fn contains(&self, key: &[u8]) -> ebbtide::Result<bool> {
+        match self {
+            Self::Open(call) => call.contains(key),
+            Self::Read(call) => call.contains(key),
+        }
+    }
+
+    /// How long ago a key was seen.
+    pub fn age(&self, key: &[u8]) -> ebbtide::Result<Option<Age>> {
+        match self {
+            Self::Open(call) => call.age(key),
+            Self::Read(call) => call.age(key),
+        }
+    }
+}
+
+impl Fed for Asked {
+    type Call<'a> = Question<'a>;
+
+    fn call(&self, time: Option<Timestamp>, durability: Option<Durability>) -> Question<'_> {
+        match self {
+            Self::Open(filter) => Question::Open(Fed::call(filter, time, durability)),
+            Self::Read(reader) => {
+                let call = reader.call();
+                Question::Read(match time {
+                    Some(time) => call.time(time),
+                    None => call,
+                })
+            }
+        }
+    }
+}

@@ -1,0 +1,377 @@
+//! Children made by fork: what they inherited is refused and harms nobody, and what they open for themselves is theirs.
+//!
+//! A fork in the middle of other threads' work is no place for tests, so each claim is shown by a process of its own, this
+//! same binary: there the filter's own threads are the only others.
+
+use ebbtide::{AgePartitioned, Checked, Clock, Error, Filter, Options, Reader};
+use libtest_mimic::{Arguments, Failed, Trial};
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, waitpid};
+use std::io::{BufRead, BufReader};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// In the environment of a process that shows a claim: the claim and the directory.
+const CLAIM: &str = "EBBTIDE_FORK_CLAIM";
+const HOME: &str = "EBBTIDE_FORK_HOME";
+/// What is not a claim: a parent that is killed while its child lives.
+const ABANDONING: &str = "abandons a child";
+/// After so long something hangs.
+const HANG: Duration = Duration::from_secs(60);
+
+/// A claim, and what shows it, in an empty directory.
+type Claim = (&'static str, fn(&Path));
+
+const CLAIMS: [Claim; 8] = [
+    ("an_inherited_handle_refuses_everything_and_is_dropped_in_peace", refuses_everything),
+    ("an_inherited_handle_may_be_closed_or_left_behind", closed_or_left),
+    ("the_parents_handle_works_while_the_child_lives_and_after", parent_works),
+    ("a_parent_that_closes_is_gone_although_its_child_lives", parent_closes),
+    ("a_parent_that_is_killed_is_dead_although_its_child_lives", parent_is_killed),
+    ("a_child_opens_the_filter_for_itself_and_works_beside_its_parent", side_by_side),
+    ("workers_of_a_parent_without_a_handle_share_the_filter", workers),
+    ("an_inherited_reader_refuses_everything", readers),
+];
+
+fn main() {
+    if let (Ok(claim), Ok(home)) = (std::env::var(CLAIM), std::env::var(HOME)) {
+        let home = PathBuf::from(home);
+        if claim == ABANDONING {
+            return abandon(&home);
+        }
+        let (_, show) = CLAIMS.iter().find(|(name, _)| *name == claim).expect("a claim");
+        return show(&home);
+    }
+    let trials = CLAIMS.map(|(claim, _)| Trial::test(claim, move || run(claim)));
+    libtest_mimic::run(&Arguments::from_args(), trials.into()).exit();
+}
+
+fn itself(claim: &str, home: &Path) -> Command {
+    let mut command = Command::new(std::env::current_exe().expect("a name"));
+    command.env(CLAIM, claim).env(HOME, home);
+    command
+}
+
+/// Has a process of its own show the claim.
+fn run(claim: &str) -> Result<(), Failed> {
+    let home = tempfile::TempDir::new()?;
+    let output = itself(claim, home.path()).stdin(Stdio::null()).output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(format!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr)).into())
+}
+
+/// A forked child; one that is still there is killed when this is dropped.
+struct Child(Option<Pid>);
+
+/// Forks. The child does as told and exits, well if it did not panic.
+#[expect(unsafe_code, reason = "tests of forks need forks")]
+fn fork(child: impl FnOnce()) -> Child {
+    // SAFETY: the filter's threads hold no lock that the child needs but the allocator's, which the C library has in order
+    // in both; the child leaves by `_exit`.
+    match unsafe { libc::fork() } {
+        -1 => panic!("no fork"),
+        0 => {
+            let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(child));
+            // SAFETY: it ends the process, and nothing else.
+            unsafe { libc::_exit(i32::from(done.is_err())) }
+        }
+        pid => Child(Pid::from_raw(pid)),
+    }
+}
+
+impl Child {
+    /// Waits for it to end well.
+    fn ends(mut self) {
+        let pid = self.0.expect("a child");
+        let began = Instant::now();
+        while began.elapsed() < HANG {
+            if let Some((_, status)) = waitpid(Some(pid), WaitOptions::NOHANG).expect("a child") {
+                self.0 = None;
+                assert_eq!(how(status), (Some(0), None));
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        panic!("the child hangs");
+    }
+}
+
+/// Its exit status, or the signal it died of.
+fn how(status: WaitStatus) -> (Option<i32>, Option<i32>) {
+    (status.exit_status(), status.terminating_signal())
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        if let Some(pid) = self.0 {
+            let _ = kill_process(pid, Signal::KILL);
+            let _ = waitpid(Some(pid), WaitOptions::empty());
+        }
+    }
+}
+
+/// A child that does nothing until it is killed.
+fn idle() -> Child {
+    fork(|| std::thread::sleep(HANG))
+}
+
+fn options() -> Options {
+    Options::new().hash_seed(7).stripes(4).segment_bytes(16 << 10).clock(Clock::stream())
+}
+
+fn create(dir: &Path) -> Filter<AgePartitioned> {
+    Filter::create(dir, AgePartitioned::last(100_000).fpr(1e-9), options()).expect("a filter")
+}
+
+fn open(dir: &Path) -> Filter {
+    Filter::open(dir, options()).expect("a filter")
+}
+
+fn insert<K>(filter: &Filter<K>, keys: Range<u64>) {
+    for key in keys {
+        filter.insert(key.to_le_bytes()).expect("an insert");
+    }
+}
+
+fn assert_has<K>(filter: &Filter<K>, keys: Range<u64>) {
+    for key in keys {
+        assert!(filter.contains(key.to_le_bytes()).expect("an answer"), "{key}");
+    }
+}
+
+fn handles<K>(filter: &Filter<K>) -> u32 {
+    filter.stat().expect("figures").handles
+}
+
+fn assert_forked<T>(result: ebbtide::Result<T>, what: &str) {
+    match result {
+        Err(Error::Forked { .. }) => {}
+        Err(error) => panic!("{what}: {error}"),
+        Ok(_) => panic!("{what} was allowed"),
+    }
+}
+
+fn assert_refuses_everything(filter: &Filter<AgePartitioned>, copy: &Path) {
+    let keys = ["a", "b"];
+    assert_forked(filter.insert("a"), "insert");
+    assert_forked(filter.contains("a"), "contains");
+    assert_forked(filter.check_and_insert("a"), "check_and_insert");
+    assert_forked(filter.insert_all(&keys), "insert_all");
+    assert_forked(filter.contains_all(&keys), "contains_all");
+    assert_forked(filter.check_and_insert_all(&keys, &mut Vec::new()), "check_and_insert_all");
+    assert_forked(filter.age("a"), "age");
+    assert_forked(filter.seen_within("a", ebbtide::Within::Items(5)), "seen_within");
+    assert_forked(filter.sync(), "sync");
+    assert_forked(filter.checkpoint(), "checkpoint");
+    assert_forked(filter.digest(), "digest");
+    assert_forked(filter.stat(), "stat");
+    assert_forked(filter.backup(copy), "backup");
+    assert!(!copy.exists(), "a refused backup leaves nothing");
+    assert_eq!(filter.kind(), "age-partitioned");
+    assert!(format!("{filter:?}").contains("age-partitioned"));
+}
+
+fn refuses_everything(home: &Path) {
+    let (dir, copy) = (home.join("filter"), home.join("copy"));
+    for background in [true, false] {
+        let spec = AgePartitioned::last(100_000);
+        let dir = dir.with_extension(background.to_string());
+        let filter = Filter::create(&dir, spec, options().background(background));
+        let mut filter = Some(filter.expect("a filter"));
+        insert(filter.as_ref().expect("it is there"), 0..2000);
+        let child = fork(|| {
+            let filter = filter.take().expect("it is there");
+            assert_refuses_everything(&filter, &copy);
+            // A child of the child is no better.
+            fork(|| assert_refuses_everything(&filter, &copy)).ends();
+            drop(filter);
+        });
+        child.ends();
+        let filter = filter.expect("it is there");
+        assert_has(&filter, 0..2000);
+        filter.close().expect("a clean end");
+    }
+}
+
+fn closed_or_left(home: &Path) {
+    let dir = home.join("filter");
+    let mut filter = Some(create(&dir));
+    let close = || assert_forked(filter.take().expect("it is there").close(), "close");
+    fork(close).ends();
+    // Left to the end of the process.
+    fork(|| {}).ends();
+    let filter = filter.expect("it is there");
+    insert(&filter, 0..100);
+    assert_eq!(handles(&filter), 1);
+}
+
+fn parent_works(home: &Path) {
+    let filter = create(&home.join("filter"));
+    insert(&filter, 0..100);
+    let child = idle();
+    insert(&filter, 100..5000);
+    filter.sync().expect("a sync");
+    filter.checkpoint().expect("a snapshot");
+    assert_eq!((handles(&filter), filter.digest().expect("a digest").inserts), (1, 5000));
+    drop(child);
+    insert(&filter, 5000..9000);
+    assert_has(&filter, 0..9000);
+    filter.backup(home.join("copy")).expect("a backup");
+    filter.close().expect("a clean end");
+    assert_has(&open(&home.join("copy")), 0..9000);
+}
+
+fn eras(dir: &Path) -> u64 {
+    let names = std::fs::read_dir(dir).expect("a directory");
+    let names = names.map(|entry| entry.expect("a name").file_name().into_string());
+    let names = names.map_while(Result::ok);
+    let eras = names.filter_map(|name| name.strip_prefix("wal-")?.get(..6)?.parse().ok());
+    eras.max().expect("a log")
+}
+
+fn parent_closes(home: &Path) {
+    let dir = home.join("filter");
+    let filter = create(&dir);
+    insert(&filter, 0..3000);
+    let _child = idle();
+    let expected = filter.digest().expect("a digest").value;
+    let before = eras(&dir);
+    filter.close().expect("a clean end");
+    let filter = open(&dir);
+    assert_eq!(eras(&dir), before + 1, "it recovered, as the first");
+    assert_eq!(handles(&filter), 1);
+    assert_eq!(filter.digest().expect("a digest").value, expected);
+    insert(&filter, 3000..4000);
+    assert_has(&filter, 0..4000);
+}
+
+/// Opens the filter, forks a child, says who that is, inserts until killed.
+fn abandon(home: &Path) {
+    let filter = open(&home.join("filter"));
+    let child = idle();
+    println!("{}", child.0.expect("a child").as_raw_nonzero());
+    for round in 0.. {
+        insert(&filter, 0..1000);
+        if round == 0 {
+            println!("inserted");
+        }
+    }
+}
+
+fn parent_is_killed(home: &Path) {
+    let dir = home.join("filter");
+    create(&dir).close().expect("a clean end");
+    for round in 0..10 {
+        let mut parent = itself(ABANDONING, home).stdout(Stdio::piped()).spawn().expect("a child");
+        let lines = BufReader::new(parent.stdout.take().expect("a pipe")).lines();
+        let mut lines = lines.map(|line| line.expect("a line"));
+        let orphan = lines.next().expect("a number").parse().expect("a number");
+        let orphan = Pid::from_raw(orphan).expect("a process");
+        assert_eq!(lines.next().expect("a line"), "inserted");
+        std::thread::sleep(Duration::from_micros(round * 300));
+        parent.kill().expect("it lives");
+        parent.wait().expect("it ends");
+        let before = eras(&dir);
+        let filter = open(&dir);
+        assert_eq!((handles(&filter), eras(&dir)), (1, before + 1), "nobody else is alive");
+        assert_has(&filter, 0..1000);
+        insert(&filter, 0..1000);
+        filter.digest().expect("no stripe is held");
+        kill_process(orphan, Signal::KILL).expect("it was alive all the time");
+        filter.close().expect("a clean end");
+    }
+}
+
+/// Offers the keys; how many were new.
+fn offer<K>(filter: &Filter<K>, keys: impl Iterator<Item = u64>) -> u64 {
+    let mut new = 0;
+    for key in keys {
+        let checked = filter.check_and_insert(key.to_le_bytes()).expect("an insert");
+        new += u64::from(checked == Checked::New);
+    }
+    new
+}
+
+fn side_by_side(home: &Path) {
+    let dir = home.join("filter");
+    let mut filter = Some(create(&dir));
+    let (report, mut reporting) = std::io::pipe().expect("a pipe");
+    let child = fork(|| {
+        let inherited = filter.take().expect("it is there");
+        assert_forked(inherited.insert("a"), "insert");
+        let own = open(&dir);
+        assert!(handles(&own) == 2);
+        // Dropped while the new one is in use: what it owned may be the new one's by now.
+        drop(inherited);
+        let new = offer(&own, 0..20_000);
+        insert(&own, 20_000..25_000);
+        assert_has(&own, 0..25_000);
+        own.close().expect("a clean end");
+        use std::io::Write;
+        writeln!(reporting, "{new}").expect("somebody listens");
+    });
+    let filter = filter.expect("it is there");
+    let ours = offer(&filter, (0..20_000).rev());
+    insert(&filter, 25_000..30_000);
+    let mut theirs = String::new();
+    BufReader::new(report).read_line(&mut theirs).expect("a line");
+    child.ends();
+    let theirs: u64 = theirs.trim().parse().expect("a number");
+    // False positives: fewer than one in 10,000 runs.
+    assert_eq!(ours + theirs, 20_000, "each key was new once");
+    assert_has(&filter, 0..30_000);
+    assert_eq!((handles(&filter), filter.stat().expect("figures").inserts), (1, 50_000));
+    let expected = filter.digest().expect("a digest").value;
+    filter.close().expect("a clean end");
+    assert_eq!(open(&dir).digest().expect("a digest").value, expected);
+}
+
+fn workers(home: &Path) {
+    let dir = home.join("filter");
+    create(&dir).close().expect("a clean end");
+    let work = |number: u64| {
+        let filter = open(&dir);
+        insert(&filter, number * 5000..number * 5000 + 5000);
+        filter.close().expect("a clean end");
+    };
+    let children: Vec<_> = (0..4).map(|number| fork(|| work(number))).collect();
+    children.into_iter().for_each(Child::ends);
+    let filter = open(&dir);
+    assert_has(&filter, 0..20_000);
+    assert_eq!((handles(&filter), filter.stat().expect("figures").inserts), (1, 20_000));
+}
+
+fn readers(home: &Path) {
+    let dir = home.join("filter");
+    let filter = create(&dir);
+    insert(&filter, 0..100);
+    let read = || Reader::<AgePartitioned>::open(&dir, options()).expect("a reader");
+    let beside = read();
+    let mut filter = Some(filter);
+    for alone in [false, true] {
+        if alone {
+            filter.take().expect("it is there").close().expect("a clean end");
+        }
+        let mut readers = Some([read(), read()]);
+        let child = fork(|| {
+            let [reader, other] = readers.take().expect("they are there");
+            for reader in [&reader, &beside] {
+                assert_forked(reader.contains("a"), "contains");
+                assert_forked(reader.age("a"), "age");
+                assert_forked(reader.stat(), "stat");
+                assert_forked(reader.digest(), "digest");
+                assert_eq!(reader.kind(), "age-partitioned");
+            }
+            let own = read();
+            drop((reader, other));
+            assert!(own.contains(0_u64.to_le_bytes()).expect("an answer"));
+        });
+        child.ends();
+        for reader in readers.iter().flatten().chain([&beside]) {
+            assert!(reader.contains(0_u64.to_le_bytes()).expect("an answer"));
+        }
+    }
+}
