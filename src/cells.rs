@@ -68,6 +68,23 @@ pub fn prefetch(word: &AtomicU64) {
     let _ = word;
 }
 
+/// As [`prefetch`], for a word that will be written: its line is also taken from the core that wrote it last.
+#[inline]
+pub fn prefetch_write(word: &AtomicU64) {
+    #[cfg(all(target_arch = "x86_64", not(miri), not(loom)))]
+    #[expect(unsafe_code, reason = "the compiler's intrinsic for it emits a prefetch for reading")]
+    // SAFETY: a prefetch changes nothing, whatever the address; a processor that does not know this one passes over it.
+    unsafe {
+        std::arch::asm!(
+            "prefetchw [{0}]",
+            in(reg) std::ptr::from_ref(word),
+            options(nostack, preserves_flags, readonly),
+        );
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri), not(loom))))]
+    let _ = word;
+}
+
 /// Writes a shared word; only the holder of its stripe does.
 #[inline]
 pub fn store(word: &AtomicU64, value: u64) {

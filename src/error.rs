@@ -130,6 +130,11 @@ impl Error {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded))
     }
 
+    /// True if a file is not there.
+    pub(crate) fn is_not_found(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
+    }
+
     /// Turns an I/O error into one that says what was done to which file.
     pub(crate) fn io(
         action: &'static str,

@@ -78,7 +78,7 @@ pub use options::{Downtime, Durability, Options};
 #[cfg(loom)]
 #[doc(hidden)]
 pub mod models {
-    pub use crate::live::version;
+    pub use crate::live::{stripe, version};
     pub use crate::processes::{stripe_lock, turn};
     pub mod sync {
         pub use crate::sync::{AtomicU64, Ordering};

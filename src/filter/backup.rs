@@ -50,8 +50,7 @@ impl Engine {
     /// Copies state and log; false if log was removed that the copy needs.
     fn copy_filter(&self, to: &dyn Media) -> Result<bool> {
         // Held from the start: who has a segment mapped keeps what it holds, whoever removes its file.
-        let from = self.map_log()?;
-        let mut held = self.log.segments_from(from);
+        let (_, mut held) = self.map_log()?;
         let draft = FileName::Temporary(SNAPSHOT_DRAFT).to_string();
         let snapshot = self.copy_to(to, &draft)?;
         held.extend(self.log.segments_from(snapshot.start));

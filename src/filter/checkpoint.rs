@@ -199,8 +199,19 @@ impl Engine {
         let known = self.image.header().unsound();
         let (mut kept, mut oldest) = (0, None);
         for &start in &listing.snapshots {
-            let sound = known.iter().all(|unsound| unsound.load(Ordering::Relaxed) != start)
-                && SnapshotReader::open(&*self.media, start, self.meta.uuid).is_ok();
+            let unsound = known.iter().any(|unsound| unsound.load(Ordering::Relaxed) == start);
+            let sound = match SnapshotReader::open(&*self.media, start, self.meta.uuid) {
+                Ok(_) => !unsound,
+                Err(Error::Damaged { .. } | Error::Version { .. }) => false,
+                // No file at all.
+                Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::InvalidInput => {
+                    false
+                }
+                // Another handle that tidies up was here first.
+                Err(error) if error.is_not_found() => return Ok(()),
+                // Says nothing about the snapshot.
+                Err(error) => return Err(error),
+            };
             if sound && kept < KEPT {
                 kept += 1;
                 oldest = Some(start);

@@ -6,15 +6,18 @@
 //! neither a second try nor a fresh descriptor proves anything about what the disk holds.
 
 use super::engine::Engine;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::processes::turn::{self, Taken};
 use crate::sync::{AtomicU64, Ordering};
-use crate::wal::{Op, Record, walk};
+use crate::wal::{Op, Record, Segment, walk};
 use parking_lot::Mutex;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-/// How long a leader is waited for: longer than a sync takes on most disks. Overtaking costs a sync more, no harm.
-const LEADERS_TIME: Duration = Duration::from_millis(20);
+/// How long a leader is waited for, at least and at most: in between, so many times as long as a sync took last.
+/// Overtaking costs a sync more, no harm.
+const LEADERS_TIME: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+const SYNCS: u64 = 4;
 /// How long somebody else's new segment is waited for.
 const GROWERS_TIME: Duration = Duration::from_millis(20);
 
@@ -25,12 +28,25 @@ pub struct Committer {
     cause: Mutex<Option<String>>,
     /// Every place below is known to be published.
     walked: AtomicU64,
+    /// How long the last sync took, in microseconds.
+    took: AtomicU64,
 }
 
 impl Committer {
     /// Why a sync failed, if this handle saw one fail.
     pub(super) fn cause(&self) -> Option<String> {
         self.cause.lock().clone()
+    }
+
+    fn note_time(&self, took: Duration) {
+        // Relaxed, as where it is read: a hint.
+        self.took.store(took.as_micros() as u64, Ordering::Relaxed);
+    }
+
+    /// How long a leader is waited for.
+    fn patience(&self) -> Duration {
+        let syncs = Duration::from_micros(self.took.load(Ordering::Relaxed).saturating_mul(SYNCS));
+        syncs.clamp(LEADERS_TIME.0, LEADERS_TIME.1)
     }
 
     /// Notes why writes are refused; the first cause is kept.
@@ -52,7 +68,8 @@ impl Engine {
             if self.image.header().is_poisoned() {
                 return Err(self.poisoned());
             }
-            let (turn, in_order) = match turn::take(self.image.header().syncing(), LEADERS_TIME) {
+            let patience = self.committer.patience();
+            let (turn, in_order) = match turn::take(self.image.header().syncing(), patience) {
                 Taken::Again => continue,
                 Taken::Ours(turn) => (turn, true),
                 Taken::Overtook(turn) => (turn, false),
@@ -74,22 +91,31 @@ impl Engine {
         }
         // Acquire: pairs with the Release of `reserve`.
         let upto = header.tail().load(Ordering::Acquire);
-        let from = self.map_log()?;
-        let segments = self.log.segments_from(from);
+        let (from, segments) = self.map_log()?;
+        // Read again, for what may lie on pages that count as clean.
+        let written = header.tail().load(Ordering::Acquire);
         // Relaxed: a hint of this handle, where a walk need not begin again.
         walk::complete(&segments, from.max(self.committer.walked.load(Ordering::Relaxed)), upto);
         self.committer.walked.fetch_max(upto, Ordering::Relaxed);
         for segment in segments.iter().filter(|segment| segment.first() < upto) {
-            if !in_order {
-                // A sync that nobody saw the end of may have failed, and the pages count as clean since.
-                segment.dirty(from, upto);
+            if !in_order || !segment.was_synced() {
+                // A sync that nobody saw the end of, or one before we opened the file, may have failed, and the pages count
+                // as clean since.
+                segment.dirty(from, written);
             }
             // Nobody writes below the tail any more.
             segment.release(from, upto);
-            if let Err(error) = segment.sync() {
+            let start = Instant::now();
+            let synced = segment.sync();
+            self.committer.note_time(start.elapsed());
+            if let Err(error) = synced {
                 self.poison(format!("a sync of the log failed ({error})"));
                 return Err(self.poisoned());
             }
+        }
+        if header.is_poisoned() {
+            // Somebody else's sync failed meanwhile, perhaps of the same pages.
+            return Err(self.poisoned());
         }
         // Release: who sees the new end may rely on the sync before it.
         header.durable().fetch_max(upto, Ordering::AcqRel);
@@ -126,7 +152,8 @@ impl Engine {
         if self.has_undurable() {
             self.commit(self.image.header().tail().load(Ordering::Acquire))?;
         }
-        if self.image.header().is_poisoned() { Err(self.poisoned()) } else { Ok(()) }
+        // Whoever has given up the image may not have seen our last records.
+        self.check_writable()
     }
 
     /// Waits until no reserved place is empty, so that no hole stays behind where nobody syncs.
@@ -134,26 +161,24 @@ impl Engine {
         let upto = self.image.header().tail().load(Ordering::Acquire);
         let from = self.committer.walked.load(Ordering::Relaxed).max(self.durable());
         if from < upto {
-            self.map_log()?;
-            walk::complete(&self.log.segments_from(from), from, upto);
+            let (_, segments) = self.map_log()?;
+            walk::complete(&segments, from, upto);
             self.committer.walked.fetch_max(upto, Ordering::Relaxed);
         }
         Ok(())
     }
 
     /// Makes sure that this handle has mapped the log from the durable end on, as far as it is allocated. Returns that durable
-    /// end.
-    pub(super) fn map_log(&self) -> Result<u64> {
+    /// end, and the segments.
+    pub(super) fn map_log(&self) -> Result<(u64, Vec<Arc<Segment>>)> {
         loop {
             // Acquire: pairs with the Release in `make_room`; the segments are there then.
             let end = self.image.header().allocated().load(Ordering::Acquire);
             let durable = self.durable();
             match self.log.map(durable, end) {
                 // Below the durable end segments go when checkpoints need them no more.
-                Err(Error::Io { source, .. })
-                    if source.kind() == std::io::ErrorKind::NotFound
-                        && self.durable() > durable => {}
-                other => return other.map(|()| durable),
+                Err(error) if error.is_not_found() && self.durable() > durable => {}
+                mapped => return mapped.map(|segments| (durable, segments)),
             }
         }
     }
@@ -182,7 +207,13 @@ impl Engine {
                 })
             };
             turn.end();
-            made?;
+            match made {
+                // Somebody else made it, and by now it is gone again: we slept.
+                Err(error)
+                    if error.is_not_found()
+                        && header.allocated().load(Ordering::Acquire) > allocated => {}
+                made => made?,
+            }
         }
     }
 }

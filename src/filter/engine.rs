@@ -19,10 +19,25 @@ use crate::sync::{AtomicU64, Ordering};
 use crate::wal::{Log, Segment};
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 /// How long a reader waits for writers to repair what one of them left; they look once a second.
 const READERS_PATIENCE: Duration = Duration::from_millis(5);
+/// How often a reader waits so for the repair of what a dead writer left: some seconds. A handle without background threads
+/// repairs only what it needs itself.
+const REPAIR_WAITS: u32 = 1000;
+
+/// How far the lanes of the first threads of two slots lie apart.
+const LANES_APART: usize = 3;
+
+/// The lane of the next thread that asks for one.
+static NEXT_LANE: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    /// This thread's lane, in every filter.
+    static LANE: usize = NEXT_LANE.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+}
 
 /// What a stripe keeps for this handle.
 #[derive(Debug, Default)]
@@ -120,16 +135,21 @@ impl Engine {
         if given_up != 0 && given_up == holder() {
             return None;
         }
-        let impatient = |owner| match self.judge(owner) {
-            Verdict::Wait => Verdict::GiveUp,
-            other => other,
-        };
-        let guard = self.lock_judged(0, &impatient);
+        let guard = self.lock_soon(0);
         let now_given_up = if guard.is_none() { holder() } else { 0 };
         if now_given_up != given_up {
             self.given_up.store(now_given_up, Ordering::Relaxed);
         }
         guard
+    }
+
+    /// Takes a stripe unless another living handle keeps it for more than some milliseconds.
+    pub(super) fn lock_soon(&self, stripe: usize) -> Option<StripeGuard<'_, Local>> {
+        let impatient = |owner| match self.judge(owner) {
+            Verdict::Wait => Verdict::GiveUp,
+            other => other,
+        };
+        self.lock_judged(stripe, &impatient)
     }
 
     fn lock_judged(
@@ -161,9 +181,9 @@ impl Engine {
             return stripe;
         }
         let after = stripe.entry().sums();
-        // Relaxed: see `totals`. Who had not counted in the stripe had not raised these either.
-        header.inserts().fetch_add(after.inserts - before.inserts, Ordering::Relaxed);
-        header.novelty().fetch_add(after.novelty - before.novelty, Ordering::Relaxed);
+        // Who had not counted in the stripe had not counted here either.
+        let (inserts, novelty) = (after.inserts - before.inserts, after.novelty - before.novelty);
+        header.tally().count(self.lane(), inserts, novelty);
         self.raise_time(after.time);
         if index == 0 {
             self.confirm_events(&mut stripe);
@@ -174,18 +194,25 @@ impl Engine {
     }
 
     fn repair(&self, index: usize) -> Result<()> {
-        // Acquire: pairs with the Release of the checkpoint that raised it.
-        let ground = self.image.header().snapshot().load(Ordering::Acquire);
-        let from = repair::from(&self.image, index, ground);
-        let segments = match from {
-            Some(from) => {
-                // Nobody removes log from the newest snapshot on. Acquire: pairs with the Release in `make_room`.
-                self.log.map(from, self.image.header().allocated().load(Ordering::Acquire))?;
-                self.log.segments_from(from)
+        let header = self.image.header();
+        loop {
+            // Acquire: pairs with the Release of the checkpoint that raised it.
+            let ground = header.snapshot().load(Ordering::Acquire);
+            let from = repair::from(&self.image, index, ground);
+            // Acquire: pairs with the Release in `make_room`.
+            let end = header.allocated().load(Ordering::Acquire);
+            let segments = from.map_or(Ok(Vec::new()), |from| self.log.map(from, end));
+            match segments {
+                // Nobody removes log from the newest snapshot on, but that may be newer by now.
+                Err(error)
+                    if error.is_not_found()
+                        && header.snapshot().load(Ordering::Acquire) > ground => {}
+                segments => {
+                    let kind = &*self.meta.kind;
+                    return repair::stripe(&self.image, kind, index, &segments?, from);
+                }
             }
-            None => Vec::new(),
-        };
-        repair::stripe(&self.image, &*self.meta.kind, index, &segments, from)
+        }
     }
 
     /// Repairs every stripe that a dead process holds.
@@ -207,13 +234,24 @@ impl Engine {
         self.access == Access::Read
     }
 
-    /// Lets a reader sleep a little before it looks again at what a writer is changing.
+    /// Lets a reader sleep a little before it looks again at what a writer is changing. `idle` counts the times that nobody
+    /// alive was at it.
     ///
     /// # Errors
-    /// [`Error::Retired`] if no writer is left who could go on.
-    pub(super) fn wait_for_writers(&self) -> Result<()> {
+    /// [`Error::Retired`] if no writer is left who could go on, [`Error::Locked`] if there are, and none of them does.
+    pub(super) fn wait_for_writers(&self, stripe: usize, idle: &mut u32) -> Result<()> {
         std::thread::sleep(READERS_PATIENCE);
-        if self.slots.anyone_else()? { Ok(()) } else { Err(self.retired()) }
+        if !self.slots.anyone_else()? {
+            return Err(self.retired());
+        }
+        let word = self.image.header().stripe(stripe).lock_word().load(Ordering::Relaxed);
+        let at_work =
+            stripe_lock::holder(word).is_some_and(|holder| self.judge(holder) != Verdict::Dead);
+        *idle = if at_work { 0 } else { *idle + 1 };
+        if *idle < REPAIR_WAITS {
+            return Ok(());
+        }
+        Err(Error::Locked { path: self.media.path().to_path_buf() })
     }
 
     /// Makes sure that this process opened the filter, and is not a child made by fork since.
@@ -258,15 +296,12 @@ impl Engine {
         Error::Poisoned { path: self.media.path().to_path_buf(), cause }
     }
 
-    /// The sums as read.
+    /// The lane of this thread in the tally of inserts.
     #[inline]
-    pub(super) fn totals(&self) -> Totals {
-        let header = self.image.header();
-        // Relaxed: hints for steps, which are decided from them and recorded.
-        Totals {
-            inserts: header.inserts().load(Ordering::Relaxed),
-            novelty: header.novelty().load(Ordering::Relaxed),
-        }
+    pub(super) fn lane(&self) -> usize {
+        // A thread that is ending takes any. Slots lie apart, so that the first threads of several processes do not meet.
+        let thread = LANE.try_with(|lane| *lane).unwrap_or(0);
+        thread + LANES_APART * usize::from(self.stripes.owner().slot)
     }
 
     /// The filter's latest time, and whether it came with a key.
@@ -314,10 +349,21 @@ impl Engine {
         Ok(Stamp { time, stream: true })
     }
 
-    /// What is known when an operation at this time is decided.
+    /// What is known when an operation at this time is decided; the sums may be a little too high, which is enough to find
+    /// out cheaply that no step is due.
     #[inline]
     pub(super) fn moment(&self, stamp: Stamp) -> Moment {
+        self.moment_with(stamp, self.image.header().tally().at_most())
+    }
+
+    /// The same with the sums as they are.
+    pub(super) fn exact_moment(&self, stamp: Stamp) -> Moment {
+        self.moment_with(stamp, self.image.header().tally().sum())
+    }
+
+    #[inline]
+    fn moment_with(&self, stamp: Stamp, totals: Totals) -> Moment {
         let latest = self.image.header().time().load(Ordering::Relaxed) >> 1;
-        Moment { time: stamp.time, now: stamp.time.max(latest), totals: self.totals() }
+        Moment { time: stamp.time, now: stamp.time.max(latest), totals }
     }
 }

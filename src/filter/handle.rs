@@ -317,7 +317,7 @@ impl<K> Call<'_, K> {
 
     fn write(&self, key: &[u8], ask: Ask) -> Result<Checked> {
         let hash = self.hash(key);
-        self.engine().prefetch(hash);
+        self.engine().prefetch_to_write(hash);
         let written = self.engine().write(hash, self.time, ask)?;
         self.engine().settle(written.lsn, self.durability)?;
         Ok(written.checked)
@@ -338,7 +338,7 @@ impl<K> Call<'_, K> {
             Ok(())
         };
         let written = keys.chunks(AHEAD).try_for_each(|keys| {
-            let hashes = self.fetch(keys);
+            let hashes = self.fetch(keys, Engine::prefetch_to_write);
             hashes[..keys.len()].iter().try_for_each(|&hash| write(hash))
         });
         self.engine().settle(last, self.durability)?;
@@ -346,11 +346,11 @@ impl<K> Call<'_, K> {
     }
 
     /// Hashes up to [`AHEAD`] keys and asks the processor for their cells, so that the misses of all of them overlap.
-    fn fetch<T: AsRef<[u8]>>(&self, keys: &[T]) -> [u64; AHEAD] {
+    fn fetch<T: AsRef<[u8]>>(&self, keys: &[T], prefetch: fn(&Engine, u64)) -> [u64; AHEAD] {
         let mut hashes = [0; AHEAD];
         for (hash, key) in hashes.iter_mut().zip(keys) {
             *hash = self.hash(key.as_ref());
-            self.engine().prefetch(*hash);
+            prefetch(self.engine(), *hash);
         }
         hashes
     }
@@ -408,7 +408,7 @@ impl<K> Call<'_, K> {
     pub fn contains_all<T: AsRef<[u8]>>(&self, keys: &[T]) -> Result<Vec<bool>> {
         let mut answers = Vec::with_capacity(keys.len());
         for keys in keys.chunks(AHEAD) {
-            for &hash in &self.fetch(keys)[..keys.len()] {
+            for &hash in &self.fetch(keys, Engine::prefetch)[..keys.len()] {
                 answers.push(self.contains_hash(hash)?);
             }
         }

@@ -56,7 +56,7 @@ impl Report {
 
     /// This report, or the error that a file which was listed is gone.
     fn or_gone(mut self) -> Result<Self> {
-        let gone = |error: &Error| matches!(error, Error::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound);
+        let gone = Error::is_not_found;
         let found = self.files.iter().position(|file| file.damage.iter().any(gone));
         match found.and_then(|at| self.files[at].damage.pop()) {
             Some(error) => Err(error),
@@ -90,7 +90,7 @@ pub(super) struct Look {
 impl Look {
     pub(super) fn begin(media: &dyn Media, meta: &Meta) -> Result<Self> {
         let locks = match Slots::open(media, Access::Read) {
-            Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => None,
+            Err(error) if error.is_not_found() => None,
             opened => Some(opened?),
         };
         let Some(locks) = locks else {
@@ -116,13 +116,20 @@ fn look<T>(media: &dyn Media, meta: &Meta, mut at: impl FnMut(Known) -> Result<T
         let look = Look::begin(media, meta)?;
         left -= 1;
         match at(look.known) {
-            Err(Error::Io { source, .. })
-                if left > 0
-                    && source.kind() == std::io::ErrorKind::NotFound
-                    && matches!(look.known, Known::Living { .. }) => {}
+            Err(error) if left > 0 && may_have_gone(&error, look.known) => {}
             done => return done,
         }
     }
+}
+
+/// Whether an error may come from files that went while they were looked at: those who write remove what is needed no more, and
+/// a listing may tell of a file but not of the one before it.
+fn may_have_gone(error: &Error, known: Known) -> bool {
+    let gone = match error {
+        Error::Damaged { .. } => true,
+        error => error.is_not_found(),
+    };
+    gone && matches!(known, Known::Living { .. })
 }
 
 /// Rebuilds a filter's state in memory.

@@ -6,6 +6,7 @@
 
 use super::duties::BEAT;
 use super::engine::{Engine, Local, Stamp};
+use crate::cells::prefetch_write;
 use crate::error::Result;
 use crate::kinds::{BankMask, Decision, Event, Kind, Micros, Moment, Operation, Query, State};
 use crate::live::event;
@@ -73,26 +74,26 @@ struct Plan<'a> {
     due: bool,
 }
 
-impl Plan<'_> {
-    /// Makes do without the step that is due: a stopped process holds it up.
-    #[cold]
-    fn step_aside(&mut self, kind: &dyn Kind, state: &State<'_>) {
-        if let Decision::Insert { step } = &mut self.decision {
-            *step = kind.step_without(state, *step);
-            self.mask = kind.touches(state, *step);
-        }
-    }
-}
-
 impl Engine {
-    /// Asks the processor for what an operation on a key will touch.
+    /// Asks the processor for what a question about a key will touch.
     #[inline]
     pub(super) fn prefetch(&self, hash: u64) {
         let banks = self.image.banks();
         self.meta.kind.prefetch(banks.locate(BankMask::MAX, hash).blocks(), hash);
     }
 
-    /// Inserts a key, after asking for it if `ask` says so. Best after [`Engine::prefetch`]: the misses on the cells pass
+    /// The same for an insert, which also changes what another core may have changed last.
+    #[inline]
+    pub(super) fn prefetch_to_write(&self, hash: u64) {
+        let stripe = self.image.layout().stripe_of(hash) + 1;
+        prefetch_write(self.image.header().stripe(stripe).lock_word());
+        let banks = self.image.banks();
+        let located = banks.locate(BankMask::MAX, hash);
+        located.prefetch_headers();
+        self.meta.kind.prefetch(located.blocks(), hash);
+    }
+
+    /// Inserts a key, after asking for it if `ask` says so. Best after [`Engine::prefetch_to_write`]: the misses on the cells pass
     /// while the stripe is taken and the record is written.
     pub(super) fn write(&self, hash: u64, given: Option<Micros>, ask: Ask) -> Result<Written> {
         self.check_process()?;
@@ -136,14 +137,15 @@ impl Engine {
             return Ok(Attempt::Done(Written { checked, lsn: stripe.entry().sums().lsn }));
         }
         // Steps come right before the insert that needs them, and only then.
-        while plan.due {
+        while plan.due && self.is_due(&plan.state, stamp) {
             match self.step(stamp)? {
                 Stepped::NoRoom => return Ok(Attempt::NoRoom),
                 Stepped::Applied => {
                     plan = self.plan(kind, hash, &self.moment(stamp), Ask::Nothing)?;
                 }
-                Stepped::HeldUp => {
-                    plan.step_aside(kind, &header.state());
+                Stepped::PutOff(step) => {
+                    plan.decision = Decision::Insert { step };
+                    plan.mask = kind.touches(&plan.state, step);
                     break;
                 }
             }
@@ -158,6 +160,11 @@ impl Engine {
             Some(lsn) => Attempt::Done(Written { checked, lsn }),
             None => Attempt::NoRoom,
         })
+    }
+
+    /// Whether a step is due by the sums as they are.
+    fn is_due(&self, state: &State<'_>, stamp: Stamp) -> bool {
+        self.meta.kind.due(state, self.image.layout(), &self.exact_moment(stamp)).is_some()
     }
 
     /// Decides an insert, and asks for the key, against one version of block 0. The stripe is held, so the key's
@@ -224,14 +231,10 @@ impl Engine {
     /// Counts an insert that has been applied: its stripe exactly, the filter's sums as caches.
     #[inline]
     fn count(&self, stripe: &StripeGuard<'_, Local>, lsn: u64, stamp: Stamp, novelty: u32) {
-        let header = self.image.header();
         let time = stripe_time(stamp.time, stamp.stream);
         stripe.entry().count_insert(lsn, time, novelty.into());
-        // Relaxed: see `totals`. Raised after the record is published: late by one after a death, never early.
-        header.inserts().fetch_add(1, Ordering::Relaxed);
-        if novelty > 0 {
-            header.novelty().fetch_add(novelty.into(), Ordering::Relaxed);
-        }
+        // After the record is published: late by one after a death, never early.
+        self.image.header().tally().count(self.lane(), 1, novelty.into());
         self.raise_time(time);
     }
 
@@ -266,13 +269,17 @@ impl Engine {
     fn step(&self, stamp: Stamp) -> Result<Stepped> {
         let header = self.image.header();
         let kind = &*self.meta.kind;
-        // Waited for, or the step would depend on who else is at work; but not for a stopped process. Always taken after an
-        // ordinary stripe.
-        let Some(mut stripe) = self.lock_events() else {
-            return Ok(Stepped::HeldUp);
+        // Waited for, or the step would depend on who else is at work; but not for a stopped process, where the kind can do
+        // without. Always taken after an ordinary stripe.
+        let mut stripe = match kind.step_without(&header.state(), &self.exact_moment(stamp)) {
+            None => self.lock(0),
+            Some(step) => match self.lock_events() {
+                Some(stripe) => stripe,
+                None => return Ok(Stepped::PutOff(step)),
+            },
         };
         // Asked again: another thread may have applied it since.
-        let due = kind.due(&header.state(), self.image.layout(), &self.moment(stamp));
+        let due = kind.due(&header.state(), self.image.layout(), &self.exact_moment(stamp));
         let Some(due) = due else {
             return Ok(Stepped::Applied);
         };
@@ -363,8 +370,8 @@ impl Engine {
 enum Stepped {
     /// An event was applied, here or elsewhere: ask again.
     Applied,
-    /// A process that does not come on holds stripe 0.
-    HeldUp,
+    /// A process that does not come on holds stripe 0: insert under this step without it.
+    PutOff(u64),
     /// There is no room in the log.
     NoRoom,
 }

@@ -19,6 +19,9 @@ impl Engine {
         ask: impl Fn(&dyn Kind, &State<'_>, &Blocks<'_>, &Query) -> T,
     ) -> Result<T> {
         self.check_process()?;
+        if self.image.header().is_retired() {
+            return Err(self.retired());
+        }
         let kind = &*self.meta.kind;
         let now = match given {
             // Never refused as too far ahead: a question moves nothing.
@@ -26,7 +29,7 @@ impl Engine {
             None if kind.uses_time() => self.moment(self.stamp(None)?).now,
             None => 0,
         };
-        let query = Query { hash, now, totals: self.totals() };
+        let query = Query { hash, now, totals: self.image.header().tally().sum() };
         for _ in 0..RETRIES {
             if let Some(answer) =
                 self.try_ask(hash, |state, blocks| ask(kind, state, blocks, &query))?
@@ -45,6 +48,7 @@ impl Engine {
         // Keeps writers out, or waits for the one who is stopped, or repairs what one left who died. A reader can but
         // wait for others to do so.
         let _stripe = if self.is_reader() { None } else { Some(self.lock(stripe)) };
+        let mut idle = 0;
         loop {
             if let Some(answer) = self.try_ask(hash, &ask)? {
                 return Ok(answer);
@@ -54,7 +58,7 @@ impl Engine {
                 return Err(self.poisoned());
             }
             if self.is_reader() {
-                self.wait_for_writers()?;
+                self.wait_for_writers(stripe, &mut idle)?;
             }
             spin_hint();
         }

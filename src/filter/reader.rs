@@ -30,7 +30,6 @@ use crate::sync::{AtomicU64, Ordering};
 use crate::wal::Log;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use std::io::ErrorKind;
 use std::marker::PhantomData;
 use std::path::Path;
 use std::sync::Arc;
@@ -88,14 +87,10 @@ fn look<T>(media: &dyn Media, mut at: impl FnMut(Meta, Look, bool) -> Result<T>)
         };
         match at(meta, look, living) {
             Err(Error::Damaged { .. }) if left > 0 && living => {}
-            Err(error) if left > 0 && is_not_found(&error) => {}
+            Err(error) if left > 0 && error.is_not_found() => {}
             done => return done,
         }
     }
-}
-
-fn is_not_found(error: &Error) -> bool {
-    matches!(error, Error::Io { source, .. } if source.kind() == ErrorKind::NotFound)
 }
 
 /// What a reader reads.
@@ -195,7 +190,7 @@ impl View {
     fn is_over(&self, error: &Error) -> bool {
         // Whoever gives up an image removes its banks next.
         let given_up = || !self.own && self.engine.image.header().is_retired();
-        matches!(error, Error::Retired { .. }) || is_not_found(error) && given_up()
+        matches!(error, Error::Retired { .. }) || error.is_not_found() && given_up()
     }
 }
 

@@ -1,7 +1,7 @@
 //! Counting and hashing what an open filter holds.
 
 use super::checkpoint::copy;
-use super::engine::Engine;
+use super::engine::{Engine, Local};
 use crate::cells::{Block, OWN_WORDS};
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
@@ -10,9 +10,14 @@ use crate::kinds::Parameters;
 use crate::live::Bank;
 use crate::media::Access;
 use crate::options::Durability;
+use crate::processes::stripes::StripeGuard;
 use crate::recovery::Listing;
 use crate::sync::{AtomicU64, Ordering};
 use std::fmt;
+use std::time::Duration;
+
+/// How long writers are left alone before all stripes are tried for again.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// Blocks looked at for the fill.
 const SAMPLE: u64 = 1024;
@@ -96,6 +101,19 @@ impl Copied {
 }
 
 impl Engine {
+    /// Takes all stripes: ordinary ones first, stripe 0 last, the order in which inserts take them. If one is not to be had, all
+    /// are let go for a while: nobody else shall wait for who keeps it.
+    fn lock_all(&self) -> Vec<StripeGuard<'_, Local>> {
+        let indexes = || (1..self.image.header().stripe_count()).chain([0]);
+        loop {
+            let held: Option<Vec<_>> = indexes().map(|index| self.lock_soon(index)).collect();
+            match held {
+                Some(held) => return held,
+                None => std::thread::sleep(PAUSE),
+            }
+        }
+    }
+
     /// Hashes the logical state while all writers wait.
     ///
     /// # Errors
@@ -103,9 +121,7 @@ impl Engine {
     pub(super) fn digest(&self) -> Result<Digest> {
         self.check_process()?;
         let header = self.image.header();
-        // Ordinary stripes first, stripe 0 last: the order in which inserts take them.
-        let mut held: Vec<_> = (1..header.stripe_count()).map(|index| self.lock(index)).collect();
-        held.push(self.lock(0));
+        let _held = self.lock_all();
         let kind = &*self.meta.kind;
         let mut hasher = DigestHasher::default();
         let mut words = Vec::new();
@@ -143,7 +159,7 @@ impl Engine {
         let latest = self.latest();
         let listed = self.image.listed_banks()?;
         let listing = Listing::read(&*self.media)?;
-        let moment = self.moment(self.stamp(None)?);
+        let moment = self.exact_moment(self.stamp(None)?);
         Ok(Stat {
             kind: kind.name(),
             parameters: kind.parameters(),

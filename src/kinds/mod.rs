@@ -77,7 +77,7 @@ pub struct Moment {
     pub time: Micros,
     /// The filter's time.
     pub now: Micros,
-    /// Sums over the filter.
+    /// Sums over the filter: exact where an event is made of them, else perhaps a little too high.
     pub totals: Totals,
 }
 
@@ -172,7 +172,8 @@ pub trait Kind: Debug + Send + Sync {
     }
 
     /// The event that must come before an insert at `moment`, if any. Asked again until there is none. Called
-    /// without stripe 0 first, as a hint, then under it.
+    /// without stripe 0 first, as a hint with sums that may be too high, then under it: with higher sums something
+    /// must be due that is due with lower ones.
     fn due(&self, state: &State<'_>, layout: Layout, moment: &Moment) -> Option<Event> {
         let _ = (state, layout, moment);
         None
@@ -186,11 +187,12 @@ pub trait Kind: Debug + Send + Sync {
     /// Decides an insert.
     fn decide(&self, state: &State<'_>, moment: &Moment) -> Decision;
 
-    /// The step to insert under instead of `step` when an event is due but a stopped process holds it up: its event
-    /// may come at any later time, and the key must not be forgotten too early for that.
-    fn step_without(&self, state: &State<'_>, step: u64) -> u64 {
-        let _ = state;
-        step
+    /// A step to insert under although an event is due, because a stopped process holds the event up and may do so for any
+    /// length of time; `None` if the insert must wait. The event may be decided already or only later: the key must not
+    /// be forgotten too early in either case, and the record alone must tell what the insert does to its blocks.
+    fn step_without(&self, state: &State<'_>, moment: &Moment) -> Option<u64> {
+        let _ = (state, moment);
+        None
     }
 
     /// The banks that an insert under `step` touches.

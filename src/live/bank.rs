@@ -6,7 +6,7 @@
 use super::header::{BLOCK_HEADER_WORDS, BlockHeader};
 use super::version;
 use crate::bytes::{HEADER_BYTES, Header, PAGE_BYTES, PAGE_WORDS};
-use crate::cells::{Block, Blocks, Geometry, Layout, MAX_BANKS, store};
+use crate::cells::{Block, Blocks, Geometry, Layout, MAX_BANKS, prefetch_write, store};
 use crate::error::{Error, Result};
 use crate::kinds::BankMask;
 use crate::media::{Access, Mapped, Media};
@@ -297,6 +297,12 @@ impl<'a> Located<'a> {
     #[inline]
     fn headers(&self) -> impl Iterator<Item = &BlockHeader<'a>> {
         self.slots().iter().flatten()
+    }
+
+    /// Asks the processor for their headers, to write.
+    #[inline]
+    pub fn prefetch_headers(&self) {
+        self.headers().for_each(|header| prefetch_write(header.version()));
     }
 
     /// Marks all of them as being changed; see [`version`].

@@ -3,16 +3,20 @@
 //! | words | hold |
 //! |---|---|
 //! | 0-15 | checked header: magic, version, uuid (2), era, boot id (2), inode, stripes; checksum in word 15 |
-//! | 16-19 | what every insert writes: tail, inserts, novelty, time |
+//! | 16 | the tail, which every insert moves |
 //! | 24-31 | what is mostly read: ends of the log (durable, allocated), status, refused; notes; where events begin |
 //! | 32-37 | snapshots: the newest, damaged ones; where the filter's time began |
 //! | 40, 48 | turns: syncing, growing the log |
+//! | 56 | the latest time |
+//! | 64-68 | the tally's head |
 //! | 512-1023 | slots: the term of each |
-//! | 1024- | stripes, 8 words each; stripe 0 guards block 0 |
+//! | 1024-1535 | the tally's lanes |
+//! | 1536- | stripes, 8 words each; stripe 0 guards block 0 |
 //! | after them | block 0, in two copies |
 
 use super::block0::{BLOCK0_WORDS, Block0};
 use super::stripe::{STRIPE_WORDS, Stripe};
+use super::tally::{HEAD_WORDS, LANES_WORDS, Tally};
 use crate::bytes::{HEADER_BYTES, HEADER_WORDS, Header, PAGE_BYTES, PAGE_WORDS};
 use crate::cells::{OWN_WORDS, load, store};
 use crate::error::{Error, Result};
@@ -26,9 +30,6 @@ const REMEDY: &str =
     "close every handle on the filter and open it again: the image is then rebuilt";
 
 const TAIL: usize = 16;
-const INSERTS: usize = 17;
-const NOVELTY: usize = 18;
-const TIME: usize = 19;
 const DURABLE: usize = 24;
 const STATUS: usize = 25;
 const REFUSED: usize = 26;
@@ -42,8 +43,11 @@ const UNSOUND: usize = 33;
 const TIME_BASE: usize = 36;
 const SYNCING: usize = 40;
 const GROWING: usize = 48;
+const TIME: usize = 56;
+const TALLY: usize = 64;
 const SLOTS: usize = PAGE_WORDS;
-const STRIPES: usize = 2 * PAGE_WORDS;
+const LANES: usize = 2 * PAGE_WORDS;
+const STRIPES: usize = 3 * PAGE_WORDS;
 
 /// Writes are refused: a sync failed, or a change was left half done.
 const POISONED: u64 = 1;
@@ -58,7 +62,7 @@ pub const BLOCK_HEADER_WORDS: usize = 2 + OWN_WORDS;
 
 const _: () = assert!(BLOCK_HEADER_WORDS == 8 && UNSOUND + UNSOUND_MAX <= TIME_BASE);
 const _: () = assert!(HEADER_WORDS <= TAIL, "counters lie behind the checked header");
-const _: () = assert!(TAIL / 8 == TIME / 8 && TAIL / 8 != DURABLE / 8, "their own cache lines");
+const _: () = assert!(LANES + LANES_WORDS <= STRIPES && TALLY + HEAD_WORDS <= SLOTS);
 
 /// What identifies an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -237,18 +241,12 @@ impl LiveHeader {
         self.word(TAIL)
     }
 
-    /// A cache of the stripes' inserts, raised after each.
+    /// A cache of the stripes' sums, for steps.
     #[must_use]
     #[inline]
-    pub fn inserts(&self) -> &AtomicU64 {
-        self.word(INSERTS)
-    }
-
-    /// A cache of the stripes' novelty, raised after each insert of a kind that measures it.
-    #[must_use]
-    #[inline]
-    pub fn novelty(&self) -> &AtomicU64 {
-        self.word(NOVELTY)
+    pub fn tally(&self) -> Tally<'_> {
+        let words = self.mapping.words();
+        Tally::new(&words[TALLY..TALLY + HEAD_WORDS], &words[LANES..LANES + LANES_WORDS])
     }
 
     /// A cache of the latest time (doubled, plus one if it came with its key), for kinds that use time.

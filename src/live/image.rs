@@ -312,8 +312,7 @@ impl Image {
     pub fn finish(&self, kind: &dyn Kind, tail: u64) {
         self.fix_banks(kind);
         let (totals, time) = self.sum_stripes();
-        self.header.inserts().store(totals.inserts, Ordering::Relaxed);
-        self.header.novelty().store(totals.novelty, Ordering::Relaxed);
+        self.header.tally().begin(totals);
         self.header.time().store(time, Ordering::Relaxed);
         self.header.tail().store(tail, Ordering::Relaxed);
         self.header.durable().store(tail, Ordering::Release);

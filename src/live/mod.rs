@@ -1,6 +1,6 @@
 //! The live image: the shared, mapped working memory of a filter.
 //!
-//! `header` is the file `live` (counters, slots, stripe table, block 0), `stripe` an entry of its table, `block0` the
+//! `header` is the file `live` (counters, slots, stripe table, block 0), `stripe` an entry of its table, `tally` the sums for steps, `block0` the
 //! filter-wide state, `bank` the files of blocks, `version` the protocol by which blocks are read without a lock, `image` all of it together. The image is never
 //! trusted by whoever opens a filter first; it is rebuilt from snapshot and log. It knows kinds only as far
 //! as block 0 lists the banks, and it takes no locks.
@@ -11,6 +11,7 @@ pub mod event;
 pub mod header;
 pub mod image;
 pub mod stripe;
+pub mod tally;
 pub mod version;
 
 pub use bank::Bank;

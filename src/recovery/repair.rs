@@ -29,7 +29,7 @@ pub fn from(image: &Image, index: usize, ground: u64) -> Option<u64> {
     // Stripe 0 has few records, so whoever writes one says beforehand where it will lie at the earliest.
     // Relaxed: its writer is dead, and the lock's takeover orders us after that.
     let announced = header.events_from().load(Ordering::Relaxed);
-    (announced >= counted).then_some(announced)
+    (announced >= counted).then_some(announced.max(ground))
 }
 
 /// Completes what the owner of a stripe left. `segments` hold the log from [`from`] on, up to the tail.

@@ -73,31 +73,33 @@ impl Log {
         self.segments.lock().values().filter(|segment| segment.end() > lsn).cloned().collect()
     }
 
-    /// Maps all segments from the one of `from` up to `end`, which is allocated. A segment that is not there any more was
-    /// removed, as it lay below a snapshot.
+    /// Maps all segments from the one of `from` up to `end`, which is allocated, and returns them: whatever is let go meanwhile,
+    /// they hold every place in between. A segment that is not there any more was removed, as it lay below a snapshot.
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::Damaged`].
-    pub fn map(&self, from: u64, end: u64) -> Result<()> {
+    pub fn map(&self, from: u64, end: u64) -> Result<Vec<Arc<Segment>>> {
         let mut at = self.header_of(from.max(self.first.first)).first;
+        let mut mapped = Vec::new();
         while at < end {
-            if !self.segments.lock().contains_key(&at) {
-                let segment =
-                    Segment::open(&*self.media, self.first.era, at, self.first.uuid, self.access)?;
-                self.add(segment);
-            }
+            let known = self.segments.lock().get(&at).cloned();
+            mapped.push(match known {
+                Some(segment) => segment,
+                None => {
+                    let (era, uuid) = (self.first.era, self.first.uuid);
+                    self.add(Segment::open(&*self.media, era, at, uuid, self.access)?)
+                }
+            });
             at += self.first.capacity;
         }
         // Release: pairs with the Acquire in `mapped_end`.
         self.mapped.fetch_max(end, Ordering::Release);
-        Ok(())
+        Ok(mapped)
     }
 
-    fn add(&self, segment: Segment) -> u64 {
-        let end = segment.end();
+    fn add(&self, segment: Segment) -> Arc<Segment> {
         // Two threads may have opened the same one; either will do.
-        self.segments.lock().entry(segment.first()).or_insert_with(|| Arc::new(segment));
-        end
+        self.segments.lock().entry(segment.first()).or_insert_with(|| Arc::new(segment)).clone()
     }
 
     /// Allocates the segment that begins at `first`, durable with its name, and maps it; returns its end. If another handle
@@ -111,13 +113,14 @@ impl Log {
             Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::AlreadyExists => {
                 let (era, uuid) = (header.era, header.uuid);
                 let found = Segment::open(&*self.media, era, header.first, uuid, self.access)?;
+                found.dirty(first, first);
                 let synced = found.sync().and_then(|()| self.media.sync());
                 synced.map_err(Error::io("sync", self.media.path()))?;
                 found
             }
             made => made?,
         };
-        Ok(self.add(segment))
+        Ok(self.add(segment).end())
     }
 
     /// A number for a temporary file's name, unique among all living handles.

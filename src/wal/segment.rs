@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::media::{Access, Mapped, Media, MediaFile};
 use crate::names::FileName;
 use crate::sync::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicBool;
 
 const MAGIC: &[u8; 8] = b"EBBTWAL\n";
 const REMEDY: &str = "run `ebbtide verify`; restore a backup if the records are needed";
@@ -68,6 +69,8 @@ pub struct Segment {
     header: SegmentHeader,
     file: Box<dyn MediaFile>,
     mapping: Mapped,
+    /// Whether it was synced through this descriptor: from then on the system tells of every failed sync of the file.
+    synced: AtomicBool,
 }
 
 impl Segment {
@@ -88,7 +91,7 @@ impl Segment {
             })
             .map_err(Error::io("create", &path));
         match made {
-            Ok(mapping) => Ok(Self { header, file, mapping }),
+            Ok(mapping) => Ok(Self { header, file, mapping, synced: AtomicBool::new(false) }),
             Err(error) => {
                 // The error that matters is the first one; a leftover is removed at the next opening.
                 let _ = media.remove(&draft);
@@ -149,7 +152,7 @@ impl Segment {
             return damaged(56, expected, format!("a file of {bytes} bytes"));
         }
         let mapping = Mapped::new(file.map(access).map_err(Error::io("map", &path))?);
-        Ok(Self { header, file, mapping })
+        Ok(Self { header, file, mapping, synced: AtomicBool::new(false) })
     }
 
     /// What its header says.
@@ -216,7 +219,16 @@ impl Segment {
     /// # Errors
     /// The system's refusal, as it is: the caller poisons the filter.
     pub fn sync(&self) -> std::io::Result<()> {
+        // Relaxed: a mark for the next sync, which begins after this one.
+        self.synced.store(true, Ordering::Relaxed);
         self.file.sync()
+    }
+
+    /// Whether it has been synced through this descriptor. If not, a sync through another one may have failed before this one
+    /// was opened, of which the system does not tell.
+    #[must_use]
+    pub fn was_synced(&self) -> bool {
+        self.synced.load(Ordering::Relaxed)
     }
 
     /// Stores to one word of the header and of each page with records from `from` up to `upto` without changing it, so

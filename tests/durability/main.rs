@@ -107,8 +107,8 @@ fn concurrent_durable_inserts_share_syncs() {
     }
     let syncs = disk.log_syncs() - before;
     // All eight have their LSN before the first sync ends, so whoever leads next syncs for all the rest; all
-    // records lie in one segment.
-    assert!(syncs <= 2 * ROUNDS, "{syncs} syncs for {} inserts", 8 * ROUNDS);
+    // records lie in one segment. On a busy machine the first may be taken for stopped and overtaken, and the second too.
+    assert!(syncs <= 4 * ROUNDS, "{syncs} syncs for {} inserts", 8 * ROUNDS);
     assert!(syncs >= ROUNDS, "{syncs} syncs for {ROUNDS} rounds that each waited for one");
 }
 
@@ -171,8 +171,8 @@ fn after_a_process_died_the_empty_place_of_its_writer_is_passed_over() {
     let killed = disk.without_process().disk;
     let (name, offset) = place(&killed, 50);
     killed.overwrite(&name, offset, &[0; 32]);
-    // The lock word of the first ordinary stripe: the second entry of the table in the third page.
-    killed.overwrite("live", 8 * (1024 + 8), &1_u64.to_le_bytes());
+    // The lock word of the first ordinary stripe: the second entry of the table in the fourth page.
+    killed.overwrite("live", 8 * (1536 + 8), &1_u64.to_le_bytes());
     for _ in 0..2 {
         let filter = reopen(&killed).expect("recovery");
         assert_eq!(filter.digest().expect("a digest").inserts, 99);

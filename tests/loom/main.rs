@@ -8,6 +8,9 @@
 //! threads: with one of them on the main thread loom 0.7 passes vacuously.
 #![cfg(loom)]
 
+mod copies;
+mod growth;
 mod place;
 mod stripe_lock;
+mod turn;
 mod version;

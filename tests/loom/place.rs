@@ -177,7 +177,9 @@ fn a_planted_publication_that_overwrites_a_void_is_found() {
 /// A writer appends, another one reserves a place and dies; somebody walks the places up to the tail, syncs, and says
 /// how far the log is durable. `closing` is whether the walk voids empty places.
 fn walk(closing: bool) {
-    loom::model(move || {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(move || {
         let tail = Arc::new(AtomicU64::new(0));
         let slots = Arc::new([slot(), slot()]);
         let writer = {
@@ -220,4 +222,60 @@ fn everything_below_the_durable_end_is_complete() {
 #[should_panic = "a hole"]
 fn a_planted_walk_that_does_not_close_holes_is_found() {
     walk(false);
+}
+
+type Void = fn(&[AtomicU64], u64);
+
+/// A writer that was stopped with a place in hand comes back after somebody has voided it, or just before: it goes on
+/// until its record stands. `heeds` is whether it asks if it does.
+fn come_back(void: Void, heeds: bool) {
+    loom::model(move || {
+        let tail = Arc::new(AtomicU64::new(0));
+        let slots = Arc::new([slot(), slot()]);
+        let writer = {
+            let (tail, slots) = (Arc::clone(&tail), Arc::clone(&slots));
+            thread::spawn(move || {
+                loop {
+                    // The walker goes once, so it spoils one place at most.
+                    let lsn = reserve(&tail, 2).expect("room for a second try");
+                    if publish(&slots[lsn as usize], record(10)) || !heeds {
+                        return lsn;
+                    }
+                }
+            })
+        };
+        let walker = {
+            let (tail, slots) = (Arc::clone(&tail), Arc::clone(&slots));
+            thread::spawn(move || {
+                if tail.load(Ordering::Acquire) > 0 && last_word(&slots[0]) == 0 {
+                    void(&slots[0], VOID);
+                }
+            })
+        };
+        let lsn = writer.join().expect("no panic");
+        walker.join().expect("no panic");
+        let standing: Vec<u64> =
+            (0..2).filter(|&at: &u64| last_word(&slots[at as usize]) == 13).collect();
+        assert_eq!(standing, [lsn], "a record stands once, where its writer thinks it does");
+    });
+}
+
+#[test]
+fn a_writer_that_comes_back_too_late_writes_its_record_once_elsewhere() {
+    come_back(|slot, word| void(slot, word), true);
+}
+
+#[test]
+#[should_panic = "a record stands once"]
+fn a_planted_writer_that_does_not_ask_whether_it_came_too_late_is_found() {
+    come_back(|slot, word| void(slot, word), false);
+}
+
+#[test]
+#[should_panic = "a record stands once"]
+fn a_planted_void_over_a_record_is_found() {
+    fn overwriting(slot: &[AtomicU64], word: u64) {
+        let _ = slot[3].swap(word, Ordering::Release); // the bug
+    }
+    come_back(overwriting, true);
 }

@@ -1,6 +1,8 @@
 //! The stripe lock: exclusion, and takeover from the dead.
 
-use ebbtide::models::stripe_lock::{Acquired, Lost, Owner, holder, lock, try_lock, unlock};
+use ebbtide::models::stripe_lock::{
+    Acquired, Lost, Owner, Verdict, holder, lock, try_lock, unlock,
+};
 use ebbtide::models::sync::{AtomicU64, Ordering};
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -39,9 +41,10 @@ impl Stripe {
         })
     }
 
-    fn is_dead(&self, owner: Owner) -> bool {
-        // Acquire: partner is the Release of `die`; it stands for the kernel's lock on the lock table.
-        owner == A && self.a_is_dead.load(Ordering::Acquire) == 1
+    /// Only A ever dies.
+    fn judge(&self, owner: Owner, order: Ordering) -> Verdict {
+        let dead = owner == A && self.a_is_dead.load(order) == 1;
+        if dead { Verdict::Dead } else { Verdict::Wait }
     }
 
     fn die(&self) {
@@ -49,11 +52,14 @@ impl Stripe {
     }
 }
 
+const PATIENT: &str = "this judge does not give up";
+
 type Lock = fn(&Stripe, Owner) -> Acquired;
 type Unlock = fn(&AtomicU64, Owner) -> Result<(), Lost>;
 
 fn proper_lock(stripe: &Stripe, owner: Owner) -> Acquired {
-    lock(&stripe.word, owner, &|other| stripe.is_dead(other))
+    // Acquire: partner is the Release of `die`; it stands for the kernel's lock on the lock table.
+    lock(&stripe.word, owner, &|other| stripe.judge(other, Ordering::Acquire)).expect(PATIENT)
 }
 
 /// Each thread goes twice through the lock: one that goes once never meets its own unlock.
@@ -201,9 +207,7 @@ fn a_lock_is_taken_over_only_after_its_owners_last_store() {
 fn a_planted_probe_that_does_not_synchronise_is_found() {
     fn careless_lock(stripe: &Stripe, owner: Owner) -> Acquired {
         // The bug: Relaxed.
-        lock(&stripe.word, owner, &|other| {
-            other == A && stripe.a_is_dead.load(Ordering::Relaxed) == 1
-        })
+        lock(&stripe.word, owner, &|other| stripe.judge(other, Ordering::Relaxed)).expect(PATIENT)
     }
     heir_of_the_dying(careless_lock);
 }
@@ -212,7 +216,8 @@ fn a_planted_probe_that_does_not_synchronise_is_found() {
 #[should_panic = "Causality violation"]
 fn a_planted_takeover_from_the_living_is_found() {
     fn hasty_lock(stripe: &Stripe, owner: Owner) -> Acquired {
-        lock(&stripe.word, owner, &|other| other == A) // the bug: nobody looked
+        // The bug: nobody looked.
+        lock(&stripe.word, owner, &|_| Verdict::Dead).expect(PATIENT)
     }
     heir_of_the_dying(hasty_lock);
 }
@@ -225,8 +230,8 @@ fn a_planted_takeover_by_a_store_is_found() {
             if try_lock(&stripe.word, owner) {
                 return Acquired::Free;
             }
-            let dead =
-                holder(stripe.word.load(Ordering::Acquire)).filter(|&other| stripe.is_dead(other));
+            let dead = holder(stripe.word.load(Ordering::Acquire))
+                .filter(|&other| stripe.judge(other, Ordering::Acquire) == Verdict::Dead);
             if let Some(dead) = dead {
                 // The bug: the dead owner may have been replaced since.
                 stripe

@@ -1,7 +1,7 @@
 //! Finding out, on a copy, which of the next inserts will do what a scene is about.
 
 use crate::copies::Copied;
-use crate::scenes::{Aim, Scene};
+use crate::scenes::{Aim, SILENCES, Scene};
 use ebbtide::Filter;
 use std::ops::Range;
 use std::path::Path;
@@ -18,6 +18,7 @@ pub fn before(scene: &Scene, dir: &Path, next: u64, place: u64) -> Result<Range<
         Aim::Anywhere => next,
         Aim::Step | Aim::Banks => change(scene, dir, next)? - 1,
         Aim::AfterStep => change(scene, dir, next)?,
+        Aim::Silence => (next + 1).next_multiple_of(SILENCES) - 1,
         Aim::Segment => {
             let records = scene.segment_records();
             next + (records - 1 - place % records)

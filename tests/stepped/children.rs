@@ -2,6 +2,7 @@
 
 use crate::ptrace::{self, Stop, Tracee};
 use crate::scenes::Scene;
+use crate::wave::{Beside, Stood, Wave};
 use ebbtide::Filter;
 use std::io::{BufRead, BufReader, Write};
 use std::ops::Range;
@@ -18,7 +19,7 @@ const SHUFFLED: i32 = 78;
 pub enum Role {
     /// Only to offer to be traced.
     Offer,
-    /// To be killed in the middle of an operation.
+    /// To be killed or stopped in the middle of an operation.
     Victim(&'static Scene, PathBuf, Plan),
     /// To go on.
     Survivor(&'static Scene, PathBuf),
@@ -105,11 +106,12 @@ fn suffer(scene: &Scene, dir: &Path, plan: &Plan) -> ! {
     ptrace::mark();
     let done = scene.operate(&filter, plan.tested);
     ptrace::mark();
-    // Nobody lets it come here.
-    panic!("not killed, {done:?}");
+    // Only those that were stopped come here.
+    done.expect("the operation ends well, later than usual");
+    std::process::exit(0)
 }
 
-/// A child that is killed in the middle of an operation.
+/// A child that is killed or stopped in the middle of an operation.
 #[derive(Debug)]
 pub struct Victim {
     /// Under the parent's control.
@@ -189,6 +191,22 @@ impl Survivor {
         Ok(self.ask(&format!("glance {} {}", numbers.start, numbers.end))?.present)
     }
 
+    /// Inserts the keys of the first numbers at once and those of the second one by one, each durable when it returns,
+    /// beside a victim that stands still. Those that it holds up wait for [`Survivor::join`].
+    pub fn stand(&mut self, beside: &Beside) -> Result<Stood, String> {
+        let Beside { at_once, in_turn, held_up } = beside;
+        let line = self.tell(&format!(
+            "stand {} {} {} {held_up}",
+            at_once.start, in_turn.start, in_turn.end
+        ))?;
+        Stood::from_line(&line).ok_or_else(|| format!("the survivor said {line}"))
+    }
+
+    /// Waits for those that were held up.
+    pub fn join(&mut self) -> Result<Answer, String> {
+        self.ask("join 0 0")
+    }
+
     /// A checkpoint.
     pub fn checkpoint(&mut self) -> Result<Answer, String> {
         self.ask("checkpoint 0 0")
@@ -199,13 +217,18 @@ impl Survivor {
         self.ask("sync 0 0")
     }
 
-    fn ask(&mut self, what: &str) -> Result<Answer, String> {
+    fn tell(&mut self, what: &str) -> Result<String, String> {
         let mut line = String::new();
         let asked = writeln!(self.tell, "{what}").and_then(|()| self.hear.read_line(&mut line));
         if asked.is_err() || line.is_empty() {
             let status = self.child.wait();
             return Err(format!("asked to `{what}` the survivor ended: {status:?}"));
         }
+        Ok(line)
+    }
+
+    fn ask(&mut self, what: &str) -> Result<Answer, String> {
+        let line = self.tell(what)?;
         let mut parts = line.split_whitespace();
         let mut number = || parts.next().and_then(|text| text.parse().ok()).unwrap_or(u64::MAX);
         let (inserts, lsn, present) = (number(), number(), number());
@@ -227,11 +250,20 @@ impl Drop for Survivor {
     }
 }
 
-fn survive(scene: &Scene, dir: &Path) -> ! {
-    let filter = scene.open(dir).expect("the filter opens");
+fn survive(scene: &'static Scene, dir: &Path) -> ! {
+    // Its threads live as long as it does.
+    let filter: &'static Filter = Box::leak(Box::new(scene.open(dir).expect("the filter opens")));
+    let mut wave = Wave::default();
     for line in std::io::stdin().lock().lines() {
         let line = line.expect("the parent speaks");
-        let answer = answer(scene, &filter, &line).unwrap_or_else(|| panic!("what is `{line}`?"));
+        if let Some(beside) = Beside::from_line(&line) {
+            println!("{}", wave.stand(scene, filter, &beside));
+            continue;
+        }
+        if line.starts_with("join") {
+            wave.join(scene, filter);
+        }
+        let answer = answer(scene, filter, &line).unwrap_or_else(|| panic!("what is `{line}`?"));
         println!("{answer}");
     }
     // The parent has gone. A clean close is none of its wishes.
@@ -252,6 +284,7 @@ fn answer(scene: &Scene, filter: &Filter, line: &str) -> Option<String> {
         }
         "checkpoint" => drop(filter.checkpoint().expect("a checkpoint")),
         "sync" => filter.sync().expect("a sync"),
+        "join" => {}
         _ => return None,
     }
     if what == "glance" {

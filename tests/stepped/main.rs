@@ -1,12 +1,15 @@
-//! A process killed after any instruction leaves a filter with which the others go on.
+//! A process killed after any instruction leaves a filter with which the others go on; one that is stopped holds up its
+//! own stripe only.
 //!
 //! A child opens the filter and comes to the operation under test; the parent lets it do so many instructions of it,
 //! one at a time, and kills it. Then the survivor must go on: nothing hangs, the child's insert is there in full or not at
-//! all, and what is live is what recovery makes of the files. Linux on x86-64 only, and only where `ptrace` is allowed:
+//! all, and what is live is what recovery makes of the files. Or it leaves the child standing there: others insert durably,
+//! but for the keys of one stripe, and it prints how long each took; then the child goes on. Linux on x86-64 only, and only where `ptrace` is allowed:
 //! elsewhere it says that it was skipped.
 //!
 //! Arguments, next to those of every test: `--every N` instructions one kill (default: by scene), `--seed S` (printed;
-//! default: the time), `--path P` one path only: `insert`, `shift`, `catch-up`, `bank`, `append`, `checkpoint`, `sync`, `repair`.
+//! default: the time), `--path P` one path only: `insert`, `shift`, `catch-up`, `bank`, `append`, `checkpoint`, `sync`, `repair`,
+//! and with `stopped-` before them the stops; `--each` tells of each stop, with its place for `addr2line`.
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod aim;
@@ -24,9 +27,13 @@ mod run;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod scenes;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod stopped;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod trials;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod watch;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod wave;
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 fn main() -> std::process::ExitCode {

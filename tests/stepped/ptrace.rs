@@ -183,6 +183,12 @@ impl Tracee {
         Ok(stop)
     }
 
+    /// Lets it run until something happens.
+    pub fn go_on(&mut self) -> Result<Stop> {
+        self.request(libc::PTRACE_CONT, 0, null_mut())?;
+        self.wait()
+    }
+
     /// The address of its next instruction.
     pub fn place(&self) -> Result<u64> {
         // SAFETY: plain numbers, for which zero is valid.

@@ -1,4 +1,4 @@
-//! One scene: kill after kill in one directory.
+//! One scene: kill after kill, or stop after stop, in one directory.
 
 use crate::aim;
 use crate::children::{Answer, Plan, Survivor, Victim};
@@ -6,6 +6,7 @@ use crate::copies::Copied;
 use crate::ptrace::Stop;
 use crate::random::Random;
 use crate::scenes::{Operation, Scene};
+use crate::stopped::Waits;
 use crate::watch::Watch;
 use ebbtide::Filter;
 use std::collections::{HashMap, HashSet};
@@ -21,16 +22,20 @@ const COPY: u64 = 8;
 const CHECKPOINT: u64 = 16;
 /// How many instructions are stepped through at most if there is a place to run to.
 const FAR: usize = 4000;
+/// Stops in a scene, if not given.
+const STOPS: usize = 16;
 /// Pairs of kills where who repairs is killed too.
 const PAIRS: usize = 200;
 
-/// Whether the survivor has the filter open while the victim is killed.
+/// Where the survivor is while the victim is killed, and whether it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Company {
     /// It has, and repairs.
     Beside,
     /// It opens it afterwards, and recovers.
     After,
+    /// It has it open, and the victim is stopped only: the survivor goes on meanwhile, and later the victim does.
+    Stopped,
 }
 
 /// What the arguments say.
@@ -42,12 +47,14 @@ pub struct Settings {
     pub seed: u64,
     /// Whether addresses are the same in every child.
     pub leaps: bool,
+    /// Whether to tell of each stop.
+    pub each: bool,
 }
 
 /// Where an operation's instructions lie: before the first, after the first, ...
 #[derive(Debug, Default)]
-struct Way {
-    places: Vec<u64>,
+pub struct Way {
+    pub places: Vec<u64>,
     /// For each number of instructions how often the child will have come to where it is then; 0 where a repeated instruction
     /// (`rep movs`) makes that unclear.
     times: Vec<u32>,
@@ -82,7 +89,7 @@ impl Way {
 
 /// How far the victims go.
 #[derive(Debug, Clone, Copy)]
-enum Goal {
+pub enum Goal {
     /// To the end, and note the way.
     End,
     /// So many instructions.
@@ -100,29 +107,31 @@ pub struct Tally {
     pub counted: u64,
     /// Of these, at another place than the first, measured one after as many instructions.
     pub astray: u64,
+    /// Beside those that were stopped.
+    pub waits: Waits,
     /// Those that came to the end of a shorter way.
     pub ended: u64,
     /// Times that the directory was recovered, and copies of it.
     pub recovered: (u64, u64),
 }
 
-struct Run<'a> {
-    scene: &'static Scene,
+pub struct Run<'a> {
+    pub scene: &'static Scene,
     company: Company,
-    settings: Settings,
+    pub settings: Settings,
     watch: &'a Watch,
-    dir: PathBuf,
-    survivor: Option<Survivor>,
+    pub dir: PathBuf,
+    pub survivor: Option<Survivor>,
     /// The number of the next insert.
-    next: u64,
+    pub next: u64,
     /// After the last answer.
-    inserts: u64,
+    pub inserts: u64,
     /// Records since the beginning of the era, after the last answer.
     place: u64,
     era_start: u64,
     /// How the operation, and the one of who repairs, goes.
-    ways: Vec<Way>,
-    tally: Tally,
+    pub ways: Vec<Way>,
+    pub tally: Tally,
 }
 
 /// Runs a scene.
@@ -148,7 +157,10 @@ pub fn run(scene: &'static Scene, company: Company, settings: Settings) -> Resul
     let every = settings.every.unwrap_or(scene.every).max(1);
     let goals = run.goals(every)?;
     for (at, goals) in goals.iter().enumerate() {
-        let said = run.kill(at as u64, goals);
+        let said = match company {
+            Company::Stopped => run.stop(at as u64, goals[0]),
+            Company::Beside | Company::After => run.kill(at as u64, goals),
+        };
         said.map_err(|what| {
             let seed = settings.seed;
             format!("`{}` {company:?}, {goals:?}, seed {seed}: {what}", scene.path)
@@ -189,9 +201,14 @@ impl Run<'_> {
         let victims = if self.scene.repair { 2 } else { 1 };
         self.kill(1, &[Goal::End])?;
         let mut random = Random::new(self.settings.seed);
+        let stopped = self.company == Company::Stopped;
+        let spread = self.ways[0].points.len().div_ceil(STOPS).max(1);
+        let every = if stopped { self.settings.every.unwrap_or(spread).max(1) } else { every };
         if victims == 1 {
             let start = random.below(every as u64) as usize;
             let points = self.ways[0].points.iter().skip(start).step_by(every);
+            // One that has not begun, to compare with.
+            let points = points.chain(stopped.then_some(&0));
             return Ok(points.map(|&point| vec![Goal::After(point)]).collect());
         }
         // Who repairs goes the longer way after a death in the middle.
@@ -203,14 +220,14 @@ impl Run<'_> {
         Ok((0..pairs).map(|_| vec![pick(&self.ways[0]), pick(&self.ways[1])]).collect())
     }
 
-    fn doing<T>(&self, what: &str, pids: &[u32], act: impl FnOnce() -> T) -> T {
+    pub fn doing<T>(&self, what: &str, pids: &[u32], act: impl FnOnce() -> T) -> T {
         let what =
             format!("{} {:?}: {what}; in {}", self.scene.path, self.company, self.dir.display());
         self.watch.over(what, pids, act)
     }
 
     /// Asks the survivor, which is started if need be.
-    fn ask(
+    pub fn ask(
         &mut self,
         what: &str,
         ask: impl FnOnce(&mut Survivor) -> Result<Answer, String>,
@@ -227,7 +244,7 @@ impl Run<'_> {
         } else {
             None
         };
-        if let (Some(first), Company::Beside) = (&first, self.company) {
+        if let (Some(first), Company::Beside | Company::Stopped) = (&first, self.company) {
             self.era_start = first.lsn;
         }
         let pids = [survivor.id()];
@@ -239,25 +256,7 @@ impl Run<'_> {
 
     /// One round: the victims in turn, then the survivor.
     fn kill(&mut self, round: u64, goals: &[Goal]) -> Result<(), String> {
-        if self.company == Company::Beside {
-            self.inserts = self.ask("look", |survivor| survivor.count(0..0))?.inserts;
-        } else {
-            // A victim begins an era when it opens.
-            let copied = Copied::of(self.scene, &self.dir).map_err(told)?;
-            self.inserts = copied.filter.digest().map_err(told)?.inserts;
-            self.place = 0;
-        }
-        if self.company == Company::Beside && self.scene.aim.needs_copies() {
-            self.ask("sync", Survivor::sync)?;
-        }
-        let before = aim::before(self.scene, &self.dir, self.next, self.place)?;
-        let mut earlier = before.clone();
-        if self.company == Company::Beside {
-            self.ask("fill", |survivor| survivor.insert(before.clone()))?;
-            earlier = before.end..before.end;
-        }
-        let done = before.end - before.start;
-        self.next = before.end;
+        let (earlier, done) = self.prepare()?;
         let tested = self.victims(earlier, goals)?;
         let warmed = goals.len() as u64;
         let expected = self.inserts + done + warmed;
@@ -276,6 +275,31 @@ impl Run<'_> {
             self.survivor.take().expect("it has just answered").kill();
         }
         Ok(())
+    }
+
+    /// The inserts that come before: those that are left to the victim, and how many there are in all.
+    pub fn prepare(&mut self) -> Result<(Range<u64>, u64), String> {
+        let beside = self.company != Company::After;
+        if beside {
+            self.inserts = self.ask("look", |survivor| survivor.count(0..0))?.inserts;
+        } else {
+            // A victim begins an era when it opens.
+            let copied = Copied::of(self.scene, &self.dir).map_err(told)?;
+            self.inserts = copied.filter.digest().map_err(told)?.inserts;
+            self.place = 0;
+        }
+        if beside && self.scene.aim.needs_copies() {
+            self.ask("sync", Survivor::sync)?;
+        }
+        let before = aim::before(self.scene, &self.dir, self.next, self.place)?;
+        let mut earlier = before.clone();
+        if beside {
+            self.ask("fill", |survivor| survivor.insert(before.clone()))?;
+            earlier = before.end..before.end;
+        }
+        let done = before.end - before.start;
+        self.next = before.end;
+        Ok((earlier, done))
     }
 
     /// All victims come to their operations before the first goes on: what they do before needs what others may hold when
@@ -299,7 +323,7 @@ impl Run<'_> {
         Ok(first_tested..first_tested + count)
     }
 
-    fn advance(&mut self, victim: &mut Victim, at: usize, goal: Goal) -> Result<(), String> {
+    pub fn advance(&mut self, victim: &mut Victim, at: usize, goal: Goal) -> Result<(), String> {
         let tracee = &mut victim.tracee;
         let failed = |error: std::io::Error| format!("cannot step: {error}");
         let mut done = 0;
@@ -373,7 +397,12 @@ impl Run<'_> {
             return Err(format!("{} inserts, expected {count} after {seen:?}", again.inserts));
         }
         self.inserts = again.inserts;
-        let latest = self.next.saturating_sub(self.scene.keeps)..self.next;
+        self.find_latest()
+    }
+
+    /// The latest keys must be there.
+    pub fn find_latest(&mut self) -> Result<(), String> {
+        let latest = self.scene.latest(self.next);
         let wanted = latest.end - latest.start;
         let found = self.ask("query for the latest keys", |survivor| survivor.count(latest))?;
         if found.present != wanted {
@@ -383,7 +412,7 @@ impl Run<'_> {
     }
 
     /// What is live must be what recovery makes of the files.
-    fn compare(&mut self) -> Result<(), String> {
+    pub fn compare(&mut self) -> Result<(), String> {
         let live = self.ask("the digest after a sync", Survivor::sync)?;
         let copied = Copied::of(self.scene, &self.dir).map_err(told)?;
         let found = copied.filter.digest().map_err(told)?;

@@ -1,7 +1,8 @@
-//! What is killed: kinds with small windows and blocks, one stripe, and where the operation under test stands.
+//! What is killed or stopped: kinds with small windows and blocks, and where the operation under test stands.
 
 use crate::random::mix;
 use ebbtide::{Any, Clock, Durability, Filter, Options, Parameters, Result, Timestamp};
+use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
 
@@ -29,6 +30,8 @@ pub enum Aim {
     Banks,
     /// It is the insert that finds no room in the log.
     Segment,
+    /// It is the insert after a silence longer than the window: a step that skips generations.
+    Silence,
 }
 
 impl Aim {
@@ -53,15 +56,28 @@ pub struct Scene {
     /// Instructions from kill to kill, if not given: some 10 s for a scene. (Of who repairs: one of so many pairs.)
     pub every: usize,
     /// How many of the latest keys are certainly in the window.
-    pub keeps: u64,
+    keeps: u64,
     /// Whether who repairs is killed too.
     pub repair: bool,
+    /// Shares of the keys.
+    stripes: u32,
 }
+
+/// Fixed, so that [`Scene::stripe`] is known.
+const HASH_SEED: u64 = 4711;
 
 const LONG: &[(&str, &str)] =
     &[("window-items", "20000"), ("k", "12"), ("l", "10"), ("words", "512")];
 const SHORT: &[(&str, &str)] =
     &[("window-items", "160"), ("k", "12"), ("l", "10"), ("generation", "16"), ("words", "512")];
+const MIDDLE: &[(&str, &str)] =
+    &[("window-items", "1600"), ("k", "12"), ("l", "10"), ("generation", "160"), ("words", "5120")];
+/// Inserts from silence to silence: more than a round has after the one under test.
+pub const SILENCES: u64 = 100;
+const SILENCE: Duration = Duration::from_millis(1200);
+
+/// In microseconds, and as a parameter.
+const WINDOW: u64 = 500_000;
 const TIMED: &[(&str, &str)] = &[("window", "500000"), ("fpr", "0.0001"), ("rate", "100")];
 
 const PLAIN: Scene = Scene {
@@ -74,10 +90,11 @@ const PLAIN: Scene = Scene {
     every: 1,
     keeps: 64,
     repair: false,
+    stripes: 1,
 };
 
 /// All of them.
-pub const SCENES: [Scene; 8] = [
+pub const SCENES: [Scene; 9] = [
     PLAIN,
     Scene { path: "shift", parameters: SHORT, aim: Aim::Step, every: 101, ..PLAIN },
     Scene { path: "catch-up", parameters: SHORT, aim: Aim::AfterStep, every: 5, ..PLAIN },
@@ -94,12 +111,40 @@ pub const SCENES: [Scene; 8] = [
     Scene { path: "checkpoint", operation: Operation::Checkpoint, every: 301, ..PLAIN },
     Scene { path: "sync", operation: Operation::Sync, every: 5, ..PLAIN },
     Scene { path: "repair", every: 1, repair: true, ..PLAIN },
+    Scene {
+        path: "silence",
+        kind: "time-limited",
+        parameters: TIMED,
+        aim: Aim::Silence,
+        every: 301,
+        keeps: 20,
+        ..PLAIN
+    },
+];
+
+/// Stripes where the victim is stopped: it may hold up the keys of one.
+const MANY: u32 = 16;
+
+/// Those in which the victim is stopped. (Where a time-limited filter's victim holds stripe 0, others wait for it.)
+pub const STOPS: [Scene; 6] = [
+    Scene { path: "stopped-insert", stripes: MANY, ..SCENES[0] },
+    // Others do without the next generation for as many inserts as one takes.
+    Scene { path: "stopped-shift", stripes: MANY, parameters: MIDDLE, ..SCENES[1] },
+    Scene { path: "stopped-catch-up", stripes: MANY, ..SCENES[2] },
+    Scene { path: "stopped-append", stripes: MANY, ..SCENES[4] },
+    Scene { path: "stopped-checkpoint", stripes: MANY, ..SCENES[5] },
+    Scene { path: "stopped-sync", stripes: MANY, ..SCENES[6] },
 ];
 
 impl Scene {
+    /// All of them.
+    pub fn all() -> impl Iterator<Item = &'static Self> {
+        const { &SCENES }.iter().chain(const { &STOPS })
+    }
+
     /// The scene of this path.
     pub fn named(path: &str) -> Option<&'static Self> {
-        const { &SCENES }.iter().find(|scene| scene.path == path)
+        Self::all().find(|scene| scene.path == path)
     }
 
     /// The kind.
@@ -114,8 +159,8 @@ impl Scene {
     /// The settings of every handle.
     pub fn options(&self) -> Options {
         Options::new()
-            .hash_seed(4711)
-            .stripes(1)
+            .hash_seed(HASH_SEED)
+            .stripes(self.stripes)
             .block_bytes(512)
             .segment_bytes(self.segment_bytes)
             .durability(Durability::Never)
@@ -138,24 +183,51 @@ impl Scene {
         mix(number).to_le_bytes()
     }
 
-    /// The time of an insert: 2000 in turns at 50,000 and at 1000 a second, so that banks open and close. Kinds without
-    /// time do not mind.
+    /// Which share of the keys that of an insert belongs to, as docs/format.md has it.
+    pub fn stripe(&self, number: u64) -> u32 {
+        let hash = xxhash_rust::xxh3::xxh3_64_with_seed(&self.key(number), HASH_SEED);
+        ((u128::from(hash) * u128::from(self.stripes)) >> 64) as u32
+    }
+
+    /// The time of an insert: 2000 in turns at 50,000 and at 1000 a second, so that banks open and close, or with
+    /// silences between. Kinds without time do not mind.
     fn time(&self, number: u64) -> Timestamp {
         let (turn, rest) = (number / 4000, number % 4000);
         let within = if rest < 2000 { rest * 20 } else { 40_000 + (rest - 2000) * 1000 };
         let turns = Duration::from_micros(2_040_000) * turn as u32;
-        let micros = 1_700_000_000_000_000 + turns.as_micros() as u64 + within;
+        let silences = if self.aim == Aim::Silence { number / SILENCES } else { 0 };
+        let silent = SILENCE.as_micros() as u64 * silences;
+        let micros = 1_700_000_000_000_000 + turns.as_micros() as u64 + within + silent;
         Timestamp::from_unix_micros(micros)
     }
 
     /// Inserts the key of this number.
     pub fn insert(&self, filter: &Filter, number: u64) -> Result<()> {
-        filter.call().time(self.time(number)).insert(self.key(number)).map(drop)
+        let inserted = filter.call().time(self.time(number)).insert(self.key(number))?;
+        assert!(inserted, "{number} is refused as too late");
+        Ok(())
     }
 
-    /// Whether the key of this number is there.
+    /// Inserts the key of this number, and returns when it is durable.
+    pub fn insert_durably(&self, filter: &Filter, number: u64) -> Result<()> {
+        let call = filter.call().time(self.time(number)).durability(Durability::Always);
+        let inserted = call.insert(self.key(number))?;
+        assert!(inserted, "{number} is refused as too late, beside a victim");
+        Ok(())
+    }
+
+    /// Whether the key of this number is there, by time to the end of its window.
     pub fn contains(&self, filter: &Filter, number: u64) -> bool {
-        filter.contains(self.key(number)).expect("an answer")
+        let last = self.time(number).as_unix_micros() + WINDOW - 1;
+        let call = filter.call().time(Timestamp::from_unix_micros(last));
+        call.contains(self.key(number)).expect("an answer")
+    }
+
+    /// The latest keys, all of them in the window, where the next insert is `next`.
+    pub fn latest(&self, next: u64) -> Range<u64> {
+        // What came before a silence is gone.
+        let spoken = if self.aim == Aim::Silence { (next - 1) / SILENCES * SILENCES } else { 0 };
+        next.saturating_sub(self.keeps).max(spoken)..next
     }
 
     /// Does the operation under test.

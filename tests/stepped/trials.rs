@@ -3,7 +3,7 @@
 use crate::children::{Allowed, allowed};
 use crate::ptrace::stay_on_one_processor;
 use crate::run::{Company, Settings, Tally, run};
-use crate::scenes::{SCENES, Scene};
+use crate::scenes::{SCENES, STOPS, Scene};
 use libtest_mimic::{Arguments, Trial};
 use std::process::ExitCode;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -13,6 +13,7 @@ struct Asked {
     every: Option<usize>,
     seed: Option<u64>,
     path: Option<String>,
+    each: bool,
     /// For the test harness.
     rest: Vec<String>,
 }
@@ -26,11 +27,12 @@ fn asked() -> Asked {
             "--every" => asked.every = Some(value().parse().expect("--every is a number")),
             "--seed" => asked.seed = Some(value().parse().expect("--seed is a number")),
             "--path" => asked.path = Some(value()),
+            "--each" => asked.each = true,
             _ => asked.rest.push(argument),
         }
     }
     if let Some(path) = &asked.path {
-        let known = SCENES.map(|scene| scene.path).join(", ");
+        let known = Scene::all().map(|scene| scene.path).collect::<Vec<_>>().join(", ");
         assert!(Scene::named(path).is_some(), "--path is one of {known}");
     }
     asked
@@ -44,6 +46,9 @@ fn claim(scene: &Scene, company: Company) -> String {
         }
         (Company::Beside, true) => {
             format!("who_repairs_after_a_kill_may_be_killed_after_any_instruction_too::{path}")
+        }
+        (Company::Stopped, _) => {
+            format!("a_process_stopped_after_any_instruction_holds_up_its_own_stripe_only::{path}")
         }
         (Company::After, _) => {
             format!("a_single_process_killed_after_any_instruction_recovers::{path}")
@@ -62,30 +67,40 @@ pub fn main() -> ExitCode {
     }
     let clock = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
     let seed = asked.seed.unwrap_or_else(clock);
-    let settings = Settings { every: asked.every, seed, leaps: allowed == Allowed::Leaps };
-    let scenes = const { &SCENES }.iter();
-    let wanted = scenes.filter(|scene| asked.path.as_deref().is_none_or(|path| path == scene.path));
-    let mut trials = Vec::new();
-    for scene in wanted {
-        for company in [Company::Beside, Company::After] {
-            if scene.repair && company == Company::After {
-                continue;
-            }
-            let turn = trials.len();
-            trials.push(Trial::test(claim(scene, company), move || {
-                stay_on_one_processor(turn);
-                let start = Instant::now();
-                let tally = run(scene, company, settings)?;
-                tell(scene, company, &tally, settings, start);
-                Ok(())
-            }));
-        }
-    }
+    let leaps = allowed == Allowed::Leaps;
+    let settings = Settings { every: asked.every, seed, leaps, each: asked.each };
+    let killed = const { &SCENES }.iter().flat_map(|scene| {
+        let after = (!scene.repair).then_some((scene, Company::After));
+        [(scene, Company::Beside)].into_iter().chain(after)
+    });
+    let stopped = const { &STOPS }.iter().map(|scene| (scene, Company::Stopped));
+    let wanted = killed.chain(stopped);
+    let wanted =
+        wanted.filter(|(scene, _)| asked.path.as_deref().is_none_or(|path| path == scene.path));
+    let trial = |(turn, (scene, company)): (usize, (&'static Scene, Company))| {
+        Trial::test(claim(scene, company), move || {
+            stay_on_one_processor(turn);
+            let start = Instant::now();
+            let tally = run(scene, company, settings)?;
+            tell(scene, company, &tally, settings, start);
+            Ok(())
+        })
+    };
+    let trials = wanted.enumerate().map(trial).collect();
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
 fn tell(scene: &Scene, company: Company, tally: &Tally, settings: Settings, start: Instant) {
-    let Tally { instructions, kills, counted, astray, ended, recovered } = tally;
+    let Tally { instructions, kills, counted, astray, ended, recovered, waits } = tally;
+    if company == Company::Stopped {
+        println!(
+            "{}: {instructions} instructions, {kills} stops ({astray} had gone another way), {ended} came to the end, seed {}, {:.1} s: {waits}",
+            scene.path,
+            settings.seed,
+            start.elapsed().as_secs_f64()
+        );
+        return;
+    }
     println!(
         "{} ({company:?}): {instructions} instructions, {kills} kills ({counted} inserts there; {astray} had gone another way), {ended} came to the end, \
          recovered {} times and {} copies, seed {}, {:.1} s",

@@ -214,6 +214,14 @@ impl Kind for AgePartitioned {
         }
     }
 
+    /// The generation that opens next, for as many inserts as a generation takes. It opens at this insert or before and
+    /// then takes so many more, or after it: in both cases it is this key's generation or a younger one.
+    fn step_without(&self, state: &State<'_>, moment: &Moment) -> Option<u64> {
+        let two = self.generation.saturating_mul(2);
+        let full = state.own(BEGAN).saturating_add(two);
+        (moment.totals.inserts < full).then(|| state.own(GENERATION).saturating_add(1))
+    }
+
     fn decide(&self, state: &State<'_>, _: &Moment) -> Decision {
         Decision::Insert { step: state.own(GENERATION) }
     }

@@ -316,12 +316,6 @@ impl Kind for TimeLimited {
         }
     }
 
-    /// The generation that opens next: it opens no earlier than now.
-    fn step_without(&self, state: &State<'_>, step: u64) -> u64 {
-        let current = self.generations(state).current();
-        if step == current { current.saturating_add(1) } else { step }
-    }
-
     fn touches(&self, state: &State<'_>, step: u64) -> BankMask {
         state.bank_of_step(step).map_or(0, |bank| 1 << bank.slot)
     }

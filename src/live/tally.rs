@@ -1,0 +1,136 @@
+//! The sums over all inserts, counted by many threads that do not meet at one word each time.
+//!
+//! Each thread counts in a *lane*, and announces what it has counted in lots. So what was announced, and a lot for each
+//! lane, bounds the sum from above ([`Tally::at_most`]) and is cheap to read; the sum itself ([`Tally::sum`]) reads all lanes
+//! that were ever used. All accesses are Relaxed: an insert is counted after it is published, so the sum is late by
+//! what is under way, never early. What a thread counted stays when its process dies.
+
+use crate::kinds::Totals;
+use crate::sync::{AtomicU64, Ordering};
+
+/// How many lanes there are; more threads than that share them.
+pub const LANES: usize = 32;
+/// Words of a lane: two cache lines, for processors fetch them in pairs.
+const LANE_WORDS: usize = 16;
+/// Words of all lanes.
+pub const LANES_WORDS: usize = LANES * LANE_WORDS;
+/// Words of the tally's head: what was announced, what the image began with, and which lanes were used.
+pub const HEAD_WORDS: usize = 5;
+
+const ANNOUNCED: usize = 0;
+const BEGAN_WITH: usize = 2;
+const USED: usize = 4;
+
+/// What a lane counts before it announces: inserts, novelty.
+const LOTS: [u64; 2] = [16, 256];
+
+/// The tally of an image.
+#[derive(Debug, Clone, Copy)]
+pub struct Tally<'a> {
+    head: &'a [AtomicU64],
+    lanes: &'a [AtomicU64],
+}
+
+impl<'a> Tally<'a> {
+    /// The tally in these words, [`HEAD_WORDS`] and [`LANES_WORDS`] of them.
+    #[must_use]
+    #[inline]
+    pub fn new(head: &'a [AtomicU64], lanes: &'a [AtomicU64]) -> Self {
+        Self { head, lanes }
+    }
+
+    /// Begins with these sums, for whoever is alone with the image.
+    pub fn begin(&self, totals: Totals) {
+        for (at, sum) in [totals.inserts, totals.novelty].into_iter().enumerate() {
+            self.head[ANNOUNCED + at].store(sum, Ordering::Relaxed);
+            self.head[BEGAN_WITH + at].store(sum, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts inserts and novelty in a lane.
+    #[inline]
+    pub fn count(&self, lane: usize, inserts: u64, novelty: u64) {
+        let lane = lane % LANES;
+        let words = &self.lanes[lane * LANE_WORDS..][..2];
+        if words[0].load(Ordering::Relaxed) == 0 {
+            // Before it counts anything.
+            self.head[USED].fetch_or(1 << lane, Ordering::Relaxed);
+        }
+        for (at, count) in [inserts, novelty].into_iter().enumerate() {
+            if count > 0 {
+                let before = words[at].fetch_add(count, Ordering::Relaxed);
+                let lots = before.wrapping_add(count) / LOTS[at] - before / LOTS[at];
+                if lots > 0 {
+                    self.head[ANNOUNCED + at].fetch_add(lots * LOTS[at], Ordering::Relaxed);
+                }
+            }
+        }
+    }
+
+    /// At least the sums, and not much more.
+    #[must_use]
+    #[inline]
+    pub fn at_most(&self) -> Totals {
+        let lanes = u64::from(self.head[USED].load(Ordering::Relaxed).count_ones());
+        let [inserts, novelty] = [0, 1].map(|at| {
+            let announced = self.head[ANNOUNCED + at].load(Ordering::Relaxed);
+            announced.wrapping_add(lanes * LOTS[at])
+        });
+        Totals { inserts, novelty }
+    }
+
+    /// The sums.
+    #[must_use]
+    pub fn sum(&self) -> Totals {
+        let mut sums = [0, 1].map(|at| self.head[BEGAN_WITH + at].load(Ordering::Relaxed));
+        let mut used = self.head[USED].load(Ordering::Relaxed);
+        while used != 0 {
+            let lane = used.trailing_zeros() as usize % LANES;
+            used &= used - 1;
+            for (at, sum) in sums.iter_mut().enumerate() {
+                let counted = self.lanes[lane * LANE_WORDS + at].load(Ordering::Relaxed);
+                *sum = sum.wrapping_add(counted);
+            }
+        }
+        Totals { inserts: sums[0], novelty: sums[1] }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn words(count: usize) -> Vec<AtomicU64> {
+        (0..count).map(|_| AtomicU64::new(0)).collect()
+    }
+
+    #[test]
+    fn the_sum_is_exact_and_the_bound_is_above_it_by_a_lot_a_lane_at_most() {
+        let (head, lanes) = (words(HEAD_WORDS), words(LANES_WORDS));
+        let tally = Tally::new(&head, &lanes);
+        let mut expected = Totals { inserts: 1000, novelty: 7 };
+        tally.begin(expected);
+        for step in 0..10_000_u64 {
+            let (lane, novelty) = ((step * 7 % 40) as usize, step % 13);
+            tally.count(lane, 1, novelty);
+            expected.inserts += 1;
+            expected.novelty += novelty;
+            let (sum, most) = (tally.sum(), tally.at_most());
+            assert_eq!((sum.inserts, sum.novelty), (expected.inserts, expected.novelty));
+            assert!((sum.inserts..=sum.inserts + 32 * LOTS[0]).contains(&most.inserts));
+            assert!((sum.novelty..=sum.novelty + 32 * LOTS[1]).contains(&most.novelty));
+        }
+    }
+
+    #[test]
+    fn threads_that_share_lanes_lose_nothing() {
+        let (head, lanes) = (words(HEAD_WORDS), words(LANES_WORDS));
+        let tally = Tally::new(&head, &lanes);
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                scope.spawn(move || (0..20_000).for_each(|_| tally.count(thread / 2, 1, 3)));
+            }
+        });
+        assert_eq!((tally.sum().inserts, tally.sum().novelty), (80_000, 240_000));
+    }
+}

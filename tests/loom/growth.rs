@@ -1,0 +1,143 @@
+//! New segments: none is written to before it is there, whoever allocates it, however many do.
+
+use ebbtide::models::place::reserve;
+use ebbtide::models::sync::{AtomicU64, Ordering};
+use ebbtide::models::turn::{self, Taken};
+use loom::sync::Arc;
+use loom::thread;
+use std::time::Duration;
+
+/// Segments of one place each.
+const SEGMENTS: usize = 2;
+
+/// What the processes share: memory, and files.
+struct Shared {
+    tail: AtomicU64,
+    allocated: AtomicU64,
+    growing: AtomicU64,
+    /// Whether a segment has its name. The kernel lets one maker succeed.
+    named: [AtomicU64; SEGMENTS],
+    /// Whether it is durable: Relaxed, as nothing but the end that is raised tells others.
+    made: [AtomicU64; SEGMENTS],
+}
+
+/// How the end is raised and read.
+#[derive(Clone, Copy)]
+struct Protocol {
+    raise: Ordering,
+    see: Ordering,
+    raised_first: bool,
+}
+
+const PROPER: Protocol =
+    Protocol { raise: Ordering::Release, see: Ordering::Acquire, raised_first: false };
+
+impl Shared {
+    fn new() -> Arc<Self> {
+        let zero = || AtomicU64::new(0);
+        let (named, made) = ([zero(), zero()], [zero(), zero()]);
+        Arc::new(Self { tail: zero(), allocated: zero(), growing: zero(), named, made })
+    }
+
+    fn make(&self, first: u64) {
+        // Who finds that another one was quicker makes what that one left durable.
+        let _ =
+            self.named[first as usize].compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed);
+        self.made[first as usize].store(1, Ordering::Relaxed);
+    }
+
+    fn allocate(&self, first: u64, protocol: Protocol) {
+        if protocol.raised_first {
+            self.allocated.fetch_max(first + 1, protocol.raise); // the bug
+        }
+        self.make(first);
+        self.allocated.fetch_max(first + 1, protocol.raise);
+    }
+
+    /// As `Engine::make_room`: returns what is mapped now, beyond `end`.
+    fn make_room(&self, end: u64, protocol: Protocol) -> u64 {
+        loop {
+            let allocated = self.allocated.load(protocol.see);
+            if allocated > end {
+                return allocated;
+            }
+            let turn = match turn::take(&self.growing, Duration::ZERO) {
+                Taken::Again => continue,
+                Taken::Ours(turn) | Taken::Overtook(turn) => turn,
+            };
+            if self.allocated.load(protocol.see) <= end {
+                self.allocate(allocated, protocol);
+            }
+            turn.end();
+        }
+    }
+
+    /// A handle's insert, with its own mapped end.
+    fn insert(&self, protocol: Protocol) -> u64 {
+        let mut mapped = 0;
+        loop {
+            if let Some(lsn) = reserve(&self.tail, mapped) {
+                let made = self.made[lsn as usize].load(Ordering::Relaxed);
+                assert_eq!(made, 1, "a segment that is not there");
+                return lsn;
+            }
+            mapped = self.make_room(mapped, protocol);
+        }
+    }
+}
+
+/// Two handles insert; before them a third one may have been stopped in the middle of its turn.
+fn growth(stopped: bool, protocol: Protocol) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(move || {
+        let shared = Shared::new();
+        if stopped {
+            let shared = Arc::clone(&shared);
+            let stopped = thread::spawn(move || {
+                let taken = turn::take(&shared.growing, Duration::ZERO);
+                // It has named the segment, and does not come on.
+                let _ =
+                    shared.named[0].compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed);
+                drop(taken);
+            });
+            stopped.join().expect("no panic");
+        }
+        let handles = [(); 2].map(|()| {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || shared.insert(protocol))
+        });
+        let mut places = handles.map(|handle| handle.join().expect("no panic"));
+        places.sort_unstable();
+        assert_eq!(places, [0, 1]);
+        assert!(shared.allocated.load(Ordering::Relaxed) == 2);
+    });
+}
+
+#[test]
+fn a_reserved_place_lies_in_a_segment_that_is_there_whoever_made_it() {
+    growth(false, PROPER);
+}
+
+#[test]
+fn a_grower_that_was_stopped_holds_up_nobody() {
+    growth(true, PROPER);
+}
+
+#[test]
+#[should_panic = "a segment that is not there"]
+fn a_planted_end_raised_before_the_segment_is_there_is_found() {
+    growth(false, Protocol { raised_first: true, ..PROPER });
+}
+
+#[test]
+#[should_panic = "a segment that is not there"]
+fn a_planted_allocated_end_raised_without_release_is_found() {
+    growth(false, Protocol { raise: Ordering::Relaxed, ..PROPER });
+}
+
+#[test]
+#[should_panic = "a segment that is not there"]
+fn a_planted_allocated_end_read_without_acquire_is_found() {
+    growth(false, Protocol { see: Ordering::Relaxed, ..PROPER });
+}

@@ -1,0 +1,300 @@
+//! Turns, and the group commit that is built on them: whoever leads, whoever is overtaken or fails.
+
+use ebbtide::models::place::reserve;
+use ebbtide::models::sync::{AtomicU64, Ordering};
+use ebbtide::models::turn::{self, Taken, Turn};
+use loom::sync::Arc;
+use loom::thread;
+use std::time::Duration;
+
+const PLACES: usize = 2;
+
+/// What the processes share, and the disk.
+struct Shared {
+    syncing: AtomicU64,
+    tail: AtomicU64,
+    durable: AtomicU64,
+    poisoned: AtomicU64,
+    /// The last word of each place; how the rest is published is modelled in `place.rs`.
+    places: [AtomicU64; PLACES],
+    disk: [AtomicU64; PLACES],
+}
+
+impl Shared {
+    fn new() -> Arc<Self> {
+        let zero = || AtomicU64::new(0);
+        Arc::new(Self {
+            syncing: zero(),
+            tail: zero(),
+            durable: zero(),
+            poisoned: zero(),
+            places: [(); PLACES].map(|()| zero()),
+            disk: [(); PLACES].map(|()| zero()),
+        })
+    }
+}
+
+fn explore(model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(model);
+}
+
+fn take(word: &AtomicU64) -> Taken<'_> {
+    turn::take(word, Duration::ZERO)
+}
+
+/// How a leader goes about it.
+#[derive(Clone, Copy)]
+struct Lead {
+    raised_before_the_sync: bool,
+    /// With what order the durable end is raised, and read by whoever relies on it.
+    raise: Ordering,
+    closes_holes: bool,
+}
+
+const PROPER: Lead =
+    Lead { raised_before_the_sync: false, raise: Ordering::AcqRel, closes_holes: true };
+
+impl Lead {
+    /// As `Engine::lead`.
+    fn lead(self, shared: &Shared) {
+        let upto = shared.tail.load(Ordering::Acquire);
+        if self.raised_before_the_sync {
+            shared.durable.fetch_max(upto, self.raise); // the bug
+        }
+        for at in 0..upto as usize {
+            // A place that stays empty becomes a VOID: here without any patience.
+            if self.closes_holes {
+                let _ = shared.places[at].compare_exchange(
+                    0,
+                    u64::MAX,
+                    Ordering::Release,
+                    Ordering::Relaxed,
+                );
+            }
+            let published = shared.places[at].load(Ordering::Acquire);
+            shared.disk[at].store(published, Ordering::Relaxed);
+        }
+        shared.durable.fetch_max(upto, self.raise);
+    }
+
+    /// As `Engine::commit`.
+    fn commit(self, shared: &Shared, target: u64) {
+        while shared.durable.load(Ordering::Acquire) < target {
+            let turn = match take(&shared.syncing) {
+                Taken::Again => continue,
+                Taken::Ours(turn) | Taken::Overtook(turn) => turn,
+            };
+            if shared.durable.load(Ordering::Acquire) < target {
+                self.lead(shared);
+            }
+            turn.end();
+        }
+    }
+
+    /// Appends a record and waits until it is durable. Whatever the place then holds, the disk must hold.
+    fn append(self, shared: &Shared, record: u64) {
+        let lsn = reserve(&shared.tail, PLACES as u64).expect("room for all") as usize;
+        let _ =
+            shared.places[lsn].compare_exchange(0, record, Ordering::Release, Ordering::Relaxed);
+        self.commit(shared, lsn as u64 + 1);
+        let published = shared.places[lsn].load(Ordering::Relaxed);
+        assert!(published != 0);
+        assert_eq!(shared.disk[lsn].load(Ordering::Relaxed), published, "not on the disk");
+    }
+}
+
+/// Two threads append and commit. A leader may have been stopped in the middle before them.
+fn group_commit(stopped: bool, lead: Lead) {
+    explore(move || {
+        let shared = Shared::new();
+        if stopped {
+            let shared = Arc::clone(&shared);
+            let stopped = thread::spawn(move || drop(take(&shared.syncing)));
+            stopped.join().expect("no panic");
+        }
+        let writers = [7, 8].map(|record| {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || lead.append(&shared, record))
+        });
+        for writer in writers {
+            writer.join().expect("no panic");
+        }
+        assert_eq!(shared.durable.load(Ordering::Relaxed), 2);
+    });
+}
+
+#[test]
+fn what_is_acknowledged_is_on_the_disk() {
+    group_commit(false, PROPER);
+}
+
+#[test]
+fn a_leader_that_was_stopped_holds_up_nobody() {
+    group_commit(true, PROPER);
+}
+
+#[test]
+#[should_panic = "not on the disk"]
+fn a_planted_durable_end_raised_before_the_sync_is_found() {
+    group_commit(false, Lead { raised_before_the_sync: true, ..PROPER });
+}
+
+#[test]
+#[should_panic = "not on the disk"]
+fn a_planted_durable_end_raised_without_release_is_found() {
+    group_commit(false, Lead { raise: Ordering::Relaxed, ..PROPER });
+}
+
+#[test]
+#[should_panic = "not on the disk"]
+fn a_planted_leader_that_leaves_holes_is_found() {
+    group_commit(false, Lead { closes_holes: false, ..PROPER });
+}
+
+/// A turn of the code's, or one of a planted kind by its number.
+enum Held<'a> {
+    Code(Turn<'a>),
+    Planted(u64),
+}
+
+/// How turns are taken (with whether the one before has ended) and ended.
+#[derive(Clone, Copy)]
+struct Turns {
+    take: for<'a> fn(&'a AtomicU64) -> Option<(bool, Held<'a>)>,
+    end: fn(&AtomicU64, Held<'_>),
+    poisons_late: bool,
+}
+
+const CODE: Turns = Turns {
+    take: |word| match take(word) {
+        Taken::Again => None,
+        Taken::Ours(turn) => Some((true, Held::Code(turn))),
+        Taken::Overtook(turn) => Some((false, Held::Code(turn))),
+    },
+    end: |word, held| match held {
+        Held::Code(turn) => turn.end(),
+        Held::Planted(number) => end_by_hand(word, number, Ordering::Release),
+    },
+    poisons_late: false,
+};
+
+fn end_by_hand(word: &AtomicU64, number: u64, order: Ordering) {
+    let _ = word.compare_exchange(number, number + 1, order, Ordering::Relaxed);
+}
+
+fn take_by_hand(word: &AtomicU64, order: Ordering) -> Option<(bool, Held<'_>)> {
+    let seen = word.load(Ordering::Relaxed);
+    let number = if seen & 1 == 0 { seen + 1 } else { seen + 2 };
+    word.compare_exchange(seen, number, order, Ordering::Relaxed).ok()?;
+    Some((seen & 1 == 0, Held::Planted(number)))
+}
+
+/// A leader's sync fails; another asks meanwhile how the turn before its own came to its end.
+fn failure(turns: Turns) {
+    explore(move || {
+        let shared = Shared::new();
+        let failing = thread::spawn(move || {
+            let (_, held) = (turns.take)(&shared.syncing).expect("nobody else is there");
+            let next = {
+                let shared = Arc::clone(&shared);
+                thread::spawn(move || {
+                    let Some((in_order, held)) = (turns.take)(&shared.syncing) else { return };
+                    let poisoned = shared.poisoned.load(Ordering::Relaxed);
+                    assert!(
+                        !in_order || poisoned == 1,
+                        "in order after a failure that is not seen"
+                    );
+                    (turns.end)(&shared.syncing, held);
+                })
+            };
+            // Relaxed: what orders it is the end of the turn.
+            if turns.poisons_late {
+                (turns.end)(&shared.syncing, held);
+                shared.poisoned.store(1, Ordering::Relaxed);
+            } else {
+                shared.poisoned.store(1, Ordering::Relaxed);
+                (turns.end)(&shared.syncing, held);
+            }
+            next.join().expect("no panic");
+        });
+        failing.join().expect("no panic");
+    });
+}
+
+#[test]
+fn who_is_told_that_the_turn_before_has_ended_sees_its_failure() {
+    failure(CODE);
+}
+
+#[test]
+#[should_panic = "in order after a failure"]
+fn a_planted_poison_after_the_end_of_the_turn_is_found() {
+    failure(Turns { poisons_late: true, ..CODE });
+}
+
+#[test]
+#[should_panic = "in order after a failure"]
+fn a_planted_turn_taken_without_acquire_is_found() {
+    failure(Turns { take: |word| take_by_hand(word, Ordering::Relaxed), ..CODE });
+}
+
+#[test]
+#[should_panic = "in order after a failure"]
+fn a_planted_turn_that_is_overtaken_in_order_is_found() {
+    let take: for<'a> fn(&'a AtomicU64) -> Option<(bool, Held<'a>)> =
+        |word| take_by_hand(word, Ordering::Acquire).map(|(_, held)| (true, held)); // the bug
+    failure(Turns { take, ..CODE });
+}
+
+#[test]
+#[should_panic = "in order after a failure"]
+fn a_planted_turn_ended_without_release_is_found() {
+    fn end(word: &AtomicU64, held: Held<'_>) {
+        if let Held::Planted(number) = held {
+            end_by_hand(word, number, Ordering::Relaxed); // the bug
+        }
+    }
+    failure(Turns { take: |word| take_by_hand(word, Ordering::Acquire), end, ..CODE });
+}
+
+/// Two threads take turns, each twice. Each turn has a number of its own, whoever was overtaken, so the word tells in the
+/// end how many there were.
+fn taking(turns: Turns) {
+    explore(move || {
+        let shared = Shared::new();
+        let threads = [(); 2].map(|()| {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || {
+                let mut taken = 0;
+                for _ in 0..2 {
+                    if let Some((_, held)) = (turns.take)(&shared.syncing) {
+                        taken += 1;
+                        (turns.end)(&shared.syncing, held);
+                    }
+                }
+                taken
+            })
+        });
+        let taken: u64 = threads.into_iter().map(|thread| thread.join().expect("no panic")).sum();
+        // Relaxed: the threads were joined.
+        assert_eq!(shared.syncing.load(Ordering::Relaxed), 2 * taken, "a turn taken twice");
+    });
+}
+
+#[test]
+fn no_turn_is_taken_twice_and_none_is_taken_back() {
+    taking(CODE);
+}
+
+#[test]
+#[should_panic = "a turn taken twice"]
+fn a_planted_end_that_takes_the_overtakers_turn_away_is_found() {
+    fn end(word: &AtomicU64, held: Held<'_>) {
+        if let Held::Planted(number) = held {
+            word.store(number + 1, Ordering::Release); // the bug
+        }
+    }
+    taking(Turns { take: |word| take_by_hand(word, Ordering::Acquire), end, ..CODE });
+}

@@ -1,0 +1,457 @@
+//! What a process does, step by step. It may die before each, and sleep for as long as it likes.
+
+use super::world::{LSNS, Place, Rules, STRIPES, Snapshot, World, log};
+
+/// Where an actor is, with what it has in hand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum At {
+    Idle,
+    Dead,
+    /// Wants a stripe.
+    Lock {
+        stripe: u8,
+        job: Job,
+    },
+    /// Took a stripe over: reads where the newest snapshot starts.
+    Ground {
+        stripe: u8,
+        job: Job,
+    },
+    /// Maps the log from there.
+    Map {
+        stripe: u8,
+        job: Job,
+        from: u8,
+    },
+    /// Applies what it finds.
+    Apply {
+        stripe: u8,
+        job: Job,
+        from: u8,
+    },
+    /// Has the stripe.
+    Held {
+        stripe: u8,
+        job: Job,
+    },
+    Publish {
+        stripe: u8,
+        lsn: u8,
+    },
+    Count {
+        stripe: u8,
+        lsn: u8,
+    },
+    Unlock {
+        stripe: u8,
+        lsn: u8,
+    },
+    /// Has copied all stripes.
+    End {
+        start: u8,
+        copies: [u8; STRIPES],
+    },
+    Commit {
+        target: u8,
+        then: Then,
+    },
+    /// Has read the durable end, and before that the tail.
+    MapLog {
+        target: u8,
+        from: u8,
+        upto: u8,
+        then: Then,
+    },
+    Sync {
+        target: u8,
+        upto: u8,
+        then: Then,
+    },
+    Rename {
+        draft: Draft,
+    },
+    SyncDirectory {
+        start: u8,
+    },
+    Raise {
+        start: u8,
+    },
+    List {
+        own: u8,
+        then: Next,
+    },
+    /// Goes through the snapshots it has listed.
+    Snapshots {
+        listed: u16,
+        segments: u16,
+        kept: u8,
+        least: u8,
+        own: u8,
+        then: Next,
+    },
+    /// Goes through the segments it has listed.
+    Segments {
+        listed: u16,
+        least: u8,
+        then: Next,
+    },
+}
+
+/// What a stripe is wanted for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Job {
+    Insert,
+    Copy { start: u8, copies: [u8; STRIPES] },
+}
+
+/// What follows a commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Then {
+    Acknowledge,
+    Name(Draft),
+}
+
+/// What follows the tidying up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Next {
+    Nothing,
+    Name(Draft),
+}
+
+/// A snapshot without a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Draft {
+    start: u8,
+    end: u8,
+    copies: [u8; STRIPES],
+}
+
+/// A thread of a process of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Actor {
+    pub at: At,
+    /// Stripes of the records it has still to write.
+    inserts: &'static [u8],
+    /// Whether it waits for them to be durable.
+    waits: bool,
+    /// Checkpoints it has still to begin.
+    checkpoints: u8,
+    dies: bool,
+}
+
+impl Actor {
+    pub fn writer(inserts: &'static [u8], waits: bool, dies: bool) -> Self {
+        Self { at: At::Idle, inserts, waits, checkpoints: 0, dies }
+    }
+
+    pub fn checkpointer(checkpoints: u8, dies: bool) -> Self {
+        Self { at: At::Idle, inserts: &[], waits: true, checkpoints, dies }
+    }
+}
+
+/// What a step leads to, or what goes wrong in it.
+type Step = Result<World, String>;
+
+/// Every step that some actor can take.
+pub fn steps(world: &World, rules: Rules) -> Vec<Step> {
+    let mut all = Vec::new();
+    for me in 0..world.actors.len() {
+        let at = world.actors[me].at;
+        // To die with nothing in hand is to do nothing more, which is a way on for everybody.
+        if world.actors[me].dies && !matches!(at, At::Dead | At::Idle) {
+            all.push(Ok(to(world.clone(), me, At::Dead)));
+        }
+        if let Some(step) = step(world.clone(), me, at, rules) {
+            all.push(step);
+        }
+        if let At::Snapshots { listed, .. } = at
+            && listed != 0
+            && rules.removes_unopened
+        {
+            all.push(Ok(tidy_snapshot(world.clone(), me, at, false, rules)));
+        }
+        if let At::Apply { stripe, job, from } = at
+            && rules.repair_forgets
+        {
+            let from = from.max(world.durable);
+            all.push(Ok(apply(world.clone(), me, stripe, job, from, rules)));
+        }
+    }
+    all
+}
+
+fn to(mut world: World, me: usize, at: At) -> World {
+    let durable = world.durable;
+    let actor = &mut world.actors[me];
+    // What is so for good and seen by nobody is no step of its own: fewer states.
+    let at = match at {
+        At::Commit { target, then: Then::Acknowledge } if durable >= target => At::Idle,
+        At::Commit { target, then: Then::Name(draft) } if durable >= target => At::Rename { draft },
+        At::Segments { listed, least, then } if listed & log(1, least) == 0 => done(then),
+        at => at,
+    };
+    actor.at = at;
+    // Who has nothing left to do is as good as dead, and the dead have nothing left to do: fewer states.
+    match at {
+        At::Idle if actor.inserts.is_empty() && actor.checkpoints == 0 => actor.at = At::Dead,
+        At::Dead => (actor.inserts, actor.checkpoints) = (&[], 0),
+        _ => {}
+    }
+    world
+}
+
+/// The one step that an actor takes if nothing fails; none if it waits or is done.
+fn step(mut world: World, me: usize, at: At, rules: Rules) -> Option<Step> {
+    let next = match at {
+        At::Dead => return None,
+        At::Idle => begin(&mut world, me, rules)?,
+        At::Lock { stripe, job } => return lock(world, me, stripe, job, rules).map(Ok),
+        At::Ground { stripe, job } => {
+            let from = (world.stripes[usize::from(stripe)].applied + 1).max(world.ground);
+            At::Map { stripe, job, from }
+        }
+        At::Map { stripe, job, from } => {
+            if log(from, LSNS as u8) & !world.segments == 0 {
+                At::Apply { stripe, job, from }
+            } else if world.ground > from && !rules.repairs_once {
+                At::Ground { stripe, job }
+            } else {
+                return Some(Err(format!("a repair misses log from {from} on")));
+            }
+        }
+        At::Apply { stripe, job, from } => {
+            return Some(Ok(apply(world, me, stripe, job, from, rules)));
+        }
+        At::Held { stripe, job: Job::Copy { start, copies } } => {
+            world.stripes[usize::from(stripe)].owner = None;
+            copy(&world, stripe, start, copies)
+        }
+        At::Held { .. } | At::Publish { .. } | At::Count { .. } | At::Unlock { .. } => {
+            insert(&mut world, me, at)?
+        }
+        At::End { start, copies } => end(&world, start, copies, rules),
+        At::Commit { .. } | At::MapLog { .. } | At::Sync { .. } => commit(&mut world, at, rules)?,
+        At::Rename { draft: Draft { start, end, copies } } => {
+            world.snapshots[usize::from(start)] = Some(Snapshot { end, copies, durable: false });
+            let next = At::SyncDirectory { start };
+            // Again fewer states: power cuts are left to the search in which all die.
+            if !world.actors[me].dies {
+                return step(world, me, next, rules);
+            }
+            next
+        }
+        At::SyncDirectory { start } => {
+            if !rules.without_directory_sync {
+                world.snapshots.iter_mut().flatten().for_each(|snapshot| snapshot.durable = true);
+            }
+            At::Raise { start }
+        }
+        At::Raise { start } => {
+            world.ground = world.ground.max(start);
+            At::List { own: 0, then: Next::Nothing }
+        }
+        At::List { own, then } => {
+            let listed = world.starts().into_iter().map(|start| 1 << start).sum::<u16>();
+            let listed = if own > 0 { listed | 1 << own } else { listed };
+            At::Snapshots { listed, segments: world.segments, kept: 0, least: 0, own, then }
+        }
+        At::Snapshots { .. } => return Some(Ok(tidy_snapshot(world, me, at, true, rules))),
+        At::Segments { listed, least, then } => {
+            tidy_segment(&mut world, listed, least, then, rules)
+        }
+    };
+    if let At::MapLog { from: 0, .. } = next {
+        return Some(Err("a commit misses log that is not durable".to_owned()));
+    }
+    Some(Ok(to(world, me, next)))
+}
+
+/// An insert, from the taking of its stripe on.
+fn insert(world: &mut World, me: usize, at: At) -> Option<At> {
+    Some(match at {
+        At::Held { stripe, job: Job::Insert } => match reserve(world) {
+            Some(lsn) => At::Publish { stripe, lsn },
+            None => At::Unlock { stripe, lsn: 0 },
+        },
+        At::Publish { stripe, lsn } => match world.places[usize::from(lsn)] {
+            Place::Empty => {
+                world.places[usize::from(lsn)] = Place::Record(stripe);
+                At::Count { stripe, lsn }
+            }
+            // Somebody lost patience: the record goes elsewhere.
+            _ => At::Held { stripe, job: Job::Insert },
+        },
+        At::Count { stripe, lsn } => {
+            world.stripes[usize::from(stripe)].applied = lsn;
+            At::Unlock { stripe, lsn }
+        }
+        At::Unlock { stripe, lsn } => {
+            world.stripes[usize::from(stripe)].owner = None;
+            match world.actors[me].waits {
+                true => At::Commit { target: lsn + 1, then: Then::Acknowledge },
+                false => At::Idle,
+            }
+        }
+        _ => return None,
+    })
+}
+
+/// Reads where the log ends, once all is copied.
+fn end(world: &World, start: u8, copies: [u8; STRIPES], rules: Rules) -> At {
+    let draft =
+        Draft { start: if rules.late_start { world.tail } else { start }, end: world.tail, copies };
+    let then = if rules.tidy_first { Next::Name(draft) } else { Next::Nothing };
+    match (rules.without_commit, rules.tidy_first) {
+        (true, _) => At::Rename { draft },
+        (_, true) => At::List { own: draft.start, then },
+        _ => At::Commit { target: draft.end, then: Then::Name(draft) },
+    }
+}
+
+fn begin(world: &mut World, me: usize, rules: Rules) -> Option<At> {
+    let changed = world.stripes.iter().map(|stripe| stripe.applied).max().unwrap_or(0);
+    let (tail, ground) = (world.tail, world.ground);
+    let actor = &mut world.actors[me];
+    if let Some((&stripe, rest)) = actor.inserts.split_first() {
+        actor.inserts = rest;
+        return Some(At::Lock { stripe, job: Job::Insert });
+    }
+    if actor.checkpoints == 0 || changed == 0 || changed < ground {
+        return None;
+    }
+    actor.checkpoints -= 1;
+    let (start, copies) = (tail, [0; STRIPES]);
+    if rules.without_stripe {
+        return Some(At::Held { stripe: 0, job: Job::Copy { start, copies } });
+    }
+    Some(At::Lock { stripe: 0, job: Job::Copy { start, copies } })
+}
+
+fn lock(mut world: World, me: usize, stripe: u8, job: Job, rules: Rules) -> Option<World> {
+    let index = usize::from(stripe);
+    if let (true, Job::Copy { start, copies }) = (rules.without_stripe, job) {
+        let next = copy(&world, stripe, start, copies);
+        return Some(to(world, me, next));
+    }
+    let next = match (world.stripes[index].owner, job) {
+        // Of one that does not die nobody sees that it holds a stripe: fewer states.
+        (None, Job::Copy { start, copies }) if !world.actors[me].dies => {
+            let next = copy(&world, stripe, start, copies);
+            return Some(to(world, me, next));
+        }
+        (None, _) => At::Held { stripe, job },
+        (Some(owner), _) if world.actors[usize::from(owner)].at != At::Dead => return None,
+        (Some(_), _) if rules.without_repair => {
+            world.unaccounted += 1;
+            At::Held { stripe, job }
+        }
+        (Some(_), _) => At::Ground { stripe, job },
+    };
+    world.stripes[index].owner = Some(me as u8);
+    Some(to(world, me, next))
+}
+
+/// Copies a stripe, and goes on to the next.
+fn copy(world: &World, stripe: u8, start: u8, mut copies: [u8; STRIPES]) -> At {
+    copies[usize::from(stripe)] = world.stripes[usize::from(stripe)].applied;
+    match stripe + 1 {
+        next if usize::from(next) < STRIPES => {
+            At::Lock { stripe: next, job: Job::Copy { start, copies } }
+        }
+        _ => At::End { start, copies },
+    }
+}
+
+fn apply(mut world: World, me: usize, stripe: u8, job: Job, from: u8, rules: Rules) -> World {
+    let last = world.written(from).filter(|&(_, place)| place == Place::Record(stripe)).last();
+    let applied = &mut world.stripes[usize::from(stripe)].applied;
+    *applied = last.map_or(*applied, |(lsn, _)| lsn.max(*applied));
+    if !rules.hole_uncounted {
+        world.unaccounted += 1;
+    }
+    to(world, me, At::Held { stripe, job })
+}
+
+fn reserve(world: &mut World) -> Option<u8> {
+    let lsn = world.tail;
+    world.tail = (usize::from(lsn) < LSNS - 1).then_some(lsn + 1)?;
+    Some(lsn)
+}
+
+fn commit(world: &mut World, at: At, rules: Rules) -> Option<At> {
+    Some(match at {
+        At::Commit { target, then } if world.durable >= target => match then {
+            Then::Acknowledge => At::Idle,
+            Then::Name(draft) => At::Rename { draft },
+        },
+        At::Commit { target, then } => {
+            At::MapLog { target, from: world.durable, upto: world.tail, then }
+        }
+        At::MapLog { target, from, upto, then } => {
+            if log(from, LSNS as u8) & !world.segments == 0 {
+                At::Sync { target, upto, then }
+            } else if world.durable > from && !rules.maps_once {
+                At::MapLog { target, from: world.durable, upto, then }
+            } else {
+                At::MapLog { target, from: 0, upto, then }
+            }
+        }
+        At::Sync { target, upto, then } => {
+            let below = &mut world.places[1..usize::from(upto)];
+            below
+                .iter_mut()
+                .filter(|place| **place == Place::Empty)
+                .for_each(|place| *place = Place::Void);
+            world.durable = world.durable.max(upto);
+            At::Commit { target, then }
+        }
+        _ => return None,
+    })
+}
+
+fn done(then: Next) -> At {
+    match then {
+        Next::Nothing => At::Idle,
+        Next::Name(draft) => At::Commit { target: draft.end, then: Then::Name(draft) },
+    }
+}
+
+/// Looks at the newest of the snapshots that are left in the listing. `opens` is false if the system refuses to open it.
+fn tidy_snapshot(mut world: World, me: usize, at: At, opens: bool, rules: Rules) -> World {
+    let At::Snapshots { listed, segments, kept, least, own, then } = at else { return world };
+    let Some(start) = listed.checked_ilog2().map(|start| start as u8) else {
+        // With fewer than two the whole log is the second ground to stand on.
+        let next =
+            if kept < 2 { done(then) } else { At::Segments { listed: segments, least, then } };
+        return to(world, me, next);
+    };
+    let listed = listed & !(1 << start);
+    let there = world.snapshots[usize::from(start)].is_some() || start == own;
+    let next = if there && opens && kept < 2 {
+        let least = if rules.by_newest && kept > 0 { least } else { start };
+        At::Snapshots { listed, segments, kept: kept + 1, least, own, then }
+    } else if world.snapshots[usize::from(start)].take().is_some() {
+        At::Snapshots { listed, segments, kept, least, own, then }
+    } else {
+        done(then)
+    };
+    to(world, me, next)
+}
+
+fn tidy_segment(world: &mut World, listed: u16, least: u8, then: Next, rules: Rules) -> At {
+    let superfluous = listed & log(1, least);
+    if superfluous == 0 {
+        return done(then);
+    }
+    let bit = if rules.descending {
+        1 << superfluous.ilog2()
+    } else {
+        superfluous & superfluous.wrapping_neg()
+    };
+    if world.segments & bit == 0 {
+        // Somebody else is tidying up.
+        return done(then);
+    }
+    world.segments &= !bit;
+    At::Segments { listed: listed & !bit, least, then }
+}
