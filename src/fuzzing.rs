@@ -3,7 +3,7 @@
 //! Checksums would stop nearly every input at the door, so each door also lets in input with its checksum put
 //! right. What lies behind must then refuse it by its own means.
 
-use crate::bytes::{HEADER_BYTES, PAGE_BYTES, to_words};
+use crate::bytes::{FORMAT_VERSION, HEADER_BYTES, PAGE_BYTES, to_words};
 use crate::media::{Access, Media, Memory};
 use crate::meta::Meta;
 use crate::names::FileName;
@@ -96,7 +96,9 @@ pub fn snapshot(bytes: &[u8]) {
     if bytes.len() >= HEADER_BYTES {
         let mut sealed = bytes.to_vec();
         let length = sealed.len() as u64;
-        for (word, value) in [(0, u64::from_le_bytes(*b"EBBTSNP\n")), (1, 1), (2, UUID as u64)] {
+        for (word, value) in
+            [(0, u64::from_le_bytes(*b"EBBTSNP\n")), (1, FORMAT_VERSION.into()), (2, UUID as u64)]
+        {
             sealed[word * 8..word * 8 + 8].copy_from_slice(&u64::to_le_bytes(value));
         }
         for (word, value) in [(3, (UUID >> 64) as u64), (5, 1), (8, length)] {

@@ -174,7 +174,7 @@ impl Engine {
         let block0 = self.image.header().block0();
         loop {
             let version = block0.version();
-            let (state, banks) = (block0.copy(version).state(), self.image.banks());
+            let (state, banks) = (block0.state(version), self.image.banks());
             if !self.image.are_listed(&banks, version) {
                 self.image.follow()?;
                 continue;

@@ -82,7 +82,7 @@ impl Engine {
         let Some(versions) = located.versions() else {
             return Ok(None);
         };
-        let answer = ask(&block0.copy(version).state(), located.blocks());
+        let answer = ask(&block0.state(version), located.blocks());
         let whole = located.unchanged(&versions) && block0.unchanged(version);
         Ok(whole.then_some(answer))
     }

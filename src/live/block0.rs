@@ -60,6 +60,14 @@ impl<'a> Block0<'a> {
         Copy0(&self.0[at..at + COPY_WORDS])
     }
 
+    /// The filter-wide state of a version.
+    #[must_use]
+    #[inline]
+    pub fn state(&self, version: u64) -> State<'a> {
+        let at = COPIES + (version & 1) as usize * COPY_WORDS + 2 + OWN_WORDS;
+        State::new(&self.0[at..at + STATE_WORDS])
+    }
+
     /// The copy that counts now.
     #[must_use]
     #[inline]

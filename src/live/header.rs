@@ -406,7 +406,8 @@ impl LiveHeader {
     #[must_use]
     #[inline]
     pub fn state(&self) -> State<'_> {
-        self.block0().current().state()
+        let block0 = self.block0();
+        block0.state(block0.version())
     }
 
     /// Bytes of the file.

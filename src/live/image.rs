@@ -148,7 +148,7 @@ impl Image {
             if self.banks.load().is_of(version) {
                 return Ok(());
             }
-            let listed = self.listed(&block0.copy(version).state());
+            let listed = self.listed(&block0.state(version));
             if block0.unchanged(version) {
                 self.banks.store(Arc::new(listed?.of_version(version)));
                 return Ok(());
