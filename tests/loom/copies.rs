@@ -172,18 +172,20 @@ struct Shared {
 }
 
 fn sums(of: u64) -> StripeSums {
-    StripeSums { lsn: of, inserts: of, operations: of, time: of, novelty: of }
+    StripeSums { lsn: of, inserts: of, time: of, novelty: of }
 }
 
 /// Where the words of a copy lie: the record with LSN 1 is counted in the second copy, that with LSN 2 in the first.
-const FIRST: usize = 1;
+const FIRST: usize = 2;
+/// The time has one copy, for it only grows.
+const TIME: usize = 1;
 
 /// What `Stripe::update` stores for LSN 2, in order.
-const PROPER_STORES: [(usize, u64); 6] =
-    [(FIRST, 0), (FIRST + 1, 2), (FIRST + 2, 2), (FIRST + 3, 2), (FIRST + 4, 2), (FIRST, 2)];
+const PROPER_STORES: [(usize, u64); 5] =
+    [(FIRST, 0), (FIRST + 1, 2), (FIRST + 2, 2), (TIME, 2), (FIRST, 2)];
 
 /// The holder of a stripe counts one record, and dies after so many stores of the next. Whoever takes over reads.
-fn death(stores: [(usize, u64); 6], left: usize) {
+fn death(stores: [(usize, u64); 5], left: usize) {
     loom::model(move || {
         let words = [(); STRIPE_WORDS].map(|()| AtomicU64::new(0));
         let shared = Arc::new(Shared { words, dead: AtomicU64::new(0) });
@@ -204,7 +206,9 @@ fn death(stores: [(usize, u64); 6], left: usize) {
                 if shared.dead.load(Ordering::Acquire) == 1 {
                     let found = Stripe::new(&shared.words).sums();
                     let lsn = if left == stores.len() { 2 } else { 1 };
-                    assert_eq!(found, sums(lsn), "half counted");
+                    // The time may be that of the record that is about to be counted.
+                    assert_eq!(StripeSums { time: lsn, ..found }, sums(lsn), "half counted");
+                    assert!((lsn..=2).contains(&found.time));
                     // The repair.
                     if lsn == 1 {
                         Stripe::new(&shared.words).count_insert(2, 2, 1);
@@ -238,8 +242,8 @@ fn the_stores_of_the_model_are_those_of_the_code() {
                 expected[at] = value;
             }
             let first: Vec<u64> =
-                words[..8].iter().map(|word| word.load(Ordering::Relaxed)).collect();
-            assert_eq!(first, expected[..8]);
+                words[..5].iter().map(|word| word.load(Ordering::Relaxed)).collect();
+            assert_eq!(first, expected[..5]);
         });
         thread.join().expect("no panic");
     });
