@@ -3,6 +3,7 @@
 //! A snapshot written straight to the new place, and the records from its start to its end as one segment. Together they are
 //! a filter: opening it replays them like any other.
 
+use super::checkpoint::PATIENCE;
 use super::engine::Engine;
 use super::open::{clear, write_file, write_new};
 use crate::error::{Error, Result};
@@ -13,7 +14,6 @@ use crate::sync::Ordering;
 use crate::wal::segment::SegmentHeader;
 use crate::wal::{Segment, place};
 use std::sync::Arc;
-use std::time::Duration;
 
 const SNAPSHOT_DRAFT: u64 = 0;
 const SEGMENT_DRAFT: u64 = 1;
@@ -27,7 +27,7 @@ impl Engine {
         self.check_process()?;
         write_new(to, |_locks| {
             // Others leave the log alone meanwhile, unless they need space badly.
-            let _writing = self.begin_snapshot(Duration::MAX)?;
+            let _writing = self.begin_snapshot(PATIENCE)?;
             for _ in 0..TRIES {
                 if self.copy_filter(to)? {
                     return write_file(
@@ -53,7 +53,12 @@ impl Engine {
         let (_, mut held) = self.map_log()?;
         let draft = FileName::Temporary(SNAPSHOT_DRAFT).to_string();
         let snapshot = self.copy_to(to, &draft)?;
-        held.extend(self.log.segments_from(snapshot.start));
+        // Acquire: pairs with the Release in `make_room`.
+        let end = self.image.header().allocated().load(Ordering::Acquire);
+        match self.log.map(snapshot.start, end) {
+            Err(error) if error.is_not_found() => {}
+            mapped => held.extend(mapped?),
+        }
         held.sort_by_key(|segment| segment.first());
         held.dedup_by_key(|segment| segment.first());
         let name = FileName::Snapshot { start: snapshot.start }.to_string();

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 /// How many sound snapshots are kept.
 const KEPT: usize = 2;
 /// How long a checkpoint that was asked for waits for one that another process is at.
-const PATIENCE: Duration = Duration::from_secs(1);
+pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 const PAUSE: Duration = Duration::from_millis(2);
 /// At so many times the log that makes a checkpoint due, nobody waits for another process any more that is at it.
 const OVERDUE: u64 = 4;
@@ -223,6 +223,8 @@ impl Engine {
         let Some(least) = oldest.filter(|_| kept == KEPT) else {
             return Ok(());
         };
+        // Release: as in `write_checkpoint`. Whoever wrote these snapshots may not have come to say so.
+        self.image.header().snapshot().fetch_max(least, Ordering::Release);
         for pair in listing.segments.windows(2) {
             // The next segment begins where this one ends, or where its era was cut off.
             if pair[1].1 <= least

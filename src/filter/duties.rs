@@ -152,6 +152,7 @@ fn tend_log(engine: &Engine) {
             beat = Instant::now();
             let _ = engine.close_holes();
             engine.repair_all();
+            engine.image.header().tally().catch_up();
             engine.let_go_of_log();
             if engine.meta.downtime == Downtime::Freeze && engine.meta.kind.uses_time() {
                 let _ = engine.heartbeat();

@@ -89,6 +89,8 @@ impl Engine {
         let before = stripe.entry().sums();
         if let Err(error) = self.repair(index) {
             self.poison(format!("what a dead process left could not be repaired ({error})"));
+            // The place that it left empty is not voided: recovery must know of it when the stripe is free.
+            header.noting().fetch_add(1, Ordering::Relaxed);
             return stripe;
         }
         let after = stripe.entry().sums();
@@ -134,7 +136,8 @@ impl Engine {
             let holder = stripe_lock::holder(word);
             let ours = self.stripes.owner();
             if holder.is_some_and(|holder| holder != ours && self.judge(holder) == Verdict::Dead) {
-                drop(self.lock(index));
+                // Somebody else may have taken it over by now, and been stopped.
+                drop(self.lock_soon(index));
             }
         }
     }

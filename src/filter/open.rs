@@ -133,7 +133,7 @@ impl Engine {
         slots: Arc<Slots>,
     ) -> Result<Self> {
         let boot = boot_id(&*media)?;
-        if let Some(left) = LiveHeader::open_previous(&*media, meta.uuid, boot, Access::Write) {
+        if let Some(left) = LiveHeader::open_previous(&*media, meta.uuid, boot, Access::Write)? {
             // Nobody should be left who writes to it; whoever is all the same, finds out.
             left.retire();
         }

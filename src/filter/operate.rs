@@ -271,11 +271,19 @@ impl Engine {
         let kind = &*self.meta.kind;
         // Waited for, or the step would depend on who else is at work; but not for a stopped process, where the kind can do
         // without. Always taken after an ordinary stripe.
-        let mut stripe = match kind.step_without(&header.state(), &self.exact_moment(stamp)) {
+        let (block0, moment) = (header.block0(), self.exact_moment(stamp));
+        let version = block0.version();
+        let state = block0.state(version);
+        // Due by this very state, or another handle has applied it since.
+        if kind.due(&state, self.image.layout(), &moment).is_none() {
+            return Ok(Stepped::Applied);
+        }
+        let mut stripe = match kind.step_without(&state, &moment) {
             None => self.lock(0),
             Some(step) => match self.lock_events() {
                 Some(stripe) => stripe,
-                None => return Ok(Stepped::PutOff(step)),
+                None if block0.unchanged(version) => return Ok(Stepped::PutOff(step)),
+                None => return Ok(Stepped::Applied),
             },
         };
         // Asked again: another thread may have applied it since.

@@ -132,7 +132,7 @@ impl View {
     }
 
     fn rebuild(media: &Arc<dyn Media>, meta: Meta, options: &Options, look: &Look) -> Result<Self> {
-        let era = LiveHeader::previous_era(&**media, meta.uuid);
+        let era = LiveHeader::previous_era(&**media, meta.uuid)?;
         let image = rebuild(&**media, &meta, look.known)?.image;
         let mut options = options.clone();
         if meta.downtime == Downtime::Freeze {
@@ -169,7 +169,7 @@ impl View {
     /// Whether nobody has opened the filter since, or put another in its place.
     fn is_own_current(&self) -> Result<bool> {
         let (media, uuid) = (&*self.engine.media, self.engine.meta.uuid);
-        Ok(read_meta(media)?.uuid == uuid && LiveHeader::previous_era(media, uuid) == self.era)
+        Ok(read_meta(media)?.uuid == uuid && LiveHeader::previous_era(media, uuid)? == self.era)
     }
 
     /// Whether the image is not that of a filter whose files were removed to make place for another.
@@ -179,7 +179,7 @@ impl View {
             // The time of a filter that nobody has open stands, that of the image goes on.
             return Ok(false);
         }
-        Ok(match LiveHeader::previous_era(media, meta.uuid) {
+        Ok(match LiveHeader::previous_era(media, meta.uuid)? {
             Some(era) => self.era == Some(era),
             // Without its files those who have the filter open go on, and so do we.
             None => read_meta(media).map_or(true, |found| found.uuid == meta.uuid),

@@ -21,7 +21,7 @@ use crate::bytes::{HEADER_BYTES, HEADER_WORDS, Header, PAGE_BYTES, PAGE_WORDS};
 use crate::cells::{OWN_WORDS, load, store};
 use crate::error::{Error, Result};
 use crate::kinds::State;
-use crate::media::{Access, Mapped, Media, MediaFile};
+use crate::media::{Access, Mapped, Media};
 use crate::names::FileName;
 use crate::sync::{AtomicU64, Ordering};
 
@@ -196,31 +196,52 @@ impl LiveHeader {
 
     /// Opens the image that an earlier handle left, for what its counters say of holes in the log. `None` unless
     /// it is beyond doubt the image of this filter, made in this run of the machine.
-    #[must_use]
+    ///
+    /// # Errors
+    /// [`Error::Io`] if that cannot be found out.
     pub fn open_previous(
         media: &dyn Media,
         uuid: u128,
         boot: u128,
         access: Access,
-    ) -> Option<Self> {
-        Self::attach(media, uuid, boot, access).ok()
+    ) -> Result<Option<Self>> {
+        Self::attach(media, uuid, boot, access)
+            .map_or_else(Self::none_if_unfit, |image| Ok(Some(image)))
     }
 
-    /// The era of the image that an earlier handle left, if it can be read. An image gets its name only when its
-    /// era's first segment is durable, so this holds also after a power cut and for a copy.
-    #[must_use]
-    pub fn previous_era(media: &dyn Media, uuid: u128) -> Option<u64> {
-        Self::left(media, uuid).map(|(_, identity)| identity.era)
+    /// The era of the image that an earlier handle left, if there is one that can be read. An image gets its name only when
+    /// its era's first segment is durable, so this holds also after a power cut and for a copy.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if that cannot be found out.
+    pub fn previous_era(media: &dyn Media, uuid: u128) -> Result<Option<u64>> {
+        let read = || {
+            let name = FileName::Live.to_string();
+            let path = media.path().join(&name);
+            let file = media.open(&name, Access::Read).map_err(Error::io("open", &path))?;
+            let mut start = vec![0; HEADER_BYTES];
+            file.read_at(&mut start, 0).map_err(Error::io("read", &path))?;
+            let identity = Identity::from_words(Header::decode(&start, MAGIC, &path, REMEDY)?);
+            Ok((identity.uuid == uuid).then_some(identity.era))
+        };
+        read().or_else(Self::none_if_unfit)
     }
 
-    fn left(media: &dyn Media, uuid: u128) -> Option<(Box<dyn MediaFile>, Identity)> {
-        let name = FileName::Live.to_string();
-        let file = media.open(&name, Access::Read).ok()?;
-        let mut start = vec![0; HEADER_BYTES];
-        file.read_at(&mut start, 0).ok()?;
-        let header = Header::decode(&start, MAGIC, &media.path().join(&name), "").ok()?;
-        let identity = Identity::from_words(header);
-        (identity.uuid == uuid).then_some((file, identity))
+    /// Nothing, if the error says that no image is there, or another one; the error, if it says nothing about that.
+    fn none_if_unfit<T>(error: Error) -> Result<Option<T>> {
+        use std::io::ErrorKind::{InvalidData, InvalidInput, NotFound, UnexpectedEof};
+        match error {
+            Error::Damaged { .. } | Error::Version { .. } => Ok(None),
+            Error::Io { ref source, .. }
+                if matches!(
+                    source.kind(),
+                    NotFound | InvalidInput | InvalidData | UnexpectedEof
+                ) =>
+            {
+                Ok(None)
+            }
+            error => Err(error),
+        }
     }
 
     /// What identifies the image.

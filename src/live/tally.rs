@@ -52,6 +52,9 @@ impl<'a> Tally<'a> {
     pub fn count(&self, lane: usize, inserts: u64, novelty: u64) {
         let lane = lane % LANES;
         let words = &self.lanes[lane * LANE_WORDS..][..2];
+        if (inserts, novelty) == (0, 0) {
+            return;
+        }
         if words[0].load(Ordering::Relaxed) == 0 {
             self.begin_lane(lane);
         }
@@ -72,6 +75,15 @@ impl<'a> Tally<'a> {
         self.head[USED].fetch_or(1 << lane, Ordering::Relaxed);
         for (at, lot) in LOTS.into_iter().enumerate() {
             self.head[ANNOUNCED + at].fetch_add(lot, Ordering::Relaxed);
+        }
+    }
+
+    /// Announces what a process counted and did not come to announce when it died.
+    pub fn catch_up(&self) {
+        let (sum, lanes) = (self.sum(), self.head[USED].load(Ordering::Relaxed).count_ones());
+        for (at, sum) in [sum.inserts, sum.novelty].into_iter().enumerate() {
+            let least = sum.wrapping_add(u64::from(lanes) * LOTS[at]);
+            self.head[ANNOUNCED + at].fetch_max(least, Ordering::Relaxed);
         }
     }
 
@@ -125,6 +137,16 @@ mod tests {
             assert!((sum.inserts..=sum.inserts + lanes * LOTS[0]).contains(&most.inserts));
             assert!((sum.novelty..=sum.novelty + lanes * LOTS[1]).contains(&most.novelty));
         }
+    }
+
+    #[test]
+    fn what_was_not_announced_is_caught_up_with() {
+        let (head, lanes) = (words(HEAD_WORDS), words(LANES_WORDS));
+        let tally = Tally::new(&head, &lanes);
+        tally.count(0, 100, 0);
+        head[ANNOUNCED].store(50, Ordering::Relaxed);
+        tally.catch_up();
+        assert!(tally.at_most().inserts >= 100);
     }
 
     #[test]

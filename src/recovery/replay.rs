@@ -123,7 +123,7 @@ fn apply_all(image: &Image, kind: &dyn Kind, events: &mut Vec<(u64, Record)>) ->
 /// Makes sure that no era's log is gone as a whole: it is there before anything names its era, and goes only when
 /// a later era's is there.
 fn check_eras(home: &dyn Media, meta: &Meta, history: &History, snapshot_era: u64) -> Result<()> {
-    let live_era = LiveHeader::previous_era(home, meta.uuid).unwrap_or(0);
+    let live_era = LiveHeader::previous_era(home, meta.uuid)?.unwrap_or(0);
     let named = snapshot_era.max(live_era);
     if history.last_era() < named {
         return Err(history.lost(named));

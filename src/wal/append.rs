@@ -67,12 +67,6 @@ impl Log {
         segment.holds(lsn).then(|| segment.clone())
     }
 
-    /// The mapped segments with records at or after `lsn`, ascending.
-    #[must_use]
-    pub fn segments_from(&self, lsn: u64) -> Vec<Arc<Segment>> {
-        self.segments.lock().values().filter(|segment| segment.end() > lsn).cloned().collect()
-    }
-
     /// Maps all segments from the one of `from` up to `end`, which is allocated, and returns them: whatever is let go meanwhile,
     /// they hold every place in between. A segment that is not there any more was removed, as it lay below a snapshot.
     ///
