@@ -107,9 +107,12 @@ impl Clock {
         }
     }
 
-    /// Whether it is the system's: what it measures is the same in every process.
-    pub(crate) fn is_system(&self) -> bool {
-        matches!(self.0, Source::System)
+    /// What distinguishes clocks that measure the same in every process: for the system's its time namespace, or 1 where there
+    /// are none. `None` for others.
+    pub(crate) fn common(&self) -> Option<u64> {
+        use std::os::unix::fs::MetadataExt;
+        let namespace = std::fs::metadata("/proc/self/ns/time").map_or(1, |found| found.ino());
+        matches!(self.0, Source::System).then_some(namespace)
     }
 
     /// Microseconds from some fixed moment on, suspends included; never decreases while the machine runs.

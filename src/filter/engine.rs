@@ -7,7 +7,7 @@ use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::fork::Guard;
 use crate::kinds::{Micros, Moment, Totals};
-use crate::live::Image;
+use crate::live::{Image, LiveHeader};
 use crate::media::{Access, Media};
 use crate::meta::Meta;
 use crate::options::{Downtime, Options};
@@ -84,6 +84,18 @@ impl TimeBase {
             Downtime::Age | Downtime::Freeze => last.max(wall),
         };
         Self { filter, elapsed: clock.elapsed() }
+    }
+
+    /// The base that all handles on an image share whose clocks measure the same; else one of the handle's own.
+    #[must_use]
+    pub fn of_image(header: &LiveHeader, clock: &Clock, downtime: Downtime) -> Self {
+        let base = header.time_base();
+        let [filter, elapsed, which] = [0, 1, 2].map(|at: usize| base[at].load(Ordering::Relaxed));
+        if clock.common() == Some(which) {
+            Self { filter, elapsed }
+        } else {
+            Self::new(clock, downtime, header.time().load(Ordering::Relaxed) >> 1)
+        }
     }
 }
 

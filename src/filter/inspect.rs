@@ -54,10 +54,9 @@ impl Report {
         self.files.iter().all(|file| file.damage.is_empty())
     }
 
-    /// This report, or the error that a file which was listed is gone.
-    fn or_gone(mut self) -> Result<Self> {
-        let gone = Error::is_not_found;
-        let found = self.files.iter().position(|file| file.damage.iter().any(gone));
+    /// This report, or the first error in it that says nothing about the files.
+    fn unless(mut self, is_no_damage: fn(&Error) -> bool) -> Result<Self> {
+        let found = self.files.iter().position(|file| file.damage.iter().any(is_no_damage));
         match found.and_then(|at| self.files[at].damage.pop()) {
             Some(error) => Err(error),
             None => Ok(self),
@@ -73,6 +72,10 @@ impl Report {
         let bytes = media.open(&name, Access::Read).and_then(|file| file.bytes()).unwrap_or(0);
         self.files.push(FileReport { name, detail, bytes, damage });
     }
+}
+
+fn is_denied(error: &Error) -> bool {
+    matches!(error, Error::Io { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied)
 }
 
 /// How long others are waited for that open, recover or close the filter.
@@ -179,7 +182,13 @@ pub fn verify_on(media: &dyn Media) -> Result<Report> {
         }
         let rebuilt = rebuild(media, &meta, known);
         report.add(media, ".", rebuilt.map(|recovered| describe(&recovered)));
-        if let Known::Living { .. } = known { report.or_gone() } else { Ok(report) }
+        // What may not be read is not damaged; and what is gone is not, while somebody writes.
+        let report = report.unless(is_denied)?;
+        if let Known::Living { .. } = known {
+            report.unless(Error::is_not_found)
+        } else {
+            Ok(report)
+        }
     })
 }
 

@@ -173,13 +173,7 @@ impl Engine {
         // Release: pairs with the Acquire of `judge`: who sees the term knows that older ones are dead.
         let term = header.slot_term(slot.into()).fetch_add(1, Ordering::AcqRel) + 1;
         remove_drafts_of(&*media, slot)?;
-        let [filter, elapsed] = [0, 1].map(|at| header.time_base()[at].load(Ordering::Relaxed));
-        let time_base = if options.clock.is_system() && elapsed != 0 {
-            TimeBase { filter, elapsed }
-        } else {
-            let last = header.time().load(Ordering::Relaxed) >> 1;
-            TimeBase::new(&options.clock, meta.downtime, last)
-        };
+        let time_base = TimeBase::of_image(header, &options.clock, meta.downtime);
         let first = first_segment(&meta, &image);
         let draft = (u64::from(slot) + 1) << SLOT_DRAFTS;
         Ok(Self {
@@ -349,11 +343,12 @@ fn begin_era(
     for (word, (start, _)) in header.unsound().iter().zip(&recovered.unsound) {
         set(word, *start);
     }
-    if options.clock.is_system() {
+    if let Some(clock) = options.clock.common() {
         let last = header.time().load(Ordering::Relaxed) >> 1;
         let base = TimeBase::new(&options.clock, meta.downtime, last);
-        set(&header.time_base()[0], base.filter);
-        set(&header.time_base()[1], base.elapsed);
+        for (word, value) in header.time_base().iter().zip([base.filter, base.elapsed, clock]) {
+            set(word, value);
+        }
     }
     let live = FileName::Live.to_string();
     let named = media.rename(draft, &live).and_then(|()| media.sync());

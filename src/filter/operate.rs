@@ -106,6 +106,12 @@ impl Engine {
                 let stamp = self.stamp(given)?;
                 let end = self.log.mapped_end();
                 match self.attempt(&mut stripe, hash, stamp, ask)? {
+                    // Too late by our own clock: the process was stopped after it was read.
+                    Attempt::Done(Written { checked: Checked::TooLate, .. })
+                        if given.is_none() && !stamp.stream =>
+                    {
+                        continue;
+                    }
                     Attempt::Done(written) => return Ok(written),
                     Attempt::NoRoom => end,
                 }

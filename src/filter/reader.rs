@@ -37,6 +37,8 @@ use std::time::{Duration, Instant};
 
 /// How often a reader looks whether what it shows is still the filter, where nothing in memory says so.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// The same for a state of the reader's own, which a writer who opens the filter leaves behind.
+const LOOK_SOON: Duration = Duration::from_millis(10);
 /// How often a look begins anew because those alive die, or files go that were listed.
 const TRIES: u32 = 5;
 
@@ -44,8 +46,8 @@ const TRIES: u32 = 5;
 /// writer.
 ///
 /// While writers have the filter open, answers are as fresh as theirs. When nobody does, the state is rebuilt in memory,
-/// which takes as long as a recovery and as much memory as the filter; whoever opens the filter waits for that. From then
-/// on a writer who opens it is noticed within a second.
+/// which takes as long as a recovery and as much memory as the filter; whoever opens the filter waits for that. A writer who
+/// opens it from then on is noticed by questions that come some 10 ms later.
 ///
 /// ```
 /// use ebbtide::{AgePartitioned, Filter, Options, Reader};
@@ -156,7 +158,8 @@ impl View {
         let now = self.taken.elapsed().as_micros() as u64;
         // Relaxed, as below: at worst two threads look at once.
         let before = self.looked.load(Ordering::Relaxed);
-        if u128::from(now.saturating_sub(before)) < LOOK_EVERY.as_micros() {
+        let every = if self.own { LOOK_SOON } else { LOOK_EVERY };
+        if u128::from(now.saturating_sub(before)) < every.as_micros() {
             return Ok(true);
         }
         let current = if self.own { self.is_own_current()? } else { self.is_shared_current()? };
@@ -203,13 +206,7 @@ impl Engine {
         image: Image,
     ) -> Self {
         let header = image.header();
-        let last = header.time().load(Ordering::Relaxed) >> 1;
-        let [filter, elapsed] = [0, 1].map(|at| header.time_base()[at].load(Ordering::Relaxed));
-        let time_base = if options.clock.is_system() && elapsed != 0 {
-            TimeBase { filter, elapsed }
-        } else {
-            TimeBase::new(&options.clock, meta.downtime, last)
-        };
+        let time_base = TimeBase::of_image(header, &options.clock, meta.downtime);
         // Only a state of the reader's own is ever locked, and nobody else locks that.
         let owner = Owner { slot: 0, term: 1 };
         Self {

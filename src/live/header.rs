@@ -5,7 +5,7 @@
 //! | 0-15 | checked header: magic, version, uuid (2), era, boot id (2), inode, stripes; checksum in word 15 |
 //! | 16 | the tail, which every insert moves |
 //! | 24-31 | what is mostly read: ends of the log (durable, allocated), status, refused; notes; where events begin |
-//! | 32-37 | snapshots: the newest, damaged ones; where the filter's time began |
+//! | 32-38 | snapshots: the newest, damaged ones; where the filter's time began |
 //! | 40, 48 | turns: syncing, growing the log |
 //! | 56 | the latest time |
 //! | 64-68 | the tally's head |
@@ -60,7 +60,9 @@ pub const UNSOUND_MAX: usize = 3;
 /// Words of a block's header: one cache line.
 pub const BLOCK_HEADER_WORDS: usize = 2 + OWN_WORDS;
 
-const _: () = assert!(BLOCK_HEADER_WORDS == 8 && UNSOUND + UNSOUND_MAX <= TIME_BASE);
+const _: () = assert!(
+    BLOCK_HEADER_WORDS == 8 && UNSOUND + UNSOUND_MAX <= TIME_BASE && TIME_BASE + 3 <= SYNCING
+);
 const _: () = assert!(HEADER_WORDS <= TAIL, "counters lie behind the checked header");
 const _: () = assert!(LANES + LANES_WORDS <= STRIPES && TALLY + HEAD_WORDS <= SLOTS);
 
@@ -361,11 +363,11 @@ impl LiveHeader {
         &self.mapping.words()[UNSOUND..UNSOUND + UNSOUND_MAX]
     }
 
-    /// The filter's time when the image was made, and what the system's clock measured then; zero if another clock
-    /// did.
+    /// The filter's time when the image was made, what the clock measured then, and which clock that was; zero if it measures
+    /// otherwise in other processes.
     #[must_use]
     pub fn time_base(&self) -> &[AtomicU64] {
-        &self.mapping.words()[TIME_BASE..TIME_BASE + 2]
+        &self.mapping.words()[TIME_BASE..TIME_BASE + 3]
     }
 
     /// The turn of whoever syncs the log.

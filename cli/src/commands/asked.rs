@@ -50,10 +50,15 @@ impl Asked {
     }
 }
 
-/// Whether the filter may be read at most.
+/// Whether the filter may be read at most: by the system's will, or because a sync failed and others still have it open.
 fn is_refusal(error: &Error) -> bool {
-    matches!(error, Error::Io { source, .. }
-        if matches!(source.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem))
+    match error {
+        Error::Poisoned { .. } => true,
+        Error::Io { source, .. } => {
+            matches!(source.kind(), ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem)
+        }
+        _ => false,
+    }
 }
 
 /// A question, with its settings.

@@ -57,8 +57,11 @@ fn remove_on_signal(dir: &Path) -> Result<()> {
         .map_err(|error| Failure::Error(format!("cannot listen for signals: {error}")))?;
     std::thread::spawn(move || {
         if let Some(signal) = signals.forever().next() {
-            // What cannot be removed stays; the signal ends the run all the same.
-            let _ = std::fs::remove_dir_all(&dir);
+            // Moved first: at its old place the filter's own threads might still be making files. What cannot be removed
+            // stays; the signal ends the run all the same.
+            let away = dir.with_extension("gone");
+            let moved = std::fs::rename(&dir, &away).is_ok();
+            let _ = std::fs::remove_dir_all(if moved { &away } else { &dir });
             let _ = signal_hook::low_level::emulate_default_handler(signal);
         }
     });
