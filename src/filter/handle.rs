@@ -355,11 +355,6 @@ impl<K> Call<'_, K> {
         hashes
     }
 
-    fn contains_hash(&self, hash: u64) -> Result<bool> {
-        self.engine()
-            .ask(hash, self.time, |kind, state, blocks, query| kind.contains(state, blocks, query))
-    }
-
     /// See [`Filter::insert`].
     ///
     /// # Errors
@@ -375,9 +370,7 @@ impl<K> Call<'_, K> {
     /// As there.
     #[inline]
     pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        let hash = self.hash(key.as_ref());
-        self.engine()
-            .ask(hash, self.time, |kind, state, blocks, query| kind.contains(state, blocks, query))
+        self.engine().contains(self.hash(key.as_ref()), self.time)
     }
 
     /// See [`Filter::check_and_insert`].
@@ -409,7 +402,7 @@ impl<K> Call<'_, K> {
         let mut answers = Vec::with_capacity(keys.len());
         for keys in keys.chunks(AHEAD) {
             for &hash in &self.fetch(keys, Engine::prefetch)[..keys.len()] {
-                answers.push(self.contains_hash(hash)?);
+                answers.push(self.engine().contains(hash, self.time)?);
             }
         }
         Ok(answers)

@@ -116,8 +116,7 @@ impl Engine {
         options: Options,
         slots: Arc<Slots>,
     ) -> Result<Self> {
-        let boot = boot_id(&*media)?;
-        let header = LiveHeader::attach(&*media, meta.uuid, boot, Access::Write)?;
+        let header = LiveHeader::attach(&*media, meta.uuid, Access::Write)?;
         let image = Image::attach(media.clone(), header, meta.layout, &*meta.kind, Access::Write)?;
         let engine = Self::assemble(media, meta, options, slots, image)?;
         engine.check_writable()?;
@@ -132,8 +131,7 @@ impl Engine {
         options: Options,
         slots: Arc<Slots>,
     ) -> Result<Self> {
-        let boot = boot_id(&*media)?;
-        if let Some(left) = LiveHeader::open_previous(&*media, meta.uuid, boot, Access::Write)? {
+        if let Some(left) = LiveHeader::open_previous(&*media, meta.uuid, Access::Write)? {
             // Nobody should be left who writes to it; whoever is all the same, finds out.
             left.retire();
         }
@@ -310,10 +308,6 @@ pub(super) fn enter(media: &dyn Media) -> Result<Slots> {
     } else {
         Err(Error::Locked { path: media.path().to_path_buf() })
     }
-}
-
-pub(super) fn boot_id(media: &dyn Media) -> Result<u128> {
-    media.boot_id().map_err(Error::io("read the boot id for", media.path()))
 }
 
 /// The first era, which recovery will end at once: a filter always has a log.

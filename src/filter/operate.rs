@@ -136,11 +136,11 @@ impl Engine {
             header.refused().fetch_add(1, Ordering::Relaxed);
             // Its own time is over, but it may have been seen since.
             let checked = if present { Checked::Present } else { Checked::TooLate };
-            return Ok(Attempt::Done(Written { checked, lsn: stripe.entry().sums().lsn }));
+            return Ok(Attempt::Done(Written { checked, lsn: stripe.entry().lsn() }));
         }
         if present && ask == Ask::Present(Since::LastAccepted) {
             // No record: what the answer rests on is durable when the stripe's last record is.
-            return Ok(Attempt::Done(Written { checked, lsn: stripe.entry().sums().lsn }));
+            return Ok(Attempt::Done(Written { checked, lsn: stripe.entry().lsn() }));
         }
         // Steps come right before the insert that needs them, and only then.
         while plan.due && self.is_due(&plan.state, stamp) {
@@ -226,11 +226,12 @@ impl Engine {
         // owner knows what to rebuild.
         located.begin();
         let lsn = self.append(&mut stripe.segment, &record);
-        if let Some(lsn) = lsn {
+        if lsn.is_some() {
             kind.insert(&state, located.blocks(), operation);
-            self.count(stripe, lsn, stamp, novelty);
         }
         located.end(lsn);
+        // Last: until then whoever takes the stripe over applies the record again.
+        self.count(stripe, lsn?, stamp, novelty);
         lsn
     }
 

@@ -3,19 +3,42 @@
 use super::engine::Engine;
 use crate::cells::Blocks;
 use crate::error::Result;
-use crate::kinds::{BankMask, Kind, Micros, Query, State};
+use crate::kinds::{BankMask, Kind, Micros, Query, State, Totals};
+use crate::live::tally::Tally;
 use crate::sync::spin_hint;
 
 /// After so many changes under its eyes a query takes the stripe.
 const RETRIES: u32 = 100;
 
 impl Engine {
-    /// Asks the kind about a key: `ask` may see blocks in the middle of a change, and is called again if it did.
+    /// Whether a key is in the window.
     #[inline]
+    pub(super) fn contains(&self, hash: u64, given: Option<Micros>) -> Result<bool> {
+        // The bound is cheaper than the sums, and near enough.
+        self.ask_with(
+            hash,
+            given,
+            |tally| tally.at_most(),
+            |kind, state, blocks, query| kind.contains(state, blocks, query),
+        )
+    }
+
+    /// Asks the kind about a key: `ask` may see blocks in the middle of a change, and is called again if it did.
     pub(super) fn ask<T>(
         &self,
         hash: u64,
         given: Option<Micros>,
+        ask: impl Fn(&dyn Kind, &State<'_>, &Blocks<'_>, &Query) -> T,
+    ) -> Result<T> {
+        self.ask_with(hash, given, |tally| tally.sum(), ask)
+    }
+
+    #[inline]
+    fn ask_with<T>(
+        &self,
+        hash: u64,
+        given: Option<Micros>,
+        sums: fn(Tally<'_>) -> Totals,
         ask: impl Fn(&dyn Kind, &State<'_>, &Blocks<'_>, &Query) -> T,
     ) -> Result<T> {
         self.check_process()?;
@@ -29,7 +52,7 @@ impl Engine {
             None if kind.uses_time() => self.moment(self.stamp(None)?).now,
             None => 0,
         };
-        let query = Query { hash, now, totals: self.image.header().tally().sum() };
+        let query = Query { hash, now, totals: sums(self.image.header().tally()) };
         for _ in 0..RETRIES {
             if let Some(answer) =
                 self.try_ask(hash, |state, blocks| ask(kind, state, blocks, &query))?

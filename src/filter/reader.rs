@@ -10,7 +10,7 @@ use super::commit::Committer;
 use super::duties::Bell;
 use super::engine::{Engine, TimeBase};
 use super::inspect::{Look, rebuild};
-use super::open::{boot_id, first_segment, read_meta};
+use super::open::{first_segment, read_meta};
 use super::spec::{Aging, Any, Spec};
 use super::stat::{Digest, Stat};
 use crate::clock::{Clock, Timestamp};
@@ -125,8 +125,7 @@ impl View {
     }
 
     fn attach(media: &Arc<dyn Media>, meta: Meta, options: &Options, locks: Slots) -> Result<Self> {
-        let boot = boot_id(&**media)?;
-        let header = LiveHeader::attach(&**media, meta.uuid, boot, Access::Read)?;
+        let header = LiveHeader::attach(&**media, meta.uuid, Access::Read)?;
         let era = Some(header.identity().era);
         let image = Image::attach(media.clone(), header, meta.layout, &*meta.kind, Access::Read)?;
         let engine = Engine::for_reading(media.clone(), meta, options, Arc::new(locks), image);
@@ -372,9 +371,7 @@ impl<K> ReaderCall<'_, K> {
     pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.reader.with(|engine| {
             let hash = key_hash(key.as_ref(), engine.meta.seed);
-            engine.ask(hash, self.time, |kind, state, blocks, query| {
-                kind.contains(state, blocks, query)
-            })
+            engine.contains(hash, self.time)
         })
     }
 }

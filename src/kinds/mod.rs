@@ -111,7 +111,7 @@ pub struct Query {
     pub hash: u64,
     /// The time at which it is asked.
     pub now: Micros,
-    /// Sums over the filter.
+    /// Sums over the filter; for [`Kind::contains`] perhaps a little too high.
     pub totals: Totals,
 }
 

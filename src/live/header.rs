@@ -66,6 +66,14 @@ const _: () = assert!(
 const _: () = assert!(HEADER_WORDS <= TAIL, "counters lie behind the checked header");
 const _: () = assert!(LANES + LANES_WORDS <= STRIPES && TALLY + HEAD_WORDS <= SLOTS);
 
+/// The run of the machine.
+///
+/// # Errors
+/// [`Error::Io`] if it cannot be found out.
+pub fn boot_id(media: &dyn Media) -> Result<u128> {
+    media.boot_id().map_err(Error::io("read the boot id for", media.path()))
+}
+
 /// What identifies an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity {
@@ -176,7 +184,11 @@ impl LiveHeader {
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::Damaged`] if it is not the image of this filter, made in this run of the machine.
-    pub fn attach(media: &dyn Media, uuid: u128, boot: u128, access: Access) -> Result<Self> {
+    pub fn attach(media: &dyn Media, uuid: u128, access: Access) -> Result<Self> {
+        Self::attach_in(boot_id(media)?, media, uuid, access)
+    }
+
+    fn attach_in(boot: u128, media: &dyn Media, uuid: u128, access: Access) -> Result<Self> {
         let path = media.path().join(FileName::Live.to_string());
         let name = FileName::Live.to_string();
         let file = media.open(&name, access).map_err(Error::io("open", &path))?;
@@ -201,13 +213,8 @@ impl LiveHeader {
     ///
     /// # Errors
     /// [`Error::Io`] if that cannot be found out.
-    pub fn open_previous(
-        media: &dyn Media,
-        uuid: u128,
-        boot: u128,
-        access: Access,
-    ) -> Result<Option<Self>> {
-        Self::attach(media, uuid, boot, access)
+    pub fn open_previous(media: &dyn Media, uuid: u128, access: Access) -> Result<Option<Self>> {
+        Self::attach_in(boot_id(media)?, media, uuid, access)
             .map_or_else(Self::none_if_unfit, |image| Ok(Some(image)))
     }
 
@@ -338,8 +345,8 @@ impl LiveHeader {
         self.word(NOTED)
     }
 
-    /// Notes that are being written, and ones whose writers died at it: so many places may be empty without a stripe
-    /// being held.
+    /// Notes that are being written, ones whose writers died at it, and stripes let go that could not be repaired: so many
+    /// places may be empty without a stripe being held.
     #[must_use]
     pub fn noting(&self) -> &AtomicU64 {
         self.word(NOTING)

@@ -84,8 +84,7 @@ impl Known {
     }
 
     fn image(home: &dyn Media, uuid: u128) -> Result<Option<LiveHeader>> {
-        let boot = home.boot_id().map_err(Error::io("read the boot id for", home.path()))?;
-        LiveHeader::open_previous(home, uuid, boot, Access::Read)
+        LiveHeader::open_previous(home, uuid, Access::Read)
     }
 
     /// What is known of this era: the LSN below which nothing is wrong, and how many places there may be empty.

@@ -6,7 +6,7 @@ use crate::cells::{OWN_WORDS, store};
 use crate::error::{Error, Result};
 use crate::kinds::Kind;
 use crate::kinds::state::STATE_WORDS;
-use crate::live::header::{Identity, LiveHeader};
+use crate::live::header::{Identity, LiveHeader, boot_id};
 use crate::live::stripe::StripeSums;
 use crate::live::{Image, event};
 use crate::media::{Access, Media};
@@ -136,10 +136,6 @@ fn discard(live: &dyn Media, draft: &str, failed: (u64, Error), unsound: &mut Ve
     // If it cannot be removed, creating the next draft says so.
     let _ = live.remove(draft);
     unsound.push(failed);
-}
-
-fn boot_id(home: &dyn Media) -> Result<u128> {
-    home.boot_id().map_err(Error::io("read the boot id for", home.path()))
 }
 
 /// Loads a snapshot into an empty image. Returns it with the snapshot's header.

@@ -7,6 +7,8 @@
 //! `EBBTIDE_KILLS` sets the number of kills (default 200), `EBBTIDE_SEED` the seed; `EBBTIDE_KEEP` keeps the directories.
 
 mod child;
+#[path = "../common/copies.rs"]
+mod copies;
 #[path = "../common/random.rs"]
 mod random;
 mod scenes;

@@ -1,6 +1,7 @@
 //! What the filter must be: the same operations fed to a filter in memory that nobody kills.
 
 use crate::child;
+use crate::copies::copy_with_newest_damaged;
 use crate::scenes::Scene;
 use ebbtide::media::Memory;
 use ebbtide::{Any, Error, Filter, inspect};
@@ -158,29 +159,4 @@ pub fn check_loose(scene: &Scene, dir: &Path, before: [u64; 2], noted: [u64; 2])
         }
     }
     Ok(digest.inserts)
-}
-
-/// A copy of the filter's lasting files with the newest snapshot damaged, if there is an older one.
-fn copy_with_newest_damaged(dir: &Path) -> std::io::Result<Option<tempfile::TempDir>> {
-    let mut names = Vec::new();
-    for entry in std::fs::read_dir(dir)? {
-        names.push(entry?.file_name().to_string_lossy().into_owned());
-    }
-    let mut snapshots: Vec<_> = names.iter().filter(|name| name.starts_with("snap-")).collect();
-    snapshots.sort();
-    let newest = snapshots.pop().cloned();
-    if snapshots.is_empty() {
-        return Ok(None);
-    }
-    let copy = tempfile::tempdir()?;
-    let lasting =
-        |name: &&String| name.starts_with("snap-") || name.starts_with("wal-") || *name == "meta";
-    for name in names.iter().filter(lasting) {
-        let mut bytes = std::fs::read(dir.join(name))?;
-        if let Some(last) = bytes.last_mut().filter(|_| Some(name) == newest.as_ref()) {
-            *last ^= 1;
-        }
-        std::fs::write(copy.path().join(name), bytes)?;
-    }
-    Ok(Some(copy))
 }

@@ -1,6 +1,7 @@
 //! All children of one directory, and the checks that must hold for what they leave.
 
 use crate::child::{Checked, Child};
+use crate::copies::copy_with_newest_damaged;
 use crate::random::Random;
 use crate::reports;
 use crate::scenes::Scene;
@@ -238,29 +239,4 @@ fn same(what: &str, found: &str, expected: &str) -> Checked<()> {
     } else {
         Err(format!("the digest of {what} is {found}, expected {expected}"))
     }
-}
-
-/// A copy of the filter's lasting files with the newest snapshot damaged, if there is an older one.
-fn copy_with_newest_damaged(dir: &Path) -> std::io::Result<Option<TempDir>> {
-    let mut names = Vec::new();
-    for entry in std::fs::read_dir(dir)? {
-        names.push(entry?.file_name().to_string_lossy().into_owned());
-    }
-    let mut snapshots: Vec<_> = names.iter().filter(|name| name.starts_with("snap-")).collect();
-    snapshots.sort();
-    let newest = snapshots.pop().cloned();
-    if snapshots.is_empty() {
-        return Ok(None);
-    }
-    let copy = tempfile::tempdir()?;
-    let lasting =
-        |name: &&String| name.starts_with("snap-") || name.starts_with("wal-") || *name == "meta";
-    for name in names.iter().filter(lasting) {
-        let mut bytes = std::fs::read(dir.join(name))?;
-        if let Some(last) = bytes.last_mut().filter(|_| Some(name) == newest.as_ref()) {
-            *last ^= 1;
-        }
-        std::fs::write(copy.path().join(name), bytes)?;
-    }
-    Ok(Some(copy))
 }

@@ -10,6 +10,8 @@
 
 mod child;
 mod churn;
+#[path = "../common/copies.rs"]
+mod copies;
 mod crew;
 mod desk;
 mod handles;

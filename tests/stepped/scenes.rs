@@ -149,11 +149,11 @@ impl Scene {
 
     /// The kind.
     pub fn spec(&self) -> Any {
-        let mut parameters = Parameters::new();
-        for (name, value) in self.parameters {
-            parameters.set(name, value);
-        }
-        Any::new(self.kind, parameters)
+        let pairs = self.parameters.iter();
+        Any::new(
+            self.kind,
+            pairs.fold(Parameters::new(), |all, (name, value)| all.with(name, value)),
+        )
     }
 
     /// The settings of every handle.
