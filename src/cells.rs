@@ -7,6 +7,7 @@
 
 use crate::hash::scale;
 use crate::sync::{AtomicU64, Ordering};
+use crate::undo::Undo;
 
 /// Words of a block header that belong to the kind.
 pub const OWN_WORDS: usize = 6;
@@ -21,6 +22,52 @@ pub struct Block<'a> {
     pub own: &'a [AtomicU64],
     /// The cells, zero at first.
     pub cells: &'a [AtomicU64],
+    /// Its number in its bank, from 0.
+    pub number: u64,
+    /// How many blocks the bank has.
+    pub of: u64,
+    /// Where changes are noted, if they must be.
+    pub undo: Undo<'a>,
+}
+
+impl<'a> Block<'a> {
+    /// The only block of its bank, or one that stands for itself; no change of it is noted.
+    #[must_use]
+    pub fn alone(own: &'a [AtomicU64], cells: &'a [AtomicU64]) -> Self {
+        Self { own, cells, number: 0, of: 1, undo: Undo::NONE }
+    }
+
+    /// Reads an own word; 0 if there is none of this number.
+    #[must_use]
+    #[inline]
+    pub fn own(&self, index: usize) -> u64 {
+        self.own.get(index).map_or(0, load)
+    }
+
+    /// Reads a word of cells; 0 if there is none of this number.
+    #[must_use]
+    #[inline]
+    pub fn word(&self, index: usize) -> u64 {
+        self.cells.get(index).map_or(0, load)
+    }
+
+    /// Writes an own word so that it can be taken back.
+    #[inline]
+    pub fn set_own(&self, index: usize, value: u64) {
+        if let Some(word) = self.own.get(index) {
+            self.undo.note(self.own, self.cells, index, load(word));
+            store(word, value);
+        }
+    }
+
+    /// Writes a word of cells so that it can be taken back.
+    #[inline]
+    pub fn set_word(&self, index: usize, value: u64) {
+        if let Some(word) = self.cells.get(index) {
+            self.undo.note(self.own, self.cells, OWN_WORDS + index, load(word));
+            store(word, value);
+        }
+    }
 }
 
 /// The blocks of one key, one for each bank (by its slot in the bank table).

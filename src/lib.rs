@@ -59,6 +59,7 @@ mod processes;
 mod recovery;
 mod snapshot;
 mod sync;
+mod undo;
 mod wal;
 
 pub use clock::{Clock, ManualClock, Timestamp};

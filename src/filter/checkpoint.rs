@@ -5,8 +5,9 @@
 //! the log. Segments go only after the directory is synced, and by the older of the two newest snapshots.
 
 use super::engine::Engine;
-use crate::cells::{Block, load};
+use crate::cells::{Block, OWN_WORDS, load};
 use crate::error::{Error, Result};
+use crate::kinds::Kind;
 use crate::live::Bank;
 use crate::media::Media;
 use crate::names::FileName;
@@ -184,9 +185,12 @@ impl Engine {
             let lsn = {
                 let _stripe = self.lock(bank.stripe_of_block(index) + 1);
                 let (header, block) = bank.block(index as usize);
-                copy(&block, &mut words);
+                copy(&used(&*self.meta.kind, block), &mut words);
                 header.lsn()
             };
+            // Zeros at the end are left out.
+            let last = words.iter().rposition(|&word| word != 0).map_or(0, |last| last + 1);
+            words.truncate(last.max(OWN_WORDS));
             writer
                 .frame(&Frame { content: Content::Block, bank: bank.id(), index, lsn }, &words)?;
         }
@@ -270,6 +274,15 @@ impl Engine {
         let due = self.options.checkpoint_due(self.image.memory_bytes());
         gathered > due.saturating_mul(times)
     }
+}
+
+/// A block without the cells that it has no room for.
+pub(super) fn used<'a>(kind: &dyn Kind, block: Block<'a>) -> Block<'a> {
+    if !kind.grows() {
+        return block;
+    }
+    let cells = &block.cells[..kind.room_now(&block).min(block.cells.len())];
+    Block { cells, ..block }
 }
 
 /// Copies a block: the kind's words, then the cells.

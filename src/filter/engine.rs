@@ -210,11 +210,18 @@ impl Engine {
         Ok(Stamp { time, stream: true })
     }
 
-    /// What is known when an operation at this time is decided; the sums may be a little too high, which is enough to find
-    /// out cheaply that no step is due.
+    /// What is known when an operation at this time is decided.
     #[inline]
     pub(super) fn moment(&self, stamp: Stamp) -> Moment {
-        self.moment_with(stamp, self.image.header().tally().at_most())
+        self.moment_with(stamp, self.totals())
+    }
+
+    /// The sums for decisions and answers. Where the kind does not count by them they may be a little too high, which is enough to
+    /// find out cheaply that no step is due.
+    #[inline]
+    pub(super) fn totals(&self) -> Totals {
+        let tally = self.image.header().tally();
+        if self.meta.kind.counts_inserts() { tally.sum() } else { tally.at_most() }
     }
 
     /// The same with the sums as they are.

@@ -2,7 +2,7 @@
 
 use super::duties::Duties;
 use super::engine::Engine;
-use super::operate::{Ask, Checked, Since};
+use super::operate::{Ask, Checked, Request, Since};
 use super::spec::{Aging, Any, Spec};
 use super::stat::{Digest, Stat};
 use crate::clock::Timestamp;
@@ -168,7 +168,7 @@ impl<K> Filter<K> {
     #[must_use]
     #[inline]
     pub fn call(&self) -> Call<'_, K> {
-        Call { filter: self, time: None, durability: None, since: Since::LastSeen }
+        Call { filter: self, time: None, durability: None, since: Since::LastSeen, weight: 1 }
     }
 
     /// Returns once everything so far is durable.
@@ -274,6 +274,7 @@ pub struct Call<'a, K = Any> {
     time: Option<u64>,
     durability: Option<Durability>,
     since: Since,
+    weight: u32,
 }
 
 impl<K> Clone for Call<'_, K> {
@@ -318,9 +319,13 @@ impl<K> Call<'_, K> {
     fn write(&self, key: &[u8], ask: Ask) -> Result<Checked> {
         let hash = self.hash(key);
         self.engine().prefetch_to_write(hash);
-        let written = self.engine().write(hash, self.time, ask)?;
+        let written = self.engine().write(&self.request(hash, ask))?;
         self.engine().settle(written.lsn, self.durability)?;
         Ok(written.checked)
+    }
+
+    fn request(&self, hash: u64, ask: Ask) -> Request {
+        Request { hash, time: self.time, weight: self.weight, ask }
     }
 
     /// Writes keys in order and tells each answer; what was written before an error becomes durable all the same.
@@ -332,7 +337,7 @@ impl<K> Call<'_, K> {
     ) -> Result<()> {
         let mut last = 0;
         let mut write = |hash| {
-            let written = self.engine().write(hash, self.time, ask)?;
+            let written = self.engine().write(&self.request(hash, ask))?;
             last = last.max(written.lsn);
             tell(written.checked);
             Ok(())

@@ -241,9 +241,11 @@ pub struct Entry {
     pub era: u64,
     /// Its time; the epoch itself where it has none.
     pub time: Timestamp,
-    /// What it is about: `insert`, `step`, `open-bank`, `close-bank`, `heartbeat`, `durable`, `void`.
+    /// What it is about: `insert`, `remove`, `step`, `open-bank`, `close-bank`, `heartbeat`, `durable`, `void`.
     pub operation: &'static str,
     record: Record,
+    /// Whether the argument of an operation is its weight.
+    weighs: bool,
 }
 
 impl Entry {
@@ -253,7 +255,10 @@ impl Entry {
         let Record { payload, step, argument, .. } = self.record;
         let argument = u64::from(argument);
         match self.record.op {
-            Op::Insert => vec![("hash", payload), ("step", step), ("new", argument)],
+            Op::Insert | Op::Remove => {
+                let what = if self.weighs { "weight" } else { "new" };
+                vec![("hash", payload), ("step", step), (what, argument)]
+            }
             Op::Step => vec![("step", step), ("word", payload)],
             Op::OpenBank => {
                 let (blocks, words) = (payload >> 32, payload & u64::from(u32::MAX));
@@ -292,7 +297,8 @@ pub fn wal(dir: impl AsRef<Path>, mut visit: impl FnMut(&Entry) -> Result<()>) -
     let first = history.segments().first().map_or(1, |segment| segment.first());
     history.read(first, known, |era, lsn, record| {
         let time = Timestamp::from_unix_micros(record.time);
-        visit(&Entry { lsn, era, time, operation: record.op.name(), record: *record })
+        let (operation, record) = (record.op.name(), *record);
+        visit(&Entry { lsn, era, time, operation, record, weighs: meta.kind.weighs() })
     })?;
     Ok(())
 }

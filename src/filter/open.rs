@@ -14,7 +14,7 @@ use crate::cells::Layout;
 use crate::error::{Error, Result};
 use crate::fork::Guard;
 use crate::kinds::Kind;
-use crate::live::{Bank, Image, LiveHeader};
+use crate::live::{Bank, BankForm, Image, LiveHeader};
 use crate::media::{Access, Media};
 use crate::meta::Meta;
 use crate::names::FileName;
@@ -51,7 +51,7 @@ pub(super) fn layout(kind: &dyn Kind, options: &Options) -> Layout {
 
 /// Bytes of memory that the first bank of a filter takes.
 pub(super) fn first_bank_bytes(kind: &dyn Kind, layout: Layout) -> Result<u64> {
-    Bank::bytes(layout, layout.geometry(kind.first_words()))
+    Bank::bytes(layout, layout.geometry(kind.first_words()), BankForm::of(kind))
 }
 
 fn random() -> Result<u128> {

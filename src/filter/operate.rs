@@ -8,9 +8,11 @@ use super::duties::BEAT;
 use super::engine::{Engine, Local, Stamp};
 use crate::cells::prefetch_write;
 use crate::error::Result;
-use crate::kinds::{BankMask, Decision, Event, Kind, Micros, Moment, Operation, Query, State};
+use crate::kinds::{
+    BankMask, Change, Decision, Event, Kind, Micros, Moment, Operation, Query, State, Totals,
+};
 use crate::live::event;
-use crate::live::image::stamp as stripe_time;
+use crate::live::image::{change_block, counts_of, stamp as stripe_time};
 use crate::options::Durability;
 use crate::processes::stripes::StripeGuard;
 use crate::sync::Ordering;
@@ -40,13 +42,31 @@ pub enum Since {
     LastAccepted,
 }
 
-/// What an insert asks before it inserts.
+/// What an operation asks before it changes anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ask {
-    /// Nothing.
+    /// Nothing: the key is inserted.
     Nothing,
     /// Whether the key is in the window.
     Present(Since),
+    /// Whether the key is there as often as it shall be removed.
+    Removable,
+}
+
+/// An operation as the caller wants it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Request {
+    pub(super) hash: u64,
+    /// Its time, if it is not the clock's.
+    pub(super) time: Option<Micros>,
+    pub(super) weight: u32,
+    pub(super) ask: Ask,
+}
+
+impl Request {
+    fn change(&self) -> Change {
+        if self.ask == Ask::Removable { Change::Remove } else { Change::Insert }
+    }
 }
 
 /// An operation's answer, and the LSN that must be durable before it counts as durable.
@@ -93,11 +113,12 @@ impl Engine {
         self.meta.kind.prefetch(located.blocks(), hash);
     }
 
-    /// Inserts a key, after asking for it if `ask` says so. Best after [`Engine::prefetch_to_write`]: the misses on the cells pass
+    /// Inserts or removes a key, after asking for it. Best after [`Engine::prefetch_to_write`]: the misses on the cells pass
     /// while the stripe is taken and the record is written.
-    pub(super) fn write(&self, hash: u64, given: Option<Micros>, ask: Ask) -> Result<Written> {
+    pub(super) fn write(&self, request: &Request) -> Result<Written> {
         self.check_process()?;
-        let index = self.image.layout().stripe_of(hash) + 1;
+        let given = request.time;
+        let index = self.image.layout().stripe_of(request.hash) + 1;
         loop {
             let end = {
                 let mut stripe = self.lock(index);
@@ -105,7 +126,7 @@ impl Engine {
                 // Under the stripe, so that the clock's times of one stripe never run backwards.
                 let stamp = self.stamp(given)?;
                 let end = self.log.mapped_end();
-                match self.attempt(&mut stripe, hash, stamp, ask)? {
+                match self.attempt(&mut stripe, request, stamp)? {
                     // Too late by our own clock: the process was stopped after it was read.
                     Attempt::Done(Written { checked: Checked::TooLate, .. })
                         if given.is_none() && !stamp.stream =>
@@ -123,13 +144,13 @@ impl Engine {
     fn attempt(
         &self,
         stripe: &mut StripeGuard<'_, Local>,
-        hash: u64,
+        request: &Request,
         stamp: Stamp,
-        ask: Ask,
     ) -> Result<Attempt> {
         let kind = &*self.meta.kind;
         let header = self.image.header();
-        let mut plan = self.plan(kind, hash, &self.moment(stamp), ask)?;
+        let Request { hash, weight, ask, .. } = *request;
+        let mut plan = self.plan(kind, request, &self.moment(stamp), ask)?;
         let present = plan.present;
         let checked = if present { Checked::Present } else { Checked::New };
         if plan.decision == Decision::TooLate {
@@ -138,7 +159,12 @@ impl Engine {
             let checked = if present { Checked::Present } else { Checked::TooLate };
             return Ok(Attempt::Done(Written { checked, lsn: stripe.entry().lsn() }));
         }
-        if present && ask == Ask::Present(Since::LastAccepted) {
+        let unchanged = match ask {
+            Ask::Nothing | Ask::Present(Since::LastSeen) => false,
+            Ask::Present(Since::LastAccepted) => present,
+            Ask::Removable => !present,
+        };
+        if unchanged {
             // No record: what the answer rests on is durable when the stripe's last record is.
             return Ok(Attempt::Done(Written { checked, lsn: stripe.entry().lsn() }));
         }
@@ -147,7 +173,7 @@ impl Engine {
             match self.step(stamp)? {
                 Stepped::NoRoom => return Ok(Attempt::NoRoom),
                 Stepped::Applied => {
-                    plan = self.plan(kind, hash, &self.moment(stamp), Ask::Nothing)?;
+                    plan = self.plan(kind, request, &self.moment(stamp), Ask::Nothing)?;
                 }
                 Stepped::PutOff(step) => {
                     plan.decision = Decision::Insert { step };
@@ -161,8 +187,9 @@ impl Engine {
             header.refused().fetch_add(1, Ordering::Relaxed);
             return Ok(Attempt::Done(Written { checked: Checked::TooLate, lsn: 0 }));
         };
-        let operation = Operation { hash, step, time: stamp.time };
-        Ok(match self.insert(stripe, kind, &operation, stamp, &plan) {
+        let change = request.change();
+        let operation = Operation { change, hash, step, time: stamp.time, weight };
+        Ok(match self.apply(stripe, kind, &operation, stamp, &plan)? {
             Some(lsn) => Attempt::Done(Written { checked, lsn }),
             None => Attempt::NoRoom,
         })
@@ -176,7 +203,14 @@ impl Engine {
     /// Decides an insert, and asks for the key, against one version of block 0. The stripe is held, so the key's
     /// blocks cannot change meanwhile.
     #[inline]
-    fn plan(&self, kind: &dyn Kind, hash: u64, moment: &Moment, ask: Ask) -> Result<Plan<'_>> {
+    fn plan(
+        &self,
+        kind: &dyn Kind,
+        request: &Request,
+        moment: &Moment,
+        ask: Ask,
+    ) -> Result<Plan<'_>> {
+        let hash = request.hash;
         let block0 = self.image.header().block0();
         loop {
             let version = block0.version();
@@ -190,9 +224,15 @@ impl Engine {
                 Decision::Insert { step } => kind.touches(&state, step),
                 Decision::TooLate => 0,
             };
-            let present = ask != Ask::Nothing && {
-                let query = Query { hash, now: moment.now, totals: moment.totals };
-                kind.contains(&state, banks.locate(BankMask::MAX, hash).blocks(), &query)
+            let query = Query { hash, now: moment.now, totals: moment.totals };
+            let located = || banks.locate(BankMask::MAX, hash);
+            let present = match ask {
+                Ask::Nothing => false,
+                Ask::Present(_) => kind.contains(&state, located().blocks(), &query),
+                Ask::Removable => {
+                    let there = kind.estimate(&state, located().blocks(), &query);
+                    there.is_some_and(|there| there.count >= f64::from(request.weight))
+                }
             };
             let due = kind.due(&state, self.image.layout(), moment).is_some();
             if block0.unchanged(version) {
@@ -201,47 +241,64 @@ impl Engine {
         }
     }
 
-    /// Records an insert, publishes it, applies it. `None` without room in the log: nothing has happened then.
+    /// Records an operation, publishes it, applies it. `None` without room in the log: nothing has happened then.
+    ///
+    /// # Errors
+    /// [`crate::Error::Io`] without room for a block that grows; nothing has happened then either.
     #[inline]
-    fn insert(
+    fn apply(
         &self,
         stripe: &mut StripeGuard<'_, Local>,
         kind: &dyn Kind,
         operation: &Operation,
         stamp: Stamp,
         plan: &Plan<'_>,
-    ) -> Option<u64> {
+    ) -> Result<Option<u64>> {
         let (state, banks) = (plan.state, self.image.banks());
         let located = banks.locate(plan.mask, operation.hash);
-        let novelty = kind.novelty(&state, located.blocks(), operation).min(ARGUMENT_MAX);
+        let argument = if kind.weighs() {
+            operation.weight
+        } else {
+            kind.novelty(&state, located.blocks(), operation).min(ARGUMENT_MAX)
+        };
+        let op = match operation.change {
+            Change::Insert => Op::Insert,
+            Change::Remove => Op::Remove,
+        };
         let record = Record {
-            op: Op::Insert,
-            argument: novelty,
+            op,
+            argument,
             stream: stamp.stream,
             payload: operation.hash,
             time: stamp.time,
             step: operation.step,
+        };
+        let room = match located.blocks().get(0) {
+            Some(block) => self.image.make_room(kind, &banks, block, operation)?,
+            None => 0,
         };
         // Every block that will change is marked before the record exists: whoever finds this stripe without its
         // owner knows what to rebuild.
         located.begin();
         let lsn = self.append(&mut stripe.segment, &record);
         if lsn.is_some() {
-            kind.insert(&state, located.blocks(), operation);
+            change_block(kind, &state, located.blocks(), operation);
         }
         located.end(lsn);
+        let Some(lsn) = lsn else { return Ok(None) };
         // Last: until then whoever takes the stripe over applies the record again.
-        self.count(stripe, lsn?, stamp, novelty);
-        lsn
+        self.count(stripe, lsn, stamp, counts_of(kind, &record));
+        self.image.give_back_room(kind, &banks, located.blocks(), room);
+        Ok(Some(lsn))
     }
 
-    /// Counts an insert that has been applied: its stripe exactly, the filter's sums as caches.
+    /// Counts an operation that has been applied: its stripe exactly, the filter's sums as caches.
     #[inline]
-    fn count(&self, stripe: &StripeGuard<'_, Local>, lsn: u64, stamp: Stamp, novelty: u32) {
+    fn count(&self, stripe: &StripeGuard<'_, Local>, lsn: u64, stamp: Stamp, counts: Totals) {
         let time = stripe_time(stamp.time, stamp.stream);
-        stripe.entry().count_insert(lsn, time, novelty.into());
+        stripe.entry().count(lsn, time, counts);
         // After the record is published: late by one after a death, never early.
-        self.image.header().tally().count(self.lane(), 1, novelty.into());
+        self.image.header().tally().count(self.lane(), counts.inserts, counts.novelty);
         self.raise_time(time);
     }
 

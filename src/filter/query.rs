@@ -4,7 +4,6 @@ use super::engine::Engine;
 use crate::cells::Blocks;
 use crate::error::Result;
 use crate::kinds::{BankMask, Kind, Micros, Query, State, Totals};
-use crate::live::tally::Tally;
 use crate::sync::spin_hint;
 
 /// After so many changes under its eyes a query takes the stripe.
@@ -14,13 +13,9 @@ impl Engine {
     /// Whether a key is in the window.
     #[inline]
     pub(super) fn contains(&self, hash: u64, given: Option<Micros>) -> Result<bool> {
-        // The bound is cheaper than the sums, and near enough.
-        self.ask_with(
-            hash,
-            given,
-            |tally| tally.at_most(),
-            |kind, state, blocks, query| kind.contains(state, blocks, query),
-        )
+        self.ask_with(hash, given, self.totals(), |kind, state, blocks, query| {
+            kind.contains(state, blocks, query)
+        })
     }
 
     /// Asks the kind about a key: `ask` may see blocks in the middle of a change, and is called again if it did.
@@ -30,7 +25,7 @@ impl Engine {
         given: Option<Micros>,
         ask: impl Fn(&dyn Kind, &State<'_>, &Blocks<'_>, &Query) -> T,
     ) -> Result<T> {
-        self.ask_with(hash, given, |tally| tally.sum(), ask)
+        self.ask_with(hash, given, self.image.header().tally().sum(), ask)
     }
 
     #[inline]
@@ -38,7 +33,7 @@ impl Engine {
         &self,
         hash: u64,
         given: Option<Micros>,
-        sums: fn(Tally<'_>) -> Totals,
+        totals: Totals,
         ask: impl Fn(&dyn Kind, &State<'_>, &Blocks<'_>, &Query) -> T,
     ) -> Result<T> {
         self.check_process()?;
@@ -52,7 +47,7 @@ impl Engine {
             None if kind.uses_time() => self.moment(self.stamp(None)?).now,
             None => 0,
         };
-        let query = Query { hash, now, totals: sums(self.image.header().tally()) };
+        let query = Query { hash, now, totals };
         for _ in 0..RETRIES {
             if let Some(answer) =
                 self.try_ask(hash, |state, blocks| ask(kind, state, blocks, &query))?

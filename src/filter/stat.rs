@@ -1,12 +1,12 @@
 //! Counting and hashing what an open filter holds.
 
-use super::checkpoint::copy;
+use super::checkpoint::{copy, used};
 use super::engine::{Engine, Local};
 use crate::cells::{Block, OWN_WORDS};
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::hash::DigestHasher;
-use crate::kinds::Parameters;
+use crate::kinds::{Moment, Parameters};
 use crate::live::Bank;
 use crate::media::Access;
 use crate::options::Durability;
@@ -32,7 +32,7 @@ pub struct Stat {
     pub parameters: Parameters,
     /// Insert operations applied since creation.
     pub inserts: u64,
-    /// Operations of all sorts applied since creation; the kinds that there are know inserts only.
+    /// Operations of all sorts applied since creation: inserts and removals.
     pub operations: u64,
     /// The LSN the next record will get.
     pub lsn: u64,
@@ -42,10 +42,12 @@ pub struct Stat {
     pub step: Option<u64>,
     /// The latest time seen.
     pub time: Option<Timestamp>,
-    /// The share of bits that are set, measured on up to 1024 blocks.
+    /// The share of cells (bits, counters, timers) that are in use, measured on up to 1024 blocks.
     pub fill: f64,
     /// The false-positive rate to expect now, by theory.
     pub estimated_fpr: f64,
+    /// What the kind tells of itself: names and numbers.
+    pub figures: Vec<(&'static str, u64)>,
     /// Bytes of memory: blocks, headers, tables; the log separately.
     pub memory_bytes: u64,
     /// Bytes of disk that all files of the filter occupy.
@@ -86,17 +88,22 @@ impl fmt::Display for Digest {
 }
 
 /// A private copy of a block, which a kind may settle.
-struct Copied(Vec<AtomicU64>);
+struct Copied {
+    words: Vec<AtomicU64>,
+    number: u64,
+    of: u64,
+}
 
 impl Copied {
-    fn of(block: &Block<'_>, words: &mut Vec<u64>) -> Self {
-        copy(block, words);
-        Self(words.iter().map(|&word| AtomicU64::new(word)).collect())
+    fn of(block: Block<'_>, words: &mut Vec<u64>) -> Self {
+        copy(&block, words);
+        let words = words.iter().map(|&word| AtomicU64::new(word)).collect();
+        Self { words, number: block.number, of: block.of }
     }
 
     fn block(&self) -> Block<'_> {
-        let (own, cells) = self.0.split_at(OWN_WORDS);
-        Block { own, cells }
+        let (own, cells) = self.words.split_at(OWN_WORDS);
+        Block { number: self.number, of: self.of, ..Block::alone(own, cells) }
     }
 }
 
@@ -123,6 +130,8 @@ impl Engine {
         let header = self.image.header();
         let _held = self.lock_all();
         let kind = &*self.meta.kind;
+        let (totals, time) = self.image.sum_stripes();
+        let moment = Moment { time: time >> 1, now: time >> 1, totals };
         let mut hasher = DigestHasher::default();
         let mut words = Vec::new();
         for index in 0..header.stripe_count() {
@@ -139,8 +148,8 @@ impl Engine {
                 continue;
             };
             for index in 0..bank.blocks() {
-                let copied = Copied::of(&bank.block(index as usize).1, &mut words);
-                kind.settle(&state, entry.slot, &copied.block());
+                let copied = Copied::of(used(kind, bank.block(index as usize).1), &mut words);
+                kind.settle(&state, entry.slot, &copied.block(), &moment);
                 copy(&copied.block(), &mut words);
                 hasher.words(&words);
             }
@@ -160,17 +169,20 @@ impl Engine {
         let listed = self.image.listed_banks()?;
         let listing = Listing::read(&*self.media)?;
         let moment = self.exact_moment(self.stamp(None)?);
+        let fill = self.fill(&moment);
+        let figures = kind.figures().iter().map(|figure| (figure.name, self.figure(figure.own)));
         Ok(Stat {
             kind: kind.name(),
             parameters: kind.parameters(),
             inserts: totals.inserts,
-            operations: totals.inserts,
+            operations: totals.inserts + if kind.removes() { totals.novelty } else { 0 },
             lsn: header.tail().load(Ordering::Acquire),
             durable_lsn: self.durable(),
-            step: kind.step(&header.state()),
+            step: kind.step(&header.state(), &moment),
             time: (latest.time > 0).then(|| Timestamp::from_unix_micros(latest.time)),
-            fill: self.fill(),
-            estimated_fpr: kind.estimated_fpr(&header.state(), self.meta.layout, &moment),
+            fill,
+            estimated_fpr: kind.estimated_fpr(&header.state(), self.meta.layout, &moment, fill),
+            figures: figures.collect(),
             memory_bytes: self.image.memory_bytes(),
             disk_bytes: self.disk_bytes()?,
             stripes: self.meta.layout.stripes,
@@ -184,8 +196,9 @@ impl Engine {
         })
     }
 
-    /// The share of bits set, on a sample of blocks spread over all banks, each brought to the filter's step.
-    fn fill(&self) -> f64 {
+    /// The share of cells in use, on a sample of blocks spread over all banks, each brought to the filter's step.
+    fn fill(&self, moment: &Moment) -> f64 {
+        let kind = &*self.meta.kind;
         let (mut set, mut all) = (0_u64, 0_u64);
         let state = self.image.header().state();
         let banks = self.image.banks();
@@ -196,15 +209,21 @@ impl Engine {
             };
             for index in sample(bank) {
                 // Without its stripe: a figure may be a little off, and a stopped process must not hold it up.
-                let copied = Copied::of(&bank.block(index as usize).1, &mut words);
-                self.meta.kind.settle(&state, entry.slot, &copied.block());
-                copy(&copied.block(), &mut words);
-                let cells = &words[OWN_WORDS..];
-                set += cells.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
-                all += cells.len() as u64 * 64;
+                let copied = Copied::of(used(kind, bank.block(index as usize).1), &mut words);
+                kind.settle(&state, entry.slot, &copied.block(), moment);
+                let (some, of) = kind.fill(&copied.block());
+                (set, all) = (set + some, all + of);
             }
         }
         if all == 0 { 0.0 } else { set as f64 / all as f64 }
+    }
+
+    /// The sum of an own word over all blocks.
+    fn figure(&self, own: usize) -> u64 {
+        let banks = self.image.banks();
+        let blocks =
+            banks.iter().flat_map(|(_, bank)| (0..bank.blocks()).map(|at| bank.block(at as usize)));
+        blocks.map(|(_, block)| block.own(own)).fold(0, u64::wrapping_add)
     }
 
     fn disk_bytes(&self) -> Result<u64> {

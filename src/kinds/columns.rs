@@ -250,7 +250,7 @@ mod tests {
     #[test]
     fn a_column_is_cleared_before_its_next_slice_is_made() {
         let (own, cells) = (words(6), words(64));
-        let block = Block { own: &own, cells: &cells };
+        let block = Block::alone(&own, &cells);
         let columns = Columns::new(12, 64, 64);
         for (generation, left) in [(100, 12), (152, 12), (153, 11), (158, 6), (164, 0), (900, 0)] {
             store(&own[0], 0);
@@ -265,7 +265,7 @@ mod tests {
     #[test]
     fn an_insert_far_behind_its_block_leaves_recycled_columns_alone() {
         let (own, cells) = (words(6), words(64));
-        let block = Block { own: &own, cells: &cells };
+        let block = Block::alone(&own, &cells);
         let columns = Columns::new(12, 64, 64);
         columns.catch_up(&block, 0, 200);
         // Of the slices 129 to 140 the block still has those from 137 on.
@@ -279,7 +279,7 @@ mod tests {
     fn novelty_is_what_an_insert_sets() {
         for (n, width) in [(64, 64), (60, 64), (30, 32), (16, 16)] {
             let (own, cells) = (words(6), words(64));
-            let block = Block { own: &own, cells: &cells };
+            let block = Block::alone(&own, &cells);
             let columns = Columns::new(12, n, width);
             for i in 0..5000_u64 {
                 let (generation, hash) = (100 + i / 40 - i % 7, crate::hash::mix(i));
@@ -294,7 +294,7 @@ mod tests {
     #[test]
     fn a_queries_view_ahead_of_the_filters_state_misses_no_key() {
         let (own, cells) = (words(6), words(64));
-        let block = Block { own: &own, cells: &cells };
+        let block = Block::alone(&own, &cells);
         let columns = Columns::new(3, 8, 16);
         let (first, second) = (crate::hash::mix(1), crate::hash::mix(2));
         columns.insert(&block, 0, 4, first);

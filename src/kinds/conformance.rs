@@ -6,14 +6,15 @@
 //! positions. Models and kind-specific claims live in the tests of each kind's folder.
 
 use super::{
-    Age, Decision, Event, Kind, Micros, Moment, Operation, Parameters, Query, State, Totals,
-    Within, registry,
+    Age, Change, Decision, Estimate, Event, Kind, Micros, Moment, Operation, Parameters, Query,
+    State, Totals, Within, registry,
 };
 use crate::cells::{Block, Blocks, Geometry, Layout, MAX_BANKS, OWN_WORDS, load, store};
 use crate::error::Error;
 use crate::hash::mix;
 use crate::kinds::state::STATE_WORDS;
 use crate::sync::AtomicU64;
+use crate::undo::{Undo, area_words};
 use std::sync::Arc;
 
 /// The most events that may come before one insert; more means that `due` never ends.
@@ -23,7 +24,9 @@ const EVENTS_AT_ONCE: usize = 1000;
 struct Bank {
     id: u32,
     geometry: Geometry,
+    blocks: u64,
     words: Vec<AtomicU64>,
+    undo: Vec<AtomicU64>,
 }
 
 impl Bank {
@@ -34,7 +37,8 @@ impl Bank {
     fn block(&self, index: usize) -> Block<'_> {
         let words = &self.words[index * self.stride()..(index + 1) * self.stride()];
         let (own, cells) = words.split_at(OWN_WORDS);
-        Block { own, cells }
+        let (number, of) = (index as u64, self.blocks);
+        Block { own, cells, number, of, undo: Undo::new(&self.undo) }
     }
 }
 
@@ -68,23 +72,101 @@ impl Harness {
 
     /// Inserts a key at a time; the filter's time is the latest seen.
     pub(crate) fn insert(&mut self, hash: u64, time: Micros) -> Decision {
+        self.insert_weighing(hash, time, 1)
+    }
+
+    /// Inserts a key of a weight.
+    pub(crate) fn insert_weighing(&mut self, hash: u64, time: Micros, weight: u32) -> Decision {
         self.advance(time);
-        self.insert_once(hash, time)
+        self.insert_once(hash, time, weight)
     }
 
     /// Inserts a key into the current step: what an insert does that read its step just before another one's event.
-    pub(crate) fn insert_once(&mut self, hash: u64, time: Micros) -> Decision {
+    pub(crate) fn insert_once(&mut self, hash: u64, time: Micros, weight: u32) -> Decision {
         let moment = Moment { time, now: self.now.max(time), totals: self.totals };
         let decision = self.kind.decide(&self.state(), &moment);
         if let Decision::Insert { step } = decision {
-            let operation = Operation { hash, step, time };
+            let operation = Operation { change: Change::Insert, hash, step, time, weight };
             let blocks = self.blocks(hash, self.kind.touches(&self.state(), step));
             let new = self.kind.novelty(&self.state(), &blocks, &operation);
-            self.kind.insert(&self.state(), &blocks, &operation);
+            self.apply_operation(&blocks, &operation);
             self.totals.inserts += 1;
             self.totals.novelty += u64::from(new);
         }
         decision
+    }
+
+    /// Removes a key, as often as it weighs; false, and nothing changes, if it is not there so often.
+    pub(crate) fn remove(&mut self, hash: u64, weight: u32) -> bool {
+        assert!(self.kind.removes(), "only kinds that remove are asked to");
+        let blocks = self.blocks(hash, 1);
+        let there = self.kind.estimate(&self.state(), &blocks, &self.query(hash, self.now));
+        if there.is_none_or(|there| there.count < f64::from(weight)) {
+            return false;
+        }
+        let (change, time) = (Change::Remove, self.now);
+        self.apply_operation(&blocks, &Operation { change, hash, step: 0, time, weight });
+        self.totals.novelty += 1;
+        true
+    }
+
+    /// Applies an operation; now and then it is cut off just before its end, taken back, and done again.
+    fn apply_operation(&self, blocks: &Blocks<'_>, operation: &Operation) {
+        let state = self.state();
+        let apply = || match operation.change {
+            Change::Insert => self.kind.insert(&state, blocks, operation),
+            Change::Remove => self.kind.remove(&state, blocks, operation),
+        };
+        let block = blocks.get(0).filter(|_| !self.kind.repeatable());
+        let Some(block) = block.filter(|_| mix(operation.hash ^ self.totals.inserts) % 8 == 0)
+        else {
+            if let Some(block) = blocks.get(0) {
+                block.undo.begin(block.number, 0);
+            }
+            return apply();
+        };
+        let before = [values(block.own), values(block.cells)];
+        block.undo.begin(block.number, 0);
+        apply();
+        let after = [values(block.own), values(block.cells)];
+        block.undo.take_back(block.own, block.cells);
+        assert_eq!(
+            [values(block.own), values(block.cells)],
+            before,
+            "{operation:?} was taken back"
+        );
+        apply();
+        assert_eq!([values(block.own), values(block.cells)], after, "{operation:?} was done again");
+    }
+
+    /// How often a key was inserted, by estimate.
+    pub(crate) fn estimate(&self, hash: u64) -> Option<Estimate> {
+        self.estimate_at(hash, self.now)
+    }
+
+    /// How often a key was inserted, by estimate, asked at a time.
+    pub(crate) fn estimate_at(&self, hash: u64, now: Micros) -> Option<Estimate> {
+        let blocks = self.blocks(hash, self.state().mask());
+        self.kind.estimate(&self.state(), &blocks, &self.query(hash, now))
+    }
+
+    /// The sum of one of the kind's figures over all blocks.
+    pub(crate) fn figure(&self, name: &str) -> u64 {
+        let figure = self.kind.figures().iter().find(|figure| figure.name == name);
+        let own = figure.unwrap_or_else(|| panic!("no figure {name}")).own;
+        let blocks = self.banks.iter().flatten();
+        let blocks = blocks.flat_map(|bank| (0..bank.blocks as usize).map(|at| bank.block(at)));
+        blocks.map(|block| block.own(own)).sum()
+    }
+
+    /// The share of cells in use.
+    pub(crate) fn fill(&self) -> f64 {
+        let (mut used, mut all) = (0, 0);
+        self.each_settled(|block| {
+            let (some, of) = self.kind.fill(block);
+            (used, all) = (used + some, all + of);
+        });
+        used as f64 / all as f64
     }
 
     /// Moves the filter's time on and applies every event that is due there.
@@ -144,32 +226,43 @@ impl Harness {
     /// The logical state: the filter-wide words and every block, settled in a private copy.
     pub(crate) fn settled(&self) -> Vec<u64> {
         let mut all: Vec<u64> = self.state.iter().map(load).collect();
+        self.each_settled(|block| all.extend(block.own.iter().chain(block.cells).map(load)));
+        all
+    }
+
+    /// Visits a settled copy of every block.
+    fn each_settled(&self, mut visit: impl FnMut(&Block<'_>)) {
         for (slot, bank) in self.banks.iter().enumerate() {
             let Some(bank) = bank else { continue };
-            for index in 0..self.layout.blocks(bank.geometry) as usize {
+            for index in 0..bank.blocks as usize {
                 let block = bank.block(index);
                 let (own, cells) = (copy(block.own), copy(block.cells));
-                self.kind.settle(&self.state(), slot, &Block { own: &own, cells: &cells });
-                all.extend(own.iter().chain(&cells).map(load));
+                let copied = Block { own: &own, cells: &cells, undo: Undo::NONE, ..block };
+                self.kind.settle(&self.state(), slot, &copied, &self.moment());
+                visit(&copied);
             }
         }
-        all
+    }
+
+    /// The moment of the latest operation.
+    fn moment(&self) -> Moment {
+        Moment { time: self.now, now: self.now, totals: self.totals }
     }
 
     /// Settles every block in place: what touching each of them would have done.
     pub(crate) fn settle_in_place(&mut self) {
         for (slot, bank) in self.banks.iter().enumerate() {
             let Some(bank) = bank else { continue };
-            for index in 0..self.layout.blocks(bank.geometry) as usize {
-                self.kind.settle(&self.state(), slot, &bank.block(index));
+            for index in 0..bank.blocks as usize {
+                let block = Block { undo: Undo::NONE, ..bank.block(index) };
+                self.kind.settle(&self.state(), slot, &block, &self.moment());
             }
         }
     }
 
     /// The false-positive rate that the kind expects now.
     pub(crate) fn estimated_fpr(&self) -> f64 {
-        let moment = Moment { time: self.now, now: self.now, totals: self.totals };
-        self.kind.estimated_fpr(&self.state(), self.layout, &moment)
+        self.kind.estimated_fpr(&self.state(), self.layout, &self.moment(), self.fill())
     }
 
     /// The share of `probes` keys, never inserted, that are taken for present.
@@ -231,9 +324,11 @@ impl Harness {
                 continue;
             }
             self.banks[slot] = listed.map(|entry| {
-                let stride = OWN_WORDS + entry.geometry.words_per_block as usize;
-                let words = zeros(self.layout.blocks(entry.geometry) as usize * stride);
-                Bank { id: entry.id, geometry: entry.geometry, words }
+                let (geometry, blocks) = (entry.geometry, self.layout.blocks(entry.geometry));
+                let size = geometry.words_per_block as usize;
+                let words = zeros(blocks as usize * (OWN_WORDS + size));
+                let undo = if self.kind.repeatable() { 0 } else { area_words(size) };
+                Bank { id: entry.id, geometry, blocks, words, undo: zeros(undo) }
             });
         }
     }
@@ -241,6 +336,10 @@ impl Harness {
 
 fn zeros(count: usize) -> Vec<AtomicU64> {
     (0..count).map(|_| AtomicU64::new(0)).collect()
+}
+
+fn values(words: &[AtomicU64]) -> Vec<u64> {
+    words.iter().map(load).collect()
 }
 
 fn copy(words: &[AtomicU64]) -> Vec<AtomicU64> {
@@ -251,6 +350,20 @@ fn copy(words: &[AtomicU64]) -> Vec<AtomicU64> {
 pub(crate) trait Model {
     /// Inserts a key at a time.
     fn insert(&mut self, hash: u64, time: Micros);
+    /// Inserts a key of a weight.
+    fn insert_weighing(&mut self, hash: u64, time: Micros, weight: u32) {
+        assert_eq!(weight, 1, "a model of a kind that does not weigh");
+        self.insert(hash, time);
+    }
+    /// Removes a key, if it is there so often.
+    fn remove(&mut self, hash: u64, weight: u32) -> bool {
+        panic!("a model of a kind that does not remove was asked to: {hash} {weight}");
+    }
+    /// How often a key was inserted.
+    fn estimate(&self, hash: u64, now: Micros) -> Option<Estimate> {
+        let _ = (hash, now);
+        None
+    }
     /// Whether the key is in the window.
     fn contains(&self, hash: u64, now: Micros) -> bool;
     /// The age that the kind promises to give.
@@ -270,6 +383,10 @@ pub(crate) trait Model {
 pub(crate) enum Step {
     /// Insert a key, so many microseconds after the step before.
     Insert(u8, u64),
+    /// Insert a key of a weight, so many microseconds after the step before.
+    InsertWeighing(u8, u64, u32),
+    /// Remove a key, as often as it weighs, if it is there so often.
+    Remove(u8, u32),
     /// Ask everything about a key, so many microseconds after the latest insert.
     Ask(u8, u64, Within),
 }
@@ -289,17 +406,29 @@ pub(crate) fn answers_as_the_model(harness: &mut Harness, model: &mut impl Model
                 harness.insert(hash_of(key.into()), time);
                 model.insert(hash_of(key.into()), time);
             }
+            Step::InsertWeighing(key, later, weight) => {
+                time += later;
+                harness.insert_weighing(hash_of(key.into()), time, weight);
+                model.insert_weighing(hash_of(key.into()), time, weight);
+            }
+            Step::Remove(key, weight) => {
+                let hash = hash_of(key.into());
+                let (told, expected) = (harness.remove(hash, weight), model.remove(hash, weight));
+                assert_eq!(told, expected, "step {index}: {step:?}");
+            }
             Step::Ask(key, later, within) => {
                 let (hash, now) = (hash_of(key.into()), time + later);
                 let told = (
                     harness.contains_at(hash, now),
                     harness.age_at(hash, now),
                     harness.contains_within_at(hash, now, within),
+                    harness.estimate_at(hash, now),
                 );
                 let expected = (
                     model.contains(hash, now),
                     model.age(hash, now),
                     model.contains_within(hash, now, within),
+                    model.estimate(hash, now),
                 );
                 assert_eq!(told, expected, "step {index}: {step:?} at {now}");
             }
@@ -321,6 +450,7 @@ pub(crate) fn lazy_is_eager(kind: &Arc<dyn Kind>, layout: Layout, keys: u64, pau
         let asked = hash_of(key - mix(key) % (key + 1));
         assert_eq!(lazy.contains(asked), eager.contains(asked), "after key {key}");
         assert_eq!(lazy.age(asked), eager.age(asked), "after key {key}");
+        assert_eq!(lazy.estimate(asked), eager.estimate(asked), "after key {key}");
     }
     assert!(lazy.settled() == eager.settled(), "after {keys} keys");
     assert_eq!(lazy.totals(), eager.totals());
@@ -351,9 +481,13 @@ pub(crate) fn survives_torn_words(kind: &Arc<dyn Kind>, layout: Layout) {
             let now = mix(key) >> (key % 64);
             let _ = harness.contains_at(hash, now);
             let _ = harness.age_at(hash, now);
+            let _ = harness.estimate_at(hash, now);
+            if harness.kind.removes() {
+                let _ = harness.remove(hash, 1);
+            }
             let _ = harness.contains_within_at(hash, now, Within::Items(mix(seed) >> (key % 64)));
             let _ = harness.contains_within_at(hash, now, Within::Time(mix(seed) >> (key % 64)));
-            harness.insert_once(hash, now);
+            harness.insert_once(hash, now, 1);
         }
         let _ = harness.settled();
         assert!(!harness.estimated_fpr().is_nan());

@@ -11,6 +11,7 @@ pub mod bloom;
 mod columns;
 #[cfg(test)]
 pub(crate) mod conformance;
+mod packed;
 pub mod parameters;
 pub mod registry;
 pub mod state;
@@ -19,7 +20,8 @@ pub mod time_limited;
 pub use parameters::Parameters;
 pub use state::{BankEntry, State};
 
-use crate::cells::{Block, Blocks, Geometry, Layout};
+use crate::cells::{Block, Blocks, Geometry, Layout, load};
+use crate::error::{Error, Result};
 use std::fmt::Debug;
 
 /// Microseconds since the Unix epoch.
@@ -33,7 +35,7 @@ pub type BankMask = u8;
 pub struct Totals {
     /// Insert operations applied since creation.
     pub inserts: u64,
-    /// The sum of [`Kind::novelty`] over all inserts since creation.
+    /// The sum of [`Kind::novelty`] over all inserts since creation; of kinds that weigh the number of removals.
     pub novelty: u64,
 }
 
@@ -93,16 +95,33 @@ pub enum Decision {
     TooLate,
 }
 
-/// An insert as its record tells it.
+/// What an operation does with its key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// The key is inserted.
+    Insert,
+    /// The key is removed, as often as it weighs.
+    Remove,
+}
+
+/// An operation as its record tells it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Operation {
+    /// What is done.
+    pub change: Change,
     /// The key's hash.
     pub hash: u64,
     /// The step that was decided.
     pub step: u64,
     /// The key's time.
     pub time: Micros,
+    /// What the key weighs: how often it counts, or how important it is. From 1 to [`MOST_WEIGHT`]; 1 for kinds that do
+    /// not weigh.
+    pub weight: u32,
 }
+
+/// The most that a key weighs: what a record has room for.
+pub const MOST_WEIGHT: u32 = (1 << 24) - 1;
 
 /// A question about one key.
 #[derive(Debug, Clone, Copy)]
@@ -133,6 +152,24 @@ pub enum Age {
     Time(Micros),
 }
 
+/// How often a key was inserted.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Estimate {
+    /// The count; of decaying kinds what is left of it.
+    pub count: f64,
+    /// Whether a cell has reached its end, so that the key may have been inserted more often.
+    pub at_least: bool,
+}
+
+/// A figure that [`Stat`](crate::Stat) tells of some kinds: the sum of one own word of all blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Figure {
+    /// Its name, as `ebbtide stat` prints it.
+    pub name: &'static str,
+    /// Which of the blocks' own words.
+    pub own: usize,
+}
+
 /// A filter algorithm with its parameters.
 ///
 /// Methods get blocks of any content (a query may see a block in the middle of a change, and asks again
@@ -160,6 +197,35 @@ pub trait Kind: Debug + Send + Sync {
 
     /// Fills the filter-wide state of a new filter, which is all zero, and opens its first bank.
     fn start(&self, state: &State<'_>, layout: Layout);
+
+    /// Whether an operation that was cut off anywhere may simply be done again, with the same result. Else all its changes go
+    /// through [`Block::set_word`] and [`Block::set_own`], in one block of the first bank, so that they can be taken back.
+    fn repeatable(&self) -> bool {
+        false
+    }
+
+    /// Whether decisions and answers need the sums over the filter as they are, not a little too high.
+    fn counts_inserts(&self) -> bool {
+        false
+    }
+
+    /// Whether blocks begin small and get room when they need it: see [`Kind::room`].
+    fn grows(&self) -> bool {
+        false
+    }
+
+    /// How many of its words of cells a block must have room for before this operation is applied. Asked of kinds that
+    /// [grow](Kind::grows) only; the others' blocks have all their room from the start. What a block has once had room for it
+    /// need not keep: words beyond what [`Kind::room_now`] says may be zero again at any time.
+    fn room(&self, block: &Block<'_>, operation: &Operation) -> usize {
+        let _ = operation;
+        block.cells.len()
+    }
+
+    /// How many of its words of cells a block uses as it is; all beyond are zero.
+    fn room_now(&self, block: &Block<'_>) -> usize {
+        block.cells.len()
+    }
 
     /// Whether banks may open and close after the start.
     fn changes_banks(&self) -> bool {
@@ -208,15 +274,37 @@ pub trait Kind: Debug + Send + Sync {
         0
     }
 
+    /// Whether keys have a weight, a count or an importance, that the record keeps (in place of the novelty).
+    fn weighs(&self) -> bool {
+        false
+    }
+
+    /// The weight of a key from what the user says of it, a count or an importance.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if the kind does not weigh, [`Error::Parameter`] for a number that is no weight.
+    fn weight(&self, given: f64) -> Result<u32> {
+        let _ = given;
+        Err(Error::Unsupported { kind: self.name(), operation: "a weight" })
+    }
+
+    /// Whether keys can be removed.
+    fn removes(&self) -> bool {
+        false
+    }
+
     /// Applies an insert to the key's blocks (those of `touches` that `blocks` holds): catches them up to the
     /// operation's step, then sets the cells.
     ///
     /// `state` may be later than the operation (in replay, when block 0 was copied after the block):
     /// the result depends on the operation and the blocks, and on `state` only for which bank a step
     /// belongs to.
-    ///
-    /// Cut off anywhere by the death of its process and done again, it comes to the same as done once.
     fn insert(&self, state: &State<'_>, blocks: &Blocks<'_>, operation: &Operation);
+
+    /// Applies a removal, for kinds that [remove](Kind::removes); [`Kind::estimate`] has said that the key is there so often.
+    fn remove(&self, state: &State<'_>, blocks: &Blocks<'_>, operation: &Operation) {
+        let _ = (state, blocks, operation);
+    }
 
     /// Whether the key is in the window.
     fn contains(&self, state: &State<'_>, blocks: &Blocks<'_>, query: &Query) -> bool;
@@ -244,19 +332,42 @@ pub trait Kind: Debug + Send + Sync {
         self.contains(state, blocks, query)
     }
 
-    /// Brings a private copy of a block of bank `slot` to the filter's step and into the one form in which equal
+    /// How often the key was inserted; `None` for kinds that do not count.
+    fn estimate(&self, state: &State<'_>, blocks: &Blocks<'_>, query: &Query) -> Option<Estimate> {
+        let _ = (state, blocks, query);
+        None
+    }
+
+    /// What an estimate of a decaying kind is multiplied by to be a frequency: the mean over the inserts of an epoch if they go on
+    /// as they were.
+    fn normaliser(&self) -> Option<f64> {
+        None
+    }
+
+    /// Brings a private copy of a block of bank `slot` to the filter's step, at `moment`, and into the one form in which equal
     /// logical states are equal words. What `digest` hashes.
-    fn settle(&self, state: &State<'_>, slot: usize, block: &Block<'_>);
+    fn settle(&self, state: &State<'_>, slot: usize, block: &Block<'_>, moment: &Moment);
 
     /// The step the filter is in, where the kind has steps.
-    fn step(&self, state: &State<'_>) -> Option<u64> {
-        let _ = state;
+    fn step(&self, state: &State<'_>, moment: &Moment) -> Option<u64> {
+        let _ = (state, moment);
         None
+    }
+
+    /// How many cells of a settled block are in use, and how many there are: what `stat` calls the fill.
+    fn fill(&self, block: &Block<'_>) -> (u64, u64) {
+        let set = block.cells.iter().map(|word| u64::from(load(word).count_ones())).sum();
+        (set, block.cells.len() as u64 * 64)
+    }
+
+    /// Figures of its own.
+    fn figures(&self) -> &'static [Figure] {
+        &[]
     }
 
     /// The false-positive rate when the filter is as full as planned, by theory.
     fn planned_fpr(&self, layout: Layout) -> f64;
 
-    /// The false-positive rate to expect now, by theory, from the filter-wide state.
-    fn estimated_fpr(&self, state: &State<'_>, layout: Layout, moment: &Moment) -> f64;
+    /// The false-positive rate to expect now, by theory, from the filter-wide state or from the fill.
+    fn estimated_fpr(&self, state: &State<'_>, layout: Layout, moment: &Moment, fill: f64) -> f64;
 }

@@ -1,16 +1,23 @@
 //! Banks: files of blocks, and the set of them that a handle has mapped.
 //!
-//! A bank's file holds a page of checked header, then a cache line of header for each block, then the cells.
-//! It belongs to one era's image, is allocated before its event is written and removed after its end.
+//! A bank's file holds a page of checked header, then a cache line of header for each block, then an undo area for each
+//! stripe if the kind needs them, then the cells. It belongs to one era's image, is allocated before its event is written and
+//! removed after its end.
+//!
+//! All of it is allocated from the start, but for kinds whose blocks grow: there each block's cells lie in a hole of the
+//! file, which is filled from its beginning as far as the block needs it.
 
 use super::header::{BLOCK_HEADER_WORDS, BlockHeader};
 use super::version;
-use crate::bytes::{HEADER_BYTES, Header, PAGE_BYTES, PAGE_WORDS};
+use crate::bytes::{HEADER_BYTES, Header, PAGE_WORDS};
 use crate::cells::{Block, Blocks, Geometry, Layout, MAX_BANKS, prefetch_write, store};
 use crate::error::{Error, Result};
-use crate::kinds::BankMask;
-use crate::media::{Access, Mapped, Media};
+use crate::kinds::{BankMask, Kind};
+use crate::media::{Access, Mapped, Media, MediaFile};
 use crate::names::FileName;
+use crate::undo::{self, Undo};
+use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 const MAGIC: &[u8; 8] = b"EBBTBNK\n";
@@ -20,6 +27,50 @@ const REMEDY: &str =
 /// The largest bank, in words of cells: far beyond memory, far below overflow.
 pub const BANK_WORDS_MAX: u64 = 1 << 40;
 
+/// What the banks of a kind have beside cells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BankForm {
+    /// An undo area for each stripe.
+    undo: bool,
+    /// Blocks that begin without room for cells.
+    pub grows: bool,
+}
+
+impl BankForm {
+    /// The form of a kind's banks.
+    #[must_use]
+    pub fn of(kind: &dyn Kind) -> Self {
+        Self { undo: !kind.repeatable(), grows: kind.grows() }
+    }
+}
+
+/// Where things lie in a bank's file, in words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Places {
+    undo: usize,
+    area: usize,
+    cells: usize,
+    end: usize,
+}
+
+impl Places {
+    /// # Errors
+    /// [`Error::Parameter`] if they are beyond all reason.
+    fn new(layout: Layout, geometry: Geometry, form: BankForm) -> Result<Self> {
+        let words = layout.words(geometry);
+        if words > BANK_WORDS_MAX {
+            let expected = format!("at most {BANK_WORDS_MAX} words of cells in a bank");
+            return Err(Error::parameter("words", expected, words));
+        }
+        let headers = layout.blocks(geometry) as usize * BLOCK_HEADER_WORDS;
+        let undo = PAGE_WORDS + headers.next_multiple_of(PAGE_WORDS);
+        let size = geometry.words_per_block as usize;
+        let area = if form.undo { undo::area_words(size) } else { 0 };
+        let cells = undo + (area * layout.stripes as usize).next_multiple_of(PAGE_WORDS);
+        Ok(Self { undo, area, cells, end: cells + words as usize })
+    }
+}
+
 /// One mapped bank.
 #[derive(Debug)]
 pub struct Bank {
@@ -27,7 +78,10 @@ pub struct Bank {
     geometry: Geometry,
     blocks: u64,
     layout: Layout,
-    cells_at: usize,
+    form: BankForm,
+    places: Places,
+    path: PathBuf,
+    file: Box<dyn MediaFile>,
     mapping: Mapped,
 }
 
@@ -36,17 +90,8 @@ impl Bank {
     ///
     /// # Errors
     /// [`Error::Parameter`] if they are beyond all reason.
-    pub fn bytes(layout: Layout, geometry: Geometry) -> Result<u64> {
-        let words = layout.words(geometry);
-        if words > BANK_WORDS_MAX {
-            let expected = format!("at most {BANK_WORDS_MAX} words of cells in a bank");
-            return Err(Error::parameter("words", expected, words));
-        }
-        Ok(PAGE_BYTES + Self::header_bytes(layout.blocks(geometry)) + words * 8)
-    }
-
-    fn header_bytes(blocks: u64) -> u64 {
-        (blocks * BLOCK_HEADER_WORDS as u64 * 8).next_multiple_of(PAGE_BYTES)
+    pub fn bytes(layout: Layout, geometry: Geometry, form: BankForm) -> Result<u64> {
+        Ok(Places::new(layout, geometry, form)?.end as u64 * 8)
     }
 
     /// Creates a bank, all zero, for the image of an era. A file of the same name is a leftover (nothing was
@@ -61,23 +106,28 @@ impl Bank {
         id: u32,
         layout: Layout,
         geometry: Geometry,
+        form: BankForm,
     ) -> Result<Self> {
         let name = FileName::Bank { era, bank: id }.to_string();
         let path = media.path().join(&name);
-        let bytes = Self::bytes(layout, geometry)?;
+        let places = Places::new(layout, geometry, form)?;
         match media.remove(&name) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 return Err(Error::io("replace", &path)(error));
             }
             _ => {}
         }
-        let file = media.create(&name, bytes).map_err(Error::io("allocate", &path))?;
+        let bytes = places.end as u64 * 8;
+        let allocated = if form.grows { places.cells as u64 * 8 } else { bytes };
+        let file = media.create_with_hole(&name, bytes, allocated);
+        let file = file.map_err(Error::io("allocate", &path))?;
         let mapping = Mapped::new(file.map(Access::Write).map_err(Error::io("map", &path))?);
         let header = Self::header(uuid, era, id, geometry);
         for (at, word) in header.encode(MAGIC).into_iter().enumerate() {
             store(&mapping.words()[at], word);
         }
-        Ok(Self::over(mapping, id, layout, geometry))
+        let blocks = layout.blocks(geometry);
+        Ok(Self { id, geometry, blocks, layout, form, places, path, file, mapping })
     }
 
     /// Maps a bank that another handle has created for the image of an era.
@@ -90,7 +140,7 @@ impl Bank {
         id: u32,
         layout: Layout,
         geometry: Geometry,
-        access: Access,
+        (form, access): (BankForm, Access),
     ) -> Result<Self> {
         let name = FileName::Bank { era, bank: id }.to_string();
         let path = media.path().join(&name);
@@ -99,15 +149,16 @@ impl Bank {
         let mut start = vec![0; HEADER_BYTES];
         file.read_at(&mut start, 0).map_err(Error::io("read", &path))?;
         let found: Header<6> = Header::decode(&start, MAGIC, &path, REMEDY)?;
-        let (wanted, length) =
-            (Self::header(uuid, era, id, geometry), Self::bytes(layout, geometry)?);
+        let places = Places::new(layout, geometry, form)?;
+        let (wanted, length) = (Self::header(uuid, era, id, geometry), places.end as u64 * 8);
         if (found.words, bytes) != (wanted.words, length) {
             let expected = format!("{:x?} and {length} bytes", wanted.words);
             let found = format!("{:x?} and {bytes} bytes", found.words);
             return Err(Error::Damaged { path, offset: 16, expected, found, remedy: REMEDY });
         }
         let mapping = Mapped::new(file.map(access).map_err(Error::io("map", &path))?);
-        Ok(Self::over(mapping, id, layout, geometry))
+        let blocks = layout.blocks(geometry);
+        Ok(Self { id, geometry, blocks, layout, form, places, path, file, mapping })
     }
 
     fn header(uuid: u128, era: u64, id: u32, geometry: Geometry) -> Header<6> {
@@ -121,12 +172,6 @@ impl Bank {
                 u64::from(geometry.words_per_block),
             ],
         }
-    }
-
-    fn over(mapping: Mapped, id: u32, layout: Layout, geometry: Geometry) -> Self {
-        let blocks = layout.blocks(geometry);
-        let cells_at = PAGE_WORDS + (Self::header_bytes(blocks) / 8) as usize;
-        Self { id, geometry, blocks, layout, cells_at, mapping }
     }
 
     /// Its number.
@@ -151,20 +196,61 @@ impl Bank {
     #[must_use]
     #[inline]
     pub fn block_of(&self, hash: u64) -> (BlockHeader<'_>, Block<'_>) {
-        self.block(self.layout.block_of(self.geometry, hash))
+        let (header, block) = self.block(self.layout.block_of(self.geometry, hash));
+        (header, Block { undo: self.undo(self.layout.stripe_of(hash)), ..block })
     }
 
-    /// A block by number, below [`Bank::blocks`].
+    /// A block by number, below [`Bank::blocks`]; changes of it are not noted.
     #[must_use]
     #[inline]
     pub fn block(&self, index: usize) -> (BlockHeader<'_>, Block<'_>) {
         let words = self.mapping.words();
         let header_at = PAGE_WORDS + index * BLOCK_HEADER_WORDS;
         let header = BlockHeader(&words[header_at..header_at + BLOCK_HEADER_WORDS]);
+        let cells = &words[self.cells_of(index)];
+        let (own, number) = (header.own(), index as u64);
+        (header, Block { own, cells, number, of: self.blocks, undo: Undo::NONE })
+    }
+
+    /// Where a block's cells lie, in words of the file.
+    #[inline]
+    fn cells_of(&self, index: usize) -> Range<usize> {
         let size = self.geometry.words_per_block as usize;
-        let cells_at = self.cells_at + index * size;
-        let block = Block { own: header.own(), cells: &words[cells_at..cells_at + size] };
-        (header, block)
+        let at = self.places.cells + index * size;
+        at..at + size
+    }
+
+    /// The undo area of an ordinary stripe (from 0), if the kind needs them.
+    #[must_use]
+    #[inline]
+    pub fn undo(&self, stripe: usize) -> Undo<'_> {
+        if !self.form.undo {
+            return Undo::NONE;
+        }
+        let at = self.places.undo + stripe * self.places.area;
+        Undo::new(&self.mapping.words()[at..at + self.places.area])
+    }
+
+    /// Makes sure that the first words of a block's cells have their space, in banks whose blocks grow.
+    ///
+    /// # Errors
+    /// [`Error::Io`], a full disk among them: nothing has changed then.
+    pub fn allocate(&self, block: u64, words: usize) -> Result<()> {
+        if !self.form.grows {
+            return Ok(());
+        }
+        let cells = self.cells_of(block as usize);
+        let end = (cells.start + words).min(cells.end);
+        let allocated = self.file.allocate(cells.start as u64 * 8..end as u64 * 8);
+        allocated.map_err(Error::io("allocate room in", &self.path))
+    }
+
+    /// Gives back the space of a block's cells from this word on, which are all zero.
+    pub fn free(&self, block: u64, from: usize) {
+        let cells = self.cells_of(block as usize);
+        let start = (cells.start + from).min(cells.end);
+        // What cannot be given back is used again when the block grows.
+        let _ = self.file.free(start as u64 * 8..cells.end as u64 * 8);
     }
 
     /// The blocks of an ordinary stripe (from 0).
@@ -180,10 +266,15 @@ impl Bank {
         (index / u64::from(self.geometry.blocks_per_stripe.max(1))) as usize
     }
 
-    /// Bytes of memory and of file.
+    /// Bytes of memory: of a bank whose blocks grow what they have room for.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
-        self.mapping.words().len() as u64 * 8
+        let all = self.mapping.words().len() as u64 * 8;
+        if self.form.grows {
+            self.file.allocated_bytes().map_or(all, |some| some.min(all))
+        } else {
+            all
+        }
     }
 }
 
@@ -305,10 +396,19 @@ impl<'a> Located<'a> {
         self.headers().for_each(|header| prefetch_write(header.version()));
     }
 
-    /// Marks all of them as being changed; see [`version`].
+    /// Marks all of them as being changed; see [`version`] and [`crate::undo`].
     #[inline]
     pub fn begin(&self) {
+        self.begin_undo();
         self.headers().for_each(|header| version::begin(header.version()));
+    }
+
+    /// Says what block the notes are about that will follow.
+    #[inline]
+    pub fn begin_undo(&self) {
+        if let (Some(block), Some(Some(header))) = (self.blocks.get(0), self.slots().first()) {
+            block.undo.begin(block.number, header.lsn());
+        }
     }
 
     /// Marks all of them as whole again, up to this LSN if one was applied.

@@ -104,7 +104,7 @@ impl<'a> Copy0<'a> {
     #[inline]
     pub fn block(&self) -> Block<'a> {
         let (own, cells) = self.0[2..].split_at(OWN_WORDS);
-        Block { own, cells }
+        Block::alone(own, cells)
     }
 
     /// The filter-wide state: its cells.

@@ -3,12 +3,12 @@
 //! [`Image::apply`] is the one way by which a record changes state, in replay as well as (for events) live.
 //! A record is applied to a block if and only if it is newer than the block: exactly once.
 
-use super::bank::{Bank, BankSet};
+use super::bank::{Bank, BankForm, BankSet};
 use super::event;
 use super::header::{Identity, LiveHeader};
-use crate::cells::Layout;
+use crate::cells::{Block, Blocks, Layout};
 use crate::error::Result;
-use crate::kinds::{Event, Kind, Operation, State, Totals};
+use crate::kinds::{Change, Event, Kind, Operation, State, Totals};
 use crate::media::{Access, Media};
 use crate::names::FileName;
 use crate::sync::Ordering;
@@ -23,6 +23,7 @@ use std::sync::{Arc, OnceLock};
 pub struct Image {
     header: LiveHeader,
     layout: Layout,
+    form: BankForm,
     banks: ArcSwap<BankSet>,
     /// The banks of a kind that never changes them: read without an atomic swap.
     fixed: OnceLock<Arc<BankSet>>,
@@ -60,6 +61,31 @@ pub fn stamp(time: u64, stream: bool) -> u64 {
     time << 1 | u64::from(stream)
 }
 
+/// What the record of an operation counts for.
+#[must_use]
+#[inline]
+pub fn counts_of(kind: &dyn Kind, record: &Record) -> Totals {
+    match record.op {
+        Op::Insert if kind.weighs() => Totals { inserts: 1, novelty: 0 },
+        Op::Insert => Totals { inserts: 1, novelty: record.argument.into() },
+        _ => Totals { inserts: 0, novelty: 1 },
+    }
+}
+
+/// Applies an operation to its blocks.
+#[inline]
+pub fn change_block(
+    kind: &dyn Kind,
+    state: &State<'_>,
+    blocks: &Blocks<'_>,
+    operation: &Operation,
+) {
+    match operation.change {
+        Change::Insert => kind.insert(state, blocks, operation),
+        Change::Remove => kind.remove(state, blocks, operation),
+    }
+}
+
 impl Image {
     /// Creates an empty image for an era under the temporary name `draft`. No bank is open yet.
     ///
@@ -70,9 +96,10 @@ impl Image {
         draft: &str,
         identity: Identity,
         layout: Layout,
+        kind: &dyn Kind,
     ) -> Result<Self> {
         let header = LiveHeader::create(&*media, draft, identity)?;
-        Ok(Self::over(header, layout, media, Access::Write))
+        Ok(Self::over(header, layout, BankForm::of(kind), media, Access::Write))
     }
 
     /// The image that other handles use; see [`LiveHeader::attach`].
@@ -86,15 +113,21 @@ impl Image {
         kind: &dyn Kind,
         access: Access,
     ) -> Result<Self> {
-        let image = Self::over(header, layout, media, access);
+        let image = Self::over(header, layout, BankForm::of(kind), media, access);
         image.follow()?;
         image.fix_banks(kind);
         Ok(image)
     }
 
-    fn over(header: LiveHeader, layout: Layout, media: Arc<dyn Media>, access: Access) -> Self {
+    fn over(
+        header: LiveHeader,
+        layout: Layout,
+        form: BankForm,
+        media: Arc<dyn Media>,
+        access: Access,
+    ) -> Self {
         let (banks, fixed) = (ArcSwap::default(), OnceLock::new());
-        Self { header, layout, banks, fixed, following: Mutex::new(()), media, access }
+        Self { header, layout, form, banks, fixed, following: Mutex::new(()), media, access }
     }
 
     fn fix_banks(&self, kind: &dyn Kind) {
@@ -169,15 +202,8 @@ impl Image {
                 None => {
                     let Identity { uuid, era, .. } = *self.header.identity();
                     let (layout, geometry) = (self.layout, entry.geometry);
-                    let image = (uuid, era);
-                    Arc::new(Bank::open(
-                        &*self.media,
-                        image,
-                        entry.id,
-                        layout,
-                        geometry,
-                        self.access,
-                    )?)
+                    let (image, how) = ((uuid, era), (self.form, self.access));
+                    Arc::new(Bank::open(&*self.media, image, entry.id, layout, geometry, how)?)
                 }
             };
             listed = listed.with(entry.slot, Some(bank));
@@ -216,7 +242,7 @@ impl Image {
 
     fn create_bank(&self, id: u32, geometry: crate::cells::Geometry) -> Result<()> {
         let Identity { uuid, era, .. } = *self.header.identity();
-        Bank::create(&*self.media, uuid, era, id, self.layout, geometry).map(|_| ())
+        Bank::create(&*self.media, uuid, era, id, self.layout, geometry, self.form).map(|_| ())
     }
 
     /// Allocates the bank that an event is about to open, so that it is there before the event is. Does nothing for other
@@ -264,7 +290,8 @@ impl Image {
                     stripe.note(lsn, stamp(record.time, record.stream));
                 }
             }
-            Op::Insert => self.replay_insert(kind, lsn, record),
+            Op::Insert => self.apply_operation(kind, lsn, record, Change::Insert)?,
+            Op::Remove => self.apply_operation(kind, lsn, record, Change::Remove)?,
             Op::Step | Op::OpenBank | Op::CloseBank => {
                 if let Some(event) = event::from_record(record) {
                     let stripe = self.header.stripe(0);
@@ -282,16 +309,75 @@ impl Image {
         Ok(())
     }
 
-    fn replay_insert(&self, kind: &dyn Kind, lsn: u64, record: &Record) {
-        let operation = Operation { hash: record.payload, step: record.step, time: record.time };
+    /// Applies an operation to the key's block, and counts it in its stripe's sums.
+    fn apply_operation(
+        &self,
+        kind: &dyn Kind,
+        lsn: u64,
+        record: &Record,
+        change: Change,
+    ) -> Result<()> {
+        let (hash, step, time) = (record.payload, record.step, record.time);
+        let weight = if kind.weighs() { record.argument } else { 1 };
+        let operation = Operation { change, hash, step, time, weight };
         let (state, banks) = (self.header.state(), self.banks());
         let located = banks.locate(kind.touches(&state, operation.step), operation.hash);
-        kind.insert(&state, &located.older_than(lsn), &operation);
+        let older = located.older_than(lsn);
+        let mut room = 0;
+        if let Some(block) = older.get(0) {
+            room = self.make_room(kind, &banks, block, &operation)?;
+            located.begin_undo();
+        }
+        change_block(kind, &state, &older, &operation);
         located.note(lsn);
+        self.give_back_room(kind, &banks, located.blocks(), room);
         let stripe = self.header.stripe(self.layout.stripe_of(operation.hash) + 1);
         if lsn > stripe.sums().lsn {
-            let time = stamp(record.time, record.stream);
-            stripe.count_insert(lsn, time, u64::from(record.argument));
+            stripe.count(lsn, stamp(record.time, record.stream), counts_of(kind, record));
+        }
+        Ok(())
+    }
+
+    /// Makes sure that a block has room for what an operation will do to it, where blocks grow. Returns the room it used so
+    /// far.
+    ///
+    /// # Errors
+    /// [`crate::Error::Io`], a full disk among them: nothing has changed then.
+    #[inline]
+    pub fn make_room(
+        &self,
+        kind: &dyn Kind,
+        banks: &BankSet,
+        block: &Block<'_>,
+        operation: &Operation,
+    ) -> Result<usize> {
+        if !self.form.grows {
+            return Ok(0);
+        }
+        let (used, wanted) = (kind.room_now(block), kind.room(block, operation));
+        if let Some(bank) = banks.get(0).filter(|_| wanted > used) {
+            bank.allocate(block.number, wanted)?;
+        }
+        Ok(used)
+    }
+
+    /// Gives back the room that a block used before an operation and does not use any more. The caller holds its stripe.
+    #[inline]
+    pub fn give_back_room(
+        &self,
+        kind: &dyn Kind,
+        banks: &BankSet,
+        blocks: &Blocks<'_>,
+        before: usize,
+    ) {
+        if before == 0 {
+            return;
+        }
+        if let (Some(bank), Some(block)) = (banks.get(0), blocks.get(0)) {
+            let used = kind.room_now(block);
+            if used < before {
+                bank.free(block.number, used);
+            }
         }
     }
 

@@ -5,6 +5,7 @@
 //! learns from it which record was the last to be counted.
 
 use crate::cells::{load, store};
+use crate::kinds::Totals;
 use crate::sync::{AtomicU64, Ordering, fence};
 
 /// Words of a stripe's entry: one cache line.
@@ -89,7 +90,8 @@ impl<'a> Stripe<'a> {
 
     /// Counts so many inserts and so much novelty up to this LSN, which is greater than the last; for the stripe's holder.
     #[inline]
-    fn update(&self, lsn: u64, inserts: u64, time: u64, novelty: u64) {
+    pub fn count(&self, lsn: u64, time: u64, counts: Totals) {
+        let Totals { inserts, novelty } = counts;
         let (newest, other) = self.copies();
         store(&self.0[other], 0);
         // Release fence: nothing below may come before the store above. Then whoever takes the stripe over from a
@@ -103,15 +105,9 @@ impl<'a> Stripe<'a> {
         self.0[other].store(lsn, Ordering::Release);
     }
 
-    /// Counts an insert, for the stripe's holder.
-    #[inline]
-    pub fn count_insert(&self, lsn: u64, time: u64, novelty: u64) {
-        self.update(lsn, 1, time, novelty);
-    }
-
     /// Notes an event or a heartbeat, for the stripe's holder.
     pub fn note(&self, lsn: u64, time: u64) {
-        self.update(lsn, 0, time, 0);
+        self.count(lsn, time, Totals::default());
     }
 }
 
@@ -124,7 +120,7 @@ mod tests {
         let words: Vec<AtomicU64> = (0..STRIPE_WORDS).map(|_| AtomicU64::new(0)).collect();
         let stripe = Stripe::new(&words);
         for lsn in 1..100 {
-            stripe.count_insert(lsn, 1000 - lsn, 3);
+            stripe.count(lsn, 1000 - lsn, Totals { inserts: 1, novelty: 3 });
             let sums = StripeSums { lsn, inserts: lsn, time: 999, novelty: 3 * lsn };
             assert_eq!(stripe.sums(), sums);
             // What a holder leaves that dies in the middle of the next update.

@@ -80,24 +80,34 @@ impl Disk {
         Ok(file)
     }
 
-    /// Gives a new file its space; if that fails, its name must go again.
-    fn allocate(file: &File, bytes: u64) -> io::Result<()> {
+    /// Gives a new file its length and the space of its first bytes; if that fails, its name must go again.
+    fn lay_out(file: &File, bytes: u64, allocated: u64) -> io::Result<()> {
         if file_system(&rustix::fs::fstatfs(file)?) == BTRFS {
             // Must come before the first byte. Best effort: without it btrfs is slower, not wrong.
             if let Ok(flags) = ioctl_getflags(file) {
                 let _ = ioctl_setflags(file, flags | IFlags::NOCOW);
             }
         }
-        if bytes == 0 {
-            return Ok(());
+        if allocated < bytes {
+            file.set_len(bytes)?;
         }
-        loop {
-            match fallocate(file, FallocateFlags::empty(), 0, bytes) {
-                Ok(()) => return Ok(()),
-                Err(Errno::INTR) => {}
-                Err(Errno::OPNOTSUPP | Errno::NOSYS) => return write_zeros(file, bytes),
-                Err(error) => return Err(error.into()),
-            }
+        match allocate(file, 0..allocated) {
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => write_zeros(file, bytes),
+            allocated => Ok(allocated?),
+        }
+    }
+}
+
+/// Gives bytes of a file their space.
+fn allocate(file: &File, bytes: Range<u64>) -> rustix::io::Result<()> {
+    let length = bytes.end.saturating_sub(bytes.start);
+    if length == 0 {
+        return Ok(());
+    }
+    loop {
+        match fallocate(file, FallocateFlags::empty(), bytes.start, length) {
+            Err(Errno::INTR) => {}
+            done => return done,
         }
     }
 }
@@ -135,8 +145,17 @@ impl Media for Disk {
     }
 
     fn create(&self, name: &str, bytes: u64) -> io::Result<Box<dyn MediaFile>> {
+        self.create_with_hole(name, bytes, bytes)
+    }
+
+    fn create_with_hole(
+        &self,
+        name: &str,
+        bytes: u64,
+        allocated: u64,
+    ) -> io::Result<Box<dyn MediaFile>> {
         let file = self.open_file(name, OFlags::CREATE | OFlags::EXCL | OFlags::RDWR)?;
-        if let Err(error) = Self::allocate(&file, bytes) {
+        if let Err(error) = Self::lay_out(&file, bytes, allocated) {
             // The first error says what went wrong; a leftover is a file that nothing refers to.
             let _ = self.remove(name);
             return Err(error);
@@ -267,6 +286,26 @@ impl MediaFile for DiskFile {
 
     fn identity(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.ino())
+    }
+
+    fn allocate(&self, bytes: Range<u64>) -> io::Result<()> {
+        match allocate(&self.file, bytes) {
+            // Where it cannot be done the file was filled when it was made.
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+            done => Ok(done?),
+        }
+    }
+
+    fn free(&self, bytes: Range<u64>) -> io::Result<()> {
+        let length = bytes.end.saturating_sub(bytes.start);
+        if length == 0 {
+            return Ok(());
+        }
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        match fallocate(&self.file, flags, bytes.start, length) {
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+            done => Ok(done?),
+        }
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {

@@ -7,7 +7,7 @@
 use super::{Access, ByteLocks, Mapping, Media, MediaFile};
 use crate::sync::{AtomicU64, Ordering};
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;
 use std::path::Path;
@@ -51,6 +51,23 @@ struct Node {
 struct Content {
     words: Arc<[AtomicU64]>,
     bytes: u64,
+    /// Pages, by number, that take no space.
+    holes: BTreeSet<u64>,
+}
+
+/// The unit of holes.
+const PAGE_BYTES: u64 = 4096;
+
+impl Content {
+    /// The space it takes.
+    fn occupied(&self) -> u64 {
+        self.bytes.saturating_sub(self.holes.len() as u64 * PAGE_BYTES)
+    }
+}
+
+/// The pages that lie wholly within these bytes.
+fn whole_pages(bytes: Range<u64>) -> Range<u64> {
+    bytes.start.div_ceil(PAGE_BYTES)..bytes.end / PAGE_BYTES
 }
 
 impl Memory {
@@ -128,7 +145,7 @@ impl Directory {
 
     /// Refuses what would not fit.
     fn reserve(&self, more: u64) -> io::Result<()> {
-        let used: u64 = self.files.values().map(|node| node.content.lock().bytes).sum();
+        let used: u64 = self.files.values().map(|node| node.content.lock().occupied()).sum();
         if more <= self.capacity.saturating_sub(used) {
             Ok(())
         } else {
@@ -138,7 +155,8 @@ impl Directory {
 
     fn add(&mut self, name: &str, bytes: u64) -> Arc<Node> {
         self.last_identity += 1;
-        let content = Mutex::new(Content { words: zeros(bytes.div_ceil(8)), bytes });
+        let content =
+            Mutex::new(Content { words: zeros(bytes.div_ceil(8)), bytes, holes: BTreeSet::new() });
         let node = Arc::new(Node { identity: self.last_identity, content });
         self.files.insert(name.to_owned(), Arc::clone(&node));
         node
@@ -164,13 +182,24 @@ impl Media for Memory {
     }
 
     fn create(&self, name: &str, bytes: u64) -> io::Result<Box<dyn MediaFile>> {
+        self.create_with_hole(name, bytes, bytes)
+    }
+
+    fn create_with_hole(
+        &self,
+        name: &str,
+        bytes: u64,
+        allocated: u64,
+    ) -> io::Result<Box<dyn MediaFile>> {
         let mut directory = self.directory.lock();
         directory.enter()?;
         if directory.files.contains_key(name) {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
-        directory.reserve(bytes)?;
+        let holes: BTreeSet<u64> = whole_pages(allocated..bytes).collect();
+        directory.reserve(bytes - holes.len() as u64 * PAGE_BYTES)?;
         let node = directory.add(name, bytes);
+        node.content.lock().holes = holes;
         Ok(Box::new(MemoryFile { memory: self.clone(), node, access: Access::Write }))
     }
 
@@ -312,7 +341,31 @@ impl MediaFile for MemoryFile {
     }
 
     fn allocated_bytes(&self) -> io::Result<u64> {
-        self.bytes()
+        self.admit()?;
+        Ok(self.node.content.lock().occupied())
+    }
+
+    fn allocate(&self, bytes: Range<u64>) -> io::Result<()> {
+        let mut directory = self.memory.directory.lock();
+        directory.admit()?;
+        let pages = bytes.start / PAGE_BYTES..bytes.end.div_ceil(PAGE_BYTES);
+        let missing = self.node.content.lock().holes.range(pages.clone()).count() as u64;
+        directory.reserve(missing * PAGE_BYTES)?;
+        self.node.content.lock().holes.retain(|page| !pages.contains(page));
+        Ok(())
+    }
+
+    fn free(&self, bytes: Range<u64>) -> io::Result<()> {
+        self.admit()?;
+        let mut content = self.node.content.lock();
+        for page in whole_pages(bytes) {
+            let start = (page * PAGE_BYTES / 8) as usize;
+            for word in content.words.iter().skip(start).take((PAGE_BYTES / 8) as usize) {
+                word.store(0, Ordering::Relaxed);
+            }
+            content.holes.insert(page);
+        }
+        Ok(())
     }
 
     fn identity(&self) -> io::Result<u64> {

@@ -65,6 +65,21 @@ pub trait Media: Debug + Send + Sync {
     /// `AlreadyExists` if the name is taken (links are not followed), `StorageFull` without space.
     fn create(&self, name: &str, bytes: u64) -> io::Result<Box<dyn MediaFile>>;
 
+    /// As [`Media::create`], but only the first `allocated` bytes have their space; the others are a hole, to be filled by
+    /// [`MediaFile::allocate`] before anything is stored there. A medium without holes allocates all.
+    ///
+    /// # Errors
+    /// As [`Media::create`].
+    fn create_with_hole(
+        &self,
+        name: &str,
+        bytes: u64,
+        allocated: u64,
+    ) -> io::Result<Box<dyn MediaFile>> {
+        let _ = allocated;
+        self.create(name, bytes)
+    }
+
     /// Opens a file that is there, without following links.
     ///
     /// # Errors
@@ -153,6 +168,25 @@ pub trait MediaFile: Debug + Send + Sync {
     /// # Errors
     /// The system's refusal.
     fn identity(&self) -> io::Result<u64>;
+
+    /// Makes sure that these bytes, which lie in the file, have their space. What they hold stays.
+    ///
+    /// # Errors
+    /// `StorageFull` without space; nothing has changed then.
+    fn allocate(&self, bytes: Range<u64>) -> io::Result<()> {
+        let _ = bytes;
+        Ok(())
+    }
+
+    /// Gives the space of these bytes back where it can; they read as zero then, or as they did. Stores need
+    /// [`MediaFile::allocate`] again.
+    ///
+    /// # Errors
+    /// The system's refusal.
+    fn free(&self, bytes: Range<u64>) -> io::Result<()> {
+        let _ = bytes;
+        Ok(())
+    }
 
     /// Reads exactly `buffer.len()` bytes from `offset`.
     ///

@@ -2,7 +2,7 @@
 //!
 //! An owner that dies leaves at most one record of its stripe that has not been counted in the stripe's sums, for it
 //! counts each before it begins with the next. Applying that record again completes it, wherever it was cut off
-//! ([`Image::apply`]). Blocks that it had marked as being changed and had not begun with are marked as whole: nothing in
+//! ([`Image::apply`]); of kinds whose operations cannot be repeated, what was changed is [taken back](crate::undo) first. Blocks that it had marked as being changed and had not begun with are marked as whole: nothing in
 //! them has changed. The place in the log that it had reserved and not filled is voided. A repairer that dies leaves what
 //! it found, or something further on.
 //!
@@ -44,6 +44,9 @@ pub fn stripe(
     from: Option<u64>,
 ) -> Result<()> {
     image.follow()?;
+    if let Some(stripe) = index.checked_sub(1) {
+        take_back(image, stripe);
+    }
     // Acquire: pairs with the Release of `place::reserve`.
     let tail = image.header().tail().load(Ordering::Acquire);
     for segment in segments {
@@ -72,10 +75,25 @@ pub fn stripe(
     Ok(())
 }
 
+/// Undoes what the owner of an ordinary stripe (from 0) did not come to complete, where it cannot simply be done again.
+fn take_back(image: &Image, stripe: usize) {
+    for (_, bank) in image.banks().iter() {
+        let undo = bank.undo(stripe);
+        let Some(begun) = undo.begun().filter(|begun| begun.block < bank.blocks()) else {
+            continue;
+        };
+        let (header, block) = bank.block(begun.block as usize);
+        // Else it was completed: the LSN is set after the last word.
+        if header.lsn() == begun.lsn {
+            undo.take_back(block.own, block.cells);
+        }
+    }
+}
+
 /// Whether a record belongs to a stripe.
 fn is_of(image: &Image, index: usize, record: &Record) -> bool {
     match record.op {
-        Op::Insert => image.layout().stripe_of(record.payload) + 1 == index,
+        Op::Insert | Op::Remove => image.layout().stripe_of(record.payload) + 1 == index,
         Op::Heartbeat => index == 0,
         _ => index == 0 && event::from_record(record).is_some(),
     }

@@ -58,7 +58,7 @@ pub fn replay(
     };
     let mut unsound = Vec::new();
     let ground = listing.snapshots.iter().find_map(|&start| {
-        let image = Image::create(live.clone(), draft, identity, meta.layout);
+        let image = Image::create(live.clone(), draft, identity, meta.layout, &*meta.kind);
         let loaded = image.and_then(|image| load(home, meta, start, image));
         loaded.map_err(|error| discard(&**live, draft, (start, error), &mut unsound)).ok()
     });
@@ -74,7 +74,7 @@ pub fn replay(
             if let (false, false) = (has_all, unsound.is_empty()) {
                 return Err(unsound.swap_remove(0).1);
             }
-            let image = Image::create(live.clone(), draft, identity, meta.layout)?;
+            let image = Image::create(live.clone(), draft, identity, meta.layout, &*meta.kind)?;
             image.start(&*meta.kind)?;
             (image, 1, 1, 1)
         }
@@ -87,7 +87,7 @@ pub fn replay(
             events.push((lsn, *record));
             return Ok(());
         }
-        if matches!(record.op, Op::Insert | Op::Heartbeat) {
+        if matches!(record.op, Op::Insert | Op::Remove | Op::Heartbeat) {
             apply_all(&image, kind, &mut events)?;
         }
         image.apply(kind, lsn, record)
@@ -216,9 +216,12 @@ fn load_block(image: &Image, reader: &SnapshotReader, frame: &Frame, words: &[u6
     let Some(bank) = bank.filter(|bank| frame.index < bank.blocks()) else {
         return Err(misfit(reader, frame, words));
     };
-    if words.len() != OWN_WORDS + bank.geometry().words_per_block as usize {
+    // Zeros at the end are left out.
+    let most = OWN_WORDS + bank.geometry().words_per_block as usize;
+    let Some(cells) = words.len().checked_sub(OWN_WORDS).filter(|_| words.len() <= most) else {
         return Err(misfit(reader, frame, words));
-    }
+    };
+    bank.allocate(frame.index, cells)?;
     let (header, block) = bank.block(frame.index as usize);
     for (to, from) in block.own.iter().chain(block.cells).zip(words) {
         store(to, *from);

@@ -29,7 +29,7 @@ const STREAM: u8 = 0x80;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Op {
-    /// A key was inserted: payload is its hash, argument what was new about it.
+    /// A key was inserted: payload is its hash, argument its weight, or what was new about it.
     Insert = 1,
     /// The filter entered a step: payload is the kind's word.
     Step = 2,
@@ -43,6 +43,8 @@ pub enum Op {
     Durable = 6,
     /// Nothing: whoever reserved this place never wrote it.
     Void = 7,
+    /// A key was removed: payload is its hash, argument its weight.
+    Remove = 8,
 }
 
 impl Op {
@@ -55,6 +57,7 @@ impl Op {
             5 => Self::Heartbeat,
             6 => Self::Durable,
             7 => Self::Void,
+            8 => Self::Remove,
             _ => return None,
         })
     }
@@ -70,6 +73,7 @@ impl Op {
             Self::Heartbeat => "heartbeat",
             Self::Durable => "durable",
             Self::Void => "void",
+            Self::Remove => "remove",
         }
     }
 }

@@ -192,7 +192,7 @@ fn death(stores: [(usize, u64); 5], left: usize) {
         let dying = {
             let shared = Arc::clone(&shared);
             thread::spawn(move || {
-                Stripe::new(&shared.words).count_insert(1, 1, 1);
+                Stripe::new(&shared.words).count(1, 1, Totals { inserts: 1, novelty: 1 });
                 for &(at, value) in &stores[..left] {
                     shared.words[at].store(value, Ordering::Relaxed);
                 }
@@ -211,7 +211,7 @@ fn death(stores: [(usize, u64); 5], left: usize) {
                     assert!((lsn..=2).contains(&found.time));
                     // The repair.
                     if lsn == 1 {
-                        Stripe::new(&shared.words).count_insert(2, 2, 1);
+                        Stripe::new(&shared.words).count(2, 2, Totals { inserts: 1, novelty: 1 });
                     }
                     assert_eq!(Stripe::new(&shared.words).sums(), sums(2));
                 }
@@ -235,7 +235,7 @@ fn the_stores_of_the_model_are_those_of_the_code() {
             let words = [(); STRIPE_WORDS].map(|()| AtomicU64::new(0));
             let stripe = Stripe::new(&words);
             for lsn in 1..=2 {
-                stripe.count_insert(lsn, lsn, 1);
+                stripe.count(lsn, lsn, Totals { inserts: 1, novelty: 1 });
             }
             let mut expected = [0; STRIPE_WORDS];
             for (at, value) in PROPER_STORES {

@@ -181,6 +181,10 @@ impl Kind for AgePartitioned {
             .with("words", self.words)
     }
 
+    fn repeatable(&self) -> bool {
+        true
+    }
+
     fn first_words(&self) -> u64 {
         self.words
     }
@@ -279,16 +283,16 @@ impl Kind for AgePartitioned {
         runs >> 63_u64.saturating_sub(oldest) != 0
     }
 
-    fn settle(&self, state: &State<'_>, _: usize, block: &Block<'_>) {
+    fn settle(&self, state: &State<'_>, _: usize, block: &Block<'_>, _: &Moment) {
         self.slices.catch_up(block, 0, state.own(GENERATION));
     }
 
-    fn step(&self, state: &State<'_>) -> Option<u64> {
+    fn step(&self, state: &State<'_>, _: &Moment) -> Option<u64> {
         Some(state.own(GENERATION))
     }
 
     /// As if all keys were distinct: duplicates fill less.
-    fn estimated_fpr(&self, state: &State<'_>, layout: Layout, moment: &Moment) -> f64 {
+    fn estimated_fpr(&self, state: &State<'_>, layout: Layout, moment: &Moment, _: f64) -> f64 {
         let Some(bank) = state.bank(0) else {
             return 0.0;
         };

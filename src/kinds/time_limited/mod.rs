@@ -243,6 +243,10 @@ impl Kind for TimeLimited {
         true
     }
 
+    fn repeatable(&self) -> bool {
+        true
+    }
+
     fn first_words(&self) -> u64 {
         let Some(rate) = self.rate else {
             return FIRST_WORDS;
@@ -366,13 +370,13 @@ impl Kind for TimeLimited {
         self.youngest(state, blocks, query, age).is_some()
     }
 
-    fn settle(&self, state: &State<'_>, slot: usize, block: &Block<'_>) {
+    fn settle(&self, state: &State<'_>, slot: usize, block: &Block<'_>, _: &Moment) {
         let Some(bank) = state.bank(slot) else { return };
         let last = self.last_generation(state, &bank).min(self.generations(state).current());
         self.slices.catch_up(block, bank.since, last);
     }
 
-    fn step(&self, state: &State<'_>) -> Option<u64> {
+    fn step(&self, state: &State<'_>, _: &Moment) -> Option<u64> {
         Some(self.generations(state).current())
     }
 
@@ -386,7 +390,7 @@ impl Kind for TimeLimited {
         theory::fpr_in_blocks(self.k, l, load, theory::Phase::WORST, block_keys)
     }
 
-    fn estimated_fpr(&self, state: &State<'_>, layout: Layout, moment: &Moment) -> f64 {
+    fn estimated_fpr(&self, state: &State<'_>, layout: Layout, moment: &Moment, _: f64) -> f64 {
         fills::expected_fpr(self, state, layout, moment)
     }
 }

@@ -235,7 +235,7 @@ fn inserts_that_read_their_step_before_another_threads_event_are_safe_within_the
         harness.insert(hash_of(2 * i), opened);
         // The step was read just before the one that is due was made.
         let time = opened + kind.pace + kind.grace - 1;
-        harness.insert_once(hash_of(2 * i + 1), time);
+        harness.insert_once(hash_of(2 * i + 1), time, 1);
         keys.push((hash_of(2 * i + 1), time));
         for &(hash, time) in keys.iter().filter(|(_, time)| time + WINDOW > opened) {
             assert!(harness.contains_at(hash, time + WINDOW - 1), "key of {time} at {opened}");
