@@ -64,15 +64,18 @@ mod wal;
 
 pub use clock::{Clock, ManualClock, Timestamp};
 pub use error::{Error, Result};
-pub use filter::handle::{Call, Filter};
+pub use filter::call::Call;
+pub use filter::handle::Filter;
 #[cfg(not(loom))]
 pub use filter::inspect;
 pub use filter::operate::{Checked, Since};
 #[cfg(not(loom))]
 pub use filter::reader::{Reader, ReaderCall};
-pub use filter::spec::{AgePartitioned, Aging, Any, Bloom, Spec, TimeLimited};
+pub use filter::spec::{
+    AgePartitioned, Ages, Any, Bloom, Counts, Decays, Removes, Spec, TimeLimited, Weighs,
+};
 pub use filter::stat::{Digest, Stat};
-pub use kinds::{Age, Parameters, Within};
+pub use kinds::{Age, Estimate, Parameters, Within};
 pub use options::{Downtime, Durability, Options};
 
 /// The protocols over shared memory, for the models in `tests/loom/`.
@@ -83,6 +86,10 @@ pub mod models {
     pub use crate::processes::{stripe_lock, turn};
     pub mod sync {
         pub use crate::sync::{AtomicU64, Ordering};
+    }
+    pub use crate::kinds::Totals;
+    pub mod undo {
+        pub use crate::undo::{Begun, Undo, area_words};
     }
     pub use crate::wal::place;
 }

@@ -13,9 +13,6 @@
 
 use crate::sync::{AtomicU64, Ordering, fence};
 
-/// Words of a block that are not cells.
-const OWN_WORDS: usize = crate::cells::OWN_WORDS;
-
 const COUNT: usize = 0;
 const BLOCK: usize = 1;
 const LSN: usize = 2;
@@ -28,10 +25,10 @@ const MOST_NOTES: usize = 62;
 /// In place of the count: all words of the block are saved.
 const ALL: u64 = u64::MAX;
 
-/// Words of an undo area for blocks with so many words of cells: whole cache lines.
+/// Words of an undo area for blocks of so many words, own ones and cells: whole cache lines.
 #[must_use]
-pub const fn area_words(words_per_block: usize) -> usize {
-    (SAVED + OWN_WORDS + words_per_block).next_multiple_of(8)
+pub const fn area_words(block: usize) -> usize {
+    (SAVED + block).next_multiple_of(8)
 }
 
 /// A stripe's undo area; of kinds whose operations may be repeated none, and then nothing is noted.
@@ -161,6 +158,10 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// Own words of the block, and cells.
+    const OWN_WORDS: usize = 6;
+    const CELLS: usize = 64;
+
     fn words(values: &[u64]) -> Vec<AtomicU64> {
         values.iter().map(|&value| AtomicU64::new(value)).collect()
     }
@@ -172,11 +173,11 @@ mod tests {
     proptest! {
         #[test]
         fn a_block_is_as_it_was_however_much_was_changed(
-            changes in prop::collection::vec((0..OWN_WORDS + 64, any::<u64>()), 0..200),
-            before in prop::collection::vec(any::<u64>(), OWN_WORDS + 64),
+            changes in prop::collection::vec((0..OWN_WORDS + CELLS, any::<u64>()), 0..200),
+            before in prop::collection::vec(any::<u64>(), OWN_WORDS + CELLS),
         ) {
             let (own, cells) = (words(&before[..OWN_WORDS]), words(&before[OWN_WORDS..]));
-            let area = words(&vec![7; area_words(64)]);
+            let area = words(&vec![7; area_words(OWN_WORDS + CELLS)]);
             let undo = Undo::new(&area);
             undo.begin(3, 17);
             prop_assert_eq!(undo.begun(), None);

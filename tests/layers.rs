@@ -15,6 +15,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("names", 1),
     ("bytes", 1),
     ("fork", 1),
+    ("undo", 1),
     ("media", 2),
     ("cells", 2),
     ("clock", 2),

@@ -1,21 +1,17 @@
 //! The public face of an open filter.
 
+use super::call::Call;
 use super::duties::Duties;
 use super::engine::Engine;
-use super::operate::{Ask, Checked, Request, Since};
-use super::spec::{Aging, Any, Spec};
+use super::operate::Checked;
+use super::spec::{Ages, Any, Counts, Decays, Removes, Spec};
 use super::stat::{Digest, Stat};
-use crate::clock::Timestamp;
 use crate::error::{Error, Result};
-use crate::hash::key_hash;
-use crate::kinds::{Age, Parameters, Within};
+use crate::kinds::{Age, Estimate, Parameters, Within};
 use crate::media::Media;
-use crate::options::{Durability, Options};
+use crate::options::Options;
 use std::marker::PhantomData;
 use std::sync::Arc;
-
-/// How many keys of a bulk operation are fetched ahead: enough for their misses to overlap, few enough to stay in the cache.
-const AHEAD: usize = 32;
 
 /// An open filter of kind `K`; [`Any`] if the kind is known at run time only.
 ///
@@ -168,7 +164,7 @@ impl<K> Filter<K> {
     #[must_use]
     #[inline]
     pub fn call(&self) -> Call<'_, K> {
-        Call { filter: self, time: None, durability: None, since: Since::LastSeen, weight: 1 }
+        Call::new(self)
     }
 
     /// Returns once everything so far is durable.
@@ -239,7 +235,7 @@ impl<K> Filter<K> {
     }
 }
 
-impl<K: Aging> Filter<K> {
+impl<K: Ages> Filter<K> {
     /// How long ago a key was seen, at least; `None` if it is not in the window.
     ///
     /// # Errors
@@ -258,172 +254,46 @@ impl<K: Aging> Filter<K> {
     }
 }
 
+impl<K: Counts> Filter<K> {
+    /// How often a key was inserted (less how often it was removed), by estimate: never too low but for what the kind says,
+    /// and too high where all cells of the key are other keys' too.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`]; [`Error::Unsupported`] if the kind does not count.
+    #[inline]
+    pub fn estimate(&self, key: impl AsRef<[u8]>) -> Result<Estimate> {
+        self.call().estimate(key)
+    }
+}
+
+impl<K: Decays> Filter<K> {
+    /// The estimate, normalised: what the key comes to in an epoch, as a weighted mean over all epochs.
+    ///
+    /// # Errors
+    /// As [`Filter::estimate`].
+    pub fn frequency(&self, key: impl AsRef<[u8]>) -> Result<Estimate> {
+        self.call().frequency(key)
+    }
+}
+
+impl<K: Removes> Filter<K> {
+    /// Removes a key once. False, and nothing changes, if it is not there.
+    ///
+    /// Removing a key that was never inserted, and only seems to be there, harms others: they may be missed then.
+    ///
+    /// # Errors
+    /// As [`Filter::insert`], and [`Error::Unsupported`] if nothing can be removed from the filter.
+    pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.call().remove(key)
+    }
+}
+
 impl<K> Drop for Filter<K> {
     fn drop(&mut self) {
         if !self.closed {
             // Whoever wants to know calls `close`; the log has everything anyway.
             let _ = self.shut();
         }
-    }
-}
-
-/// Operations with settings of their own; see [`Filter::call`].
-#[derive(Debug)]
-pub struct Call<'a, K = Any> {
-    filter: &'a Filter<K>,
-    time: Option<u64>,
-    durability: Option<Durability>,
-    since: Since,
-    weight: u32,
-}
-
-impl<K> Clone for Call<'_, K> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<K> Copy for Call<'_, K> {}
-
-impl<K> Call<'_, K> {
-    /// At this time instead of the clock's. A filter whose latest time came so takes no time from a clock any more.
-    #[must_use]
-    pub fn time(mut self, time: Timestamp) -> Self {
-        self.time = Some(time.as_unix_micros());
-        self
-    }
-
-    /// With this durability instead of the filter's.
-    #[must_use]
-    pub fn durability(mut self, durability: Durability) -> Self {
-        self.durability = Some(durability);
-        self
-    }
-
-    /// When a key counts as seen, for [`Call::check_and_insert`].
-    #[must_use]
-    pub fn since(mut self, since: Since) -> Self {
-        self.since = since;
-        self
-    }
-
-    fn engine(&self) -> &Engine {
-        &self.filter.engine
-    }
-
-    #[inline]
-    fn hash(&self, key: &[u8]) -> u64 {
-        key_hash(key, self.engine().meta.seed)
-    }
-
-    fn write(&self, key: &[u8], ask: Ask) -> Result<Checked> {
-        let hash = self.hash(key);
-        self.engine().prefetch_to_write(hash);
-        let written = self.engine().write(&self.request(hash, ask))?;
-        self.engine().settle(written.lsn, self.durability)?;
-        Ok(written.checked)
-    }
-
-    fn request(&self, hash: u64, ask: Ask) -> Request {
-        Request { hash, time: self.time, weight: self.weight, ask }
-    }
-
-    /// Writes keys in order and tells each answer; what was written before an error becomes durable all the same.
-    fn write_all<T: AsRef<[u8]>>(
-        &self,
-        keys: &[T],
-        ask: Ask,
-        mut tell: impl FnMut(Checked),
-    ) -> Result<()> {
-        let mut last = 0;
-        let mut write = |hash| {
-            let written = self.engine().write(&self.request(hash, ask))?;
-            last = last.max(written.lsn);
-            tell(written.checked);
-            Ok(())
-        };
-        let written = keys.chunks(AHEAD).try_for_each(|keys| {
-            let hashes = self.fetch(keys, Engine::prefetch_to_write);
-            hashes[..keys.len()].iter().try_for_each(|&hash| write(hash))
-        });
-        self.engine().settle(last, self.durability)?;
-        written
-    }
-
-    /// Hashes up to [`AHEAD`] keys and asks the processor for their cells, so that the misses of all of them overlap.
-    fn fetch<T: AsRef<[u8]>>(&self, keys: &[T], prefetch: fn(&Engine, u64)) -> [u64; AHEAD] {
-        let mut hashes = [0; AHEAD];
-        for (hash, key) in hashes.iter_mut().zip(keys) {
-            *hash = self.hash(key.as_ref());
-            prefetch(self.engine(), *hash);
-        }
-        hashes
-    }
-
-    /// See [`Filter::insert`].
-    ///
-    /// # Errors
-    /// As there, and [`Error::TimeAhead`].
-    #[inline]
-    pub fn insert(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        Ok(self.write(key.as_ref(), Ask::Nothing)? != Checked::TooLate)
-    }
-
-    /// See [`Filter::contains`].
-    ///
-    /// # Errors
-    /// As there.
-    #[inline]
-    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        self.engine().contains(self.hash(key.as_ref()), self.time)
-    }
-
-    /// See [`Filter::check_and_insert`].
-    ///
-    /// # Errors
-    /// As there, and [`Error::TimeAhead`].
-    #[inline]
-    pub fn check_and_insert(&self, key: impl AsRef<[u8]>) -> Result<Checked> {
-        self.write(key.as_ref(), Ask::Present(self.since))
-    }
-
-    /// See [`Filter::insert_all`].
-    ///
-    /// # Errors
-    /// As there, and [`Error::TimeAhead`].
-    pub fn insert_all<T: AsRef<[u8]>>(&self, keys: &[T]) -> Result<usize> {
-        let mut inserted = 0;
-        self.write_all(keys, Ask::Nothing, |checked| {
-            inserted += usize::from(checked != Checked::TooLate);
-        })?;
-        Ok(inserted)
-    }
-
-    /// See [`Filter::contains_all`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn contains_all<T: AsRef<[u8]>>(&self, keys: &[T]) -> Result<Vec<bool>> {
-        let mut answers = Vec::with_capacity(keys.len());
-        for keys in keys.chunks(AHEAD) {
-            for &hash in &self.fetch(keys, Engine::prefetch)[..keys.len()] {
-                answers.push(self.engine().contains(hash, self.time)?);
-            }
-        }
-        Ok(answers)
-    }
-
-    /// See [`Filter::check_and_insert_all`].
-    ///
-    /// # Errors
-    /// As there, and [`Error::TimeAhead`].
-    pub fn check_and_insert_all<T: AsRef<[u8]>>(
-        &self,
-        keys: &[T],
-        answers: &mut Vec<Checked>,
-    ) -> Result<()> {
-        answers.reserve(keys.len());
-        self.write_all(keys, Ask::Present(self.since), |checked| answers.push(checked))
     }
 }
 
@@ -435,40 +305,5 @@ impl Engine {
             Some(wanted) if wanted != found => Err(mismatch(self, "kind", wanted, found)),
             _ => Ok(()),
         }
-    }
-
-    /// Makes sure that the filter's kind knows ages.
-    pub(super) fn check_ages(&self, operation: &'static str) -> Result<()> {
-        let kind = &self.meta.kind;
-        if kind.knows_age() {
-            Ok(())
-        } else {
-            Err(Error::Unsupported { kind: kind.name(), operation })
-        }
-    }
-}
-
-impl<K: Aging> Call<'_, K> {
-    /// See [`Filter::age`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn age(&self, key: impl AsRef<[u8]>) -> Result<Option<Age>> {
-        self.engine().check_ages("age")?;
-        let hash = self.hash(key.as_ref());
-        self.engine()
-            .ask(hash, self.time, |kind, state, blocks, query| kind.age(state, blocks, query))
-    }
-
-    /// See [`Filter::seen_within`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn seen_within(&self, key: impl AsRef<[u8]>, within: Within) -> Result<bool> {
-        self.engine().check_ages("seen_within")?;
-        let hash = self.hash(key.as_ref());
-        self.engine().ask(hash, self.time, |kind, state, blocks, query| {
-            kind.contains_within(state, blocks, query, within)
-        })
     }
 }

@@ -1,12 +1,13 @@
 //! The handle that users hold, and everything it does.
 //!
-//! `handle` is the public face, `paths` the ways to it by directory, `spec` what a user asks for. Behind it `engine` holds the
+//! `handle` and `call` are the public face, `paths` the ways to it by directory, `spec` what a user asks for. Behind it `engine` holds the
 //! parts together, `hold` takes stripes and repairs what the dead left, `open` creates, opens and closes, `operate` inserts,
 //! `query` asks, `commit` makes durable, `checkpoint` writes snapshots and lets old log go, `duties` are the background
 //! threads, `stat` counts and hashes, `backup` copies. `reader` is the handle of those who may not write, `inspect` looks at a
 //! filter's files. This is the only floor that calls the clock.
 
 pub mod backup;
+pub mod call;
 pub mod checkpoint;
 pub mod commit;
 pub mod duties;

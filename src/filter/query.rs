@@ -2,8 +2,8 @@
 
 use super::engine::Engine;
 use crate::cells::Blocks;
-use crate::error::Result;
-use crate::kinds::{BankMask, Kind, Micros, Query, State, Totals};
+use crate::error::{Error, Result};
+use crate::kinds::{Age, BankMask, Estimate, Kind, Micros, Query, State, Totals, Within};
 use crate::sync::spin_hint;
 
 /// After so many changes under its eyes a query takes the stripe.
@@ -16,6 +16,51 @@ impl Engine {
         self.ask_with(hash, given, self.totals(), |kind, state, blocks, query| {
             kind.contains(state, blocks, query)
         })
+    }
+
+    /// How long ago a key was seen, at least.
+    pub(super) fn age(&self, hash: u64, given: Option<Micros>) -> Result<Option<Age>> {
+        self.check_ages("age")?;
+        self.ask(hash, given, |kind, state, blocks, query| kind.age(state, blocks, query))
+    }
+
+    /// Whether a key was seen within less than the window.
+    pub(super) fn seen_within(
+        &self,
+        hash: u64,
+        given: Option<Micros>,
+        within: Within,
+    ) -> Result<bool> {
+        self.check_ages("seen_within")?;
+        self.ask(hash, given, |kind, state, blocks, query| {
+            kind.contains_within(state, blocks, query, within)
+        })
+    }
+
+    fn check_ages(&self, operation: &'static str) -> Result<()> {
+        let kind = &self.meta.kind;
+        if kind.knows_age() { Ok(()) } else { Err(self.unsupported(operation)) }
+    }
+
+    /// How often a key was inserted.
+    pub(super) fn estimate(&self, hash: u64, given: Option<Micros>) -> Result<Estimate> {
+        let estimate = self.ask_with(hash, given, self.totals(), |kind, state, blocks, query| {
+            kind.estimate(state, blocks, query)
+        });
+        estimate?.ok_or_else(|| self.unsupported("estimate"))
+    }
+
+    /// How frequent a key is: its decayed count, normalised.
+    pub(super) fn frequency(&self, hash: u64, given: Option<Micros>) -> Result<Estimate> {
+        let normaliser =
+            self.meta.kind.normaliser().ok_or_else(|| self.unsupported("frequency"))?;
+        let Estimate { count, at_least } = self.estimate(hash, given)?;
+        Ok(Estimate { count: count * normaliser, at_least })
+    }
+
+    /// The error for an operation that the kind does not have.
+    pub(super) fn unsupported(&self, operation: &'static str) -> Error {
+        Error::Unsupported { kind: self.meta.kind.name(), operation }
     }
 
     /// Asks the kind about a key: `ask` may see blocks in the middle of a change, and is called again if it did.

@@ -11,13 +11,13 @@ use super::duties::Bell;
 use super::engine::{Engine, TimeBase};
 use super::inspect::{Look, rebuild};
 use super::open::{first_segment, read_meta};
-use super::spec::{Aging, Any, Spec};
+use super::spec::{Ages, Any, Counts, Decays, Spec};
 use super::stat::{Digest, Stat};
 use crate::clock::{Clock, Timestamp};
 use crate::error::{Error, Result};
 use crate::fork::Guard;
 use crate::hash::key_hash;
-use crate::kinds::{Age, Parameters, Within};
+use crate::kinds::{Age, Estimate, Micros, Parameters, Within};
 use crate::live::{Image, LiveHeader};
 use crate::media::{Access, Disk, Media, Memory};
 use crate::meta::Meta;
@@ -331,7 +331,7 @@ impl<K> Reader<K> {
     }
 }
 
-impl<K: Aging> Reader<K> {
+impl<K: Ages> Reader<K> {
     /// How long ago a key was seen, at least; see [`Filter::age`](crate::Filter::age).
     ///
     /// # Errors
@@ -346,6 +346,26 @@ impl<K: Aging> Reader<K> {
     /// As [`Reader::age`].
     pub fn seen_within(&self, key: impl AsRef<[u8]>, within: Within) -> Result<bool> {
         self.call().seen_within(key, within)
+    }
+}
+
+impl<K: Counts> Reader<K> {
+    /// How often a key was inserted; see [`Filter::estimate`](crate::Filter::estimate).
+    ///
+    /// # Errors
+    /// As [`Reader::contains`], and [`Error::Unsupported`] if the kind does not count.
+    pub fn estimate(&self, key: impl AsRef<[u8]>) -> Result<Estimate> {
+        self.call().estimate(key)
+    }
+}
+
+impl<K: Decays> Reader<K> {
+    /// The estimate, normalised; see [`Filter::frequency`](crate::Filter::frequency).
+    ///
+    /// # Errors
+    /// As [`Reader::estimate`].
+    pub fn frequency(&self, key: impl AsRef<[u8]>) -> Result<Estimate> {
+        self.call().frequency(key)
     }
 }
 
@@ -364,29 +384,31 @@ impl<K> ReaderCall<'_, K> {
         self
     }
 
+    /// Asks the engine about a key.
+    fn ask<T>(
+        &self,
+        key: impl AsRef<[u8]>,
+        ask: impl Fn(&Engine, u64, Option<Micros>) -> Result<T>,
+    ) -> Result<T> {
+        self.reader.with(|engine| ask(engine, key_hash(key.as_ref(), engine.meta.seed), self.time))
+    }
+
     /// See [`Reader::contains`].
     ///
     /// # Errors
     /// As there.
     pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        self.reader.with(|engine| {
-            let hash = key_hash(key.as_ref(), engine.meta.seed);
-            engine.contains(hash, self.time)
-        })
+        self.ask(key, Engine::contains)
     }
 }
 
-impl<K: Aging> ReaderCall<'_, K> {
+impl<K: Ages> ReaderCall<'_, K> {
     /// See [`Reader::age`].
     ///
     /// # Errors
     /// As there.
     pub fn age(&self, key: impl AsRef<[u8]>) -> Result<Option<Age>> {
-        self.reader.with(|engine| {
-            engine.check_ages("age")?;
-            let hash = key_hash(key.as_ref(), engine.meta.seed);
-            engine.ask(hash, self.time, |kind, state, blocks, query| kind.age(state, blocks, query))
-        })
+        self.ask(key, Engine::age)
     }
 
     /// See [`Reader::seen_within`].
@@ -394,12 +416,26 @@ impl<K: Aging> ReaderCall<'_, K> {
     /// # Errors
     /// As there.
     pub fn seen_within(&self, key: impl AsRef<[u8]>, within: Within) -> Result<bool> {
-        self.reader.with(|engine| {
-            engine.check_ages("seen_within")?;
-            let hash = key_hash(key.as_ref(), engine.meta.seed);
-            engine.ask(hash, self.time, |kind, state, blocks, query| {
-                kind.contains_within(state, blocks, query, within)
-            })
-        })
+        self.ask(key, |engine, hash, time| engine.seen_within(hash, time, within))
+    }
+}
+
+impl<K: Counts> ReaderCall<'_, K> {
+    /// See [`Reader::estimate`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn estimate(&self, key: impl AsRef<[u8]>) -> Result<Estimate> {
+        self.ask(key, Engine::estimate)
+    }
+}
+
+impl<K: Decays> ReaderCall<'_, K> {
+    /// See [`Reader::frequency`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn frequency(&self, key: impl AsRef<[u8]>) -> Result<Estimate> {
+        self.ask(key, Engine::frequency)
     }
 }

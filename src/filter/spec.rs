@@ -25,8 +25,20 @@ pub trait Spec {
     }
 }
 
-/// A [`Spec`] of a kind that keeps a window by which a key's age is known.
-pub trait Aging: Spec {}
+/// A [`Spec`] of a kind that knows how long ago a key was seen.
+pub trait Ages: Spec {}
+
+/// A [`Spec`] of a kind that knows how often a key was inserted.
+pub trait Counts: Spec {}
+
+/// A [`Spec`] of a kind whose counts decay.
+pub trait Decays: Counts {}
+
+/// A [`Spec`] of a kind from which keys can be removed.
+pub trait Removes: Counts {}
+
+/// A [`Spec`] of a kind that keeps important keys longer.
+pub trait Weighs: Spec {}
 
 /// A kind by name, for programs that learn it at run time.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,8 +67,12 @@ impl Spec for Any {
     }
 }
 
-/// Some kinds may know an age; those that do not answer [`crate::Error::Unsupported`].
-impl Aging for Any {}
+// What a kind does not do it answers with `Error::Unsupported`.
+impl Ages for Any {}
+impl Counts for Any {}
+impl Decays for Any {}
+impl Removes for Any {}
+impl Weighs for Any {}
 
 /// A Bloom filter: remembers every key for ever.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -124,7 +140,7 @@ impl Spec for AgePartitioned {
     }
 }
 
-impl Aging for AgePartitioned {}
+impl Ages for AgePartitioned {}
 
 /// A time-limited Bloom filter: remembers for a time, whatever the rate.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -162,4 +178,4 @@ impl Spec for TimeLimited {
     }
 }
 
-impl Aging for TimeLimited {}
+impl Ages for TimeLimited {}

@@ -327,7 +327,7 @@ impl Harness {
                 let (geometry, blocks) = (entry.geometry, self.layout.blocks(entry.geometry));
                 let size = geometry.words_per_block as usize;
                 let words = zeros(blocks as usize * (OWN_WORDS + size));
-                let undo = if self.kind.repeatable() { 0 } else { area_words(size) };
+                let undo = if self.kind.repeatable() { 0 } else { area_words(OWN_WORDS + size) };
                 Bank { id: entry.id, geometry, blocks, words, undo: zeros(undo) }
             });
         }

@@ -10,7 +10,7 @@
 use super::header::{BLOCK_HEADER_WORDS, BlockHeader};
 use super::version;
 use crate::bytes::{HEADER_BYTES, Header, PAGE_WORDS};
-use crate::cells::{Block, Blocks, Geometry, Layout, MAX_BANKS, prefetch_write, store};
+use crate::cells::{Block, Blocks, Geometry, Layout, MAX_BANKS, OWN_WORDS, prefetch_write, store};
 use crate::error::{Error, Result};
 use crate::kinds::{BankMask, Kind};
 use crate::media::{Access, Mapped, Media, MediaFile};
@@ -65,7 +65,7 @@ impl Places {
         let headers = layout.blocks(geometry) as usize * BLOCK_HEADER_WORDS;
         let undo = PAGE_WORDS + headers.next_multiple_of(PAGE_WORDS);
         let size = geometry.words_per_block as usize;
-        let area = if form.undo { undo::area_words(size) } else { 0 };
+        let area = if form.undo { undo::area_words(OWN_WORDS + size) } else { 0 };
         let cells = undo + (area * layout.stripes as usize).next_multiple_of(PAGE_WORDS);
         Ok(Self { undo, area, cells, end: cells + words as usize })
     }

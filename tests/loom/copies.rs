@@ -1,5 +1,6 @@
 //! What exists in two copies: block 0, which readers never wait for, and a stripe's sums, which outlive their writer.
 
+use ebbtide::models::Totals;
 use ebbtide::models::stripe::{STRIPE_WORDS, Stripe, StripeSums};
 use ebbtide::models::stripe_lock::{Owner, try_lock, unlock};
 use ebbtide::models::sync::{AtomicU64, Ordering};

@@ -13,4 +13,5 @@ mod growth;
 mod place;
 mod stripe_lock;
 mod turn;
+mod undo;
 mod version;

@@ -1,0 +1,251 @@
+//! Operations on an open filter with settings of their own: a time, a durability, a weight.
+
+use super::engine::Engine;
+use super::handle::Filter;
+use super::operate::{Ask, Checked, Request, Since};
+use super::spec::{Ages, Any, Counts, Decays, Removes, Weighs};
+use crate::clock::Timestamp;
+use crate::error::Result;
+use crate::hash::key_hash;
+use crate::kinds::{Age, Estimate, Within};
+use crate::options::Durability;
+
+/// How many keys of a bulk operation are fetched ahead: enough for their misses to overlap, few enough to stay in the cache.
+const AHEAD: usize = 32;
+
+/// Operations with settings of their own; see [`Filter::call`].
+#[derive(Debug)]
+pub struct Call<'a, K = Any> {
+    filter: &'a Filter<K>,
+    time: Option<u64>,
+    durability: Option<Durability>,
+    since: Since,
+    weight: Option<f64>,
+}
+
+impl<K> Clone for Call<'_, K> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K> Copy for Call<'_, K> {}
+
+impl<'a, K> Call<'a, K> {
+    /// With the filter's settings.
+    #[inline]
+    pub(super) fn new(filter: &'a Filter<K>) -> Self {
+        Self { filter, time: None, durability: None, since: Since::LastSeen, weight: None }
+    }
+
+    /// At this time instead of the clock's. A filter whose latest time came so takes no time from a clock any more.
+    #[must_use]
+    pub fn time(mut self, time: Timestamp) -> Self {
+        self.time = Some(time.as_unix_micros());
+        self
+    }
+
+    /// With this durability instead of the filter's.
+    #[must_use]
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = Some(durability);
+        self
+    }
+
+    /// When a key counts as seen, for [`Call::check_and_insert`].
+    #[must_use]
+    pub fn since(mut self, since: Since) -> Self {
+        self.since = since;
+        self
+    }
+
+    fn engine(&self) -> &Engine {
+        &self.filter.engine
+    }
+
+    #[inline]
+    fn hash(&self, key: &[u8]) -> u64 {
+        key_hash(key, self.engine().meta.seed)
+    }
+
+    fn write(&self, key: &[u8], ask: Ask) -> Result<Checked> {
+        let hash = self.hash(key);
+        self.engine().prefetch_to_write(hash);
+        let written = self.engine().write(&self.request(hash, ask)?)?;
+        self.engine().settle(written.lsn, self.durability)?;
+        Ok(written.checked)
+    }
+
+    #[inline]
+    fn request(&self, hash: u64, ask: Ask) -> Result<Request> {
+        let weight = self.weight.map_or(Ok(1), |given| self.engine().meta.kind.weight(given))?;
+        Ok(Request { hash, time: self.time, weight, ask })
+    }
+
+    /// Writes keys in order and tells each answer; what was written before an error becomes durable all the same.
+    fn write_all<T: AsRef<[u8]>>(
+        &self,
+        keys: &[T],
+        ask: Ask,
+        mut tell: impl FnMut(Checked),
+    ) -> Result<()> {
+        let mut last = 0;
+        let mut write = |hash| {
+            let written = self.engine().write(&self.request(hash, ask)?)?;
+            last = last.max(written.lsn);
+            tell(written.checked);
+            Ok(())
+        };
+        let written = keys.chunks(AHEAD).try_for_each(|keys| {
+            let hashes = self.fetch(keys, Engine::prefetch_to_write);
+            hashes[..keys.len()].iter().try_for_each(|&hash| write(hash))
+        });
+        self.engine().settle(last, self.durability)?;
+        written
+    }
+
+    /// Hashes up to [`AHEAD`] keys and asks the processor for their cells, so that the misses of all of them overlap.
+    fn fetch<T: AsRef<[u8]>>(&self, keys: &[T], prefetch: fn(&Engine, u64)) -> [u64; AHEAD] {
+        let mut hashes = [0; AHEAD];
+        for (hash, key) in hashes.iter_mut().zip(keys) {
+            *hash = self.hash(key.as_ref());
+            prefetch(self.engine(), *hash);
+        }
+        hashes
+    }
+
+    /// See [`Filter::insert`].
+    ///
+    /// # Errors
+    /// As there, and [`Error::TimeAhead`].
+    #[inline]
+    pub fn insert(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        Ok(self.write(key.as_ref(), Ask::Nothing)? != Checked::TooLate)
+    }
+
+    /// See [`Filter::contains`].
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.engine().contains(self.hash(key.as_ref()), self.time)
+    }
+
+    /// See [`Filter::check_and_insert`].
+    ///
+    /// # Errors
+    /// As there, and [`Error::TimeAhead`].
+    #[inline]
+    pub fn check_and_insert(&self, key: impl AsRef<[u8]>) -> Result<Checked> {
+        self.write(key.as_ref(), Ask::Present(self.since))
+    }
+
+    /// See [`Filter::insert_all`].
+    ///
+    /// # Errors
+    /// As there, and [`Error::TimeAhead`].
+    pub fn insert_all<T: AsRef<[u8]>>(&self, keys: &[T]) -> Result<usize> {
+        let mut inserted = 0;
+        self.write_all(keys, Ask::Nothing, |checked| {
+            inserted += usize::from(checked != Checked::TooLate);
+        })?;
+        Ok(inserted)
+    }
+
+    /// See [`Filter::contains_all`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn contains_all<T: AsRef<[u8]>>(&self, keys: &[T]) -> Result<Vec<bool>> {
+        let mut answers = Vec::with_capacity(keys.len());
+        for keys in keys.chunks(AHEAD) {
+            for &hash in &self.fetch(keys, Engine::prefetch)[..keys.len()] {
+                answers.push(self.engine().contains(hash, self.time)?);
+            }
+        }
+        Ok(answers)
+    }
+
+    /// See [`Filter::check_and_insert_all`].
+    ///
+    /// # Errors
+    /// As there, and [`Error::TimeAhead`].
+    pub fn check_and_insert_all<T: AsRef<[u8]>>(
+        &self,
+        keys: &[T],
+        answers: &mut Vec<Checked>,
+    ) -> Result<()> {
+        answers.reserve(keys.len());
+        self.write_all(keys, Ask::Present(self.since), |checked| answers.push(checked))
+    }
+}
+
+impl<K: Ages> Call<'_, K> {
+    /// See [`Filter::age`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn age(&self, key: impl AsRef<[u8]>) -> Result<Option<Age>> {
+        self.engine().age(self.hash(key.as_ref()), self.time)
+    }
+
+    /// See [`Filter::seen_within`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn seen_within(&self, key: impl AsRef<[u8]>, within: Within) -> Result<bool> {
+        self.engine().seen_within(self.hash(key.as_ref()), self.time, within)
+    }
+}
+
+impl<K: Counts> Call<'_, K> {
+    /// Each key counts so many times, as if it came so often at once. From 1 to 2^24 - 1.
+    #[must_use]
+    pub fn times(mut self, count: u32) -> Self {
+        self.weight = Some(count.into());
+        self
+    }
+
+    /// See [`Filter::estimate`].
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    pub fn estimate(&self, key: impl AsRef<[u8]>) -> Result<Estimate> {
+        self.engine().estimate(self.hash(key.as_ref()), self.time)
+    }
+}
+
+impl<K: Decays> Call<'_, K> {
+    /// See [`Filter::frequency`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn frequency(&self, key: impl AsRef<[u8]>) -> Result<Estimate> {
+        self.engine().frequency(self.hash(key.as_ref()), self.time)
+    }
+}
+
+impl<K: Removes> Call<'_, K> {
+    /// See [`Filter::remove`].
+    ///
+    /// # Errors
+    /// As there, and [`Error::TimeAhead`].
+    #[inline]
+    pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        if !self.engine().meta.kind.removes() {
+            return Err(self.engine().unsupported("remove"));
+        }
+        Ok(self.write(key.as_ref(), Ask::Removable)? == Checked::Present)
+    }
+}
+
+impl<K: Weighs> Call<'_, K> {
+    /// Each key is so important, on the scale from 0 to the kind's `importance-max`.
+    #[must_use]
+    pub fn importance(mut self, importance: f64) -> Self {
+        self.weight = Some(importance);
+        self
+    }
+}

@@ -1,0 +1,97 @@
+//! The undo area: whoever finds a changed word of a dead owner's block also finds what it was.
+//!
+//! The owner dies after any of its stores. In the model it merely stops, and the heir sees its stores in any order that the
+//! fences allow.
+
+use ebbtide::models::sync::{AtomicU64, Ordering};
+use ebbtide::models::undo::{Begun, Undo};
+use loom::sync::Arc;
+use loom::sync::atomic::fence;
+use loom::thread;
+
+/// The count, what the notes are about, and room for the notes of the model: each further word multiplies the interleavings.
+const AREA_WORDS: usize = 3 + 2 * 2;
+
+/// A block of two words and its stripe's undo area.
+struct Shared {
+    block: [AtomicU64; 2],
+    area: [AtomicU64; AREA_WORDS],
+}
+
+/// How a word is changed.
+type Change = fn(&Undo<'_>, &[AtomicU64; 2], usize, u64);
+
+fn proper(undo: &Undo<'_>, block: &[AtomicU64; 2], at: usize, value: u64) {
+    undo.note(&block[..1], &block[1..], at, block[at].load(Ordering::Relaxed));
+    block[at].store(value, Ordering::Relaxed);
+}
+
+/// The owner of a stripe changes a word twice; the heir finds some of that and takes it back.
+fn death(change: Change) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(3);
+    model.check(move || {
+        let zero = || AtomicU64::new(0);
+        let area = [(); AREA_WORDS].map(|()| zero());
+        let shared = Arc::new(Shared { block: [zero(), zero()], area });
+        let owner = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || {
+                let undo = Undo::new(&shared.area);
+                undo.begin(7, 3);
+                for (at, value) in [(1, 1), (1, 2)] {
+                    change(&undo, &shared.block, at, value);
+                }
+            })
+        };
+        let heir = {
+            let shared = Arc::clone(&shared);
+            thread::spawn(move || {
+                // What the heir finds, copied, for the owner of the model goes on.
+                let found: Vec<_> =
+                    shared.block.iter().map(|word| word.load(Ordering::Relaxed)).collect();
+                // Acquire fence: pairs with the Release fence in `note`. It stands for the death.
+                fence(Ordering::Acquire);
+                let area: Vec<_> = shared
+                    .area
+                    .iter()
+                    .map(|word| AtomicU64::new(word.load(Ordering::Acquire)))
+                    .collect();
+                let undo = Undo::new(&area);
+                if found != [0, 0] {
+                    assert_eq!(undo.begun(), Some(Begun { block: 7, lsn: 3 }), "not taken back");
+                }
+                let block: Vec<_> = found.into_iter().map(AtomicU64::new).collect();
+                undo.take_back(&block[..1], &block[1..]);
+                let values = block.iter().map(|word| word.load(Ordering::Relaxed));
+                assert_eq!(values.collect::<Vec<_>>(), [0, 0], "not taken back");
+            })
+        };
+        owner.join().expect("no panic");
+        heir.join().expect("no panic");
+    });
+}
+
+#[test]
+fn whatever_was_changed_can_be_taken_back() {
+    death(proper);
+}
+
+#[test]
+#[should_panic = "not taken back"]
+fn a_planted_change_before_its_note_is_found() {
+    death(|undo, block, at, value| {
+        let old = block[at].load(Ordering::Relaxed);
+        block[at].store(value, Ordering::Relaxed); // the bug
+        undo.note(&block[..1], &block[1..], at, old);
+    });
+}
+
+#[test]
+#[should_panic = "not taken back"]
+fn a_planted_note_of_the_new_value_is_found() {
+    death(|undo, block, at, value| {
+        undo.note(&block[..1], &block[1..], at, value); // the bug
+        block[at].store(value, Ordering::Relaxed);
+    });
+}
