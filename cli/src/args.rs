@@ -33,6 +33,10 @@ pub enum Command {
     Contains(Query),
     /// Checks and inserts: prints 1 if the key was in the window before, else 0.
     Check(Check),
+    /// Removes every key once: prints 1 if it was there, else 0 (counting kinds).
+    Remove(Query),
+    /// Prints how often each key was inserted, by estimate (counting and decaying kinds).
+    Estimate(Estimate),
     /// Prints the age of each key (inserts or seconds ago, a lower bound), or - if it is absent.
     Age(Query),
     /// Prints kind, parameters, fill, memory, disk and where the log stands.
@@ -120,6 +124,10 @@ pub struct Reading {
     /// Each line is UNIX_MILLIS<TAB>KEY, and that is the clock.
     #[arg(long)]
     pub event_time: bool,
+    /// Each line ends in <TAB>NUMBER: how often the key counts (counting and decaying kinds), or how important it is
+    /// (importance-aware kinds).
+    #[arg(long)]
+    pub weight: bool,
     /// When an insert counts as done: synced to disk (always), handed to the kernel (never), or synced
     /// at least so often (1s). For this run, in place of the filter's own setting.
     #[arg(long, value_name = "always|never|1s", value_parser = parse_durability)]
@@ -157,6 +165,17 @@ pub struct Query {
     /// One JSON object per key.
     #[arg(long)]
     pub json: bool,
+}
+
+/// Options of `estimate`.
+#[derive(Debug, Args)]
+pub struct Estimate {
+    /// The filter, the keys, and the form of the answers.
+    #[command(flatten)]
+    pub query: Query,
+    /// The decayed count times 1 - lambda: what the key comes to in an epoch (decaying kinds).
+    #[arg(long)]
+    pub normalised: bool,
 }
 
 /// Options of `check`.

@@ -23,80 +23,50 @@ struct KindOption {
     help: &'static str,
 }
 
-/// A new kind adds its options here.
+const fn plain(name: &'static str, value: &'static str, help: &'static str) -> KindOption {
+    KindOption { name, value, form: Form::Plain, help }
+}
+
+const fn duration(name: &'static str, help: &'static str) -> KindOption {
+    KindOption { name, value: "DURATION", form: Form::Duration, help }
+}
+
+/// A new kind adds its options here. Those of one letter are short ones.
 const OPTIONS: &[KindOption] = &[
-    KindOption {
-        name: "capacity",
-        value: "N",
-        form: Form::Plain,
-        help: "bloom: keys it is made for",
-    },
-    KindOption {
-        name: "window-items",
-        value: "N",
-        form: Form::Plain,
-        help: "age-partitioned: a key is remembered for the next N inserts",
-    },
-    KindOption {
-        name: "window",
-        value: "DURATION",
-        form: Form::Duration,
-        help: "time-limited: a key is remembered for so long, such as 10m",
-    },
-    KindOption {
-        name: "fpr",
-        value: "P",
-        form: Form::Plain,
-        help: "every kind: the share of new keys that may be taken for known ones",
-    },
-    KindOption {
-        name: "rate",
-        value: "R",
-        form: Form::Plain,
-        help: "time-limited: keys a second to expect; it adapts to other rates",
-    },
-    KindOption {
-        name: "bits",
-        value: "N",
-        form: Form::Plain,
-        help: "bloom: bits in all, in place of what --fpr derives",
-    },
-    KindOption {
-        name: "k",
-        value: "K",
-        form: Form::Plain,
-        help: "every kind: hash functions, in place of what --fpr derives",
-    },
-    KindOption {
-        name: "l",
-        value: "L",
-        form: Form::Plain,
-        help: "age-partitioned, time-limited: generations in the window (with --k)",
-    },
-    KindOption {
-        name: "generation",
-        value: "N",
-        form: Form::Plain,
-        help: "age-partitioned: inserts in a generation, in place of window / l",
-    },
-    KindOption {
-        name: "columns",
-        value: "16|32|64",
-        form: Form::Plain,
-        help: "age-partitioned: bits in a row, at least k + l",
-    },
-    KindOption {
-        name: "words",
-        value: "N",
-        form: Form::Plain,
-        help: "age-partitioned: memory in 64-bit words",
-    },
-    KindOption {
-        name: "load",
-        value: "L",
-        form: Form::Plain,
-        help: "time-limited: highest load of a slice, in place of what --fpr derives",
-    },
+    plain("capacity", "N", "bloom, counting and decaying kinds: keys it is made for"),
+    plain(
+        "window-items",
+        "N",
+        "age-partitioned, timing and buffering kinds: a key is remembered for the next N inserts",
+    ),
+    duration("window", "time-limited: a key is remembered for so long, such as 10m"),
+    plain("fpr", "P", "every kind: the share of new keys that may be taken for known ones"),
+    plain("rate", "R", "time-limited: keys a second to expect; it adapts to other rates"),
+    plain("bits", "N", "bloom, buffering kinds: bits in all; timing kinds: bits of a timer"),
+    plain("k", "K", "every kind: hash functions, in place of what --fpr derives"),
+    plain("l", "L", "age-partitioned, time-limited: generations in the window (with --k)"),
+    plain("generation", "N", "age-partitioned: inserts in a generation, in place of window / l"),
+    plain("columns", "16|32|64", "age-partitioned: bits in a row, at least k + l"),
+    plain("words", "N", "age-partitioned: memory in 64-bit words"),
+    plain("load", "L", "time-limited: highest load of a slice, in place of what --fpr derives"),
+    plain("cells", "M", "counting, decaying and stable kinds: cells in all"),
+    plain("counter-bits", "N", "counting, decaying: bits of a counter"),
+    plain("policy", "ms|mi|rm", "spectral: minimum selection, minimal increase, recurring minimum"),
+    plain("mean-count", "C", "dynamic-count: how often a key comes, on average"),
+    plain(
+        "lambda",
+        "X",
+        "decaying kinds: what an epoch leaves of a count; dynamic-count: when it shrinks",
+    ),
+    duration("epoch", "decaying kinds: counts decay once in so long, such as 60s"),
+    plain("decay", "FUNCTION", "decaying: the decay function"),
+    plain("fraction-bits", "F", "decaying kinds: binary digits of a counter below one"),
+    plain("front", "swapped|plain", "decaying-optimized: the Bloom filter in front"),
+    plain("block-size", "B", "block-timing: inserts that share a tick"),
+    plain("max", "MAX", "stable and importance kinds: the highest value of a cell"),
+    plain("K", "K", "stable and importance kinds: cells of a key"),
+    plain("P", "P", "stable and importance kinds: cells that an insert decrements"),
+    plain("importance-max", "Z", "importance kinds: the highest importance [default: --max]"),
 ];
 
 /// The options of a kind as given, by the names of the parameters.
@@ -144,6 +114,10 @@ impl Args for KindOptions {
                 .value_name(option.value)
                 .help(option.help)
                 .help_heading("The kind's options");
+            let argument = match option.name.as_bytes() {
+                [letter] => argument.short(char::from(*letter)),
+                _ => argument,
+            };
             command.arg(match option.form {
                 Form::Plain => argument,
                 Form::Duration => argument.value_parser(micros_text),

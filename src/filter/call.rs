@@ -241,6 +241,15 @@ impl<K: Removes> Call<'_, K> {
     }
 }
 
+impl Call<'_, Any> {
+    /// Each key weighs so much: how often it counts or how important it is, as the filter's kind takes it.
+    #[must_use]
+    pub fn weight(mut self, weight: f64) -> Self {
+        self.weight = Some(weight);
+        self
+    }
+}
+
 impl<K: Weighs> Call<'_, K> {
     /// Each key is so important, on the scale from 0 to the kind's `importance-max`.
     #[must_use]

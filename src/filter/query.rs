@@ -13,7 +13,7 @@ impl Engine {
     /// Whether a key is in the window.
     #[inline]
     pub(super) fn contains(&self, hash: u64, given: Option<Micros>) -> Result<bool> {
-        self.ask_with(hash, given, self.totals(), |kind, state, blocks, query| {
+        self.ask_with(hash, given, Self::totals, |kind, state, blocks, query| {
             kind.contains(state, blocks, query)
         })
     }
@@ -44,7 +44,7 @@ impl Engine {
 
     /// How often a key was inserted.
     pub(super) fn estimate(&self, hash: u64, given: Option<Micros>) -> Result<Estimate> {
-        let estimate = self.ask_with(hash, given, self.totals(), |kind, state, blocks, query| {
+        let estimate = self.ask_with(hash, given, Self::totals, |kind, state, blocks, query| {
             kind.estimate(state, blocks, query)
         });
         estimate?.ok_or_else(|| self.unsupported("estimate"))
@@ -70,7 +70,7 @@ impl Engine {
         given: Option<Micros>,
         ask: impl Fn(&dyn Kind, &State<'_>, &Blocks<'_>, &Query) -> T,
     ) -> Result<T> {
-        self.ask_with(hash, given, self.image.header().tally().sum(), ask)
+        self.ask_with(hash, given, |engine| engine.image.header().tally().sum(), ask)
     }
 
     #[inline]
@@ -78,7 +78,7 @@ impl Engine {
         &self,
         hash: u64,
         given: Option<Micros>,
-        totals: Totals,
+        totals: fn(&Self) -> Totals,
         ask: impl Fn(&dyn Kind, &State<'_>, &Blocks<'_>, &Query) -> T,
     ) -> Result<T> {
         self.check_process()?;
@@ -92,7 +92,7 @@ impl Engine {
             None if kind.uses_time() => self.moment(self.stamp(None)?).now,
             None => 0,
         };
-        let query = Query { hash, now, totals };
+        let query = Query { hash, now, totals: totals(self) };
         for _ in 0..RETRIES {
             if let Some(answer) =
                 self.try_ask(hash, |state, blocks| ask(kind, state, blocks, &query))?

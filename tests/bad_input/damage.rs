@@ -147,7 +147,9 @@ pub fn heal(home: &Path, name: &str, state: &State) {
 fn newer_meta(bytes: &[u8]) -> Vec<u8> {
     let text = String::from_utf8(bytes.to_vec()).expect("meta is text");
     let (body, _) = text.split_once("checksum ").expect("its last line");
-    let body = body.replacen("ebbtide meta 2\n", "ebbtide meta 3\n", 1);
+    let (title, rest) = body.split_once('\n').expect("its first line");
+    let version: u32 = title.rsplit(' ').next().and_then(|text| text.parse().ok()).expect("one");
+    let body = format!("ebbtide meta {}\n{rest}", version + 1);
     let sum = crc32fast::hash(body.as_bytes());
     format!("{body}checksum {sum:08x}\n").into_bytes()
 }

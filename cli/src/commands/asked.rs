@@ -1,10 +1,8 @@
 //! A filter that is only asked: opened as ever, or read by those who may not write its files.
 
-use super::stream::Fed;
+use super::stream::{Fed, Settings};
 use crate::failure::{Failure, Result};
-use ebbtide::{
-    Age, Any, Call, Digest, Durability, Error, Filter, Options, Reader, ReaderCall, Stat, Timestamp,
-};
+use ebbtide::{Age, Any, Call, Digest, Error, Estimate, Filter, Options, Reader, ReaderCall, Stat};
 use std::io::ErrorKind;
 use std::path::Path;
 
@@ -76,6 +74,22 @@ impl Question<'_> {
         }
     }
 
+    /// How often a key was inserted.
+    pub fn estimate(&self, key: &[u8]) -> ebbtide::Result<Estimate> {
+        match self {
+            Self::Open(call) => call.estimate(key),
+            Self::Read(call) => call.estimate(key),
+        }
+    }
+
+    /// The same, normalised.
+    pub fn frequency(&self, key: &[u8]) -> ebbtide::Result<Estimate> {
+        match self {
+            Self::Open(call) => call.frequency(key),
+            Self::Read(call) => call.frequency(key),
+        }
+    }
+
     /// How long ago a key was seen.
     pub fn age(&self, key: &[u8]) -> ebbtide::Result<Option<Age>> {
         match self {
@@ -88,12 +102,12 @@ impl Question<'_> {
 impl Fed for Asked {
     type Call<'a> = Question<'a>;
 
-    fn call(&self, time: Option<Timestamp>, durability: Option<Durability>) -> Question<'_> {
+    fn call(&self, settings: Settings) -> Question<'_> {
         match self {
-            Self::Open(filter) => Question::Open(Fed::call(filter, time, durability)),
+            Self::Open(filter) => Question::Open(Fed::call(filter, settings)),
             Self::Read(reader) => {
                 let call = reader.call();
-                Question::Read(match time {
+                Question::Read(match settings.time {
                     Some(time) => call.time(time),
                     None => call,
                 })

@@ -1,8 +1,8 @@
-//! `insert`, `contains`, `check` and `age`: one filter, one file of keys, an answer per key.
+//! `insert`, `contains`, `check`, `remove`, `estimate` and `age`: one filter, one file of keys, an answer per key.
 
 use super::asked::{Asked, Question};
 use super::stream::Stream;
-use crate::args::{Check, Insert, Query};
+use crate::args::{Check, Estimate, Insert, Query};
 use crate::failure::{Result, note};
 use crate::output::{Output, keyed};
 use crate::units;
@@ -58,6 +58,41 @@ pub fn check(arguments: Check) -> Result<()> {
         },
     )?;
     report_late(late);
+    Ok(())
+}
+
+/// Answers whether each key was there, and removes it.
+pub fn remove(arguments: Query) -> Result<()> {
+    let json = arguments.json;
+    change(
+        arguments.keys,
+        true,
+        |call, key| call.remove(key),
+        |key, removed, output| answer(output, json, key, "removed", removed.into(), bit(removed)),
+    )
+}
+
+/// Answers how often each key was inserted.
+pub fn estimate(arguments: Estimate) -> Result<()> {
+    let (json, normalised) = (arguments.query.json, arguments.normalised);
+    let mut bounds = 0_u64;
+    ask(
+        arguments.query.keys,
+        |call, key| if normalised { call.frequency(key) } else { call.estimate(key) },
+        |key, estimate, output| {
+            bounds += u64::from(estimate.at_least);
+            if json {
+                let mut object = keyed(key);
+                object.insert("estimate".to_owned(), estimate.count.into());
+                object.insert("at_least".to_owned(), estimate.at_least.into());
+                return output.json(object);
+            }
+            output.text(&estimate.count.to_string())
+        },
+    )?;
+    if bounds > 0 {
+        note(&format!("estimates that are lower bounds, for a counter is at its end: {bounds}"));
+    }
     Ok(())
 }
 

@@ -31,6 +31,8 @@ pub fn stat(arguments: &Look) -> Result<()> {
 }
 
 fn stat_json(stat: &Stat) -> Map<String, Value> {
+    let figures: Map<_, _> =
+        stat.figures.iter().map(|&(name, value)| (name.to_owned(), value.into())).collect();
     object([
         ("kind", stat.kind.into()),
         ("parameters", parameters_json(&stat.parameters)),
@@ -42,6 +44,7 @@ fn stat_json(stat: &Stat) -> Map<String, Value> {
         ("time", stat.time.map(|time| time.as_unix_millis()).into()),
         ("fill", stat.fill.into()),
         ("estimated_fpr", stat.estimated_fpr.into()),
+        ("figures", figures.into()),
         ("memory_bytes", stat.memory_bytes.into()),
         ("disk_bytes", stat.disk_bytes.into()),
         ("stripes", stat.stripes.into()),
@@ -66,6 +69,9 @@ fn stat_text(stat: &Stat) -> String {
         ("latest time", stat.time.map_or_else(none, units::time)),
         ("fill", format!("{:.2} %", stat.fill * 100.0)),
         ("estimated FPR", format!("{:.3e}", stat.estimated_fpr)),
+    ]);
+    rows.extend(stat.figures.iter().map(|(name, value)| (*name, value.to_string())));
+    rows.extend([
         ("memory", bytes(stat.memory_bytes)),
         ("disk", bytes(stat.disk_bytes)),
         ("stripes", stat.stripes.to_string()),

@@ -22,6 +22,8 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Insert(arguments) => keys::insert(arguments)?,
         Command::Contains(arguments) => keys::contains(arguments)?,
         Command::Check(arguments) => keys::check(arguments)?,
+        Command::Remove(arguments) => keys::remove(arguments)?,
+        Command::Estimate(arguments) => keys::estimate(arguments)?,
         Command::Age(arguments) => keys::age(arguments)?,
         Command::Stat(arguments) => look::stat(&arguments)?,
         Command::Digest(arguments) => look::digest(&arguments)?,

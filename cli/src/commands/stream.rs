@@ -22,19 +22,33 @@ pub trait Fed {
     where
         Self: 'a;
 
-    /// One at this time, if any, and with this durability, if it is not the filter's.
-    fn call(&self, time: Option<Timestamp>, durability: Option<Durability>) -> Self::Call<'_>;
+    /// One with these settings.
+    fn call(&self, settings: Settings) -> Self::Call<'_>;
+}
+
+/// What is said of one operation.
+#[derive(Clone, Copy)]
+pub struct Settings {
+    /// Its time, if the lines carry times.
+    pub time: Option<Timestamp>,
+    /// Its weight, if the lines carry weights.
+    pub weight: Option<f64>,
+    /// Its durability, if it is not the filter's.
+    pub durability: Option<Durability>,
 }
 
 impl Fed for Filter<Any> {
     type Call<'a> = Call<'a>;
 
-    fn call(&self, time: Option<Timestamp>, durability: Option<Durability>) -> Call<'_> {
+    fn call(&self, settings: Settings) -> Call<'_> {
         let mut call = Self::call(self);
-        if let Some(time) = time {
+        if let Some(time) = settings.time {
             call = call.time(time);
         }
-        if let Some(durability) = durability {
+        if let Some(weight) = settings.weight {
+            call = call.weight(weight);
+        }
+        if let Some(durability) = settings.durability {
             call = call.durability(durability);
         }
         call
@@ -63,6 +77,8 @@ pub struct Line<'a> {
     pub key: &'a [u8],
     /// Its time, if the lines carry times.
     time: Option<Timestamp>,
+    /// Its weight, if the lines carry weights.
+    weight: Option<f64>,
 }
 
 impl<'a> Stream<'a, Filter<Any>> {
@@ -141,7 +157,9 @@ impl<'a, F: Fed> Stream<'a, F> {
             // Key by key: if one fails, the answers to those before it are known, and not lost.
             let answer = self.parse(whole).map_err(LineError::Malformed);
             let answer = answer.and_then(|line| {
-                match ask(self.filter.call(line.time, self.durability), line.key) {
+                let Line { time, weight, .. } = line;
+                let settings = Settings { time, weight, durability: self.durability };
+                match ask(self.filter.call(settings), line.key) {
                     Ok(answer) => Ok((line, answer)),
                     Err(error) => Err(LineError::Refused(error)),
                 }
@@ -159,17 +177,21 @@ impl<'a, F: Fed> Stream<'a, F> {
 
     /// A line in its parts, or what is wrong with it.
     fn parse<'b>(&self, whole: &'b [u8]) -> std::result::Result<Line<'b>, String> {
-        let (time, rest) = if self.reading.event_time {
-            let Some((time, rest)) = stamped(whole) else {
-                let start = String::from_utf8_lossy(&whole[..whole.len().min(SHOWN_BYTES)]);
-                return Err(format!("expected UNIX_MILLIS<TAB>KEY, found {start:?}"));
-            };
-            (Some(time), rest)
-        } else {
-            (None, whole)
-        };
-        let key = self.field.map_or(rest, |number| field(rest, number));
-        Ok(Line { whole, key, time })
+        let mut line = Line { whole, key: whole, time: None, weight: None };
+        if self.reading.event_time {
+            let (time, rest) =
+                stamped(line.key).ok_or_else(|| misfit("UNIX_MILLIS<TAB>KEY", whole))?;
+            (line.time, line.key) = (Some(time), rest);
+        }
+        if self.reading.weight {
+            let (rest, weight) =
+                weighed(line.key).ok_or_else(|| misfit("KEY<TAB>NUMBER", whole))?;
+            (line.key, line.weight) = (rest, Some(weight));
+        }
+        if let Some(number) = self.field {
+            line.key = field(line.key, number);
+        }
+        Ok(line)
     }
 }
 
@@ -184,11 +206,26 @@ impl LineError {
     fn at(self, batch: &Batch<'_>, number: u64) -> Failure {
         let what = match self {
             Self::Malformed(what) => what,
-            Self::Refused(error @ Error::TimeAhead { .. }) => error.to_string(),
+            Self::Refused(error @ (Error::TimeAhead { .. } | Error::Parameter { .. })) => {
+                error.to_string()
+            }
             Self::Refused(error) => return error.into(),
         };
         Failure::Error(format!("{}, line {number}: {what}", batch.path.display()))
     }
+}
+
+/// What is wrong with a line that is not of the form expected.
+fn misfit(expected: &str, line: &[u8]) -> String {
+    let start = String::from_utf8_lossy(&line[..line.len().min(SHOWN_BYTES)]);
+    format!("expected {expected}, found {start:?}")
+}
+
+/// Splits `KEY<TAB>NUMBER` at the last tab.
+fn weighed(line: &[u8]) -> Option<(&[u8], f64)> {
+    let tab = memchr::memrchr(b'\t', line)?;
+    let weight = std::str::from_utf8(&line[tab + 1..]).ok()?.parse().ok()?;
+    Some((&line[..tab], weight))
 }
 
 /// Splits `UNIX_MILLIS<TAB>KEY`.
@@ -224,6 +261,15 @@ mod tests {
         assert_eq!(field(line, 3), b"three\r");
         assert_eq!(field(line, 4), b"");
         assert_eq!(field(b"", 1), b"");
+    }
+
+    #[test]
+    fn a_weight_is_the_number_behind_the_last_tab() {
+        assert_eq!(weighed(b"a\tb\t2.5"), Some((b"a\tb".as_slice(), 2.5)));
+        assert_eq!(weighed(b"\t7"), Some((b"".as_slice(), 7.0)));
+        for line in [b"".as_slice(), b"a", b"a\t", b"a\tb", b"a\t1 "] {
+            assert_eq!(weighed(line), None, "{:?}", String::from_utf8_lossy(line));
+        }
     }
 
     #[test]
