@@ -73,28 +73,19 @@ pub fn patiently<T>(open: impl Fn() -> Result<T>) -> Result<T> {
 
 /// How many operations a filter of one thread holds: those noted and at most one more.
 fn recount(filter: &Filter, notes: &File) -> u64 {
-    let inserts = filter.digest().expect("a digest").inserts;
+    let operations = filter.stat().expect("figures").operations;
     let noted = read_notes(notes)[0];
     assert!(
-        inserts == noted || inserts == noted + 1,
-        "{noted} operations had returned, {inserts} are there"
+        operations == noted || operations == noted + 1,
+        "{noted} operations had returned, {operations} are there"
     );
-    inserts
+    operations
 }
 
 fn insert(scene: &Scene, filter: &Filter, notes: &File, thread: usize, start: u64) {
     note(notes, thread, start);
     for number in start..start + scene.most {
-        let mut call = filter.call();
-        if let Some(time) = scene.time(number) {
-            call = call.time(time);
-        }
-        let key = scene.key(thread, number);
-        if number % 2 == 0 {
-            call.insert(key).expect("an insert");
-        } else {
-            call.check_and_insert(key).expect("an insert");
-        }
+        scene.operate(filter, thread, number);
         note(notes, thread, number + 1);
         if matches!(scene.checkpoints, Checkpoints::Inline(every) if number % every == 0) {
             filter.checkpoint().expect("a checkpoint");

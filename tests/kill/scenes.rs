@@ -1,8 +1,10 @@
 //! What the children do: kinds with small windows, small segments and frequent checkpoints, so that steps, banks,
 //! segment changes and snapshots are under way at every moment.
 
+use crate::kinds::{SAMPLES, Sample};
 use crate::random::mix;
-use ebbtide::{Any, Clock, Downtime, Durability, Options, Parameters, Timestamp};
+use ebbtide::{Any, Clock, Downtime, Durability, Filter, Options, Timestamp};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 /// Who writes checkpoints.
@@ -21,8 +23,7 @@ pub enum Checkpoints {
 pub struct Scene {
     /// What it is called, unique.
     pub name: &'static str,
-    kind: &'static str,
-    parameters: &'static [(&'static str, &'static str)],
+    sample: Sample,
     segment_bytes: u64,
     durability: Durability,
     downtime: Downtime,
@@ -36,12 +37,17 @@ pub struct Scene {
     pub most: u64,
 }
 
-/// One thread, times given, nothing in the background: the state is a function of how many operations there were.
-pub const EXACT: [Scene; 4] = [
+/// A kind of bits, whose keys weigh nothing.
+const fn bits(kind: &'static str, parameters: &'static [(&'static str, &'static str)]) -> Sample {
+    Sample { name: kind, kind, parameters, heaviest: 1, removes: false }
+}
+
+/// One thread, times given, nothing in the background: the state is a function of how many operations there were. These, and
+/// one for each kind.
+const EXACT: [Scene; 4] = [
     Scene {
-        name: "age-partitioned",
-        kind: "age-partitioned",
-        parameters: &[("window-items", "2000"), ("fpr", "0.01")],
+        name: "age-partitioned, long",
+        sample: bits("age-partitioned", &[("window-items", "2000"), ("fpr", "0.01")]),
         segment_bytes: 4 << 10,
         durability: Durability::Never,
         downtime: Downtime::Age,
@@ -51,9 +57,8 @@ pub const EXACT: [Scene; 4] = [
         most: 20_000,
     },
     Scene {
-        name: "time-limited",
-        kind: "time-limited",
-        parameters: &[("window", "500000"), ("fpr", "0.01"), ("rate", "100")],
+        name: "time-limited, long",
+        sample: bits("time-limited", &[("window", "500000"), ("fpr", "0.01"), ("rate", "100")]),
         segment_bytes: 16 << 10,
         durability: Durability::Never,
         downtime: Downtime::Freeze,
@@ -64,8 +69,7 @@ pub const EXACT: [Scene; 4] = [
     },
     Scene {
         name: "age-partitioned, durable",
-        kind: "age-partitioned",
-        parameters: &[("window-items", "300"), ("fpr", "0.01")],
+        sample: bits("age-partitioned", &[("window-items", "300"), ("fpr", "0.01")]),
         segment_bytes: 4 << 10,
         durability: Durability::Always,
         downtime: Downtime::Freeze,
@@ -76,8 +80,7 @@ pub const EXACT: [Scene; 4] = [
     },
     Scene {
         name: "time-limited, many checkpoints",
-        kind: "time-limited",
-        parameters: &[("window", "200000"), ("fpr", "0.01"), ("rate", "100")],
+        sample: bits("time-limited", &[("window", "200000"), ("fpr", "0.01"), ("rate", "100")]),
         segment_bytes: 64 << 10,
         durability: Durability::Never,
         downtime: Downtime::Age,
@@ -93,8 +96,7 @@ pub const EXACT: [Scene; 4] = [
 pub const UNORDERED: [Scene; 2] = [
     Scene {
         name: "two threads",
-        kind: "age-partitioned",
-        parameters: &[("window-items", "600000"), ("k", "12"), ("l", "10")],
+        sample: bits("age-partitioned", &[("window-items", "600000"), ("k", "12"), ("l", "10")]),
         segment_bytes: 4 << 10,
         durability: Durability::Interval(Duration::from_millis(1)),
         downtime: Downtime::Age,
@@ -105,8 +107,7 @@ pub const UNORDERED: [Scene; 2] = [
     },
     Scene {
         name: "two threads, many checkpoints",
-        kind: "age-partitioned",
-        parameters: &[("window-items", "600000"), ("k", "12"), ("l", "10")],
+        sample: bits("age-partitioned", &[("window-items", "600000"), ("k", "12"), ("l", "10")]),
         segment_bytes: 16 << 10,
         durability: Durability::Never,
         downtime: Downtime::Freeze,
@@ -122,8 +123,7 @@ pub const UNORDERED: [Scene; 2] = [
 pub const LOOSE: [Scene; 4] = [
     Scene {
         name: "two threads with shifts",
-        kind: "age-partitioned",
-        parameters: &[("window-items", "500"), ("fpr", "0.01")],
+        sample: bits("age-partitioned", &[("window-items", "500"), ("fpr", "0.01")]),
         segment_bytes: 4 << 10,
         durability: Durability::Interval(Duration::from_millis(1)),
         downtime: Downtime::Age,
@@ -134,8 +134,7 @@ pub const LOOSE: [Scene; 4] = [
     },
     Scene {
         name: "two threads by the clock",
-        kind: "time-limited",
-        parameters: &[("window", "600000000"), ("fpr", "0.01"), ("rate", "0.1")],
+        sample: bits("time-limited", &[("window", "600000000"), ("fpr", "0.01"), ("rate", "0.1")]),
         segment_bytes: 8 << 10,
         durability: Durability::Interval(Duration::from_millis(2)),
         downtime: Downtime::Freeze,
@@ -146,8 +145,7 @@ pub const LOOSE: [Scene; 4] = [
     },
     Scene {
         name: "two threads by the clock, durable",
-        kind: "time-limited",
-        parameters: &[("window", "600000000"), ("fpr", "0.01"), ("rate", "0.1")],
+        sample: bits("time-limited", &[("window", "600000000"), ("fpr", "0.01"), ("rate", "0.1")]),
         segment_bytes: 4 << 10,
         durability: Durability::Always,
         downtime: Downtime::Age,
@@ -158,8 +156,7 @@ pub const LOOSE: [Scene; 4] = [
     },
     Scene {
         name: "bloom by two threads",
-        kind: "bloom",
-        parameters: &[("capacity", "20000"), ("fpr", "0.0001")],
+        sample: bits("bloom", &[("capacity", "20000"), ("fpr", "0.0001")]),
         segment_bytes: 4 << 10,
         durability: Durability::Interval(Duration::from_millis(1)),
         downtime: Downtime::Age,
@@ -170,20 +167,39 @@ pub const LOOSE: [Scene; 4] = [
     },
 ];
 
+/// All scenes of one thread.
+pub static ALL_EXACT: LazyLock<Vec<Scene>> = LazyLock::new(|| {
+    let of_kind = |sample: Sample| Scene {
+        name: sample.name,
+        sample,
+        segment_bytes: 4 << 10,
+        durability: Durability::Never,
+        downtime: Downtime::Age,
+        checkpoints: Checkpoints::Inline(700),
+        threads: 1,
+        clocked: false,
+        most: 20_000,
+    };
+    EXACT.into_iter().chain(SAMPLES.map(of_kind)).collect()
+});
+
 impl Scene {
     /// The scene of this name.
     pub fn named(name: &str) -> Option<&'static Self> {
-        let mut all = EXACT.iter().chain(&UNORDERED).chain(&LOOSE);
+        let mut all = ALL_EXACT.iter().chain(&UNORDERED).chain(&LOOSE);
         all.find(|scene| scene.name == name)
     }
 
     /// The kind.
     pub fn spec(&self) -> Any {
-        let pairs = self.parameters.iter();
-        Any::new(
-            self.kind,
-            pairs.fold(Parameters::new(), |all, (name, value)| all.with(name, value)),
-        )
+        self.sample.spec()
+    }
+
+    /// The operation of this number; each leaves one record.
+    pub fn operate(&self, filter: &Filter, thread: usize, number: u64) {
+        let call = filter.call();
+        let call = self.time(number).map_or(call, |time| call.time(time));
+        self.sample.operate(call, number, |number| self.key(thread, number));
     }
 
     /// The settings that children use.
@@ -219,7 +235,7 @@ impl Scene {
 
     /// Whether no key leaves the window during the test.
     pub fn keeps_all(&self) -> bool {
-        self.clocked || self.kind == "bloom"
+        self.clocked || self.sample.kind == "bloom"
     }
 
     /// The time of a thread's operation, if it is given: in turns 1000 operations each at 100,000, 10,000 and 1000 a

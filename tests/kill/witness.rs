@@ -34,7 +34,7 @@ impl Witness {
 
     fn feed(&mut self, thread: usize, upto: u64) {
         for number in self.fed[thread]..upto {
-            repeat(self.scene, &self.filter, thread, number);
+            self.scene.operate(&self.filter, thread, number);
         }
         self.fed[thread] = self.fed[thread].max(upto);
     }
@@ -66,16 +66,16 @@ impl Witness {
                 Err(format!("{noted} operations had returned, and there is no filter"))
             };
         };
-        let inserts = found.digest().map_err(text)?.inserts;
-        if inserts < noted.max(self.fed[0]) || inserts > noted + 1 {
-            return Err(format!("{noted} operations had returned, {inserts} are there"));
+        let operations = found.stat().map_err(text)?.operations;
+        if operations < noted.max(self.fed[0]) || operations > noted + 1 {
+            return Err(format!("{noted} operations had returned, {operations} are there"));
         }
-        self.feed(0, inserts);
+        self.feed(0, operations);
         let stepped = !self.same(&found);
         if stepped {
             // Then the next insert finds nothing due, and all is as if the event had come with it.
-            repeat(self.scene, &found, 0, inserts);
-            self.feed(0, inserts + 1);
+            self.scene.operate(&found, 0, operations);
+            self.feed(0, operations + 1);
             self.agree(&found)?;
         }
         found.close().map_err(text)?;
@@ -121,14 +121,6 @@ fn open(scene: &Scene, dir: &Path) -> Checked<Option<Filter>> {
         Err(Error::NotAFilter { .. }) => Ok(None),
         Err(error) => Err(text(error)),
     }
-}
-
-fn repeat(scene: &Scene, filter: &Filter, thread: usize, number: u64) {
-    let mut call = filter.call();
-    if let Some(time) = scene.time(number) {
-        call = call.time(time);
-    }
-    call.insert(scene.key(thread, number)).expect("an insert");
 }
 
 /// Two threads with events: recovery from each snapshot, and a second one, lead to the same state, which holds every

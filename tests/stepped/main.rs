@@ -8,7 +8,7 @@
 //! elsewhere it says that it was skipped.
 //!
 //! Arguments, next to those of every test: `--every N` instructions one kill (default: by scene), `--seed S` (printed;
-//! default: the time), `--path P` one path only: `insert`, `shift`, `catch-up`, `bank`, `append`, `checkpoint`, `sync`, `repair`,
+//! default: the time), `--path P` one path only: `insert`, `shift`, `catch-up`, `bank`, `append`, `checkpoint`, `sync`, `repair`, `silence`, `count`, `halving`, `draws`,
 //! and with `stopped-` before them the stops; `--each` tells of each stop, with its place for `addr2line`.
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]

@@ -80,6 +80,12 @@ const SILENCE: Duration = Duration::from_millis(1200);
 const WINDOW: u64 = 500_000;
 const TIMED: &[(&str, &str)] = &[("window", "500000"), ("fpr", "0.0001"), ("rate", "100")];
 
+const COUNTED: &[(&str, &str)] = &[("capacity", "2000"), ("fpr", "0.01")];
+/// A key is there for many halvings more than its window has.
+const HALVED: &[(&str, &str)] =
+    &[("capacity", "2000"), ("fpr", "0.01"), ("lambda", "0.5"), ("epoch", "200000")];
+const DRAWN: &[(&str, &str)] = &[("cells", "4096"), ("max", "7"), ("K", "4"), ("P", "12")];
+
 const PLAIN: Scene = Scene {
     path: "insert",
     kind: "age-partitioned",
@@ -94,7 +100,7 @@ const PLAIN: Scene = Scene {
 };
 
 /// All of them.
-pub const SCENES: [Scene; 9] = [
+pub const SCENES: [Scene; 12] = [
     PLAIN,
     Scene { path: "shift", parameters: SHORT, aim: Aim::Step, every: 101, ..PLAIN },
     Scene { path: "catch-up", parameters: SHORT, aim: Aim::AfterStep, every: 5, ..PLAIN },
@@ -120,6 +126,19 @@ pub const SCENES: [Scene; 9] = [
         keeps: 20,
         ..PLAIN
     },
+    // Kinds whose operations are taken back before they are done again.
+    Scene { path: "count", kind: "counting", parameters: COUNTED, every: 5, ..PLAIN },
+    // All of a block changes.
+    Scene {
+        path: "halving",
+        kind: "decaying",
+        parameters: HALVED,
+        aim: Aim::Step,
+        every: 31,
+        keeps: 32,
+        ..PLAIN
+    },
+    Scene { path: "draws", kind: "stable", parameters: DRAWN, every: 11, keeps: 0, ..PLAIN },
 ];
 
 /// Stripes where the victim is stopped: it may hold up the keys of one.

@@ -1,0 +1,150 @@
+//! A small filter of every kind, and operations that make it do all it can: steps, halvings, rebuilds, saturation, removals.
+
+use ebbtide::{Any, Call, Parameters};
+
+/// A kind with parameters so small that everything happens within some thousand operations.
+#[derive(Debug)]
+pub struct Sample {
+    /// What it is called, unique.
+    pub name: &'static str,
+    /// The kind.
+    pub kind: &'static str,
+    /// Its parameters.
+    pub parameters: &'static [(&'static str, &'static str)],
+    /// The most that a key weighs, if it weighs.
+    pub heaviest: u64,
+    /// Whether every fourth operation is a removal.
+    pub removes: bool,
+}
+
+const PLAIN: Sample = Sample {
+    name: "bloom",
+    kind: "bloom",
+    parameters: &[("capacity", "500")],
+    heaviest: 1,
+    removes: false,
+};
+
+const COUNTED: &[(&str, &str)] = &[("capacity", "500"), ("fpr", "0.01")];
+const DECAYED: &[(&str, &str)] =
+    &[("capacity", "500"), ("fpr", "0.01"), ("lambda", "0.7"), ("epoch", "20000")];
+const STABLE: &[(&str, &str)] = &[("cells", "20000"), ("max", "7"), ("K", "4"), ("P", "12")];
+
+/// All kinds, some of them in several ways.
+pub const SAMPLES: [Sample; 18] = [
+    PLAIN,
+    Sample {
+        name: "counting",
+        kind: "counting",
+        parameters: &[("capacity", "500"), ("fpr", "0.01"), ("counter-bits", "3")],
+        heaviest: 3,
+        removes: true,
+    },
+    Sample { name: "spectral", kind: "spectral", parameters: COUNTED, heaviest: 9, removes: true },
+    Sample {
+        name: "spectral, minimal increase",
+        kind: "spectral",
+        parameters: &[("capacity", "500"), ("fpr", "0.01"), ("policy", "mi")],
+        heaviest: 9,
+        removes: false,
+    },
+    Sample {
+        name: "spectral, recurring minimum",
+        kind: "spectral",
+        parameters: &[("capacity", "500"), ("fpr", "0.01"), ("policy", "rm")],
+        heaviest: 9,
+        // A few keys are undercounted, as published: what was just inserted may not be there to be removed.
+        removes: false,
+    },
+    Sample {
+        name: "dynamic-count",
+        kind: "dynamic-count",
+        parameters: &[("capacity", "500"), ("fpr", "0.01"), ("mean-count", "2")],
+        heaviest: 200,
+        removes: true,
+    },
+    Sample { name: "decaying", kind: "decaying", parameters: DECAYED, heaviest: 9, removes: false },
+    Sample {
+        name: "decaying-optimized",
+        kind: "decaying-optimized",
+        parameters: DECAYED,
+        heaviest: 40,
+        removes: false,
+    },
+    Sample { name: "timing", kind: "timing", parameters: &[("window-items", "300")], ..PLAIN },
+    Sample {
+        name: "block-timing",
+        kind: "block-timing",
+        parameters: &[("window-items", "300"), ("fpr", "0.01"), ("block-size", "16")],
+        ..PLAIN
+    },
+    Sample {
+        name: "age-partitioned",
+        kind: "age-partitioned",
+        parameters: &[("window-items", "300"), ("fpr", "0.01")],
+        ..PLAIN
+    },
+    Sample {
+        name: "time-limited",
+        kind: "time-limited",
+        parameters: &[("window", "200000"), ("fpr", "0.01"), ("rate", "100")],
+        ..PLAIN
+    },
+    Sample { name: "stable", kind: "stable", parameters: STABLE, ..PLAIN },
+    Sample {
+        name: "importance-2c",
+        kind: "importance-2c",
+        parameters: STABLE,
+        heaviest: 7,
+        ..PLAIN
+    },
+    Sample {
+        name: "importance-mc",
+        kind: "importance-mc",
+        parameters: STABLE,
+        heaviest: 7,
+        ..PLAIN
+    },
+    Sample { name: "importance-h", kind: "importance-h", parameters: STABLE, heaviest: 7, ..PLAIN },
+    Sample {
+        name: "double-buffering",
+        kind: "double-buffering",
+        parameters: &[("window-items", "300"), ("fpr", "0.01")],
+        ..PLAIN
+    },
+    Sample {
+        name: "two-buffer",
+        kind: "two-buffer",
+        parameters: &[("window-items", "300"), ("fpr", "0.01")],
+        ..PLAIN
+    },
+];
+
+impl Sample {
+    /// What is asked for.
+    pub fn spec(&self) -> Any {
+        let pairs = self.parameters.iter();
+        Any::new(
+            self.kind,
+            pairs.fold(Parameters::new(), |all, (name, value)| all.with(name, value)),
+        )
+    }
+
+    /// The operation of this number; `key` gives the keys by number. Each leaves one record.
+    pub fn operate<K: AsRef<[u8]>>(&self, call: Call<'_>, number: u64, key: impl Fn(u64) -> K) {
+        // Weights cycle, so that a removal takes what the insert before it gave.
+        let weight = |number: u64| 1 + number * 7 % self.heaviest;
+        let weighing = |number| {
+            if self.heaviest > 1 { call.weight(weight(number) as f64) } else { call }
+        };
+        let before = number.wrapping_sub(1);
+        if self.removes && number % 4 == 3 {
+            let removed = weighing(before).remove(key(before)).expect("a removal");
+            assert!(removed, "operation {before} is there to be removed");
+        } else if number % 2 == 0 {
+            weighing(number).insert(key(number)).expect("an insert");
+        } else {
+            weighing(number).check_and_insert(key(number)).expect("an insert");
+        }
+    }
+}
