@@ -159,6 +159,8 @@ pub struct Layout {
 impl Layout {
     /// Words in the smallest block: below it the keys of a block vary too much in number.
     pub const LEAST_BLOCK_WORDS: u32 = 64;
+    /// Words of a block if the user does not say, 16 KiB: what plans allow for.
+    pub const PLANNED_BLOCK_WORDS: u32 = 2048;
     /// Words in the largest block, 64 KiB; snapshots and options rely on it.
     pub const MOST_BLOCK_WORDS: u32 = 8192;
 

@@ -72,7 +72,9 @@ pub use filter::operate::{Checked, Since};
 #[cfg(not(loom))]
 pub use filter::reader::{Reader, ReaderCall};
 pub use filter::spec::{
-    AgePartitioned, Ages, Any, Bloom, Counts, Decays, Removes, Spec, TimeLimited, Weighs,
+    AgePartitioned, Ages, Any, BlockTiming, Bloom, Counting, Counts, Decaying, DecayingOptimized,
+    Decays, DoubleBuffering, DynamicCount, Importance2c, ImportanceH, ImportanceMc, Policy,
+    Removes, Spec, Spectral, Stable, TimeLimited, Timing, TwoBuffer, Weighs,
 };
 pub use filter::stat::{Digest, Stat};
 pub use kinds::{Age, Estimate, Parameters, Within};

@@ -22,8 +22,8 @@ const SAVED: usize = NOTES + 2 * MOST_NOTES;
 /// Words that are noted one by one; more than nearly all operations change.
 const MOST_NOTES: usize = 62;
 
-/// In place of the count: all words of the block are saved.
-const ALL: u64 = u64::MAX;
+/// Added to how many: in place of the count, so many of the block's first words are saved; all that it has room for.
+const ALL: u64 = 1 << 32;
 
 /// Words of an undo area for blocks of so many words, own ones and cells: whole cache lines.
 #[must_use]
@@ -74,7 +74,7 @@ impl<'a> Undo<'a> {
             return;
         };
         let noted = count.load(Ordering::Relaxed);
-        if noted == ALL {
+        if noted >= ALL {
             return;
         }
         let to = NOTES + 2 * noted as usize;
@@ -106,7 +106,7 @@ impl<'a> Undo<'a> {
             }
         }
         // Release: all is saved before that counts.
-        self.0[COUNT].store(ALL, Ordering::Release);
+        self.0[COUNT].store(ALL + (own.len() + cells.len()) as u64, Ordering::Release);
     }
 
     /// The notes, the latest first.
@@ -133,8 +133,9 @@ impl<'a> Undo<'a> {
             return;
         };
         let words = || own.iter().chain(cells);
-        if count.load(Ordering::Relaxed) == ALL {
-            for (to, from) in words().zip(&self.0[SAVED..]) {
+        let saved = count.load(Ordering::Relaxed).saturating_sub(ALL) as usize;
+        if saved > 0 {
+            for (to, from) in words().zip(&self.0[SAVED..]).take(saved) {
                 // Not where nothing has changed: a block that grows may have no room there.
                 let old = from.load(Ordering::Relaxed);
                 if to.load(Ordering::Relaxed) != old {

@@ -63,6 +63,8 @@ const OPTIONS: &[KindOption] = &[
     plain("fraction-bits", "F", "decaying kinds: binary digits of a counter below one"),
     plain("front", "swapped|plain", "decaying-optimized: the Bloom filter in front"),
     plain("block-size", "B", "block-timing: inserts that share a tick"),
+    plain("timers", "M", "timing kinds: timers in all, in place of what --fpr derives"),
+    plain("padding", "P", "timing kinds: ticks for which a timer may be found expired"),
     plain("max", "MAX", "stable and importance kinds: the highest value of a cell"),
     plain("K", "K", "stable and importance kinds: cells of a key"),
     plain("P", "P", "stable and importance kinds: cells that an insert decrements"),

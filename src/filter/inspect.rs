@@ -397,7 +397,7 @@ pub fn plan(kind: &str, parameters: &Parameters, options: &Options) -> Result<Pl
         bits_per_key: keys.map(|keys| memory_bytes as f64 * 8.0 / keys),
         fpr: kind.planned_fpr(layout),
         stripes: layout.stripes,
-        blocks: layout.blocks(layout.geometry(kind.first_words())),
+        blocks: layout.blocks(kind.geometry(layout)),
         parameters,
     })
 }

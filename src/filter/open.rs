@@ -51,7 +51,7 @@ pub(super) fn layout(kind: &dyn Kind, options: &Options) -> Layout {
 
 /// Bytes of memory that the first bank of a filter takes.
 pub(super) fn first_bank_bytes(kind: &dyn Kind, layout: Layout) -> Result<u64> {
-    Bank::bytes(layout, layout.geometry(kind.first_words()), BankForm::of(kind))
+    Bank::bytes(layout, kind.geometry(layout), BankForm::of(kind))
 }
 
 fn random() -> Result<u128> {

@@ -118,7 +118,7 @@ impl Harness {
             Change::Remove => self.kind.remove(&state, blocks, operation),
         };
         let block = blocks.get(0).filter(|_| !self.kind.repeatable());
-        let Some(block) = block.filter(|_| mix(operation.hash ^ self.totals.inserts) % 8 == 0)
+        let Some(block) = block.filter(|_| mix(operation.hash ^ self.totals.inserts).is_multiple_of(8))
         else {
             if let Some(block) = blocks.get(0) {
                 block.undo.begin(block.number, 0);
@@ -157,6 +157,11 @@ impl Harness {
         let blocks = self.banks.iter().flatten();
         let blocks = blocks.flat_map(|bank| (0..bank.blocks as usize).map(|at| bank.block(at)));
         blocks.map(|block| block.own(own)).sum()
+    }
+
+    /// Looks at the key's block in the first bank.
+    pub(crate) fn with_block<T>(&self, hash: u64, look: impl FnOnce(&Block<'_>) -> T) -> T {
+        look(self.blocks(hash, 1).get(0).expect("a bank"))
     }
 
     /// The share of cells in use.

@@ -8,14 +8,23 @@
 
 pub mod age_partitioned;
 pub mod bloom;
+pub mod buffering;
 mod columns;
 #[cfg(test)]
 pub(crate) mod conformance;
+pub mod counting;
+pub mod decaying;
+pub mod decaying_optimized;
+pub mod dynamic_count;
+pub mod importance;
 mod packed;
 pub mod parameters;
 pub mod registry;
+pub mod spectral;
+pub mod stable;
 pub mod state;
 pub mod time_limited;
+pub mod timing;
 
 pub use parameters::Parameters;
 pub use state::{BankEntry, State};
@@ -189,6 +198,11 @@ pub trait Kind: Debug + Send + Sync {
 
     /// Words of cells the first bank should have.
     fn first_words(&self) -> u64;
+
+    /// The size of the first bank.
+    fn geometry(&self, layout: Layout) -> Geometry {
+        layout.geometry(self.first_words())
+    }
 
     /// The number of stripes when the user names none: enough that threads rarely meet.
     fn default_stripes(&self, block_words: u32) -> u32 {

@@ -1,6 +1,7 @@
 //! The named parameters of a filter: what a user asks for, and, completed by the kind, what `meta`
 //! keeps.
 
+use super::MOST_WEIGHT;
 use crate::error::{Error, Result};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -113,6 +114,19 @@ impl Parameters {
                 name,
             )),
         }
+    }
+}
+
+/// The weight of a key that counts: a whole number from 1 to [`MOST_WEIGHT`](super::MOST_WEIGHT).
+///
+/// # Errors
+/// [`Error::Parameter`] for anything else, NaN included.
+pub(super) fn whole_count(given: f64) -> Result<u32> {
+    if given.fract() == 0.0 && (1.0..=f64::from(MOST_WEIGHT)).contains(&given) {
+        Ok(given as u32)
+    } else {
+        let expected = format!("a whole number from 1 to {MOST_WEIGHT}");
+        Err(Error::parameter("weight", expected, given))
     }
 }
 

@@ -1,6 +1,9 @@
 //! All kinds by name. A new kind adds its line to [`REGISTRY`].
 
-use super::{Kind, Parameters, age_partitioned, bloom, time_limited};
+use super::{
+    Kind, Parameters, age_partitioned, bloom, buffering, counting, decaying, decaying_optimized,
+    dynamic_count, importance, spectral, stable, time_limited, timing,
+};
 use crate::error::{Error, Result};
 use std::sync::Arc;
 
@@ -17,8 +20,21 @@ pub struct Entry {
 /// The kinds.
 pub const REGISTRY: &[Entry] = &[
     Entry { name: bloom::NAME, build: bloom::build },
+    Entry { name: counting::NAME, build: counting::build },
+    Entry { name: spectral::NAME, build: spectral::build },
+    Entry { name: dynamic_count::NAME, build: dynamic_count::build },
+    Entry { name: decaying::NAME, build: decaying::build },
+    Entry { name: decaying_optimized::NAME, build: decaying_optimized::build },
+    Entry { name: timing::NAME, build: timing::build },
+    Entry { name: timing::BLOCK_NAME, build: timing::build_block },
     Entry { name: age_partitioned::NAME, build: age_partitioned::build },
     Entry { name: time_limited::NAME, build: time_limited::build },
+    Entry { name: stable::NAME, build: stable::build },
+    Entry { name: importance::TWO_CLASSES, build: importance::build_two_classes },
+    Entry { name: importance::MANY_CLASSES, build: importance::build_many_classes },
+    Entry { name: importance::HYBRID, build: importance::build_hybrid },
+    Entry { name: buffering::DOUBLE, build: buffering::build_double },
+    Entry { name: buffering::TWO, build: buffering::build_two },
 ];
 
 /// Makes the kind of this name from parameters.

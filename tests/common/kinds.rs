@@ -141,7 +141,7 @@ impl Sample {
         if self.removes && number % 4 == 3 {
             let removed = weighing(before).remove(key(before)).expect("a removal");
             assert!(removed, "operation {before} is there to be removed");
-        } else if number % 2 == 0 {
+        } else if number.is_multiple_of(2) {
             weighing(number).insert(key(number)).expect("an insert");
         } else {
             weighing(number).check_and_insert(key(number)).expect("an insert");

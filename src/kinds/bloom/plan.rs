@@ -2,6 +2,7 @@
 //! found as those of a Bloom filter are.
 
 use super::theory::fpr;
+use crate::cells::Layout;
 use crate::error::{Error, Result};
 use crate::kinds::Parameters;
 use crate::kinds::parameters::{DEFAULT_FPR, within};
@@ -12,9 +13,8 @@ const MOST_CELLS: u64 = 1 << 46;
 /// The most hash functions.
 const MOST_FUNCTIONS: u64 = 64;
 
-/// The cells of a block; plans allow for blocks of this size. It is what 16 KiB hold in bits; blocks of fewer cells have a rate
-/// a little higher.
-const PLANNED_BLOCK_CELLS: f64 = 2048.0 * 64.0;
+/// Bits of a block; plans allow for blocks of this size.
+const PLANNED_BLOCK_BITS: f64 = (Layout::PLANNED_BLOCK_WORDS * 64) as f64;
 
 /// Cells and hash functions for so many keys at a rate.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,6 +36,19 @@ impl Plan {
     /// # Errors
     /// [`Error::Parameter`] for values out of bounds, and if no filter of at most 2^46 cells does it.
     pub fn from_parameters(parameters: &Parameters, cells: &'static str) -> Result<Self> {
+        Self::in_blocks(parameters, cells, PLANNED_BLOCK_BITS)
+    }
+
+    /// As [`Plan::from_parameters`], for blocks of so many cells.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn in_blocks(
+        parameters: &Parameters,
+        cells: &'static str,
+        block_cells: f64,
+    ) -> Result<Self> {
+        let cells_for = |capacity, fpr, k| cells_for(capacity, fpr, k, block_cells);
         let capacity = parameters.required("capacity", "how many distinct keys it will hold")?;
         let capacity = within("capacity", capacity, 1, MOST_CELLS)?;
         let fpr = parameters.fpr()?.unwrap_or(DEFAULT_FPR);
@@ -72,9 +85,9 @@ fn best_functions(cells_per_key: f64) -> u32 {
 }
 
 /// The fewest cells with which `k` hash functions keep the rate at capacity.
-fn cells_for(capacity: u64, wanted: f64, k: u32) -> Result<u64> {
+fn cells_for(capacity: u64, wanted: f64, k: u32, block_cells: f64) -> Result<u64> {
     let keys = capacity as f64;
-    let rate = |cells: f64| fpr(keys, cells, k, (cells / PLANNED_BLOCK_CELLS).max(1.0));
+    let rate = |cells: f64| fpr(keys, cells, k, (cells / block_cells).max(1.0));
     let (mut low, mut high) = (0.0, MOST_CELLS as f64);
     if rate(high) > wanted {
         return Err(Error::parameter(

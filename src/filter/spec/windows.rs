@@ -1,0 +1,136 @@
+//! Kinds that answer whether a key has been seen: ever, or within a window.
+
+use super::Ages;
+use crate::kinds::{Parameters, age_partitioned, bloom, buffering, time_limited, timing};
+use std::time::Duration;
+
+spec! {
+    /// A Bloom filter: remembers every key for ever.
+    Bloom, bloom::NAME
+}
+
+impl Bloom {
+    /// For so many distinct keys.
+    #[must_use]
+    pub fn capacity(keys: u64) -> Self {
+        Self(Parameters::new().with("capacity", keys))
+    }
+
+    fpr!();
+}
+
+spec! {
+    /// An age-partitioned Bloom filter: remembers the last N insertions.
+    AgePartitioned, age_partitioned::NAME
+}
+
+impl AgePartitioned {
+    /// A key stays for at least this many insertions (repeated ones count too).
+    #[must_use]
+    pub fn last(insertions: u64) -> Self {
+        Self(Parameters::new().with("window-items", insertions))
+    }
+
+    fpr!();
+
+    /// Instead of what the planner finds best: `k` hash functions and `l` further slices, memory as in the paper.
+    #[must_use]
+    pub fn slices(self, k: u32, l: u32) -> Self {
+        Self(self.0.with("k", k).with("l", l))
+    }
+}
+
+impl Ages for AgePartitioned {}
+
+spec! {
+    /// A time-limited Bloom filter: remembers for a time, whatever the rate.
+    TimeLimited, time_limited::NAME
+}
+
+impl TimeLimited {
+    /// A key stays for at least this long.
+    #[must_use]
+    pub fn window(window: Duration) -> Self {
+        Self(Parameters::new().with("window", window.as_micros()))
+    }
+
+    fpr!();
+
+    /// How many new keys to expect per second at first. Default: few; the filter grows with the rate.
+    #[must_use]
+    pub fn rate(self, keys_per_second: f64) -> Self {
+        Self(self.0.with("rate", keys_per_second))
+    }
+}
+
+impl Ages for TimeLimited {}
+
+spec! {
+    /// A timing Bloom filter: remembers the last N insertions, and knows for each key how many ago it was.
+    Timing, timing::NAME
+}
+
+impl Timing {
+    /// A key stays for exactly this many insertions (repeated ones count too).
+    #[must_use]
+    pub fn last(insertions: u64) -> Self {
+        Self(Parameters::new().with("window-items", insertions))
+    }
+
+    fpr!();
+}
+
+impl Ages for Timing {}
+
+spec! {
+    /// A block timing Bloom filter: as [`Timing`], with insertions in batches that share a tick, in a fifth of the memory.
+    BlockTiming, timing::BLOCK_NAME
+}
+
+impl BlockTiming {
+    /// A key stays for at least this many insertions (repeated ones count too).
+    #[must_use]
+    pub fn last(insertions: u64) -> Self {
+        Self(Parameters::new().with("window-items", insertions))
+    }
+
+    fpr!();
+
+    /// Insertions in a batch, instead of what takes the least memory.
+    #[must_use]
+    pub fn batch(self, insertions: u64) -> Self {
+        Self(self.0.with("block-size", insertions))
+    }
+}
+
+impl Ages for BlockTiming {}
+
+spec! {
+    /// Double buffering: two Bloom filters, of which one answers while the other warms up. A baseline.
+    DoubleBuffering, buffering::DOUBLE
+}
+
+impl DoubleBuffering {
+    /// A key stays for at least this many insertions.
+    #[must_use]
+    pub fn last(insertions: u64) -> Self {
+        Self(Parameters::new().with("window-items", insertions))
+    }
+
+    fpr!();
+}
+
+spec! {
+    /// Two buffers (A2): an active and an aged Bloom filter, both of which answer. A baseline.
+    TwoBuffer, buffering::TWO
+}
+
+impl TwoBuffer {
+    /// A key stays for at least this many insertions.
+    #[must_use]
+    pub fn last(insertions: u64) -> Self {
+        Self(Parameters::new().with("window-items", insertions))
+    }
+
+    fpr!();
+}

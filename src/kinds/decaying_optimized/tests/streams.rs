@@ -1,0 +1,172 @@
+//! Claims about many keys: what the pool is enough for, and the rates.
+
+use super::*;
+use crate::hash::mix;
+
+/// A filter as a user makes it: 100,000 µs an epoch.
+fn filter(parameters: &[(&str, &str)]) -> Arc<dyn Kind> {
+    let mut all = Parameters::new()
+        .with("capacity", 10_000)
+        .with("fpr", 0.01)
+        .with("lambda", 0.9)
+        .with("epoch", 100_000);
+    for (name, value) in parameters {
+        all.set(name, value);
+    }
+    build(&all).expect("a sound filter")
+}
+
+const BLOCKS: Layout = Layout { stripes: 2, block_words: 2048 };
+
+/// So many draws from a Zipf distribution over `distinct` keys, exponent 1, by inversion.
+fn zipf(distinct: u64, draws: u64) -> impl Iterator<Item = u64> {
+    let mut sums = vec![0.0];
+    for rank in 1..=distinct {
+        sums.push(sums[rank as usize - 1] + 1.0 / rank as f64);
+    }
+    let all = sums[distinct as usize];
+    (0..draws).map(move |draw| {
+        let at = mix(draw ^ 0x21bf) as f64 / u64::MAX as f64 * all;
+        sums.partition_point(|&sum| sum <= at).min(distinct as usize) as u64
+    })
+}
+
+/// Counters in all, as completed.
+fn cells(kind: &Arc<dyn Kind>) -> f64 {
+    kind.parameters().required("cells", "").expect("completed")
+}
+
+#[test]
+fn on_zipf_data_half_a_digit_for_each_counter_is_ample() {
+    const INSERTS: u64 = 300_000;
+    let kind = filter(&[("front", "none")]);
+    let k = kind.parameters().required("k", "").expect("completed");
+    let mut harness = Harness::new(kind.clone(), BLOCKS);
+    let mut exact = vec![0_u64; 10_001];
+    for key in zipf(10_000, INSERTS) {
+        exact[key as usize] += 1;
+        // Within one epoch: nothing has decayed yet, and the counters are as large as ever.
+        harness.insert(hash_of(key), 50_000);
+    }
+    assert_eq!(harness.figure("pool_exhaustions"), 0);
+    for (key, &count) in exact.iter().enumerate().skip(1) {
+        let told = harness.estimate(hash_of(key as u64)).expect("it counts");
+        assert!(!told.at_least && told.count >= count as f64);
+    }
+    let used = harness.figure("pool_in_use") as f64 / cells(&kind);
+    let expected = theory::zipf_digits(INSERTS as f64, 10_000, 1.0, k, cells(&kind));
+    println!("zipf: {used:.4} digits a counter, by theory {expected:.4}");
+    // Keys that share counters take more digits, or fewer: the small ones' sums pass 16, hot ones share theirs.
+    assert!((0.7..1.4).contains(&(used / expected)), "{used} against {expected}");
+    assert!(used < 0.25, "half of the pool is left");
+}
+
+#[test]
+fn a_hundred_hits_on_each_of_all_keys_exhaust_the_pool_and_the_estimates_say_so() {
+    let mut harness = Harness::new(filter(&[]), BLOCKS);
+    let mut ample = Harness::new(filter(&[("pool", "1")]), BLOCKS);
+    for round in 0..100_u64 {
+        for key in 0..10_000 {
+            harness.insert(hash_of(key), round);
+            ample.insert(hash_of(key), round);
+        }
+    }
+    let (short, exhausted) =
+        (harness.figure("counters_flagged"), harness.figure("pool_exhaustions"));
+    println!("flat: {exhausted} additions without a digit, {short} counters flagged");
+    assert!(short > 0 && exhausted >= short);
+    assert_eq!(ample.figure("pool_exhaustions"), 0);
+    let mut at_least = 0;
+    for key in 0..10_000 {
+        let told = harness.estimate(hash_of(key)).expect("it counts");
+        let whole = ample.estimate(hash_of(key)).expect("it counts");
+        assert!(harness.contains(hash_of(key)) && whole.count >= 100.0);
+        // Nothing is lost without a word.
+        assert!(told.at_least || told.count >= 100.0);
+        at_least += u32::from(told.at_least);
+    }
+    println!("flat: {at_least} of 10,000 estimates say at least");
+    assert!(at_least > 0);
+    // After two lifetimes all is forgotten, and the pool serves again.
+    let later = 2 * 34 * 7 * 100_000;
+    (0..100).for_each(|key| {
+        harness.insert_weighing(hash_of(key), later, 100);
+    });
+    assert!((0..100).all(|key| {
+        let told = harness.estimate(hash_of(key)).expect("it counts");
+        !told.at_least && told.count >= 100.0
+    }));
+    assert_eq!(harness.figure("pool_exhaustions"), exhausted, "no more of them");
+}
+
+#[test]
+fn the_measured_rate_is_what_theory_says_of_counters_and_front() {
+    const PROBES: f64 = 1e6;
+    for (fpr, front, front_bits) in
+        [("0.05", "none", 0), ("0.1", "swapped", 40_000), ("0.2", "plain", 20_000)]
+    {
+        let kind =
+            filter(&[("fpr", fpr), ("front", front), ("front-bits", &front_bits.to_string())]);
+        let planned = kind.planned_fpr(BLOCKS);
+        let mut harness = Harness::new(kind, BLOCKS);
+        (0..10_000).for_each(|key| {
+            harness.insert(hash_of(key), 1);
+        });
+        let (measured, estimated) = (harness.measured_fpr(PROBES as u64), harness.estimated_fpr());
+        println!(
+            "{front} {fpr}: measured {measured:.5}, estimated {estimated:.5}, planned {planned:.5}"
+        );
+        // Six standard deviations of the probes, and the few bits or counters by which one filter differs from the mean:
+        // 0.3 % of a fill, k times, twice.
+        let tolerance = 6.0 * (estimated / PROBES).sqrt() + 0.03 * estimated;
+        assert!((measured - estimated).abs() < tolerance, "{measured} against {estimated}");
+        assert!((planned / estimated - 1.0).abs() < 0.05, "planned {planned}");
+    }
+}
+
+#[test]
+fn the_front_swaps_so_that_an_endless_stream_does_not_fill_it() {
+    // Epochs are half-lives: a lifetime of the front is 33 of them, in which 3300 of 10,000 keys come.
+    let kind = |front| filter(&[("lambda", "0.5"), ("front", front)]);
+    let (mut swapped, mut plain) =
+        (Harness::new(kind("swapped"), BLOCKS), Harness::new(kind("plain"), BLOCKS));
+    for key in 0..60_000 {
+        swapped.insert(hash_of(key), key * 1000);
+        plain.insert(hash_of(key), key * 1000);
+    }
+    let (forgetful, full) = (swapped.measured_fpr(200_000), plain.measured_fpr(200_000));
+    println!("endless: {forgetful:.6} swapped, {full:.6} plain");
+    // The counters hold the keys of the last ten epochs, a thousand: their rate is below 1e-5 with either.
+    assert!(forgetful <= full && full < 1e-4);
+    // What tells the fronts apart: keys long gone, which the plain one still knows.
+    let words =
+        |harness: &Harness| -> u32 { harness.settled().iter().map(|word| word.count_ones()).sum() };
+    assert!(f64::from(words(&plain)) > 1.5 * f64::from(words(&swapped)));
+}
+
+#[test]
+fn memory_is_what_the_model_says_and_less_than_the_basic_filters() {
+    for (fraction, pool, front, bits, basic) in [
+        (8, "0.5", "swapped", 21.5, 32.0),
+        (8, "0.5", "plain", 20.5, 32.0),
+        (8, "0.5", "none", 19.5, 32.0),
+        (0, "0.5", "plain", 12.5, 16.0),
+    ] {
+        let counter_bits = basic.to_string();
+        let kind = filter(&[
+            ("capacity", "1000000"),
+            ("fraction-bits", &fraction.to_string()),
+            ("counter-bits", &counter_bits),
+            ("pool", pool),
+            ("front", front),
+        ]);
+        let buffers = ["none", "plain", "swapped"].iter().position(|&name| name == front);
+        let model = theory::memory(fraction, 0.5, buffers.expect("a front") as f64).total();
+        let taken = kind.first_words() as f64 * 64.0 / cells(&kind);
+        println!("{front} {fraction}: {taken:.2} bits a counter, the basic filter {basic}");
+        assert_eq!(model, bits);
+        // 1/128 is for what does not fit whole lines.
+        assert!((taken / model - 1.0 - 1.0 / 128.0).abs() < 0.001);
+        assert!(model < 0.8 * basic);
+    }
+}

@@ -1,0 +1,146 @@
+//! What to expect of an optimized time-decaying filter, as pure functions of numbers: rates, memory, and how many digits a pool takes.
+
+use super::pool::digits_of;
+use super::shape::{DIGIT_BITS, ENTRY_BITS, LINE, MARK_BITS, SLOT_BITS};
+use crate::kinds::bloom::{mean_over_blocks, variance_over_blocks};
+
+/// How full the counters and the front are.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Load {
+    /// Distinct keys of which the counters still hold something.
+    pub keys: f64,
+    /// Counters in all.
+    pub counters: f64,
+    /// Distinct keys that the front remembers.
+    pub front_keys: f64,
+    /// Bits of a front buffer; 0 if there is none.
+    pub front_bits: f64,
+    /// Hash functions of each.
+    pub k: u32,
+    /// Blocks.
+    pub blocks: f64,
+}
+
+/// The rate at which keys of which nothing is left are taken for present: all of their counters are above zero and all of their front
+/// bits set, by chance (eq. 5 for each; their hash functions are not the same).
+///
+/// The front counts as one buffer that all its keys are in: with two, the rate is lower.
+#[must_use]
+pub fn fpr(load: &Load) -> f64 {
+    let all_set = |keys: f64, places: f64, x: f64| {
+        let full = f64::from(load.k) * keys / places;
+        (-(-full * x).exp_m1()).powi(load.k as i32)
+    };
+    let keys = load.keys.min(MOST_KEYS);
+    mean_over_blocks(variance_over_blocks(keys, load.blocks), |x| {
+        let front = match load.front_bits {
+            0.0 => 1.0,
+            bits => all_set(load.front_keys, bits, x),
+        };
+        all_set(keys, load.counters, x) * front
+    })
+}
+
+/// More keys than any filter holds.
+const MOST_KEYS: f64 = 1e30;
+
+/// How many distinct keys make a share of all counters be above zero.
+#[must_use]
+pub fn keys_of_fill(fill: f64, counters: f64, k: u32) -> f64 {
+    if fill >= 1.0 {
+        return MOST_KEYS;
+    }
+    -(-fill.max(0.0)).ln_1p() * counters / f64::from(k)
+}
+
+/// `ε = 2^-F`: an estimate is too small by less than this, and 0 only if the exact decayed count is below it, as long as the pool is
+/// not exhausted.
+#[must_use]
+pub fn epsilon(fraction_bits: u32) -> f64 {
+    1.0 / (1_u64 << fraction_bits.min(63)) as f64
+}
+
+/// Half-lives of a lifetime of the front, for counters of at most so many bits: one more than they have, after which any counter is zero.
+#[must_use]
+pub fn lifetime(counter_bits: u32) -> u64 {
+    u64::from(counter_bits) + 1
+}
+
+/// Bits a counter: what Fig. 3 is about. The basic filter takes its `counter-bits`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Memory {
+    /// The front, all buffers of it.
+    pub front: f64,
+    /// The base counter with its two marks.
+    pub base: f64,
+    /// The lookup table's share.
+    pub table: f64,
+    /// The pool's share.
+    pub pool: f64,
+}
+
+impl Memory {
+    /// All of it.
+    #[must_use]
+    pub fn total(&self) -> f64 {
+        self.front + self.base + self.table + self.pool
+    }
+}
+
+/// The memory of a counter with `fraction_bits` binary places, `pool` digits in the pool and `front` front bits (in all buffers together).
+#[must_use]
+pub fn memory(fraction_bits: u32, pool: f64, front: f64) -> Memory {
+    Memory {
+        front,
+        base: f64::from(DIGIT_BITS + fraction_bits + MARK_BITS),
+        table: f64::from(ENTRY_BITS) / LINE as f64,
+        pool: (pool * LINE as f64).ceil() * f64::from(SLOT_BITS) / LINE as f64,
+    }
+}
+
+/// How many digits of the pool a count takes in each counter of its key, beyond the base: `⌈(log2(count) - 4)/4⌉`, roughly; twice
+/// the count just before a grid point.
+#[must_use]
+pub fn digits(count: u64) -> usize {
+    digits_of(count >> DIGIT_BITS)
+}
+
+/// Digits for each counter that a Zipf distribution takes (section 4.3): `inserts` (decayed ones, so at most `x/(1-λ)` at `x` an epoch) on
+/// `distinct` keys, the `i`-th of which has its share `C/i^exponent`, with `k` counters each out of `counters`.
+///
+/// It counts the digits of each key in each of its counters: too many where keys share counters, too few where
+/// their sum takes one more.
+#[must_use]
+pub fn zipf_digits(inserts: f64, distinct: u64, exponent: f64, k: u32, counters: f64) -> f64 {
+    let most = inserts / harmonic(distinct, exponent);
+    let mut digits = 0.0;
+    let mut least = 16.0;
+    while least <= most {
+        // The ranks whose count reaches `least`.
+        let ranks = if exponent > 0.0 {
+            (most / least).powf(1.0 / exponent).floor()
+        } else {
+            distinct as f64
+        };
+        digits += ranks.min(distinct as f64);
+        least *= 16.0;
+    }
+    digits * f64::from(k) / counters
+}
+
+/// `H_n(z)`, the sum of `1/i^z` up to `n`: the first terms one by one, the rest by Euler and Maclaurin's integral.
+fn harmonic(n: u64, z: f64) -> f64 {
+    const FIRST: u64 = 1000;
+    let term = |i: f64| i.powf(-z);
+    let first: f64 = (1..=n.min(FIRST)).map(|i| term(i as f64)).sum();
+    if n <= FIRST {
+        return first;
+    }
+    let (from, to) = (FIRST as f64, n as f64);
+    let integral = if (z - 1.0).abs() < 1e-9 {
+        (to / from).ln()
+    } else {
+        (to.powf(1.0 - z) - from.powf(1.0 - z)) / (1.0 - z)
+    };
+    first + integral + (term(to) - term(from)) / 2.0
+}

@@ -1,0 +1,33 @@
+//! Widths, levels and thresholds of the paper, as functions of numbers.
+
+/// `x`, the bits of the first vector: `floor(log2(M/n))` for keys that come `M/n` times on average (section 3), at least 1.
+#[must_use]
+pub fn fixed_bits(mean_count: f64) -> u32 {
+    let whole = if mean_count >= 2.0 { mean_count.min(4_294_967_296.0) as u64 } else { 2 };
+    whole.ilog2()
+}
+
+/// The level of a counter (section 3.3), which is also the bits that its `OF_j` takes: 0 for `OF_j = 0`, else
+/// `floor(log2 OF_j) + 1`, so that level `l` means `2^(l-1) <= OF_j <= 2^l - 1`.
+#[must_use]
+#[inline]
+pub fn level(overflow: u64) -> u32 {
+    u64::BITS - overflow.leading_zeros()
+}
+
+/// `T`, below which all counters must be before an OFV of `y` bits gives one up (section 3.3):
+/// `2^(x+y-2) + (2^(x+y-1) - 2^(x+y-2)) · λ`, rounded down, for `y >= 1`. Counters below `2^(x+y-1)` fit `y - 1` bits.
+///
+/// The text has another rule for level 0, `(2^x - 1) · λ`, which disagrees with this one at `y = 1`; this one holds here for every `y`.
+/// With `y = 0` there is nothing to give up, and no value is below the threshold.
+#[must_use]
+#[inline]
+pub fn threshold(x: u32, y: u32, lambda: f64) -> u64 {
+    match (x + y).checked_sub(2) {
+        Some(exponent) if y > 0 && exponent < 63 => {
+            let half = 1_u64 << exponent;
+            half + (half as f64 * lambda) as u64
+        }
+        _ => 0,
+    }
+}

@@ -1,0 +1,34 @@
+//! Error rates of a spectral Bloom filter in blocks: pure functions of numbers.
+//!
+//! A counter is *touched* if a key other than the one asked for has raised it. With `keys` others that are a share
+//! `1 - e^(-k·keys/cells)` of all counters; in a block it varies with the number of its keys, and rates are means over blocks.
+
+use crate::kinds::bloom::{fpr, mean_over_blocks, variance_over_blocks};
+
+/// The probability that the minimum-selection estimate of a key is not its true count, but higher: all its counters
+/// are touched. It is the false-positive rate of a Bloom filter (Cohen and Matias, Claim 1), whatever the counts; the DCF paper's
+/// *accuracy* (section 4, Table 2) is 1 minus it. Minimal increase is wrong no more often (their Claim 4).
+///
+/// `keys` are those in the filter, the one asked for included; `cells` those of the primary part.
+#[must_use]
+pub fn overestimate(keys: f64, cells: f64, k: u32, blocks: f64) -> f64 {
+    fpr((keys - 1.0).max(0.0), cells, k, blocks)
+}
+
+/// The most keys, as a share, whose least counter does not recur: those that recurring minimum counts in its
+/// secondary part too.
+///
+/// A key with two counters that nobody touched has a recurring minimum. So it is the probability of at most one of them,
+/// `r^k + k·(1 - r)·r^(k-1)`, where `r` is the touched share. (Of keys with no such counter some have a recurring minimum by chance, a
+/// wrong one: those are the errors that are left to the method.)
+#[must_use]
+pub fn single_minimum(keys: f64, cells: f64, k: u32, blocks: f64) -> f64 {
+    let others = (keys - 1.0).max(0.0);
+    let load = f64::from(k) * others / cells;
+    mean_over_blocks(variance_over_blocks(others, blocks), |x| {
+        let clean = (-load * x).exp();
+        let touched = 1.0 - clean;
+        let all_but_one = touched.powi(k.max(1) as i32 - 1);
+        (all_but_one * (touched + f64::from(k) * clean)).min(1.0)
+    })
+}
