@@ -22,12 +22,14 @@ fn options() -> Options {
 }
 
 /// Every kind, with a window that the test does not leave, and false positives so rare that none is met.
-fn kinds() -> [Any; 3] {
+fn kinds() -> [Any; 5] {
     let parameters = || Parameters::new().with("fpr", 1e-7);
     [
         Any::new("bloom", parameters().with("capacity", 20_000)),
         Any::new("age-partitioned", parameters().with("window-items", 40_000)),
         Any::new("time-limited", parameters().with("window", 3_600_000_000_u64)),
+        Any::new("double-buffering", parameters().with("window-items", 40_000)),
+        Any::new("two-buffer", parameters().with("window-items", 40_000)),
     ]
 }
 

@@ -118,7 +118,8 @@ impl Harness {
             Change::Remove => self.kind.remove(&state, blocks, operation),
         };
         let block = blocks.get(0).filter(|_| !self.kind.repeatable());
-        let Some(block) = block.filter(|_| mix(operation.hash ^ self.totals.inserts).is_multiple_of(8))
+        let Some(block) =
+            block.filter(|_| mix(operation.hash ^ self.totals.inserts).is_multiple_of(8))
         else {
             if let Some(block) = blocks.get(0) {
                 block.undo.begin(block.number, 0);

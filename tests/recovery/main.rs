@@ -33,7 +33,7 @@ fn stream() -> Options {
     options().clock(Clock::stream())
 }
 
-fn kinds() -> [Any; 3] {
+fn kinds() -> [Any; 5] {
     let parameters = Parameters::new;
     [
         Any::new("bloom", parameters().with("capacity", 500)),
@@ -42,6 +42,8 @@ fn kinds() -> [Any; 3] {
             "time-limited",
             parameters().with("window", 500_000).with("fpr", 0.01).with("rate", 1),
         ),
+        Any::new("double-buffering", parameters().with("window-items", 60)),
+        Any::new("two-buffer", parameters().with("window-items", 60)),
     ]
 }
 

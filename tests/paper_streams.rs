@@ -1,0 +1,32 @@
+//! Claims about the streams that the programs in `benches/papers/` are fed with.
+
+#[path = "common/random.rs"]
+mod random;
+#[path = "../benches/papers/common/zipf.rs"]
+mod zipf;
+
+use random::{Random, mix};
+use zipf::Zipf;
+
+#[test]
+fn ranks_come_as_often_as_the_exponent_says() {
+    for exponent in [0.0, 0.5, 1.0, 1.5] {
+        let (keys, draws) = (100, 200_000);
+        let zipf = Zipf::new(keys, exponent);
+        let mut random = Random::new(mix(7));
+        let mut counts = vec![0_u32; keys];
+        (0..draws).for_each(|_| counts[zipf.next(&mut random)] += 1);
+        let all: f64 = (1..=keys).map(|rank| (rank as f64).powf(-exponent)).sum();
+        for (rank, &count) in counts.iter().enumerate() {
+            let expected = f64::from(draws) * ((rank + 1) as f64).powf(-exponent) / all;
+            // Six standard deviations, and one for the smallest counts.
+            let off = (f64::from(count) - expected).abs();
+            assert!(off <= 6.0 * expected.sqrt() + 1.0, "rank {rank} at {exponent}: {count}");
+        }
+    }
+}
+
+#[test]
+fn one_key_is_all_there_is_to_draw() {
+    assert_eq!(Zipf::new(1, 1.0).next(&mut Random::new(3)), 0);
+}
