@@ -36,7 +36,15 @@ impl Plan {
     /// # Errors
     /// [`Error::Parameter`] for values out of bounds, and if no filter of at most 2^46 cells does it.
     pub fn from_parameters(parameters: &Parameters, cells: &'static str) -> Result<Self> {
-        Self::in_blocks(parameters, cells, PLANNED_BLOCK_BITS)
+        Self::of_bits(parameters, cells, 1.0)
+    }
+
+    /// As [`Plan::from_parameters`], for cells of so many bits, of which fewer lie in a block.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn of_bits(parameters: &Parameters, cells: &'static str, bits: f64) -> Result<Self> {
+        Self::in_blocks(parameters, cells, PLANNED_BLOCK_BITS / bits)
     }
 
     /// As [`Plan::from_parameters`], for blocks of so many cells.

@@ -59,8 +59,7 @@ pub fn build(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
     parameters.only(NAME, &KNOWN)?;
     let bits = parameters.count("counter-bits", "bits of a counter", MOST_BITS)?;
     let bits = bits.unwrap_or(DEFAULT_BITS) as u32;
-    let block_cells = f64::from(Layout::PLANNED_BLOCK_WORDS * 64 / bits);
-    Ok(Arc::new(Counting { plan: Plan::in_blocks(parameters, "cells", block_cells)?, bits }))
+    Ok(Arc::new(Counting { plan: Plan::of_bits(parameters, "cells", bits.into())?, bits }))
 }
 
 impl Counting {

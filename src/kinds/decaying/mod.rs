@@ -182,13 +182,21 @@ pub fn build(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
         }
     };
     parameters.only(NAME, &[&KNOWN, own].concat())?;
-    let plan = Plan::from_parameters(parameters, "cells")?;
     let epoch = parameters.required("epoch", "how long an epoch lasts, in microseconds")?;
     let epoch = within("epoch", epoch, 1, u64::MAX)?;
     Ok(match shape {
-        None => Arc::new(Decaying { plan, epoch, counters: Exponential::new(parameters)? }),
-        Some(shape) => Arc::new(Decaying { plan, epoch, counters: Ring::new(parameters, shape)? }),
+        None => decaying(parameters, epoch, Exponential::new(parameters)?)?,
+        Some(shape) => decaying(parameters, epoch, Ring::new(parameters, shape)?)?,
     })
+}
+
+fn decaying<C: Counters + 'static>(
+    parameters: &Parameters,
+    epoch: u64,
+    counters: C,
+) -> Result<Arc<dyn Kind>> {
+    let plan = Plan::of_bits(parameters, "cells", counters.bits().into())?;
+    Ok(Arc::new(Decaying { plan, epoch, counters }))
 }
 
 impl<C: Counters> Decaying<C> {

@@ -151,6 +151,8 @@ impl Counters for Ring {
     }
 
     fn least<const N: usize>(&self, cells: &Cells<'_>, at: &At<N>, now: u64) -> Estimate {
+        // A ring takes so long to add up that the processor would come upon one miss after the other.
+        at.iter().for_each(|at| self.prefetch(cells, at));
         let caught_up = cells.block.own(EPOCH);
         let behind = now.saturating_sub(caught_up).min(self.epochs) as usize;
         let newest = self.slot(caught_up);

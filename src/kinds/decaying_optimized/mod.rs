@@ -1,21 +1,21 @@
 //! The optimized time-decaying Bloom filter, O-TBF (Cheng, Iwaihara, Xiang, Ushijima, section 4): the counts of the basic one
 //! ([`decaying`](super::decaying)) in less memory, for streams in which few keys are hot.
 //!
-//! All four structures of section 4.1 lie in each block ([`shape`]):
+//! All four structures of section 4.1 lie in each block (`shape`):
 //!
 //! | paper | here |
 //! |---|---|
-//! | `BF0`, a standard Bloom filter | [`front`]; two that swap unless `front` is `plain`, as one that never forgets fills up |
-//! | `TBF1`, small counters | [`counters`]: 4 bits *and `F` fraction bits* |
-//! | `FCP`, `m/2` free counters of 4 bits | [`pool`]: digits, shared by all counters of a block |
-//! | `LT`, links both ways | [`pool`]: an entry for each 16 counters; each digit names its counter |
+//! | `BF0`, a standard Bloom filter | `front`; two that swap unless `front` is `plain`, as one that never forgets fills up |
+//! | `TBF1`, small counters | `counters`: 4 bits *and `F` fraction bits* |
+//! | `FCP`, `m/2` free counters of 4 bits | `pool`: digits, shared by all counters of a block |
+//! | `LT`, links both ways | `pool`: an entry for each 16 counters; each digit names its counter |
 //!
 //! Counters decay on the grid of half-lives of the basic filter ([`half_life`](super::decaying::half_life)), and hold exactly what
 //! its counters would: each carries on its own, as in the listing of section 4.2. (Its text lets a key carry only "if ALL" of its
 //! counters overflow, which undercounts other keys.) So as long as the pool suffices an estimate is that of the basic filter, with its
 //! bounds, except that where the front knows that nothing is left the estimate is 0 whatever is in the counters.
 //!
-//! **When the pool is exhausted** ([`counters`]): a counter that needs a digit and gets none sticks at its maximum; the figure
+//! **When the pool is exhausted** (`counters`): a counter that needs a digit and gets none sticks at its maximum; the figure
 //! `pool_exhaustions` rises by one at each such addition, and `counters_flagged` says how many counters are marked. The effect on the
 //! guarantee: an estimate that hangs on such a counter is no upper bound of the count any more but says *at least*, and
 //! [`contains`](Kind::contains) answers yes for it, until nothing can be left of what was lost: one to two lifetimes of the
@@ -36,7 +36,7 @@
 //! | 5 | counters marked as lossy |
 
 mod counters;
-pub mod front;
+mod front;
 mod pool;
 mod shape;
 pub mod theory;
@@ -120,7 +120,6 @@ struct Optimized {
 /// 2^46 counters does it.
 pub fn build(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
     parameters.only(NAME, &KNOWN)?;
-    let plan = Plan::from_parameters(parameters, "cells")?;
     let epoch = parameters.required("epoch", "how long an epoch lasts, in microseconds")?;
     let epoch = within("epoch", epoch, 1, u64::MAX)?;
     let lambda = parameters.required("lambda", "what an epoch leaves of a count")?;
@@ -129,6 +128,8 @@ pub fn build(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
     let fraction = within("fraction-bits", fraction, 0, MOST_FRACTION_BITS.into())? as u32;
     let half_life = HalfLife::new(lambda, fraction)?;
     let base_bits = DIGIT_BITS + fraction;
+    // As many again for marks, table and pool, nearly.
+    let plan = Plan::of_bits(parameters, "cells", f64::from(2 * base_bits))?;
     let bits = parameters.optional("counter-bits", "a number of bits")?;
     let bits = bits.unwrap_or(DEFAULT_COUNTER_BITS.max(base_bits.into()));
     let counter_bits = within("counter-bits", bits, base_bits.into(), 64)? as u32;
@@ -273,6 +274,10 @@ impl Optimized {
         }
         let mut at = [0; MOST_FUNCTIONS];
         let at = self.positions(&parts, query.hash, &mut at);
+        // So that their misses overlap: reads would wait for the block's own word, and there is much to be done for each.
+        for &at in at {
+            parts.base.prefetch(block, at as usize);
+        }
         let times = steps_between(reached, half_life);
         let marks = Self::matters(block.own(LOST), lifetime);
         let counters = self.counters(block, &parts);

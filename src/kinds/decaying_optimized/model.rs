@@ -77,7 +77,7 @@ impl Naive {
         while self.number < self.half_life.number(time / self.epoch) {
             self.number += 1;
             self.counters.iter_mut().for_each(|value| *value = self.half_life.halve(*value, 1));
-            if self.number % lifetime == 0 {
+            if self.number.is_multiple_of(lifetime) {
                 let now = self.number / lifetime;
                 if self.mode == Mode::Swapped {
                     self.fronts[(now % 2) as usize].fill(false);

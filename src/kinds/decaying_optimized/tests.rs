@@ -2,7 +2,6 @@
 
 mod parameters;
 mod pool;
-mod speed;
 mod streams;
 
 use super::model::{Naive, insert_late};
@@ -95,7 +94,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(100))]
 
     #[test]
     fn one_block_answers_as_whole_counters_and_a_count_of_their_digits(

@@ -98,8 +98,8 @@ pub fn memory(fraction_bits: u32, pool: f64, front: f64) -> Memory {
     }
 }
 
-/// How many digits of the pool a count takes in each counter of its key, beyond the base: `⌈(log2(count) - 4)/4⌉`, roughly; twice
-/// the count just before a grid point.
+/// How many digits of the pool a decayed count takes in each counter of its key: one for each 4 bits beyond the first 4. Just before a grid
+/// point a counter holds up to `1/λ^H` times the count, so it may be one more.
 #[must_use]
 pub fn digits(count: u64) -> usize {
     digits_of(count >> DIGIT_BITS)

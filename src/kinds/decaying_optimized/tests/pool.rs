@@ -73,6 +73,9 @@ fn numbers_take_as_many_digits_as_they_need() {
     for (number, digits) in [(0, 0), (1, 1), (15, 1), (16, 2), (255, 2), (256, 3), (u64::MAX, 16)] {
         assert_eq!(digits_of(number), digits, "{number}");
     }
+    for (count, digits) in [(15, 0), (16, 1), (255, 1), (256, 2)] {
+        assert_eq!(theory::digits(count), digits, "{count}");
+    }
     for digits in 0..=MOST_DIGITS {
         let most = most_of(digits);
         assert_eq!(digits_of(most), digits);
