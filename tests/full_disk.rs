@@ -64,7 +64,7 @@ fn used(memory: &Memory) -> u64 {
     let names = memory.list().expect("a directory");
     let bytes = names.iter().map(|name| {
         let file = memory.open(name, ebbtide::media::Access::Read).expect("a file");
-        file.bytes().expect("a length")
+        file.allocated_bytes().expect("a length")
     });
     bytes.sum()
 }
@@ -244,6 +244,40 @@ fn a_bank_that_finds_no_space_opens_later() {
     let filter = Filter::<Any>::open_on(shared(&memory), options()).expect("the same filter");
     assert_eq!(digest(&filter).value, before.value);
     assert_has(&filter, 0..inserted + 1000);
+}
+
+#[test]
+fn a_block_that_finds_no_room_for_its_counters_fails_that_insert_and_grows_later() {
+    for kind in ["dynamic-count", "spectral"] {
+        let memory = Memory::new();
+        let spec = Any::new(kind, Parameters::new().with("capacity", 20_000).with("fpr", 0.01));
+        let filter = Filter::create_on(shared(&memory), spec, options().segment_bytes(1 << 20));
+        let filter = filter.expect("room");
+        for key in 0..5000_u64 {
+            filter.insert(key.to_le_bytes()).expect("room");
+        }
+        memory.set_capacity(used(&memory));
+        let before = digest(&filter);
+        // Counters that need many more bits than there is room for.
+        let heavy = |key: u64| filter.call().times(1 << 23).insert(key.to_le_bytes());
+        let refused = (0..200).filter(|&key| heavy(key).is_err()).count();
+        assert!(refused > 0, "{kind}: there was room after all");
+        for key in 0..5000_u64 {
+            let estimate = filter.estimate(key.to_le_bytes()).expect("an answer");
+            assert!(estimate.count >= 1.0, "{kind}: {key} is gone");
+        }
+        let went_well = 200 - refused as u64;
+        assert_eq!(digest(&filter).inserts, before.inserts + went_well, "{kind}");
+        let error = (0..200).find_map(|key| heavy(key).err()).expect("still full");
+        assert_full(&error);
+        memory.set_capacity(u64::MAX);
+        heavy(7).expect("there is space");
+        assert!(filter.estimate(7_u64.to_le_bytes()).expect("an answer").count > 8_388_608.0);
+        let before = digest(&filter);
+        filter.close().expect("a clean end");
+        let filter = Filter::<Any>::open_on(shared(&memory), options()).expect("the same filter");
+        assert_eq!(digest(&filter).value, before.value, "{kind}");
+    }
 }
 
 /// Feeds a filter ten thousand keys a second, the first `notes` of them with a note in the log each. If the log is

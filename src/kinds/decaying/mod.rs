@@ -49,10 +49,9 @@ pub use half_life::HalfLife;
 
 use super::bloom::{Plan, fpr, fpr_of_fill};
 use super::packed::words_for;
-use super::parameters::within;
+use super::parameters::{whole_count, within};
 use super::{
-    Decision, Estimate, Event, Figure, Kind, MOST_WEIGHT, Micros, Moment, Operation, Parameters,
-    Query, State,
+    Decision, Estimate, Event, Figure, Kind, Micros, Moment, Operation, Parameters, Query, State,
 };
 use crate::cells::{Block, Blocks, Layout};
 use crate::error::{Error, Result};
@@ -297,10 +296,7 @@ impl<C: Counters> Kind for Decaying<C> {
 
     /// How often the key counts.
     fn weight(&self, given: f64) -> Result<u32> {
-        if given >= 1.0 && given <= f64::from(MOST_WEIGHT) && given.trunc() == given {
-            return Ok(given as u32);
-        }
-        Err(Error::parameter("count", format!("an integer from 1 to {MOST_WEIGHT}"), given))
+        whole_count(given)
     }
 
     fn insert(&self, _: &State<'_>, blocks: &Blocks<'_>, operation: &Operation) {

@@ -49,10 +49,9 @@ mod tests;
 use super::bloom::Plan;
 use super::decaying::HalfLife;
 use super::decaying::half_life::{MOST_FRACTION_BITS, steps_between};
-use super::parameters::within;
+use super::parameters::{whole_count, within};
 use super::{
-    Decision, Estimate, Event, Figure, Kind, MOST_WEIGHT, Micros, Moment, Operation, Parameters,
-    Query, State,
+    Decision, Estimate, Event, Figure, Kind, Micros, Moment, Operation, Parameters, Query, State,
 };
 use crate::cells::{Block, Blocks, Layout};
 use crate::error::{Error, Result};
@@ -356,10 +355,7 @@ impl Kind for Optimized {
 
     /// How often the key counts.
     fn weight(&self, given: f64) -> Result<u32> {
-        if given >= 1.0 && given <= f64::from(MOST_WEIGHT) && given.trunc() == given {
-            return Ok(given as u32);
-        }
-        Err(Error::parameter("count", format!("an integer from 1 to {MOST_WEIGHT}"), given))
+        whole_count(given)
     }
 
     /// A late key, with a time of its own before the filter's, adds what is left of it.

@@ -6,6 +6,7 @@ mod streams;
 
 use super::model::{Naive, insert_late};
 use super::*;
+use crate::kinds::MOST_WEIGHT;
 use crate::kinds::conformance::{self, Harness, Model, Step, hash_of};
 use crate::kinds::{Within, registry};
 use proptest::prelude::*;

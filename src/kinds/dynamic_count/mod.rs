@@ -44,6 +44,9 @@ const DEFAULT_MEAN_COUNT: f64 = 2.0;
 /// The threshold of delayed shrinking, if the user does not say: in the middle. The paper finds `1 - inserts/deletes` best.
 const DEFAULT_LAMBDA: f64 = 0.5;
 
+/// The most hash functions: as [`Plan`] has it.
+const MOST_FUNCTIONS: usize = 64;
+
 /// The most counters of a block: at 64 bits each they fill the largest one, but for a word where the second vector begins.
 const MOST_COUNTERS: u64 = Layout::MOST_BLOCK_WORDS as u64 - 64;
 
@@ -98,47 +101,56 @@ impl DynamicCount {
         Vectors::of(block, self.counters(block.of), self.x)
     }
 
-    /// The counters of a key, by number.
-    #[inline]
-    fn each(&self, hash: u64, counters: usize, mut visit: impl FnMut(usize)) {
-        let positions = Positions::new(hash, counters as u32);
-        for pair in 0..self.plan.k / 2 {
-            let (even, odd) = positions.pair(pair);
-            visit(even);
-            visit(odd);
-        }
-        if self.plan.k % 2 == 1 {
-            visit(positions.get(self.plan.k - 1));
-        }
-    }
-
     /// The least counter of a key (section 3.1).
     #[inline]
     fn least(&self, block: &Block<'_>, hash: u64) -> u64 {
         let vectors = self.vectors(block);
-        let mut least = u64::MAX;
-        self.each(hash, vectors.counters(), |at| least = least.min(vectors.get(block, at)));
-        least
+        let key = Key::new(hash, self.plan.k, &vectors);
+        key.counters().iter().fold(u64::MAX, |least, &at| least.min(vectors.get(block, at)))
+    }
+}
+
+/// The counters of a key, by number.
+struct Key {
+    all: [usize; MOST_FUNCTIONS],
+    k: usize,
+}
+
+impl Key {
+    #[inline]
+    fn new(hash: u64, k: u32, vectors: &Vectors) -> Self {
+        let positions = Positions::new(hash, vectors.counters() as u32);
+        let mut key = Self { all: [0; MOST_FUNCTIONS], k: (k as usize).min(MOST_FUNCTIONS) };
+        for (pair, two) in key.all[..key.k.next_multiple_of(2)].chunks_mut(2).enumerate() {
+            (two[0], two[1]) = positions.pair(pair as u32);
+        }
+        key
     }
 
-    /// The bits of `OF_j` that an insert needs: one counter of the key may be raised several times.
-    fn width_for(&self, block: &Block<'_>, vectors: &Vectors, operation: &Operation) -> u32 {
-        let (weight, counters) = (u64::from(operation.weight), vectors.counters());
-        let mut largest = 0;
-        self.each(operation.hash, counters, |at| largest = largest.max(vectors.get(block, at)));
-        let bound = largest.saturating_add(weight.saturating_mul(self.plan.k.into()));
+    #[inline]
+    fn counters(&self) -> &[usize] {
+        &self.all[..self.k]
+    }
+
+    /// The bits of `OF_j` that an insert of this weight needs: one counter of the key may be raised several times.
+    #[inline]
+    fn width_for(&self, block: &Block<'_>, vectors: &Vectors, weight: u32) -> u32 {
+        let all = self.counters().iter();
+        let largest = all.fold(0, |largest: u64, &at| largest.max(vectors.get(block, at)));
+        let bound = largest.saturating_add(u64::from(weight) * self.k as u64);
         if vectors.width_of(bound) <= vectors.width() {
             return vectors.width();
         }
-        let mut exact = 0;
-        self.each(operation.hash, counters, |at| {
-            let mut value = vectors.get(block, at);
-            self.each(operation.hash, counters, |other| {
-                value = value.saturating_add(if other == at { weight } else { 0 });
-            });
-            exact = exact.max(value);
+        self.exact_width_for(block, vectors, weight)
+    }
+
+    #[cold]
+    fn exact_width_for(&self, block: &Block<'_>, vectors: &Vectors, weight: u32) -> u32 {
+        let raised = self.counters().iter().map(|&at| {
+            let times = self.counters().iter().filter(|&&other| other == at).count() as u64;
+            vectors.get(block, at).saturating_add(u64::from(weight) * times)
         });
-        vectors.width_of(exact).max(vectors.width())
+        vectors.width_of(raised.max().unwrap_or(0)).max(vectors.width())
     }
 }
 
@@ -185,7 +197,10 @@ impl Kind for DynamicCount {
     fn room(&self, block: &Block<'_>, operation: &Operation) -> usize {
         let vectors = self.vectors(block);
         match operation.change {
-            Change::Insert => vectors.words_at(self.width_for(block, &vectors, operation)),
+            Change::Insert => {
+                let key = Key::new(operation.hash, self.plan.k, &vectors);
+                vectors.words_at(key.width_for(block, &vectors, operation.weight))
+            }
             Change::Remove => vectors.words_at(vectors.width()),
         }
     }
@@ -199,7 +214,8 @@ impl Kind for DynamicCount {
     fn prefetch(&self, blocks: &Blocks<'_>, hash: u64) {
         if let Some(block) = blocks.get(0) {
             let vectors = self.vectors(block);
-            self.each(hash, vectors.counters(), |at| vectors.prefetch(block, at));
+            let key = Key::new(hash, self.plan.k, &vectors);
+            key.counters().iter().for_each(|&at| vectors.prefetch(block, at));
         }
     }
 
@@ -225,17 +241,19 @@ impl Kind for DynamicCount {
             return;
         };
         let mut vectors = self.vectors(block);
-        let width = self.width_for(block, &vectors, operation);
+        let key = Key::new(operation.hash, self.plan.k, &vectors);
+        let width = key.width_for(block, &vectors, operation.weight);
         let block = &vectors.within(block, width);
         vectors.begin(block);
         if width > vectors.width() {
             vectors.rebuild(block, width, self.lambda);
         }
         let weight = u64::from(operation.weight);
-        self.each(operation.hash, vectors.counters(), |at| {
+        let threshold = vectors.threshold(self.lambda);
+        for &at in key.counters() {
             let value = vectors.get(block, at);
-            vectors.set(block, at, value, value.saturating_add(weight), self.lambda);
-        });
+            vectors.set(block, at, value, value.saturating_add(weight), threshold);
+        }
     }
 
     /// Section 3.2 and 3.3: every counter of the key is lowered; the OFV is made narrower once all counters are below the
@@ -246,13 +264,13 @@ impl Kind for DynamicCount {
         };
         let mut vectors = self.vectors(block);
         let block = &vectors.within(block, vectors.width());
-        let weight = u64::from(operation.weight);
-        self.each(operation.hash, vectors.counters(), |at| {
+        let (weight, threshold) = (u64::from(operation.weight), vectors.threshold(self.lambda));
+        for &at in Key::new(operation.hash, self.plan.k, &vectors).counters() {
             let value = vectors.get(block, at);
             // One that has come to its end stays there. Below zero only if a key was removed that had not been inserted.
             let less = if value == u64::MAX { value } else { value.saturating_sub(weight) };
-            vectors.set(block, at, value, less, self.lambda);
-        });
+            vectors.set(block, at, value, less, threshold);
+        }
         vectors.shrink(block, self.lambda);
     }
 

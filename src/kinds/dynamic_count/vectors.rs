@@ -109,14 +109,26 @@ impl Vectors {
         self.overflow_at(self.width).prefetch(block, at);
     }
 
+    /// The [`threshold`] of the present width.
+    #[inline]
+    pub(super) fn threshold(&self, lambda: f64) -> u64 {
+        threshold(self.fixed.bits, self.width, lambda)
+    }
+
     /// Gives counter `at`, which is `before`, another value that its width holds.
     #[inline]
-    pub(super) fn set(&self, block: &Block<'_>, at: usize, before: u64, after: u64, lambda: f64) {
+    pub(super) fn set(
+        &self,
+        block: &Block<'_>,
+        at: usize,
+        before: u64,
+        after: u64,
+        threshold: u64,
+    ) {
         self.fixed.set(block, at, after);
         if (before ^ after) >> self.fixed.bits != 0 {
             self.overflow_at(self.width).set(block, at, after >> self.fixed.bits);
         }
-        let threshold = threshold(self.fixed.bits, self.width, lambda);
         let high = block.own(HIGH);
         match (before >= threshold, after >= threshold) {
             (false, true) => block.set_own(HIGH, high.wrapping_add(1)),

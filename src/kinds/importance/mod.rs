@@ -1,9 +1,10 @@
 //! The Importance-aware Bloom Filter (Kulkarni, Boraskar, Gabale, Kulkarni): the Stable Bloom Filter in which
 //! keys of more importance stay longer.
 //!
-//! A key's importance `imp` becomes a level from 1 to `Max`, the paper's `f(imp)`: `⌈imp · Max / Z⌉`, where `Z` is the highest importance
-//! (`importance-max`); 1 for importance 0, as "for items with lowest importance, the value will be set to 1", and `Max` for
-//! all above `Z`. The kinds differ in what a key of a level raises its cells to and in which cells are decremented:
+//! A key's importance `imp` becomes a level from 1 to `Max`, the paper's `f(imp)`: `⌈imp · Max / Z⌉`, where
+//! `Z` is the highest importance (`importance-max`); 1 for importance 0, as "for items with lowest
+//! importance, the value will be set to 1", and `Max` for all above `Z`. The kinds differ in what a key of a
+//! level raises its cells to and in which cells are decremented:
 //!
 //! | kind | raises to | decrements |
 //! |---|---|---|
@@ -11,11 +12,13 @@
 //! | `importance-mc` ([`MANY_CLASSES`], Algorithm 2) | its level | any cells alike |
 //! | `importance-h` ([`HYBRID`], section IV-C, Table III) | its level | a cell of value `v` with probability inverse to `v`, zeros never |
 //!
-//! Cells that are higher already stay as they are. Algorithm 1 as printed sets all cells to `Max` after its `if`; what is meant, and done here, is
-//! that unimportant keys raise a cell to `⌊Max/2⌋` if it is lower and important ones set it to `Max`.
+//! Cells that are higher already stay as they are. Algorithm 1 as printed sets all cells to `Max` after its
+//! `if`; what is meant, and done here, is that unimportant keys raise a cell to `⌊Max/2⌋` if it is lower and
+//! important ones set it to `Max`.
 //!
-//! IBF-H draws a cell and accepts it with probability `1/v`; after 64 attempts without one the decrement is skipped (the paper leaves open how it
-//! chooses). Everything else, the cells, the draws, the order in an insert and the theory, is `stable`'s.
+//! IBF-H draws a cell and accepts it with probability `1/v`; after 64 attempts without one the decrement is
+//! skipped (the paper leaves open how it chooses). Everything else, the cells, the draws, the order in an
+//! insert and the theory, is `stable`'s.
 
 #[cfg(test)]
 mod tests;
@@ -36,8 +39,8 @@ pub const MANY_CLASSES: &str = "importance-mc";
 /// The name of IBF-H.
 pub const HYBRID: &str = "importance-h";
 
-/// Makes IBF-2C from the parameters of [`stable`](super::stable::build) and `importance-max` (`max` if absent). Without `P` it is derived for levels
-/// that are equally frequent.
+/// Makes IBF-2C from the parameters of [`stable`](super::stable::build) and `importance-max` (`max` if
+/// absent). Without `P` it is derived for levels that are equally frequent.
 ///
 /// # Errors
 /// [`Error::Parameter`] for unknown names, for values out of bounds, and if no `P` keeps the rate.

@@ -30,13 +30,12 @@ mod tests;
 pub use theory::{overestimate, single_minimum};
 
 use super::bloom::{Plan, fpr, fpr_of_fill};
+use super::parameters::whole_count;
 use super::{
-    Decision, Estimate, Event, Figure, Kind, MOST_WEIGHT, Moment, Operation, Parameters, Query,
-    State,
+    Change, Decision, Estimate, Event, Figure, Kind, Moment, Operation, Parameters, Query, State,
 };
 use crate::cells::{Block, Blocks, Geometry, Layout};
-use crate::error::{Error, Result};
-use crate::hash::Positions;
+use crate::error::Result;
 use policy::{Parts, Policy};
 use std::sync::Arc;
 use store::Store;
@@ -144,21 +143,19 @@ impl Kind for Spectral {
     }
 
     fn room(&self, block: &Block<'_>, operation: &Operation) -> usize {
-        let store = self.parts(block.of).store;
         match operation.change {
-            super::Change::Insert => store.room(block),
-            super::Change::Remove => store.room_now(block),
+            Change::Insert => self.parts(block.of).store.room(block),
+            Change::Remove => store::room_now(block),
         }
     }
 
     fn room_now(&self, block: &Block<'_>) -> usize {
-        self.parts(block.of).store.room_now(block)
+        store::room_now(block)
     }
 
     fn prefetch(&self, blocks: &Blocks<'_>, hash: u64) {
         if let Some(block) = blocks.get(0) {
-            let positions = Positions::new(hash, self.parts(block.of).primary);
-            (0..self.plan.k).for_each(|at| Store::prefetch(block, positions.get(at)));
+            self.parts(block.of).prefetch(block, hash);
         }
     }
 
@@ -170,14 +167,8 @@ impl Kind for Spectral {
         true
     }
 
-    /// A count: a whole number from 1.
     fn weight(&self, given: f64) -> Result<u32> {
-        if given.fract() == 0.0 && (1.0..=f64::from(MOST_WEIGHT)).contains(&given) {
-            Ok(given as u32)
-        } else {
-            let expected = format!("a whole number from 1 to {MOST_WEIGHT}");
-            Err(Error::parameter("weight", expected, given))
-        }
+        whole_count(given)
     }
 
     fn removes(&self) -> bool {
@@ -211,7 +202,7 @@ impl Kind for Spectral {
     /// Counters of the primary part that are not 0.
     fn fill(&self, block: &Block<'_>) -> (u64, u64) {
         let parts = self.parts(block.of);
-        if parts.store.room_now(block) == 0 {
+        if store::room_now(block) == 0 {
             return (0, parts.primary.into());
         }
         let used = (0..parts.primary as usize).filter(|&at| parts.store.get(block, at) > 0).count();

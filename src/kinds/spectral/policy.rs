@@ -3,7 +3,7 @@
 //! All read the key's counters first and then write, so a counter to which two of the key's functions lead counts once, and
 //! the misses of all counters overlap. A weight is as many inserts, or removals, of the key in a row.
 
-use super::store::{Located, Store, Writer};
+use super::store::{Located, Store, Writer, room_now};
 use crate::cells::Block;
 use crate::error::{Error, Result};
 use crate::hash::Positions;
@@ -61,20 +61,46 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    /// The key's counters of the primary part, by functions 0 to `k - 1`.
+    /// Visits the key's places in the primary part, by functions 0 to `k - 1`, with the numbers of the functions.
     #[inline]
-    fn primary_of(&self, block: &Block<'_>, hash: u64) -> Counters {
+    fn each_place(&self, hash: u64, mut visit: impl FnMut(usize, usize)) {
         let positions = Positions::new(hash, self.primary);
-        let mut counters = Counters::new(self.k);
         // Two positions for one mix.
         for pair in 0..self.k as usize / 2 {
             let (even, odd) = positions.pair(pair as u32);
-            counters.find(block, 2 * pair, even);
-            counters.find(block, 2 * pair + 1, odd);
+            visit(2 * pair, even);
+            visit(2 * pair + 1, odd);
         }
         if self.k % 2 == 1 {
-            counters.find(block, self.k as usize - 1, positions.get(self.k - 1));
+            visit(self.k as usize - 1, positions.get(self.k - 1));
         }
+    }
+
+    /// Asks the processor for the key's counters of the primary part.
+    #[inline]
+    pub fn prefetch(&self, block: &Block<'_>, hash: u64) {
+        let guess = self.store.guess(block);
+        self.each_place(hash, |_, at| guess.prefetch(block, at));
+    }
+
+    /// The key's counters of the primary part, already [asked for](Parts::prefetch): all changes are.
+    #[inline]
+    fn fetched(&self, block: &Block<'_>, hash: u64) -> Counters {
+        let mut counters = Counters::new(self.k);
+        self.each_place(hash, |slot, at| counters.find(slot, at));
+        counters.load(self.store, block);
+        counters
+    }
+
+    /// The key's counters of the primary part.
+    #[inline]
+    fn primary_of(&self, block: &Block<'_>, hash: u64) -> Counters {
+        let guess = self.store.guess(block);
+        let mut counters = Counters::new(self.k);
+        self.each_place(hash, |slot, at| {
+            guess.prefetch(block, at);
+            counters.find(slot, at);
+        });
         counters.load(self.store, block);
         counters
     }
@@ -82,10 +108,12 @@ impl Parts {
     /// The key's counters of the secondary part, by functions `k` to `2·k - 1`.
     fn secondary_of(&self, block: &Block<'_>, hash: u64) -> Counters {
         let positions = Positions::new(hash, self.secondary);
+        let guess = self.store.guess(block);
         let mut counters = Counters::new(self.k);
         for function in 0..self.k {
             let at = self.primary as usize + positions.get(self.k + function);
-            counters.find(block, function as usize, at);
+            guess.prefetch(block, at);
+            counters.find(function as usize, at);
         }
         counters.load(self.store, block);
         counters
@@ -94,7 +122,7 @@ impl Parts {
     /// Inserts a key `weight` times.
     pub fn insert(&self, block: &Block<'_>, hash: u64, weight: u64) {
         let mut writer = Writer::to_raise(self.store, block);
-        let mut primary = self.primary_of(writer.block(), hash);
+        let mut primary = self.fetched(writer.block(), hash);
         match self.policy {
             Policy::MinimumSelection => primary.raise(&mut writer, weight),
             Policy::MinimalIncrease => {
@@ -121,7 +149,7 @@ impl Parts {
             return;
         }
         let mut writer = Writer::to_lower(self.store, block);
-        let mut primary = self.primary_of(writer.block(), hash);
+        let mut primary = self.fetched(writer.block(), hash);
         primary.lower(&mut writer, weight);
         if self.policy == Policy::RecurringMinimum && !primary.least_recurs() {
             let mut secondary = self.secondary_of(writer.block(), hash);
@@ -134,7 +162,7 @@ impl Parts {
 
     /// How often a key was inserted, by the policy.
     pub fn estimate(&self, block: &Block<'_>, hash: u64) -> u64 {
-        if self.store.room_now(block) == 0 {
+        if room_now(block) == 0 {
             return 0;
         }
         let primary = self.primary_of(block, hash);
@@ -151,7 +179,7 @@ impl Parts {
     /// Whether a key's estimate is above 0.
     pub fn contains(&self, block: &Block<'_>, hash: u64) -> bool {
         // The secondary part never makes an estimate 0.
-        self.store.room_now(block) != 0 && self.primary_of(block, hash).least() > 0
+        room_now(block) != 0 && self.primary_of(block, hash).least() > 0
     }
 }
 
@@ -159,31 +187,31 @@ impl Parts {
 pub(super) struct Counters {
     k: usize,
     at: [u16; MOST_FUNCTIONS],
+    located: [Located; MOST_FUNCTIONS],
     values: [u64; MOST_FUNCTIONS],
 }
 
 impl Counters {
     fn new(k: u32) -> Self {
         let k = (k as usize).min(MOST_FUNCTIONS);
-        Self { k, at: [0; MOST_FUNCTIONS], values: [0; MOST_FUNCTIONS] }
+        let located = [Located::default(); MOST_FUNCTIONS];
+        Self { k, at: [0; MOST_FUNCTIONS], located, values: [0; MOST_FUNCTIONS] }
     }
 
     #[inline]
-    fn find(&mut self, block: &Block<'_>, slot: usize, at: usize) {
-        Store::prefetch(block, at);
+    fn find(&mut self, slot: usize, at: usize) {
         self.at[slot % MOST_FUNCTIONS] = at as u16;
     }
 
     /// Reads them all: first all headers, then all data, so that the misses of each overlap.
     #[inline]
     fn load(&mut self, store: Store, block: &Block<'_>) {
-        let mut located = [Located::default(); MOST_FUNCTIONS];
         let counters = self.at[..self.k].iter();
-        for (located, &at) in located.iter_mut().zip(counters) {
+        for (located, &at) in self.located.iter_mut().zip(counters) {
             *located = store.locate(block, at.into());
             located.prefetch(block);
         }
-        for (value, located) in self.values[..self.k].iter_mut().zip(located) {
+        for (value, located) in self.values[..self.k].iter_mut().zip(self.located) {
             *value = located.read(block);
         }
     }
@@ -219,7 +247,7 @@ impl Counters {
             let (old, new) = (self.values[slot], new(self.values[slot]));
             if old != new {
                 self.values[slot] = new;
-                writer.set(self.at[slot].into(), new);
+                writer.set(self.at[slot].into(), self.located[slot], new);
             }
         }
     }

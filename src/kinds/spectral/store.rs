@@ -5,7 +5,8 @@
 //! (the coarse and offset vectors), then the groups' data in their order, with *slack*: the unused bits of a group's last
 //! word, and unused words between groups. A counter that outgrows its width is *expanded*: it pushes its neighbours into
 //! the slack of the group; if there is none left, the group pushes its neighbours into the next unused words. When unused
-//! words run out, the store is *rebuilt*: each counter as narrow as it can be, with new slack spread evenly.
+//! words run out, the store is *rebuilt*: each counter as narrow as it can be, with new slack spread evenly, so that a group is near its *home*, its
+//! share of the data, and can be fetched before its header has come.
 //!
 //! Counters that fall keep their width until a rebuild, which comes when the block could do with far less.
 //!
@@ -25,7 +26,8 @@ const END: usize = 0;
 const LIVE: usize = 1;
 /// The bits that all counters need but for the first of each: the paper's `N`, less the number of counters.
 const NEEDED: usize = 2;
-/// Counters that outgrew their width: what the DCF paper counts as rebuilds of the spectral filter.
+/// Counters that outgrew their width. It is nearest to what the DCF paper counts as rebuilds of the spectral filter (section 4: each
+/// "involves only one counter at a time"), but it counts every bit by which a counter grows, slack or not.
 pub(super) const EXPANSIONS: usize = 3;
 /// Rebuilds of the whole store of a block.
 pub(super) const REBUILDS: usize = 4;
@@ -71,19 +73,13 @@ impl Store {
         self.groups * (HEADER_WORDS + MOST_GROUP_WORDS)
     }
 
-    /// Words in use; 0 at first.
-    #[inline]
-    pub fn room_now(&self, block: &Block<'_>) -> usize {
-        (block.own(END) as usize).min(self.most_words())
-    }
-
     /// Words that the next increase needs: as many as now, or as many as the rebuild will take that it begins with.
     #[inline]
     pub fn room(&self, block: &Block<'_>) -> usize {
-        let (end, live) = (self.room_now(block), self.live(block));
+        let (end, live) = (room_now(block), self.live(block));
         let unused = end.saturating_sub(self.first() + live);
         // A little more than must be, so that the next unused word is never far.
-        if end == self.most_words() || (end > 0 && unused >= self.reserve + live / 32) {
+        if end >= self.most_words() || (end > 0 && unused >= self.reserve + live / 32) {
             end
         } else {
             self.end_for(live.max(self.groups)).max(end)
@@ -107,7 +103,7 @@ impl Store {
     fn has_shrunk(&self, block: &Block<'_>) -> bool {
         let bits = (block.own(NEEDED) as usize).saturating_add(self.groups * GROUP);
         let needed = bits / 64 + self.groups;
-        self.end_for(needed.saturating_mul(2).min(self.most_words())) < self.room_now(block)
+        self.end_for(needed.saturating_mul(2).min(self.most_words())) < room_now(block)
     }
 
     /// The header of a group.
@@ -121,7 +117,11 @@ impl Store {
     #[inline]
     pub fn locate(&self, block: &Block<'_>, counter: usize) -> Located {
         let (group, at) = (counter / GROUP, counter % GROUP);
-        let header = Self::header(block, group);
+        self.located(Self::header(block, group), at)
+    }
+
+    #[inline]
+    fn located(&self, header: Header, at: usize) -> Located {
         Located::new(self.first() + header.place(), header.offset(at), header.width(at))
     }
 
@@ -131,13 +131,58 @@ impl Store {
         self.locate(block, counter).read(block)
     }
 
-    /// Asks the processor for a counter's header.
+    /// What is needed to find counters before their headers have come.
     #[inline]
-    pub fn prefetch(block: &Block<'_>, counter: usize) {
-        if let Some(word) = block.cells.get(counter / GROUP * HEADER_WORDS) {
-            prefetch(word);
+    pub fn guess(&self, block: &Block<'_>) -> Guess {
+        Guess::of(self.first(), room_now(block), self.groups)
+    }
+}
+
+/// Bits behind the point of [`Guess::step`]: a block's words times it stay below 2^32.
+const GUESS_BITS: u32 = 16;
+
+/// Where groups are likely to be: near their share of the data.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Guess {
+    first: usize,
+    /// Words from group to group.
+    step: u32,
+}
+
+impl Guess {
+    /// For groups that share the words from `first` to `end`.
+    #[inline]
+    fn of(first: usize, end: usize, groups: usize) -> Self {
+        let region = end.saturating_sub(first) as u32;
+        Self { first, step: (region << GUESS_BITS) / groups.max(1) as u32 }
+    }
+
+    /// The word in which a group's data should begin.
+    #[inline]
+    fn home(self, group: usize) -> usize {
+        (group * self.step as usize) >> GUESS_BITS
+    }
+
+    /// Asks the processor for a counter's header and its likely place, so that one miss need not wait for the other.
+    #[inline]
+    pub fn prefetch(self, block: &Block<'_>, counter: usize) {
+        let group = counter / GROUP;
+        let data = self.first + self.home(group);
+        for word in [group * HEADER_WORDS, data, data + NEAR] {
+            if let Some(word) = block.cells.get(word) {
+                prefetch(word);
+            }
         }
     }
+}
+
+/// Most data lie within this many words behind their home.
+const NEAR: usize = 5;
+
+/// Words in use; 0 at first.
+#[inline]
+pub(super) fn room_now(block: &Block<'_>) -> usize {
+    (block.own(END) as usize).min(block.cells.len())
 }
 
 /// Where the bits of a counter lie in a block.
@@ -189,12 +234,14 @@ pub(super) struct Writer<'a> {
     /// The block, without words that it has no room for.
     block: Block<'a>,
     own: [u64; OWN_WORDS],
+    /// A bit for each group, by its number modulo 64: whether its counters may lie elsewhere than they did.
+    moved: u64,
 }
 
 impl<'a> Writer<'a> {
     /// Begins a change in which counters may rise; the block has [`Store::room`].
     pub fn to_raise(store: Store, block: &Block<'a>) -> Self {
-        let (end, room) = (store.room_now(block), store.room(block));
+        let (end, room) = (room_now(block), store.room(block));
         let mut writer = Self::new(store, block, room);
         if room > end {
             if end > 0 {
@@ -207,7 +254,7 @@ impl<'a> Writer<'a> {
 
     /// Begins a change in which counters only fall.
     pub fn to_lower(store: Store, block: &Block<'a>) -> Self {
-        let mut writer = Self::new(store, block, store.room_now(block));
+        let mut writer = Self::new(store, block, room_now(block));
         if store.has_shrunk(block) {
             writer.count_rebuild();
             writer.rebuild(None);
@@ -218,7 +265,7 @@ impl<'a> Writer<'a> {
     fn new(store: Store, block: &Block<'a>, room: usize) -> Self {
         let cells = &block.cells[..room.min(block.cells.len())];
         let own = std::array::from_fn(|at| block.own(at));
-        Self { store, block: Block { cells, ..*block }, own }
+        Self { store, block: Block { cells, ..*block }, own, moved: 0 }
     }
 
     /// Writes back what has changed of the own words.
@@ -236,16 +283,18 @@ impl<'a> Writer<'a> {
         &self.block
     }
 
-    /// Writes a counter.
+    /// Writes a counter, which was located after this change of the block began.
     #[inline]
-    pub fn set(&mut self, counter: usize, value: u64) {
-        let mut at = self.store.locate(&self.block, counter);
+    pub fn set(&mut self, counter: usize, mut at: Located, value: u64) {
+        let (group, counter) = (counter / GROUP, counter % GROUP);
+        if self.moved >> (group % 64) & 1 == 1 {
+            at = self.store.located(Store::header(&self.block, group), counter);
+        }
         let (old, bits) = (at.read(&self.block), bits_of(value));
         let more = u64::from(bits).wrapping_sub(bits_of(old).into());
         self.own[NEEDED] = self.own[NEEDED].wrapping_add(more);
         if bits > at.width.into() {
-            self.expand(counter / GROUP, counter % GROUP, bits);
-            at = self.store.locate(&self.block, counter);
+            at = self.expand(group, counter, bits);
         }
         self.write(at, value);
     }
@@ -273,21 +322,24 @@ impl<'a> Writer<'a> {
         words.for_each(|(at, value)| self.put(group * HEADER_WORDS + at, value));
     }
 
-    /// Gives a counter at least so many bits; those behind it are pushed into the slack.
-    fn expand(&mut self, group: usize, at: usize, bits: u32) {
+    /// Gives a counter at least so many bits, and tells where it is now; those behind it are pushed into the slack.
+    fn expand(&mut self, group: usize, at: usize, bits: u32) -> Located {
         self.own[EXPANSIONS] = self.own[EXPANSIONS].wrapping_add(1);
+        self.moved |= 1 << (group % 64);
         let header = Store::header(&self.block, group);
         if !header.can_hold(bits) {
             return self.change_scale(group, at, bits);
         }
-        let wider = header.with_width(at, bits);
-        self.lengthen(group, wider.words());
-        let place = Store::header(&self.block, group).place();
-        let wider = wider.at_place(place);
+        let mut wider = header.with_width(at, bits);
         let (from, to) = (header.offset(at + 1), header.offset(GROUP));
-        self.push_bits(self.store.first() + place, from, to, wider.offset(at + 1) - from);
+        let by = wider.width(at) - header.width(at);
+        if (to + by).div_ceil(64) > to.div_ceil(64) {
+            wider = wider.at_place(self.lengthen(group, wider.words()));
+        }
+        self.push_bits(self.store.first() + wider.place(), from, to, by);
         self.put_header(group, wider);
         self.count_rewritten(GROUP - at);
+        self.store.located(wider, at)
     }
 
     /// Moves the bits from `from` to `to` of a group up by `by` of them, from 1 to 63; zeros take their place.
@@ -306,23 +358,30 @@ impl<'a> Writer<'a> {
 
     /// Writes a group anew at the scale that a counter of so many bits needs.
     #[cold]
-    fn change_scale(&mut self, group: usize, at: usize, bits: u32) {
+    fn change_scale(&mut self, group: usize, at: usize, bits: u32) -> Located {
         let values = self.values(group);
         let mut widened = values;
         widened[at] = u64::MAX >> (64 - bits);
         let header = Header::narrowest(&widened);
-        self.lengthen(group, header.words());
-        let header = header.at_place(Store::header(&self.block, group).place());
+        let header = header.at_place(self.lengthen(group, header.words()));
         let first = self.store.first() + header.place();
         let words = data(header, &values);
         (0..header.words()).for_each(|word| self.put(first + word, words[word]));
         self.put_header(group, header);
         self.count_rewritten(GROUP);
+        self.store.located(header, at)
     }
 
     /// The counters of a group.
     fn values(&self, group: usize) -> [u64; GROUP] {
-        std::array::from_fn(|at| self.store.get(&self.block, group * GROUP + at))
+        let header = Store::header(&self.block, group);
+        let (first, mut bit) = (self.store.first() + header.place(), 0);
+        std::array::from_fn(|at| {
+            let width = header.width(at);
+            let located = Located::new(first, bit, width);
+            bit += width;
+            located.read(&self.block)
+        })
     }
 
     /// Where a group's data begin and end.
@@ -331,15 +390,17 @@ impl<'a> Writer<'a> {
         (header.place(), header.place() + header.words())
     }
 
-    /// Makes a group's data `words` long; what is new is zero. Groups between it and the nearest unused words give way: those
-    /// behind it, and only if there are none left those before, itself included.
-    fn lengthen(&mut self, group: usize, words: usize) {
+    /// Makes a group's data `words` long, and tells where they begin; what is new is zero. Groups between it and the nearest unused
+    /// words give way: those behind it, and only if there are none left those before, itself included.
+    #[cold]
+    fn lengthen(&mut self, group: usize, words: usize) -> usize {
         let (mut start, end) = self.extent(group);
         let old = end - start;
         self.own[LIVE] = self.own[LIVE].wrapping_add(words as u64).wrapping_sub(old as u64);
         if words <= old {
-            return;
+            return start;
         }
+        self.moved = u64::MAX;
         let more = words - old;
         let behind = self.push_behind(group, more);
         if behind < more {
@@ -347,6 +408,7 @@ impl<'a> Writer<'a> {
         }
         let first = self.store.first() + start;
         (old..words).for_each(|word| self.put(first + word, 0));
+        start
     }
 
     /// Pushes the groups behind one up, to leave `more` unused words after it; returns how many there are now, at most `more`.
@@ -415,30 +477,30 @@ impl<'a> Writer<'a> {
     #[cold]
     fn rebuild(&mut self, end: Option<usize>) {
         let store = self.store;
+        let empty = self.own[END] == 0;
         let groups: Vec<_> = (0..store.groups)
             .map(|group| {
-                let values = self.values(group);
+                let values = if empty { [0; GROUP] } else { self.values(group) };
                 let header = Header::narrowest(&values);
                 (header, data(header, &values))
             })
             .collect();
         let live: usize = groups.iter().map(|(header, _)| header.words()).sum();
-        let end = end.unwrap_or_else(|| store.end_for(live).min(store.room_now(&self.block)));
-        let slack = end.saturating_sub(store.first() + live);
-        let mut image = vec![0; self.block.cells.len()];
-        let mut place = 0;
-        for (group, (header, words)) in groups.iter().enumerate() {
-            // The slack is spread evenly: so much of it lies before this group.
-            let at = place + slack * group / store.groups;
-            let first = store.first() + at;
-            let header_at = group * HEADER_WORDS;
-            fill(&mut image, header_at, &header.at_place(at).words_of());
-            fill(&mut image, first, &words[..header.words()]);
-            place += header.words();
-        }
-        image.iter().enumerate().for_each(|(at, &word)| self.put(at, word));
+        let end = end.unwrap_or_else(|| store.end_for(live).min(room_now(&self.block)));
         self.own[END] = end as u64;
         self.own[LIVE] = live as u64;
+        let guess = Guess::of(store.first(), end, store.groups);
+        let (mut free, mut left) = (0, live);
+        let mut image = vec![0; self.block.cells.len()];
+        for (group, (header, words)) in groups.iter().enumerate() {
+            // At its home, unless those before it need that space, or those after it all that is left.
+            let last = end.saturating_sub(store.first() + left);
+            let at = guess.home(group).min(last).max(free);
+            fill(&mut image, group * HEADER_WORDS, &header.at_place(at).words_of());
+            fill(&mut image, store.first() + at, &words[..header.words()]);
+            (free, left) = (at + header.words(), left - header.words());
+        }
+        image.iter().enumerate().for_each(|(at, &word)| self.put(at, word));
     }
 
     fn count_rebuild(&mut self) {
@@ -454,13 +516,14 @@ impl<'a> Writer<'a> {
 /// The counters of a group as its header says.
 fn data(header: Header, values: &[u64; GROUP]) -> [u64; MOST_GROUP_WORDS] {
     let mut words = [0; MOST_GROUP_WORDS];
+    let mut bit = 0;
     for (at, &value) in values.iter().enumerate() {
-        let bit = header.offset(at);
-        let (word, shift) = ((bit / 64) as usize, bit % 64);
+        let (word, shift, width) = ((bit / 64) as usize, bit % 64, header.width(at));
         words[word] |= value << shift;
-        if shift + header.width(at) > 64 {
+        if shift + width > 64 {
             words[word + 1] |= value >> (64 - shift);
         }
+        bit += width;
     }
     words
 }

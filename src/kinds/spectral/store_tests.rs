@@ -1,7 +1,7 @@
 //! Claims about the counter store alone, against a plain vector.
 
 use super::header::{GROUP, HEADER_WORDS, MOST_GROUP_WORDS};
-use super::store::{EXPANSIONS, REBUILDS, REWRITTEN, Store, Writer};
+use super::store::{EXPANSIONS, REBUILDS, REWRITTEN, Store, Writer, room_now};
 use crate::cells::{Block, Layout, OWN_WORDS, load};
 use crate::hash::mix;
 use crate::sync::AtomicU64;
@@ -37,12 +37,15 @@ impl Stored {
         let (room, writer) = if raise {
             (self.store.room(&block), Writer::to_raise(self.store, &block))
         } else {
-            (self.store.room_now(&block), Writer::to_lower(self.store, &block))
+            (room_now(&block), Writer::to_lower(self.store, &block))
         };
         let mut writer = writer;
-        changes.iter().for_each(|&(counter, value)| writer.set(counter, value));
+        for &(counter, value) in changes {
+            let at = self.store.locate(writer.block(), counter);
+            writer.set(counter, at, value);
+        }
         writer.finish();
-        let used = self.store.room_now(&self.block());
+        let used = room_now(&self.block());
         assert!(used <= room, "{used} words used, {room} asked for");
         assert!(self.cells[used..].iter().all(|word| load(word) == 0), "words beyond the room");
     }
@@ -105,7 +108,7 @@ fn the_largest_block_holds_the_largest_counters() {
         }
         assert!((0..counters).all(|at| stored.get(at) == u64::MAX >> (64 - bits)), "{bits} bits");
     }
-    assert_eq!(stored.store.room_now(&stored.block()), stored.store.most_words());
+    assert_eq!(room_now(&stored.block()), stored.store.most_words());
 }
 
 #[test]
@@ -113,13 +116,13 @@ fn a_block_that_empties_gives_its_room_back() {
     let counters = 5000;
     let stored = Stored::new(counters, 10);
     (0..counters).for_each(|at| stored.change(true, &[(at, 1)]));
-    let small = stored.store.room_now(&stored.block());
+    let small = room_now(&stored.block());
     (0..counters).for_each(|at| stored.change(true, &[(at, mix(at as u64) >> 34)]));
-    let large = stored.store.room_now(&stored.block());
+    let large = room_now(&stored.block());
     let before = stored.figure(REBUILDS);
     (0..counters).for_each(|at| stored.change(false, &[(at, 1)]));
     stored.change(false, &[(0, 0)]);
-    let again = stored.store.room_now(&stored.block());
+    let again = room_now(&stored.block());
     assert!(large > 2 * small && again == small, "{small}, {large}, {again} words");
     // A few rebuilds, not one for each page or each counter: it halves.
     assert!(stored.figure(REBUILDS) - before <= 8, "{} rebuilds", stored.figure(REBUILDS));
@@ -137,7 +140,7 @@ fn a_store_takes_the_bits_of_its_counters_and_little_more() {
         stored.change(true, &[(at, value)]);
         needed += u64::from(super::header::bits_of(value));
     }
-    let bits = stored.store.room_now(&stored.block()) as f64 * 64.0 / counters as f64;
+    let bits = room_now(&stored.block()) as f64 * 64.0 / counters as f64;
     println!("{:.2} bits needed, {bits:.2} taken", needed as f64 / counters as f64);
     // 4.6 of the headers, 1.5 needed, rounded up to whole words and to a whole page with an eighth of slack.
     assert!(bits < 9.0, "{bits} bits a counter");

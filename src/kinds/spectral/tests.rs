@@ -1,9 +1,9 @@
 //! Claims about the spectral Bloom filter.
 
 use super::*;
-use crate::hash::mix;
+use crate::hash::{Positions, mix};
 use crate::kinds::conformance::{self, Harness, Model, Step, hash_of};
-use crate::kinds::{Micros, Within};
+use crate::kinds::{MOST_WEIGHT, Micros, Within};
 use proptest::prelude::*;
 
 const ONE_BLOCK: Layout = Layout { stripes: 1, block_words: 2048 };
@@ -312,7 +312,7 @@ fn weights_are_whole_numbers() {
     assert_eq!(kind.weight(1.0).expect("a count"), 1);
     assert_eq!(kind.weight(f64::from(MOST_WEIGHT)).expect("a count"), MOST_WEIGHT);
     for wrong in [0.0, -1.0, 1.5, f64::NAN, f64::INFINITY, f64::from(MOST_WEIGHT) + 1.0] {
-        assert!(matches!(kind.weight(wrong), Err(Error::Parameter { name: "weight", .. })));
+        assert!(matches!(kind.weight(wrong), Err(crate::Error::Parameter { name: "weight", .. })));
     }
 }
 

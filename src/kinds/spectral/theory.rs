@@ -6,8 +6,8 @@
 use crate::kinds::bloom::{fpr, mean_over_blocks, variance_over_blocks};
 
 /// The probability that the minimum-selection estimate of a key is not its true count, but higher: all its counters
-/// are touched. It is the false-positive rate of a Bloom filter (Cohen and Matias, Claim 1), whatever the counts; the DCF paper's
-/// *accuracy* (section 4, Table 2) is 1 minus it. Minimal increase is wrong no more often (their Claim 4).
+/// are touched. It is the false-positive rate of a Bloom filter, whatever the counts; the DCF paper's
+/// *accuracy* (section 4, Table 2) is 1 minus it. Minimal increase is never higher than it.
 ///
 /// `keys` are those in the filter, the one asked for included; `cells` those of the primary part.
 #[must_use]

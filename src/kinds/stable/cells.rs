@@ -1,11 +1,12 @@
 //! The cells of a block: raised by keys, lowered by numbered draws, and asked without being written.
 //!
-//! Own words of a block: [`DRAWN`], the draws that it has settled so far, and [`USED`], its cells that are not zero. `USED` makes the fill
-//! free, and bounds the work of a block that was left alone for millions of inserts: draws from a block of zeros change nothing, so
-//! they are passed over. A block of `n` cells is all zeros after about `n · (Max + ln n)` draws, or about a million.
+//! Own words of a block: [`DRAWN`], the draws that it has settled so far, and [`USED`], its cells that are
+//! not zero. `USED` makes the fill free, and bounds the work of a block that was left alone for millions of
+//! inserts: draws from a block of zeros change nothing, so they are passed over. A block of `n` cells is all
+//! zeros after about `n · (Max + ln n)` draws, or about a million.
 //!
-//! A question replays the pending draws against the key's own cells. These only go down by draws, so one that is zero, or one that
-//! comes to it, ends the replay.
+//! A question replays the pending draws against the key's own cells. These only go down by draws, so one that is
+//! zero, or one that comes to it, ends the replay.
 
 use super::draws::{Draws, owed};
 use super::replay;
@@ -51,7 +52,8 @@ pub(super) struct Cells {
 }
 
 impl Cells {
-    /// Those that lie in a block of so many words, one of `of` blocks: with one block exactly as many as were asked for.
+    /// Those that lie in a block of so many words, one of `of` blocks: with one block exactly as many as were
+    /// asked for.
     #[inline]
     pub(super) fn in_block(&self, words: usize, of: u64) -> Packed {
         let fit = words as u64 * 64 / u64::from(self.bits);
@@ -127,30 +129,38 @@ impl Cells {
         }
     }
 
-    /// Whether none of the key's cells is zero, once the draws that are owed after so many inserts anywhere are replayed.
+    /// Whether none of the key's cells is zero, once the draws that are owed after so many inserts anywhere
+    /// are replayed.
+    #[inline]
     pub(super) fn holds(&self, block: &Block<'_>, hash: u64, inserts: u64) -> bool {
         let cells = self.of(block);
-        let mut key = Key::new();
-        // All cells are loaded before any is judged, so that their misses overlap.
-        self.positions(&cells, hash, |cell| key.push(cell, cells.get(block, cell)));
         let pending = self.pending(block, inserts);
-        let least = key.least();
+        // All cells are loaded before any is judged, and little else is done, so that their misses overlap.
+        let mut all = true;
+        self.positions(&cells, hash, |cell| all &= cells.get(block, cell) > 0);
+        all && (pending.is_empty() || self.outlives(block, &cells, hash, pending))
+    }
+
+    /// Whether none of the key's cells, which are all above zero, comes to zero by these draws.
+    fn outlives(&self, block: &Block<'_>, cells: &Packed, hash: u64, pending: Range<u64>) -> bool {
+        let mut key = Key::new();
+        self.positions(cells, hash, |cell| key.push(cell, cells.get(block, cell)));
         // A draw lowers a cell by one at most.
-        if least == 0 || pending.is_empty() || pending.end - pending.start < least {
-            return least != 0;
+        if pending.end - pending.start < key.least() {
+            return true;
         }
         let draws = Draws::new(block.number, cells.cells);
         match self.deletion {
-            Deletion::Uniform => key.outlives(draws, pending),
+            Deletion::Uniform => pending.into_iter().all(|draw| key.lower(draws.cell(draw))),
             Deletion::ByValue => {
-                !replay::empties(block, &cells, draws, pending, |cell| key.has(cell))
+                !replay::empties(block, cells, draws, pending, |cell| key.has(cell))
             }
         }
     }
 }
 
-/// Lowers the cells that these draws pick by one, those above zero (the listings' first inner loop). Returns how many are used
-/// then.
+/// Lowers the cells that these draws pick by one, those above zero (the listings' first inner loop). Returns
+/// how many are used then.
 fn lower(
     block: &Block<'_>,
     cells: &Packed,
@@ -194,40 +204,41 @@ impl Key {
 
     #[inline]
     fn push(&mut self, cell: usize, value: u64) {
-        if let (Some(to), Some(left)) =
-            (self.cells.get_mut(self.count), self.values.get_mut(self.count))
-        {
+        let at = self.count;
+        if let (Some(to), Some(left)) = (self.cells.get_mut(at), self.values.get_mut(at)) {
             (*to, *left) = (cell as u32, value as u32);
             self.low_bits |= 1 << (cell % 64);
             self.count += 1;
         }
     }
 
+    /// The lowest value.
     fn least(&self) -> u64 {
-        self.values[..self.count].iter().min().map_or(0, |&least| least.into())
+        self.values.iter().take(self.count).min().map_or(0, |&least| least.into())
     }
 
     #[inline]
-    fn has(&self, cell: usize) -> bool {
-        self.low_bits >> (cell % 64) & 1 == 1 && self.cells[..self.count].contains(&(cell as u32))
+    fn may_have(&self, cell: usize) -> bool {
+        self.low_bits >> (cell % 64) & 1 == 1
     }
 
-    /// Whether no cell is zero after these draws; before them none is.
-    fn outlives(&mut self, draws: Draws, pending: Range<u64>) -> bool {
-        for draw in pending {
-            let drawn = draws.cell(draw);
-            if self.low_bits >> (drawn % 64) & 1 == 0 {
-                continue;
-            }
-            for (cell, value) in self.cells.iter().zip(&mut self.values).take(self.count) {
-                if *cell as usize == drawn {
-                    *value = value.saturating_sub(1);
-                    if *value == 0 {
-                        return false;
-                    }
-                }
+    fn has(&self, cell: usize) -> bool {
+        self.may_have(cell) && self.cells.iter().take(self.count).any(|&own| own as usize == cell)
+    }
+
+    /// Lowers a cell, if it is one of the key's and above zero. False if it is zero then.
+    #[inline]
+    fn lower(&mut self, drawn: usize) -> bool {
+        if !self.may_have(drawn) {
+            return true;
+        }
+        let mut left = true;
+        for (cell, value) in self.cells.iter().zip(&mut self.values).take(self.count) {
+            if *cell as usize == drawn {
+                *value = value.saturating_sub(1);
+                left &= *value > 0;
             }
         }
-        true
+        left
     }
 }

@@ -1,11 +1,12 @@
 //! The numbered draws: which cells of a block are decremented, as a pure function of numbers.
 //!
-//! The papers decrement `P` cells of the whole filter at each insert. Here the same number falls on the blocks in turn: after `S`
-//! inserts anywhere a block owes [`owed`] draws in all, the first of them number 0, and each draw picks one of the block's cells. What
-//! a draw picks depends on the block's number and its own only, so it does not matter when a block catches up.
+//! The papers decrement `P` cells of the whole filter at each insert. Here the same number falls on the
+//! blocks in turn: after `S` inserts anywhere a block owes [`owed`] draws in all, the first of them number 0,
+//! and each draw picks one of the block's cells. What a draw picks depends on the block's number and its own
+//! only, so it does not matter when a block catches up.
 //!
-//! To write it again elsewhere (all arithmetic modulo 2^64, `G = 0x9e3779b97f4a7c15`, `mix` the finaliser of SplitMix64,
-//! `n` the cells of the block):
+//! To write it again elsewhere (all arithmetic modulo 2^64, `G = 0x9e3779b97f4a7c15`, `mix` the finaliser of
+//! SplitMix64, `n` the cells of the block):
 //!
 //! ```text
 //! base(block)                          = mix(G · (block + 1))

@@ -1,18 +1,20 @@
-//! The Stable Bloom Filter (Deng, Rafiei; the Importance-aware paper's section II-A), and what the importance-aware filters
-//! share with it.
+//! The Stable Bloom Filter (Deng, Rafiei; the Importance-aware paper's section II-A), and what the
+//! importance-aware filters share with it.
 //!
-//! A filter of `m` cells with values from 0 to `Max`. An insert first decrements `P` cells drawn at random, those above zero, then raises the `K` cells
-//! of its key: here to `Max`, in an importance-aware filter to a value by the key's importance. A key is present while none of its
-//! cells is zero. After enough inserts the share of zeros is constant ([`theory`]), whatever the length of the stream, and with it
-//! the false-positive rate; the price is false negatives, the more the longer ago a key was seen.
+//! A filter of `m` cells with values from 0 to `Max`. An insert first decrements `P` cells drawn at random,
+//! those above zero, then raises the `K` cells of its key: here to `Max`, in an importance-aware filter to a
+//! value by the key's importance. A key is present while none of its cells is zero. After enough inserts the
+//! share of zeros is constant ([`theory`]), whatever the length of the stream, and with it the false-positive
+//! rate; the price is false negatives, the more the longer ago a key was seen.
 //!
-//! Deviation: the paper draws `P` cells of the whole filter. Here each block is drawn from in turn, by numbered draws (`draws`), and
-//! settles what it owes when it is touched (`cells`). With one block it is the paper's algorithm; with many the rates are
-//! the same. The decrements of an insert come before its own cells are raised, as in the listing, and functions of a key that meet in one cell
-//! raise it once.
+//! Deviation: the paper draws `P` cells of the whole filter. Here each block is drawn from in turn, by
+//! numbered draws (`draws`), and settles what it owes when it is touched (`cells`). With one block it is the
+//! paper's algorithm; with many the rates are the same. The decrements of an insert come before its own cells
+//! are raised, as in the listing, and functions of a key that meet in one cell raise it once.
 //!
-//! The step of a record is the number of inserts before it: its block owes the draws of one more. Two inserts at the same time may carry
-//! the same number; the larger of it and the block's own counts, so nothing is drawn twice.
+//! The step of a record is the number of inserts before it: its block owes the draws of one more. Two inserts
+//! at the same time may carry the same number; the larger of it and the block's own counts, so nothing is
+//! drawn twice.
 
 mod cells;
 mod draws;
@@ -39,8 +41,8 @@ use theory::{fp_of_fill, level_shares};
 /// The kind's name.
 pub const NAME: &str = "stable";
 
-/// Makes the kind from `cells`, `max` (7 if absent), `K` (5) and `P`, the decrements an insert; without `P` from `fpr` (0.001): see
-/// [`theory::decrements_for`].
+/// Makes the kind from `cells`, `max` (7 if absent), `K` (5) and `P`, the decrements an insert; without `P`
+/// from `fpr` (0.001): see [`theory::decrements_for`].
 ///
 /// # Errors
 /// [`Error::Parameter`] for unknown names, for values out of bounds, and if no `P` keeps the rate.
@@ -67,7 +69,8 @@ pub(in crate::kinds) trait Class: Debug + Send + Sync {
     }
 }
 
-/// The share of inserts that raise cells to 1, 2, …, `max` or more, if all levels are equally frequent, as the papers assume.
+/// The share of inserts that raise cells to 1, 2, …, `max` or more, if all levels are equally frequent, as
+/// the papers assume.
 pub(in crate::kinds) fn uniform_shares<C: Class>(max: u32) -> Vec<f64> {
     let mut levels = vec![0.0; max as usize];
     for level in 1..=max {

@@ -1,5 +1,6 @@
-//! The listings of the Importance-aware paper, literally, over all blocks at once: each insert makes the draws that have become due in every
-//! block, then raises its key's cells. The draws are written again from their description, not taken from the code.
+//! The listings of the Importance-aware paper, literally, over all blocks at once: each insert makes the
+//! draws that have become due in every block, then raises its key's cells. The draws are written again from
+//! their description, not taken from the code.
 
 use crate::cells::{Geometry, Layout};
 use crate::hash::{Positions, mix};

@@ -37,8 +37,9 @@ pub(in crate::kinds) struct Plan {
 }
 
 impl Plan {
-    /// From `cells`, `max` (7 if absent), `K` (5) and `P`; without `P` the fewest decrements that keep the bound of the false-positive rate at
-    /// `fpr` (0.001), the filter being stable and the inserts raising cells by the shares that `shares` gives for `max`.
+    /// From `cells`, `max` (7 if absent), `K` (5) and `P`; without `P` the fewest decrements that keep the
+    /// bound of the false-positive rate at `fpr` (0.001), the filter being stable and the inserts raising
+    /// cells by the shares that `shares` gives for `max`.
     ///
     /// # Errors
     /// [`Error::Parameter`] for values out of bounds, and if no `P` keeps the rate.

@@ -1,9 +1,10 @@
-//! Decrements that depend on the values of cells (IBF-H, the paper's section IV-C): the same steps over the block itself and, for a
-//! question, over what the block would be.
+//! Decrements that depend on the values of cells (IBF-H, the paper's section IV-C): the same steps over the
+//! block itself and, for a question, over what the block would be.
 //!
-//! Decrement `d` tries numbered cells until one is accepted, which a cell of value `v` is with probability `1/v`. What it lowers
-//! depends on what the decrements before it left, in any cell of the block; so a question replays them all, over an *overlay*
-//! of the cells that they change: a small table on the stack while few are pending, a copy of the cells when many are.
+//! Decrement `d` tries numbered cells until one is accepted, which a cell of value `v` is with probability
+//! `1/v`. What it lowers depends on what the decrements before it left, in any cell of the block; so a
+//! question replays them all, over an *overlay* of the cells that they change: a small table on the stack
+//! while few are pending, a copy of the cells when many are.
 
 use super::draws::{ATTEMPTS, Draws};
 use crate::cells::Block;
@@ -18,8 +19,9 @@ pub(super) trait Values {
     fn set(&mut self, cell: usize, value: u64);
 }
 
-/// Lowers by one, for each of these decrements, the first cell that is accepted; if none of 64 is, nothing. Returns how many cells are used
-/// then, and whether `emptied`, asked of each cell that comes to zero, put an end to it.
+/// Lowers by one, for each of these decrements, the first cell that is accepted; if none of 64 is, nothing.
+/// Returns how many cells are used then, and whether `emptied`, asked of each cell that comes to zero, put an
+/// end to it.
 #[inline]
 pub(super) fn lower(
     draws: Draws,
@@ -98,7 +100,8 @@ const SMALL: usize = 128;
 /// Slots of the overlay for more, 8 KiB.
 const LARGE: usize = 2048;
 
-/// The block under the cells that were changed: an open hash table of `cell + 1` above 8 bits of value, 0 where free.
+/// The block under the cells that were changed: an open hash table of `cell + 1` above 8 bits of value, 0
+/// where free.
 struct Overlay<'a, const SLOTS: usize> {
     block: &'a Block<'a>,
     cells: &'a Packed,

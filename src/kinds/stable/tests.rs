@@ -4,13 +4,14 @@ mod rates;
 
 use super::model::Naive;
 use super::*;
-use crate::cells::OWN_WORDS;
+use crate::cells::{OWN_WORDS, load};
 use crate::hash::mix;
-use crate::kinds::Within;
 use crate::kinds::conformance::{self, Harness, Step, hash_of};
 use crate::kinds::packed::Packed;
 use crate::kinds::registry;
 use crate::kinds::state::STATE_WORDS;
+use crate::kinds::{Change, Totals, Within};
+use crate::sync::AtomicU64;
 use proptest::prelude::*;
 
 /// Every kind that is decremented.
@@ -37,6 +38,10 @@ fn value_of_seven(kind: &str) -> fn(u32) -> u64 {
         "importance-2c" => |level| if level >= 4 { 7 } else { 3 },
         _ => |level| level.into(),
     }
+}
+
+fn zeros(count: usize) -> Vec<AtomicU64> {
+    (0..count).map(|_| AtomicU64::new(0)).collect()
 }
 
 /// Steps of few keys, of which every tenth or so is a question about one of them.
@@ -75,7 +80,7 @@ fn values(harness: &Harness, layout: Layout, cells: u64) -> Vec<u64> {
     let settled = harness.settled();
     let mut all = Vec::new();
     for block in settled[STATE_WORDS..].chunks(OWN_WORDS + words) {
-        let words: Vec<_> = block.iter().map(|&word| crate::sync::AtomicU64::new(word)).collect();
+        let words: Vec<_> = block.iter().map(|&word| AtomicU64::new(word)).collect();
         let (own, cells) = words.split_at(OWN_WORDS);
         let block = Block::alone(own, cells);
         all.extend((0..in_block).map(|cell| packed.get(&block, cell)));
@@ -151,28 +156,57 @@ fn a_block_left_alone_for_ages_is_all_zeros_and_says_so_at_once() {
     // 200 million inserts of which one block hears nothing: only as many draws are made as find something.
     for kind in KINDS {
         let kind = raw(kind, 4000, 7, 5, 1000);
-        let [own, words] = [OWN_WORDS, 64]
-            .map(|count| (0..count).map(|_| crate::sync::AtomicU64::new(0)).collect::<Vec<_>>());
+        let (own, words) = (zeros(OWN_WORDS), zeros(64));
         let block = Block { number: 1, of: 3, ..Block::alone(&own, &words) };
-        let state_words: Vec<_> =
-            (0..STATE_WORDS).map(|_| crate::sync::AtomicU64::new(0)).collect();
+        let state_words = zeros(STATE_WORDS);
         let state = State::new(&state_words);
         let blocks = Blocks::One(block);
         for step in 0..100 {
-            let (change, hash, weight) = (crate::kinds::Change::Insert, hash_of(step), 7);
-            kind.insert(
-                &state,
-                &blocks,
-                &crate::kinds::Operation { change, hash, step, time: 0, weight },
-            );
+            let (change, hash, weight) = (Change::Insert, hash_of(step), 7);
+            kind.insert(&state, &blocks, &Operation { change, hash, step, time: 0, weight });
         }
-        let totals = crate::kinds::Totals { inserts: 200_000_000, novelty: 0 };
+        let totals = Totals { inserts: 200_000_000, novelty: 0 };
         let query = Query { hash: hash_of(99), now: 0, totals };
         assert!(!kind.contains(&state, &blocks, &query));
         kind.settle(&state, 0, &block, &Moment { time: 0, now: 0, totals });
         assert_eq!(kind.fill(&block).0, 0);
         assert_eq!(block.own(DRAWN), (200_000_000 * 1000 + 1) / 3);
-        assert!(words.iter().all(|word| crate::cells::load(word) == 0));
+        assert!(words.iter().all(|word| load(word) == 0));
+    }
+}
+
+#[test]
+fn a_question_sees_what_settling_would_write() {
+    let filled: u64 = 6000;
+    for kind in KINDS {
+        let kind = raw(kind, 80_000, 7, 4, 1);
+        let (own, words, state_words) = (zeros(OWN_WORDS), zeros(2048), zeros(STATE_WORDS));
+        let block = Block { number: 1, of: 2, ..Block::alone(&own, &words) };
+        let (state, blocks) = (State::new(&state_words), Blocks::One(block));
+        for step in 0..filled {
+            let (change, hash, weight) = (Change::Insert, hash_of(step), step as u32 % 7 + 1);
+            kind.insert(&state, &blocks, &Operation { change, hash, step, time: 0, weight });
+        }
+        // Draws pending: none, one, as many as the smaller and the larger table hold, and more than they do.
+        for pending in [0, 1, 64, 65, 1024, 1025, 5000, 40_000] {
+            let totals = Totals { inserts: filled + 2 * pending, novelty: 0 };
+            let copy = |words: &[AtomicU64]| {
+                words.iter().map(|word| AtomicU64::new(load(word))).collect::<Vec<_>>()
+            };
+            let (own, words) = (copy(&own), copy(&words));
+            let settled = Block { own: &own, cells: &words, ..block };
+            kind.settle(&state, 0, &settled, &Moment { time: 0, now: 0, totals });
+            assert_eq!(settled.own(DRAWN) - block.own(DRAWN), pending);
+            let keys = filled / 100;
+            let asked = (0..keys).map(|key| key * 100 + key % 7).map(|key| {
+                let query = Query { hash: hash_of(key), now: 0, totals };
+                let [told, expected] = [blocks, Blocks::One(settled)]
+                    .map(|blocks| kind.contains(&state, &blocks, &query));
+                assert_eq!(told, expected, "{kind:?}, {pending} pending, key {key}");
+                u64::from(told)
+            });
+            assert!(asked.sum::<u64>() > keys / 20, "{kind:?}, {pending} pending");
+        }
     }
 }
 
@@ -185,13 +219,12 @@ fn inserts_that_read_the_same_number_draw_once() {
     });
     let drawn = once.figure("draws");
     assert_eq!(drawn, 2000);
-    let block_words = [OWN_WORDS, 64]
-        .map(|count| (0..count).map(|_| crate::sync::AtomicU64::new(0)).collect::<Vec<_>>());
-    let block = Block::alone(&block_words[0], &block_words[1]);
-    let state_words: Vec<_> = (0..STATE_WORDS).map(|_| crate::sync::AtomicU64::new(0)).collect();
+    let (own, words) = (zeros(OWN_WORDS), zeros(64));
+    let block = Block::alone(&own, &words);
+    let state_words = zeros(STATE_WORDS);
     for step in [0, 1, 1, 0, 3] {
-        let (change, hash) = (crate::kinds::Change::Insert, mix(step));
-        let operation = crate::kinds::Operation { change, hash, step, time: 0, weight: 1 };
+        let (change, hash) = (Change::Insert, mix(step));
+        let operation = Operation { change, hash, step, time: 0, weight: 1 };
         kind.insert(&State::new(&state_words), &Blocks::One(block), &operation);
     }
     assert_eq!(block.own(DRAWN), 40);

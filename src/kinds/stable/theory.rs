@@ -1,20 +1,21 @@
 //! The stable point, and error rates at it and on the way there: pure functions of numbers.
 //!
-//! A cell is the Markov chain of the Importance-aware paper's figures 1 and 3: from value `i` it goes to `i - 1` when it is
-//! decremented, and to the value of a key when one is hashed to it and has a higher one. With `p = P/m` and `k = K/m` (the paper writes
-//! `/M` for `/m`), `p' = p·(1 - k)` and `Q_i` the share of inserts that raise cells to `i` or more, the flow from above `j` to `j`
-//! balances the flow back when
+//! A cell is the Markov chain of the Importance-aware paper's figures 1 and 3: from value `i` it goes to
+//! `i - 1` when it is decremented, and to the value of a key when one is hashed to it and has a higher one. With
+//! `p = P/m` and `k = K/m` (the paper writes `/M` for `/m`), `p' = p·(1 - k)` and `Q_i` the share of inserts
+//! that raise cells to `i` or more, the flow from above `j` to `j` balances the flow back when
 //!
 //! ```text
 //! P(cell <= j) · k·Q_{j+1} = P(cell = j+1) · p',  so that  P(cell <= j) = Π_{i=j+1..Max} p' / (p' + k·Q_i)
 //! ```
 //!
-//! and `V0 = P(cell <= 0)` is the share of zeros when stable. It replaces figures 2 and 4, which do not agree with the chain (theorems III.3 and
-//! III.7 speak of the fraction `m·V0`; the fraction is `V0`). For the Stable Bloom Filter, where all `Q_i = 1`, it is
-//! `(1 / (1 + 1/(P·(1/K - 1/m))))^Max`, the formula of its paper.
+//! and `V0 = P(cell <= 0)` is the share of zeros when stable. It replaces figures 2 and 4, which do not agree
+//! with the chain (theorems III.3 and III.7 speak of the fraction `m·V0`; the fraction is `V0`). For the
+//! Stable Bloom Filter, where all `Q_i = 1`, it is `(1 / (1 + 1/(P·(1/K - 1/m))))^Max`, the formula of its
+//! paper.
 //!
-//! It holds for cells that are hit rarely (`K` and `P` far below `m`) and for keys that hit all cells alike; on skewed streams there are more
-//! zeros, so that [`Chain::fp_bound`] is a bound.
+//! It holds for cells that are hit rarely (`K` and `P` far below `m`) and for keys that hit all cells alike;
+//! on skewed streams there are more zeros, so that [`Chain::fp_bound`] is a bound.
 
 use super::cells::Deletion;
 use super::draws::ATTEMPTS;
@@ -47,12 +48,14 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// The chain of a cell among `cells`, of which an insert sets `functions` (`K`) and decrements `decrements` (`P`). `shares` are the `Q_i`,
-    /// `Max` of them: see [`same_shares`], [`two_class_shares`], [`level_shares`].
+    /// The chain of a cell among `cells`, of which an insert sets `functions` (`K`) and decrements
+    /// `decrements` (`P`). `shares` are the `Q_i`, `Max` of them: see [`same_shares`], [`two_class_shares`],
+    /// [`level_shares`].
     ///
-    /// For [`Deletion::ByValue`] the paper gives no formula. Cells of value `i` are decremented in proportion to `1/i`: with
-    /// `A = Σ P(cell = i)/i`, the probability that one attempt is accepted, a cell is lowered from `i` with probability `a/i`, where
-    /// `a·A = p'·(1 - (1 - A)^64)`. The `a` that fits its own `A` is found by bisection.
+    /// For [`Deletion::ByValue`] the paper gives no formula. Cells of value `i` are decremented in proportion
+    /// to `1/i`: with `A = Σ P(cell = i)/i`, the probability that one attempt is accepted, a cell is lowered
+    /// from `i` with probability `a/i`, where `a·A = p'·(1 - (1 - A)^64)`. The `a` that fits its own `A` is
+    /// found by bisection.
     #[must_use]
     pub fn new(
         cells: u64,
@@ -112,8 +115,8 @@ impl Chain {
         fp_of_fill(1.0 - self.stable_point(), functions)
     }
 
-    /// The probability that a cell is zero when `inserts` inserts have passed since it had the value `start`: how fast an empty
-    /// filter becomes stable (`start` 0), and the paper's `Pr_0(δ)`.
+    /// The probability that a cell is zero when `inserts` inserts have passed since it had the value `start`:
+    /// how fast an empty filter becomes stable (`start` 0), and the paper's `Pr_0(δ)`.
     ///
     /// With [`Deletion::ByValue`] as if the rest of the filter were stable already.
     #[must_use]
@@ -122,11 +125,11 @@ impl Chain {
         self.zero_from(values.map(|value| f64::from(start <= value)).collect(), inserts)
     }
 
-    /// The probability that a key is missed that was inserted `gap` inserts ago with the value `value`: that one of its
-    /// `functions` cells has become zero (section III-A; `Pr(FN) = 1 - (1 - Pr_0(δ))^K`).
+    /// The probability that a key is missed that was inserted `gap` inserts ago with the value `value`: that
+    /// one of its `functions` cells has become zero (section III-A; `Pr(FN) = 1 - (1 - Pr_0(δ))^K`).
     ///
-    /// The filter was stable then, and cells that held more kept it, which the paper leaves out: it lets all start from
-    /// `value`, and so finds up to twice as many misses.
+    /// The filter was stable then, and cells that held more kept it, which the paper leaves out: it lets all
+    /// start from `value`, and so finds up to twice as many misses.
     #[must_use]
     pub fn false_negative(&self, value: u32, gap: u64, functions: u32) -> f64 {
         let values = 0..=self.raised.len() as u32;
@@ -137,8 +140,8 @@ impl Chain {
 
     /// `P(cell <= 0)` after so many inserts, from all `P(cell <= j)` before them.
     ///
-    /// `P(cell <= j)` after an insert depends on `P(cell <= j)` and `P(cell <= j+1)` before it, linearly; this is a power of that
-    /// matrix.
+    /// `P(cell <= j)` after an insert depends on `P(cell <= j)` and `P(cell <= j+1)` before it, linearly;
+    /// this is a power of that matrix.
     fn zero_from(&self, mut at_most: Vec<f64>, inserts: u64) -> f64 {
         let size = at_most.len();
         let mut step = vec![vec![0.0; size]; size];
@@ -168,10 +171,12 @@ pub fn fp_of_fill(fill: f64, functions: u32) -> f64 {
     fill.clamp(0.0, 1.0).powi(functions as i32)
 }
 
-/// The fewest decrements an insert (`P`) that keep the bound of the false-positive rate at `fpr`; `None` if `most` do not.
+/// The fewest decrements an insert (`P`) that keep the bound of the false-positive rate at `fpr`; `None` if
+/// `most` do not.
 ///
-/// Where all cells are decremented alike and all `Q_i = 1` it is the formula of the Stable Bloom Filter's paper, rounded up:
-/// `P = 1 / ((1/(1 - fpr^(1/K))^(1/Max) - 1)·(1/K - 1/m))`. The general case has no closed form; it is searched.
+/// Where all cells are decremented alike and all `Q_i = 1` it is the formula of the Stable Bloom Filter's
+/// paper, rounded up: `P = 1 / ((1/(1 - fpr^(1/K))^(1/Max) - 1)·(1/K - 1/m))`. The general case has no closed
+/// form; it is searched.
 #[must_use]
 pub fn decrements_for(
     fpr: f64,

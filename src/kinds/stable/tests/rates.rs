@@ -86,7 +86,8 @@ fn a_planned_filter_keeps_the_wanted_rate() {
         }
         let (measured, estimated) = (harness.measured_fpr(40_000), harness.estimated_fpr());
         println!("{kind}: planned {planned:.4}, estimated {estimated:.4}, measured {measured:.4}");
-        // 2000 hits: four standard deviations are 9 %; the fill of 30,000 cells varies by 1 %, the rate by five times that.
+        // 2000 hits: four standard deviations are 9 %; the fill of 30,000 cells varies by 1 %, the rate by
+        // five times that.
         assert!((measured / estimated - 1.0).abs() < 0.12, "{kind}: {measured} for {estimated}");
         assert!((estimated / planned - 1.0).abs() < 0.12, "{kind}: {estimated} for {planned}");
     }
@@ -121,8 +122,9 @@ fn filters_of_many_blocks_come_to_the_stable_point_and_stay() {
             println!(
                 "{kind} {layout:?}: V0 {v0:.4} measured {zeros:.4}, FP bound {bound:.4} measured {hits:.4}"
             );
-            // The share of zeros of 16,384 cells has a standard deviation below 0.003, its mean over 17 nearly independent
-            // moments one below 0.001. Several draws of one cell, which the chain leaves out, add a little (0.0606 for 0.0585).
+            // The share of zeros of 16,384 cells has a standard deviation below 0.003, its mean over 17
+            // nearly independent moments one below 0.001. Several draws of one cell, which the chain leaves
+            // out, add a little (0.0606 for 0.0585).
             assert!((-0.004..0.006).contains(&(zeros - v0)), "{kind}: {zeros} for {v0}");
             // 34,000 questions: five standard deviations.
             assert!(hits < bound + 0.014, "{kind}: {hits} above {bound}");
@@ -138,7 +140,7 @@ fn a_hot_key_leaves_more_zeros_and_the_bound_holds() {
         let mut harness = Harness::new(raw(kind, CELLS, 7, 5, 10), layout);
         let chain = Chain::new(CELLS, 5, 10, &shares(kind), deletion(kind));
         for key in 0..200_000 {
-            let hot = mix(key ^ 5) % 10 != 0;
+            let hot = !mix(key ^ 5).is_multiple_of(10);
             let key = if hot { 1 << 50 } else { key };
             harness.insert_weighing(hash_of(key), 0, if hot { 7 } else { level(kind, key) });
         }
