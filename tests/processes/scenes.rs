@@ -71,11 +71,28 @@ const GROWING: Scene = Scene {
     window: None,
 };
 
+/// Counters, which must not be counted twice.
+const COUNTING: Scene = Scene {
+    name: "counting, few stripes",
+    kind: "counting",
+    parameters: &[("capacity", "200000"), ("fpr", "0.000000001"), ("counter-bits", "16")],
+    ..NARROW
+};
+
+/// Counters in blocks that grow and are rewritten.
+const WIDENING: Scene = Scene {
+    name: "dynamic-count, few stripes",
+    kind: "dynamic-count",
+    parameters: &[("capacity", "50000"), ("fpr", "0.01")],
+    exact: false,
+    ..NARROW
+};
+
 /// The filters of the soak that forget nothing.
-pub const LASTING: [Scene; 3] = [WIDE, NARROW, GROWING];
+pub const LASTING: [Scene; 5] = [WIDE, COUNTING, NARROW, WIDENING, GROWING];
 
 /// The filters of the soak that step all the time.
-pub const FORGETTING: [Scene; 3] = [
+pub const FORGETTING: [Scene; 5] = [
     Scene {
         name: "age-partitioned, small window",
         kind: "age-partitioned",
@@ -101,6 +118,22 @@ pub const FORGETTING: [Scene; 3] = [
         keeps_all: false,
         exact: false,
         window: Some(Duration::from_millis(500)),
+    },
+    Scene {
+        name: "stable, numbered draws",
+        kind: "stable",
+        parameters: &[("cells", "100000"), ("max", "7"), ("K", "4"), ("P", "12")],
+        keeps_all: false,
+        exact: false,
+        ..NARROW
+    },
+    Scene {
+        name: "decaying, short epochs",
+        kind: "decaying",
+        parameters: &[("capacity", "50000"), ("fpr", "0.01"), ("lambda", "0.5"), ("epoch", "5000")],
+        keeps_all: false,
+        exact: false,
+        ..NARROW
     },
     Scene {
         name: "age-partitioned, smallest segments",
