@@ -244,13 +244,14 @@ struct Stable {
 impl Plain for Stable {
     fn insert(&mut self, key: u64) {
         for _ in 0..self.p {
-            loop {
+            for _ in 0..64 {
                 self.drawn += 1;
                 let drawn = mix(self.drawn.wrapping_mul(0x9e37_79b9_7f4a_7c15));
                 let at = (((drawn as u32 as u64) * self.cells.len() as u64) >> 32) as usize;
                 let cell = &mut self.cells[at];
-                // Some are spared in proportion to their value, as IBF-H does.
-                if !self.spares || *cell <= 1 || (drawn >> 32).is_multiple_of(u64::from(*cell)) {
+                // IBF-H: one over its value is the chance of a cell, and none that of a zero.
+                let spared = *cell == 0 || !(drawn >> 32).is_multiple_of(u64::from(*cell));
+                if !self.spares || !spared {
                     *cell = cell.saturating_sub(1);
                     break;
                 }

@@ -151,29 +151,23 @@ impl Vectors {
     pub(super) fn rebuild(&mut self, block: &Block<'_>, width: u32, lambda: f64) {
         let (from, to) = (self.overflow_at(self.width), self.overflow_at(width));
         let threshold = threshold(self.fixed.bits, width, lambda);
+        let counters = self.fixed.cells;
+        let mut new = Bits::default();
         let mut high = 0;
-        let mut rewrite = |at: usize| {
+        for at in 0..counters {
             let overflow = from.get(block, at);
-            // In the old place there may be others' bits already, or still.
-            to.set(block, at, overflow);
-            high += u64::from(overflow << self.fixed.bits | self.fixed.get(block, at) >= threshold);
-        };
-        // Each goes where only those have been that were rewritten before.
-        if width > self.width {
-            (0..self.fixed.cells).rev().for_each(&mut rewrite);
-        } else {
-            (0..self.fixed.cells).for_each(&mut rewrite);
+            let value = overflow << self.fixed.bits | self.fixed.get(block, at);
+            high += u64::from(value >= threshold);
+            new.push(overflow, width);
         }
-        for word in self.words_at(width)..self.words_at(self.width) {
-            block.set_word(word, 0);
+        let end = self.words_at(self.width).max(self.words_at(width));
+        for (word, value) in (to.first..end).zip(new.words.into_iter().chain(std::iter::repeat(0)))
+        {
+            if block.word(word) != value {
+                block.set_word(word, value);
+            }
         }
-        let bits = to.cells as u64 * u64::from(width) % 64;
-        if width < self.width && bits > 0 {
-            // The last word that is kept, behind its last counter.
-            let last = self.words_at(width) - 1;
-            block.set_word(last, block.word(last) & (u64::MAX >> (64 - bits)));
-        }
-        let counters = self.fixed.cells as u64;
+        let counters = counters as u64;
         block.set_own(WIDTH, USED | u64::from(width));
         block.set_own(HIGH, high);
         block.set_own(REBUILDS, block.own(REBUILDS).wrapping_add(1));
@@ -187,5 +181,32 @@ impl Vectors {
         while self.width > 0 && block.own(HIGH) == 0 {
             self.rebuild(block, self.width - 1, lambda);
         }
+    }
+}
+
+/// Numbers of a few bits, one behind the other, as [`Packed`] has them.
+#[derive(Debug, Default)]
+struct Bits {
+    words: Vec<u64>,
+    /// Bits used of the last word; 0 if it is full.
+    used: u32,
+}
+
+impl Bits {
+    #[inline]
+    fn push(&mut self, value: u64, bits: u32) {
+        if bits == 0 {
+            return;
+        }
+        match self.words.last_mut() {
+            Some(last) if self.used > 0 => {
+                *last |= value << self.used;
+                if self.used + bits > 64 {
+                    self.words.push(value >> (64 - self.used));
+                }
+            }
+            _ => self.words.push(value),
+        }
+        self.used = (self.used + bits) % 64;
     }
 }

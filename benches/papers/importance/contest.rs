@@ -1,0 +1,271 @@
+//! The filters that the paper compares (Table III), and what becomes of a stream's items in one of them: each
+//! is asked for, then inserted.
+
+use super::Done;
+use super::streams::{HIGHEST, Item};
+use ebbtide::kinds::stable::Deletion;
+use ebbtide::kinds::stable::theory::{Chain, level_shares, same_shares, two_class_shares};
+use ebbtide::media::Memory;
+use ebbtide::{Any, Checked, Durability, Filter, Options, Parameters, Result};
+use std::collections::HashSet;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+/// The seed of streams and of hashing.
+pub const SEED: u64 = 20_261_120;
+/// Cells: 16 KB at the paper's 8 bits (Table II); bits, of a Bloom filter.
+pub const CELLS: u64 = 16384;
+/// The highest value of a cell.
+pub const MAX: u32 = 7;
+/// Cells of a key.
+pub const K: u32 = 5;
+/// Cells decremented by an insert.
+pub const P: u32 = 10;
+
+/// A filter of the comparison.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Algorithm {
+    /// The plain Bloom filter.
+    Bloom,
+    /// SBF.
+    Stable,
+    /// IBF-2C.
+    TwoClasses,
+    /// IBF-MC.
+    ManyClasses,
+    /// IBF-H.
+    Hybrid,
+}
+
+impl Algorithm {
+    /// In the paper's order.
+    pub const ALL: [Self; 5] =
+        [Self::Bloom, Self::Stable, Self::TwoClasses, Self::ManyClasses, Self::Hybrid];
+
+    /// Those that forget.
+    pub const FORGETTING: [Self; 4] =
+        [Self::Stable, Self::TwoClasses, Self::ManyClasses, Self::Hybrid];
+
+    /// The paper's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bloom => "BF",
+            Self::Stable => "SBF",
+            Self::TwoClasses => "IBF-2C",
+            Self::ManyClasses => "IBF-MC",
+            Self::Hybrid => "IBF-H",
+        }
+    }
+
+    /// Ours.
+    pub fn kind(self) -> &'static str {
+        match self {
+            Self::Bloom => "bloom",
+            Self::Stable => "stable",
+            Self::TwoClasses => "importance-2c",
+            Self::ManyClasses => "importance-mc",
+            Self::Hybrid => "importance-h",
+        }
+    }
+
+    /// The filter with the paper's parameters.
+    pub fn filter(self, seed: u64) -> Result<Contestant> {
+        let parameters = match self {
+            Self::Bloom => {
+                Parameters::new().with("capacity", CELLS).with("bits", CELLS).with("k", K)
+            }
+            _ => self.cells(CELLS).with("P", P),
+        };
+        Contestant::new(self.kind(), parameters, seed)
+    }
+
+    /// So many cells, with the paper's `max`, `K` and scale of importance, but without `P`.
+    pub fn cells(self, cells: u64) -> Parameters {
+        let shared = Parameters::new().with("cells", cells).with("max", MAX).with("K", K);
+        if self == Self::Stable { shared } else { shared.with("importance-max", HIGHEST) }
+    }
+
+    /// How the filter chooses cells to decrement.
+    pub fn deletion(self) -> Deletion {
+        if self == Self::Hybrid { Deletion::ByValue } else { Deletion::Uniform }
+    }
+
+    /// The `Q_i` of a stream: the share of its items that raise cells to `i` or more.
+    pub fn shares(self, stream: &[Item]) -> Vec<f64> {
+        let mut levels = [0.0; MAX as usize];
+        for item in stream {
+            levels[level(item.importance) as usize - 1] += 1.0 / stream.len() as f64;
+        }
+        match self {
+            Self::Bloom | Self::Stable => same_shares(MAX),
+            Self::TwoClasses => two_class_shares(MAX, levels[MAX as usize / 2..].iter().sum()),
+            Self::ManyClasses | Self::Hybrid => level_shares(&levels),
+        }
+    }
+
+    /// The closed form of a filter that forgets, with the paper's parameters.
+    pub fn chain(self, shares: &[f64]) -> Chain {
+        Chain::new(CELLS, K, P.into(), shares, self.deletion())
+    }
+}
+
+/// The level of an importance: 1 to [`MAX`].
+fn level(importance: u32) -> u32 {
+    (importance * MAX).div_ceil(HIGHEST).clamp(1, MAX)
+}
+
+/// A filter in memory.
+pub struct Contestant {
+    /// The filter.
+    pub filter: Filter<Any>,
+    weighs: bool,
+}
+
+impl Contestant {
+    /// A filter of this kind in one stripe; `seed` is that of its key hash.
+    pub fn new(kind: &str, parameters: Parameters, seed: u64) -> Result<Self> {
+        let options = Options::new()
+            .hash_seed(seed)
+            .stripes(1)
+            .durability(Durability::Never)
+            .background(false);
+        let filter =
+            Filter::create_on(Arc::new(Memory::new()), Any::new(kind, parameters), options)?;
+        Ok(Self { filter, weighs: kind.starts_with("importance") })
+    }
+
+    /// Asks for an item, then inserts it.
+    pub fn take(&self, item: Item) -> Result<bool> {
+        let mut call = self.filter.call();
+        if self.weighs {
+            call = call.importance(item.importance.into());
+        }
+        Ok(call.check_and_insert(item.key.to_le_bytes())? == Checked::Present)
+    }
+
+    /// Takes a stream from its beginning.
+    pub fn take_all(&self, stream: &[Item], tally: &mut Tally) -> Done {
+        tally.take_all(stream, |item| Ok(self.take(item)?))
+    }
+
+    /// The share of cells that are zero.
+    pub fn zeros(&self) -> Result<f64> {
+        Ok(1.0 - self.filter.stat()?.fill)
+    }
+
+    /// The share of so many keys, never inserted, that are found; `round` chooses them.
+    pub fn false_positives(&self, round: u64, probes: u64) -> Result<f64> {
+        let first = (1 << 63) + round * probes;
+        let keys: Vec<_> = (first..first + probes).map(u64::to_le_bytes).collect();
+        let found = self.filter.contains_all(&keys)?;
+        Ok(found.iter().filter(|&&found| found).count() as f64 / probes as f64)
+    }
+}
+
+/// What became of the items of one importance.
+#[derive(Clone, Copy, Default)]
+pub struct Counts {
+    /// Items that had not come before.
+    pub first: u64,
+    /// Those that were found all the same.
+    pub false_positives: u64,
+    /// Items that had come before.
+    pub repeated: u64,
+    /// Those that were not found.
+    pub false_negatives: u64,
+}
+
+/// What became of all items, by importance.
+pub struct Tally([Counts; HIGHEST as usize + 1]);
+
+impl Tally {
+    /// Of no items yet.
+    pub fn new() -> Self {
+        Self([Counts::default(); HIGHEST as usize + 1])
+    }
+
+    /// Importances that items had, with what became of these.
+    pub fn by_importance(&self) -> impl Iterator<Item = (u32, &Counts)> {
+        (0..).zip(&self.0).filter(|(_, counts)| counts.first > 0)
+    }
+
+    /// Lets a filter, which asks for an item, inserts it and says whether it was found, take a stream from its
+    /// beginning.
+    pub fn take_all(&mut self, stream: &[Item], mut take: impl FnMut(Item) -> Done<bool>) -> Done {
+        let mut seen = HashSet::new();
+        for &item in stream {
+            let found = take(item)?;
+            let counts = &mut self.0[item.importance as usize];
+            if seen.insert(item.key) {
+                counts.first += 1;
+                counts.false_positives += u64::from(found);
+            } else {
+                counts.repeated += 1;
+                counts.false_negatives += u64::from(!found);
+            }
+        }
+        Ok(())
+    }
+
+    fn share(
+        &self,
+        range: RangeInclusive<u32>,
+        weight: fn(u32) -> f64,
+        of: fn(&Counts) -> (u64, u64),
+    ) -> f64 {
+        let (mut wrong, mut all) = (0.0, 0.0);
+        for (importance, counts) in self.by_importance().filter(|(at, _)| range.contains(at)) {
+            let (part, whole) = of(counts);
+            wrong += weight(importance) * part as f64;
+            all += weight(importance) * whole as f64;
+        }
+        if all > 0.0 { 100.0 * wrong / all } else { 0.0 }
+    }
+
+    /// False positives among the first items of these importances, in per cent.
+    pub fn false_positives(&self, range: RangeInclusive<u32>) -> f64 {
+        self.share(range, |_| 1.0, |counts| (counts.false_positives, counts.first))
+    }
+
+    /// False negatives among the repeated ones, in per cent.
+    pub fn false_negatives(&self, range: RangeInclusive<u32>) -> f64 {
+        self.share(range, |_| 1.0, |counts| (counts.false_negatives, counts.repeated))
+    }
+
+    /// FP, FN, wFP, wFN over all importances, in per cent; the weighted ones count each item by its
+    /// importance.
+    pub fn aggregates(&self) -> [f64; 4] {
+        let all = 0..=HIGHEST;
+        [
+            self.false_positives(all.clone()),
+            self.false_negatives(all.clone()),
+            self.share(all.clone(), f64::from, |counts| (counts.false_positives, counts.first)),
+            self.share(all, f64::from, |counts| (counts.false_negatives, counts.repeated)),
+        ]
+    }
+}
+
+/// What became of streams in all five filters.
+pub struct Contest {
+    tallies: [Tally; 5],
+    /// How many streams.
+    pub streams: usize,
+}
+
+impl Contest {
+    /// Runs streams, each through filters of its own whose seed comes from the stream's number.
+    pub fn run(streams: &[Vec<Item>]) -> Done<Self> {
+        let mut tallies = Algorithm::ALL.map(|_| Tally::new());
+        for (number, stream) in (0..).zip(streams) {
+            for (algorithm, tally) in Algorithm::ALL.into_iter().zip(&mut tallies) {
+                algorithm.filter(SEED + number)?.take_all(stream, tally)?;
+            }
+        }
+        Ok(Self { tallies, streams: streams.len() })
+    }
+
+    /// What became of them in one filter.
+    pub fn of(&self, algorithm: Algorithm) -> &Tally {
+        &self.tallies[algorithm as usize]
+    }
+}

@@ -1,0 +1,122 @@
+//! Other readings of what the paper leaves open, on plain arrays, because our kinds have one reading each:
+//! whether the least important items are stored at all, and how IBF-H chooses cells. They show how far Table I
+//! depends on it.
+
+use super::contest::{Algorithm, CELLS, K, MAX, P, SEED, Tally};
+use super::random::{Random, mix};
+use super::streams::{HIGHEST, Item};
+use super::table::Table;
+use super::{Done, PAPER, percent};
+
+/// How importance becomes a value from 0 to [`MAX`].
+#[derive(Clone, Copy)]
+enum Levels {
+    /// `⌈7·imp/50⌉`, at least 1: ours.
+    Up,
+    /// `⌊7·imp/50⌋`: "8 classes" (section III-D), of which the lowest is not stored.
+    Down,
+}
+
+/// A filter as it may have been meant.
+struct Reading {
+    algorithm: Algorithm,
+    levels: Levels,
+    /// Cells that IBF-H draws until it accepts one.
+    attempts: u32,
+    says: &'static str,
+}
+
+const READINGS: [Reading; 8] = [
+    reading(Algorithm::TwoClasses, Levels::Up, 1, "as ours"),
+    reading(Algorithm::TwoClasses, Levels::Down, 1, "f rounds down"),
+    reading(Algorithm::ManyClasses, Levels::Up, 1, "as ours"),
+    reading(Algorithm::ManyClasses, Levels::Down, 1, "f rounds down"),
+    reading(Algorithm::Hybrid, Levels::Up, 64, "as ours"),
+    reading(Algorithm::Hybrid, Levels::Down, 64, "f rounds down"),
+    reading(Algorithm::Hybrid, Levels::Up, 1, "a cell refused is not replaced"),
+    reading(Algorithm::Hybrid, Levels::Down, 1, "both"),
+];
+
+const fn reading(
+    algorithm: Algorithm,
+    levels: Levels,
+    attempts: u32,
+    says: &'static str,
+) -> Reading {
+    Reading { algorithm, levels, attempts, says }
+}
+
+impl Reading {
+    /// What an item raises its cells to.
+    fn value(&self, importance: u32) -> u32 {
+        let level = match self.levels {
+            Levels::Up => (MAX * importance).div_ceil(HIGHEST).max(1),
+            Levels::Down => MAX * importance / HIGHEST,
+        };
+        match self.algorithm {
+            Algorithm::TwoClasses if 2 * level > MAX => MAX,
+            Algorithm::TwoClasses => MAX / 2,
+            _ => level,
+        }
+    }
+
+    /// The cell that is decremented next, if any.
+    fn drawn(&self, cells: &[u32], random: &mut Random) -> Option<usize> {
+        (0..self.attempts).find_map(|_| {
+            let at = random.below(CELLS) as usize;
+            let value = u64::from(cells[at]);
+            let accepted = match self.algorithm {
+                Algorithm::Hybrid => value > 0 && random.below(value) == 0,
+                _ => true,
+            };
+            accepted.then_some(at)
+        })
+    }
+
+    /// Algorithms 1 and 2, as they stand.
+    fn take_all(&self, stream: &[Item], number: u64, tally: &mut Tally) -> Done {
+        let mut random = Random::new(mix(SEED + number));
+        let mut cells = vec![0_u32; CELLS as usize];
+        tally.take_all(stream, |item| {
+            let mut hashes = Random::new(mix(item.key ^ mix(number)));
+            let own: [usize; K as usize] = std::array::from_fn(|_| hashes.below(CELLS) as usize);
+            let found = own.iter().all(|&at| cells[at] > 0);
+            for _ in 0..P {
+                if let Some(at) = self.drawn(&cells, &mut random) {
+                    cells[at] = cells[at].saturating_sub(1);
+                }
+            }
+            let value = self.value(item.importance);
+            own.iter().for_each(|&at| cells[at] = cells[at].max(value));
+            Ok(found)
+        })
+    }
+}
+
+/// Table I by other readings, on permutations of the trace; `sets` are the two made of it.
+pub fn table(sets: &[Vec<Vec<Item>>; 2]) -> Done {
+    let head = ["filter", "reading", "data 1: FP", "FN", "data 2: FP", "FN"];
+    let mut table = Table::new("Table I by other readings, permuted, in %", &head);
+    for reading in READINGS {
+        let name = reading.algorithm.name();
+        if reading.says == READINGS[0].says {
+            let paper = PAPER.map(|set| set[reading.algorithm as usize]);
+            let [a, b] = paper.map(|rates| [rates[0], rates[1]].map(percent));
+            let [[a, b], [c, d]] = [a, b];
+            table.row([name.to_owned(), "(the paper)".to_owned(), a, b, c, d]);
+        }
+        let mut rates = Vec::new();
+        for streams in sets {
+            let mut tally = Tally::new();
+            for (number, stream) in (0..).zip(streams) {
+                reading.take_all(stream, number, &mut tally)?;
+            }
+            let [positives, negatives, ..] = tally.aggregates().map(percent);
+            rates.extend([positives, negatives]);
+        }
+        let [a, b, c, d] = [0, 1, 2, 3].map(|at| rates[at].clone());
+        table.row([name.to_owned(), reading.says.to_owned(), a, b, c, d]);
+    }
+    println!("{table}");
+    Ok(())
+}
