@@ -179,7 +179,7 @@ impl Plain for Nibbles {
 
 /// Timers, scanned as the paper has it.
 struct Timers {
-    timers: Vec<u8>,
+    timers: Vec<u32>,
     k: u32,
     window: u64,
     batch: u64,
@@ -194,7 +194,7 @@ impl Timers {
         self.inserts / self.batch
     }
 
-    fn age(&self, timer: u8) -> Option<u64> {
+    fn age(&self, timer: u32) -> Option<u64> {
         let value = u64::from(timer).checked_sub(1)?;
         let age = (self.tick() % self.range + self.range - value) % self.range;
         (age <= self.window.div_ceil(self.batch)).then_some(age)
@@ -212,7 +212,7 @@ impl Plain for Timers {
                 self.timers[self.scanned] = 0;
             }
         }
-        let now = (self.tick() % self.range) as u8 + 1;
+        let now = (self.tick() % self.range) as u32 + 1;
         for position in positions(key, self.k, self.timers.len()) {
             self.timers[position] = now;
         }
@@ -275,6 +275,20 @@ enum Question {
     Estimate,
 }
 
+impl Question {
+    fn ask(self, filter: &Filter, key: u64) {
+        let key = key.to_le_bytes();
+        match self {
+            Self::Contains => {
+                black_box(filter.contains(key).expect("an answer"));
+            }
+            Self::Estimate => {
+                black_box(filter.estimate(key).expect("an answer"));
+            }
+        }
+    }
+}
+
 struct Case {
     kind: &'static str,
     parameters: Parameters,
@@ -284,183 +298,172 @@ struct Case {
     filled: u64,
 }
 
-fn cases(mib: u64) -> Vec<Case> {
-    let bits = mib << 23;
-    let words = |bits: u64| vec![0_u64; (bits / 64) as usize];
-    let with = |pairs: &[(&str, String)]| {
-        pairs.iter().fold(Parameters::new(), |all, (name, value)| all.with(name, value))
+/// Hash functions of kinds that do not choose them.
+const K: u32 = 7;
+
+fn words(bits: u64) -> Vec<u64> {
+    vec![0; (bits / 64) as usize]
+}
+
+fn with(pairs: &[(&str, String)]) -> Parameters {
+    pairs.iter().fold(Parameters::new(), |all, (name, value)| all.with(name, value))
+}
+
+/// Keys for so many cells.
+fn keys(cells: u64) -> u64 {
+    cells / 10
+}
+
+/// So many cells, by the name they have, and [`K`].
+fn raw(cells: u64, name: &'static str) -> Parameters {
+    let capacity = keys(cells).to_string();
+    with(&[("capacity", capacity), (name, cells.to_string()), ("k", K.to_string())])
+}
+
+fn bloom(bits: u64) -> Case {
+    Case {
+        kind: "bloom",
+        parameters: raw(bits, "bits"),
+        question: Question::Contains,
+        plain: Box::new(Bits::new(1, bits, K, u64::MAX)),
+        filled: keys(bits),
+    }
+}
+
+fn counting(bits: u64) -> Case {
+    Case {
+        kind: "counting",
+        parameters: raw(bits / 4, "cells"),
+        question: Question::Estimate,
+        plain: Box::new(Nibbles { words: words(bits), k: K }),
+        filled: keys(bits / 4),
+    }
+}
+
+/// Kinds whose plain form is an array of `u32`.
+fn counters(kind: &'static str, cells: u64, decays: bool) -> Case {
+    let parameters = raw(cells, "cells");
+    let parameters =
+        if decays { parameters.with("lambda", 0.9).with("epoch", 10_000_000) } else { parameters };
+    let added = if decays { 256 } else { 1 };
+    Case {
+        kind,
+        parameters,
+        question: Question::Estimate,
+        plain: Box::new(Counters { cells: vec![0; cells as usize], k: K, added }),
+        filled: keys(cells),
+    }
+}
+
+/// Bits of a timer, and inserts that share a tick, as few as the bits allow.
+fn timed(kind: &'static str, bits: u64, timer_bits: u32, plain_bits: u32) -> Case {
+    let timers = bits / u64::from(timer_bits);
+    let (window, range) = (timers / 10, (1_u64 << plain_bits) - 1);
+    let plain = Timers {
+        timers: vec![0; timers as usize],
+        k: K,
+        window,
+        batch: (window * 2).div_ceil(range),
+        range,
+        inserts: 0,
+        scanned: 0,
+        debt: 0.0,
     };
-    let (k, keys) = (7, |cells: u64| cells / 10);
-    let raw = |cells: u64, name: &'static str| {
-        with(&[
-            ("capacity", keys(cells).to_string()),
-            (name, cells.to_string()),
+    Case {
+        kind,
+        parameters: with(&[
+            ("window-items", window.to_string()),
+            ("timers", timers.to_string()),
+            ("bits", timer_bits.to_string()),
+            ("k", K.to_string()),
+        ]),
+        question: Question::Contains,
+        plain: Box::new(plain),
+        filled: window,
+    }
+}
+
+fn age_partitioned(bits: u64) -> Case {
+    let (k, l) = (10_u32, 25_u32);
+    let window = bits * u64::from(l) / (u64::from(k * (k + l)) as f64 / 0.693) as u64;
+    let slice = bits / u64::from(k + l);
+    Case {
+        kind: "age-partitioned",
+        parameters: with(&[
+            ("window-items", window.to_string()),
             ("k", k.to_string()),
-        ])
-    };
-    let counters =
-        |cells: u64, added| Box::new(Counters { cells: vec![0; cells as usize], k, added });
-    let decayed = |cells: u64| raw(cells, "cells").with("lambda", 0.9).with("epoch", 10_000_000);
-    let stable = |cells: u64, spares| {
-        let cells = vec![0; cells as usize];
-        Box::new(Stable { cells, k: 4, p: 10, max: 3, drawn: 0, spares })
-    };
-    let forgetful = |cells: u64| {
-        with(&[
+            ("l", l.to_string()),
+        ]),
+        question: Question::Contains,
+        plain: Box::new(Slices {
+            slices: vec![words(slice); (k + l) as usize],
+            k: k as usize,
+            generation: window / u64::from(l),
+            inserts: 0,
+            shifted: 0,
+        }),
+        filled: window,
+    }
+}
+
+fn stable(kind: &'static str, bits: u64) -> Case {
+    let cells = bits / 2;
+    let spares = kind == "importance-h";
+    Case {
+        kind,
+        parameters: with(&[
             ("cells", cells.to_string()),
             ("max", "3".into()),
             ("K", "4".into()),
             ("P", "10".into()),
-        ])
-    };
-    let window = bits / 27;
-    let age_partitioned = {
-        let (k, l) = (10_u32, 25_u32);
-        let window = bits * u64::from(l) / (u64::from(k * (k + l)) as f64 / 0.693) as u64;
-        let slice = bits / u64::from(k + l);
-        Case {
-            kind: "age-partitioned",
-            parameters: with(&[
-                ("window-items", window.to_string()),
-                ("k", k.to_string()),
-                ("l", l.to_string()),
-            ]),
-            question: Question::Contains,
-            plain: Box::new(Slices {
-                slices: vec![words(slice); (k + l) as usize],
-                k: k as usize,
-                generation: window / u64::from(l),
-                inserts: 0,
-                shifted: 0,
-            }),
-            filled: window,
-        }
-    };
-    let timed = |batch: u64, timer_bits: u32| {
-        let timers = bits / u64::from(timer_bits);
-        let window = timers / 10;
-        let range = (1 << timer_bits) - 1;
-        let plain = Timers {
-            timers: vec![0; timers as usize],
-            k,
-            window,
-            batch: batch.max(window * 2 / range),
-            range,
-            inserts: 0,
-            scanned: 0,
-            debt: 0.0,
-        };
-        (window, timers, plain)
-    };
-    let (block_window, timers, block_timers) = timed(0, 5);
-    vec![
-        Case {
-            kind: "bloom",
-            parameters: raw(bits, "bits"),
-            question: Question::Contains,
-            plain: Box::new(Bits::new(1, bits, k, u64::MAX)),
-            filled: keys(bits),
-        },
-        Case {
-            kind: "counting",
-            parameters: raw(bits / 4, "cells"),
-            question: Question::Estimate,
-            plain: Box::new(Nibbles { words: words(bits), k }),
-            filled: keys(bits / 4),
-        },
-        Case {
-            kind: "spectral",
-            parameters: raw(bits / 8, "cells"),
-            question: Question::Estimate,
-            plain: counters(bits / 8, 1),
-            filled: keys(bits / 8),
-        },
-        Case {
-            kind: "dynamic-count",
-            parameters: raw(bits / 8, "cells").with("mean-count", 1),
-            question: Question::Estimate,
-            plain: counters(bits / 8, 1),
-            filled: keys(bits / 8),
-        },
-        Case {
-            kind: "decaying",
-            parameters: decayed(bits / 32),
-            question: Question::Estimate,
-            plain: counters(bits / 32, 256),
-            filled: keys(bits / 32),
-        },
-        Case {
-            kind: "decaying-optimized",
-            parameters: decayed(bits / 32),
-            question: Question::Estimate,
-            plain: counters(bits / 32, 256),
-            filled: keys(bits / 32),
-        },
-        Case {
-            kind: "block-timing",
-            parameters: with(&[
-                ("window-items", block_window.to_string()),
-                ("timers", timers.to_string()),
-                ("bits", "5".into()),
-                ("k", k.to_string()),
-            ]),
-            question: Question::Contains,
-            plain: Box::new(block_timers),
-            filled: block_window,
-        },
-        age_partitioned,
-        Case {
-            kind: "stable",
-            parameters: forgetful(bits / 2),
-            question: Question::Contains,
-            plain: stable(bits / 2, false),
-            filled: bits / 20,
-        },
-        Case {
-            kind: "importance-2c",
-            parameters: forgetful(bits / 2),
-            question: Question::Contains,
-            plain: stable(bits / 2, false),
-            filled: bits / 20,
-        },
-        Case {
-            kind: "importance-mc",
-            parameters: forgetful(bits / 2),
-            question: Question::Contains,
-            plain: stable(bits / 2, false),
-            filled: bits / 20,
-        },
-        Case {
-            kind: "importance-h",
-            parameters: forgetful(bits / 2),
-            question: Question::Contains,
-            plain: stable(bits / 2, true),
-            filled: bits / 20,
-        },
-        Case {
-            kind: "double-buffering",
-            parameters: with(&[
-                ("window-items", window.to_string()),
-                ("bits", bits.to_string()),
-                ("k", k.to_string()),
-            ]),
-            question: Question::Contains,
-            plain: Box::new(Bits::new(2, bits / 2, k, window)),
-            filled: window,
-        },
-        Case {
-            kind: "two-buffer",
-            parameters: with(&[
-                ("window-items", window.to_string()),
-                ("bits", bits.to_string()),
-                ("k", k.to_string()),
-            ]),
-            question: Question::Contains,
-            plain: Box::new(Bits::new(1, bits, k, window)),
-            filled: window,
-        },
-    ]
+        ]),
+        question: Question::Contains,
+        plain: Box::new(Stable {
+            cells: vec![0; cells as usize],
+            k: 4,
+            p: 10,
+            max: 3,
+            drawn: 0,
+            spares,
+        }),
+        filled: cells / 20,
+    }
 }
+
+/// `arrays` of bits in the plain form.
+fn buffering(kind: &'static str, bits: u64, arrays: usize) -> Case {
+    let window = bits / 27;
+    Case {
+        kind,
+        parameters: with(&[
+            ("window-items", window.to_string()),
+            ("bits", bits.to_string()),
+            ("k", K.to_string()),
+        ]),
+        question: Question::Contains,
+        plain: Box::new(Bits::new(arrays, bits / arrays as u64, K, window)),
+        filled: window,
+    }
+}
+
+/// Each kind's case is made when its turn comes: all of them together would not fit in memory.
+const CASES: [(&str, fn(u64) -> Case); 15] = [
+    ("bloom", bloom),
+    ("counting", counting),
+    ("spectral", |bits| counters("spectral", bits / 8, false)),
+    ("dynamic-count", |bits| counters("dynamic-count", bits / 8, false)),
+    ("decaying", |bits| counters("decaying", bits / 32, true)),
+    ("decaying-optimized", |bits| counters("decaying-optimized", bits / 22, true)),
+    ("timing", |bits| timed("timing", bits, 26, 32)),
+    ("block-timing", |bits| timed("block-timing", bits, 5, 5)),
+    ("age-partitioned", age_partitioned),
+    ("stable", |bits| stable("stable", bits)),
+    ("importance-2c", |bits| stable("importance-2c", bits)),
+    ("importance-mc", |bits| stable("importance-mc", bits)),
+    ("importance-h", |bits| stable("importance-h", bits)),
+    ("double-buffering", |bits| buffering("double-buffering", bits, 2)),
+    ("two-buffer", |bits| buffering("two-buffer", bits, 1)),
+];
 
 /// Nanoseconds an operation, over one turn.
 fn turn(mut operation: impl FnMut(u64)) -> f64 {
@@ -498,15 +501,7 @@ fn run(case: Case) {
         figures[1].push(turn(|number| plain.insert(base + number)));
         // Keys from all over what is there.
         let key = |number: u64| mix(base ^ number) % (base + OPERATIONS);
-        figures[2].push(turn(|number| {
-            let key = key(number).to_le_bytes();
-            match question {
-                Question::Contains => black_box(filter.contains(key).expect("an answer")) as u64,
-                Question::Estimate => {
-                    black_box(filter.estimate(key).expect("an answer").count) as u64
-                }
-            };
-        }));
+        figures[2].push(turn(|number| question.ask(&filter, key(number))));
         figures[3].push(turn(|number| {
             black_box(plain.ask(key(number)));
         }));
@@ -529,9 +524,9 @@ fn main() {
         "{:20} {:>7} {:>7} {:>6}   {:>7} {:>7} {:>6}",
         "kind", "insert", "plain", "ratio", "query", "plain", "ratio"
     );
-    for case in cases(mib) {
-        if wanted.is_empty() || wanted.iter().any(|name| name == case.kind) {
-            run(case);
+    for (kind, case) in CASES {
+        if wanted.is_empty() || wanted.iter().any(|name| name == kind) {
+            run(case(mib << 23));
         }
     }
 }

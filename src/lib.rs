@@ -25,13 +25,18 @@
 //!
 //! # Where to look
 //!
-//! [`Filter`] is the handle, [`Options`] its settings. [`Bloom`], [`AgePartitioned`] and [`TimeLimited`] say what a
-//! filter should remember; [`Any`] says it by name. [`inspect`] looks at filters that nobody has open. [`kinds`]
-//! holds the algorithms and their theory. [`media`] is where files live, the disk or something else.
+//! [`Filter`] is the handle, [`Options`] its settings. [`inspect`] looks at filters by their files. [`kinds`] holds the
+//! algorithms and their theory. [`media`] is where files live, the disk or something else.
+//!
+//! What a filter should remember is said by its type, or by name with [`Any`]. Windows: [`AgePartitioned`] and [`TimeLimited`], in
+//! inserts and in time; [`Timing`] and [`BlockTiming`], which know ages more exactly; [`DoubleBuffering`] and [`TwoBuffer`], the
+//! simple ones to compare with; [`Bloom`], which never forgets. Counts: [`Counting`], [`Spectral`] and [`DynamicCount`], from which
+//! keys can be removed, [`Decaying`] and [`DecayingOptimized`], in which old inserts count less and less. And [`Stable`],
+//! [`Importance2c`], [`ImportanceMc`] and [`ImportanceH`] forget at random, at a steady error rate on a stream without end.
 //!
 //! # Guarantees
 //!
-//! - No false negatives within the window, from any number of threads.
+//! - No false negatives within the window, from any number of threads, in all kinds but those that forget at random.
 //! - State is a pure function of the parameters and the log: after a crash of the process every operation that
 //!   had returned is there, exactly once; after a power cut every one that its [`Durability`] promises.
 //! - Bad files give an [`Error`] that names file, place, what was expected and what was found. They are never

@@ -265,7 +265,8 @@ impl Creation {
 pub struct Create {
     /// The directory of the new filter.
     pub dir: PathBuf,
-    /// The kind of filter: bloom, age-partitioned or time-limited.
+    /// The kind of filter: bloom, counting, spectral, dynamic-count, decaying, decaying-optimized, timing, block-timing,
+    /// age-partitioned, time-limited, stable, importance-2c, importance-mc, importance-h, double-buffering or two-buffer.
     #[arg(long)]
     pub kind: String,
     /// The kind's parameters.
@@ -307,7 +308,7 @@ pub struct Restore {
 /// Options of `plan`.
 #[derive(Debug, Args)]
 pub struct Plan {
-    /// The kind of filter; --window and --last imply theirs.
+    /// The kind of filter, as for create; --window and --last imply theirs.
     #[arg(long)]
     pub kind: Option<String>,
     /// The window in lines, as for dedup; the same as --window-items.

@@ -1,5 +1,5 @@
-//! The options of the kinds: one table from option to parameter. Which kind takes which, and what the
-//! values must be, is the library's to say; nothing here knows a kind.
+//! The options of the kinds: one table from option to parameter. What the values must be is the library's to say; the names of
+//! kinds are here for `--help` only, and a test compares them with what the library takes.
 
 use crate::failure::{Failure, Result};
 use crate::units;
@@ -15,60 +15,206 @@ enum Form {
     Duration,
 }
 
+/// What an option means to some kinds.
+struct Use {
+    /// Their names with commas between; `all` kinds, or all `but` those named.
+    kinds: &'static str,
+    help: &'static str,
+}
+
 /// An option and the parameter of the same name.
 struct KindOption {
     name: &'static str,
     value: &'static str,
     form: Form,
-    help: &'static str,
+    uses: &'static [Use],
 }
 
-const fn plain(name: &'static str, value: &'static str, help: &'static str) -> KindOption {
-    KindOption { name, value, form: Form::Plain, help }
+impl KindOption {
+    fn help(&self) -> String {
+        let uses = self.uses.iter().map(|Use { kinds, help }| match kinds.strip_prefix("but ") {
+            Some(others) => format!("all kinds but {others}: {help}"),
+            None if *kinds == "all" => format!("all kinds: {help}"),
+            None => format!("{kinds}: {help}"),
+        });
+        uses.collect::<Vec<_>>().join("; ")
+    }
 }
 
-const fn duration(name: &'static str, help: &'static str) -> KindOption {
-    KindOption { name, value: "DURATION", form: Form::Duration, help }
+const fn plain(name: &'static str, value: &'static str, uses: &'static [Use]) -> KindOption {
+    KindOption { name, value, form: Form::Plain, uses }
+}
+
+const fn duration(name: &'static str, uses: &'static [Use]) -> KindOption {
+    KindOption { name, value: "DURATION", form: Form::Duration, uses }
+}
+
+const fn of(kinds: &'static str, help: &'static str) -> Use {
+    Use { kinds, help }
 }
 
 /// A new kind adds its options here. Those of one letter are short ones.
 const OPTIONS: &[KindOption] = &[
-    plain("capacity", "N", "bloom, counting and decaying kinds: keys it is made for"),
+    plain(
+        "capacity",
+        "N",
+        &[of(
+            "bloom, counting, spectral, dynamic-count, decaying, decaying-optimized",
+            "distinct keys it is made for",
+        )],
+    ),
     plain(
         "window-items",
         "N",
-        "age-partitioned, timing and buffering kinds: a key is remembered for the next N inserts",
+        &[of(
+            "timing, block-timing, age-partitioned, double-buffering, two-buffer",
+            "a key is remembered for the next N inserts",
+        )],
     ),
-    duration("window", "time-limited: a key is remembered for so long, such as 10m"),
-    plain("fpr", "P", "every kind: the share of new keys that may be taken for known ones"),
-    plain("rate", "R", "time-limited: keys a second to expect; it adapts to other rates"),
-    plain("bits", "N", "bloom, buffering kinds: bits in all; timing kinds: bits of a timer"),
-    plain("k", "K", "every kind: hash functions, in place of what --fpr derives"),
-    plain("l", "L", "age-partitioned, time-limited: generations in the window (with --k)"),
-    plain("generation", "N", "age-partitioned: inserts in a generation, in place of window / l"),
-    plain("columns", "16|32|64", "age-partitioned: bits in a row, at least k + l"),
-    plain("words", "N", "age-partitioned: memory in 64-bit words"),
-    plain("load", "L", "time-limited: highest load of a slice, in place of what --fpr derives"),
-    plain("cells", "M", "counting, decaying and stable kinds: cells in all"),
-    plain("counter-bits", "N", "counting, decaying: bits of a counter"),
-    plain("policy", "ms|mi|rm", "spectral: minimum selection, minimal increase, recurring minimum"),
-    plain("mean-count", "C", "dynamic-count: how often a key comes, on average"),
+    duration("window", &[of("time-limited", "a key is remembered for so long, such as 10m")]),
+    plain("fpr", "P", &[of("all", "the share of new keys that may be taken for known ones")]),
+    plain(
+        "rate",
+        "R",
+        &[of("time-limited", "new keys a second to expect at first; it adapts to other rates")],
+    ),
+    plain(
+        "bits",
+        "N",
+        &[
+            of(
+                "bloom, double-buffering, two-buffer",
+                "bits in all, in place of what --fpr derives",
+            ),
+            of("timing, block-timing", "bits of a timer"),
+        ],
+    ),
+    plain(
+        "k",
+        "K",
+        &[of(
+            "but stable, importance-2c, importance-mc, importance-h",
+            "hash functions, in place of what --fpr derives",
+        )],
+    ),
+    plain("l", "L", &[of("age-partitioned, time-limited", "generations in the window (with --k)")]),
+    plain(
+        "generation",
+        "N",
+        &[of("age-partitioned", "inserts in a generation, in place of window / l")],
+    ),
+    plain("columns", "16|32|64", &[of("age-partitioned", "bits in a row, at least k + l")]),
+    plain("words", "N", &[of("age-partitioned", "memory in 64-bit words")]),
+    plain(
+        "load",
+        "L",
+        &[of("time-limited", "the highest load of a slice, in place of what --fpr derives")],
+    ),
+    plain(
+        "cells",
+        "M",
+        &[
+            of(
+                "counting, spectral, dynamic-count, decaying, decaying-optimized",
+                "counters in all, in place of what --fpr derives",
+            ),
+            of("stable, importance-2c, importance-mc, importance-h", "cells in all"),
+        ],
+    ),
+    plain(
+        "counter-bits",
+        "N",
+        &[
+            of("counting", "bits of a counter"),
+            of(
+                "decaying, decaying-optimized",
+                "the most bits of a counter; with --window-epochs of one epoch's",
+            ),
+        ],
+    ),
+    plain(
+        "policy",
+        "ms|mi|rm",
+        &[of("spectral", "minimum selection, minimal increase or recurring minimum [default: ms]")],
+    ),
+    plain("mean-count", "C", &[of("dynamic-count", "how often a key comes, on average")]),
     plain(
         "lambda",
         "X",
-        "decaying kinds: what an epoch leaves of a count; dynamic-count: when it shrinks",
+        &[
+            of("decaying, decaying-optimized", "what an epoch leaves of a count, between 0 and 1"),
+            of("dynamic-count", "when counters become narrower again: from 0, late, to 1, early"),
+        ],
     ),
-    duration("epoch", "decaying kinds: counts decay once in so long, such as 60s"),
-    plain("decay", "FUNCTION", "decaying: the decay function"),
-    plain("fraction-bits", "F", "decaying kinds: binary digits of a counter below one"),
-    plain("front", "swapped|plain", "decaying-optimized: the Bloom filter in front"),
-    plain("block-size", "B", "block-timing: inserts that share a tick"),
-    plain("timers", "M", "timing kinds: timers in all, in place of what --fpr derives"),
-    plain("padding", "P", "timing kinds: ticks for which a timer may be found expired"),
-    plain("max", "MAX", "stable and importance kinds: the highest value of a cell"),
-    plain("K", "K", "stable and importance kinds: cells of a key"),
-    plain("P", "P", "stable and importance kinds: cells that an insert decrements"),
-    plain("importance-max", "Z", "importance kinds: the highest importance [default: --max]"),
+    duration(
+        "epoch",
+        &[of("decaying, decaying-optimized", "counts decay once in so long, such as 60s")],
+    ),
+    plain(
+        "decay",
+        "FUNCTION",
+        &[of("decaying", "exponential, sliding-window or linear [default: exponential]")],
+    ),
+    plain(
+        "window-epochs",
+        "N",
+        &[of(
+            "decaying",
+            "epochs until nothing is left of a count, with --decay sliding-window or linear",
+        )],
+    ),
+    plain(
+        "fraction-bits",
+        "F",
+        &[of("decaying, decaying-optimized", "binary digits of a counter below one")],
+    ),
+    plain(
+        "front",
+        "swapped|plain|none",
+        &[of(
+            "decaying-optimized",
+            "the Bloom filter in front: two that are swapped, one that never forgets, or none [default: swapped]",
+        )],
+    ),
+    plain("front-bits", "N", &[of("decaying-optimized", "bits of each Bloom filter in front")]),
+    plain(
+        "pool",
+        "X",
+        &[of("decaying-optimized", "4-bit digits in the pool for each counter [default: 0.5]")],
+    ),
+    plain("block-size", "B", &[of("block-timing", "inserts that share a tick")]),
+    plain(
+        "timers",
+        "M",
+        &[of("timing, block-timing", "timers in all, in place of what --fpr derives")],
+    ),
+    plain(
+        "padding",
+        "P",
+        &[of("timing, block-timing", "ticks for which an expired timer may stay unnoticed")],
+    ),
+    plain(
+        "max",
+        "MAX",
+        &[of("stable, importance-2c, importance-mc, importance-h", "the highest value of a cell")],
+    ),
+    plain("K", "K", &[of("stable, importance-2c, importance-mc, importance-h", "cells of a key")]),
+    plain(
+        "P",
+        "P",
+        &[of(
+            "stable, importance-2c, importance-mc, importance-h",
+            "cells that an insert decrements, in place of what --fpr derives",
+        )],
+    ),
+    plain(
+        "importance-max",
+        "Z",
+        &[of(
+            "importance-2c, importance-mc, importance-h",
+            "the highest importance [default: --max]",
+        )],
+    ),
 ];
 
 /// The options of a kind as given, by the names of the parameters.
@@ -114,7 +260,7 @@ impl Args for KindOptions {
             let argument = Arg::new(option.name)
                 .long(option.name)
                 .value_name(option.value)
-                .help(option.help)
+                .help(option.help())
                 .help_heading("The kind's options");
             let argument = match option.name.as_bytes() {
                 [letter] => argument.short(char::from(*letter)),
@@ -153,10 +299,58 @@ pub fn kind_or_implied<'a>(kind: Option<&'a str>, options: &KindOptions) -> Resu
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ebbtide::Error;
+    use ebbtide::kinds::registry;
 
     fn parse(line: &[&str]) -> std::result::Result<KindOptions, clap::Error> {
         let command = KindOptions::augment_args(Command::new("test").no_binary_name(true));
         KindOptions::from_arg_matches(&command.try_get_matches_from(line)?)
+    }
+
+    /// Whether an option's help names the kind.
+    fn names(option: &KindOption, kind: &str) -> bool {
+        option.uses.iter().any(|Use { kinds, .. }| {
+            let listed = |list: &str| list.split(", ").any(|name| name == kind);
+            *kinds == "all" || kinds.strip_prefix("but ").map_or(listed(kinds), |but| !listed(but))
+        })
+    }
+
+    /// The parameters that a kind takes, as it lists them when it refuses another.
+    fn taken(kind: &str, parameters: Parameters) -> Vec<String> {
+        let refused = registry::build(kind, &parameters.with("", 1)).expect_err("no such name");
+        let Error::Parameter { expected, .. } = refused else {
+            panic!("{kind}: {refused}");
+        };
+        let (_, list) = expected.split_once('(').expect("a list in brackets");
+        list.trim_end_matches(')').split(", ").map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn every_parameter_of_every_kind_has_an_option_whose_help_names_the_kind() {
+        for entry in registry::REGISTRY {
+            let mut all = taken(entry.name, Parameters::new());
+            if entry.name == "decaying" {
+                all.extend(taken(entry.name, Parameters::new().with("decay", "linear")));
+            }
+            for name in &all {
+                let option = OPTIONS.iter().find(|option| option.name == name);
+                let option = option.unwrap_or_else(|| panic!("--{name}, for {}", entry.name));
+                assert!(names(option, entry.name), "--{name} does not name {}", entry.name);
+            }
+            for option in OPTIONS.iter().filter(|option| names(option, entry.name)) {
+                let known = all.iter().any(|name| name == option.name);
+                assert!(known, "{} takes no --{}", entry.name, option.name);
+            }
+        }
+    }
+
+    #[test]
+    fn help_names_only_kinds_that_there_are() {
+        let known = |kind: &str| registry::REGISTRY.iter().any(|entry| entry.name == kind);
+        for Use { kinds, .. } in OPTIONS.iter().flat_map(|option| option.uses) {
+            let list = kinds.strip_prefix("but ").unwrap_or(kinds);
+            assert!(*kinds == "all" || list.split(", ").all(known), "{kinds}");
+        }
     }
 
     #[test]
@@ -170,6 +364,8 @@ mod tests {
     fn durations_become_microseconds() {
         let options = parse(&["--window", "90s"]).expect("options");
         assert_eq!(options.get("window"), Some("90000000"));
+        let options = parse(&["--epoch", "1m"]).expect("options");
+        assert_eq!(options.get("epoch"), Some("60000000"));
         assert!(parse(&["--window", "soon"]).is_err());
     }
 

@@ -117,7 +117,7 @@ impl<'a, K> Call<'a, K> {
     /// See [`Filter::insert`].
     ///
     /// # Errors
-    /// As there, and [`Error::TimeAhead`].
+    /// As there, and [`Error::TimeAhead`](crate::Error::TimeAhead).
     #[inline]
     pub fn insert(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         Ok(self.write(key.as_ref(), Ask::Nothing)? != Checked::TooLate)
@@ -135,7 +135,7 @@ impl<'a, K> Call<'a, K> {
     /// See [`Filter::check_and_insert`].
     ///
     /// # Errors
-    /// As there, and [`Error::TimeAhead`].
+    /// As there, and [`Error::TimeAhead`](crate::Error::TimeAhead).
     #[inline]
     pub fn check_and_insert(&self, key: impl AsRef<[u8]>) -> Result<Checked> {
         self.write(key.as_ref(), Ask::Present(self.since))
@@ -144,7 +144,7 @@ impl<'a, K> Call<'a, K> {
     /// See [`Filter::insert_all`].
     ///
     /// # Errors
-    /// As there, and [`Error::TimeAhead`].
+    /// As there, and [`Error::TimeAhead`](crate::Error::TimeAhead).
     pub fn insert_all<T: AsRef<[u8]>>(&self, keys: &[T]) -> Result<usize> {
         let mut inserted = 0;
         self.write_all(keys, Ask::Nothing, |checked| {
@@ -170,7 +170,7 @@ impl<'a, K> Call<'a, K> {
     /// See [`Filter::check_and_insert_all`].
     ///
     /// # Errors
-    /// As there, and [`Error::TimeAhead`].
+    /// As there, and [`Error::TimeAhead`](crate::Error::TimeAhead).
     pub fn check_and_insert_all<T: AsRef<[u8]>>(
         &self,
         keys: &[T],
@@ -201,6 +201,17 @@ impl<K: Ages> Call<'_, K> {
 
 impl<K: Counts> Call<'_, K> {
     /// Each key counts so many times, as if it came so often at once. From 1 to 2^24 - 1.
+    ///
+    /// ```
+    /// # use ebbtide::{Counting, Filter, Options};
+    /// # let parent = tempfile::tempdir()?;
+    /// # let dir = parent.path().join("sold");
+    /// let sold = Filter::create(&dir, Counting::capacity(1000).counter_bits(8), Options::new())?;
+    /// sold.call().times(12).insert("apples")?;
+    /// sold.call().times(2).remove("apples")?;
+    /// assert_eq!(sold.estimate("apples")?.count, 10.0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn times(mut self, count: u32) -> Self {
         self.weight = Some(count.into());
@@ -231,7 +242,7 @@ impl<K: Removes> Call<'_, K> {
     /// See [`Filter::remove`].
     ///
     /// # Errors
-    /// As there, and [`Error::TimeAhead`].
+    /// As there, and [`Error::TimeAhead`](crate::Error::TimeAhead).
     #[inline]
     pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         if !self.engine().meta.kind.removes() {
@@ -251,7 +262,7 @@ impl Call<'_, Any> {
 }
 
 impl<K: Weighs> Call<'_, K> {
-    /// Each key is so important, on the scale from 0 to the kind's `importance-max`.
+    /// Each key is so important, on the scale from 0 to the kind's `importance-max`. A key without it is of the lowest level.
     #[must_use]
     pub fn importance(mut self, importance: f64) -> Self {
         self.weight = Some(importance);

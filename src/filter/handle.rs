@@ -258,6 +258,16 @@ impl<K: Counts> Filter<K> {
     /// How often a key was inserted (less how often it was removed), by estimate: never too low but for what the kind says,
     /// and too high where all cells of the key are other keys' too.
     ///
+    /// ```
+    /// # use ebbtide::{DynamicCount, Filter, Options};
+    /// # let parent = tempfile::tempdir()?;
+    /// # let dir = parent.path().join("filter");
+    /// let words = Filter::create(&dir, DynamicCount::capacity(1000), Options::new())?;
+    /// words.insert_all(&["to", "be", "or", "not", "to", "be"])?;
+    /// assert_eq!(words.estimate("be")?.count, 2.0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Poisoned`]; [`Error::Unsupported`] if the kind does not count.
     #[inline]
@@ -268,6 +278,21 @@ impl<K: Counts> Filter<K> {
 
 impl<K: Decays> Filter<K> {
     /// The estimate, normalised: what the key comes to in an epoch, as a weighted mean over all epochs.
+    ///
+    /// ```
+    /// # use ebbtide::{Decaying, Filter, Options, Timestamp};
+    /// # use std::time::Duration;
+    /// # let parent = tempfile::tempdir()?;
+    /// # let dir = parent.path().join("filter");
+    /// let day = Duration::from_secs(86_400);
+    /// let visits = Filter::create(&dir, Decaying::capacity(1000, 0.9, day), Options::new())?;
+    /// visits.call().time(Timestamp::from_unix_millis(0)).insert("site")?;
+    /// // A day later: the estimate is 0.9, and times 1 - 0.9 it is the frequency. Both are a little rounded up.
+    /// let later = visits.call().time(Timestamp::from_unix_millis(86_400_000));
+    /// assert!((later.estimate("site")?.count - 0.9).abs() < 0.01);
+    /// assert!((later.frequency("site")?.count - 0.09).abs() < 0.001);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Filter::estimate`].
@@ -280,6 +305,18 @@ impl<K: Removes> Filter<K> {
     /// Removes a key once. False, and nothing changes, if it is not there.
     ///
     /// Removing a key that was never inserted, and only seems to be there, harms others: they may be missed then.
+    ///
+    /// ```
+    /// # use ebbtide::{Counting, Filter, Options};
+    /// # let parent = tempfile::tempdir()?;
+    /// # let dir = parent.path().join("filter");
+    /// let open = Filter::create(&dir, Counting::capacity(1000), Options::new())?;
+    /// open.insert("session 7")?;
+    /// assert!(open.remove("session 7")?);
+    /// assert!(!open.remove("session 7")?, "it is not there any more");
+    /// assert!(!open.contains("session 7")?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As [`Filter::insert`], and [`Error::Unsupported`] if nothing can be removed from the filter.

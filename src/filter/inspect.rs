@@ -357,7 +357,8 @@ pub struct Plan {
     pub kind: &'static str,
     /// All parameters, completed.
     pub parameters: Parameters,
-    /// Bytes of memory at creation: blocks, headers, tables; the log separately.
+    /// Bytes of memory at creation: blocks, headers, tables; the log separately. Of kinds whose blocks begin small and grow, bytes
+    /// to expect when the filter is as full as planned.
     pub memory_bytes: u64,
     /// The most bytes of disk: the live image, three snapshots (two and one in the making), and the log.
     pub disk_bytes: u64,
@@ -380,8 +381,10 @@ pub fn plan(kind: &str, parameters: &Parameters, options: &Options) -> Result<Pl
     let kind = registry::build(kind, parameters)?;
     let layout = layout(&*kind, options);
     let identity = Identity { uuid: 0, era: 0, boot: 0, inode: 0, stripes: layout.stripes };
+    let geometry = kind.geometry(layout);
     let bank_bytes = first_bank_bytes(&*kind, layout)?;
-    let memory_bytes = identity.bytes() + bank_bytes;
+    let unused_words = layout.words(geometry).saturating_sub(kind.planned_words(layout));
+    let memory_bytes = identity.bytes() + bank_bytes - unused_words * 8;
     let parameters = kind.parameters();
     let keys = ["window-items", "capacity"]
         .iter()
@@ -397,7 +400,7 @@ pub fn plan(kind: &str, parameters: &Parameters, options: &Options) -> Result<Pl
         bits_per_key: keys.map(|keys| memory_bytes as f64 * 8.0 / keys),
         fpr: kind.planned_fpr(layout),
         stripes: layout.stripes,
-        blocks: layout.blocks(kind.geometry(layout)),
+        blocks: layout.blocks(geometry),
         parameters,
     })
 }

@@ -231,7 +231,7 @@ impl Engine {
                 Ask::Present(_) => kind.contains(&state, located().blocks(), &query),
                 Ask::Removable => {
                     let there = kind.estimate(&state, located().blocks(), &query);
-                    there.is_some_and(|there| there.count >= f64::from(request.weight))
+                    there.is_some_and(|there| there.holds(request.weight))
                 }
             };
             let due = kind.due(&state, self.image.layout(), moment).is_some();

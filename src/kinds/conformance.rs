@@ -101,7 +101,7 @@ impl Harness {
         assert!(self.kind.removes(), "only kinds that remove are asked to");
         let blocks = self.blocks(hash, 1);
         let there = self.kind.estimate(&self.state(), &blocks, &self.query(hash, self.now));
-        if there.is_none_or(|there| there.count < f64::from(weight)) {
+        if there.is_none_or(|there| !there.holds(weight)) {
             return false;
         }
         let (change, time) = (Change::Remove, self.now);

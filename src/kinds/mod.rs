@@ -170,6 +170,14 @@ pub struct Estimate {
     pub at_least: bool,
 }
 
+impl Estimate {
+    /// Whether the key may have been inserted so often.
+    #[must_use]
+    pub fn holds(&self, times: u32) -> bool {
+        self.at_least || self.count >= f64::from(times)
+    }
+}
+
 /// A figure that [`Stat`](crate::Stat) tells of some kinds: the sum of one own word of all blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Figure {
@@ -213,7 +221,7 @@ pub trait Kind: Debug + Send + Sync {
     fn start(&self, state: &State<'_>, layout: Layout);
 
     /// Whether an operation that was cut off anywhere may simply be done again, with the same result. Else all its changes go
-    /// through [`Block::set_word`] and [`Block::set_own`], in one block of the first bank, so that they can be taken back.
+    /// through `Block::set_word` and `Block::set_own`, in one block of the first bank, so that they can be taken back.
     fn repeatable(&self) -> bool {
         false
     }
@@ -239,6 +247,12 @@ pub trait Kind: Debug + Send + Sync {
     /// How many of its words of cells a block uses as it is; all beyond are zero.
     fn room_now(&self, block: &Block<'_>) -> usize {
         block.cells.len()
+    }
+
+    /// Words of cells in use when the filter is as full as planned: what `plan` counts as memory. All there are, but for kinds that
+    /// [grow](Kind::grows), which say what their blocks are expected to need by then.
+    fn planned_words(&self, layout: Layout) -> u64 {
+        layout.words(self.geometry(layout))
     }
 
     /// Whether banks may open and close after the start.
@@ -315,7 +329,7 @@ pub trait Kind: Debug + Send + Sync {
     /// belongs to.
     fn insert(&self, state: &State<'_>, blocks: &Blocks<'_>, operation: &Operation);
 
-    /// Applies a removal, for kinds that [remove](Kind::removes); [`Kind::estimate`] has said that the key is there so often.
+    /// Applies a removal, for kinds that [remove](Kind::removes); [`Kind::estimate`] has said that the key may be there so often.
     fn remove(&self, state: &State<'_>, blocks: &Blocks<'_>, operation: &Operation) {
         let _ = (state, blocks, operation);
     }

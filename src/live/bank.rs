@@ -127,7 +127,11 @@ impl Bank {
             store(&mapping.words()[at], word);
         }
         let blocks = layout.blocks(geometry);
-        Ok(Self { id, geometry, blocks, layout, form, places, path, file, mapping })
+        let bank = Self { id, geometry, blocks, layout, form, places, path, file, mapping };
+        if form.grows {
+            bank.mapping.scatter();
+        }
+        Ok(bank)
     }
 
     /// Maps a bank that another handle has created for the image of an era.
@@ -158,7 +162,11 @@ impl Bank {
         }
         let mapping = Mapped::new(file.map(access).map_err(Error::io("map", &path))?);
         let blocks = layout.blocks(geometry);
-        Ok(Self { id, geometry, blocks, layout, form, places, path, file, mapping })
+        let bank = Self { id, geometry, blocks, layout, form, places, path, file, mapping };
+        if form.grows {
+            bank.mapping.scatter();
+        }
+        Ok(bank)
     }
 
     fn header(uuid: u128, era: u64, id: u32, geometry: Geometry) -> Header<6> {

@@ -386,6 +386,12 @@ unsafe impl Mapping for DiskMapping {
         }
     }
 
+    fn scatter(&self) {
+        if self.words > 0 && !self.guard.is_foreign() {
+            let _ = self.map.advise(Advice::Random);
+        }
+    }
+
     #[expect(unsafe_code, reason = "the advice would lose data in a private mapping")]
     fn release(&self, words: Range<usize>) {
         let start = (words.start * 8).next_multiple_of(PAGE_BYTES);

@@ -37,6 +37,11 @@ impl Mapped {
         self.mapping.populate(words);
     }
 
+    /// See [`Mapping::scatter`].
+    pub(crate) fn scatter(&self) {
+        self.mapping.scatter();
+    }
+
     /// See [`Mapping::release`].
     pub(crate) fn release(&self, words: std::ops::Range<usize>) {
         self.mapping.release(words);

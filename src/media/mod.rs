@@ -227,6 +227,11 @@ pub unsafe trait Mapping: Debug + Send + Sync {
     /// failures are ignored.
     fn populate(&self, words: Range<usize>);
 
+    /// Tells the system that words are used here and there, so that it does not read around them. A file with holes needs that:
+    /// where a hole has been read in a large piece, a store beside it would take space for all of the piece. A hint: failures
+    /// are ignored.
+    fn scatter(&self) {}
+
     /// Lets go of the pages that lie wholly among these words: what they hold stays in the file, and the next access
     /// brings them back. A sync then need not write-protect them one by one, which interrupts all writers each
     /// time. A hint: failures are ignored.

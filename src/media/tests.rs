@@ -1,5 +1,7 @@
 //! One suite over every medium, and what only one of them has.
 
+mod holes;
+
 use super::{Access, ByteLocks, Disk, Media, Memory};
 use crate::sync::Ordering;
 use std::io::ErrorKind;
@@ -53,34 +55,6 @@ fn a_new_file_is_zeros_of_its_length_with_space_allocated() {
         let mut buffer = vec![1; bytes as usize];
         file.read_at(&mut buffer, 0).expect("all of it");
         assert!(buffer.iter().all(|&byte| byte == 0));
-    });
-}
-
-#[test]
-fn a_hole_takes_space_only_where_it_is_allocated_and_gives_it_back() {
-    on_every_medium(|media, again| {
-        let (page, pages) = (4096, 64);
-        let file = media.create_with_hole("a", pages * page, 2 * page).expect("space");
-        let space = || file.allocated_bytes().expect("open");
-        // File systems keep account of a hole somewhere.
-        let extra = 8 * page;
-        assert_eq!(file.bytes().expect("open"), pages * page);
-        assert!(space() < 2 * page + extra);
-        let mapping = file.map(Access::Write).expect("whole words");
-        let word = |at: u64| &mapping.words()[(at / 8) as usize];
-        assert_eq!(word(40 * page).load(Ordering::Relaxed), 0);
-        file.allocate(16 * page..48 * page).expect("space");
-        assert!(space() >= 34 * page);
-        word(40 * page).store(7, Ordering::Relaxed);
-        again
-            .open("a", Access::Write)
-            .expect("it is there")
-            .allocate(40 * page..41 * page)
-            .expect("again");
-        assert_eq!(word(40 * page).load(Ordering::Relaxed), 7);
-        file.free(32 * page..48 * page).expect("freed");
-        assert!(space() < 18 * page + extra);
-        assert_eq!(word(40 * page).load(Ordering::Relaxed), 0);
     });
 }
 

@@ -75,9 +75,9 @@ pub fn draw(figure: &Figure<'_>, curves: &[Curve]) -> Result<(), Box<dyn Error>>
             Scale::Linear => format!("{y:.0}"),
             Scale::Logarithmic => format!("{:.1e}", 10_f64.powf(*y)),
         };
-        let whole = |x: &f64| format!("{x:.0}");
+        let place = |x: &f64| if right < 5.0 { format!("{x:.1}") } else { format!("{x:.0}") };
         let mut mesh = chart.configure_mesh();
-        mesh.x_label_formatter(&whole)
+        mesh.x_label_formatter(&place)
             .x_desc(figure.x)
             .y_desc(label)
             .y_label_formatter(&text)

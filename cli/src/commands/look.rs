@@ -237,7 +237,7 @@ pub fn parameter_rows(parameters: &Parameters) -> Vec<(&str, String)> {
     parameters
         .iter()
         .map(|(name, value)| match (name, value.parse()) {
-            ("window", Ok(micros)) => {
+            ("window" | "epoch", Ok(micros)) => {
                 (name, units::duration(std::time::Duration::from_micros(micros)))
             }
             _ => (name, value.to_owned()),

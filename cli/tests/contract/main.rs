@@ -4,7 +4,9 @@
 
 mod answers;
 mod beside;
+mod counts;
 mod dedup;
+mod every_kind;
 mod exact;
 mod examples;
 mod filters;
@@ -12,3 +14,4 @@ mod interruptions;
 mod read_only;
 mod real_streams;
 mod support;
+mod weights;

@@ -6,6 +6,17 @@ use std::time::Duration;
 
 spec! {
     /// A counting Bloom filter: keys can be removed, and counts are small.
+    ///
+    /// ```
+    /// # use ebbtide::{Counting, Filter, Options};
+    /// # let parent = tempfile::tempdir()?;
+    /// # let dir = parent.path().join("filter");
+    /// let filter = Filter::create(&dir, Counting::capacity(1000).counter_bits(4), Options::new())?;
+    /// filter.call().times(20).insert("often")?;
+    /// let estimate = filter.estimate("often")?;
+    /// assert_eq!((estimate.count, estimate.at_least), (15.0, true));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     Counting, counting::NAME
 }
 
@@ -41,6 +52,18 @@ pub enum Policy {
 
 spec! {
     /// A spectral Bloom filter: counts of any size, in counters that take as many bits as they need.
+    ///
+    /// ```
+    /// # use ebbtide::{Filter, Options, Policy, Spectral};
+    /// # let parent = tempfile::tempdir()?;
+    /// # let dir = parent.path().join("filter");
+    /// let spec = Spectral::capacity(1000).policy(Policy::MinimalIncrease);
+    /// let filter = Filter::create(&dir, spec, Options::new())?;
+    /// filter.call().times(1_000_000).insert("often")?;
+    /// filter.insert("once")?;
+    /// assert_eq!(filter.estimate("often")?.count, 1_000_000.0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     Spectral, spectral::NAME
 }
 
@@ -71,6 +94,17 @@ impl Removes for Spectral {}
 
 spec! {
     /// A dynamic count filter: counts of any size, in two vectors of which the second is as wide as it must be.
+    ///
+    /// ```
+    /// # use ebbtide::{DynamicCount, Filter, Options};
+    /// # let parent = tempfile::tempdir()?;
+    /// # let dir = parent.path().join("filter");
+    /// let filter = Filter::create(&dir, DynamicCount::capacity(1000).mean_count(3.0), Options::new())?;
+    /// filter.insert_all(&["a", "b", "a"])?;
+    /// filter.remove("b")?;
+    /// assert_eq!((filter.estimate("a")?.count, filter.estimate("b")?.count), (2.0, 0.0));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     DynamicCount, dynamic_count::NAME
 }
 
@@ -95,6 +129,21 @@ impl Removes for DynamicCount {}
 
 spec! {
     /// A time-decaying Bloom filter (B-TBF): counts that an epoch leaves `lambda` of.
+    ///
+    /// ```
+    /// # use ebbtide::{Decaying, Filter, Options, Timestamp};
+    /// # use std::time::Duration;
+    /// # let parent = tempfile::tempdir()?;
+    /// # let dir = parent.path().join("filter");
+    /// // Each minute leaves a half.
+    /// let spec = Decaying::capacity(1000, 0.5, Duration::from_secs(60));
+    /// let filter = Filter::create(&dir, spec, Options::new())?;
+    /// let at = |minute: u64| filter.call().time(Timestamp::from_unix_millis(60_000 * minute));
+    /// at(0).times(8).insert("a")?;
+    /// at(2).insert("a")?;
+    /// assert_eq!(at(2).estimate("a")?.count, 3.0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     Decaying, decaying::NAME
 }
 
@@ -113,6 +162,21 @@ impl Decays for Decaying {}
 
 spec! {
     /// An optimized time-decaying Bloom filter (O-TBF): as [`Decaying`], with small counters that borrow digits from a pool.
+    ///
+    /// ```
+    /// # use ebbtide::{DecayingOptimized, Filter, Options, Timestamp};
+    /// # use std::time::Duration;
+    /// # let parent = tempfile::tempdir()?;
+    /// # let dir = parent.path().join("filter");
+    /// // Each minute leaves a half.
+    /// let spec = DecayingOptimized::capacity(1000, 0.5, Duration::from_secs(60));
+    /// let filter = Filter::create(&dir, spec, Options::new())?;
+    /// let at = |minute: u64| filter.call().time(Timestamp::from_unix_millis(60_000 * minute));
+    /// at(0).times(8).insert("a")?;
+    /// at(2).insert("a")?;
+    /// assert_eq!(at(2).estimate("a")?.count, 3.0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     DecayingOptimized, decaying_optimized::NAME
 }
 

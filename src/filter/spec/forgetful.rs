@@ -11,6 +11,16 @@ fn cells(cells: u64, max: u32, k: u32, p: u32) -> Parameters {
 spec! {
     /// A stable Bloom filter: its false-positive rate never exceeds a bound, and the longer ago a key came the likelier
     /// it is forgotten.
+    ///
+    /// ```
+    /// # use ebbtide::{Filter, Options, Stable};
+    /// # let parent = tempfile::tempdir()?;
+    /// # let dir = parent.path().join("filter");
+    /// let filter = Filter::create(&dir, Stable::cells(100_000, 7, 5, 100), Options::new())?;
+    /// filter.insert("a")?;
+    /// assert!(filter.contains("a")?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     Stable, stable::NAME
 }
 
@@ -24,16 +34,49 @@ impl Stable {
 
 spec! {
     /// An importance-aware Bloom filter with two classes (IBF-2C): important keys are remembered longer.
+    ///
+    /// ```
+    /// # use ebbtide::{Filter, Importance2c, Options};
+    /// # let parent = tempfile::tempdir()?;
+    /// # let dir = parent.path().join("filter");
+    /// let spec = Importance2c::cells(100_000, 7, 5, 20).importance_max(100.0);
+    /// let filter = Filter::create(&dir, spec, Options::new())?;
+    /// filter.call().importance(90.0).insert("a")?;
+    /// assert!(filter.contains("a")?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     Importance2c, importance::TWO_CLASSES
 }
 
 spec! {
     /// An importance-aware Bloom filter with as many classes as a cell has values (IBF-MC).
+    ///
+    /// ```
+    /// # use ebbtide::{Filter, ImportanceMc, Options};
+    /// # let parent = tempfile::tempdir()?;
+    /// # let dir = parent.path().join("filter");
+    /// let spec = ImportanceMc::cells(100_000, 7, 5, 20).importance_max(100.0);
+    /// let filter = Filter::create(&dir, spec, Options::new())?;
+    /// filter.call().importance(90.0).insert("a")?;
+    /// assert!(filter.contains("a")?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ImportanceMc, importance::MANY_CLASSES
 }
 
 spec! {
     /// An importance-aware Bloom filter (IBF-H) that spares cells of high values when it decrements.
+    ///
+    /// ```
+    /// # use ebbtide::{Filter, ImportanceH, Options};
+    /// # let parent = tempfile::tempdir()?;
+    /// # let dir = parent.path().join("filter");
+    /// let spec = ImportanceH::cells(100_000, 7, 5, 20).importance_max(100.0);
+    /// let filter = Filter::create(&dir, spec, Options::new())?;
+    /// filter.call().importance(90.0).insert("a")?;
+    /// assert!(filter.contains("a")?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ImportanceH, importance::HYBRID
 }
 

@@ -67,6 +67,17 @@ impl Ages for TimeLimited {}
 
 spec! {
     /// A timing Bloom filter: remembers the last N insertions, and knows for each key how many ago it was.
+    ///
+    /// ```
+    /// # use ebbtide::{Age, Filter, Options, Timing};
+    /// # let parent = tempfile::tempdir()?;
+    /// # let dir = parent.path().join("filter");
+    /// let filter = Filter::create(&dir, Timing::last(1000), Options::new())?;
+    /// filter.insert_all(&["a", "b", "c"])?;
+    /// assert_eq!(filter.age("a")?, Some(Age::Items(2)));
+    /// assert_eq!(filter.age("d")?, None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     Timing, timing::NAME
 }
 
@@ -84,6 +95,16 @@ impl Ages for Timing {}
 
 spec! {
     /// A block timing Bloom filter: as [`Timing`], with insertions in batches that share a tick, in a fifth of the memory.
+    ///
+    /// ```
+    /// # use ebbtide::{BlockTiming, Filter, Options, Within};
+    /// # let parent = tempfile::tempdir()?;
+    /// # let dir = parent.path().join("filter");
+    /// let filter = Filter::create(&dir, BlockTiming::last(1000).batch(10), Options::new())?;
+    /// filter.insert_all(&["a", "b"])?;
+    /// assert!(filter.seen_within("a", Within::Items(2))?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     BlockTiming, timing::BLOCK_NAME
 }
 
@@ -107,6 +128,16 @@ impl Ages for BlockTiming {}
 
 spec! {
     /// Double buffering: two Bloom filters, of which one answers while the other warms up. A baseline.
+    ///
+    /// ```
+    /// # use ebbtide::{DoubleBuffering, Filter, Options};
+    /// # let parent = tempfile::tempdir()?;
+    /// # let dir = parent.path().join("filter");
+    /// let filter = Filter::create(&dir, DoubleBuffering::last(1000), Options::new())?;
+    /// filter.insert("a")?;
+    /// assert!(filter.contains("a")?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     DoubleBuffering, buffering::DOUBLE
 }
 
@@ -122,6 +153,16 @@ impl DoubleBuffering {
 
 spec! {
     /// Two buffers (A2): an active and an aged Bloom filter, both of which answer. A baseline.
+    ///
+    /// ```
+    /// # use ebbtide::{TwoBuffer, Filter, Options};
+    /// # let parent = tempfile::tempdir()?;
+    /// # let dir = parent.path().join("filter");
+    /// let filter = Filter::create(&dir, TwoBuffer::last(1000), Options::new())?;
+    /// filter.insert("a")?;
+    /// assert!(filter.contains("a")?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     TwoBuffer, buffering::TWO
 }
 

@@ -39,7 +39,7 @@ impl Model for Naive {
     }
 
     fn remove(&mut self, hash: u64, weight: u32) -> bool {
-        let there = self.estimate(hash, 0).expect("it counts").count >= f64::from(weight);
+        let there = self.estimate(hash, 0).expect("it counts").holds(weight);
         for cell in self.cells(hash).into_iter().filter(|_| there) {
             if self.counters[cell] < self.most {
                 self.counters[cell] = self.counters[cell].saturating_sub(weight.into());

@@ -314,7 +314,9 @@ impl<C: Counters> Kind for Decaying<C> {
 
     /// Whether anything is left of the key: whether its estimate is above 0.
     fn contains(&self, _: &State<'_>, blocks: &Blocks<'_>, query: &Query) -> bool {
-        self.least(blocks, query).count > 0.0
+        // What was cut off a full counter may be all that is left of a key.
+        let least = self.least(blocks, query);
+        least.count > 0.0 || least.at_least
     }
 
     fn estimate(&self, _: &State<'_>, blocks: &Blocks<'_>, query: &Query) -> Option<Estimate> {

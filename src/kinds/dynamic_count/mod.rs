@@ -19,7 +19,7 @@ mod vectors;
 #[cfg(test)]
 mod tests;
 
-pub use theory::{fixed_bits, level, threshold};
+pub use theory::{fixed_bits, largest_of_poisson, level, threshold};
 pub use vectors::Vectors;
 
 use super::bloom::{Plan, fpr, fpr_of_fill};
@@ -192,6 +192,18 @@ impl Kind for DynamicCount {
 
     fn grows(&self) -> bool {
         true
+    }
+
+    /// At capacity, if every key came as often as `mean-count` says. Where a few keys come far more often than most, as they often
+    /// do, their blocks need more: each doubling of a block's largest counter costs a bit for all of its counters.
+    fn planned_words(&self, layout: Layout) -> u64 {
+        let blocks = layout.blocks(self.geometry(layout));
+        let counters = self.counters(blocks);
+        let load = f64::from(self.plan.k) * self.plan.capacity as f64 / self.plan.cells as f64;
+        let most = self.mean_count * largest_of_poisson(load, counters as f64);
+        let vectors = Vectors::empty(counters, self.x);
+        let words = vectors.words_at(vectors.width_of(most as u64)) as u64;
+        blocks * words.next_multiple_of(PAGE_WORDS.into())
     }
 
     fn room(&self, block: &Block<'_>, operation: &Operation) -> usize {

@@ -52,7 +52,7 @@ impl Model for Naive {
     }
 
     fn remove(&mut self, hash: u64, weight: u32) -> bool {
-        let there = self.estimate(hash, 0).expect("it counts").count >= f64::from(weight);
+        let there = self.estimate(hash, 0).expect("it counts").holds(weight);
         for cell in self.cells(hash).into_iter().filter(|_| there) {
             self.values[cell] = self.values[cell].saturating_sub(weight.into());
         }
@@ -224,4 +224,27 @@ fn parameters_that_make_no_filter_are_refused() {
         conformance::refuses(NAME, &sound.clone().with("lambda", lambda), "lambda");
     }
     conformance::refuses(NAME, &sound.with("counter-bits", 4), "kind");
+}
+
+#[test]
+fn the_largest_of_poisson_variables_is_found_for_any_mean() {
+    // Exactly: the value that one of so many exceeds on average, by the tail of the distribution.
+    let exact = |mean: f64, variables: f64| {
+        let (mut below, mut share, mut value) = (0.0, (-mean).exp(), 0.0);
+        while variables * (1.0 - below) > 1.0 {
+            below += share;
+            value += 1.0;
+            share *= mean / value;
+        }
+        value
+    };
+    for mean in [0.1, 0.7, 3.0, 30.0] {
+        for variables in [10.0, 1e3, 1e6] {
+            let (found, exact) = (largest_of_poisson(mean, variables), exact(mean, variables));
+            assert!((found - exact).abs() < 1.6, "{mean}, {variables}: {found} for {exact}");
+        }
+    }
+    assert!((1000.0..1050.0).contains(&largest_of_poisson(1000.0, 1.0)));
+    assert!((1e15..1.001e15).contains(&largest_of_poisson(1e15, 8128.0)));
+    assert!(largest_of_poisson(0.0, 8128.0) <= 1.0);
 }

@@ -31,3 +31,32 @@ pub fn threshold(x: u32, y: u32, lambda: f64) -> u64 {
         _ => 0,
     }
 }
+
+/// The largest of so many Poisson variables of this mean, to expect: the value above which one of them lies on average. It tells how
+/// wide the OFV of a block becomes, whose counters have a Poisson number of keys each.
+///
+/// The tail is taken as a geometric series that begins as it does, with Stirling's formula for the factorial: within one and a half of
+/// the true value for means up to some tens and ten variables or more.
+#[must_use]
+pub fn largest_of_poisson(mean: f64, variables: f64) -> f64 {
+    // The logarithm of how many are expected to have this value or more.
+    let expected = |value: f64| {
+        let exactly = value - mean + value * (mean / value).ln();
+        let or_more =
+            (std::f64::consts::TAU * value).ln() / 2.0 + (1.0 - mean / (value + 1.0)).ln();
+        exactly - or_more + variables.max(1.0).ln()
+    };
+    let mut low = mean.max(1.0);
+    if expected(low) <= 0.0 {
+        return mean;
+    }
+    let mut high = 2.0 * low;
+    while expected(high) > 0.0 {
+        high *= 2.0;
+    }
+    while high - low > 0.01 * low {
+        let middle = f64::midpoint(low, high);
+        if expected(middle) > 0.0 { low = middle } else { high = middle }
+    }
+    low
+}

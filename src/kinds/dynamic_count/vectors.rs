@@ -36,7 +36,13 @@ impl Vectors {
     #[inline]
     pub(super) fn of(block: &Block<'_>, counters: usize, x: u32) -> Self {
         let width = (block.own(WIDTH) as u32).min(64 - x);
-        Self { fixed: Packed { first: 0, bits: x, cells: counters }, width }
+        Self { width, ..Self::empty(counters, x) }
+    }
+
+    /// Those of a block in which nothing was ever inserted.
+    #[must_use]
+    pub(super) fn empty(counters: usize, x: u32) -> Self {
+        Self { fixed: Packed { first: 0, bits: x, cells: counters }, width: 0 }
     }
 
     /// Words that so many counters take at 64 bits each.
@@ -98,6 +104,10 @@ impl Vectors {
     #[must_use]
     #[inline]
     pub(super) fn get(&self, block: &Block<'_>, at: usize) -> u64 {
+        // A block without room is not read: it is a hole in its file.
+        if self.is_new(block) {
+            return 0;
+        }
         let overflow = self.overflow_at(self.width).get(block, at);
         overflow << self.fixed.bits | self.fixed.get(block, at)
     }
@@ -105,6 +115,9 @@ impl Vectors {
     /// Asks the processor for a counter.
     #[inline]
     pub(super) fn prefetch(&self, block: &Block<'_>, at: usize) {
+        if self.is_new(block) {
+            return;
+        }
         self.fixed.prefetch(block, at);
         self.overflow_at(self.width).prefetch(block, at);
     }

@@ -1,7 +1,7 @@
 //! The spectral Bloom filter (S. Cohen, Y. Matias: *Spectral Bloom Filters*, SIGMOD 2003; section 2.2 of the DCF paper):
 //! how often was a key inserted, by counters that take as many bits as they need.
 //!
-//! A key has `k` counters of its block. What is done with them is the *[policy](policy)*:
+//! A key has `k` counters of its block. What is done with them is the *policy*:
 //!
 //! - `ms`, minimum selection: an insert raises all, a removal lowers all, the estimate is the least. Never too low; removals
 //!   of keys that were inserted are sound. Too high with the probability [`overestimate`].
@@ -14,7 +14,7 @@
 //!   is contained. Two deviations: an estimate is never higher than what the primary part says; and the
 //!   optional Bloom filter of the paper, in front of the secondary part, is left out.
 //!
-//! Counters lie in a [store] that grows with them, so blocks begin small and get room when they need it. No
+//! Counters lie in a store (`store.rs`) that grows with them, so blocks begin small and get room when they need it. No
 //! counter ends before `2^64 - 1`; there it stays, and the estimate says "at least".
 
 mod header;
@@ -27,7 +27,7 @@ mod store_tests;
 #[cfg(test)]
 mod tests;
 
-pub use theory::{overestimate, single_minimum};
+pub use theory::{mean_bits, overestimate, single_minimum};
 
 use super::bloom::{Plan, fpr, fpr_of_fill};
 use super::parameters::whole_count;
@@ -52,6 +52,9 @@ const BLOCKS_PER_STRIPE: u64 = 4;
 /// Blocks begin on a page, since they are given room by pages.
 const PAGE_WORDS: u32 = 512;
 
+/// How often each key comes in plans of memory: as `dynamic-count` has it unless told otherwise.
+const PLANNED_COUNT: f64 = 2.0;
+
 /// A spectral Bloom filter.
 #[derive(Debug, Clone, PartialEq)]
 struct Spectral {
@@ -63,7 +66,7 @@ struct Spectral {
 /// derive. `policy` is `ms` (if absent), `mi` or `rm`.
 ///
 /// # Errors
-/// [`Error::Parameter`] for unknown names, for values out of bounds, and if no filter of at most 2^46 counters does it.
+/// [`Error::Parameter`](crate::Error::Parameter) for unknown names, for values out of bounds, and if no filter of at most 2^46 counters does it.
 pub fn build(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
     parameters.only(NAME, &KNOWN)?;
     let policy = parameters.get("policy").map_or(Ok(Policy::MinimumSelection), str::parse)?;
@@ -142,6 +145,26 @@ impl Kind for Spectral {
         true
     }
 
+    /// At capacity, if every key came [`PLANNED_COUNT`] times; less with minimal increase. Hot keys cost little: their counters only
+    /// are wide.
+    fn planned_words(&self, layout: Layout) -> u64 {
+        let blocks = layout.blocks(self.geometry(layout));
+        let parts = self.parts(blocks);
+        let (primary, secondary) = (f64::from(parts.primary), f64::from(parts.secondary));
+        let (keys, k) = (self.plan.capacity as f64, self.plan.k);
+        let bits = |keys: f64, counters: f64| {
+            let load = f64::from(k) * keys / (counters * blocks as f64);
+            counters * mean_bits(load, PLANNED_COUNT)
+        };
+        let mut all = bits(keys, primary);
+        if secondary > 0.0 {
+            let single = single_minimum(keys, self.cells(blocks), k, blocks as f64);
+            all += bits(keys * single, secondary);
+        }
+        let words = parts.store.words_at(all / (primary + secondary)) as u64;
+        blocks * words.next_multiple_of(PAGE_WORDS.into())
+    }
+
     fn room(&self, block: &Block<'_>, operation: &Operation) -> usize {
         match operation.change {
             Change::Insert => self.parts(block.of).store.room(block),
@@ -211,6 +234,7 @@ impl Kind for Spectral {
 
     fn figures(&self) -> &'static [Figure] {
         &[
+            Figure { name: "live_words", own: store::LIVE },
             Figure { name: "expansions", own: store::EXPANSIONS },
             Figure { name: "rebuilds", own: store::REBUILDS },
             Figure { name: "rewritten_cells", own: store::REWRITTEN },

@@ -23,7 +23,7 @@ use crate::cells::{Block, Layout, OWN_WORDS, prefetch};
 /// Own words of a block: words in use, of all; 0 at first.
 const END: usize = 0;
 /// Words that the groups' data take.
-const LIVE: usize = 1;
+pub(super) const LIVE: usize = 1;
 /// The bits that all counters need but for the first of each: the paper's `N`, less the number of counters.
 const NEEDED: usize = 2;
 /// Counters that outgrew their width. It is nearest to what the DCF paper counts as rebuilds of the spectral filter (section 4: each
@@ -94,6 +94,13 @@ impl Store {
     fn end_for(&self, live: usize) -> usize {
         let words = self.first() + live + live / 8 + 2 * self.reserve;
         words.next_multiple_of(PAGE_WORDS).min(self.most_words())
+    }
+
+    /// Words of a block, after a rebuild, whose counters take so many bits on average.
+    pub fn words_at(&self, bits: f64) -> usize {
+        // A group's last word is used by half.
+        let words = self.groups as f64 * (GROUP as f64 * bits / 64.0 + 0.5);
+        self.end_for(words.ceil() as usize)
     }
 
     /// Whether a block could do with so much less that it is rebuilt: twice what its counters need is less than it has.

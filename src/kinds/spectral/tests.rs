@@ -390,3 +390,14 @@ fn parameters_that_make_no_filter_are_refused() {
     conformance::refuses(NAME, &Parameters::new().with("fpr", 0.01), "capacity");
     conformance::refuses(NAME, &asked("ms").with("window", 3), "kind");
 }
+
+#[test]
+fn the_bits_of_a_counter_follow_from_its_keys() {
+    assert_eq!(mean_bits(0.0, 2.0), 1.0);
+    assert_eq!(mean_bits(1e9, 8.0), 33.0);
+    // Nearly all have no key or one of these 300, which take 9 bits.
+    let rare = mean_bits(0.01, 300.0);
+    let [none, one] = [1.0, 0.01].map(|share: f64| share * (-0.01_f64).exp());
+    assert!((rare - none - 9.0 * one).abs() < 0.001, "{rare}");
+    assert!(mean_bits(499.0, 1.0) - mean_bits(501.0, 1.0) < 0.5);
+}

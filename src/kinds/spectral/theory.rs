@@ -32,3 +32,21 @@ pub fn single_minimum(keys: f64, cells: f64, k: u32, blocks: f64) -> f64 {
         (all_but_one * (touched + f64::from(k) * clean)).min(1.0)
     })
 }
+
+/// Bits of a counter, on average: as many as its value takes, at least 1. A counter has a Poisson number of keys, `load` on average,
+/// each of which came `count` times.
+///
+/// Summed over numbers of keys; above a load of 500 all counters are taken as the mean one.
+#[must_use]
+pub fn mean_bits(load: f64, count: f64) -> f64 {
+    let bits = |keys: f64| (keys * count).max(1.0).log2().floor() + 1.0;
+    if load > 500.0 {
+        return bits(load).min(64.0);
+    }
+    let (mut share, mut sum) = ((-load).exp(), 0.0);
+    for keys in 0..2000 {
+        sum += share * bits(f64::from(keys)).min(64.0);
+        share *= load / f64::from(keys + 1);
+    }
+    sum
+}

@@ -1,0 +1,47 @@
+//! The experiments of *Dynamic Count Filters* (Aguilar-Saborit, Trancoso, Muntés-Mulero, Larriba-Pey; SIGMOD Record 2006) on our
+//! kinds: Table 2 and Fig. 4 to 9.
+//!
+//! `cargo bench --bench paper_dcf` prints the paper's figures beside ours and draws `target/papers/dcf-fig*.svg`. DCF is
+//! `dynamic-count`, SBF `spectral` (policy `ms`), CBF `counting`. The paper's defaults are kept: `k` = 3, `F_p` = 0.05, hence 6.53
+//! counters a key. Our overflow vector (OFV) is one for each block of at most 8,128 counters; with n = 1000 there is one block, and
+//! the rule is the paper's global one. For larger n a [`model`] follows the global rule.
+
+#[path = "dcf/memory.rs"]
+mod memory;
+#[path = "dcf/model.rs"]
+mod model;
+#[path = "common/plot.rs"]
+mod plot;
+#[path = "../../tests/common/random.rs"]
+mod random;
+#[path = "dcf/runs.rs"]
+mod runs;
+#[path = "dcf/shrinking.rs"]
+mod shrinking;
+#[path = "common/table.rs"]
+mod table;
+#[path = "common/timer.rs"]
+mod timer;
+#[path = "dcf/times.rs"]
+mod times;
+#[path = "common/zipf.rs"]
+mod zipf;
+
+use std::error::Error;
+
+type Done<T = ()> = Result<T, Box<dyn Error>>;
+
+fn main() -> Done {
+    // Cargo runs benches as tests too, with another argument; there is nothing to test here.
+    if !std::env::args().any(|argument| argument == "--bench") {
+        return Ok(());
+    }
+    println!("seed {}, k = {}, F_p = {}\n", runs::SEED, runs::K, runs::FPR);
+    shrinking::over_time()?;
+    shrinking::over_lambda()?;
+    times::sizes()?;
+    memory::bits_by_block()?;
+    memory::ratios()?;
+    memory::table_2()?;
+    times::skews()
+}

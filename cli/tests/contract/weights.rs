@@ -1,0 +1,208 @@
+//! `--weight`: lines that end in a count or an importance.
+
+use crate::support::{Place, input, ok, refused, run};
+
+fn filter(place: &Place, name: &str, options: &[&str]) -> String {
+    let dir = place.at(name);
+    ok(&[&["create", &dir, "--hash-seed", "7", "--kind"], options].concat(), b"");
+    dir
+}
+
+const COUNTERS: [&[&str]; 5] = [
+    &["counting", "--capacity", "1000", "--counter-bits", "8"],
+    &["spectral", "--capacity", "1000"],
+    &["dynamic-count", "--capacity", "1000"],
+    &["decaying", "--capacity", "1000", "--lambda", "0.5", "--epoch", "8760h"],
+    &["decaying-optimized", "--capacity", "1000", "--lambda", "0.5", "--epoch", "8760h"],
+];
+const IMPORTANCE: [&str; 3] = ["importance-2c", "importance-mc", "importance-h"];
+
+/// A small filter of levels 1 to 7, for importances up to 100. The last kind finds a cell above zero with each draw, the others
+/// only sometimes.
+fn graded(kind: &'static str) -> [&'static str; 11] {
+    let draws = if kind == "importance-h" { "3" } else { "20" };
+    [kind, "--cells", "7000", "--max", "7", "-K", "4", "-P", draws, "--importance-max", "100"]
+}
+
+fn weights(dir: &str) -> Vec<u64> {
+    let log = ok(&["wal", dir, "--json"], b"").json();
+    log.iter().filter_map(|entry| entry["weight"].as_u64()).collect()
+}
+
+fn digest(dir: &str) -> serde_json::Value {
+    ok(&["digest", dir, "--json"], b"").json()[0]["digest"].take()
+}
+
+#[test]
+fn a_weight_counts_as_so_many_inserts() {
+    for kind in COUNTERS {
+        let place = Place::new();
+        let dir = filter(&place, "filter", kind);
+        // What is between the first and the last tab belongs to the key.
+        ok(&["insert", &dir, "--weight"], b"a\t20\nb\tc\t3\na\t22\n\t5\n");
+        ok(&["check", &dir, "--weight"], b"d\t6.0\nd\t1e1\n");
+        let outcome = ok(&["estimate", &dir], b"a\nb\tc\n\nd\nb\n");
+        let counts = outcome.text().lines().map(|line| line.parse::<f64>().expect("a number"));
+        // Decaying kinds round fractions up, by less than 1/256 an insert.
+        assert_eq!(counts.map(f64::floor).collect::<Vec<_>>(), [42.0, 3.0, 5.0, 16.0, 0.0]);
+        assert_eq!(weights(&dir), [20, 3, 22, 5, 6, 10], "{kind:?}");
+    }
+}
+
+#[test]
+fn times_stand_in_front_and_weights_behind() {
+    for kind in COUNTERS {
+        let place = Place::new();
+        let dir = filter(&place, "filter", kind);
+        let lines = b"1700000000000\ta\t4\n1700000000001\tb\tc\t2\n";
+        ok(&["insert", &dir, "--event-time", "--weight"], lines);
+        assert_eq!(weights(&dir), [4, 2], "{kind:?}");
+        let log = ok(&["wal", &dir, "--json"], b"").json();
+        let times: Vec<_> = log
+            .iter()
+            .filter(|entry| entry["operation"] == "insert")
+            .map(|entry| entry["time"].as_u64())
+            .collect();
+        assert_eq!(times, [Some(1_700_000_000_000), Some(1_700_000_000_001)], "{kind:?}");
+        let arguments = ["estimate", &dir, "--event-time"];
+        let outcome = ok(&arguments, b"1700000000001\ta\n1700000000001\tb\tc\n1700000000001\tb\n");
+        let counts = outcome.text().lines().map(|line| line.parse::<f64>().expect("a number"));
+        assert_eq!(counts.map(f64::floor).collect::<Vec<_>>(), [4.0, 2.0, 0.0], "{kind:?}");
+    }
+}
+
+#[test]
+fn an_importance_becomes_a_level() {
+    for kind in IMPORTANCE {
+        let place = Place::new();
+        let dir = filter(&place, "filter", &graded(kind));
+        ok(&["insert", &dir, "--weight"], b"a\t0\nb\t14\nc\t14.3\nd\t50\ne\t100\nf\t1e9\n");
+        // The level is the importance times 7 / 100, rounded up, from 1 to 7.
+        assert_eq!(weights(&dir), [1, 1, 2, 4, 7, 7], "{kind}");
+        assert_eq!(ok(&["contains", &dir], b"e\nf\nx\n").text(), "1\n1\n0\n", "{kind}");
+    }
+}
+
+#[test]
+fn the_highest_importance_is_the_highest_level_unless_told() {
+    for kind in IMPORTANCE {
+        let place = Place::new();
+        let options = [kind, "--cells", "7000", "--max", "7", "-K", "4", "-P", "20"];
+        let dir = filter(&place, "filter", &options);
+        ok(&["insert", &dir, "--weight"], b"a\t3\nb\t2.5\nc\t8\n");
+        ok(&["insert", &dir], b"d\n");
+        // A key without a weight is of the lowest level.
+        assert_eq!(weights(&dir), [3, 3, 7, 1], "{kind}");
+    }
+}
+
+#[test]
+fn important_keys_stay_longer() {
+    for kind in IMPORTANCE {
+        let place = Place::new();
+        let keep = |weight: u32| {
+            let dir = filter(&place, &weight.to_string(), &graded(kind));
+            let name = |number| format!("key {number}");
+            let keys: Vec<_> = (0..200).map(name).collect();
+            let lines: Vec<_> = keys.iter().map(|key| format!("{key}\t{weight}")).collect();
+            ok(&["insert", &dir, "--weight"], &input(&lines));
+            let others: Vec<_> = (0..600).map(|number| format!("other {number}\t1")).collect();
+            ok(&["insert", &dir, "--weight"], &input(&others));
+            let answers = ok(&["contains", &dir], &input(&keys));
+            answers.text().lines().filter(|line| *line == "1").count()
+        };
+        // By the next 600 inserts a cell is lowered about twice, in the last kind four times at most: cells of 7 are nearly all
+        // left, and of four cells that began at 1 or 3 one is likely to be at 0.
+        let (important, unimportant) = (keep(100), keep(1));
+        assert!(important > unimportant + 50, "{kind}: {important} and {unimportant}");
+    }
+}
+
+#[test]
+fn equal_levels_are_equal_states() {
+    for kind in IMPORTANCE {
+        let place = Place::new();
+        let [one, two] = [("one", 90), ("two", 99)].map(|(name, importance)| {
+            let dir = filter(&place, name, &graded(kind));
+            let line = format!("1700000000000\ta\t{importance}\n");
+            ok(&["insert", &dir, "--event-time", "--weight"], line.as_bytes());
+            dir
+        });
+        assert_eq!(digest(&one), digest(&two), "{kind}");
+    }
+}
+
+#[test]
+fn a_line_without_a_weight_is_named_with_its_file() {
+    for kind in [COUNTERS[0], COUNTERS[3], &graded("importance-mc")] {
+        let place = Place::new();
+        let dir = filter(&place, "filter", kind);
+        let malformed: [&[u8]; 6] = [b"c", b"c\t", b"c\tx", b"c\t1 ", b"c\t0x1", b""];
+        for line in malformed {
+            let file = place.file("keys", &[b"a\t1\nb\t2\n", line, b"\nd\t1\n"].concat());
+            let sentence = refused(&["insert", &dir, &file, "--weight"], b"");
+            assert!(sentence.contains(&format!("{file}, line 3: ")), "{sentence}");
+            assert!(sentence.contains("KEY<TAB>NUMBER"), "{sentence}");
+        }
+        // The lines before were taken each time, the one behind never.
+        let stat = ok(&["stat", &dir, "--json"], b"").json();
+        assert_eq!(stat[0]["inserts"], 12, "{kind:?}");
+        let sentence = refused(&["insert", &dir, "--weight"], b"c\n");
+        assert!(sentence.contains("standard input, line 1: "), "{sentence}");
+    }
+}
+
+#[test]
+fn a_number_that_is_no_weight_is_named_with_its_line() {
+    let counts: &[&str] = &["0", "-1", "1.5", "16777216", "NaN", "inf", "1e30"];
+    let importances: &[&str] = &["-1", "NaN", "inf", "-inf", "-1e-9"];
+    let rows = COUNTERS.map(|kind| (kind.to_vec(), counts)).into_iter();
+    let rows = rows.chain(IMPORTANCE.map(|kind| (graded(kind).to_vec(), importances)));
+    for (kind, numbers) in rows {
+        let place = Place::new();
+        let dir = filter(&place, "filter", &kind);
+        for number in numbers {
+            let file = place.file("keys", format!("a\t1\nb\t{number}\n").as_bytes());
+            let sentence = refused(&["insert", &dir, &file, "--weight"], b"");
+            assert!(sentence.contains(&format!("{file}, line 2: ")), "{kind:?}: {sentence}");
+            assert!(sentence.contains("weight"), "{kind:?}: {sentence}");
+        }
+        assert_eq!(ok(&["contains", &dir], b"b\n").text(), "0\n", "{kind:?}");
+    }
+}
+
+#[test]
+fn both_a_time_and_a_weight_are_needed_where_both_are_announced() {
+    let place = Place::new();
+    let dir = filter(&place, "filter", COUNTERS[1]);
+    let insert = ["insert", &dir, "--event-time", "--weight"];
+    for (line, expected) in [
+        ("a\t3", "UNIX_MILLIS<TAB>KEY"),
+        ("1700000000000", "UNIX_MILLIS<TAB>KEY"),
+        ("1700000000000\ta", "KEY<TAB>NUMBER"),
+        ("1700000000000\ta\tb", "KEY<TAB>NUMBER"),
+    ] {
+        let sentence = refused(&insert, line.as_bytes());
+        assert!(sentence.contains(expected) && sentence.contains("line 1"), "{sentence}");
+    }
+    // Of two numbers the first is the time and the second the weight, of the empty key.
+    ok(&insert, b"1700000000000\t\t3\n");
+    assert_eq!(weights(&dir), [3]);
+}
+
+#[test]
+fn weights_are_refused_by_kinds_that_do_not_weigh() {
+    for kind in [
+        &["bloom", "--capacity", "1000"][..],
+        &["timing", "--window-items", "1000"],
+        &["stable", "--cells", "7000", "--max", "7", "-K", "4", "-P", "20"],
+        &["two-buffer", "--window-items", "1000"],
+    ] {
+        let place = Place::new();
+        let dir = filter(&place, "filter", kind);
+        let outcome = run(&["insert", &dir, "--weight"], b"a\t3\n");
+        assert_eq!(outcome.code, Some(2), "{outcome:?}");
+        assert!(outcome.stderr.contains("a weight"), "{}", outcome.stderr);
+        assert_eq!(ok(&["contains", &dir], b"a\n").text(), "0\n");
+    }
+}

@@ -1,0 +1,322 @@
+//! Typed handles: each spec makes a filter that does what the spec's traits say, and no filter is taken for one of another type.
+
+use ebbtide::{
+    Age, AgePartitioned, Ages, Any, BlockTiming, Bloom, Call, Checked, Clock, Counting, Counts,
+    Decaying, DecayingOptimized, Decays, DoubleBuffering, DynamicCount, Error, Filter,
+    Importance2c, ImportanceH, ImportanceMc, Options, Parameters, Policy, Reader, Removes, Since,
+    Spec, Spectral, Stable, TimeLimited, Timestamp, Timing, TwoBuffer, Weighs, Within,
+};
+use std::path::PathBuf;
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// A minute, long ago; decaying filters have epochs of one.
+const START: u64 = 28_333_333 * 60;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+fn at(seconds: u64) -> Timestamp {
+    Timestamp::from_unix_millis((START + seconds) * 1000)
+}
+
+fn options() -> Options {
+    Options::new().hash_seed(7).clock(Clock::stream()).background(false)
+}
+
+/// A new filter of a spec, and its place.
+struct Made<K: Spec> {
+    filter: Filter<K>,
+    dir: PathBuf,
+    _place: TempDir,
+}
+
+fn made<K: Spec + Clone>(spec: &K) -> Made<K> {
+    let place = TempDir::new().expect("a directory");
+    let dir = place.path().join("filter");
+    let filter = Filter::create(&dir, spec.clone(), options()).expect("a filter");
+    assert_eq!(filter.kind(), spec.name());
+    Made { filter, dir, _place: place }
+}
+
+impl<K: Spec> Made<K> {
+    /// A call at a time in seconds.
+    fn at(&self, seconds: u64) -> Call<'_, K> {
+        self.filter.call().time(at(seconds))
+    }
+}
+
+/// What every filter does: it has what was inserted, tells new keys from known ones, and is there again when it is opened by its
+/// type, by name, or for reading. As another type it is refused.
+fn remembers<K: Spec + Clone>(spec: &K) {
+    let made = made(spec);
+    assert!(made.at(0).insert("a").expect("an insert"));
+    assert_eq!(made.at(0).check_and_insert("a").expect("a check"), Checked::Present);
+    assert_eq!(made.at(0).check_and_insert("b").expect("a check"), Checked::New);
+    let call = made.at(0).since(Since::LastAccepted);
+    assert_eq!(call.check_and_insert("b").expect("a check"), Checked::Present);
+    assert_eq!(made.at(0).contains_all(&["a", "b", "x"]).expect("answers"), [true, true, false]);
+    let Made { filter, dir, _place } = made;
+    filter.close().expect("a clean end");
+
+    let filter = Filter::open_or_create(&dir, spec.clone(), options()).expect("the same filter");
+    let reader: Reader<K> = Reader::open(&dir, options()).expect("a reader");
+    assert!(filter.call().time(at(0)).contains("a").expect("an answer"));
+    assert!(reader.call().time(at(0)).contains("a").expect("an answer"));
+    let by_name: Filter = Filter::open(&dir, options()).expect("the same filter");
+    assert_eq!(by_name.kind(), spec.name());
+    assert_eq!(by_name.parameters(), filter.parameters());
+    for (name, value) in spec.parameters().iter() {
+        assert!(filter.parameters().get(name).is_some(), "{name} = {value} is lost");
+    }
+}
+
+/// Opening as a type that it is not.
+fn is_no<K: Spec>(made: &Made<impl Spec>) {
+    let wanted = K::KIND.expect("a type of its own");
+    let refused = [
+        Filter::<K>::open(&made.dir, options()).map(drop),
+        Reader::<K>::open(&made.dir, options()).map(drop),
+    ];
+    for error in refused.map(|opened| opened.expect_err("another type")) {
+        let Error::Mismatch { what, expected, found, .. } = &error else {
+            panic!("{error}");
+        };
+        assert_eq!((what.as_str(), expected.as_str()), ("kind", wanted));
+        assert_eq!(found, made.filter.kind());
+    }
+}
+
+fn count<K: Counts>(call: Call<'_, K>, key: &str) -> f64 {
+    let estimate = call.estimate(key).expect("an estimate");
+    assert!(!estimate.at_least);
+    estimate.count
+}
+
+/// Counts of inserts and of weights, exact in a filter that is nearly empty.
+fn counts<K: Counts + Clone>(spec: &K) -> Made<K> {
+    remembers(spec);
+    let made = made(spec);
+    made.at(0).insert("a").expect("an insert");
+    made.at(0).times(9).insert("a").expect("an insert");
+    made.at(0).times(4).check_and_insert("b").expect("a check");
+    made.at(0).times(3).insert_all(&["c", "d", "c"]).expect("inserts");
+    for (key, expected) in [("a", 10.0), ("b", 4.0), ("c", 6.0), ("d", 3.0), ("x", 0.0)] {
+        assert_eq!(count(made.at(0), key), expected, "{} {key}", spec.name());
+    }
+    for times in [0, 1 << 24, u32::MAX] {
+        let error = made.at(0).times(times).insert("a").expect_err("no weight");
+        assert!(matches!(error, Error::Parameter { name: "weight", .. }), "{error}");
+    }
+    let reader: Reader<K> = Reader::open(&made.dir, options()).expect("a reader");
+    let estimate = reader.call().time(at(0)).estimate("a").expect("an estimate");
+    assert_eq!(
+        (estimate.count, estimate.at_least),
+        (10.0, false),
+        "as before, and as others see it"
+    );
+    made
+}
+
+/// Counts that can be taken back.
+fn removes<K: Removes + Clone>(spec: &K) {
+    let made = counts(spec);
+    assert!(made.filter.remove("a").expect("a removal"));
+    assert!(made.filter.call().times(8).remove("a").expect("a removal"));
+    assert_eq!(made.filter.estimate("a").expect("an estimate").count, 1.0);
+    assert!(!made.filter.call().times(2).remove("a").expect("nothing to remove"));
+    assert!(made.filter.remove("a").expect("a removal"));
+    assert!(!made.filter.remove("a").expect("nothing to remove"));
+    assert!(!made.filter.remove("x").expect("nothing to remove"));
+    assert!(!made.filter.contains("a").expect("an answer"));
+    assert_eq!(made.filter.estimate("c").expect("an estimate").count, 6.0);
+    let stat = made.filter.stat().expect("figures");
+    assert_eq!((stat.inserts, stat.operations), (6, 9));
+}
+
+/// Counts of which each minute leaves a half.
+fn decays<K: Decays + Clone>(spec: &K) {
+    let made = counts(spec);
+    for (minutes, left) in [(0, 10.0), (1, 5.0), (2, 2.5), (30, 0.0)] {
+        assert_eq!(count(made.at(60 * minutes), "a"), left, "{}", spec.name());
+        let frequency = made.at(60 * minutes).frequency("a").expect("a frequency");
+        assert_eq!(frequency.count, left / 2.0, "{}", spec.name());
+    }
+    assert!(!made.at(1800).contains("a").expect("an answer"));
+}
+
+/// Ages that are never too old, and windows within the window.
+fn ages<K: Ages + Clone>(spec: &K) {
+    remembers(spec);
+    let made = made(spec);
+    for key in ["a", "b", "c"] {
+        made.filter.insert(key).expect("an insert");
+    }
+    for (key, most) in [("a", 3), ("b", 2), ("c", 1)] {
+        let age = made.filter.age(key).expect("an age");
+        assert!(matches!(age, Some(Age::Items(age)) if age <= most), "{age:?}");
+        assert!(made.filter.seen_within(key, Within::Items(most)).expect("an answer"));
+    }
+    assert_eq!(made.filter.age("x").expect("an age"), None);
+    assert!(!made.filter.seen_within("x", Within::Items(1)).expect("an answer"));
+    // A key as old as the window is not in a small part of it.
+    let others: Vec<_> = (0..80).map(|number| format!("other {number}")).collect();
+    made.filter.insert_all(&others).expect("inserts");
+    assert!(made.filter.contains("a").expect("an answer"));
+    assert!(!made.filter.seen_within("a", Within::Items(5)).expect("an answer"));
+    let age = made.filter.age("a").expect("an age");
+    assert!(matches!(age, Some(Age::Items(age)) if (40..=83).contains(&age)), "{age:?}");
+}
+
+/// Keys that are the more important the longer they stay, and weights out of bounds.
+fn weighs<K: Weighs + Clone>(spec: &K) {
+    remembers(spec);
+    let made = made(spec);
+    let keys = |kind: &str| (0..200).map(|number| format!("{kind} {number}")).collect::<Vec<_>>();
+    let (dear, cheap, others) = (keys("dear"), keys("cheap"), keys("other"));
+    made.filter.call().importance(100.0).insert_all(&dear).expect("inserts");
+    made.filter.call().importance(0.0).insert_all(&cheap).expect("inserts");
+    for _ in 0..3 {
+        made.filter.call().importance(1.0).insert_all(&others).expect("inserts");
+    }
+    let present = |keys: &[String]| {
+        let answers = made.filter.contains_all(keys).expect("answers");
+        answers.into_iter().filter(|present| *present).count()
+    };
+    // See `important_keys_stay_longer` in the contract of the command.
+    let (dear, cheap) = (present(&dear), present(&cheap));
+    assert!(dear > cheap + 50, "{}: {dear} and {cheap}", spec.name());
+    for importance in [-1.0, f64::NAN, f64::INFINITY] {
+        let error = made.filter.call().importance(importance).insert("a").expect_err("no weight");
+        assert!(matches!(error, Error::Parameter { name: "weight", .. }), "{error}");
+    }
+}
+
+#[test]
+fn counting_filters_count_and_take_back() {
+    removes(&Counting::capacity(1000).fpr(0.001));
+    removes(&Counting::capacity(1000).counter_bits(32));
+    removes(&Spectral::capacity(1000).fpr(0.001));
+    removes(&Spectral::capacity(1000).policy(Policy::MinimumSelection));
+    removes(&Spectral::capacity(1000).policy(Policy::RecurringMinimum));
+    removes(&DynamicCount::capacity(1000).fpr(0.001).mean_count(3.0));
+}
+
+#[test]
+fn minimal_increase_counts_but_takes_nothing_back() {
+    let made = counts(&Spectral::capacity(1000).policy(Policy::MinimalIncrease));
+    let error = made.filter.remove("a").expect_err("no removals");
+    assert!(matches!(error, Error::Unsupported { kind: "spectral", operation: "remove" }));
+    assert_eq!(made.filter.estimate("a").expect("an estimate").count, 10.0);
+}
+
+#[test]
+fn a_full_counter_says_at_least() {
+    let made = made(&Counting::capacity(1000).counter_bits(3));
+    made.filter.call().times(6).insert("a").expect("an insert");
+    assert_eq!(count(made.filter.call(), "a"), 6.0);
+    made.filter.call().times(6).insert("a").expect("an insert");
+    let estimate = made.filter.estimate("a").expect("an estimate");
+    assert_eq!((estimate.count, estimate.at_least), (7.0, true));
+}
+
+#[test]
+fn decaying_filters_count_less_with_time() {
+    decays(&Decaying::capacity(1000, 0.5, MINUTE).fpr(0.001));
+    decays(&DecayingOptimized::capacity(1000, 0.5, MINUTE).fpr(0.001));
+}
+
+#[test]
+fn windows_in_inserts_know_ages() {
+    ages(&Timing::last(100).fpr(0.001));
+    ages(&BlockTiming::last(100).fpr(0.001));
+    ages(&BlockTiming::last(100).batch(4));
+    ages(&AgePartitioned::last(100).fpr(0.001));
+    ages(&AgePartitioned::last(100).slices(12, 20));
+}
+
+#[test]
+fn a_window_in_time_knows_ages() {
+    let spec = TimeLimited::window(MINUTE).fpr(0.001).rate(10.0);
+    remembers(&spec);
+    let made = made(&spec);
+    made.at(0).insert("a").expect("an insert");
+    let age = made.at(50).age("a").expect("an age");
+    assert!(matches!(age, Some(Age::Time(micros)) if micros <= 50_000_000), "{age:?}");
+    let within = |seconds: u64| Within::Time(seconds * 1_000_000);
+    assert!(made.at(50).seen_within("a", within(55)).expect("an answer"));
+    assert!(!made.at(50).seen_within("a", within(10)).expect("an answer"));
+    assert_eq!(made.at(600).age("a").expect("an age"), None);
+}
+
+#[test]
+fn windows_without_ages_remember() {
+    remembers(&Bloom::capacity(1000).fpr(0.001));
+    remembers(&DoubleBuffering::last(1000).fpr(0.001));
+    remembers(&TwoBuffer::last(1000).fpr(0.001));
+    remembers(&Stable::cells(10_000, 7, 4, 10));
+}
+
+#[test]
+fn importance_aware_filters_keep_what_is_important() {
+    weighs(&Importance2c::cells(7000, 7, 4, 20).importance_max(100.0));
+    weighs(&ImportanceMc::cells(7000, 7, 4, 20).importance_max(100.0));
+    // It never draws a cell in vain.
+    weighs(&ImportanceH::cells(7000, 7, 4, 3).importance_max(100.0));
+}
+
+#[test]
+fn a_filter_is_not_opened_as_another_type() {
+    let counting = made(&Counting::capacity(100));
+    is_no::<Bloom>(&counting);
+    is_no::<Spectral>(&counting);
+    is_no::<DynamicCount>(&counting);
+    let decaying = made(&Decaying::capacity(100, 0.5, MINUTE));
+    is_no::<DecayingOptimized>(&decaying);
+    is_no::<Counting>(&decaying);
+    let timing = made(&Timing::last(100));
+    is_no::<BlockTiming>(&timing);
+    is_no::<AgePartitioned>(&timing);
+    is_no::<TimeLimited>(&timing);
+    let stable = made(&Stable::cells(100, 7, 4, 10));
+    is_no::<Importance2c>(&stable);
+    is_no::<ImportanceMc>(&stable);
+    is_no::<ImportanceH>(&stable);
+    let double = made(&DoubleBuffering::last(100));
+    is_no::<TwoBuffer>(&double);
+    is_no::<Decaying>(&double);
+    is_no::<Stable>(&double);
+    is_no::<Timing>(&double);
+    is_no::<DoubleBuffering>(&made(&TwoBuffer::last(100)));
+}
+
+#[test]
+fn a_kind_by_name_answers_what_it_can_and_names_what_it_cannot() {
+    let filter = made(&Any::new("bloom", Parameters::new().with("capacity", 100))).filter;
+    let refused = [
+        ("estimate", filter.estimate("a").map(drop)),
+        ("frequency", filter.frequency("a").map(drop)),
+        ("remove", filter.remove("a").map(drop)),
+        ("age", filter.age("a").map(drop)),
+        ("seen_within", filter.seen_within("a", Within::Items(1)).map(drop)),
+        ("a weight", filter.call().weight(2.0).insert("a").map(drop)),
+    ];
+    for (name, answer) in refused {
+        let error = answer.expect_err(name);
+        assert!(matches!(error, Error::Unsupported { kind: "bloom", .. }), "{error}");
+        assert!(error.to_string().contains(name), "{name}: {error}");
+    }
+    let counting = Any::new("counting", Parameters::new().with("capacity", 100));
+    let filter = made(&counting).filter;
+    filter.call().weight(3.0).insert("a").expect("an insert");
+    assert_eq!(filter.estimate("a").expect("an estimate").count, 3.0);
+}
+
+#[test]
+fn a_filter_is_not_taken_for_one_with_other_parameters() {
+    let made = made(&Counting::capacity(100).counter_bits(4));
+    let Made { filter, dir, _place } = made;
+    filter.close().expect("a clean end");
+    let other = Counting::capacity(100).counter_bits(5);
+    let error = Filter::open_or_create(&dir, other, options()).expect_err("another width");
+    assert!(matches!(&error, Error::Mismatch { what, .. } if what == "counter-bits"), "{error}");
+}
