@@ -177,9 +177,43 @@ impl Plain for Nibbles {
     }
 }
 
+/// Cells of any width, one behind the other.
+struct Packed {
+    words: Vec<u64>,
+    bits: u64,
+}
+
+impl Packed {
+    fn new(cells: u64, bits: u64) -> Self {
+        Self { words: vec![0; (cells * bits / 64 + 2) as usize], bits }
+    }
+
+    fn place(&self, at: usize) -> (usize, u64) {
+        let bit = at as u64 * self.bits;
+        ((bit / 64) as usize, bit % 64)
+    }
+
+    fn get(&self, at: usize) -> u64 {
+        let (word, shift) = self.place(at);
+        let both = u128::from(self.words[word + 1]) << 64 | u128::from(self.words[word]);
+        (both >> shift) as u64 & ((1 << self.bits) - 1)
+    }
+
+    fn set(&mut self, at: usize, value: u64) {
+        let (word, shift) = self.place(at);
+        let mask = (1 << self.bits) - 1;
+        self.words[word] = self.words[word] & !(mask << shift) | value << shift;
+        if shift + self.bits > 64 {
+            let done = 64 - shift;
+            self.words[word + 1] = self.words[word + 1] & !(mask >> done) | value >> done;
+        }
+    }
+}
+
 /// Timers, scanned as the paper has it.
 struct Timers {
-    timers: Vec<u32>,
+    timers: Packed,
+    count: usize,
     k: u32,
     window: u64,
     batch: u64,
@@ -194,8 +228,8 @@ impl Timers {
         self.inserts / self.batch
     }
 
-    fn age(&self, timer: u32) -> Option<u64> {
-        let value = u64::from(timer).checked_sub(1)?;
+    fn age(&self, timer: u64) -> Option<u64> {
+        let value = timer.checked_sub(1)?;
         let age = (self.tick() % self.range + self.range - value) % self.range;
         (age <= self.window.div_ceil(self.batch)).then_some(age)
     }
@@ -204,25 +238,25 @@ impl Timers {
 impl Plain for Timers {
     fn insert(&mut self, key: u64) {
         let padding = self.range - self.window.div_ceil(self.batch);
-        self.debt += self.timers.len() as f64 / (padding * self.batch) as f64;
+        self.debt += self.count as f64 / (padding * self.batch) as f64;
         while self.debt >= 1.0 {
             self.debt -= 1.0;
-            self.scanned = (self.scanned + 1) % self.timers.len();
-            if self.age(self.timers[self.scanned]).is_none() {
-                self.timers[self.scanned] = 0;
+            self.scanned = (self.scanned + 1) % self.count;
+            if self.age(self.timers.get(self.scanned)).is_none() {
+                self.timers.set(self.scanned, 0);
             }
         }
-        let now = (self.tick() % self.range) as u32 + 1;
-        for position in positions(key, self.k, self.timers.len()) {
-            self.timers[position] = now;
+        let now = self.tick() % self.range + 1;
+        for position in positions(key, self.k, self.count) {
+            self.timers.set(position, now);
         }
         self.inserts += 1;
     }
 
     fn ask(&self, key: u64) -> u64 {
         let mut oldest = 0;
-        for position in positions(key, self.k, self.timers.len()) {
-            match self.age(self.timers[position]) {
+        for position in positions(key, self.k, self.count) {
+            match self.age(self.timers.get(position)) {
                 Some(age) => oldest = oldest.max(age),
                 None => return 0,
             }
@@ -356,11 +390,12 @@ fn counters(kind: &'static str, cells: u64, decays: bool) -> Case {
 }
 
 /// Bits of a timer, and inserts that share a tick, as few as the bits allow.
-fn timed(kind: &'static str, bits: u64, timer_bits: u32, plain_bits: u32) -> Case {
-    let timers = bits / u64::from(timer_bits);
-    let (window, range) = (timers / 10, (1_u64 << plain_bits) - 1);
+fn timed(kind: &'static str, bits: u64, timer_bits: u64) -> Case {
+    let timers = bits / timer_bits;
+    let (window, range) = (timers / 10, (1_u64 << timer_bits) - 1);
     let plain = Timers {
-        timers: vec![0; timers as usize],
+        timers: Packed::new(timers, timer_bits),
+        count: timers as usize,
         k: K,
         window,
         batch: (window * 2).div_ceil(range),
@@ -446,16 +481,19 @@ fn buffering(kind: &'static str, bits: u64, arrays: usize) -> Case {
     }
 }
 
+/// Makes the case of a kind for so many bits.
+type Make = fn(u64) -> Case;
+
 /// Each kind's case is made when its turn comes: all of them together would not fit in memory.
-const CASES: [(&str, fn(u64) -> Case); 15] = [
+const CASES: [(&str, Make); 15] = [
     ("bloom", bloom),
     ("counting", counting),
     ("spectral", |bits| counters("spectral", bits / 8, false)),
     ("dynamic-count", |bits| counters("dynamic-count", bits / 8, false)),
     ("decaying", |bits| counters("decaying", bits / 32, true)),
     ("decaying-optimized", |bits| counters("decaying-optimized", bits / 22, true)),
-    ("timing", |bits| timed("timing", bits, 26, 32)),
-    ("block-timing", |bits| timed("block-timing", bits, 5, 5)),
+    ("timing", |bits| timed("timing", bits, 26)),
+    ("block-timing", |bits| timed("block-timing", bits, 5)),
     ("age-partitioned", age_partitioned),
     ("stable", |bits| stable("stable", bits)),
     ("importance-2c", |bits| stable("importance-2c", bits)),
