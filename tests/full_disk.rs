@@ -260,15 +260,15 @@ fn a_block_that_finds_no_room_for_its_counters_fails_that_insert_and_grows_later
         let before = digest(&filter);
         // Counters that need many more bits than there is room for.
         let heavy = |key: u64| filter.call().times(1 << 23).insert(key.to_le_bytes());
-        let refused = (0..200).filter(|&key| heavy(key).is_err()).count();
+        let refused = (0..5000).filter(|&key| heavy(key).is_err()).count();
         assert!(refused > 0, "{kind}: there was room after all");
         for key in 0..5000_u64 {
             let estimate = filter.estimate(key.to_le_bytes()).expect("an answer");
             assert!(estimate.count >= 1.0, "{kind}: {key} is gone");
         }
-        let went_well = 200 - refused as u64;
+        let went_well = 5000 - refused as u64;
         assert_eq!(digest(&filter).inserts, before.inserts + went_well, "{kind}");
-        let error = (0..200).find_map(|key| heavy(key).err()).expect("still full");
+        let error = (0..5000).find_map(|key| heavy(key).err()).expect("still full");
         assert_full(&error);
         memory.set_capacity(u64::MAX);
         heavy(7).expect("there is space");

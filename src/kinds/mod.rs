@@ -218,7 +218,10 @@ pub trait Kind: Debug + Send + Sync {
     }
 
     /// Fills the filter-wide state of a new filter, which is all zero, and opens its first bank.
-    fn start(&self, state: &State<'_>, layout: Layout);
+    fn start(&self, state: &State<'_>, layout: Layout) {
+        let geometry = self.geometry(layout);
+        state.apply_banks(&Event::OpenBank { id: state.next_bank(), geometry, since: 0, time: 0 });
+    }
 
     /// Whether an operation that was cut off anywhere may simply be done again, with the same result. Else all its changes go
     /// through `Block::set_word` and `Block::set_own`, in one block of the first bank, so that they can be taken back.

@@ -189,11 +189,6 @@ impl Kind for AgePartitioned {
         self.words
     }
 
-    fn start(&self, state: &State<'_>, layout: Layout) {
-        let geometry = layout.geometry(self.words);
-        state.apply_banks(&Event::OpenBank { id: state.next_bank(), geometry, since: 0, time: 0 });
-    }
-
     fn prefetch(&self, blocks: &Blocks<'_>, hash: u64) {
         if let Some(block) = blocks.get(0) {
             self.slices.prefetch(block, hash);

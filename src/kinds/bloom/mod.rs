@@ -12,7 +12,7 @@ pub(super) use plan::Plan;
 
 pub use theory::{fpr, fpr_of_fill, mean_over_blocks, variance_over_blocks};
 
-use super::{Decision, Event, Kind, Moment, Operation, Parameters, Query, State};
+use super::{Decision, Kind, Moment, Operation, Parameters, Query, State};
 use crate::cells::{Block, Blocks, Layout, load, store};
 use crate::error::Result;
 use crate::hash::Positions;
@@ -81,11 +81,6 @@ impl Kind for Bloom {
 
     fn first_words(&self) -> u64 {
         self.plan.cells.div_ceil(64)
-    }
-
-    fn start(&self, state: &State<'_>, layout: Layout) {
-        let geometry = layout.geometry(self.first_words());
-        state.apply_banks(&Event::OpenBank { id: state.next_bank(), geometry, since: 0, time: 0 });
     }
 
     fn decide(&self, _: &State<'_>, _: &Moment) -> Decision {

@@ -167,11 +167,6 @@ impl Kind for Buffering {
         self.plan.bits.div_ceil(64)
     }
 
-    fn start(&self, state: &State<'_>, layout: Layout) {
-        let geometry = layout.geometry(self.first_words());
-        state.apply_banks(&Event::OpenBank { id: state.next_bank(), geometry, since: 0, time: 0 });
-    }
-
     fn prefetch(&self, blocks: &Blocks<'_>, hash: u64) {
         if let Some(block) = blocks.get(0) {
             buffers::fetch(block, self.plan.k, hash);

@@ -21,7 +21,7 @@ pub use theory::overflow;
 use super::bloom::{Plan, fpr, fpr_of_fill};
 use super::packed::{Packed, words_for};
 use super::parameters::whole_count;
-use super::{Decision, Estimate, Event, Figure, Kind, Moment, Operation, Parameters, Query, State};
+use super::{Decision, Estimate, Figure, Kind, Moment, Operation, Parameters, Query, State};
 use crate::cells::{Block, Blocks, Layout};
 use crate::error::Result;
 use crate::hash::Positions;
@@ -107,11 +107,6 @@ impl Kind for Counting {
 
     fn first_words(&self) -> u64 {
         words_for(self.plan.cells, self.bits)
-    }
-
-    fn start(&self, state: &State<'_>, layout: Layout) {
-        let geometry = self.geometry(layout);
-        state.apply_banks(&Event::OpenBank { id: state.next_bank(), geometry, since: 0, time: 0 });
     }
 
     fn prefetch(&self, blocks: &Blocks<'_>, hash: u64) {

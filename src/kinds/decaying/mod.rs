@@ -51,7 +51,7 @@ use super::bloom::{Plan, fpr, fpr_of_fill};
 use super::packed::words_for;
 use super::parameters::{whole_count, within};
 use super::{
-    Decision, Estimate, Event, Figure, Kind, Micros, Moment, Operation, Parameters, Query, State,
+    Decision, Estimate, Figure, Kind, Micros, Moment, Operation, Parameters, Query, State,
 };
 use crate::cells::{Block, Blocks, Layout};
 use crate::error::{Error, Result};
@@ -266,11 +266,6 @@ impl<C: Counters> Kind for Decaying<C> {
 
     fn first_words(&self) -> u64 {
         words_for(self.plan.cells, self.counters.bits())
-    }
-
-    fn start(&self, state: &State<'_>, layout: Layout) {
-        let geometry = layout.geometry(self.first_words());
-        state.apply_banks(&Event::OpenBank { id: state.next_bank(), geometry, since: 0, time: 0 });
     }
 
     fn prefetch(&self, blocks: &Blocks<'_>, hash: u64) {

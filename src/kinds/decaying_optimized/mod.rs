@@ -51,7 +51,7 @@ use super::decaying::HalfLife;
 use super::decaying::half_life::{MOST_FRACTION_BITS, steps_between};
 use super::parameters::{whole_count, within};
 use super::{
-    Decision, Estimate, Event, Figure, Kind, Micros, Moment, Operation, Parameters, Query, State,
+    Decision, Estimate, Figure, Kind, Micros, Moment, Operation, Parameters, Query, State,
 };
 use crate::cells::{Block, Blocks, Layout};
 use crate::error::{Error, Result};
@@ -326,11 +326,6 @@ impl Kind for Optimized {
 
     fn first_words(&self) -> u64 {
         self.shape.first_words()
-    }
-
-    fn start(&self, state: &State<'_>, layout: Layout) {
-        let geometry = layout.geometry(self.first_words());
-        state.apply_banks(&Event::OpenBank { id: state.next_bank(), geometry, since: 0, time: 0 });
     }
 
     fn prefetch(&self, blocks: &Blocks<'_>, hash: u64) {

@@ -32,7 +32,7 @@ pub use theory::{mean_bits, overestimate, single_minimum};
 use super::bloom::{Plan, fpr, fpr_of_fill};
 use super::parameters::whole_count;
 use super::{
-    Change, Decision, Estimate, Event, Figure, Kind, Moment, Operation, Parameters, Query, State,
+    Change, Decision, Estimate, Figure, Kind, Moment, Operation, Parameters, Query, State,
 };
 use crate::cells::{Block, Blocks, Geometry, Layout};
 use crate::error::Result;
@@ -134,11 +134,6 @@ impl Kind for Spectral {
     fn default_stripes(&self, _: u32) -> u32 {
         let blocks = self.plan.cells / u64::from(most_primary(self.policy));
         (blocks / BLOCKS_PER_STRIPE).clamp(1, 64) as u32
-    }
-
-    fn start(&self, state: &State<'_>, layout: Layout) {
-        let geometry = self.geometry(layout);
-        state.apply_banks(&Event::OpenBank { id: state.next_bank(), geometry, since: 0, time: 0 });
     }
 
     fn grows(&self) -> bool {

@@ -30,7 +30,7 @@ mod tests;
 pub use cells::Deletion;
 pub(in crate::kinds) use plan::{KNOWN, Plan};
 
-use super::{Decision, Event, Figure, Kind, Moment, Operation, Parameters, Query, State};
+use super::{Decision, Figure, Kind, Moment, Operation, Parameters, Query, State};
 use crate::cells::{Block, Blocks, Layout};
 use crate::error::{Error, Result};
 use cells::{DRAWN, USED};
@@ -118,11 +118,6 @@ impl<C: Class> Kind for Decremented<C> {
 
     fn first_words(&self) -> u64 {
         self.plan.words()
-    }
-
-    fn start(&self, state: &State<'_>, layout: Layout) {
-        let geometry = layout.geometry(self.first_words());
-        state.apply_banks(&Event::OpenBank { id: state.next_bank(), geometry, since: 0, time: 0 });
     }
 
     fn prefetch(&self, blocks: &Blocks<'_>, hash: u64) {

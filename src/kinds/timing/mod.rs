@@ -28,9 +28,7 @@ mod tests;
 pub use plan::Plan;
 
 use super::packed::{Packed, words_for};
-use super::{
-    Age, Decision, Event, Kind, Moment, Operation, Parameters, Query, State, Totals, Within,
-};
+use super::{Age, Decision, Kind, Moment, Operation, Parameters, Query, State, Totals, Within};
 use crate::cells::{Block, Blocks, Geometry, Layout};
 use crate::error::Result;
 use crate::hash::Positions;
@@ -214,11 +212,6 @@ impl Kind for Timing {
 
     fn first_words(&self) -> u64 {
         words_for(self.plan.timers, self.plan.bits)
-    }
-
-    fn start(&self, state: &State<'_>, layout: Layout) {
-        let geometry = layout.geometry(self.first_words());
-        state.apply_banks(&Event::OpenBank { id: state.next_bank(), geometry, since: 0, time: 0 });
     }
 
     fn counts_inserts(&self) -> bool {
