@@ -280,6 +280,20 @@ fn a_block_that_finds_no_room_for_its_counters_fails_that_insert_and_grows_later
     }
 }
 
+#[test]
+fn a_block_has_the_same_room_after_a_restart_although_it_ends_in_zeros() {
+    let memory = Memory::new();
+    let parameters = Parameters::new().with("capacity", 1000).with("cells", 8000).with("k", 1);
+    let spec = Any::new("dynamic-count", parameters.with("mean-count", 1));
+    let filter = Filter::create_on(shared(&memory), spec, options()).expect("room");
+    // One counter of many bits makes all of them as wide.
+    filter.call().times(8_000_000).insert("heavy").expect("room");
+    let before = filter.stat().expect("figures").memory_bytes;
+    filter.close().expect("a clean end");
+    let filter = Filter::<Any>::open_on(shared(&memory), options()).expect("the same filter");
+    assert_eq!(filter.stat().expect("figures").memory_bytes, before);
+}
+
 /// Feeds a filter ten thousand keys a second, the first `notes` of them with a note in the log each. If the log is
 /// full when a bank is due, the bank is allocated but the segment for its record is not; then the rest follow
 /// `pause` milliseconds later, when the bank's size is decided anew. Whether that happened.

@@ -360,7 +360,8 @@ pub struct Plan {
     /// Bytes of memory at creation: blocks, headers, tables; the log separately. Of kinds whose blocks begin small and grow, bytes
     /// to expect when the filter is as full as planned.
     pub memory_bytes: u64,
-    /// The most bytes of disk: the live image, three snapshots (two and one in the making), and the log.
+    /// The most bytes of disk: the live image, three snapshots (two and one in the making), and the log. Of kinds whose blocks
+    /// grow what to expect, as of memory.
     pub disk_bytes: u64,
     /// Bits of memory for each key of the window, where the kind has a window or capacity in keys.
     pub bits_per_key: Option<f64>,

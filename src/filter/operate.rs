@@ -155,8 +155,9 @@ impl Engine {
         let checked = if present { Checked::Present } else { Checked::New };
         if plan.decision == Decision::TooLate {
             header.refused().fetch_add(1, Ordering::Relaxed);
-            // Its own time is over, but it may have been seen since.
-            let checked = if present { Checked::Present } else { Checked::TooLate };
+            // Its own time is over, but it may have been seen since. (Nothing was removed.)
+            let seen = present && ask != Ask::Removable;
+            let checked = if seen { Checked::Present } else { Checked::TooLate };
             return Ok(Attempt::Done(Written { checked, lsn: stripe.entry().lsn() }));
         }
         let unchanged = match ask {

@@ -46,7 +46,8 @@ const TRIES: u32 = 5;
 /// writer.
 ///
 /// While writers have the filter open, answers are as fresh as theirs. When nobody does, the state is rebuilt in memory,
-/// which takes as long as a recovery and as much memory as the filter; whoever opens the filter waits for that. A writer who
+/// which takes as long as a recovery and as much memory as the filter (if its blocks grow, as much as if all had grown to their
+/// end); whoever opens the filter waits for that. A writer who
 /// opens it from then on is noticed by questions that come some 10 ms later.
 ///
 /// ```

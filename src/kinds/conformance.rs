@@ -99,6 +99,7 @@ impl Harness {
     /// Removes a key, as often as it weighs; false, and nothing changes, if it is not there so often.
     pub(crate) fn remove(&mut self, hash: u64, weight: u32) -> bool {
         assert!(self.kind.removes(), "only kinds that remove are asked to");
+        assert!(self.kind.weighs(), "removals are counted in place of the novelty");
         let blocks = self.blocks(hash, 1);
         let there = self.kind.estimate(&self.state(), &blocks, &self.query(hash, self.now));
         if there.is_none_or(|there| !there.holds(weight)) {

@@ -319,7 +319,7 @@ pub trait Kind: Debug + Send + Sync {
         Err(Error::Unsupported { kind: self.name(), operation: "a weight" })
     }
 
-    /// Whether keys can be removed.
+    /// Whether keys can be removed. Only kinds that [weigh](Kind::weighs) do: removals are counted in place of the novelty.
     fn removes(&self) -> bool {
         false
     }

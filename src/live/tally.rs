@@ -55,7 +55,8 @@ impl<'a> Tally<'a> {
         if (inserts, novelty) == (0, 0) {
             return;
         }
-        if words[0].load(Ordering::Relaxed) == 0 {
+        // The second word is asked only of a lane that has counted removals alone so far.
+        if words.iter().take(2).all(|word| word.load(Ordering::Relaxed) == 0) {
             self.begin_lane(lane);
         }
         for (at, count) in [inserts, novelty].into_iter().enumerate() {
@@ -137,6 +138,15 @@ mod tests {
             assert!((sum.inserts..=sum.inserts + lanes * LOTS[0]).contains(&most.inserts));
             assert!((sum.novelty..=sum.novelty + lanes * LOTS[1]).contains(&most.novelty));
         }
+    }
+
+    #[test]
+    fn a_lane_that_counts_no_inserts_begins_once() {
+        let (head, lanes) = (words(HEAD_WORDS), words(LANES_WORDS));
+        let tally = Tally::new(&head, &lanes);
+        (0..1000).for_each(|_| tally.count(3, 0, 1));
+        assert_eq!(tally.sum().novelty, 1000);
+        assert!(tally.at_most().inserts <= LOTS[0], "{}", tally.at_most().inserts);
     }
 
     #[test]

@@ -77,7 +77,7 @@ impl Memory {
         Self::with_capacity(u64::MAX)
     }
 
-    /// As [`Memory::new`], holding so many bytes. A file counts by its length, for as long as it has a name.
+    /// As [`Memory::new`], holding so many bytes. A file counts by its length, less its holes, for as long as it has a name.
     #[must_use]
     pub fn with_capacity(bytes: u64) -> Self {
         let directory = Directory {

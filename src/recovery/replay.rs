@@ -158,7 +158,7 @@ fn load(
                 stripes += 1;
             }
             Content::Block => {
-                load_block(&image, reader, frame, words)?;
+                load_block(&image, &*meta.kind, reader, frame, words)?;
                 blocks += 1;
             }
         }
@@ -210,7 +210,13 @@ fn load_stripe(image: &Image, reader: &SnapshotReader, frame: &Frame, words: &[u
     Ok(())
 }
 
-fn load_block(image: &Image, reader: &SnapshotReader, frame: &Frame, words: &[u64]) -> Result<()> {
+fn load_block(
+    image: &Image,
+    kind: &dyn Kind,
+    reader: &SnapshotReader,
+    frame: &Frame,
+    words: &[u64],
+) -> Result<()> {
     let banks = image.banks();
     let bank = banks.iter().map(|(_, bank)| bank).find(|bank| bank.id() == frame.bank);
     let Some(bank) = bank.filter(|bank| frame.index < bank.blocks()) else {
@@ -227,6 +233,10 @@ fn load_block(image: &Image, reader: &SnapshotReader, frame: &Frame, words: &[u6
         store(to, *from);
     }
     header.set_lsn(frame.lsn);
+    if kind.grows() {
+        // What the block has room for may end in zeros, which the snapshot has left out.
+        bank.allocate(frame.index, kind.room_now(&block))?;
+    }
     Ok(())
 }
 
