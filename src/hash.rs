@@ -62,6 +62,19 @@ impl Positions {
         if function & 1 == 0 { even } else { odd }
     }
 
+    /// Visits the positions of functions 0 to `k - 1`. Functions that happen to meet in one visit it each.
+    #[inline]
+    pub fn each(&self, k: u32, mut visit: impl FnMut(usize)) {
+        for pair in 0..k / 2 {
+            let (even, odd) = self.pair(pair);
+            visit(even);
+            visit(odd);
+        }
+        if k % 2 == 1 {
+            visit(self.get(k - 1));
+        }
+    }
+
     /// The positions that hash functions `2 · pair` and `2 · pair + 1` give: both for one mix.
     #[must_use]
     #[inline]

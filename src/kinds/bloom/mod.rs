@@ -50,19 +50,12 @@ impl Bloom {
     fn each_bit(&self, block: &Block<'_>, hash: u64, mut visit: impl FnMut(&AtomicU64, usize)) {
         let words = &block.cells[..block.cells.len().min(MOST_BLOCK_WORDS)];
         let positions = Positions::new(hash, words.len() as u32 * 64);
-        let mut at = |position: usize| {
+        let at = |position: usize| {
             if let Some(word) = words.get(position / 64) {
                 visit(word, position % 64);
             }
         };
-        for pair in 0..self.plan.k / 2 {
-            let (even, odd) = positions.pair(pair);
-            at(even);
-            at(odd);
-        }
-        if self.plan.k % 2 == 1 {
-            at(positions.get(self.plan.k - 1));
-        }
+        positions.each(self.plan.k, at);
     }
 }
 

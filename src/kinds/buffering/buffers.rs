@@ -95,17 +95,10 @@ fn each_place<'a>(
 ) {
     let words = &block.cells[..block.cells.len().min(MOST_BLOCK_WORDS)];
     let positions = Positions::new(hash, words.len() as u32 * PLACES as u32);
-    let mut at = |place: usize| {
+    let at = |place: usize| {
         if let Some(word) = words.get(place / PLACES as usize) {
             visit(word, 2 * (place % PLACES as usize));
         }
     };
-    for pair in 0..k / 2 {
-        let (even, odd) = positions.pair(pair);
-        at(even);
-        at(odd);
-    }
-    if k % 2 == 1 {
-        at(positions.get(k - 1));
-    }
+    positions.each(k, at);
 }

@@ -73,16 +73,9 @@ impl Counting {
 
     /// The counters of a key, by number.
     #[inline]
-    fn each(&self, hash: u64, counters: &Packed, mut visit: impl FnMut(usize)) {
+    fn each(&self, hash: u64, counters: &Packed, visit: impl FnMut(usize)) {
         let positions = Positions::new(hash, counters.cells as u32);
-        for pair in 0..self.plan.k / 2 {
-            let (even, odd) = positions.pair(pair);
-            visit(even);
-            visit(odd);
-        }
-        if self.plan.k % 2 == 1 {
-            visit(positions.get(self.plan.k - 1));
-        }
+        positions.each(self.plan.k, visit);
     }
 
     /// The least counter of a key.

@@ -120,16 +120,9 @@ impl Timing {
 
     /// Visits the key's timers, `R_x`. Functions that happen to meet in one visit it each.
     #[inline]
-    fn each_timer(&self, timers: &Packed, hash: u64, mut visit: impl FnMut(usize)) {
+    fn each_timer(&self, timers: &Packed, hash: u64, visit: impl FnMut(usize)) {
         let positions = Positions::new(hash, timers.cells as u32);
-        for pair in 0..self.plan.k / 2 {
-            let (even, odd) = positions.pair(pair);
-            visit(even);
-            visit(odd);
-        }
-        if self.plan.k % 2 == 1 {
-            visit(positions.get(self.plan.k - 1));
-        }
+        positions.each(self.plan.k, visit);
     }
 
     /// The tick of an insert number.
