@@ -54,6 +54,7 @@ mod fork;
 #[doc(hidden)]
 pub mod fuzzing;
 mod hash;
+pub mod inference;
 pub mod kinds;
 mod live;
 pub mod media;
@@ -70,6 +71,7 @@ mod wal;
 pub use clock::{Clock, ManualClock, Timestamp};
 pub use error::{Error, Result};
 pub use filter::call::Call;
+pub use filter::frequencies::Frequencies;
 pub use filter::handle::Filter;
 #[cfg(not(loom))]
 pub use filter::inspect;
@@ -78,10 +80,11 @@ pub use filter::operate::{Checked, Since};
 pub use filter::reader::{Reader, ReaderCall};
 pub use filter::spec::{
     AgePartitioned, Ages, Any, BlockTiming, Bloom, Counting, Counts, Decaying, DecayingOptimized,
-    Decays, DoubleBuffering, DynamicCount, Importance2c, ImportanceH, ImportanceMc, Policy,
+    Decays, DoubleBuffering, DynamicCount, Importance2c, ImportanceH, ImportanceMc, Infers, Policy,
     Removes, Spec, Spectral, Stable, TimeLimited, Timing, TwoBuffer, Weighs,
 };
 pub use filter::stat::{Digest, Stat};
+pub use inference::{AgePosterior, Form, Penalty, Prior};
 pub use kinds::{Age, Estimate, Parameters, Within};
 pub use options::{Downtime, Durability, Options};
 

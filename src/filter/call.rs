@@ -2,11 +2,13 @@
 
 use super::engine::Engine;
 use super::handle::Filter;
+use super::infer::Asking;
 use super::operate::{Ask, Checked, Request, Since};
-use super::spec::{Ages, Any, Counts, Decays, Removes, Weighs};
+use super::spec::{Ages, Any, Counts, Decays, Infers, Removes, Weighs};
 use crate::clock::Timestamp;
 use crate::error::Result;
 use crate::hash::key_hash;
+use crate::inference::{AgePosterior, Form, Penalty, Prior, decide};
 use crate::kinds::{Age, Estimate, Within};
 use crate::options::Durability;
 
@@ -21,6 +23,7 @@ pub struct Call<'a, K = Any> {
     durability: Option<Durability>,
     since: Since,
     weight: Option<f64>,
+    asking: Asking,
 }
 
 impl<K> Clone for Call<'_, K> {
@@ -35,7 +38,14 @@ impl<'a, K> Call<'a, K> {
     /// With the filter's settings.
     #[inline]
     pub(super) fn new(filter: &'a Filter<K>) -> Self {
-        Self { filter, time: None, durability: None, since: Since::LastSeen, weight: None }
+        Self {
+            filter,
+            time: None,
+            durability: None,
+            since: Since::LastSeen,
+            weight: None,
+            asking: Asking::default(),
+        }
     }
 
     /// At this time instead of the clock's. A filter whose latest time came so takes no time from a clock any more.
@@ -196,6 +206,59 @@ impl<K: Ages> Call<'_, K> {
     /// As there.
     pub fn seen_within(&self, key: impl AsRef<[u8]>, within: Within) -> Result<bool> {
         self.engine().seen_within(self.hash(key.as_ref()), self.time, within)
+    }
+}
+
+impl<K: Infers> Call<'_, K> {
+    /// Posteriors of another window than the filter's own, shorter or longer.
+    #[must_use]
+    pub fn window(mut self, window: Within) -> Self {
+        self.asking.window = Some(window);
+        self
+    }
+
+    /// Posteriors by these formulas.
+    #[must_use]
+    pub fn form(mut self, form: Form) -> Self {
+        self.asking.form = form;
+        self
+    }
+
+    /// See [`Filter::posterior`].
+    ///
+    /// # Errors
+    /// As there, and [`Error::Parameter`](crate::Error::Parameter) for a window in another unit than the filter's.
+    #[inline]
+    pub fn posterior<P: Prior + ?Sized>(&self, key: impl AsRef<[u8]>, prior: &P) -> Result<f64> {
+        let key = key.as_ref();
+        self.engine().posterior(key, self.hash(key), self.time, self.asking, prior)
+    }
+
+    /// See [`Filter::contains_with`].
+    ///
+    /// # Errors
+    /// As there, and as [`Call::posterior`].
+    #[inline]
+    pub fn contains_with<P: Prior + ?Sized>(
+        &self,
+        key: impl AsRef<[u8]>,
+        prior: &P,
+        penalty: Penalty,
+    ) -> Result<bool> {
+        decide(self.posterior(key, prior)?, penalty)
+    }
+
+    /// See [`Filter::age_posterior`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn age_posterior<P: Prior + ?Sized>(
+        &self,
+        key: impl AsRef<[u8]>,
+        prior: &P,
+    ) -> Result<AgePosterior> {
+        let key = key.as_ref();
+        self.engine().age_posterior(key, self.hash(key), self.time, self.asking.form, prior)
     }
 }
 

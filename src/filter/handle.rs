@@ -4,9 +4,10 @@ use super::call::Call;
 use super::duties::Duties;
 use super::engine::Engine;
 use super::operate::Checked;
-use super::spec::{Ages, Any, Counts, Decays, Removes, Spec};
+use super::spec::{Ages, Any, Counts, Decays, Infers, Removes, Spec};
 use super::stat::{Digest, Stat};
 use crate::error::{Error, Result};
+use crate::inference::{AgePosterior, Penalty, Prior};
 use crate::kinds::{Age, Estimate, Parameters, Within};
 use crate::media::Media;
 use crate::options::Options;
@@ -251,6 +252,71 @@ impl<K: Ages> Filter<K> {
     /// [`Error::Unsupported`] if the kind knows no ages.
     pub fn seen_within(&self, key: impl AsRef<[u8]>, within: Within) -> Result<bool> {
         self.call().seen_within(key, within)
+    }
+}
+
+impl<K: Infers> Filter<K> {
+    /// The probability that a key is in the window, given what the filter has kept of it and what was believed of it before.
+    ///
+    /// The other side of [`Filter::contains`]: "yes" comes as a number near 1 or far from it, "no" as 0. It is as good as
+    /// the prior; `docs/inference.md` tells when it helps.
+    ///
+    /// ```
+    /// # use ebbtide::{Filter, Options, Timing};
+    /// # let parent = tempfile::tempdir()?;
+    /// # let dir = parent.path().join("filter");
+    /// let filter = Filter::create(&dir, Timing::last(1000), Options::new())?;
+    /// filter.insert("a")?;
+    /// // Each insert was believed to be of this key once in a million.
+    /// assert!(filter.posterior("a", &1e-6)? > 0.99);
+    /// assert_eq!(filter.posterior("b", &1e-6)?, 0.0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] if the prior is not a probability; [`Error::Unsupported`] if the kind tells no posteriors;
+    /// [`Error::Poisoned`].
+    #[inline]
+    pub fn posterior<P: Prior + ?Sized>(&self, key: impl AsRef<[u8]>, prior: &P) -> Result<f64> {
+        self.call().posterior(key, prior)
+    }
+
+    /// Whether to take a key for one of the window, so that the expected penalty is least (section 2.6 of the Inferential
+    /// paper).
+    ///
+    /// ```
+    /// # use ebbtide::{Filter, Options, Penalty, Timing};
+    /// # let parent = tempfile::tempdir()?;
+    /// # let dir = parent.path().join("filter");
+    /// let filter = Filter::create(&dir, Timing::last(1000), Options::new())?;
+    /// filter.insert("a")?;
+    /// let penalty = Penalty { false_positive: 10.0, false_negative: 1.0 };
+    /// assert!(filter.contains_with("a", &1e-6, penalty)?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Filter::posterior`], and [`Error::Parameter`] for penalties below 0.
+    #[inline]
+    pub fn contains_with<P: Prior + ?Sized>(
+        &self,
+        key: impl AsRef<[u8]>,
+        prior: &P,
+        penalty: Penalty,
+    ) -> Result<bool> {
+        self.call().contains_with(key, prior, penalty)
+    }
+
+    /// How long ago a key was inserted, as a distribution: in inserts, or in microseconds where the window is a time.
+    ///
+    /// # Errors
+    /// As [`Filter::posterior`].
+    pub fn age_posterior<P: Prior + ?Sized>(
+        &self,
+        key: impl AsRef<[u8]>,
+        prior: &P,
+    ) -> Result<AgePosterior> {
+        self.call().age_posterior(key, prior)
     }
 }
 

@@ -2,9 +2,9 @@
 //!
 //! `handle` and `call` are the public face, `paths` the ways to it by directory, `spec` what a user asks for. Behind it `engine` holds the
 //! parts together, `hold` takes stripes and repairs what the dead left, `open` creates, opens and closes, `operate` inserts,
-//! `query` asks, `commit` makes durable, `checkpoint` writes snapshots and lets old log go, `duties` are the background
-//! threads, `stat` counts and hashes, `backup` copies. `reader` is the handle of those who may not write, `inspect` looks at a
-//! filter's files. This is the only floor that calls the clock.
+//! `query` asks, `infer` asks how sure, `frequencies` takes priors from a filter that counts, `commit` makes durable, `checkpoint`
+//! writes snapshots and lets old log go, `duties` are the background threads, `stat` counts and hashes, `backup` copies. `reader` is
+//! the handle of those who may not write, `inspect` looks at a filter's files. This is the only floor that calls the clock.
 
 pub mod backup;
 pub mod call;
@@ -12,8 +12,10 @@ pub mod checkpoint;
 pub mod commit;
 pub mod duties;
 pub mod engine;
+pub mod frequencies;
 pub mod handle;
 pub mod hold;
+pub mod infer;
 #[cfg(not(loom))]
 pub mod inspect;
 pub mod open;

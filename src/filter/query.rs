@@ -74,7 +74,7 @@ impl Engine {
     }
 
     #[inline]
-    fn ask_with<T>(
+    pub(super) fn ask_with<T>(
         &self,
         hash: u64,
         given: Option<Micros>,

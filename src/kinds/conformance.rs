@@ -12,6 +12,7 @@ use super::{
 use crate::cells::{Block, Blocks, Geometry, Layout, MAX_BANKS, OWN_WORDS, load, store};
 use crate::error::Error;
 use crate::hash::mix;
+use crate::inference::{Belief, Distinct, Form, Piece, Survival, window_posterior};
 use crate::kinds::state::STATE_WORDS;
 use crate::sync::AtomicU64;
 use crate::undo::{Undo, area_words};
@@ -19,6 +20,12 @@ use std::sync::Arc;
 
 /// The most events that may come before one insert; more means that `due` never ends.
 const EVENTS_AT_ONCE: usize = 1000;
+
+/// What is believed of each key: that it is one of a thousand inserts, or comes every millisecond.
+fn belief() -> Belief<'static> {
+    let survival = Survival::of_inserts(1e-3);
+    Belief { survival, distinct: &Distinct::ALL, form: Form::Refined }
+}
 
 /// The words of one bank: each block's own words, then its cells.
 struct Bank {
@@ -228,6 +235,29 @@ impl Harness {
     pub(crate) fn age_at(&self, hash: u64, now: Micros) -> Option<Age> {
         let blocks = self.blocks(hash, self.state().mask());
         self.kind.age(&self.state(), &blocks, &self.query(hash, now))
+    }
+
+    /// What the key's cells say of its age, asked at a time; nothing for kinds that do not infer.
+    ///
+    /// Whatever they hold, it must be pieces of ages in order, each as likely as a number from 0 on.
+    pub(crate) fn evidence_at(&self, hash: u64, now: Micros) -> Vec<Piece> {
+        let mut pieces: Vec<Piece> = Vec::new();
+        let blocks = self.blocks(hash, self.state().mask());
+        let query = self.query(hash, now);
+        self.kind.evidence(&self.state(), &blocks, &query, &belief(), &mut |piece| {
+            let Piece { from, to, likelihood } = piece;
+            assert!(from < to && pieces.last().is_none_or(|last| last.to <= from), "{piece:?}");
+            assert!(likelihood >= 0.0 && likelihood.is_finite(), "{piece:?}");
+            pieces.push(piece);
+        });
+        pieces
+    }
+
+    /// The probability that the key is in the kind's own window, asked at a time; `None` if the kind does not infer.
+    pub(crate) fn posterior_at(&self, hash: u64, now: Micros) -> Option<f64> {
+        let (Within::Items(window) | Within::Time(window)) = self.kind.window(&self.totals)?;
+        let pieces = self.evidence_at(hash, now);
+        Some(window_posterior(belief().survival, window, |tell| pieces.into_iter().for_each(tell)))
     }
 
     /// The logical state: the filter-wide words and every block, settled in a private copy.
@@ -458,6 +488,10 @@ pub(crate) fn lazy_is_eager(kind: &Arc<dyn Kind>, layout: Layout, keys: u64, pau
         assert_eq!(lazy.contains(asked), eager.contains(asked), "after key {key}");
         assert_eq!(lazy.age(asked), eager.age(asked), "after key {key}");
         assert_eq!(lazy.estimate(asked), eager.estimate(asked), "after key {key}");
+        let (now, told) = (key * pause, |harness: &Harness, now| harness.evidence_at(asked, now));
+        assert_eq!(told(&lazy, now), told(&eager, now), "after key {key}");
+        let certain = lazy.posterior_at(asked, now);
+        assert!(lazy.contains(asked) || certain.is_none_or(|p| p == 0.0), "key {key}: {certain:?}");
     }
     assert!(lazy.settled() == eager.settled(), "after {keys} keys");
     assert_eq!(lazy.totals(), eager.totals());
@@ -489,6 +523,8 @@ pub(crate) fn survives_torn_words(kind: &Arc<dyn Kind>, layout: Layout) {
             let _ = harness.contains_at(hash, now);
             let _ = harness.age_at(hash, now);
             let _ = harness.estimate_at(hash, now);
+            let posterior = harness.posterior_at(hash, now).unwrap_or(0.0);
+            assert!((0.0..=1.0).contains(&posterior), "{posterior}");
             if harness.kind.removes() {
                 let _ = harness.remove(hash, 1);
             }

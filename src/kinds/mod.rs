@@ -31,6 +31,7 @@ pub use state::{BankEntry, State};
 
 use crate::cells::{Block, Blocks, Geometry, Layout, load};
 use crate::error::{Error, Result};
+use crate::inference::{Belief, Piece};
 use std::fmt::Debug;
 
 /// Microseconds since the Unix epoch.
@@ -361,6 +362,26 @@ pub trait Kind: Debug + Send + Sync {
     ) -> bool {
         let _ = within;
         self.contains(state, blocks, query)
+    }
+
+    /// The window of [`Kind::contains`], in which posteriors are asked by default; `None` for kinds that have no
+    /// [evidence](Kind::evidence).
+    fn window(&self, totals: &Totals) -> Option<Within> {
+        let _ = totals;
+        None
+    }
+
+    /// Tells how likely the key's cells are to be as they are at each age, piece by piece from the youngest age on, and at last for
+    /// all ages that they know nothing of. Ages are in the unit of [`Kind::window`].
+    fn evidence(
+        &self,
+        state: &State<'_>,
+        blocks: &Blocks<'_>,
+        query: &Query,
+        belief: &Belief<'_>,
+        tell: &mut dyn FnMut(Piece),
+    ) {
+        let _ = (state, blocks, query, belief, tell);
     }
 
     /// How often the key was inserted; `None` for kinds that do not count.

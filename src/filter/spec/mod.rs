@@ -29,6 +29,9 @@ pub trait Spec {
 /// A [`Spec`] of a kind that knows how long ago a key was seen.
 pub trait Ages: Spec {}
 
+/// A [`Spec`] of a kind that tells how sure it is that a key is in the window.
+pub trait Infers: Spec {}
+
 /// A [`Spec`] of a kind that knows how often a key was inserted.
 pub trait Counts: Spec {}
 
@@ -70,6 +73,7 @@ impl Spec for Any {
 
 // What a kind does not do it answers with `Error::Unsupported`.
 impl Ages for Any {}
+impl Infers for Any {}
 impl Counts for Any {}
 impl Decays for Any {}
 impl Removes for Any {}

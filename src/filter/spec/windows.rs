@@ -1,6 +1,6 @@
 //! Kinds that answer whether a key has been seen: ever, or within a window.
 
-use super::Ages;
+use super::{Ages, Infers};
 use crate::kinds::{Parameters, age_partitioned, bloom, buffering, time_limited, timing};
 use std::time::Duration;
 
@@ -18,6 +18,8 @@ impl Bloom {
 
     fpr!();
 }
+
+impl Infers for Bloom {}
 
 spec! {
     /// An age-partitioned Bloom filter: remembers the last N insertions.
@@ -41,6 +43,7 @@ impl AgePartitioned {
 }
 
 impl Ages for AgePartitioned {}
+impl Infers for AgePartitioned {}
 
 spec! {
     /// A time-limited Bloom filter: remembers for a time, whatever the rate.
@@ -64,6 +67,7 @@ impl TimeLimited {
 }
 
 impl Ages for TimeLimited {}
+impl Infers for TimeLimited {}
 
 spec! {
     /// A timing Bloom filter: remembers the last N insertions, and knows for each key how many ago it was.
@@ -92,6 +96,7 @@ impl Timing {
 }
 
 impl Ages for Timing {}
+impl Infers for Timing {}
 
 spec! {
     /// A block timing Bloom filter: as [`Timing`], with insertions in batches that share a tick, in a fifth of the memory.
@@ -125,6 +130,7 @@ impl BlockTiming {
 }
 
 impl Ages for BlockTiming {}
+impl Infers for BlockTiming {}
 
 spec! {
     /// Double buffering: two Bloom filters, of which one answers while the other warms up. A baseline.

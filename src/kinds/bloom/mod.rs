@@ -2,6 +2,7 @@
 //!
 //! A key sets `k` bits of its block. There are no steps and no filter-wide state.
 
+mod evidence;
 mod plan;
 mod theory;
 
@@ -12,12 +13,13 @@ pub(super) use plan::Plan;
 
 pub use theory::{fpr, fpr_of_fill, mean_over_blocks, variance_over_blocks};
 
-use super::{Decision, Kind, Moment, Operation, Parameters, Query, State};
+use super::{Decision, Kind, Moment, Operation, Parameters, Query, State, Totals, Within};
 use crate::cells::{Block, Blocks, Layout, load, store};
 use crate::error::Result;
 use crate::hash::Positions;
+use crate::inference::{Belief, Piece, Scatter};
 use crate::sync::AtomicU64;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// The kind's name.
 pub const NAME: &str = "bloom";
@@ -32,6 +34,8 @@ const MOST_BLOCK_WORDS: usize = 1 << 20;
 #[derive(Debug, Clone, PartialEq)]
 struct Bloom {
     plan: Plan,
+    /// How keys are scattered over the filter's blocks, once it has been asked for.
+    scatter: OnceLock<Scatter>,
 }
 
 /// Makes the kind from `capacity` and `fpr` (0.001 if absent); `bits` and `k` override what these derive.
@@ -41,15 +45,31 @@ struct Bloom {
 /// does it.
 pub fn build(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
     parameters.only(NAME, &KNOWN)?;
-    Ok(Arc::new(Bloom { plan: Plan::from_parameters(parameters, "bits")? }))
+    let plan = Plan::from_parameters(parameters, "bits")?;
+    Ok(Arc::new(Bloom { plan, scatter: OnceLock::new() }))
 }
 
 impl Bloom {
+    /// The bits of a block.
+    #[inline]
+    fn bits(&self, block: &Block<'_>) -> u32 {
+        block.cells.len().min(MOST_BLOCK_WORDS) as u32 * 64
+    }
+
+    /// Whether all of the key's bits are set.
+    #[inline]
+    fn all_set(&self, block: &Block<'_>, hash: u64) -> bool {
+        // All words are loaded, so that their misses overlap; an early exit would wait for each.
+        let mut all = 1;
+        self.each_bit(block, hash, |word, shift| all &= load(word) >> shift);
+        all == 1
+    }
+
     /// Visits the key's bits: their words, and where in them.
     #[inline]
     fn each_bit(&self, block: &Block<'_>, hash: u64, mut visit: impl FnMut(&AtomicU64, usize)) {
         let words = &block.cells[..block.cells.len().min(MOST_BLOCK_WORDS)];
-        let positions = Positions::new(hash, words.len() as u32 * 64);
+        let positions = Positions::new(hash, self.bits(block));
         let at = |position: usize| {
             if let Some(word) = words.get(position / 64) {
                 visit(word, position % 64);
@@ -102,13 +122,26 @@ impl Kind for Bloom {
     }
 
     fn contains(&self, _: &State<'_>, blocks: &Blocks<'_>, query: &Query) -> bool {
-        let Some(block) = blocks.get(0) else {
-            return false;
-        };
-        // All words are loaded, so that their misses overlap; an early exit would wait for each.
-        let mut all = 1;
-        self.each_bit(block, query.hash, |word, shift| all &= load(word) >> shift);
-        all == 1
+        blocks.get(0).is_some_and(|block| self.all_set(block, query.hash))
+    }
+
+    /// All inserts: section 2.4 of the Inferential paper.
+    fn window(&self, totals: &Totals) -> Option<Within> {
+        Some(Within::Items(totals.inserts))
+    }
+
+    fn evidence(
+        &self,
+        _: &State<'_>,
+        blocks: &Blocks<'_>,
+        query: &Query,
+        belief: &Belief<'_>,
+        tell: &mut dyn FnMut(Piece),
+    ) {
+        if let Some(block) = blocks.get(0) {
+            let all_set = self.all_set(block, query.hash);
+            self.tell_evidence(block, query, all_set, belief, tell);
+        }
     }
 
     fn settle(&self, _: &State<'_>, _: usize, _: &Block<'_>, _: &Moment) {}

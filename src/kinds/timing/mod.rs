@@ -18,6 +18,7 @@
 //! The paper sweeps after each insert, `m/(B(P+1))` timers anywhere; here a block does its share when it is touched, and the sum is the
 //! same.
 
+mod evidence;
 mod plan;
 mod stamps;
 pub mod theory;
@@ -32,8 +33,9 @@ use super::{Age, Decision, Kind, Moment, Operation, Parameters, Query, State, To
 use crate::cells::{Block, Blocks, Geometry, Layout};
 use crate::error::Result;
 use crate::hash::Positions;
+use crate::inference::{Belief, Piece, Scatter};
 use stamps::{Ring, in_use};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// The kind with batches of one insert.
 pub const NAME: &str = "timing";
@@ -59,6 +61,8 @@ struct Timing {
     name: &'static str,
     plan: Plan,
     ring: Ring,
+    /// How keys are scattered over the filter's blocks, once it has been asked for.
+    scatter: OnceLock<Scatter>,
 }
 
 /// Makes the Timing Bloom Filter from `window-items` and `fpr` (0.001 if absent); `bits` (of a timer), `padding`, `k` and
@@ -93,7 +97,7 @@ struct Now {
 impl Timing {
     fn new(name: &'static str, plan: Plan) -> Self {
         let ring = Ring(theory::values(plan.window, plan.batch, plan.padding) - 1);
-        Self { name, plan, ring }
+        Self { name, plan, ring, scatter: OnceLock::new() }
     }
 
     /// The timers of a block.
@@ -263,6 +267,23 @@ impl Kind for Timing {
             Within::Items(items) => items.min(self.plan.window),
         };
         self.seen(blocks, query, items).is_some()
+    }
+
+    fn window(&self, _: &Totals) -> Option<Within> {
+        Some(Within::Items(self.plan.window))
+    }
+
+    fn evidence(
+        &self,
+        _: &State<'_>,
+        blocks: &Blocks<'_>,
+        query: &Query,
+        belief: &Belief<'_>,
+        tell: &mut dyn FnMut(Piece),
+    ) {
+        if let Some(block) = blocks.get(0) {
+            self.tell_evidence(block, query, belief, tell);
+        }
     }
 
     /// All timers that no question of this or a later moment reaches are marked expired, wherever sweeps have come to.

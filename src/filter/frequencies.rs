@@ -1,0 +1,122 @@
+//! A prior for one filter out of the counts of another.
+
+use super::handle::Filter;
+use super::spec::{Any, Removes};
+use crate::inference::Prior;
+
+/// The prior of a key by how often it came, as a filter that counts knows it: as durable and as shared between processes as that.
+///
+/// `p_x = (n_x + 1/2)/(n + 1)`, of `n` inserts `n_x` of this key: what is left of inserts and removals. So a key that has not come
+/// yet is not impossible, and none is certain. Keys are to be inserted (and removed) one at a time: one that is inserted with
+/// [`times`](crate::Call::times) counts so often among one insert. Estimates are too high for some keys, which makes
+/// their priors so; counts that saturate make them too low.
+///
+/// How keys repeat is a thing of its own: [`Stream::new`](crate::inference::Stream::new) puts both together.
+///
+/// ```
+/// # use ebbtide::{Counting, Filter, Frequencies, Options, Prior, Timing};
+/// use ebbtide::inference::{Observed, Stream};
+/// # let parent = tempfile::tempdir()?;
+/// # let [recent, counts] = ["recent", "counts"].map(|name| parent.path().join(name));
+/// let recent = Filter::create(&recent, Timing::last(100), Options::new())?;
+/// let counts = Filter::create(&counts, Counting::capacity(1000).counter_bits(16), Options::new())?;
+/// let mut observed = Observed::new(100);
+/// for insert in 0..1000 {
+///     let key = if insert % 2 == 0 { "often".to_owned() } else { format!("{}", insert % 200) };
+///     recent.insert(&key)?;
+///     counts.insert(&key)?;
+///     observed.note(key.as_bytes());
+/// }
+/// let stream = Stream::new(Frequencies::new(&counts), observed.distinct());
+/// assert!((stream.probability(b"often") - 0.5).abs() < 0.01);
+/// assert!(recent.posterior("often", &stream)? > 0.99);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// A filter that cannot answer (poisoned, retired, forked, or of a kind that does not count) has the prior NaN, for a prior is a number:
+/// whoever asks with it gets [`Error::Parameter`](crate::Error::Parameter), "prior: expected a probability from 0 to 1, found NaN".
+#[derive(Debug)]
+pub struct Frequencies<'a, K = Any> {
+    counts: &'a Filter<K>,
+}
+
+impl<K> Clone for Frequencies<'_, K> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K> Copy for Frequencies<'_, K> {}
+
+impl<'a, K: Removes> Frequencies<'a, K> {
+    /// By the counts of this filter, which is to be told of every insert of the other one. Its counts must not decay.
+    #[must_use]
+    pub fn new(counts: &'a Filter<K>) -> Self {
+        Self { counts }
+    }
+}
+
+impl<K: Removes> Prior for Frequencies<'_, K> {
+    fn probability(&self, key: &[u8]) -> f64 {
+        let Ok(estimate) = self.counts.estimate(key) else {
+            return f64::NAN;
+        };
+        // Of kinds that remove, the novelty is the number of removals.
+        let totals = self.counts.engine.image.header().tally().sum();
+        let inserts = totals.inserts.saturating_sub(totals.novelty);
+        // Another thread's insert may be in the one and not yet in the other.
+        ((estimate.count + 0.5) / (inserts as f64 + 1.0)).min(1.0)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::{Counting, DynamicCount, Error, Options, Parameters, Spec, Spectral, Timing};
+
+    fn made<K: Spec>(spec: K) -> (Filter<K>, tempfile::TempDir) {
+        let place = tempfile::TempDir::new().expect("a directory");
+        let options = Options::new().hash_seed(7).background(false);
+        (Filter::create(place.path().join("filter"), spec, options).expect("a filter"), place)
+    }
+
+    fn priors_follow<K: Removes>(spec: K) {
+        let (filter, _place) = made(spec);
+        let prior = Frequencies::new(&filter);
+        assert_eq!(prior.probability(b"a"), 0.5, "nothing is known");
+        for _ in 0..30 {
+            filter.insert("a").expect("an insert");
+        }
+        for _ in 0..10 {
+            filter.insert("b").expect("an insert");
+        }
+        assert_eq!(prior.probability(b"a"), 30.5 / 41.0);
+        assert_eq!(prior.probability(b"b"), 10.5 / 41.0);
+        assert_eq!(prior.probability(b"c"), 0.5 / 41.0);
+        for _ in 0..10 {
+            assert!(filter.remove("a").expect("a removal"));
+        }
+        assert_eq!(prior.probability(b"a"), 20.5 / 31.0);
+        filter.call().times(1000).insert("d").expect("an insert");
+        assert_eq!(prior.probability(b"d"), 1.0, "not above");
+    }
+
+    #[test]
+    fn priors_follow_the_counts_of_every_kind_from_which_keys_can_be_removed() {
+        priors_follow(Counting::capacity(1000).counter_bits(16));
+        priors_follow(Spectral::capacity(1000));
+        priors_follow(DynamicCount::capacity(1000));
+    }
+
+    #[test]
+    fn a_filter_that_cannot_answer_makes_the_question_an_error() {
+        let parameters = Parameters::new().with("capacity", 1000);
+        let (filter, _place) = made(Any::new("bloom", parameters));
+        let prior = Frequencies::new(&filter);
+        assert!(prior.probability(b"a").is_nan());
+        let (recent, _beside) = made(Timing::last(100));
+        let error = recent.posterior("a", &prior).expect_err("no prior");
+        assert!(matches!(error, Error::Parameter { name: "prior", .. }), "{error}");
+    }
+}

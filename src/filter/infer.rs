@@ -1,0 +1,103 @@
+//! Asking how sure the filter is, in the same way as any other question (`query`).
+
+use super::engine::Engine;
+use crate::error::{Error, Result};
+use crate::inference::{AgePosterior, Belief, Form, Piece, Prior, window_posterior};
+use crate::kinds::{Micros, Totals, Within};
+
+/// How posteriors are asked for.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Asking {
+    /// Instead of the filter's own window.
+    pub window: Option<Within>,
+    pub form: Form,
+}
+
+impl Engine {
+    /// The probability that a key is in the window.
+    #[inline]
+    pub(super) fn posterior<P: Prior + ?Sized>(
+        &self,
+        key: &[u8],
+        hash: u64,
+        given: Option<Micros>,
+        Asking { window, form }: Asking,
+        prior: &P,
+    ) -> Result<f64> {
+        self.check_process()?;
+        let unit = self.window_unit("posterior")?;
+        let asked = window.map(|window| width(unit, window)).transpose()?;
+        let belief = believe(unit, prior, key, form)?;
+        self.ask_with(hash, given, Self::totals, |kind, state, blocks, query| {
+            let width = match (asked, unit) {
+                // It begins with the first insert at the earliest: a key that was never inserted is in no window.
+                (Some(width), Within::Items(_)) => width.min(query.totals.inserts),
+                (Some(width), Within::Time(_)) => width,
+                (None, _) => kind
+                    .window(&query.totals)
+                    .map_or(0, |(Within::Items(own) | Within::Time(own))| own),
+            };
+            window_posterior(belief.survival, width, |tell| {
+                kind.evidence(state, blocks, query, &belief, tell);
+            })
+        })
+    }
+
+    /// The distribution of a key's age.
+    pub(super) fn age_posterior<P: Prior + ?Sized>(
+        &self,
+        key: &[u8],
+        hash: u64,
+        given: Option<Micros>,
+        form: Form,
+        prior: &P,
+    ) -> Result<AgePosterior> {
+        self.check_process()?;
+        let unit = self.window_unit("age_posterior")?;
+        let belief = believe(unit, prior, key, form)?;
+        let pieces = self.ask(hash, given, |kind, state, blocks, query| {
+            let mut pieces: Vec<Piece> = Vec::new();
+            kind.evidence(state, blocks, query, &belief, &mut |piece| pieces.push(piece));
+            pieces
+        });
+        Ok(AgePosterior::new(belief.survival, pieces?))
+    }
+
+    /// A window of the kind, of any width: in what ages are counted.
+    #[inline]
+    fn window_unit(&self, operation: &'static str) -> Result<Within> {
+        let window = self.meta.kind.window(&Totals::default());
+        window.ok_or_else(|| self.unsupported(operation))
+    }
+}
+
+/// How wide a window is, in this unit.
+#[inline]
+fn width(unit: Within, window: Within) -> Result<u64> {
+    match (unit, window) {
+        (Within::Items(_), Within::Items(width)) | (Within::Time(_), Within::Time(width)) => {
+            Ok(width)
+        }
+        (Within::Items(_), asked) => Err(Error::parameter(
+            "window",
+            "a number of inserts, as this filter's is",
+            format!("{asked:?}"),
+        )),
+        (Within::Time(_), asked) => {
+            Err(Error::parameter("window", "a time, as this filter's is", format!("{asked:?}")))
+        }
+    }
+}
+
+#[inline]
+fn believe<'a, P: Prior + ?Sized>(
+    unit: Within,
+    prior: &'a P,
+    key: &[u8],
+    form: Form,
+) -> Result<Belief<'a>> {
+    match unit {
+        Within::Items(_) => Belief::of_inserts(prior, key, form),
+        Within::Time(_) => Belief::of_time(prior, key, form),
+    }
+}

@@ -1,0 +1,262 @@
+//! Of keys with a posterior near x a share of x is in the window: on streams drawn from known priors, in all kinds that infer, for
+//! windows of several widths, for ages, for both forms.
+//!
+//! Keys are drawn independently, so the share of a bin of `n` queries has a standard deviation of at most `0.5/√n`; a bin counts
+//! by its queries, and those of all bins together are many thousands, so noise comes to less than 0.004 in the mean over bins.
+
+#[path = "common/random.rs"]
+mod random;
+
+use ebbtide::inference::{Distinct, Form, Stream};
+use ebbtide::media::Memory;
+use ebbtide::{Any, Clock, Durability, Filter, Options, Parameters, Timestamp, Within};
+use random::Random;
+use std::sync::Arc;
+
+const BINS: usize = 20;
+const SEED: u64 = 20_261_121;
+/// A time-limited filter gets a key so often, on average.
+const PAUSE: u64 = 1000;
+
+/// How far posteriors are from the share of keys for which they hold.
+#[derive(Default)]
+struct Calibration {
+    bins: [(f64, f64, f64); BINS],
+}
+
+impl Calibration {
+    fn add(&mut self, posterior: f64, holds: bool) {
+        assert!((0.0..=1.0).contains(&posterior), "{posterior}");
+        let bin = &mut self.bins[((posterior * BINS as f64) as usize).min(BINS - 1)];
+        bin.0 += 1.0;
+        bin.1 += posterior;
+        bin.2 += f64::from(u8::from(holds));
+    }
+
+    /// The mean over all queries of how far the mean posterior of their bin is from the share that holds.
+    fn error(&self) -> f64 {
+        let apart: f64 = self.bins.iter().map(|bin| (bin.1 - bin.2).abs()).sum();
+        apart / self.bins.iter().map(|bin| bin.0).sum::<f64>()
+    }
+}
+
+/// The prior of each key.
+type Priors = Box<dyn Fn(&[u8]) -> f64>;
+
+/// Where the keys of a stream come from.
+enum Source {
+    Uniform(u64),
+    /// The sums of `1/x` over the ranks: the paper's `p_x = 1/(x·H)`.
+    PowerLaw(Vec<f64>),
+}
+
+impl Source {
+    fn power_law(universe: u64) -> Self {
+        let mut sum = 0.0;
+        let sums = (1..=universe).map(|rank| {
+            sum += 1.0 / rank as f64;
+            sum
+        });
+        Self::PowerLaw(sums.collect())
+    }
+
+    fn universe(&self) -> u64 {
+        match self {
+            Self::Uniform(universe) => *universe,
+            Self::PowerLaw(sums) => sums.len() as u64,
+        }
+    }
+
+    fn draw(&self, random: &mut Random) -> u64 {
+        match self {
+            Self::Uniform(universe) => random.below(*universe),
+            Self::PowerLaw(sums) => {
+                let at = random.below(1 << 53) as f64 / (1_u64 << 53) as f64 * sums[sums.len() - 1];
+                sums.partition_point(|&sum| sum <= at) as u64
+            }
+        }
+    }
+
+    fn model(&self) -> Stream<Priors> {
+        let number = |key: &[u8]| u64::from_le_bytes(key.try_into().expect("eight bytes"));
+        let universe = self.universe();
+        match self {
+            Self::Uniform(_) => {
+                let distinct = Distinct::uniform(universe).expect("keys");
+                Stream::new(Box::new(move |_: &[u8]| 1.0 / universe as f64), distinct)
+            }
+            Self::PowerLaw(sums) => {
+                let all = sums[sums.len() - 1];
+                let distinct = Distinct::power_law(universe, 1.0).expect("keys");
+                let p = move |key: &[u8]| 1.0 / ((number(key) + 1) as f64 * all);
+                Stream::new(Box::new(p), distinct)
+            }
+        }
+    }
+}
+
+/// What is asked of one filter over one stream.
+struct Course {
+    kind: &'static str,
+    parameters: Parameters,
+    source: Source,
+    /// The filter's window, in inserts.
+    window: u64,
+    /// Inserts before the first query, and queries (each followed by its insert).
+    warm_up: u64,
+    queries: u64,
+}
+
+/// The worst calibration over windows, and that of ages.
+struct Found {
+    windows: f64,
+    paper: f64,
+    ages: f64,
+    /// Mean of the expected ages over the mean of the true ones, of keys that had come before.
+    expected: f64,
+}
+
+impl Course {
+    fn run(&self) -> Found {
+        let by_time = self.kind == "time-limited";
+        let options =
+            Options::new().durability(Durability::Never).clock(Clock::stream()).hash_seed(SEED);
+        let spec = Any::new(self.kind, self.parameters.clone());
+        let filter = Filter::create_on(Arc::new(Memory::new()), spec, options).expect("a filter");
+        let model = self.source.model().rate(1e6 / PAUSE as f64);
+        let unit = if by_time { PAUSE } else { 1 };
+        let widths: Vec<u64> =
+            [0.07, 0.3, 0.55, 1.0].map(|part| (part * self.window as f64) as u64 * unit).into();
+        let mut windows: Vec<[Calibration; 2]> =
+            widths.iter().map(|_| Default::default()).collect();
+        let (mut ages, mut expected, mut truth) = (Calibration::default(), 0.0, 0.0);
+        let mut last: Vec<Option<u64>> = vec![None; self.source.universe() as usize];
+        let mut random = Random::new(SEED);
+        let mut now = 1_000_000_000_u64;
+        for number in 0..self.warm_up + self.queries {
+            let key = self.source.draw(&mut random);
+            let bytes = key.to_le_bytes();
+            if by_time {
+                let even = (random.below(1 << 53) + 1) as f64 / (1_u64 << 53) as f64;
+                now += (-even.ln() * PAUSE as f64) as u64;
+            } else {
+                now += 1;
+            }
+            let call = filter.call().time(Timestamp::from_unix_micros(now));
+            if number >= self.warm_up {
+                let age = last[key as usize].map(|then| now - then - u64::from(!by_time));
+                for (&width, calibrations) in widths.iter().zip(&mut windows) {
+                    let within = if by_time { Within::Time(width) } else { Within::Items(width) };
+                    for (form, calibration) in
+                        [Form::Refined, Form::Paper].into_iter().zip(calibrations)
+                    {
+                        let call = call.window(within).form(form);
+                        let posterior = call.posterior(bytes, &model).expect("a posterior");
+                        calibration.add(posterior, age.is_some_and(|age| age < width));
+                    }
+                }
+                if number % 4 == 0 {
+                    let posterior = call.age_posterior(bytes, &model).expect("a posterior");
+                    for part in 0..10 {
+                        let [from, to] =
+                            [part, part + 1].map(|part| self.window * unit * part / 10);
+                        let there = age.is_some_and(|age| (from..to).contains(&age));
+                        ages.add(posterior.between(from..to), there);
+                    }
+                    if let Some(age) = age {
+                        expected += posterior.expected();
+                        truth += age as f64;
+                    }
+                }
+            }
+            last[key as usize] = Some(now);
+            call.insert(bytes).expect("an insert");
+        }
+        let worst = |form: usize| {
+            windows.iter().map(|calibrations| calibrations[form].error()).fold(0.0, f64::max)
+        };
+        let found = Found {
+            windows: worst(0),
+            paper: worst(1),
+            ages: ages.error(),
+            expected: expected / truth,
+        };
+        println!(
+            "{} {:?}: windows {:.4} (paper's form {:.4}), ages {:.4}, expected ages {:.3} of the true ones",
+            self.kind, self.parameters, found.windows, found.paper, found.ages, found.expected
+        );
+        found
+    }
+}
+
+fn parameters(all: &[(&'static str, u64)]) -> Parameters {
+    all.iter().fold(Parameters::new(), |parameters, &(name, value)| parameters.with(name, value))
+}
+
+/// A filter of few bits, so that much is left open.
+fn small_timers(window: u64, bits: u64, k: u64, source: Source) -> Course {
+    let timers = 10 * window / bits;
+    let parameters =
+        parameters(&[("window-items", window), ("bits", bits), ("k", k), ("timers", timers)]);
+    Course {
+        kind: "block-timing",
+        parameters,
+        source,
+        window,
+        warm_up: 8 * window,
+        queries: 200_000,
+    }
+}
+
+fn is_calibrated(course: &Course) -> Found {
+    let found = course.run();
+    assert!(found.windows < 0.02, "windows of {}: {}", course.kind, found.windows);
+    assert!(found.ages < 0.03, "ages of {}: {}", course.kind, found.ages);
+    found
+}
+
+#[test]
+fn block_timing_is_calibrated_on_uniform_streams_and_better_than_the_paper_s_form() {
+    for (bits, k) in [(4, 4), (6, 6)] {
+        let found = is_calibrated(&small_timers(20_000, bits, k, Source::Uniform(20_000)));
+        assert!(found.paper > 1.5 * found.windows, "{}", found.paper);
+        // Nearly all keys had come before the first query.
+        assert!((0.98..1.02).contains(&found.expected), "{}", found.expected);
+    }
+}
+
+#[test]
+fn block_timing_is_calibrated_on_power_laws() {
+    is_calibrated(&small_timers(20_000, 4, 4, Source::power_law(20_000)));
+}
+
+#[test]
+fn timing_is_calibrated() {
+    let parameters = parameters(&[("window-items", 20_000), ("k", 3), ("timers", 30_000)]);
+    let source = Source::Uniform(20_000);
+    let (window, warm_up) = (20_000, 50_000);
+    is_calibrated(&Course {
+        kind: "timing",
+        parameters,
+        source,
+        window,
+        warm_up,
+        queries: 200_000,
+    });
+}
+
+#[test]
+fn bloom_is_calibrated_while_it_fills() {
+    for source in [Source::Uniform(60_000), Source::power_law(200_000)] {
+        let parameters = parameters(&[("capacity", 40_000), ("bits", 150_000), ("k", 3)]);
+        let (window, warm_up) = (60_000, 10_000);
+        is_calibrated(&Course {
+            kind: "bloom",
+            parameters,
+            source,
+            window,
+            warm_up,
+            queries: 200_000,
+        });
+    }
+}
