@@ -5,8 +5,8 @@ mod talk;
 
 use ebbtide::media::{Media, Memory};
 use ebbtide::{
-    AgePartitioned, Any, Bloom, Clock, Downtime, Error, Filter, ManualClock, Options, Reader,
-    TimeLimited, Timestamp,
+    AgePartitioned, Any, BlockTiming, Bloom, Clock, Downtime, Error, Filter, Form, ManualClock,
+    Options, Penalty, Reader, TimeLimited, Timestamp, Within,
 };
 use std::collections::BTreeMap;
 use std::fs;
@@ -544,6 +544,33 @@ fn a_filter_in_memory_is_read_as_one_on_the_disk() {
     let filter = Filter::<Any>::open_on(media(), options()).expect("a filter");
     insert(&filter, 2000..3000);
     notices(&reader, 2999);
+}
+
+#[test]
+fn a_reader_is_as_sure_as_the_filter() {
+    let (_home, dir) = home();
+    let spec = BlockTiming::last(1000).fpr(0.3);
+    let filter = Filter::create(&dir, spec, options()).expect("a filter");
+    insert(&filter, 0..3000);
+    let reader = Reader::<BlockTiming>::open(&dir, options()).expect("a reader");
+    let (prior, dear) = (1e-4, Penalty { false_positive: 5.0, false_negative: 1.0 });
+    let keys = || (1500..2500_u64).map(u64::to_le_bytes);
+    let told = |key| {
+        let call = reader.call().window(Within::Items(400)).form(Form::Paper);
+        let sure = [reader.posterior(key, &prior)?, call.posterior(key, &prior)?];
+        Ok((sure, reader.contains_with(key, &prior, dear)?, reader.age_posterior(key, &prior)?))
+    };
+    let expected = keys().map(|key| {
+        let call = filter.call().window(Within::Items(400)).form(Form::Paper);
+        let sure = [filter.posterior(key, &prior)?, call.posterior(key, &prior)?];
+        Ok((sure, filter.contains_with(key, &prior, dear)?, filter.age_posterior(key, &prior)?))
+    });
+    let expected: Vec<_> = expected.collect::<ebbtide::Result<_>>().expect("answers");
+    assert!(expected.iter().any(|([own, nearer], ..)| 0.0 < *nearer && nearer < own));
+    let all = || keys().map(told).collect::<ebbtide::Result<Vec<_>>>().expect("answers");
+    assert_eq!(all(), expected);
+    filter.close().expect("a clean end");
+    assert_eq!(all(), expected);
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! The command line: every command with its options, as `--help` shows them. No behaviour lives here.
 
 use crate::kind_options::KindOptions;
+use crate::priors::{DistinctOption, PriorOption, parse_distinct, parse_prior, parse_rate};
 use crate::units::{parse_durability, parse_duration, parse_size};
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use ebbtide::{Durability, Options};
+use ebbtide::{Durability, Options, Within};
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -39,6 +40,11 @@ pub enum Command {
     Estimate(Estimate),
     /// Prints the age of each key (inserts or seconds ago, a lower bound), or - if it is absent.
     Age(Query),
+    /// Prints how probable it is that each key is in the window, given how likely it was before the filter was asked
+    /// (bloom, timing, block-timing, age-partitioned, time-limited).
+    Posterior(Posterior),
+    /// Prints 1 or 0 per key: whichever costs less on average, given what wrong answers cost (the same kinds).
+    Decide(Decide),
     /// Prints kind, parameters, fill, memory, disk and where the log stands.
     Stat(Look),
     /// Prints a hash of the logical state and the LSN it stands at.
@@ -187,6 +193,105 @@ pub struct Check {
     /// Where the window of a key begins.
     #[arg(long, value_enum, default_value = "last-seen")]
     pub since: Since,
+}
+
+/// What is believed of the stream, and of which window it is asked.
+#[derive(Debug, Args)]
+pub struct Believing {
+    /// How likely each insert is one of the key, before the filter is asked. A probability from 0 to 1: all keys have this one.
+    /// uniform:U: so many keys are equally likely. power-law:U[:EXPONENT]: keys are their ranks, 1 to U, with probabilities
+    /// that fall with the rank to this power, 1 if not given. table:FILE: lines KEY<TAB>COUNT; others count
+    /// as half an insert. counted:DIR: a counting, spectral or dynamic-count filter that counts the same stream. line: each line ends in
+    /// <TAB>P (behind a weight, in front of penalties).
+    #[arg(long, value_name = "PRIOR", value_parser = parse_prior, allow_negative_numbers = true)]
+    pub prior: Option<PriorOption>,
+    /// How keys repeat: all (each insert is of another key), uniform:U, power-law:U[:EXPONENT], or points:FILE, lines J<TAB>D:
+    /// among J inserts are D different keys on average. Else it is what the prior says, and all if that says nothing.
+    #[arg(long, value_name = "REPEATS", value_parser = parse_distinct)]
+    pub distinct: Option<DistinctOption>,
+    /// Inserts a second, of all keys together; for filters whose window is a time.
+    #[arg(long, value_name = "R", value_parser = parse_rate, allow_negative_numbers = true)]
+    pub rate: Option<f64>,
+    /// The formulas.
+    #[arg(long, value_enum, default_value = "refined")]
+    pub form: Form,
+    /// Another window than the filter's own: the last N inserts.
+    #[arg(long, value_name = "N", conflicts_with = "window")]
+    window_items: Option<u64>,
+    /// Another window than the filter's own, such as 10m.
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    window: Option<Duration>,
+}
+
+impl Believing {
+    /// The window that is asked of, if it is not the filter's own.
+    pub fn window(&self) -> Option<Within> {
+        let micros = |window: Duration| u64::try_from(window.as_micros()).unwrap_or(u64::MAX);
+        let time = self.window.map(|window| Within::Time(micros(window)));
+        time.or(self.window_items.map(Within::Items))
+    }
+}
+
+/// Which formulas a posterior is made by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Form {
+    /// Better calibrated ones.
+    Refined,
+    /// Those that the paper prints.
+    Paper,
+}
+
+impl From<Form> for ebbtide::Form {
+    fn from(form: Form) -> Self {
+        match form {
+            Form::Refined => Self::Refined,
+            Form::Paper => Self::Paper,
+        }
+    }
+}
+
+/// Options of `posterior`.
+#[derive(Debug, Args)]
+pub struct Posterior {
+    /// The filter, the keys, and the form of the answers.
+    #[command(flatten)]
+    pub query: Query,
+    /// What is believed of them.
+    #[command(flatten)]
+    pub believing: Believing,
+    /// Tell the most likely and the expected age of each key as well, in inserts or seconds.
+    #[arg(long)]
+    pub ages: bool,
+}
+
+/// Options of `decide`.
+#[derive(Debug, Args)]
+pub struct Decide {
+    /// The filter, the keys, and the form of the answers.
+    #[command(flatten)]
+    pub query: Query,
+    /// What is believed of them.
+    #[command(flatten)]
+    pub believing: Believing,
+    /// What it costs to answer 1 for a key that is not in the window.
+    #[arg(
+        long,
+        value_name = "X",
+        allow_negative_numbers = true,
+        required_unless_present = "penalties"
+    )]
+    pub false_positive: Option<f64>,
+    /// What it costs to answer 0 for a key that is, in the same unit.
+    #[arg(
+        long,
+        value_name = "Y",
+        allow_negative_numbers = true,
+        required_unless_present = "penalties"
+    )]
+    pub false_negative: Option<f64>,
+    /// Each line ends in <TAB>X<TAB>Y instead: what the two mistakes cost for this key.
+    #[arg(long, conflicts_with_all = ["false_positive", "false_negative"])]
+    pub penalties: bool,
 }
 
 /// Settings of a new filter that no kind cares about.

@@ -3,6 +3,9 @@
 use std::io::{self, Write};
 use std::path::Path;
 
+/// Bytes of a malformed line that an error quotes.
+const SHOWN_BYTES: usize = 60;
+
 /// What every command returns.
 pub type Result<T> = std::result::Result<T, Failure>;
 
@@ -35,6 +38,12 @@ impl From<ebbtide::Error> for Failure {
     fn from(error: ebbtide::Error) -> Self {
         Self::Error(error.to_string())
     }
+}
+
+/// What is wrong with a line that is not of the form expected.
+pub fn misfit(expected: &str, line: &[u8]) -> String {
+    let start = String::from_utf8_lossy(&line[..line.len().min(SHOWN_BYTES)]);
+    format!("expected {expected}, found {start:?}")
 }
 
 /// Says one sentence on standard error. A closed standard error is not worth a panic.

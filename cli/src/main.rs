@@ -11,6 +11,7 @@ mod failure;
 mod input;
 mod kind_options;
 mod output;
+mod priors;
 mod progress;
 mod units;
 

@@ -77,6 +77,21 @@ pub fn seconds(micros: u64) -> String {
     format!("{whole}.{fraction:06}").trim_end_matches('0').to_owned()
 }
 
+/// Digits of a number that is an estimate anyway.
+const DIGITS: usize = 6;
+
+/// Writes a number to six significant digits, without zeros at the end: `0.25`, `123457`, `1.5e-9`.
+pub fn significant(number: f64) -> String {
+    let text = format!("{number:.*e}", DIGITS - 1);
+    match text.parse::<f64>() {
+        Ok(rounded) if rounded == 0.0 || (1e-5..1e15).contains(&rounded.abs()) => {
+            rounded.to_string()
+        }
+        Ok(rounded) => format!("{rounded:e}"),
+        Err(_) => text,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -111,6 +126,23 @@ mod tests {
         assert_eq!(seconds(5_000_000), "5");
         assert_eq!(seconds(1_250_000), "1.25");
         assert_eq!(seconds(1), "0.000001");
+    }
+
+    #[test]
+    fn numbers_are_rounded_to_six_digits() {
+        for (number, text) in [
+            (0.0, "0"),
+            (1.0, "1"),
+            (0.25, "0.25"),
+            (2.0 / 3.0, "0.666667"),
+            (0.999_999_9, "1"),
+            (123_456_789.0, "123457000"),
+            (1e-5, "0.00001"),
+            (1.234_567_8e-9, "1.23457e-9"),
+            (1e300, "1e300"),
+        ] {
+            assert_eq!(significant(number), text);
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use super::handle::Filter;
 use super::spec::{Any, Removes};
 use crate::inference::Prior;
+use crate::inference::prior::UNSEEN;
 
 /// The prior of a key by how often it came, as a filter that counts knows it: as durable and as shared between processes as that.
 ///
@@ -66,7 +67,7 @@ impl<K: Removes> Prior for Frequencies<'_, K> {
         let totals = self.counts.engine.image.header().tally().sum();
         let inserts = totals.inserts.saturating_sub(totals.novelty);
         // Another thread's insert may be in the one and not yet in the other.
-        ((estimate.count + 0.5) / (inserts as f64 + 1.0)).min(1.0)
+        ((estimate.count + UNSEEN) / (inserts as f64 + 1.0)).min(1.0)
     }
 }
 

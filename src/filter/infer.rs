@@ -74,19 +74,14 @@ impl Engine {
 /// How wide a window is, in this unit.
 #[inline]
 fn width(unit: Within, window: Within) -> Result<u64> {
-    match (unit, window) {
+    let (expected, found) = match (unit, window) {
         (Within::Items(_), Within::Items(width)) | (Within::Time(_), Within::Time(width)) => {
-            Ok(width)
+            return Ok(width);
         }
-        (Within::Items(_), asked) => Err(Error::parameter(
-            "window",
-            "a number of inserts, as this filter's is",
-            format!("{asked:?}"),
-        )),
-        (Within::Time(_), asked) => {
-            Err(Error::parameter("window", "a time, as this filter's is", format!("{asked:?}")))
-        }
-    }
+        (Within::Items(_), Within::Time(_)) => ("a number of inserts", "a time"),
+        (Within::Time(_), Within::Items(_)) => ("a time", "a number of inserts"),
+    };
+    Err(Error::parameter("window", format!("{expected}, as this filter's own is"), found))
 }
 
 #[inline]

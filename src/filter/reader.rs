@@ -9,14 +9,16 @@ use super::checkpoint::Snapshots;
 use super::commit::Committer;
 use super::duties::Bell;
 use super::engine::{Engine, TimeBase};
+use super::infer::Asking;
 use super::inspect::{Look, rebuild};
 use super::open::{first_segment, read_meta};
-use super::spec::{Ages, Any, Counts, Decays, Spec};
+use super::spec::{Ages, Any, Counts, Decays, Infers, Spec};
 use super::stat::{Digest, Stat};
 use crate::clock::{Clock, Timestamp};
 use crate::error::{Error, Result};
 use crate::fork::Guard;
 use crate::hash::key_hash;
+use crate::inference::{AgePosterior, Form, Penalty, Prior, decide};
 use crate::kinds::{Age, Estimate, Micros, Parameters, Within};
 use crate::live::{Image, LiveHeader};
 use crate::media::{Access, Disk, Media, Memory};
@@ -291,7 +293,7 @@ impl<K> Reader<K> {
     /// The same questions with a time of their own.
     #[must_use]
     pub fn call(&self) -> ReaderCall<'_, K> {
-        ReaderCall { reader: self, time: None }
+        ReaderCall { reader: self, time: None, asking: Asking::default() }
     }
 
     /// What there is to know about the filter.
@@ -350,6 +352,44 @@ impl<K: Ages> Reader<K> {
     }
 }
 
+impl<K: Infers> Reader<K> {
+    /// The probability that a key is in the window; see [`Filter::posterior`](crate::Filter::posterior).
+    ///
+    /// # Errors
+    /// As [`Reader::contains`], [`Error::Parameter`] if the prior is not a probability, and [`Error::Unsupported`] if the
+    /// kind tells no posteriors.
+    pub fn posterior<P: Prior + ?Sized>(&self, key: impl AsRef<[u8]>, prior: &P) -> Result<f64> {
+        self.call().posterior(key, prior)
+    }
+
+    /// Whether to take a key for one of the window, so that the expected penalty is least; see
+    /// [`Filter::contains_with`](crate::Filter::contains_with).
+    ///
+    /// # Errors
+    /// As [`Reader::posterior`], and [`Error::Parameter`] for penalties below 0.
+    pub fn contains_with<P: Prior + ?Sized>(
+        &self,
+        key: impl AsRef<[u8]>,
+        prior: &P,
+        penalty: Penalty,
+    ) -> Result<bool> {
+        self.call().contains_with(key, prior, penalty)
+    }
+
+    /// How long ago a key was inserted, as a distribution; see
+    /// [`Filter::age_posterior`](crate::Filter::age_posterior).
+    ///
+    /// # Errors
+    /// As [`Reader::posterior`].
+    pub fn age_posterior<P: Prior + ?Sized>(
+        &self,
+        key: impl AsRef<[u8]>,
+        prior: &P,
+    ) -> Result<AgePosterior> {
+        self.call().age_posterior(key, prior)
+    }
+}
+
 impl<K: Counts> Reader<K> {
     /// How often a key was inserted; see [`Filter::estimate`](crate::Filter::estimate).
     ///
@@ -375,6 +415,7 @@ impl<K: Decays> Reader<K> {
 pub struct ReaderCall<'a, K = Any> {
     reader: &'a Reader<K>,
     time: Option<u64>,
+    asking: Asking,
 }
 
 impl<K> ReaderCall<'_, K> {
@@ -418,6 +459,57 @@ impl<K: Ages> ReaderCall<'_, K> {
     /// As there.
     pub fn seen_within(&self, key: impl AsRef<[u8]>, within: Within) -> Result<bool> {
         self.ask(key, |engine, hash, time| engine.seen_within(hash, time, within))
+    }
+}
+
+impl<K: Infers> ReaderCall<'_, K> {
+    /// Posteriors of another window than the filter's own, shorter or longer.
+    #[must_use]
+    pub fn window(mut self, window: Within) -> Self {
+        self.asking.window = Some(window);
+        self
+    }
+
+    /// Posteriors by these formulas.
+    #[must_use]
+    pub fn form(mut self, form: Form) -> Self {
+        self.asking.form = form;
+        self
+    }
+
+    /// See [`Reader::posterior`].
+    ///
+    /// # Errors
+    /// As there, and [`Error::Parameter`] for a window in another unit than the filter's.
+    pub fn posterior<P: Prior + ?Sized>(&self, key: impl AsRef<[u8]>, prior: &P) -> Result<f64> {
+        let key = key.as_ref();
+        self.ask(key, |engine, hash, time| engine.posterior(key, hash, time, self.asking, prior))
+    }
+
+    /// See [`Reader::contains_with`].
+    ///
+    /// # Errors
+    /// As there, and as [`ReaderCall::posterior`].
+    pub fn contains_with<P: Prior + ?Sized>(
+        &self,
+        key: impl AsRef<[u8]>,
+        prior: &P,
+        penalty: Penalty,
+    ) -> Result<bool> {
+        decide(self.posterior(key, prior)?, penalty)
+    }
+
+    /// See [`Reader::age_posterior`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn age_posterior<P: Prior + ?Sized>(
+        &self,
+        key: impl AsRef<[u8]>,
+        prior: &P,
+    ) -> Result<AgePosterior> {
+        let (key, form) = (key.as_ref(), self.asking.form);
+        self.ask(key, |engine, hash, time| engine.age_posterior(key, hash, time, form, prior))
     }
 }
 

@@ -88,9 +88,13 @@ impl Stream {
     }
 }
 
+/// What a key counts that has never been seen.
+pub(crate) const UNSEEN: f64 = 0.5;
+
 impl Stream<Table> {
-    /// Keys come as often as they were counted, in a part of the stream or one like it (section 5.3.2). Others have the prior 0, or
-    /// what [`Stream::or`] says. A key that is told twice has both counts.
+    /// Keys come as often as they were counted, in a part of the stream or one like it (section 5.3.2). Each other key counts as
+    /// half an insert (a key that cannot come would be denied whatever the filter has kept of it), or what
+    /// [`Stream::or`] says. A key that is told twice has both counts.
     ///
     /// ```
     /// use ebbtide::Prior;
@@ -115,7 +119,7 @@ impl Stream<Table> {
         }
         probabilities.values_mut().for_each(|p| *p /= sum);
         let distinct = Distinct::of_probabilities(probabilities.values().copied())?;
-        let prior = Table { probabilities, others: 0.0 };
+        let prior = Table { probabilities, others: (UNSEEN / sum).min(1.0) };
         Ok(Self { prior, distinct, inserts_per_second: None })
     }
 

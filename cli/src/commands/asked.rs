@@ -2,7 +2,10 @@
 
 use super::stream::{Fed, Settings};
 use crate::failure::{Failure, Result};
-use ebbtide::{Age, Any, Call, Digest, Error, Estimate, Filter, Options, Reader, ReaderCall, Stat};
+use ebbtide::{
+    Age, AgePosterior, Any, Call, Digest, Error, Estimate, Filter, Form, Options, Parameters,
+    Prior, Reader, ReaderCall, Stat, Within,
+};
 use std::io::ErrorKind;
 use std::path::Path;
 
@@ -37,6 +40,14 @@ impl Asked {
             Self::Read(reader) => reader.digest(),
         }
         .map_err(Failure::from)
+    }
+
+    /// All parameters of its kind.
+    pub fn parameters(&self) -> Parameters {
+        match self {
+            Self::Open(filter) => filter.parameters(),
+            Self::Read(reader) => reader.parameters(),
+        }
     }
 
     /// Closes it.
@@ -95,6 +106,32 @@ impl Question<'_> {
         match self {
             Self::Open(call) => call.age(key),
             Self::Read(call) => call.age(key),
+        }
+    }
+
+    /// By these formulas, and in another window than the filter's own if one is given.
+    pub fn about(self, form: Form, window: Option<Within>) -> Self {
+        match (self, window) {
+            (Self::Open(call), None) => Self::Open(call.form(form)),
+            (Self::Open(call), Some(window)) => Self::Open(call.form(form).window(window)),
+            (Self::Read(call), None) => Self::Read(call.form(form)),
+            (Self::Read(call), Some(window)) => Self::Read(call.form(form).window(window)),
+        }
+    }
+
+    /// How sure it is that a key is in the window.
+    pub fn posterior(&self, key: &[u8], prior: &impl Prior) -> ebbtide::Result<f64> {
+        match self {
+            Self::Open(call) => call.posterior(key, prior),
+            Self::Read(call) => call.posterior(key, prior),
+        }
+    }
+
+    /// How long ago a key was inserted, as a distribution.
+    pub fn age_posterior(&self, key: &[u8], prior: &impl Prior) -> ebbtide::Result<AgePosterior> {
+        match self {
+            Self::Open(call) => call.age_posterior(key, prior),
+            Self::Read(call) => call.age_posterior(key, prior),
         }
     }
 }

@@ -113,7 +113,7 @@ fn feed(filter: &Filter<Any>, arguments: &mut Dedup) -> Result<()> {
     Stream::changing(filter, &arguments.reading)?.by_field(field).run(
         files,
         true,
-        |call, key| call.since(since).check_and_insert(key),
+        |call, line| call.since(since).check_and_insert(line.key),
         |line, checked, output: &mut Output| match checked {
             Checked::Present => Ok(()),
             Checked::New => output.line(line.whole, end),

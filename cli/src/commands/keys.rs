@@ -120,7 +120,7 @@ pub fn age(arguments: Query) -> Result<()> {
 fn change<A>(
     arguments: Insert,
     prints_answers: bool,
-    ask: impl FnMut(Call<'_>, &[u8]) -> ebbtide::Result<A>,
+    mut ask: impl FnMut(Call<'_>, &[u8]) -> ebbtide::Result<A>,
     mut tell: impl FnMut(&[u8], A, &mut Output) -> Result<()>,
 ) -> Result<()> {
     let filter = Filter::open(&arguments.dir, Options::new())?;
@@ -128,7 +128,7 @@ fn change<A>(
     Stream::changing(&filter, &arguments.reading)?.run(
         files,
         prints_answers,
-        ask,
+        |call, line| ask(call, line.key),
         |line, answer, output| tell(line.key, answer, output),
     )?;
     filter.close()?;
@@ -138,13 +138,17 @@ fn change<A>(
 /// Opens the filter, asks it about the keys, closes it.
 fn ask<A>(
     arguments: Insert,
-    ask: impl FnMut(Question<'_>, &[u8]) -> ebbtide::Result<A>,
+    mut ask: impl FnMut(Question<'_>, &[u8]) -> ebbtide::Result<A>,
     mut tell: impl FnMut(&[u8], A, &mut Output) -> Result<()>,
 ) -> Result<()> {
     let filter = Asked::open(&arguments.dir, Options::new())?;
     let files = arguments.file.into_iter().collect();
-    Stream::asking(&filter, &arguments.reading)
-        .run(files, true, ask, |line, answer, output| tell(line.key, answer, output))?;
+    Stream::asking(&filter, &arguments.reading).run(
+        files,
+        true,
+        |call, line| ask(call, line.key),
+        |line, answer, output| tell(line.key, answer, output),
+    )?;
     filter.close()
 }
 

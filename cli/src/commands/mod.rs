@@ -6,6 +6,7 @@ mod dedup;
 mod keys;
 mod look;
 mod plan;
+mod posteriors;
 mod stream;
 
 use crate::args::Command;
@@ -25,6 +26,8 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Remove(arguments) => keys::remove(arguments)?,
         Command::Estimate(arguments) => keys::estimate(arguments)?,
         Command::Age(arguments) => keys::age(arguments)?,
+        Command::Posterior(arguments) => posteriors::posterior(&arguments)?,
+        Command::Decide(arguments) => posteriors::decide(&arguments)?,
         Command::Stat(arguments) => look::stat(&arguments)?,
         Command::Digest(arguments) => look::digest(&arguments)?,
         Command::Verify(arguments) => return look::verify(&arguments),

@@ -6,14 +6,14 @@
 //! kill between the two loses the answers of that batch, never the memory.
 
 use crate::args::Reading;
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Result, misfit};
 use crate::input::{Batch, Input};
 use crate::output::Output;
 use ebbtide::{Any, Call, Durability, Error, Filter, Timestamp};
 use std::path::PathBuf;
 
-/// Bytes of a malformed line that an error quotes.
-const SHOWN_BYTES: usize = 60;
+/// Numbers at the end of a line, at most, besides its weight.
+pub const MOST_NUMBERS: usize = 3;
 
 /// What can be fed lines.
 pub trait Fed {
@@ -27,7 +27,7 @@ pub trait Fed {
 }
 
 /// What is said of one operation.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub struct Settings {
     /// Its time, if the lines carry times.
     pub time: Option<Timestamp>,
@@ -60,6 +60,8 @@ pub struct Stream<'a, F> {
     filter: &'a F,
     reading: &'a Reading,
     field: Option<usize>,
+    /// The names of the numbers in which lines end.
+    numbers: &'a [&'a str],
     /// The durability of each call.
     durability: Option<Durability>,
     /// Whether the filter changes: then no answer is held back for longer than its batch.
@@ -79,6 +81,8 @@ pub struct Line<'a> {
     time: Option<Timestamp>,
     /// Its weight, if the lines carry weights.
     weight: Option<f64>,
+    /// The numbers in which it ends, as many as the stream was told of, in order.
+    pub numbers: [f64; MOST_NUMBERS],
 }
 
 impl<'a> Stream<'a, Filter<Any>> {
@@ -105,6 +109,7 @@ impl<'a, F: Fed> Stream<'a, F> {
             filter,
             reading,
             field: None,
+            numbers: &[],
             durability: reading.durability,
             changes: false,
             sync_batches: None,
@@ -117,12 +122,18 @@ impl<'a, F: Fed> Stream<'a, F> {
         self
     }
 
-    /// Feeds all lines of the files: `ask` gets every key, `tell` every line with its answer, in order.
+    /// Lines end in these numbers, behind the weight if they carry one: at most [`MOST_NUMBERS`].
+    pub fn ending_in(mut self, names: &'a [&'a str]) -> Self {
+        self.numbers = names;
+        self
+    }
+
+    /// Feeds all lines of the files: `ask` gets every line, `tell` every line with its answer, in order.
     pub fn run<A>(
         &self,
         files: Vec<PathBuf>,
         prints_answers: bool,
-        mut ask: impl FnMut(F::Call<'a>, &[u8]) -> ebbtide::Result<A>,
+        mut ask: impl FnMut(F::Call<'a>, &Line<'_>) -> ebbtide::Result<A>,
         mut tell: impl FnMut(Line<'_>, A, &mut Output) -> Result<()>,
     ) -> Result<()> {
         let mut output = Output::new()?;
@@ -150,7 +161,7 @@ impl<'a, F: Fed> Stream<'a, F> {
     fn ask_all<'b, A>(
         &self,
         batch: &Batch<'b>,
-        ask: &mut impl FnMut(F::Call<'a>, &[u8]) -> ebbtide::Result<A>,
+        ask: &mut impl FnMut(F::Call<'a>, &Line<'_>) -> ebbtide::Result<A>,
     ) -> (Vec<(Line<'b>, A)>, Option<Failure>) {
         let mut answered = Vec::with_capacity(batch.lines.len());
         for whole in &batch.lines {
@@ -159,7 +170,7 @@ impl<'a, F: Fed> Stream<'a, F> {
             let answer = answer.and_then(|line| {
                 let Line { time, weight, .. } = line;
                 let settings = Settings { time, weight, durability: self.durability };
-                match ask(self.filter.call(settings), line.key) {
+                match ask(self.filter.call(settings), &line) {
                     Ok(answer) => Ok((line, answer)),
                     Err(error) => Err(LineError::Refused(error)),
                 }
@@ -177,15 +188,21 @@ impl<'a, F: Fed> Stream<'a, F> {
 
     /// A line in its parts, or what is wrong with it.
     fn parse<'b>(&self, whole: &'b [u8]) -> std::result::Result<Line<'b>, String> {
-        let mut line = Line { whole, key: whole, time: None, weight: None };
+        let numbers = [0.0; MOST_NUMBERS];
+        let mut line = Line { whole, key: whole, time: None, weight: None, numbers };
         if self.reading.event_time {
             let (time, rest) =
                 stamped(line.key).ok_or_else(|| misfit("UNIX_MILLIS<TAB>KEY", whole))?;
             (line.time, line.key) = (Some(time), rest);
         }
+        for at in (0..self.numbers.len()).rev() {
+            let form = || format!("KEY<TAB>{}", self.numbers.join("<TAB>"));
+            (line.key, line.numbers[at]) =
+                numbered(line.key).ok_or_else(|| misfit(&form(), whole))?;
+        }
         if self.reading.weight {
             let (rest, weight) =
-                weighed(line.key).ok_or_else(|| misfit("KEY<TAB>NUMBER", whole))?;
+                numbered(line.key).ok_or_else(|| misfit("KEY<TAB>NUMBER", whole))?;
             (line.key, line.weight) = (rest, Some(weight));
         }
         if let Some(number) = self.field {
@@ -215,14 +232,8 @@ impl LineError {
     }
 }
 
-/// What is wrong with a line that is not of the form expected.
-fn misfit(expected: &str, line: &[u8]) -> String {
-    let start = String::from_utf8_lossy(&line[..line.len().min(SHOWN_BYTES)]);
-    format!("expected {expected}, found {start:?}")
-}
-
 /// Splits `KEY<TAB>NUMBER` at the last tab.
-fn weighed(line: &[u8]) -> Option<(&[u8], f64)> {
+fn numbered(line: &[u8]) -> Option<(&[u8], f64)> {
     let tab = memchr::memrchr(b'\t', line)?;
     let weight = std::str::from_utf8(&line[tab + 1..]).ok()?.parse().ok()?;
     Some((&line[..tab], weight))
@@ -264,11 +275,11 @@ mod tests {
     }
 
     #[test]
-    fn a_weight_is_the_number_behind_the_last_tab() {
-        assert_eq!(weighed(b"a\tb\t2.5"), Some((b"a\tb".as_slice(), 2.5)));
-        assert_eq!(weighed(b"\t7"), Some((b"".as_slice(), 7.0)));
+    fn a_number_is_what_is_behind_the_last_tab() {
+        assert_eq!(numbered(b"a\tb\t2.5"), Some((b"a\tb".as_slice(), 2.5)));
+        assert_eq!(numbered(b"\t7"), Some((b"".as_slice(), 7.0)));
         for line in [b"".as_slice(), b"a", b"a\t", b"a\tb", b"a\t1 "] {
-            assert_eq!(weighed(line), None, "{:?}", String::from_utf8_lossy(line));
+            assert_eq!(numbered(line), None, "{:?}", String::from_utf8_lossy(line));
         }
     }
 

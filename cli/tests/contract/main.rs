@@ -11,6 +11,7 @@ mod exact;
 mod examples;
 mod filters;
 mod interruptions;
+mod posteriors;
 mod read_only;
 mod real_streams;
 mod support;

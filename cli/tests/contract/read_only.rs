@@ -180,3 +180,28 @@ fn a_reader_after_a_killed_writer_sees_all_that_was_answered_and_changes_no_byte
     assert_eq!(daemon.ask("c"), "c");
     daemon.end();
 }
+
+#[test]
+fn how_sure_a_filter_is_may_be_asked_by_those_who_only_read() {
+    let Some(other) = Other::new() else { return };
+    let state = other.state.as_str();
+    let leaky = ["--kind", "bloom", "--capacity", "1000", "--fpr", "0.3", "--hash-seed", "7"];
+    ok(&[&["create", state], &leaky[..]].concat(), b"");
+    let seen: Vec<_> = (0..1000).map(|number| number.to_string()).collect();
+    ok(&["insert", state], seen.join("\n").as_bytes());
+    allow_reading(state);
+    let before = files(state);
+    let keys = other.keys("17\nabsent\nnever\n");
+    let prior = ["--prior", "uniform:3000", "--json", &keys];
+    let penalties = ["--false-positive", "2", "--false-negative", "1"];
+    let told = [
+        other.ok(&[&["posterior", state, "--ages"], &prior[..]].concat()).stdout,
+        other.ok(&[&["decide", state], &prior[..], &penalties[..]].concat()).stdout,
+    ];
+    assert!(files(state) == before, "a reader has changed files");
+    let expected = [
+        ok(&[&["posterior", state, "--ages"], &prior[..]].concat(), b"").stdout,
+        ok(&[&["decide", state], &prior[..], &penalties[..]].concat(), b"").stdout,
+    ];
+    assert_eq!(told, expected);
+}

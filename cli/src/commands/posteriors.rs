@@ -1,0 +1,139 @@
+//! `posterior` and `decide`: how sure the filter is, and what to answer where mistakes cost differently.
+
+use super::asked::{Asked, Question};
+use super::stream::{Fed, Settings, Stream};
+use crate::args::{Believing, Decide, Posterior, Query};
+use crate::failure::Result;
+use crate::output::{Output, keyed, object};
+use crate::priors::{Beliefs, PriorOption};
+use crate::units::{seconds, significant};
+use ebbtide::inference::{KeyPrior, decide as cheaper};
+use ebbtide::{Options, Penalty};
+use serde_json::{Map, Value};
+
+/// The number of a line by `--prior line`.
+const PRIOR: &str = "P";
+/// The numbers of a line by `--penalties`.
+const PENALTIES: [&str; 2] = ["FP", "FN"];
+
+/// Answers how probable it is that each key is in the window.
+pub fn posterior(arguments: &Posterior) -> Result<()> {
+    let filter = Asked::open(&arguments.query.keys.dir, Options::new())?;
+    let in_time = filter.parameters().get("window").is_some();
+    ask(
+        filter,
+        &arguments.query,
+        &arguments.believing,
+        &[],
+        |question, key, prior, _| {
+            let ages = || question.age_posterior(key, prior);
+            let ages = arguments.ages.then(ages).transpose()?;
+            let ages = ages.map(|ages| (ages.most_likely(), ages.expected()));
+            Ok((question.posterior(key, prior)?, ages))
+        },
+        |key, (posterior, ages), output| {
+            if arguments.query.json {
+                let mut object = keyed(key);
+                object.insert("posterior".to_owned(), posterior.into());
+                object.extend(ages.map(|ages| ages_json(ages, in_time)).unwrap_or_default());
+                return output.json(object);
+            }
+            let ages = ages.map(|ages| ages_text(ages, in_time)).unwrap_or_default();
+            output.text(&(significant(posterior) + &ages))
+        },
+    )
+}
+
+/// Answers what costs less on average: to take each key for one of the window, or not to.
+pub fn decide(arguments: &Decide) -> Result<()> {
+    let given = match (arguments.false_positive, arguments.false_negative) {
+        (Some(false_positive), Some(false_negative)) => {
+            let penalty = Penalty { false_positive, false_negative };
+            penalty.check()?;
+            Some(penalty)
+        }
+        _ => None,
+    };
+    let penalties: &[&str] = if given.is_some() { &[] } else { &PENALTIES };
+    ask(
+        Asked::open(&arguments.query.keys.dir, Options::new())?,
+        &arguments.query,
+        &arguments.believing,
+        penalties,
+        |question, key, prior, told| {
+            let [false_positive, false_negative] = [told[0], told[1]];
+            let penalty = given.unwrap_or(Penalty { false_positive, false_negative });
+            let posterior = question.posterior(key, prior)?;
+            Ok((cheaper(posterior, penalty)?, posterior))
+        },
+        |key, (present, posterior), output| {
+            if arguments.query.json {
+                let mut object = keyed(key);
+                object.insert("present".to_owned(), present.into());
+                object.insert("posterior".to_owned(), posterior.into());
+                return output.json(object);
+            }
+            output.text(if present { "1" } else { "0" })
+        },
+    )
+}
+
+/// Opens what the options name, asks about every key, and closes it. `ask` gets the prior of the key and the numbers of its line
+/// behind it; `names` are theirs.
+fn ask<A>(
+    filter: Asked,
+    query: &Query,
+    believing: &Believing,
+    names: &[&str],
+    mut ask: impl FnMut(&Question<'_>, &[u8], &KeyPrior<'_>, &[f64]) -> ebbtide::Result<A>,
+    mut tell: impl FnMut(&[u8], A, &mut Output) -> Result<()>,
+) -> Result<()> {
+    let reading = &query.keys.reading;
+    let mut counts = None;
+    let beliefs = Beliefs::new(believing, &mut counts, reading.delimiter())?;
+    let (form, window) = (believing.form.into(), believing.window());
+    // What is wrong with the options, whatever the keys, is not to be blamed on a line.
+    let question = filter.call(Settings::default()).about(form, window);
+    question.posterior(b"", &beliefs.with(0.0))?;
+    let own_prior = matches!(believing.prior, Some(PriorOption::Line));
+    let numbers = if own_prior { [&[PRIOR], names].concat() } else { names.to_vec() };
+    Stream::asking(&filter, reading).ending_in(&numbers).run(
+        query.keys.file.iter().cloned().collect(),
+        true,
+        |question, line| {
+            let prior = beliefs.of(line.key, line.numbers[0])?;
+            ask(
+                &question.about(form, window),
+                line.key,
+                &prior,
+                &line.numbers[usize::from(own_prior)..],
+            )
+        },
+        |line, answer, output| tell(line.key, answer, output),
+    )?;
+    filter.close()
+}
+
+fn ages_text((most_likely, expected): (u64, f64), in_time: bool) -> String {
+    if !expected.is_finite() {
+        return "\t-\t-".to_owned();
+    }
+    if in_time {
+        format!("\t{}\t{}", seconds(most_likely), significant(expected / 1e6))
+    } else {
+        format!("\t{most_likely}\t{}", significant(expected))
+    }
+}
+
+fn ages_json((most_likely, expected): (u64, f64), in_time: bool) -> Map<String, Value> {
+    let [likely, mean]: [Value; 2] = match (expected.is_finite(), in_time) {
+        (false, _) => [Value::Null, Value::Null],
+        (true, false) => [most_likely.into(), expected.into()],
+        (true, true) => [(most_likely as f64 / 1e6).into(), (expected / 1e6).into()],
+    };
+    if in_time {
+        object([("most_likely_age_seconds", likely), ("expected_age_seconds", mean)])
+    } else {
+        object([("most_likely_age_items", likely), ("expected_age_items", mean)])
+    }
+}
