@@ -13,7 +13,7 @@ pub const PAGE_WORDS: usize = 512;
 const _: () = assert!(PAGE_WORDS as u64 * 8 == PAGE_BYTES);
 
 /// The version of all formats described in `docs/format.md`.
-pub const FORMAT_VERSION: u32 = 3;
+pub const FORMAT_VERSION: u32 = 4;
 
 /// Turns words into bytes.
 #[must_use]

@@ -1,20 +1,109 @@
 //! Key hashing and the places a hash leads to.
 //!
-//! A key is hashed once, with the filter's random seed, to 64 bits (XXH3). Everything else is a pure
+//! A key is hashed once, with the filter's function and secret, to 64 bits. Everything else is a pure
 //! function of those bits: the stripe and the block are the hash's leading bits (a multiply instead
 //! of a division), the positions inside a block are independent mixes of all of them. Independent
 //! matters: `a + j·b` double hashing costs up to a third in false positives at small blocks.
 
+use siphasher::sip::SipHasher24;
+use std::fmt;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Names the hash function in `meta`; a filter made with another one cannot be opened.
-pub const HASH_ID: &str = "xxh3-64";
+/// Which function hashes a filter's keys: a matter of who chooses them.
+///
+/// `docs/adversaries.md` says what each of them withstands and costs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum KeyHash {
+    /// XXH3 with a 64-bit seed. For keys that nobody chooses to do harm: it spreads them evenly, but pairs of keys are known
+    /// that collide under one seed in 1,400, and one hash may tell the seed.
+    #[default]
+    Fast,
+    /// SipHash-2-4 with a 128-bit key, made to be unpredictable to whoever lacks the key, also when he chooses keys and sees
+    /// their hashes. For filters whose keys strangers choose.
+    Keyed,
+}
 
-/// The 64-bit hash of a key under the filter's seed.
-#[must_use]
-#[inline]
-pub fn key_hash(key: &[u8], seed: u64) -> u64 {
-    xxh3_64_with_seed(key, seed)
+impl fmt::Display for KeyHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Fast => "fast",
+            Self::Keyed => "keyed",
+        })
+    }
+}
+
+/// The seed that a user chose. It is never told, not even by `Debug`.
+#[derive(Clone, Copy)]
+pub struct Seed(pub u64);
+
+impl fmt::Debug for Seed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(secret)")
+    }
+}
+
+/// Hashes the keys of one filter. Shown it tells its function, never its secret.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct KeyHasher {
+    function: KeyHash,
+    /// The seed of XXH3, below 2^64, or the key of SipHash as a little-endian number.
+    secret: u128,
+}
+
+impl KeyHasher {
+    /// With this secret, or as much of it as the function takes.
+    #[must_use]
+    pub fn new(function: KeyHash, secret: u128) -> Self {
+        match function {
+            KeyHash::Fast => Self { function, secret: u128::from(secret as u64) },
+            KeyHash::Keyed => Self { function, secret },
+        }
+    }
+
+    /// With the secret that a user's number stands for: itself for XXH3; for SipHash the first two outputs of a SplitMix64
+    /// that starts from it, the first one as the low half.
+    #[must_use]
+    pub fn from_seed(function: KeyHash, Seed(seed): Seed) -> Self {
+        let half = |number: u64| u128::from(mix(seed.wrapping_add(GOLDEN.wrapping_mul(number))));
+        match function {
+            KeyHash::Fast => Self::new(function, seed.into()),
+            KeyHash::Keyed => Self::new(function, half(2) << 64 | half(1)),
+        }
+    }
+
+    /// The 64-bit hash of a key.
+    #[must_use]
+    #[inline]
+    pub fn hash(&self, key: &[u8]) -> u64 {
+        match self.function {
+            KeyHash::Fast => xxh3_64_with_seed(key, self.secret as u64),
+            KeyHash::Keyed => self.siphash(key),
+        }
+    }
+
+    /// Out of line, so that the fast function's callers stay as small as they were.
+    #[inline(never)]
+    fn siphash(&self, key: &[u8]) -> u64 {
+        SipHasher24::new_with_key(&self.secret.to_le_bytes()).hash(key)
+    }
+
+    /// Its function.
+    #[must_use]
+    pub fn function(&self) -> KeyHash {
+        self.function
+    }
+
+    /// Its secret, for the file `meta` and for nothing else.
+    #[must_use]
+    pub fn secret(&self) -> u128 {
+        self.secret
+    }
+}
+
+impl fmt::Debug for KeyHasher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KeyHasher").field("function", &self.function).finish_non_exhaustive()
+    }
 }
 
 /// Maps the whole range of `hash` evenly onto `0..range`: `floor(hash · range / 2^64)`.
@@ -26,6 +115,9 @@ pub fn key_hash(key: &[u8], seed: u64) -> u64 {
 pub fn scale(hash: u64, range: u64) -> u64 {
     ((u128::from(hash) * u128::from(range)) >> 64) as u64
 }
+
+/// The step of SplitMix64: 2^64 divided by the golden ratio, and odd.
+const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// A bijective mix of all 64 bits (the finaliser of SplitMix64).
 #[must_use]
@@ -79,7 +171,7 @@ impl Positions {
     #[must_use]
     #[inline]
     pub fn pair(&self, pair: u32) -> (usize, usize) {
-        let step = (u64::from(pair) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let step = (u64::from(pair) + 1).wrapping_mul(GOLDEN);
         let bits = mix(self.hash.wrapping_add(step));
         let scaled = |half: u32| ((u64::from(half) * u64::from(self.range)) >> 32) as usize;
         (scaled(bits as u32), scaled((bits >> 32) as u32))
@@ -115,6 +207,31 @@ impl DigestHasher {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_keyed_hash_is_the_one_of_its_paper() {
+        // Appendix A of the SipHash paper: key 00 01 .. 0f, message 00 01 .. 0e.
+        let bytes: [u8; 16] = std::array::from_fn(|at| at as u8);
+        let hasher = KeyHasher::new(KeyHash::Keyed, u128::from_le_bytes(bytes));
+        assert_eq!(hasher.hash(&bytes[..15]), 0xa129_ca61_49be_45e5);
+    }
+
+    #[test]
+    fn the_key_of_a_seed_is_what_splitmix64_begins_with() {
+        // The first two outputs from 1234567 as published with the generator's reference values.
+        let hasher = KeyHasher::from_seed(KeyHash::Keyed, Seed(1_234_567));
+        let [first, second] = [6_457_827_717_110_365_317_u128, 3_203_168_211_198_807_973];
+        assert_eq!(hasher.secret(), second << 64 | first);
+        assert_eq!(KeyHasher::from_seed(KeyHash::Fast, Seed(u64::MAX)).secret(), u64::MAX.into());
+    }
+
+    #[test]
+    fn nothing_shown_tells_a_secret() {
+        let shown = format!("{:?}", Seed(0x1234_5678_9abc_def0));
+        assert_eq!(shown, "(secret)");
+        let hasher = KeyHasher::new(KeyHash::Keyed, 0x1234_5678_9abc_def0);
+        assert_eq!(format!("{hasher:?}"), "KeyHasher { function: Keyed, .. }");
+    }
 
     #[test]
     fn scale_nests_so_that_a_blocks_stripe_is_the_keys_stripe() {

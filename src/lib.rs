@@ -84,6 +84,7 @@ pub use filter::spec::{
     Removes, Spec, Spectral, Stable, TimeLimited, Timing, TwoBuffer, Weighs,
 };
 pub use filter::stat::{Digest, Stat};
+pub use hash::KeyHash;
 pub use inference::{AgePosterior, Form, Penalty, Prior};
 pub use kinds::{Age, Estimate, Parameters, Within};
 pub use options::{Downtime, Durability, Options};

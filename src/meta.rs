@@ -6,7 +6,7 @@
 use crate::bytes::FORMAT_VERSION;
 use crate::cells::Layout;
 use crate::error::{Error, Result};
-use crate::hash::HASH_ID;
+use crate::hash::{KeyHash, KeyHasher};
 use crate::kinds::{Kind, Parameters, registry};
 use crate::media::{Access, Media};
 use crate::names::FileName;
@@ -23,13 +23,22 @@ const REMEDY: &str = "restore `meta` from a backup; nothing else in the director
 /// More than any `meta` has.
 const BYTES_MAX: u64 = 64 << 10;
 
+/// The name that a hash function has here, and how many hexadecimal digits its secret. A filter made with another function
+/// cannot be opened.
+fn described(function: KeyHash) -> (&'static str, usize) {
+    match function {
+        KeyHash::Fast => ("xxh3-64", 16),
+        KeyHash::Keyed => ("siphash-2-4", 32),
+    }
+}
+
 /// The contents of `meta`.
 #[derive(Debug, Clone)]
 pub struct Meta {
     /// Identifies the filter; every other file repeats it.
     pub uuid: u128,
-    /// The seed of the key hash.
-    pub seed: u64,
+    /// What hashes keys, with its secret.
+    pub hasher: KeyHasher,
     /// Stripes and size of block.
     pub layout: Layout,
     /// Records in each log segment.
@@ -54,8 +63,9 @@ impl Meta {
             let _ = writeln!(text, "{name} {value}");
         };
         line("uuid", &format_args!("{:032x}", self.uuid));
-        line("hash", &HASH_ID);
-        line("seed", &format_args!("{:016x}", self.seed));
+        let (name, digits) = described(self.hasher.function());
+        line("hash", &name);
+        line("seed", &format_args!("{:0digits$x}", self.hasher.secret()));
         line("stripes", &self.layout.stripes);
         line("block-words", &self.layout.block_words);
         line("segment-records", &self.segment_records);
@@ -109,26 +119,23 @@ impl Meta {
 
     /// Reads the file's bytes: checksum, then version, then the rest.
     ///
+    /// No error tells what stands in a place where the seed may: a file that was cut off may end in it.
+    ///
     /// # Errors
     /// [`Error::Damaged`] naming the place, [`Error::Version`].
     pub fn decode(bytes: &[u8], path: &Path) -> Result<Self> {
         if !bytes.starts_with(TITLE.as_bytes()) {
-            let start =
-                String::from_utf8_lossy(&bytes[..bytes.len().min(16)]).escape_debug().to_string();
-            return Err(damaged(
-                path,
-                0,
-                format!("the line `{TITLE}{FORMAT_VERSION}`"),
-                format!("`{start}`"),
-            ));
+            let found = if bytes.is_empty() { "nothing" } else { "something else" };
+            let expected = format!("the line `{TITLE}{FORMAT_VERSION}`");
+            return Err(damaged(path, 0, expected, found.to_owned()));
         }
         let body_end = bytes.len().saturating_sub(CHECKSUM.len() + 9);
         let (body, last) = bytes.split_at(body_end);
         let sum = crc32fast::hash(body);
         if last != format!("{CHECKSUM}{sum:08x}\n").as_bytes() {
-            let found = String::from_utf8_lossy(last).trim_end().escape_debug().to_string();
-            let expected = format!("a last line `{CHECKSUM}{sum:08x}`");
-            return Err(damaged(path, body_end as u64, expected, format!("`{found}`")));
+            let found = if last.starts_with(CHECKSUM.as_bytes()) { "another sum" } else { "none" };
+            let expected = "a last line with the checksum of the others".to_owned();
+            return Err(damaged(path, body_end as u64, expected, found.to_owned()));
         }
         let text = std::str::from_utf8(body).map_err(|e| {
             damaged(path, e.valid_up_to() as u64, "text".into(), "other bytes".into())
@@ -157,11 +164,7 @@ struct Lines<'a> {
 impl Lines<'_> {
     fn meta(&mut self) -> Result<Meta> {
         let uuid = self.hexadecimal("uuid")?;
-        let hash: String = self.take("hash", HASH_ID)?;
-        if hash != HASH_ID {
-            return Err(self.wrong("hash", &format!("`{HASH_ID}`"), &hash));
-        }
-        let seed = self.hexadecimal("seed")? as u64;
+        let hasher = self.hasher()?;
         let layout = Layout {
             stripes: self.number("stripes", 1, STRIPES_MAX.into())? as u32,
             block_words: self.number(
@@ -189,7 +192,25 @@ impl Lines<'_> {
         let kind = registry::build(&kind_name, &self.parameters).map_err(|error| {
             self.wrong("kind", "parameters that its kind takes", &error.to_string())
         })?;
-        Ok(Meta { uuid, seed, layout, segment_records, durability, downtime, max_lead, kind })
+        Ok(Meta { uuid, hasher, layout, segment_records, durability, downtime, max_lead, kind })
+    }
+
+    fn hasher(&mut self) -> Result<KeyHasher> {
+        let name: String = self.take("hash", "a hash function's name")?;
+        let known = [KeyHash::Fast, KeyHash::Keyed];
+        let Some(function) = known.into_iter().find(|&known| described(known).0 == name) else {
+            return Err(self.wrong(
+                "hash",
+                &known.map(|known| described(known).0).join(" or "),
+                &name,
+            ));
+        };
+        let seed: String = self.take("seed", "hexadecimal digits")?;
+        let digits = described(function).1;
+        match u128::from_str_radix(&seed, 16) {
+            Ok(secret) if seed.len() == digits => Ok(KeyHasher::new(function, secret)),
+            _ => Err(self.wrong("seed", &format!("{digits} hexadecimal digits"), "something else")),
+        }
     }
 
     fn wrong(&self, name: &str, expected: &str, found: &str) -> Error {
@@ -201,7 +222,7 @@ impl Lines<'_> {
         let (line, rest) = self.text.split_once('\n').unwrap_or((self.text, ""));
         self.text = rest;
         let value = line.strip_prefix(name).and_then(|value| value.strip_prefix(' '));
-        let value = value.ok_or_else(|| self.wrong(name, "a line of this name", line))?;
+        let value = value.ok_or_else(|| self.wrong(name, "a line of this name", "another"))?;
         value.parse().map_err(|_| self.wrong(name, expected, value))
     }
 
@@ -228,6 +249,80 @@ impl Lines<'_> {
             ("never", _) => Ok(Durability::Never),
             (_, Some(micros)) => Ok(Durability::Interval(Duration::from_micros(micros))),
             _ => Err(self.wrong("durability", "always, never or interval", &value)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kinds::registry::build;
+
+    fn meta(hasher: KeyHasher) -> Meta {
+        Meta {
+            uuid: 0x1234,
+            hasher,
+            layout: Layout { stripes: 2, block_words: 64 },
+            segment_records: 128,
+            durability: Durability::Never,
+            downtime: Downtime::Age,
+            max_lead: Duration::from_secs(3600),
+            kind: build("bloom", &Parameters::new().with("capacity", 1000)).expect("a kind"),
+        }
+    }
+
+    /// The bytes with another text in the place of one, and the checksum put right.
+    fn with(meta: &Meta, old: &str, new: &str) -> Vec<u8> {
+        let text = String::from_utf8(meta.encode()).expect("text");
+        let (body, _) = text.rsplit_once(CHECKSUM).expect("a checksum");
+        assert!(body.contains(old), "{body}");
+        let body = body.replace(old, new);
+        let sum = crc32fast::hash(body.as_bytes());
+        format!("{body}{CHECKSUM}{sum:08x}\n").into_bytes()
+    }
+
+    const SIPHASH: &str = "hash siphash-2-4\nseed 00112233445566778899aabbccddeeff\n";
+
+    fn keyed() -> Meta {
+        meta(KeyHasher::new(KeyHash::Keyed, 0x0011_2233_4455_6677_8899_aabb_ccdd_eeff))
+    }
+
+    #[test]
+    fn the_first_lines_are_those_of_the_format_and_read_back() {
+        let title = format!("{TITLE}{FORMAT_VERSION}\nuuid 00000000000000000000000000001234\n");
+        let fast = meta(KeyHasher::new(KeyHash::Fast, 7));
+        for (meta, lines) in [(fast, "hash xxh3-64\nseed 0000000000000007\n"), (keyed(), SIPHASH)] {
+            let bytes = meta.encode();
+            let expected = format!("{title}{lines}stripes 2\nblock-words 64\n");
+            assert!(bytes.starts_with(expected.as_bytes()), "{}", String::from_utf8_lossy(&bytes));
+            let read = Meta::decode(&bytes, Path::new("meta")).expect("what was written");
+            assert!(read.hasher == meta.hasher && read.encode() == bytes);
+        }
+    }
+
+    #[test]
+    fn a_seed_of_another_length_and_an_unknown_hash_are_damage_that_tells_no_seed() {
+        for wrong in [
+            "hash siphash-2-4\nseed 8899aabbccddeeff\n",
+            "hash siphash-2-4\nseed 00112233445566778899aabbccddeeff0\n",
+            "hash siphash-2-4\nseed 00112233445566778899aabbccddeefg\n",
+            "hash xxh3-64\nseed 00112233445566778899aabbccddeeff\n",
+            "hash siphash-1-3\nseed 00112233445566778899aabbccddeeff\n",
+            "seed 00112233445566778899aabbccddeeff\nhash siphash-2-4\n",
+        ] {
+            let error = Meta::decode(&with(&keyed(), SIPHASH, wrong), Path::new("meta"));
+            let error = error.expect_err(wrong);
+            assert!(matches!(error, Error::Damaged { .. }), "{error}");
+            assert!(!error.to_string().contains("aabbcc"), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_version_before_is_told_by_its_number() {
+        let old = with(&keyed(), &format!("{TITLE}{FORMAT_VERSION}"), &format!("{TITLE}3"));
+        match Meta::decode(&old, Path::new("meta")) {
+            Err(Error::Version { expected: FORMAT_VERSION, found: 3, .. }) => {}
+            other => panic!("{other:?}"),
         }
     }
 }

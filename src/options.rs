@@ -2,6 +2,7 @@
 
 use crate::clock::Clock;
 use crate::error::{Error, Result};
+use crate::hash::{KeyHash, Seed};
 use crate::kinds::parameters::within;
 use crate::wal::record::RECORD_BYTES;
 use std::fmt;
@@ -60,7 +61,8 @@ impl fmt::Display for Downtime {
 /// ```
 #[derive(Debug, Clone)]
 pub struct Options {
-    pub(crate) hash_seed: Option<u64>,
+    pub(crate) key_hash: Option<KeyHash>,
+    pub(crate) hash_seed: Option<Seed>,
     pub(crate) stripes: Option<u32>,
     pub(crate) block_bytes: u64,
     pub(crate) segment_bytes: Option<u64>,
@@ -86,6 +88,7 @@ impl Options {
     #[must_use]
     pub fn new() -> Self {
         Self {
+            key_hash: None,
             hash_seed: None,
             stripes: None,
             block_bytes: 16 << 10,
@@ -99,10 +102,22 @@ impl Options {
         }
     }
 
-    /// Kept at creation. The seed of the key hash. Default: random, so that nobody can choose keys that collide.
+    /// Kept at creation. The function that hashes keys. Default: [`KeyHash::Fast`]; choose [`KeyHash::Keyed`] where strangers
+    /// choose keys and may gain from wrong answers.
+    #[must_use]
+    pub fn key_hash(mut self, function: KeyHash) -> Self {
+        self.key_hash = Some(function);
+        self
+    }
+
+    /// Kept at creation. The seed of the key hash, for filters that shall be equal bit by bit. Default: random, 64 bits for
+    /// [`KeyHash::Fast`] and 128 for [`KeyHash::Keyed`], so that nobody knows where a key leads. It is never told again.
+    ///
+    /// With [`KeyHash::Keyed`] the key is derived from the seed: the first two outputs of SplitMix64 from this state. Such a
+    /// filter is only as safe as the seed is secret, and it has 64 bits at most.
     #[must_use]
     pub fn hash_seed(mut self, seed: u64) -> Self {
-        self.hash_seed = Some(seed);
+        self.hash_seed = Some(Seed(seed));
         self
     }
 

@@ -51,7 +51,7 @@ pub enum Command {
     Digest(Look),
     /// Checks every checksum and replays the log; names each damaged place (exit code 1).
     Verify(Look),
-    /// Prints the records of the log.
+    /// Prints the records of the log. Who sees key hashes of a filter with --hash fast may work out its seed.
     Wal(Look),
     /// Writes a snapshot now.
     Snapshot(Look),
@@ -89,6 +89,9 @@ pub struct Dedup {
     /// Where the window of a key begins.
     #[arg(long, value_enum, default_value = "last-seen")]
     pub since: Since,
+    /// The function that hashes the keys of a new filter.
+    #[arg(long, value_enum, value_name = "FUNCTION")]
+    pub hash: Option<KeyHash>,
     /// The seed of the hash function of a new filter, for runs that can be repeated bit by bit.
     #[arg(long, value_name = "N")]
     pub hash_seed: Option<u64>,
@@ -297,7 +300,10 @@ pub struct Decide {
 /// Settings of a new filter that no kind cares about.
 #[derive(Debug, Args)]
 pub struct Creation {
-    /// The seed of the hash function; random if not given.
+    /// The function that hashes keys.
+    #[arg(long, value_enum, value_name = "FUNCTION")]
+    pub hash: Option<KeyHash>,
+    /// The seed of the hash function; random if not given. It is as secret as the command line.
     #[arg(long, value_name = "N")]
     pub hash_seed: Option<u64>,
     /// The stripes (locks); by size if not given.
@@ -319,6 +325,24 @@ pub struct Creation {
     /// What the system clock does while nobody has the filter open.
     #[arg(long, value_enum, default_value = "age")]
     pub downtime: Downtime,
+}
+
+/// The function that hashes keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum KeyHash {
+    /// XXH3 with a random seed, the default.
+    Fast,
+    /// SipHash with a random key, for keys that strangers choose.
+    Keyed,
+}
+
+impl From<KeyHash> for ebbtide::KeyHash {
+    fn from(hash: KeyHash) -> Self {
+        match hash {
+            KeyHash::Fast => Self::Fast,
+            KeyHash::Keyed => Self::Keyed,
+        }
+    }
 }
 
 /// What the system clock of a filter does while nobody has it open.
@@ -343,6 +367,9 @@ impl Creation {
     /// The library's options, with its defaults for what is not given.
     pub fn options(&self) -> Options {
         let mut options = Options::new().downtime(self.downtime.into());
+        if let Some(hash) = self.hash {
+            options = options.key_hash(hash.into());
+        }
         if let Some(seed) = self.hash_seed {
             options = options.hash_seed(seed);
         }

@@ -7,7 +7,6 @@ use super::operate::{Ask, Checked, Request, Since};
 use super::spec::{Ages, Any, Counts, Decays, Infers, Removes, Weighs};
 use crate::clock::Timestamp;
 use crate::error::Result;
-use crate::hash::key_hash;
 use crate::inference::{AgePosterior, Form, Penalty, Prior, decide};
 use crate::kinds::{Age, Estimate, Within};
 use crate::options::Durability;
@@ -75,7 +74,7 @@ impl<'a, K> Call<'a, K> {
 
     #[inline]
     fn hash(&self, key: &[u8]) -> u64 {
-        key_hash(key, self.engine().meta.seed)
+        self.engine().meta.hasher.hash(key)
     }
 
     fn write(&self, key: &[u8], ask: Ask) -> Result<Checked> {

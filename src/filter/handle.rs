@@ -7,6 +7,7 @@ use super::operate::Checked;
 use super::spec::{Ages, Any, Counts, Decays, Infers, Removes, Spec};
 use super::stat::{Digest, Stat};
 use crate::error::{Error, Result};
+use crate::hash::KeyHasher;
 use crate::inference::{AgePosterior, Penalty, Prior};
 use crate::kinds::{Age, Estimate, Parameters, Within};
 use crate::media::Media;
@@ -74,7 +75,12 @@ impl<K: Spec> Filter<K> {
             return Err(mismatch(&self.engine, "kind", spec.name(), kind.name()));
         }
         let (meta, options) = (&self.engine.meta, &self.engine.options);
-        if options.hash_seed.is_some_and(|seed| seed != meta.seed) {
+        let has = meta.hasher.function();
+        if let Some(wanted) = options.key_hash.filter(|&wanted| wanted != has) {
+            return Err(mismatch(&self.engine, "hash", &wanted.to_string(), &has.to_string()));
+        }
+        let other = |seed| KeyHasher::from_seed(has, seed) != meta.hasher;
+        if options.hash_seed.is_some_and(other) {
             // Seeds are never told: who knows one can choose keys that collide.
             return Err(mismatch(&self.engine, "hash-seed", "the one given", "another"));
         }
@@ -185,7 +191,7 @@ impl<K> Filter<K> {
         self.engine.checkpoint()
     }
 
-    /// A hash of the logical state: equal for filters with the same parameters, seed and stripes that were fed the same
+    /// A hash of the logical state: equal for filters with the same parameters, hash, seed and stripes that were fed the same
     /// operations with the same times, however often they were killed on the way. Writers wait meanwhile.
     ///
     /// # Errors

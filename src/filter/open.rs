@@ -13,6 +13,7 @@ use crate::bytes::PAGE_BYTES;
 use crate::cells::Layout;
 use crate::error::{Error, Result};
 use crate::fork::Guard;
+use crate::hash::KeyHasher;
 use crate::kinds::Kind;
 use crate::live::{Bank, BankForm, Image, LiveHeader};
 use crate::media::{Access, Media};
@@ -71,13 +72,14 @@ impl Engine {
         options.check()?;
         let layout = layout(&*kind, &options);
         let memory = first_bank_bytes(&*kind, layout)?;
-        let seed = match options.hash_seed {
-            Some(seed) => seed,
-            None => random()? as u64,
+        let function = options.key_hash.unwrap_or_default();
+        let hasher = match options.hash_seed {
+            Some(seed) => KeyHasher::from_seed(function, seed),
+            None => KeyHasher::new(function, random()?),
         };
         let meta = Meta {
             uuid: random()?,
-            seed,
+            hasher,
             layout,
             segment_records: options.segment_records(memory),
             durability: options.durability,

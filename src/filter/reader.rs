@@ -17,7 +17,6 @@ use super::stat::{Digest, Stat};
 use crate::clock::{Clock, Timestamp};
 use crate::error::{Error, Result};
 use crate::fork::Guard;
-use crate::hash::key_hash;
 use crate::inference::{AgePosterior, Form, Penalty, Prior, decide};
 use crate::kinds::{Age, Estimate, Micros, Parameters, Within};
 use crate::live::{Image, LiveHeader};
@@ -432,7 +431,7 @@ impl<K> ReaderCall<'_, K> {
         key: impl AsRef<[u8]>,
         ask: impl Fn(&Engine, u64, Option<Micros>) -> Result<T>,
     ) -> Result<T> {
-        self.reader.with(|engine| ask(engine, key_hash(key.as_ref(), engine.meta.seed), self.time))
+        self.reader.with(|engine| ask(engine, engine.meta.hasher.hash(key.as_ref()), self.time))
     }
 
     /// See [`Reader::contains`].

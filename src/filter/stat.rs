@@ -5,7 +5,7 @@ use super::engine::{Engine, Local};
 use crate::cells::{Block, OWN_WORDS};
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
-use crate::hash::DigestHasher;
+use crate::hash::{DigestHasher, KeyHash};
 use crate::kinds::{Moment, Parameters};
 use crate::live::Bank;
 use crate::media::Access;
@@ -46,6 +46,12 @@ pub struct Stat {
     pub fill: f64,
     /// The false-positive rate to expect now, by theory.
     pub estimated_fpr: f64,
+    /// The false-positive rate that the filter was made for: when it is as full as planned, by theory.
+    pub planned_fpr: f64,
+    /// Whether the filter is clearly fuller than planned: its rate is more than twice the planned one. The keys have outgrown it,
+    /// or somebody floods it. Kinds that forget as fast as they learn, or grow, are never saturated; importance-aware ones only
+    /// if most keys are more important than planned. (`decaying-optimized` is judged by its counters.)
+    pub saturated: bool,
     /// What the kind tells of itself: names and numbers.
     pub figures: Vec<(&'static str, u64)>,
     /// Bytes of memory: blocks, headers, tables; the log separately.
@@ -68,6 +74,8 @@ pub struct Stat {
     pub refused: u64,
     /// When records must be on the disk.
     pub durability: Durability,
+    /// The function that hashes keys.
+    pub key_hash: KeyHash,
 }
 
 /// A hash of the logical state.
@@ -170,6 +178,7 @@ impl Engine {
         let listing = Listing::read(&*self.media)?;
         let moment = self.exact_moment(self.stamp(None)?);
         let fill = self.fill(&moment);
+        let (state, layout) = (header.state(), self.meta.layout);
         let figures = kind.figures().iter().map(|figure| (figure.name, self.figure(figure.own)));
         Ok(Stat {
             kind: kind.name(),
@@ -178,14 +187,16 @@ impl Engine {
             operations: totals.inserts + if kind.removes() { totals.novelty } else { 0 },
             lsn: header.tail().load(Ordering::Acquire),
             durable_lsn: self.durable(),
-            step: kind.step(&header.state(), &moment),
+            step: kind.step(&state, &moment),
             time: (latest.time > 0).then(|| Timestamp::from_unix_micros(latest.time)),
             fill,
-            estimated_fpr: kind.estimated_fpr(&header.state(), self.meta.layout, &moment, fill),
+            estimated_fpr: kind.estimated_fpr(&state, layout, &moment, fill),
+            planned_fpr: kind.planned_fpr(layout),
+            saturated: kind.is_saturated(&state, layout, &moment, fill),
             figures: figures.collect(),
             memory_bytes: self.image.memory_bytes(),
             disk_bytes: self.disk_bytes()?,
-            stripes: self.meta.layout.stripes,
+            stripes: layout.stripes,
             blocks: listed.iter().map(|bank| bank.blocks()).sum(),
             banks: listed.len() as u32,
             handles: self.slots.alive()?.len() as u32,
@@ -193,6 +204,7 @@ impl Engine {
             wal_segments: listing.segments.len() as u32,
             refused: header.refused().load(Ordering::Relaxed),
             durability: self.meta.durability,
+            key_hash: self.meta.hasher.function(),
         })
     }
 

@@ -4,7 +4,7 @@
 //! whether the key is new in the stretch of 2, 4, 8, ... inserts that it falls into, and how many distinct keys these stretches have.
 
 use super::Distinct;
-use crate::hash::key_hash;
+use crate::hash::{KeyHash, KeyHasher};
 use std::collections::HashMap;
 
 /// The binary logarithm of the shortest stretch that is looked at.
@@ -100,7 +100,7 @@ impl Observed {
     /// Learns of an insert.
     #[inline]
     pub fn note(&mut self, key: &[u8]) {
-        let hash = key_hash(key, self.run);
+        let hash = KeyHasher::new(KeyHash::Fast, self.run.into()).hash(key);
         if hash <= u64::MAX >> self.halvings {
             self.sample(hash);
         }

@@ -179,6 +179,10 @@ impl Estimate {
     }
 }
 
+/// How many times the planned false-positive rate is too much. Twice is beyond what chance does to a filter that is as full as
+/// planned, and with ten hash functions reached at 1.1 to 1.2 times the keys.
+pub const TOO_FULL: f64 = 2.0;
+
 /// A figure that [`Stat`](crate::Stat) tells of some kinds: the sum of one own word of all blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Figure {
@@ -422,4 +426,9 @@ pub trait Kind: Debug + Send + Sync {
 
     /// The false-positive rate to expect now, by theory, from the filter-wide state or from the fill.
     fn estimated_fpr(&self, state: &State<'_>, layout: Layout, moment: &Moment, fill: f64) -> f64;
+
+    /// Whether the filter is clearly fuller than planned: the rate to expect is more than [`TOO_FULL`] times the planned one.
+    fn is_saturated(&self, state: &State<'_>, layout: Layout, moment: &Moment, fill: f64) -> bool {
+        self.estimated_fpr(state, layout, moment, fill) > TOO_FULL * self.planned_fpr(layout)
+    }
 }

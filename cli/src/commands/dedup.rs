@@ -18,6 +18,9 @@ const FPR: f64 = 0.001;
 pub fn dedup(mut arguments: Dedup) -> Result<()> {
     let spec = spec(&arguments)?;
     let mut options = Options::new();
+    if let Some(hash) = arguments.hash {
+        options = options.key_hash(hash.into());
+    }
     if let Some(seed) = arguments.hash_seed {
         options = options.hash_seed(seed);
     }

@@ -16,6 +16,11 @@ use std::process::ExitCode;
 /// `verify` found damage.
 const NO: u8 = 1;
 
+/// What `stat` adds of a filter that is fuller than planned.
+const SATURATED: &str = "SATURATED: the filter is fuller than planned, and takes more than twice as many new keys for known \
+                         ones as planned; create a larger one (see `ebbtide plan`) and move to it, and if you did not \
+                         expect so many keys, find out who inserts them: flooding a filter is an attack";
+
 /// Prints what the filter says of itself.
 pub fn stat(arguments: &Look) -> Result<()> {
     let filter = Asked::open(&arguments.dir, at_rest())?;
@@ -25,6 +30,9 @@ pub fn stat(arguments: &Look) -> Result<()> {
         output.json(stat_json(&stat))?;
     } else {
         output.text(&stat_text(&stat))?;
+        if stat.saturated {
+            output.text(SATURATED)?;
+        }
     }
     output.flush()?;
     filter.close()
@@ -44,6 +52,8 @@ fn stat_json(stat: &Stat) -> Map<String, Value> {
         ("time", stat.time.map(|time| time.as_unix_millis()).into()),
         ("fill", stat.fill.into()),
         ("estimated_fpr", stat.estimated_fpr.into()),
+        ("planned_fpr", stat.planned_fpr.into()),
+        ("saturated", stat.saturated.into()),
         ("figures", figures.into()),
         ("memory_bytes", stat.memory_bytes.into()),
         ("disk_bytes", stat.disk_bytes.into()),
@@ -54,6 +64,7 @@ fn stat_json(stat: &Stat) -> Map<String, Value> {
         ("snapshots", stat.snapshots.into()),
         ("wal_segments", stat.wal_segments.into()),
         ("durability", units::durability(stat.durability).into()),
+        ("hash", stat.key_hash.to_string().into()),
     ])
 }
 
@@ -63,12 +74,14 @@ fn stat_text(stat: &Stat) -> String {
     rows.extend(parameter_rows(&stat.parameters));
     rows.extend([
         ("durability", units::durability(stat.durability)),
+        ("hash", stat.key_hash.to_string()),
         ("inserts", stat.inserts.to_string()),
         ("operations", stat.operations.to_string()),
         ("step", stat.step.map_or_else(|| "none".to_owned(), |step| step.to_string())),
         ("latest time", stat.time.map_or_else(none, units::time)),
         ("fill", format!("{:.2} %", stat.fill * 100.0)),
         ("estimated FPR", format!("{:.3e}", stat.estimated_fpr)),
+        ("planned FPR", format!("{:.3e}", stat.planned_fpr)),
     ]);
     rows.extend(stat.figures.iter().map(|(name, value)| (*name, value.to_string())));
     rows.extend([

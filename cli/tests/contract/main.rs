@@ -10,6 +10,7 @@ mod every_kind;
 mod exact;
 mod examples;
 mod filters;
+mod hashes;
 mod interruptions;
 mod posteriors;
 mod read_only;

@@ -1,0 +1,169 @@
+//! A filter that is fuller than planned says so, and none that is as full as planned.
+
+use ebbtide::kinds::registry::REGISTRY;
+use ebbtide::media::Memory;
+use ebbtide::{Any, Clock, Durability, Filter, Options, Parameters, Stat, Timestamp};
+use std::sync::Arc;
+
+/// Keys that a kind is made for, in its capacity, its window, or the window's time.
+const PLANNED: u64 = 4000;
+
+/// What a stream of new keys without end does to a kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Flood {
+    /// Nothing goes: it fills up.
+    Fills,
+    /// Old keys go at the pace of the new ones, or it grows.
+    Bears,
+}
+
+use Flood::{Bears, Fills};
+
+const KEYS: &[(&str, &str)] = &[("capacity", "4000"), ("fpr", "0.001")];
+const DECAY: &[(&str, &str)] =
+    &[("capacity", "4000"), ("fpr", "0.001"), ("lambda", "0.5"), ("epoch", "60000000")];
+const ITEMS: &[(&str, &str)] = &[("window-items", "4000"), ("fpr", "0.001")];
+/// `P` follows from `fpr`.
+const CELLS: &[(&str, &str)] = &[("cells", "60000"), ("max", "3"), ("K", "5"), ("fpr", "0.01")];
+
+type Row = (&'static str, &'static [(&'static str, &'static str)], Flood);
+
+const ROWS: &[Row] = &[
+    ("bloom", KEYS, Fills),
+    ("bloom", &[("capacity", "4000"), ("bits", "80000"), ("k", "3")], Fills),
+    ("counting", KEYS, Fills),
+    ("spectral", KEYS, Fills),
+    ("spectral", &[("capacity", "4000"), ("fpr", "0.001"), ("policy", "mi")], Fills),
+    ("spectral", &[("capacity", "4000"), ("fpr", "0.001"), ("policy", "rm")], Fills),
+    ("dynamic-count", KEYS, Fills),
+    ("decaying", DECAY, Fills),
+    ("decaying-optimized", DECAY, Fills),
+    ("timing", ITEMS, Bears),
+    ("block-timing", ITEMS, Bears),
+    ("age-partitioned", ITEMS, Bears),
+    ("age-partitioned", &[("window-items", "4000"), ("k", "10"), ("l", "20")], Bears),
+    ("time-limited", &[("window", "4000000"), ("fpr", "0.001"), ("rate", "1000")], Bears),
+    ("double-buffering", ITEMS, Bears),
+    ("two-buffer", ITEMS, Bears),
+    ("stable", CELLS, Bears),
+    ("importance-2c", CELLS, Bears),
+    ("importance-mc", CELLS, Bears),
+    ("importance-h", CELLS, Bears),
+];
+
+/// A filter in memory and how far its stream has come.
+struct Fed {
+    filter: Filter,
+    kind: &'static str,
+    keys: u64,
+}
+
+impl Fed {
+    fn new((kind, parameters, _): Row) -> Self {
+        let parameters =
+            parameters.iter().fold(Parameters::new(), |all, (name, value)| all.with(name, value));
+        let options = Options::new().hash_seed(7).durability(Durability::Never).background(false);
+        let spec = Any::new(kind, parameters);
+        let filter =
+            Filter::create_on(Arc::new(Memory::new()), spec, options.clock(Clock::stream()));
+        Self { filter: filter.expect("a filter"), kind, keys: 0 }
+    }
+
+    /// Inserts new keys, one a millisecond, their importance spread evenly over the levels.
+    fn insert(&mut self, keys: u64) {
+        for key in self.keys..self.keys + keys {
+            let call = self.filter.call().time(at(key));
+            let call = if self.kind.starts_with("importance") {
+                call.weight((key % 4) as f64)
+            } else {
+                call
+            };
+            call.insert(key.to_le_bytes()).expect("an insert");
+        }
+        self.keys += keys;
+    }
+
+    fn stat(&self) -> Stat {
+        self.filter.stat().expect("figures")
+    }
+}
+
+fn at(key: u64) -> Timestamp {
+    Timestamp::from_unix_millis(1_700_000_000_000 + key)
+}
+
+#[test]
+fn every_kind_is_silent_when_it_is_as_full_as_planned_and_those_that_fill_up_speak_beyond() {
+    for entry in REGISTRY {
+        assert!(ROWS.iter().any(|(kind, ..)| *kind == entry.name), "{}", entry.name);
+    }
+    for &row in ROWS {
+        let mut fed = Fed::new(row);
+        for quarter in 0..=4 {
+            let stat = fed.stat();
+            assert!(!stat.saturated, "{row:?} after {quarter} quarters: {stat:?}");
+            if quarter < 4 {
+                fed.insert(PLANNED / 4);
+            }
+        }
+        for _ in 0..8 {
+            fed.insert(PLANNED / 2);
+            let stat = fed.stat();
+            // At 1.5 times the keys all that fill up are over twice the rate, also with few hash functions.
+            assert_eq!(stat.saturated, row.2 == Fills, "{row:?} after {} keys: {stat:?}", fed.keys);
+        }
+    }
+}
+
+#[test]
+fn keys_that_come_again_fill_nothing() {
+    for &row in ROWS.iter().filter(|row| row.2 == Fills) {
+        let mut fed = Fed::new(row);
+        for _ in 0..10 {
+            fed.keys = 0;
+            fed.insert(PLANNED / 2);
+        }
+        let stat = fed.stat();
+        assert!(!stat.saturated, "{row:?}: {stat:?}");
+    }
+}
+
+#[test]
+fn a_decaying_filter_that_was_flooded_recovers() {
+    for &row in ROWS.iter().filter(|row| row.0.starts_with("decaying")) {
+        let mut fed = Fed::new(row);
+        fed.insert(4 * PLANNED);
+        assert!(fed.stat().saturated, "{row:?}");
+        // An hour is sixty epochs, of which each halves all counts.
+        let later = fed.filter.call().time(at(3_600_000));
+        later.insert("later").expect("an insert");
+        assert!(!fed.stat().saturated, "{row:?}: {:?}", fed.stat());
+    }
+}
+
+#[test]
+fn a_time_limited_filter_bears_a_hundredfold_rate_after_a_while() {
+    let row = ROWS.iter().find(|row| row.0 == "time-limited").expect("a row");
+    let fed = Fed::new(*row);
+    for key in 0..400_000_u64 {
+        let time = Timestamp::from_unix_micros(1_700_000_000_000_000 + key * 10);
+        fed.filter.call().time(time).insert(key.to_le_bytes()).expect("an insert");
+    }
+    assert!(!fed.stat().saturated, "{:?}", fed.stat());
+}
+
+#[test]
+fn important_keys_alone_fill_an_importance_aware_filter_beyond_its_plan_and_unimportant_ones_do_not()
+ {
+    for &row in ROWS.iter().filter(|row| row.0.starts_with("importance")) {
+        // The plan takes all levels for equally frequent.
+        for (importance, saturated) in [(3.0, true), (0.0, false)] {
+            let fed = Fed::new(row);
+            for key in 0..4 * PLANNED {
+                let call = fed.filter.call().time(at(key)).weight(importance);
+                call.insert(key.to_le_bytes()).expect("an insert");
+            }
+            assert_eq!(fed.stat().saturated, saturated, "{row:?}: {:?}", fed.stat());
+        }
+    }
+}
