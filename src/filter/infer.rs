@@ -29,14 +29,12 @@ impl Engine {
         let asked = window.map(|window| width(unit, window)).transpose()?;
         let belief = believe(unit, prior, key, form)?;
         self.ask_with(hash, given, Self::totals, |kind, state, blocks, query| {
-            let width = match (asked, unit) {
-                // It begins with the first insert at the earliest: a key that was never inserted is in no window.
-                (Some(width), Within::Items(_)) => width.min(query.totals.inserts),
-                (Some(width), Within::Time(_)) => width,
-                (None, _) => kind
-                    .window(&query.totals)
-                    .map_or(0, |(Within::Items(own) | Within::Time(own))| own),
+            let own = || match kind.window(&query.totals) {
+                Some(Within::Items(own) | Within::Time(own)) => own,
+                None => 0,
             };
+            // It begins with the first insert at the earliest: a key that was never inserted is in no window.
+            let width = asked.unwrap_or_else(own).min(kind.history(state, query));
             window_posterior(belief.survival, width, |tell| {
                 kind.evidence(state, blocks, query, &belief, tell);
             })

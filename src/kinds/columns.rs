@@ -66,11 +66,33 @@ impl Columns {
     /// the block's own, whichever is later; and that generation.
     #[inline]
     pub(super) fn runs(&self, block: &Block<'_>, generation: u64, hash: u64) -> (u64, u64) {
+        let (ones, generation) = self.ones(block, generation, hash);
+        (runs_of(ones, self.k), generation)
+    }
+
+    /// The key's bits by age, age 0 as the top bit, at this generation or the block's own, whichever is later; and that
+    /// generation.
+    #[inline]
+    pub(super) fn ones(&self, block: &Block<'_>, generation: u64, hash: u64) -> (u64, u64) {
         let caught_up = caught_up(block);
         let generation = generation.max(caught_up);
         let uncleared = (generation - caught_up).min(64) as u32;
-        let row = self.row(block, generation, hash) & u64::MAX.checked_shr(uncleared).unwrap_or(0);
-        (runs_of(row, self.k), generation)
+        let held = u64::MAX.checked_shr(uncleared).unwrap_or(0);
+        (self.row(block, generation, hash) & held, generation)
+    }
+
+    /// The ages, age 0 as the top bit, that a key with these bits can have been inserted at: a run of `k` ones starts there, or a
+    /// shorter one that the row ends in.
+    #[inline]
+    pub(super) fn starts(&self, ones: u64) -> u64 {
+        let unused = 64 - self.n;
+        let cut_off = (ones >> unused).trailing_ones();
+        runs_of(ones, self.k) | u64::MAX.checked_shr(64 - cut_off).unwrap_or(0) << unused
+    }
+
+    /// `k` and `n`.
+    pub(super) fn shape(&self) -> (u32, u32) {
+        (self.k, self.n)
     }
 
     /// Sets the key's bits in the slices of this generation, but for those that the block no longer holds, if

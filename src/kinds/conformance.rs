@@ -12,7 +12,7 @@ use super::{
 use crate::cells::{Block, Blocks, Geometry, Layout, MAX_BANKS, OWN_WORDS, load, store};
 use crate::error::Error;
 use crate::hash::mix;
-use crate::inference::{Belief, Distinct, Form, Piece, Survival, window_posterior};
+use crate::inference::{AgePosterior, Belief, Distinct, Form, Piece, Survival, window_posterior};
 use crate::kinds::state::STATE_WORDS;
 use crate::sync::AtomicU64;
 use crate::undo::{Undo, area_words};
@@ -258,6 +258,20 @@ impl Harness {
         let (Within::Items(window) | Within::Time(window)) = self.kind.window(&self.totals)?;
         let pieces = self.evidence_at(hash, now);
         Some(window_posterior(belief().survival, window, |tell| pieces.into_iter().for_each(tell)))
+    }
+
+    /// The distribution of the key's age, asked at a time, and the age that none is beyond but of keys that were never inserted.
+    pub(crate) fn ages_at(
+        &self,
+        hash: u64,
+        now: Micros,
+        belief: &Belief<'_>,
+    ) -> (AgePosterior, u64) {
+        let blocks = self.blocks(hash, self.state().mask());
+        let (query, mut pieces) = (self.query(hash, now), Vec::new());
+        self.kind.evidence(&self.state(), &blocks, &query, belief, &mut |piece| pieces.push(piece));
+        let history = self.kind.history(&self.state(), &query);
+        (AgePosterior::new(belief.survival, pieces), history)
     }
 
     /// The logical state: the filter-wide words and every block, settled in a private copy.
@@ -553,5 +567,24 @@ pub(crate) fn refuses(name: &str, asked: &Parameters, about: &str) {
     match registry::build(name, asked) {
         Err(Error::Parameter { name, .. }) => assert_eq!(name, about, "from {asked:?}"),
         other => panic!("{asked:?} gave {other:?}"),
+    }
+}
+
+/// How well probabilities are told: the mean distance, over 20 bins of them, between what was told and how often it was so.
+#[derive(Default)]
+pub(crate) struct Calibration([(f64, f64, f64); 20]);
+
+impl Calibration {
+    /// Adds what was told of an event, and whether it was so.
+    pub(crate) fn add(&mut self, told: f64, so: bool) {
+        assert!((0.0..=1.0).contains(&told), "{told}");
+        let (count, sum, times) = &mut self.0[((told * 20.0) as usize).min(19)];
+        (*count, *sum, *times) = (*count + 1.0, *sum + told, *times + f64::from(u8::from(so)));
+    }
+
+    /// The mean distance, each bin weighing as often as it was told.
+    pub(crate) fn error(&self) -> f64 {
+        let count: f64 = self.0.iter().map(|bin| bin.0).sum();
+        self.0.iter().map(|(_, sum, times)| (sum - times).abs()).sum::<f64>() / count.max(1.0)
     }
 }

@@ -20,6 +20,7 @@ pub mod importance;
 mod packed;
 pub mod parameters;
 pub mod registry;
+mod runs;
 pub mod spectral;
 pub mod stable;
 pub mod state;
@@ -373,6 +374,13 @@ pub trait Kind: Debug + Send + Sync {
     fn window(&self, totals: &Totals) -> Option<Within> {
         let _ = totals;
         None
+    }
+
+    /// The age of the filter's first insert, or one that is above it, in the unit of [`Kind::window`]: no key is older, but for
+    /// those that were never inserted.
+    fn history(&self, state: &State<'_>, query: &Query) -> u64 {
+        let _ = state;
+        query.totals.inserts
     }
 
     /// Tells how likely the key's cells are to be as they are at each age, piece by piece from the youngest age on, and at last for

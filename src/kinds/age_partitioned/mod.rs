@@ -9,6 +9,7 @@
 //! A shift is due before the insert that follows a full generation. It changes two words of the
 //! filter-wide state and no block: blocks catch up when they are next touched (`columns`).
 
+mod evidence;
 mod planner;
 pub mod theory;
 
@@ -24,6 +25,7 @@ use super::{
 };
 use crate::cells::{Block, Blocks, Geometry, Layout};
 use crate::error::{Error, Result};
+use crate::inference::{Belief, Piece};
 use std::sync::Arc;
 use theory::Phase;
 
@@ -276,6 +278,23 @@ impl Kind for AgePartitioned {
             Some(beyond) => 1 + beyond / self.generation,
         };
         runs >> 63_u64.saturating_sub(oldest) != 0
+    }
+
+    fn window(&self, _: &Totals) -> Option<Within> {
+        Some(Within::Items(self.window))
+    }
+
+    fn evidence(
+        &self,
+        state: &State<'_>,
+        blocks: &Blocks<'_>,
+        query: &Query,
+        belief: &Belief<'_>,
+        tell: &mut dyn FnMut(Piece),
+    ) {
+        if let Some(block) = blocks.get(0) {
+            self.tell_evidence(state, block, query, belief, tell);
+        }
     }
 
     fn settle(&self, state: &State<'_>, _: usize, block: &Block<'_>, _: &Moment) {

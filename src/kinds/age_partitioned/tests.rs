@@ -1,5 +1,6 @@
 //! Claims about the age-partitioned filter's answers; about its rates and parameters in the files beside.
 
+mod evidence;
 mod parameters;
 mod rates;
 

@@ -12,6 +12,7 @@
 //! safe there.
 
 use super::super::{Micros, State};
+use std::ops::Range;
 
 /// Generations on record: those of a window, by time, and what bursts may add to them.
 pub(super) const RING: u64 = 224;
@@ -77,11 +78,20 @@ impl<'a> Generations<'a> {
         self.current().saturating_sub(RING - 1).max(self.first)
     }
 
+    /// The oldest generation on record that took keys, or the open one; and whether it is the first that did.
+    pub(super) fn beginning(&self) -> (u64, bool) {
+        let oldest = self.oldest();
+        if oldest > self.first {
+            return (oldest, false);
+        }
+        let took = (oldest..self.current()).find(|&generation| self.keys(generation) > 0);
+        (took.unwrap_or(self.current()), true)
+    }
+
     /// When a generation on record opened; of a closed one up to a [`Generations::unit`] too late.
     pub(super) fn opened(&self, generation: u64) -> Micros {
         if generation < self.current() {
-            let close = self.end(generation).saturating_sub(self.grace);
-            close.saturating_sub(self.lasted(generation))
+            self.closed(generation).saturating_sub(self.lasted(generation))
         } else {
             self.state.own(OPENED)
         }
@@ -98,6 +108,11 @@ impl<'a> Generations<'a> {
         self.opened(self.current()).saturating_add(self.pace)
     }
 
+    /// When a generation on record closed, or will have closed at the latest.
+    pub(super) fn closed(&self, generation: u64) -> Micros {
+        self.end(generation).saturating_sub(self.grace)
+    }
+
     /// When a generation on record ended, or will have ended at the latest.
     pub(super) fn end(&self, generation: u64) -> Micros {
         if generation < self.current() {
@@ -111,6 +126,22 @@ impl<'a> Generations<'a> {
     pub(super) fn lasted(&self, generation: u64) -> Micros {
         let units = self.state.own(Self::at(TAKEN, generation)) & MOST_LASTED;
         units.saturating_mul(self.unit())
+    }
+
+    /// How long these generations, which are on record, were open in all by now; those that have not opened count 0.
+    #[inline]
+    pub(super) fn open_in(&self, generations: Range<u64>, now: Micros) -> Micros {
+        let current = self.current();
+        let end = generations.end.min(current);
+        let closed = generations.start.max(end.saturating_sub(RING))..end;
+        let lasted = |generation| self.state.own(Self::at(TAKEN, generation)) & MOST_LASTED;
+        let units: u64 = closed.map(lasted).sum();
+        let open = if generations.contains(&current) {
+            now.min(self.close()).saturating_sub(self.state.own(OPENED))
+        } else {
+            0
+        };
+        units.saturating_mul(self.unit()).saturating_add(open)
     }
 
     /// The keys that a closed generation on record took.

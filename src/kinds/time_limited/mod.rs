@@ -15,10 +15,13 @@
 //! So a key's slices lie in one block, and banks are asked one by one. All of a key's slices die together but
 //! for ghosts: a key that expired `e < k` generations ago still has `k-e` of its slices.
 
+mod evidence;
 mod fills;
 mod generations;
 mod sizing;
 
+#[cfg(test)]
+mod evidence_tests;
 #[cfg(test)]
 mod model;
 #[cfg(test)]
@@ -31,10 +34,11 @@ use super::columns::{Columns, caught_up};
 use super::parameters::{DEFAULT_FPR, within};
 use super::{
     Age, BankEntry, BankMask, Decision, Event, Kind, Micros, Moment, Operation, Parameters, Query,
-    State, Within,
+    State, Totals, Within,
 };
 use crate::cells::{Block, Blocks, Layout, MAX_BANKS};
 use crate::error::{Error, Result};
+use crate::inference::{Belief, Piece};
 use fills::Measure;
 use generations::{Generations, Opening};
 use std::sync::Arc;
@@ -368,6 +372,25 @@ impl Kind for TimeLimited {
             Within::Time(age) => age.min(self.window),
         };
         self.youngest(state, blocks, query, age).is_some()
+    }
+
+    fn window(&self, _: &Totals) -> Option<Within> {
+        Some(Within::Time(self.window))
+    }
+
+    fn history(&self, state: &State<'_>, query: &Query) -> u64 {
+        evidence::history(&self.generations(state), query.now)
+    }
+
+    fn evidence(
+        &self,
+        state: &State<'_>,
+        blocks: &Blocks<'_>,
+        query: &Query,
+        belief: &Belief<'_>,
+        tell: &mut dyn FnMut(Piece),
+    ) {
+        self.tell_evidence(state, blocks, query, belief, tell);
     }
 
     fn settle(&self, state: &State<'_>, slot: usize, block: &Block<'_>, _: &Moment) {

@@ -1,0 +1,211 @@
+//! What a key's bits in slices of all ages say of when it was inserted: a pure function of numbers.
+//!
+//! The *row* of a key (see `columns`) has a bit for each slice that is held, by age. An insert in the generation of age `a` set
+//! the bits of the ages `a` to `a + k - 1`, as far as the row still shows them; all other ones were set by other keys. So the
+//! key can have been inserted where such a run of ones starts only, at the *starts*. Starts less than `k` apart have starts at
+//! all ages in between: starts one after the other are a *chain*.
+//!
+//! Likelihoods here are relative to that of the row of a key that was inserted in no generation that is held. The derivation is
+//! in `docs/inference.md`, whose names are `C` for the starts, `Λ`, `V`, `s` and `w` for the fields of [`Start`].
+
+use std::ops::Range;
+
+/// The generations and slices of a row, by age. The open generation and the slice that was made in it have age 0.
+pub(super) trait Ages {
+    /// The probability that the key was inserted in none of these generations, as far as its prior says.
+    fn none(&self, generations: Range<u32>) -> f64;
+
+    /// The probability that it was inserted in this one, which is not the open one, and that it was not.
+    fn insert(&self, generation: u32) -> (f64, f64);
+
+    /// One over the probability that other keys have set the key's bits in all of these slices; may be infinite.
+    fn surprise(&self, slices: Range<u32>) -> f64;
+}
+
+/// A key's row.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Row {
+    /// The ages of the starts, age 0 as the top bit.
+    starts: u64,
+    /// Slices that an insert sets.
+    k: u32,
+    /// Slices that the row shows.
+    n: u32,
+    /// Generations whose inserts it shows.
+    generations: u32,
+}
+
+/// A generation that the key may have been inserted in.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Start {
+    /// The generation.
+    pub(super) age: u32,
+    /// `Λ`: the likelihood of the row if the key was inserted in this generation, and in no younger one.
+    pub(super) inserted: f64,
+    /// `V`: the likelihood if it was inserted in no younger one.
+    perhaps: f64,
+    /// `s·Λ`, `s` the probability that it was inserted in this one.
+    taken: f64,
+    /// `1 - s`.
+    none: f64,
+    /// `w`: one over the probability that others have set its bit in the slice of this age.
+    surprise: f64,
+}
+
+/// The starts of a row with what each would explain, from the oldest on.
+#[derive(Debug)]
+struct Starts<'a, A> {
+    row: &'a Row,
+    ages: &'a A,
+    starts: &'a mut [Start],
+    count: usize,
+    /// The first of the youngest chain.
+    chain: usize,
+    /// `V` just beyond that chain.
+    beyond: f64,
+    /// `w` of all slices of the youngest start's run.
+    run: f64,
+    /// Of the youngest start's `Λ` what comes from older inserts whose runs meet its own.
+    met: f64,
+    /// The probability that the key was inserted in no generation of the chain that is older than the youngest start.
+    unmet: f64,
+}
+
+/// No likelihood is above. It keeps sums finite; what is so unlikely has not happened by chance anyway.
+pub(super) const MOST: f64 = 1e100;
+
+/// `V` beyond a chain is not below, so that a key whose prior says that it came in each generation a thousand times can still have
+/// a row with gaps: the prior is wrong then, and the row counts.
+const LEAST: f64 = 1e-280;
+
+impl Row {
+    /// A row with these starts, age 0 as the top bit, among the first so many generations; `k` and `n` of its slices.
+    #[inline]
+    pub(super) fn new(starts: u64, (k, n): (u32, u32), generations: u64) -> Self {
+        let generations = generations.min(n.into()) as u32;
+        let others = u64::MAX.checked_shr(generations).unwrap_or(0);
+        Self { starts: starts & !others, k, n, generations }
+    }
+
+    /// How many starts it has.
+    #[inline]
+    pub(super) fn count(&self) -> usize {
+        self.starts.count_ones() as usize
+    }
+
+    /// Generations whose inserts it shows.
+    #[inline]
+    pub(super) fn generations(&self) -> u32 {
+        self.generations
+    }
+
+    /// Weighs the starts, as many as there is room for; the oldest first.
+    #[inline]
+    pub(super) fn weigh<'a>(&self, ages: &impl Ages, room: &'a mut [Start]) -> &'a [Start] {
+        let mut found = self.found(ages, room);
+        found.push_all();
+        let count = found.count;
+        &room[..count]
+    }
+
+    /// `V(0)`: the likelihood of the row if nothing is known of when the key was inserted.
+    pub(super) fn whole(&self, ages: &impl Ages) -> f64 {
+        let mut room = [Start::default(); 64];
+        let mut found = self.found(ages, &mut room);
+        found.push_all();
+        let (age, perhaps) = found.complete();
+        (ages.none(0..age) * perhaps).clamp(LEAST, MOST)
+    }
+
+    #[inline]
+    fn found<'a, A: Ages>(&'a self, ages: &'a A, starts: &'a mut [Start]) -> Starts<'a, A> {
+        Starts {
+            row: self,
+            ages,
+            starts,
+            count: 0,
+            chain: 0,
+            beyond: 1.0,
+            run: 1.0,
+            met: 0.0,
+            unmet: 1.0,
+        }
+    }
+
+    /// The first age beyond the run of a start.
+    #[inline]
+    fn end(&self, age: u32) -> u32 {
+        (age + self.k).min(self.n)
+    }
+}
+
+impl<A: Ages> Starts<'_, A> {
+    #[inline]
+    fn push_all(&mut self) {
+        let mut rest = self.row.starts;
+        while rest != 0 && self.count < self.starts.len() {
+            let age = 63 - rest.trailing_zeros();
+            rest &= rest - 1;
+            self.push(age);
+        }
+    }
+
+    /// Adds the next younger start.
+    #[inline]
+    fn push(&mut self, age: u32) {
+        let (row, ages) = (self.row, self.ages);
+        let (older, perhaps) = self.complete();
+        let mut surprise = 0.0;
+        if self.count > 0 && older == age + 1 {
+            let last = self.starts[self.count - 1];
+            surprise = ages.surprise(age..older).min(MOST);
+            let shown = ages.surprise(row.end(age)..row.end(older)).min(MOST);
+            self.run = (self.run / shown * surprise).min(MOST);
+            self.met = (surprise * (last.taken + last.none * self.met)).min(MOST);
+            self.unmet *= last.none;
+        } else {
+            self.chain = self.count;
+            self.beyond = (ages.none(age + 1..older) * perhaps).max(LEAST);
+            self.run = ages.surprise(age..row.end(age)).min(MOST);
+            (self.met, self.unmet) = (0.0, 1.0);
+        }
+        let mut inserted = self.met + self.unmet * self.beyond * self.run;
+        if self.count - self.chain >= row.k as usize {
+            inserted = self.inserted(surprise);
+        }
+        let inserted = inserted.min(MOST);
+        self.starts[self.count] = Start { age, inserted, surprise, ..Start::default() };
+        self.count += 1;
+    }
+
+    /// `Λ` of the next younger start of a chain that is longer than its run: the sum over the youngest of the older inserts whose
+    /// run meets this one's, and none.
+    fn inserted(&self, mut surprise: f64) -> f64 {
+        let (k, chain) = (self.row.k as usize, &self.starts[self.chain..self.count]);
+        let (mut sum, mut none) = (0.0, 1.0);
+        for older in chain.iter().rev().take(k - 1) {
+            sum += none * older.taken * surprise;
+            none *= older.none;
+            surprise = (surprise * older.surprise).min(MOST);
+        }
+        let beyond = chain.len().checked_sub(k).map_or(self.beyond, |at| chain[at].perhaps);
+        sum + none * beyond * self.run
+    }
+
+    /// Makes sure that `V` of the youngest start is known: its age, and `V`. Those of the generation beyond all if there is none.
+    #[inline]
+    fn complete(&mut self) -> (u32, f64) {
+        let Some(last) = self.count.checked_sub(1) else {
+            return (self.row.generations, 1.0);
+        };
+        let older = if last > self.chain { self.starts[last - 1].perhaps } else { self.beyond };
+        let start = &mut self.starts[last];
+        let (some, none) = self.ages.insert(start.age);
+        (start.taken, start.none) = (some * start.inserted, none);
+        start.perhaps = (none * older + start.taken).min(MOST);
+        (start.age, start.perhaps)
+    }
+}
+
+#[cfg(test)]
+mod tests;
