@@ -1,0 +1,130 @@
+//! One trial: a filter is asked for each item of a stream, and then gets it; what its answers cost.
+
+use super::geometry::Geometry;
+use super::random::Random;
+use super::streams::{SEED, Stream};
+use ebbtide::inference::{self, Penalty, decide};
+use ebbtide::media::Memory;
+use ebbtide::{Durability, Filter, Form, Options, Result};
+use std::sync::Arc;
+
+/// Bins of equation 28.
+const BINS: usize = 20;
+
+/// Queries whose posteriors are about the same.
+#[derive(Debug, Clone, Copy, Default)]
+struct Bin {
+    queries: f64,
+    /// Those of keys that were in the window.
+    inside: f64,
+    /// The sum of their posteriors.
+    posteriors: f64,
+}
+
+/// What was told of the queries of a trial, and what it cost.
+#[derive(Debug, Clone, Default)]
+pub struct Tally {
+    queries: f64,
+    penalty: f64,
+    wrong: u64,
+    bins: [Bin; BINS],
+}
+
+impl Tally {
+    fn answer(&mut self, yes: bool, inside: bool, penalty: Penalty) {
+        self.queries += 1.0;
+        self.wrong += u64::from(yes != inside);
+        self.penalty += match (yes, inside) {
+            (true, false) => penalty.false_positive,
+            (false, true) => penalty.false_negative,
+            _ => 0.0,
+        };
+    }
+
+    fn posterior(&mut self, posterior: f64, inside: bool, penalty: Penalty) -> Result<()> {
+        self.answer(decide(posterior, penalty)?, inside, penalty);
+        let bin = &mut self.bins[((posterior * BINS as f64) as usize).min(BINS - 1)];
+        bin.queries += 1.0;
+        bin.inside += f64::from(u8::from(inside));
+        bin.posteriors += posterior;
+        Ok(())
+    }
+
+    /// How many answers were wrong.
+    pub fn wrong(&self) -> u64 {
+        self.wrong
+    }
+
+    /// The mean penalty of a query.
+    pub fn penalty(&self) -> f64 {
+        self.penalty / self.queries
+    }
+
+    /// Posterior Error, equation 28: how far the share of keys in the window is from the middle of the bin, on average.
+    pub fn posterior_error(&self) -> f64 {
+        self.error(|bin, _| (bin as f64 + 0.5) / BINS as f64)
+    }
+
+    /// The same with the mean posterior of the bin in place of its middle: no error is left then if posteriors are right.
+    pub fn calibration_error(&self) -> f64 {
+        self.error(|_, posterior| posterior)
+    }
+
+    fn error(&self, expected: impl Fn(usize, f64) -> f64) -> f64 {
+        let filled = self.bins.iter().enumerate().filter(|(_, bin)| bin.queries > 0.0);
+        let errors = filled.map(|(number, bin)| {
+            let share = bin.inside / bin.queries;
+            (share - expected(number, bin.posteriors / bin.queries)).abs() * bin.queries
+        });
+        errors.sum::<f64>() / self.queries
+    }
+}
+
+/// The penalties of the queries in turn: both uniform in [1, 10), the same in all trials.
+fn penalties() -> impl Iterator<Item = Penalty> {
+    let mut random = Random::new(!SEED);
+    let mut next = move || 1.0 + 9.0 * (random.below(1 << 53) as f64 / (1_u64 << 53) as f64);
+    std::iter::from_fn(move || Some(Penalty { false_positive: next(), false_negative: next() }))
+}
+
+/// What the three filters told: the standard one, the inferential one by the paper's formulas, and by the refined ones.
+pub type Tallies = [Tally; 3];
+
+/// The names of the three.
+pub const NAMES: [&str; 3] = ["standard", "the paper's form", "refined"];
+
+/// Runs a filter of this geometry over a stream. All three read the same cells.
+///
+/// # Errors
+/// Those of the filter.
+pub fn run(stream: &Stream, geometry: &Geometry) -> Result<Tallies> {
+    let options = Options::new().hash_seed(SEED).stripes(1).durability(Durability::Never);
+    let filter = Filter::create_on(Arc::new(Memory::new()), geometry.spec(), options)?;
+    stream.keys[..stream.warm_up]
+        .iter()
+        .try_for_each(|key| filter.insert(key.to_le_bytes()).map(drop))?;
+    let model = inference::Stream::new(0.0, stream.distinct.clone());
+    let (printed, refined) = (filter.call().form(Form::Paper), filter.call());
+    let mut tallies = Tallies::default();
+    for ((key, prior, inside), penalty) in stream.queries(geometry.window).zip(penalties()) {
+        let (key, prior) = (key.to_le_bytes(), model.with(prior));
+        tallies[0].answer(filter.contains(key)?, inside, penalty);
+        tallies[1].posterior(printed.posterior(key, &prior)?, inside, penalty)?;
+        tallies[2].posterior(refined.posterior(key, &prior)?, inside, penalty)?;
+        filter.insert(key)?;
+    }
+    Ok(tallies)
+}
+
+/// What decisions by the prior alone would cost, without any filter: `1 - (1-p_x)^w` in place of the posterior.
+///
+/// # Errors
+/// None that is expected: priors are probabilities.
+pub fn by_prior(stream: &Stream, window: u64) -> Result<Tally> {
+    let mut tally = Tally::default();
+    for ((_, prior, inside), penalty) in stream.queries(window).zip(penalties()) {
+        let belief = inference::Survival::of_inserts(prior).within(window);
+        tally.posterior(belief, inside, penalty)?;
+    }
+    Ok(tally)
+}
