@@ -19,7 +19,8 @@ use std::time::Duration;
 
 const TITLE: &str = "ebbtide meta ";
 const CHECKSUM: &str = "checksum ";
-const REMEDY: &str = "restore `meta` from a backup; nothing else in the directory can replace it";
+const REMEDY: &str = "it alone holds the kind, its parameters and the seed of the key hash, so without it nothing can be \
+                      saved: copy `meta` from any backup of this filter, however old, for it never changes";
 /// More than any `meta` has.
 const BYTES_MAX: u64 = 64 << 10;
 

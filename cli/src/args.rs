@@ -11,8 +11,8 @@ use std::time::Duration;
 
 /// Remembers which keys a stream has shown within the last N items or minutes, in a few bits a key.
 ///
-/// Keys are raw bytes, one a line. Exit codes: 0 done, 1 the answer is no (verify found damage),
-/// 2 a usage or environment error.
+/// Keys are raw bytes, one a line. Exit codes: 0 done, 1 the answer is no (verify found damage, salvage
+/// found none), 2 a usage or environment error.
 #[derive(Debug, Parser)]
 #[command(name = "ebbtide", version, arg_required_else_help = true)]
 pub struct Cli {
@@ -59,6 +59,14 @@ pub enum Command {
     Backup(Backup),
     /// Makes a filter from a backup, in a new directory.
     Restore(Restore),
+    /// Saves what a damaged filter still proves, in a new directory; tells what is lost.
+    ///
+    /// The new filter is in the state after the longest unbroken prefix of the damaged one's records: a sound snapshot, and
+    /// the log up to the first damage. Records beyond are told and left out, for a state that skips operations is none that the
+    /// filter ever had. SRC is not changed, may be read-only, and must not be in use. Exit codes: 0 the new filter is there,
+    /// with what standard error (or --json) tells; 1 nothing is damaged, so SRC opens as it is and nothing was written; 2
+    /// nothing could be saved (as without `meta`, of which any backup has a copy), or another error.
+    Salvage(Salvage),
     /// Prints memory, disk, parameters and error rate of a filter before it is created.
     Plan(Plan),
 }
@@ -435,6 +443,18 @@ pub struct Restore {
     pub src: PathBuf,
     /// The directory of the new filter, in which there must be none.
     pub dir: PathBuf,
+}
+
+/// Options of `salvage`.
+#[derive(Debug, Args)]
+pub struct Salvage {
+    /// The directory of the damaged filter.
+    pub src: PathBuf,
+    /// The directory of the new filter, in which there must be none.
+    pub dest: PathBuf,
+    /// One JSON object on standard output in place of the sentences on standard error.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// Options of `plan`.

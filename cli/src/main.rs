@@ -1,6 +1,6 @@
 //! The `ebbtide` command: parses the arguments, runs one command, turns its outcome into an exit code.
 //!
-//! Exit codes: 0 done, 1 the answer is "no" (`verify` found damage), 2 a usage or environment error,
+//! Exit codes: 0 done, 1 the answer is "no" (`verify` found damage, `salvage` found none), 2 a usage or environment error,
 //! said in one sentence on standard error. A closed pipe ends the command quietly with 0.
 
 #![forbid(unsafe_code)]

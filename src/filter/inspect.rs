@@ -1,4 +1,4 @@
-//! Looking at filters by their files, also while others have them open: verify, print the log, restore, plan.
+//! Looking at filters by their files, also while others have them open: verify, print the log, restore, salvage, plan.
 //!
 //! Nothing here changes the files it looks at. State is rebuilt privately, in memory.
 
@@ -13,7 +13,7 @@ use crate::names::FileName;
 use crate::options::Options;
 use crate::processes::slots::Slots;
 use crate::recovery::eras::History;
-use crate::recovery::{Known, Listing, Recovered, replay};
+use crate::recovery::{Known, Listing, Recovered, replay, salvage};
 use crate::snapshot::SnapshotReader;
 use crate::wal::record::RECORD_BYTES;
 use crate::wal::{Op, Record};
@@ -21,6 +21,8 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+
+pub use crate::recovery::salvage::{Beyond, Lost};
 
 /// Bytes copied at a time.
 const COPY_BYTES: usize = 1 << 20;
@@ -331,6 +333,95 @@ pub fn restore(from: impl AsRef<Path>, dir: impl AsRef<Path>) -> Result<()> {
         history.secure(recovered.start, &recovered.prefix)?;
         // Last: it makes the directory a filter.
         write_file(&to, 0, &FileName::Meta.to_string(), &meta.encode())
+    })
+}
+
+/// What [`salvage()`] saved.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Salvaged {
+    /// The first LSN that was not saved: the new filter is in the state after all records below, and gives this one to its
+    /// next.
+    pub lsn: u64,
+    /// Insert operations in that state, since creation.
+    pub inserts: u64,
+    /// Where the snapshot starts that the state rests on; none if the log was there from the beginning.
+    pub snapshot: Option<u64>,
+    /// Every LSN below had been acknowledged as durable, as far as anything that is left tells. Notes of that are written after
+    /// the fact, so it may have been a little more.
+    pub durable_lsn: u64,
+    /// What is lost, from `lsn` on; none if nothing tells that the log went on there.
+    pub lost: Option<Lost>,
+    /// What can be read beyond and was left out.
+    pub beyond: Option<Beyond>,
+    /// What is damaged besides the place where the log breaks off, file by file: snapshots that could not be used, newest
+    /// first, segments, `live`.
+    pub damaged: Vec<Error>,
+}
+
+/// Makes a filter in a new directory from a damaged one, in the latest state that can be proved: that after the longest
+/// unbroken prefix of its records. What can be read beyond the damage is told and left out, for a state that skips
+/// operations is none that the filter ever had. Nothing is changed where it reads, which may be read-only, and nobody may have
+/// the filter open. The new filter goes on in its place: it is the same one by its uuid, as after [`restore`].
+///
+/// `None` if nothing is damaged, so that the filter opens as it is; nothing is written then.
+///
+/// # Errors
+/// [`Error::Damaged`] if nothing can be saved, as without `meta`; [`Error::NotAFilter`], [`Error::Locked`], [`Error::Exists`],
+/// [`Error::Version`], [`Error::Io`].
+pub fn salvage(from: impl AsRef<Path>, dir: impl AsRef<Path>) -> Result<Option<Salvaged>> {
+    salvage_on(&Disk::new(from.as_ref()), &Disk::new(dir.as_ref()))
+}
+
+/// As [`salvage()`], on media of the caller's.
+///
+/// # Errors
+/// As [`salvage()`].
+pub fn salvage_on(from: &dyn Media, to: &dyn Media) -> Result<Option<Salvaged>> {
+    let meta = read_meta(from)?;
+    let look = Look::begin(from, &meta)?;
+    if let Known::Living { .. } = look.known {
+        return Err(Error::Locked { path: from.path().to_path_buf() });
+    }
+    let mut found = salvage::examine(from, &meta, look.known)?;
+    found.damaged.extend(verify_live(from).and_then(Result::err));
+    if !found.is_needed() {
+        return Ok(None);
+    }
+    let inserts = write_new(to, |_locks| {
+        if let Some(start) = found.snapshot {
+            let name = FileName::Snapshot { start }.to_string();
+            copy_file(from, to, &name).map_err(Error::io("copy", from.path().join(&name)))?;
+        }
+        found.write_log(to, &meta)?;
+        let inserts = rebuilt_inserts(to, &meta, found.stop)?;
+        // Last: it makes the directory a filter.
+        write_file(to, 0, &FileName::Meta.to_string(), &meta.encode())?;
+        Ok(inserts)
+    })?;
+    Ok(Some(Salvaged {
+        lsn: found.stop,
+        inserts,
+        snapshot: found.snapshot,
+        durable_lsn: found.durable,
+        lost: found.lost,
+        beyond: found.beyond,
+        damaged: found.damaged,
+    }))
+}
+
+/// Makes sure that what was written leads to a state, with every record below `stop`. How many inserts it has.
+fn rebuilt_inserts(media: &dyn Media, meta: &Meta, stop: u64) -> Result<u64> {
+    let rebuilt = rebuild(media, meta, Known::Nothing)?;
+    if rebuilt.prefix.stop == stop {
+        return Ok(rebuilt.image.sum_stripes().0.inserts);
+    }
+    Err(Error::Damaged {
+        path: media.path().to_path_buf(),
+        offset: 0,
+        expected: format!("every record below {stop}, as just written"),
+        found: format!("those below {}", rebuilt.prefix.stop),
+        remedy: "this place does not keep what is written to it: choose another",
     })
 }
 

@@ -16,7 +16,7 @@ use crate::wal::record::{Decoded, Op, Record};
 use crate::wal::segment::Segment;
 use std::path::PathBuf;
 
-const REMEDY: &str = "records that were acknowledged are missing or damaged here: run `ebbtide verify`, then restore a backup";
+const REMEDY: &str = "records that were acknowledged are missing or damaged here: run `ebbtide verify`, then restore a backup, or save what lies before the damage with `ebbtide salvage`";
 
 /// The log of a filter, all eras.
 #[derive(Debug)]
@@ -108,6 +108,25 @@ pub struct Prefix {
     pub records: u64,
 }
 
+/// Makes sure that a segment names the same start of its era as the one before, if that is of the same.
+///
+/// # Errors
+/// [`Error::Damaged`].
+pub(super) fn check_start(media: &dyn Media, before: &Segment, segment: &Segment) -> Result<()> {
+    let (last, header) = (before.header(), segment.header());
+    if last.era != header.era || last.era_start == header.era_start {
+        return Ok(());
+    }
+    let name = FileName::Segment { era: header.era, first: header.first };
+    Err(Error::Damaged {
+        path: media.path().join(name.to_string()),
+        offset: 40,
+        expected: format!("era {} to begin at {}", last.era, last.era_start),
+        found: header.era_start.to_string(),
+        remedy: REMEDY,
+    })
+}
+
 impl History {
     /// Opens all segments and checks their headers.
     ///
@@ -115,30 +134,25 @@ impl History {
     /// [`Error::Io`], [`Error::Damaged`], [`Error::Version`].
     pub fn open(media: &dyn Media, listing: &Listing, uuid: u128, access: Access) -> Result<Self> {
         let mut segments: Vec<Segment> = Vec::new();
-        let mut eras: Vec<(u64, u64)> = Vec::new();
         for &(era, first) in &listing.segments {
             let segment = Segment::open(media, era, first, uuid, access)?;
-            let start = segment.header().era_start;
-            match eras.last() {
-                Some(&(last, begun)) if last == era => {
-                    if begun != start {
-                        let path = media.path().join(FileName::Segment { era, first }.to_string());
-                        let (expected, found) =
-                            (format!("era {era} to begin at {begun}"), start.to_string());
-                        return Err(Error::Damaged {
-                            path,
-                            offset: 40,
-                            expected,
-                            found,
-                            remedy: REMEDY,
-                        });
-                    }
-                }
-                _ => eras.push((era, start)),
+            if let Some(before) = segments.last() {
+                check_start(media, before, &segment)?;
             }
             segments.push(segment);
         }
-        Ok(Self { directory: media.path().to_path_buf(), segments, eras })
+        Ok(Self::of(media.path().to_path_buf(), segments))
+    }
+
+    /// The log that these segments of a directory make up: ascending, those of an era [agree](check_start) on its start.
+    #[must_use]
+    pub(super) fn of(directory: PathBuf, segments: Vec<Segment>) -> Self {
+        let mut eras: Vec<_> = segments
+            .iter()
+            .map(|segment| (segment.header().era, segment.header().era_start))
+            .collect();
+        eras.dedup();
+        Self { directory, segments, eras }
     }
 
     /// The newest era; 0 if there is no log at all.
@@ -153,6 +167,12 @@ impl History {
         &self.segments
     }
 
+    /// The eras with the LSNs at which each begins and ends; the newest has no end.
+    pub(super) fn eras(&self) -> impl Iterator<Item = (u64, u64, Option<u64>)> {
+        let ends = self.eras.iter().skip(1).map(|&(_, next)| Some(next)).chain([None]);
+        self.eras.iter().zip(ends).map(|(&(era, start), end)| (era, start, end))
+    }
+
     /// Hands on every record from LSN `from` on, until the log ends.
     ///
     /// # Errors
@@ -161,12 +181,25 @@ impl History {
         &self,
         from: u64,
         known: Known,
-        mut visit: impl FnMut(u64, u64, &Record) -> Result<()>,
+        visit: impl FnMut(u64, u64, &Record) -> Result<()>,
     ) -> Result<Prefix> {
-        let of_last = known.of_era(self.last_era());
         let mut prefix = Prefix { stop: from, ..Prefix::default() };
-        for (at, &(era, start)) in self.eras.iter().enumerate() {
-            let end = self.eras.get(at + 1).map(|&(_, next)| next);
+        self.read_on(known, &mut prefix, visit)?;
+        Ok(prefix)
+    }
+
+    /// As [`History::read`], from where a prefix stops; what was read is in it also after an error.
+    ///
+    /// # Errors
+    /// As [`History::read`].
+    pub(super) fn read_on(
+        &self,
+        known: Known,
+        prefix: &mut Prefix,
+        mut visit: impl FnMut(u64, u64, &Record) -> Result<()>,
+    ) -> Result<()> {
+        let of_last = known.of_era(self.last_era());
+        for (era, start, end) in self.eras() {
             if end.is_some_and(|end| end <= prefix.stop) {
                 continue;
             }
@@ -174,24 +207,19 @@ impl History {
                 return Err(self.missing(prefix.stop, start));
             }
             let least = end.or(of_last.map(|(least, _)| least));
-            let ended = self.read_era(era, end, least, &mut prefix, &mut visit)?;
-            if let (None, Some(end)) = (ended, end) {
+            let read = self.read_era(era, end, least, prefix, &mut visit);
+            if let (Some((_, unfinished)), None) = (of_last, end) {
+                self.check_holes(unfinished, prefix)?;
+            }
+            if let (None, Some(end)) = (read?, end) {
                 return Err(self.missing(prefix.stop, end));
             }
         }
-        if let Some((_, unfinished)) = of_last
-            && prefix.holes.len() as u64 > unfinished
-        {
-            let count = prefix.holes.len();
-            let expected =
-                format!("at most {unfinished} empty places, one for each writer that died");
-            return Err(self.at(prefix.holes[0], expected, format!("{count}")));
-        }
         // Those who write now may have filled and noted what was empty a moment ago.
         if !matches!(known, Known::Living { .. }) {
-            self.check_rest(&prefix)?;
+            self.check_rest(prefix)?;
         }
-        Ok(prefix)
+        Ok(())
     }
 
     /// Reads one era up to `end`, or (for the last one) as far as it goes. `known` is an LSN up to which nothing
@@ -242,6 +270,18 @@ impl History {
             return Err(self.missing(prefix.stop, tail));
         }
         Ok(end.map(|_| ()))
+    }
+
+    /// Makes sure that no more places are empty than there may be. Else nobody knows which of them are damage, and the prefix
+    /// stops at the first.
+    fn check_holes(&self, unfinished: u64, prefix: &mut Prefix) -> Result<()> {
+        let count = prefix.holes.len();
+        if count as u64 <= unfinished {
+            return Ok(());
+        }
+        prefix.stop = prefix.holes[0];
+        let expected = format!("at most {unfinished} empty places, one for each writer that died");
+        Err(self.at(prefix.stop, expected, format!("{count}")))
     }
 
     /// Looks beyond the end for a record that says the log was durable further than it now reaches.

@@ -139,7 +139,7 @@ fn discard(live: &dyn Media, draft: &str, failed: (u64, Error), unsound: &mut Ve
 }
 
 /// Loads a snapshot into an empty image. Returns it with the snapshot's header.
-fn load(
+pub(super) fn load(
     home: &dyn Media,
     meta: &Meta,
     start: u64,

@@ -13,8 +13,8 @@ use crate::bytes::Header;
 
 const MAGIC: &[u8; 8] = b"EBBTSNP\n";
 const FRAME_WORDS: usize = 6;
-const REMEDY: &str =
-    "the older snapshot is used if it is sound; run `ebbtide verify`, or restore a backup";
+const REMEDY: &str = "the older snapshot is used if it is sound; run `ebbtide verify`, restore a backup, or save what \
+                      the log still tells with `ebbtide salvage`";
 
 /// What a frame holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -13,7 +13,8 @@ use crate::sync::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 const MAGIC: &[u8; 8] = b"EBBTWAL\n";
-const REMEDY: &str = "run `ebbtide verify`; restore a backup if the records are needed";
+const REMEDY: &str =
+    "run `ebbtide verify`; restore a backup, or save what can still be read with `ebbtide salvage`";
 
 /// The most records a segment may hold; keeps every size far from overflow.
 pub const CAPACITY_MAX: u64 = 1 << 32;

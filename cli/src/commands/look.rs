@@ -13,9 +13,6 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// `verify` found damage.
-const NO: u8 = 1;
-
 /// What `stat` adds of a filter that is fuller than planned.
 const SATURATED: &str = "SATURATED: the filter is fuller than planned, and takes more than twice as many new keys for known \
                          ones as planned; create a larger one (see `ebbtide plan`) and move to it, and if you did not \
@@ -146,12 +143,14 @@ pub fn verify(arguments: &Look) -> Result<ExitCode> {
         }
     }
     output.flush()?;
-    Ok(if report.is_sound() { ExitCode::SUCCESS } else { ExitCode::from(NO) })
+    Ok(if report.is_sound() { ExitCode::SUCCESS } else { ExitCode::from(super::NO) })
 }
 
-fn damage_json(error: &Error) -> Value {
+/// What is damaged, as an object.
+pub fn damage_json(error: &Error) -> Value {
     let mut members = object([("message", error.to_string().into())]);
-    if let Error::Damaged { offset, expected, found, .. } = error {
+    if let Error::Damaged { path, offset, expected, found, .. } = error {
+        members.insert("path".to_owned(), path.to_string_lossy().into());
         members.insert("offset".to_owned(), (*offset).into());
         members.insert("expected".to_owned(), expected.as_str().into());
         members.insert("found".to_owned(), found.as_str().into());

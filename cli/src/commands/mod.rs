@@ -7,6 +7,7 @@ mod keys;
 mod look;
 mod plan;
 mod posteriors;
+mod salvage;
 mod stream;
 
 use crate::args::Command;
@@ -14,6 +15,9 @@ use crate::failure::{Failure, Result};
 use ebbtide::{Any, Clock, Filter, Options, inspect};
 use std::path::Path;
 use std::process::ExitCode;
+
+/// The exit code of the answer "no".
+const NO: u8 = 1;
 
 /// Runs a command.
 pub fn run(command: Command) -> Result<ExitCode> {
@@ -39,6 +43,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
             filter.close()?;
         }
         Command::Restore(arguments) => inspect::restore(&arguments.src, &arguments.dir)?,
+        Command::Salvage(arguments) => return salvage::salvage(&arguments),
         Command::Plan(arguments) => plan::plan(&arguments)?,
     }
     Ok(ExitCode::SUCCESS)

@@ -15,5 +15,6 @@ mod interruptions;
 mod posteriors;
 mod read_only;
 mod real_streams;
+mod salvage;
 mod support;
 mod weights;

@@ -205,3 +205,28 @@ fn how_sure_a_filter_is_may_be_asked_by_those_who_only_read() {
     ];
     assert_eq!(told, expected);
 }
+
+#[test]
+fn a_damaged_filter_that_may_only_be_read_is_salvaged_without_a_trace() {
+    let Some(other) = Other::new() else { return };
+    other.daemon().end();
+    let mut daemon = Talk::new(&["dedup", "--state", &other.state]);
+    assert_eq!(daemon.ask("c"), "c");
+    daemon.end();
+    let newest = files(&other.state).into_keys().rfind(|name| name.starts_with("snap-"));
+    let newest = Path::new(&other.state).join(newest.expect("a snapshot"));
+    let mut bytes = fs::read(&newest).expect("read");
+    bytes[5000] ^= 1;
+    fs::write(&newest, bytes).expect("write");
+    // A place where the other user may make something.
+    let open = other.place.at("open");
+    fs::create_dir(&open).expect("a new directory");
+    assert!(Command::new("chmod").args(["0777", &open]).status().expect("chmod runs").success());
+    let before = files(&other.state);
+    let dest = format!("{open}/saved");
+    let told = other.ok(&["salvage", &other.state, &dest, "--json"]).json().remove(0);
+    assert_eq!((&told["inserts"], &told["lost"]), (&3.into(), &Value::Null));
+    assert!(files(&other.state) == before, "salvage has changed files");
+    let keys = other.keys("a\nc\nd\n");
+    assert_eq!(other.ok(&["contains", &dest, &keys]).stdout, b"1\n1\n0\n");
+}

@@ -1,0 +1,145 @@
+//! `salvage`: a new filter from what a damaged one still proves, and what is lost, said exactly.
+
+use super::look::damage_json;
+use crate::args::Salvage;
+use crate::failure::{Result, note};
+use crate::output::{Output, object};
+use crate::units;
+use ebbtide::inspect::{self, Beyond, Lost, Salvaged};
+use ebbtide::{Error, Timestamp};
+use serde_json::{Map, Value};
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Saves what can be saved; exit code 1 if nothing is damaged.
+pub fn salvage(arguments: &Salvage) -> Result<ExitCode> {
+    let salvaged = inspect::salvage(&arguments.src, &arguments.dest)?;
+    if arguments.json {
+        let mut output = Output::new()?;
+        output.json(salvaged.as_ref().map_or_else(unneeded_json, salvaged_json))?;
+        output.flush()?;
+    } else {
+        match &salvaged {
+            Some(salvaged) => tell(salvaged, &arguments.dest),
+            None => note(&format!(
+                "nothing in {} is damaged: it opens as it is, and nothing was written",
+                arguments.src.display()
+            )),
+        }
+    }
+    Ok(salvaged.map_or(ExitCode::from(super::NO), |_| ExitCode::SUCCESS))
+}
+
+fn tell(salvaged: &Salvaged, dest: &Path) {
+    let ground = match salvaged.snapshot {
+        Some(start) => format!("the snapshot of LSN {start} and the log from there"),
+        None => "the log from its beginning".to_owned(),
+    };
+    let (saved, inserts) = (salvaged.lsn - 1, salvaged.inserts);
+    note(&format!(
+        "saved in {}: every record up to LSN {saved}, {inserts} inserts in all, by {ground}",
+        dest.display()
+    ));
+    for error in &salvaged.damaged {
+        note(&format!("damaged: {}", place(error)));
+    }
+    note(&lost(salvaged));
+    note(&durable(salvaged));
+    note(
+        &salvaged
+            .beyond
+            .as_ref()
+            .map_or_else(|| "not saved: nothing that can be read".to_owned(), beyond),
+    );
+}
+
+/// What is damaged and how, without what could be done about it: that has just been done.
+fn place(error: &Error) -> String {
+    match error {
+        Error::Damaged { path, offset, expected, found, .. } => {
+            format!("{} at byte {offset}: expected {expected}, found {found}", path.display())
+        }
+        other => other.to_string(),
+    }
+}
+
+fn lost(salvaged: &Salvaged) -> String {
+    let (first, Some(lost)) = (salvaged.lsn, &salvaged.lost) else {
+        return format!(
+            "lost: nothing, for nothing tells that the log went on at LSN {}",
+            salvaged.lsn
+        );
+    };
+    let cause = place(&lost.cause);
+    if lost.end > first {
+        let last = lost.end - 1;
+        format!("lost: the records from LSN {first} up to LSN {last} at least; {cause}")
+    } else {
+        format!("lost: the records from LSN {first} on, if there were any; {cause}")
+    }
+}
+
+fn durable(salvaged: &Salvaged) -> String {
+    let saved = if salvaged.durable_lsn > salvaged.lsn {
+        "some of it is lost"
+    } else {
+        "all of it is saved"
+    };
+    let upto = salvaged.durable_lsn - 1;
+    format!("acknowledged as durable: up to LSN {upto} at least; {saved}")
+}
+
+fn beyond(beyond: &Beyond) -> String {
+    let Beyond { operations, first, last, .. } = *beyond;
+    let times = match (time(beyond.since), time(beyond.until)) {
+        (Some(since), Some(until)) => {
+            format!(", of times {} to {}", units::time(since), units::time(until))
+        }
+        _ => String::new(),
+    };
+    format!(
+        "not saved: {operations} operations that can be read beyond, LSN {first} to {last}{times}; without those before \
+         them they lead to no state that the filter ever had"
+    )
+}
+
+/// A time, if it is one.
+fn time(time: Timestamp) -> Option<Timestamp> {
+    (time != Timestamp::default()).then_some(time)
+}
+
+fn unneeded_json() -> Map<String, Value> {
+    object([("saved", false.into()), ("damaged", Value::Array(Vec::new()))])
+}
+
+fn salvaged_json(salvaged: &Salvaged) -> Map<String, Value> {
+    let damaged: Vec<_> = salvaged.damaged.iter().map(damage_json).collect();
+    object([
+        ("saved", true.into()),
+        ("lsn", salvaged.lsn.into()),
+        ("inserts", salvaged.inserts.into()),
+        ("snapshot", salvaged.snapshot.into()),
+        ("durable_lsn", salvaged.durable_lsn.into()),
+        ("damaged", damaged.into()),
+        ("lost", salvaged.lost.as_ref().map(|lost| lost_json(salvaged.lsn, lost)).into()),
+        ("beyond", salvaged.beyond.map(beyond_json).into()),
+    ])
+}
+
+fn lost_json(first: u64, lost: &Lost) -> Value {
+    Value::Object(object([
+        ("first_lsn", first.into()),
+        ("end_lsn", lost.end.into()),
+        ("cause", damage_json(&lost.cause)),
+    ]))
+}
+
+fn beyond_json(beyond: Beyond) -> Value {
+    Value::Object(object([
+        ("operations", beyond.operations.into()),
+        ("first_lsn", beyond.first.into()),
+        ("last_lsn", beyond.last.into()),
+        ("first_time", time(beyond.since).map(Timestamp::as_unix_millis).into()),
+        ("last_time", time(beyond.until).map(Timestamp::as_unix_millis).into()),
+    ]))
+}
