@@ -2,7 +2,7 @@
 
 use super::engine::Engine;
 use crate::error::{Error, Result};
-use crate::inference::{AgePosterior, Belief, Form, Piece, Prior, window_posterior};
+use crate::inference::{AgePosterior, Belief, Form, Piece, Prior, Survival, window_posterior};
 use crate::kinds::{Micros, Totals, Within};
 
 /// How posteriors are asked for.
@@ -27,7 +27,7 @@ impl Engine {
         self.check_process()?;
         let unit = self.window_unit("posterior")?;
         let asked = window.map(|window| width(unit, window)).transpose()?;
-        let belief = believe(unit, prior, key, form)?;
+        let (survival, distinct) = (survival(unit, prior, key)?, prior.distinct());
         self.ask_with(hash, given, Self::totals, |kind, state, blocks, query| {
             let own = || match kind.window(&query.totals) {
                 Some(Within::Items(own) | Within::Time(own)) => own,
@@ -35,7 +35,8 @@ impl Engine {
             };
             // It begins with the first insert at the earliest: a key that was never inserted is in no window.
             let width = asked.unwrap_or_else(own).min(kind.history(state, query));
-            window_posterior(belief.survival, width, |tell| {
+            let belief = Belief { survival, distinct, form, width };
+            window_posterior(survival, width, |tell| {
                 kind.evidence(state, blocks, query, &belief, tell);
             })
         })
@@ -52,13 +53,14 @@ impl Engine {
     ) -> Result<AgePosterior> {
         self.check_process()?;
         let unit = self.window_unit("age_posterior")?;
-        let belief = believe(unit, prior, key, form)?;
+        let survival = survival(unit, prior, key)?;
+        let belief = Belief { survival, distinct: prior.distinct(), form, width: u64::MAX };
         let pieces = self.ask(hash, given, |kind, state, blocks, query| {
             let mut pieces: Vec<Piece> = Vec::new();
             kind.evidence(state, blocks, query, &belief, &mut |piece| pieces.push(piece));
             pieces
         });
-        Ok(AgePosterior::new(belief.survival, pieces?))
+        Ok(AgePosterior::new(survival, pieces?))
     }
 
     /// A window of the kind, of any width: in what ages are counted.
@@ -82,15 +84,11 @@ fn width(unit: Within, window: Within) -> Result<u64> {
     Err(Error::parameter("window", format!("{expected}, as this filter's own is"), found))
 }
 
+/// What the prior says of a key's age, in this unit.
 #[inline]
-fn believe<'a, P: Prior + ?Sized>(
-    unit: Within,
-    prior: &'a P,
-    key: &[u8],
-    form: Form,
-) -> Result<Belief<'a>> {
+fn survival<P: Prior + ?Sized>(unit: Within, prior: &P, key: &[u8]) -> Result<Survival> {
     match unit {
-        Within::Items(_) => Belief::of_inserts(prior, key, form),
-        Within::Time(_) => Belief::of_time(prior, key, form),
+        Within::Items(_) => Survival::in_inserts(prior, key),
+        Within::Time(_) => Survival::in_time(prior, key),
     }
 }

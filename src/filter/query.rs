@@ -1,7 +1,7 @@
 //! Asking, without a lock; the protocol is in `docs/architecture.md`.
 
 use super::engine::Engine;
-use crate::cells::Blocks;
+use crate::cells::{Blocks, MAX_BANKS};
 use crate::error::{Error, Result};
 use crate::kinds::{Age, BankMask, Estimate, Kind, Micros, Query, State, Totals, Within};
 use crate::sync::spin_hint;
@@ -142,9 +142,10 @@ impl Engine {
             return Ok(None);
         }
         let located = banks.locate(BankMask::MAX, hash);
-        let Some(versions) = located.versions() else {
+        let mut versions = [0; MAX_BANKS];
+        if !located.note_versions(&mut versions) {
             return Ok(None);
-        };
+        }
         let answer = ask(&block0.state(version), located.blocks());
         let whole = located.unchanged(&versions) && block0.unchanged(version);
         Ok(whole.then_some(answer))

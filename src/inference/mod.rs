@@ -72,4 +72,6 @@ pub struct Belief<'a> {
     pub distinct: &'a Distinct,
     /// The formulas to use.
     pub form: Form,
+    /// Only ages below this are asked for. If none of them is possible, a kind need not tell anything.
+    pub width: u64,
 }

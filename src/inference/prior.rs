@@ -1,7 +1,7 @@
 //! What is believed of a key before the filter is asked (section 2.3.1).
 
 use super::distinct::harmonic;
-use super::{Belief, Distinct, Form, Survival};
+use super::{Distinct, Survival};
 use crate::error::{Error, Result};
 use std::collections::HashMap;
 
@@ -207,36 +207,33 @@ impl Prior for KeyPrior<'_> {
     }
 }
 
-impl<'a> Belief<'a> {
+impl Survival {
     /// What a prior says of a key, for ages that are counted in inserts.
     ///
     /// # Errors
     /// [`Error::Parameter`] if the prior is not a probability.
     #[inline]
-    pub fn of_inserts<P: Prior + ?Sized>(prior: &'a P, key: &[u8], form: Form) -> Result<Self> {
-        let survival = Survival::of_inserts(checked(prior.probability(key))?);
-        Ok(Self { survival, distinct: prior.distinct(), form })
+    pub fn in_inserts<P: Prior + ?Sized>(prior: &P, key: &[u8]) -> Result<Self> {
+        Ok(Self::of_inserts(checked(prior.probability(key))?))
     }
 
     /// What a prior says of a key, for ages that are times in microseconds.
     ///
     /// # Errors
     /// [`Error::Parameter`] if the prior is not a probability, or tells no rate of inserts.
-    pub fn of_time<P: Prior + ?Sized>(prior: &'a P, key: &[u8], form: Form) -> Result<Self> {
+    pub fn in_time<P: Prior + ?Sized>(prior: &P, key: &[u8]) -> Result<Self> {
         let p = checked(prior.probability(key))?;
         let expected =
             "the inserts a second, of all keys: this filter's window is a time (Stream::rate)";
         match prior.inserts_per_second() {
-            Some(rate) if rate >= 0.0 && rate.is_finite() => {
-                let survival = Survival::of_rate(p * rate / 1e6);
-                Ok(Self { survival, distinct: prior.distinct(), form })
-            }
+            Some(rate) if rate >= 0.0 && rate.is_finite() => Ok(Self::of_rate(p * rate / 1e6)),
             Some(rate) => Err(Error::parameter("rate", expected, rate)),
             None => Err(Error::parameter("rate", expected, "none")),
         }
     }
 }
 
+#[inline]
 fn checked(p: f64) -> Result<f64> {
     if (0.0..=1.0).contains(&p) {
         Ok(p)

@@ -231,13 +231,13 @@ fn the_paper_s_form_is_equation_1_and_21() {
 #[test]
 fn priors_and_penalties_out_of_bounds_are_errors_that_say_so() {
     for p in [-1e-9, 1.1, f64::NAN, f64::INFINITY] {
-        let error = Belief::of_inserts(&p, b"key", Form::Refined).unwrap_err().to_string();
+        let error = Survival::in_inserts(&p, b"key").unwrap_err().to_string();
         assert!(
             error.starts_with("parameter prior: expected a probability from 0 to 1, found"),
             "{error}"
         );
     }
-    let error = Belief::of_time(&0.5, b"key", Form::Refined).unwrap_err().to_string();
+    let error = Survival::in_time(&0.5, b"key").unwrap_err().to_string();
     assert!(error.starts_with("parameter rate: expected the inserts a second"), "{error}");
     for penalty in [-1.0, f64::NAN, f64::INFINITY] {
         let both = [(penalty, 1.0), (1.0, penalty)];

@@ -3,6 +3,8 @@
 //! A distinct key touches `k` cells of one block. Cells of one block are touched together, for the block has more or fewer keys
 //! than others: so the share of a block's cells that is touched varies, and its mean and variance are exact here.
 
+use super::posterior::gone;
+
 /// How keys are scattered over cells.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Scatter {
@@ -37,13 +39,13 @@ impl Scatter {
     #[must_use]
     #[inline]
     pub fn touched(&self, c: u32, distinct: f64) -> f64 {
-        let share = -(distinct * self.ln_missed).exp_m1();
+        let share = gone(-distinct * self.ln_missed);
         if self.ln_spread == 0.0 || share <= 0.0 {
             return share.powi(c as i32);
         }
         // Variance over mean and its complement, and from that the beta variable's 1/(α+β).
-        let relative =
-            ((1.0 - share) * (distinct * self.ln_spread).exp_m1() / share).min(1.0 - 1e-9);
+        let spread = gone(distinct * self.ln_spread);
+        let relative = ((1.0 - share) / share * spread / (1.0 - spread)).min(1.0 - 1e-9);
         let step = relative / (1.0 - relative);
         let (mut above, mut below) = (1.0, 1.0);
         for i in 0..c {
@@ -57,6 +59,6 @@ impl Scatter {
     #[must_use]
     #[inline]
     pub fn touched_of_all(&self, c: u32, distinct: f64) -> f64 {
-        (-(distinct * self.ln_missed_of_all).exp_m1()).powi(c as i32)
+        gone(-distinct * self.ln_missed_of_all).powi(c as i32)
     }
 }

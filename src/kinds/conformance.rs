@@ -24,7 +24,7 @@ const EVENTS_AT_ONCE: usize = 1000;
 /// What is believed of each key: that it is one of a thousand inserts, or comes every millisecond.
 fn belief() -> Belief<'static> {
     let survival = Survival::of_inserts(1e-3);
-    Belief { survival, distinct: &Distinct::ALL, form: Form::Refined }
+    Belief { survival, distinct: &Distinct::ALL, form: Form::Refined, width: u64::MAX }
 }
 
 /// The words of one bank: each block's own words, then its cells.

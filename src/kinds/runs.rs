@@ -42,8 +42,8 @@ pub(super) struct Start {
     pub(super) age: u32,
     /// `Λ`: the likelihood of the row if the key was inserted in this generation, and in no younger one.
     pub(super) inserted: f64,
-    /// `V`: the likelihood if it was inserted in no younger one.
-    perhaps: f64,
+    /// `V`: the likelihood if it was inserted in no younger one. Not weighed for the youngest start.
+    pub(super) perhaps: f64,
     /// `s·Λ`, `s` the probability that it was inserted in this one.
     taken: f64,
     /// `1 - s`.
@@ -91,6 +91,12 @@ impl Row {
     #[inline]
     pub(super) fn count(&self) -> usize {
         self.starts.count_ones() as usize
+    }
+
+    /// The youngest start, or the first generation whose inserts it does not show.
+    #[inline]
+    pub(super) fn youngest(&self) -> u32 {
+        self.starts.leading_zeros().min(self.generations)
     }
 
     /// Generations whose inserts it shows.
@@ -165,7 +171,9 @@ impl<A: Ages> Starts<'_, A> {
             self.unmet *= last.none;
         } else {
             self.chain = self.count;
-            self.beyond = (ages.none(age + 1..older) * perhaps).max(LEAST);
+            // Nearly always the oldest chain goes to the end of the row.
+            let none = if age + 1 < older { ages.none(age + 1..older) } else { 1.0 };
+            self.beyond = (none * perhaps).max(LEAST);
             self.run = ages.surprise(age..row.end(age)).min(MOST);
             (self.met, self.unmet) = (0.0, 1.0);
         }

@@ -430,15 +430,18 @@ impl<'a> Located<'a> {
         }
     }
 
-    /// Their versions before reading them; `None` if one is being changed.
+    /// Notes their versions before they are read; false if one is being changed.
     #[must_use]
     #[inline]
-    pub fn versions(&self) -> Option<[u64; MAX_BANKS]> {
-        let mut versions = [0; MAX_BANKS];
-        for (header, seen) in self.headers().zip(&mut versions) {
-            *seen = version::read(header.version())?;
-        }
-        Some(versions)
+    pub fn note_versions(&self, versions: &mut [u64; MAX_BANKS]) -> bool {
+        // Into the place where they are compared: a copy of words just stored waits for the stores.
+        self.headers().zip(versions).all(|(header, seen)| match version::read(header.version()) {
+            Some(version) => {
+                *seen = version;
+                true
+            }
+            None => false,
+        })
     }
 
     /// Whether none has changed since these versions were read.

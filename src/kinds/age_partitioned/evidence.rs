@@ -56,6 +56,9 @@ impl AgePartitioned {
             hit: 1.0 / (rows * block.of as f64).max(1.0),
         };
         let row = Row::new(self.slices.starts(ones), self.slices.shape(), generations.count);
+        if generations.since(row.youngest()) >= belief.width {
+            return;
+        }
         match row.count() {
             0 => generations.tell_rest(&row, tell),
             1 => generations.tell_each::<1>(&row, tell),
@@ -73,6 +76,10 @@ impl Generations<'_> {
         let mut room = [Start::default(); N];
         for start in row.weigh(&weighing, &mut room).iter().rev() {
             let (from, to) = (self.since(start.age), self.since(start.age + 1));
+            if from >= self.belief.width {
+                // Of what is not asked for apart: all insert patterns of this generation and older ones at once.
+                return tell(Piece { from, to: Piece::ENDLESS, likelihood: start.perhaps });
+            }
             if from < to {
                 tell(Piece { from, to, likelihood: start.inserted });
             }

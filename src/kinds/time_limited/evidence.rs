@@ -89,11 +89,17 @@ impl TimeLimited {
             if oldest > bank.since {
                 entry = None;
             }
+            if past.told == 0 && rows.since(row.youngest()) >= belief.width {
+                return;
+            }
             if row.count() > 0 {
                 let older = self.older(state, blocks, query, belief, entry);
-                match row.count() {
-                    1..=4 => past.tell_each::<4>(&rows, &row, older, tell),
-                    _ => past.tell_each::<64>(&rows, &row, older, tell),
+                let told = match row.count() {
+                    1..=4 => past.tell_each::<4>(&rows, &row, older, belief.width, tell),
+                    _ => past.tell_each::<64>(&rows, &row, older, belief.width, tell),
+                };
+                if told {
+                    return;
                 }
             }
         }
@@ -207,6 +213,12 @@ impl Bank<'_> {
         self.keys_of_slice(slice)
     }
 
+    /// The least age of what a generation took.
+    #[inline]
+    fn since(&self, generation: u32) -> u64 {
+        since(self.now, self.generations.closed(self.newest.saturating_sub(generation.into())))
+    }
+
     /// The probability that so many keys have set a bit of a slice.
     #[inline]
     fn touched(&self, keys: u64) -> f64 {
@@ -275,25 +287,33 @@ impl<'a> Past<'a> {
         Self { generations, survival, now, at, open: 0, told: 0 }
     }
 
-    /// For rows of at most `N` starts; `older` is the likelihood of the rows in older banks.
+    /// For rows of at most `N` starts; `older` is the likelihood of the rows in older banks. All from `width` on is told as one; then
+    /// all has been told.
     fn tell_each<const N: usize>(
         &mut self,
         bank: &Bank<'_>,
         row: &Row,
         older: f64,
+        width: u64,
         tell: &mut dyn FnMut(Piece),
-    ) {
+    ) -> bool {
         let mut room = [Start::default(); N];
         for start in row.weigh(bank, &mut room).iter().rev() {
             let generation = bank.newest.saturating_sub(start.age.into());
-            let from = since(self.now, self.generations.closed(generation)).max(self.told);
+            let from = bank.since(start.age).max(self.told);
             let to = since(self.now, self.generations.opened(generation));
-            let likelihood = (start.inserted * older).min(MOST) * self.silent(generation, from);
+            let silent = self.silent(generation, from);
+            if from >= width {
+                let likelihood = (start.perhaps * older).min(MOST) * silent;
+                tell(Piece { from, to: Piece::ENDLESS, likelihood });
+                return true;
+            }
             if from < to {
                 self.told = to;
-                tell(Piece { from, to, likelihood });
+                tell(Piece { from, to, likelihood: (start.inserted * older).min(MOST) * silent });
             }
         }
+        false
     }
 
     /// Of what came before a generation the rows know nothing.
