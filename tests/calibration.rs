@@ -290,3 +290,23 @@ fn bloom_is_calibrated_while_it_fills() {
         });
     }
 }
+
+#[test]
+fn age_partitioned_is_calibrated_on_uniform_streams_and_power_laws() {
+    for source in [Source::Uniform(20_000), Source::power_law(20_000)] {
+        let parameters = parameters(&[("window-items", 10_000), ("k", 10), ("l", 22)]);
+        let (window, warm_up) = (10_000, 40_000);
+        let kind = "age-partitioned";
+        is_calibrated(&Course { kind, parameters, source, window, warm_up, queries: 60_000 });
+    }
+}
+
+#[test]
+fn time_limited_is_calibrated_at_an_even_rate_also_while_its_window_fills() {
+    for warm_up in [3000, 40_000] {
+        let window = 10_000;
+        let parameters = parameters(&[("window", window * PAUSE)]).with("fpr", 0.1);
+        let (kind, source) = ("time-limited", Source::Uniform(30_000));
+        is_calibrated(&Course { kind, parameters, source, window, warm_up, queries: 60_000 });
+    }
+}
