@@ -310,3 +310,53 @@ fn time_limited_is_calibrated_at_an_even_rate_also_while_its_window_fills() {
         is_calibrated(&Course { kind, parameters, source, window, warm_up, queries: 60_000 });
     }
 }
+
+/// Half of the keys are asked for while the filter is in use, by threads that have inserted.
+#[test]
+fn a_posterior_is_what_the_ages_say_while_several_threads_insert_and_after_a_restart() {
+    for (kind, unit) in
+        [("bloom", 1), ("age-partitioned", 1), ("block-timing", 1), ("time-limited", PAUSE)]
+    {
+        let window = if kind == "bloom" {
+            "capacity"
+        } else if unit > 1 {
+            "window"
+        } else {
+            "window-items"
+        };
+        let spec = Any::new(kind, Parameters::new().with(window, 50 * unit).with("fpr", 0.1));
+        let options = Options::new().durability(Durability::Never).clock(Clock::stream());
+        let media = Arc::new(Memory::new());
+        let filter = Filter::create_on(media.clone(), spec, options.clone()).expect("a filter");
+        let prior = Stream::uniform(300).expect("keys").rate(1e6 / PAUSE as f64);
+        std::thread::scope(|scope| {
+            for thread in 0..8_u64 {
+                let filter = &filter;
+                scope.spawn(move || {
+                    for number in (thread * 4..(thread + 1) * 4).chain(thread * 4..(thread + 1) * 4)
+                    {
+                        let time = Timestamp::from_unix_micros(1_000_000_000 + number * PAUSE);
+                        filter.call().time(time).insert(number.to_le_bytes()).expect("an insert");
+                    }
+                });
+            }
+        });
+        let told = |filter: &Filter| {
+            (0..300_u64)
+                .map(|key| filter.posterior(key.to_le_bytes(), &prior).expect("a posterior"))
+                .collect::<Vec<_>>()
+        };
+        let live = told(&filter);
+        let width = if kind == "bloom" { 64 } else { 50 * unit };
+        for (key, posterior) in (0..300_u64).zip(&live) {
+            let ages = filter.age_posterior(key.to_le_bytes(), &prior).expect("a posterior");
+            assert!(
+                (ages.within(width) - posterior).abs() < 1e-9,
+                "{kind}, key {key}: {posterior} {}",
+                ages.within(width)
+            );
+        }
+        filter.close().expect("closed");
+        assert_eq!(told(&Filter::open_on(media, options).expect("a filter")), live, "{kind}");
+    }
+}

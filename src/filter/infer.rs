@@ -2,6 +2,7 @@
 
 use super::engine::Engine;
 use crate::error::{Error, Result};
+use crate::inference::prior::{inserts_per_second, probability};
 use crate::inference::{AgePosterior, Belief, Form, Piece, Prior, Survival, window_posterior};
 use crate::kinds::{Micros, Totals, Within};
 
@@ -27,15 +28,16 @@ impl Engine {
         self.check_process()?;
         let unit = self.window_unit("posterior")?;
         let asked = window.map(|window| width(unit, window)).transpose()?;
-        let (survival, distinct) = (survival(unit, prior, key)?, prior.distinct());
-        self.ask_with(hash, given, Self::totals, |kind, state, blocks, query| {
+        let (probability, distinct) = (probability(prior, key)?, prior.distinct());
+        let survival = survival(unit, prior, probability)?;
+        self.ask(hash, given, |kind, state, blocks, query| {
             let own = || match kind.window(&query.totals) {
                 Some(Within::Items(own) | Within::Time(own)) => own,
                 None => 0,
             };
             // It begins with the first insert at the earliest: a key that was never inserted is in no window.
             let width = asked.unwrap_or_else(own).min(kind.history(state, query));
-            let belief = Belief { survival, distinct, form, width };
+            let belief = Belief { probability, survival, distinct, form, width };
             window_posterior(survival, width, |tell| {
                 kind.evidence(state, blocks, query, &belief, tell);
             })
@@ -53,14 +55,14 @@ impl Engine {
     ) -> Result<AgePosterior> {
         self.check_process()?;
         let unit = self.window_unit("age_posterior")?;
-        let survival = survival(unit, prior, key)?;
-        let belief = Belief { survival, distinct: prior.distinct(), form, width: u64::MAX };
-        let pieces = self.ask(hash, given, |kind, state, blocks, query| {
+        let (probability, distinct) = (probability(prior, key)?, prior.distinct());
+        let survival = survival(unit, prior, probability)?;
+        let belief = Belief { probability, survival, distinct, form, width: u64::MAX };
+        self.ask(hash, given, |kind, state, blocks, query| {
             let mut pieces: Vec<Piece> = Vec::new();
             kind.evidence(state, blocks, query, &belief, &mut |piece| pieces.push(piece));
-            pieces
-        });
-        Ok(AgePosterior::new(survival, pieces?))
+            AgePosterior::new(survival, kind.history(state, query), pieces)
+        })
     }
 
     /// A window of the kind, of any width: in what ages are counted.
@@ -84,11 +86,11 @@ fn width(unit: Within, window: Within) -> Result<u64> {
     Err(Error::parameter("window", format!("{expected}, as this filter's own is"), found))
 }
 
-/// What the prior says of a key's age, in this unit.
+/// What a key's probability says of its age, in this unit.
 #[inline]
-fn survival<P: Prior + ?Sized>(unit: Within, prior: &P, key: &[u8]) -> Result<Survival> {
-    match unit {
-        Within::Items(_) => Survival::in_inserts(prior, key),
-        Within::Time(_) => Survival::in_time(prior, key),
-    }
+fn survival<P: Prior + ?Sized>(unit: Within, prior: &P, probability: f64) -> Result<Survival> {
+    Ok(match unit {
+        Within::Items(_) => Survival::of_inserts(probability),
+        Within::Time(_) => Survival::of_rate(probability * inserts_per_second(prior)? / 1e6),
+    })
 }

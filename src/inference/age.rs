@@ -5,11 +5,13 @@ use std::ops::Range;
 
 /// The distribution of a key's age, given what the filter has kept of it: `P(i | R_x)`.
 ///
-/// Ages are in the unit of the filter's window: inserts, or microseconds. A key that was never inserted counts as if it had been
-/// before all else, as in a stream without beginning (equation 4).
+/// Ages are in the unit of the filter's window: inserts, or microseconds. No range of ages reaches beyond the filter's first insert; what
+/// lies there is the probability that the key was [never](Self::never) inserted.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AgePosterior {
     survival: Survival,
+    /// No key that was inserted is of this age or older.
+    history: u64,
     /// In the order of their ages, likelihoods above 0.
     pieces: Vec<Piece>,
     /// The sum of likelihood times prior, relative to the first piece's youngest age.
@@ -20,11 +22,12 @@ pub struct AgePosterior {
 const NEARLY_EVEN: f64 = 1e-3;
 
 impl AgePosterior {
-    /// From pieces in the order of their ages.
+    /// From pieces in the order of their ages, of a filter whose first insert is younger than `history` ([`u64::MAX`] if that is not
+    /// known).
     #[must_use]
-    pub fn new(survival: Survival, pieces: impl IntoIterator<Item = Piece>) -> Self {
+    pub fn new(survival: Survival, history: u64, pieces: impl IntoIterator<Item = Piece>) -> Self {
         let pieces = pieces.into_iter().filter(|piece| piece.likelihood > 0.0).collect();
-        let mut this = Self { survival, pieces, total: 0.0 };
+        let mut this = Self { survival, history, pieces, total: 0.0 };
         this.total = (0..this.pieces.len()).map(|at| this.weight(&this.pieces[at])).sum();
         this
     }
@@ -36,17 +39,23 @@ impl AgePosterior {
         likelihood * self.survival.since(base, from) * self.survival.ends(from, to)
     }
 
-    /// `P(from <= I_x < to | R_x)`: that the age lies in a range.
+    /// `P(from <= I_x < to | R_x)`: that the key was inserted, and its age lies in a range.
     #[must_use]
     pub fn between(&self, ages: Range<u64>) -> f64 {
-        let inside: f64 = self
-            .pieces
-            .iter()
-            .filter_map(|piece| {
-                let (from, to) = (piece.from.max(ages.start), piece.to.min(ages.end));
-                (from < to).then(|| self.weight(&Piece { from, to, ..*piece }))
-            })
-            .sum();
+        self.share(ages.start..ages.end.min(self.history))
+    }
+
+    /// That the key was never inserted: what lies beyond the first insert. 0 if the filter does not know when that was.
+    #[must_use]
+    pub fn never(&self) -> f64 {
+        self.share(self.history..Piece::ENDLESS)
+    }
+
+    fn share(&self, ages: Range<u64>) -> f64 {
+        let inside = self.pieces.iter().fold(0.0, |sum, piece| {
+            let (from, to) = (piece.from.max(ages.start), piece.to.min(ages.end));
+            if from < to { sum + self.weight(&Piece { from, to, ..*piece }) } else { sum }
+        });
         if self.total > 0.0 { (inside / self.total).min(1.0) } else { 0.0 }
     }
 
@@ -73,7 +82,8 @@ impl AgePosterior {
         best.map_or(0, |piece| piece.from)
     }
 
-    /// `E[I_x | R_x]` (equation 8). Infinite for a key of prior 0.
+    /// `E[I_x | R_x]` (equation 8), in which a key that was never inserted counts as if it had been before all else, as in a stream
+    /// without beginning (equation 4). Infinite for a key of prior 0.
     #[must_use]
     pub fn expected(&self) -> f64 {
         let sum: f64 =
@@ -99,11 +109,12 @@ impl AgePosterior {
         from + mean
     }
 
-    /// The pieces of ages and the probability of each, youngest first.
+    /// The pieces of ages and the probability of each, youngest first. What they lack of 1 is [`never`](Self::never).
     pub fn spans(&self) -> impl Iterator<Item = (Range<u64>, f64)> + '_ {
-        self.pieces.iter().map(|piece| {
-            let probability = if self.total > 0.0 { self.weight(piece) / self.total } else { 0.0 };
-            (piece.from..piece.to, probability)
+        let held = self.pieces.iter().filter(|piece| piece.from < self.history);
+        held.map(|piece| {
+            let ages = piece.from..piece.to.min(self.history);
+            (ages.clone(), self.share(ages))
         })
     }
 }

@@ -66,6 +66,8 @@ pub enum Form {
 /// What is believed before a key's cells are looked at.
 #[derive(Debug, Clone, Copy)]
 pub struct Belief<'a> {
+    /// `p_x`: the probability that an insert is one of the key.
+    pub probability: f64,
     /// How ages are distributed.
     pub survival: Survival,
     /// How many distinct keys inserts are.

@@ -1,7 +1,7 @@
 //! What is believed of a key before the filter is asked (section 2.3.1).
 
+use super::Distinct;
 use super::distinct::harmonic;
-use super::{Distinct, Survival};
 use crate::error::{Error, Result};
 use std::collections::HashMap;
 
@@ -207,37 +207,29 @@ impl Prior for KeyPrior<'_> {
     }
 }
 
-impl Survival {
-    /// What a prior says of a key, for ages that are counted in inserts.
-    ///
-    /// # Errors
-    /// [`Error::Parameter`] if the prior is not a probability.
-    #[inline]
-    pub fn in_inserts<P: Prior + ?Sized>(prior: &P, key: &[u8]) -> Result<Self> {
-        Ok(Self::of_inserts(checked(prior.probability(key))?))
-    }
-
-    /// What a prior says of a key, for ages that are times in microseconds.
-    ///
-    /// # Errors
-    /// [`Error::Parameter`] if the prior is not a probability, or tells no rate of inserts.
-    pub fn in_time<P: Prior + ?Sized>(prior: &P, key: &[u8]) -> Result<Self> {
-        let p = checked(prior.probability(key))?;
-        let expected =
-            "the inserts a second, of all keys: this filter's window is a time (Stream::rate)";
-        match prior.inserts_per_second() {
-            Some(rate) if rate >= 0.0 && rate.is_finite() => Ok(Self::of_rate(p * rate / 1e6)),
-            Some(rate) => Err(Error::parameter("rate", expected, rate)),
-            None => Err(Error::parameter("rate", expected, "none")),
-        }
-    }
-}
-
+/// `p_x` of a key, checked.
+///
+/// # Errors
+/// [`Error::Parameter`] if it is not a probability.
 #[inline]
-fn checked(p: f64) -> Result<f64> {
+pub fn probability<P: Prior + ?Sized>(prior: &P, key: &[u8]) -> Result<f64> {
+    let p = prior.probability(key);
     if (0.0..=1.0).contains(&p) {
         Ok(p)
     } else {
         Err(Error::parameter("prior", "a probability from 0 to 1", p))
+    }
+}
+
+/// The inserts a second of all keys, checked.
+///
+/// # Errors
+/// [`Error::Parameter`] if there is no such number, or it is none from 0 on.
+pub fn inserts_per_second<P: Prior + ?Sized>(prior: &P) -> Result<f64> {
+    let expected = "the inserts a second, of all keys, for this filter's window is a time";
+    match prior.inserts_per_second() {
+        Some(rate) if rate >= 0.0 && rate.is_finite() => Ok(rate),
+        Some(rate) => Err(Error::parameter("rate", expected, rate)),
+        None => Err(Error::parameter("rate", expected, "none")),
     }
 }

@@ -79,7 +79,7 @@ proptest! {
         let (q, odds) = (1.0 - p, (1.0 - p) / p);
         let power = |n: u64| q.powi(n as i32);
         let near = |pieces: &[Piece], closed: f64| {
-            let posterior = AgePosterior::new(Survival::of_inserts(p), pieces.iter().copied());
+            let posterior = AgePosterior::new(Survival::of_inserts(p), u64::MAX, pieces.iter().copied());
             (posterior.expected() / closed - 1.0).abs() < 1e-7
         };
         // Expired.
@@ -125,7 +125,7 @@ proptest! {
         let total: f64 = ages().map(weight).sum();
         let near = |ours: f64, summed: f64| (ours - summed).abs() <= 1e-6 * summed.max(1e-3);
 
-        let posterior = AgePosterior::new(Survival::of_inserts(p), pieces.clone());
+        let posterior = AgePosterior::new(Survival::of_inserts(p), u64::MAX, pieces.clone());
         let inside: f64 = ages().filter(|&age| age < width).map(weight).sum();
         prop_assert!(near(posterior.within(width), inside / total));
         prop_assert!((posterior.within(width) - window(p, width, &pieces)).abs() < 1e-9);
@@ -149,7 +149,7 @@ proptest! {
         let p = edge.unwrap_or(10_f64.powf(-exponent));
         let pieces = timer_pieces(since, inserts, likelihood);
         let window = window(p, width, &pieces);
-        let ages = AgePosterior::new(Survival::of_inserts(p), pieces);
+        let ages = AgePosterior::new(Survival::of_inserts(p), u64::MAX, pieces);
         for posterior in [window, ages.within(width), ages.of(width), ages.between(width..u64::MAX)] {
             prop_assert!((0.0..=1.0).contains(&posterior), "{posterior}");
         }
@@ -229,15 +229,28 @@ fn the_paper_s_form_is_equation_1_and_21() {
 }
 
 #[test]
+fn no_range_of_ages_reaches_beyond_the_first_insert() {
+    let pieces = timer_pieces(10, 20, 0.4);
+    let posterior = AgePosterior::new(Survival::of_inserts(0.01), 50, pieces);
+    let inside = posterior.within(50);
+    assert!((posterior.within(u64::MAX) - inside).abs() < 1e-12);
+    assert!((inside - window(0.01, 50, &pieces)).abs() < 1e-12);
+    assert!((inside + posterior.never() - 1.0).abs() < 1e-12);
+    let spans: Vec<_> = posterior.spans().collect();
+    assert_eq!(spans.iter().map(|span| span.0.clone()).collect::<Vec<_>>(), [10..30, 30..50]);
+    assert!((spans.iter().map(|span| span.1).sum::<f64>() - inside).abs() < 1e-12);
+}
+
+#[test]
 fn priors_and_penalties_out_of_bounds_are_errors_that_say_so() {
     for p in [-1e-9, 1.1, f64::NAN, f64::INFINITY] {
-        let error = Survival::in_inserts(&p, b"key").unwrap_err().to_string();
+        let error = prior::probability(&p, b"key").unwrap_err().to_string();
         assert!(
             error.starts_with("parameter prior: expected a probability from 0 to 1, found"),
             "{error}"
         );
     }
-    let error = Survival::in_time(&0.5, b"key").unwrap_err().to_string();
+    let error = prior::inserts_per_second(&0.5).unwrap_err().to_string();
     assert!(error.starts_with("parameter rate: expected the inserts a second"), "{error}");
     for penalty in [-1.0, f64::NAN, f64::INFINITY] {
         let both = [(penalty, 1.0), (1.0, penalty)];

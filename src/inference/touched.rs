@@ -45,7 +45,8 @@ impl Scatter {
         }
         // Variance over mean and its complement, and from that the beta variable's 1/(α+β).
         let spread = gone(distinct * self.ln_spread);
-        let relative = ((1.0 - share) / share * spread / (1.0 - spread)).min(1.0 - 1e-9);
+        let most = (share * (1.0 - spread)).max(f64::MIN_POSITIVE);
+        let relative = ((1.0 - share) * spread / most).min(1.0 - 1e-9);
         let step = relative / (1.0 - relative);
         let (mut above, mut below) = (1.0, 1.0);
         for i in 0..c {

@@ -24,7 +24,13 @@ const EVENTS_AT_ONCE: usize = 1000;
 /// What is believed of each key: that it is one of a thousand inserts, or comes every millisecond.
 fn belief() -> Belief<'static> {
     let survival = Survival::of_inserts(1e-3);
-    Belief { survival, distinct: &Distinct::ALL, form: Form::Refined, width: u64::MAX }
+    Belief {
+        probability: 1e-3,
+        survival,
+        distinct: &Distinct::ALL,
+        form: Form::Refined,
+        width: u64::MAX,
+    }
 }
 
 /// The words of one bank: each block's own words, then its cells.
@@ -271,7 +277,7 @@ impl Harness {
         let (query, mut pieces) = (self.query(hash, now), Vec::new());
         self.kind.evidence(&self.state(), &blocks, &query, belief, &mut |piece| pieces.push(piece));
         let history = self.kind.history(&self.state(), &query);
-        (AgePosterior::new(belief.survival, pieces), history)
+        (AgePosterior::new(belief.survival, u64::MAX, pieces), history)
     }
 
     /// The logical state: the filter-wide words and every block, settled in a private copy.

@@ -5,8 +5,9 @@
 //! key can have been inserted where such a run of ones starts only, at the *starts*. Starts less than `k` apart have starts at
 //! all ages in between: starts one after the other are a *chain*.
 //!
-//! Likelihoods here are relative to that of the row of a key that was inserted in no generation that is held. The derivation is
-//! in `docs/inference.md`, whose names are `C` for the starts, `Λ`, `V`, `s` and `w` for the fields of [`Start`].
+//! Likelihoods here are those of the ones in runs: each that no insert explains was set by others. So they are probabilities: a product of many
+//! may vanish beside others, but none overflows. The derivation is in `docs/inference.md`, whose names are `C` for the
+//! starts, `Λ`, `V`, `s` and `r` for the fields of [`Start`].
 
 use std::ops::Range;
 
@@ -18,8 +19,8 @@ pub(super) trait Ages {
     /// The probability that it was inserted in this one, which is not the open one, and that it was not.
     fn insert(&self, generation: u32) -> (f64, f64);
 
-    /// One over the probability that other keys have set the key's bits in all of these slices; may be infinite.
-    fn surprise(&self, slices: Range<u32>) -> f64;
+    /// The probability that other keys have set the key's bits in all of these slices.
+    fn touched(&self, slices: Range<u32>) -> f64;
 }
 
 /// A key's row.
@@ -40,16 +41,16 @@ pub(super) struct Row {
 pub(super) struct Start {
     /// The generation.
     pub(super) age: u32,
-    /// `Λ`: the likelihood of the row if the key was inserted in this generation, and in no younger one.
+    /// `Λ`: the likelihood of the ones from this age on if the key was inserted in this generation, and in no younger one.
     pub(super) inserted: f64,
     /// `V`: the likelihood if it was inserted in no younger one. Not weighed for the youngest start.
     pub(super) perhaps: f64,
+    /// The probability that others have set the ones from this start to the next older one, or to the end of its run.
+    pub(super) left: f64,
     /// `s·Λ`, `s` the probability that it was inserted in this one.
     taken: f64,
     /// `1 - s`.
     none: f64,
-    /// `w`: one over the probability that others have set its bit in the slice of this age.
-    surprise: f64,
 }
 
 /// The starts of a row with what each would explain, from the oldest on.
@@ -61,22 +62,19 @@ struct Starts<'a, A> {
     count: usize,
     /// The first of the youngest chain.
     chain: usize,
-    /// `V` just beyond that chain.
+    /// `V` just beyond that chain's runs.
     beyond: f64,
-    /// `w` of all slices of the youngest start's run.
-    run: f64,
+    /// The probability that others have set the ones of the chain beyond the youngest start's run.
+    rest: f64,
     /// Of the youngest start's `Λ` what comes from older inserts whose runs meet its own.
     met: f64,
     /// The probability that the key was inserted in no generation of the chain that is older than the youngest start.
     unmet: f64,
 }
 
-/// No likelihood is above. It keeps sums finite; what is so unlikely has not happened by chance anyway.
-pub(super) const MOST: f64 = 1e100;
-
-/// `V` beyond a chain is not below, so that a key whose prior says that it came in each generation a thousand times can still have
-/// a row with gaps: the prior is wrong then, and the row counts.
-const LEAST: f64 = 1e-280;
+/// The least probability that a key was inserted in no generation between two chains: a prior that says that the key came in each a
+/// thousand times must not make a row with gaps impossible. It is wrong then, and the row counts.
+const LEAST: f64 = 1e-150;
 
 impl Row {
     /// A row with these starts, age 0 as the top bit, among the first so many generations; `k` and `n` of its slices.
@@ -114,13 +112,13 @@ impl Row {
         &room[..count]
     }
 
-    /// `V(0)`: the likelihood of the row if nothing is known of when the key was inserted.
+    /// `V(0)`: the likelihood of the row's ones if nothing is known of when the key was inserted.
     pub(super) fn whole(&self, ages: &impl Ages) -> f64 {
         let mut room = [Start::default(); 64];
         let mut found = self.found(ages, &mut room);
         found.push_all();
         let (age, perhaps) = found.complete();
-        (ages.none(0..age) * perhaps).clamp(LEAST, MOST)
+        ages.none(0..age).max(LEAST) * perhaps
     }
 
     #[inline]
@@ -132,7 +130,7 @@ impl Row {
             count: 0,
             chain: 0,
             beyond: 1.0,
-            run: 1.0,
+            rest: 1.0,
             met: 0.0,
             unmet: 1.0,
         }
@@ -161,43 +159,42 @@ impl<A: Ages> Starts<'_, A> {
     fn push(&mut self, age: u32) {
         let (row, ages) = (self.row, self.ages);
         let (older, perhaps) = self.complete();
-        let mut surprise = 0.0;
+        let left;
         if self.count > 0 && older == age + 1 {
             let last = self.starts[self.count - 1];
-            surprise = ages.surprise(age..older).min(MOST);
-            let shown = ages.surprise(row.end(age)..row.end(older)).min(MOST);
-            self.run = (self.run / shown * surprise).min(MOST);
-            self.met = (surprise * (last.taken + last.none * self.met)).min(MOST);
+            left = ages.touched(age..older);
+            if row.end(age) < row.end(older) {
+                self.rest *= ages.touched(row.end(age)..row.end(older));
+            }
+            self.met = last.taken + last.none * self.met;
             self.unmet *= last.none;
         } else {
             self.chain = self.count;
             // Nearly always the oldest chain goes to the end of the row.
-            let none = if age + 1 < older { ages.none(age + 1..older) } else { 1.0 };
-            self.beyond = (none * perhaps).max(LEAST);
-            self.run = ages.surprise(age..row.end(age)).min(MOST);
-            (self.met, self.unmet) = (0.0, 1.0);
+            let none = if age + 1 < older { ages.none(age + 1..older).max(LEAST) } else { 1.0 };
+            self.beyond = none * perhaps;
+            left = ages.touched(age..row.end(age));
+            (self.rest, self.met, self.unmet) = (1.0, 0.0, 1.0);
         }
-        let mut inserted = self.met + self.unmet * self.beyond * self.run;
-        if self.count - self.chain >= row.k as usize {
-            inserted = self.inserted(surprise);
-        }
-        let inserted = inserted.min(MOST);
-        self.starts[self.count] = Start { age, inserted, surprise, ..Start::default() };
+        let inserted = if self.count - self.chain < row.k as usize {
+            self.met + self.unmet * self.beyond * self.rest
+        } else {
+            self.inserted()
+        };
+        self.starts[self.count] = Start { age, inserted, left, ..Start::default() };
         self.count += 1;
     }
 
     /// `Λ` of the next younger start of a chain that is longer than its run: the sum over the youngest of the older inserts whose
     /// run meets this one's, and none.
-    fn inserted(&self, mut surprise: f64) -> f64 {
+    fn inserted(&self) -> f64 {
         let (k, chain) = (self.row.k as usize, &self.starts[self.chain..self.count]);
         let (mut sum, mut none) = (0.0, 1.0);
         for older in chain.iter().rev().take(k - 1) {
-            sum += none * older.taken * surprise;
+            sum += none * older.taken;
             none *= older.none;
-            surprise = (surprise * older.surprise).min(MOST);
         }
-        let beyond = chain.len().checked_sub(k).map_or(self.beyond, |at| chain[at].perhaps);
-        sum + none * beyond * self.run
+        sum + none * chain[chain.len() - k].perhaps
     }
 
     /// Makes sure that `V` of the youngest start is known: its age, and `V`. Those of the generation beyond all if there is none.
@@ -210,7 +207,7 @@ impl<A: Ages> Starts<'_, A> {
         let start = &mut self.starts[last];
         let (some, none) = self.ages.insert(start.age);
         (start.taken, start.none) = (some * start.inserted, none);
-        start.perhaps = (none * older + start.taken).min(MOST);
+        start.perhaps = none * start.left * older + start.taken;
         (start.age, start.perhaps)
     }
 }

@@ -28,8 +28,8 @@ struct Weighing<'a> {
     generations: Generations<'a>,
     /// The probability that the key was in a closed generation, and that it was not.
     insert: (f64, f64),
-    /// One over the probability that others set the key's bit in a slice that took `k` closed generations.
-    surprise: f64,
+    /// The probability that others set the key's bit in a slice that took `k` closed generations.
+    touched: f64,
     /// The same of `k` of them.
     run: f64,
 }
@@ -60,7 +60,7 @@ impl AgePartitioned {
             return;
         }
         match row.count() {
-            0 => generations.tell_rest(&row, tell),
+            0 => generations.tell_rest(&row, 1.0, tell),
             1 => generations.tell_each::<1>(&row, tell),
             2..=4 => generations.tell_each::<4>(&row, tell),
             5..=12 => generations.tell_each::<12>(&row, tell),
@@ -74,24 +74,28 @@ impl Generations<'_> {
     fn tell_each<const N: usize>(&self, row: &Row, tell: &mut dyn FnMut(Piece)) {
         let weighing = Weighing::new(self, N > 1);
         let mut room = [Start::default(); N];
+        // That others have set the ones that are younger than a start.
+        let mut unexplained = 1.0;
         for start in row.weigh(&weighing, &mut room).iter().rev() {
             let (from, to) = (self.since(start.age), self.since(start.age + 1));
             if from >= self.belief.width {
                 // Of what is not asked for apart: all insert patterns of this generation and older ones at once.
-                return tell(Piece { from, to: Piece::ENDLESS, likelihood: start.perhaps });
+                let likelihood = unexplained * start.perhaps;
+                return tell(Piece { from, to: Piece::ENDLESS, likelihood });
             }
             if from < to {
-                tell(Piece { from, to, likelihood: start.inserted });
+                tell(Piece { from, to, likelihood: unexplained * start.inserted });
             }
+            unexplained *= start.left;
         }
-        self.tell_rest(row, tell);
+        self.tell_rest(row, unexplained, tell);
     }
 
     /// Of older inserts the row knows nothing.
     #[inline]
-    fn tell_rest(&self, row: &Row, tell: &mut dyn FnMut(Piece)) {
+    fn tell_rest(&self, row: &Row, likelihood: f64, tell: &mut dyn FnMut(Piece)) {
         let from = self.since(row.generations());
-        tell(Piece { from, to: Piece::ENDLESS, likelihood: 1.0 });
+        tell(Piece { from, to: Piece::ENDLESS, likelihood });
     }
 
     /// Inserts younger than those of a generation.
@@ -138,8 +142,7 @@ impl<'a> Weighing<'a> {
             };
             insert = (some, none);
         }
-        let surprise = 1.0 / touched;
-        Self { generations, insert, surprise, run: power(surprise, generations.k) }
+        Self { generations, insert, touched, run: power(touched, generations.k) }
     }
 }
 
@@ -159,32 +162,28 @@ impl Ages for Weighing<'_> {
     }
 
     #[inline]
-    fn surprise(&self, slices: Range<u32>) -> f64 {
+    fn touched(&self, slices: Range<u32>) -> f64 {
         // From age k on, and as far as there were generations, slices have taken the same.
         let Range { start, end } = slices;
         let Generations { k, count, .. } = self.generations;
         if start >= k && u64::from(end) <= count {
             return match end - start {
-                1 => self.surprise,
+                1 => self.touched,
                 slices if slices == k => self.run,
-                slices => power(self.surprise, slices),
+                slices => power(self.touched, slices),
             };
         }
-        self.surprise_of_each(slices)
+        self.touched_each(slices)
     }
 }
 
 impl Weighing<'_> {
-    /// [`Ages::surprise`] of slices that have taken differently many.
-    fn surprise_of_each(&self, slices: Range<u32>) -> f64 {
+    /// [`Ages::touched`] of slices that have taken differently many.
+    fn touched_each(&self, slices: Range<u32>) -> f64 {
         let Generations { k, count, .. } = self.generations;
         let same = |slice| slice >= k && u64::from(slice) < count;
         slices
-            .map(
-                |slice| {
-                    if same(slice) { self.surprise } else { 1.0 / self.generations.touched(slice) }
-                },
-            )
+            .map(|slice| if same(slice) { self.touched } else { self.generations.touched(slice) })
             .product()
     }
 }

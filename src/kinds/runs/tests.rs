@@ -20,8 +20,8 @@ impl Ages for Any {
         (some, 1.0 - some)
     }
 
-    fn surprise(&self, slices: Range<u32>) -> f64 {
-        1.0 / slices.map(|age| self.touched[age as usize]).product::<f64>()
+    fn touched(&self, slices: Range<u32>) -> f64 {
+        slices.map(|age| self.touched[age as usize]).product()
     }
 }
 
@@ -102,11 +102,16 @@ fn likelihoods_are_the_sums_over_all_patterns_of_inserts() {
         let expected: Vec<u32> =
             (0..generations).rev().filter(|&age| naive.inserted(age as usize) > 0.0).collect();
         assert_eq!(found.iter().map(|start| start.age).collect::<Vec<_>>(), expected);
-        for start in found {
+        // The naive sums are relative to no insert at all: to all ones of runs set by others.
+        let all: f64 = found.iter().map(|start| start.left).product();
+        let mut unexplained = 1.0;
+        for start in found.iter().rev() {
             let exact = naive.inserted(start.age as usize);
-            assert!(close(start.inserted, exact), "{seed}: {} for {exact}", start.inserted);
+            let told = unexplained * start.inserted / all;
+            assert!(close(told, exact), "{seed}: {told} for {exact}");
+            unexplained *= start.left;
         }
-        let whole = (row.whole(&ages), naive.whole());
+        let whole = (row.whole(&ages) / all, naive.whole());
         assert!(close(whole.0, whole.1), "{seed}: {whole:?}");
         several += u32::from(found.len() > 2);
     }
@@ -122,8 +127,22 @@ fn the_most_unlikely_rows_have_likelihoods_all_the_same() {
             let mut room = [Start::default(); 64];
             let found = row.weigh(&ages, &mut room);
             assert_eq!(found.len(), starts.count_ones() as usize);
-            assert!(found.iter().all(|start| (0.0..=MOST).contains(&start.inserted)));
-            assert!((0.0..=MOST).contains(&row.whole(&ages)));
+            assert!(found.iter().all(|start| (0.0..=1.0 + 1e-12).contains(&start.inserted)));
+            assert!((0.0..=1.0 + 1e-12).contains(&row.whole(&ages)));
         }
+    }
+}
+
+#[test]
+fn of_a_key_that_came_in_each_generation_the_youngest_is_nearly_certain_however_empty_the_filter() {
+    for touched in [1e-2, 1e-4, 1e-9] {
+        let ages = Any { some: vec![0.3; 64], touched: vec![touched; 64] };
+        let row = Row::new(u64::MAX << 12, (12, 64), 64);
+        let mut room = [Start::default(); 64];
+        let found = row.weigh(&ages, &mut room);
+        let youngest = found[found.len() - 1];
+        let next = found[found.len() - 2];
+        assert!(youngest.inserted > 0.0);
+        assert!(youngest.left * next.inserted < 10.0 * touched * youngest.inserted);
     }
 }

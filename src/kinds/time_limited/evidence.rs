@@ -3,7 +3,7 @@
 //! Banks share no slices, so the rows of each are weighed apart. Late keys, those that came with an earlier time than the
 //! filter's, count like the others of their generation.
 
-use super::super::runs::{Ages, MOST, Row, Start};
+use super::super::runs::{Ages, Row, Start};
 use super::super::{Micros, Query, State};
 use super::fills::Measure;
 use super::generations::Generations;
@@ -23,7 +23,7 @@ const NEARLY: f64 = 0.1;
 /// A bank whose row says something: its generations and slices by age, 0 the youngest that the key's block may have.
 struct Bank<'a> {
     generations: Generations<'a>,
-    survival: Survival,
+    prior: Arrivals,
     now: Micros,
     k: u64,
     /// The generation of age 0.
@@ -38,15 +38,45 @@ struct Bank<'a> {
     ends: [Cell<(u64, u64)>; 2],
 }
 
+/// How a key comes: at any time while a generation is open, and as the insert that opens it.
+#[derive(Clone, Copy)]
+struct Arrivals {
+    survival: Survival,
+    /// The probability that an insert is one of the key, and what it makes of inserts that open generations.
+    probability: f64,
+    opening: Survival,
+}
+
+impl Arrivals {
+    fn new(belief: &Belief<'_>) -> Self {
+        let Belief { probability, survival, .. } = *belief;
+        Self { survival, probability, opening: Survival::of_inserts(probability) }
+    }
+
+    /// The probability that the key did not come while generations were open for so long and so many of them were opened by an insert.
+    #[inline]
+    fn none(&self, (open, opened): (Micros, u64)) -> f64 {
+        self.survival.beyond(open) * self.opening.beyond(opened)
+    }
+
+    /// How much likelier the microsecond of an opening insert is than one after it.
+    fn opening(&self) -> f64 {
+        let later = self.survival.within(1);
+        if later > 0.0 { 1.0 + self.probability / later } else { 1.0 }
+    }
+}
+
 /// A way from the present to the past.
 struct Past<'a> {
     generations: Generations<'a>,
-    survival: Survival,
+    prior: Arrivals,
     now: Micros,
     /// The oldest generation that has been passed, or the one after the open one.
     at: u64,
-    /// How long those that have been passed were open.
-    open: Micros,
+    /// How long those that have been passed were open, and how many of them an insert opened.
+    open: (Micros, u64),
+    /// The probability that others have set the ones that have been passed.
+    unexplained: f64,
     /// The first age that nothing has been told of.
     told: u64,
 }
@@ -76,7 +106,7 @@ impl TimeLimited {
         tell: &mut dyn FnMut(Piece),
     ) {
         let generations = self.generations(state);
-        let mut past = Past::new(generations, belief.survival, query.now);
+        let mut past = Past::new(generations, Arrivals::new(belief), query.now);
         let mut oldest = generations.current();
         let mut entry = self.before(state, u64::MAX);
         while let Some(bank) = entry {
@@ -119,7 +149,7 @@ impl TimeLimited {
         while let Some(bank) = entry {
             entry = self.before(state, bank.since);
             if let Some((rows, row)) = self.row(state, blocks, query, belief, &bank) {
-                all = (all * row.whole(&rows)).clamp(1.0 / MOST, MOST);
+                all *= row.whole(&rows);
             }
         }
         all
@@ -160,7 +190,7 @@ impl TimeLimited {
         }
         let bank = Bank {
             generations,
-            survival: belief.survival,
+            prior: Arrivals::new(belief),
             now: query.now,
             k: self.k.into(),
             newest,
@@ -221,7 +251,7 @@ impl Bank<'_> {
 
     /// The probability that so many keys have set a bit of a slice.
     #[inline]
-    fn touched(&self, keys: u64) -> f64 {
+    fn touched_by(&self, keys: u64) -> f64 {
         gone(keys as f64 / self.words)
     }
 
@@ -230,7 +260,7 @@ impl Bank<'_> {
     fn touched_after(&self, (before, touched): (u64, f64), keys: u64) -> f64 {
         let more = (keys as f64 - before as f64) / self.words;
         if more.abs() > NEARLY || touched < NEARLY {
-            return self.touched(keys);
+            return self.touched_by(keys);
         }
         // e^-more, to five digits.
         1.0 - (1.0 - touched) * (1.0 - more * (1.0 - more * (0.5 - more / 6.0)))
@@ -242,30 +272,33 @@ impl Ages for Bank<'_> {
     fn none(&self, generations: Range<u32>) -> f64 {
         let end = self.newest.saturating_add(1).saturating_sub(generations.start.into());
         let start = self.newest.saturating_add(1).saturating_sub(generations.end.into());
-        self.survival.beyond(self.generations.open_in(start..end, self.now))
+        self.prior.none(self.generations.open_in(start..end, self.now))
     }
 
     #[inline]
     fn insert(&self, generation: u32) -> (f64, f64) {
         let generation = self.newest.saturating_sub(generation.into());
         let open = self.generations.open_in(generation..generation.saturating_add(1), self.now);
-        let some = self.survival.within(open);
-        (some, if some < 0.5 { 1.0 - some } else { self.survival.beyond(open) })
+        let none = self.prior.none(open);
+        // In the time after the opening insert, or by that.
+        let (later, first) =
+            (self.prior.survival.within(open.0), self.prior.opening.within(open.1));
+        (later + (1.0 - later) * first, none)
     }
 
     #[inline]
-    fn surprise(&self, slices: Range<u32>) -> f64 {
+    fn touched(&self, slices: Range<u32>) -> f64 {
         if slices.is_empty() {
             return 1.0;
         }
         let mut slice = self.newest.saturating_sub(slices.start.into());
         if slices.len() == 1 {
-            return 1.0 / self.touched(self.keys_near(slice));
+            return self.touched_by(self.keys_near(slice));
         }
         // The next older slice takes one older generation, and one young one less.
         let mut keys = self.keys_of_slice(slice);
         self.ends[0].set((slice, keys));
-        let mut last = (keys, self.touched(keys));
+        let mut last = (keys, self.touched_by(keys));
         let mut touched = last.1;
         for _ in 1..slices.len() {
             keys = keys.saturating_sub(self.keys(slice.saturating_add(self.k - 1)));
@@ -277,14 +310,14 @@ impl Ages for Bank<'_> {
             touched *= last.1;
         }
         self.ends[1].set((slice, keys));
-        1.0 / touched
+        touched
     }
 }
 
 impl<'a> Past<'a> {
-    fn new(generations: Generations<'a>, survival: Survival, now: Micros) -> Self {
+    fn new(generations: Generations<'a>, prior: Arrivals, now: Micros) -> Self {
         let at = generations.current().saturating_add(1);
-        Self { generations, survival, now, at, open: 0, told: 0 }
+        Self { generations, prior, now, at, open: (0, 0), unexplained: 1.0, told: 0 }
     }
 
     /// For rows of at most `N` starts; `older` is the likelihood of the rows in older banks. All from `width` on is told as one; then
@@ -302,16 +335,23 @@ impl<'a> Past<'a> {
             let generation = bank.newest.saturating_sub(start.age.into());
             let from = bank.since(start.age).max(self.told);
             let to = since(self.now, self.generations.opened(generation));
-            let silent = self.silent(generation, from);
+            let weight = self.unexplained * older * self.passed(generation, from);
             if from >= width {
-                let likelihood = (start.perhaps * older).min(MOST) * silent;
-                tell(Piece { from, to: Piece::ENDLESS, likelihood });
+                tell(Piece { from, to: Piece::ENDLESS, likelihood: weight * start.perhaps });
                 return true;
             }
-            if from < to {
-                self.told = to;
-                tell(Piece { from, to, likelihood: (start.inserted * older).min(MOST) * silent });
+            // The generation was opened by its oldest insert, in the last of these microseconds.
+            let opened = to.saturating_sub(1);
+            let likelihood = weight * start.inserted;
+            if from < opened {
+                tell(Piece { from, to: opened, likelihood });
             }
+            if from < to {
+                let likelihood = likelihood * self.prior.opening();
+                tell(Piece { from: from.max(opened), to, likelihood });
+                self.told = to;
+            }
+            self.unexplained *= start.left;
         }
         false
     }
@@ -320,21 +360,23 @@ impl<'a> Past<'a> {
     fn tell_rest(&mut self, generation: u64, tell: &mut dyn FnMut(Piece)) {
         let from = since(self.now, self.generations.opened(generation)).max(self.told);
         let from = from.min(Piece::ENDLESS - 1);
-        let likelihood = self.silent(generation.saturating_sub(1), from);
+        let likelihood = self.unexplained * self.passed(generation.saturating_sub(1), from);
         tell(Piece { from, to: Piece::ENDLESS, likelihood });
     }
 
-    /// What the silences since a generation closed, at this age, make of its likelihood.
+    /// What its prior does not say of a generation that closed at this age: that none of the younger ones was opened by the key, and
+    /// that silences between them do not count.
     ///
-    /// They lie between generations, and no key came in them: so it does not count, as its prior would have it, that this one
-    /// did not.
-    fn silent(&mut self, generation: u64, closed: u64) -> f64 {
+    /// No key came in these, so that this one did not says nothing.
+    fn passed(&mut self, generation: u64, closed: u64) -> f64 {
         let next = generation.saturating_add(1);
         if next < self.at {
-            self.open = self.open.saturating_add(self.generations.open_in(next..self.at, self.now));
+            let (open, opened) = self.generations.open_in(next..self.at, self.now);
+            self.open = (self.open.0.saturating_add(open), self.open.1 + opened);
             self.at = next;
         }
-        let silent = closed.saturating_sub(self.open) as f64;
-        (-self.survival.ln_q() * silent).min(MOST_EXPECTED).exp()
+        let silent = closed.saturating_sub(self.open.0) as f64;
+        let silent = (-self.prior.survival.ln_q() * silent).min(MOST_EXPECTED).exp();
+        silent * self.prior.opening.beyond(self.open.1)
     }
 }

@@ -38,8 +38,13 @@ fn errors(universe: u64, windows: f64, rate: impl Fn(f64) -> f64) -> (f64, f64) 
     }
     let now = start + end as u64;
     let survival = Survival::of_rate(inserts as f64 / end / universe as f64);
-    let belief =
-        Belief { survival, distinct: &Distinct::ALL, form: Form::Refined, width: u64::MAX };
+    let belief = Belief {
+        probability: 1.0 / universe as f64,
+        survival,
+        distinct: &Distinct::ALL,
+        form: Form::Refined,
+        width: u64::MAX,
+    };
     let (mut windows, mut ages) = (Calibration::default(), Calibration::default());
     for i in 0..4000_u64 {
         let key = mix(i ^ 0xa5c << 40) % universe;
@@ -88,8 +93,13 @@ fn a_long_silence_does_not_count_against_what_came_before_it() {
     let now = start + WINDOW / 2;
     harness.insert(hash_of(1000), now);
     let survival = Survival::of_rate(100.0 / (WINDOW / 2) as f64);
-    let belief =
-        Belief { survival, distinct: &Distinct::ALL, form: Form::Refined, width: u64::MAX };
+    let belief = Belief {
+        probability: 0.01,
+        survival,
+        distinct: &Distinct::ALL,
+        form: Form::Refined,
+        width: u64::MAX,
+    };
     let told = harness.ages_at(hash_of(250), now, &belief).0;
     assert!(told.within(WINDOW) > 0.99, "{}", told.within(WINDOW));
     assert!(told.within(WINDOW / 3) < 0.01, "{}", told.within(WINDOW / 3));

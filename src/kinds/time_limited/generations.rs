@@ -128,20 +128,23 @@ impl<'a> Generations<'a> {
         units.saturating_mul(self.unit())
     }
 
-    /// How long these generations, which are on record, were open in all by now; those that have not opened count 0.
+    /// How long these generations, which are on record, were open in all by now, and how many of them an insert opened: all but those
+    /// that were skipped. Those that have not opened count 0.
     #[inline]
-    pub(super) fn open_in(&self, generations: Range<u64>, now: Micros) -> Micros {
+    pub(super) fn open_in(&self, generations: Range<u64>, now: Micros) -> (Micros, u64) {
         let current = self.current();
         let end = generations.end.min(current);
-        let closed = generations.start.max(end.saturating_sub(RING))..end;
-        let lasted = |generation| self.state.own(Self::at(TAKEN, generation)) & MOST_LASTED;
-        let units: u64 = closed.map(lasted).sum();
-        let open = if generations.contains(&current) {
-            now.min(self.close()).saturating_sub(self.state.own(OPENED))
-        } else {
-            0
-        };
-        units.saturating_mul(self.unit()).saturating_add(open)
+        let (mut units, mut opened, mut open) = (0_u64, 0, 0);
+        for generation in generations.start.max(end.saturating_sub(RING))..end {
+            let taken = self.state.own(Self::at(TAKEN, generation));
+            units = units.saturating_add(taken & MOST_LASTED);
+            opened += u64::from(taken != 0);
+        }
+        if generations.contains(&current) {
+            open = now.min(self.close()).saturating_sub(self.state.own(OPENED));
+            opened += 1;
+        }
+        (units.saturating_mul(self.unit()).saturating_add(open), opened)
     }
 
     /// The keys that a closed generation on record took.

@@ -52,8 +52,13 @@ impl Case {
     /// Errors of the posteriors of windows of all widths, of the ages of each generation, and the mean ages told and true.
     fn errors(&self) -> (f64, f64, (f64, f64)) {
         let survival = Survival::of_inserts(1.0 / self.universe as f64);
-        let belief =
-            Belief { survival, distinct: &self.distinct, form: Form::Refined, width: u64::MAX };
+        let belief = Belief {
+            probability: 1.0 / self.universe as f64,
+            survival,
+            distinct: &self.distinct,
+            form: Form::Refined,
+            width: u64::MAX,
+        };
         let (mut windows, mut ages, mut means) =
             (Calibration::default(), Calibration::default(), (0.0, 0.0));
         let open = match self.fed % self.generation {
@@ -111,8 +116,13 @@ fn a_key_that_cannot_be_there_is_not_and_one_that_is_sure_is() {
     });
     let of = |harness: &Harness, key: u64, p: f64| {
         let survival = Survival::of_inserts(p);
-        let belief =
-            Belief { survival, distinct: &Distinct::ALL, form: Form::Refined, width: u64::MAX };
+        let belief = Belief {
+            probability: p,
+            survival,
+            distinct: &Distinct::ALL,
+            form: Form::Refined,
+            width: u64::MAX,
+        };
         harness.ages_at(hash_of(key), 0, &belief).0.within(1000)
     };
     // Impossible and certain priors, and such as the cells alone decide against.
