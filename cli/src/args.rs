@@ -227,7 +227,7 @@ pub struct Believing {
     #[arg(long, value_enum, default_value = "refined")]
     pub form: Form,
     /// Another window than the filter's own: the last N inserts.
-    #[arg(long, value_name = "N", conflicts_with = "window")]
+    #[arg(long, value_name = "N", conflicts_with = "window", allow_negative_numbers = true)]
     window_items: Option<u64>,
     /// Another window than the filter's own, such as 10m.
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]

@@ -172,10 +172,8 @@ impl<'a> Keys<'a> {
             PriorOption::Table(path) => Self::modelled(Stream::table(counted(path, delimiter)?)?),
             PriorOption::Counted(dir) => {
                 let filter = counts.insert(Filter::open(dir, Options::new())?);
-                // Kinds that do not count say so now.
-                filter.estimate(b"")?;
-                if filter.frequency(b"").is_ok() {
-                    return Err(decays(dir));
+                if filter.estimate(b"").is_err() || filter.frequency(b"").is_ok() {
+                    return Err(uncounted(dir, filter.kind()));
                 }
                 Self::modelled(Frequencies::new(filter))
             }
@@ -189,9 +187,10 @@ impl<'a> Keys<'a> {
     }
 }
 
-fn decays(dir: &Path) -> Failure {
+fn uncounted(dir: &Path, kind: &str) -> Failure {
     Failure::Error(format!(
-        "the counts of {} decay, and a prior is a share of all inserts; name a counting, spectral or dynamic-count filter",
+        "--prior counted: {} is of kind {kind}, and a prior is a share of all inserts, which a counting, spectral or \
+         dynamic-count filter knows; name one of these",
         dir.display()
     ))
 }
