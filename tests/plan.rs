@@ -28,7 +28,7 @@ fn a_filter_takes_what_was_planned_from_the_start_unless_it_grows() {
         assert_eq!((plan.blocks, plan.stripes), (stat.blocks, stat.stripes), "{}", sample.name);
         for number in 0..200 {
             let call = filter.call().time(Timestamp::from_unix_millis(1_700_000_000_000 + number));
-            sample.operate(call, number, |number| format!("key {number}"));
+            sample.operate(call, number, |number| format!("key {number}")).expect("an operation");
         }
         let later = filter.stat().expect("figures").memory_bytes;
         if ["spectral", "dynamic-count"].contains(&sample.kind) {

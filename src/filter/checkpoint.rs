@@ -216,9 +216,11 @@ impl Engine {
                 // Says nothing about the snapshot.
                 Err(error) => return Err(error),
             };
-            if sound && kept < KEPT {
-                kept += 1;
-                oldest = Some(start);
+            if kept < KEPT {
+                // One that looks damaged stays until there are enough newer ones: that it could not be read may be over soon,
+                // and the log before it may be gone.
+                kept += usize::from(sound);
+                oldest = Some(start).filter(|_| sound).or(oldest);
             } else if !self.remove(FileName::Snapshot { start })? {
                 return Ok(());
             }

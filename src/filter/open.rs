@@ -319,7 +319,7 @@ fn begin_log(media: &dyn Media, meta: &Meta) -> Result<()> {
     Segment::create(media, header, SEGMENT_DRAFT).map(|_| ())
 }
 
-/// Begins the era after the last on what was recovered: makes that ground durable, creates the era's first segment
+/// Begins the era after the last on what was recovered: makes that ground durable with its names, creates the era's first segment
 /// where the log stopped, and gives the image its name.
 fn begin_era(
     media: &dyn Media,
@@ -329,6 +329,8 @@ fn begin_era(
     draft: &str,
 ) -> Result<()> {
     recovered.history.secure(recovered.start, &recovered.prefix)?;
+    // The names, too: who gave them may have died before the directory was synced. Else a new era could outlive `meta`.
+    media.sync().map_err(Error::io("sync", media.path()))?;
     let header = recovered.image.header();
     // Relaxed, all of them: nobody else has the image.
     let set = |word: &AtomicU64, value| word.store(value, Ordering::Relaxed);
@@ -398,12 +400,16 @@ fn remove_drafts_of(media: &dyn Media, slot: u16) -> Result<()> {
 /// Removes every file of ours but the lock.
 pub(super) fn clear(media: &dyn Media) -> Result<()> {
     let mut names = media.list().map_err(Error::io("list", media.path()))?;
-    // `meta` first: without it the rest is no filter, at whatever moment we are cut off.
-    names.sort_by_key(|name| FileName::parse(name) != Some(FileName::Meta));
-    for name in names {
-        if FileName::parse(&name).is_some_and(|file| file != FileName::Lock) {
-            media.remove(&name).map_err(Error::io("remove", media.path().join(&name)))?;
-        }
+    names.retain(|name| FileName::parse(name).is_some_and(|file| file != FileName::Lock));
+    if names.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    let remove =
+        |name: &String| media.remove(name).map_err(Error::io("remove", media.path().join(name)));
+    // `meta` first, and for good: without it the rest is no filter, at whatever moment we are cut off. Synced even if it is not
+    // there: who removed it may not have come to that.
+    let meta = FileName::Meta.to_string();
+    names.iter().filter(|name| **name == meta).try_for_each(remove)?;
+    media.sync().map_err(Error::io("sync", media.path()))?;
+    names.iter().filter(|name| **name != meta).try_for_each(remove)
 }

@@ -1,6 +1,6 @@
 //! A small filter of every kind, and operations that make it do all it can: steps, halvings, rebuilds, saturation, removals.
 
-use ebbtide::{Any, Call, Parameters};
+use ebbtide::{Any, Call, Error, Parameters};
 
 /// A kind with parameters so small that everything happens within some thousand operations.
 #[derive(Debug)]
@@ -131,7 +131,12 @@ impl Sample {
     }
 
     /// The operation of this number; `key` gives the keys by number. Each leaves one record.
-    pub fn operate<K: AsRef<[u8]>>(&self, call: Call<'_>, number: u64, key: impl Fn(u64) -> K) {
+    pub fn operate<K: AsRef<[u8]>>(
+        &self,
+        call: Call<'_>,
+        number: u64,
+        key: impl Fn(u64) -> K,
+    ) -> Result<(), Error> {
         // Weights cycle, so that a removal takes what the insert before it gave.
         let weight = |number: u64| 1 + number * 7 % self.heaviest;
         let weighing = |number| {
@@ -139,12 +144,13 @@ impl Sample {
         };
         let before = number.wrapping_sub(1);
         if self.removes && number % 4 == 3 {
-            let removed = weighing(before).remove(key(before)).expect("a removal");
+            let removed = weighing(before).remove(key(before))?;
             assert!(removed, "operation {before} is there to be removed");
         } else if number.is_multiple_of(2) {
-            weighing(number).insert(key(number)).expect("an insert");
+            weighing(number).insert(key(number))?;
         } else {
-            weighing(number).check_and_insert(key(number)).expect("an insert");
+            weighing(number).check_and_insert(key(number))?;
         }
+        Ok(())
     }
 }

@@ -1,284 +1,60 @@
 //! What is acknowledged as durable survives power cuts, and a failed sync is never taken for a good one.
 //!
-//! `EBBTIDE_CUTS` sets the number of power cuts (default 600), `EBBTIDE_SEED` the seed.
+//! Arguments, next to those of every test: `--images N` crash images by chance (default 100,000), `--seed S`, `--from I` to go
+//! on where a run ended, `--only S:I` for one image again, `--all` to count failures instead of ending with the first;
+//! `--workloads N` small workloads of which all ways are gone through (default 1), and `--every N` for how many first
+//! cuts of theirs one is followed by all second ones (default 100); `--kinds N` kinds in which every call fails (default 1);
+//! `--blind` to do without the ordering monitor.
 
-mod crash;
-mod cuts;
+mod choices;
+mod claims;
+mod disk;
+mod fault;
+mod faults;
+mod file;
+mod images;
+#[path = "../common/kinds.rs"]
+mod kinds;
+mod monitor;
 #[path = "../common/random.rs"]
 mod random;
+mod settings;
+mod small;
+mod tape;
+mod threads;
+mod workload;
 
-use crash::CrashDisk;
-use ebbtide::{
-    AgePartitioned, Bloom, Clock, Durability, Error, Filter, Options, Timestamp, inspect,
-};
-use std::sync::Arc;
+use libtest_mimic::{Arguments, Trial};
+use settings::Settings;
+use std::process::ExitCode;
 
-fn options() -> Options {
-    Options::new()
-        .hash_seed(7)
-        .stripes(4)
-        .block_bytes(512)
-        .segment_bytes(4 << 10)
-        .clock(Clock::stream())
-        .background(false)
-}
-
-fn always() -> Options {
-    options().durability(Durability::Always)
-}
-
-fn create(disk: &CrashDisk, options: Options) -> Filter<Bloom> {
-    let spec = Bloom::capacity(10_000).fpr(1e-6);
-    Filter::create_on(Arc::new(disk.clone()), spec, options).expect("a filter on the crash disk")
-}
-
-fn reopen(disk: &CrashDisk) -> Result<Filter<Bloom>, Error> {
-    Filter::open_on(Arc::new(disk.clone()), options())
-}
-
-#[test]
-fn after_a_failed_sync_every_write_is_refused_and_reads_go_on_until_reopened() {
-    let disk = CrashDisk::new();
-    let filter = create(&disk, always());
-    filter.insert("before").expect("the disk is sound");
-    disk.fail_next_log_sync();
-    let refused =
-        |result: Result<bool, Error>| assert!(matches!(result, Err(Error::Poisoned { .. })));
-    refused(filter.insert("during"));
-    // The disk works again, but nobody can know what it holds.
-    let never = filter.call().durability(Durability::Never);
-    for _ in 0..3 {
-        refused(filter.insert("after"));
-        refused(never.insert("after"));
-        let checked = filter.check_and_insert("after");
-        assert!(matches!(checked, Err(Error::Poisoned { .. })));
-        assert!(matches!(filter.sync(), Err(Error::Poisoned { .. })));
-        assert!(matches!(filter.checkpoint(), Err(Error::Poisoned { .. })));
-        assert!(filter.contains("before").expect("reads go on"));
-        assert!(!filter.contains("after").expect("reads go on"));
-    }
-    assert!(matches!(filter.close(), Err(Error::Poisoned { .. })));
-    let filter = reopen(&disk).expect("recovery");
-    assert!(filter.contains("before").expect("a query"));
-    assert!(!filter.contains("after").expect("a query"));
-    filter.insert("after").expect("a new handle writes again");
-    filter.close().expect("a sound disk");
-}
-
-#[test]
-fn a_failed_sync_fails_everyone_who_waits_for_it() {
-    let disk = CrashDisk::new();
-    let filter = create(&disk, always());
-    let failed: usize = std::thread::scope(|scope| {
-        disk.hold_log_syncs(true);
-        let insert = |thread: u64| filter.insert(thread.to_le_bytes());
-        let waiting: Vec<_> = (0..8).map(|thread| scope.spawn(move || insert(thread))).collect();
-        wait_until(|| {
-            (0..8_u64).all(|thread| filter.contains(thread.to_le_bytes()).expect("a query"))
-        });
-        // The one that is held goes well; those that came after it began wait for the next, which fails.
-        disk.fail_next_log_sync();
-        disk.hold_log_syncs(false);
-        let ended = waiting.into_iter().map(|thread| thread.join().expect("no panic"));
-        ended.filter(|result| matches!(result, Err(Error::Poisoned { .. }))).count()
-    });
-    // The leader's sync may have covered all of them if it began last; then the next one meets the failure.
-    let refused = filter.insert("one more");
-    assert!(matches!(refused, Err(Error::Poisoned { .. })), "{failed} failed before");
-}
-
-#[test]
-fn concurrent_durable_inserts_share_syncs() {
-    const ROUNDS: u64 = 20;
-    let disk = CrashDisk::new();
-    let filter = create(&disk, always().segment_bytes(1 << 20));
-    let before = disk.log_syncs();
-    for round in 0..ROUNDS {
-        std::thread::scope(|scope| {
-            disk.hold_log_syncs(true);
-            let key = |thread: u64| (round * 8 + thread).to_le_bytes();
-            for thread in 0..8 {
-                let filter = &filter;
-                scope.spawn(move || filter.insert(key(thread)).expect("an insert"));
-            }
-            wait_until(|| (0..8).all(|thread| filter.contains(key(thread)).expect("a query")));
-            disk.hold_log_syncs(false);
-        });
-    }
-    let syncs = disk.log_syncs() - before;
-    // All eight have their LSN before the first sync ends, so whoever leads next syncs for all the rest; all
-    // records lie in one segment. On a busy machine the first may be taken for stopped and overtaken, and the second too.
-    assert!(syncs <= 4 * ROUNDS, "{syncs} syncs for {} inserts", 8 * ROUNDS);
-    assert!(syncs >= ROUNDS, "{syncs} syncs for {ROUNDS} rounds that each waited for one");
-}
-
-/// Waits for other threads; the test's run is bounded by whoever runs it.
-fn wait_until(mut done: impl FnMut() -> bool) {
-    while !done() {
-        std::thread::yield_now();
-    }
-}
-
-#[test]
-fn a_durable_answer_present_waits_for_the_record_it_rests_on() {
-    use ebbtide::{Checked, Since};
-    let disk = CrashDisk::new();
-    let filter = create(&disk, options().durability(Durability::Never));
-    filter.insert("key").expect("an insert");
-    let call = filter.call().since(Since::LastAccepted);
-    let checked = call.durability(Durability::Always).check_and_insert("key");
-    assert_eq!(checked.expect("an answer"), Checked::Present);
-    for seed in 0..20 {
-        let left = disk.without_power(&mut random::Random::new(seed));
-        let filter = reopen(&left.disk).expect("recovery");
-        assert!(filter.contains("key").expect("a query"), "seed {seed}");
-    }
-}
-
-/// The segment and offset of an LSN in the last era of a disk whose segments hold 128 records.
-fn place(disk: &CrashDisk, lsn: u64) -> (String, u64) {
-    let log = disk.names("wal-");
-    let first = |name: &str| name.rsplit('-').next().and_then(|first| first.parse().ok());
-    let name = log.iter().rev().find(|name| first(name).is_some_and(|first: u64| first <= lsn));
-    let name = name.expect("a segment").clone();
-    let offset = 4096 + 32 * (lsn - first(&name).expect("a number"));
-    (name, offset)
-}
-
-#[test]
-fn after_a_process_died_an_empty_place_without_a_dead_writer_is_damage() {
-    let disk = CrashDisk::new();
-    let filter = create(&disk, options().durability(Durability::Never));
-    for key in 0..100_u64 {
-        filter.insert(key.to_le_bytes()).expect("an insert");
-    }
-    let killed = disk.without_process().disk;
-    let (name, offset) = place(&killed, 50);
-    killed.overwrite(&name, offset, &[0; 32]);
-    let Err(Error::Damaged { path, offset: at, .. }) = reopen(&killed) else {
-        panic!("a record is gone and nobody said so");
-    };
-    assert!(path.ends_with(&name) && at == offset, "{path:?} {at}");
-}
-
-#[test]
-fn after_a_process_died_the_empty_place_of_its_writer_is_passed_over() {
-    let disk = CrashDisk::new();
-    let filter = create(&disk, options().durability(Durability::Never));
-    for key in 0..100_u64 {
-        filter.insert(key.to_le_bytes()).expect("an insert");
-    }
-    let killed = disk.without_process().disk;
-    let (name, offset) = place(&killed, 50);
-    killed.overwrite(&name, offset, &[0; 32]);
-    // The lock word of the first ordinary stripe: the second entry of the table in the fourth page.
-    killed.overwrite("live", 8 * (1536 + 8), &1_u64.to_le_bytes());
-    for _ in 0..2 {
-        let filter = reopen(&killed).expect("recovery");
-        assert_eq!(filter.digest().expect("a digest").inserts, 99);
-    }
-}
-
-#[test]
-fn a_wrong_record_below_the_tail_of_a_process_that_died_is_damage() {
-    let disk = CrashDisk::new();
-    let filter = create(&disk, options().durability(Durability::Never));
-    for key in 0..300_u64 {
-        filter.insert(key.to_le_bytes()).expect("an insert");
-    }
-    for lsn in [1, 128, 129, 300] {
-        let killed = disk.without_process().disk;
-        let (name, offset) = place(&killed, lsn);
-        let byte = killed.content(&name)[offset as usize + 3] ^ 0x10;
-        killed.overwrite(&name, offset + 3, &[byte]);
-        let Err(Error::Damaged { path, offset: at, .. }) = reopen(&killed) else {
-            panic!("record {lsn} is damaged and nobody said so");
-        };
-        assert!(path.ends_with(&name) && at == offset, "{path:?} {at}");
-        let report = inspect::verify_on(&killed).expect("a report");
-        assert!(!report.is_sound(), "record {lsn}");
-    }
-}
-
-#[test]
-fn a_power_cut_loses_no_more_than_was_not_synced() {
-    let disk = CrashDisk::new();
-    let spec = AgePartitioned::last(100);
-    let filter =
-        Filter::create_on(Arc::new(disk.clone()), spec, options().durability(Durability::Never))
-            .expect("a filter");
-    let time = Timestamp::from_unix_millis(5);
-    for key in 0..500_u64 {
-        filter.call().time(time).insert(key.to_le_bytes()).expect("an insert");
-    }
-    filter.sync().expect("a sync");
-    let synced = filter.digest().expect("a digest");
-    for seed in 0..20 {
-        let left = disk.without_power(&mut random::Random::new(seed));
-        let filter: Filter<AgePartitioned> =
-            Filter::open_on(Arc::new(left.disk), options()).expect("recovery");
-        assert_eq!(filter.digest().expect("a digest").value, synced.value, "seed {seed}");
-    }
-}
-
-#[test]
-fn a_checkpoint_is_never_ahead_of_the_durable_log() {
-    for seed in 0..40 {
-        let disk = CrashDisk::new();
-        let filter = create(&disk, options().durability(Durability::Never));
-        for key in 0..300_u64 {
-            filter.insert(key.to_le_bytes()).expect("an insert");
-        }
-        filter.checkpoint().expect("a checkpoint");
-        let left = disk.without_power(&mut random::Random::new(seed));
-        let found = reopen(&left.disk).expect("recovery");
-        let inserts = found.digest().expect("a digest").inserts;
-        assert_eq!(inserts, 300, "seed {seed}");
-    }
-}
-
-#[test]
-fn what_a_recovery_found_is_durable_before_anything_is_built_on_it() {
-    for seed in 0..40 {
-        let disk = CrashDisk::new();
-        let filter = create(&disk, options().durability(Durability::Never));
-        for key in 0..300_u64 {
-            filter.insert(key.to_le_bytes()).expect("an insert");
-        }
-        // The process dies, and nothing has been synced.
-        let killed = disk.without_process().disk;
-        let filter = reopen(&killed).expect("recovery");
-        let call = filter.call().durability(Durability::Always);
-        call.insert("durable").expect("an insert");
-        let left = killed.without_power(&mut random::Random::new(seed));
-        let found = reopen(&left.disk).expect("recovery");
-        let inserts = found.digest().expect("a digest").inserts;
-        assert_eq!(inserts, 301, "seed {seed}");
-    }
-}
-
-#[test]
-fn a_backup_that_fails_leaves_nothing_behind_and_can_be_made_there_again() {
-    let disk = CrashDisk::new();
-    let filter = create(&disk, options().durability(Durability::Never));
-    for key in 0..300_u64 {
-        filter.insert(key.to_le_bytes()).expect("an insert");
-    }
-    let home = tempfile::tempdir().expect("a temporary directory");
-    let copy = home.path().join("copy");
-    // The copy of the state is written by then; the log cannot be made durable through its end.
-    disk.fail_next_log_sync();
-    let refused = filter.backup(&copy);
-    assert!(matches!(refused, Err(Error::Poisoned { .. })), "{refused:?}");
-    let left: Vec<_> = std::fs::read_dir(&copy)
-        .expect("a directory")
-        .map(|entry| entry.expect("an entry").file_name())
+fn main() -> ExitCode {
+    let (settings, rest) = Settings::read();
+    let arguments = Arguments::from_iter(rest);
+    let mut trials: Vec<Trial> = claims::ALL
+        .iter()
+        .map(|&(name, claim)| {
+            Trial::test(name, move || {
+                claim();
+                Ok(())
+            })
+        })
         .collect();
-    assert_eq!(left, ["lock"], "which is empty and is never removed");
-    drop(filter);
-    let filter = reopen(&disk).expect("recovery");
-    filter.backup(&copy).expect("a backup in the same place");
-    let found: Filter<Bloom> = Filter::open(&copy, options()).expect("the backup opens");
-    let [found, before] = [&found, &filter].map(|filter| filter.digest().expect("a digest"));
-    assert_eq!((found.value, found.inserts), (before.value, before.inserts));
+    let claim = |name: &str, run: fn(&Settings) -> Result<(), String>| {
+        let settings = settings.clone();
+        Trial::test(name, move || run(&settings).map_err(Into::into))
+    };
+    trials.extend([
+        claim(
+            "whatever_a_power_cut_leaves_the_state_is_a_prefix_with_all_that_was_acknowledged",
+            images::run,
+        ),
+        claim("of_a_small_workload_all_that_power_cuts_may_leave_recovers", small::run),
+        claim(
+            "any_call_to_the_medium_may_fail_and_nothing_that_returned_is_lost",
+            faults::sweep_all,
+        ),
+        claim("whatever_threads_were_told_is_durable_survives_a_power_cut", threads::run),
+    ]);
+    libtest_mimic::run(&arguments, trials).exit_code()
 }

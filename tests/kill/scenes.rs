@@ -199,7 +199,8 @@ impl Scene {
     pub fn operate(&self, filter: &Filter, thread: usize, number: u64) {
         let call = filter.call();
         let call = self.time(number).map_or(call, |time| call.time(time));
-        self.sample.operate(call, number, |number| self.key(thread, number));
+        let done = self.sample.operate(call, number, |number| self.key(thread, number));
+        done.expect("an operation");
     }
 
     /// The settings that children use.

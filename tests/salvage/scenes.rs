@@ -87,7 +87,7 @@ impl Scene {
         let mut ends = Vec::new();
         for number in numbers {
             let key = |number: u64| (number * 7 % 1000).to_le_bytes();
-            sample.operate(filter.call().time(time(number)), number, key);
+            sample.operate(filter.call().time(time(number)), number, key).expect("an operation");
             ends.push(filter.digest().expect("a digest").lsn);
         }
         ends

@@ -11,6 +11,7 @@ mod exact;
 mod examples;
 mod filters;
 mod hashes;
+mod injected;
 mod interruptions;
 mod posteriors;
 mod read_only;

@@ -1,0 +1,170 @@
+//! Failures of single calls to the medium: which calls a kind of failure can hit, and what it does to them.
+
+use std::io;
+
+/// A call to the medium.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Call {
+    /// `Media::make`.
+    Make,
+    /// `Media::list`.
+    List,
+    /// `Media::create` and `create_with_hole`.
+    Create,
+    /// `Media::open`.
+    Open,
+    /// `Media::rename` and `rename_new`.
+    Rename,
+    /// `Media::remove`.
+    Remove,
+    /// `Media::sync`.
+    SyncDirectory,
+    /// `Media::locks`.
+    Locks,
+    /// `Media::boot_id`.
+    BootId,
+    /// `MediaFile::bytes`, `allocated_bytes`, `identity`.
+    Examine,
+    /// `MediaFile::allocate`.
+    Allocate,
+    /// `MediaFile::free`.
+    Free,
+    /// `MediaFile::read_at`.
+    Read,
+    /// `MediaFile::write_at`.
+    Write,
+    /// `MediaFile::sync`.
+    Sync,
+    /// `MediaFile::map`.
+    Map,
+    /// `ByteLocks::try_lock`, `unlock`, `is_held_by_others`.
+    Lock,
+}
+
+/// A kind of failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// Any call: an input or output error.
+    InputOutput,
+    /// Any call: interrupted by a signal.
+    Interrupted,
+    /// Whatever takes space: there is none.
+    NoSpace,
+    /// A write does half of it and then finds no space.
+    ShortWrite,
+    /// Whatever opens a file: too many are open.
+    TooManyFiles,
+    /// Whatever locks: no locks available.
+    NoLocks,
+    /// A sync of a file fails, its pages count as clean since: the next one says that all is well.
+    SyncFails,
+    /// A read gets one bit wrong.
+    BitFlip,
+    /// A read finds the end of the file.
+    ReadEnds,
+    /// A mapping fails.
+    MapFails,
+    /// A renaming fails.
+    RenameFails,
+    /// A sync of the directory fails.
+    DirectorySyncFails,
+    /// An allocation fails for want of memory.
+    AllocationFails,
+    /// A removal is not permitted.
+    RemoveFails,
+    /// Files, the directory or the boot id cannot be looked at.
+    LookFails,
+}
+
+/// All of them.
+pub const FAULTS: [Fault; 15] = [
+    Fault::InputOutput,
+    Fault::Interrupted,
+    Fault::NoSpace,
+    Fault::ShortWrite,
+    Fault::TooManyFiles,
+    Fault::NoLocks,
+    Fault::SyncFails,
+    Fault::BitFlip,
+    Fault::ReadEnds,
+    Fault::MapFails,
+    Fault::RenameFails,
+    Fault::DirectorySyncFails,
+    Fault::AllocationFails,
+    Fault::RemoveFails,
+    Fault::LookFails,
+];
+
+impl Fault {
+    /// Whether it can happen to a call.
+    fn hits(self, call: Call) -> bool {
+        match self {
+            Self::InputOutput | Self::Interrupted => true,
+            Self::NoSpace => matches!(call, Call::Create | Call::Allocate | Call::Write),
+            Self::ShortWrite => call == Call::Write,
+            Self::TooManyFiles => matches!(call, Call::Create | Call::Open | Call::Locks),
+            Self::NoLocks => matches!(call, Call::Lock | Call::Locks),
+            Self::SyncFails => call == Call::Sync,
+            Self::BitFlip | Self::ReadEnds => call == Call::Read,
+            Self::MapFails => call == Call::Map,
+            Self::RenameFails => call == Call::Rename,
+            Self::DirectorySyncFails => call == Call::SyncDirectory,
+            Self::AllocationFails => matches!(call, Call::Create | Call::Allocate),
+            Self::RemoveFails => call == Call::Remove,
+            Self::LookFails => {
+                matches!(call, Call::List | Call::Examine | Call::BootId | Call::Make)
+            }
+        }
+    }
+
+    /// What the system says; nothing for a flipped bit, of which it does not know.
+    pub fn error(self) -> Option<io::Error> {
+        // The numbers of Linux.
+        let number = match self {
+            Self::BitFlip => return None,
+            Self::ReadEnds => return Some(io::ErrorKind::UnexpectedEof.into()),
+            Self::InputOutput | Self::SyncFails | Self::DirectorySyncFails => 5,
+            Self::Interrupted => 4,
+            Self::NoSpace | Self::ShortWrite => 28,
+            Self::TooManyFiles => 24,
+            Self::NoLocks => 37,
+            Self::MapFails | Self::AllocationFails => 12,
+            Self::RenameFails | Self::RemoveFails | Self::LookFails => 13,
+        };
+        Some(io::Error::from_raw_os_error(number))
+    }
+}
+
+/// A failure to come.
+#[derive(Debug, Clone, Copy)]
+pub struct Plan {
+    /// What it is.
+    pub fault: Fault,
+    /// Which of the calls that it can hit, from 1.
+    pub at: u64,
+    /// Whether all later ones are hit, too.
+    pub sticky: bool,
+    /// Calls so far that it could hit.
+    seen: u64,
+}
+
+impl Plan {
+    /// It will hit this call, or from this one on.
+    pub fn new(fault: Fault, at: u64, sticky: bool) -> Self {
+        Self { fault, at, sticky, seen: 0 }
+    }
+
+    /// Whether it hits this call.
+    pub fn strikes(&mut self, call: Call) -> bool {
+        if !self.fault.hits(call) {
+            return false;
+        }
+        self.seen += 1;
+        self.seen == self.at || self.sticky && self.seen > self.at
+    }
+
+    /// Whether it has hit a call.
+    pub fn has_struck(&self) -> bool {
+        self.seen >= self.at
+    }
+}

@@ -1,0 +1,380 @@
+//! Every call to the medium fails, one run after the other: once, or from then on.
+//!
+//! The script creates a filter, works on it with two handles, takes checkpoints, closes, opens, lets the process die and
+//! recovers, so that the n-th call is in each of these for some n. Whatever fails, nothing panics. A failed operation is
+//! tried again once the failure is over: it goes well and counts once, or the filter is poisoned and says so from then on, and
+//! answers questions. When the failure is over, what a living kernel holds opens with every operation that had returned,
+//! and what a power cut leaves of any moment with every operation that was durable.
+
+use crate::choices::Chooser;
+use crate::disk::CrashDisk;
+use crate::fault::{FAULTS, Fault, Plan};
+use crate::random::{Random, mix};
+use crate::settings::Settings;
+use crate::workload::Workload;
+use ebbtide::{Error, Filter};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+/// Power cuts after each run.
+const CUTS: u64 = 3;
+
+/// A step of the script.
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    /// So many operations, one in five durable.
+    Operate(u64),
+    /// The same through the second handle.
+    OperateBeside(u64),
+    Sync,
+    Checkpoint,
+    /// Looks at figures, and at the files.
+    Look,
+    /// Opens a second handle.
+    Attach,
+    /// Closes it.
+    Detach,
+    Close,
+    /// The process dies.
+    Die,
+}
+
+/// Segments hold 128 records.
+const SCRIPT: [Step; 22] = [
+    Step::Operate(30),
+    Step::Sync,
+    Step::Operate(120),
+    Step::Checkpoint,
+    Step::Attach,
+    Step::OperateBeside(5),
+    Step::Operate(5),
+    Step::OperateBeside(5),
+    Step::Detach,
+    Step::Operate(90),
+    Step::Checkpoint,
+    Step::Look,
+    Step::Operate(60),
+    Step::Checkpoint,
+    Step::Close,
+    Step::Operate(10),
+    Step::Die,
+    Step::Operate(150),
+    Step::Checkpoint,
+    Step::Die,
+    Step::Operate(5),
+    Step::Close,
+];
+
+type Checked<T> = Result<T, String>;
+
+/// A run of the script.
+struct Run<'a> {
+    workload: &'a mut Workload,
+    disk: CrashDisk,
+    sticky: bool,
+    filter: Option<Filter>,
+    beside: Option<Filter>,
+    number: u64,
+    undurable: Vec<u64>,
+    /// Errors that were met.
+    errors: u64,
+    /// How often the filter was poisoned.
+    poisoned: u64,
+}
+
+/// What came of a step.
+enum Came {
+    Well,
+    /// The failure stays, so the run ends here.
+    Over,
+}
+
+impl Run<'_> {
+    /// Notes an error: it has to say something.
+    fn met(&mut self, error: &Error) -> Checked<()> {
+        self.errors += 1;
+        if error.to_string().len() > 10 {
+            Ok(())
+        } else {
+            Err(format!("that is no sentence: {error}"))
+        }
+    }
+
+    /// Tries what may fail, and again if the failure is over by then. `None` if it goes on failing, which it must only if it may.
+    fn attempt<T>(
+        &mut self,
+        what: &str,
+        mut call: impl FnMut(&mut Self) -> Result<T, Error>,
+    ) -> Checked<Option<T>> {
+        let first = match call(self) {
+            Ok(done) => return Ok(Some(done)),
+            Err(error) => error,
+        };
+        self.met(&first)?;
+        let again = match call(self) {
+            Ok(done) => return Ok(Some(done)),
+            Err(error) => error,
+        };
+        self.met(&again)?;
+        let poisoned = matches!(again, Error::Poisoned { .. });
+        if self.sticky || poisoned && matches!(call(self), Err(Error::Poisoned { .. })) {
+            return Ok(None);
+        }
+        Err(format!("{what} failed, and went on failing when the cause was gone: {first}; {again}"))
+    }
+
+    /// Makes sure that there is an open filter.
+    fn open(&mut self) -> Checked<Option<()>> {
+        if self.filter.is_some() {
+            return Ok(Some(()));
+        }
+        let told = self.disk.told();
+        let opened = self.attempt("opening", |run| {
+            let created = run.disk.told().created;
+            if created { run.workload.open(&run.disk) } else { run.workload.create(&run.disk) }
+        })?;
+        let Some(filter) = opened else { return Ok(None) };
+        // Counting what is there is no part of what may fail.
+        let plan = self.disk.plan(None);
+        self.number = self.workload.identify(&filter, told.returned[0], told.returned[0] + 1)?;
+        self.disk.plan(plan);
+        self.disk.tell_durable(0, self.number, &[]);
+        self.undurable.clear();
+        self.filter = Some(filter);
+        Ok(Some(()))
+    }
+
+    fn durable(&mut self) {
+        self.disk.tell_durable(0, self.number, &std::mem::take(&mut self.undurable));
+    }
+
+    fn operate(&mut self, count: u64, beside: bool) -> Checked<Option<()>> {
+        for _ in 0..count {
+            let number = self.number;
+            self.workload.begun(number);
+            let durable = number % 5 == 4;
+            let done = self.attempt("an operation", |run| {
+                let filter = if beside { &run.beside } else { &run.filter };
+                let Some(filter) = filter else { return Ok(()) };
+                run.workload.operate(filter, number, durable)
+            })?;
+            if done.is_none() {
+                return Ok(None);
+            }
+            self.undurable.push(Workload::time(number));
+            self.number += 1;
+            if durable {
+                self.durable();
+            } else {
+                self.disk.tell_returned(0, self.number);
+            }
+        }
+        Ok(Some(()))
+    }
+
+    /// A step on the open filter; nothing if it went on failing.
+    fn step(&mut self, step: Step) -> Checked<Option<()>> {
+        let on_filter = |run: &mut Self, call: fn(&Filter) -> Result<(), Error>| {
+            run.attempt("a call", |run| run.filter.as_ref().map_or(Ok(()), call))
+        };
+        Ok(match step {
+            Step::Operate(count) => self.operate(count, false)?,
+            Step::OperateBeside(count) => self.operate(count, self.beside.is_some())?,
+            Step::Sync => on_filter(self, |filter| filter.sync())?.inspect(|()| self.durable()),
+            Step::Checkpoint => {
+                let done = on_filter(self, |filter| filter.checkpoint().map(drop))?;
+                done.inspect(|()| self.durable())
+            }
+            Step::Look => on_filter(self, |filter| filter.stat().map(drop))?,
+            Step::Attach => {
+                let beside = self.attempt("attaching", |run| run.workload.open(&run.disk))?;
+                beside.map(|beside| self.beside = Some(beside))
+            }
+            Step::Detach => self.close(true)?,
+            Step::Close => self.close(false)?,
+            Step::Die => {
+                self.die();
+                Some(())
+            }
+        })
+    }
+
+    /// A close that fails ends the handle all the same.
+    fn close(&mut self, beside: bool) -> Checked<Option<()>> {
+        let handle = if beside { &mut self.beside } else { &mut self.filter };
+        match handle.take().map(Filter::close) {
+            Some(Err(error)) => {
+                self.met(&error)?;
+                Ok((!matches!(error, Error::Poisoned { .. })).then_some(()))
+            }
+            _ => {
+                self.durable();
+                Ok(Some(()))
+            }
+        }
+    }
+
+    fn die(&mut self) {
+        let killed = self.disk.without_process();
+        killed.plan(self.disk.plan(None));
+        let buried = std::mem::replace(&mut self.disk, killed);
+        buried.end();
+        (self.filter, self.beside) = (None, None);
+    }
+
+    /// Step by step. After a poisoning everybody closes and somebody opens again.
+    fn all(&mut self) -> Checked<Came> {
+        for step in SCRIPT {
+            let done = match self.open()? {
+                Some(()) => self.step(step)?,
+                None => None,
+            };
+            if done.is_none() {
+                let asked = self.filter.as_ref().map(|filter| filter.contains("a key"));
+                if let Some(Err(error)) = asked {
+                    return Err(format!("a poisoned filter does not answer: {error}"));
+                }
+                self.poisoned += 1;
+                (self.filter, self.beside) = (None, None);
+                if self.sticky {
+                    return Ok(Came::Over);
+                }
+            }
+            let violations = self.disk.violations();
+            if !violations.is_empty() {
+                return Err(violations.join("; "));
+            }
+        }
+        Ok(Came::Well)
+    }
+
+    /// Power cuts at the end and at other moments, and then what the living kernel has.
+    fn check(&mut self, random: &mut Random) -> Checked<()> {
+        (self.filter, self.beside) = (None, None);
+        self.disk.plan(None);
+        let tape = self.disk.tape();
+        for cut in 0..CUTS {
+            let at = if cut == 0 { tape.now } else { 1 + random.below(tape.now) };
+            let told = *tape.told.at(at);
+            let by = Arc::new(Mutex::new(Chooser::chance(Random::new(random.below(u64::MAX)))));
+            let disk = CrashDisk::after_cut(&tape, at, &by, false);
+            let place = |what| format!("cut at {at} of {}: {what}", tape.now);
+            let found = self.workload.recover(&disk, told.durable[0], &told).map_err(place)?;
+            disk.end();
+            drop(found);
+        }
+        let told = self.disk.told();
+        let found = self.workload.recover(&self.disk, told.returned[0], &told)?;
+        match found {
+            Some((filter, _)) => filter.checkpoint().map(drop),
+            None => self.workload.create(&self.disk).map(drop),
+        }
+        .map_err(|error| error.to_string())?;
+        self.workload.sound(&self.disk)
+    }
+}
+
+#[derive(Debug, Default, Clone, Copy)]
+struct Tally {
+    runs: u64,
+    errors: u64,
+    poisoned: u64,
+}
+
+/// One run in which this call fails; `None` if there are not so many.
+fn run(workload: &mut Workload, plan: Plan, seed: u64) -> Checked<Option<Tally>> {
+    let disk = CrashDisk::new();
+    disk.plan(Some(plan));
+    let mut run = Run {
+        workload,
+        disk,
+        sticky: plan.sticky,
+        filter: None,
+        beside: None,
+        number: 0,
+        undurable: Vec::new(),
+        errors: 0,
+        poisoned: 0,
+    };
+    let came = run.all()?;
+    let struck = run.disk.plan(None).is_some_and(|plan| plan.has_struck());
+    // A bit that nobody looks at is no error.
+    if let (Came::Over, false) = (came, struck) {
+        return Err("it failed before anything had failed".to_owned());
+    }
+    run.check(&mut Random::new(seed))?;
+    let tally = Tally { runs: 1, errors: run.errors, poisoned: run.poisoned };
+    Ok(struck.then_some(tally))
+}
+
+/// Every call that a fault can hit, one run after the other.
+fn sweep(seed: u64, number: u64, fault: Fault, sticky: bool) -> Checked<Tally> {
+    let mut all = Tally::default();
+    let mut workload = Workload::new(mix(seed ^ 4), number);
+    for at in 1.. {
+        let plan = Plan::new(fault, at, sticky);
+        let name = workload.sample.name;
+        let outcome = catch_unwind(AssertUnwindSafe(|| run(&mut workload, plan, seed ^ at)));
+        let outcome = outcome.unwrap_or_else(|_| Err("a panic".to_owned()));
+        match outcome {
+            Ok(Some(tally)) => {
+                all.runs += tally.runs;
+                all.errors += tally.errors;
+                all.poisoned += tally.poisoned;
+            }
+            Ok(None) => break,
+            Err(what) => {
+                let how = if sticky { "from call" } else { "at call" };
+                return Err(format!("{name}, {fault:?} {how} {at}, seed {seed}: {what}"));
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// All faults, once and sticky, on all processors.
+pub fn sweep_all(settings: &Settings) -> Checked<()> {
+    let (seed, start) = (settings.seed, Instant::now());
+    let mut cases = Vec::new();
+    for number in settings.kinds() {
+        cases.extend(
+            FAULTS.iter().flat_map(|&fault| [(number, fault, false), (number, fault, true)]),
+        );
+    }
+    let (next, outcomes) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..settings.threads() {
+            scope.spawn(|| {
+                while let Some(&(number, fault, sticky)) =
+                    cases.get(next.fetch_add(1, Ordering::Relaxed))
+                {
+                    let outcome = sweep(seed, number, fault, sticky);
+                    outcomes.lock().expect("no panic").push((fault, sticky, outcome));
+                }
+            });
+        }
+    });
+    let (mut all, mut failures) = (Tally::default(), Vec::new());
+    for (fault, sticky, outcome) in outcomes.into_inner().expect("no panic") {
+        match outcome {
+            Ok(tally) => {
+                assert!(tally.runs > 0, "{fault:?} (sticky: {sticky}) has hit nothing");
+                all.runs += tally.runs;
+                all.errors += tally.errors;
+                all.poisoned += tally.poisoned;
+            }
+            Err(what) => failures.push(what),
+        }
+    }
+    println!(
+        "{} faults, once and sticky, at every call: {} runs, {} errors, {} times given up; seed {seed}, {:.1} s",
+        FAULTS.len(),
+        all.runs,
+        all.errors,
+        all.poisoned,
+        start.elapsed().as_secs_f64()
+    );
+    if failures.is_empty() { Ok(()) } else { Err(failures.join("\n")) }
+}

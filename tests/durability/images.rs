@@ -1,0 +1,202 @@
+//! Crash images by chance: many cuts of each of many recorded workloads, and cuts of the recoveries that follow.
+
+use crate::choices::Chooser;
+use crate::disk::CrashDisk;
+use crate::random::{Random, mix};
+use crate::settings::Settings;
+use crate::tape::Tape;
+use crate::workload::{Size, USUAL, Workload};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+/// Images of each workload.
+const EACH: u64 = 500;
+/// How often the power goes again, at most.
+const IN_A_ROW: u64 = 4;
+/// What is done between two cuts.
+const BETWEEN: Size = Size { lives: 1, steps: 40, checkpoints: 40, syncs: 60, calls: 0, burst: 20 };
+const PROGRESS: Duration = Duration::from_secs(10);
+
+/// What was seen.
+#[derive(Debug, Default, Clone, Copy)]
+struct Tally {
+    images: u64,
+    /// Of them, cuts of the recovery from another.
+    again: u64,
+    workloads: u64,
+    /// There was no filter yet.
+    early: u64,
+    /// An event without its insert was there.
+    between: u64,
+    /// The newest snapshot was damaged.
+    damaged: u64,
+    /// Segments, banks and snapshots in the recordings.
+    files: [u64; 3],
+}
+
+impl Tally {
+    fn add(&mut self, other: &Self) {
+        self.images += other.images;
+        self.again += other.again;
+        self.workloads += other.workloads;
+        self.early += other.early;
+        self.between += other.between;
+        self.damaged += other.damaged;
+        for (all, some) in self.files.iter_mut().zip(other.files) {
+            *all += some;
+        }
+    }
+}
+
+/// Flips a bit at the end of the newest snapshot, if there is one: nothing may be lost by that.
+fn damage_newest_snapshot(disk: &CrashDisk) -> bool {
+    let newest = disk.names("snap-").pop();
+    let Some(newest) = newest else { return false };
+    let content = disk.content(&newest);
+    let last = content.len() - 1;
+    disk.overwrite(&newest, last as u64, &[content[last] ^ 1]);
+    true
+}
+
+/// Cuts the power once, and perhaps again while the filter recovers or after it went on.
+fn image(workload: &mut Workload, tape: &Arc<Tape>, number: u64) -> Result<Tally, String> {
+    let mut random = workload.random(number + 1);
+    let (mut tape, mut tally) = (tape.clone(), Tally::default());
+    for cut in 0..IN_A_ROW {
+        let at = 1 + random.below(tape.now);
+        let told = *tape.told.at(at);
+        let chance = Chooser::chance(Random::new(random.below(u64::MAX)));
+        let again = cut + 1 < IN_A_ROW && random.below(8) == 0;
+        let disk = CrashDisk::after_cut(&tape, at, &Arc::new(Mutex::new(chance)), again);
+        tally.images += 1;
+        tally.again += u64::from(cut > 0);
+        if !again && random.below(16) == 0 && damage_newest_snapshot(&disk) {
+            tally.damaged += 1;
+        }
+        let place = |what: String| format!("cut {cut} at {at} of {}: {what}", tape.now);
+        let found = workload.recover(&disk, told.durable[0], &told).map_err(place)?;
+        tally.early += u64::from(found.is_none());
+        if !again {
+            disk.end();
+            return Ok(tally);
+        }
+        // The process is gone with the power, so what it had open must not touch the disk any more.
+        let left = match found {
+            Some((filter, number)) => {
+                if random.below(2) == 0 {
+                    workload.live(&disk, &filter, number, &mut random, BETWEEN).map_err(place)?;
+                }
+                (disk.end(), Some(filter))
+            }
+            None => {
+                let filter = workload.create(&disk).map_err(|error| place(error.to_string()))?;
+                (disk.end(), Some(filter))
+            }
+        };
+        workload.sound(&disk).map_err(place)?;
+        tape = left.0;
+    }
+    Ok(tally)
+}
+
+/// Records a workload and makes these of its images, up to the first that fails.
+fn images(seed: u64, number: u64, which: impl Iterator<Item = u64>) -> (Tally, Option<Failure>) {
+    let mut workload = Workload::new(mix(seed), number);
+    let named = format!("{} ({:?})", workload.sample.name, workload.habit);
+    let mut tally = Tally { workloads: 1, ..Tally::default() };
+    let tape = match workload.record(USUAL) {
+        Ok(tape) => tape,
+        Err(what) => return (tally, Some((number * EACH, format!("{named}, recording: {what}")))),
+    };
+    tally.files = ["wal-", "live-", "snap-"].map(|prefix| tape.count(prefix));
+    for number in which {
+        match image(&mut workload, &tape, number) {
+            Ok(one) => tally.add(&one),
+            Err(what) => return (tally, Some((number, format!("{named}, {what}")))),
+        }
+    }
+    tally.between = workload.between;
+    (tally, None)
+}
+
+/// The image, and what is wrong.
+type Failure = (u64, String);
+
+/// What the threads share.
+#[derive(Debug, Default)]
+struct Shared {
+    next: AtomicU64,
+    failed: AtomicBool,
+    tally: Mutex<Tally>,
+    failures: Mutex<Vec<Failure>>,
+}
+
+/// All images asked for, on all processors.
+pub fn run(settings: &Settings) -> Result<(), String> {
+    let (seed, start) = (settings.seed, Instant::now());
+    if let Some((seed, image)) = settings.only {
+        let (_, failure) = images(seed, image / EACH, std::iter::once(image));
+        return failure.map_or(Ok(()), |(_, what)| Err(what));
+    }
+    let workloads = settings.from / EACH..(settings.from + settings.images).div_ceil(EACH);
+    let shared = Shared { next: AtomicU64::new(workloads.start), ..Shared::default() };
+    let work = || {
+        loop {
+            let number = shared.next.fetch_add(1, Ordering::Relaxed);
+            if number >= workloads.end || shared.failed.load(Ordering::Relaxed) {
+                return;
+            }
+            let (tally, failure) = images(seed, number, number * EACH..(number + 1) * EACH);
+            shared.tally.lock().expect("no panic").add(&tally);
+            if let Some(failure) = failure {
+                shared.failed.store(!settings.all, Ordering::Relaxed);
+                shared.failures.lock().expect("no panic").push(failure);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        let threads = settings.threads();
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        let mut told = Instant::now();
+        while !workers.iter().all(|worker| worker.is_finished()) {
+            std::thread::sleep(Duration::from_millis(20));
+            if told.elapsed() > PROGRESS {
+                told = Instant::now();
+                let done = shared.tally.lock().expect("no panic").images;
+                // All before these are done.
+                let from = shared.next.load(Ordering::Relaxed).saturating_sub(threads) * EACH;
+                println!(
+                    "{done} images in {:.0} s; go on with --from {from} --seed {seed}",
+                    start.elapsed().as_secs_f64()
+                );
+            }
+        }
+    });
+    let tally = *shared.tally.lock().expect("no panic");
+    println!(
+        "{} crash images, {} of them of recoveries, {} before there was a filter, {} between an event and its insert, \
+         {} with a damaged snapshot; \
+         {} workloads with {} segments, {} banks and {} snapshots, seed {seed}, {:.1} s",
+        tally.images,
+        tally.again,
+        tally.early,
+        tally.between,
+        tally.damaged,
+        tally.workloads,
+        tally.files[0],
+        tally.files[1],
+        tally.files[2],
+        start.elapsed().as_secs_f64()
+    );
+    let mut failures = std::mem::take(&mut *shared.failures.lock().expect("no panic"));
+    failures.sort();
+    match failures.first() {
+        None => Ok(()),
+        Some((image, what)) => Err(format!(
+            "{} failures, the first after {} images: --only {seed}:{image}: {what}",
+            failures.len(),
+            tally.images
+        )),
+    }
+}

@@ -1,0 +1,216 @@
+//! What must be on the disk before something else may happen: asserted at every such moment of every recording.
+//!
+//! It reads the tape, knows the formats of segments and snapshots from `docs/format.md`, and nothing of the engine.
+//!
+//! | when | what must not be lost in a power cut now |
+//! |---|---|
+//! | an operation is acknowledged as durable | its record, and the name of its segment |
+//! | a snapshot gets its name | all of its content, and the log from the newest snapshot before through its `end`, names included |
+//! | a segment is removed | two snapshots, with their names, that begin at or after its end; or the first segment of a newer era that begins at or before it |
+//! | a snapshot is removed | a newer snapshot, with its name |
+//! | a segment or `meta` gets its name | all of its content |
+//! | an image gets its name | the first segment of its era, with its name |
+//!
+//! What is removed while there is no `meta` belongs to no filter.
+
+use crate::tape::{Inode, SECTOR_BYTES, SECTOR_WORDS, Tape};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Whether nobody looks, to see what is found without.
+static BLIND: AtomicBool = AtomicBool::new(false);
+
+/// Looks no more.
+pub fn be_blind() {
+    BLIND.store(true, Ordering::Relaxed);
+}
+
+/// Whether it looks.
+pub fn is_blind() -> bool {
+    BLIND.load(Ordering::Relaxed)
+}
+
+const PAGE_BYTES: usize = 4096;
+const RECORD_WORDS: usize = 4;
+const RECORDS_A_SECTOR: u64 = (SECTOR_WORDS / RECORD_WORDS) as u64;
+const INSERT: u64 = 1;
+const REMOVE: u64 = 8;
+
+/// A segment of the log as it is now.
+struct Segment<'a> {
+    name: &'a str,
+    file: &'a Inode,
+    era: u64,
+    first: u64,
+    capacity: u64,
+    era_start: u64,
+}
+
+/// A word of the header as it is now.
+fn header(file: &Inode, word: usize) -> Option<u64> {
+    Some(file.newest(0)?[word])
+}
+
+/// The files whose names begin so, with the rest of their names.
+fn named<'a>(tape: &'a Tape, prefix: &str) -> Vec<(&'a str, &'a str, &'a Inode)> {
+    let all = tape.names.iter().filter_map(|(name, course)| {
+        let rest = name.strip_prefix(prefix)?;
+        Some((name.as_str(), rest, &tape.inodes[&(*course.last())?]))
+    });
+    all.collect()
+}
+
+fn segments(tape: &Tape) -> Vec<Segment<'_>> {
+    let all = named(tape, "wal-").into_iter().filter_map(|(name, rest, file)| {
+        let (era, first) = rest.split_once('-')?;
+        let (era, first) = (era.parse().ok()?, first.parse().ok()?);
+        let [era_start, capacity] = [header(file, 5)?, header(file, 7)?];
+        Some(Segment { name, file, era, first, capacity, era_start })
+    });
+    all.collect()
+}
+
+/// Whether a name is that of the same file after a cut now, in any case.
+fn name_lasts(tape: &Tape, name: &str) -> bool {
+    matches!(tape.left_by_name(name, tape.now)[..], [Some(_)])
+}
+
+/// The starts of snapshots that a cut now does not touch.
+fn lasting_snapshots(tape: &Tape) -> Vec<u64> {
+    let lasting = named(tape, "snap-").into_iter();
+    let lasting =
+        lasting.filter(|(name, _, file)| name_lasts(tape, name) && file.is_synced(tape.now));
+    lasting.filter_map(|(_, start, _)| start.parse().ok()).collect()
+}
+
+impl Segment<'_> {
+    /// The LSN after its last record, or the one at which a newer era begins.
+    fn end(&self, all: &[Self]) -> u64 {
+        let newer = all.iter().filter(|other| other.era > self.era).map(|other| other.era_start);
+        newer.fold(self.first + self.capacity, u64::min)
+    }
+
+    /// The four words of a record that a cut now leaves as they are.
+    fn certain(&self, lsn: u64, now: u64) -> Option<Vec<u64>> {
+        let (sector, word) = self.place(lsn);
+        self.file.certain(sector, word..word + RECORD_WORDS, now)
+    }
+
+    fn place(&self, lsn: u64) -> (usize, usize) {
+        let at = lsn - self.first;
+        let sector = PAGE_BYTES / SECTOR_BYTES + (at / RECORDS_A_SECTOR) as usize;
+        (sector, (at % RECORDS_A_SECTOR) as usize * RECORD_WORDS)
+    }
+
+    /// The newest record of an operation at this time.
+    fn operation_at(&self, time: u64) -> Option<u64> {
+        let lsns = (self.first..self.first + self.capacity).rev();
+        lsns.into_iter().find(|&lsn| {
+            let (sector, word) = self.place(lsn);
+            let words = self.file.newest(sector).map(|words| &words[word..word + RECORD_WORDS]);
+            let code = |last: u64| last >> 56 & 0x7f;
+            words.is_some_and(|words| words[1] == time && matches!(code(words[3]), INSERT | REMOVE))
+        })
+    }
+}
+
+/// Operations of these times have been acknowledged as durable.
+pub fn acknowledged(tape: &Tape, times: &[u64]) -> Result<(), String> {
+    let all = segments(tape);
+    for &time in times {
+        let found = all.iter().rev();
+        let mut found = found.filter_map(|segment| Some((segment, segment.operation_at(time)?)));
+        // A snapshot may have made its segment superfluous.
+        let Some((segment, lsn)) = found.next() else {
+            if lasting_snapshots(tape).is_empty() {
+                return Err(format!("the operation at {time} is durable and has no record"));
+            }
+            continue;
+        };
+        let name = segment.name;
+        if segment.certain(lsn, tape.now).is_none() {
+            return Err(format!("record {lsn} is durable and not synced in {name}"));
+        }
+        if !name_lasts(tape, name) {
+            return Err(format!("record {lsn} is durable and the name {name} is not"));
+        }
+    }
+    Ok(())
+}
+
+/// A file is about to be renamed.
+pub fn renamed(tape: &Tape, from: &str, to: &str) -> Result<(), String> {
+    let Some(file) = tape.find(from).map(|inode| &tape.inodes[&inode]) else {
+        return Ok(());
+    };
+    if to == "live" {
+        let era = header(file, 4);
+        let all = segments(tape);
+        let mut of_era = all.iter().filter(|segment| Some(segment.era) == era);
+        let begun = of_era.any(|segment| {
+            segment.first == segment.era_start
+                && name_lasts(tape, segment.name)
+                && segment.file.is_synced(tape.now)
+        });
+        return if begun { Ok(()) } else { Err(format!("`live` of era {era:?} without its log")) };
+    }
+    if !file.is_synced(tape.now) {
+        return Err(format!("{to} got its name before it was synced"));
+    }
+    if to.starts_with("snap-") {
+        let end = header(file, 6).unwrap_or_default();
+        return log_lasts(tape, end).map_err(|what| format!("{to}: {what}"));
+    }
+    Ok(())
+}
+
+/// Whether every record below `end` is on the disk, from the start of the snapshot that is the newest so far: what comes before
+/// it is needed no more.
+fn log_lasts(tape: &Tape, end: u64) -> Result<(), String> {
+    let all = segments(tape);
+    let start = lasting_snapshots(tape).into_iter().max().unwrap_or(0);
+    for segment in &all {
+        let upto = segment.end(&all).min(end);
+        for lsn in segment.first.max(start)..upto {
+            let words = segment.certain(lsn, tape.now);
+            if words.is_none_or(|words| words[3] == 0) || !name_lasts(tape, segment.name) {
+                return Err(format!(
+                    "it ends at {end}, and record {lsn} in {} is not durable",
+                    segment.name
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A file is about to be removed.
+pub fn removed(tape: &Tape, name: &str) -> Result<(), String> {
+    if tape.find("meta").is_none() {
+        return Ok(());
+    }
+    let snapshots = lasting_snapshots(tape);
+    if let Some(start) = name.strip_prefix("snap-") {
+        let newer =
+            snapshots.iter().filter(|&&other| start.parse().is_ok_and(|start| other > start));
+        return if newer.count() > 0 {
+            Ok(())
+        } else {
+            Err(format!("{name} was removed and no newer snapshot is durable"))
+        };
+    }
+    let all = segments(tape);
+    let Some(segment) = all.iter().find(|segment| segment.name == name) else {
+        return Ok(());
+    };
+    let end = segment.end(&all);
+    let covering = snapshots.iter().filter(|&&start| start >= end).count();
+    let ended = all.iter().any(|other| {
+        other.era > segment.era && other.era_start <= segment.first && name_lasts(tape, other.name)
+    });
+    if covering >= 2 || ended {
+        return Ok(());
+    }
+    Err(format!(
+        "{name}, which ends at {end}, was removed; durable snapshots start at {snapshots:?}"
+    ))
+}

@@ -1,0 +1,80 @@
+//! What a run is told by its arguments.
+
+use crate::monitor;
+
+/// How much to do, and how.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Crash images by chance.
+    pub images: u64,
+    /// The first of them, to go on where a run ended.
+    pub from: u64,
+    /// Where all chance comes from.
+    pub seed: u64,
+    /// One image only: seed and number.
+    pub only: Option<(u64, u64)>,
+    /// Small workloads of which all ways are gone through.
+    pub workloads: u64,
+    /// Of how many first cuts of theirs one is followed by all second ones.
+    pub every: u64,
+    /// Kinds in which every call fails.
+    pub kinds: u64,
+    /// Go on after a failure and count.
+    pub all: bool,
+}
+
+fn number(name: &str, text: &str) -> u64 {
+    text.parse().unwrap_or_else(|_| panic!("{name} must be a number, found {text:?}"))
+}
+
+impl Settings {
+    /// The settings, and the arguments that are not ours.
+    pub fn read() -> (Self, Vec<String>) {
+        let mut settings = Self {
+            images: 100_000,
+            from: 0,
+            seed: 0x0EBB,
+            only: None,
+            workloads: 1,
+            every: 100,
+            kinds: 1,
+            all: false,
+        };
+        let mut rest = Vec::new();
+        let mut arguments = std::env::args();
+        while let Some(name) = arguments.next() {
+            let mut value = || arguments.next().unwrap_or_else(|| panic!("{name} needs a value"));
+            match name.as_str() {
+                "--images" => settings.images = number(&name, &value()),
+                "--from" => settings.from = number(&name, &value()),
+                "--seed" => settings.seed = number(&name, &value()),
+                "--workloads" => settings.workloads = number(&name, &value()),
+                "--every" => settings.every = number(&name, &value()).max(1),
+                "--kinds" => settings.kinds = number(&name, &value()),
+                "--blind" => monitor::be_blind(),
+                "--all" => settings.all = true,
+                "--only" => {
+                    let text = value();
+                    let (seed, image) = text.split_once(':').expect("--only SEED:IMAGE");
+                    settings.only = Some((number(&name, seed), number(&name, image)));
+                }
+                _ => rest.push(name),
+            }
+        }
+        (settings, rest)
+    }
+
+    /// The workloads of the kinds in which every call fails: first one that removes and whose blocks grow, then one whose banks
+    /// open and close.
+    pub fn kinds(&self) -> impl Iterator<Item = u64> {
+        [5, 11]
+            .into_iter()
+            .chain((0..18).filter(|kind| ![5, 11].contains(kind)))
+            .take(self.kinds as usize)
+    }
+
+    /// One a processor.
+    pub fn threads(&self) -> u64 {
+        std::thread::available_parallelism().map_or(1, |threads| threads.get() as u64)
+    }
+}

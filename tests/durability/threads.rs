@@ -1,0 +1,97 @@
+//! Power cuts of a filter that several threads insert into, half the time with background threads beside them.
+//!
+//! Who comes when is up to the machine, so the seed says which cuts are made of a recording, not what is recorded.
+
+use crate::choices::Chooser;
+use crate::claims::options;
+use crate::disk::CrashDisk;
+use crate::random::Random;
+use crate::settings::Settings;
+use crate::tape::{THREADS, Tape};
+use ebbtide::{Bloom, Durability, Filter, Timestamp};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+const ROUNDS: u64 = 60;
+/// Cuts of each round.
+const CUTS: u64 = 50;
+/// Inserts of each thread.
+const INSERTS: u64 = 60;
+
+fn key(thread: usize, number: u64) -> [u8; 16] {
+    (u128::from(number) << 8 | thread as u128).to_le_bytes()
+}
+
+fn record(round: u64) -> Result<Arc<Tape>, String> {
+    let disk = CrashDisk::new();
+    let spec = Bloom::capacity(10_000).fpr(1e-6);
+    // Syncs at intervals, segments ahead and checkpoints come from threads of their own.
+    let background = round % 2 == 1;
+    let durability = if background {
+        Durability::Interval(Duration::from_micros(300))
+    } else {
+        Durability::Never
+    };
+    let settings =
+        options().durability(durability).background(background).checkpoint_bytes(2 << 10);
+    let filter = Filter::create_on(Arc::new(disk.clone()), spec, settings).expect("a filter");
+    disk.tell_created();
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (disk, filter) = (&disk, &filter);
+            scope.spawn(move || {
+                for number in 0..INSERTS {
+                    let time = 1_000_000 + number * THREADS as u64 + thread as u64;
+                    let call = filter.call().time(Timestamp::from_unix_micros(time));
+                    // In some rounds most records are durable by syncs of others only, or by the checkpoints.
+                    let durable = round % 4 < 2 || thread == 0 && number % 20 == 0;
+                    let call = if durable { call.durability(Durability::Always) } else { call };
+                    call.insert(key(thread, number)).expect("an insert");
+                    if durable {
+                        disk.tell_durable(thread, number + 1, &[time]);
+                    }
+                    if thread == 0 && number % 10 == 9 {
+                        filter.checkpoint().expect("a checkpoint");
+                    }
+                }
+            });
+        }
+    });
+    let violations = disk.violations();
+    let tape = disk.end();
+    if violations.is_empty() { Ok(tape) } else { Err(violations.join("; ")) }
+}
+
+fn cut(tape: &Arc<Tape>, random: &mut Random) -> Result<(), String> {
+    let at = 1 + random.below(tape.now);
+    let told = *tape.told.at(at);
+    let chance = Chooser::chance(Random::new(random.below(u64::MAX)));
+    let disk = CrashDisk::after_cut(tape, at, &Arc::new(Mutex::new(chance)), false);
+    let found: Filter<Bloom> = match Filter::open_on(Arc::new(disk.clone()), options()) {
+        Ok(found) => found,
+        Err(ebbtide::Error::NotAFilter { .. }) if !told.created => return Ok(()),
+        Err(error) => return Err(format!("cut at {at}: {error}")),
+    };
+    for (thread, &count) in told.durable.iter().enumerate() {
+        for number in 0..count {
+            if !found.contains(key(thread, number)).map_err(|error| error.to_string())? {
+                return Err(format!("cut at {at}: insert {number} of thread {thread} is gone"));
+            }
+        }
+    }
+    disk.end();
+    Ok(())
+}
+
+/// Records rounds and cuts each of them often.
+pub fn run(settings: &Settings) -> Result<(), String> {
+    for round in 0..ROUNDS {
+        let seed = settings.seed;
+        let failed = |what| format!("round {round}, seed {seed}: {what}");
+        let tape = record(round).map_err(failed)?;
+        let mut random = Random::new(seed ^ round << 20 ^ 1);
+        (0..CUTS).try_for_each(|_| cut(&tape, &mut random)).map_err(failed)?;
+    }
+    println!("{} cuts under {THREADS} threads, seed {}", ROUNDS * CUTS, settings.seed);
+    Ok(())
+}

@@ -1,0 +1,317 @@
+//! What is done to a filter while its disk records, and what it must hold afterwards.
+//!
+//! Operations are numbered, and each is a function of its number, so the state is one of how many there were. A workload
+//! has several lives: each ends with a clean close, or with the death of the process between two operations or in the middle
+//! of one, and the next opens what is there. In between there are checkpoints, syncs, and now and then a second handle.
+
+use crate::disk::CrashDisk;
+use crate::kinds::{SAMPLES, Sample};
+use crate::random::{Random, mix};
+use crate::tape::{Tape, Told};
+use ebbtide::media::Memory;
+use ebbtide::{Clock, Durability, Error, Filter, Options, Timestamp};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// When operations are durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Habit {
+    /// Each before it returns.
+    Always,
+    /// One in seven, and all before it.
+    Mixed,
+    /// Whenever somebody syncs, as a background thread would.
+    Interval,
+    /// At checkpoints and closes only.
+    Never,
+}
+
+/// How much is done.
+#[derive(Debug, Clone, Copy)]
+pub struct Size {
+    /// Lives, at least one.
+    pub lives: u64,
+    /// The most steps of a life.
+    pub steps: u64,
+    /// Of a thousand steps so many are checkpoints.
+    pub checkpoints: u64,
+    /// Of a thousand steps so many are syncs, where somebody syncs.
+    pub syncs: u64,
+    /// The process may die before so many calls of a life.
+    pub calls: u64,
+    /// The most operations between two looks at the disk, now and then; else it is one.
+    pub burst: u64,
+}
+
+/// Some hundred operations, over several segments.
+pub const USUAL: Size =
+    Size { lives: 4, steps: 250, checkpoints: 15, syncs: 40, calls: 400, burst: 60 };
+
+/// One workload.
+#[derive(Debug)]
+pub struct Workload {
+    seed: u64,
+    /// The kind.
+    pub sample: &'static Sample,
+    /// When operations are durable.
+    pub habit: Habit,
+    options: Options,
+    witness: Filter,
+    /// What the digest is after so many operations, and how many inserts it counts.
+    digests: Vec<(u128, u64)>,
+    /// So many operations have been begun, at most.
+    most: u64,
+    /// Digests of a state in which an event has come without its insert.
+    pub between: u64,
+}
+
+type Checked<T> = Result<T, String>;
+
+fn text(error: Error) -> String {
+    error.to_string()
+}
+
+impl Workload {
+    /// The workload of this number.
+    pub fn new(seed: u64, number: u64) -> Self {
+        let sample = &const { &SAMPLES }[number as usize % SAMPLES.len()];
+        let mut random = Random::new(mix(seed) ^ mix(number + 1));
+        let habit = match random.below(8) {
+            0 | 1 => Habit::Always,
+            2 | 3 => Habit::Mixed,
+            4..=6 => Habit::Interval,
+            _ => Habit::Never,
+        };
+        let stripes = [1, 2, 4][random.below(3) as usize];
+        let durability = match habit {
+            Habit::Always => Durability::Always,
+            Habit::Interval => Durability::Interval(Duration::from_millis(1)),
+            Habit::Mixed | Habit::Never => Durability::Never,
+        };
+        let common = Options::new()
+            .hash_seed(4711)
+            .stripes(stripes)
+            .block_bytes([512, 2048][random.below(2) as usize])
+            .background(false)
+            .clock(Clock::stream());
+        let options = common.clone().segment_bytes(4 << 10).durability(durability);
+        let reference = common.segment_bytes(1 << 20).durability(Durability::Never);
+        let witness = Filter::create_on(Arc::new(Memory::new()), sample.spec(), reference);
+        let witness = witness.expect("a filter in memory");
+        let seed = random.below(u64::MAX);
+        Self { seed, sample, habit, options, witness, digests: Vec::new(), most: 0, between: 0 }
+    }
+
+    /// A stream of chance of its own.
+    pub fn random(&self, of: u64) -> Random {
+        Random::new(mix(self.seed ^ mix(of)))
+    }
+
+    /// Creates the filter.
+    pub fn create(&self, disk: &CrashDisk) -> Result<Filter, Error> {
+        let filter =
+            Filter::create_on(Arc::new(disk.clone()), self.sample.spec(), self.options.clone())?;
+        disk.tell_created();
+        Ok(filter)
+    }
+
+    /// Opens the filter.
+    pub fn open(&self, disk: &CrashDisk) -> Result<Filter, Error> {
+        Filter::open_on(Arc::new(disk.clone()), self.options.clone())
+    }
+
+    /// The time of an operation: in turns fast and slow, so that banks open and close; no two the same.
+    pub fn time(number: u64) -> u64 {
+        let (turn, rest) = (number / 150, number % 150);
+        let within = match rest / 50 {
+            0 => rest * 10,
+            1 => 500 + (rest - 50) * 400,
+            _ => 20_500 + (rest - 100) * 4000,
+        };
+        1_700_000_000_000_000 + turn * 221_000 + within
+    }
+
+    /// Does the operation of a number.
+    pub fn operate(&self, filter: &Filter, number: u64, durable: bool) -> Result<(), Error> {
+        let call = filter.call().time(Timestamp::from_unix_micros(Self::time(number)));
+        let call = if durable { call.durability(Durability::Always) } else { call };
+        // Keys come again now and then.
+        let key = |number: u64| (mix(number ^ self.seed) % 600).to_le_bytes();
+        self.sample.operate(call, number, key)
+    }
+
+    /// Notes that operations up to this number may have been begun.
+    pub fn begun(&mut self, number: u64) {
+        self.most = self.most.max(number + 1);
+    }
+
+    /// The digests after no operation, one, and so on.
+    fn digests(&mut self) -> &[(u128, u64)] {
+        for number in self.digests.len() as u64..=self.most + 1 {
+            if number > 0 {
+                self.operate(&self.witness, number - 1, false).expect("memory is large");
+            }
+            let digest = self.witness.digest().expect("a digest");
+            self.digests.push((digest.value, digest.inserts));
+        }
+        &self.digests
+    }
+
+    /// How many operations a filter holds, which must be one of these numbers, the first ones and nothing else.
+    pub fn identify(&mut self, found: &Filter, least: u64, most: u64) -> Checked<u64> {
+        let digest = found.digest().map_err(text)?;
+        let same = |wanted: &(u128, u64)| *wanted == (digest.value, digest.inserts);
+        let digests = self.digests();
+        let range = least as usize..(most as usize + 1).min(digests.len());
+        if let Some(at) = digests[range.clone()].iter().rposition(same) {
+            return Ok(least + at as u64);
+        }
+        if let Some(at) = digests.iter().position(same) {
+            return Err(format!("it holds {at} operations, and should hold {least} to {most}"));
+        }
+        // A snapshot may have seen an event whose insert is lost: then the next insert finds nothing due.
+        let operations = found.stat().map_err(text)?.operations;
+        if range.contains(&(operations as usize)) {
+            self.begun(operations);
+            self.operate(found, operations, false).map_err(text)?;
+            let digest = found.digest().map_err(text)?;
+            if self.digests()[operations as usize + 1] == (digest.value, digest.inserts) {
+                self.between += 1;
+                return Ok(operations + 1);
+            }
+        }
+        Err(format!(
+            "its digest is that of no operations from {least} to {most}; it counts {operations}"
+        ))
+    }
+
+    /// Opens what a crash left and holds it against what users were told. `None` if it came before there was a filter.
+    pub fn recover(
+        &mut self,
+        disk: &CrashDisk,
+        least: u64,
+        told: &Told,
+    ) -> Checked<Option<(Filter, u64)>> {
+        let opened = self.open(disk);
+        self.sound(disk)?;
+        match opened {
+            Ok(filter) => {
+                let number = self.identify(&filter, least, told.most())?;
+                // What has been recovered is durable, or nothing could be built on it.
+                disk.tell_created();
+                disk.tell_durable(0, number, &[]);
+                Ok(Some((filter, number)))
+            }
+            Err(Error::NotAFilter { .. }) if !told.created => Ok(None),
+            Err(error) => Err(text(error)),
+        }
+    }
+
+    /// Records a workload of this size.
+    pub fn record(&mut self, size: Size) -> Checked<Arc<Tape>> {
+        let mut random = self.random(0);
+        let mut disk = CrashDisk::new();
+        if random.below(8) == 0 {
+            disk.die_after(random.below(100));
+        }
+        let created = self.create(&disk).map_err(text)?;
+        let mut open = Some((created, 0));
+        for life in 0..size.lives {
+            if let Some(killed) = disk.left() {
+                (disk, open) = (self.bury(&disk, open, killed), None);
+            }
+            let (filter, number) = match open.take() {
+                Some(open) => open,
+                None => match self.recover(&disk, disk.told().returned[0], &disk.told())? {
+                    Some(open) => open,
+                    None => (self.create(&disk).map_err(text)?, 0),
+                },
+            };
+            if random.below(2) == 0 && life + 1 < size.lives {
+                disk.die_after(random.below(size.calls));
+            }
+            let number = self.live(&disk, &filter, number, &mut random, size)?;
+            let killed =
+                disk.left().or_else(|| (random.below(2) == 0).then(|| disk.without_process()));
+            match killed {
+                Some(killed) => disk = self.bury(&disk, Some((filter, number)), killed),
+                None => {
+                    filter.close().map_err(text)?;
+                    disk.tell_durable(0, number, &[]);
+                }
+            }
+        }
+        self.sound(&disk)?;
+        Ok(disk.end())
+    }
+
+    /// Whether nothing happened on a disk that must not.
+    pub fn sound(&self, disk: &CrashDisk) -> Checked<()> {
+        let violations = disk.violations();
+        if violations.is_empty() { Ok(()) } else { Err(violations.join("; ")) }
+    }
+
+    /// The process died; its filter must not do anything any more.
+    fn bury(&self, disk: &CrashDisk, open: Option<(Filter, u64)>, killed: CrashDisk) -> CrashDisk {
+        disk.end();
+        drop(open);
+        killed
+    }
+
+    /// Works on a filter, from this operation on, until the steps are done or the process has died.
+    pub fn live(
+        &mut self,
+        disk: &CrashDisk,
+        filter: &Filter,
+        mut number: u64,
+        random: &mut Random,
+        size: Size,
+    ) -> Checked<u64> {
+        let second = (random.below(5) == 0).then(|| self.open(disk)).transpose().map_err(text)?;
+        let mut undurable = Vec::new();
+        for _ in 0..1 + random.below(size.steps) {
+            if disk.has_left() {
+                break;
+            }
+            let filter = second.as_ref().filter(|_| random.below(2) == 0).unwrap_or(filter);
+            let chance = random.below(1000);
+            let mut durable = true;
+            if chance < size.checkpoints {
+                filter.checkpoint().map_err(text)?;
+            } else if chance < size.checkpoints + size.syncs && self.habit != Habit::Never {
+                filter.sync().map_err(text)?;
+            } else {
+                durable = match self.habit {
+                    Habit::Always => true,
+                    Habit::Mixed => random.below(7) == 0,
+                    Habit::Interval | Habit::Never => false,
+                };
+                let burst =
+                    if !durable && random.below(12) == 0 { random.below(size.burst) } else { 0 };
+                if burst > 0 {
+                    disk.tell_begun(number + burst + 1);
+                }
+                for _ in 0..=burst {
+                    self.begun(number);
+                    self.operate(filter, number, durable).map_err(text)?;
+                    undurable.push(Self::time(number));
+                    number += 1;
+                }
+                if !durable {
+                    disk.tell_returned(0, number);
+                }
+            }
+            if durable {
+                disk.tell_durable(0, number, &undurable);
+                undurable.clear();
+            }
+            self.sound(disk)?;
+        }
+        if let Some(second) = second.filter(|_| !disk.has_left()) {
+            second.close().map_err(text)?;
+            disk.tell_durable(0, number, &undurable);
+        }
+        self.sound(disk)?;
+        Ok(number)
+    }
+}

@@ -1,0 +1,81 @@
+//! The log of a block device, in the format of dm-log-writes.
+//!
+//! The first sector is a header; then entries, each a sector that tells what follows, and its data. All numbers are of 64
+//! bits, little-endian, and count sectors of 512 bytes.
+
+use std::ops::Range;
+use std::path::Path;
+
+/// The unit of everything, and what a disk writes whole.
+pub const SECTOR: usize = 512;
+const MAGIC: u64 = 0x006A_7366_7773_6872;
+const FLUSH: u64 = 1;
+const DISCARD: u64 = 4;
+
+/// One write, or a flush.
+#[derive(Debug)]
+pub struct Entry {
+    /// The first sector written.
+    pub sector: u64,
+    /// Where the data is in the log; nothing for a flush.
+    data: Range<usize>,
+    /// Whether everything logged before is on the disk.
+    pub flush: bool,
+    /// Where the log ended after it.
+    pub end: u64,
+}
+
+/// What was done to a device, in order.
+#[derive(Debug)]
+pub struct BlockLog {
+    bytes: Vec<u8>,
+    entries: Vec<Entry>,
+}
+
+fn word(bytes: &[u8], at: usize) -> u64 {
+    let word = bytes[at..].first_chunk().expect("a whole sector");
+    u64::from_le_bytes(*word)
+}
+
+impl BlockLog {
+    /// Reads a whole log.
+    pub fn read(path: &Path) -> Result<Self, String> {
+        let bytes = std::fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        if bytes.len() < SECTOR || word(&bytes, 0) != MAGIC || !bytes.len().is_multiple_of(SECTOR) {
+            return Err(format!("{} is not the log of a block device", path.display()));
+        }
+        let (mut entries, mut at) = (Vec::new(), SECTOR);
+        while at < bytes.len() {
+            let [sector, sectors, flags] = [0, 8, 16].map(|field| word(&bytes, at + field));
+            // Nobody discards here: the file system is mounted without that.
+            let length = sectors as usize * SECTOR;
+            let data = at + SECTOR..at + SECTOR + length;
+            if flags & DISCARD != 0 || data.end > bytes.len() {
+                return Err(format!("{}: a bad entry at {at}", path.display()));
+            }
+            at = data.end;
+            entries.push(Entry { sector, data, flush: flags & FLUSH != 0, end: at as u64 });
+        }
+        Ok(Self { bytes, entries })
+    }
+
+    /// All of it.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// What an entry wrote.
+    pub fn data(&self, entry: &Entry) -> &[u8] {
+        &self.bytes[entry.data.clone()]
+    }
+
+    /// How long the log was after so many entries.
+    pub fn position(&self, entries: usize) -> u64 {
+        entries.checked_sub(1).map_or(SECTOR as u64, |last| self.entries[last].end)
+    }
+
+    /// How many entries there were when the log was so long.
+    pub fn entries_at(&self, position: u64) -> usize {
+        self.entries.partition_point(|entry| entry.end <= position)
+    }
+}

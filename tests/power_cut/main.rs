@@ -1,0 +1,67 @@
+//! What was acknowledged as durable survives a power cut of a real ext4.
+//!
+//! A workload runs on an ext4 whose every block write and flush is logged (`rig.sh`). For each power cut the disk is
+//! rebuilt as it may have been at some point of the log ([`cut`]), mounted, and the filter on it opened and held
+//! against the notes of what was acknowledged by then ([`oracle`]). Needs root, a few tools and kernel features; elsewhere it
+//! says what is missing and is skipped. README.md has the rest.
+//!
+//! Arguments, next to those of every test: `--states N` power cuts (default 200), `--seed S`, `--from N` the first
+//! one's number, `--kind NAME` one scene only, `--replay DIR` power cuts of a recording that was kept after a failure.
+
+mod block_log;
+mod crew;
+mod cut;
+mod image;
+#[path = "../common/kinds.rs"]
+mod kinds;
+mod notes;
+mod oracle;
+#[path = "../common/random.rs"]
+mod random;
+mod recording;
+mod run;
+mod scenes;
+mod settings;
+mod shelter;
+
+use libtest_mimic::{Arguments, Trial};
+use settings::Settings;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// A claim, and what shows it in this directory.
+type Claim = (&'static str, fn(&Settings, &std::path::Path) -> Result<(), String>);
+
+const CLAIMS: [Claim; 2] = [
+    ("what_was_acknowledged_survives_a_power_cut_of_a_real_ext4", run::all),
+    ("an_acknowledgement_before_its_flush_is_found_out", run::early_acknowledgements),
+];
+
+fn main() -> ExitCode {
+    if let Some(role) = crew::Role::from_environment() {
+        role.play();
+        return ExitCode::SUCCESS;
+    }
+    if !shelter::is_inside() {
+        return shelter::enter();
+    }
+    match shelter::furnish() {
+        Ok(home) => claims(home),
+        Err(why) => {
+            println!("skipped: {why}");
+            ExitCode::SUCCESS
+        }
+    }
+}
+
+fn claims(home: PathBuf) -> ExitCode {
+    let (settings, rest) = Settings::read();
+    let mut arguments = Arguments::from_iter(rest);
+    // They share mounts and the name that this run of the machine has.
+    arguments.test_threads = Some(1);
+    let trials = CLAIMS.map(|(claim, show)| {
+        let (settings, home) = (settings.clone(), home.clone());
+        Trial::test(claim, move || Ok(show(&settings, &home)?))
+    });
+    libtest_mimic::run(&arguments, trials.into()).exit_code()
+}

@@ -1,0 +1,120 @@
+//! A recording: a disk as it was, the log of what was done to it, and the notes of what was acknowledged.
+
+use crate::block_log::BlockLog;
+use crate::crew::{Part, Role};
+use crate::cut::{Cut, replay};
+use crate::image::Image;
+use crate::notes::{self, Noted, STREAMS};
+use crate::random::Random;
+use crate::scenes::Scene;
+use crate::shelter;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// One that has ended.
+#[derive(Debug)]
+pub struct Recording {
+    /// Where its files are.
+    dir: PathBuf,
+    /// What was done.
+    pub scene: &'static Scene,
+    /// What was logged.
+    pub log: BlockLog,
+    /// What was noted.
+    pub noted: Noted,
+    base: Image,
+    /// The disk after so many entries, none of them open.
+    flushed: (usize, Image),
+}
+
+/// How the file system is made and mounted. Without `auto_da_alloc` a file that has replaced another by a rename may be empty
+/// after a power cut.
+const MADE: [&str; 2] = ["-b 1024", "-b 4096"];
+const MOUNTED: [&str; 4] = ["rw", "noauto_da_alloc", "noauto_da_alloc,commit=1", "data=journal"];
+
+fn told(path: &Path) -> impl Fn(std::io::Error) -> String {
+    move |error| format!("{}: {error}", path.display())
+}
+
+impl Recording {
+    /// Where its files are.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Records a scene in an empty directory, on an empty disk or on one that was left with so many operations acknowledged.
+    pub fn make(
+        dir: &Path,
+        scene: &'static Scene,
+        seed: u64,
+        mounted: Option<&str>,
+        left: Option<(&Image, Option<[u64; STREAMS]>)>,
+    ) -> Result<Self, String> {
+        // What an earlier recording had there.
+        let _ = std::fs::remove_dir_all(dir);
+        std::fs::create_dir_all(dir).map_err(told(dir))?;
+        notes::begin(dir, left.and_then(|left| left.1)).map_err(told(dir))?;
+        if let Some((disk, _)) = left {
+            disk.write(&dir.join("disk.img")).map_err(told(dir))?;
+        }
+        std::fs::write(dir.join("scene"), scene.name).map_err(told(dir))?;
+        let mut random = Random::new(seed);
+        let made = MADE[random.below(2) as usize];
+        let turn = MOUNTED[random.below(4) as usize];
+        let part = if left.is_some() { Part::Second } else { Part::First };
+        let mut rig = shelter::rig(dir, mounted.unwrap_or(turn));
+        rig.arg(std::env::current_exe().expect("this test's file")).env("MKFS_OPTIONS", made);
+        Role::director(dir, scene, seed, part).give(&mut rig);
+        shelter::done(&mut rig)?;
+        let recording = Self::read(dir)?;
+        let mut disk = recording.base.clone();
+        replay(&recording.log, 0..recording.log.entries().len(), &mut disk);
+        let after = dir.join("disk.img");
+        if disk.is_like(&Image::read(&after).map_err(told(&after))?) {
+            Ok(recording)
+        } else {
+            Err("the log does not lead to the disk that was left".to_owned())
+        }
+    }
+
+    /// One that was made before.
+    pub fn read(dir: &Path) -> Result<Self, String> {
+        let name = std::fs::read_to_string(dir.join("scene")).map_err(told(dir))?;
+        let scene = Scene::named(&name).ok_or_else(|| format!("no scene is called {name:?}"))?;
+        let base = dir.join("base.img");
+        let base = Image::read(&base).map_err(told(&base))?;
+        let log = BlockLog::read(&dir.join("log.img"))?;
+        let noted = Noted::read(dir).map_err(told(dir))?;
+        let flushed = (0, base.clone());
+        Ok(Self { dir: dir.to_owned(), scene, log, noted, base, flushed })
+    }
+
+    /// What was acknowledged before a power cut; nothing if there need not be a filter.
+    pub fn promised(&self, cut: &Cut) -> Option<[u64; STREAMS]> {
+        self.noted.at(self.log.position(cut.issued))
+    }
+
+    /// The disk after a power cut. Quickest if asked for in the order of the cuts.
+    pub fn disk(&mut self, cut: &Cut) -> Image {
+        let flushed = cut.open(&self.log).start;
+        if flushed < self.flushed.0 {
+            self.flushed = (0, self.base.clone());
+        }
+        replay(&self.log, self.flushed.0..flushed, &mut self.flushed.1);
+        self.flushed.0 = flushed;
+        let mut disk = self.flushed.1.clone();
+        cut.tear(&self.log, &mut disk);
+        disk
+    }
+}
+
+/// Puts the files of a recording where they outlive the shelter.
+pub fn keep(dir: &Path, name: &str) -> Result<PathBuf, String> {
+    let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join("power-cut-kept").join(name);
+    // What an earlier failure of this name left.
+    let _ = std::fs::remove_dir_all(&kept);
+    std::fs::create_dir_all(&kept).map_err(told(&kept))?;
+    let from = dir.join(".");
+    shelter::done(Command::new("cp").args(["-r", "--sparse=always"]).args([&from, &kept]))?;
+    Ok(kept)
+}
