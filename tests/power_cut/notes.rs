@@ -88,7 +88,10 @@ impl Noted {
         };
         let [first, second] = [0, 1].map(read);
         let first: io::Result<Vec<_>> = first;
-        Ok(Self { acknowledged: [first?, second?], moments: words(&moments(home))? })
+        let mut moments = words(&moments(home))?;
+        // Two processes may note theirs in another order.
+        moments.sort_unstable();
+        Ok(Self { acknowledged: [first?, second?], moments })
     }
 
     /// How many operations of each stream had been acknowledged when the log was so long; nothing if there need not have been a
@@ -101,9 +104,10 @@ impl Noted {
         counts.iter().any(Option::is_some).then(|| counts.map(Option::unwrap_or_default))
     }
 
-    /// How long the log was at each acknowledgement.
+    /// How long the log was at each acknowledgement, and at the beginning.
     pub fn positions(&self) -> Vec<u64> {
-        self.acknowledged.iter().flatten().map(|note| note.1).collect()
+        let all = self.acknowledged.iter().flatten();
+        [0].into_iter().chain(all.map(|note| note.1)).collect()
     }
 
     /// The same with each acknowledgement given as early as the one before it: what an engine would do that does not wait.

@@ -35,7 +35,8 @@ qemu-storage-daemon \
     --blockdev driver=blklogwrites,node-name=logged,file=disk,log=log,log-sector-size=512 \
     --export "type=fuse,id=export,node-name=logged,mountpoint=$PWD/export.img,writable=on" &
 daemon=$!
-trap 'kill $daemon 2>/dev/null; wait $daemon || true' EXIT
+# Not asked to end, for it may sleep through that. Everything written is in its files by then.
+trap 'kill -KILL $daemon 2>/dev/null; wait $daemon 2>/dev/null || true; umount -l export.img 2>/dev/null || true' EXIT
 trap 'exit 1' INT TERM
 until [ "$(stat -c %s export.img)" = "$size" ]; do
     kill -0 $daemon
