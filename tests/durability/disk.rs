@@ -359,6 +359,16 @@ impl CrashDisk {
         file.write_at(bytes, offset).expect("memory is large");
     }
 
+    /// Makes it so that the writer of the newest record, of the operation at this time, died before it published that: its place is
+    /// reserved and empty, and a stripe is held.
+    pub fn unpublish(&self, time: u64) {
+        let place = monitor::publication(&self.state().tape, time);
+        let (name, offset) = place.expect("it was the newest record");
+        self.overwrite(&name, offset, &[0; 8]);
+        // The lock word of the first ordinary stripe: the second entry of the table in the fourth page.
+        self.overwrite("live", 8 * (1536 + 8), &1_u64.to_le_bytes());
+    }
+
     /// The names that begin so, ascending.
     pub fn names(&self, prefix: &str) -> Vec<String> {
         let mut names = self.list().expect("a directory");

@@ -11,9 +11,8 @@ use crate::disk::CrashDisk;
 use crate::fault::{FAULTS, Fault, Plan};
 use crate::random::{Random, mix};
 use crate::settings::Settings;
-use crate::workload::Workload;
-use ebbtide::{Error, Filter};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use crate::workload::{Workload, caught};
+use ebbtide::{Error, Filter, inspect};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -267,11 +266,15 @@ impl Run<'_> {
         }
         let told = self.disk.told();
         let found = self.workload.recover(&self.disk, told.returned[0], &told)?;
-        match found {
-            Some((filter, _)) => filter.checkpoint().map(drop),
+        let again = match found {
+            Some((filter, _)) => filter.checkpoint().and_then(|_| filter.close()),
             None => self.workload.create(&self.disk).map(drop),
+        };
+        again.map_err(|error| error.to_string())?;
+        let report = inspect::verify_on(&self.disk).map_err(|error| error.to_string())?;
+        if !report.is_sound() {
+            return Err(format!("{report:?}"));
         }
-        .map_err(|error| error.to_string())?;
         self.workload.sound(&self.disk)
     }
 }
@@ -316,9 +319,7 @@ fn sweep(seed: u64, number: u64, fault: Fault, sticky: bool) -> Checked<Tally> {
     for at in 1.. {
         let plan = Plan::new(fault, at, sticky);
         let name = workload.sample.name;
-        let outcome = catch_unwind(AssertUnwindSafe(|| run(&mut workload, plan, seed ^ at)));
-        let outcome = outcome.unwrap_or_else(|_| Err("a panic".to_owned()));
-        match outcome {
+        match caught(|| run(&mut workload, plan, seed ^ at)) {
             Ok(Some(tally)) => {
                 all.runs += tally.runs;
                 all.errors += tally.errors;

@@ -5,7 +5,7 @@ use crate::disk::CrashDisk;
 use crate::random::{Random, mix};
 use crate::settings::Settings;
 use crate::tape::Tape;
-use crate::workload::{Size, USUAL, Workload};
+use crate::workload::{Size, USUAL, Workload, caught};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -15,7 +15,15 @@ const EACH: u64 = 500;
 /// How often the power goes again, at most.
 const IN_A_ROW: u64 = 4;
 /// What is done between two cuts.
-const BETWEEN: Size = Size { lives: 1, steps: 40, checkpoints: 40, syncs: 60, calls: 0, burst: 20 };
+const BETWEEN: Size = Size {
+    lives: 1,
+    steps: 40,
+    checkpoints: 40,
+    syncs: 60,
+    calls: 0,
+    burst: 20,
+    unsynced: u64::MAX,
+};
 const PROGRESS: Duration = Duration::from_secs(10);
 
 /// What was seen.
@@ -81,21 +89,19 @@ fn image(workload: &mut Workload, tape: &Arc<Tape>, number: u64) -> Result<Tally
             disk.end();
             return Ok(tally);
         }
-        // The process is gone with the power, so what it had open must not touch the disk any more.
-        let left = match found {
+        let filter = match found {
             Some((filter, number)) => {
                 if random.below(2) == 0 {
                     workload.live(&disk, &filter, number, &mut random, BETWEEN).map_err(place)?;
                 }
-                (disk.end(), Some(filter))
+                filter
             }
-            None => {
-                let filter = workload.create(&disk).map_err(|error| place(error.to_string()))?;
-                (disk.end(), Some(filter))
-            }
+            None => workload.create(&disk).map_err(|error| place(error.to_string()))?,
         };
         workload.sound(&disk).map_err(place)?;
-        tape = left.0;
+        tape = disk.end();
+        // The process is gone with the power: what it had open must not touch the disk any more.
+        drop(filter);
     }
     Ok(tally)
 }
@@ -105,13 +111,13 @@ fn images(seed: u64, number: u64, which: impl Iterator<Item = u64>) -> (Tally, O
     let mut workload = Workload::new(mix(seed), number);
     let named = format!("{} ({:?})", workload.sample.name, workload.habit);
     let mut tally = Tally { workloads: 1, ..Tally::default() };
-    let tape = match workload.record(USUAL) {
+    let tape = match caught(|| workload.record(USUAL)) {
         Ok(tape) => tape,
         Err(what) => return (tally, Some((number * EACH, format!("{named}, recording: {what}")))),
     };
     tally.files = ["wal-", "live-", "snap-"].map(|prefix| tape.count(prefix));
     for number in which {
-        match image(&mut workload, &tape, number) {
+        match caught(|| image(&mut workload, &tape, number)) {
             Ok(one) => tally.add(&one),
             Err(what) => return (tally, Some((number, format!("{named}, {what}")))),
         }

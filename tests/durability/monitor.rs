@@ -113,6 +113,15 @@ impl Segment<'_> {
     }
 }
 
+/// The segment with the record of the operation at a time, and the offset of the record's last word, which publishes it.
+pub fn publication(tape: &Tape, time: u64) -> Option<(String, u64)> {
+    segments(tape).iter().rev().find_map(|segment| {
+        let (sector, word) = segment.place(segment.operation_at(time)?);
+        let offset = sector * SECTOR_BYTES + (word + RECORD_WORDS - 1) * 8;
+        Some((segment.name.to_owned(), offset as u64))
+    })
+}
+
 /// Operations of these times have been acknowledged as durable.
 pub fn acknowledged(tape: &Tape, times: &[u64]) -> Result<(), String> {
     let all = segments(tape);

@@ -13,7 +13,7 @@ use crate::disk::{CrashDisk, Decider};
 use crate::random::{Random, mix};
 use crate::settings::Settings;
 use crate::tape::{Moment, Tape};
-use crate::workload::{Size, Workload};
+use crate::workload::{Size, Workload, caught};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -25,7 +25,7 @@ const DIRTY: usize = 12;
 /// The sample of this kind.
 const TIME_LIMITED: u64 = 11;
 const SMALL: Size =
-    Size { lives: 3, steps: 60, checkpoints: 40, syncs: 250, calls: 150, burst: 90 };
+    Size { lives: 3, steps: 60, checkpoints: 40, syncs: 250, calls: 150, burst: 60, unsynced: 120 };
 
 /// What was gone through.
 #[derive(Debug, Default, Clone, Copy)]
@@ -140,7 +140,7 @@ pub fn run(settings: &Settings) -> Result<(), String> {
                     if number >= settings.workloads {
                         return;
                     }
-                    let gone = workload(seed, number, settings.every);
+                    let gone = caught(|| workload(seed, number, settings.every));
                     let mut outcome = outcome.lock().expect("no panic");
                     match gone {
                         Ok(tally) => outcome.0.add(&tally),

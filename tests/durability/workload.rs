@@ -10,6 +10,7 @@ use crate::random::{Random, mix};
 use crate::tape::{Tape, Told};
 use ebbtide::media::Memory;
 use ebbtide::{Clock, Durability, Error, Filter, Options, Timestamp};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,11 +42,20 @@ pub struct Size {
     pub calls: u64,
     /// The most operations between two looks at the disk, now and then; else it is one.
     pub burst: u64,
+    /// The most operations without a sync, whatever the habit.
+    pub unsynced: u64,
 }
 
 /// Some hundred operations, over several segments.
-pub const USUAL: Size =
-    Size { lives: 4, steps: 250, checkpoints: 15, syncs: 40, calls: 400, burst: 60 };
+pub const USUAL: Size = Size {
+    lives: 4,
+    steps: 250,
+    checkpoints: 15,
+    syncs: 40,
+    calls: 400,
+    burst: 60,
+    unsynced: u64::MAX,
+};
 
 /// One workload.
 #[derive(Debug)]
@@ -69,6 +79,11 @@ type Checked<T> = Result<T, String>;
 
 fn text(error: Error) -> String {
     error.to_string()
+}
+
+/// A panic is a failure like others, to be told with its seed.
+pub fn caught<T>(run: impl FnOnce() -> Checked<T>) -> Checked<T> {
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Err("a panic".to_owned()))
 }
 
 impl Workload {
@@ -231,8 +246,12 @@ impl Workload {
                 disk.die_after(random.below(size.calls));
             }
             let number = self.live(&disk, &filter, number, &mut random, size)?;
-            let killed =
-                disk.left().or_else(|| (random.below(2) == 0).then(|| disk.without_process()));
+            let killed = match disk.left() {
+                None if random.below(2) == 0 => {
+                    Some(self.kill(&disk, &filter, number, &mut random)?)
+                }
+                left => left,
+            };
             match killed {
                 Some(killed) => disk = self.bury(&disk, Some((filter, number)), killed),
                 None => {
@@ -249,6 +268,26 @@ impl Workload {
     pub fn sound(&self, disk: &CrashDisk) -> Checked<()> {
         let violations = disk.violations();
         if violations.is_empty() { Ok(()) } else { Err(violations.join("; ")) }
+    }
+
+    /// What the death of the process leaves, between two operations or between the reservation of a record's place and its
+    /// publication.
+    fn kill(
+        &mut self,
+        disk: &CrashDisk,
+        filter: &Filter,
+        number: u64,
+        random: &mut Random,
+    ) -> Checked<CrashDisk> {
+        if self.habit == Habit::Always || random.below(3) > 0 {
+            return Ok(disk.without_process());
+        }
+        disk.tell_begun(number + 1);
+        self.begun(number);
+        self.operate(filter, number, false).map_err(text)?;
+        let killed = disk.without_process();
+        killed.unpublish(Self::time(number));
+        Ok(killed)
     }
 
     /// The process died; its filter must not do anything any more.
@@ -276,7 +315,9 @@ impl Workload {
             let filter = second.as_ref().filter(|_| random.below(2) == 0).unwrap_or(filter);
             let chance = random.below(1000);
             let mut durable = true;
-            if chance < size.checkpoints {
+            if undurable.len() as u64 + size.burst > size.unsynced {
+                filter.sync().map_err(text)?;
+            } else if chance < size.checkpoints {
                 filter.checkpoint().map_err(text)?;
             } else if chance < size.checkpoints + size.syncs && self.habit != Habit::Never {
                 filter.sync().map_err(text)?;
