@@ -12,12 +12,14 @@ use crate::live::Bank;
 use crate::media::Media;
 use crate::names::FileName;
 use crate::recovery::Listing;
+use crate::recovery::removal::remove_for_good;
 use crate::snapshot::write::SnapshotWriter;
 use crate::snapshot::{Content, Frame, SnapshotHeader, SnapshotReader};
 use crate::sync::Ordering;
 use crate::wal::record::RECORD_BYTES;
 use parking_lot::{Mutex, MutexGuard};
 use std::io;
+use std::iter::repeat_with;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -202,6 +204,7 @@ impl Engine {
         let listing = Listing::read(&*self.media)?;
         let known = self.image.header().unsound();
         let (mut kept, mut oldest) = (0, None);
+        let mut superfluous = Vec::new();
         for &start in &listing.snapshots {
             let unsound = known.iter().any(|unsound| unsound.load(Ordering::Relaxed) == start);
             let sound = match SnapshotReader::open(&*self.media, start, self.meta.uuid) {
@@ -221,35 +224,20 @@ impl Engine {
                 // and the log before it may be gone.
                 kept += usize::from(sound);
                 oldest = Some(start).filter(|_| sound).or(oldest);
-            } else if !self.remove(FileName::Snapshot { start })? {
-                return Ok(());
+            } else {
+                superfluous.push(FileName::Snapshot { start });
             }
         }
         // With fewer than two snapshots the whole log is the second ground to stand on.
-        let Some(least) = oldest.filter(|_| kept == KEPT) else {
-            return Ok(());
-        };
-        // Release: as in `write_checkpoint`. Whoever wrote these snapshots may not have come to say so.
-        self.image.header().snapshot().fetch_max(least, Ordering::Release);
-        for pair in listing.segments.windows(2) {
+        if let Some(least) = oldest.filter(|_| kept == KEPT) {
+            // Release: as in `write_checkpoint`. Whoever wrote these snapshots may not have come to say so.
+            self.image.header().snapshot().fetch_max(least, Ordering::Release);
             // The next segment begins where this one ends, or where its era was cut off.
-            if pair[1].1 <= least
-                && !self.remove(FileName::Segment { era: pair[0].0, first: pair[0].1 })?
-            {
-                return Ok(());
-            }
+            let needed_no_more = listing.segments.windows(2).filter(|pair| pair[1].1 <= least);
+            let segments = needed_no_more.map(|pair| pair[0]);
+            superfluous.extend(segments.map(|(era, first)| FileName::Segment { era, first }));
         }
-        Ok(())
-    }
-
-    /// Removes a file; false if it is gone: another handle is tidying up, and the rest is left to it. So log always goes from
-    /// its beginning on, and what is left has no gap.
-    fn remove(&self, name: FileName) -> Result<bool> {
-        let name = name.to_string();
-        match self.media.remove(&name) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            done => done.map(|()| true).map_err(Error::io("remove", self.media.path().join(name))),
-        }
+        remove_for_good(&*self.media, superfluous, repeat_with(|| self.log.next_draft()))
     }
 
     /// Lets go of log that is durable and that this handle does not write to any more: files that a checkpoint removed take

@@ -23,6 +23,7 @@ use crate::options::Options;
 use crate::processes::slots::{SLOTS, Slots};
 use crate::processes::stripe_lock::Owner;
 use crate::processes::stripes::Stripes;
+use crate::recovery::removal::{self, remove_for_good};
 use crate::recovery::{Known, Listing, Recovered, replay};
 use crate::sync::{AtomicU64, Ordering};
 use crate::wal::record::RECORD_BYTES;
@@ -35,6 +36,8 @@ use std::time::Duration;
 const LIVE_DRAFT: u64 = 0;
 const META_DRAFT: u64 = 1;
 const SEGMENT_DRAFT: u64 = 2;
+/// What an opener removes is renamed to one of these and those above.
+const LEFTOVER_DRAFT: u64 = 16;
 /// The drafts of a handle are numbered from its slot, counted from 1, in the high half; those above are in the lowest.
 const SLOT_DRAFTS: u32 = 32;
 
@@ -149,10 +152,8 @@ impl Engine {
                 // The first error is the one to report. Half an image would only take space.
                 let _ = remove_drafts(&*media);
             })?;
-        for name in recovered.leftovers(&*media)? {
-            // No later reader looks at it; the next opening tries again.
-            let _ = media.remove(&name);
-        }
+        // No later reader looks at them; the next opening tries again.
+        let _ = remove_for_good(&*media, recovered.leftovers(&*media)?, LEFTOVER_DRAFT..);
         let engine = Self::assemble(media, meta, options, slots, recovered.image)?;
         engine.map_log()?;
         Ok(engine)
@@ -376,10 +377,7 @@ pub(super) fn write_file(media: &dyn Media, draft: u64, name: &str, bytes: &[u8]
 /// their space. (The file `live` stays: it explains holes in the log.)
 fn remove_drafts(media: &dyn Media) -> Result<()> {
     let listing = Listing::read(media)?;
-    for number in listing.temporaries {
-        let name = FileName::Temporary(number).to_string();
-        media.remove(&name).map_err(Error::io("remove", media.path().join(&name)))?;
-    }
+    removal::remove_drafts(media, &listing.temporaries)?;
     for (era, bank) in listing.banks {
         // One that cannot be removed takes space and nothing else: the new image has other names.
         let _ = media.remove(&FileName::Bank { era, bank }.to_string());
@@ -389,27 +387,26 @@ fn remove_drafts(media: &dyn Media) -> Result<()> {
 
 /// Removes what the handle left in the making that had a slot before.
 fn remove_drafts_of(media: &dyn Media, slot: u16) -> Result<()> {
-    let drafts = Listing::read(media)?.temporaries.into_iter();
-    for number in drafts.filter(|number| number >> SLOT_DRAFTS == u64::from(slot) + 1) {
-        // One that cannot be removed takes space; its number is passed over.
-        let _ = media.remove(&FileName::Temporary(number).to_string());
-    }
+    let mut drafts = Listing::read(media)?.temporaries;
+    drafts.retain(|number| number >> SLOT_DRAFTS == u64::from(slot) + 1);
+    // One that cannot be removed takes space; its number is passed over.
+    let _ = removal::remove_drafts(media, &drafts);
     Ok(())
 }
 
 /// Removes every file of ours but the lock.
 pub(super) fn clear(media: &dyn Media) -> Result<()> {
-    let mut names = media.list().map_err(Error::io("list", media.path()))?;
-    names.retain(|name| FileName::parse(name).is_some_and(|file| file != FileName::Lock));
-    if names.is_empty() {
+    let names = media.list().map_err(Error::io("list", media.path()))?;
+    let ours = names.iter().filter_map(|name| FileName::parse(name));
+    let ours: Vec<_> = ours.filter(|&file| file != FileName::Lock).collect();
+    if ours.is_empty() {
         return Ok(());
     }
-    let remove =
-        |name: &String| media.remove(name).map_err(Error::io("remove", media.path().join(name)));
     // `meta` first, and for good: without it the rest is no filter, at whatever moment we are cut off. Synced even if it is not
     // there: who removed it may not have come to that.
-    let meta = FileName::Meta.to_string();
-    names.iter().filter(|name| **name == meta).try_for_each(remove)?;
+    remove_for_good(media, [FileName::Meta], LEFTOVER_DRAFT..)?;
     media.sync().map_err(Error::io("sync", media.path()))?;
-    names.iter().filter(|name| **name != meta).try_for_each(remove)
+    let rest = |file: &FileName| !matches!(file, FileName::Meta | FileName::Temporary(_));
+    remove_for_good(media, ours.into_iter().filter(rest), LEFTOVER_DRAFT..)?;
+    removal::remove_drafts(media, &Listing::read(media)?.temporaries)
 }

@@ -246,7 +246,7 @@ impl Recovered {
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub fn leftovers(&self, home: &dyn Media) -> Result<Vec<String>> {
+    pub fn leftovers(&self, home: &dyn Media) -> Result<Vec<FileName>> {
         let era = self.image.header().identity().era;
         let segments = self.listing.segments.iter();
         let segments = segments.filter(|&&(_, first)| first >= self.prefix.stop);
@@ -257,6 +257,6 @@ impl Recovered {
         // Listed now: an attempt to load a damaged snapshot may have made banks of this era.
         let banks = Listing::read(home)?.banks.into_iter().filter(|bank| !used(bank));
         let banks = banks.map(|(era, bank)| FileName::Bank { era, bank });
-        Ok(segments.chain(banks).map(|name| name.to_string()).collect())
+        Ok(segments.chain(banks).collect())
     }
 }

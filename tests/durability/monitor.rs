@@ -11,7 +11,7 @@
 //! | a segment or `meta` gets its name | all of its content |
 //! | an image gets its name | the first segment of its era, with its name |
 //!
-//! What is removed while there is no `meta` belongs to no filter.
+//! A file that others read by its name is removed by renaming it to one in the making. What is removed while there is no `meta` belongs to no filter.
 
 use crate::tape::{Inode, SECTOR_BYTES, SECTOR_WORDS, Tape};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -148,6 +148,10 @@ pub fn acknowledged(tape: &Tape, times: &[u64]) -> Result<(), String> {
 
 /// A file is about to be renamed.
 pub fn renamed(tape: &Tape, from: &str, to: &str) -> Result<(), String> {
+    // That is how what others read begins to be removed.
+    if to.starts_with("tmp-") {
+        return removed(tape, from);
+    }
     let Some(file) = tape.find(from).map(|inode| &tape.inodes[&inode]) else {
         return Ok(());
     };

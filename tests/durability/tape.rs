@@ -5,6 +5,9 @@
 //! every length, of each name in the directory every file that it was the name of; and when each was synced. What a sync found
 //! is on the disk; what came later may be there or not, each sector and each name for itself.
 //!
+//! The blocks of a file without a name may be given to another one before the removal of its last name is on the disk (ext4 mounted with
+//! `data=writeback` does so). If the name comes back, foreign bytes may be behind it.
+//!
 //! What is in the banks of a live image is not noted: it is most of what is written, and nobody must read it after a cut. Who opens
 //! one then is reported.
 //!
@@ -106,6 +109,8 @@ pub struct Inode {
     length: Option<Course<u64>>,
     sectors: Vec<Option<Course<Sector>>>,
     syncs: Vec<Moment>,
+    /// The cut left its blocks with what another file had written to them.
+    foreign: bool,
     /// A bank of the live image: what is stored in it is not noted.
     bank: bool,
     /// A sync of it has failed: no sync proves anything until it is opened anew.
@@ -115,6 +120,10 @@ pub struct Inode {
 /// What a sector holds that was never written.
 static ZEROS: LazyLock<[(Moment, Sector); 1]> =
     LazyLock::new(|| [(0, Arc::new([0; SECTOR_WORDS]))]);
+
+/// What a sector holds that belonged to another file since.
+static FOREIGN: LazyLock<[(Moment, Sector); 1]> =
+    LazyLock::new(|| [(0, Arc::new([0x6e67_6965_726f_6620; SECTOR_WORDS]))]);
 
 impl Inode {
     /// A new file of zeros.
@@ -152,6 +161,7 @@ impl Inode {
     pub fn versions(&self, sector: usize, at: Moment) -> &[(Moment, Sector)] {
         match (self.sectors.get(sector), &self.origin) {
             (Some(Some(course)), _) => course.since(self.synced(at), at),
+            _ if self.foreign => &*FOREIGN,
             (_, Some(origin)) => origin.tape.inodes[&origin.inode].versions(sector, origin.at),
             _ => &*ZEROS,
         }
@@ -367,6 +377,10 @@ impl Tape {
                 left.inodes.entry(inode).or_insert_with(|| self.left_of(inode, at));
             }
         }
+        for (&inode, file) in &mut left.inodes {
+            let nameless = self.names.values().all(|course| *course.at(at) != Some(inode));
+            file.foreign |= nameless && chooser.pick(2) == 1;
+        }
         left
     }
 
@@ -376,6 +390,7 @@ impl Tape {
         let here = || Origin { tape: self.clone(), inode, at };
         // Nobody has asked for it on this tape: it is still as an earlier cut left it.
         let origin = file.origin.clone().filter(|_| untouched).unwrap_or_else(here);
-        Inode { origin: Some(origin), bank: file.bank, ..Inode::default() }
+        let foreign = file.foreign && untouched;
+        Inode { origin: Some(origin), foreign, bank: file.bank, ..Inode::default() }
     }
 }

@@ -28,9 +28,10 @@ pub struct Recording {
 }
 
 /// How the file system is made and mounted. Without `auto_da_alloc` a file that has replaced another by a rename may be empty
-/// after a power cut.
+/// after a power cut; with `data=writeback` the blocks of a removed one may be another's before the removal is on the disk.
 const MADE: [&str; 2] = ["-b 1024", "-b 4096"];
-const MOUNTED: [&str; 4] = ["rw", "noauto_da_alloc", "noauto_da_alloc,commit=1", "data=journal"];
+const MOUNTED: [&str; 5] =
+    ["rw", "noauto_da_alloc", "noauto_da_alloc,commit=1", "data=journal", "data=writeback"];
 
 fn told(path: &Path) -> impl Fn(std::io::Error) -> String {
     move |error| format!("{}: {error}", path.display())

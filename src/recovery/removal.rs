@@ -1,0 +1,60 @@
+//! Removing files for good.
+//!
+//! The blocks of a removed file may be given to another one before the removal is on the disk (ext4 mounted with
+//! `data=writeback` does so). After a power cut the name may then be back with foreign bytes behind it. So a file that
+//! is read by its name loses the name first: it is renamed to a file in the making, the directory is synced, and only then is it
+//! removed. Nobody reads files in the making.
+
+use crate::error::{Error, Result};
+use crate::media::Media;
+use crate::names::FileName;
+use std::io::ErrorKind;
+
+/// Removes files that nothing needs any more, in this order, as files in the making with these numbers; those that are taken
+/// are passed over. It ends at a file that is gone: another handle is at it, and the rest is left to that one. So log
+/// always goes from its beginning on, and what is left has no gap.
+///
+/// # Errors
+/// [`Error::Io`]. What was renamed by then stays a file in the making.
+pub fn remove_for_good(
+    media: &dyn Media,
+    files: impl IntoIterator<Item = FileName>,
+    numbers: impl IntoIterator<Item = u64>,
+) -> Result<()> {
+    let mut numbers = numbers.into_iter();
+    let mut drafts = Vec::new();
+    for file in files {
+        let name = file.to_string();
+        let renamed = numbers.by_ref().find_map(|number| {
+            // Never over another one: that would remove it at once.
+            match media.rename_new(&name, &FileName::Temporary(number).to_string()) {
+                Err(error) if error.kind() == ErrorKind::AlreadyExists => None,
+                done => Some(done.map(|()| number)),
+            }
+        });
+        match renamed {
+            Some(Ok(number)) => drafts.push(number),
+            Some(Err(error)) if error.kind() != ErrorKind::NotFound => {
+                return Err(Error::io("remove", media.path().join(name))(error));
+            }
+            _ => break,
+        }
+    }
+    remove_drafts(media, &drafts)
+}
+
+/// Removes the files in the making with these numbers. They may have had other names until a moment ago.
+///
+/// # Errors
+/// [`Error::Io`]
+pub fn remove_drafts(media: &dyn Media, numbers: &[u64]) -> Result<()> {
+    if numbers.is_empty() {
+        return Ok(());
+    }
+    media.sync().map_err(Error::io("sync", media.path()))?;
+    for &number in numbers {
+        let name = FileName::Temporary(number).to_string();
+        media.remove(&name).map_err(Error::io("remove", media.path().join(name)))?;
+    }
+    Ok(())
+}
