@@ -232,10 +232,8 @@ impl Engine {
         if let Some(least) = oldest.filter(|_| kept == KEPT) {
             // Release: as in `write_checkpoint`. Whoever wrote these snapshots may not have come to say so.
             self.image.header().snapshot().fetch_max(least, Ordering::Release);
-            // The next segment begins where this one ends, or where its era was cut off.
-            let needed_no_more = listing.segments.windows(2).filter(|pair| pair[1].1 <= least);
-            let segments = needed_no_more.map(|pair| pair[0]);
-            superfluous.extend(segments.map(|(era, first)| FileName::Segment { era, first }));
+            let segments = listing.segments_below(least).iter();
+            superfluous.extend(segments.map(|&(era, first)| FileName::Segment { era, first }));
         }
         remove_for_good(&*self.media, superfluous, repeat_with(|| self.log.next_draft()))
     }

@@ -225,12 +225,19 @@ fn verify_log(
         let opened = opened.map(|_| format!("log of era {era} from LSN {first}"));
         report.add(media, FileName::Segment { era, first }, opened);
     }
-    let read = History::open(media, listing, meta.uuid, Access::Read).and_then(|history| {
+    let read = needed_log(media, listing, meta).and_then(|history| {
         let first = history.segments().first().map_or(1, |segment| segment.first());
         let prefix = history.read(first, known, |_, _, _| Ok(()))?;
         Ok(format!("log with {} records from LSN {first} to {}", prefix.records, prefix.stop))
     });
     report.add(media, "wal", read);
+}
+
+/// The log without what nobody needs any more, and the next checkpoint removes.
+fn needed_log(media: &dyn Media, listing: &Listing, meta: &Meta) -> Result<History> {
+    let segments = listing.segments_needed().to_vec();
+    let needed = Listing { segments, ..Listing::default() };
+    History::open(media, &needed, meta.uuid, Access::Read)
 }
 
 /// A record as `ebbtide wal` prints it.
@@ -293,7 +300,7 @@ pub fn wal(dir: impl AsRef<Path>, mut visit: impl FnMut(&Entry) -> Result<()>) -
     let meta = read_meta(&media)?;
     let (_look, known, history) = look(&media, &meta, |known| {
         let listing = Listing::read(&media)?;
-        let history = History::open(&media, &listing, meta.uuid, Access::Read)?;
+        let history = needed_log(&media, &listing, &meta)?;
         Ok((Look::begin(&media, &meta)?, known, history))
     })?;
     let first = history.segments().first().map_or(1, |segment| segment.first());

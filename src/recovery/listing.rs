@@ -40,4 +40,18 @@ impl Listing {
         listing.segments.sort_unstable();
         Ok(listing)
     }
+
+    /// The first segments, as long as all that they hold lies below `start`: the next one begins where a segment ends, or where its
+    /// era was cut off. An empty one may be among them that a handle made which had been overtaken while it slept, where
+    /// there was one before.
+    pub fn segments_below(&self, start: u64) -> &[(u64, u64)] {
+        let next = self.segments.iter().skip(1);
+        &self.segments[..next.take_while(|&&(_, first)| first <= start).count()]
+    }
+
+    /// The segments that are read if the newest snapshot turns out to be damaged; the others need nobody any more.
+    pub fn segments_needed(&self) -> &[(u64, u64)] {
+        let older = self.snapshots.get(1).copied().unwrap_or(0);
+        &self.segments[self.segments_below(older).len()..]
+    }
 }

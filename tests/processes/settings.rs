@@ -11,6 +11,8 @@ pub const HANG: Duration = Duration::from_secs(20);
 pub struct Settings {
     /// Kills of the soak.
     pub kills: u64,
+    /// How many of them have been done by an earlier run.
+    pub from: u64,
     /// Where all randomness comes from, except the moments the machine adds.
     pub seed: u64,
     /// Whether directories stay.
@@ -37,6 +39,7 @@ impl Settings {
     pub fn read() -> (Self, Vec<String>) {
         let (mut kills, mut seed) =
             (from_environment("EBBTIDE_KILLS"), from_environment("EBBTIDE_SEED"));
+        let mut from = 0;
         let mut keep = std::env::var_os("EBBTIDE_KEEP").is_some();
         let mut rest = Vec::new();
         let mut arguments = std::env::args();
@@ -45,6 +48,7 @@ impl Settings {
             match argument.as_str() {
                 "--kills" => kills = Some(value()),
                 "--seed" => seed = Some(value()),
+                "--from" => from = value(),
                 "--keep" => keep = true,
                 _ => rest.push(argument),
             }
@@ -53,6 +57,7 @@ impl Settings {
         let churn = from_environment("EBBTIDE_CHURN_SECONDS").unwrap_or(churn);
         let settings = Self {
             kills: kills.unwrap_or(KILLS),
+            from,
             seed: seed.unwrap_or(0x0EBB),
             keep,
             processes: from_environment("EBBTIDE_PROCESSES").unwrap_or(8).max(1),

@@ -188,6 +188,40 @@ fn checkpoints_let_go_of_the_log() {
     }
 }
 
+/// A handle that stopped while it made a segment may give it its name when the others have filled theirs, and removed it.
+#[test]
+fn an_empty_segment_where_one_was_removed_is_no_damage_and_goes_with_the_next_checkpoint() {
+    for open_while_asked in [true, false] {
+        let home = directory();
+        let dir = home.path().join("f");
+        let filter = Filter::create(&dir, kinds()[1].clone(), stream()).expect("a filter");
+        let first = names(&dir, "wal-").remove(0);
+        let empty = fs::read(dir.join(&first)).expect("a segment");
+        for round in 0..3 {
+            insert(&filter, round * 300..(round + 1) * 300);
+            filter.checkpoint().expect("a checkpoint");
+        }
+        assert_ne!(names(&dir, "wal-")[0], first, "it was removed");
+        fs::write(dir.join(&first), empty).expect("a file");
+        let before = digest(&filter).value;
+        let filter = open_while_asked.then_some(filter);
+        let report = inspect::verify(&dir).expect("a report");
+        assert!(report.is_sound(), "{report:?}");
+        let mut lsns = Vec::new();
+        let listed = inspect::wal(&dir, |entry| {
+            lsns.push(entry.lsn);
+            Ok(())
+        });
+        listed.expect("a sound log");
+        assert!(lsns.windows(2).all(|pair| pair[0] + 1 == pair[1]), "no gap");
+        let filter = filter.unwrap_or_else(|| open(&dir, stream()));
+        assert_eq!(digest(&filter).value, before);
+        insert(&filter, 900..901);
+        filter.checkpoint().expect("a checkpoint");
+        assert!(!names(&dir, "wal-").contains(&first), "it is gone again");
+    }
+}
+
 /// A directory with two snapshots, log after them, and no more log than they need; with the digest.
 fn two_snapshots(home: &Path) -> (PathBuf, Digest) {
     let dir = home.join("f");
