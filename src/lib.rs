@@ -89,6 +89,11 @@ pub use inference::{AgePosterior, Form, Penalty, Prior};
 pub use kinds::{Age, Estimate, Parameters, Within};
 pub use options::{Downtime, Durability, Options};
 
+/// Whose every step a schedule of `tests/schedules/` chooses.
+#[cfg(shuttle)]
+#[doc(hidden)]
+pub use sync::scheduled;
+
 /// The protocols over shared memory, for the models in `tests/loom/`.
 #[cfg(loom)]
 #[doc(hidden)]

@@ -80,6 +80,9 @@ impl Default for Options {
     }
 }
 
+/// The least bytes of a log segment; a schedule of a few operations shall come to the ends of several.
+const SEGMENT_LEAST: u64 = if cfg!(shuttle) { 128 } else { 4 << 10 };
+
 /// The most stripes a filter may have.
 pub const STRIPES_MAX: u32 = 4096;
 
@@ -199,7 +202,7 @@ impl Options {
         }
         within("block-bytes", self.block_bytes, 512, 64 << 10)?;
         if let Some(bytes) = self.segment_bytes {
-            within("segment-bytes", bytes, 4 << 10, 1 << 30)?;
+            within("segment-bytes", bytes, SEGMENT_LEAST, 1 << 30)?;
         }
         if let Durability::Interval(every) = self.durability
             && (every < Duration::from_micros(1) || every > Duration::from_secs(86_400))

@@ -1,15 +1,31 @@
-//! The synchronisation primitives of the crate: the standard library's, or loom's under `--cfg loom`.
+//! The synchronisation primitives of the crate: the usual ones, loom's atomics under `--cfg loom`, or those of a schedule
+//! under `--cfg shuttle`.
 //!
 //! Everything that takes part in a protocol over shared memory imports its atomics, fences and spin
 //! hints from here and from nowhere else, so that the same code that runs on a mapped file runs in
-//! the models of `tests/loom/`.
+//! the models of `tests/loom/`. So do mutexes that are held while others are waited for, sleeps, and the clock that waits go by:
+//! in the schedules of `tests/schedules/` each of them lets others run.
+
+#[cfg(shuttle)]
+pub mod scheduled;
 
 #[cfg(loom)]
 pub use loom::sync::atomic::{AtomicU64, Ordering, fence};
-#[cfg(not(loom))]
+#[cfg(not(shuttle))]
+pub use parking_lot::{Mutex, MutexGuard};
+#[cfg(shuttle)]
+pub use scheduled::{AtomicU64, Instant, Mutex, MutexGuard, sleep, spin_hint, yield_now};
+#[cfg(not(any(loom, shuttle)))]
 pub use std::sync::atomic::{AtomicU64, Ordering, fence};
+#[cfg(shuttle)]
+pub use std::sync::atomic::{Ordering, fence};
+#[cfg(not(shuttle))]
+pub use std::thread::{sleep, yield_now};
+#[cfg(not(shuttle))]
+pub use std::time::Instant;
 
 /// Tells the processor (or loom's scheduler) that this thread waits for another one.
+#[cfg(not(shuttle))]
 pub fn spin_hint() {
     #[cfg(loom)]
     loom::thread::yield_now();

@@ -15,13 +15,12 @@ use crate::recovery::Listing;
 use crate::recovery::removal::remove_for_good;
 use crate::snapshot::write::SnapshotWriter;
 use crate::snapshot::{Content, Frame, SnapshotHeader, SnapshotReader};
-use crate::sync::Ordering;
+use crate::sync::{self, Instant, Mutex, MutexGuard, Ordering};
 use crate::wal::record::RECORD_BYTES;
-use parking_lot::{Mutex, MutexGuard};
 use std::io;
 use std::iter::repeat_with;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How many sound snapshots are kept.
 const KEPT: usize = 2;
@@ -68,7 +67,7 @@ impl Engine {
         let start = Instant::now();
         let mut alone = self.slots.try_checkpoint()?;
         while !alone && start.elapsed() < patience {
-            std::thread::sleep(PAUSE);
+            sync::sleep(PAUSE);
             alone = self.slots.try_checkpoint()?;
         }
         Ok(Writing { engine: self, _turn: turn, alone })

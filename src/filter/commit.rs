@@ -8,11 +8,10 @@
 use super::engine::Engine;
 use crate::error::Result;
 use crate::processes::turn::{self, Taken};
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Instant, Mutex, Ordering};
 use crate::wal::{Op, Record, Segment, walk};
-use parking_lot::Mutex;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long a leader is waited for, at least and at most: in between, so many times as long as a sync took last.
 /// Overtaking costs a sync more, no harm.

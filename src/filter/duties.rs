@@ -150,13 +150,7 @@ fn tend_log(engine: &Engine) {
         }
         if beat.elapsed() >= BEAT {
             beat = Instant::now();
-            let _ = engine.close_holes();
-            engine.repair_all();
-            engine.image.header().tally().catch_up();
-            engine.let_go_of_log();
-            if engine.meta.downtime == Downtime::Freeze && engine.meta.kind.uses_time() {
-                let _ = engine.heartbeat();
-            }
+            engine.tidy_log();
         }
     }
 }
@@ -171,6 +165,30 @@ fn write_checkpoints(engine: &Engine) {
 }
 
 impl Engine {
+    /// What `ebbtide-log` does once a second.
+    fn tidy_log(&self) {
+        // A duty that fails is left to whoever needs it, who then gets the error.
+        let _ = self.close_holes();
+        self.repair_all();
+        self.image.header().tally().catch_up();
+        self.let_go_of_log();
+        if self.meta.downtime == Downtime::Freeze && self.meta.kind.uses_time() {
+            let _ = self.heartbeat();
+        }
+    }
+
+    /// One round of all that the threads do, for a schedule.
+    ///
+    /// # Errors
+    /// As the first that fails; the threads would leave it to others.
+    #[cfg(shuttle)]
+    pub(super) fn do_duties(&self) -> Result<()> {
+        self.allocate_ahead()?;
+        self.commit_all()?;
+        self.tidy_log();
+        self.checkpoint_if_due()
+    }
+
     /// Makes sure that a whole segment lies ready behind the one in use, with its pages present.
     fn allocate_ahead(&self) -> Result<()> {
         let header = self.image.header();

@@ -208,6 +208,16 @@ impl<K> Filter<K> {
         self.engine.stat()
     }
 
+    /// What the background threads do, once.
+    ///
+    /// # Errors
+    /// As [`Filter::checkpoint`].
+    #[cfg(shuttle)]
+    #[doc(hidden)]
+    pub fn do_duties(&self) -> Result<()> {
+        self.engine.do_duties()
+    }
+
     /// The kind's name.
     #[must_use]
     pub fn kind(&self) -> &'static str {

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::processes::stripe_lock::{self, Acquired, Owner, Verdict};
 use crate::processes::stripes::StripeGuard;
 use crate::recovery::repair;
-use crate::sync::Ordering;
+use crate::sync::{self, Ordering};
 use std::time::Duration;
 
 /// How long a reader waits for writers to repair what one of them left; they look once a second.
@@ -148,7 +148,7 @@ impl Engine {
     /// # Errors
     /// [`Error::Retired`] if no writer is left who could go on, [`Error::Locked`] if there are, and none of them does.
     pub(super) fn wait_for_writers(&self, stripe: usize, idle: &mut u32) -> Result<()> {
-        std::thread::sleep(READERS_PATIENCE);
+        sync::sleep(READERS_PATIENCE);
         if !self.slots.anyone_else()? {
             return Err(self.retired());
         }

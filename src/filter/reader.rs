@@ -27,14 +27,13 @@ use crate::processes::slots::Slots;
 use crate::processes::stripe_lock::Owner;
 use crate::processes::stripes::Stripes;
 use crate::recovery::Known;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Instant, Mutex, Ordering};
 use crate::wal::Log;
 use arc_swap::ArcSwap;
-use parking_lot::Mutex;
 use std::marker::PhantomData;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How often a reader looks whether what it shows is still the filter, where nothing in memory says so.
 const LOOK_EVERY: Duration = Duration::from_secs(1);

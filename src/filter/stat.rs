@@ -12,7 +12,7 @@ use crate::media::Access;
 use crate::options::Durability;
 use crate::processes::stripes::StripeGuard;
 use crate::recovery::Listing;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{self, AtomicU64, Ordering};
 use std::fmt;
 use std::time::Duration;
 
@@ -124,7 +124,7 @@ impl Engine {
             let held: Option<Vec<_>> = indexes().map(|index| self.lock_soon(index)).collect();
             match held {
                 Some(held) => return held,
-                None => std::thread::sleep(PAUSE),
+                None => sync::sleep(PAUSE),
             }
         }
     }

@@ -11,10 +11,9 @@ use crate::error::Result;
 use crate::kinds::{Change, Event, Kind, Operation, State, Totals};
 use crate::media::{Access, Media};
 use crate::names::FileName;
-use crate::sync::Ordering;
+use crate::sync::{Mutex, Ordering};
 use crate::wal::{Op, Record};
 use arc_swap::ArcSwap;
-use parking_lot::Mutex;
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 

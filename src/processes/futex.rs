@@ -18,7 +18,7 @@ pub enum Woken {
 }
 
 /// Sleeps while the low half of `word` is `expected_low`, at most for `timeout`.
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 pub fn wait(word: &AtomicU64, expected_low: u32, timeout: Duration) -> Woken {
     use rustix::thread::futex::{Flags, wait};
     let timeout = rustix::thread::Timespec {
@@ -32,14 +32,14 @@ pub fn wait(word: &AtomicU64, expected_low: u32, timeout: Duration) -> Woken {
 }
 
 /// Wakes one of those who sleep on `word`, if any does.
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 pub fn wake_one(word: &AtomicU64) {
     // An error would mean that nobody can sleep there either.
     let _ = rustix::thread::futex::wake(low_half(word), rustix::thread::futex::Flags::empty(), 1);
 }
 
 /// Wakes all who sleep on `word`.
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 pub fn wake_all(word: &AtomicU64) {
     let everyone = i32::MAX as u32;
     // As in `wake_one`.
@@ -52,7 +52,7 @@ pub fn wake_all(word: &AtomicU64) {
 
 /// The address of the low half, for the kernel. Rust code must neither load nor store through it: that
 /// would mix atomic accesses of two sizes.
-#[cfg(not(loom))]
+#[cfg(not(any(loom, shuttle)))]
 #[expect(unsafe_code, reason = "the kernel takes the address of 32 bits, the protocol needs 64")]
 fn low_half(word: &AtomicU64) -> &std::sync::atomic::AtomicU32 {
     const { assert!(cfg!(target_endian = "little"), "the low half must come first") };
@@ -68,15 +68,21 @@ pub fn wait(_word: &AtomicU64, _expected_low: u32, _timeout: Duration) -> Woken 
     Woken::No
 }
 
-/// Under loom nobody sleeps.
-#[cfg(loom)]
+/// In a schedule it is chosen whether somebody has come to wake us.
+#[cfg(shuttle)]
+pub fn wait(_word: &AtomicU64, _expected_low: u32, timeout: Duration) -> Woken {
+    if crate::sync::scheduled::wait(timeout) { Woken::Perhaps } else { Woken::No }
+}
+
+/// Under loom and in a schedule nobody has to be woken.
+#[cfg(any(loom, shuttle))]
 pub fn wake_one(_word: &AtomicU64) {}
 
-/// Under loom nobody sleeps.
-#[cfg(loom)]
+/// Under loom and in a schedule nobody has to be woken.
+#[cfg(any(loom, shuttle))]
 pub fn wake_all(_word: &AtomicU64) {}
 
-#[cfg(all(test, not(loom)))]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
     use crate::media::{Access, Disk, Media};

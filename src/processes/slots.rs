@@ -13,11 +13,11 @@
 use crate::error::{Error, Result};
 use crate::media::{Access, ByteLocks, Media};
 use crate::names::FileName;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{self, AtomicU64, Instant, Ordering};
 use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Slots that the file has bytes for: so many handles can have a filter open.
 pub const SLOTS: u16 = 126;
@@ -86,7 +86,7 @@ impl Slots {
             if left.is_zero() {
                 return Ok(false);
             }
-            std::thread::sleep(pause.min(left));
+            sync::sleep(pause.min(left));
             pause = (2 * pause).min(LONGEST_PAUSE);
         }
     }

@@ -27,8 +27,8 @@ const SLOT_MASK: u64 = (1 << (TERM_SHIFT - SLOT_SHIFT)) - 1;
 const PATIENCE: Duration = Duration::from_millis(10);
 
 /// Looks at a held word before sleeping: an insert holds its stripe for some hundred nanoseconds, which
-/// is less than falling asleep takes. Under loom each look doubles the interleavings, so there is one.
-const LOOKS: u32 = if cfg!(loom) { 1 } else { 64 };
+/// is less than falling asleep takes. Where interleavings are explored each look doubles them, so there is one.
+const LOOKS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 64 };
 
 /// Who holds a stripe: a handle's slot, and which of the slot's many holders it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

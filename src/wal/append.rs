@@ -10,8 +10,7 @@ use super::record::Record;
 use super::segment::{Segment, SegmentHeader};
 use crate::error::{Error, Result};
 use crate::media::{Access, Media};
-use crate::sync::{AtomicU64, Ordering};
-use parking_lot::Mutex;
+use crate::sync::{AtomicU64, Mutex, Ordering};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

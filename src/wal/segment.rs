@@ -9,8 +9,7 @@ use crate::bytes::{HEADER_BYTES, Header, PAGE_BYTES, PAGE_WORDS};
 use crate::error::{Error, Result};
 use crate::media::{Access, Mapped, Media, MediaFile};
 use crate::names::FileName;
-use crate::sync::{AtomicU64, Ordering};
-use parking_lot::Mutex;
+use crate::sync::{AtomicU64, Mutex, Ordering};
 
 const MAGIC: &[u8; 8] = b"EBBTWAL\n";
 const REMEDY: &str =

@@ -4,8 +4,9 @@
 //! up nobody. A writer that comes too late finds its swap failing and reserves again.
 
 use super::segment::Segment;
+use crate::sync::{self, Instant};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long a reserved place may stay empty before anyone may void it.
 pub const PATIENCE: Duration = Duration::from_millis(10);
@@ -30,9 +31,9 @@ fn wait_or_void(segment: &Segment, lsn: u64, start: Instant) {
         if start.elapsed() >= PATIENCE {
             segment.void(lsn);
         } else if start.elapsed() > PATIENCE / 100 {
-            std::thread::yield_now();
+            sync::yield_now();
         } else {
-            std::hint::spin_loop();
+            sync::spin_hint();
         }
     }
 }

@@ -1,0 +1,244 @@
+//! The directory as a process sees it: each call is one step, and what a dead process held is let go.
+
+use crate::stage;
+use ebbtide::media::{Access, ByteLocks, Mapping, Media, MediaFile, Memory};
+use std::fmt::Debug;
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+/// A mistake of the system, which a schedule must bring to light.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Planted {
+    /// Who holds a byte seems not to, so that the living are taken for dead.
+    FalseDeath,
+    /// Two can hold the opening byte at once.
+    TwoOpen,
+    /// A name that is there is replaced where it must stay.
+    NamesReplaced,
+    /// With a segment of the log the one after it goes.
+    OneSegmentTooMany,
+}
+
+type Locks = Arc<Mutex<Option<Box<dyn ByteLocks>>>>;
+
+/// One directory, and who holds what there.
+#[derive(Debug, Clone)]
+pub struct Place {
+    pub memory: Memory,
+    planted: Option<Planted>,
+    /// The processes that hold locks.
+    held: Arc<Mutex<Vec<(usize, Locks)>>>,
+}
+
+impl Place {
+    pub fn new(memory: Memory, planted: Option<Planted>) -> Self {
+        Self { memory, planted, held: Arc::default() }
+    }
+
+    /// The directory as a process sees it.
+    pub fn of(&self, process: usize) -> Arc<dyn Media> {
+        Arc::new(View { place: self.clone(), process })
+    }
+
+    /// The system lets go of the locks of a process.
+    pub fn bury(&self, process: usize) {
+        let held = std::mem::take(&mut *self.held.lock().expect("not poisoned"));
+        let (gone, left) = held.into_iter().partition(|(holder, _)| *holder == process);
+        *self.held.lock().expect("not poisoned") = left;
+        let gone: Vec<(usize, Locks)> = gone;
+        for (_, locks) in gone {
+            locks.lock().expect("not poisoned").take();
+        }
+    }
+}
+
+/// A call to the system.
+fn call<T>(act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    if stage::step() { stage::at_once(act) } else { Err(io::Error::other("the process is dead")) }
+}
+
+#[derive(Debug)]
+struct View {
+    place: Place,
+    process: usize,
+}
+
+impl View {
+    fn memory(&self) -> &Memory {
+        &self.place.memory
+    }
+
+    fn file(file: Box<dyn MediaFile>) -> Box<dyn MediaFile> {
+        Box::new(File(file))
+    }
+
+    fn is(&self, planted: Planted) -> bool {
+        self.place.planted == Some(planted)
+    }
+}
+
+impl Media for View {
+    fn path(&self) -> &Path {
+        self.memory().path()
+    }
+
+    fn make(&self) -> io::Result<()> {
+        call(|| self.memory().make())
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        call(|| self.memory().list())
+    }
+
+    fn create(&self, name: &str, bytes: u64) -> io::Result<Box<dyn MediaFile>> {
+        call(|| self.memory().create(name, bytes).map(Self::file))
+    }
+
+    fn create_with_hole(
+        &self,
+        name: &str,
+        bytes: u64,
+        allocated: u64,
+    ) -> io::Result<Box<dyn MediaFile>> {
+        call(|| self.memory().create_with_hole(name, bytes, allocated).map(Self::file))
+    }
+
+    fn open(&self, name: &str, access: Access) -> io::Result<Box<dyn MediaFile>> {
+        call(|| self.memory().open(name, access).map(Self::file))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        call(|| self.memory().rename(from, to))
+    }
+
+    fn rename_new(&self, from: &str, to: &str) -> io::Result<()> {
+        let replaces = self.is(Planted::NamesReplaced);
+        call(|| match replaces {
+            true => self.memory().rename(from, to),
+            false => self.memory().rename_new(from, to),
+        })
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        call(|| {
+            if self.is(Planted::OneSegmentTooMany) && name.starts_with("wal-") {
+                let next = self
+                    .memory()
+                    .list()?
+                    .into_iter()
+                    .find(|other| other.starts_with("wal-") && other.as_str() > name);
+                next.map_or(Ok(()), |next| self.memory().remove(&next))?;
+            }
+            self.memory().remove(name)
+        })
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        call(|| self.memory().sync())
+    }
+
+    fn locks(&self, name: &str, access: Access) -> io::Result<Box<dyn ByteLocks>> {
+        let locks = call(|| self.memory().locks(name, access))?;
+        let locks: Locks = Arc::new(Mutex::new(Some(locks)));
+        self.place.held.lock().expect("not poisoned").push((self.process, locks.clone()));
+        Ok(Box::new(LocksOfProcess { locks, planted: self.place.planted }))
+    }
+
+    fn boot_id(&self) -> io::Result<u128> {
+        call(|| self.memory().boot_id())
+    }
+}
+
+#[derive(Debug)]
+struct LocksOfProcess {
+    locks: Locks,
+    planted: Option<Planted>,
+}
+
+impl LocksOfProcess {
+    fn with<T>(&self, ask: impl FnOnce(&dyn ByteLocks) -> io::Result<T>) -> io::Result<T> {
+        call(|| match &*self.locks.lock().expect("not poisoned") {
+            Some(locks) => ask(&**locks),
+            None => Err(io::Error::other("the process is dead")),
+        })
+    }
+}
+
+impl ByteLocks for LocksOfProcess {
+    fn try_lock(&self, byte: u64, access: Access) -> io::Result<bool> {
+        let always = self.planted == Some(Planted::TwoOpen) && byte == 0;
+        self.with(|locks| Ok(locks.try_lock(byte, access)? || always))
+    }
+
+    fn unlock(&self, byte: u64) -> io::Result<()> {
+        self.with(|locks| locks.unlock(byte))
+    }
+
+    fn is_held_by_others(&self, bytes: Range<u64>) -> io::Result<bool> {
+        let never = self.planted == Some(Planted::FalseDeath) && bytes.end - bytes.start == 1;
+        self.with(|locks| Ok(!never && locks.is_held_by_others(bytes)?))
+    }
+}
+
+impl Drop for LocksOfProcess {
+    fn drop(&mut self) {
+        // As closing a file does.
+        self.locks.lock().expect("not poisoned").take();
+    }
+}
+
+#[derive(Debug)]
+struct File(Box<dyn MediaFile>);
+
+impl MediaFile for File {
+    fn bytes(&self) -> io::Result<u64> {
+        call(|| self.0.bytes())
+    }
+
+    fn allocated_bytes(&self) -> io::Result<u64> {
+        call(|| self.0.allocated_bytes())
+    }
+
+    fn identity(&self) -> io::Result<u64> {
+        call(|| self.0.identity())
+    }
+
+    fn allocate(&self, bytes: Range<u64>) -> io::Result<()> {
+        call(|| self.0.allocate(bytes))
+    }
+
+    fn free(&self, bytes: Range<u64>) -> io::Result<()> {
+        call(|| self.0.free(bytes))
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        call(|| self.0.read_at(buffer, offset))
+    }
+
+    fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
+        call(|| self.0.write_at(buffer, offset))
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        call(|| self.0.sync())
+    }
+
+    fn map(&self, access: Access) -> io::Result<Box<dyn Mapping>> {
+        call(|| self.0.map(access))
+    }
+}
+
+/// A copy of the files with these names.
+pub fn copy(from: &Memory, which: impl Fn(&str) -> bool) -> io::Result<Memory> {
+    let to = Memory::new();
+    to.make()?;
+    for name in from.list()?.into_iter().filter(|name| which(name)) {
+        let file = from.open(&name, Access::Read)?;
+        let mut bytes = vec![0; file.bytes()? as usize];
+        file.read_at(&mut bytes, 0)?;
+        to.create(&name, bytes.len() as u64)?.write_at(&bytes, 0)?;
+    }
+    Ok(to)
+}

@@ -1,0 +1,385 @@
+//! One schedule: some processes work on a filter, and die; then the filter is held against what was asked for.
+
+use crate::ground::{self, Ground};
+use crate::history::{Begun, History};
+use crate::media::{self, Place, Planted};
+use crate::random::Random;
+use crate::stage;
+use ebbtide::media::{Access, Media};
+use ebbtide::{Any, Checked, Durability, Error, Filter, Reader, Since, Timestamp};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+/// Processes beyond those of the schedule, which look at what it left.
+const WITNESSES: usize = 3;
+/// Keys that several threads insert, each once at most.
+const SHARED_KEYS: u64 = 4;
+
+/// A key that nobody inserts before all have come to their end.
+const LAST_KEY: u64 = 1 << 31;
+
+type Opened = Filter<Any>;
+type Outcome = Result<(), String>;
+
+/// What a process does.
+#[derive(Debug, Clone)]
+struct Script {
+    begins: Duration,
+    reads_only: bool,
+    closes: bool,
+    threads: Vec<Vec<Act>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Act {
+    Insert { key: u64, durable: bool },
+    InsertSome { key: u64 },
+    Check { key: u64 },
+    Ask,
+    Sync,
+    Checkpoint,
+    Duties,
+    Digest,
+}
+
+/// What all threads of a schedule share.
+struct Play {
+    place: Place,
+    history: Mutex<History>,
+    /// The handles by process, while they are open.
+    handles: Vec<Mutex<Option<Arc<Opened>>>>,
+    /// The threads of each that have not come to their end.
+    working: Vec<Mutex<usize>>,
+    /// Inserts before the schedule.
+    before: u64,
+}
+
+fn text(error: Error) -> String {
+    error.to_string()
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("not poisoned")
+}
+
+fn scripts(random: &mut Random) -> Vec<Script> {
+    let mut fresh = SHARED_KEYS;
+    let count = 2 + random.below(3);
+    (0..count)
+        .map(|number| {
+            let late = random.below(3) == 0 && number > 0;
+            let begins = if late { random.below(60) } else { 0 };
+            let threads = 1 + random.below(2);
+            Script {
+                begins: Duration::from_millis(begins),
+                reads_only: number > 1 && random.below(4) == 0,
+                closes: random.below(2) == 0,
+                threads: (0..threads).map(|_| acts(random, &mut fresh)).collect(),
+            }
+        })
+        .collect()
+}
+
+fn acts(random: &mut Random, fresh: &mut u64) -> Vec<Act> {
+    let count = 1 + random.below(4);
+    let one = |_| {
+        let mut key = || {
+            *fresh += 1;
+            *fresh
+        };
+        match random.below(16) {
+            0..=3 => Act::Insert { key: key(), durable: false },
+            4 | 5 => Act::Insert { key: key(), durable: true },
+            6 => {
+                let first = key();
+                *fresh += 2;
+                Act::InsertSome { key: first }
+            }
+            7..=9 => Act::Check { key: random.below(SHARED_KEYS) },
+            10 => Act::Ask,
+            11 => Act::Sync,
+            12 | 13 => Act::Checkpoint,
+            14 => Act::Duties,
+            _ => Act::Digest,
+        }
+    };
+    (0..count).map(one).collect()
+}
+
+/// After how many of its steps each process dies, if it does: most while they open, or within their first operations.
+fn deaths(random: &mut Random, scripts: &[Script]) -> Vec<Option<u64>> {
+    let mut death = |_| {
+        let span = 8 << random.below(10);
+        (random.below(5) < 2).then(|| 1 + random.below(span))
+    };
+    let mut deaths: Vec<Option<u64>> = scripts.iter().map(&mut death).collect();
+    deaths.resize(scripts.len() + WITNESSES, None);
+    deaths
+}
+
+impl Play {
+    /// Lets a first process prepare the filter, alone: the log's end comes close, there may be snapshots.
+    fn prepare(&mut self, random: &mut Random) -> Outcome {
+        let filter: Opened = Filter::open_on(self.place.of(0), ground::options()).map_err(text)?;
+        for _ in 0..random.below(3) {
+            let more = random.below(20);
+            ground::fill(&filter, self.before..self.before + more).map_err(text)?;
+            self.before += more;
+            if random.below(2) == 0 {
+                filter.checkpoint().map_err(text)?;
+            }
+        }
+        if random.below(3) > 0 {
+            *lock(&self.handles[0]) = Some(Arc::new(filter));
+        } else if random.below(2) == 0 {
+            filter.close().map_err(text)?;
+        } else {
+            // It was killed.
+            let witness = self.handles.len();
+            self.place.bury(0);
+            stage::kill(witness);
+            stage::let_go(witness, filter);
+        }
+        Ok(())
+    }
+
+    /// A thread of a process, from its beginning to its end.
+    fn thread(&self, process: usize, number: usize, script: &Script) -> Outcome {
+        stage::pause(script.begins);
+        if script.reads_only {
+            return self.read(process, &script.threads[number]);
+        }
+        if number == 0 && lock(&self.handles[process]).is_none() {
+            match Filter::open_on(self.place.of(process), ground::options()) {
+                Ok(filter) => *lock(&self.handles[process]) = Some(Arc::new(filter)),
+                // Others were at it for a minute.
+                Err(Error::Locked { .. }) => {}
+                Err(error) => return Err(text(error)),
+            }
+        }
+        for _ in 0..200 {
+            let filter = lock(&self.handles[process]).clone();
+            if let Some(filter) = filter {
+                for &act in &script.threads[number] {
+                    self.act(&filter, act)?;
+                }
+                break;
+            }
+            stage::pause(Duration::from_millis(20));
+        }
+        *lock(&self.working[process]) -= 1;
+        if number == 0 && script.closes {
+            while *lock(&self.working[process]) > 0 {
+                stage::pause(Duration::from_millis(1));
+            }
+            let filter = lock(&self.handles[process]).take();
+            if let Some(filter) = filter.and_then(Arc::into_inner) {
+                filter.close().map_err(text)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn begin(&self, key: u64, plain: bool) -> (Begun, Timestamp) {
+        let mut history = lock(&self.history);
+        let time = ground::time_of(self.before + history.begun());
+        (history.begin(key, time, plain), Timestamp::from_unix_micros(time))
+    }
+
+    fn act(&self, filter: &Opened, act: Act) -> Outcome {
+        match act {
+            Act::Insert { key, durable } => {
+                let (begun, time) = self.begin(key, true);
+                let call = filter.call().time(time);
+                let call = if durable { call.durability(Durability::Always) } else { call };
+                self.inserted(&[begun], usize::from(call.insert(key.to_le_bytes()).map_err(text)?));
+            }
+            Act::InsertSome { key } => {
+                let all = [key, key + 1, key + 2].map(|key| self.begin(key, true));
+                let time = all[2].1;
+                let latest = all[2].0.time;
+                let all = all.map(|(begun, _)| begun.at(latest));
+                let keys = all.map(|begun| begun.key.to_le_bytes());
+                let count = filter.call().time(time).insert_all(&keys).map_err(text)?;
+                self.inserted(&all, count);
+            }
+            Act::Check { key } => {
+                let (begun, time) = self.begin(key, false);
+                let call = filter.call().time(time).since(Since::LastAccepted);
+                let checked = call.check_and_insert(key.to_le_bytes()).map_err(text)?;
+                lock(&self.history).end(begun, Some(checked));
+            }
+            Act::Ask => {
+                let certain = lock(&self.history).certain();
+                self.ask(&certain, |key| filter.contains(key.to_le_bytes()).map_err(text))?;
+            }
+            Act::Sync => filter.sync().map_err(text)?,
+            Act::Checkpoint => filter.checkpoint().map(|_| ()).map_err(text)?,
+            Act::Duties => filter.do_duties().map_err(text)?,
+            Act::Digest => filter.digest().map(|_| ()).map_err(text)?,
+        }
+        Ok(())
+    }
+
+    /// So many of these inserts were not too late.
+    fn inserted(&self, all: &[Begun], count: usize) {
+        let mut history = lock(&self.history);
+        for &begun in all {
+            // Either all came too late or none, for they have one time.
+            history.end(begun, (count == 0).then_some(Checked::TooLate));
+        }
+    }
+
+    fn read(&self, process: usize, acts: &[Act]) -> Outcome {
+        let patient = |error: Error| match error {
+            // Writers come and go, or what they left waits for the next of them.
+            Error::Locked { .. } | Error::Retired { .. } => Ok(()),
+            other => Err(text(other)),
+        };
+        let reader: Reader<Any> = match Reader::open_on(self.place.of(process), ground::options()) {
+            Ok(reader) => reader,
+            Err(error) => return patient(error),
+        };
+        for act in acts {
+            match act {
+                Act::Digest | Act::Checkpoint | Act::Duties => {
+                    reader.digest().map(|_| ()).or_else(patient)?;
+                }
+                _ => {
+                    let certain = lock(&self.history).certain();
+                    // A state of its own it leaves for that of new writers ten milliseconds later at most.
+                    stage::pause(Duration::from_millis(11));
+                    let contains = |key: u64| reader.contains(key.to_le_bytes());
+                    self.ask(&certain, |key| {
+                        contains(key).or_else(|error| patient(error).map(|()| true))
+                    })?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks for keys that must be there.
+    fn ask(&self, certain: &[u64], contains: impl Fn(u64) -> Result<bool, String>) -> Outcome {
+        for key in certain {
+            // Unless it has left the window meanwhile.
+            if !contains(*key)? && lock(&self.history).certain().contains(key) {
+                return Err(format!("key {key} is not found"));
+            }
+        }
+        Ok(())
+    }
+
+    fn check(&self, filter: &Opened) -> Result<(u128, u64), String> {
+        lock(&self.history).check(filter, self.before)?;
+        let digest = filter.digest().map_err(text)?;
+        Ok((digest.value, digest.inserts))
+    }
+
+    /// Holds what is left against what was asked for.
+    fn judge(&self, random: &mut Random) -> Outcome {
+        let witness = self.handles.len();
+        let mut left = Vec::new();
+        for (process, handle) in self.handles.iter().enumerate() {
+            let filter = lock(handle).take().and_then(Arc::into_inner);
+            match filter {
+                Some(filter) if stage::is_dead(process) => stage::let_go(process, filter),
+                Some(filter) => left.push((process, filter)),
+                None => {}
+            }
+        }
+        if let Some((_, filter)) = left.first().filter(|_| lock(&self.history).forgets()) {
+            // Replay leaves out a step that nothing follows, as its insert never came. Now something does.
+            self.act(filter, Act::Insert { key: LAST_KEY, durable: false })?;
+        }
+        if let Some((_, filter)) = left.first() {
+            // A place that was left empty ends what a reader reads, until somebody closes it.
+            filter.sync().map_err(text)?;
+        }
+        let mut digest = None;
+        for (process, filter) in &left {
+            let found = self.check(filter)?;
+            if *digest.get_or_insert(found) != found {
+                return Err(format!("the digest of process {process} is another"));
+            }
+        }
+        if let Some(live) = digest {
+            let reader: Reader<Any> =
+                Reader::open_on(self.place.of(witness), ground::options()).map_err(text)?;
+            let replayed = reader.digest().map_err(text)?;
+            if (replayed.value, replayed.inserts) != live {
+                return Err("replay comes to another digest than the living".to_owned());
+            }
+        }
+        for (process, filter) in left {
+            if random.below(2) == 0 {
+                filter.close().map_err(text)?;
+            } else {
+                stage::kill(process);
+                stage::let_go(process, filter);
+            }
+        }
+        self.damage_a_snapshot(random).map_err(|error| error.to_string())?;
+        for witness in witness + 1..witness + WITNESSES {
+            let filter: Opened =
+                Filter::open_on(self.place.of(witness), ground::options()).map_err(text)?;
+            let found = self.check(&filter)?;
+            if *digest.get_or_insert(found) != found {
+                return Err(format!("recovery {witness} comes to another digest"));
+            }
+            stage::kill(witness);
+            stage::let_go(witness, filter);
+        }
+        Ok(())
+    }
+
+    /// Of two snapshots the older one must do.
+    fn damage_a_snapshot(&self, random: &mut Random) -> std::io::Result<()> {
+        let memory = &self.place.memory;
+        let mut names = memory.list()?;
+        names.retain(|name| name.starts_with("snap-"));
+        names.sort();
+        if names.len() < 2 || random.below(2) == 0 {
+            return Ok(());
+        }
+        let file = memory.open(&names[names.len() - 1], Access::Write)?;
+        let (mut byte, at) = ([0], random.below(file.bytes()?));
+        file.read_at(&mut byte, at)?;
+        file.write_at(&[!byte[0]], at)
+    }
+}
+
+/// Plays a schedule in shuttle's first thread; what is wrong the stage knows.
+pub fn play(ground: &Ground, mut random: Random, planted: Option<Planted>) {
+    let scripts = scripts(&mut random);
+    let memory = media::copy(&ground.memory, |_| true).expect("memory is large");
+    let place = Place::new(memory, planted);
+    let bury = place.clone();
+    let deaths = deaths(&mut random, &scripts);
+    stage::begin(Random::new(random.below(u64::MAX)), deaths, move |process| bury.bury(process));
+    let mut play = Play {
+        place,
+        history: Mutex::new(History::new(ground.promise)),
+        handles: scripts.iter().map(|_| Mutex::default()).collect(),
+        working: scripts.iter().map(|script| Mutex::new(script.threads.len())).collect(),
+        before: 0,
+    };
+    stage::watch(|| play.prepare(&mut random));
+    let play = Arc::new(play);
+    let mut threads = Vec::new();
+    for (process, script) in scripts.into_iter().enumerate() {
+        for number in 0..script.threads.len() {
+            let (play, script) = (play.clone(), script.clone());
+            threads.push(shuttle::thread::spawn(move || {
+                stage::perform(process, || play.thread(process, number, &script));
+            }));
+        }
+    }
+    for thread in threads {
+        thread.join().expect("its panics are caught");
+    }
+    if stage::failure().is_none() {
+        stage::watch(|| play.judge(&mut random));
+    }
+    stage::end(|process| play.handles.get(process).map(|handle| lock(handle).take()));
+}
