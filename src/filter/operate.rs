@@ -120,24 +120,20 @@ impl Engine {
         let given = request.time;
         let index = self.image.layout().stripe_of(request.hash) + 1;
         loop {
-            let end = {
-                let mut stripe = self.lock(index);
-                self.check_writable()?;
-                // Under the stripe, so that the clock's times of one stripe never run backwards.
-                let stamp = self.stamp(given)?;
-                let end = self.log.mapped_end();
-                match self.attempt(&mut stripe, request, stamp)? {
-                    // Too late by our own clock: the process was stopped after it was read.
-                    Attempt::Done(Written { checked: Checked::TooLate, .. })
-                        if given.is_none() && !stamp.stream =>
-                    {
-                        continue;
-                    }
-                    Attempt::Done(written) => return Ok(written),
-                    Attempt::NoRoom => end,
-                }
-            };
-            self.make_room(end)?;
+            let mut stripe = self.lock(index);
+            self.check_writable()?;
+            // Under the stripe, so that the clock's times of one stripe never run backwards.
+            let stamp = self.stamp(given)?;
+            let end = self.log.mapped_end();
+            match self.attempt(&mut stripe, request, stamp)? {
+                // Too late by our own clock: the process was stopped after it was read.
+                Attempt::Done(Written { checked: Checked::TooLate, .. })
+                    if given.is_none() && !stamp.stream => {}
+                Attempt::Done(written) => return Ok(written),
+                // Still under the stripe: a step may have been recorded for this insert, and counts only if something follows it.
+                // Should we die here, whoever takes the stripe over sees to that.
+                Attempt::NoRoom => self.make_room(end)?,
+            }
         }
     }
 
@@ -405,27 +401,36 @@ impl Engine {
             return Ok(());
         }
         if let Some(mut stripe) = self.lock_events() {
-            self.append_heartbeat(&mut stripe, stamp);
+            // Without room the next insert makes some; a heartbeat can wait.
+            let _ = self.append_heartbeat(&mut stripe, stamp);
         }
         Ok(())
     }
 
-    fn append_heartbeat(&self, stripe: &mut StripeGuard<'_, Local>, stamp: Stamp) {
+    /// Whether there was room for it.
+    fn append_heartbeat(&self, stripe: &mut StripeGuard<'_, Local>, stamp: Stamp) -> bool {
         let record =
             Record { time: stamp.time, stream: stamp.stream, ..Record::new(Op::Heartbeat) };
-        // Without room the next insert makes some; a heartbeat can wait.
-        if let Some(lsn) = self.append_for_stripe_0(stripe, &record) {
-            let time = stripe_time(stamp.time, stamp.stream);
-            stripe.entry().note(lsn, time);
-            self.raise_time(time);
-        }
+        let Some(lsn) = self.append_for_stripe_0(stripe, &record) else {
+            return false;
+        };
+        let time = stripe_time(stamp.time, stamp.stream);
+        stripe.entry().note(lsn, time);
+        self.raise_time(time);
+        true
     }
 
     /// Makes events that a dead process recorded count: recovery drops events that nothing follows, as their insert never
     /// came. A heartbeat that tells no new time follows them.
     pub(super) fn confirm_events(&self, stripe: &mut StripeGuard<'_, Local>) {
-        let time = stripe.entry().sums().time;
-        self.append_heartbeat(stripe, Stamp { time: time >> 1, stream: time & 1 != 0 });
+        loop {
+            let (time, end) = (stripe.entry().sums().time, self.log.mapped_end());
+            let stamp = Stamp { time: time >> 1, stream: time & 1 != 0 };
+            // If no room can be made either, nobody can insert, and whoever can again does so for a record that follows.
+            if self.append_heartbeat(stripe, stamp) || self.make_room(end).is_err() {
+                return;
+            }
+        }
     }
 
     /// Waits for an operation's record as its durability asks.

@@ -15,9 +15,6 @@ const WITNESSES: usize = 3;
 /// Keys that several threads insert, each once at most.
 const SHARED_KEYS: u64 = 4;
 
-/// A key that nobody inserts before all have come to their end.
-const LAST_KEY: u64 = 1 << 31;
-
 type Opened = Filter<Any>;
 type Outcome = Result<(), String>;
 
@@ -287,10 +284,6 @@ impl Play {
                 Some(filter) => left.push((process, filter)),
                 None => {}
             }
-        }
-        if let Some((_, filter)) = left.first().filter(|_| lock(&self.history).forgets()) {
-            // Replay leaves out a step that nothing follows, as its insert never came. Now something does.
-            self.act(filter, Act::Insert { key: LAST_KEY, durable: false })?;
         }
         if let Some((_, filter)) = left.first() {
             // A place that was left empty ends what a reader reads, until somebody closes it.
