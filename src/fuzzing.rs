@@ -3,23 +3,70 @@
 //! Checksums would stop nearly every input at the door, so each door also lets in input with its checksum put
 //! right. What lies behind must then refuse it by its own means.
 
-use crate::bytes::{FORMAT_VERSION, HEADER_BYTES, PAGE_BYTES, to_words};
+use crate::bytes::{FORMAT_VERSION, HEADER_BYTES, PAGE_BYTES, to_bytes, to_words};
+use crate::cells::store;
 use crate::media::{Access, Media, Memory};
 use crate::meta::Meta;
 use crate::names::FileName;
-use crate::snapshot::SnapshotReader;
-use crate::wal::record::{Decoded, Record};
+use crate::recovery::eras::History;
+use crate::recovery::{Known, Listing};
+use crate::snapshot::{SnapshotReader, seal_frames};
+use crate::wal::record::{Decoded, Op, RECORD_BYTES, Record, sealed};
 use crate::wal::segment::{Segment, SegmentHeader};
 use std::path::Path;
 
 const UUID: u128 = 0x0123_4567_89AB_CDEF;
+
+/// Puts the checksums in the file of this name right: of its header, and of its records or frames.
+pub fn seal(name: &str, bytes: &mut Vec<u8>) {
+    match FileName::parse(name) {
+        Some(FileName::Meta) => seal_text(bytes),
+        Some(FileName::Segment { era, first }) => {
+            seal_header(bytes);
+            let records = bytes.get_mut(PAGE_BYTES as usize..).unwrap_or_default();
+            for (at, record) in records.chunks_exact_mut(RECORD_BYTES as usize).enumerate() {
+                let mut words = [0; 4];
+                words.iter_mut().zip(to_words(record)).for_each(|(to, word)| *to = word);
+                let lsn = first.wrapping_add(at as u64);
+                record.copy_from_slice(&to_bytes(&sealed(words, era, lsn)));
+            }
+        }
+        Some(FileName::Snapshot { .. }) => {
+            const BYTES_WORD: usize = 8;
+            let length = bytes.len() as u64;
+            if let Some(word) = bytes.get_mut(BYTES_WORD * 8..BYTES_WORD * 8 + 8) {
+                word.copy_from_slice(&length.to_le_bytes());
+            }
+            seal_header(bytes);
+            seal_frames(bytes);
+        }
+        _ => seal_header(bytes),
+    }
+}
+
+/// Gives text its last line, in place of the one it has.
+fn seal_text(bytes: &mut Vec<u8>) {
+    const LINE: &[u8] = b"\nchecksum ";
+    if let Some(at) = bytes.windows(LINE.len()).rposition(|line| line == LINE) {
+        bytes.truncate(at + 1);
+    }
+    bytes.extend(format!("checksum {:08x}\n", crc32fast::hash(bytes)).bytes());
+}
+
+fn seal_header(bytes: &mut [u8]) {
+    if let Some((header, sum)) =
+        bytes.get_mut(..HEADER_BYTES).map(|header| header.split_at_mut(HEADER_BYTES - 8))
+    {
+        sum.copy_from_slice(&u64::from(crc32fast::hash(header)).to_le_bytes());
+    }
+}
 
 /// `meta`, as it is and with its checksum put right. What reads must read back from what it writes.
 pub fn meta(bytes: &[u8]) {
     let path = Path::new("meta");
     let _ = Meta::decode(bytes, path);
     let mut sealed = bytes.to_vec();
-    sealed.extend(format!("checksum {:08x}\n", crc32fast::hash(bytes)).bytes());
+    seal_text(&mut sealed);
     if let Ok(meta) = Meta::decode(&sealed, path) {
         let again = meta.encode();
         let read = Meta::decode(&again, path).expect("what is written reads back");
@@ -27,85 +74,176 @@ pub fn meta(bytes: &[u8]) {
     }
 }
 
-/// The four words of a record and its place.
+/// The four words of a record and its place, as they are and with the checksum put right.
 pub fn record(bytes: &[u8]) {
     let words: Vec<u64> = to_words(bytes).collect();
     let &[a, b, c, d, era, lsn] = words.as_slice() else {
         return;
     };
-    if let Decoded::Valid(record) = Record::decode([a, b, c, d], era, lsn) {
-        let again = record.encode(era, lsn);
-        assert_eq!(Record::decode(again, era, lsn), Decoded::Valid(record));
+    let words = [a, b, c, d];
+    for words in [words, sealed(words, era, lsn)] {
+        if let Decoded::Valid(record) = Record::decode(words, era, lsn) {
+            let again = record.encode(era, lsn);
+            assert_eq!(Record::decode(again, era, lsn), Decoded::Valid(record));
+        }
     }
 }
 
 /// A medium with one file of these bytes.
 fn holding(name: &str, bytes: &[u8]) -> Memory {
     let memory = Memory::new();
-    let written = memory
-        .make()
-        .and_then(|()| memory.create(name, 0))
-        .and_then(|file| file.write_at(bytes, 0));
-    written.expect("memory has room");
+    memory.make().expect("nothing fails");
+    let (whole, rest) = bytes.split_at(bytes.len() / 8 * 8);
+    let file = memory.create(name, bytes.len() as u64).expect("memory has room");
+    if rest.is_empty() {
+        let mapping = file.map(Access::Write).expect("whole words");
+        let words = mapping.words().iter().zip(to_words(whole));
+        words.filter(|(_, value)| *value != 0).for_each(|(word, value)| store(word, value));
+    } else {
+        file.write_at(bytes, 0).expect("it is as large");
+    }
     memory
 }
 
-/// The file of a segment: any bytes, then records behind a right header.
+/// A file whose first page is told by its header alone, so that the fuzzer has no use for zeros: its name's words filled in, all
+/// checksums right. None if there is no whole header.
+fn sealed_file(
+    name: &FileName,
+    magic: &[u8; 8],
+    told: &[u8],
+    words: &[(usize, u64)],
+) -> Option<Vec<u8>> {
+    let (header, rest) = told.split_at_checked(HEADER_BYTES)?;
+    let mut file = header.to_vec();
+    file.resize(PAGE_BYTES as usize, 0);
+    file.extend(rest);
+    let common = [
+        (0, u64::from_le_bytes(*magic)),
+        (1, FORMAT_VERSION.into()),
+        (2, UUID as u64),
+        (3, (UUID >> 64) as u64),
+    ];
+    for &(word, value) in common.iter().chain(words) {
+        file[word * 8..word * 8 + 8].copy_from_slice(&value.to_le_bytes());
+    }
+    seal(&name.to_string(), &mut file);
+    Some(file)
+}
+
+/// The file of a segment: any bytes, and a right header with the era's start and the capacity that the bytes tell, and records with
+/// right checksums.
 pub fn segment(bytes: &[u8]) {
-    let name = FileName::Segment { era: 1, first: 1 }.to_string();
-    let open = |bytes: &[u8]| {
-        let opened = Segment::open(&holding(&name, bytes), 1, 1, UUID, Access::Read);
-        if let Ok(segment) = opened {
+    let name = FileName::Segment { era: 1, first: 1 };
+    let sealed = sealed_file(&name, b"EBBTWAL\n", bytes, &[(4, 1), (6, 1)]);
+    for bytes in [Some(bytes), sealed.as_deref()].into_iter().flatten() {
+        let memory = holding(&name.to_string(), bytes);
+        if let Ok(segment) = Segment::open(&memory, 1, 1, UUID, Access::Write) {
             for lsn in segment.first()..segment.end() {
-                let _ = segment.read(lsn);
+                if segment.read(lsn) == Decoded::Empty {
+                    segment.void(lsn);
+                    assert_eq!(segment.read(lsn), Decoded::Valid(Record::new(Op::Void)));
+                }
             }
+            segment.dirty(0, u64::MAX);
         }
-    };
-    open(bytes);
-    let memory = holding("records", bytes);
-    let header = SegmentHeader {
-        uuid: UUID,
-        era: 1,
-        era_start: 1,
-        first: 1,
-        capacity: (bytes.len() as u64 / 32).max(1),
-    };
-    let created = Segment::create(&memory, header, 0);
-    drop(created.expect("memory has room"));
-    let file = memory.open(&name, Access::Write).expect("it is there");
-    file.write_at(&bytes[..bytes.len() / 32 * 32], PAGE_BYTES).expect("it is as large");
-    let segment = Segment::open(&memory, 1, 1, UUID, Access::Read).expect("its header is right");
-    for lsn in segment.first()..segment.end() {
-        let _ = segment.read(lsn);
     }
 }
 
-/// The file of a snapshot: any bytes, then the same with the checksum of its header put right.
+/// Records in each segment of [`log`], and the most segments.
+const RECORDS: u64 = 6;
+const SEGMENTS: usize = 8;
+
+/// A log of several segments and eras, of records, empty places and others, with what the live image may tell of it. What is read
+/// is unbroken, and is read again when its ground was secured.
+pub fn log(bytes: &[u8]) {
+    let Some((&[form, tail, unfinished, from], mut places)) = bytes.split_first_chunk() else {
+        return;
+    };
+    let memory = Memory::new();
+    memory.make().expect("nothing fails");
+    let (mut era, mut first, mut start) = (1, 1, 1);
+    for _ in 0..SEGMENTS {
+        let Some((&step, rest)) = places.split_first() else {
+            break;
+        };
+        if step & 1 != 0 {
+            // An era begins somewhere in the one before, or beyond it.
+            era += 1;
+            start = 1 + u64::from(step >> 1) % first.max(RECORDS);
+            first = start;
+        }
+        let header = SegmentHeader { uuid: UUID, era, era_start: start, first, capacity: RECORDS };
+        if step < 0xF0 {
+            let Ok(segment) = Segment::create(&memory, header, 0) else {
+                break;
+            };
+            places = fill(&segment, era, rest);
+        }
+        first += RECORDS;
+    }
+    let (tail, unfinished) = (u64::from(tail), u64::from(unfinished));
+    let known = match form % 4 {
+        0 | 1 => Known::Nothing,
+        2 => Known::Died { era, tail, unfinished: unfinished % 8 },
+        _ => Known::Living { era, durable: tail },
+    };
+    read_log(&memory, known, 1 + u64::from(from) % 8);
+}
+
+/// Fills a segment's places, a few bytes each. Returns the bytes that are left.
+fn fill<'a>(segment: &Segment, era: u64, mut places: &'a [u8]) -> &'a [u8] {
+    for lsn in segment.first()..segment.end() {
+        let Some((&[code, payload], rest)) = places.split_first_chunk() else {
+            break;
+        };
+        places = rest;
+        let word = u64::from(code & 0x8F) << 56 | u64::from(payload) << 32;
+        let words = match code >> 4 & 7 {
+            0 => [0; 4],
+            1 => [0, 0, 0, word | 1],
+            _ => sealed([payload.into(), lsn, era, word | 1], era, lsn),
+        };
+        for (to, word) in segment.slot(lsn).iter().zip(words) {
+            store(to, word);
+        }
+    }
+    places
+}
+
+fn read_log(memory: &Memory, known: Known, from: u64) {
+    let listing = Listing::read(memory).expect("a directory");
+    let Ok(history) = History::open(memory, &listing, UUID, Access::Write) else {
+        return;
+    };
+    let (mut last, mut visited) = (0, Vec::new());
+    let read = history.read(from, known, |era, lsn, _| {
+        assert!(era >= last, "never back to a lower era");
+        last = era;
+        visited.push(lsn);
+        Ok(())
+    });
+    let Ok(prefix) = read else { return };
+    visited.extend(&prefix.holes);
+    visited.sort_unstable();
+    assert!(visited.iter().copied().eq(from..prefix.stop), "unbroken: {visited:?}");
+    if matches!(known, Known::Living { .. }) {
+        return;
+    }
+    history.secure(from, &prefix).expect("nothing fails");
+    let again = history.read(from, Known::Nothing, |_, _, _| Ok(())).expect("it is secured");
+    assert_eq!((again.stop, again.holes), (prefix.stop, vec![]));
+}
+
+/// The file of a snapshot: any bytes, and a right header with the counts that the bytes tell, and frames with right checksums.
 pub fn snapshot(bytes: &[u8]) {
-    let name = FileName::Snapshot { start: 1 }.to_string();
-    let read = |bytes: &[u8]| {
-        if let Ok(mut reader) = SnapshotReader::open(&holding(&name, bytes), 1, UUID) {
+    let name = FileName::Snapshot { start: 1 };
+    let sealed = sealed_file(&name, b"EBBTSNP\n", bytes, &[(5, 1)]);
+    for bytes in [Some(bytes), sealed.as_deref()].into_iter().flatten() {
+        if let Ok(mut reader) = SnapshotReader::open(&holding(&name.to_string(), bytes), 1, UUID) {
             let _ = reader.frames(|_, _, words| {
                 assert!(words.len() * 8 <= bytes.len(), "no more than the file holds");
                 Ok(())
             });
         }
-    };
-    read(bytes);
-    let at = HEADER_BYTES - 8;
-    if bytes.len() >= HEADER_BYTES {
-        let mut sealed = bytes.to_vec();
-        let length = sealed.len() as u64;
-        for (word, value) in
-            [(0, u64::from_le_bytes(*b"EBBTSNP\n")), (1, FORMAT_VERSION.into()), (2, UUID as u64)]
-        {
-            sealed[word * 8..word * 8 + 8].copy_from_slice(&u64::to_le_bytes(value));
-        }
-        for (word, value) in [(3, (UUID >> 64) as u64), (5, 1), (8, length)] {
-            sealed[word * 8..word * 8 + 8].copy_from_slice(&u64::to_le_bytes(value));
-        }
-        let sum = u64::from(crc32fast::hash(&sealed[..at]));
-        sealed[at..at + 8].copy_from_slice(&sum.to_le_bytes());
-        read(&sealed);
     }
 }

@@ -24,6 +24,13 @@ pub use std::thread::{sleep, yield_now};
 #[cfg(not(shuttle))]
 pub use std::time::Instant;
 
+/// How long others are waited for. Under the fuzzers hardly at all: there nobody else is at work, and what the dead left is
+/// to be found at once.
+#[must_use]
+pub const fn patience(time: std::time::Duration) -> std::time::Duration {
+    if cfg!(fuzzing) { std::time::Duration::from_nanos(1) } else { time }
+}
+
 /// Tells the processor (or loom's scheduler) that this thread waits for another one.
 #[cfg(not(shuttle))]
 pub fn spin_hint() {

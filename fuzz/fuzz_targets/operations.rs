@@ -1,22 +1,28 @@
-//! Sequences of operations on a filter in memory, single failures among them: nothing that returned is ever
-//! lost, and a filter that is opened again is what it was.
+//! Sequences of operations on a filter of any kind, with full disks and failures, second handles, readers, backups of its files,
+//! deaths and reopenings: nothing that returned is lost, answers keep what the kind promises, and a filter that is opened again
+//! is what it was.
 #![no_main]
 
 use ebbtide::media::{Media, Memory};
-use ebbtide::{Any, Clock, Durability, Filter, Options, Parameters, Timestamp};
+use ebbtide::{Any, Checked, Digest, Durability, Filter, Reader, Since, Timestamp, inspect};
+use ebbtide_fuzz::files::{Files, directory};
+use ebbtide_fuzz::input::Input;
+use ebbtide_fuzz::model::Model;
+use ebbtide_fuzz::questions;
+use ebbtide_fuzz::samples::{Sample, options};
 use libfuzzer_sys::fuzz_target;
 use std::io::ErrorKind;
 use std::sync::Arc;
 
-fn options() -> Options {
-    Options::new()
-        .hash_seed(1)
-        .stripes(2)
-        .block_bytes(512)
-        .segment_bytes(4096)
-        .durability(Durability::Never)
-        .background(false)
-        .clock(Clock::stream())
+const MOST_OPERATIONS: usize = 64;
+
+/// A filter, what was done to it, and where it lives.
+struct Run {
+    sample: &'static Sample,
+    memory: Memory,
+    filter: Option<Filter>,
+    model: Model,
+    now: u64,
 }
 
 fn open(memory: &Memory) -> Filter {
@@ -24,51 +30,188 @@ fn open(memory: &Memory) -> Filter {
     Filter::open_on(media, options()).expect("nothing fails now")
 }
 
-fuzz_target!(|bytes: &[u8]| {
-    let Some((&first, bytes)) = bytes.split_first() else {
-        return;
-    };
-    let spec = match first % 3 {
-        0 => Any::new("bloom", Parameters::new().with("capacity", 1000)),
-        1 => Any::new(
-            "age-partitioned",
-            Parameters::new().with("window-items", 200),
-        ),
-        _ => Any::new(
-            "time-limited",
-            Parameters::new().with("window", 1_000_000).with("rate", 1),
-        ),
-    };
-    let memory = Memory::new();
-    let media: Arc<dyn Media> = Arc::new(memory.clone());
-    let mut filter = Filter::create_on(media, spec, options()).expect("nothing fails yet");
-    let mut now = 1_000_000_u64;
-    for pair in bytes.chunks_exact(2) {
-        let (operation, value) = (pair[0] % 16, pair[1]);
-        let call = filter.call().time(Timestamp::from_unix_micros(now));
-        match operation {
-            0..=7 => {
-                if let Ok(true) = call.insert([value]) {
-                    assert!(call.contains([value]).expect("an answer"), "just inserted");
-                }
-            }
-            8 | 9 => {
-                let keys: Vec<[u8; 2]> = (0..=value).map(|key| [key, value]).collect();
-                let _ = call.insert_all(&keys);
-            }
-            10 => now += 1 << (value % 24),
-            11 => now = now.saturating_sub(1 << (value % 24)),
-            12 => drop(filter.checkpoint()),
-            13 => drop(filter.sync()),
-            14 => memory.fail_after(u64::from(value), ErrorKind::StorageFull),
-            _ => {
-                let before = filter.digest().expect("a digest");
-                drop(filter);
-                memory.clear_faults();
-                filter = open(&memory);
-                let after = filter.digest().expect("a digest");
-                assert_eq!((before.value, before.inserts), (after.value, after.inserts));
+fn equal(before: &Digest, after: &Digest) {
+    assert_eq!((before.value, before.inserts), (after.value, after.inserts));
+}
+
+impl Run {
+    fn new(sample: &'static Sample) -> Self {
+        let memory = directory();
+        let media: Arc<dyn Media> = Arc::new(memory.clone());
+        let filter = Filter::create_on(media, sample.spec(), options()).expect("nothing fails yet");
+        let model = Model::new(sample);
+        Self { sample, memory, filter: Some(filter), model, now: 1_000_000 }
+    }
+
+    fn filter(&self) -> &Filter {
+        self.filter.as_ref().expect("it is open")
+    }
+
+    /// A weight, and a call with it at this time.
+    fn call<'a>(
+        &self,
+        filter: &'a Filter,
+        input: &mut Input<'_>,
+        time: u64,
+    ) -> (u64, ebbtide::Call<'a>) {
+        let call = filter.call().time(Timestamp::from_unix_micros(time));
+        match self.sample.heaviest {
+            1 => (1, call),
+            most => {
+                let weight = 1 + input.byte() % most;
+                (weight.into(), call.weight(weight.into()))
             }
         }
     }
+
+    fn insert(&mut self, key: u8, input: &mut Input<'_>, how: u8) {
+        // Some keys are late.
+        let time = if how & 8 == 0 { self.now } else { self.now - u64::from(input.byte()) * 500 };
+        let filter = self.filter.take().expect("it is open");
+        let (weight, call) = self.call(&filter, input, time);
+        let call = if how & 16 == 0 { call } else { call.durability(Durability::Always) };
+        let inserted = match how & 3 {
+            0 => call.check_and_insert([key]).map(|checked| checked != Checked::TooLate),
+            1 => {
+                let checked = call.since(Since::LastAccepted).check_and_insert([key]);
+                checked.map(|checked| checked == Checked::New)
+            }
+            _ => call.insert([key]),
+        };
+        match &inserted {
+            Ok(false) => {}
+            done => self.model.inserted(key, time, weight, done.is_ok()),
+        }
+        if let Ok(true) = inserted
+            && time == self.now
+        {
+            assert!(call.contains([key]).expect("an answer"), "{key} was just inserted");
+        }
+        self.filter = Some(filter);
+    }
+
+    fn remove(&mut self, key: u8, input: &mut Input<'_>) {
+        let filter = self.filter.take().expect("it is open");
+        let (weight, call) = self.call(&filter, input, self.now);
+        if self.model.has(key, weight) {
+            let removed = call.remove([key]);
+            assert!(removed.unwrap_or(true), "{key} was there {weight} times");
+            self.model.removed(key, weight);
+        }
+        self.filter = Some(filter);
+    }
+
+    /// Whoever opens the filter after its close, or after the death of all who had it, finds what was there.
+    fn reopen(&mut self, dies: bool) {
+        if dies {
+            self.memory.clear_faults();
+        }
+        let before = self.filter().digest();
+        let memory = if dies { Files::read(&self.memory).lay() } else { self.memory.clone() };
+        self.filter = None;
+        self.memory = memory;
+        self.memory.clear_faults();
+        let filter = open(&self.memory);
+        let after = filter.digest().expect("a digest");
+        // Without one, the filter was poisoned or could not be read.
+        if let Ok(before) = before {
+            equal(&before, &after);
+        }
+        self.filter = Some(filter);
+        self.check();
+    }
+
+    fn check(&self) {
+        self.model
+            .check(self.filter().call().time(Timestamp::from_unix_micros(self.now)), self.now);
+    }
+
+    /// Others look at the filter, or work on it.
+    fn others(&mut self, key: u8, input: &mut Input<'_>, how: u8) {
+        self.memory.clear_faults();
+        let Ok(ours) = self.filter().digest() else {
+            return;
+        };
+        match how % 4 {
+            0 => {
+                let reader = Reader::<Any>::open_on(Arc::new(self.memory.clone()), options());
+                let reader = reader.expect("nothing fails");
+                equal(&ours, &reader.digest().expect("nothing fails"));
+                questions::read(&reader, key, self.now);
+            }
+            1 => {
+                let report = inspect::verify_on(&self.memory).expect("nothing fails");
+                assert!(report.is_sound(), "{report:?}");
+            }
+            2 => {
+                let second = open(&self.memory);
+                let first = self.filter.replace(second);
+                self.insert(key, input, how >> 2);
+                equal(
+                    &self.filter().digest().expect("nothing fails"),
+                    &first.as_ref().expect("it was open").digest().expect("nothing fails"),
+                );
+                // The one who came first goes first, or last.
+                if how & 128 == 0 {
+                    self.filter = first;
+                }
+            }
+            _ => {
+                // What is damaged nowhere needs no saving.
+                let files = Files::read(&self.memory).lay();
+                let saved = inspect::salvage_on(&files, &directory()).expect("nothing fails");
+                assert!(saved.is_none(), "{saved:?}");
+            }
+        }
+    }
+
+    fn operate(&mut self, input: &mut Input<'_>) {
+        let (operation, key) = (input.byte(), input.byte());
+        match operation % 16 {
+            0..=4 => self.insert(key, input, operation >> 4 | key & 16),
+            5 => {
+                let keys: Vec<[u8; 1]> = (0..key / 2).map(|at| [at ^ key]).collect();
+                let inserted = self
+                    .filter()
+                    .call()
+                    .time(Timestamp::from_unix_micros(self.now))
+                    .insert_all(&keys);
+                let surely = inserted.is_ok_and(|inserted| inserted == keys.len());
+                for [key] in keys {
+                    self.model.inserted(key, self.now, 1, surely);
+                }
+            }
+            6 | 7 => self.remove(key, input),
+            8 => self.now += 1 << (key % 20),
+            9 => drop(self.filter().checkpoint()),
+            10 => drop(self.filter().sync()),
+            11 => {
+                let errors = [ErrorKind::StorageFull, ErrorKind::Other, ErrorKind::Interrupted];
+                self.memory.fail_after((key / 4).into(), errors[usize::from(key % 4) % 3]);
+            }
+            12 => self.reopen(key & 1 != 0),
+            13 => self.others(key, input, input.0.first().copied().unwrap_or(key)),
+            14 => {
+                questions::ask(self.filter(), key, self.now);
+                questions::infer(self.filter(), key, self.now);
+                let _ = self.filter().stat();
+            }
+            _ => {
+                self.memory.clear_faults();
+                self.check();
+            }
+        }
+    }
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let mut input = Input(bytes);
+    let mut run = Run::new(Sample::of(input.byte()));
+    for _ in 0..MOST_OPERATIONS {
+        if input.is_empty() {
+            break;
+        }
+        run.operate(&mut input);
+    }
+    run.reopen(true);
 });

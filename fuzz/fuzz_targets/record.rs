@@ -1,4 +1,8 @@
 //! See `ebbtide::fuzzing::record`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| ebbtide::fuzzing::record(bytes));
+use ebbtide_fuzz::limit;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    limit::of_reading(bytes, || ebbtide::fuzzing::record(bytes));
+});

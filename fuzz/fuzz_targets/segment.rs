@@ -1,4 +1,8 @@
 //! See `ebbtide::fuzzing::segment`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| ebbtide::fuzzing::segment(bytes));
+use ebbtide_fuzz::limit;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    limit::of_reading(bytes, || ebbtide::fuzzing::segment(bytes));
+});

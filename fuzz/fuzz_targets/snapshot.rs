@@ -1,4 +1,8 @@
 //! See `ebbtide::fuzzing::snapshot`.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|bytes: &[u8]| ebbtide::fuzzing::snapshot(bytes));
+use ebbtide_fuzz::limit;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    limit::of_reading(bytes, || ebbtide::fuzzing::snapshot(bytes));
+});

@@ -15,7 +15,7 @@ use crate::recovery::Listing;
 use crate::recovery::removal::remove_for_good;
 use crate::snapshot::write::SnapshotWriter;
 use crate::snapshot::{Content, Frame, SnapshotHeader, SnapshotReader};
-use crate::sync::{self, Instant, Mutex, MutexGuard, Ordering};
+use crate::sync::{self, Instant, Mutex, MutexGuard, Ordering, patience};
 use crate::wal::record::RECORD_BYTES;
 use std::io;
 use std::iter::repeat_with;
@@ -25,7 +25,7 @@ use std::time::Duration;
 /// How many sound snapshots are kept.
 const KEPT: usize = 2;
 /// How long a checkpoint that was asked for waits for one that another process is at.
-pub(super) const PATIENCE: Duration = Duration::from_secs(1);
+pub(super) const PATIENCE: Duration = patience(Duration::from_secs(1));
 const PAUSE: Duration = Duration::from_millis(2);
 /// At so many times the log that makes a checkpoint due, nobody waits for another process any more that is at it.
 const OVERDUE: u64 = 4;

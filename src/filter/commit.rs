@@ -8,17 +8,18 @@
 use super::engine::Engine;
 use crate::error::Result;
 use crate::processes::turn::{self, Taken};
-use crate::sync::{AtomicU64, Instant, Mutex, Ordering};
+use crate::sync::{AtomicU64, Instant, Mutex, Ordering, patience};
 use crate::wal::{Op, Record, Segment, walk};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a leader is waited for, at least and at most: in between, so many times as long as a sync took last.
 /// Overtaking costs a sync more, no harm.
-const LEADERS_TIME: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+const LEADERS_TIME: (Duration, Duration) =
+    (patience(Duration::from_millis(20)), patience(Duration::from_secs(1)));
 const SYNCS: u64 = 4;
 /// How long somebody else's new segment is waited for.
-const GROWERS_TIME: Duration = Duration::from_millis(20);
+const GROWERS_TIME: Duration = patience(Duration::from_millis(20));
 
 /// What this handle knows of syncs.
 #[derive(Debug, Default)]
@@ -63,6 +64,8 @@ impl Engine {
 
     /// Returns once every LSN below `target` is durable.
     pub(super) fn commit(&self, target: u64) -> Result<()> {
+        // Nothing beyond the tail was ever reserved, whatever a damaged image names. Acquire: pairs with the Release of `reserve`.
+        let target = target.min(self.image.header().tail().load(Ordering::Acquire));
         while self.durable() < target {
             if self.image.header().is_poisoned() {
                 return Err(self.poisoned());
@@ -188,6 +191,10 @@ impl Engine {
         let header = self.image.header();
         loop {
             self.check_writable()?;
+            // Else one would allocate on and on to reach a tail that is nowhere.
+            header.check(self.media.path(), self.meta.segment_records).inspect_err(|error| {
+                self.poison(error.to_string());
+            })?;
             let allocated = header.allocated().load(Ordering::Acquire);
             if allocated > end {
                 return self.map_log().map(|_| ());

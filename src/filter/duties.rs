@@ -194,7 +194,8 @@ impl Engine {
         let header = self.image.header();
         let mapped = self.log.mapped_end();
         if header.refuses()
-            || header.tail().load(Ordering::Relaxed) + self.meta.segment_records <= mapped
+            || header.tail().load(Ordering::Relaxed).saturating_add(self.meta.segment_records)
+                <= mapped
         {
             return Ok(());
         }

@@ -21,7 +21,7 @@ use crate::meta::Meta;
 use crate::names::FileName;
 use crate::options::Options;
 use crate::processes::slots::{SLOTS, Slots};
-use crate::processes::stripe_lock::Owner;
+use crate::processes::stripe_lock::{self, Owner};
 use crate::processes::stripes::Stripes;
 use crate::recovery::removal::{self, remove_for_good};
 use crate::recovery::{Known, Listing, Recovered, replay};
@@ -123,10 +123,27 @@ impl Engine {
     ) -> Result<Self> {
         let header = LiveHeader::attach(&*media, meta.uuid, Access::Write)?;
         let image = Image::attach(media.clone(), header, meta.layout, &*meta.kind, Access::Write)?;
+        image.header().check(media.path(), meta.segment_records)?;
         let engine = Self::assemble(media, meta, options, slots, image)?;
         engine.check_writable()?;
+        engine.check_locks()?;
         engine.map_log()?;
         Ok(engine)
+    }
+
+    /// Makes sure that no stripe is held in our name, which is new: it would be waited for without end.
+    fn check_locks(&self) -> Result<()> {
+        let (header, ours) = (self.image.header(), self.stripes.owner());
+        let holder =
+            |at| stripe_lock::holder(header.stripe(at).lock_word().load(Ordering::Relaxed));
+        let mut holders = (0..header.stripe_count()).filter_map(holder);
+        match holders.find(|of| of.slot == ours.slot && of.term >= ours.term) {
+            Some(found) => {
+                let (expected, found) = (format!("no stripe of {ours:?}"), format!("{found:?}"));
+                Err(header.damaged(self.media.path(), expected, found))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Rebuilds the state and begins a new era on it. The caller has the filter alone.
@@ -172,7 +189,11 @@ impl Engine {
             return Err(Error::Crowded { path: media.path().to_path_buf(), most: SLOTS });
         };
         // Release: pairs with the Acquire of `judge`: who sees the term knows that older ones are dead.
-        let term = header.slot_term(slot.into()).fetch_add(1, Ordering::AcqRel) + 1;
+        let term = header.slot_term(slot.into()).fetch_add(1, Ordering::AcqRel).saturating_add(1);
+        if term >= Owner::TERMS {
+            let (expected, found) = (format!("a term below {}", Owner::TERMS), term.to_string());
+            return Err(header.damaged(media.path(), expected, found));
+        }
         remove_drafts_of(&*media, slot)?;
         let time_base = TimeBase::of_image(header, &options.clock, meta.downtime);
         let first = first_segment(&meta, &image);

@@ -436,7 +436,7 @@ impl Engine {
     /// Waits for an operation's record as its durability asks.
     pub(super) fn settle(&self, lsn: u64, durability: Option<Durability>) -> Result<()> {
         match durability.unwrap_or(self.meta.durability) {
-            Durability::Always => self.commit(lsn + 1),
+            Durability::Always => self.commit(lsn.saturating_add(1)),
             Durability::Interval(every) => {
                 self.bell.request(every);
                 Ok(())

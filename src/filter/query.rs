@@ -122,9 +122,17 @@ impl Engine {
             }
             if self.is_reader() {
                 self.wait_for_writers(stripe, &mut idle)?;
+            } else if !self.are_whole(hash) {
+                // The stripe is ours, and what a dead owner left is repaired: a damaged image, which nobody will mend.
+                self.poison("a block is marked as being changed, by nobody".to_owned());
             }
             spin_hint();
         }
+    }
+
+    /// Whether none of a key's blocks is marked as being changed.
+    fn are_whole(&self, hash: u64) -> bool {
+        self.image.banks().locate(BankMask::MAX, hash).note_versions(&mut [0; MAX_BANKS])
     }
 
     /// One look at block 0 and the key's blocks; `None` if any of them changed meanwhile.

@@ -12,12 +12,12 @@ use crate::media::Access;
 use crate::options::Durability;
 use crate::processes::stripes::StripeGuard;
 use crate::recovery::Listing;
-use crate::sync::{self, AtomicU64, Ordering};
+use crate::sync::{self, AtomicU64, Ordering, patience};
 use std::fmt;
 use std::time::Duration;
 
 /// How long writers are left alone before all stripes are tried for again.
-const PAUSE: Duration = Duration::from_millis(20);
+const PAUSE: Duration = patience(Duration::from_millis(20));
 
 /// Blocks looked at for the fill.
 const SAMPLE: u64 = 1024;
@@ -179,12 +179,13 @@ impl Engine {
         let moment = self.exact_moment(self.stamp(None)?);
         let fill = self.fill(&moment);
         let (state, layout) = (header.state(), self.meta.layout);
+        let removals = if kind.removes() { totals.novelty } else { 0 };
         let figures = kind.figures().iter().map(|figure| (figure.name, self.figure(figure.own)));
         Ok(Stat {
             kind: kind.name(),
             parameters: kind.parameters(),
             inserts: totals.inserts,
-            operations: totals.inserts + if kind.removes() { totals.novelty } else { 0 },
+            operations: totals.inserts.wrapping_add(removals),
             lsn: header.tail().load(Ordering::Acquire),
             durable_lsn: self.durable(),
             step: kind.step(&state, &moment),

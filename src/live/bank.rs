@@ -57,6 +57,11 @@ impl Places {
     /// # Errors
     /// [`Error::Parameter`] if they are beyond all reason.
     fn new(layout: Layout, geometry: Geometry, form: BankForm) -> Result<Self> {
+        let (blocks, block) = (geometry.blocks_per_stripe, geometry.words_per_block);
+        if blocks == 0 || !(1..=Layout::MOST_BLOCK_WORDS).contains(&block) {
+            let expected = format!("blocks of 1 to {} words", Layout::MOST_BLOCK_WORDS);
+            return Err(Error::parameter("words", expected, format!("{geometry:?}")));
+        }
         let words = layout.words(geometry);
         if words > BANK_WORDS_MAX {
             let expected = format!("at most {BANK_WORDS_MAX} words of cells in a bank");
@@ -292,8 +297,8 @@ pub struct BankSet {
     slots: [Option<Arc<Bank>>; MAX_BANKS],
     /// The slots that hold a bank.
     present: BankMask,
-    /// One more than the version of block 0 that lists just these; 0 if that is not known.
-    version: u64,
+    /// The version of block 0 that lists just these, if that is known.
+    version: Option<u64>,
 }
 
 impl BankSet {
@@ -304,21 +309,21 @@ impl BankSet {
         let bit = 1 << (slot % MAX_BANKS);
         set.present = if bank.is_some() { set.present | bit } else { set.present & !bit };
         set.slots[slot % MAX_BANKS] = bank;
-        set.version = 0;
+        set.version = None;
         set
     }
 
     /// This set, known to be what this version of block 0 lists.
     #[must_use]
     pub fn of_version(self, version: u64) -> Self {
-        Self { version: version + 1, ..self }
+        Self { version: Some(version), ..self }
     }
 
     /// Whether it is known to be what this version of block 0 lists.
     #[must_use]
     #[inline]
     pub fn is_of(&self, version: u64) -> bool {
-        self.version == version + 1
+        self.version == Some(version)
     }
 
     /// The bank in a slot.
@@ -468,6 +473,40 @@ impl<'a> Located<'a> {
     pub fn note(&self, lsn: u64) {
         for header in self.headers().filter(|header| lsn > header.lsn()) {
             header.set_lsn(lsn);
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_is_of_the_version_it_was_made_for_and_of_no_other() {
+        let none = BankSet::default();
+        for version in [0, 1, u64::MAX - 1, u64::MAX] {
+            assert!(!none.is_of(version));
+            let set = none.clone().of_version(version);
+            assert!(set.is_of(version) && !set.is_of(version.wrapping_add(1)));
+        }
+    }
+
+    #[test]
+    fn a_bank_has_blocks_and_they_are_no_larger_than_the_largest() {
+        let layout = Layout { stripes: 2, block_words: 64 };
+        let form = BankForm { undo: true, grows: false };
+        let bytes = |blocks_per_stripe, words_per_block| {
+            Bank::bytes(layout, Geometry { blocks_per_stripe, words_per_block }, form)
+        };
+        bytes(1, 1).expect("a bank");
+        bytes(7, Layout::MOST_BLOCK_WORDS).expect("a bank");
+        for (blocks, words) in
+            [(0, 64), (1, 0), (1, Layout::MOST_BLOCK_WORDS + 1), (u32::MAX, 8192)]
+        {
+            assert!(
+                matches!(bytes(blocks, words), Err(Error::Parameter { .. })),
+                "{blocks} {words}"
+            );
         }
     }
 }

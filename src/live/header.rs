@@ -23,7 +23,9 @@ use crate::error::{Error, Result};
 use crate::kinds::State;
 use crate::media::{Access, Mapped, Media};
 use crate::names::FileName;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU64, Ordering, fence};
+use crate::wal::segment::LSN_MAX;
+use std::path::Path;
 
 const MAGIC: &[u8; 8] = b"EBBTLIV\n";
 const REMEDY: &str =
@@ -216,6 +218,43 @@ impl LiveHeader {
     pub fn open_previous(media: &dyn Media, uuid: u128, access: Access) -> Result<Option<Self>> {
         Self::attach_in(boot_id(media)?, media, uuid, access)
             .map_or_else(Self::none_if_unfit, |image| Ok(Some(image)))
+    }
+
+    /// Makes sure that the ends of the log fit together, with segments of so many records and with what the stripes have
+    /// counted. The image has no checksums, and nobody may write by an end that was never reached.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`].
+    pub fn check(&self, directory: &Path, capacity: u64) -> Result<()> {
+        // In the order in which each stays below the next while others go on: LSNs are reserved before they are counted. Acquire
+        // fence: pairs with the Release of whoever stored what was read before it.
+        let counted = (0..self.stripe_count()).map(|at| self.stripe(at).lsn()).max().unwrap_or(0);
+        let snapshot = self.snapshot().load(Ordering::Acquire);
+        fence(Ordering::Acquire);
+        let ends = [self.era_start(), self.durable(), self.tail(), self.allocated()];
+        let [start, durable, tail, allocated] = ends.map(|end| end.load(Ordering::Acquire));
+        let sound = start <= durable
+            && durable <= tail
+            && tail <= allocated
+            && start < allocated
+            && allocated <= LSN_MAX
+            && (allocated - start).is_multiple_of(capacity)
+            && counted < tail
+            && snapshot <= tail;
+        if sound {
+            return Ok(());
+        }
+        let found = format!(
+            "start {start}, durable {durable}, tail {tail}, allocated {allocated}, counted {counted}, snapshot {snapshot}"
+        );
+        Err(self.damaged(directory, "ends of the log that fit together".to_owned(), found))
+    }
+
+    /// The error for an image that cannot be right.
+    #[must_use]
+    pub fn damaged(&self, directory: &Path, expected: String, found: String) -> Error {
+        let (path, offset) = (directory.join(FileName::Live.to_string()), HEADER_BYTES as u64);
+        Error::Damaged { path, offset, expected, found, remedy: REMEDY }
     }
 
     /// The era of the image that an earlier handle left, if there is one that can be read. An image gets its name only when

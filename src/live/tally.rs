@@ -62,9 +62,11 @@ impl<'a> Tally<'a> {
         for (at, count) in [inserts, novelty].into_iter().enumerate() {
             if count > 0 {
                 let before = words[at].fetch_add(count, Ordering::Relaxed);
-                let lots = before.wrapping_add(count) / LOTS[at] - before / LOTS[at];
+                // Wrapping, here and below: the words of an image that was damaged may be any.
+                let lots = (before.wrapping_add(count) / LOTS[at]).wrapping_sub(before / LOTS[at]);
                 if lots > 0 {
-                    self.head[ANNOUNCED + at].fetch_add(lots * LOTS[at], Ordering::Relaxed);
+                    let counted = lots.wrapping_mul(LOTS[at]);
+                    self.head[ANNOUNCED + at].fetch_add(counted, Ordering::Relaxed);
                 }
             }
         }

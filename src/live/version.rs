@@ -22,7 +22,8 @@ pub fn begin(version: &AtomicU64) {
 pub fn end(version: &AtomicU64) {
     let seen = version.load(Ordering::Relaxed);
     // Release: pairs with the Acquire in `read`. Who sees this version sees the cells that belong to it.
-    version.store((seen | 1) + 1, Ordering::Release);
+    // Wrapping, for a version of an image that was damaged.
+    version.store((seen | 1).wrapping_add(1), Ordering::Release);
 }
 
 /// The version before reading; `None` while somebody changes the block.

@@ -14,7 +14,7 @@
 //! guards, and how it is repaired after a takeover, is not known here.
 
 use super::futex::{self, Woken};
-use crate::sync::{AtomicU64, Ordering, spin_hint};
+use crate::sync::{AtomicU64, Ordering, patience, spin_hint};
 use std::time::Duration;
 
 /// The bit that says that somebody may be asleep on the word.
@@ -24,7 +24,7 @@ const TERM_SHIFT: u32 = 16;
 const SLOT_MASK: u64 = (1 << (TERM_SHIFT - SLOT_SHIFT)) - 1;
 
 /// How long a waiter sleeps before it asks whether the owner lives.
-const PATIENCE: Duration = Duration::from_millis(10);
+const PATIENCE: Duration = patience(Duration::from_millis(10));
 
 /// Looks at a held word before sleeping: an insert holds its stripe for some hundred nanoseconds, which
 /// is less than falling asleep takes. Where interleavings are explored each look doubles them, so there is one.
@@ -87,7 +87,7 @@ pub fn holder(word: u64) -> Option<Owner> {
 pub enum Acquired {
     /// It was free: what it guards is whole.
     Free,
-    /// This owner died holding it: what it guards may be half done.
+    /// This owner died holding it: what it guards may be half done. Ourselves, if the word named nobody: it was damaged.
     TakenOver(Owner),
 }
 
@@ -155,10 +155,9 @@ fn lock_contended(
         if futex::wait(word, waited_for as u32, PATIENCE) == Woken::Perhaps {
             continue;
         }
-        let Some(silent) = holder(waited_for) else {
-            continue;
-        };
-        match silent.judged(owner, judge) {
+        let silent = holder(waited_for);
+        // A word that names nobody was written by nobody, and nobody will give it back.
+        match silent.map_or(Verdict::Dead, |silent| silent.judged(owner, judge)) {
             Verdict::Wait => continue,
             Verdict::GiveUp => return None,
             Verdict::Dead => {}
@@ -166,7 +165,7 @@ fn lock_contended(
         // Acquire: partner is the unlock before the dead owner's lock. With the dead owner's own stores
         // `judge` has synchronised; it left no Release behind.
         if word.compare_exchange(waited_for, ours, Ordering::Acquire, Ordering::Relaxed).is_ok() {
-            return Some(Acquired::TakenOver(silent));
+            return Some(Acquired::TakenOver(silent.unwrap_or(owner)));
         }
     }
 }
@@ -273,6 +272,16 @@ mod tests {
         let later = Owner { term: A.term + 1, ..A };
         let asking = |_: Owner| -> Verdict { panic!("our own byte says nothing") };
         assert_eq!(lock(&word, later, &asking), Some(Acquired::TakenOver(A)));
+    }
+
+    #[test]
+    fn a_word_that_names_nobody_is_taken_over_unasked() {
+        let asking = |_: Owner| -> Verdict { panic!("there is nobody to ask about") };
+        for nobodys in [WAITERS, 7 << TERM_SHIFT, u64::MAX << TERM_SHIFT | WAITERS] {
+            let word = AtomicU64::new(nobodys);
+            assert_eq!(lock(&word, B, &asking), Some(Acquired::TakenOver(B)));
+            assert_eq!(unlock(&word, B), Ok(()));
+        }
     }
 
     #[test]

@@ -36,7 +36,7 @@ pub enum Taken<'a> {
 pub fn take(word: &AtomicU64, patience: Duration) -> Taken<'_> {
     // Relaxed: the compare-and-swap decides.
     let seen = word.load(Ordering::Relaxed);
-    let number = if seen & 1 == 0 { seen + 1 } else { seen + 2 };
+    let number = seen.wrapping_add(if seen & 1 == 0 { 1 } else { 2 });
     if seen & 1 == 1 {
         while futex::wait(word, seen as u32, patience) == Woken::Perhaps {
             if word.load(Ordering::Relaxed) != seen {
@@ -55,7 +55,7 @@ pub fn take(word: &AtomicU64, patience: Duration) -> Taken<'_> {
 impl Turn<'_> {
     /// Ends the turn, unless it was overtaken, and wakes all who wait.
     pub fn end(self) {
-        let next = self.number + 1;
+        let next = self.number.wrapping_add(1);
         // Release: pairs with the Acquire in `take`. Relaxed on failure: whoever has overtaken goes on.
         let _ = self.word.compare_exchange(self.number, next, Ordering::Release, Ordering::Relaxed);
         futex::wake_all(self.word);

@@ -22,7 +22,7 @@ use std::sync::Arc;
 #[must_use]
 pub fn from(image: &Image, index: usize, ground: u64) -> Option<u64> {
     let header = image.header();
-    let counted = header.stripe(index).sums().lsn + 1;
+    let counted = header.stripe(index).sums().lsn.saturating_add(1);
     if index > 0 {
         return Some(counted.max(ground));
     }

@@ -4,11 +4,11 @@ use super::eras::{History, Known, Prefix};
 use super::listing::Listing;
 use crate::cells::{OWN_WORDS, store};
 use crate::error::{Error, Result};
-use crate::kinds::Kind;
 use crate::kinds::state::STATE_WORDS;
+use crate::kinds::{BankEntry, Kind};
 use crate::live::header::{Identity, LiveHeader, boot_id};
 use crate::live::stripe::StripeSums;
-use crate::live::{Image, event};
+use crate::live::{Bank, BankForm, Image, event};
 use crate::media::{Access, Media};
 use crate::meta::Meta;
 use crate::names::FileName;
@@ -150,7 +150,7 @@ pub(super) fn load(
     reader.frames(|reader, frame, words| {
         match frame.content {
             Content::State => {
-                load_state(&image, reader, frame, words)?;
+                load_state(&image, &*meta.kind, reader, frame, words)?;
                 states += 1;
             }
             Content::Stripe => {
@@ -184,7 +184,13 @@ fn misfit(reader: &SnapshotReader, frame: &Frame, words: &[u64]) -> Error {
     reader.damaged(0, expected, format!("{frame:?} with {} words", words.len()))
 }
 
-fn load_state(image: &Image, reader: &SnapshotReader, frame: &Frame, words: &[u64]) -> Result<()> {
+fn load_state(
+    image: &Image,
+    kind: &dyn Kind,
+    reader: &SnapshotReader,
+    frame: &Frame,
+    words: &[u64],
+) -> Result<()> {
     if words.len() != OWN_WORDS + STATE_WORDS {
         return Err(misfit(reader, frame, words));
     }
@@ -194,6 +200,14 @@ fn load_state(image: &Image, reader: &SnapshotReader, frame: &Frame, words: &[u6
         store(to, *from);
     }
     current.set_lsn(frame.lsn);
+    // A frame for each block follows: a table that lists more is wrong, and is not given their space.
+    let blocks = |bank: BankEntry| image.layout().blocks(bank.geometry);
+    let listed = current.state().banks().map(blocks).fold(0, u64::saturating_add);
+    let misfits =
+        |bank: BankEntry| Bank::bytes(image.layout(), bank.geometry, BankForm::of(kind)).is_err();
+    if listed > reader.header().frames || current.state().banks().any(misfits) {
+        return Err(misfit(reader, frame, words));
+    }
     image.create_listed_banks()
 }
 
@@ -258,5 +272,50 @@ impl Recovered {
         let banks = Listing::read(home)?.banks.into_iter().filter(|bank| !used(bank));
         let banks = banks.map(|(era, bank)| FileName::Bank { era, bank });
         Ok(segments.chain(banks).collect())
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::cells::Layout;
+    use crate::hash::{KeyHash, KeyHasher};
+    use crate::kinds::{Parameters, registry};
+    use crate::media::Memory;
+    use crate::options::{Downtime, Durability};
+    use crate::snapshot::write::SnapshotWriter;
+    use std::time::Duration;
+
+    #[test]
+    fn a_snapshot_that_lists_more_blocks_than_it_holds_or_none_is_damage_and_takes_no_space() {
+        let kind = registry::build("bloom", &Parameters::new().with("capacity", 100));
+        let layout = Layout { stripes: 2, block_words: 64 };
+        let meta = Meta {
+            uuid: 7,
+            hasher: KeyHasher::new(KeyHash::Fast, 7),
+            layout,
+            segment_records: 128,
+            durability: Durability::Never,
+            downtime: Downtime::Age,
+            max_lead: Duration::from_secs(1),
+            kind: kind.expect("a kind"),
+        };
+        for (blocks, block) in [(1 << 20, 64), (1, 64), (0, 64), (1, 0), (1, u32::MAX.into())] {
+            let media: Arc<dyn Media> = Arc::new(Memory::with_capacity(1 << 20));
+            media.make().expect("nothing fails");
+            let mut words = [0; OWN_WORDS + STATE_WORDS];
+            words[OWN_WORDS..OWN_WORDS + 2].copy_from_slice(&[1, blocks << 32 | block]);
+            let name = FileName::Snapshot { start: 1 }.to_string();
+            let mut writer = SnapshotWriter::create(&*media, &name).expect("room");
+            let frame = Frame { content: Content::State, bank: 0, index: 0, lsn: 1 };
+            writer.frame(&frame, &words).expect("room");
+            let header = SnapshotHeader { uuid: 7, era: 1, start: 1, end: 1, frames: 0, bytes: 0 };
+            writer.finish(header).expect("room");
+            let identity = Identity { uuid: 7, era: 2, boot: 1, inode: 0, stripes: 2 };
+            let image = Image::create(media.clone(), "image", identity, layout, &*meta.kind);
+            let loaded = load(&*media, &meta, 1, image.expect("room"));
+            assert!(matches!(loaded, Err(Error::Damaged { .. })), "{blocks} {block}: {loaded:?}");
+            assert_eq!(media.list().expect("a directory"), ["image", &name], "no bank");
+        }
     }
 }

@@ -79,3 +79,27 @@ fn frame_checksum(frame: &Frame, offset: u64, payload: &[u8]) -> u64 {
     // Never zero, so that a hole in the file is no frame.
     u64::from(hasher.finalize()) | 1 << 32
 }
+
+/// Puts the checksums of all frames right, as far as their lengths lead through the file's bytes.
+#[cfg(fuzzing)]
+pub fn seal_frames(file: &mut [u8]) {
+    use crate::bytes::{PAGE_BYTES, to_words};
+    const HEAD_BYTES: usize = FRAME_WORDS * 8;
+    let mut at = PAGE_BYTES as usize;
+    while let Some(Some((head, rest))) =
+        file.get_mut(at..).map(|rest| rest.split_at_mut_checked(HEAD_BYTES))
+    {
+        let words: Vec<u64> = to_words(head).collect();
+        let payload =
+            usize::try_from(words[4]).ok().and_then(|words| rest.get(..words.checked_mul(8)?));
+        let content = [Content::State, Content::Stripe, Content::Block];
+        let content = content.into_iter().find(|&content| content as u64 == words[0]);
+        let (Some(payload), Some(content)) = (payload, content) else {
+            return;
+        };
+        let frame = Frame { content, bank: words[1] as u32, index: words[2], lsn: words[3] };
+        let sum = frame_checksum(&frame, at as u64, payload);
+        head[HEAD_BYTES - 8..].copy_from_slice(&sum.to_le_bytes());
+        at += HEAD_BYTES + payload.len();
+    }
+}

@@ -6,6 +6,7 @@ use crate::cells::{Layout, OWN_WORDS};
 use crate::error::{Error, Result};
 use crate::media::{Access, Media, MediaFile};
 use crate::names::FileName;
+use crate::wal::segment::LSN_MAX;
 use std::path::PathBuf;
 
 /// The largest payload of a frame: the largest block with its kind's words.
@@ -42,8 +43,9 @@ impl SnapshotReader {
             let expected = format!("a snapshot of filter {uuid:032x}");
             return Err(reader.damaged(16, expected, format!("one of {:032x}", header.uuid)));
         }
-        if header.start != start || header.end < start {
-            let expected = format!("start {start}, as its name says, and an end after it");
+        if header.start != start || header.end < start || header.end > LSN_MAX {
+            let expected =
+                format!("start {start}, as its name says, and an end after it, within reason");
             let found = format!("start {}, end {}", header.start, header.end);
             return Err(reader.damaged(40, expected, found));
         }

@@ -45,7 +45,7 @@ impl Log {
 
     /// The header of the segment that an LSN of the era lies in.
     fn header_of(&self, lsn: u64) -> SegmentHeader {
-        let whole = (lsn - self.first.first) / self.first.capacity;
+        let whole = lsn.saturating_sub(self.first.first) / self.first.capacity;
         let first = self.first.first + whole * self.first.capacity;
         SegmentHeader { first, ..self.first }
     }

@@ -122,6 +122,19 @@ pub fn void_word(era: u64, lsn: u64) -> u64 {
     u64::from(head) << 32 | u64::from(checksum([0; 3], head, era, lsn))
 }
 
+/// These words with the checksum that belongs to them in this place; an empty place stays empty.
+#[cfg(fuzzing)]
+#[must_use]
+pub fn sealed([a, b, c, last]: [u64; RECORD_WORDS], era: u64, lsn: u64) -> [u64; RECORD_WORDS] {
+    let head = (last >> 32) as u32;
+    let last = match last {
+        0 => 0,
+        _ if head >> 24 == u32::from(Op::Void as u8) => void_word(era, lsn),
+        _ => u64::from(head) << 32 | u64::from(checksum([a, b, c], head, era, lsn)),
+    };
+    [a, b, c, last]
+}
+
 impl Record {
     /// A record of this operation with everything else zero.
     #[must_use]

@@ -18,6 +18,9 @@ const REMEDY: &str =
 /// The most records a segment may hold; keeps every size far from overflow.
 pub const CAPACITY_MAX: u64 = 1 << 32;
 
+/// More records than there will ever be; far from overflow.
+pub const LSN_MAX: u64 = 1 << 62;
+
 /// What a segment's header says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SegmentHeader {
@@ -154,7 +157,7 @@ impl Segment {
         let sound = header.capacity > 0
             && header.capacity <= CAPACITY_MAX
             && header.era_start <= header.first
-            && header.first.checked_add(header.capacity).is_some();
+            && header.first <= LSN_MAX;
         if !sound || header.bytes() != bytes {
             let expected = format!("{} records", header.capacity);
             return damaged(56, expected, format!("a file of {bytes} bytes"));

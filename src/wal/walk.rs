@@ -4,12 +4,12 @@
 //! up nobody. A writer that comes too late finds its swap failing and reserves again.
 
 use super::segment::Segment;
-use crate::sync::{self, Instant};
+use crate::sync::{self, Instant, patience};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a reserved place may stay empty before anyone may void it.
-pub const PATIENCE: Duration = Duration::from_millis(10);
+pub const PATIENCE: Duration = patience(Duration::from_millis(10));
 
 /// Waits until every place from `from` up to `to` is published or voided.
 ///

@@ -114,25 +114,24 @@ impl Media for View {
     }
 
     fn rename_new(&self, from: &str, to: &str) -> io::Result<()> {
-        let replaces = self.is(Planted::NamesReplaced);
-        call(|| match replaces {
-            true => self.memory().rename(from, to),
-            false => self.memory().rename_new(from, to),
+        let (replaces, too_many) =
+            (self.is(Planted::NamesReplaced), self.is(Planted::OneSegmentTooMany));
+        call(|| {
+            // That is how the removal of a segment begins.
+            if too_many && from.starts_with("wal-") {
+                let mut names = self.memory().list()?.into_iter();
+                let next = names.find(|other| other.starts_with("wal-") && other.as_str() > from);
+                next.map_or(Ok(()), |next| self.memory().remove(&next))?;
+            }
+            match replaces {
+                true => self.memory().rename(from, to),
+                false => self.memory().rename_new(from, to),
+            }
         })
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        call(|| {
-            if self.is(Planted::OneSegmentTooMany) && name.starts_with("wal-") {
-                let next = self
-                    .memory()
-                    .list()?
-                    .into_iter()
-                    .find(|other| other.starts_with("wal-") && other.as_str() > name);
-                next.map_or(Ok(()), |next| self.memory().remove(&next))?;
-            }
-            self.memory().remove(name)
-        })
+        call(|| self.memory().remove(name))
     }
 
     fn sync(&self) -> io::Result<()> {

@@ -24,6 +24,9 @@ pub(super) const USED: usize = 1;
 /// The most cells of a key.
 pub(in crate::kinds) const MOST_FUNCTIONS: usize = 64;
 
+/// After so many draws a cell [`USED`] is counted anew.
+const RECOUNTED: u64 = 64;
+
 /// Draws whose cells are fetched together.
 const TOGETHER: u64 = 16;
 
@@ -100,13 +103,22 @@ impl Cells {
         }
         let (cells, before) = (self.of(block), block.own(USED));
         let draws = Draws::new(block.number, cells.cells);
-        let used = match self.deletion {
-            Deletion::Uniform => lower(block, &cells, draws, pending.clone(), before),
-            Deletion::ByValue => {
-                let mut written = replay::Written { block, cells: &cells };
-                replay::lower(draws, pending.clone(), before, &mut written, |_| false).0
+        let (mut from, mut used) = (pending.start, before);
+        while from < pending.end && used > 0 {
+            let until = pending.end.min(from.saturating_add(RECOUNTED * cells.cells.max(1) as u64));
+            used = match self.deletion {
+                Deletion::Uniform => lower(block, &cells, draws, from..until, used),
+                Deletion::ByValue => {
+                    let mut written = replay::Written { block, cells: &cells };
+                    replay::lower(draws, from..until, used, &mut written, |_| false).0
+                }
+            };
+            // Of a damaged block the number may be any, and never come to zero.
+            if until < pending.end {
+                used = (0..cells.cells).filter(|&cell| cells.get(block, cell) > 0).count() as u64;
             }
-        };
+            from = until;
+        }
         if used != before {
             block.set_own(USED, used);
         }

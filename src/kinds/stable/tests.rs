@@ -211,6 +211,21 @@ fn a_question_sees_what_settling_would_write() {
 }
 
 #[test]
+fn a_damaged_count_of_used_cells_does_not_make_draws_without_end() {
+    for kind in KINDS {
+        let kind = raw(kind, 1000, 7, 5, 10);
+        let (own, words) = (zeros(OWN_WORDS), zeros(64));
+        let block = Block::alone(&own, &words);
+        words.iter().for_each(|word| crate::cells::store(word, u64::MAX));
+        block.set_own(cells::USED, u64::MAX);
+        let state_words = zeros(STATE_WORDS);
+        let totals = Totals { inserts: u64::MAX, novelty: 0 };
+        kind.settle(&State::new(&state_words), 0, &block, &Moment { time: 0, now: 0, totals });
+        assert_eq!((block.own(cells::USED), block.own(DRAWN)), (0, u64::MAX));
+    }
+}
+
+#[test]
 fn inserts_that_read_the_same_number_draw_once() {
     let kind = raw(NAME, 1000, 7, 5, 10);
     let mut once = Harness::new(kind.clone(), ONE_BLOCK);

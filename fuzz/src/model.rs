@@ -1,0 +1,95 @@
+//! What must be true of a filter, by what was done to it: exact sets and counts of keys.
+
+use crate::samples::{Promise, Sample};
+use ebbtide::{Age, Call};
+use std::collections::BTreeMap;
+
+/// What is known of a key.
+#[derive(Debug, Clone, Copy, Default)]
+struct Known {
+    /// The number of its last insert.
+    number: u64,
+    /// The time of its last insert.
+    time: u64,
+    /// It was inserted at least so often, less what may have been removed.
+    count: u64,
+}
+
+/// What was done to a filter.
+#[derive(Debug)]
+pub struct Model {
+    sample: &'static Sample,
+    keys: BTreeMap<u8, Known>,
+    /// Inserts so far, those that may have failed among them: what is among the last so many by this count is by the true one.
+    inserts: u64,
+}
+
+impl Model {
+    /// Nothing yet.
+    pub fn new(sample: &'static Sample) -> Self {
+        Self { sample, keys: BTreeMap::new(), inserts: 0 }
+    }
+
+    /// An insert was tried: it succeeded, or what came of it is not known.
+    pub fn inserted(&mut self, key: u8, time: u64, weight: u64, surely: bool) {
+        self.inserts += 1;
+        if surely {
+            let known = self.keys.entry(key).or_default();
+            known.number = self.inserts;
+            known.time = known.time.max(time);
+            known.count += weight;
+        }
+    }
+
+    /// Whether a key is there so often that it can be removed so often.
+    pub fn has(&self, key: u8, weight: u64) -> bool {
+        self.sample.removes && self.keys.get(&key).is_some_and(|known| known.count >= weight)
+    }
+
+    /// A removal was tried.
+    pub fn removed(&mut self, key: u8, weight: u64) {
+        if let Some(known) = self.keys.get_mut(&key) {
+            known.count = known.count.saturating_sub(weight);
+        }
+    }
+
+    /// The key inserted last, if its kind lets keys fade.
+    fn is_there(&self, known: &Known, now: u64) -> bool {
+        match self.sample.promise {
+            Promise::Forever => true,
+            Promise::Counted | Promise::Undercounted => known.count > 0,
+            Promise::Fading => false,
+            Promise::Items(window) => self.inserts - known.number < window,
+            Promise::Time(window) => now.saturating_sub(known.time) < window,
+        }
+    }
+
+    /// Holds a filter's answers against what must be true at this time, which is the filter's latest.
+    pub fn check(&self, call: Call<'_>, now: u64) {
+        for (&key, known) in &self.keys {
+            if !self.is_there(known, now) {
+                continue;
+            }
+            assert!(call.contains([key]).expect("an answer"), "{key} of {self:?} at {now}");
+            match self.sample.promise {
+                Promise::Counted => {
+                    let found = call.estimate([key]).expect("an estimate");
+                    let enough = found.at_least || found.count >= known.count as f64;
+                    assert!(enough, "{key} of {self:?}: {found:?}");
+                }
+                Promise::Items(_) => {
+                    if let Ok(age) = call.age([key]) {
+                        let most = self.inserts - known.number;
+                        assert!(matches!(age, Some(Age::Items(age)) if age <= most), "{age:?}");
+                    }
+                }
+                Promise::Time(_) => {
+                    let age = call.age([key]).expect("an age");
+                    let most = now.saturating_sub(known.time);
+                    assert!(matches!(age, Some(Age::Time(age)) if age <= most), "{age:?}");
+                }
+                _ => {}
+            }
+        }
+    }
+}
