@@ -51,7 +51,7 @@ pub enum Command {
     Digest(Look),
     /// Checks every checksum and replays the log; names each damaged place (exit code 1).
     Verify(Look),
-    /// Prints the records of the log. Who sees key hashes of a filter with --hash fast may work out its seed.
+    /// Prints the records of the log. A key is told by a tag, the same for equal keys within one output and another in the next.
     Wal(Look),
     /// Writes a snapshot now.
     Snapshot(Look),

@@ -2,7 +2,8 @@
 //!
 //! Owns how files are opened (private, never through links), allocated, mapped and locked, and which file
 //! systems are refused. Every store through a mapping meets allocated space, so that no full disk becomes
-//! a signal. Files must not be truncated from outside while mapped; nothing here ever does it.
+//! a signal. Files must not be truncated from outside while mapped, for that becomes one; nothing here ever does it, and
+//! `tests/surroundings.rs` says what is left if somebody does.
 
 use super::{Access, ByteLocks, Mapping, Media, MediaFile};
 use crate::fork::{Guard, Unshared};
@@ -18,7 +19,7 @@ use std::io;
 use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 const _: () = assert!(cfg!(target_endian = "little"), "mapped words are little-endian on the disk");
@@ -123,7 +124,8 @@ impl Media for Disk {
             absolute.ancestors().take_while(|place| !place.exists()).collect();
         let standing = missing.last().and_then(|lowest| lowest.parent()).unwrap_or(&absolute);
         refuse_if_not_local(standing)?;
-        fs::create_dir_all(&absolute)?;
+        // Whoever may write the directory may put other files in the place of ours: nobody else may, whatever the umask.
+        fs::DirBuilder::new().recursive(true).mode(0o755).create(&absolute)?;
         // A directory outlives a power cut only if the one that names it was synced.
         for place in missing.iter().rev() {
             if let Some(parent) = place.parent() {

@@ -59,6 +59,8 @@ pub(crate) enum Way {
     Well,
     /// Half of it, or one bit wrong; then the error, if there is one.
     Badly,
+    /// Well; then the error.
+    Late,
 }
 
 impl State {
@@ -417,6 +419,7 @@ impl CrashDisk {
             return Ok((state, Way::Well));
         }
         match fault.error() {
+            Some(_) if fault == Fault::DoneAndFailed => Ok((state, Way::Late)),
             // What a failing write or sync leaves behind is theirs to say.
             Some(error) if !matches!(call, Call::Write | Call::Sync) => Err(error),
             _ => Ok((state, Way::Badly)),
@@ -446,7 +449,7 @@ impl CrashDisk {
     }
 
     fn move_name(&self, from: &str, to: &str, may_replace: bool) -> io::Result<()> {
-        let (mut state, _) = self.enter(Call::Rename)?;
+        let (mut state, way) = self.enter(Call::Rename)?;
         let inode = state.find(from)?;
         if !may_replace && state.find(to).is_ok() {
             return Err(io::ErrorKind::AlreadyExists.into());
@@ -455,7 +458,7 @@ impl CrashDisk {
         state.tape.now += 1;
         state.tape.name(from, None);
         state.tape.name(to, Some(inode));
-        Ok(())
+        state.late(way)
     }
 }
 
@@ -484,7 +487,7 @@ impl Media for CrashDisk {
         bytes: u64,
         allocated: u64,
     ) -> io::Result<Box<dyn MediaFile>> {
-        let (mut state, _) = self.enter(Call::Create)?;
+        let (mut state, way) = self.enter(Call::Create)?;
         if state.find(name).is_ok() {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
@@ -496,6 +499,7 @@ impl Media for CrashDisk {
         state.tape.inodes.insert(inode, Inode::new(now, bytes, bank));
         state.contents.insert(inode, Content { file: file.into(), look: None });
         state.tape.name(name, Some(inode));
+        state.late(way)?;
         Ok(self.file(&mut state, inode))
     }
 
@@ -520,19 +524,19 @@ impl Media for CrashDisk {
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        let (mut state, _) = self.enter(Call::Remove)?;
+        let (mut state, way) = self.enter(Call::Remove)?;
         state.find(name)?;
         state.expect(|tape| monitor::removed(tape, name));
         state.tape.now += 1;
         state.tape.name(name, None);
-        Ok(())
+        state.late(way)
     }
 
     fn sync(&self) -> io::Result<()> {
-        let (mut state, _) = self.enter(Call::SyncDirectory)?;
+        let (mut state, way) = self.enter(Call::SyncDirectory)?;
         state.tape.sync();
         state.forget_nameless();
-        Ok(())
+        state.late(way)
     }
 
     fn locks(&self, name: &str, access: Access) -> io::Result<Box<dyn ByteLocks>> {

@@ -41,6 +41,23 @@ pub enum Call {
     Lock,
 }
 
+impl Call {
+    /// Whether it changes the directory or a file, or makes a change durable.
+    fn changes(self) -> bool {
+        matches!(
+            self,
+            Self::Create
+                | Self::Rename
+                | Self::Remove
+                | Self::SyncDirectory
+                | Self::Allocate
+                | Self::Free
+                | Self::Write
+                | Self::Sync
+        )
+    }
+}
+
 /// A kind of failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
@@ -50,6 +67,12 @@ pub enum Fault {
     Interrupted,
     /// Whatever takes space: there is none.
     NoSpace,
+    /// Whatever takes space: the user's share is used up.
+    QuotaExceeded,
+    /// Whatever changes the directory or a file by a call: the file system can only be read, as one may turn after an error.
+    ReadOnly,
+    /// Whatever changes something: it is done, and yet an input or output error is told.
+    DoneAndFailed,
     /// A write does half of it and then finds no space.
     ShortWrite,
     /// Whatever opens a file: too many are open.
@@ -77,10 +100,13 @@ pub enum Fault {
 }
 
 /// All of them.
-pub const FAULTS: [Fault; 15] = [
+pub const FAULTS: [Fault; 18] = [
     Fault::InputOutput,
     Fault::Interrupted,
     Fault::NoSpace,
+    Fault::QuotaExceeded,
+    Fault::ReadOnly,
+    Fault::DoneAndFailed,
     Fault::ShortWrite,
     Fault::TooManyFiles,
     Fault::NoLocks,
@@ -100,7 +126,11 @@ impl Fault {
     fn hits(self, call: Call) -> bool {
         match self {
             Self::InputOutput | Self::Interrupted => true,
-            Self::NoSpace => matches!(call, Call::Create | Call::Allocate | Call::Write),
+            Self::NoSpace | Self::QuotaExceeded => {
+                matches!(call, Call::Create | Call::Allocate | Call::Write)
+            }
+            Self::ReadOnly => call.changes() && call != Call::Sync || call == Call::Locks,
+            Self::DoneAndFailed => call.changes(),
             Self::ShortWrite => call == Call::Write,
             Self::TooManyFiles => matches!(call, Call::Create | Call::Open | Call::Locks),
             Self::NoLocks => matches!(call, Call::Lock | Call::Locks),
@@ -123,9 +153,14 @@ impl Fault {
         let number = match self {
             Self::BitFlip => return None,
             Self::ReadEnds => return Some(io::ErrorKind::UnexpectedEof.into()),
-            Self::InputOutput | Self::SyncFails | Self::DirectorySyncFails => 5,
+            Self::InputOutput
+            | Self::DoneAndFailed
+            | Self::SyncFails
+            | Self::DirectorySyncFails => 5,
             Self::Interrupted => 4,
             Self::NoSpace | Self::ShortWrite => 28,
+            Self::QuotaExceeded => 122,
+            Self::ReadOnly => 30,
             Self::TooManyFiles => 24,
             Self::NoLocks => 37,
             Self::MapFails | Self::AllocationFails => 12,

@@ -1,7 +1,8 @@
 //! Every call to the medium fails, one run after the other: once, or from then on.
 //!
-//! The script creates a filter, works on it with two handles, takes checkpoints, closes, opens, lets the process die and
-//! recovers, so that the n-th call is in each of these for some n. Whatever fails, nothing panics. A failed operation is
+//! The script creates a filter, works on it with two handles, takes checkpoints, makes a backup, reads it with a handle that may
+//! only read, beside writers and without them, verifies its files, closes, opens, lets the process die and recovers, so that
+//! the n-th call is in each of these for some n. Whatever fails, nothing panics. A failed operation is
 //! tried again once the failure is over: it goes well and counts once, or the filter is poisoned and says so from then on, and
 //! answers questions. When the failure is over, what a living kernel holds opens with every operation that had returned,
 //! and what a power cut leaves of any moment with every operation that was durable.
@@ -12,7 +13,7 @@ use crate::fault::{FAULTS, Fault, Plan};
 use crate::random::{Random, mix};
 use crate::settings::Settings;
 use crate::workload::{Workload, caught};
-use ebbtide::{Error, Filter, inspect};
+use ebbtide::{Any, Error, Filter, Reader, inspect};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -29,8 +30,14 @@ enum Step {
     OperateBeside(u64),
     Sync,
     Checkpoint,
-    /// Looks at figures, and at the files.
+    /// Looks at figures, and verifies the files.
     Look,
+    /// Opens a reader, which must see what the filter holds.
+    Read,
+    /// The same of a filter that nobody has open.
+    CloseAndRead,
+    /// Makes a backup, which must hold what the filter does.
+    Backup,
     /// Opens a second handle.
     Attach,
     /// Closes it.
@@ -41,7 +48,7 @@ enum Step {
 }
 
 /// Segments hold 128 records.
-const SCRIPT: [Step; 22] = [
+const SCRIPT: [Step; 26] = [
     Step::Operate(30),
     Step::Sync,
     Step::Operate(120),
@@ -50,12 +57,16 @@ const SCRIPT: [Step; 22] = [
     Step::OperateBeside(5),
     Step::Operate(5),
     Step::OperateBeside(5),
+    Step::Read,
     Step::Detach,
     Step::Operate(90),
     Step::Checkpoint,
     Step::Look,
     Step::Operate(60),
+    Step::Backup,
     Step::Checkpoint,
+    Step::CloseAndRead,
+    Step::Operate(5),
     Step::Close,
     Step::Operate(10),
     Step::Die,
@@ -186,7 +197,19 @@ impl Run<'_> {
                 let done = on_filter(self, |filter| filter.checkpoint().map(drop))?;
                 done.inspect(|()| self.durable())
             }
-            Step::Look => on_filter(self, |filter| filter.stat().map(drop))?,
+            Step::Look => match on_filter(self, |filter| filter.stat().map(drop))? {
+                Some(()) => {
+                    let verify = |run: &mut Self| inspect::verify_on(&run.disk).map(drop);
+                    self.attempt("verifying", verify)?
+                }
+                None => None,
+            },
+            Step::Read => self.read()?,
+            Step::CloseAndRead => match self.close(false)? {
+                Some(()) => self.read()?,
+                None => None,
+            },
+            Step::Backup => self.back_up()?,
             Step::Attach => {
                 let beside = self.attempt("attaching", |run| run.workload.open(&run.disk))?;
                 beside.map(|beside| self.beside = Some(beside))
@@ -213,6 +236,45 @@ impl Run<'_> {
                 Ok(Some(()))
             }
         }
+    }
+
+    /// What a reader sees is what has returned.
+    fn read(&mut self) -> Checked<Option<()>> {
+        let seen = self.attempt("reading", |run| {
+            let options = run.workload.options();
+            Reader::<Any>::open_on(Arc::new(run.disk.clone()), options)?.digest()
+        })?;
+        let Some(seen) = seen else { return Ok(None) };
+        let wanted = self.workload.digest(self.number);
+        if wanted == (seen.value, seen.inserts) {
+            return Ok(Some(()));
+        }
+        Err(format!("a reader sees {seen:?}, and not what is after {} operations", self.number))
+    }
+
+    /// A backup holds what has returned, and if it fails it leaves no filter.
+    fn back_up(&mut self) -> Checked<Option<()>> {
+        let home = memory_or_disk().map_err(|error| error.to_string())?;
+        let copy = home.path().join("copy");
+        let done = self.attempt("a backup", |run| {
+            let Some(filter) = &run.filter else { return Ok(()) };
+            filter.backup(&copy)
+        })?;
+        if done.is_none() {
+            let opened = Filter::<Any>::open(&copy, self.workload.options());
+            return match opened {
+                Err(Error::NotAFilter { .. }) => Ok(None),
+                opened => Err(format!("a backup failed and left {opened:?}")),
+            };
+        }
+        // A checkpoint in the place of the backup would have made everything durable, and so has this.
+        self.durable();
+        let found = Filter::<Any>::open(&copy, self.workload.options()).and_then(|it| it.digest());
+        let found = found.map_err(|error| error.to_string())?;
+        if self.workload.digest(self.number) == (found.value, found.inserts) {
+            return Ok(Some(()));
+        }
+        Err(format!("the backup holds {found:?}, and not {} operations", self.number))
     }
 
     fn die(&mut self) {
@@ -277,6 +339,11 @@ impl Run<'_> {
         }
         self.workload.sound(&self.disk)
     }
+}
+
+/// A directory in memory where there is one: thousands of backups are made.
+fn memory_or_disk() -> std::io::Result<tempfile::TempDir> {
+    tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir())
 }
 
 #[derive(Debug, Default, Clone, Copy)]
@@ -370,7 +437,8 @@ pub fn sweep_all(settings: &Settings) -> Checked<()> {
         }
     }
     println!(
-        "{} faults, once and sticky, at every call: {} runs, {} errors, {} times given up; seed {seed}, {:.1} s",
+        "{} kinds, {} faults, once and sticky, at every call: {} runs, {} errors, {} times given up; seed {seed}, {:.1} s",
+        settings.kinds().count(),
         FAULTS.len(),
         all.runs,
         all.errors,

@@ -35,13 +35,15 @@ impl MediaFile for CrashFile {
     }
 
     fn allocate(&self, bytes: Range<u64>) -> io::Result<()> {
-        let (_state, _) = self.disk.enter(Call::Allocate)?;
-        self.file.allocate(bytes)
+        let (state, way) = self.disk.enter(Call::Allocate)?;
+        self.file.allocate(bytes)?;
+        state.late(way)
     }
 
     fn free(&self, bytes: Range<u64>) -> io::Result<()> {
-        let (_state, _) = self.disk.enter(Call::Free)?;
-        self.file.free(bytes)
+        let (state, way) = self.disk.enter(Call::Free)?;
+        self.file.free(bytes)?;
+        state.late(way)
     }
 
     fn identity(&self) -> io::Result<u64> {
@@ -66,6 +68,7 @@ impl MediaFile for CrashFile {
         let (done, outcome) = match way {
             Way::Well => (buffer.len(), Ok(())),
             Way::Badly => (buffer.len() / 2, Err(state.failure())),
+            Way::Late => (buffer.len(), Err(state.failure())),
         };
         let end = offset + done as u64;
         state.decide(self.inode, offset..end);
@@ -85,7 +88,7 @@ impl MediaFile for CrashFile {
             return Err(error);
         }
         state.tape.sync_file(self.inode);
-        Ok(())
+        state.late(way)
     }
 
     fn map(&self, access: Access) -> io::Result<Box<dyn Mapping>> {
@@ -102,6 +105,11 @@ impl MediaFile for CrashFile {
 }
 
 impl crate::disk::State {
+    /// What the system says of a call that has done what it should.
+    pub(crate) fn late(&self, way: Way) -> io::Result<()> {
+        if way == Way::Late { Err(self.failure()) } else { Ok(()) }
+    }
+
     /// What the system says of a call that goes badly.
     fn failure(&self) -> io::Error {
         self.planned()

@@ -7,7 +7,7 @@ use crate::monitor;
 pub struct Settings {
     /// Crash images by chance.
     pub images: u64,
-    /// The first of them, to go on where a run ended.
+    /// The first of them, or of the small workloads or kinds, to go on where a run ended.
     pub from: u64,
     /// Where all chance comes from.
     pub seed: u64,
@@ -70,6 +70,7 @@ impl Settings {
         [5, 11]
             .into_iter()
             .chain((0..18).filter(|kind| ![5, 11].contains(kind)))
+            .skip(self.from as usize)
             .take(self.kinds as usize)
     }
 

@@ -10,7 +10,7 @@
 
 use crate::choices::{Chooser, Detail};
 use crate::disk::{CrashDisk, Decider};
-use crate::random::{Random, mix};
+use crate::random::mix;
 use crate::settings::Settings;
 use crate::tape::{Moment, Tape};
 use crate::workload::{Size, Workload, caught};
@@ -22,6 +22,8 @@ use std::time::Instant;
 const MOST: u128 = 4096;
 /// Sectors of files that are read after a cut and are not on the disk for certain.
 const DIRTY: usize = 12;
+/// Draws of a workload, of which one must be small.
+const DRAWS: u64 = 200;
 /// The sample of this kind.
 const TIME_LIMITED: u64 = 11;
 const SMALL: Size =
@@ -34,10 +36,12 @@ struct Tally {
     moments: [u64; 2],
     /// Images, of workloads and of recoveries.
     images: [u64; 2],
-    /// Moments with mixtures of words, with versions, with subsets only, with a sample.
-    details: [u64; 4],
+    /// Moments with mixtures of words, with versions, with subsets only.
+    details: [u64; 3],
     /// The most dirty sectors.
     dirty: usize,
+    /// Workloads that were gone through, and draws that were too large.
+    workloads: [u64; 2],
 }
 
 impl Tally {
@@ -50,6 +54,23 @@ impl Tally {
             *all += some;
         }
         self.dirty = self.dirty.max(other.dirty);
+        for (all, some) in self.workloads.iter_mut().zip(other.workloads) {
+            *all += some;
+        }
+    }
+}
+
+/// Why a workload is not gone through to its end.
+enum Ended {
+    /// It is too large for that.
+    Large,
+    /// Something is wrong.
+    Wrong(String),
+}
+
+impl From<String> for Ended {
+    fn from(what: String) -> Self {
+        Self::Wrong(what)
     }
 }
 
@@ -63,7 +84,7 @@ struct Cut<'a> {
 
 impl Cut<'_> {
     /// One way: recovers, and if that is wanted cuts the recovery in all ways.
-    fn one(&self, workload: &mut Workload, by: &Decider, tally: &mut Tally) -> Result<(), String> {
+    fn one(&self, workload: &mut Workload, by: &Decider, tally: &mut Tally) -> Result<(), Ended> {
         let again = self.depth == 0 && tally.images[0].is_multiple_of(self.every);
         let told = *self.tape.told.at(self.at);
         let disk = CrashDisk::after_cut(self.tape, self.at, by, again);
@@ -76,14 +97,17 @@ impl Cut<'_> {
         if again {
             for at in tape.fullest() {
                 let next = Cut { tape: &tape, at, depth: 1, every: 1 };
-                next.all(workload, tally).map_err(place)?;
+                next.all(workload, tally).map_err(|ended| match ended {
+                    Ended::Wrong(what) => Ended::Wrong(place(what)),
+                    Ended::Large => Ended::Large,
+                })?;
             }
         }
         Ok(())
     }
 
     /// All ways, as closely as there are not too many.
-    fn all(&self, workload: &mut Workload, tally: &mut Tally) -> Result<(), String> {
+    fn all(&self, workload: &mut Workload, tally: &mut Tally) -> Result<(), Ended> {
         tally.moments[self.depth] += 1;
         for (which, detail) in
             [Detail::Torn, Detail::Versions, Detail::Subsets].into_iter().enumerate()
@@ -100,44 +124,54 @@ impl Cut<'_> {
             }
             return Ok(());
         }
-        tally.details[3] += 1;
-        for sample in 0..MOST as u64 {
-            let random = Random::new(mix(self.at << 16 ^ sample));
-            self.one(workload, &Arc::new(Mutex::new(Chooser::chance(random))), tally)?;
-        }
-        Ok(())
+        Err(Ended::Large)
     }
 }
 
-fn workload(seed: u64, number: u64, every: u64) -> Result<Tally, String> {
-    // The first is one whose banks open and close.
-    let mut workload = Workload::new(mix(seed ^ 2), number + TIME_LIMITED);
+/// Goes through a workload, or finds that it is too large.
+fn explore(workload: &mut Workload, every: u64) -> Result<Tally, Ended> {
     let mut tally = Tally::default();
     let tape = workload.record(SMALL)?;
     // The image and its banks are never synced, and read after a cut for nothing but the era in the image's header.
     let counts =
         |name: &str| name.starts_with("wal-") || name.starts_with("snap-") || name == "meta";
+    tally.dirty = tape.fullest().map(|at| tape.dirty(at, counts)).max().unwrap_or(0);
+    if tally.dirty > DIRTY {
+        return Err(Ended::Large);
+    }
     for at in tape.fullest() {
-        tally.dirty = tally.dirty.max(tape.dirty(at, counts));
-        if tally.dirty > DIRTY {
-            return Err(format!("{} sectors are dirty at {at}: that is not small", tally.dirty));
-        }
         let cut = Cut { tape: &tape, at, depth: 0, every };
-        cut.all(&mut workload, &mut tally)?;
+        cut.all(workload, &mut tally)?;
     }
     Ok(tally)
+}
+
+/// Draws the workload of this number until it is small, and goes through it.
+fn workload(seed: u64, number: u64, every: u64) -> Result<Tally, String> {
+    for draw in 0..DRAWS {
+        // The first is one whose banks open and close.
+        let mut workload = Workload::new(mix(seed ^ 2).wrapping_add(draw), number + TIME_LIMITED);
+        match explore(&mut workload, every) {
+            Ok(tally) => return Ok(Tally { workloads: [1, draw], ..tally }),
+            Err(Ended::Large) => {}
+            Err(Ended::Wrong(what)) => return Err(format!("draw {draw}: {what}")),
+        }
+    }
+    Err(format!("none of {DRAWS} draws is small"))
 }
 
 /// Goes through small workloads, on all processors.
 pub fn run(settings: &Settings) -> Result<(), String> {
     let (seed, start) = (settings.seed, Instant::now());
-    let (next, outcome) = (AtomicU64::new(0), Mutex::new((Tally::default(), Vec::new())));
+    let last = settings.from + settings.workloads;
+    let (next, outcome) =
+        (AtomicU64::new(settings.from), Mutex::new((Tally::default(), Vec::new())));
     std::thread::scope(|scope| {
         for _ in 0..settings.threads() {
             scope.spawn(|| {
                 loop {
                     let number = next.fetch_add(1, Ordering::Relaxed);
-                    if number >= settings.workloads {
+                    if number >= last {
                         return;
                     }
                     let gone = caught(|| workload(seed, number, settings.every));
@@ -153,11 +187,14 @@ pub fn run(settings: &Settings) -> Result<(), String> {
         }
     });
     let (tally, failures) = outcome.into_inner().expect("no panic");
-    let Tally { moments, images, details, dirty } = tally;
+    let Tally { moments, images, details, dirty, workloads } = tally;
     println!(
-        "{} workloads, seed {seed}: {} images at {} moments, {} images of {} moments of recoveries from one in {}; \
-         {} moments with mixtures, {} with versions, {} with subsets only, {} by chance; at most {dirty} dirty sectors; {:.1} s",
-        settings.workloads,
+        "{} workloads from number {}, seed {seed} ({} draws were too large): {} images at {} moments, {} images of {} moments of \
+         recoveries from one in {}; {} moments with mixtures, {} with versions, {} with subsets only; \
+         at most {dirty} dirty sectors; {:.1} s",
+        workloads[0],
+        settings.from,
+        workloads[1],
         images[0],
         moments[0],
         images[1],
@@ -166,7 +203,6 @@ pub fn run(settings: &Settings) -> Result<(), String> {
         details[0],
         details[1],
         details[2],
-        details[3],
         start.elapsed().as_secs_f64()
     );
     if failures.is_empty() { Ok(()) } else { Err(failures.join("\n")) }

@@ -172,6 +172,17 @@ impl Workload {
         &self.digests
     }
 
+    /// The settings of every handle.
+    pub fn options(&self) -> Options {
+        self.options.clone()
+    }
+
+    /// The digest after so many operations, and how many inserts it counts.
+    pub fn digest(&mut self, after: u64) -> (u128, u64) {
+        self.begun(after);
+        self.digests()[after as usize]
+    }
+
     /// How many operations a filter holds, which must be one of these numbers, the first ones and nothing else.
     pub fn identify(&mut self, found: &Filter, least: u64, most: u64) -> Checked<u64> {
         let digest = found.digest().map_err(text)?;

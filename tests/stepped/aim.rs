@@ -6,30 +6,38 @@ use ebbtide::Filter;
 use std::ops::Range;
 use std::path::Path;
 
+/// Inserts after a checkpoint, so that there is something to recover.
+const LATER: u64 = 20;
 /// Inserts in which it must have happened.
 const MOST: u64 = 20_000;
 /// Inserts between two looks at the figures, which take longer than an insert.
 const STRIDE: u64 = 64;
 
-/// The inserts that come before the warm-up and the operation under test, so that the latter does what the scene is
-/// about. `next` is the number of the next insert, `place` the LSN of its record counted from the beginning of the era.
+/// The inserts that come before those to warm up and the operations under test, so that the first of the latter does what the scene
+/// is about. `next` is the number of the next insert, `place` the LSN of its record counted from the beginning of the era.
 pub fn before(scene: &Scene, dir: &Path, next: u64, place: u64) -> Result<Range<u64>, String> {
-    let warm = match scene.aim {
+    let warm = scene.victims;
+    let before = match scene.aim {
         Aim::Anywhere => next,
-        Aim::Step | Aim::Banks => change(scene, dir, next)? - 1,
-        Aim::AfterStep => change(scene, dir, next)?,
-        Aim::Silence => (next + 1).next_multiple_of(SILENCES) - 1,
+        Aim::Step | Aim::Banks | Aim::Room => change(scene, dir, next)? - warm,
+        Aim::AfterStep => change(scene, dir, next)? + 1 - warm,
+        Aim::Silence => (next + warm).next_multiple_of(SILENCES) - warm,
         Aim::Segment => {
             let records = scene.segment_records();
-            next + (records - 1 - place % records)
+            next + (2 * records - warm - place % records) % records
         }
+        Aim::Later => next + LATER,
     };
-    Ok(next..warm)
+    Ok(next..before.max(next))
 }
 
 fn figure(scene: &Scene, filter: &Filter) -> u64 {
     let stat = filter.stat().expect("figures");
-    if scene.aim == Aim::Banks { stat.banks.into() } else { stat.step.unwrap_or(0) }
+    match scene.aim {
+        Aim::Banks => stat.banks.into(),
+        Aim::Room => stat.memory_bytes,
+        _ => stat.step.unwrap_or(0),
+    }
 }
 
 /// The first insert after `next` that changes what the scene is about.

@@ -1,7 +1,8 @@
 //! The children: this very file, executed again with a role.
 
 use crate::ptrace::{self, Stop, Tracee};
-use crate::scenes::Scene;
+use crate::scenes::{Operation, Scene};
+use crate::table;
 use crate::wave::{Beside, Stood, Wave};
 use ebbtide::Filter;
 use std::io::{BufRead, BufReader, Write};
@@ -73,7 +74,7 @@ impl Role {
         if role == "offer" {
             return Some(Self::Offer);
         }
-        let (scene, dir) = (Scene::named(parts.next()?)?, PathBuf::from(parts.next()?));
+        let (scene, dir) = (table::named(parts.next()?)?, PathBuf::from(parts.next()?));
         if role == "survivor" {
             return Some(Self::Survivor(scene, dir));
         }
@@ -98,13 +99,17 @@ impl Role {
 }
 
 fn suffer(scene: &Scene, dir: &Path, plan: &Plan) -> ! {
-    let filter = scene.open(dir).expect("the filter opens");
-    for number in plan.before.clone().chain([plan.warm]) {
-        scene.insert(&filter, number).expect("an insert");
-    }
+    // Who is to open it has others insert.
+    let filter = (scene.operation != Operation::Open).then(|| {
+        let filter = scene.open(dir).expect("the filter opens");
+        for number in plan.before.clone().chain([plan.warm]) {
+            scene.insert(&filter, number).expect("an insert");
+        }
+        filter
+    });
     assert!(ptrace::offer(), "tracing was allowed before");
     ptrace::mark();
-    let done = scene.operate(&filter, plan.tested);
+    let done = scene.operate(filter, dir, plan);
     ptrace::mark();
     // Only those that were stopped come here.
     done.expect("the operation ends well, later than usual");

@@ -7,9 +7,9 @@
 //! but for the keys of one stripe, and it prints how long each took; then the child goes on. Linux on x86-64 only, and only where `ptrace` is allowed:
 //! elsewhere it says that it was skipped.
 //!
-//! Arguments, next to those of every test: `--every N` instructions one kill (default: by scene), `--seed S` (printed;
-//! default: the time), `--path P` one path only: `insert`, `shift`, `catch-up`, `bank`, `append`, `checkpoint`, `sync`, `repair`, `silence`, `count`, `halving`, `draws`,
-//! and with `stopped-` before them the stops; `--each` tells of each stop, with its place for `addr2line`.
+//! Arguments, next to those of every test: `--every N` instructions one kill (default: by scene; 1 is all of them), `--seed S`
+//! (printed; default: the time), `--from I` and `--kills N` for so many of those kills from this one on (of who repairs: so many
+//! rounds), `--path P` one path of `table.rs` only; `--each` tells of each stop, with its place for `addr2line`.
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod aim;
@@ -28,6 +28,8 @@ mod run;
 mod scenes;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod stopped;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod table;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod trials;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]

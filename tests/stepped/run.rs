@@ -24,8 +24,8 @@ const CHECKPOINT: u64 = 16;
 const FAR: usize = 4000;
 /// Stops in a scene, if not given.
 const STOPS: usize = 16;
-/// Pairs of kills where who repairs is killed too.
-const PAIRS: usize = 200;
+/// Rounds where who repairs is killed too, if every one is wanted.
+const ROUNDS: usize = 200;
 
 /// Where the survivor is while the victim is killed, and whether it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,6 +45,10 @@ pub struct Settings {
     pub every: Option<usize>,
     /// Of everything random.
     pub seed: u64,
+    /// The first kill of those that there would be, to go on where a run ended.
+    pub from: usize,
+    /// How many kills; all, if not given, or pairs by scene.
+    pub kills: Option<usize>,
     /// Whether addresses are the same in every child.
     pub leaps: bool,
     /// Whether to tell of each stop.
@@ -196,28 +200,32 @@ impl Run<'_> {
         filter.close().map_err(told)
     }
 
-    /// Measures the way, and says how far the victims of each round go.
+    /// Measures the ways, and says how far the victims of each round go.
     fn goals(&mut self, every: usize) -> Result<Vec<Vec<Goal>>, String> {
-        let victims = if self.scene.repair { 2 } else { 1 };
-        self.kill(1, &[Goal::End])?;
+        // Who repairs goes the longer way after a death in the middle.
+        let mut middles = Vec::new();
+        for at in 0..self.scene.victims as usize {
+            self.kill(1, &[&middles[..], &[Goal::End]].concat())?;
+            middles.push(Goal::After(self.ways[at].places.len() / 2));
+        }
         let mut random = Random::new(self.settings.seed);
+        let (from, kills) = (self.settings.from, self.settings.kills);
+        if self.scene.victims > 1 {
+            let mut pick =
+                |way: &Way| Goal::After(way.points[random.below(way.points.len() as u64) as usize]);
+            let rounds = from + kills.unwrap_or(ROUNDS.div_ceil(every));
+            let all = (0..rounds).map(|_| self.ways.iter().map(&mut pick).collect());
+            return Ok(all.skip(from).collect());
+        }
         let stopped = self.company == Company::Stopped;
         let spread = self.ways[0].points.len().div_ceil(STOPS).max(1);
         let every = if stopped { self.settings.every.unwrap_or(spread).max(1) } else { every };
-        if victims == 1 {
-            let start = random.below(every as u64) as usize;
-            let points = self.ways[0].points.iter().skip(start).step_by(every);
-            // One that has not begun, to compare with.
-            let points = points.chain(stopped.then_some(&0));
-            return Ok(points.map(|&point| vec![Goal::After(point)]).collect());
-        }
-        // Who repairs goes the longer way after a death in the middle.
-        let middle = self.ways[0].places.len() / 2;
-        self.kill(1, &[Goal::After(middle), Goal::End])?;
-        let mut pick =
-            |way: &Way| Goal::After(way.points[random.below(way.points.len() as u64) as usize]);
-        let pairs = PAIRS.div_ceil(every);
-        Ok((0..pairs).map(|_| vec![pick(&self.ways[0]), pick(&self.ways[1])]).collect())
+        let start = random.below(every as u64) as usize;
+        let points = self.ways[0].points.iter().skip(start).step_by(every);
+        let points = points.skip(from).take(kills.unwrap_or(usize::MAX));
+        // One that has not begun, to compare with.
+        let points = points.chain(stopped.then_some(&0));
+        Ok(points.map(|&point| vec![Goal::After(point)]).collect())
     }
 
     pub fn doing<T>(&self, what: &str, pids: &[u32], act: impl FnOnce() -> T) -> T {
@@ -307,6 +315,9 @@ impl Run<'_> {
     fn victims(&mut self, before: Range<u64>, goals: &[Goal]) -> Result<Range<u64>, String> {
         let count = goals.len() as u64;
         let first_tested = self.next + count;
+        if self.scene.operation == Operation::Open {
+            self.fill_for_others(before.start..first_tested)?;
+        }
         let mut victims = Vec::new();
         for at in 0..count {
             let before = if at == 0 { before.clone() } else { self.next..self.next };
@@ -321,6 +332,17 @@ impl Run<'_> {
             victim.tracee.kill();
         }
         Ok(first_tested..first_tested + count)
+    }
+
+    /// What a victim inserts to warm up, if it is to open the filter only. Nobody has it open then, or the survivor has.
+    fn fill_for_others(&mut self, numbers: Range<u64>) -> Result<(), String> {
+        // So that the ways from round to round are about as long.
+        self.ask("checkpoint before opening", Survivor::checkpoint)?;
+        self.ask("fill before opening", |survivor| survivor.insert(numbers))?;
+        if self.company == Company::After {
+            self.survivor.take().expect("it has just answered").kill();
+        }
+        Ok(())
     }
 
     pub fn advance(&mut self, victim: &mut Victim, at: usize, goal: Goal) -> Result<(), String> {
@@ -379,13 +401,13 @@ impl Run<'_> {
         self.next += 1;
         self.ask("insert after the kill", |survivor| survivor.insert(other..other + 1))?;
         let seen = self.ask("query after that", |survivor| survivor.count(tested.clone()))?;
-        let most = if self.scene.operation == Operation::Insert { count } else { 0 };
+        let most = if self.scene.operation.inserts() { count } else { 0 };
         let counted = seen.inserts.wrapping_sub(expected + 1);
         if counted > most {
             let inserts = seen.inserts;
             return Err(format!("{inserts} inserts, expected {} and up to {most}", expected + 1));
         }
-        if seen.present < counted.max(glanced) {
+        if self.scene.keeps > 0 && seen.present < counted.max(glanced) {
             return Err(format!(
                 "{glanced} of the victims' keys were there at first, then {}, of which {counted} are counted",
                 seen.present

@@ -1,7 +1,8 @@
 //! What is killed or stopped: kinds with small windows and blocks, and where the operation under test stands.
 
+use crate::children::Plan;
 use crate::random::mix;
-use ebbtide::{Any, Clock, Durability, Filter, Options, Parameters, Result, Timestamp};
+use ebbtide::{Any, Call, Clock, Durability, Filter, Options, Parameters, Result, Timestamp};
 use std::ops::Range;
 use std::path::Path;
 use std::time::Duration;
@@ -11,10 +12,25 @@ use std::time::Duration;
 pub enum Operation {
     /// An insert.
     Insert,
+    /// An insert of what is not there.
+    Check,
+    /// A removal of the key that was inserted to warm up.
+    Remove,
     /// A checkpoint.
     Checkpoint,
     /// A sync.
     Sync,
+    /// Opening: attaching to what others have open, or recovering what one left who was killed.
+    Open,
+    /// Closing: leaving it to others, or ending it.
+    Close,
+}
+
+impl Operation {
+    /// Whether it inserts a key.
+    pub fn inserts(self) -> bool {
+        matches!(self, Self::Insert | Self::Check)
+    }
 }
 
 /// Where it stands.
@@ -32,140 +48,60 @@ pub enum Aim {
     Segment,
     /// It is the insert after a silence longer than the window: a step that skips generations.
     Silence,
+    /// It is the insert with which a block gets other room.
+    Room,
+    /// It comes some inserts after a checkpoint.
+    Later,
 }
 
 impl Aim {
     /// Whether it is found by trying on a copy.
     pub fn needs_copies(self) -> bool {
-        matches!(self, Self::Step | Self::AfterStep | Self::Banks)
+        matches!(self, Self::Step | Self::AfterStep | Self::Banks | Self::Room)
     }
 }
 
 /// One way of using a filter.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct Scene {
     /// What `--path` calls it, unique.
     pub path: &'static str,
-    kind: &'static str,
-    parameters: &'static [(&'static str, &'static str)],
-    segment_bytes: u64,
+    /// What is opened.
+    pub kind: &'static str,
+    /// Its parameters.
+    pub parameters: &'static [(&'static str, &'static str)],
+    /// Of a segment.
+    pub segment_bytes: u64,
     /// What is done while instructions are counted.
     pub operation: Operation,
     /// When.
     pub aim: Aim,
     /// Instructions from kill to kill, if not given: some 10 s for a scene. (Of who repairs: one of so many pairs.)
     pub every: usize,
-    /// How many of the latest keys are certainly in the window.
-    keeps: u64,
-    /// Whether who repairs is killed too.
-    pub repair: bool,
+    /// How many of the latest keys are certainly there; none of kinds that may forget a key at once.
+    pub keeps: u64,
+    /// How many are killed, one after the other: from the second on they repair what the one before left.
+    pub victims: u64,
+    /// The most that a key weighs, if it weighs.
+    pub heaviest: u64,
     /// Shares of the keys.
-    stripes: u32,
+    pub stripes: u32,
 }
 
 /// Fixed, so that [`Scene::stripe`] is known.
 const HASH_SEED: u64 = 4711;
 
-const LONG: &[(&str, &str)] =
-    &[("window-items", "20000"), ("k", "12"), ("l", "10"), ("words", "512")];
-const SHORT: &[(&str, &str)] =
-    &[("window-items", "160"), ("k", "12"), ("l", "10"), ("generation", "16"), ("words", "512")];
-const MIDDLE: &[(&str, &str)] =
-    &[("window-items", "1600"), ("k", "12"), ("l", "10"), ("generation", "160"), ("words", "5120")];
 /// Inserts from silence to silence: more than a round has after the one under test.
 pub const SILENCES: u64 = 100;
 const SILENCE: Duration = Duration::from_millis(1200);
 
-/// In microseconds, and as a parameter.
+/// Inserts of equal weight, where weights grow up to the most that one insert may weigh.
+const HEAVIER: u64 = 1000;
+
+/// In microseconds.
 const WINDOW: u64 = 500_000;
-const TIMED: &[(&str, &str)] = &[("window", "500000"), ("fpr", "0.0001"), ("rate", "100")];
-
-const COUNTED: &[(&str, &str)] = &[("capacity", "2000"), ("fpr", "0.01")];
-/// A key is there for many halvings more than its window has.
-const HALVED: &[(&str, &str)] =
-    &[("capacity", "2000"), ("fpr", "0.01"), ("lambda", "0.5"), ("epoch", "200000")];
-const DRAWN: &[(&str, &str)] = &[("cells", "4096"), ("max", "7"), ("K", "4"), ("P", "12")];
-
-const PLAIN: Scene = Scene {
-    path: "insert",
-    kind: "age-partitioned",
-    parameters: LONG,
-    segment_bytes: 64 << 10,
-    operation: Operation::Insert,
-    aim: Aim::Anywhere,
-    every: 1,
-    keeps: 64,
-    repair: false,
-    stripes: 1,
-};
-
-/// All of them.
-pub const SCENES: [Scene; 12] = [
-    PLAIN,
-    Scene { path: "shift", parameters: SHORT, aim: Aim::Step, every: 101, ..PLAIN },
-    Scene { path: "catch-up", parameters: SHORT, aim: Aim::AfterStep, every: 5, ..PLAIN },
-    Scene {
-        path: "bank",
-        kind: "time-limited",
-        parameters: TIMED,
-        aim: Aim::Banks,
-        every: 301,
-        keeps: 32,
-        ..PLAIN
-    },
-    Scene { path: "append", segment_bytes: 4 << 10, aim: Aim::Segment, every: 101, ..PLAIN },
-    Scene { path: "checkpoint", operation: Operation::Checkpoint, every: 301, ..PLAIN },
-    Scene { path: "sync", operation: Operation::Sync, every: 5, ..PLAIN },
-    Scene { path: "repair", every: 1, repair: true, ..PLAIN },
-    Scene {
-        path: "silence",
-        kind: "time-limited",
-        parameters: TIMED,
-        aim: Aim::Silence,
-        every: 301,
-        keeps: 20,
-        ..PLAIN
-    },
-    // Kinds whose operations are taken back before they are done again.
-    Scene { path: "count", kind: "counting", parameters: COUNTED, every: 5, ..PLAIN },
-    // All of a block changes.
-    Scene {
-        path: "halving",
-        kind: "decaying",
-        parameters: HALVED,
-        aim: Aim::Step,
-        every: 31,
-        keeps: 32,
-        ..PLAIN
-    },
-    Scene { path: "draws", kind: "stable", parameters: DRAWN, every: 11, keeps: 0, ..PLAIN },
-];
-
-/// Stripes where the victim is stopped: it may hold up the keys of one.
-const MANY: u32 = 16;
-
-/// Those in which the victim is stopped. (Where a time-limited filter's victim holds stripe 0, others wait for it.)
-pub const STOPS: [Scene; 6] = [
-    Scene { path: "stopped-insert", stripes: MANY, ..SCENES[0] },
-    // Others do without the next generation for as many inserts as one takes.
-    Scene { path: "stopped-shift", stripes: MANY, parameters: MIDDLE, ..SCENES[1] },
-    Scene { path: "stopped-catch-up", stripes: MANY, ..SCENES[2] },
-    Scene { path: "stopped-append", stripes: MANY, ..SCENES[4] },
-    Scene { path: "stopped-checkpoint", stripes: MANY, ..SCENES[5] },
-    Scene { path: "stopped-sync", stripes: MANY, ..SCENES[6] },
-];
 
 impl Scene {
-    /// All of them.
-    pub fn all() -> impl Iterator<Item = &'static Self> {
-        const { &SCENES }.iter().chain(const { &STOPS })
-    }
-
-    /// The scene of this path.
-    pub fn named(path: &str) -> Option<&'static Self> {
-        Self::all().find(|scene| scene.path == path)
-    }
-
     /// The kind.
     pub fn spec(&self) -> Any {
         let pairs = self.parameters.iter();
@@ -220,16 +156,26 @@ impl Scene {
         Timestamp::from_unix_micros(micros)
     }
 
+    fn call<'a>(&self, filter: &'a Filter, number: u64) -> Call<'a> {
+        let call = filter.call().time(self.time(number));
+        match self.aim {
+            // Ever heavier, so that there is always a block whose counters get wider.
+            Aim::Room => call.weight(f64::from(1 << (number / HEAVIER % 24))),
+            _ if self.heaviest > 1 => call.weight((1 + number * 7 % self.heaviest) as f64),
+            _ => call,
+        }
+    }
+
     /// Inserts the key of this number.
     pub fn insert(&self, filter: &Filter, number: u64) -> Result<()> {
-        let inserted = filter.call().time(self.time(number)).insert(self.key(number))?;
+        let inserted = self.call(filter, number).insert(self.key(number))?;
         assert!(inserted, "{number} is refused as too late");
         Ok(())
     }
 
     /// Inserts the key of this number, and returns when it is durable.
     pub fn insert_durably(&self, filter: &Filter, number: u64) -> Result<()> {
-        let call = filter.call().time(self.time(number)).durability(Durability::Always);
+        let call = self.call(filter, number).durability(Durability::Always);
         let inserted = call.insert(self.key(number))?;
         assert!(inserted, "{number} is refused as too late, beside a victim");
         Ok(())
@@ -249,12 +195,25 @@ impl Scene {
         next.saturating_sub(self.keeps).max(spoken)..next
     }
 
-    /// Does the operation under test.
-    pub fn operate(&self, filter: &Filter, number: u64) -> Result<()> {
+    /// Does the operation under test. What has become of the handle is dropped by nobody: dropping is an operation of its own.
+    pub fn operate(&self, filter: Option<Filter>, dir: &Path, plan: &Plan) -> Result<()> {
+        let Some(filter) = filter else { return self.open(dir).map(std::mem::forget) };
+        let number = plan.tested;
         match self.operation {
-            Operation::Insert => self.insert(filter, number),
-            Operation::Checkpoint => filter.checkpoint().map(drop),
-            Operation::Sync => filter.sync(),
+            Operation::Insert => self.insert(&filter, number)?,
+            Operation::Check => {
+                self.call(&filter, number).check_and_insert(self.key(number))?;
+            }
+            Operation::Remove => {
+                let removed = self.call(&filter, plan.warm).remove(self.key(plan.warm))?;
+                assert!(removed, "{} is there", plan.warm);
+            }
+            Operation::Checkpoint => drop(filter.checkpoint()?),
+            Operation::Sync => filter.sync()?,
+            Operation::Open => {}
+            Operation::Close => return filter.close(),
         }
+        std::mem::forget(filter);
+        Ok(())
     }
 }

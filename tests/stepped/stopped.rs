@@ -64,14 +64,14 @@ impl Run<'_> {
         }
         self.let_go(&mut victim)?;
         let seen = self.ask("wait for those that the victim held up", Survivor::join)?;
-        let own = 1 + u64::from(self.scene.operation == Operation::Insert);
+        let own = 1 + u64::from(self.scene.operation.inserts());
         let expected = self.inserts + done + own + AT_ONCE + IN_TURN;
         if seen.inserts != expected {
             return Err(format!("{} inserts, expected {expected}", seen.inserts));
         }
         self.inserts = expected;
         let mine = tested..tested + 1;
-        if self.scene.operation == Operation::Insert {
+        if self.scene.operation.inserts() {
             let found = self.ask("query for the victim's key", |survivor| survivor.count(mine))?;
             if found.present != 1 {
                 return Err("the victim's key is not there".to_owned());
@@ -91,9 +91,10 @@ impl Run<'_> {
 
     fn go_on_beside(&mut self, victim: &Victim, tested: u64) -> Result<Stood, String> {
         let held_up = match self.scene.operation {
-            Operation::Insert => HeldUp::Stripe(self.scene.stripe(tested)),
-            Operation::Checkpoint => HeldUp::AnyStripe,
-            Operation::Sync => HeldUp::Nothing,
+            Operation::Insert | Operation::Check => HeldUp::Stripe(self.scene.stripe(tested)),
+            Operation::Remove => HeldUp::Stripe(self.scene.stripe(tested - 1)),
+            Operation::Checkpoint | Operation::Close => HeldUp::AnyStripe,
+            Operation::Sync | Operation::Open => HeldUp::Nothing,
         };
         let (start, middle) = (self.next, self.next + AT_ONCE);
         self.next = middle + IN_TURN;

@@ -3,7 +3,8 @@
 use crate::children::{Allowed, allowed};
 use crate::ptrace::stay_on_one_processor;
 use crate::run::{Company, Settings, Tally, run};
-use crate::scenes::{SCENES, STOPS, Scene};
+use crate::scenes::{Operation, Scene};
+use crate::table;
 use libtest_mimic::{Arguments, Trial};
 use std::process::ExitCode;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -13,6 +14,8 @@ struct Asked {
     every: Option<usize>,
     seed: Option<u64>,
     path: Option<String>,
+    from: usize,
+    kills: Option<usize>,
     each: bool,
     /// For the test harness.
     rest: Vec<String>,
@@ -27,31 +30,47 @@ fn asked() -> Asked {
             "--every" => asked.every = Some(value().parse().expect("--every is a number")),
             "--seed" => asked.seed = Some(value().parse().expect("--seed is a number")),
             "--path" => asked.path = Some(value()),
+            "--from" => asked.from = value().parse().expect("--from is a number"),
+            "--kills" => asked.kills = Some(value().parse().expect("--kills is a number")),
             "--each" => asked.each = true,
             _ => asked.rest.push(argument),
         }
     }
     if let Some(path) = &asked.path {
-        let known = Scene::all().map(|scene| scene.path).collect::<Vec<_>>().join(", ");
-        assert!(Scene::named(path).is_some(), "--path is one of {known}");
+        let all = table::killed().chain(table::stopped());
+        let known = all.map(|scene| scene.path).collect::<Vec<_>>().join(", ");
+        assert!(table::named(path).is_some(), "--path is one of {known}");
     }
     asked
 }
 
+/// In which company a scene's victims are killed. Who repairs needs somebody beside whom to open the filter, and recovery
+/// nobody.
+fn companies(scene: &Scene) -> &'static [Company] {
+    match (scene.victims, scene.operation) {
+        (1, _) => &[Company::Beside, Company::After],
+        (_, Operation::Open) => &[Company::After],
+        _ => &[Company::Beside],
+    }
+}
+
 fn claim(scene: &Scene, company: Company) -> String {
     let path = scene.path;
-    match (company, scene.repair) {
-        (Company::Beside, false) => {
+    match (company, scene.victims) {
+        (Company::Beside, 1) => {
             format!("a_process_killed_after_any_instruction_leaves_others_that_go_on::{path}")
         }
-        (Company::Beside, true) => {
+        (Company::Beside, _) => {
             format!("who_repairs_after_a_kill_may_be_killed_after_any_instruction_too::{path}")
         }
         (Company::Stopped, _) => {
             format!("a_process_stopped_after_any_instruction_holds_up_its_own_stripe_only::{path}")
         }
-        (Company::After, _) => {
+        (Company::After, 1) => {
             format!("a_single_process_killed_after_any_instruction_recovers::{path}")
+        }
+        (Company::After, _) => {
+            format!("who_recovers_after_a_kill_may_be_killed_after_any_instruction_too::{path}")
         }
     }
 }
@@ -68,12 +87,11 @@ pub fn main() -> ExitCode {
     let clock = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
     let seed = asked.seed.unwrap_or_else(clock);
     let leaps = allowed == Allowed::Leaps;
-    let settings = Settings { every: asked.every, seed, leaps, each: asked.each };
-    let killed = const { &SCENES }.iter().flat_map(|scene| {
-        let after = (!scene.repair).then_some((scene, Company::After));
-        [(scene, Company::Beside)].into_iter().chain(after)
-    });
-    let stopped = const { &STOPS }.iter().map(|scene| (scene, Company::Stopped));
+    let Asked { every, from, kills, each, .. } = asked;
+    let settings = Settings { every, seed, from, kills, leaps, each };
+    let killed = table::killed()
+        .flat_map(|scene| companies(scene).iter().map(move |&company| (scene, company)));
+    let stopped = table::stopped().map(|scene| (scene, Company::Stopped));
     let wanted = killed.chain(stopped);
     let wanted =
         wanted.filter(|(scene, _)| asked.path.as_deref().is_none_or(|path| path == scene.path));

@@ -9,6 +9,7 @@ use crate::units;
 use ebbtide::{Error, Parameters, Stat, Timestamp, inspect};
 use indicatif::BinaryBytes;
 use serde_json::{Map, Value};
+use std::hash::{BuildHasher, RandomState};
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -158,15 +159,17 @@ pub fn damage_json(error: &Error) -> Value {
     Value::Object(members)
 }
 
-/// Prints the log, one record a line: LSN, time, operation, the rest.
+/// Prints the log, one record a line: LSN, time, operation, the rest. In place of a key's hash, which may tell the filter's seed, stands
+/// its hash under a key of this run: so equal keys are known again within one output, and nothing else is told.
 pub fn wal(arguments: &Look) -> Result<()> {
     let mut output = Output::new()?;
+    let tags = RandomState::new();
     let mut unwritten = None;
     let read = inspect::wal(&arguments.dir, |entry| {
         let written = if arguments.json {
-            output.json(entry_json(entry))
+            output.json(entry_json(entry, &tags))
         } else {
-            output.text(&entry_text(entry))
+            output.text(&entry_text(entry, &tags))
         };
         written.map_err(|failure| {
             unwritten = Some(failure);
@@ -194,7 +197,7 @@ fn entry_time(entry: &inspect::Entry) -> Option<Timestamp> {
     (entry.time != Timestamp::default()).then_some(entry.time)
 }
 
-fn entry_json(entry: &inspect::Entry) -> Map<String, Value> {
+fn entry_json(entry: &inspect::Entry, tags: &RandomState) -> Map<String, Value> {
     let mut members = object([
         ("lsn", entry.lsn.into()),
         ("era", entry.era.into()),
@@ -203,23 +206,31 @@ fn entry_json(entry: &inspect::Entry) -> Map<String, Value> {
         ("stream_time", entry.is_stream_time().into()),
     ]);
     for (name, value) in entry.details() {
-        // A hash uses all 64 bits, more than a number in JSON can be relied on to hold.
-        let value = if name == "hash" { format!("{value:016x}").into() } else { value.into() };
+        // A tag uses all 64 bits, more than a number in JSON can be relied on to hold.
+        let (name, value) = match name {
+            "hash" => ("key", tag(value, tags).into()),
+            _ => (name, value.into()),
+        };
         members.insert(name.to_owned(), value);
     }
     members
 }
 
-fn entry_text(entry: &inspect::Entry) -> String {
+fn entry_text(entry: &inspect::Entry, tags: &RandomState) -> String {
     let time = entry_time(entry).map_or_else(|| "-".to_owned(), units::time);
     let mut text = format!("{:>10}  {time:<27}  {:<10}", entry.lsn, entry.operation);
     for (name, value) in entry.details() {
         text += &match name {
-            "hash" => format!("  {name} {value:016x}"),
+            "hash" => format!("  key {}", tag(value, tags)),
             _ => format!("  {name} {value}"),
         };
     }
     text
+}
+
+/// What stands for a key in one output.
+fn tag(hash: u64, tags: &RandomState) -> String {
+    format!("{:016x}", tags.hash_one(hash))
 }
 
 /// Writes a snapshot and says from which LSN the log is needed with it.

@@ -150,6 +150,59 @@ fn no_command_tells_the_secret() {
     }
 }
 
+/// The hashes of keys in the log, as the library tells them.
+fn logged_hashes(dir: &str) -> Vec<u64> {
+    let mut hashes = Vec::new();
+    let note = |entry: &ebbtide::inspect::Entry| {
+        let details = entry.details().into_iter();
+        hashes.extend(details.filter(|(name, _)| *name == "hash").map(|(_, hash)| hash));
+        Ok(())
+    };
+    ebbtide::inspect::wal(dir, note).expect("a log");
+    hashes
+}
+
+#[test]
+fn the_printed_log_tells_equal_keys_but_no_hash() {
+    let place = Place::new();
+    for hash in ["fast", "keyed"] {
+        let dir = created(&place, hash, &["--hash", hash]);
+        let keys = ["a", "b", "a", "abc", "b", "a"].map(str::to_owned);
+        ok(&["insert", &dir], &input(&keys));
+        let hashes = logged_hashes(&dir);
+        assert_eq!(hashes.len(), keys.len());
+        let printed = || {
+            let text = ok(&["wal", &dir], b"").text().to_owned();
+            let json = ok(&["wal", &dir, "--json"], b"");
+            for hash in &hashes {
+                for spelling in spellings(&format!("{hash:032x}")) {
+                    let tells = |said: &str| said.to_lowercase().contains(&spelling);
+                    // The upper half of what looks like a secret is zero.
+                    let told = spelling != "0" && (tells(&text) || tells(json.text()));
+                    assert!(!told, "{spelling}: {text}{}", json.text());
+                }
+            }
+            let tags = json
+                .json()
+                .into_iter()
+                .filter_map(|entry| entry["key"].as_str().map(str::to_owned));
+            (text, tags.collect::<Vec<_>>())
+        };
+        let (text, tags) = printed();
+        for (at, tag) in tags.iter().enumerate() {
+            for (other, key) in keys.iter().enumerate() {
+                assert_eq!(keys[at] == *key, *tag == tags[other], "{tags:?}");
+            }
+        }
+        assert_eq!(tags.len(), keys.len());
+        let words = text.lines().filter_map(|line| line.split("  key ").nth(1)?.split(' ').next());
+        let in_text: Vec<_> = words.collect();
+        assert!(in_text.len() == keys.len() && in_text[0] == in_text[2], "{text}");
+        let (again, others) = printed();
+        assert!(again != text && others[0] != tags[0], "each run has tags of its own");
+    }
+}
+
 #[test]
 fn a_saturated_filter_is_told_of_in_stat_and_a_full_one_is_not() {
     let place = Place::new();
