@@ -203,4 +203,21 @@ mod tests {
         Undo::NONE.take_back(&own, &cells);
         assert_eq!((Undo::NONE.begun(), values(&own)), (None, vec![1; OWN_WORDS]));
     }
+
+    #[test]
+    fn few_changes_are_noted_one_by_one_and_more_save_the_whole_block_once() {
+        let (own, cells) = (words(&[1; OWN_WORDS]), words(&[2; CELLS]));
+        let area = words(&vec![0; area_words(OWN_WORDS + CELLS)]);
+        let undo = Undo::new(&area);
+        undo.begin(3, 17);
+        for count in 1..=MOST_NOTES as u64 {
+            undo.note(&own, &cells, 5, count);
+            assert_eq!(area[COUNT].load(Ordering::Relaxed), count);
+        }
+        for _ in 0..2 {
+            undo.note(&own, &cells, 5, 99);
+            let saved = ALL + (OWN_WORDS + CELLS) as u64;
+            assert_eq!(area[COUNT].load(Ordering::Relaxed), saved);
+        }
+    }
 }

@@ -277,3 +277,78 @@ pub(super) fn copy(block: &Block<'_>, words: &mut Vec<u64>) {
     words.clear();
     words.extend(block.own.iter().chain(block.cells).map(load));
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::media::{Access, Memory};
+    use crate::processes::slots::Slots;
+    use crate::{Bloom, Durability, Filter, Options};
+
+    fn made() -> (Filter<Bloom>, Arc<Memory>) {
+        let memory = Arc::new(Memory::new());
+        let options = Options::new()
+            .hash_seed(7)
+            .stripes(2)
+            .segment_bytes(4 << 10)
+            .durability(Durability::Never)
+            .background(false);
+        let filter = Filter::create_on(memory.clone(), Bloom::capacity(1000), options);
+        (filter.expect("a filter"), memory)
+    }
+
+    fn insert(filter: &Filter<Bloom>, keys: impl Iterator<Item = u64>) {
+        keys.for_each(|key| assert!(filter.insert(key.to_le_bytes()).is_ok()));
+    }
+
+    #[test]
+    fn who_writes_a_snapshot_is_waited_for_as_long_as_patience_lasts() {
+        let (filter, memory) = made();
+        let (engine, other) = (&filter.engine, Slots::open(&*memory, Access::Write));
+        let other = other.expect("the lock file");
+        assert!(other.try_checkpoint().expect("no error"));
+        let (start, patience) = (Instant::now(), Duration::from_millis(30));
+        let writing = engine.begin_snapshot(patience).expect("no error");
+        assert!(!writing.alone && start.elapsed() >= patience);
+        drop(writing);
+        other.end_checkpoint().expect("no error");
+        let writing = engine.begin_snapshot(Duration::ZERO).expect("no error");
+        assert!(writing.alone && !other.try_checkpoint().expect("no error"));
+        drop(writing);
+        assert!(other.try_checkpoint().expect("no error"), "given back");
+    }
+
+    #[test]
+    fn only_a_change_makes_a_checkpoint_write_another_snapshot() {
+        let (filter, _memory) = made();
+        assert_eq!(filter.checkpoint().expect("no error"), 0, "`meta` says everything");
+        let mut newest = 0;
+        for key in 0..3 {
+            insert(&filter, key..key + 1);
+            let start = filter.checkpoint().expect("no error");
+            assert!(start > newest);
+            assert_eq!(filter.checkpoint().expect("no error"), start);
+            newest = start;
+        }
+    }
+
+    #[test]
+    fn durable_log_is_let_go_of_wherever_it_was_kept() {
+        let (filter, _memory) = made();
+        let engine = &filter.engine;
+        let first = engine.durable();
+        let stripe = |key: &u64| {
+            engine.image.layout().stripe_of(engine.meta.hasher.hash(&key.to_le_bytes()))
+        };
+        let end = |at| engine.lock(at).segment.as_ref().map(|segment| segment.end());
+        // Stripe 2 writes to the first segment only.
+        insert(&filter, (0..).filter(|key| stripe(key) == 1).take(1));
+        insert(&filter, (0..).filter(|key| stripe(key) == 0).take(200));
+        engine.let_go_of_log();
+        assert!(engine.log.segment(first).is_some() && end(2).is_some(), "it is not durable");
+        filter.sync().expect("no error");
+        engine.let_go_of_log();
+        assert!(engine.log.segment(first).is_none() && end(2).is_none());
+        assert!(end(1).is_some_and(|end| end > engine.durable()), "it is being written to");
+    }
+}

@@ -223,3 +223,29 @@ impl Engine {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_cause_of_a_refusal_is_the_one_that_is_told() {
+        let committer = Committer::default();
+        assert_eq!(committer.cause(), None);
+        for cause in ["the disk", "what came of it"] {
+            committer.blame(cause.to_owned());
+        }
+        assert_eq!(committer.cause().as_deref(), Some("the disk"));
+    }
+
+    #[test]
+    fn a_leader_is_waited_for_as_long_as_some_syncs_take_within_bounds() {
+        let committer = Committer::default();
+        let millis = Duration::from_millis;
+        for (took, patience) in [(0, 20), (4, 20), (50, 200), (300, 1000), (u64::MAX / 1000, 1000)]
+        {
+            committer.note_time(millis(took));
+            assert_eq!(committer.patience(), millis(patience), "after a sync of {took} ms");
+        }
+    }
+}

@@ -206,3 +206,68 @@ impl Engine {
         Ok(())
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::media::Memory;
+    use crate::{Bloom, Filter, Options};
+
+    const HOUR: Duration = Duration::from_secs(3600);
+
+    #[test]
+    fn the_shortest_interval_asked_for_counts_and_only_a_shorter_one_rings() {
+        let bell = Bell::new(Durability::Never);
+        assert_eq!(bell.interval(), None);
+        let millis = Duration::from_millis;
+        for (asked, counts, rings) in [(20, 20, 1), (30, 20, 1), (20, 20, 1), (5, 5, 2)] {
+            bell.request(millis(asked));
+            assert_eq!(bell.interval(), Some(millis(counts)));
+            assert_eq!(bell.state.lock().rings, rings, "after {asked} ms");
+        }
+    }
+
+    #[test]
+    fn who_waits_sleeps_until_the_bell_is_rung_or_stopped() {
+        let (bell, mut heard) = (Bell::new(Durability::Always), 0);
+        let (start, short) = (Instant::now(), Duration::from_millis(20));
+        assert!(bell.wait(short, &mut heard));
+        assert!(start.elapsed() >= short, "nobody rang");
+        bell.ring();
+        assert!(bell.wait(HOUR, &mut heard), "rung before the wait");
+        assert_eq!(heard, 1);
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| {
+                let mut heard = 1;
+                bell.wait(HOUR, &mut heard) && heard == 2
+            });
+            bell.ring();
+            assert!(waiting.join().expect("no panic"));
+            let waiting = scope.spawn(|| bell.wait(HOUR, &mut 2));
+            bell.stop();
+            assert!(!waiting.join().expect("no panic"));
+        });
+        assert!(!bell.wait(HOUR, &mut 2), "stopped before the wait");
+    }
+
+    #[test]
+    fn one_whole_segment_lies_ready_and_no_more() {
+        let options = Options::new().background(false).segment_bytes(4 << 10);
+        let filter = Filter::create_on(Arc::new(Memory::new()), Bloom::capacity(1000), options)
+            .expect("a filter");
+        let engine = &filter.engine;
+        let (records, first) = (engine.meta.segment_records, engine.log.mapped_end());
+        let ahead = |inserts: std::ops::Range<u64>| {
+            for key in inserts {
+                filter.insert(key.to_le_bytes()).expect("an insert");
+            }
+            (0..3).for_each(|_| engine.allocate_ahead().expect("there is space"));
+            engine.log.mapped_end()
+        };
+        assert_eq!(ahead(0..10), first + records);
+        assert_eq!(ahead(10..20), first + records);
+        assert_eq!(ahead(20..records + 1), first + 2 * records);
+        engine.image.header().poison();
+        assert_eq!(ahead(0..0), first + 2 * records);
+    }
+}

@@ -150,7 +150,8 @@ impl Engine {
     /// [`Error::Retired`] if no writer is left who could go on, [`Error::Locked`] if there are, and none of them does.
     pub(super) fn wait_for_writers(&self, stripe: usize, idle: &mut u32) -> Result<()> {
         sync::sleep(READERS_PATIENCE);
-        if !self.slots.anyone_else()? {
+        // In an image that is given up the slots tell of others by now: they are those of its successor.
+        if self.image.header().is_retired() || !self.slots.anyone_else()? {
             return Err(self.retired());
         }
         let word = self.image.header().stripe(stripe).lock_word().load(Ordering::Relaxed);
@@ -161,5 +162,118 @@ impl Engine {
             return Ok(());
         }
         Err(Error::Locked { path: self.media.path().to_path_buf() })
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::media::{Access, Memory};
+    use crate::processes::slots::Slots;
+    use crate::wal::{Op, Record, place};
+    use crate::{Bloom, Durability, Filter, Options};
+    use std::sync::Arc;
+
+    fn made() -> (Filter<Bloom>, Arc<Memory>) {
+        let memory = Arc::new(Memory::new());
+        let options =
+            Options::new().hash_seed(7).stripes(2).durability(Durability::Never).background(false);
+        let filter = Filter::create_on(memory.clone(), Bloom::capacity(1000), options);
+        (filter.expect("a filter"), memory)
+    }
+
+    /// Another handle's hold on slot 1, which was taken five times.
+    fn neighbour(engine: &Engine, memory: &Memory) -> Slots {
+        let slots = Slots::open(memory, Access::Write).expect("the lock file");
+        assert_eq!(slots.take().expect("no error"), Some(1));
+        engine.image.header().slot_term(1).store(5, Ordering::Relaxed);
+        slots
+    }
+
+    const DEAD: Owner = Owner { slot: 9, term: 1 };
+    const LIVING: Owner = Owner { slot: 1, term: 5 };
+
+    #[test]
+    fn repair_applies_and_counts_what_the_dead_left_of_this_stripe_and_of_no_other() {
+        let (filter, _memory) = made();
+        let engine = &filter.engine;
+        let header = engine.image.header();
+        (0..20_u64).for_each(|key| assert!(filter.insert(key.to_le_bytes()).is_ok()));
+        let unapplied = |stripe| {
+            let mut hashes = (100_u64..).map(|key| engine.meta.hasher.hash(&key.to_le_bytes()));
+            let hash = hashes.find(|&hash| engine.image.layout().stripe_of(hash) == stripe);
+            let record = Record {
+                payload: hash.expect("a key of the stripe"),
+                argument: 3,
+                ..Record::new(Op::Insert)
+            };
+            engine.append(&mut None, &record).expect("room")
+        };
+        let (_others, lsn) = (unapplied(1), unapplied(0));
+        let hole = place::reserve(header.tail(), engine.log.mapped_end()).expect("room");
+        assert!(stripe_lock::try_lock(header.stripe(1).lock_word(), DEAD));
+        let sums = || [1, 2].map(|stripe| header.stripe(stripe).sums());
+        let (before, total) = (sums(), header.tally().sum());
+        engine.repair_all();
+        assert_eq!(header.stripe(1).lock_word().load(Ordering::Relaxed), 0);
+        let after = sums();
+        let counted = |at: usize| {
+            (after[at].inserts - before[at].inserts, after[at].novelty - before[at].novelty)
+        };
+        assert_eq!((after[0].lsn, counted(0)), (lsn, (1, 3)));
+        assert_eq!((after[1].lsn, counted(1)), (before[1].lsn, (0, 0)), "that of a living writer");
+        let sum = header.tally().sum();
+        assert_eq!((sum.inserts - total.inserts, sum.novelty - total.novelty), (1, 3));
+        assert!(engine.log.segment(hole).is_some_and(|segment| segment.is_complete(hole)));
+    }
+
+    #[test]
+    fn nobody_waits_on_an_image_that_is_given_up_for_a_slot_of_its_successor() {
+        let (filter, memory) = made();
+        let engine = &filter.engine;
+        let _alive = neighbour(engine, &memory);
+        assert!(stripe_lock::try_lock(engine.image.header().stripe(1).lock_word(), LIVING));
+        let mut idle = 0;
+        assert!(engine.wait_for_writers(1, &mut idle).is_ok(), "it may come on");
+        engine.image.header().retire();
+        let told = engine.wait_for_writers(1, &mut idle);
+        assert!(matches!(told, Err(Error::Retired { .. })), "{told:?}");
+    }
+
+    #[test]
+    fn the_living_keep_their_stripes_and_lose_them_when_they_die() {
+        let (filter, memory) = made();
+        let engine = &filter.engine;
+        let alive = neighbour(engine, &memory);
+        let word = engine.image.header().stripe(1).lock_word();
+        assert_eq!(engine.judge(LIVING), Verdict::Wait);
+        assert_eq!(engine.judge(Owner { term: 4, ..LIVING }), Verdict::Dead, "taken again since");
+        assert_eq!(engine.judge(DEAD), Verdict::Dead);
+        assert!(stripe_lock::try_lock(word, LIVING));
+        let ours = engine.lock(2);
+        engine.repair_all();
+        let holder = || stripe_lock::holder(word.load(Ordering::Relaxed));
+        assert_eq!(holder(), Some(LIVING));
+        drop(alive);
+        engine.repair_all();
+        assert_eq!(holder(), None);
+        assert_eq!(ours.index(), 2);
+    }
+
+    #[test]
+    fn a_holder_of_stripe_0_is_given_up_once_and_not_waited_for_again() {
+        let (filter, memory) = made();
+        let engine = &filter.engine;
+        let _alive = neighbour(engine, &memory);
+        let word = engine.image.header().stripe(0).lock_word();
+        let given_up = || engine.given_up.load(Ordering::Relaxed);
+        assert!(engine.lock_events().is_some() && given_up() == 0);
+        assert!(stripe_lock::try_lock(word, LIVING));
+        for _ in 0..2 {
+            assert!(engine.lock_events().is_none());
+            assert_eq!(stripe_lock::holder(given_up()), Some(LIVING));
+        }
+        assert!(stripe_lock::unlock(word, LIVING).is_ok());
+        assert!(engine.lock_events().is_some() && given_up() == 0);
     }
 }

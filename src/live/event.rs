@@ -61,7 +61,10 @@ mod tests {
             Event::OpenBank { id: 3, geometry, since: 12, time: 13 },
             Event::CloseBank { id: 3, time: 14 },
         ] {
-            assert_eq!(from_record(&to_record(&event, true)), Some(event));
+            for stream in [true, false] {
+                let record = to_record(&event, stream);
+                assert_eq!((from_record(&record), record.stream), (Some(event), stream));
+            }
         }
     }
 }

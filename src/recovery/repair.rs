@@ -98,3 +98,39 @@ fn is_of(image: &Image, index: usize, record: &Record) -> bool {
         _ => index == 0 && event::from_record(record).is_some(),
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::cells::Layout;
+    use crate::live::header::Identity;
+    use crate::media::{Media, Memory};
+    use crate::{Bloom, Spec};
+
+    #[test]
+    fn a_record_is_of_one_stripe_or_of_none() {
+        let memory: Arc<dyn Media> = Arc::new(Memory::new());
+        memory.make().expect("nothing fails yet");
+        let kind = Bloom::capacity(1000).kind().expect("a kind");
+        let layout = Layout { stripes: 4, block_words: 512 };
+        let identity = Identity { uuid: 7, era: 1, boot: 0, inode: 0, stripes: 4 };
+        let image = Image::create(memory, "image", identity, layout, &*kind).expect("space");
+        let stripes = |record: &Record| {
+            (0..=4).filter(|&index| is_of(&image, index, record)).collect::<Vec<_>>()
+        };
+        for quarter in 0..4_u64 {
+            let hash = quarter << 62 | 99;
+            let expected = layout.stripe_of(hash) + 1;
+            for op in [Op::Insert, Op::Remove] {
+                let record = Record { payload: hash, ..Record::new(op) };
+                assert_eq!(stripes(&record), [expected], "{op:?}");
+            }
+        }
+        for op in [Op::Heartbeat, Op::Step, Op::OpenBank, Op::CloseBank] {
+            assert_eq!(stripes(&Record::new(op)), [0], "{op:?}");
+        }
+        for op in [Op::Durable, Op::Void] {
+            assert!(stripes(&Record::new(op)).is_empty(), "{op:?}");
+        }
+    }
+}

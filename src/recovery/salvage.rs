@@ -453,3 +453,19 @@ fn beyond(history: &History, stop: u64, told: &mut Told) -> Option<Beyond> {
     }
     found
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_errors_that_say_something_about_the_file_are_damage() {
+        let error = |kind: ErrorKind| Error::io("read", "file")(kind.into());
+        for kind in [ErrorKind::InvalidInput, ErrorKind::InvalidData, ErrorKind::UnexpectedEof] {
+            assert!(if_damage(error(kind)).is_ok(), "{kind}");
+        }
+        for kind in [ErrorKind::PermissionDenied, ErrorKind::NotFound, ErrorKind::Other] {
+            assert!(if_damage(error(kind)).is_err(), "{kind}");
+        }
+    }
+}

@@ -103,3 +103,16 @@ pub fn seal_frames(file: &mut [u8]) {
         at += HEAD_BYTES + payload.len();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_checksum_of_a_frame_is_never_zero() {
+        let frame = Frame { content: Content::Block, bank: 1, index: 2, lsn: 3 };
+        for offset in 0..100 {
+            assert_eq!(frame_checksum(&frame, offset, &[7; 16]) >> 32, 1);
+        }
+    }
+}

@@ -153,3 +153,69 @@ impl SnapshotReader {
         Ok(frame)
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::media::Memory;
+    use crate::snapshot::write::SnapshotWriter;
+
+    const HEADER: SnapshotHeader =
+        SnapshotHeader { uuid: 7, era: 1, start: 5, end: 9, frames: 0, bytes: 0 };
+    const FRAME: Frame = Frame { content: Content::Block, bank: u32::MAX, index: 2, lsn: 3 };
+
+    /// A medium with a snapshot of frames of so many words.
+    fn made(header: SnapshotHeader, lengths: &[usize]) -> Memory {
+        let memory = Memory::new();
+        memory.make().expect("nothing fails yet");
+        let name = FileName::Snapshot { start: 5 }.to_string();
+        let mut writer = SnapshotWriter::create(&memory, &name).expect("space");
+        for &length in lengths {
+            writer.frame(&FRAME, &vec![7; length]).expect("space");
+        }
+        writer.finish(header).expect("space");
+        memory
+    }
+
+    fn read(memory: &Memory, frames: u64) -> Result<Vec<usize>> {
+        let mut reader = SnapshotReader::open(memory, 5, 7)?;
+        reader.header.frames += frames;
+        let mut lengths = Vec::new();
+        reader.frames(|_, frame, words| {
+            assert_eq!(*frame, FRAME);
+            lengths.push(words.len());
+            Ok(())
+        })?;
+        Ok(lengths)
+    }
+
+    #[track_caller]
+    fn assert_damaged<T: std::fmt::Debug>(result: Result<T>, at: u64) {
+        let error = result.expect_err("damage");
+        assert!(matches!(error, Error::Damaged { offset, .. } if offset == at), "{error}");
+    }
+
+    #[test]
+    fn frames_of_any_length_up_to_the_largest_block_are_read_back() {
+        let most = PAYLOAD_WORDS_MAX as usize;
+        let lengths = [16, most, 0];
+        assert_eq!(read(&made(HEADER, &lengths), 0).expect("no damage"), lengths);
+        assert_damaged(read(&made(HEADER, &[most + 1]), 0), PAGE_BYTES + 32);
+    }
+
+    #[test]
+    fn a_frame_that_cannot_be_is_damage_where_it_is_wrong() {
+        let damages =
+            [(0, 9, 0), (1, 1 << 32, 8), (3, 4, 40), (4, 17, 32), (4, u64::MAX, 32), (5, 1, 40)];
+        for (word, value, place) in damages {
+            let memory = made(HEADER, &[16]);
+            let file = memory.open(&FileName::Snapshot { start: 5 }.to_string(), Access::Write);
+            let bytes = u64::to_le_bytes(value);
+            file.and_then(|file| file.write_at(&bytes, PAGE_BYTES + 8 * word)).expect("space");
+            assert_damaged(read(&memory, 0), PAGE_BYTES + place);
+        }
+        let end = PAGE_BYTES + 8 * (FRAME_WORDS as u64 + 16);
+        assert_damaged(read(&made(HEADER, &[16]), 1), end);
+        assert_damaged(read(&made(SnapshotHeader { end: 4, ..HEADER }, &[]), 0), 40);
+    }
+}

@@ -135,3 +135,85 @@ impl Log {
         place::publish(segment.slot(lsn), record.encode(self.first.era, lsn))
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::media::Memory;
+    use crate::wal::Op;
+    use std::io::ErrorKind;
+
+    const FIRST: SegmentHeader =
+        SegmentHeader { uuid: 7, era: 2, era_start: 5, first: 5, capacity: 10 };
+
+    fn log(media: &Arc<Memory>, draft: u64) -> Log {
+        Log::new(media.clone(), FIRST, draft, Access::Write)
+    }
+
+    #[test]
+    fn segments_that_lie_wholly_below_are_forgotten() {
+        let media = Arc::new(Memory::new());
+        media.make().expect("nothing fails yet");
+        let log = log(&media, 100);
+        for first in [5, 15, 25] {
+            assert_eq!(log.allocate(first).expect("space"), first + 10);
+        }
+        let known = |lsn| log.segment(lsn).is_some();
+        assert!(!log.forget_below(14), "one place of the first lies above");
+        assert!(known(5) && known(14));
+        assert!(log.forget_below(15));
+        assert!(!known(5) && !known(14) && known(15) && known(34) && !known(35));
+        assert!(!log.forget_below(15));
+        assert!(log.forget_below(35) && !known(34));
+    }
+
+    #[test]
+    fn what_is_forgotten_is_mapped_again_and_the_end_only_grows() {
+        let media = Arc::new(Memory::new());
+        media.make().expect("nothing fails yet");
+        let (maker, other) = (log(&media, 100), log(&media, 200));
+        for first in [5, 15, 25] {
+            maker.allocate(first).expect("space");
+        }
+        assert_eq!(other.mapped_end(), 5);
+        let firsts = |from, end| {
+            let segments = other.map(from, end).expect("they are there");
+            segments.iter().map(|segment| segment.first()).collect::<Vec<_>>()
+        };
+        assert_eq!(firsts(1, 25), [5, 15], "from the beginning of the era");
+        assert_eq!(other.mapped_end(), 25);
+        assert!(other.forget_below(25));
+        assert_eq!(firsts(24, 35), [15, 25]);
+        assert_eq!(firsts(15, 25), [15]);
+        assert_eq!(other.mapped_end(), 35);
+    }
+
+    #[test]
+    fn a_segment_that_another_handle_has_just_made_is_shared() {
+        let media = Arc::new(Memory::new());
+        media.make().expect("nothing fails yet");
+        let (one, other) = (log(&media, 100), log(&media, 200));
+        assert_eq!(one.allocate(5).expect("space"), 15);
+        assert_eq!(other.allocate(5).expect("the one that is there"), 15);
+        let [mine, theirs] = [&one, &other].map(|log| log.segment(9).expect("mapped"));
+        assert!(one.write(&mine, 9, &Record::new(Op::Insert)));
+        assert!(theirs.is_complete(9) && !theirs.is_complete(8));
+    }
+
+    #[test]
+    fn a_full_disk_is_the_error_that_it_is() {
+        let media = Arc::new(Memory::with_capacity(4096));
+        media.make().expect("nothing fails yet");
+        let error = log(&media, 100).allocate(5).expect_err("no room for records");
+        let Error::Io { source, .. } = &error else { panic!("{error}") };
+        assert_eq!(source.kind(), ErrorKind::StorageFull);
+        assert_eq!(media.list().expect("made"), [""; 0], "nothing is left behind");
+    }
+
+    #[test]
+    fn drafts_have_numbers_of_their_own() {
+        let media = Arc::new(Memory::new());
+        let log = log(&media, 100);
+        assert_eq!([0; 3].map(|_| log.next_draft()), [100, 101, 102]);
+    }
+}

@@ -48,6 +48,7 @@ pub enum Op {
 }
 
 impl Op {
+    /// The operation of a record that says one; a VOID is known by its whole word.
     fn from_code(code: u8) -> Option<Self> {
         Some(match code {
             1 => Self::Insert,
@@ -56,7 +57,6 @@ impl Op {
             4 => Self::CloseBank,
             5 => Self::Heartbeat,
             6 => Self::Durable,
-            7 => Self::Void,
             8 => Self::Remove,
             _ => return None,
         })
@@ -169,7 +169,7 @@ impl Record {
         }
         let code = (head >> 24) as u8;
         match Op::from_code(code & !STREAM) {
-            None | Some(Op::Void) => Decoded::Wrong,
+            None => Decoded::Wrong,
             Some(op) => Decoded::Valid(Self {
                 op,
                 argument: head & ARGUMENT_MAX,
@@ -225,5 +225,32 @@ mod tests {
         let words = [1, 2, 3, void_word(5, 77)];
         assert_eq!(Record::decode(words, 5, 77), Decoded::Valid(Record::new(Op::Void)));
         assert_eq!(Record::decode(words, 5, 78), Decoded::Wrong);
+    }
+
+    #[test]
+    fn every_operation_reads_back_and_has_a_name_of_its_own() {
+        let ops = [
+            Op::Insert,
+            Op::Step,
+            Op::OpenBank,
+            Op::CloseBank,
+            Op::Heartbeat,
+            Op::Durable,
+            Op::Void,
+            Op::Remove,
+        ];
+        let names = ops.map(Op::name);
+        let expected =
+            ["insert", "step", "open-bank", "close-bank", "heartbeat", "durable", "void", "remove"];
+        assert_eq!(names, expected);
+        for (code, op) in (1..).zip(ops) {
+            assert_eq!(op as u8, code);
+            let record = Record { argument: 5, payload: 6, ..Record::new(op) };
+            let decoded = Record::decode(record.encode(3, 9), 3, 9);
+            // Nothing but its own word makes a VOID.
+            let expected = if op == Op::Void { Decoded::Wrong } else { Decoded::Valid(record) };
+            assert_eq!(decoded, expected);
+        }
+        assert_eq!(void_word(3, 9) >> 32, u64::from(Op::Void as u8) << 24);
     }
 }

@@ -283,7 +283,7 @@ impl Segment {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::media::Disk;
+    use crate::media::{Disk, Memory};
 
     /// KiB of dirty pages in the mapping that holds this address.
     fn dirty_kib(address: usize) -> u64 {
@@ -310,21 +310,58 @@ mod tests {
     fn dirtied_pages_are_written_by_the_next_sync_though_nothing_in_them_changed() {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let media = Disk::new(directory.path());
-        let header = SegmentHeader { uuid: 7, era: 1, era_start: 1, first: 1, capacity: 512 };
+        let header = SegmentHeader { uuid: 7, era: 1, era_start: 1, first: 1001, capacity: 512 };
         let segment = Segment::create(&media, header, 0).expect("space");
-        for lsn in 1..=512 {
+        for lsn in 1001..1513 {
             segment.void(lsn);
         }
-        let address = std::ptr::from_ref(&segment.slot(1)[0]).addr();
-        segment.sync().expect("a sync");
-        if dirty_kib(address) > 0 {
-            println!(
-                "skipped: where the temporary directory lies, a sync leaves pages dirty (tmpfs)"
-            );
-            return;
+        let address = std::ptr::from_ref(&segment.slot(1001)[0]).addr();
+        // The header's page, and those of records: 128 to a page.
+        for (from, upto, pages) in [(1001, 1513, 5), (1001, 1100, 2), (1200, 1300, 3)] {
+            segment.sync().expect("a sync");
+            if dirty_kib(address) > 0 {
+                println!(
+                    "skipped: where the temporary directory lies, a sync leaves pages dirty (tmpfs)"
+                );
+                return;
+            }
+            segment.dirty(from, upto);
+            assert_eq!(dirty_kib(address), 4 * pages, "records {from} to {upto}");
         }
-        segment.dirty(1, 513);
-        // The header's page and four of records.
-        assert_eq!(dirty_kib(address), 20);
+    }
+
+    #[test]
+    fn a_header_that_cannot_be_is_damage_though_its_checksum_is_right() {
+        let sound = SegmentHeader { uuid: 7, era: 2, era_start: 5, first: 5, capacity: 10 };
+        let opened = |header: SegmentHeader| {
+            let memory = Memory::new();
+            memory.make().expect("nothing fails yet");
+            Segment::create(&memory, header, 0).expect("space");
+            Segment::open(&memory, header.era, header.first, header.uuid, Access::Write)
+        };
+        assert_eq!(*opened(sound).expect("a sound header").header(), sound);
+        for header in [
+            SegmentHeader { capacity: 0, ..sound },
+            SegmentHeader { era_start: 6, ..sound },
+            SegmentHeader { first: u64::MAX - 8, ..sound },
+        ] {
+            let error = opened(header).expect_err("no such segment can be");
+            assert!(matches!(error, Error::Damaged { offset: 56, .. }), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_failed_sync_is_remembered() {
+        let memory = Memory::new();
+        memory.make().expect("nothing fails yet");
+        let header = SegmentHeader { uuid: 7, era: 1, era_start: 1, first: 1, capacity: 10 };
+        let segment = Segment::create(&memory, header, 0).expect("space");
+        assert!(!segment.was_synced(), "not since it was opened");
+        segment.sync().expect("nothing fails yet");
+        assert!(segment.was_synced());
+        memory.fail_after(1, std::io::ErrorKind::Other);
+        segment.sync().expect_err("the fault on demand");
+        assert!(!memory.clear_faults());
+        segment.sync().expect_err("the system tells of a failure once only");
     }
 }

@@ -37,3 +37,28 @@ fn wait_or_void(segment: &Segment, lsn: u64, start: Instant) {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::media::{Media, Memory};
+    use crate::wal::record::Decoded;
+    use crate::wal::segment::SegmentHeader;
+    use crate::wal::{Op, Record, place};
+
+    #[test]
+    fn an_empty_place_is_left_to_its_writer_for_a_while_and_then_voided() {
+        let memory = Memory::new();
+        memory.make().expect("nothing fails yet");
+        let header = SegmentHeader { uuid: 7, era: 1, era_start: 1, first: 1, capacity: 10 };
+        let segment = Arc::new(Segment::create(&memory, header, 0).expect("space"));
+        let record = Record { payload: 5, ..Record::new(Op::Insert) };
+        assert!(place::publish(segment.slot(2), record.encode(1, 2)));
+        let start = Instant::now();
+        complete(std::slice::from_ref(&segment), 1, 4);
+        assert!(start.elapsed() >= PATIENCE);
+        let void = Decoded::Valid(Record::new(Op::Void));
+        let read = [1, 2, 3, 4].map(|lsn| segment.read(lsn));
+        assert_eq!(read, [void, Decoded::Valid(record), void, Decoded::Empty]);
+    }
+}

@@ -15,8 +15,9 @@ use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
-/// More steps than any schedule takes that comes to an end.
-const MOST_STEPS: u64 = 400_000;
+/// More steps than any schedule takes that comes to an end. A reader looks a thousand times whether somebody repairs what it waits
+/// for, some hundred steps each.
+const MOST_STEPS: u64 = 4_000_000;
 /// Longer than anything waits that comes to an end.
 const LONGEST_TIME: Duration = Duration::from_secs(600);
 /// Whoever has not waited for so many steps lets others go on.
