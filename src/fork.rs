@@ -91,6 +91,9 @@ const PAGE_BYTES: usize = 4096;
 /// A page of zeros which children find zeroed, where the system can do so; `None` if memory is short.
 #[expect(unsafe_code, reason = "no safe wrapper has pages that the system wipes")]
 fn wiped_page() -> Option<*mut AtomicU64> {
+    if cfg!(miri) {
+        return None; // it knows no such pages, nor forks
+    }
     let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
     // SAFETY: a new page at a place of the system's choice.
     let page = unsafe { mmap_anonymous(ptr::null_mut(), PAGE_BYTES, protection, flags) }.ok()?;

@@ -18,7 +18,7 @@ pub enum Woken {
 }
 
 /// Sleeps while the low half of `word` is `expected_low`, at most for `timeout`.
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(any(loom, miri, shuttle)))]
 pub fn wait(word: &AtomicU64, expected_low: u32, timeout: Duration) -> Woken {
     use rustix::thread::futex::{Flags, wait};
     let timeout = rustix::thread::Timespec {
@@ -32,14 +32,14 @@ pub fn wait(word: &AtomicU64, expected_low: u32, timeout: Duration) -> Woken {
 }
 
 /// Wakes one of those who sleep on `word`, if any does.
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(any(loom, miri, shuttle)))]
 pub fn wake_one(word: &AtomicU64) {
     // An error would mean that nobody can sleep there either.
     let _ = rustix::thread::futex::wake(low_half(word), rustix::thread::futex::Flags::empty(), 1);
 }
 
 /// Wakes all who sleep on `word`.
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(any(loom, miri, shuttle)))]
 pub fn wake_all(word: &AtomicU64) {
     let everyone = i32::MAX as u32;
     // As in `wake_one`.
@@ -52,7 +52,7 @@ pub fn wake_all(word: &AtomicU64) {
 
 /// The address of the low half, for the kernel. Rust code must neither load nor store through it: that
 /// would mix atomic accesses of two sizes.
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(any(loom, miri, shuttle)))]
 #[expect(unsafe_code, reason = "the kernel takes the address of 32 bits, the protocol needs 64")]
 fn low_half(word: &AtomicU64) -> &std::sync::atomic::AtomicU32 {
     const { assert!(cfg!(target_endian = "little"), "the low half must come first") };
@@ -74,12 +74,26 @@ pub fn wait(_word: &AtomicU64, _expected_low: u32, timeout: Duration) -> Woken {
     if crate::sync::scheduled::wait(timeout) { Woken::Perhaps } else { Woken::No }
 }
 
-/// Under loom and in a schedule nobody has to be woken.
-#[cfg(any(loom, shuttle))]
+/// Miri takes the kernel's look at half of a word for one of the program's, which mixes sizes: there the word is polled.
+#[cfg(miri)]
+pub fn wait(word: &AtomicU64, expected_low: u32, timeout: Duration) -> Woken {
+    let begun = std::time::Instant::now();
+    // Relaxed: as in the kernel, only the number counts; callers load again.
+    while word.load(crate::sync::Ordering::Relaxed) as u32 == expected_low {
+        if begun.elapsed() >= timeout {
+            return Woken::No;
+        }
+        std::thread::yield_now();
+    }
+    Woken::Perhaps
+}
+
+/// Under loom, Miri and in a schedule nobody has to be woken.
+#[cfg(any(loom, miri, shuttle))]
 pub fn wake_one(_word: &AtomicU64) {}
 
-/// Under loom and in a schedule nobody has to be woken.
-#[cfg(any(loom, shuttle))]
+/// Under loom, Miri and in a schedule nobody has to be woken.
+#[cfg(any(loom, miri, shuttle))]
 pub fn wake_all(_word: &AtomicU64) {}
 
 #[cfg(all(test, not(any(loom, shuttle))))]
