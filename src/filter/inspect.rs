@@ -327,7 +327,9 @@ pub fn restore(from: impl AsRef<Path>, dir: impl AsRef<Path>) -> Result<()> {
     let recovered = rebuild(&from, &meta, look.known)?;
     write_new(&to, |_locks| {
         let listing = &recovered.listing;
-        let snapshots = listing.snapshots.iter().map(|&start| FileName::Snapshot { start });
+        // Others are not needed, and may be damaged.
+        let used = listing.snapshots.iter().filter(|&&start| start == recovered.start);
+        let snapshots = used.map(|&start| FileName::Snapshot { start });
         let segments = listing.segments.iter();
         let segments = segments.map(|&(era, first)| FileName::Segment { era, first });
         for name in snapshots.chain(segments) {

@@ -398,9 +398,10 @@ pub(super) fn write_file(media: &dyn Media, draft: u64, name: &str, bytes: &[u8]
 /// their space. (The file `live` stays: it explains holes in the log.)
 fn remove_drafts(media: &dyn Media) -> Result<()> {
     let listing = Listing::read(media)?;
-    removal::remove_drafts(media, &listing.temporaries)?;
+    // What cannot be removed takes space and nothing else: whoever needs its name gets the error.
+    let _ = removal::remove_drafts(media, &listing.temporaries);
     for (era, bank) in listing.banks {
-        // One that cannot be removed takes space and nothing else: the new image has other names.
+        // Likewise: the new image has other names.
         let _ = media.remove(&FileName::Bank { era, bank }.to_string());
     }
     Ok(())

@@ -43,18 +43,19 @@ pub fn remove_for_good(
     remove_drafts(media, &drafts)
 }
 
-/// Removes the files in the making with these numbers. They may have had other names until a moment ago.
+/// Removes the files in the making with these numbers, as far as that is possible. They may have had other names until a
+/// moment ago.
 ///
 /// # Errors
-/// [`Error::Io`]
+/// [`Error::Io`], the first.
 pub fn remove_drafts(media: &dyn Media, numbers: &[u64]) -> Result<()> {
     if numbers.is_empty() {
         return Ok(());
     }
     media.sync().map_err(Error::io("sync", media.path()))?;
-    for &number in numbers {
+    let remove = |&number: &u64| {
         let name = FileName::Temporary(number).to_string();
-        media.remove(&name).map_err(Error::io("remove", media.path().join(name)))?;
-    }
-    Ok(())
+        media.remove(&name).map_err(Error::io("remove", media.path().join(name)))
+    };
+    numbers.iter().map(remove).fold(Ok(()), Result::and)
 }

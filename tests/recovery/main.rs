@@ -188,6 +188,42 @@ fn checkpoints_let_go_of_the_log() {
     }
 }
 
+#[test]
+fn a_directory_in_the_place_of_a_file_that_is_needed_no_more_stops_nobody() {
+    for name in ["snap-0000000000000001", "live-000002-0000", "tmp-77"] {
+        let home = directory();
+        let dir = home.path().join("f");
+        let filter = Filter::create(&dir, kinds()[1].clone(), stream()).expect("a filter");
+        for round in 0..3 {
+            insert(&filter, round * 300..(round + 1) * 300);
+            filter.checkpoint().expect("a checkpoint");
+        }
+        filter.close().expect("a clean end");
+        let _ = fs::remove_file(dir.join(name));
+        fs::create_dir(dir.join(name)).expect("a directory");
+        for round in 3..6 {
+            let filter = open(&dir, stream());
+            insert(&filter, round * 300..(round + 1) * 300);
+            let tidied = filter.checkpoint();
+            assert!(matches!(tidied, Ok(_) | Err(Error::Io { .. })), "{name}: {tidied:?}");
+            drop(filter);
+        }
+        assert_eq!(digest(&open(&dir, stream())).inserts, 1800, "{name}");
+    }
+}
+
+#[test]
+fn a_filter_whose_newest_snapshot_is_damaged_is_restored_without_it() {
+    let home = directory();
+    let (dir, before) = two_snapshots(home.path());
+    flip(&dir.join(&names(&dir, "snap-")[1]), PAGE + 44);
+    let restored = home.path().join("restored");
+    inspect::restore(&dir, &restored).expect("the older one leads to the same state");
+    let report = inspect::verify(&restored).expect("a report");
+    assert!(report.is_sound(), "{report:?}");
+    assert_eq!(digest(&open(&restored, stream())).value, before.value);
+}
+
 /// A handle that stopped while it made a segment may give it its name when the others have filled theirs, and removed it.
 #[test]
 fn an_empty_segment_where_one_was_removed_is_no_damage_and_goes_with_the_next_checkpoint() {
