@@ -11,6 +11,7 @@
 //!
 //! The atomics are the standard library's: nothing here is shared between processes, nor modelled.
 
+use crate::planted::Mistake;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use std::fs::File;
 use std::io;
@@ -52,7 +53,7 @@ impl Guard {
     #[must_use]
     #[inline]
     pub fn is_foreign(&self) -> bool {
-        self.word.load(Ordering::Relaxed) != self.generation
+        self.word.load(Ordering::Relaxed) != self.generation && !Mistake::ForkUnnoticed.is_planted()
     }
 }
 
@@ -175,7 +176,7 @@ extern "C" fn in_child() {
     for place in places() {
         // Taken out first: closing twice would close what got the number meanwhile.
         let descriptor = place.descriptor.swap(FREE, Ordering::SeqCst);
-        if descriptor != FREE {
+        if descriptor != FREE && !Mistake::ForkKeepsLocks.is_planted() {
             // SAFETY: the owner is an `Unshared`, which in a child leaves its descriptor alone.
             unsafe { libc::close(descriptor) };
         }

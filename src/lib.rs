@@ -61,6 +61,7 @@ pub mod media;
 mod meta;
 mod names;
 mod options;
+mod planted;
 mod processes;
 mod recovery;
 mod snapshot;
@@ -88,6 +89,9 @@ pub use hash::KeyHash;
 pub use inference::{AgePosterior, Form, Penalty, Prior};
 pub use kinds::{Age, Estimate, Parameters, Within};
 pub use options::{Downtime, Durability, Options};
+#[cfg(planted)]
+#[doc(hidden)]
+pub use planted::Mistake;
 
 /// Whose every step a schedule of `tests/schedules/` chooses.
 #[cfg(shuttle)]

@@ -425,6 +425,40 @@ fn a_failed_sync_in_one_process_stops_the_writes_of_another() {
     assert_poisoned_until_closed(media, [first, second], 100);
 }
 
+/// Bytes that this thread has given the system to write to a disk, pages stored to included; none where that is not counted.
+fn written() -> Option<u64> {
+    let counted = fs::read_to_string("/proc/thread-self/io").ok()?;
+    let line = counted.lines().find_map(|line| line.strip_prefix("write_bytes: "))?;
+    line.parse().ok()
+}
+
+#[test]
+fn who_overtakes_a_leader_writes_its_pages_again_though_they_count_as_clean() {
+    let (_home, dir) = home();
+    let spec = any("bloom", "capacity", 10_000);
+    let filter = Filter::create(&dir, spec, options().segment_bytes(128 << 10)).expect("a filter");
+    insert(&filter, 0..10);
+    filter.sync().expect("a sync");
+    let before = written();
+    // Sixteen pages and more.
+    insert(&filter, 10..2200);
+    if written() == before {
+        println!("skipped: where the temporary directory lies, stores are not counted (tmpfs)");
+        return;
+    }
+    // A leader's sync has failed, so the pages count as clean, and it died before it told anybody: its turn has no end.
+    for file in fs::read_dir(&dir).expect("a directory") {
+        let file = fs::File::open(file.expect("a name").path());
+        file.and_then(|file| file.sync_all()).expect("a sound disk");
+    }
+    let live = fs::File::options().write(true).open(dir.join("live")).expect("an image");
+    live.write_all_at(&1_u64.to_le_bytes(), 8 * 40).expect("the word of the turn");
+    let before = written().expect("as before");
+    filter.sync().expect("a sync");
+    let again = written().expect("as before") - before;
+    assert!(again >= 16 * 4096, "{again} bytes");
+}
+
 #[test]
 fn a_panic_in_the_middle_of_an_insert_stops_the_writes_of_every_handle() {
     let media = Faulty::new(Memory::new());

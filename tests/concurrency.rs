@@ -221,6 +221,37 @@ fn keys_of_the_window_are_found_while_banks_come_and_go() {
 }
 
 #[test]
+fn keys_are_found_while_their_block_is_packed_anew() {
+    const KEYS: u64 = 20;
+    // Counters as long as they must be, packed: when one grows, those behind it move.
+    let parameters = Parameters::new().with("capacity", 2000).with("fpr", 1e-7);
+    let medium: Arc<dyn Media> = Arc::new(Memory::new());
+    let settings = options().stripes(1).background(false).durability(Durability::Never);
+    let filter = Filter::create_on(medium, Any::new("spectral", parameters), settings);
+    let filter = filter.expect("a filter");
+    (0..KEYS).for_each(|key| assert!(filter.insert(key.to_le_bytes()).expect("an insert")));
+    let (done, missed) = (AtomicBool::new(false), Missed::default());
+    std::thread::scope(|scope| {
+        for _ in 1..THREADS {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    for key in 0..KEYS {
+                        let found = filter.contains(key.to_le_bytes()).expect("an answer");
+                        missed.unless(found, || format!("{key}"));
+                    }
+                }
+            });
+        }
+        for number in 0..20_000_u64 {
+            // Some come often, so that their counters grow.
+            filter.insert((KEYS + number % 97 * (number % 7)).to_le_bytes()).expect("an insert");
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    missed.check();
+}
+
+#[test]
 fn the_digest_of_many_threads_is_that_of_one() {
     const KEYS: u64 = 5000;
     // One hash function: what an insert finds newly set, which is summed up, does not depend on the order then. The

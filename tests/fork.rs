@@ -6,7 +6,7 @@
 use ebbtide::{AgePartitioned, Checked, Clock, Error, Filter, Options, Reader};
 use libtest_mimic::{Arguments, Failed, Trial};
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, waitpid};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -113,9 +113,16 @@ impl Drop for Child {
     }
 }
 
-/// A child that does nothing until it is killed.
+/// A child that does nothing until it is killed. It has begun by now: before, it has what its parent had open.
 fn idle() -> Child {
-    fork(|| std::thread::sleep(HANG))
+    let (mut ear, mut mouth) = std::io::pipe().expect("a pipe");
+    let child = fork(|| {
+        mouth.write_all(b"!").expect("its parent listens");
+        std::thread::sleep(HANG);
+    });
+    drop(mouth);
+    ear.read_exact(&mut [0]).expect("it begins");
+    child
 }
 
 fn options() -> Options {

@@ -461,6 +461,36 @@ fn full_file_system(place: &std::path::Path) {
     assert!(report.is_sound(), "{report:#?}");
 }
 
+/// The kernel finds space for a whole page when something is stored there, and ends the process if there is none.
+#[test]
+fn where_blocks_are_smaller_than_pages_all_of_a_page_has_its_space() {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let (image, place) = (home.path().join("image"), home.path().join("place"));
+    let made = std::fs::File::create(&image).and_then(|file| file.set_len(8 << 20));
+    made.and_then(|()| std::fs::create_dir(&place)).expect("a directory of ours");
+    let [image, path] = [&image, &place].map(|path| path.to_string_lossy().into_owned());
+    let mounted = run("mkfs.ext4", &["-q", "-b", "1024", &image])
+        && run("mount", &["-o", "loop", &image, &path]);
+    if !mounted {
+        println!("skipped: mounting needs to be root in the initial namespace, and mkfs.ext4");
+        return;
+    }
+    let outcome = std::panic::catch_unwind(|| {
+        let file = Disk::new(&place).create_with_hole("a", 16 * 4096, 100).expect("space");
+        let space = || file.allocated_bytes().expect("open");
+        let begun = space();
+        assert!(begun >= 4096);
+        file.allocate(9000..9100).expect("space");
+        assert!(space() >= begun + 4096);
+        file.free(9050..3 * 4096).expect("the rest of the page is left");
+        assert!(space() >= begun + 4096);
+        file.free(8192..3 * 4096).expect("all of it goes");
+        assert!(space() < begun + 4096);
+    });
+    assert!(run("umount", &[&path]), "the mount goes");
+    outcome.expect("see above");
+}
+
 #[test]
 fn a_backup_without_space_leaves_nothing_behind_and_is_made_once_there_is_some() {
     let place = tempfile::tempdir().expect("a temporary directory");

@@ -16,6 +16,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("bytes", 1),
     ("fork", 1),
     ("undo", 1),
+    ("planted", 1),
     ("inference", 1),
     ("media", 2),
     ("cells", 2),

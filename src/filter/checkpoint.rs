@@ -11,6 +11,7 @@ use crate::kinds::Kind;
 use crate::live::Bank;
 use crate::media::Media;
 use crate::names::FileName;
+use crate::planted::Mistake;
 use crate::recovery::Listing;
 use crate::recovery::removal::remove_for_good;
 use crate::snapshot::write::SnapshotWriter;
@@ -109,7 +110,12 @@ impl Engine {
         })?;
         let start = written.start;
         let name = FileName::Snapshot { start }.to_string();
-        let named = self.media.rename(&draft, &name).and_then(|()| self.media.sync());
+        let named = self.media.rename(&draft, &name).and_then(|()| {
+            if Mistake::RemovedBeforeNamed.is_planted() {
+                let _ = self.tidy();
+            }
+            if Mistake::SnapshotNameNotSynced.is_planted() { Ok(()) } else { self.media.sync() }
+        });
         named.map_err(Error::io("name", self.media.path().join(&name)))?;
         // Release: who sees it finds every stripe repaired that was left before `start`.
         header.snapshot().fetch_max(start, Ordering::Release);
@@ -132,7 +138,9 @@ impl Engine {
         let header = written.map_err(Error::io("write", media.path().join(name)))?;
         // A stripe that could not be repaired, or was left half changed by a panic, must not be believed.
         self.check_writable()?;
-        self.commit(header.end)?;
+        if !Mistake::SnapshotAheadOfLog.is_planted() {
+            self.commit(header.end)?;
+        }
         Ok(header)
     }
 
@@ -153,6 +161,7 @@ impl Engine {
         }
         let end = header.tail().load(Ordering::Acquire);
         let (uuid, era) = (header.identity().uuid, header.identity().era);
+        let start = if Mistake::SnapshotStartsLate.is_planted() { end } else { start };
         let snapshot = SnapshotHeader { uuid, era, start, end, frames: 0, bytes: 0 };
         writer.finish(snapshot)?;
         Ok(snapshot)
@@ -228,7 +237,10 @@ impl Engine {
             }
         }
         // With fewer than two snapshots the whole log is the second ground to stand on.
-        if let Some(least) = oldest.filter(|_| kept == KEPT) {
+        let enough = kept == KEPT || Mistake::RemovedWithOneSnapshot.is_planted();
+        if let Some(least) = oldest.filter(|_| enough) {
+            let newest = Mistake::RemovedByNewest.is_planted();
+            let least = if newest { listing.snapshots[0] } else { least };
             // Release: as in `write_checkpoint`. Whoever wrote these snapshots may not have come to say so.
             self.image.header().snapshot().fetch_max(least, Ordering::Release);
             let segments = listing.segments_below(least).iter();

@@ -6,6 +6,7 @@
 use super::engine::Engine;
 use crate::error::Result;
 use crate::options::{Downtime, Durability};
+use crate::planted::Mistake;
 use crate::sync::{AtomicU64, Ordering};
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
@@ -144,7 +145,8 @@ fn tend_log(engine: &Engine) {
         }
         // A duty that fails is left to whoever needs it, who then gets the error.
         let _ = engine.allocate_ahead();
-        if interval.is_some_and(|every| synced.elapsed() >= every) {
+        let due = interval.is_some_and(|every| synced.elapsed() >= every);
+        if due && !Mistake::IntervalIgnored.is_planted() {
             synced = Instant::now();
             let _ = engine.commit_all();
         }

@@ -4,6 +4,7 @@
 
 use super::engine::{Engine, Local};
 use crate::error::{Error, Result};
+use crate::planted::Mistake;
 use crate::processes::stripe_lock::{self, Acquired, Owner, Verdict};
 use crate::processes::stripes::StripeGuard;
 use crate::recovery::repair;
@@ -70,6 +71,14 @@ impl Engine {
     ) -> Option<StripeGuard<'_, Local>> {
         match self.stripes.lock(self.image.header(), stripe, judge)? {
             (guard, Acquired::Free) => Some(guard),
+            (guard, Acquired::TakenOver(_)) if Mistake::TakenOverUnrepaired.is_planted() => {
+                Some(guard)
+            }
+            (guard, Acquired::TakenOver(_))
+                if stripe == 0 && Mistake::StripeZeroUnrepaired.is_planted() =>
+            {
+                Some(guard)
+            }
             (guard, Acquired::TakenOver(_)) => Some(self.repaired(guard)),
         }
     }
@@ -78,8 +87,13 @@ impl Engine {
     pub(super) fn judge(&self, owner: Owner) -> Verdict {
         // Acquire: pairs with the Release of whoever took the slot since.
         let term = self.image.header().slot_term(owner.slot.into()).load(Ordering::Acquire);
-        let dead = owner.term < term || !self.slots.is_alive(owner.slot);
-        if dead { Verdict::Dead } else { Verdict::Wait }
+        let replaced = owner.term < term && !Mistake::TermIgnored.is_planted();
+        let dead = replaced || !self.slots.is_alive(owner.slot);
+        if dead || Mistake::StoppedTakenForDead.is_planted() {
+            Verdict::Dead
+        } else {
+            Verdict::Wait
+        }
     }
 
     /// Repairs a stripe that was taken over.
@@ -99,6 +113,9 @@ impl Engine {
         let novelty = after.novelty.wrapping_sub(before.novelty);
         header.tally().count(self.lane(), inserts, novelty);
         self.raise_time(after.time);
+        if Mistake::EventUnconfirmed.is_planted() {
+            return stripe;
+        }
         if index == 0 {
             self.confirm_events(&mut stripe);
         } else if let Some(mut events) = self.lock_events() {

@@ -83,7 +83,9 @@ fn is_denied(error: &Error) -> bool {
 /// How long others are waited for that open, recover or close the filter.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How often a look begins anew because files went that were listed.
-const TRIES: u32 = 5;
+const TRIES: u32 = 20;
+/// How often damage is looked at beside those who write.
+const LOOKS_AT_DAMAGE: u32 = 5;
 
 /// A look at a filter's files.
 pub(super) struct Look {
@@ -171,25 +173,38 @@ pub fn verify_on(media: &dyn Media) -> Result<Report> {
         }
         other => other?,
     };
-    look(media, &meta, |known| {
+    // Damage beside those who write may be files that went while they were looked at: a listing may tell of a snapshot
+    // and not yet of the segment that it leads to.
+    for _ in 1..LOOKS_AT_DAMAGE {
+        let (report, lives) = verify_once(media, &meta)?;
+        if report.is_sound() || !lives {
+            return Ok(report);
+        }
+    }
+    verify_once(media, &meta).map(|(report, _)| report)
+}
+
+/// One look at everything, and whether somebody writes meanwhile.
+fn verify_once(media: &dyn Media, meta: &Meta) -> Result<(Report, bool)> {
+    look(media, meta, |known| {
         let mut report = Report { files: Vec::new() };
         report.add(media, FileName::Meta, Ok(format!("kind {}", meta.kind.name())));
         let listing = Listing::read(media)?;
         for &start in listing.snapshots.iter().rev() {
-            report.add(media, FileName::Snapshot { start }, verify_snapshot(media, start, &meta));
+            report.add(media, FileName::Snapshot { start }, verify_snapshot(media, start, meta));
         }
-        verify_log(media, &listing, &meta, known, &mut report);
+        verify_log(media, &listing, meta, known, &mut report);
         if let Some(found) = verify_live(media) {
             report.add(media, FileName::Live, found);
         }
-        let rebuilt = rebuild(media, &meta, known);
+        let rebuilt = rebuild(media, meta, known);
         report.add(media, ".", rebuilt.map(|recovered| describe(&recovered)));
         // What may not be read is not damaged; and what is gone is not, while somebody writes.
         let report = report.unless(is_denied)?;
         if let Known::Living { .. } = known {
-            report.unless(Error::is_not_found)
+            report.unless(Error::is_not_found).map(|report| (report, true))
         } else {
-            Ok(report)
+            Ok((report, false))
         }
     })
 }

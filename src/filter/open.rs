@@ -20,6 +20,7 @@ use crate::media::{Access, Media};
 use crate::meta::Meta;
 use crate::names::FileName;
 use crate::options::Options;
+use crate::planted::Mistake;
 use crate::processes::slots::{SLOTS, Slots};
 use crate::processes::stripe_lock::{self, Owner};
 use crate::processes::stripes::Stripes;
@@ -220,7 +221,8 @@ impl Engine {
     pub(super) fn close(&self) -> Result<()> {
         self.commit_all()?;
         // Given back with the slot, when this handle is dropped.
-        let entered = self.slots.wait_opening(Access::Write, CLOSING_TIME)?;
+        let entered = Mistake::ClosedBesideOpener.is_planted()
+            || self.slots.wait_opening(Access::Write, CLOSING_TIME)?;
         if entered && !self.slots.anyone_else()? {
             self.checkpoint()?;
             self.image.header().retire();
@@ -328,7 +330,9 @@ fn has_records(media: &dyn Media, name: &FileName) -> Result<bool> {
 /// the locks dropped.
 pub(super) fn enter(media: &dyn Media) -> Result<Slots> {
     let slots = Slots::open(media, Access::Write)?;
-    if slots.wait_opening(Access::Write, OPENING_TIME)? {
+    if Mistake::OpeningByteIgnored.is_planted()
+        || slots.wait_opening(Access::Write, OPENING_TIME)?
+    {
         Ok(slots)
     } else {
         Err(Error::Locked { path: media.path().to_path_buf() })
@@ -350,9 +354,13 @@ fn begin_era(
     recovered: &Recovered,
     draft: &str,
 ) -> Result<()> {
-    recovered.history.secure(recovered.start, &recovered.prefix)?;
+    if !Mistake::GroundNotSecured.is_planted() {
+        recovered.history.secure(recovered.start, &recovered.prefix)?;
+    }
     // The names, too: who gave them may have died before the directory was synced. Else a new era could outlive `meta`.
-    media.sync().map_err(Error::io("sync", media.path()))?;
+    if !Mistake::NamesNotSecured.is_planted() {
+        media.sync().map_err(Error::io("sync", media.path()))?;
+    }
     let header = recovered.image.header();
     // Relaxed, all of them: nobody else has the image.
     let set = |word: &AtomicU64, value| word.store(value, Ordering::Relaxed);
@@ -387,7 +395,9 @@ pub(super) fn write_file(media: &dyn Media, draft: u64, name: &str, bytes: &[u8]
     let write = || {
         let file = media.create(&draft, 0)?;
         file.write_at(bytes, 0)?;
-        file.sync()?;
+        if !Mistake::MetaNotSynced.is_planted() {
+            file.sync()?;
+        }
         media.rename(&draft, name)?;
         media.sync()
     };

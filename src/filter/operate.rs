@@ -14,6 +14,7 @@ use crate::kinds::{
 use crate::live::event;
 use crate::live::image::{change_block, counts_of, stamp as stripe_time};
 use crate::options::Durability;
+use crate::planted::Mistake;
 use crate::processes::stripes::StripeGuard;
 use crate::sync::Ordering;
 use crate::wal::place::reserve;
@@ -163,7 +164,9 @@ impl Engine {
         };
         if unchanged {
             // No record: what the answer rests on is durable when the stripe's last record is.
-            return Ok(Attempt::Done(Written { checked, lsn: stripe.entry().lsn() }));
+            let lsn =
+                if Mistake::PresentNotSettled.is_planted() { 0 } else { stripe.entry().lsn() };
+            return Ok(Attempt::Done(Written { checked, lsn }));
         }
         // Steps come right before the insert that needs them, and only then.
         while plan.due && self.is_due(&plan.state, stamp) {
@@ -278,8 +281,12 @@ impl Engine {
         // Every block that will change is marked before the record exists: whoever finds this stripe without its
         // owner knows what to rebuild.
         located.begin();
+        let early = Mistake::ChangedBeforeRecord.is_planted();
+        if early {
+            change_block(kind, &state, located.blocks(), operation);
+        }
         let lsn = self.append(&mut stripe.segment, &record);
-        if lsn.is_some() {
+        if lsn.is_some() && !early {
             change_block(kind, &state, located.blocks(), operation);
         }
         located.end(lsn);
@@ -368,6 +375,10 @@ impl Engine {
             // A late key: the time is the filter's, and so is its source. Else replay would take it for a stream's.
             record.stream = self.image.header().time().load(Ordering::Relaxed) & 1 != 0;
         }
+        if Mistake::EventBeforeRecord.is_planted() {
+            let seen = self.image.header().block0().current().lsn();
+            self.image.apply_event(&*self.meta.kind, seen, due);
+        }
         let Some(lsn) = self.append_for_stripe_0(stripe, &record) else {
             return Ok(Stepped::NoRoom);
         };
@@ -387,7 +398,9 @@ impl Engine {
     ) -> Option<u64> {
         let header = self.image.header();
         // Relaxed: comes before the Release of `reserve`; read by others only after our death.
-        header.events_from().store(header.tail().load(Ordering::Relaxed), Ordering::Relaxed);
+        if !Mistake::EventUnannounced.is_planted() {
+            header.events_from().store(header.tail().load(Ordering::Relaxed), Ordering::Relaxed);
+        }
         self.append(&mut stripe.segment, record)
     }
 
@@ -436,6 +449,7 @@ impl Engine {
     /// Waits for an operation's record as its durability asks.
     pub(super) fn settle(&self, lsn: u64, durability: Option<Durability>) -> Result<()> {
         match durability.unwrap_or(self.meta.durability) {
+            Durability::Always if Mistake::AlwaysOneShort.is_planted() => self.commit(lsn),
             Durability::Always => self.commit(lsn.saturating_add(1)),
             Durability::Interval(every) => {
                 self.bell.request(every);

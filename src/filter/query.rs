@@ -4,6 +4,7 @@ use super::engine::Engine;
 use crate::cells::{Blocks, MAX_BANKS};
 use crate::error::{Error, Result};
 use crate::kinds::{Age, BankMask, Estimate, Kind, Micros, Query, State, Totals, Within};
+use crate::planted::Mistake;
 use crate::sync::spin_hint;
 
 /// After so many changes under its eyes a query takes the stripe.
@@ -156,6 +157,6 @@ impl Engine {
         }
         let answer = ask(&block0.state(version), located.blocks());
         let whole = located.unchanged(&versions) && block0.unchanged(version);
-        Ok(whole.then_some(answer))
+        Ok((whole || Mistake::QueryUnchecked.is_planted()).then_some(answer))
     }
 }

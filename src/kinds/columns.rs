@@ -18,6 +18,7 @@
 
 use crate::cells::{Block, load, prefetch, store};
 use crate::hash::Positions;
+use crate::planted::Mistake;
 use crate::sync::{AtomicU64, Ordering};
 
 /// The most words of a block that are used, so that its rows stay in the range of [`Positions`].
@@ -131,7 +132,7 @@ impl Columns {
         if caught_up >= generation {
             return;
         }
-        if caught_up >= since {
+        if caught_up >= since && !Mistake::StaleColumnsKept.is_planted() {
             self.recycle(block, caught_up, generation);
         }
         if let Some(own) = block.own.first() {

@@ -23,6 +23,7 @@ use crate::error::{Error, Result};
 use crate::kinds::State;
 use crate::media::{Access, Mapped, Media};
 use crate::names::FileName;
+use crate::planted::Mistake;
 use crate::sync::{AtomicU64, Ordering, fence};
 use crate::wal::segment::LSN_MAX;
 use std::path::Path;
@@ -200,6 +201,8 @@ impl LiveHeader {
         let bytes = file.bytes().map_err(Error::io("measure", &path))?;
         let found = (identity.uuid, identity.boot, identity.inode, identity.bytes());
         let inode = file.identity().map_err(Error::io("examine", &path))?;
+        let inode = if Mistake::CopiedImageBelieved.is_planted() { identity.inode } else { inode };
+        let boot = if Mistake::RebootUnnoticed.is_planted() { identity.boot } else { boot };
         let expected = (uuid, boot, inode, bytes);
         if found != expected {
             let (expected, found) = (format!("{expected:x?}"), format!("{found:x?}"));
@@ -455,6 +458,7 @@ impl LiveHeader {
     pub fn unfinished(&self) -> u64 {
         let stripes = (0..self.stripe_count()).map(|at| self.stripe(at));
         let held = stripes.filter(|stripe| load(stripe.lock_word()) != 0).count();
+        let held = if Mistake::HeldStripesUncounted.is_planted() { 0 } else { held };
         (held as u64).saturating_add(load(self.noting()))
     }
 

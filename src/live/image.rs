@@ -11,6 +11,7 @@ use crate::error::Result;
 use crate::kinds::{Change, Event, Kind, Operation, State, Totals};
 use crate::media::{Access, Media};
 use crate::names::FileName;
+use crate::planted::Mistake;
 use crate::sync::{Mutex, Ordering};
 use crate::wal::{Op, Record};
 use arc_swap::ArcSwap;
@@ -316,7 +317,11 @@ impl Image {
         record: &Record,
         change: Change,
     ) -> Result<()> {
-        let (hash, step, time) = (record.payload, record.step, record.time);
+        let (hash, step) = (record.payload, record.step);
+        let time = match Mistake::TimeReadAtReplay.is_planted() {
+            true => self.header.time().load(Ordering::Relaxed) >> 1,
+            false => record.time,
+        };
         let weight = if kind.weighs() { record.argument } else { 1 };
         let operation = Operation { change, hash, step, time, weight };
         let (state, banks) = (self.header.state(), self.banks());
@@ -332,7 +337,7 @@ impl Image {
         self.give_back_room(kind, &banks, located.blocks(), room);
         let stripe = self.header.stripe(self.layout.stripe_of(operation.hash) + 1);
         if lsn > stripe.sums().lsn {
-            stripe.count(lsn, stamp(record.time, record.stream), counts_of(kind, record));
+            stripe.count(lsn, stamp(time, record.stream), counts_of(kind, record));
         }
         Ok(())
     }

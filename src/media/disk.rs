@@ -7,6 +7,7 @@
 
 use super::{Access, ByteLocks, Mapping, Media, MediaFile};
 use crate::fork::{Guard, Unshared};
+use crate::planted::Mistake;
 use crate::sync::AtomicU64;
 use memmap2::{Advice, MmapOptions, MmapRaw, UncheckedAdvice};
 use rustix::fs::{
@@ -89,14 +90,22 @@ impl Disk {
                 let _ = ioctl_setflags(file, flags | IFlags::NOCOW);
             }
         }
+        let allocated = if Mistake::SpaceNotAllocated.is_planted() { 0 } else { allocated };
         if allocated < bytes {
             file.set_len(bytes)?;
         }
-        match allocate(file, 0..allocated) {
+        let last = allocated.checked_next_multiple_of(page_bytes()).unwrap_or(bytes).min(bytes);
+        match allocate(file, 0..last) {
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => write_zeros(file, bytes),
             allocated => Ok(allocated?),
         }
     }
+}
+
+/// What the kernel finds space for at once when something is stored through a mapping. Where the file system's blocks are
+/// smaller, all blocks of a page must be there, or the store ends in a signal when the disk is full.
+fn page_bytes() -> u64 {
+    rustix::param::page_size() as u64
 }
 
 /// Gives bytes of a file their space.
@@ -291,7 +300,10 @@ impl MediaFile for DiskFile {
     }
 
     fn allocate(&self, bytes: Range<u64>) -> io::Result<()> {
-        match allocate(&self.file, bytes) {
+        let page = page_bytes();
+        let end = bytes.end.checked_next_multiple_of(page).unwrap_or(bytes.end);
+        let end = end.min(self.bytes()?).max(bytes.end);
+        match allocate(&self.file, bytes.start / page * page..end) {
             // Where it cannot be done the file was filled when it was made.
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
             done => Ok(done?),
@@ -299,12 +311,16 @@ impl MediaFile for DiskFile {
     }
 
     fn free(&self, bytes: Range<u64>) -> io::Result<()> {
-        let length = bytes.end.saturating_sub(bytes.start);
+        // The rest of a page may be somebody else's.
+        let page = page_bytes();
+        let start = bytes.start.next_multiple_of(page);
+        let end = if bytes.end == self.bytes()? { bytes.end } else { bytes.end / page * page };
+        let length = end.saturating_sub(start);
         if length == 0 {
             return Ok(());
         }
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        match fallocate(&self.file, flags, bytes.start, length) {
+        match fallocate(&self.file, flags, start, length) {
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
             done => Ok(done?),
         }

@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::live::LiveHeader;
 use crate::media::{Access, Media};
 use crate::names::FileName;
+use crate::planted::Mistake;
 use crate::sync::Ordering;
 use crate::wal::record::{Decoded, Op, Record};
 use crate::wal::segment::Segment;
@@ -207,6 +208,7 @@ impl History {
                 return Err(self.missing(prefix.stop, start));
             }
             let least = end.or(of_last.map(|(least, _)| least));
+            let end = end.filter(|_| !Mistake::OldRecordsJoin.is_planted());
             let read = self.read_era(era, end, least, prefix, &mut visit);
             if let (Some((_, unfinished)), None) = (of_last, end) {
                 self.check_holes(unfinished, prefix)?;
@@ -216,7 +218,7 @@ impl History {
             }
         }
         // Those who write now may have filled and noted what was empty a moment ago.
-        if !matches!(known, Known::Living { .. }) {
+        if !matches!(known, Known::Living { .. }) && !Mistake::DurableNoteUnread.is_planted() {
             self.check_rest(prefix)?;
         }
         Ok(())
@@ -349,7 +351,9 @@ impl History {
                 continue;
             }
             for &lsn in prefix.holes.iter().filter(|&&lsn| segment.holds(lsn)) {
-                segment.void(lsn);
+                if !Mistake::HolesNotVoided.is_planted() {
+                    segment.void(lsn);
+                }
             }
             segment.dirty(from, prefix.stop);
             let header = segment.header();

@@ -12,6 +12,7 @@
 //! covers its own word only, for whoever voids a slot does not know what a dead writer left in the others.
 
 use crate::hash::{mix, short_checksum};
+use crate::planted::Mistake;
 
 /// Words of a record.
 pub const RECORD_WORDS: usize = 4;
@@ -164,7 +165,8 @@ impl Record {
             return Decoded::Valid(Self::new(Op::Void));
         }
         let head = (last >> 32) as u32;
-        if last as u32 != checksum([words[0], words[1], words[2]], head, era, lsn) {
+        let sum = checksum([words[0], words[1], words[2]], head, era, lsn);
+        if last as u32 != sum && !Mistake::ChecksumIgnored.is_planted() {
             return Decoded::Wrong;
         }
         let code = (head >> 24) as u8;

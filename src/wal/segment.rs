@@ -9,6 +9,7 @@ use crate::bytes::{HEADER_BYTES, Header, PAGE_BYTES, PAGE_WORDS};
 use crate::error::{Error, Result};
 use crate::media::{Access, Mapped, Media, MediaFile};
 use crate::names::FileName;
+use crate::planted::Mistake;
 use crate::sync::{AtomicU64, Mutex, Ordering};
 
 const MAGIC: &[u8; 8] = b"EBBTWAL\n";
@@ -95,9 +96,13 @@ impl Segment {
         let file = media.create(&draft, header.bytes()).map_err(Error::io("allocate", &path))?;
         let made = Self::fill(&*file, &header)
             .and_then(|mapping| {
-                file.sync()?;
+                if !Mistake::SegmentNotSynced.is_planted() {
+                    file.sync()?;
+                }
                 media.rename_new(&draft, &name)?;
-                media.sync()?;
+                if !Mistake::SegmentNameNotSynced.is_planted() {
+                    media.sync()?;
+                }
                 Ok(mapping)
             })
             .map_err(Error::io("create", &path));
@@ -158,7 +163,7 @@ impl Segment {
             && header.capacity <= CAPACITY_MAX
             && header.era_start <= header.first
             && header.first <= LSN_MAX;
-        if !sound || header.bytes() != bytes {
+        if !sound || header.bytes() != bytes && !Mistake::SegmentLengthTrusted.is_planted() {
             let expected = format!("{} records", header.capacity);
             return damaged(56, expected, format!("a file of {bytes} bytes"));
         }
@@ -237,7 +242,7 @@ impl Segment {
         }
         syncs.begun = true;
         let synced = self.file.sync();
-        syncs.failed = synced.is_err();
+        syncs.failed = synced.is_err() && !Mistake::SyncRetried.is_planted();
         synced
     }
 

@@ -379,11 +379,12 @@ fn run(workload: &mut Workload, plan: Plan, seed: u64) -> Checked<Option<Tally>>
     Ok(struck.then_some(tally))
 }
 
-/// Every call that a fault can hit, one run after the other.
-fn sweep(seed: u64, number: u64, fault: Fault, sticky: bool) -> Checked<Tally> {
+/// The calls that a fault can hit, one run after the other.
+fn sweep(settings: &Settings, number: u64, fault: Fault, sticky: bool) -> Checked<Tally> {
+    let seed = settings.seed;
     let mut all = Tally::default();
     let mut workload = Workload::new(mix(seed ^ 4), number);
-    for at in 1.. {
+    for at in (1..).step_by(settings.calls as usize) {
         let plan = Plan::new(fault, at, sticky);
         let name = workload.sample.name;
         match caught(|| run(&mut workload, plan, seed ^ at)) {
@@ -418,7 +419,7 @@ pub fn sweep_all(settings: &Settings) -> Checked<()> {
                 while let Some(&(number, fault, sticky)) =
                     cases.get(next.fetch_add(1, Ordering::Relaxed))
                 {
-                    let outcome = sweep(seed, number, fault, sticky);
+                    let outcome = sweep(settings, number, fault, sticky);
                     outcomes.lock().expect("no panic").push((fault, sticky, outcome));
                 }
             });

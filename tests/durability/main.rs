@@ -3,7 +3,8 @@
 //! Arguments, next to those of every test: `--images N` crash images by chance (default 100,000), `--seed S`, `--from I` to go
 //! on where a run ended (images, small workloads, kinds), `--only S:I` for one image again, `--all` to count failures instead of ending with the first;
 //! `--workloads N` small workloads of which all ways are gone through (default 1), and `--every N` for how many first
-//! cuts of theirs one is followed by all second ones (default 100); `--kinds N` kinds in which every call fails (default 1);
+//! cuts of theirs one is followed by all second ones (default 100); `--kinds N` kinds in which every call fails (default 1), or one in
+//! `--calls N`;
 //! `--blind` to do without the ordering monitor.
 
 mod choices;

@@ -19,6 +19,8 @@ pub struct Settings {
     pub every: u64,
     /// Kinds in which every call fails.
     pub kinds: u64,
+    /// Of how many of those calls one fails.
+    pub calls: u64,
     /// Go on after a failure and count.
     pub all: bool,
 }
@@ -38,6 +40,7 @@ impl Settings {
             workloads: 1,
             every: 100,
             kinds: 1,
+            calls: 1,
             all: false,
         };
         let mut rest = Vec::new();
@@ -51,6 +54,7 @@ impl Settings {
                 "--workloads" => settings.workloads = number(&name, &value()),
                 "--every" => settings.every = number(&name, &value()).max(1),
                 "--kinds" => settings.kinds = number(&name, &value()),
+                "--calls" => settings.calls = number(&name, &value()).max(1),
                 "--blind" => monitor::be_blind(),
                 "--all" => settings.all = true,
                 "--only" => {

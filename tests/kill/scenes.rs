@@ -93,7 +93,7 @@ const EXACT: [Scene; 4] = [
 
 /// Two threads whose operations commute, for a generation is 60,000 inserts and none ends: the state is a function of
 /// which operations there were.
-pub const UNORDERED: [Scene; 2] = [
+pub const UNORDERED: [Scene; 3] = [
     Scene {
         name: "two threads",
         sample: bits("age-partitioned", &[("window-items", "600000"), ("k", "12"), ("l", "10")]),
@@ -111,6 +111,18 @@ pub const UNORDERED: [Scene; 2] = [
         segment_bytes: 16 << 10,
         durability: Durability::Never,
         downtime: Downtime::Freeze,
+        checkpoints: Checkpoints::Always,
+        threads: 2,
+        clocked: false,
+        most: 2500,
+    },
+    // A record that a snapshot has seen and the log tells again must not count twice.
+    Scene {
+        name: "counts by two threads, many checkpoints",
+        sample: bits("counting", &[("capacity", "20000"), ("fpr", "0.0001")]),
+        segment_bytes: 16 << 10,
+        durability: Durability::Never,
+        downtime: Downtime::Age,
         checkpoints: Checkpoints::Always,
         threads: 2,
         clocked: false,

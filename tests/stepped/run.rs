@@ -11,7 +11,7 @@ use crate::watch::Watch;
 use ebbtide::Filter;
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Kills between two deaths of the survivor, after which the directory itself is recovered.
 const KILLS_IN_A_ROW: u64 = 64;
@@ -20,6 +20,8 @@ const KILLS_IN_A_ROW: u64 = 64;
 const COPY: u64 = 8;
 /// Kills between two checkpoints.
 const CHECKPOINT: u64 = 16;
+/// Kills between two after which the survivor dies, too, before it has inserted anything.
+const AT_ONCE: u64 = 7;
 /// How many instructions are stepped through at most if there is a place to run to.
 const FAR: usize = 4000;
 /// Stops in a scene, if not given.
@@ -174,9 +176,10 @@ pub fn run(scene: &'static Scene, company: Company, settings: Settings) -> Resul
     Ok(run.tally)
 }
 
-/// In memory if possible: what is killed here is processes, not machines.
+/// In memory if possible, unless the environment names a place: what is killed here is processes, not machines.
 fn home() -> tempfile::TempDir {
-    let memory = Path::new("/dev/shm");
+    let named = std::env::var_os("TMPDIR").map(PathBuf::from);
+    let memory = named.unwrap_or_else(|| PathBuf::from("/dev/shm"));
     let mut builder = tempfile::Builder::new();
     let builder = builder
         .prefix("ebbtide-stepped-")
@@ -266,6 +269,12 @@ impl Run<'_> {
     fn kill(&mut self, round: u64, goals: &[Goal]) -> Result<(), String> {
         let (earlier, done) = self.prepare()?;
         let tested = self.victims(earlier, goals)?;
+        if round.is_multiple_of(AT_ONCE) && self.company == Company::Beside {
+            // What the survivor saw when nobody had inserted since is what recovery makes of the files.
+            self.recover()?;
+            self.ask("insert the victims' keys", |survivor| survivor.insert(tested))?;
+            return Ok(());
+        }
         let warmed = goals.len() as u64;
         let expected = self.inserts + done + warmed;
         self.go_on(expected, tested)?;

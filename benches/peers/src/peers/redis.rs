@@ -1,0 +1,172 @@
+//! Redis over a Unix socket: `SET key "" NX EX seconds`, with the append-only file as its log. The program starts the server and
+//! stops it; each writer has a connection. With fsync, commands that come in together share one.
+
+use super::{Durability, EXPIRY, Key, Peer, Result, Setup};
+use parking_lot::Mutex;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+const SERVER: &str = "redis-server";
+
+/// How long the server may take to answer for the first time, or to write its files anew.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The server's name and version, if it is installed.
+pub fn version() -> Option<String> {
+    let output = Command::new(SERVER).arg("--version").output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    let version = text.split_whitespace().find_map(|word| word.strip_prefix("v="))?;
+    Some(format!("redis {version}"))
+}
+
+struct Redis {
+    // Before the server, so that connections close first.
+    idle: Mutex<Vec<Connection>>,
+    server: Server,
+    group: usize,
+}
+
+/// A server that ends with its handle.
+struct Server {
+    process: Child,
+    // The path of a socket must be short, so it is not below the directory of the run.
+    _socket: TempDir,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended by itself, and then neither matters.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// `group`: commands sent before the first answer is read.
+pub fn open(setup: &Setup<'_>, group: usize) -> Result<Box<dyn Peer>> {
+    let fsync = match setup.durability {
+        Durability::None => "no",
+        Durability::Always => "always",
+    };
+    let folder = tempfile::tempdir()?;
+    let socket = folder.path().join("socket");
+    let process = Command::new(SERVER)
+        .args(["--port", "0", "--save", "", "--appendonly", "yes", "--appendfsync", fsync])
+        .arg("--unixsocket")
+        .arg(&socket)
+        .arg("--dir")
+        .arg(setup.dir)
+        .stdout(Stdio::null())
+        .spawn()?;
+    let server = Server { process, _socket: folder };
+    let begun = Instant::now();
+    while Connection::to(&socket).and_then(|mut connection| connection.call("PING")).is_err() {
+        if begun.elapsed() > PATIENCE {
+            return Err("the Redis server does not answer".into());
+        }
+        sleep(Duration::from_millis(10));
+    }
+    let idle = (0..setup.writers).map(|_| Connection::to(&socket)).collect::<Result<_>>()?;
+    Ok(Box::new(Redis { idle: Mutex::new(idle), server, group }))
+}
+
+impl Peer for Redis {
+    fn check_and_insert(&self, keys: &[Key]) -> Result<u64> {
+        let mut connection = self.idle.lock().pop().ok_or("more writers than connections")?;
+        let new = keys.chunks(self.group).map(|group| connection.set(group)).sum();
+        self.idle.lock().push(connection);
+        new
+    }
+
+    fn checkpoint(&mut self) -> Result<()> {
+        let connection = self.idle.get_mut().first_mut().ok_or("no connection")?;
+        // One that the server began by itself first: it would refuse ours.
+        connection.wait_for_rewrite()?;
+        connection.call("BGREWRITEAOF")?;
+        connection.wait_for_rewrite()
+    }
+
+    fn server(&self) -> Option<u32> {
+        Some(self.server.process.id())
+    }
+}
+
+struct Connection {
+    stream: BufReader<UnixStream>,
+    /// What stands before a key in a command, and after it.
+    around: (&'static [u8], Vec<u8>),
+    out: Vec<u8>,
+    line: String,
+}
+
+impl Connection {
+    fn to(socket: &Path) -> Result<Self> {
+        let stream = BufReader::new(UnixStream::connect(socket)?);
+        let seconds = EXPIRY.as_secs().to_string();
+        let digits = seconds.len();
+        let before = b"*6\r\n$3\r\nSET\r\n$16\r\n";
+        let after = format!("\r\n$0\r\n\r\n$2\r\nNX\r\n$2\r\nEX\r\n${digits}\r\n{seconds}\r\n");
+        let around: (&[u8], _) = (before, after.into_bytes());
+        Ok(Self { stream, around, out: Vec::new(), line: String::new() })
+    }
+
+    /// Sets each key that is not there; how many were not.
+    fn set(&mut self, keys: &[Key]) -> Result<u64> {
+        self.out.clear();
+        for key in keys {
+            self.out.extend_from_slice(self.around.0);
+            self.out.extend_from_slice(key);
+            self.out.extend_from_slice(&self.around.1);
+        }
+        self.stream.get_mut().write_all(&self.out)?;
+        let mut new = 0;
+        for _ in keys {
+            match self.read_line()? {
+                "+OK" => new += 1,
+                "$-1" => {}
+                other => return Err(format!("Redis answers {other}").into()),
+            }
+        }
+        Ok(new)
+    }
+
+    /// A command of plain words that is answered by a line, or by a text of some length.
+    fn call(&mut self, command: &str) -> Result<String> {
+        self.stream.get_mut().write_all(format!("{command}\r\n").as_bytes())?;
+        let first = self.read_line()?.to_owned();
+        match first.split_at_checked(1) {
+            Some(("+", answer)) => Ok(answer.to_owned()),
+            Some(("$", length)) => {
+                let mut text = vec![0; length.parse::<usize>()? + "\r\n".len()];
+                self.stream.read_exact(&mut text)?;
+                Ok(String::from_utf8(text)?)
+            }
+            _ => Err(format!("Redis answers {first}").into()),
+        }
+    }
+
+    /// Until the append-only file is not being written anew, nor soon will be.
+    fn wait_for_rewrite(&mut self) -> Result<()> {
+        let busy = ["aof_rewrite_in_progress:1", "aof_rewrite_scheduled:1"];
+        let begun = Instant::now();
+        while self.call("INFO persistence")?.lines().any(|line| busy.contains(&line)) {
+            if begun.elapsed() > PATIENCE {
+                return Err("the Redis server does not finish its append-only file".into());
+            }
+            sleep(Duration::from_millis(10));
+        }
+        Ok(())
+    }
+
+    fn read_line(&mut self) -> Result<&str> {
+        self.line.clear();
+        if self.stream.read_line(&mut self.line)? == 0 {
+            return Err("the Redis server has gone".into());
+        }
+        Ok(self.line.trim_end())
+    }
+}

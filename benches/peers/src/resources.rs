@@ -1,0 +1,63 @@
+//! What the system says: memory of a process, room on the disk, the time of an fdatasync.
+
+use crate::peers::Result;
+use crate::report::median;
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+use std::time::Instant;
+
+/// The bytes of memory that a process occupies, its own, shared and of files it has mapped. (What the kernel keeps of files that are
+/// read and written by calls is not among them.)
+pub fn resident(process: u32) -> Result<u64> {
+    // Exact, unlike the figure of `status`, which threads add to in lots.
+    let path = format!("/proc/{process}/smaps_rollup");
+    let text = fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
+    let line = text.lines().find_map(|line| line.strip_prefix("Rss:"));
+    let kibibytes = line.and_then(|line| line.trim().strip_suffix(" kB"));
+    let kibibytes: u64 = kibibytes.ok_or("no Rss in smaps_rollup")?.parse()?;
+    Ok(kibibytes << 10)
+}
+
+/// The bytes of disk that the files below a directory occupy.
+pub fn allocated(dir: &Path) -> Result<u64> {
+    let mut bytes = 0;
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        let metadata = entry.metadata()?;
+        bytes +=
+            if metadata.is_dir() { allocated(&entry.path())? } else { metadata.blocks() * 512 };
+    }
+    Ok(bytes)
+}
+
+/// Writes back what is still to be written of a file system, so that nobody pays for those before.
+pub fn settle(dir: &Path) -> Result<()> {
+    Ok(rustix::fs::syncfs(File::open(dir)?)?)
+}
+
+/// Whether files in this directory are in memory only, where syncs mean nothing.
+pub fn in_memory(dir: &Path) -> Result<bool> {
+    const TMPFS: rustix::fs::FsWord = 0x0102_1994;
+    Ok(rustix::fs::statfs(dir)?.f_type == TMPFS)
+}
+
+/// The nanoseconds that writing a page and `fdatasync` take on this file system: the median over as many pages of a file that has its
+/// blocks already, one after the other, as a log is written.
+pub fn fdatasync(dir: &Path) -> Result<f64> {
+    const PAGES: usize = 256;
+    const PAGE: [u8; 4096] = [0x5a; 4096];
+    let path = dir.join("fdatasync");
+    let file = File::create(&path)?;
+    file.write_all_at(&PAGE.repeat(PAGES), 0)?;
+    file.sync_all()?;
+    let mut times = Vec::with_capacity(PAGES);
+    for page in 0..PAGES {
+        let begun = Instant::now();
+        file.write_all_at(&PAGE, (page * PAGE.len()) as u64)?;
+        file.sync_data()?;
+        times.push(begun.elapsed().as_nanos() as f64);
+    }
+    fs::remove_file(path)?;
+    Ok(median(times))
+}

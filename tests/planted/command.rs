@@ -1,0 +1,115 @@
+//! A test with its arguments, run with or without a mistake.
+
+use ebbtide::Mistake;
+use rustix::process::{Pid, Signal, kill_process_group};
+use std::fmt;
+use std::fs::File;
+use std::io::{Read, Seek};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, ExitStatus};
+use std::time::{Duration, Instant};
+
+/// What takes so long hangs.
+const HANG: Duration = Duration::from_secs(120);
+
+/// How a test is built.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Test {
+    /// The unit tests.
+    Lib,
+    /// A test of its own.
+    Of(&'static str),
+    /// The models, which loom runs.
+    Loom,
+}
+
+/// A test with its arguments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Command {
+    pub test: Test,
+    /// Separated by blanks, behind those `NAME=value` that go into the environment.
+    pub arguments: &'static str,
+}
+
+/// How a run ended, and after how long.
+#[derive(Debug)]
+pub struct Ended {
+    /// It found nothing wrong.
+    pub well: bool,
+    pub after: Duration,
+    /// What it printed.
+    pub told: String,
+}
+
+impl fmt::Display for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let test = match self.test {
+            Test::Lib => "unit tests",
+            Test::Of(name) => name,
+            Test::Loom => "loom",
+        };
+        // A name without its seed says enough.
+        let words = self.arguments.split(" --seed ").next().unwrap_or_default();
+        write!(f, "{test} `{words}`")
+    }
+}
+
+impl Command {
+    /// Runs it, with this mistake in the engine if there is one.
+    pub fn run(&self, program: &Path, mistake: Option<Mistake>) -> std::io::Result<Ended> {
+        let mut output = tempfile::tempfile()?;
+        let mut command = std::process::Command::new(program);
+        command.stdout(output.try_clone()?).stderr(output.try_clone()?);
+        // So that its children end with it, and what it leaves when it is ended in the middle goes.
+        command.process_group(0);
+        let memory = Path::new("/dev/shm");
+        let place = match self.test {
+            Test::Of("stepped") if memory.exists() => tempfile::tempdir_in(memory)?,
+            _ => tempfile::tempdir()?,
+        };
+        command.env("TMPDIR", place.path());
+        for word in self.arguments.split_whitespace() {
+            match word.split_once('=') {
+                Some((name, value)) => command.env(name, value),
+                None => command.arg(word),
+            };
+        }
+        command.env_remove("EBBTIDE_PLANTED").env("RUST_BACKTRACE", "0");
+        if let Some(mistake) = mistake {
+            command.env("EBBTIDE_PLANTED", format!("{mistake:?}"));
+        }
+        let start = Instant::now();
+        let status = wait(command.spawn()?, start)?;
+        let after = start.elapsed();
+        Ok(Ended {
+            well: status.is_some_and(|status| status.success()),
+            after,
+            told: read(&mut output)?,
+        })
+    }
+}
+
+/// Waits for its end; none if it hangs. Nothing of it is left then.
+fn wait(mut child: Child, start: Instant) -> std::io::Result<Option<ExitStatus>> {
+    let mut status = None;
+    while status.is_none() && start.elapsed() < HANG {
+        std::thread::sleep(Duration::from_millis(5));
+        status = child.try_wait()?;
+    }
+    if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
+        // Nobody is left, if all is well.
+        let _ = kill_process_group(group, Signal::KILL);
+    }
+    if status.is_none() {
+        child.wait()?;
+    }
+    Ok(status)
+}
+
+fn read(output: &mut File) -> std::io::Result<String> {
+    let mut bytes = Vec::new();
+    output.rewind()?;
+    output.read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
