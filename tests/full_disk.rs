@@ -115,6 +115,24 @@ fn a_filter_dropped_on_a_full_disk_has_everything_when_opened_again() {
     assert_has(&filter, 0..keys);
 }
 
+/// Else queries would have seen a step that recovery leaves out, as no insert follows it.
+#[test]
+fn an_insert_that_finds_no_room_has_not_moved_the_window() {
+    for window in 5..60 {
+        let memory = Memory::new();
+        let spec = AgePartitioned::last(window);
+        let filter = Filter::create_on(shared(&memory), spec, options()).expect("room");
+        memory.set_capacity(used(&memory));
+        let (_, error) = fill(&filter, 0);
+        assert_full(&error);
+        let before = digest(&filter);
+        drop(filter);
+        memory.set_capacity(u64::MAX);
+        let filter = Filter::<Any>::open_on(shared(&memory), options()).expect("there is space");
+        assert_eq!(digest(&filter).value, before.value, "window of {window}");
+    }
+}
+
 #[test]
 fn a_checkpoint_without_space_fails_and_the_older_snapshots_stay() {
     let memory = Memory::new();

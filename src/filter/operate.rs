@@ -370,6 +370,12 @@ impl Engine {
         due: &Event,
         stamp: Stamp,
     ) -> Result<Stepped> {
+        // The insert that needs it must find a place as well: if no room could be made for that, recovery would leave out a
+        // step that queries have seen. (Others may still take the place.)
+        let tail = self.image.header().tail().load(Ordering::Relaxed);
+        if self.log.mapped_end().saturating_sub(tail) < 2 {
+            return Ok(Stepped::NoRoom);
+        }
         let mut record = event::to_record(due, stamp.stream);
         if record.time > stamp.time {
             // A late key: the time is the filter's, and so is its source. Else replay would take it for a stream's.
