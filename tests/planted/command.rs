@@ -76,6 +76,8 @@ impl Command {
             };
         }
         command.env_remove("EBBTIDE_PLANTED").env("RUST_BACKTRACE", "0");
+        // What fails here is to be forgotten.
+        command.env("PROPTEST_DISABLE_FAILURE_PERSISTENCE", "1");
         if let Some(mistake) = mistake {
             command.env("EBBTIDE_PLANTED", format!("{mistake:?}"));
         }

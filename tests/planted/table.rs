@@ -52,7 +52,11 @@ const CATCHERS: &[(Mistake, Test, &str)] = &[
     (M::RepairLeavesHole, STEPPED, INSERT),
     (M::RemovedByNewest, RECOVERY, "if_the_newest_snapshot_is_damaged"),
     (M::RemovedWithOneSnapshot, RECOVERY, "without_sound_snapshots"),
-    (M::SnapshotStartsLate, DURABILITY, THREADS),
+    (
+        M::SnapshotStartsLate,
+        Test::Of("kill"),
+        "EBBTIDE_KILLS=40 EBBTIDE_SEED=20261122 -q --skip one_thread",
+    ),
     (M::RemovedBeforeNamed, DURABILITY, IMAGES),
     (M::SnapshotNameNotSynced, DURABILITY, IMAGES),
     (M::SnapshotNotSynced, DURABILITY, IMAGES),
