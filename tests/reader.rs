@@ -10,6 +10,7 @@ use ebbtide::{
 };
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 use std::ops::Range;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
@@ -266,12 +267,20 @@ fn is_half_changed(dir: &Path) -> bool {
 
 /// Names, contents and times of all files.
 fn files(dir: &Path) -> BTreeMap<PathBuf, (Vec<u8>, i64, i64)> {
-    let paths = fs::read_dir(dir).expect("a directory").map(|entry| entry.expect("a name").path());
     let look = |path: PathBuf| {
-        let about = fs::metadata(&path).expect("a file");
-        (path.clone(), (fs::read(&path).expect("a file"), about.mtime(), about.mtime_nsec()))
+        let about = fs::metadata(&path)?;
+        let content = (fs::read(&path)?, about.mtime(), about.mtime_nsec());
+        Ok((path, content))
     };
-    paths.map(look).collect()
+    // Again if a file has got its name meanwhile: a writer's threads may be at work.
+    loop {
+        let paths = fs::read_dir(dir).expect("a directory");
+        let paths = paths.map(|entry| entry.expect("a name").path());
+        match paths.map(look).collect::<io::Result<_>>() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            all => return all.expect("files"),
+        }
+    }
 }
 
 fn ask_everything(dir: &Path) {
