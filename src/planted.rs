@@ -133,6 +133,8 @@ mistakes! {
     TimeReadAtReplay,
     /// an operation is applied before its record is written (9)
     ChangedBeforeRecord,
+    /// an insert whose time is far ahead does not tell it before it is decided (9)
+    TimeUntold,
     /// a generation closes one insert late (9)
     GenerationOneOff,
     /// a block that is written again does not clear the columns recycled since (9)

@@ -52,6 +52,8 @@ pub struct Engine {
     pub(super) time_base: TimeBase,
     /// The word of stripe 0 when it was last given up on: whoever held it then is not waited for again.
     pub(super) given_up: AtomicU64,
+    /// The kind's [grace](crate::kinds::Kind::grace).
+    pub(super) grace: Micros,
     pub(super) access: Access,
     /// Tells a child made by fork from the process that opened the filter.
     pub(super) guard: Guard,

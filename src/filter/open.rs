@@ -207,6 +207,7 @@ impl Engine {
             snapshots: Snapshots::default(),
             bell: Bell::new(meta.durability),
             given_up: AtomicU64::new(0),
+            grace: meta.kind.grace(),
             access: Access::Write,
             guard: Guard::new(),
             media,

@@ -86,13 +86,16 @@ enum Attempt {
 
 /// What was decided for an insert.
 struct Plan<'a> {
-    /// The state that it was decided by.
+    /// The version of block 0 that it was decided by, and that version's state.
+    version: u64,
     state: State<'a>,
     decision: Decision,
     mask: BankMask,
     present: bool,
     /// Whether a step must come first.
     due: bool,
+    /// Whether the filter's time must be told first: see [`Kind::grace`].
+    ahead: bool,
 }
 
 impl Engine {
@@ -169,8 +172,18 @@ impl Engine {
             return Ok(Attempt::Done(Written { checked, lsn }));
         }
         // Steps come right before the insert that needs them, and only then.
-        while plan.due && self.is_due(&plan.state, stamp) {
-            match self.step(stamp)? {
+        while plan.due || plan.ahead {
+            // By the sums as they are none may be due. That is the answer only if it was asked of the state that the plan
+            // was made by: an older one's words are written again.
+            let due = kind.due(&plan.state, self.image.layout(), &self.exact_moment(stamp));
+            let current = header.block0().unchanged(plan.version);
+            let stepped = match due {
+                _ if !current => Stepped::Applied,
+                Some(_) => self.step(stamp)?,
+                None if plan.ahead => self.tell_time(stamp),
+                None => break,
+            };
+            match stepped {
                 Stepped::NoRoom => return Ok(Attempt::NoRoom),
                 Stepped::Applied => {
                     plan = self.plan(kind, request, &self.moment(stamp), Ask::Nothing)?;
@@ -195,11 +208,6 @@ impl Engine {
         })
     }
 
-    /// Whether a step is due by the sums as they are.
-    fn is_due(&self, state: &State<'_>, stamp: Stamp) -> bool {
-        self.meta.kind.due(state, self.image.layout(), &self.exact_moment(stamp)).is_some()
-    }
-
     /// Decides an insert, and asks for the key, against one version of block 0. The stripe is held, so the key's
     /// blocks cannot change meanwhile.
     #[inline]
@@ -211,8 +219,13 @@ impl Engine {
         ask: Ask,
     ) -> Result<Plan<'_>> {
         let hash = request.hash;
-        let block0 = self.image.header().block0();
+        let header = self.image.header();
+        let block0 = header.block0();
         loop {
+            // Before the version: whose time is told by then, his event is in it, or yet to be decided.
+            let ahead = self.grace < Micros::MAX
+                && !Mistake::TimeUntold.is_planted()
+                && moment.time > (header.stripe(0).time() >> 1).saturating_add(self.grace);
             let version = block0.version();
             let (state, banks) = (block0.state(version), self.image.banks());
             if !self.image.are_listed(&banks, version) {
@@ -236,7 +249,7 @@ impl Engine {
             };
             let due = kind.due(&state, self.image.layout(), moment).is_some();
             if block0.unchanged(version) {
-                return Ok(Plan { state, decision, mask, present, due });
+                return Ok(Plan { version, state, decision, mask, present, due, ahead });
             }
         }
     }
@@ -364,6 +377,12 @@ impl Engine {
         self.apply_event(&mut stripe, &due, stamp)
     }
 
+    /// Tells the filter's time under stripe 0, so that no event that is decided from now on counts from an earlier one.
+    fn tell_time(&self, stamp: Stamp) -> Stepped {
+        let told = self.append_heartbeat(&mut self.lock(0), stamp);
+        if told { Stepped::Applied } else { Stepped::NoRoom }
+    }
+
     fn apply_event(
         &self,
         stripe: &mut StripeGuard<'_, Local>,
@@ -467,10 +486,82 @@ impl Engine {
 }
 
 enum Stepped {
-    /// An event was applied, here or elsewhere: ask again.
+    /// An event was applied, here or elsewhere, or the time was told: ask again.
     Applied,
     /// A process that does not come on holds stripe 0: insert under this step without it.
     PutOff(u64),
     /// There is no room in the log.
     NoRoom,
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::media::Memory;
+    use crate::{Filter, Options, TimeLimited, Timestamp};
+    use std::time::Duration;
+
+    const WINDOW: Duration = Duration::from_secs(64);
+
+    /// A time-limited filter, and the time of its first keys.
+    fn made() -> (Filter<TimeLimited>, Micros) {
+        let options = Options::new().durability(Durability::Never).background(false);
+        let filter =
+            Filter::create_on(Arc::new(Memory::new()), TimeLimited::window(WINDOW), options);
+        let (filter, start) = (filter.expect("a filter"), 1_000_000_000_000);
+        assert!(insert(&filter, 0, start));
+        (filter, start)
+    }
+
+    fn insert(filter: &Filter<TimeLimited>, key: u64, time: Micros) -> bool {
+        let time = Timestamp::from_unix_micros(time);
+        filter.call().time(time).insert(key.to_le_bytes()).expect("no error")
+    }
+
+    #[test]
+    fn a_key_that_comes_while_an_earlier_event_is_decided_stays_for_its_whole_window() {
+        let (filter, start) = made();
+        let (engine, kind) = (&filter.engine, &*filter.engine.meta.kind);
+        let later = start + 2 * kind.grace();
+        std::thread::scope(|scope| {
+            // Somebody has found at `start` that the allowance is used, and has not come to say so.
+            let mut events = engine.lock(0);
+            let state = engine.image.header().state();
+            let stamp = Stamp { time: start, stream: true };
+            let step = kind.step(&state, &engine.moment(stamp)).expect("it has steps") + 1;
+            let inserting = scope.spawn(|| insert(&filter, 1, later));
+            let patience = std::time::Instant::now();
+            while !inserting.is_finished() && patience.elapsed() < Duration::from_millis(100) {
+                std::thread::yield_now();
+            }
+            let event = Event::Step { step, time: start, word: 0 };
+            let applied = engine.apply_event(&mut events, &event, stamp).expect("no error");
+            assert!(matches!(applied, Stepped::Applied));
+            drop(events);
+            assert!(inserting.join().expect("no panic"));
+        });
+        let end = later + WINDOW.as_micros() as Micros;
+        let there = |time| {
+            let time = Timestamp::from_unix_micros(time);
+            filter.call().time(time).contains(1_u64.to_le_bytes()).expect("no error")
+        };
+        assert!(there(end - 1), "in its window");
+        assert!(!there(end + WINDOW.as_micros() as Micros), "long after it");
+    }
+
+    #[test]
+    fn the_time_is_told_once_a_grace_and_not_with_every_key() {
+        let (filter, start) = made();
+        let grace = filter.engine.meta.kind.grace();
+        let tail = || filter.engine.image.header().tail().load(Ordering::Relaxed);
+        let before = tail();
+        assert!((0..=grace).step_by(grace as usize / 100).all(|at| insert(
+            &filter,
+            at,
+            start + at
+        )));
+        assert_eq!(tail() - before, 101, "inserts alone");
+        assert!(insert(&filter, 1, start + grace + 1));
+        assert_eq!(tail() - before, 103, "a heartbeat and an insert");
+    }
 }

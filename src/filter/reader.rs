@@ -217,6 +217,7 @@ impl Engine {
             snapshots: Snapshots::default(),
             bell: Bell::new(meta.durability),
             given_up: AtomicU64::new(0),
+            grace: meta.kind.grace(),
             access: Access::Read,
             guard: Guard::new(),
             options: options.clone(),

@@ -290,6 +290,13 @@ pub trait Kind: Debug + Send + Sync {
     /// Decides an insert.
     fn decide(&self, state: &State<'_>, moment: &Moment) -> Decision;
 
+    /// How far a key's time may lie ahead of an event that ends its key's step and that was decided at the same moment by somebody
+    /// who did not know of it. An insert whose time is further ahead of what stripe 0 knows first tells it there. Without
+    /// limit where events end no step before its time.
+    fn grace(&self) -> Micros {
+        Micros::MAX
+    }
+
     /// A step to insert under although an event is due, because a stopped process holds the event up and may do so for any
     /// length of time; `None` if the insert must wait. The event may be decided already or only later: the key must not
     /// be forgotten too early in either case, and the record alone must tell what the insert does to its blocks.

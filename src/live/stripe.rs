@@ -79,6 +79,14 @@ impl<'a> Stripe<'a> {
         load(&self.0[self.copies().0])
     }
 
+    /// The latest time that was counted or noted, doubled, plus one if it came with its key.
+    #[must_use]
+    #[inline]
+    pub fn time(&self) -> u64 {
+        // Acquire: pairs with the Release in `count`. Who sees an event's time sees the event.
+        self.0[TIME].load(Ordering::Acquire)
+    }
+
     /// Sets what has been counted, for whoever is alone with the image.
     pub fn set_sums(&self, sums: &StripeSums) {
         let [first, second] = COPIES;
@@ -101,8 +109,8 @@ impl<'a> Stripe<'a> {
         fence(Ordering::Release);
         store(&self.0[other + 1], load(&self.0[newest + 1]).wrapping_add(inserts));
         store(&self.0[other + 2], load(&self.0[newest + 2]).wrapping_add(novelty));
-        // In one copy: a maximum may be taken twice.
-        store(&self.0[TIME], load(&self.0[TIME]).max(time));
+        // In one copy: a maximum may be taken twice. Release: pairs with the Acquire in `time`.
+        self.0[TIME].store(load(&self.0[TIME]).max(time), Ordering::Release);
         // Release: the copy is whole before it counts.
         self.0[other].store(lsn, Ordering::Release);
     }

@@ -12,6 +12,7 @@ mod copies;
 mod growth;
 mod place;
 mod stripe_lock;
+mod told;
 mod turn;
 mod undo;
 mod version;

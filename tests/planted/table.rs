@@ -91,6 +91,7 @@ const CATCHERS: &[(Mistake, Test, &str)] = &[
     (M::EventsNotHeldBack, RECOVERY, "a_shift_whose_insert_was_never_recorded"),
     (M::TimeReadAtReplay, DURABILITY, "whatever_a_power --from 5500 --images 500 --seed 20261122"),
     (M::ChangedBeforeRecord, FULL_DISK, "inserts_into_a_full_log"),
+    (M::TimeUntold, Test::Lib, "a_key_that_comes_while_an_earlier_event"),
     (M::GenerationOneOff, Test::Lib, "kinds::age_partitioned"),
     (M::StaleColumnsKept, Test::Lib, "kinds::age_partitioned"),
     (M::AppliedAgain, Test::Of("kill"), "EBBTIDE_KILLS=200 EBBTIDE_SEED=20261122 two_threads"),

@@ -8,8 +8,8 @@
 //!
 //! The open generation closes a `pace` after it opened, whether or not an event has said so: so queries at
 //! any time see the same closings that the next insert would make. It *ends*, and its keys' last window
-//! begins, a `grace` after it closed: an insert that read its step just before another thread's event is
-//! safe there.
+//! begins, a `grace` after it closed: an insert that read its step just before another thread's event, and whose time
+//! is ahead of the event's by no more than that, is safe there.
 
 use super::super::{Micros, State};
 use std::ops::Range;

@@ -134,9 +134,10 @@ fn slice_counts(parameters: &Parameters, fpr: f64) -> Result<(u32, u32)> {
 
 /// How long a generation is open, and how long after that it still counts as open.
 ///
-/// An insert may come to a generation that is due to be closed, because it read its step just before another
-/// thread's event. Its key is safe if that takes no longer than the grace. Grace is a 64th of `T/l`, if the slices spare a column: `n-k` generations, one after the other, must
-/// cover the window and the grace, which holds for `l <= 62`.
+/// An insert may come to a generation that another thread closes at that moment because its allowance is used, at a time that
+/// lies before the insert's: by no more than the grace, or the insert tells its time first ([`Kind::grace`]). So its key's
+/// window, from the generation's end on, is whole. Grace is a 64th of `T/l`, if the slices spare a column: `n-k` generations,
+/// one after the other, must cover the window and the grace, which holds for `l <= 62`.
 fn pace_and_grace(window: Micros, k: u32, l: u32) -> (Micros, Micros) {
     let whole = window.div_ceil(l.into());
     let grace = if k + l < COLUMNS { whole / 64 } else { 0 };
@@ -283,6 +284,10 @@ impl Kind for TimeLimited {
 
     fn due(&self, state: &State<'_>, layout: Layout, moment: &Moment) -> Option<Event> {
         sizing::due(self, state, layout, moment)
+    }
+
+    fn grace(&self) -> Micros {
+        self.grace
     }
 
     fn apply(&self, state: &State<'_>, layout: Layout, event: &Event) {
