@@ -1,27 +1,21 @@
-//! One thread, 16 MiB, 64 columns: insert and contains beside `fastbloom::AtomicBloomFilter` with the same number of
-//! bits and hashes.
+//! 64 columns: insert and contains beside `fastbloom::AtomicBloomFilter` with the same number of bits and hashes, and bulk calls
+//! beside single ones.
 //!
-//! `cargo bench --bench beside_fastbloom` first prints ratios measured in pairs, which hold on a noisy machine, then
-//! criterion's figures for each side.
+//! `cargo bench --bench beside_fastbloom` does so at 1 and 16 MiB; `EBBTIDE_MIB=1,16,256,1024` names other sizes. Each
+//! figure is a ratio of two times measured in turns, and the median of the turns, which holds on a noisy machine. Nothing is
+//! synced (`Durability::Never`); the log and checkpoints are written, beside the program or in `EBBTIDE_BENCH_DIR`.
 
-use criterion::{Criterion, criterion_group, criterion_main};
-use ebbtide::{AgePartitioned, Durability, Filter, Options};
+use ebbtide::{AgePartitioned, Checked, Durability, Filter, Options};
 use fastbloom::AtomicBloomFilter;
 use std::hint::black_box;
 use std::time::Instant;
 
-/// A window for which 64 columns at FPR 0.001 take 16 MiB.
-const WINDOW: u64 = 5_000_000;
 /// Hash functions of both filters.
 const HASHES: u32 = 12;
 const BATCH: u64 = 250_000;
-const PAIRS: usize = 41;
-
-struct Pair {
-    ours: Filter<AgePartitioned>,
-    theirs: AtomicBloomFilter,
-    _directory: tempfile::TempDir,
-}
+const PAIRS: u64 = 21;
+/// Keys of a bulk call.
+const BULK: usize = 1_000;
 
 /// A 16-byte key; the same number gives the same key.
 fn key(number: u64) -> [u8; 16] {
@@ -31,11 +25,28 @@ fn key(number: u64) -> [u8; 16] {
     key
 }
 
+fn keys(from: u64) -> Vec<[u8; 16]> {
+    (from..from + BATCH).map(key).collect()
+}
+
+struct Pair {
+    ours: Filter<AgePartitioned>,
+    theirs: AtomicBloomFilter,
+    _directory: tempfile::TempDir,
+}
+
 impl Pair {
-    fn new() -> Self {
-        let directory = tempfile::tempdir().expect("a temporary directory");
+    /// Both as large as named, written all over, and the older side with shifts to catch up with.
+    fn new(mib: u64) -> (Self, u64) {
+        let directory = match std::env::var_os("EBBTIDE_BENCH_DIR") {
+            Some(parent) => tempfile::tempdir_in(parent),
+            None => tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")),
+        };
+        let directory = directory.expect("a temporary directory");
+        // A window for which 64 columns at FPR 0.001 take so many bytes.
+        let window = mib * 312_500;
         let options = Options::new().durability(Durability::Never);
-        let spec = AgePartitioned::last(WINDOW).fpr(0.001);
+        let spec = AgePartitioned::last(window).fpr(0.001);
         let ours =
             Filter::create(directory.path().join("filter"), spec, options).expect("a filter");
         let parameters = ours.parameters();
@@ -43,122 +54,114 @@ impl Pair {
         let words: usize =
             parameters.get("words").and_then(|words| words.parse().ok()).expect("words");
         let theirs = AtomicBloomFilter::with_num_bits(words * 64).hashes(HASHES);
-        Self { ours, theirs, _directory: directory }
+        let pair = Self { ours, theirs, _directory: directory };
+        let mut next = 0;
+        while next < window {
+            let keys = keys(next);
+            pair.ours.insert_all(&keys).expect("inserts");
+            for key in &keys {
+                pair.theirs.insert(key);
+            }
+            next += BATCH;
+        }
+        (pair, next)
     }
 
-    fn insert_ours(&self, from: u64) {
-        for number in from..from + BATCH {
-            self.ours.insert(key(number)).expect("an insert");
+    fn insert_ours(&self, keys: &[[u8; 16]]) {
+        for key in keys {
+            self.ours.insert(key).expect("an insert");
         }
     }
 
-    fn insert_theirs(&self, from: u64) {
-        for number in from..from + BATCH {
-            self.theirs.insert(&key(number));
+    fn insert_theirs(&self, keys: &[[u8; 16]]) {
+        for key in keys {
+            black_box(self.theirs.insert(key));
         }
     }
 
-    fn contains_ours(&self, from: u64) -> u64 {
-        let found = |number: &u64| self.ours.contains(key(*number)).expect("an answer");
-        (from..from + BATCH).filter(found).count() as u64
+    fn count_ours(&self, keys: &[[u8; 16]]) -> usize {
+        keys.iter().filter(|key| self.ours.contains(key).expect("an answer")).count()
     }
 
-    fn contains_theirs(&self, from: u64) -> u64 {
-        (from..from + BATCH).filter(|number| self.theirs.contains(&key(*number))).count() as u64
+    fn count_theirs(&self, keys: &[[u8; 16]]) -> usize {
+        keys.iter().filter(|key| self.theirs.contains(*key)).count()
+    }
+
+    fn check_and_insert(&self, keys: &[[u8; 16]]) -> usize {
+        let new =
+            |key: &&[u8; 16]| self.ours.check_and_insert(key).expect("an answer") == Checked::New;
+        keys.iter().filter(new).count()
+    }
+
+    fn check_and_insert_all(&self, keys: &[[u8; 16]]) -> usize {
+        let mut answers = Vec::with_capacity(BULK);
+        let mut new = 0;
+        for keys in keys.chunks(BULK) {
+            answers.clear();
+            self.ours.check_and_insert_all(keys, &mut answers).expect("answers");
+            new += answers.iter().filter(|&&answer| answer == Checked::New).count();
+        }
+        new
     }
 }
 
-fn nanoseconds(work: impl FnOnce()) -> f64 {
+fn nanoseconds<T>(work: impl FnOnce() -> T) -> f64 {
     let start = Instant::now();
-    work();
+    black_box(work());
     start.elapsed().as_nanos() as f64 / BATCH as f64
 }
 
-fn median(values: &mut [f64]) -> f64 {
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut values: Vec<_> = values.collect();
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
 }
 
-fn report(name: &str, pairs: &[(f64, f64)]) {
-    let mut ours: Vec<_> = pairs.iter().map(|pair| pair.0).collect();
-    let mut theirs: Vec<_> = pairs.iter().map(|pair| pair.1).collect();
-    let mut ratios: Vec<_> = pairs.iter().map(|pair| pair.0 / pair.1).collect();
-    println!(
-        "{name}: ebbtide {:.1} ns, fastbloom {:.1} ns, ratio {:.2} (medians of {} pairs)",
-        median(&mut ours),
-        median(&mut theirs),
-        median(&mut ratios),
-        pairs.len()
-    );
+/// Two times of a turn each, in nanoseconds an operation.
+#[derive(Default)]
+struct Times(Vec<(f64, f64)>);
+
+impl Times {
+    fn report(&self, mib: u64, what: &str) {
+        let one = median(self.0.iter().map(|pair| pair.0));
+        let other = median(self.0.iter().map(|pair| pair.1));
+        let ratio = median(self.0.iter().map(|pair| pair.0 / pair.1));
+        println!("| {mib} | {what} | {one:.0} | {other:.0} | {ratio:.2} |");
+    }
 }
 
-fn in_pairs(_: &mut Criterion) {
-    let pair = Pair::new();
-    let (mut inserts, mut present, mut absent) = (Vec::new(), Vec::new(), Vec::new());
-    let mut next = 0;
-    // Until both have been written all over, and the older side has shifts to catch up with.
-    for _ in 0..WINDOW / BATCH {
-        pair.insert_ours(next);
-        pair.insert_theirs(next);
-        next += BATCH;
+fn beside(mib: u64) {
+    let (pair, mut next) = Pair::new(mib);
+    let [mut inserts, mut present, mut absent, mut bulk] = [(); 4].map(|()| Times::default());
+    for round in 0..PAIRS {
+        let fresh = keys(next);
+        inserts.0.push((
+            nanoseconds(|| pair.insert_ours(&fresh)),
+            nanoseconds(|| pair.insert_theirs(&fresh)),
+        ));
+        let ours = nanoseconds(|| assert_eq!(pair.count_ours(&fresh), fresh.len()));
+        let theirs = nanoseconds(|| assert_eq!(pair.count_theirs(&fresh), fresh.len()));
+        present.0.push((ours, theirs));
+        let unseen = keys((1 << 60) + round * BATCH);
+        let missing = nanoseconds(|| assert!(pair.count_ours(&unseen) < unseen.len() / 100));
+        absent.0.push((missing, theirs));
+        let (one, other) = (keys(next + BATCH), keys(next + 2 * BATCH));
+        bulk.0.push((
+            nanoseconds(|| pair.check_and_insert(&one)),
+            nanoseconds(|| pair.check_and_insert_all(&other)),
+        ));
+        next += 3 * BATCH;
     }
-    for round in 0..PAIRS as u64 {
-        inserts.push((
-            nanoseconds(|| pair.insert_ours(next)),
-            nanoseconds(|| pair.insert_theirs(next)),
-        ));
-        present.push((
-            nanoseconds(|| assert_eq!(pair.contains_ours(next), BATCH)),
-            nanoseconds(|| assert_eq!(pair.contains_theirs(next), BATCH)),
-        ));
-        let unseen = (1 << 60) + round * BATCH;
-        absent.push((
-            nanoseconds(|| assert!(pair.contains_ours(unseen) < BATCH / 100)),
-            nanoseconds(|| assert_eq!(pair.contains_theirs(next), BATCH)),
-        ));
-        next += BATCH;
-    }
-    report("insert", &inserts);
-    report("contains, present keys", &present);
-    report("contains, absent keys (fastbloom: present)", &absent);
+    inserts.report(mib, "insert, fastbloom's");
+    present.report(mib, "contains present keys, fastbloom's");
+    absent.report(mib, "contains absent keys, fastbloom's of present ones");
+    bulk.report(mib, "check-and-insert one by one, 1,000 at once");
 }
 
-fn each_side(criterion: &mut Criterion) {
-    let pair = Pair::new();
-    for start in 0..WINDOW / BATCH {
-        pair.insert_ours(start * BATCH);
-        pair.insert_theirs(start * BATCH);
+fn main() {
+    let sizes = std::env::var("EBBTIDE_MIB").unwrap_or_else(|_| "1,16".to_owned());
+    println!("| MiB | what, against what | ns | ns | ratio |\n|---|---|---|---|---|");
+    for mib in sizes.split(',') {
+        beside(mib.trim().parse().expect("sizes in MiB, with commas between"));
     }
-    let mut group = criterion.benchmark_group("16 MiB");
-    let fresh = |next: &mut u64| {
-        *next += 1;
-        key(*next)
-    };
-    let mut next = WINDOW;
-    group.bench_function("insert/ebbtide", |bencher| {
-        bencher.iter(|| pair.ours.insert(fresh(&mut next)).is_ok());
-    });
-    let mut next = WINDOW;
-    group.bench_function("insert/fastbloom", |bencher| {
-        bencher.iter(|| pair.theirs.insert(&fresh(&mut next)));
-    });
-    let mut number = 0_u64;
-    let mut recent = || {
-        number = (number + 7919) % BATCH;
-        key(WINDOW - BATCH + number)
-    };
-    group.bench_function("contains/ebbtide", |bencher| {
-        bencher.iter(|| black_box(pair.ours.contains(recent())));
-    });
-    group.bench_function("contains/fastbloom", |bencher| {
-        bencher.iter(|| black_box(pair.theirs.contains(&recent())));
-    });
-    group.finish();
 }
-
-criterion_group! {
-    name = benches;
-    config = Criterion::default().sample_size(50);
-    targets = in_pairs, each_side
-}
-criterion_main!(benches);

@@ -31,8 +31,8 @@ pub(super) struct Columns {
     n: u32,
     /// Binary logarithm of lanes in a word.
     lanes_log: u32,
-    /// The ages 0, k, 2k, … of 128, age 0 as the top bit: slices of the youngest one's hash function.
-    every: u128,
+    /// At `k - f + i` the ages, age 0 as the top bit, of the slices with hash function `i`, if the youngest slice has `f`.
+    ages: [u64; 128],
 }
 
 /// Where the slices of a generation lie.
@@ -54,8 +54,12 @@ impl Columns {
     /// `n` slices, `k` of which take an insert, in lanes of `width` (16, 32 or 64) bits.
     pub(super) fn new(k: u32, n: u32, width: u32) -> Self {
         assert!(k >= 1 && k < n && n <= width && matches!(width, 16 | 32 | 64));
-        let every = (0..128).step_by(k as usize).fold(0, |ages, age| ages | 1 << (127 - age));
-        Self { k, n, lanes_log: (64 / width).ilog2(), every }
+        let mut ages = [0; 128];
+        for (at, ages) in ages.iter_mut().enumerate() {
+            let first = (k - at as u32 % k) % k;
+            *ages = (first..64).step_by(k as usize).fold(0, |ages, age| ages | 1 << (63 - age));
+        }
+        Self { k, n, lanes_log: (64 / width).ilog2(), ages }
     }
 
     /// Lanes in a word.
@@ -101,19 +105,19 @@ impl Columns {
     #[inline]
     pub(super) fn insert(&self, block: &Block<'_>, since: u64, generation: u64, hash: u64) {
         self.catch_up(block, since, generation);
-        self.each_bit(block, generation, hash, |word, _, bit| {
+        self.each_bit(block, generation, hash, |word, shift, bit| {
             // Stored even if unchanged: whether it is cannot be predicted, so asking costs more.
-            store(word, load(word) | bit);
+            store(word, load(word) | bit << shift);
         });
     }
 
     /// How many bits [`insert`](Self::insert) would newly set.
     pub(super) fn novelty(&self, block: &Block<'_>, generation: u64, hash: u64) -> u32 {
-        let uncleared = generation.saturating_sub(caught_up(block));
+        let uncleared = generation.saturating_sub(caught_up(block)).min(self.n.into()) as u32;
+        let kept = !self.youngest_columns(generation, uncleared);
         let mut new = 0;
-        self.each_bit(block, generation, hash, |word, age, bit| {
-            let old = if u64::from(age) < uncleared { 0 } else { load(word) };
-            new += u32::from(bit & !old != 0);
+        self.each_bit(block, generation, hash, |word, shift, bit| {
+            new += u32::from(bit & !(load(word) >> shift & kept) != 0);
         });
         new
     }
@@ -143,9 +147,8 @@ impl Columns {
 
     #[cold]
     fn recycle(&self, block: &Block<'_>, caught_up: u64, generation: u64) {
-        let place = self.place(generation);
         let recycled = (generation - caught_up).min(self.n.into()) as u32;
-        let lane = (0..recycled).fold(0, |lane, age| lane | 1 << self.column(place, age));
+        let lane = self.youngest_columns(generation, recycled);
         let width = 64 >> self.lanes_log;
         let word = (0..64).step_by(width).fold(0_u64, |word, shift| word | lane << shift);
         for cell in block.cells {
@@ -161,28 +164,34 @@ impl Columns {
         let place = self.place(generation);
         let left = self.n - 1 - place.column;
         let mut row = 0;
-        // The ages with the next function are those with this one, less one each.
-        let mut ages = self.every >> place.function;
-        let mut join = |bits: u64| {
-            row |= bits & (ages >> 64) as u64;
-            ages <<= 1;
-        };
+        // From the first function on.
+        let ages = &self.ages[(self.k - place.function) as usize & 63..][..64];
+        let mut join = |bits: u64, function: u32| row |= bits & ages[function as usize & 63];
         if self.n == 64 {
-            self.each_row(block, hash, |word, _, _| join(load(word).rotate_left(left)));
+            self.each_row(block, hash, |word, _, function| {
+                join(load(word).rotate_left(left), function);
+            });
             return row;
         }
         // The lane is moved to the top, then turned until the youngest slice is the top bit. What the
         // right shift leaves below the `n` bits is cut off.
         let up = 64 - self.n;
-        self.each_row(block, hash, |word, shift, _| {
+        self.each_row(block, hash, |word, shift, function| {
             let lane = load(word) >> shift << up;
-            join(lane << left | lane >> place.column >> 1);
+            join(lane << left | lane >> place.column >> 1, function);
         });
         row >> up << up
     }
 
-    /// Visits the key's bits in the slices of this generation: word, age of the slice, and the bit; 0 for a
-    /// slice that the block, further on, no longer holds.
+    /// The columns of so many slices, the youngest of this generation.
+    #[cold]
+    fn youngest_columns(&self, generation: u64, count: u32) -> u64 {
+        let place = self.place(generation);
+        (0..count).fold(0, |columns, age| columns | 1 << self.column(place, age))
+    }
+
+    /// Visits the key's bits in the slices of this generation: word, where the lane begins in it, and the bit in the lane; 0
+    /// for a slice that the block, further on, no longer holds.
     #[inline(always)]
     fn each_bit<'a>(
         &self,
@@ -192,12 +201,26 @@ impl Columns {
         mut visit: impl FnMut(&'a AtomicU64, u32, u64),
     ) {
         let place = self.place(generation);
-        let behind = caught_up(block).saturating_sub(generation);
-        let held = self.n - behind.min(self.n.into()) as u32;
+        let held = match caught_up(block).saturating_sub(generation) {
+            0 => u64::MAX,
+            behind => self.youngest_columns(generation, self.n - behind.min(self.n.into()) as u32),
+        };
+        // One function further is one slice younger, and from the youngest's on to the oldest's.
+        let mut bit = 1 << self.column(place, place.function);
+        let oldest = 1 << self.column(place, self.k - 1);
+        if self.n == 64 {
+            self.each_row(block, hash, |word, shift, function| {
+                visit(word, shift, bit & held);
+                let younger = u64::rotate_left(bit, 1);
+                bit = if function == place.function { oldest } else { younger };
+            });
+            return;
+        }
+        let last = 1 << (self.n - 1);
         self.each_row(block, hash, |word, shift, function| {
-            let turn = if function > place.function { self.k } else { 0 };
-            let age = place.function + turn - function;
-            visit(word, age, u64::from(age < held) << (shift + self.column(place, age)));
+            visit(word, shift, bit & held);
+            let younger = if bit == last { 1 } else { bit << 1 };
+            bit = if function == place.function { oldest } else { younger };
         });
     }
 

@@ -358,6 +358,7 @@ impl LiveHeader {
 
     /// Whether the image was given up. Acquire: pairs with the Release in [`LiveHeader::retire`].
     #[must_use]
+    #[inline]
     pub fn is_retired(&self) -> bool {
         self.word(STATUS).load(Ordering::Acquire) & RETIRED != 0
     }
