@@ -216,7 +216,7 @@ impl Engine {
         for &start in &listing.snapshots {
             let unsound = known.iter().any(|unsound| unsound.load(Ordering::Relaxed) == start);
             let sound = match SnapshotReader::open(&*self.media, start, self.meta.uuid) {
-                Ok(_) => !unsound,
+                Ok(reader) => !unsound && self.is_ours(reader.header()),
                 Err(Error::Damaged { .. } | Error::Version { .. }) => false,
                 // No file at all.
                 Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::InvalidInput => {
@@ -247,6 +247,13 @@ impl Engine {
             superfluous.extend(segments.map(|&(era, first)| FileName::Segment { era, first }));
         }
         remove_for_good(&*self.media, superfluous, repeat_with(|| self.log.next_draft()))
+    }
+
+    /// Whether a snapshot can be of this log: one that somebody copied here from another life of the filter says of log that
+    /// there is not, or not yet, and is no ground to remove anything.
+    fn is_ours(&self, header: &SnapshotHeader) -> bool {
+        // The log was durable through its end before it got its name.
+        header.era <= self.image.header().identity().era && header.end <= self.durable()
     }
 
     /// Lets go of log that is durable and that this handle does not write to any more: files that a checkpoint removed take
@@ -362,5 +369,33 @@ mod tests {
         engine.let_go_of_log();
         assert!(engine.log.segment(first).is_none() && end(2).is_none());
         assert!(end(1).is_some_and(|end| end > engine.durable()), "it is being written to");
+    }
+    #[test]
+    fn snapshots_that_tell_of_log_there_is_not_take_nothing_away() {
+        let (filter, memory) = made();
+        for keys in [0..200, 200..400] {
+            insert(&filter, keys);
+            filter.checkpoint().expect("no error");
+        }
+        let identity = *filter.engine.image.header().identity();
+        let foreign =
+            [(1 << 20, identity.era), (1 << 21, identity.era), (1 << 22, identity.era + 9)];
+        for (start, era) in foreign {
+            let name = FileName::Snapshot { start }.to_string();
+            let uuid = identity.uuid;
+            let header = SnapshotHeader { uuid, era, start, end: start, frames: 0, bytes: 0 };
+            SnapshotWriter::create(&*memory, &name)
+                .and_then(|writer| writer.finish(header))
+                .expect("space");
+        }
+        insert(&filter, 400..600);
+        filter.checkpoint().expect("no error");
+        for (start, _) in foreign {
+            memory.remove(&FileName::Snapshot { start }.to_string()).expect("it is still there");
+        }
+        let listing = Listing::read(&*memory).expect("a directory");
+        let [_, older] = listing.snapshots[..] else { panic!("{:?}", listing.snapshots) };
+        let first = listing.segments.iter().map(|&(_, first)| first).min();
+        assert!(first.is_some_and(|first| first <= older), "{first:?}");
     }
 }
