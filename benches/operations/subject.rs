@@ -1,0 +1,268 @@
+//! The filters that are measured, as full as they are planned, and the keys they are given.
+
+use ebbtide::{Any, Call, Clock, Durability, Filter, Options, Parameters, Timestamp, inspect};
+use std::cell::{Cell, LazyCell};
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+pub type Key = [u8; 16];
+
+/// The key of a number.
+pub fn key(number: u64) -> Key {
+    let mut key = [0; 16];
+    key[..8].copy_from_slice(&number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
+    key[8..].copy_from_slice(&number.to_le_bytes());
+    key
+}
+
+/// Numbers of keys that no filter was given.
+const ABSENT: u64 = 1 << 60;
+
+/// Where a kind goes by time, this many inserts share a microsecond of a time that the inserts bring along.
+const PER_MICRO: u64 = 4;
+const START: u64 = 1_700_000_000_000_000;
+
+/// A kind, and what must be known to fill it.
+#[derive(Debug, Clone, Copy)]
+pub struct Kind {
+    pub name: &'static str,
+    /// Parameters for so many keys.
+    parameters: fn(u64) -> Parameters,
+    /// Whether it makes room by itself: then all that is inserted is new, else what it already holds.
+    forgets: bool,
+    by_time: bool,
+    weighs: bool,
+    pub ages: bool,
+}
+
+impl Kind {
+    /// A kind by its name. A new kind needs a line here.
+    pub fn named(name: &'static str) -> Self {
+        let kind = |parameters, forgets| Self {
+            name,
+            parameters,
+            forgets,
+            by_time: false,
+            weighs: false,
+            ages: false,
+        };
+        match name {
+            "bloom" | "counting" | "spectral" | "dynamic-count" => kind(capacity, false),
+            "decaying" | "decaying-optimized" => Self { by_time: true, ..kind(decaying, false) },
+            "age-partitioned" | "timing" | "block-timing" => {
+                Self { ages: true, ..kind(window, true) }
+            }
+            "double-buffering" | "two-buffer" => kind(window, true),
+            "time-limited" => Self { by_time: true, ages: true, ..kind(time_limited, true) },
+            "stable" => kind(cells, true),
+            "importance-2c" | "importance-mc" | "importance-h" => {
+                Self { weighs: true, ..kind(cells, true) }
+            }
+            _ => panic!("nothing is known of the kind {name}"),
+        }
+    }
+
+    /// How many keys it is planned for when it takes so much memory.
+    fn keys_in(self, bytes: u64) -> u64 {
+        const KEYS: u64 = 1 << 20;
+        let plan = inspect::plan(self.name, &(self.parameters)(KEYS), &Options::new());
+        let plan = plan.unwrap_or_else(|error| panic!("{}: {error}", self.name));
+        (KEYS as f64 * bytes as f64 / plan.memory_bytes as f64) as u64
+    }
+}
+
+fn capacity(keys: u64) -> Parameters {
+    Parameters::new().with("capacity", keys)
+}
+
+/// An epoch ends after as many inserts as there are keys.
+fn decaying(keys: u64) -> Parameters {
+    capacity(keys).with("lambda", 0.9).with("epoch", keys / PER_MICRO)
+}
+
+fn window(keys: u64) -> Parameters {
+    Parameters::new().with("window-items", keys)
+}
+
+fn time_limited(keys: u64) -> Parameters {
+    let rate = PER_MICRO * 1_000_000;
+    Parameters::new().with("window", keys / PER_MICRO).with("rate", rate)
+}
+
+/// By the kinds' defaults an insert decrements about a hundred of the cells, whose highest value is 7: about as many inserts as
+/// there are keys bring a cell from there to zero.
+fn cells(keys: u64) -> Parameters {
+    Parameters::new().with("cells", keys * 16)
+}
+
+/// A size of memory.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Mebibytes(pub u64);
+
+impl fmt::Display for Mebibytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            1024 => f.write_str("1 GiB"),
+            mebibytes => write!(f, "{mebibytes} MiB"),
+        }
+    }
+}
+
+impl Mebibytes {
+    fn bytes(self) -> u64 {
+        if is_test() { 1 << 18 } else { self.0 << 20 }
+    }
+}
+
+/// Whether everything is only tried once: `--test`, or run by `cargo test`. All filters are small then.
+fn is_test() -> bool {
+    let given = |wanted: &str| std::env::args().any(|argument| argument == wanted);
+    given("--test") || !given("--bench")
+}
+
+/// One of `range` numbers, whichever; another one for each `index`.
+fn pick(index: u64, range: u64) -> u64 {
+    let mixed = (index ^ (index >> 32)).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mixed = (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    ((u128::from(mixed) * u128::from(range)) >> 64) as u64
+}
+
+/// A filter that is as full as it is planned, and the stream of its keys.
+pub struct Subject {
+    pub filter: Filter,
+    kind: Kind,
+    /// How many keys it is planned for.
+    planned: u64,
+    /// Inserts so far.
+    inserts: Cell<u64>,
+    questions: Cell<u64>,
+    home: tempfile::TempDir,
+}
+
+/// A [`Subject`] that is made when something is first asked of it.
+pub type Lazy = LazyCell<Subject, Box<dyn FnOnce() -> Subject>>;
+
+pub fn lazily(kind: Kind, size: Mebibytes, durability: Durability) -> Lazy {
+    LazyCell::new(Box::new(move || Subject::new(kind, size, durability)))
+}
+
+impl Subject {
+    fn new(kind: Kind, size: Mebibytes, durability: Durability) -> Self {
+        let start = Instant::now();
+        let parent = std::env::var_os("EBBTIDE_BENCH_DIR")
+            .map_or_else(|| PathBuf::from(env!("CARGO_TARGET_TMPDIR")), PathBuf::from);
+        let home = tempfile::Builder::new().prefix("operations-").tempdir_in(&parent);
+        let home = home.unwrap_or_else(|error| panic!("{}: {error}", parent.display()));
+        let planned = kind.keys_in(size.bytes());
+        let mut options = Options::new().durability(durability);
+        if kind.by_time {
+            options = options.clock(Clock::stream());
+        }
+        let spec = Any::new(kind.name, (kind.parameters)(planned));
+        let filter = Filter::create(home.path().join("filter"), spec, options);
+        let filter = filter.unwrap_or_else(|error| panic!("{}: {error}", kind.name));
+        // Where old keys make room for new ones, until some have.
+        let inserts = if kind.forgets { planned + planned / 8 } else { planned };
+        fill(&filter, kind, inserts);
+        let took = start.elapsed();
+        let (inserts, questions) = (Cell::new(inserts), Cell::new(0));
+        let subject = Self { filter, kind, planned, inserts, questions, home };
+        if !is_test() {
+            eprintln!("\n{}", subject.describe(took));
+        }
+        subject
+    }
+
+    /// What was made in this time, so that a filter that is not what it shall be is seen.
+    fn describe(&self, took: Duration) -> String {
+        let stat = self.filter.stat().expect("figures");
+        let found = |ask: fn(&Self) -> Key| {
+            (0..1000).filter(|_| self.filter.contains(ask(self)).expect("an answer")).count()
+        };
+        format!(
+            "{}: {:.1} million inserts in {:.1} s; {:.1} MiB; of 1000 keys that are there it knows {}, of as many others {}",
+            self.kind.name,
+            self.inserts.get() as f64 / 1e6,
+            took.as_secs_f64(),
+            stat.memory_bytes as f64 / f64::from(1 << 20),
+            found(Self::present),
+            found(Self::absent),
+        )
+    }
+
+    /// Where the filter is.
+    pub fn path(&self) -> PathBuf {
+        self.home.path().join("filter")
+    }
+
+    /// A call for the next insert: at its time, with its importance.
+    pub fn call(&self) -> Call<'_, Any> {
+        call(&self.filter, self.kind, self.inserts.get())
+    }
+
+    /// The next key to insert.
+    pub fn fresh(&self) -> Key {
+        let number = self.inserts.replace(self.inserts.get() + 1);
+        key(if self.kind.forgets { number } else { pick(number, self.planned) })
+    }
+
+    /// The numbers of so many keys that were never inserted, for a kind that forgets.
+    pub fn take(&self, count: u64) -> u64 {
+        assert!(self.kind.forgets, "{} is planned for so many keys only", self.kind.name);
+        self.inserts.replace(self.inserts.get() + count)
+    }
+
+    /// A key that was inserted and (but by kinds that forget at random) not forgotten, of any age.
+    pub fn present(&self) -> Key {
+        let question = self.questions.replace(self.questions.get() + 1);
+        key(if self.kind.forgets {
+            self.inserts.get() - 1 - pick(question, self.planned - self.planned / 8)
+        } else {
+            pick(question, self.planned)
+        })
+    }
+
+    /// A key that was never inserted.
+    pub fn absent(&self) -> Key {
+        let question = self.questions.replace(self.questions.get() + 1);
+        key(ABSENT + question)
+    }
+}
+
+fn call(filter: &Filter, kind: Kind, number: u64) -> Call<'_, Any> {
+    let call = filter.call();
+    if kind.by_time {
+        call.time(Timestamp::from_unix_micros(START + number / PER_MICRO))
+    } else if kind.weighs {
+        // Of the importances 1 to 7 one after the other.
+        call.weight((number % 7 + 1) as f64)
+    } else {
+        call
+    }
+}
+
+/// Inserts the first keys of the stream, on all cores, and leaves nothing of the log that must still be written to the disk.
+fn fill(filter: &Filter, kind: Kind, inserts: u64) {
+    const SHARE: u64 = 4096;
+    let next = AtomicU64::new(0);
+    let work = || {
+        loop {
+            let first = next.fetch_add(SHARE, Ordering::Relaxed);
+            let keys: Vec<_> = (first..inserts.min(first + SHARE)).map(key).collect();
+            if keys.is_empty() {
+                return;
+            }
+            let call = call(filter, kind, first).durability(Durability::Never);
+            call.insert_all(&keys).expect("inserts");
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(work);
+        }
+    });
+    filter.sync().expect("a sync");
+}
