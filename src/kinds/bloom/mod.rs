@@ -14,7 +14,7 @@ pub(super) use plan::Plan;
 pub use theory::{fpr, fpr_of_fill, mean_over_blocks, variance_over_blocks};
 
 use super::{Decision, Kind, Moment, Operation, Parameters, Query, State, Totals, Within};
-use crate::cells::{Block, Blocks, Layout, load, store};
+use crate::cells::{Block, Blocks, Layout, load, prefetch, store};
 use crate::error::Result;
 use crate::hash::Positions;
 use crate::inference::{Belief, Piece, Scatter};
@@ -98,6 +98,12 @@ impl Kind for Bloom {
 
     fn decide(&self, _: &State<'_>, _: &Moment) -> Decision {
         Decision::Insert { step: 0 }
+    }
+
+    fn prefetch(&self, blocks: &Blocks<'_>, hash: u64) {
+        if let Some(block) = blocks.get(0) {
+            self.each_bit(block, hash, |word, _| prefetch(word));
+        }
     }
 
     /// Bits that are not set yet. Functions that happen to meet in one such bit count it each: one key in
