@@ -159,6 +159,12 @@ impl Image {
         }
     }
 
+    /// The banks that are mapped now, to be kept over many operations.
+    #[must_use]
+    pub fn keep_banks(&self) -> Arc<BankSet> {
+        self.banks.load_full()
+    }
+
     /// Whether these banks are what a version of block 0 lists; if not, [`Image::follow`].
     #[must_use]
     #[inline]
@@ -275,13 +281,13 @@ impl Image {
     }
 
     /// Applies one record, unless it has been applied: in replay, where the caller is alone with the image, or in repair,
-    /// where it holds the record's stripe.
+    /// where it holds the record's stripe. `banks` are those that are mapped now; an event changes them.
     ///
     /// Block first, then its LSN, then the stripe's sums: cut off anywhere, it is completed by doing it again.
     ///
     /// # Errors
     /// [`crate::Error::Io`] if a bank cannot be allocated or mapped.
-    pub fn apply(&self, kind: &dyn Kind, lsn: u64, record: &Record) -> Result<()> {
+    pub fn apply(&self, kind: &dyn Kind, banks: &BankSet, lsn: u64, record: &Record) -> Result<()> {
         match record.op {
             Op::Void | Op::Durable => {}
             Op::Heartbeat => {
@@ -290,8 +296,8 @@ impl Image {
                     stripe.note(lsn, stamp(record.time, record.stream));
                 }
             }
-            Op::Insert => self.apply_operation(kind, lsn, record, Change::Insert)?,
-            Op::Remove => self.apply_operation(kind, lsn, record, Change::Remove)?,
+            Op::Insert => self.apply_operation(kind, banks, lsn, record, Change::Insert)?,
+            Op::Remove => self.apply_operation(kind, banks, lsn, record, Change::Remove)?,
             Op::Step | Op::OpenBank | Op::CloseBank => {
                 if let Some(event) = event::from_record(record) {
                     let stripe = self.header.stripe(0);
@@ -313,6 +319,7 @@ impl Image {
     fn apply_operation(
         &self,
         kind: &dyn Kind,
+        banks: &BankSet,
         lsn: u64,
         record: &Record,
         change: Change,
@@ -324,17 +331,17 @@ impl Image {
         };
         let weight = if kind.weighs() { record.argument } else { 1 };
         let operation = Operation { change, hash, step, time, weight };
-        let (state, banks) = (self.header.state(), self.banks());
+        let state = self.header.state();
         let located = banks.locate(kind.touches(&state, operation.step), operation.hash);
         let older = located.older_than(lsn);
         let mut room = 0;
         if let Some(block) = older.get(0) {
-            room = self.make_room(kind, &banks, block, &operation)?;
+            room = self.make_room(kind, banks, block, &operation)?;
             located.begin_undo();
         }
         change_block(kind, &state, &older, &operation);
         located.note(lsn);
-        self.give_back_room(kind, &banks, located.blocks(), room);
+        self.give_back_room(kind, banks, located.blocks(), room);
         let stripe = self.header.stripe(self.layout.stripe_of(operation.hash) + 1);
         if lsn > stripe.sums().lsn {
             stripe.count(lsn, stamp(time, record.stream), counts_of(kind, record));

@@ -14,7 +14,7 @@ pub mod stripe;
 pub mod tally;
 pub mod version;
 
-pub use bank::{Bank, BankForm};
+pub use bank::{Bank, BankForm, BankSet};
 pub use header::LiveHeader;
 pub use image::Image;
 pub use stripe::Stripe;

@@ -55,7 +55,7 @@ pub fn stripe(
         for lsn in from.max(segment.first())..tail.min(segment.end()) {
             match segment.read(lsn) {
                 Decoded::Valid(record) if is_of(image, index, &record) => {
-                    image.apply(kind, lsn, &record)?;
+                    image.apply(kind, &image.banks(), lsn, &record)?;
                 }
                 // Perhaps the dead owner's: once the stripe is let go, nothing accounts for it any more. A living writer whose place
                 // it was takes the next one.

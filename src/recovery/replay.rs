@@ -5,17 +5,21 @@ use super::listing::Listing;
 use crate::cells::{OWN_WORDS, store};
 use crate::error::{Error, Result};
 use crate::kinds::state::STATE_WORDS;
-use crate::kinds::{BankEntry, Kind};
+use crate::kinds::{BankEntry, BankMask, Kind};
 use crate::live::header::{Identity, LiveHeader, boot_id};
 use crate::live::stripe::StripeSums;
-use crate::live::{Bank, BankForm, Image, event};
+use crate::live::{Bank, BankForm, BankSet, Image, event};
 use crate::media::{Access, Media};
 use crate::meta::Meta;
 use crate::names::FileName;
 use crate::planted::Mistake;
 use crate::snapshot::{Content, Frame, SnapshotHeader, SnapshotReader};
 use crate::wal::{Op, Record};
+use std::collections::VecDeque;
 use std::sync::Arc;
+
+/// How many records are read before the first of them is applied: nearly all of the time of applying one is misses on its blocks.
+const AHEAD: usize = 16;
 
 /// A filter's state, rebuilt.
 #[derive(Debug)]
@@ -82,30 +86,84 @@ pub fn replay(
     };
     check_eras(home, meta, &history, era)?;
     let kind = &*meta.kind;
-    let mut events = Vec::new();
-    let mut prefix = history.read(start, known, |_, lsn, record| {
-        if event::from_record(record).is_some() && !Mistake::EventsNotHeldBack.is_planted() {
-            events.push((lsn, *record));
-            return Ok(());
-        }
-        if matches!(record.op, Op::Insert | Op::Remove | Op::Heartbeat) {
-            apply_all(&image, kind, &mut events)?;
-        }
-        image.apply(kind, lsn, record)
-    })?;
+    let mut applying = Applying::new(&image, kind);
+    let mut prefix = history.read(start, known, |_, lsn, record| applying.take(lsn, record))?;
+    applying.finish()?;
     // Every snapshot was renamed only when the log was durable through its end.
     let least = listing.snapshots.first().copied().unwrap_or(1).max(end);
     if prefix.stop < least {
         return Err(history.missing(prefix.stop, least));
     }
-    match events.first() {
+    match applying.events.first() {
         // Events come before the insert that needs them. If that was never recorded, they have not happened: else
         // the state would not be that of the operations. The next era begins before them, unless a snapshot saw them.
         Some(&(first, _)) if first >= covered(home, &listing, meta.uuid) => prefix.stop = first,
-        _ => apply_all(&image, kind, &mut events)?,
+        _ => applying.apply_events()?,
     }
     image.finish(kind, prefix.stop);
     Ok(Recovered { image, history, prefix, start, listing, unsound })
+}
+
+/// Records on their way from the log into an image.
+struct Applying<'a> {
+    image: &'a Image,
+    kind: &'a dyn Kind,
+    /// The banks that are mapped now: to ask the image at each record takes longer than the rest.
+    banks: Arc<BankSet>,
+    /// Read, and their blocks asked for, but not applied yet.
+    ahead: VecDeque<(u64, Record)>,
+    /// Events that are held back until something follows them.
+    events: Vec<(u64, Record)>,
+}
+
+impl<'a> Applying<'a> {
+    fn new(image: &'a Image, kind: &'a dyn Kind) -> Self {
+        let (banks, ahead) = (image.keep_banks(), VecDeque::with_capacity(AHEAD + 1));
+        Self { image, kind, banks, ahead, events: Vec::new() }
+    }
+
+    /// Takes the next record.
+    fn take(&mut self, lsn: u64, record: &Record) -> Result<()> {
+        if matches!(record.op, Op::Insert | Op::Remove) {
+            let located = self.banks.locate(BankMask::MAX, record.payload);
+            located.prefetch_headers();
+            self.kind.prefetch(located.blocks(), record.payload);
+        }
+        self.ahead.push_back((lsn, *record));
+        if self.ahead.len() > AHEAD { self.apply_oldest() } else { Ok(()) }
+    }
+
+    fn apply_oldest(&mut self) -> Result<()> {
+        let Some((lsn, record)) = self.ahead.pop_front() else {
+            return Ok(());
+        };
+        if event::from_record(&record).is_some() {
+            self.events.push((lsn, record));
+            let held_back = !Mistake::EventsNotHeldBack.is_planted();
+            return if held_back { Ok(()) } else { self.apply_events() };
+        }
+        if matches!(record.op, Op::Insert | Op::Remove | Op::Heartbeat) {
+            self.apply_events()?;
+        }
+        self.image.apply(self.kind, &self.banks, lsn, &record)
+    }
+
+    /// Applies the events that were held back until it was clear that something follows them.
+    fn apply_events(&mut self) -> Result<()> {
+        for (lsn, record) in self.events.drain(..) {
+            self.image.apply(self.kind, &self.banks, lsn, &record)?;
+            self.banks = self.image.keep_banks();
+        }
+        Ok(())
+    }
+
+    /// Applies all that was taken, but for the events that nothing follows.
+    fn finish(&mut self) -> Result<()> {
+        while !self.ahead.is_empty() {
+            self.apply_oldest()?;
+        }
+        Ok(())
+    }
 }
 
 /// The LSN up to which some snapshot may have seen the log; without end if one cannot say.
@@ -114,11 +172,6 @@ fn covered(home: &dyn Media, listing: &Listing, uuid: u128) -> u64 {
         SnapshotReader::open(home, start, uuid).map_or(u64::MAX, |reader| reader.header().end)
     };
     listing.snapshots.iter().map(end).max().unwrap_or(1)
-}
-
-/// Applies events that were held back until it was clear that something follows them.
-fn apply_all(image: &Image, kind: &dyn Kind, events: &mut Vec<(u64, Record)>) -> Result<()> {
-    events.drain(..).try_for_each(|(lsn, record)| image.apply(kind, lsn, &record))
 }
 
 /// Makes sure that no era's log is gone as a whole: it is there before anything names its era, and goes only when

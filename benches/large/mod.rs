@@ -1,0 +1,88 @@
+//! What the programs about large filters share: filters of a wanted size, where they lie, keys, and arguments.
+
+use ebbtide::{Any, Options, Parameters, inspect};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// Bytes of a mebibyte.
+pub const MIB: u64 = 1 << 20;
+
+/// A directory that is removed at the end, on the disk of the build, or where `EBBTIDE_BENCH_DIR` says.
+pub fn directory() -> tempfile::TempDir {
+    let place = std::env::var_os("EBBTIDE_BENCH_DIR");
+    let place = place.map_or_else(|| PathBuf::from(env!("CARGO_TARGET_TMPDIR")), PathBuf::from);
+    tempfile::Builder::new().prefix("ebbtide-").tempdir_in(place).expect("a directory")
+}
+
+/// A 16-byte key; the same number gives the same key.
+pub fn key(number: u64) -> [u8; 16] {
+    let mut key = [0; 16];
+    key[..8].copy_from_slice(&number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
+    key[8..].copy_from_slice(&number.to_le_bytes());
+    key
+}
+
+/// The spec of a kind whose filter takes about so much memory. Windows of time and epochs last 4 seconds.
+pub fn spec(kind: &str, mib: u64) -> Any {
+    const SPAN_MICROS: u64 = 4_000_000;
+    let sized = |size: u64| match kind {
+        "age-partitioned" | "timing" | "block-timing" | "double-buffering" | "two-buffer" => {
+            Parameters::new().with("window-items", size)
+        }
+        "time-limited" => Parameters::new()
+            .with("window", SPAN_MICROS)
+            .with("rate", size as f64 * 1e6 / SPAN_MICROS as f64),
+        "decaying" | "decaying-optimized" => {
+            Parameters::new().with("capacity", size).with("lambda", 0.5).with("epoch", SPAN_MICROS)
+        }
+        _ => Parameters::new().with("capacity", size),
+    };
+    let memory = |size| {
+        let plan = inspect::plan(kind, &sized(size), &Options::new());
+        plan.expect("a kind that is sized by its window or capacity").memory_bytes
+    };
+    // Memory grows nearly in proportion.
+    let size = (0..4).fold(MIB, |size, _| {
+        (u128::from(size) * u128::from(mib * MIB) / u128::from(memory(size))) as u64
+    });
+    Any::new(kind, sized(size))
+}
+
+/// What stands behind `--name` on the command line, or else `default`.
+pub fn argument<T: FromStr>(name: &str, default: T) -> T {
+    let mut given = std::env::args().skip_while(|word| word.strip_prefix("--") != Some(name));
+    match given.nth(1) {
+        None => default,
+        Some(word) => match word.parse() {
+            Ok(value) => value,
+            Err(_) => panic!("--{name} {word}: not understood"),
+        },
+    }
+}
+
+/// The middle one of some values.
+pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
+    let mut values: Vec<f64> = values.into_iter().collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// A time in a unit in which it is easy to read.
+pub fn time(nanos: f64) -> String {
+    match nanos {
+        _ if nanos < 1e4 => format!("{nanos:.0} ns"),
+        _ if nanos < 1e7 => format!("{:.1} µs", nanos / 1e3),
+        _ => format!("{:.1} ms", nanos / 1e6),
+    }
+}
+
+/// A row of a table.
+pub fn row(cells: impl IntoIterator<Item = String>) {
+    println!("| {} |", cells.into_iter().collect::<Vec<_>>().join(" | "));
+}
+
+/// The head of a table.
+pub fn head(cells: &[&str]) {
+    row(cells.iter().map(|&cell| cell.to_owned()));
+    println!("{}|", "|---".repeat(cells.len()));
+}

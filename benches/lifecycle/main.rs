@@ -1,0 +1,50 @@
+//! What happens to large filters now and then: shifts and epochs, checkpoints, backups, restores, openings, crashes.
+//!
+//! `cargo bench --bench lifecycle -- [--rounds 3] [--mib 1024] [--records 10000000] [--only steps|copies|crash]`
+//!
+//! Medians over rounds, ratios within a round. Files lie on the disk of the build, or where `EBBTIDE_BENCH_DIR` says, and are
+//! removed at the end; `--mib 1024` takes 8 GiB there. Everything read was written a moment ago: the page cache is warm.
+
+#[path = "../large/mod.rs"]
+mod large;
+
+mod copies;
+mod crash;
+mod steps;
+
+use large::argument;
+use std::time::Instant;
+
+/// Seconds that something takes.
+fn seconds(work: impl FnOnce()) -> f64 {
+    let begin = Instant::now();
+    work();
+    begin.elapsed().as_secs_f64()
+}
+
+/// The median of one figure of all rounds.
+fn middle<T>(rounds: &[T], figure: impl Fn(&T) -> f64) -> f64 {
+    large::median(rounds.iter().map(figure))
+}
+
+fn main() {
+    if let Some(child) = crash::Child::from_arguments() {
+        return child.run();
+    }
+    let (rounds, mib) = (argument("rounds", 3), argument("mib", 1024));
+    let only = argument("only", String::new());
+    let begin = Instant::now();
+    if only.is_empty() || only == "steps" {
+        steps::run(rounds, mib);
+    }
+    if only.is_empty() || only == "copies" {
+        copies::run(rounds, mib);
+    }
+    if only.is_empty() || only == "crash" {
+        let records = argument("records", 10_000_000);
+        for mib in [mib / 64, mib / 4, mib] {
+            crash::run(rounds, mib.max(1), records);
+        }
+    }
+    println!("\n{:.0} s in all", begin.elapsed().as_secs_f64());
+}
