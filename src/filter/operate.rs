@@ -336,7 +336,11 @@ impl Engine {
             let lsn = reserve(self.image.header().tail(), self.log.mapped_end())?;
             if !last.as_ref().is_some_and(|segment| segment.holds(lsn)) {
                 *last = self.log.segment(lsn);
-                self.bell.ring();
+                // Only where no whole segment lies ready: most stripes enter one long after the first of them did, and those
+                // that are woken take the processor away from the inserts.
+                if self.log.mapped_end().saturating_sub(lsn) <= self.meta.segment_records {
+                    self.bell.ring();
+                }
             }
             // There is one below the mapped end, unless we slept: the place is void then, and the log went on.
             let segment = last.as_ref()?;
