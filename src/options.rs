@@ -142,7 +142,7 @@ impl Options {
 
     /// Kept at creation. The size of a log segment, 4 KiB to 1 GiB, allocated ahead of use. Default: as much as the first
     /// bank, rounded up to a power of two, at least 1 MiB and at most 16 MiB: allocating one must take less time
-    /// than filling it.
+    /// than filling it. Two or three of them hold little, so smaller ones save disk, and cost time where keys come fast.
     #[must_use]
     pub fn segment_bytes(mut self, bytes: u64) -> Self {
         self.segment_bytes = Some(bytes);
@@ -178,8 +178,9 @@ impl Options {
         self
     }
 
-    /// Of this handle. After how many bytes of log a background thread writes a checkpoint. Default: four times the filter's
-    /// memory, at least 4 MiB, which keeps log and copying in proportion.
+    /// Of this handle. After how many bytes of log a background thread writes a checkpoint. Default: as many as the filter
+    /// has of memory, at least 1 MiB. Then at most as much is written to snapshots as to the log. More saves writing, and
+    /// takes disk and time to recover.
     #[must_use]
     pub fn checkpoint_bytes(mut self, bytes: u64) -> Self {
         self.checkpoint_bytes = Some(bytes);
@@ -230,6 +231,32 @@ impl Options {
 
     /// Bytes of log after which a checkpoint is due.
     pub(crate) fn checkpoint_due(&self, memory_bytes: u64) -> u64 {
-        self.checkpoint_bytes.unwrap_or_else(|| memory_bytes.saturating_mul(4).max(4 << 20))
+        self.checkpoint_bytes.unwrap_or(memory_bytes.max(1 << 20))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segments_and_checkpoints_follow_the_memory_unless_they_are_named() {
+        const KIB: u64 = 1 << 10;
+        const MIB: u64 = 1 << 20;
+        let default = Options::new();
+        let sizes = [
+            (0, MIB, MIB),
+            (MIB + 8, 2 * MIB, MIB + 8),
+            (3 * MIB, 4 * MIB, 3 * MIB),
+            (8 * MIB, 8 * MIB, 8 * MIB),
+            (1024 * MIB, 16 * MIB, 1024 * MIB),
+        ];
+        for (memory, segment, due) in sizes {
+            assert_eq!(default.segment_records(memory) * RECORD_BYTES, segment, "{memory} bytes");
+            assert_eq!(default.checkpoint_due(memory), due, "{memory} bytes");
+        }
+        let named = Options::new().segment_bytes(4 * KIB).checkpoint_bytes(7);
+        assert_eq!(named.segment_records(MIB), 4 * KIB / RECORD_BYTES);
+        assert_eq!(named.checkpoint_due(MIB), 7);
     }
 }

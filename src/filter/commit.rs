@@ -172,6 +172,23 @@ impl Engine {
         self.check_writable()
     }
 
+    /// Lets go of the pages of records up to the first empty place. Else all log since the last sync would be in this handle's
+    /// memory, and read back into it by the walk of the next one.
+    pub(super) fn let_go_of_records(&self) -> Result<()> {
+        let upto = self.image.header().tail().load(Ordering::Acquire);
+        // Relaxed, here and below: a hint of this handle, as in `lead`.
+        let walked = self.committer.walked.load(Ordering::Relaxed);
+        if walked < upto {
+            let (durable, segments) = self.map_log()?;
+            let reached = walk::reached(&segments, walked.max(durable), upto);
+            self.committer.walked.fetch_max(reached, Ordering::Relaxed);
+            for segment in &segments {
+                segment.release(walked, reached);
+            }
+        }
+        Ok(())
+    }
+
     /// Waits until no reserved place is empty, so that no hole stays behind where nobody syncs.
     pub(super) fn close_holes(&self) -> Result<()> {
         let upto = self.image.header().tail().load(Ordering::Acquire);

@@ -8,6 +8,7 @@ use crate::error::Result;
 use crate::options::{Downtime, Durability};
 use crate::planted::Mistake;
 use crate::sync::{AtomicU64, Ordering};
+use crate::wal::record::RECORD_BYTES;
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -15,6 +16,11 @@ use std::time::{Duration, Instant};
 
 /// The longest a thread sleeps; also the distance of heartbeats.
 pub(super) const BEAT: Duration = Duration::from_secs(1);
+
+/// Whoever appends a record whose LSN is a multiple of this wakes the threads: after 128 KiB of log.
+pub(super) const RECORDS_A_RING: u64 = (128 << 10) / RECORD_BYTES;
+/// The places whose pages are made present ahead of the tail: enough until the thread has woken up and come to it.
+const PRESENT: u64 = 2 * RECORDS_A_RING;
 
 /// How the threads are woken.
 #[derive(Debug)]
@@ -43,7 +49,7 @@ impl Bell {
         Self { state: Mutex::default(), rung: Condvar::new(), interval: AtomicU64::new(micros) }
     }
 
-    /// Wakes the threads: a new segment has been entered.
+    /// Wakes the threads: the log has grown.
     pub(super) fn ring(&self) {
         self.state.lock().rings += 1;
         self.rung.notify_all();
@@ -145,6 +151,7 @@ fn tend_log(engine: &Engine) {
         }
         // A duty that fails is left to whoever needs it, who then gets the error.
         let _ = engine.allocate_ahead();
+        let _ = engine.let_go_of_records();
         let due = interval.is_some_and(|every| synced.elapsed() >= every);
         if due && !Mistake::IntervalIgnored.is_planted() {
             synced = Instant::now();
@@ -186,24 +193,29 @@ impl Engine {
     #[cfg(shuttle)]
     pub(super) fn do_duties(&self) -> Result<()> {
         self.allocate_ahead()?;
+        self.let_go_of_records()?;
         self.commit_all()?;
         self.tidy_log();
         self.checkpoint_if_due()
     }
 
-    /// Makes sure that a whole segment lies ready behind the one in use, with its pages present.
+    /// Makes sure that the pages are present that the next records go to, and that a whole segment lies ready behind the one in
+    /// use.
     fn allocate_ahead(&self) -> Result<()> {
         let header = self.image.header();
-        let mapped = self.log.mapped_end();
-        if header.refuses()
-            || header.tail().load(Ordering::Relaxed).saturating_add(self.meta.segment_records)
-                <= mapped
-        {
+        if header.refuses() {
             return Ok(());
         }
-        self.make_room(mapped)?;
-        if let Some(segment) = self.log.segment(self.log.mapped_end() - 1) {
-            segment.populate();
+        let (tail, mapped) = (header.tail().load(Ordering::Relaxed), self.log.mapped_end());
+        let (mut at, upto) = (tail, tail.saturating_add(PRESENT));
+        while at < upto
+            && let Some(segment) = self.log.segment(at)
+        {
+            segment.populate(at, upto);
+            at = segment.end();
+        }
+        if tail.saturating_add(self.meta.segment_records) > mapped {
+            self.make_room(mapped)?;
         }
         Ok(())
     }
@@ -250,6 +262,49 @@ mod tests {
             assert!(!waiting.join().expect("no panic"));
         });
         assert!(!bell.wait(HOUR, &mut 2), "stopped before the wait");
+    }
+
+    /// The KiB of memory that the log in this directory takes in this process.
+    fn log_kib(directory: &std::path::Path) -> u64 {
+        let maps = std::fs::read_to_string("/proc/self/smaps").expect("Linux");
+        let directory = directory.to_str().expect("a name of letters");
+        let (mut inside, mut sum) = (false, 0);
+        for line in maps.lines() {
+            if let Some(kib) = line.strip_prefix("Rss:") {
+                let kib = kib.trim().trim_end_matches(" kB").parse::<u64>().expect("a number");
+                sum += if inside { kib } else { 0 };
+            } else if line.split(' ').next().is_some_and(|word| word.contains('-')) {
+                // The addresses of another mapping, and its file.
+                inside = line.contains(directory) && line.contains("/wal-");
+            }
+        }
+        sum
+    }
+
+    #[test]
+    fn of_the_log_only_the_end_and_the_pages_ahead_stay_in_memory() {
+        let place = tempfile::tempdir().expect("a temporary directory");
+        let options = Options::new().background(false).segment_bytes(1 << 20);
+        let durability = Durability::Never;
+        let filter =
+            Filter::create(place.path(), Bloom::capacity(1000), options.durability(durability))
+                .expect("a filter");
+        let engine = &filter.engine;
+        let insert = |keys: std::ops::Range<u64>| {
+            keys.for_each(|key| assert!(filter.insert(key.to_le_bytes()).expect("an insert")));
+        };
+        // Through two segments, into the third.
+        insert(0..70_000);
+        assert!(log_kib(place.path()) > 70_000 / 32);
+        engine.let_go_of_records().expect("no error");
+        // Of each segment the header's page, and the page that is being written.
+        assert!(log_kib(place.path()) <= 4 * 4);
+        engine.allocate_ahead().expect("there is space");
+        let ahead = PRESENT * RECORD_BYTES / 1024;
+        let present = log_kib(place.path());
+        assert!((ahead..ahead + 6 * 4).contains(&present), "{present} KiB");
+        insert(70_000..70_100);
+        filter.sync().expect("the records are in the file");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! published, and only then applied. A killed process leaves either no record, or a record that replay
 //! applies.
 
-use super::duties::BEAT;
+use super::duties::{BEAT, RECORDS_A_RING};
 use super::engine::{Engine, Local, Stamp};
 use crate::cells::prefetch_write;
 use crate::error::Result;
@@ -341,6 +341,9 @@ impl Engine {
                 if self.log.mapped_end().saturating_sub(lsn) <= self.meta.segment_records {
                     self.bell.ring();
                 }
+            }
+            if lsn.is_multiple_of(RECORDS_A_RING) {
+                self.bell.ring();
             }
             // There is one below the mapped end, unless we slept: the place is void then, and the log went on.
             let segment = last.as_ref()?;

@@ -7,7 +7,7 @@ use crate::planted::Mistake;
 use std::io;
 
 /// Bytes gathered before they are written.
-const BUFFER_BYTES: usize = 1 << 20;
+const BUFFER_BYTES: usize = 32 << 10;
 
 /// A snapshot in the making, under a temporary name.
 #[derive(Debug)]

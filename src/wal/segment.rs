@@ -11,6 +11,7 @@ use crate::media::{Access, Mapped, Media, MediaFile};
 use crate::names::FileName;
 use crate::planted::Mistake;
 use crate::sync::{AtomicU64, Mutex, Ordering};
+use std::ops::Range;
 
 const MAGIC: &[u8; 8] = b"EBBTWAL\n";
 const REMEDY: &str =
@@ -270,18 +271,25 @@ impl Segment {
         }
     }
 
-    /// Lets go of the pages of complete records from `from` up to `upto`, before a sync of them.
-    pub fn release(&self, from: u64, upto: u64) {
+    /// Where the records from `from` up to `upto` lie that are here, in words of the file.
+    fn words_of(&self, from: u64, upto: u64) -> Range<usize> {
         let word = |lsn: u64| {
             let index = lsn.clamp(self.first(), self.end()) - self.first();
             PAGE_WORDS + index as usize * RECORD_WORDS
         };
-        self.mapping.release(word(from)..word(upto));
+        word(from)..word(upto)
     }
 
-    /// Makes all pages present ahead of the writers.
-    pub fn populate(&self) {
-        self.mapping.populate(0..self.mapping.words().len());
+    /// Lets go of the pages of records from `from` up to `upto`, below which all are complete: also of the page that `from` is
+    /// in the middle of.
+    pub fn release(&self, from: u64, upto: u64) {
+        let Range { start, end } = self.words_of(from, upto);
+        self.mapping.release(start / PAGE_WORDS * PAGE_WORDS..end);
+    }
+
+    /// Makes the pages of records from `from` up to `upto` present ahead of the writers.
+    pub fn populate(&self, from: u64, upto: u64) {
+        self.mapping.populate(self.words_of(from, upto));
     }
 }
 
@@ -290,10 +298,11 @@ mod tests {
     use super::*;
     use crate::media::{Disk, Memory};
 
-    /// KiB of dirty pages in the mapping that holds this address.
-    fn dirty_kib(address: usize) -> u64 {
+    /// The sum of these figures of the mapping that a segment lies in, in KiB.
+    fn kib(segment: &Segment, figures: &[&str]) -> u64 {
+        let address = segment.mapping.words().as_ptr().addr();
         let maps = std::fs::read_to_string("/proc/self/smaps").expect("Linux");
-        let (mut inside, mut dirty) = (false, 0);
+        let (mut inside, mut sum) = (false, 0);
         for line in maps.lines() {
             let range = line.split(' ').next().and_then(|range| range.split_once('-'));
             let hexadecimal = |text: &str| usize::from_str_radix(text, 16);
@@ -303,36 +312,65 @@ mod tests {
                 inside = (from..to).contains(&address);
             } else if let Some((name, value)) = line.split_once(':')
                 && inside
-                && matches!(name, "Private_Dirty" | "Shared_Dirty")
+                && figures.contains(&name)
             {
-                dirty += value.trim().trim_end_matches(" kB").parse::<u64>().expect("a number");
+                sum += value.trim().trim_end_matches(" kB").parse::<u64>().expect("a number");
             }
         }
-        dirty
+        sum
+    }
+
+    /// A segment of four pages of records below its header, all of them there.
+    fn full(media: &Disk) -> Segment {
+        let header = SegmentHeader { uuid: 7, era: 1, era_start: 1, first: 1001, capacity: 512 };
+        let segment = Segment::create(media, header, 0).expect("space");
+        (1001..1513).for_each(|lsn| segment.void(lsn));
+        segment
     }
 
     #[test]
     fn dirtied_pages_are_written_by_the_next_sync_though_nothing_in_them_changed() {
         let directory = tempfile::tempdir().expect("a temporary directory");
-        let media = Disk::new(directory.path());
-        let header = SegmentHeader { uuid: 7, era: 1, era_start: 1, first: 1001, capacity: 512 };
-        let segment = Segment::create(&media, header, 0).expect("space");
-        for lsn in 1001..1513 {
-            segment.void(lsn);
-        }
-        let address = std::ptr::from_ref(&segment.slot(1001)[0]).addr();
+        let segment = full(&Disk::new(directory.path()));
+        let dirty_kib = || kib(&segment, &["Private_Dirty", "Shared_Dirty"]);
         // The header's page, and those of records: 128 to a page.
         for (from, upto, pages) in [(1001, 1513, 5), (1001, 1100, 2), (1200, 1300, 3)] {
             segment.sync().expect("a sync");
-            if dirty_kib(address) > 0 {
+            if dirty_kib() > 0 {
                 println!(
                     "skipped: where the temporary directory lies, a sync leaves pages dirty (tmpfs)"
                 );
                 return;
             }
             segment.dirty(from, upto);
-            assert_eq!(dirty_kib(address), 4 * pages, "records {from} to {upto}");
+            assert_eq!(dirty_kib(), 4 * pages, "records {from} to {upto}");
         }
+    }
+
+    #[test]
+    fn records_are_let_go_of_page_by_page_however_their_number_grows() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let segment = full(&Disk::new(directory.path()));
+        // The header's page stays, and the one with the last of the records: 128 to a page.
+        for (from, upto, pages) in
+            [(1001, 1001, 5), (1001, 1100, 5), (1100, 1300, 3), (1300, 1400, 2), (1400, 2000, 1)]
+        {
+            segment.release(from, upto);
+            assert_eq!(kib(&segment, &["Rss"]), 4 * pages, "records {from} to {upto}");
+        }
+        assert!((1001..1513).all(|lsn| segment.is_complete(lsn)), "the file keeps them");
+    }
+
+    #[test]
+    fn only_the_pages_of_the_next_records_are_made_present() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let segment = full(&Disk::new(directory.path()));
+        segment.release(1001, 1513);
+        segment.populate(1200, 1300);
+        assert_eq!(kib(&segment, &["Rss"]), 4 * (1 + 2));
+        segment.populate(1, 1001);
+        segment.populate(1513, 2000);
+        assert_eq!(kib(&segment, &["Rss"]), 4 * (1 + 2), "those lie elsewhere");
     }
 
     #[test]

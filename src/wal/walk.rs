@@ -26,6 +26,15 @@ pub fn complete(segments: &[Arc<Segment>], from: u64, to: u64) {
     }
 }
 
+/// Up to where every place from `from` on is published or voided, `to` at most; nobody is waited for.
+#[must_use]
+pub fn reached(segments: &[Arc<Segment>], from: u64, to: u64) -> u64 {
+    let places = |segment: &Arc<Segment>| from.max(segment.first())..to.min(segment.end());
+    let empty =
+        segments.iter().find_map(|segment| places(segment).find(|&lsn| !segment.is_complete(lsn)));
+    empty.unwrap_or(to)
+}
+
 fn wait_or_void(segment: &Segment, lsn: u64, start: Instant) {
     while !segment.is_complete(lsn) {
         if start.elapsed() >= PATIENCE {
@@ -60,5 +69,21 @@ mod tests {
         let void = Decoded::Valid(Record::new(Op::Void));
         let read = [1, 2, 3, 4].map(|lsn| segment.read(lsn));
         assert_eq!(read, [void, Decoded::Valid(record), void, Decoded::Empty]);
+    }
+
+    #[test]
+    fn without_waiting_the_log_is_complete_up_to_the_first_empty_place() {
+        let memory = Memory::new();
+        memory.make().expect("nothing fails yet");
+        let header = SegmentHeader { uuid: 7, era: 1, era_start: 1, first: 1, capacity: 10 };
+        let segments = [1, 11].map(|first| {
+            let header = SegmentHeader { first, ..header };
+            Arc::new(Segment::create(&memory, header, 0).expect("space"))
+        });
+        (1..11).chain([11, 13]).for_each(|lsn| segments[usize::from(lsn > 10)].void(lsn));
+        for (from, to, end) in [(1, 5, 5), (1, 11, 11), (4, 14, 12), (13, 14, 14), (14, 20, 14)] {
+            assert_eq!(reached(&segments, from, to), end, "from {from} to {to}");
+        }
+        assert!(!segments[1].is_complete(12), "it is left to its writer");
     }
 }
