@@ -140,9 +140,9 @@ impl Options {
         self
     }
 
-    /// Kept at creation. The size of a log segment, 4 KiB to 1 GiB, allocated ahead of use. Default: as much as the first
-    /// bank, rounded up to a power of two, at least 1 MiB and at most 16 MiB: allocating one must take less time
-    /// than filling it. Two or three of them hold little, so smaller ones save disk, and cost time where keys come fast.
+    /// Kept at creation. The size of a log segment, 4 KiB to 1 GiB, allocated ahead of use. Default: a quarter of the first
+    /// bank, rounded up to a power of two, at least 1 MiB and at most 16 MiB. Two or three of them hold little, so smaller
+    /// ones save disk; but allocating one must take less time than filling it.
     #[must_use]
     pub fn segment_bytes(mut self, bytes: u64) -> Self {
         self.segment_bytes = Some(bytes);
@@ -225,7 +225,7 @@ impl Options {
 
     /// Records in a segment for a filter of so much memory.
     pub(crate) fn segment_records(&self, memory_bytes: u64) -> u64 {
-        let default = memory_bytes.clamp(1 << 20, 16 << 20).next_power_of_two();
+        let default = (memory_bytes / 4).clamp(1 << 20, 16 << 20).next_power_of_two();
         self.segment_bytes.unwrap_or(default) / RECORD_BYTES
     }
 
@@ -246,9 +246,9 @@ mod tests {
         let default = Options::new();
         let sizes = [
             (0, MIB, MIB),
-            (MIB + 8, 2 * MIB, MIB + 8),
-            (3 * MIB, 4 * MIB, 3 * MIB),
-            (8 * MIB, 8 * MIB, 8 * MIB),
+            (3 * MIB, MIB, 3 * MIB),
+            (4 * MIB + 32, 2 * MIB, 4 * MIB + 32),
+            (16 * MIB, 4 * MIB, 16 * MIB),
             (1024 * MIB, 16 * MIB, 1024 * MIB),
         ];
         for (memory, segment, due) in sizes {
