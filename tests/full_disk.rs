@@ -134,6 +134,31 @@ fn an_insert_that_finds_no_room_has_not_moved_the_window() {
 }
 
 #[test]
+fn an_insert_that_finds_no_room_has_not_moved_the_time() {
+    for earlier in 0..4 {
+        let memory = Memory::new();
+        let spec = TimeLimited::window(Duration::from_secs(128));
+        let filter = Filter::create_on(shared(&memory), spec, options()).expect("room");
+        memory.set_capacity(used(&memory));
+        let insert = |second: u64| {
+            filter.call().time(Timestamp::from_unix_millis(1000 * second)).insert("key")
+        };
+        (0..earlier).for_each(|_| assert!(insert(1).is_ok()));
+        // Each is so far ahead that it tells its time first.
+        let mut second = 1_u64;
+        let (error, before) = loop {
+            let before = digest(&filter);
+            second += 1;
+            if let Err(error) = insert(second) {
+                break (error, before);
+            }
+        };
+        assert_full(&error);
+        assert_eq!(digest(&filter), before, "after {earlier} others, at {second} s");
+    }
+}
+
+#[test]
 fn a_checkpoint_without_space_fails_and_the_older_snapshots_stay() {
     let memory = Memory::new();
     let filter = Filter::create_on(shared(&memory), spec(), options()).expect("room");

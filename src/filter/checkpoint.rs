@@ -370,6 +370,7 @@ mod tests {
         assert!(engine.log.segment(first).is_none() && end(2).is_none());
         assert!(end(1).is_some_and(|end| end > engine.durable()), "it is being written to");
     }
+
     #[test]
     fn snapshots_that_tell_of_log_there_is_not_take_nothing_away() {
         let (filter, memory) = made();

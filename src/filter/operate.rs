@@ -223,9 +223,7 @@ impl Engine {
         let block0 = header.block0();
         loop {
             // Before the version: whose time is told by then, his event is in it, or yet to be decided.
-            let ahead = self.grace < Micros::MAX
-                && !Mistake::TimeUntold.is_planted()
-                && moment.time > (header.stripe(0).time() >> 1).saturating_add(self.grace);
+            let ahead = self.is_ahead(moment.time) && !Mistake::TimeUntold.is_planted();
             let version = block0.version();
             let (state, banks) = (block0.state(version), self.image.banks());
             if !self.image.are_listed(&banks, version) {
@@ -384,10 +382,29 @@ impl Engine {
         self.apply_event(&mut stripe, &due, stamp)
     }
 
+    /// Whether a time is further ahead of what stripe 0 knows than the kind's grace.
+    #[inline]
+    fn is_ahead(&self, time: Micros) -> bool {
+        let told = || self.image.header().stripe(0).time() >> 1;
+        self.grace < Micros::MAX && time > told().saturating_add(self.grace)
+    }
+
     /// Tells the filter's time under stripe 0, so that no event that is decided from now on counts from an earlier one.
     fn tell_time(&self, stamp: Stamp) -> Stepped {
-        let told = self.append_heartbeat(&mut self.lock(0), stamp);
+        let mut stripe = self.lock(0);
+        // Another thread may have told it since.
+        if !self.is_ahead(stamp.time) {
+            return Stepped::Applied;
+        }
+        // With the insert's, or time would have moved for one that failed.
+        let told = self.has_room_for_both() && self.append_heartbeat(&mut stripe, stamp);
         if told { Stepped::Applied } else { Stepped::NoRoom }
+    }
+
+    /// Whether a record of stripe 0 finds room and the insert that needs it, too. (Others may still take the place.)
+    fn has_room_for_both(&self) -> bool {
+        let tail = self.image.header().tail().load(Ordering::Relaxed);
+        self.log.mapped_end().saturating_sub(tail) >= 2
     }
 
     fn apply_event(
@@ -396,10 +413,8 @@ impl Engine {
         due: &Event,
         stamp: Stamp,
     ) -> Result<Stepped> {
-        // The insert that needs it must find a place as well: if no room could be made for that, recovery would leave out a
-        // step that queries have seen. (Others may still take the place.)
-        let tail = self.image.header().tail().load(Ordering::Relaxed);
-        if self.log.mapped_end().saturating_sub(tail) < 2 {
+        // If no room could be made for the insert, recovery would leave out a step that queries have seen.
+        if !self.has_room_for_both() {
             return Ok(Stepped::NoRoom);
         }
         let mut record = event::to_record(due, stamp.stream);
@@ -422,13 +437,18 @@ impl Engine {
         Ok(Stepped::Applied)
     }
 
-    /// Says where the record will lie at the earliest, for whoever takes stripe 0 over, then appends it.
+    /// Says where the record will lie at the earliest, for whoever takes stripe 0 over, then appends it. If it cannot,
+    /// [`Engine::make_room`] mends that or says why.
     fn append_for_stripe_0(
         &self,
         stripe: &mut StripeGuard<'_, Local>,
         record: &Record,
     ) -> Option<u64> {
         let header = self.image.header();
+        // Asked again: what a dead owner recorded, and nobody could repair, counts for recovery, but has not been applied here.
+        if header.refuses() {
+            return None;
+        }
         // Relaxed: comes before the Release of `reserve`; read by others only after our death.
         if !Mistake::EventUnannounced.is_planted() {
             header.events_from().store(header.tail().load(Ordering::Relaxed), Ordering::Relaxed);
@@ -502,73 +522,4 @@ enum Stepped {
 }
 
 #[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-    use crate::media::Memory;
-    use crate::{Filter, Options, TimeLimited, Timestamp};
-    use std::time::Duration;
-
-    const WINDOW: Duration = Duration::from_secs(64);
-
-    /// A time-limited filter, and the time of its first keys.
-    fn made() -> (Filter<TimeLimited>, Micros) {
-        let options = Options::new().durability(Durability::Never).background(false);
-        let filter =
-            Filter::create_on(Arc::new(Memory::new()), TimeLimited::window(WINDOW), options);
-        let (filter, start) = (filter.expect("a filter"), 1_000_000_000_000);
-        assert!(insert(&filter, 0, start));
-        (filter, start)
-    }
-
-    fn insert(filter: &Filter<TimeLimited>, key: u64, time: Micros) -> bool {
-        let time = Timestamp::from_unix_micros(time);
-        filter.call().time(time).insert(key.to_le_bytes()).expect("no error")
-    }
-
-    #[test]
-    fn a_key_that_comes_while_an_earlier_event_is_decided_stays_for_its_whole_window() {
-        let (filter, start) = made();
-        let (engine, kind) = (&filter.engine, &*filter.engine.meta.kind);
-        let later = start + 2 * kind.grace();
-        std::thread::scope(|scope| {
-            // Somebody has found at `start` that the allowance is used, and has not come to say so.
-            let mut events = engine.lock(0);
-            let state = engine.image.header().state();
-            let stamp = Stamp { time: start, stream: true };
-            let step = kind.step(&state, &engine.moment(stamp)).expect("it has steps") + 1;
-            let inserting = scope.spawn(|| insert(&filter, 1, later));
-            let patience = std::time::Instant::now();
-            while !inserting.is_finished() && patience.elapsed() < Duration::from_millis(100) {
-                std::thread::yield_now();
-            }
-            let event = Event::Step { step, time: start, word: 0 };
-            let applied = engine.apply_event(&mut events, &event, stamp).expect("no error");
-            assert!(matches!(applied, Stepped::Applied));
-            drop(events);
-            assert!(inserting.join().expect("no panic"));
-        });
-        let end = later + WINDOW.as_micros() as Micros;
-        let there = |time| {
-            let time = Timestamp::from_unix_micros(time);
-            filter.call().time(time).contains(1_u64.to_le_bytes()).expect("no error")
-        };
-        assert!(there(end - 1), "in its window");
-        assert!(!there(end + WINDOW.as_micros() as Micros), "long after it");
-    }
-
-    #[test]
-    fn the_time_is_told_once_a_grace_and_not_with_every_key() {
-        let (filter, start) = made();
-        let grace = filter.engine.meta.kind.grace();
-        let tail = || filter.engine.image.header().tail().load(Ordering::Relaxed);
-        let before = tail();
-        assert!((0..=grace).step_by(grace as usize / 100).all(|at| insert(
-            &filter,
-            at,
-            start + at
-        )));
-        assert_eq!(tail() - before, 101, "inserts alone");
-        assert!(insert(&filter, 1, start + grace + 1));
-        assert_eq!(tail() - before, 103, "a heartbeat and an insert");
-    }
-}
+mod tests;

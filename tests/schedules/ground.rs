@@ -11,22 +11,48 @@ type Pairs = &'static [(&'static str, &'static str)];
 
 /// Of each kind of promise and of each way in which the engine treats a kind: plain bits, undo, growing blocks, events by
 /// inserts and by time.
-const KINDS: [(&str, Pairs, Promise); 6] = [
-    ("bloom", &[("capacity", "200"), ("fpr", "1e-7")], Promise::Kept),
-    ("counting", &[("capacity", "200"), ("fpr", "1e-7"), ("counter-bits", "8")], Promise::Counted),
-    ("spectral", &[("capacity", "200"), ("fpr", "1e-7")], Promise::Counted),
+const KINDS: [(&str, Pairs, Promise, Pace); 7] = [
+    ("bloom", &[("capacity", "200"), ("fpr", "1e-7")], Promise::Kept, STEADY),
+    (
+        "counting",
+        &[("capacity", "200"), ("fpr", "1e-7"), ("counter-bits", "8")],
+        Promise::Counted,
+        STEADY,
+    ),
+    ("spectral", &[("capacity", "200"), ("fpr", "1e-7")], Promise::Counted, STEADY),
     (
         "dynamic-count",
         &[("capacity", "200"), ("fpr", "1e-7"), ("mean-count", "2")],
         Promise::Counted,
+        STEADY,
     ),
-    ("age-partitioned", &[("window-items", "24"), ("fpr", "0.01")], Promise::Last(24)),
+    ("age-partitioned", &[("window-items", "24"), ("fpr", "0.01")], Promise::Last(24), STEADY),
+    // Each insert closes a generation, by time.
     (
         "time-limited",
         &[("window", "200000"), ("fpr", "0.01"), ("rate", "100")],
         Promise::Within(200_000),
+        STEADY,
+    ),
+    // Generations close because their 66 keys are used up, while others insert keys of later times.
+    (
+        "time-limited",
+        &[("window", "20000"), ("fpr", "0.01"), ("rate", "1")],
+        Promise::Within(20_000),
+        Pace { at_once: 60, apart: 20 },
     ),
 ];
+
+/// The times of a schedule's inserts, those before it included.
+#[derive(Debug, Clone, Copy)]
+pub struct Pace {
+    /// How many come within as many microseconds, at first.
+    pub at_once: u64,
+    /// Microseconds from each of the others to the next.
+    pub apart: u64,
+}
+
+const STEADY: Pace = Pace { at_once: 0, apart: 7_000 };
 
 /// Bytes of a log segment: five records, or seventeen.
 const SEGMENTS: [u64; 2] = [5 * 32, 17 * 32];
@@ -38,6 +64,7 @@ pub const OLD_KEYS: u64 = 1 << 32;
 pub struct Ground {
     pub memory: Memory,
     pub promise: Promise,
+    pub pace: Pace,
 }
 
 /// What a handle is opened with.
@@ -45,24 +72,31 @@ pub fn options() -> Options {
     Options::new().clock(Clock::stream()).background(false).checkpoint_bytes(600)
 }
 
-/// The time of the n-th insert of a schedule, those before it included.
-pub fn time_of(number: u64) -> u64 {
-    1_000_000 + number * 7_000
-}
-
-/// Inserts so many keys that nobody inserts again.
-pub fn fill(filter: &Filter<Any>, numbers: std::ops::Range<u64>) -> Result<(), ebbtide::Error> {
-    for number in numbers {
-        let time = Timestamp::from_unix_micros(time_of(number));
-        filter.call().time(time).insert((OLD_KEYS + number).to_le_bytes())?;
+impl Pace {
+    /// The time of the n-th insert.
+    pub fn time_of(self, number: u64) -> u64 {
+        let soon = number.min(self.at_once);
+        1_000_000 + soon + (number - soon) * self.apart
     }
-    Ok(())
+
+    /// Inserts so many keys that nobody inserts again.
+    pub fn fill(
+        self,
+        filter: &Filter<Any>,
+        numbers: std::ops::Range<u64>,
+    ) -> Result<(), ebbtide::Error> {
+        for number in numbers {
+            let time = Timestamp::from_unix_micros(self.time_of(number));
+            filter.call().time(time).insert((OLD_KEYS + number).to_le_bytes())?;
+        }
+        Ok(())
+    }
 }
 
 /// All of them.
 pub fn all() -> Result<Vec<Ground>, ebbtide::Error> {
     let mut all = Vec::new();
-    for (kind, parameters, promise) in KINDS {
+    for (kind, parameters, promise, pace) in KINDS {
         for bytes in SEGMENTS {
             let parameters = parameters.iter();
             let parameters =
@@ -75,7 +109,7 @@ pub fn all() -> Result<Vec<Ground>, ebbtide::Error> {
             filter.close()?;
             let memory = media::copy(&memory, |name| !name.starts_with("live"));
             let memory = memory.expect("memory is large");
-            all.push(Ground { memory, promise });
+            all.push(Ground { memory, promise, pace });
         }
     }
     Ok(all)

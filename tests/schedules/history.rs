@@ -1,6 +1,6 @@
 //! What was asked for and what came of it, and whether a filter agrees.
 
-use ebbtide::{Any, Checked, Filter};
+use ebbtide::{Any, Checked, Filter, Timestamp};
 use std::collections::BTreeMap;
 
 /// What a kind promises of a key.
@@ -120,7 +120,15 @@ impl History {
             return Err(format!("{inserts} inserts, and should be {least} to {most}"));
         }
         for (key, of_key) in &self.keys {
-            if self.is_certain(of_key) && !filter.contains(key.to_le_bytes()).map_err(text)? {
+            let there = match (self.promise, of_key.latest) {
+                // At the last moment of its own window.
+                (Promise::Within(window), Some((_, time))) => {
+                    let last = Timestamp::from_unix_micros(time + window - 1);
+                    filter.call().time(last).contains(key.to_le_bytes())
+                }
+                _ => filter.contains(key.to_le_bytes()),
+            };
+            if self.is_certain(of_key) && !there.map_err(text)? {
                 return Err(format!("key {key} is gone"));
             }
             if !self.forgets() && !of_key.plain && of_key.new > 1 {

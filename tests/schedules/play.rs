@@ -1,6 +1,6 @@
 //! One schedule: some processes work on a filter, and die; then the filter is held against what was asked for.
 
-use crate::ground::{self, Ground};
+use crate::ground::{self, Ground, Pace};
 use crate::history::{Begun, History};
 use crate::media::{self, Place, Planted};
 use crate::random::Random;
@@ -47,6 +47,7 @@ struct Play {
     handles: Vec<Mutex<Option<Arc<Opened>>>>,
     /// The threads of each that have not come to their end.
     working: Vec<Mutex<usize>>,
+    pace: Pace,
     /// Inserts before the schedule.
     before: u64,
 }
@@ -118,9 +119,12 @@ impl Play {
     /// Lets a first process prepare the filter, alone: the log's end comes close, there may be snapshots.
     fn prepare(&mut self, random: &mut Random) -> Outcome {
         let filter: Opened = Filter::open_on(self.place.of(0), ground::options()).map_err(text)?;
-        for _ in 0..random.below(3) {
-            let more = random.below(20);
-            ground::fill(&filter, self.before..self.before + more).map_err(text)?;
+        // Those that come at once, a few less or more; or some, or none.
+        let at_once = self.pace.at_once;
+        let rounds = if at_once > 0 { 1 } else { random.below(3) };
+        for _ in 0..rounds {
+            let more = if at_once > 0 { at_once - 8 + random.below(14) } else { random.below(20) };
+            self.pace.fill(&filter, self.before..self.before + more).map_err(text)?;
             self.before += more;
             if random.below(2) == 0 {
                 filter.checkpoint().map_err(text)?;
@@ -179,7 +183,7 @@ impl Play {
 
     fn begin(&self, key: u64, plain: bool) -> (Begun, Timestamp) {
         let mut history = lock(&self.history);
-        let time = ground::time_of(self.before + history.begun());
+        let time = self.pace.time_of(self.before + history.begun());
         (history.begin(key, time, plain), Timestamp::from_unix_micros(time))
     }
 
@@ -353,6 +357,7 @@ pub fn play(ground: &Ground, mut random: Random, planted: Option<Planted>) {
     let mut play = Play {
         place,
         history: Mutex::new(History::new(ground.promise)),
+        pace: ground.pace,
         handles: scripts.iter().map(|_| Mutex::default()).collect(),
         working: scripts.iter().map(|script| Mutex::new(script.threads.len())).collect(),
         before: 0,

@@ -7,7 +7,7 @@
 //! insert. With larger batches a timer takes few bits, and a key is forgotten up to `B-1` inserts later than the window says.
 //!
 //! Never is a key of the window missed, and never is one told older than it is. (Inserts at the same time by several threads may carry one
-//! number, so a key may seem older by as many inserts as ran beside its own, less than there are threads.)
+//! number, so a key may seem older by as many inserts as ran beside its own.)
 //!
 //! **Expired timestamps** are marked before they come round again. A block keeps its own tick, that of its last insert, and timers are
 //! relative to it; a query adds the ticks since. Before an insert takes the block `Δ` ticks on, it *sweeps* `⌈m_b·Δ/(P+1)⌉` of the
