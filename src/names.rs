@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+/// More eras than there will ever be, as each opening begins one: far from overflow.
+pub const ERA_MAX: u64 = 1 << 62;
+
 /// A file of a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FileName {
@@ -44,10 +47,10 @@ impl FileName {
             ("lock", None, None) => Self::Lock,
             ("live", None, None) => Self::Live,
             ("live", Some(era), Some(bank)) => {
-                Self::Bank { era: era.parse().ok()?, bank: bank.parse().ok()? }
+                Self::Bank { era: parse_era(era)?, bank: bank.parse().ok()? }
             }
             ("wal", Some(era), Some(first)) => {
-                Self::Segment { era: era.parse().ok()?, first: first.parse().ok()? }
+                Self::Segment { era: parse_era(era)?, first: first.parse().ok()? }
             }
             ("snap", Some(start), None) => Self::Snapshot { start: start.parse().ok()? },
             ("tmp", Some(number), None) => Self::Temporary(number.parse().ok()?),
@@ -56,6 +59,10 @@ impl FileName {
         // One spelling a file: `wal-1-007` is not ours.
         (file.to_string() == name).then_some(file)
     }
+}
+
+fn parse_era(number: &str) -> Option<u64> {
+    number.parse().ok().filter(|&era| era <= ERA_MAX)
 }
 
 impl fmt::Display for FileName {
@@ -89,9 +96,9 @@ mod tests {
         ] {
             assert_eq!(FileName::parse(&file.to_string()), Some(file));
         }
-        for foreign in
-            ["", "meta2", "wal-1-7", "wal--", "snap-", "live-1", "snap-+0000000000000001"]
-        {
+        let foreign =
+            ["", "meta2", "wal-1-7", "wal--", "snap-", "live-1", "snap-+0000000000000001"];
+        for foreign in foreign.into_iter().chain(["wal-18446744073709551615-0000000000000001"]) {
             assert_eq!(FileName::parse(foreign), None, "{foreign}");
         }
     }

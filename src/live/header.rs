@@ -22,7 +22,7 @@ use crate::cells::{OWN_WORDS, load, store};
 use crate::error::{Error, Result};
 use crate::kinds::State;
 use crate::media::{Access, Mapped, Media};
-use crate::names::FileName;
+use crate::names::{ERA_MAX, FileName};
 use crate::planted::Mistake;
 use crate::sync::{AtomicU64, Ordering, fence};
 use crate::wal::segment::LSN_MAX;
@@ -273,7 +273,8 @@ impl LiveHeader {
             let mut start = vec![0; HEADER_BYTES];
             file.read_at(&mut start, 0).map_err(Error::io("read", &path))?;
             let identity = Identity::from_words(Header::decode(&start, MAGIC, &path, REMEDY)?);
-            Ok((identity.uuid == uuid).then_some(identity.era))
+            let ours = identity.uuid == uuid && identity.era <= ERA_MAX;
+            Ok(ours.then_some(identity.era))
         };
         read().or_else(Self::none_if_unfit)
     }

@@ -5,7 +5,7 @@ use crate::bytes::{HEADER_BYTES, Header, PAGE_BYTES, to_words};
 use crate::cells::{Layout, OWN_WORDS};
 use crate::error::{Error, Result};
 use crate::media::{Access, Media, MediaFile};
-use crate::names::FileName;
+use crate::names::{ERA_MAX, FileName};
 use crate::planted::Mistake;
 use crate::wal::segment::LSN_MAX;
 use std::path::PathBuf;
@@ -44,10 +44,12 @@ impl SnapshotReader {
             let expected = format!("a snapshot of filter {uuid:032x}");
             return Err(reader.damaged(16, expected, format!("one of {:032x}", header.uuid)));
         }
-        if header.start != start || header.end < start || header.end > LSN_MAX {
-            let expected =
-                format!("start {start}, as its name says, and an end after it, within reason");
-            let found = format!("start {}, end {}", header.start, header.end);
+        let in_reason = header.end <= LSN_MAX && header.era <= ERA_MAX;
+        if header.start != start || header.end < start || !in_reason {
+            let expected = format!(
+                "start {start}, as its name says, an end after it, and an era, within reason"
+            );
+            let found = format!("start {}, end {}, era {}", header.start, header.end, header.era);
             return Err(reader.damaged(40, expected, found));
         }
         if header.bytes != bytes {
@@ -219,5 +221,6 @@ mod tests {
         let end = PAGE_BYTES + 8 * (FRAME_WORDS as u64 + 16);
         assert_damaged(read(&made(HEADER, &[16]), 1), end);
         assert_damaged(read(&made(SnapshotHeader { end: 4, ..HEADER }, &[]), 0), 40);
+        assert_damaged(read(&made(SnapshotHeader { era: u64::MAX, ..HEADER }, &[]), 0), 40);
     }
 }
