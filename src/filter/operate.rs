@@ -180,7 +180,7 @@ impl Engine {
             let stepped = match due {
                 _ if !current => Stepped::Applied,
                 Some(_) => self.step(stamp)?,
-                None if plan.ahead => self.tell_time(stamp),
+                None if plan.ahead => self.tell_time(stamp)?,
                 None => break,
             };
             match stepped {
@@ -389,22 +389,16 @@ impl Engine {
         self.grace < Micros::MAX && time > told().saturating_add(self.grace)
     }
 
-    /// Tells the filter's time under stripe 0, so that no event that is decided from now on counts from an earlier one.
-    fn tell_time(&self, stamp: Stamp) -> Stepped {
+    /// Tells the filter's time under stripe 0, so that no event that is decided from now on counts from an earlier one: by an
+    /// event that enters no step, and so counts only if something follows it.
+    fn tell_time(&self, stamp: Stamp) -> Result<Stepped> {
         let mut stripe = self.lock(0);
         // Another thread may have told it since.
         if !self.is_ahead(stamp.time) {
-            return Stepped::Applied;
+            return Ok(Stepped::Applied);
         }
-        // With the insert's, or time would have moved for one that failed.
-        let told = self.has_room_for_both() && self.append_heartbeat(&mut stripe, stamp);
-        if told { Stepped::Applied } else { Stepped::NoRoom }
-    }
-
-    /// Whether a record of stripe 0 finds room and the insert that needs it, too. (Others may still take the place.)
-    fn has_room_for_both(&self) -> bool {
-        let tail = self.image.header().tail().load(Ordering::Relaxed);
-        self.log.mapped_end().saturating_sub(tail) >= 2
+        let told = Event::Step { step: 0, time: stamp.time, word: 0 };
+        self.apply_event(&mut stripe, &told, stamp)
     }
 
     fn apply_event(
@@ -413,8 +407,10 @@ impl Engine {
         due: &Event,
         stamp: Stamp,
     ) -> Result<Stepped> {
-        // If no room could be made for the insert, recovery would leave out a step that queries have seen.
-        if !self.has_room_for_both() {
+        // The insert that needs it must find a place as well: if no room could be made for that, recovery would leave out a
+        // step that queries have seen. (Others may still take the place.)
+        let tail = self.image.header().tail().load(Ordering::Relaxed);
+        if self.log.mapped_end().saturating_sub(tail) < 2 {
             return Ok(Stepped::NoRoom);
         }
         let mut record = event::to_record(due, stamp.stream);

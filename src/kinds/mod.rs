@@ -56,7 +56,7 @@ pub struct Totals {
 pub enum Event {
     /// The filter enters `step` (generation, epoch, tick).
     Step {
-        /// The step entered.
+        /// The step entered. One that was entered before, or 0, changes nothing: the event tells the time.
         step: u64,
         /// When.
         time: Micros,

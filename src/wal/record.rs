@@ -38,7 +38,7 @@ pub enum Op {
     OpenBank = 3,
     /// A bank ends: argument is its number.
     CloseBank = 4,
-    /// The filter was alive at this time: with the downtime policy `Freeze`, and before an insert that is far ahead.
+    /// The filter was alive at this time (downtime policy `Freeze`).
     Heartbeat = 5,
     /// Everything below the LSN in the payload was durable when this was written.
     Durable = 6,

@@ -78,5 +78,5 @@ fn the_time_is_told_once_a_grace_and_not_with_every_key() {
     assert!(times.all(|at| insert(&filter, at, start + at)));
     assert_eq!(tail() - before, 101, "inserts alone");
     assert!(insert(&filter, 1, start + grace + 1));
-    assert_eq!(tail() - before, 103, "a heartbeat and an insert");
+    assert_eq!(tail() - before, 103, "the time and an insert");
 }
