@@ -5,6 +5,9 @@
 //! figure is a ratio of two times measured in turns, and the median of the turns, which holds on a noisy machine. Nothing is
 //! synced (`Durability::Never`); the log and checkpoints are written, beside the program or in `EBBTIDE_BENCH_DIR`.
 
+mod common;
+
+use common::{directory, key};
 use ebbtide::{AgePartitioned, Checked, Durability, Filter, Options};
 use fastbloom::AtomicBloomFilter;
 use std::hint::black_box;
@@ -16,14 +19,6 @@ const BATCH: u64 = 250_000;
 const PAIRS: u64 = 21;
 /// Keys of a bulk call.
 const BULK: usize = 1_000;
-
-/// A 16-byte key; the same number gives the same key.
-fn key(number: u64) -> [u8; 16] {
-    let mut key = [0; 16];
-    key[..8].copy_from_slice(&number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
-    key[8..].copy_from_slice(&number.to_le_bytes());
-    key
-}
 
 fn keys(from: u64) -> Vec<[u8; 16]> {
     (from..from + BATCH).map(key).collect()
@@ -38,11 +33,7 @@ struct Pair {
 impl Pair {
     /// Both as large as named, written all over, and the older side with shifts to catch up with.
     fn new(mib: u64) -> (Self, u64) {
-        let directory = match std::env::var_os("EBBTIDE_BENCH_DIR") {
-            Some(parent) => tempfile::tempdir_in(parent),
-            None => tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")),
-        };
-        let directory = directory.expect("a temporary directory");
+        let directory = directory();
         // A window for which 64 columns at FPR 0.001 take so many bytes.
         let window = mib * 312_500;
         let options = Options::new().durability(Durability::Never);

@@ -1,26 +1,12 @@
-//! What the programs about large filters share: filters of a wanted size, where they lie, keys, and arguments.
+//! What the programs about large filters share: filters of a wanted size, arguments, and tables.
+
+pub use super::common::{directory, key};
 
 use ebbtide::{Any, Options, Parameters, inspect};
-use std::path::PathBuf;
 use std::str::FromStr;
 
 /// Bytes of a mebibyte.
 pub const MIB: u64 = 1 << 20;
-
-/// A directory that is removed at the end, on the disk of the build, or where `EBBTIDE_BENCH_DIR` says.
-pub fn directory() -> tempfile::TempDir {
-    let place = std::env::var_os("EBBTIDE_BENCH_DIR");
-    let place = place.map_or_else(|| PathBuf::from(env!("CARGO_TARGET_TMPDIR")), PathBuf::from);
-    tempfile::Builder::new().prefix("ebbtide-").tempdir_in(place).expect("a directory")
-}
-
-/// A 16-byte key; the same number gives the same key.
-pub fn key(number: u64) -> [u8; 16] {
-    let mut key = [0; 16];
-    key[..8].copy_from_slice(&number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
-    key[8..].copy_from_slice(&number.to_le_bytes());
-    key
-}
 
 /// The spec of a kind whose filter takes about so much memory. Windows of time and epochs last 4 seconds.
 pub fn spec(kind: &str, mib: u64) -> Any {

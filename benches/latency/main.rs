@@ -6,8 +6,10 @@
 //! Turns of a second of inserts and a second of a *control*, on the same threads: stores to random words of a block of an array of
 //! the same size, as many as take as long as an insert (under `always`: a write of 32 bytes and `fdatasync`). What its tail shows is
 //! the machine's. The checkpoints are begun by this program, so that their begin and end are known; nothing else about them differs.
-//! By default one comes for as much log as the filter has memory: four times as often as the engine itself would write them.
+//! By default one comes for as much log as the filter has memory, as often as the engine itself would write them.
 
+#[path = "../common/mod.rs"]
+mod common;
 #[path = "../large/mod.rs"]
 mod large;
 

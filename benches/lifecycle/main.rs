@@ -5,6 +5,8 @@
 //! Medians over rounds, ratios within a round. Files lie on the disk of the build, or where `EBBTIDE_BENCH_DIR` says, and are
 //! removed at the end; `--mib 1024` takes 8 GiB there. Everything read was written a moment ago: the page cache is warm.
 
+#[path = "../common/mod.rs"]
+mod common;
 #[path = "../large/mod.rs"]
 mod large;
 

@@ -26,6 +26,8 @@
 //! The throughput is in operations of all together. Every time includes making the keys, one or two nanoseconds each.
 
 mod checkpoints;
+#[path = "../common/mod.rs"]
+mod common;
 mod processes;
 mod single;
 mod subject;

@@ -1,5 +1,6 @@
 //! The filters that are measured, as full as they are planned, and the keys they are given.
 
+use crate::common::{directory, key};
 use ebbtide::{Any, Call, Clock, Durability, Filter, Options, Parameters, Timestamp, inspect};
 use std::cell::{Cell, LazyCell};
 use std::fmt;
@@ -9,14 +10,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 pub type Key = [u8; 16];
-
-/// The key of a number.
-pub fn key(number: u64) -> Key {
-    let mut key = [0; 16];
-    key[..8].copy_from_slice(&number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
-    key[8..].copy_from_slice(&number.to_le_bytes());
-    key
-}
 
 /// Numbers of keys that no filter was given.
 const ABSENT: u64 = 1 << 60;
@@ -152,10 +145,7 @@ pub fn lazily(kind: Kind, size: Mebibytes, durability: Durability) -> Lazy {
 impl Subject {
     fn new(kind: Kind, size: Mebibytes, durability: Durability) -> Self {
         let start = Instant::now();
-        let parent = std::env::var_os("EBBTIDE_BENCH_DIR")
-            .map_or_else(|| PathBuf::from(env!("CARGO_TARGET_TMPDIR")), PathBuf::from);
-        let home = tempfile::Builder::new().prefix("operations-").tempdir_in(&parent);
-        let home = home.unwrap_or_else(|error| panic!("{}: {error}", parent.display()));
+        let home = directory();
         let planned = kind.keys_in(size.bytes());
         let mut options = Options::new().durability(durability);
         if kind.by_time {

@@ -2,8 +2,9 @@
 //! time does not depend on their number.
 
 use crate::checkpoints;
+use crate::common::key;
 use crate::processes::Crew;
-use crate::subject::{Kind, Lazy, Mebibytes, Subject, key, lazily};
+use crate::subject::{Kind, Lazy, Mebibytes, Subject, lazily};
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, SamplingMode, Throughput};
 use ebbtide::{Durability, Filter};

@@ -209,6 +209,7 @@ impl Columns {
         let mut bit = 1 << self.column(place, place.function);
         let oldest = 1 << self.column(place, self.k - 1);
         if self.n == 64 {
+            // Written apart: a turn in place of a choice, a dozen times an insert.
             self.each_row(block, hash, |word, shift, function| {
                 visit(word, shift, bit & held);
                 let younger = u64::rotate_left(bit, 1);
