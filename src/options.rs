@@ -181,6 +181,10 @@ impl Options {
     /// Of this handle. After how many bytes of log a background thread writes a checkpoint. Default: as many as the filter
     /// has of memory, at least 1 MiB. Then at most as much is written to snapshots as to the log. More saves writing, and
     /// takes disk and time to recover.
+    ///
+    /// Inserts wait for a checkpoint, a second at most, where four times as much has gathered: so the log has an end where
+    /// keys come faster than the disk takes snapshots. With the default, a disk of five times the memory and three segments is
+    /// enough; a full one costs the older of two snapshots, which only damage to the newer one makes it need.
     #[must_use]
     pub fn checkpoint_bytes(mut self, bytes: u64) -> Self {
         self.checkpoint_bytes = Some(bytes);
@@ -188,7 +192,8 @@ impl Options {
     }
 
     /// Of this handle. Whether background threads allocate log segments ahead, sync at intervals and write
-    /// checkpoints. Default yes. Without it segments are allocated by the writer that needs one, and
+    /// checkpoints. Default yes. Without it segments are allocated by the writer that needs one, checkpoints are written by
+    /// [`Filter::checkpoint`](crate::Filter::checkpoint) and the last close, and
     /// [`Durability::Interval`] holds only as far as later operations or [`Filter::sync`](crate::Filter::sync) carry it.
     #[must_use]
     pub fn background(mut self, on: bool) -> Self {

@@ -163,6 +163,8 @@ mistakes! {
     SpaceNotAllocated,
     /// a block grows into space that was not allocated (12)
     RoomNotAllocated,
+    /// on a full disk the older snapshot is given up without a look at the newer one (12)
+    SecondGroundGivenUpUnproven,
     /// a record is published without Release (memory order)
     PublishRelaxed,
     /// a stripe is unlocked without Release (memory order)

@@ -346,6 +346,10 @@ impl MediaFile for FaultyFile {
         self.inner.write_at(buffer, offset)
     }
 
+    fn truncate(&self, bytes: u64) -> io::Result<()> {
+        self.inner.truncate(bytes)
+    }
+
     fn sync(&self) -> io::Result<()> {
         if self.is_log && self.faults.sync.swap(false, Ordering::SeqCst) {
             return Err(io::Error::other("the disk is broken"));

@@ -159,37 +159,6 @@ fn an_insert_that_finds_no_room_has_not_moved_the_time() {
 }
 
 #[test]
-fn a_checkpoint_without_space_fails_and_the_older_snapshots_stay() {
-    let memory = Memory::new();
-    let filter = Filter::create_on(shared(&memory), spec(), options()).expect("room");
-    let mut starts = Vec::new();
-    for round in 0..3_u64 {
-        for key in round * 100..(round + 1) * 100 {
-            filter.insert(key.to_le_bytes()).expect("an insert");
-        }
-        // The third one finds no space.
-        memory.set_capacity(if round < 2 { u64::MAX } else { used(&memory) + 5000 });
-        match filter.checkpoint() {
-            Ok(start) => starts.push(start),
-            Err(error) => assert_full(&error),
-        }
-    }
-    assert_eq!(starts.len(), 2);
-    let names = |start: &str| {
-        let names = memory.list().expect("a directory");
-        names.iter().filter(|name| name.starts_with(start)).count()
-    };
-    assert_eq!((names("snap-"), names("tmp-")), (2, 0), "no draft stays behind");
-    assert_has(&filter, 0..300);
-    let before = digest(&filter);
-    memory.set_capacity(u64::MAX);
-    assert!(filter.checkpoint().expect("there is space") > starts[1]);
-    filter.close().expect("a clean end");
-    let filter = Filter::<Any>::open_on(shared(&memory), options()).expect("the same filter");
-    assert_eq!(digest(&filter).value, before.value);
-}
-
-#[test]
 fn a_filter_is_created_in_full_or_not_at_all_whatever_space_there_is() {
     // Every capacity from none to enough, in steps smaller than any file but the lock.
     let mut created = 0;

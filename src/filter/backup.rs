@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::media::Media;
 use crate::names::FileName;
 use crate::snapshot::SnapshotHeader;
+use crate::snapshot::write::SnapshotWriter;
 use crate::sync::Ordering;
 use crate::wal::segment::SegmentHeader;
 use crate::wal::{Segment, place};
@@ -52,7 +53,7 @@ impl Engine {
         // Held from the start: who has a segment mapped keeps what it holds, whoever removes its file.
         let (_, mut held) = self.map_log()?;
         let draft = FileName::Temporary(SNAPSHOT_DRAFT).to_string();
-        let snapshot = self.copy_to(to, &draft)?;
+        let snapshot = self.copy_to(to, &draft, SnapshotWriter::create)?;
         // Acquire: pairs with the Release in `make_room`.
         let end = self.image.header().allocated().load(Ordering::Acquire);
         match self.log.map(snapshot.start, end) {

@@ -16,7 +16,7 @@ use crate::recovery::Listing;
 use crate::recovery::removal::remove_for_good;
 use crate::snapshot::write::SnapshotWriter;
 use crate::snapshot::{Content, Frame, SnapshotHeader, SnapshotReader};
-use crate::sync::{self, Instant, Mutex, MutexGuard, Ordering, patience};
+use crate::sync::{self, AtomicU64, Instant, Mutex, MutexGuard, Ordering, patience};
 use crate::wal::record::RECORD_BYTES;
 use std::io;
 use std::iter::repeat_with;
@@ -28,14 +28,17 @@ const KEPT: usize = 2;
 /// How long a checkpoint that was asked for waits for one that another process is at.
 pub(super) const PATIENCE: Duration = patience(Duration::from_secs(1));
 const PAUSE: Duration = Duration::from_millis(2);
-/// At so many times the log that makes a checkpoint due, nobody waits for another process any more that is at it.
-const OVERDUE: u64 = 4;
+/// At so many times the log that makes a checkpoint due, nobody waits for another process any more that is at it, and writers
+/// wait for it.
+pub(super) const OVERDUE: u64 = 4;
 
 /// The checkpoints and backups of this handle.
 #[derive(Debug, Default)]
 pub struct Snapshots {
     /// One at a time. Other processes are kept off by a byte lock.
     turn: Mutex<()>,
+    /// Whether writers wait for a checkpoint, due or not.
+    pub(super) wanted: AtomicU64,
 }
 
 /// Block 0 as it was, and the banks that it lists.
@@ -44,6 +47,9 @@ struct CopiedState {
     words: Vec<u64>,
     banks: Vec<Arc<Bank>>,
 }
+
+/// How a snapshot is begun: in a new file, or over an old one.
+pub(super) type Begin = fn(&dyn Media, &str) -> io::Result<SnapshotWriter>;
 
 /// The right to write a snapshot, shared with nobody, or with a process that does not come on.
 pub(super) struct Writing<'a> {
@@ -82,14 +88,18 @@ impl Engine {
         self.write_checkpoint()
     }
 
-    /// The same if enough log has gathered and nobody else is at it, or does not come to an end.
+    /// The same if enough log has gathered, or writers wait for it, and nobody else is at it, or does not come to an end.
     pub(super) fn checkpoint_if_due(&self) -> Result<()> {
-        if self.checkpoint_due(1) && !self.image.header().refuses() {
-            let writing = self.begin_snapshot(Duration::ZERO)?;
-            // Asked again: another handle may just have written it.
-            if self.checkpoint_due(if writing.alone { 1 } else { OVERDUE }) {
-                self.write_checkpoint()?;
-            }
+        let (header, wanted) = (self.image.header(), self.is_checkpoint_wanted());
+        if !(wanted || self.checkpoint_due(1)) || header.refuses() {
+            return Ok(());
+        }
+        let newest = header.snapshot().load(Ordering::Relaxed);
+        let writing = self.begin_snapshot(if wanted { PATIENCE } else { Duration::ZERO })?;
+        // Asked again: another handle may just have written it.
+        let wanted = wanted && header.snapshot().load(Ordering::Relaxed) == newest;
+        if wanted || self.checkpoint_due(if writing.alone { 1 } else { OVERDUE }) {
+            self.write_checkpoint()?;
         }
         Ok(())
     }
@@ -104,7 +114,11 @@ impl Engine {
             return Ok(newest);
         }
         let draft = FileName::Temporary(self.log.next_draft()).to_string();
-        let written = self.copy_to(&*self.media, &draft).inspect_err(|_| {
+        let written = match self.copy_to(&*self.media, &draft, SnapshotWriter::create) {
+            Err(error) if error.is_full() => self.copy_into_second_ground(&draft, error),
+            written => written,
+        };
+        let written = written.inspect_err(|_| {
             // The first error is the one to report; a leftover goes when its slot is taken again.
             let _ = self.media.remove(&draft);
         })?;
@@ -127,14 +141,20 @@ impl Engine {
         Ok(start)
     }
 
-    /// Writes a snapshot under this name on a medium. On return the log is durable through its end.
-    pub(super) fn copy_to(&self, media: &dyn Media, name: &str) -> Result<SnapshotHeader> {
+    /// Writes a snapshot under this name on a medium, where `begin` puts it. On return the log is durable through its end.
+    pub(super) fn copy_to(
+        &self,
+        media: &dyn Media,
+        name: &str,
+        begin: Begin,
+    ) -> Result<SnapshotHeader> {
         self.check_writable()?;
         // Acquire, here and below: pairs with the Release of `reserve`.
         let start = self.image.header().tail().load(Ordering::Acquire);
         // Block 0 first: banks that open later are born in the log, which is replayed from `start`.
         let state = self.copy_state()?;
-        let written = self.write_snapshot(media, name, start, &state);
+        let writer = begin(media, name);
+        let written = writer.and_then(|writer| self.write_snapshot(writer, start, &state));
         let header = written.map_err(Error::io("write", media.path().join(name)))?;
         // A stripe that could not be repaired, or was left half changed by a panic, must not be believed.
         self.check_writable()?;
@@ -146,13 +166,11 @@ impl Engine {
 
     fn write_snapshot(
         &self,
-        media: &dyn Media,
-        name: &str,
+        mut writer: SnapshotWriter,
         start: u64,
         state: &CopiedState,
     ) -> io::Result<SnapshotHeader> {
         let header = self.image.header();
-        let mut writer = SnapshotWriter::create(media, name)?;
         let frame = Frame { content: Content::State, bank: 0, index: 0, lsn: state.lsn };
         writer.frame(&frame, &state.words)?;
         self.write_stripes(&mut writer)?;
@@ -254,7 +272,7 @@ impl Engine {
 
     /// Whether a snapshot can be of this log: one that somebody copied here from another life of the filter says of log that
     /// there is not, or not yet, and is no ground to remove anything.
-    fn is_ours(&self, header: &SnapshotHeader) -> bool {
+    pub(super) fn is_ours(&self, header: &SnapshotHeader) -> bool {
         // The log was durable through its end before it got its name.
         header.era <= self.image.header().identity().era && header.end <= self.durable()
     }
@@ -275,7 +293,7 @@ impl Engine {
     }
 
     /// Whether so much log has gathered since the newest snapshot that another one is due, or so many.
-    fn checkpoint_due(&self, times: u64) -> bool {
+    pub(super) fn checkpoint_due(&self, times: u64) -> bool {
         let header = self.image.header();
         let newest = header.snapshot().load(Ordering::Relaxed).max(1);
         let tail = header.tail().load(Ordering::Relaxed);

@@ -143,6 +143,7 @@ impl Drop for Duties {
 /// Allocates segments ahead, syncs at intervals, closes holes, writes heartbeats.
 fn tend_log(engine: &Engine) {
     let (mut synced, mut beat, mut heard) = (Instant::now(), Instant::now(), 0);
+    let mut unrestrained = 0;
     loop {
         let interval = engine.bell.interval();
         let next = interval.map_or(BEAT, |every| every.saturating_sub(synced.elapsed()).min(BEAT));
@@ -150,7 +151,8 @@ fn tend_log(engine: &Engine) {
             return;
         }
         // A duty that fails is left to whoever needs it, who then gets the error.
-        let _ = engine.allocate_ahead();
+        let full = engine.allocate_ahead().is_err_and(|error| error.is_full());
+        unrestrained = engine.restrain_writers(full, unrestrained);
         let _ = engine.let_go_of_records();
         let due = interval.is_some_and(|every| synced.elapsed() >= every);
         if due && !Mistake::IntervalIgnored.is_planted() {
@@ -170,6 +172,7 @@ fn write_checkpoints(engine: &Engine) {
     while engine.bell.wait(BEAT, &mut heard) {
         // If it fails (a full disk) the log goes on growing, and the next one is tried at the next beat.
         let _ = engine.checkpoint_if_due();
+        engine.end_wait_for_checkpoint();
     }
 }
 

@@ -186,7 +186,7 @@ impl<K> Filter<K> {
     /// meanwhile. Returns the LSN at which the newest snapshot starts; 0 for a filter that has never changed and needs none.
     ///
     /// # Errors
-    /// [`Error::Io`] (a full disk: the older snapshots stay), [`Error::Poisoned`].
+    /// [`Error::Io`] (a full disk, although the space of the older snapshot was taken), [`Error::Poisoned`].
     pub fn checkpoint(&self) -> Result<u64> {
         self.engine.checkpoint()
     }

@@ -7,19 +7,18 @@ use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::kinds::{Parameters, registry};
 use crate::live::header::Identity;
-use crate::media::{Access, Disk, Media, Memory};
+use crate::media::{Access, Disk, Media};
 use crate::meta::Meta;
 use crate::names::FileName;
 use crate::options::Options;
 use crate::processes::slots::Slots;
 use crate::recovery::eras::History;
-use crate::recovery::{Known, Listing, Recovered, replay, salvage};
+use crate::recovery::{Known, Listing, Recovered, rebuild, salvage};
 use crate::snapshot::SnapshotReader;
 use crate::wal::record::RECORD_BYTES;
 use crate::wal::{Op, Record};
 use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 pub use crate::recovery::salvage::{Beyond, Lost};
@@ -137,13 +136,6 @@ fn may_have_gone(error: &Error, known: Known) -> bool {
         error => error.is_not_found(),
     };
     gone && matches!(known, Known::Living { .. })
-}
-
-/// Rebuilds a filter's state in memory.
-pub(super) fn rebuild(media: &dyn Media, meta: &Meta, known: Known) -> Result<Recovered> {
-    let memory: Arc<dyn Media> = Arc::new(Memory::new());
-    memory.make().map_err(Error::io("make", memory.path()))?;
-    replay(media, &memory, meta, "image", Access::Read, known)
 }
 
 fn describe(recovered: &Recovered) -> String {

@@ -25,7 +25,7 @@ use crate::processes::slots::{SLOTS, Slots};
 use crate::processes::stripe_lock::{self, Owner};
 use crate::processes::stripes::Stripes;
 use crate::recovery::removal::{self, remove_for_good};
-use crate::recovery::{Known, Listing, Recovered, replay};
+use crate::recovery::{Known, Listing, Recovered, rebuild, replay};
 use crate::sync::{AtomicU64, Ordering};
 use crate::wal::record::RECORD_BYTES;
 use crate::wal::segment::SegmentHeader;
@@ -161,19 +161,31 @@ impl Engine {
         remove_drafts(&*media)?;
         let draft = FileName::Temporary(LIVE_DRAFT).to_string();
         let known = Known::of_the_dead(&*media, meta.uuid)?;
-        let recovered = replay(&*media, &media, &meta, &draft, Access::Write, known)
-            .and_then(|recovered| {
-                begin_era(&*media, &meta, &options, &recovered, &draft)?;
-                Ok(recovered)
-            })
-            .inspect_err(|_| {
-                // The first error is the one to report. Half an image would only take space.
-                let _ = remove_drafts(&*media);
-            })?;
+        let begin = || {
+            let recovered = replay(&*media, &media, &meta, &draft, Access::Write, known)?;
+            begin_era(&*media, &meta, &options, &recovered, &draft)?;
+            Ok(recovered)
+        };
+        // The first error is the one to report. Half an image would only take space.
+        let clear = |_: &Error| drop(remove_drafts(&*media));
+        let (recovered, full) = match begin().inspect_err(clear) {
+            Err(error) if error.is_full() => {
+                let proven = rebuild(&*media, &meta, known)?;
+                if !proven.give_up_second_ground(&*media, LEFTOVER_DRAFT..)? {
+                    return Err(error);
+                }
+                (begin().inspect_err(clear)?, true)
+            }
+            begun => (begun?, false),
+        };
         // No later reader looks at them; the next opening tries again.
         let _ = remove_for_good(&*media, recovered.leftovers(&*media)?, LEFTOVER_DRAFT..);
         let engine = Self::assemble(media, meta, options, slots, recovered.image)?;
         engine.map_log()?;
+        if full {
+            // Before log takes the space that was given up. Should even that be too little, writers will hear of it.
+            let _ = engine.checkpoint();
+        }
         Ok(engine)
     }
 

@@ -123,7 +123,11 @@ impl Engine {
         self.check_process()?;
         let given = request.time;
         let index = self.image.layout().stripe_of(request.hash) + 1;
+        let mut may_wait = true;
         loop {
+            if self.is_checkpoint_wanted() {
+                self.wait_for_checkpoint();
+            }
             let mut stripe = self.lock(index);
             self.check_writable()?;
             // Under the stripe, so that the clock's times of one stripe never run backwards.
@@ -136,7 +140,13 @@ impl Engine {
                 Attempt::Done(written) => return Ok(written),
                 // Still under the stripe: a step may have been recorded for this insert, and counts only if something follows it.
                 // Should we die here, whoever takes the stripe over sees to that.
-                Attempt::NoRoom => self.make_room(end)?,
+                Attempt::NoRoom => match self.make_room(end) {
+                    // A checkpoint removes log.
+                    Err(error) if error.is_full() && may_wait && self.want_checkpoint() => {
+                        may_wait = false;
+                    }
+                    made => made?,
+                },
             }
         }
     }

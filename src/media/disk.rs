@@ -334,6 +334,10 @@ impl MediaFile for DiskFile {
         self.file.write_all_at(buffer, offset)
     }
 
+    fn truncate(&self, bytes: u64) -> io::Result<()> {
+        if self.bytes()? > bytes { self.file.set_len(bytes) } else { Ok(()) }
+    }
+
     fn sync(&self) -> io::Result<()> {
         // `fdatasync`: of the inode it writes what finding the data takes, the length included. Retrying
         // after an interruption would be a second try, so there is none.

@@ -401,6 +401,16 @@ impl MediaFile for MemoryFile {
         Ok(())
     }
 
+    fn truncate(&self, bytes: u64) -> io::Result<()> {
+        self.admit()?;
+        self.permit(Access::Write)?;
+        let mut content = self.node.content.lock();
+        if content.bytes > bytes {
+            content.cut(bytes);
+        }
+        Ok(())
+    }
+
     fn sync(&self) -> io::Result<()> {
         self.admit()
     }
@@ -435,6 +445,15 @@ impl Content {
         }
         self.bytes = self.bytes.max(bytes);
         Ok(())
+    }
+
+    /// Makes the file `bytes` long, which is less than it was.
+    fn cut(&mut self, bytes: u64) {
+        let kept = bytes.div_ceil(PAGE_BYTES);
+        self.holes.retain(|&page| page < kept);
+        let after = vec![0; (self.bytes - bytes) as usize];
+        copy_in(&self.words, &after, bytes);
+        self.bytes = bytes;
     }
 }
 

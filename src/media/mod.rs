@@ -200,6 +200,13 @@ pub trait MediaFile: Debug + Send + Sync {
     /// The system's refusal; part of the buffer may have been written.
     fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()>;
 
+    /// Cuts the file to so many bytes and gives the space of the rest back; nothing happens if it is not longer. Nobody has
+    /// it mapped.
+    ///
+    /// # Errors
+    /// The system's refusal.
+    fn truncate(&self, bytes: u64) -> io::Result<()>;
+
     /// Makes the file's bytes and length survive a power cut, stores through mappings included.
     ///
     /// # Errors

@@ -15,4 +15,4 @@ pub mod salvage;
 
 pub use eras::Known;
 pub use listing::Listing;
-pub use replay::{Recovered, replay};
+pub use replay::{Recovered, rebuild, replay};

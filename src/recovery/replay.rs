@@ -2,6 +2,7 @@
 
 use super::eras::{History, Known, Prefix};
 use super::listing::Listing;
+use super::removal::remove_for_good;
 use crate::cells::{OWN_WORDS, store};
 use crate::error::{Error, Result};
 use crate::kinds::state::STATE_WORDS;
@@ -9,7 +10,7 @@ use crate::kinds::{BankEntry, BankMask, Kind};
 use crate::live::header::{Identity, LiveHeader, boot_id};
 use crate::live::stripe::StripeSums;
 use crate::live::{Bank, BankForm, BankSet, Image, event};
-use crate::media::{Access, Media};
+use crate::media::{Access, Media, Memory};
 use crate::meta::Meta;
 use crate::names::FileName;
 use crate::planted::Mistake;
@@ -102,6 +103,16 @@ pub fn replay(
     }
     image.finish(kind, prefix.stop);
     Ok(Recovered { image, history, prefix, start, listing, unsound })
+}
+
+/// As [`replay`], but the image is in memory, and nothing is written to `home`.
+///
+/// # Errors
+/// As [`replay`].
+pub fn rebuild(home: &dyn Media, meta: &Meta, known: Known) -> Result<Recovered> {
+    let memory: Arc<dyn Media> = Arc::new(Memory::new());
+    memory.make().map_err(Error::io("make", memory.path()))?;
+    replay(home, &memory, meta, "image", Access::Read, known)
 }
 
 /// Records on their way from the log into an image.
@@ -309,6 +320,35 @@ fn load_block(
 }
 
 impl Recovered {
+    /// Removes what would only be read if the newest snapshot were damaged, which has just been read: older snapshots, and
+    /// the log below it. What is removed gets these numbers meanwhile. False if that is nothing.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn give_up_second_ground(
+        self,
+        home: &dyn Media,
+        numbers: impl IntoIterator<Item = u64>,
+    ) -> Result<bool> {
+        let Some((&newest, older)) = self.listing.snapshots.split_first() else {
+            return Ok(false);
+        };
+        if newest != self.start {
+            return Ok(false);
+        }
+        let older = older.iter().map(|&start| FileName::Snapshot { start });
+        let segments = self.listing.segments_below(newest).iter();
+        let segments = segments.map(|&(era, first)| FileName::Segment { era, first });
+        let superfluous: Vec<_> = older.chain(segments).collect();
+        let any = !superfluous.is_empty();
+        // What is open takes space without a name, too.
+        drop(self.history);
+        // The newest one's name may be newer than the last sync of the directory, and its writer dead.
+        home.sync().map_err(Error::io("sync", home.path()))?;
+        remove_for_good(home, superfluous, numbers)?;
+        Ok(any)
+    }
+
     /// Files of `home` that belong to no one once the new era has begun: segments from the stop on, and banks that the
     /// new image does not have.
     ///
@@ -335,7 +375,6 @@ mod tests {
     use crate::cells::Layout;
     use crate::hash::{KeyHash, KeyHasher};
     use crate::kinds::{Parameters, registry};
-    use crate::media::Memory;
     use crate::options::{Downtime, Durability};
     use crate::snapshot::write::SnapshotWriter;
     use std::time::Duration;

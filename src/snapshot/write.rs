@@ -2,7 +2,7 @@
 
 use super::{Frame, MAGIC, SnapshotHeader, frame_checksum};
 use crate::bytes::{PAGE_BYTES, to_bytes};
-use crate::media::{Media, MediaFile};
+use crate::media::{Access, Media, MediaFile};
 use crate::planted::Mistake;
 use std::io;
 
@@ -24,9 +24,20 @@ impl SnapshotWriter {
     /// # Errors
     /// The system's refusal.
     pub fn create(media: &dyn Media, draft: &str) -> io::Result<Self> {
-        let file = media.create(draft, PAGE_BYTES)?;
+        Ok(Self::into(media.create(draft, PAGE_BYTES)?))
+    }
+
+    /// Begins a snapshot in the file of this name, over what it holds: in the space that it has.
+    ///
+    /// # Errors
+    /// The system's refusal.
+    pub fn over(media: &dyn Media, draft: &str) -> io::Result<Self> {
+        Ok(Self::into(media.open(draft, Access::Write)?))
+    }
+
+    fn into(file: Box<dyn MediaFile>) -> Self {
         let buffer = Vec::with_capacity(BUFFER_BYTES + (1 << 17));
-        Ok(Self { file, buffer, offset: PAGE_BYTES, frames: 0 })
+        Self { file, buffer, offset: PAGE_BYTES, frames: 0 }
     }
 
     /// Adds a frame.
@@ -66,6 +77,7 @@ impl SnapshotWriter {
     /// The system's refusal.
     pub fn finish(mut self, header: SnapshotHeader) -> io::Result<()> {
         self.flush()?;
+        self.file.truncate(self.offset)?;
         let header = SnapshotHeader { frames: self.frames, bytes: self.offset, ..header };
         self.file.write_at(&to_bytes(&header.words().encode(MAGIC)), 0)?;
         if Mistake::SnapshotNotSynced.is_planted() { Ok(()) } else { self.file.sync() }

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 const HANG: Duration = Duration::from_secs(20);
 
 /// All of them.
-pub const ALL: [(&str, fn()); 16] = [
+pub const ALL: [(&str, fn()); 17] = [
     (
         "after_a_failed_sync_every_write_is_refused_and_reads_go_on_until_reopened",
         after_a_failed_sync_every_write_is_refused_and_reads_go_on_until_reopened,
@@ -76,6 +76,10 @@ pub const ALL: [(&str, fn()); 16] = [
     (
         "where_creating_failed_and_the_power_went_a_filter_can_be_opened_or_created",
         where_creating_failed_and_the_power_went_a_filter_can_be_opened_or_created,
+    ),
+    (
+        "on_a_full_disk_nothing_goes_before_the_newest_snapshot_is_there_for_good",
+        on_a_full_disk_nothing_goes_before_the_newest_snapshot_is_there_for_good,
     ),
 ];
 
@@ -453,5 +457,43 @@ fn where_creating_failed_and_the_power_went_a_filter_can_be_opened_or_created() 
                 break;
             }
         }
+    }
+}
+
+fn on_a_full_disk_nothing_goes_before_the_newest_snapshot_is_there_for_good() {
+    const KEYS: u64 = 400;
+    let mut cuts = 0;
+    for calls in 0.. {
+        let disk = CrashDisk::new();
+        let filter = create(&disk, always());
+        for key in 0..KEYS {
+            assert!(filter.insert(key.to_le_bytes()).expect("the disk is sound"));
+            if key % 150 == 140 {
+                filter.checkpoint().expect("the disk is sound");
+            }
+        }
+        disk.die_after(calls);
+        filter.checkpoint().expect("the disk is sound");
+        let Some(killed) = disk.left() else {
+            assert!(calls > 15 && cuts > 100, "{calls} calls of a checkpoint, {cuts} cuts");
+            return;
+        };
+        let died = killed.tape().now;
+        // Who comes next on the living kernel finds the disk full, and then some space.
+        killed.plan(Some(Plan::new(Fault::NoSpace, 1, false)));
+        let next = reopen(&killed).expect("the older snapshot has space");
+        let tape = killed.end();
+        for at in tape.fullest().filter(|&at| at >= died) {
+            for seed in 0..8 {
+                let by = Arc::new(Mutex::new(Chooser::chance(Random::new(calls << 8 | seed))));
+                let left = CrashDisk::after_cut(&tape, at, &by, false);
+                let what = format!("died at call {calls}, cut at {at}, seed {seed}");
+                let filter = reopen(&left).unwrap_or_else(|error| panic!("{what}: {error}"));
+                assert_eq!(filter.digest().expect("a digest").inserts, KEYS, "{what}");
+                cuts += 1;
+                left.end();
+            }
+        }
+        drop(next);
     }
 }

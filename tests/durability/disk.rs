@@ -236,6 +236,11 @@ impl CrashDisk {
         self.tell(|told| told.created = true);
     }
 
+    /// There are two snapshots again, or all of the log.
+    pub fn tell_relieved(&self) {
+        self.tell(|told| told.full = false);
+    }
+
     /// Operations up to this one will be begun, and nobody looks at the disk between them.
     pub fn tell_begun(&self, count: u64) {
         self.tell(|told| told.begun = count);
@@ -405,6 +410,7 @@ impl CrashDisk {
                 | Call::Allocate
                 | Call::Free
                 | Call::Write
+                | Call::Truncate
                 | Call::Sync
                 | Call::Map
         );
@@ -417,6 +423,10 @@ impl CrashDisk {
         let fault = plan.fault;
         if !plan.strikes(call) {
             return Ok((state, Way::Well));
+        }
+        if fault.is_full() {
+            let (now, told) = (state.tape.now, *state.tape.told.last());
+            state.tape.told.set(now, Told { full: true, ..told });
         }
         match fault.error() {
             Some(_) if fault == Fault::DoneAndFailed => Ok((state, Way::Late)),

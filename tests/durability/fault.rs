@@ -33,6 +33,8 @@ pub enum Call {
     Read,
     /// `MediaFile::write_at`.
     Write,
+    /// `MediaFile::truncate`.
+    Truncate,
     /// `MediaFile::sync`.
     Sync,
     /// `MediaFile::map`.
@@ -53,6 +55,7 @@ impl Call {
                 | Self::Allocate
                 | Self::Free
                 | Self::Write
+                | Self::Truncate
                 | Self::Sync
         )
     }
@@ -122,6 +125,11 @@ pub const FAULTS: [Fault; 18] = [
 ];
 
 impl Fault {
+    /// Whether there is no space.
+    pub fn is_full(self) -> bool {
+        matches!(self, Self::NoSpace | Self::QuotaExceeded | Self::ShortWrite)
+    }
+
     /// Whether it can happen to a call.
     fn hits(self, call: Call) -> bool {
         match self {

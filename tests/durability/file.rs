@@ -78,6 +78,14 @@ impl MediaFile for CrashFile {
         outcome
     }
 
+    fn truncate(&self, bytes: u64) -> io::Result<()> {
+        let (mut state, way) = self.disk.enter(Call::Truncate)?;
+        state.tape.now += 1;
+        self.file.truncate(bytes)?;
+        state.note(self.inode, &*self.file, bytes..bytes);
+        state.late(way)
+    }
+
     fn sync(&self) -> io::Result<()> {
         let (mut state, way) = self.disk.enter_sync(self.inode)?;
         if way == Way::Badly {

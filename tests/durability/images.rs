@@ -19,6 +19,7 @@ const BETWEEN: Size = Size {
     lives: 1,
     steps: 40,
     checkpoints: 40,
+    full: 20,
     syncs: 60,
     calls: 0,
     burst: 20,
@@ -79,7 +80,7 @@ fn image(workload: &mut Workload, tape: &Arc<Tape>, number: u64) -> Result<Tally
         let disk = CrashDisk::after_cut(&tape, at, &Arc::new(Mutex::new(chance)), again);
         tally.images += 1;
         tally.again += u64::from(cut > 0);
-        if !again && random.below(16) == 0 && damage_newest_snapshot(&disk) {
+        if !again && random.below(16) == 0 && !told.full && damage_newest_snapshot(&disk) {
             tally.damaged += 1;
         }
         let place = |what: String| format!("cut {cut} at {at} of {}: {what}", tape.now);

@@ -220,7 +220,7 @@ pub fn removed(tape: &Tape, name: &str) -> Result<(), String> {
     let ended = all.iter().any(|other| {
         other.era > segment.era && other.era_start <= segment.first && name_lasts(tape, other.name)
     });
-    if covering >= 2 || ended {
+    if covering >= 2 || covering == 1 && tape.told.last().full || ended {
         return Ok(());
     }
     Err(format!(

@@ -26,8 +26,16 @@ const DIRTY: usize = 12;
 const DRAWS: u64 = 200;
 /// The sample of this kind.
 const TIME_LIMITED: u64 = 11;
-const SMALL: Size =
-    Size { lives: 3, steps: 60, checkpoints: 40, syncs: 250, calls: 150, burst: 60, unsynced: 120 };
+const SMALL: Size = Size {
+    lives: 3,
+    steps: 60,
+    checkpoints: 40,
+    full: 20,
+    syncs: 250,
+    calls: 150,
+    burst: 60,
+    unsynced: 120,
+};
 
 /// What was gone through.
 #[derive(Debug, Default, Clone, Copy)]

@@ -36,6 +36,8 @@ pub type Sector = Arc<[u64; SECTOR_WORDS]>;
 pub struct Told {
     /// That there is a filter.
     pub created: bool,
+    /// That the disk is full: what would be needed if the newest snapshot were damaged may go.
+    pub full: bool,
     /// How many operations of the first thread may have been begun, where that is more than one that has not returned.
     pub begun: u64,
     /// How many operations of each thread have returned.

@@ -5,6 +5,7 @@
 //! of one, and the next opens what is there. In between there are checkpoints, syncs, and now and then a second handle.
 
 use crate::disk::CrashDisk;
+use crate::fault::{Fault, Plan};
 use crate::kinds::{SAMPLES, Sample};
 use crate::random::{Random, mix};
 use crate::tape::{Tape, Told};
@@ -36,6 +37,8 @@ pub struct Size {
     pub steps: u64,
     /// Of a thousand steps so many are checkpoints.
     pub checkpoints: u64,
+    /// Of a thousand steps so many are checkpoints that find the disk full, and then find some space.
+    pub full: u64,
     /// Of a thousand steps so many are syncs, where somebody syncs.
     pub syncs: u64,
     /// The process may die before so many calls of a life.
@@ -51,6 +54,7 @@ pub const USUAL: Size = Size {
     lives: 4,
     steps: 250,
     checkpoints: 15,
+    full: 8,
     syncs: 40,
     calls: 400,
     burst: 60,
@@ -183,6 +187,33 @@ impl Workload {
         self.digests()[after as usize]
     }
 
+    /// Opens the filter on a disk that is full when some space is needed, and then no more.
+    fn open_on_full(&self, disk: &CrashDisk, random: &mut Random) -> Result<Filter, Error> {
+        disk.plan(Some(Plan::new(Fault::NoSpace, 1 + random.below(8), false)));
+        let opened = self.open(disk);
+        disk.plan(None);
+        match opened {
+            Err(error) if error.is_full() => self.open(disk),
+            opened => opened,
+        }
+    }
+
+    /// Writes a checkpoint on a disk that is full when some space is needed, and then no more. False if that failed.
+    fn checkpoint_on_full(disk: &CrashDisk, filter: &Filter, random: &mut Random) -> Checked<bool> {
+        let fault = [Fault::NoSpace, Fault::ShortWrite][random.below(2) as usize];
+        disk.plan(Some(Plan::new(fault, 1 + random.below(3), false)));
+        let written = filter.checkpoint();
+        disk.plan(None);
+        match written {
+            // There was no other snapshot, and no log below this one.
+            Err(error) if error.is_full() => Ok(false),
+            written => {
+                disk.tell_relieved();
+                written.map(|_| true).map_err(text)
+            }
+        }
+    }
+
     /// How many operations a filter holds, which must be one of these numbers, the first ones and nothing else.
     pub fn identify(&mut self, found: &Filter, least: u64, most: u64) -> Checked<u64> {
         let digest = found.digest().map_err(text)?;
@@ -219,6 +250,17 @@ impl Workload {
         told: &Told,
     ) -> Checked<Option<(Filter, u64)>> {
         let opened = self.open(disk);
+        self.compare(disk, opened, least, told)
+    }
+
+    /// Holds what was opened after a crash against what users were told.
+    fn compare(
+        &mut self,
+        disk: &CrashDisk,
+        opened: Result<Filter, Error>,
+        least: u64,
+        told: &Told,
+    ) -> Checked<Option<(Filter, u64)>> {
         self.sound(disk)?;
         match opened {
             Ok(filter) => {
@@ -248,10 +290,16 @@ impl Workload {
             }
             let (filter, number) = match open.take() {
                 Some(open) => open,
-                None => match self.recover(&disk, disk.told().returned[0], &disk.told())? {
-                    Some(open) => open,
-                    None => (self.create(&disk).map_err(text)?, 0),
-                },
+                None => {
+                    let told = disk.told();
+                    let full = told.created && random.below(6) == 0;
+                    let opened =
+                        if full { self.open_on_full(&disk, &mut random) } else { self.open(&disk) };
+                    match self.compare(&disk, opened, told.returned[0], &told)? {
+                        Some(open) => open,
+                        None => (self.create(&disk).map_err(text)?, 0),
+                    }
+                }
             };
             if random.below(2) == 0 && life + 1 < size.lives {
                 disk.die_after(random.below(size.calls));
@@ -330,7 +378,12 @@ impl Workload {
                 filter.sync().map_err(text)?;
             } else if chance < size.checkpoints {
                 filter.checkpoint().map_err(text)?;
-            } else if chance < size.checkpoints + size.syncs && self.habit != Habit::Never {
+                disk.tell_relieved();
+            } else if chance < size.checkpoints + size.full {
+                durable = Self::checkpoint_on_full(disk, filter, random)?;
+            } else if chance < size.checkpoints + size.full + size.syncs
+                && self.habit != Habit::Never
+            {
                 filter.sync().map_err(text)?;
             } else {
                 durable = match self.habit {

@@ -61,6 +61,7 @@ pub const HARNESSES: &[Harness] = &[
         Test::Of("full_disk"),
         "-q --skip any_single_failure --skip a_bank_allocated_in_vain",
     ),
+    harness("tight disk", Test::Of("tight_disk"), "-q --skip threads_write_for_ever"),
     harness(
         "attach",
         Test::Of("attach"),

@@ -104,6 +104,7 @@ const CATCHERS: &[(Mistake, Test, &str)] = &[
     (M::CopiedImageBelieved, RECOVERY, "beyond_the_last_durable_note"),
     (M::SegmentLengthTrusted, RECOVERY, "a_missing_or_short_segment"),
     (M::FrameLengthTrusted, Test::Of("bad_input"), "one_flipped_bit_anywhere"),
+    (M::SecondGroundGivenUpUnproven, Test::Of("tight_disk"), "no_snapshot_is_given_up"),
     (M::SpaceNotAllocated, FULL_DISK, "a_real_file_system_that_is_full"),
     (M::RoomNotAllocated, FULL_DISK, "a_block_that_finds_no_room"),
     (M::PublishRelaxed, Test::Loom, "a_place_becomes_a_whole_record"),

@@ -220,6 +220,10 @@ impl MediaFile for File {
         call(|| self.0.write_at(buffer, offset))
     }
 
+    fn truncate(&self, bytes: u64) -> io::Result<()> {
+        call(|| self.0.truncate(bytes))
+    }
+
     fn sync(&self) -> io::Result<()> {
         call(|| self.0.sync())
     }

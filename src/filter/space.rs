@@ -1,0 +1,206 @@
+//! When log grows faster than checkpoints remove it, and when the disk is full.
+//!
+//! Writers wait for a checkpoint then, within bounds: it may be held up by a process that is stopped. A checkpoint that finds no
+//! space takes that of the second ground: what would only be read if the newest snapshot were damaged.
+
+use super::checkpoint::{OVERDUE, PATIENCE};
+use super::engine::Engine;
+use crate::error::{Error, Result};
+use crate::names::FileName;
+use crate::planted::Mistake;
+use crate::recovery::Listing;
+use crate::recovery::removal::remove_for_good;
+use crate::snapshot::write::SnapshotWriter;
+use crate::snapshot::{SnapshotHeader, SnapshotReader};
+use crate::sync::{self, Instant, Ordering};
+use crate::wal::record::RECORD_BYTES;
+use std::iter::repeat_with;
+use std::time::Duration;
+
+/// How often who waits looks whether the checkpoint is there.
+const PAUSE: Duration = Duration::from_millis(1);
+
+impl Engine {
+    /// Whether writers of this handle are to wait for a checkpoint.
+    #[inline]
+    pub(super) fn is_checkpoint_wanted(&self) -> bool {
+        // Relaxed, as wherever it is written: a hint of this handle.
+        self.snapshots.wanted.load(Ordering::Relaxed) != 0
+    }
+
+    /// Lets the background thread write a checkpoint, and writers wait for it. False if there is no such thread.
+    #[cold]
+    pub(super) fn want_checkpoint(&self) -> bool {
+        let has_thread = self.options.background;
+        if has_thread && self.snapshots.wanted.swap(1, Ordering::Relaxed) == 0 {
+            self.bell.ring();
+        }
+        has_thread
+    }
+
+    /// The checkpoint was written, or could not be: writers go on.
+    pub(super) fn end_wait_for_checkpoint(&self) {
+        self.snapshots.wanted.store(0, Ordering::Relaxed);
+    }
+
+    /// Waits for the checkpoint that is wanted, but not for long. The caller holds no stripe, for the checkpoint needs them all.
+    #[cold]
+    pub(super) fn wait_for_checkpoint(&self) {
+        let start = Instant::now();
+        while self.is_checkpoint_wanted() && !self.image.header().refuses() {
+            if start.elapsed() >= PATIENCE {
+                return self.end_wait_for_checkpoint();
+            }
+            sync::sleep(PAUSE);
+        }
+    }
+
+    /// Wants a checkpoint if there is far too much log since the last one, or no space for more. Not again before as much
+    /// has been added as makes one due: where none succeeds, writers wait that often, and no more often. Returns from which LSN
+    /// on it may be wanted again.
+    pub(super) fn restrain_writers(&self, full: bool, from: u64) -> u64 {
+        let tail = self.image.header().tail().load(Ordering::Relaxed);
+        if tail < from || !(full || self.checkpoint_due(OVERDUE)) {
+            return from;
+        }
+        self.want_checkpoint();
+        tail.saturating_add(self.options.checkpoint_due(self.image.memory_bytes()) / RECORD_BYTES)
+    }
+
+    /// Writes a snapshot where there was no space for one, which is the error `full`: in the space of what would only be
+    /// read if the newest sound snapshot were damaged, once all of that has been read.
+    pub(super) fn copy_into_second_ground(
+        &self,
+        draft: &str,
+        full: Error,
+    ) -> Result<SnapshotHeader> {
+        let listing = Listing::read(&*self.media)?;
+        let unproven = Mistake::SecondGroundGivenUpUnproven.is_planted();
+        let proven = |&start: &u64| unproven || self.is_proven(start);
+        let Some(newest) = listing.snapshots.iter().position(proven) else { return Err(full) };
+        // Its name may be newer than the last sync of the directory, and its writer dead.
+        self.media.sync().map_err(Error::io("sync", self.media.path()))?;
+        let (newer, older) = listing.snapshots.split_at(newest + 1);
+        if let Some((&oldest, _)) = older.split_last() {
+            match self.copy_over(oldest, draft) {
+                Err(error) if error.is_full() || error.is_not_found() => {}
+                written => return written,
+            }
+        }
+        let snapshots = older.iter().map(|&start| FileName::Snapshot { start });
+        let log = listing.segments_below(newer[newest]).iter();
+        let log = log.map(|&(era, first)| FileName::Segment { era, first });
+        // The oldest one is gone already.
+        let rest: Vec<_> = snapshots.rev().skip(1).chain(log).collect();
+        if rest.is_empty() {
+            return Err(full);
+        }
+        remove_for_good(&*self.media, rest, repeat_with(|| self.log.next_draft()))?;
+        self.let_go_of_log();
+        // What was written of it so far.
+        let _ = self.media.remove(draft);
+        self.copy_to(&*self.media, draft, SnapshotWriter::create)
+    }
+
+    /// Writes a snapshot over an old one.
+    fn copy_over(&self, oldest: u64, draft: &str) -> Result<SnapshotHeader> {
+        let name = FileName::Snapshot { start: oldest }.to_string();
+        // It loses its name for good before anything else is written there.
+        let renamed = self.media.rename(&name, draft).and_then(|()| self.media.sync());
+        renamed.map_err(Error::io("rename", self.media.path().join(name)))?;
+        self.copy_to(&*self.media, draft, SnapshotWriter::over)
+    }
+
+    /// Whether a snapshot is sound as a whole.
+    fn is_proven(&self, start: u64) -> bool {
+        let unsound = self.image.header().unsound();
+        let known = unsound.iter().any(|other| other.load(Ordering::Relaxed) == start);
+        let read = || {
+            let mut reader = SnapshotReader::open(&*self.media, start, self.meta.uuid)?;
+            reader.frames(|_, _, _| Ok(()))?;
+            Ok::<_, Error>(self.is_ours(reader.header()))
+        };
+        // One that cannot be read now is no ground to give up another.
+        !known && read().unwrap_or(false)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::media::Memory;
+    use crate::{Bloom, Durability, Filter, Options};
+    use std::sync::Arc;
+
+    /// A filter for which a checkpoint is due after 2048 records.
+    fn made(background: bool) -> Filter<Bloom> {
+        let options = Options::new()
+            .segment_bytes(16 << 10)
+            .checkpoint_bytes(64 << 10)
+            .durability(Durability::Never)
+            .background(background);
+        Filter::create_on(Arc::new(Memory::new()), Bloom::capacity(1000), options)
+            .expect("a filter")
+    }
+
+    fn insert(filter: &Filter<Bloom>, keys: std::ops::Range<u64>) {
+        keys.for_each(|key| assert!(filter.insert(key.to_le_bytes()).is_ok()));
+    }
+
+    #[test]
+    fn who_waits_goes_on_when_the_checkpoint_is_there_or_patience_ends() {
+        let filter = made(false);
+        let engine = &filter.engine;
+        let start = Instant::now();
+        engine.snapshots.wanted.store(1, Ordering::Relaxed);
+        insert(&filter, 0..1);
+        assert!(start.elapsed() >= PATIENCE && !engine.is_checkpoint_wanted());
+        let start = Instant::now();
+        engine.snapshots.wanted.store(1, Ordering::Relaxed);
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| {
+                insert(&filter, 1..2);
+                Instant::now()
+            });
+            sync::sleep(Duration::from_millis(30));
+            let ended = Instant::now();
+            engine.end_wait_for_checkpoint();
+            let gone_on = waiting.join().expect("no panic");
+            assert!(gone_on >= ended || start.elapsed() >= PATIENCE);
+        });
+    }
+
+    #[test]
+    fn without_background_threads_nobody_is_waited_for() {
+        let filter = made(false);
+        assert!(!filter.engine.want_checkpoint() && !filter.engine.is_checkpoint_wanted());
+    }
+
+    #[test]
+    fn while_no_checkpoint_comes_writers_wait_now_and_then() {
+        let filter = made(true);
+        // As long as this is held nobody writes a snapshot.
+        let writing = filter.engine.begin_snapshot(Duration::ZERO).expect("no error");
+        let start = Instant::now();
+        insert(&filter, 0..200_000);
+        assert!(start.elapsed() >= PATIENCE, "a hundred times what makes a checkpoint due");
+        drop(writing);
+        insert(&filter, 200_000..300_000);
+    }
+
+    #[test]
+    fn a_checkpoint_is_wanted_again_only_after_as_much_as_makes_one_due() {
+        let filter = made(true);
+        let engine = &filter.engine;
+        let _writing = engine.begin_snapshot(Duration::ZERO).expect("no error");
+        assert_eq!(engine.restrain_writers(false, 0), 0, "there is not much log");
+        let tail = || engine.image.header().tail().load(Ordering::Relaxed);
+        let from = engine.restrain_writers(true, 0);
+        assert!(from == tail() + 2048 && engine.is_checkpoint_wanted());
+        engine.end_wait_for_checkpoint();
+        assert_eq!(engine.restrain_writers(true, from), from);
+        assert!(!engine.is_checkpoint_wanted());
+        insert(&filter, 0..2048);
+        assert!(engine.restrain_writers(true, from) > from && engine.is_checkpoint_wanted());
+    }
+}

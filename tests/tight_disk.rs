@@ -1,0 +1,255 @@
+//! Disks that are planned tightly: a filter goes on in the space of what only damage would make it need.
+
+use ebbtide::media::{Access, Disk, Media, Memory};
+use ebbtide::{
+    AgePartitioned, Any, Clock, Digest, Durability, Error, Filter, ManualClock, Options, Timestamp,
+    inspect,
+};
+use std::process::Command;
+use std::sync::Arc;
+
+/// A handle without a thread and with a clock that stands, so that nothing happens by itself.
+fn options() -> Options {
+    let clock = ManualClock::new(Timestamp::from_unix_millis(1_000_000));
+    Options::new()
+        .hash_seed(7)
+        .stripes(2)
+        .segment_bytes(4096)
+        .durability(Durability::Never)
+        .background(false)
+        .clock(Clock::from(clock))
+}
+
+fn spec() -> AgePartitioned {
+    AgePartitioned::last(10_000)
+}
+
+fn shared(memory: &Memory) -> Arc<dyn Media> {
+    Arc::new(memory.clone())
+}
+
+fn made(memory: &Memory) -> Filter<AgePartitioned> {
+    Filter::create_on(shared(memory), spec(), options()).expect("room")
+}
+
+fn opened(memory: &Memory) -> Result<Filter, Error> {
+    Filter::open_on(shared(memory), options())
+}
+
+fn digest<K>(filter: &Filter<K>) -> Digest {
+    filter.digest().expect("a digest")
+}
+
+fn insert<K>(filter: &Filter<K>, keys: std::ops::Range<u64>) {
+    keys.for_each(|key| assert!(filter.insert(key.to_le_bytes()).is_ok()));
+}
+
+/// Inserts keys from 0 on until there is no space; returns how many that were.
+fn fill<K>(filter: &Filter<K>) -> u64 {
+    let failed = (0_u64..).find(|key| filter.insert(key.to_le_bytes()).is_err());
+    failed.expect("a disk has an end")
+}
+
+fn assert_full<T: std::fmt::Debug>(result: Result<T, Error>) {
+    let error = result.expect_err("no space");
+    assert!(error.is_full() && error.to_string().contains("nothing is lost"), "{error}");
+}
+
+/// Bytes that the files on a medium take, as it counts them.
+fn used(memory: &Memory) -> u64 {
+    let bytes = |name: &String| {
+        let file = memory.open(name, Access::Read).expect("a file");
+        file.allocated_bytes().expect("a length")
+    };
+    memory.list().expect("a directory").iter().map(bytes).sum()
+}
+
+fn names(memory: &dyn Media, start: &str) -> Vec<String> {
+    let mut names = memory.list().expect("a directory");
+    names.retain(|name| name.starts_with(start));
+    names.sort();
+    names
+}
+
+/// What is there when everybody who has the filter open is killed, and the disk is as full as that.
+fn killed(memory: &Memory) -> Memory {
+    let copy = Memory::new();
+    copy.make().expect("memory can be made");
+    for name in memory.list().expect("a directory") {
+        let file = memory.open(&name, Access::Read).expect("a file");
+        let mut bytes = vec![0; file.bytes().expect("a length") as usize];
+        file.read_at(&mut bytes, 0).expect("its bytes");
+        let file = copy.create(&name, bytes.len() as u64).expect("memory is large");
+        file.write_at(&bytes, 0).expect("memory is large");
+    }
+    copy.set_capacity(used(&copy));
+    copy
+}
+
+/// Flips a bit at the end of a file.
+fn damage(memory: &Memory, name: &str) {
+    let file = memory.open(name, Access::Write).expect("a file");
+    let (mut byte, at) = ([0], file.bytes().expect("a length") - 1);
+    file.read_at(&mut byte, at).and_then(|()| file.write_at(&[byte[0] ^ 1], at)).expect("bytes");
+}
+
+/// A filter with so many snapshots, some log behind each, and no space left.
+fn filled(memory: &Memory, snapshots: u64) -> Filter<AgePartitioned> {
+    let filter = made(memory);
+    for round in 0..snapshots {
+        insert(&filter, round * 2000..(round + 1) * 2000);
+        filter.checkpoint().expect("room");
+    }
+    insert(&filter, 9000..9300);
+    memory.set_capacity(used(memory));
+    filter
+}
+
+fn assert_survives(memory: &Memory, filter: Filter<AgePartitioned>) {
+    let before = digest(&filter);
+    assert!(inspect::verify_on(memory).expect("a report").is_sound());
+    drop(filter);
+    memory.set_capacity(u64::MAX);
+    let filter = opened(memory).expect("the same filter");
+    assert_eq!(digest(&filter).value, before.value);
+    filter.close().expect("a clean end");
+    assert!(inspect::verify_on(memory).expect("a report").is_sound());
+}
+
+#[test]
+fn without_space_a_checkpoint_is_written_over_the_oldest_snapshot() {
+    let memory = Memory::new();
+    let filter = filled(&memory, 2);
+    let before = names(&memory, "snap-");
+    // What has changed since may take a little more.
+    memory.set_capacity(used(&memory) + 4096);
+    let start = filter.checkpoint().expect("that of the oldest");
+    let after = names(&memory, "snap-");
+    assert_eq!(after, [before[1].clone(), format!("snap-{start:016}")]);
+    assert_eq!(names(&memory, "tmp-"), [""; 0]);
+    assert_survives(&memory, filter);
+}
+
+#[test]
+fn no_snapshot_is_given_up_where_the_newer_one_is_damaged() {
+    let memory = Memory::new();
+    let filter = filled(&memory, 2);
+    let before = names(&memory, "snap-");
+    damage(&memory, &before[1]);
+    assert_full(filter.checkpoint());
+    assert_eq!(names(&memory, "snap-"), before);
+    let before = digest(&filter);
+    drop(filter);
+    memory.set_capacity(u64::MAX);
+    let filter = opened(&memory).expect("the older one is sound");
+    assert_eq!(digest(&filter).value, before.value);
+}
+
+#[test]
+fn of_one_snapshot_without_space_the_log_below_it_goes() {
+    let memory = Memory::new();
+    let filter = made(&memory);
+    insert(&filter, 0..2000);
+    filter.checkpoint().expect("room");
+    insert(&filter, 2000..2300);
+    memory.set_capacity(used(&memory));
+    let log = names(&memory, "wal-").len();
+    filter.checkpoint().expect("space for log is space for a snapshot");
+    assert_eq!(names(&memory, "snap-").len(), 2);
+    assert!(names(&memory, "wal-").len() + 10 < log);
+    assert_survives(&memory, filter);
+}
+
+#[test]
+fn without_a_snapshot_or_where_the_only_one_is_damaged_a_checkpoint_fails_and_the_log_stays() {
+    for snapshots in 0..2 {
+        let memory = Memory::new();
+        let filter = filled(&memory, snapshots);
+        names(&memory, "snap-").iter().for_each(|name| damage(&memory, name));
+        let before = (names(&memory, "snap-"), names(&memory, "wal-"));
+        assert_full(filter.checkpoint());
+        assert_eq!((names(&memory, "snap-"), names(&memory, "wal-")), before);
+        let before = digest(&filter);
+        drop(filter);
+        memory.set_capacity(u64::MAX);
+        let filter = opened(&memory).expect("the log is whole");
+        assert_eq!(digest(&filter).value, before.value);
+    }
+}
+
+#[test]
+fn a_filter_that_died_on_a_full_disk_opens_there_and_goes_on() {
+    for snapshots in 1..4 {
+        let memory = Memory::new();
+        let filter = filled(&memory, snapshots);
+        let keys = fill(&filter);
+        let before = digest(&filter);
+        let memory = killed(&memory);
+        let filter = opened(&memory).expect("the newest snapshot and the log since are enough");
+        assert_eq!(digest(&filter).value, before.value, "{snapshots} snapshots, {keys} keys");
+        insert(&filter, 5000..5100);
+        let before = digest(&filter);
+        drop(filter);
+        memory.set_capacity(u64::MAX);
+        assert_eq!(digest(&opened(&memory).expect("the same filter")).value, before.value);
+        assert!(inspect::verify_on(&memory).expect("a report").is_sound());
+    }
+}
+
+#[test]
+fn a_damaged_newest_snapshot_keeps_the_older_one_when_opened_on_a_full_disk() {
+    let memory = Memory::new();
+    let filter = filled(&memory, 2);
+    fill(&filter);
+    let before = digest(&filter);
+    let memory = killed(&memory);
+    let snapshots = names(&memory, "snap-");
+    damage(&memory, &snapshots[1]);
+    assert_full(opened(&memory));
+    assert_eq!(names(&memory, "snap-"), snapshots);
+    memory.set_capacity(u64::MAX);
+    assert_eq!(digest(&opened(&memory).expect("the older one")).value, before.value);
+}
+
+/// Runs `mount` or `umount`; false if that is not possible here.
+fn run(program: &str, arguments: &[&str]) -> bool {
+    let output = Command::new(program).args(arguments).output();
+    output.is_ok_and(|output| output.status.success())
+}
+
+/// On a file system, for what is mapped or open takes space there without a name, too.
+#[test]
+fn threads_write_for_ever_on_a_disk_of_five_times_the_memory() {
+    let place = tempfile::tempdir().expect("a temporary directory");
+    let path = place.path().to_string_lossy().into_owned();
+    if !run("mount", &["-t", "tmpfs", "-o", "size=8m", "tmpfs", &path]) {
+        println!("skipped: mounting needs to be root in the initial namespace");
+        return;
+    }
+    let outcome = std::panic::catch_unwind(|| on_tight_disk(&place.path().join("filter")));
+    assert!(run("umount", &[&path]), "the mount goes");
+    outcome.expect("see above");
+}
+
+fn on_tight_disk(home: &std::path::Path) {
+    const MEMORY: u64 = 1_600_000;
+    let options = Options::new().hash_seed(7).segment_bytes(128 << 10).checkpoint_bytes(MEMORY);
+    let filter = Filter::create(home, AgePartitioned::last(400_000), options.clone());
+    let filter = filter.expect("room");
+    let memory = filter.stat().expect("figures").memory_bytes;
+    assert!((MEMORY - 400_000..=MEMORY).contains(&memory), "{memory} bytes in 8 MiB");
+    // As much log as fits there twenty times.
+    std::thread::scope(|scope| {
+        for thread in 0..3_u64 {
+            let filter = &filter;
+            scope.spawn(move || insert(filter, thread << 32..(thread << 32) + 1_700_000));
+        }
+    });
+    let before = digest(&filter);
+    assert_eq!(before.inserts, 5_100_000);
+    drop(filter);
+    let filter = Filter::<Any>::open(home, options).expect("the same filter");
+    assert_eq!(digest(&filter).value, before.value);
+    filter.close().expect("a clean end");
+    assert!(inspect::verify_on(&Disk::new(home)).expect("a report").is_sound());
+}
