@@ -16,7 +16,7 @@ use crate::recovery::Listing;
 use crate::recovery::removal::remove_for_good;
 use crate::snapshot::write::SnapshotWriter;
 use crate::snapshot::{Content, Frame, SnapshotHeader, SnapshotReader};
-use crate::sync::{self, AtomicU64, Instant, Mutex, MutexGuard, Ordering, patience};
+use crate::sync::{self, Instant, Mutex, MutexGuard, Ordering, patience};
 use crate::wal::record::RECORD_BYTES;
 use std::io;
 use std::iter::repeat_with;
@@ -37,8 +37,6 @@ pub(super) const OVERDUE: u64 = 4;
 pub struct Snapshots {
     /// One at a time. Other processes are kept off by a byte lock.
     turn: Mutex<()>,
-    /// Whether writers wait for a checkpoint, due or not.
-    pub(super) wanted: AtomicU64,
 }
 
 /// Block 0 as it was, and the banks that it lists.
@@ -219,6 +217,7 @@ impl Engine {
             // Zeros at the end are left out.
             let last = words.iter().rposition(|&word| word != 0).map_or(0, |last| last + 1);
             words.truncate(last.max(OWN_WORDS));
+            self.note_progress();
             writer
                 .frame(&Frame { content: Content::Block, bank: bank.id(), index, lsn }, &words)?;
         }

@@ -206,7 +206,8 @@ impl Engine {
     /// use.
     fn allocate_ahead(&self) -> Result<()> {
         let header = self.image.header();
-        if header.refuses() {
+        // While writers wait for a checkpoint it may need the space.
+        if header.refuses() || self.is_checkpoint_wanted() {
             return Ok(());
         }
         let (tail, mapped) = (header.tail().load(Ordering::Relaxed), self.log.mapped_end());

@@ -21,37 +21,55 @@ use std::time::Duration;
 const PAUSE: Duration = Duration::from_millis(1);
 
 impl Engine {
-    /// Whether writers of this handle are to wait for a checkpoint.
+    /// Whether writers, of all handles, are to wait for a checkpoint.
     #[inline]
     pub(super) fn is_checkpoint_wanted(&self) -> bool {
-        // Relaxed, as wherever it is written: a hint of this handle.
-        self.snapshots.wanted.load(Ordering::Relaxed) != 0
+        // Relaxed, as wherever it is written: a hint.
+        self.image.header().wanted().load(Ordering::Relaxed) != 0
     }
 
     /// Lets the background thread write a checkpoint, and writers wait for it. False if there is no such thread.
     #[cold]
     pub(super) fn want_checkpoint(&self) -> bool {
         let has_thread = self.options.background;
-        if has_thread && self.snapshots.wanted.swap(1, Ordering::Relaxed) == 0 {
-            self.bell.ring();
+        if has_thread {
+            let wanted = self.image.header().wanted();
+            if wanted.compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+                self.bell.ring();
+            }
         }
         has_thread
     }
 
-    /// The checkpoint was written, or could not be: writers go on.
-    pub(super) fn end_wait_for_checkpoint(&self) {
-        self.snapshots.wanted.store(0, Ordering::Relaxed);
+    /// The checkpoint that writers may wait for comes on.
+    pub(super) fn note_progress(&self) {
+        if self.is_checkpoint_wanted() {
+            // Should the wait have ended meanwhile, it begins again until somebody ends it.
+            self.image.header().wanted().fetch_add(1, Ordering::Relaxed);
+        }
     }
 
-    /// Waits for the checkpoint that is wanted, but not for long. The caller holds no stripe, for the checkpoint needs them all.
+    /// The checkpoint was written, or could not be: writers go on.
+    pub(super) fn end_wait_for_checkpoint(&self) {
+        self.image.header().wanted().store(0, Ordering::Relaxed);
+    }
+
+    /// Waits for the checkpoint that is wanted, as long as it comes on. The caller holds no stripe, for the checkpoint needs
+    /// them all.
     #[cold]
     pub(super) fn wait_for_checkpoint(&self) {
-        let start = Instant::now();
-        while self.is_checkpoint_wanted() && !self.image.header().refuses() {
-            if start.elapsed() >= PATIENCE {
+        let wanted = || self.image.header().wanted().load(Ordering::Relaxed);
+        // What is removed takes space for as long as we have it mapped.
+        self.let_go_of_log();
+        let (mut seen, mut since) = (wanted(), Instant::now());
+        while seen != 0 && !self.image.header().refuses() {
+            sync::sleep(PAUSE);
+            let now = wanted();
+            if now != seen {
+                (seen, since) = (now, Instant::now());
+            } else if since.elapsed() >= PATIENCE {
                 return self.end_wait_for_checkpoint();
             }
-            sync::sleep(PAUSE);
         }
     }
 
@@ -152,11 +170,11 @@ mod tests {
         let filter = made(false);
         let engine = &filter.engine;
         let start = Instant::now();
-        engine.snapshots.wanted.store(1, Ordering::Relaxed);
+        engine.image.header().wanted().store(1, Ordering::Relaxed);
         insert(&filter, 0..1);
         assert!(start.elapsed() >= PATIENCE && !engine.is_checkpoint_wanted());
         let start = Instant::now();
-        engine.snapshots.wanted.store(1, Ordering::Relaxed);
+        engine.image.header().wanted().store(1, Ordering::Relaxed);
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| {
                 insert(&filter, 1..2);

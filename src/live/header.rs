@@ -5,7 +5,7 @@
 //! | 0-15 | checked header: magic, version, uuid (2), era, boot id (2), inode, stripes; checksum in word 15 |
 //! | 16 | the tail, which every insert moves |
 //! | 24-31 | what is mostly read: ends of the log (durable, allocated), status, refused; notes; where events begin |
-//! | 32-38 | snapshots: the newest, damaged ones; where the filter's time began |
+//! | 32-39 | snapshots: the newest, damaged ones; where the filter's time began; whether writers wait for a snapshot |
 //! | 40, 48 | turns: syncing, growing the log |
 //! | 56 | the latest time |
 //! | 64-68 | the tally's head |
@@ -44,6 +44,7 @@ const ERA_START: usize = 31;
 const SNAPSHOT: usize = 32;
 const UNSOUND: usize = 33;
 const TIME_BASE: usize = 36;
+const WANTED: usize = 39;
 const SYNCING: usize = 40;
 const GROWING: usize = 48;
 const TIME: usize = 56;
@@ -64,7 +65,7 @@ pub const UNSOUND_MAX: usize = 3;
 pub const BLOCK_HEADER_WORDS: usize = 2 + OWN_WORDS;
 
 const _: () = assert!(
-    BLOCK_HEADER_WORDS == 8 && UNSOUND + UNSOUND_MAX <= TIME_BASE && TIME_BASE + 3 <= SYNCING
+    BLOCK_HEADER_WORDS == 8 && UNSOUND + UNSOUND_MAX <= TIME_BASE && TIME_BASE + 3 <= WANTED
 );
 const _: () = assert!(HEADER_WORDS <= TAIL, "counters lie behind the checked header");
 const _: () = assert!(LANES + LANES_WORDS <= STRIPES && TALLY + HEAD_WORDS <= SLOTS);
@@ -320,6 +321,13 @@ impl LiveHeader {
     pub fn tally(&self) -> Tally<'_> {
         let words = self.mapping.words();
         Tally::new(&words[TALLY..TALLY + HEAD_WORDS], &words[LANES..LANES + LANES_WORDS])
+    }
+
+    /// Not 0 while writers wait for a checkpoint; what comes on with it counts it up. A hint.
+    #[must_use]
+    #[inline]
+    pub fn wanted(&self) -> &AtomicU64 {
+        self.word(WANTED)
     }
 
     /// A cache of the latest time (doubled, plus one if it came with its key), for kinds that use time.
