@@ -153,6 +153,29 @@ fn a_time_limited_filter_bears_a_hundredfold_rate_after_a_while() {
 }
 
 #[test]
+fn keys_of_one_moment_that_come_late_do_not_overfill_a_time_limited_filter() {
+    let row = ROWS.iter().find(|row| row.0 == "time-limited").expect("a row");
+    let mut fed = Fed::new(*row);
+    fed.insert(PLANNED / 2);
+    // Two hundred times what a generation has room for, of a second ago.
+    let (late, never) = (PLANNED..PLANNED + 20_000, 1_000_000..1_100_000_u64);
+    let call = fed.filter.call().time(at(PLANNED / 4));
+    for key in late.clone() {
+        call.insert(key.to_le_bytes()).expect("an insert");
+    }
+    let there = |key: &u64| fed.filter.contains(key.to_le_bytes()).expect("an answer");
+    assert!(late.clone().all(|key| there(&key)));
+    let (found, estimated) = (never.filter(there).count(), fed.stat().estimated_fpr);
+    assert!(estimated < 0.001, "{estimated}");
+    // Of 100,000; five standard deviations and a fifth.
+    let expected = 1e5 * estimated;
+    assert!(
+        (found as f64 - expected).abs() < 0.2 * expected + 5.0 * expected.max(1.0).sqrt(),
+        "{found}, not {expected}"
+    );
+}
+
+#[test]
 fn important_keys_alone_fill_an_importance_aware_filter_beyond_its_plan_and_unimportant_ones_do_not()
  {
     for &row in ROWS.iter().filter(|row| row.0.starts_with("importance")) {

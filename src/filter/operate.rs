@@ -240,11 +240,18 @@ impl Engine {
                 self.image.follow()?;
                 continue;
             }
-            let decision = kind.decide(&state, moment);
-            let mask = match decision {
+            let mut decision = kind.decide(&state, moment);
+            let mut mask = match decision {
                 Decision::Insert { step } => kind.touches(&state, step),
                 Decision::TooLate => 0,
             };
+            // By the clock a key is not late, but for what passes while threads overtake each other.
+            if let Decision::Insert { step } = &mut decision
+                && request.time.is_some_and(|time| time < moment.now)
+            {
+                *step = kind.step_of_late(&state, banks.locate(mask, hash).blocks(), hash, *step);
+                mask = kind.touches(&state, *step);
+            }
             let query = Query { hash, now: moment.now, totals: moment.totals };
             let located = || banks.locate(BankMask::MAX, hash);
             let present = match ask {

@@ -6,7 +6,7 @@ use crate::cells::{Block, OWN_WORDS};
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::hash::{DigestHasher, KeyHash};
-use crate::kinds::{Moment, Parameters};
+use crate::kinds::{Moment, Parameters, Sample};
 use crate::live::Bank;
 use crate::media::Access;
 use crate::options::Durability;
@@ -19,7 +19,7 @@ use std::time::Duration;
 /// How long writers are left alone before all stripes are tried for again.
 const PAUSE: Duration = patience(Duration::from_millis(20));
 
-/// Blocks looked at for the fill.
+/// Blocks of a bank looked at for the fill.
 const SAMPLE: u64 = 1024;
 
 /// What there is to know about an open filter.
@@ -177,7 +177,7 @@ impl Engine {
         let listed = self.image.listed_banks()?;
         let listing = Listing::read(&*self.media)?;
         let moment = self.exact_moment(self.stamp(None)?);
-        let fill = self.fill(&moment);
+        let sample = self.sample(&moment);
         let (state, layout) = (header.state(), self.meta.layout);
         let removals = if kind.removes() { totals.novelty } else { 0 };
         let figures = kind.figures().iter().map(|figure| (figure.name, self.figure(figure.own)));
@@ -190,10 +190,10 @@ impl Engine {
             durable_lsn: self.durable(),
             step: kind.step(&state, &moment),
             time: (latest.time > 0).then(|| Timestamp::from_unix_micros(latest.time)),
-            fill,
-            estimated_fpr: kind.estimated_fpr(&state, layout, &moment, fill),
+            fill: sample.fill(),
+            estimated_fpr: kind.estimated_fpr(&state, layout, &moment, &sample),
             planned_fpr: kind.planned_fpr(layout),
-            saturated: kind.is_saturated(&state, layout, &moment, fill),
+            saturated: kind.is_saturated(&state, layout, &moment, &sample),
             figures: figures.collect(),
             memory_bytes: self.image.memory_bytes(),
             disk_bytes: self.disk_bytes()?,
@@ -209,10 +209,10 @@ impl Engine {
         })
     }
 
-    /// The share of cells in use, on a sample of blocks spread over all banks, each brought to the filter's step.
-    fn fill(&self, moment: &Moment) -> f64 {
+    /// What a sample of blocks spread over all banks tells, each brought to the filter's step.
+    fn sample(&self, moment: &Moment) -> Sample {
         let kind = &*self.meta.kind;
-        let (mut set, mut all) = (0_u64, 0_u64);
+        let mut seen = Sample::default();
         let state = self.image.header().state();
         let banks = self.image.banks();
         let mut words = Vec::new();
@@ -220,15 +220,14 @@ impl Engine {
             let Some(bank) = banks.get(entry.slot) else {
                 continue;
             };
-            for index in sample(bank) {
+            for index in sampled(bank) {
                 // Without its stripe: a figure may be a little off, and a stopped process must not hold it up.
                 let copied = Copied::of(used(kind, bank.block(index as usize).1), &mut words);
                 kind.settle(&state, entry.slot, &copied.block(), moment);
-                let (some, of) = kind.fill(&copied.block());
-                (set, all) = (set + some, all + of);
+                seen.look(kind, &state, entry.slot, &copied.block(), moment);
             }
         }
-        if all == 0 { 0.0 } else { set as f64 / all as f64 }
+        seen
     }
 
     /// The sum of an own word over all blocks.
@@ -255,7 +254,7 @@ impl Engine {
     }
 }
 
-fn sample(bank: &Bank) -> impl Iterator<Item = u64> {
+fn sampled(bank: &Bank) -> impl Iterator<Item = u64> {
     let (blocks, every) = (bank.blocks(), bank.blocks().div_ceil(SAMPLE).max(1));
     (0..blocks).step_by(every as usize)
 }

@@ -122,6 +122,39 @@ impl Columns {
         new
     }
 
+    /// How many bits of the slices of this generation are set in the first `words` words of a block, and how many bits there are.
+    pub(super) fn set_in(&self, block: &Block<'_>, generation: u64, words: usize) -> (u64, u64) {
+        let mut columns = self.youngest_columns(generation, self.k);
+        let uncleared = generation.saturating_sub(caught_up(block));
+        if uncleared > 0 {
+            columns &= !self.youngest_columns(generation, uncleared.min(self.k.into()) as u32);
+        }
+        let mask = self.in_lanes(columns);
+        let words = &block.cells[..block.cells.len().min(words)];
+        let set = words.iter().map(|word| u64::from((load(word) & mask).count_ones())).sum();
+        (set, words.len() as u64 * self.lanes() * u64::from(self.k))
+    }
+
+    /// The share of set bits in each slice of a block that has caught up to this generation, by age.
+    pub(super) fn fills(&self, block: &Block<'_>, generation: u64) -> impl Iterator<Item = f64> {
+        const ONES: u64 = 0x0101_0101_0101_0101;
+        let width = 64 >> self.lanes_log;
+        let mut set = [0_u64; 64];
+        for words in block.cells.chunks(usize::from(u8::MAX)) {
+            // Byte `b` of the sum at `i`: how often bit `8·b + i` is set.
+            let mut sums = [0_u64; 8];
+            for word in words.iter().map(load) {
+                sums.iter_mut().enumerate().for_each(|(i, sum)| *sum += word >> i & ONES);
+            }
+            for bit in 0..64 {
+                set[bit % width] += sums[bit % 8] >> (bit / 8 * 8) & u64::from(u8::MAX);
+            }
+        }
+        let place = self.place(generation);
+        let bits = (block.cells.len() as u64 * self.lanes()).max(1) as f64;
+        (0..self.n).map(move |age| set[self.column(place, age) as usize % 64] as f64 / bits)
+    }
+
     /// Asks the processor for the words of the key's rows.
     #[inline]
     pub(super) fn prefetch(&self, block: &Block<'_>, hash: u64) {
@@ -148,9 +181,7 @@ impl Columns {
     #[cold]
     fn recycle(&self, block: &Block<'_>, caught_up: u64, generation: u64) {
         let recycled = (generation - caught_up).min(self.n.into()) as u32;
-        let lane = self.youngest_columns(generation, recycled);
-        let width = 64 >> self.lanes_log;
-        let word = (0..64).step_by(width).fold(0_u64, |word, shift| word | lane << shift);
+        let word = self.in_lanes(self.youngest_columns(generation, recycled));
         for cell in block.cells {
             store(cell, load(cell) & !word);
         }
@@ -181,6 +212,11 @@ impl Columns {
             join(lane << left | lane >> place.column >> 1, function);
         });
         row >> up << up
+    }
+
+    /// A word with these columns in each of its lanes.
+    fn in_lanes(&self, columns: u64) -> u64 {
+        (0..64).step_by(64 >> self.lanes_log).fold(0, |word, shift| word | columns << shift)
     }
 
     /// The columns of so many slices, the youngest of this generation.
@@ -334,6 +370,34 @@ mod tests {
                 let (before, new) = (ones(&cells), columns.novelty(&block, generation, hash));
                 columns.insert(&block, 90, generation, hash);
                 assert_eq!(ones(&cells) - before, new, "insert {i}");
+            }
+        }
+    }
+
+    #[test]
+    fn fills_are_those_of_the_columns_that_a_block_still_holds() {
+        for (n, width) in [(64, 64_u64), (60, 64), (30, 32), (16, 16)] {
+            let (own, cells) = (words(6), words(400));
+            let block = Block::alone(&own, &cells);
+            let columns = Columns::new(5, n, width as u32);
+            (0..3000).for_each(|i| columns.insert(&block, 90, 90 + i / 30, crate::hash::mix(i)));
+            let caught_up = 90 + 2999 / 30;
+            let set_in = |slice: u64, words: usize| -> u64 {
+                let lanes = (0..64 / width).map(|lane| lane * width + slice % u64::from(n));
+                let count = |word| lanes.clone().map(|bit| load(word) >> bit & 1).sum::<u64>();
+                cells[..words].iter().map(count).sum()
+            };
+            let fills: Vec<f64> = columns.fills(&block, caught_up).collect();
+            assert_eq!(fills.len(), n as usize);
+            let bits = (400 * 64 / width) as f64;
+            for (slice, fill) in (0..=caught_up).rev().zip(fills) {
+                assert_eq!(fill, set_in(slice, 400) as f64 / bits, "{n}: {slice}");
+            }
+            for ahead in [0, 2, 5, 90] {
+                let newest = caught_up + ahead;
+                let held = newest - 4..=caught_up;
+                let set: u64 = held.map(|slice| set_in(slice, 64)).sum();
+                assert_eq!(columns.set_in(&block, newest, 64), (set, 5 * 64 * 64 / width));
             }
         }
     }

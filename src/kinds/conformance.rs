@@ -7,7 +7,7 @@
 
 use super::{
     Age, Change, Decision, Estimate, Event, Kind, Micros, Moment, Operation, Parameters, Query,
-    State, Totals, Within, registry,
+    Sample, State, Totals, Within, registry,
 };
 use crate::cells::{Block, Blocks, Geometry, Layout, MAX_BANKS, OWN_WORDS, load, store};
 use crate::error::Error;
@@ -97,10 +97,15 @@ impl Harness {
     /// Inserts a key into the current step: what an insert does that read its step just before another one's event.
     pub(crate) fn insert_once(&mut self, hash: u64, time: Micros, weight: u32) -> Decision {
         let moment = Moment { time, now: self.now.max(time), totals: self.totals };
-        let decision = self.kind.decide(&self.state(), &moment);
-        if let Decision::Insert { step } = decision {
+        let blocks = |step| self.blocks(hash, self.kind.touches(&self.state(), step));
+        let mut decision = self.kind.decide(&self.state(), &moment);
+        if let Decision::Insert { step } = &mut decision {
+            if time < moment.now {
+                *step = self.kind.step_of_late(&self.state(), &blocks(*step), hash, *step);
+            }
+            let step = *step;
             let operation = Operation { change: Change::Insert, hash, step, time, weight };
-            let blocks = self.blocks(hash, self.kind.touches(&self.state(), step));
+            let blocks = blocks(step);
             let new = self.kind.novelty(&self.state(), &blocks, &operation);
             self.apply_operation(&blocks, &operation);
             self.totals.inserts += 1;
@@ -179,14 +184,11 @@ impl Harness {
         look(self.blocks(hash, 1).get(0).expect("a bank"))
     }
 
-    /// The share of cells in use.
-    pub(crate) fn fill(&self) -> f64 {
-        let (mut used, mut all) = (0, 0);
-        self.each_settled(|block| {
-            let (some, of) = self.kind.fill(block);
-            (used, all) = (used + some, all + of);
-        });
-        used as f64 / all as f64
+    /// What all blocks tell.
+    pub(crate) fn sample(&self) -> Sample {
+        let (kind, state, mut sample) = (&*self.kind, self.state(), Sample::default());
+        self.each_settled(|slot, block| sample.look(kind, &state, slot, block, &self.moment()));
+        sample
     }
 
     /// Moves the filter's time on and applies every event that is due there.
@@ -283,12 +285,12 @@ impl Harness {
     /// The logical state: the filter-wide words and every block, settled in a private copy.
     pub(crate) fn settled(&self) -> Vec<u64> {
         let mut all: Vec<u64> = self.state.iter().map(load).collect();
-        self.each_settled(|block| all.extend(block.own.iter().chain(block.cells).map(load)));
+        self.each_settled(|_, block| all.extend(block.own.iter().chain(block.cells).map(load)));
         all
     }
 
     /// Visits a settled copy of every block.
-    fn each_settled(&self, mut visit: impl FnMut(&Block<'_>)) {
+    fn each_settled(&self, mut visit: impl FnMut(usize, &Block<'_>)) {
         for (slot, bank) in self.banks.iter().enumerate() {
             let Some(bank) = bank else { continue };
             for index in 0..bank.blocks as usize {
@@ -296,7 +298,7 @@ impl Harness {
                 let (own, cells) = (copy(block.own), copy(block.cells));
                 let copied = Block { own: &own, cells: &cells, undo: Undo::NONE, ..block };
                 self.kind.settle(&self.state(), slot, &copied, &self.moment());
-                visit(&copied);
+                visit(slot, &copied);
             }
         }
     }
@@ -319,7 +321,7 @@ impl Harness {
 
     /// The false-positive rate that the kind expects now.
     pub(crate) fn estimated_fpr(&self) -> f64 {
-        self.kind.estimated_fpr(&self.state(), self.layout, &self.moment(), self.fill())
+        self.kind.estimated_fpr(&self.state(), self.layout, &self.moment(), &self.sample())
     }
 
     /// The share of `probes` keys, never inserted, that are taken for present.

@@ -21,6 +21,7 @@ mod packed;
 pub mod parameters;
 pub mod registry;
 mod runs;
+pub mod sample;
 pub mod spectral;
 pub mod stable;
 pub mod state;
@@ -28,6 +29,7 @@ pub mod time_limited;
 pub mod timing;
 
 pub use parameters::Parameters;
+pub use sample::Sample;
 pub use state::{BankEntry, State};
 
 use crate::cells::{Block, Blocks, Geometry, Layout, load};
@@ -290,6 +292,13 @@ pub trait Kind: Debug + Send + Sync {
     /// Decides an insert.
     fn decide(&self, state: &State<'_>, moment: &Moment) -> Decision;
 
+    /// The step of an insert that [`Kind::decide`] has placed in `step` and whose time is before the filter's, in view of the
+    /// blocks that this step touches: the same, or the filter's own.
+    fn step_of_late(&self, state: &State<'_>, blocks: &Blocks<'_>, hash: u64, step: u64) -> u64 {
+        let _ = (state, blocks, hash);
+        step
+    }
+
     /// How far a key's time may lie ahead of an event that ends its key's step and that was decided at the same moment by somebody
     /// who did not know of it. An insert whose time is further ahead of what stripe 0 knows first tells it there. Without
     /// limit where events end no step before its time.
@@ -439,11 +448,30 @@ pub trait Kind: Debug + Send + Sync {
     /// The false-positive rate when the filter is as full as planned, by theory.
     fn planned_fpr(&self, layout: Layout) -> f64;
 
-    /// The false-positive rate to expect now, by theory, from the filter-wide state or from the fill.
-    fn estimated_fpr(&self, state: &State<'_>, layout: Layout, moment: &Moment, fill: f64) -> f64;
+    /// The false-positive rate of keys whose block of bank `slot` this settled one is, by its cells, for kinds whose estimate
+    /// asks for it.
+    fn block_fpr(&self, state: &State<'_>, slot: usize, block: &Block<'_>, moment: &Moment) -> f64 {
+        let _ = (state, slot, block, moment);
+        0.0
+    }
+
+    /// The false-positive rate to expect now, by theory, from the filter-wide state or from what blocks tell.
+    fn estimated_fpr(
+        &self,
+        state: &State<'_>,
+        layout: Layout,
+        moment: &Moment,
+        sample: &Sample,
+    ) -> f64;
 
     /// Whether the filter is clearly fuller than planned: the rate to expect is more than [`TOO_FULL`] times the planned one.
-    fn is_saturated(&self, state: &State<'_>, layout: Layout, moment: &Moment, fill: f64) -> bool {
-        self.estimated_fpr(state, layout, moment, fill) > TOO_FULL * self.planned_fpr(layout)
+    fn is_saturated(
+        &self,
+        state: &State<'_>,
+        layout: Layout,
+        moment: &Moment,
+        sample: &Sample,
+    ) -> bool {
+        self.estimated_fpr(state, layout, moment, sample) > TOO_FULL * self.planned_fpr(layout)
     }
 }

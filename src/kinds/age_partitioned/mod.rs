@@ -21,7 +21,7 @@ pub use planner::{COLUMNS, Design, MOST_WORDS, Plan, design, plan, words_for};
 use super::columns::{Columns, caught_up};
 use super::parameters::{DEFAULT_FPR, within};
 use super::{
-    Age, Decision, Event, Kind, Moment, Operation, Parameters, Query, State, Totals, Within,
+    Age, Decision, Event, Kind, Moment, Operation, Parameters, Query, Sample, State, Totals, Within,
 };
 use crate::cells::{Block, Blocks, Geometry, Layout};
 use crate::error::{Error, Result};
@@ -308,7 +308,7 @@ impl Kind for AgePartitioned {
     }
 
     /// As if all keys were distinct: duplicates fill less.
-    fn estimated_fpr(&self, state: &State<'_>, layout: Layout, moment: &Moment, _: f64) -> f64 {
+    fn estimated_fpr(&self, state: &State<'_>, layout: Layout, moment: &Moment, _: &Sample) -> f64 {
         let Some(bank) = state.bank(0) else {
             return 0.0;
         };

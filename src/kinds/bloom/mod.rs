@@ -13,7 +13,7 @@ pub(super) use plan::Plan;
 
 pub use theory::{fpr, fpr_of_fill, mean_over_blocks, variance_over_blocks};
 
-use super::{Decision, Kind, Moment, Operation, Parameters, Query, State, Totals, Within};
+use super::{Decision, Kind, Moment, Operation, Parameters, Query, Sample, State, Totals, Within};
 use crate::cells::{Block, Blocks, Layout, load, prefetch, store};
 use crate::error::Result;
 use crate::hash::Positions;
@@ -152,7 +152,7 @@ impl Kind for Bloom {
 
     fn settle(&self, _: &State<'_>, _: usize, _: &Block<'_>, _: &Moment) {}
 
-    fn estimated_fpr(&self, state: &State<'_>, layout: Layout, moment: &Moment, _: f64) -> f64 {
+    fn estimated_fpr(&self, state: &State<'_>, layout: Layout, moment: &Moment, _: &Sample) -> f64 {
         let Some(bank) = state.bank(0) else {
             return 0.0;
         };

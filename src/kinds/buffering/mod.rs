@@ -27,7 +27,7 @@ pub mod theory;
 #[cfg(test)]
 mod tests;
 
-use super::{Decision, Event, Kind, Moment, Operation, Parameters, Query, State, Totals};
+use super::{Decision, Event, Kind, Moment, Operation, Parameters, Query, Sample, State, Totals};
 use crate::cells::{Block, Blocks, Geometry, Layout};
 use crate::error::Result;
 use buffers::{BOTH, PLACES, Set, caught_up, cleared_for};
@@ -229,14 +229,20 @@ impl Kind for Buffering {
     }
 
     /// From the inserts that each buffer has taken; the fill of both tells what share of them were new keys.
-    fn estimated_fpr(&self, state: &State<'_>, layout: Layout, moment: &Moment, fill: f64) -> f64 {
+    fn estimated_fpr(
+        &self,
+        state: &State<'_>,
+        layout: Layout,
+        moment: &Moment,
+        sample: &Sample,
+    ) -> f64 {
         let Some(bank) = state.bank(0) else {
             return 0.0;
         };
         let (window, open) = (self.plan.window as f64, Self::open(state, &moment.totals) as f64);
         let inserts = self.scheme.inserts(state.own(GENERATION), window, open);
         let bits = buffer_bits(layout, bank.geometry);
-        let share = theory::distinct_share(fill, inserts, bits, self.plan.k);
+        let share = theory::distinct_share(sample.fill(), inserts, bits, self.plan.k);
         self.fpr(layout, bank.geometry, inserts.map(|inserts| share * inserts))
     }
 

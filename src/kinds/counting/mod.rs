@@ -21,7 +21,9 @@ pub use theory::overflow;
 use super::bloom::{Plan, fpr, fpr_of_fill};
 use super::packed::{Packed, words_for};
 use super::parameters::whole_count;
-use super::{Decision, Estimate, Figure, Kind, Moment, Operation, Parameters, Query, State};
+use super::{
+    Decision, Estimate, Figure, Kind, Moment, Operation, Parameters, Query, Sample, State,
+};
 use crate::cells::{Block, Blocks, Layout};
 use crate::error::Result;
 use crate::hash::Positions;
@@ -186,8 +188,8 @@ impl Kind for Counting {
         fpr(self.plan.capacity as f64, self.plan.cells as f64, self.plan.k, blocks)
     }
 
-    fn estimated_fpr(&self, state: &State<'_>, layout: Layout, _: &Moment, fill: f64) -> f64 {
+    fn estimated_fpr(&self, state: &State<'_>, layout: Layout, _: &Moment, sample: &Sample) -> f64 {
         let blocks = state.bank(0).map_or(1, |bank| layout.blocks(bank.geometry));
-        fpr_of_fill(fill, self.plan.cells as f64, self.plan.k, blocks as f64)
+        fpr_of_fill(sample.fill(), self.plan.cells as f64, self.plan.k, blocks as f64)
     }
 }

@@ -51,7 +51,7 @@ use super::bloom::{Plan, fpr, fpr_of_fill};
 use super::packed::words_for;
 use super::parameters::{whole_count, within};
 use super::{
-    Decision, Estimate, Figure, Kind, Micros, Moment, Operation, Parameters, Query, State,
+    Decision, Estimate, Figure, Kind, Micros, Moment, Operation, Parameters, Query, Sample, State,
 };
 use crate::cells::{Block, Blocks, Layout};
 use crate::error::{Error, Result};
@@ -347,8 +347,8 @@ impl<C: Counters> Kind for Decaying<C> {
     }
 
     /// That nothing is left of a key and yet all its counters are above zero.
-    fn estimated_fpr(&self, _: &State<'_>, layout: Layout, _: &Moment, fill: f64) -> f64 {
+    fn estimated_fpr(&self, _: &State<'_>, layout: Layout, _: &Moment, sample: &Sample) -> f64 {
         let (cells, blocks) = self.size(layout);
-        fpr_of_fill(fill, cells, self.plan.k, blocks)
+        fpr_of_fill(sample.fill(), cells, self.plan.k, blocks)
     }
 }

@@ -51,7 +51,8 @@ use super::decaying::HalfLife;
 use super::decaying::half_life::{MOST_FRACTION_BITS, steps_between};
 use super::parameters::{whole_count, within};
 use super::{
-    Decision, Estimate, Figure, Kind, Micros, Moment, Operation, Parameters, Query, State, TOO_FULL,
+    Decision, Estimate, Figure, Kind, Micros, Moment, Operation, Parameters, Query, Sample, State,
+    TOO_FULL,
 };
 use crate::cells::{Block, Blocks, Layout};
 use crate::error::{Error, Result};
@@ -422,14 +423,20 @@ impl Kind for Optimized {
 
     /// From the fill of the counters; the front as if all inserts ever had been of distinct keys and it remembered them, so too high
     /// on an old filter, where it approaches that of the counters alone.
-    fn estimated_fpr(&self, _: &State<'_>, layout: Layout, moment: &Moment, fill: f64) -> f64 {
-        let keys = |counters| theory::keys_of_fill(fill, counters, self.plan.k);
+    fn estimated_fpr(
+        &self,
+        _: &State<'_>,
+        layout: Layout,
+        moment: &Moment,
+        sample: &Sample,
+    ) -> f64 {
+        let keys = |counters| theory::keys_of_fill(sample.fill(), counters, self.plan.k);
         theory::fpr(&self.load(layout, keys, moment.totals.inserts as f64))
     }
 
     /// By the counters, with a front as full as planned: of an old filter's front too much is believed.
-    fn is_saturated(&self, _: &State<'_>, layout: Layout, _: &Moment, fill: f64) -> bool {
-        let keys = |counters| theory::keys_of_fill(fill, counters, self.plan.k);
+    fn is_saturated(&self, _: &State<'_>, layout: Layout, _: &Moment, sample: &Sample) -> bool {
+        let keys = |counters| theory::keys_of_fill(sample.fill(), counters, self.plan.k);
         let rate = theory::fpr(&self.load(layout, keys, self.plan.capacity as f64));
         rate > TOO_FULL * self.planned_fpr(layout)
     }

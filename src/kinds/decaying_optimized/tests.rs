@@ -229,7 +229,7 @@ fn an_idle_filter_gives_all_digits_back() {
     harness.advance(5 + 67 * 7 * EPOCH);
     assert!((0..50).all(|key| harness.estimate(hash_of(key)).expect("it counts").count == 0.0));
     harness.settle_in_place();
-    assert_eq!((harness.figure("pool_in_use"), harness.fill()), (0, 0.0));
+    assert_eq!((harness.figure("pool_in_use"), harness.sample().fill()), (0, 0.0));
     let settled = harness.settled();
     assert_eq!(settled.iter().rev().take(100).max(), Some(&0), "nothing is left");
 }

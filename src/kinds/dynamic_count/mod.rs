@@ -25,7 +25,7 @@ pub use vectors::Vectors;
 use super::bloom::{Plan, fpr, fpr_of_fill};
 use super::parameters::whole_count;
 use super::{
-    Change, Decision, Estimate, Figure, Kind, Moment, Operation, Parameters, Query, State,
+    Change, Decision, Estimate, Figure, Kind, Moment, Operation, Parameters, Query, Sample, State,
 };
 use crate::cells::{Block, Blocks, Geometry, Layout};
 use crate::error::{Error, Result};
@@ -313,8 +313,8 @@ impl Kind for DynamicCount {
         fpr(self.plan.capacity as f64, self.plan.cells as f64, self.plan.k, blocks)
     }
 
-    fn estimated_fpr(&self, state: &State<'_>, layout: Layout, _: &Moment, fill: f64) -> f64 {
+    fn estimated_fpr(&self, state: &State<'_>, layout: Layout, _: &Moment, sample: &Sample) -> f64 {
         let blocks = state.bank(0).map_or(1, |bank| layout.blocks(bank.geometry));
-        fpr_of_fill(fill, self.plan.cells as f64, self.plan.k, blocks as f64)
+        fpr_of_fill(sample.fill(), self.plan.cells as f64, self.plan.k, blocks as f64)
     }
 }

@@ -32,7 +32,7 @@ pub use theory::{mean_bits, overestimate, single_minimum};
 use super::bloom::{Plan, fpr, fpr_of_fill};
 use super::parameters::whole_count;
 use super::{
-    Change, Decision, Estimate, Figure, Kind, Moment, Operation, Parameters, Query, State,
+    Change, Decision, Estimate, Figure, Kind, Moment, Operation, Parameters, Query, Sample, State,
 };
 use crate::cells::{Block, Blocks, Geometry, Layout};
 use crate::error::Result;
@@ -242,11 +242,11 @@ impl Kind for Spectral {
         fpr(self.plan.capacity as f64, self.cells(blocks), self.plan.k, blocks as f64)
     }
 
-    fn estimated_fpr(&self, state: &State<'_>, layout: Layout, _: &Moment, fill: f64) -> f64 {
+    fn estimated_fpr(&self, state: &State<'_>, layout: Layout, _: &Moment, sample: &Sample) -> f64 {
         let Some(bank) = state.bank(0) else {
             return 0.0;
         };
         let blocks = layout.blocks(bank.geometry);
-        fpr_of_fill(fill, self.cells(blocks), self.plan.k, blocks as f64)
+        fpr_of_fill(sample.fill(), self.cells(blocks), self.plan.k, blocks as f64)
     }
 }

@@ -30,7 +30,7 @@ mod tests;
 pub use cells::Deletion;
 pub(in crate::kinds) use plan::{KNOWN, Plan};
 
-use super::{Decision, Figure, Kind, Moment, Operation, Parameters, Query, State};
+use super::{Decision, Figure, Kind, Moment, Operation, Parameters, Query, Sample, State};
 use crate::cells::{Block, Blocks, Layout};
 use crate::error::{Error, Result};
 use cells::{DRAWN, USED};
@@ -178,7 +178,7 @@ impl<C: Class> Kind for Decremented<C> {
         chain.fp_bound(self.plan.cells.functions)
     }
 
-    fn estimated_fpr(&self, _: &State<'_>, _: Layout, _: &Moment, fill: f64) -> f64 {
-        fp_of_fill(fill, self.plan.cells.functions)
+    fn estimated_fpr(&self, _: &State<'_>, _: Layout, _: &Moment, sample: &Sample) -> f64 {
+        fp_of_fill(sample.fill(), self.plan.cells.functions)
     }
 }

@@ -68,7 +68,7 @@ fn compare(kind: &str, layout: Layout, cells: u64, rates: (u32, u64), steps: &[S
     conformance::answers_as_the_model(&mut harness, &mut model, &steps);
     assert_eq!(values(&harness, layout, cells), model.cells().collect::<Vec<_>>(), "{kind}");
     let used = model.cells().filter(|&cell| cell > 0).count() as f64;
-    assert_eq!(harness.fill(), used / model.cells().count() as f64, "{kind}");
+    assert_eq!(harness.sample().fill(), used / model.cells().count() as f64, "{kind}");
 }
 
 /// All cells of 3 bits, settled.

@@ -1,4 +1,4 @@
-//! How full slices are: keys from newly set bits, and false-positive rates.
+//! How full slices are: keys from newly set bits.
 //!
 //! A generation's keys are not counted but measured by the bits they set: a stream full of duplicates
 //! fills slices far more slowly than its inserts say. `c` distinct keys set
@@ -7,18 +7,13 @@
 //! What an event's effect on the state depends on uses only operations that IEEE 754 fixes to the last
 //! bit (+ - × ÷ √), so that replay gives the same state on every machine.
 
-use super::super::age_partitioned::theory::fpr_run;
-use super::super::bloom::mean_over_blocks;
-use super::super::{BankEntry, Moment, State};
-use super::TimeLimited;
 use super::generations::Generations;
-use crate::cells::Layout;
 
 /// Doublings in [`zeros_left`] and its inverse: a relative error of `x²/2048`.
 const DOUBLINGS: u32 = 10;
 
 /// The share of cells still zero at a load of `x` keys a cell: `e^-x`, near enough.
-fn zeros_left(x: f64) -> f64 {
+pub(super) fn zeros_left(x: f64) -> f64 {
     let mut base = 1.0 + x / f64::from(1 << DOUBLINGS);
     for _ in 0..DOUBLINGS {
         base *= base;
@@ -72,64 +67,6 @@ impl Measure {
     pub(super) fn novelty(&self, keys: f64) -> u64 {
         (self.words * self.zeros * (1.0 - zeros_left(keys / self.words))) as u64
     }
-}
-
-/// The false-positive rate to expect of a query at this moment: over all banks, the program of runs over
-/// the slices of generations that are alive, at fills that follow from the measured keys.
-pub(super) fn expected_fpr(
-    kind: &TimeLimited,
-    state: &State<'_>,
-    layout: Layout,
-    moment: &Moment,
-) -> f64 {
-    let none = state
-        .banks()
-        .fold(1.0, |none, bank| none * (1.0 - bank_fpr(kind, state, layout, moment, &bank)));
-    1.0 - none
-}
-
-fn bank_fpr(
-    kind: &TimeLimited,
-    state: &State<'_>,
-    layout: Layout,
-    moment: &Moment,
-    bank: &BankEntry,
-) -> f64 {
-    let generations = kind.generations(state);
-    let oldest = generations.first_since(moment.now, kind.window).max(bank.since);
-    let open = generations.current();
-    let last = kind.last_generation(state, bank).min(open);
-    if oldest > last || last - oldest >= super::generations::RING {
-        return 0.0;
-    }
-    let words = layout.words(bank.geometry).max(1);
-    let measure = Measure::new(&generations, kind.k, bank.since, words);
-    let keys = |generation: u64| {
-        if generation < bank.since.max(generations.oldest()) || generation > last {
-            0
-        } else if generation == open {
-            measure.keys(moment.totals.novelty.saturating_sub(generations.novelty()))
-        } else {
-            generations.keys(generation)
-        }
-    };
-    let k = u64::from(kind.k);
-    // Youngest first; a run of an alive generation has no slices older than those of `oldest`.
-    let loads: Vec<f64> = (oldest.saturating_sub(k - 1)..=last)
-        .rev()
-        .map(|slice| {
-            (slice..slice.saturating_add(k)).map(|g| keys(g) as f64).sum::<f64>() / words as f64
-        })
-        .collect();
-    let spread = spread(loads.iter().copied().fold(0.0, f64::max), bank.geometry.words_per_block);
-    mean_over_blocks(spread, |x| fpr_run(loads.iter().map(|load| -(-load * x).exp_m1()), kind.k))
-}
-
-/// The variance of a block's keys relative to their mean, where a run of slices is concerned: keys come to
-/// blocks in a Poisson manner, and the `2k-1` generations of a run weigh as two thirds of one slice's keys.
-fn spread(load: f64, words_per_block: u32) -> f64 {
-    let keys = load * f64::from(words_per_block);
-    if keys > 0.0 { 2.0 / (3.0 * keys) } else { 0.0 }
 }
 
 #[cfg(test)]

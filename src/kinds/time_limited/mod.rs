@@ -11,6 +11,7 @@
 //!   measured need. A burst uses up its columns before a larger one follows (see `sizing`). (In the paper the slices around a change, of all sizes, take the inserts of `k`
 //!   generations: after a sudden growth that fills the small ones to the brim, and a run of `k` ones is
 //!   found in nearly every row.)
+//! - A late key goes to the generation of its own time, or to the open one if that is full (see `late`).
 //!
 //! So a key's slices lie in one block, and banks are asked one by one. All of a key's slices die together but
 //! for ghosts: a key that expired `e < k` generations ago still has `k-e` of its slices.
@@ -18,10 +19,13 @@
 mod evidence;
 mod fills;
 mod generations;
+mod late;
 mod sizing;
 
 #[cfg(test)]
 mod evidence_tests;
+#[cfg(test)]
+mod late_tests;
 #[cfg(test)]
 mod model;
 #[cfg(test)]
@@ -34,7 +38,7 @@ use super::columns::{Columns, caught_up};
 use super::parameters::{DEFAULT_FPR, within};
 use super::{
     Age, BankEntry, BankMask, Decision, Event, Kind, Micros, Moment, Operation, Parameters, Query,
-    State, Totals, Within,
+    Sample, State, Totals, Within,
 };
 use crate::cells::{Block, Blocks, Layout, MAX_BANKS};
 use crate::error::{Error, Result};
@@ -309,7 +313,7 @@ impl Kind for TimeLimited {
     }
 
     /// A late key goes to the generation of its own time, while that is alive (the key may then be older than the
-    /// window by a span). If none was open then, in a silence or before the first insert, the next one
+    /// window by a span) and has room ([`Kind::step_of_late`]). If none was open then, in a silence or before the first insert, the next one
     /// takes the key if it is inside the window: it keeps it a little longer.
     fn decide(&self, state: &State<'_>, moment: &Moment) -> Decision {
         let generations = self.generations(state);
@@ -331,6 +335,10 @@ impl Kind for TimeLimited {
 
     fn touches(&self, state: &State<'_>, step: u64) -> BankMask {
         state.bank_of_step(step).map_or(0, |bank| 1 << bank.slot)
+    }
+
+    fn step_of_late(&self, state: &State<'_>, blocks: &Blocks<'_>, hash: u64, step: u64) -> u64 {
+        late::step(self, state, blocks, hash, step)
     }
 
     /// The bits newly set.
@@ -418,7 +426,22 @@ impl Kind for TimeLimited {
         theory::fpr_in_blocks(self.k, l, load, theory::Phase::WORST, block_keys)
     }
 
-    fn estimated_fpr(&self, state: &State<'_>, layout: Layout, moment: &Moment, _: f64) -> f64 {
-        fills::expected_fpr(self, state, layout, moment)
+    /// That of runs of ones in slices of generations that are alive.
+    fn block_fpr(&self, state: &State<'_>, slot: usize, block: &Block<'_>, moment: &Moment) -> f64 {
+        let Some(bank) = state.bank(slot) else { return 0.0 };
+        let generations = self.generations(state);
+        let last = self.last_generation(state, &bank).min(generations.current());
+        let oldest = generations.first_since(moment.now, self.window).max(bank.since);
+        if oldest > last {
+            return 0.0;
+        }
+        // A run of an alive generation has no slices older than those of `oldest`.
+        let alive = (last - oldest).saturating_add(self.k.into()).min(COLUMNS.into());
+        theory::fpr_run(self.slices.fills(block, last).take(alive as usize), self.k)
+    }
+
+    /// Measured, not worked out from what generations took: late keys go to those that have closed.
+    fn estimated_fpr(&self, _: &State<'_>, _: Layout, _: &Moment, sample: &Sample) -> f64 {
+        sample.fpr()
     }
 }

@@ -2,6 +2,7 @@
 
 use super::tests::tiny;
 use super::*;
+use crate::cells::Geometry;
 use crate::hash::Positions;
 use crate::kinds::conformance::{Harness, hash_of};
 use proptest::prelude::*;
@@ -80,10 +81,35 @@ impl Model {
         if until + self.kind.window <= now {
             return Decision::TooLate;
         }
+        let into = if self.takes(into.0, open.0, hash) { into } else { open };
         for slice in into.0 + 1 - u64::from(self.kind.k)..=into.0 {
             *self.bit(into.0, slice, hash) = true;
         }
         Decision::Insert { step: into.0 }
+    }
+
+    /// Whether a generation takes a key: the open one, one that has it, or one whose slices are not as full as planned.
+    fn takes(&mut self, generation: u64, open: u64, hash: u64) -> bool {
+        let k = u64::from(self.kind.k);
+        let slices = generation + 1 - k..=generation;
+        if generation == open || slices.clone().all(|slice| *self.bit(generation, slice, hash)) {
+            return true;
+        }
+        let bank = self.banks.iter().rposition(|&(since, _)| since <= generation).expect("a bank");
+        let (since, words_per_block) = self.banks[bank];
+        let last = self.banks.get(bank + 1).map_or(open, |&(next, _)| open.min(next - 1));
+        let geometry = Geometry { blocks_per_stripe: 1, words_per_block };
+        let part = if last < open { sizing::HURRIED } else { 1.0 };
+        let each = fills::zeros_left(part * sizing::keys_a_word(&self.kind, geometry));
+        let (mut set, mut planned) = (0, 0.0);
+        for slice in slices {
+            let taken = (slice.max(since)..=last.min(slice + k - 1)).count();
+            let looked_at = late::WORDS.min(words_per_block as usize);
+            planned += (1.0 - (0..taken).fold(1.0, |zeros, _| zeros * each)) * looked_at as f64;
+            let bits = self.slices.get(&(bank, slice)).map_or(&[][..], |bits| &bits[..looked_at]);
+            set += bits.iter().filter(|&&bit| bit).count();
+        }
+        (set as f64) < planned
     }
 
     /// The youngest generation that has the key and ended less than `age` ago.
@@ -103,8 +129,8 @@ impl Model {
 enum Action {
     /// Inserts so many keys from this one on, so many microseconds later.
     Insert(u16, u16, u64),
-    /// Inserts a key of so many microseconds ago.
-    Late(u16, u64),
+    /// Inserts so many keys from this one on, of so many microseconds ago.
+    Late(u16, u16, u64),
     /// Asks for a key, so many microseconds later, and within so many.
     Ask(u16, u64, u64),
 }
@@ -115,7 +141,8 @@ fn action() -> impl Strategy<Value = Action> {
     prop_oneof![
         6 => (key.clone(), 1..4_u16, pause.clone()).prop_map(|(a, b, c)| Action::Insert(a, b, c)),
         1 => (key.clone(), 1..120_u16, 0..3_u64).prop_map(|(a, b, c)| Action::Insert(a, b, c)),
-        2 => (key.clone(), 0..300_u64).prop_map(|(a, b)| Action::Late(a, b)),
+        2 => (key.clone(), 1..3_u16, 0..300_u64).prop_map(|(a, b, c)| Action::Late(a, b, c)),
+        1 => (key.clone(), 1..200_u16, 0..300_u64).prop_map(|(a, b, c)| Action::Late(a, b, c)),
         6 => (key, pause, 0..300_u64).prop_map(|(a, b, c)| Action::Ask(a, b, c)),
     ]
 }
@@ -152,11 +179,13 @@ proptest! {
                         prop_assert_eq!(decision, model.insert(hash_of(key.into()), now, now));
                     }
                 }
-                Action::Late(key, ago) => {
+                Action::Late(key, count, ago) => {
                     let time = now.saturating_sub(ago);
-                    let decision = harness.insert(hash_of(key.into()), time);
-                    model.follow(&harness);
-                    prop_assert_eq!(decision, model.insert(hash_of(key.into()), time, now));
+                    for key in key..key + count {
+                        let decision = harness.insert(hash_of(key.into()), time);
+                        model.follow(&harness);
+                        prop_assert_eq!(decision, model.insert(hash_of(key.into()), time, now));
+                    }
                 }
                 Action::Ask(key, later, age) => {
                     let (hash, then) = (hash_of(key.into()), now + later);

@@ -56,10 +56,19 @@ const CERTAINTY: f64 = 2.0;
 /// `0.75·k` of the load, whose relative variance over blocks is about `2/(3·L·w)`, `w` the words of a block.
 /// Only + × ÷: the state depends on it.
 pub(super) fn capacity(kind: &TimeLimited, layout: Layout, geometry: Geometry) -> f64 {
+    capacity_of(kind, layout.words(geometry) as f64, geometry).max(1.0)
+}
+
+/// The same for each word of the bank.
+pub(super) fn keys_a_word(kind: &TimeLimited, geometry: Geometry) -> f64 {
+    capacity_of(kind, 1.0, geometry)
+}
+
+fn capacity_of(kind: &TimeLimited, words: f64, geometry: Geometry) -> f64 {
     let k = f64::from(kind.k);
     let block = f64::from(geometry.words_per_block.max(1));
     let spread = k / (4.0 * kind.load * block);
-    (kind.load * layout.words(geometry) as f64 / k / (1.0 + spread)).max(1.0)
+    kind.load * words / k / (1.0 + spread)
 }
 
 /// The smallest geometry with room for so many keys a generation, and for [`LEAST_KEYS`].

@@ -29,7 +29,9 @@ mod tests;
 pub use plan::Plan;
 
 use super::packed::{Packed, words_for};
-use super::{Age, Decision, Kind, Moment, Operation, Parameters, Query, State, Totals, Within};
+use super::{
+    Age, Decision, Kind, Moment, Operation, Parameters, Query, Sample, State, Totals, Within,
+};
 use crate::cells::{Block, Blocks, Geometry, Layout};
 use crate::error::Result;
 use crate::hash::Positions;
@@ -308,12 +310,17 @@ impl Kind for Timing {
         (in_use(&timers, block), timers.cells as u64)
     }
 
-    fn estimated_fpr(&self, state: &State<'_>, layout: Layout, _: &Moment, fill: f64) -> f64 {
+    fn estimated_fpr(&self, state: &State<'_>, layout: Layout, _: &Moment, sample: &Sample) -> f64 {
         let Some(bank) = state.bank(0) else {
             return 0.0;
         };
         let blocks = layout.blocks(bank.geometry) as f64;
-        theory::fpr_of_fill(fill, self.all_timers(layout, bank.geometry), self.plan.k, blocks)
+        theory::fpr_of_fill(
+            sample.fill(),
+            self.all_timers(layout, bank.geometry),
+            self.plan.k,
+            blocks,
+        )
     }
 
     /// At the end of a batch, when most inserts count, all of distinct keys.

@@ -107,7 +107,7 @@ fn filters_of_many_blocks_come_to_the_stable_point_and_stay() {
                 let until = inserts.unwrap_or(10_000 + 8000 * round as u64);
                 feed(kind, &mut harness, fed..until);
                 fed = until;
-                let zero = 1.0 - harness.fill();
+                let zero = 1.0 - harness.sample().fill();
                 if let Some(inserts) = inserts {
                     let expected = chain.zero_after(0, inserts);
                     println!("{kind} {layout:?} after {inserts}: {zero:.4}, theory {expected:.4}");
@@ -144,7 +144,7 @@ fn a_hot_key_leaves_more_zeros_and_the_bound_holds() {
             let key = if hot { 1 << 50 } else { key };
             harness.insert_weighing(hash_of(key), 0, if hot { 7 } else { level(kind, key) });
         }
-        let zeros = 1.0 - harness.fill();
+        let zeros = 1.0 - harness.sample().fill();
         println!("{kind}, 90 % one key: zeros {zeros:.4}, V0 {:.4}", chain.stable_point());
         assert!(zeros > chain.stable_point());
         assert!(harness.measured_fpr(20_000) < chain.fp_bound(5));
