@@ -52,6 +52,9 @@ pub struct Engine {
     pub(super) time_base: TimeBase,
     /// The word of stripe 0 when it was last given up on: whoever held it then is not waited for again.
     pub(super) given_up: AtomicU64,
+    /// What the kind says of itself, kept here: asking it is a call that every operation would make.
+    pub(super) uses_time: bool,
+    pub(super) counts_inserts: bool,
     /// The kind's [grace](crate::kinds::Kind::grace).
     pub(super) grace: Micros,
     pub(super) access: Access,
@@ -173,7 +176,7 @@ impl Engine {
     /// The filter's latest time, and whether it came with a key.
     pub(super) fn latest(&self) -> Stamp {
         let header = self.image.header();
-        let stamped = if self.meta.kind.uses_time() {
+        let stamped = if self.uses_time {
             header.time().load(Ordering::Relaxed)
         } else {
             let stripes = 0..header.stripe_count();
@@ -187,7 +190,7 @@ impl Engine {
         if let Some(time) = given {
             return self.check_lead(time);
         }
-        if !self.meta.kind.uses_time() {
+        if !self.uses_time {
             let time = self.options.clock.coarse_wall().unwrap_or(0);
             return Ok(Stamp { time, stream: false });
         }
@@ -226,7 +229,7 @@ impl Engine {
     #[inline]
     pub(super) fn totals(&self) -> Totals {
         let tally = self.image.header().tally();
-        if self.meta.kind.counts_inserts() { tally.sum() } else { tally.at_most() }
+        if self.counts_inserts { tally.sum() } else { tally.at_most() }
     }
 
     /// The same with the sums as they are.

@@ -219,6 +219,8 @@ impl Engine {
             snapshots: Snapshots::default(),
             bell: Bell::new(meta.durability),
             given_up: AtomicU64::new(0),
+            uses_time: meta.kind.uses_time(),
+            counts_inserts: meta.kind.counts_inserts(),
             grace: meta.kind.grace(),
             access: Access::Write,
             guard: Guard::new(),

@@ -103,7 +103,9 @@ impl Engine {
     #[inline]
     pub(super) fn prefetch(&self, hash: u64) {
         let banks = self.image.banks();
-        self.meta.kind.prefetch(banks.locate(BankMask::MAX, hash).blocks(), hash);
+        let located = banks.locate(BankMask::MAX, hash);
+        located.prefetch_headers();
+        self.meta.kind.prefetch(&located.blocks, hash);
     }
 
     /// The same for an insert, which also changes what another core may have changed last.
@@ -113,8 +115,8 @@ impl Engine {
         prefetch_write(self.image.header().stripe(stripe).lock_word());
         let banks = self.image.banks();
         let located = banks.locate(BankMask::MAX, hash);
-        located.prefetch_headers();
-        self.meta.kind.prefetch(located.blocks(), hash);
+        located.prefetch_headers_to_write();
+        self.meta.kind.prefetch(&located.blocks, hash);
     }
 
     /// Inserts or removes a key, after asking for it. Best after [`Engine::prefetch_to_write`]: the misses on the cells pass
@@ -256,9 +258,9 @@ impl Engine {
             let located = || banks.locate(BankMask::MAX, hash);
             let present = match ask {
                 Ask::Nothing => false,
-                Ask::Present(_) => kind.contains(&state, located().blocks(), &query),
+                Ask::Present(_) => kind.contains(&state, &located().blocks, &query),
                 Ask::Removable => {
-                    let there = kind.estimate(&state, located().blocks(), &query);
+                    let there = kind.estimate(&state, &located().blocks, &query);
                     there.is_some_and(|there| there.holds(request.weight))
                 }
             };
@@ -288,7 +290,7 @@ impl Engine {
         let argument = if kind.weighs() {
             operation.weight
         } else {
-            kind.novelty(&state, located.blocks(), operation).min(ARGUMENT_MAX)
+            kind.novelty(&state, &located.blocks, operation).min(ARGUMENT_MAX)
         };
         let op = match operation.change {
             Change::Insert => Op::Insert,
@@ -302,7 +304,7 @@ impl Engine {
             time: stamp.time,
             step: operation.step,
         };
-        let room = match located.blocks().get(0) {
+        let room = match located.blocks.get(0) {
             Some(block) => self.image.make_room(kind, &banks, block, operation)?,
             None => 0,
         };
@@ -311,17 +313,17 @@ impl Engine {
         located.begin();
         let early = Mistake::ChangedBeforeRecord.is_planted();
         if early {
-            change_block(kind, &state, located.blocks(), operation);
+            change_block(kind, &state, &located.blocks, operation);
         }
         let lsn = self.append(&mut stripe.segment, &record);
         if lsn.is_some() && !early {
-            change_block(kind, &state, located.blocks(), operation);
+            change_block(kind, &state, &located.blocks, operation);
         }
         located.end(lsn);
         let Some(lsn) = lsn else { return Ok(None) };
         // Last: until then whoever takes the stripe over applies the record again.
         self.count(stripe, lsn, stamp, counts_of(kind, &record));
-        self.image.give_back_room(kind, &banks, located.blocks(), room);
+        self.image.give_back_room(kind, &banks, &located.blocks, room);
         Ok(Some(lsn))
     }
 
@@ -338,7 +340,7 @@ impl Engine {
     /// Raises the filter's time, for kinds that use it.
     pub(super) fn raise_time(&self, time: u64) {
         let latest = self.image.header().time();
-        if self.meta.kind.uses_time() && latest.load(Ordering::Relaxed) < time {
+        if self.uses_time && latest.load(Ordering::Relaxed) < time {
             latest.fetch_max(time, Ordering::Relaxed);
         }
     }

@@ -1,7 +1,7 @@
 //! Asking, without a lock; the protocol is in `docs/architecture.md`.
 
 use super::engine::Engine;
-use crate::cells::{Blocks, MAX_BANKS};
+use crate::cells::Blocks;
 use crate::error::{Error, Result};
 use crate::kinds::{Age, BankMask, Estimate, Kind, Micros, Query, State, Totals, Within};
 use crate::planted::Mistake;
@@ -90,23 +90,29 @@ impl Engine {
         let now = match given {
             // Never refused as too far ahead: a question moves nothing.
             Some(time) => time.max(self.latest().time),
-            None if kind.uses_time() => self.moment(self.stamp(None)?).now,
+            None if self.uses_time => self.moment(self.stamp(None)?).now,
             None => 0,
         };
         let query = Query { hash, now, totals: totals(self) };
-        for _ in 0..RETRIES {
-            if let Some(answer) =
-                self.try_ask(hash, |state, blocks| ask(kind, state, blocks, &query))?
-            {
-                return Ok(answer);
-            }
-            spin_hint();
+        match self.try_ask(hash, |state, blocks| ask(kind, state, blocks, &query))? {
+            Some(answer) => Ok(answer),
+            None => self.ask_again(hash, |state, blocks| ask(kind, state, blocks, &query)),
         }
-        self.ask_patiently(hash, |state, blocks| ask(kind, state, blocks, &query))
     }
 
-    /// As [`Engine::try_ask`] until it succeeds: writers come too thick, or one of them was stopped or died.
+    /// As [`Engine::try_ask`] until it succeeds.
     #[cold]
+    fn ask_again<T>(&self, hash: u64, ask: impl Fn(&State<'_>, &Blocks<'_>) -> T) -> Result<T> {
+        for _ in 1..RETRIES {
+            spin_hint();
+            if let Some(answer) = self.try_ask(hash, &ask)? {
+                return Ok(answer);
+            }
+        }
+        self.ask_patiently(hash, ask)
+    }
+
+    /// The same when writers come too thick, or one of them was stopped or died.
     fn ask_patiently<T>(&self, hash: u64, ask: impl Fn(&State<'_>, &Blocks<'_>) -> T) -> Result<T> {
         let stripe = self.image.layout().stripe_of(hash) + 1;
         // Keeps writers out, or waits for the one who is stopped, or repairs what one left who died. A reader can but
@@ -133,7 +139,7 @@ impl Engine {
 
     /// Whether none of a key's blocks is marked as being changed.
     fn are_whole(&self, hash: u64) -> bool {
-        self.image.banks().locate(BankMask::MAX, hash).note_versions(&mut [0; MAX_BANKS])
+        self.image.banks().locate(BankMask::MAX, hash).headers.versions().is_some()
     }
 
     /// One look at block 0 and the key's blocks; `None` if any of them changed meanwhile.
@@ -151,12 +157,11 @@ impl Engine {
             return Ok(None);
         }
         let located = banks.locate(BankMask::MAX, hash);
-        let mut versions = [0; MAX_BANKS];
-        if !located.note_versions(&mut versions) {
+        let Some(versions) = located.headers.versions() else {
             return Ok(None);
-        }
-        let answer = ask(&block0.state(version), located.blocks());
-        let whole = located.unchanged(&versions) && block0.unchanged(version);
+        };
+        let answer = ask(&block0.state(version), &located.blocks);
+        let whole = located.headers.unchanged(versions) && block0.unchanged(version);
         Ok((whole || Mistake::QueryUnchecked.is_planted()).then_some(answer))
     }
 }

@@ -69,7 +69,7 @@ impl Columns {
 
     /// The ages, age 0 as the top bit, at which a run of `k` ones starts for this key, at this generation or
     /// the block's own, whichever is later; and that generation.
-    #[inline]
+    #[inline(always)]
     pub(super) fn runs(&self, block: &Block<'_>, generation: u64, hash: u64) -> (u64, u64) {
         let (ones, generation) = self.ones(block, generation, hash);
         (runs_of(ones, self.k), generation)
@@ -77,12 +77,12 @@ impl Columns {
 
     /// The key's bits by age, age 0 as the top bit, at this generation or the block's own, whichever is later; and that
     /// generation.
-    #[inline]
+    #[inline(always)]
     pub(super) fn ones(&self, block: &Block<'_>, generation: u64, hash: u64) -> (u64, u64) {
         let caught_up = caught_up(block);
         let generation = generation.max(caught_up);
-        let uncleared = (generation - caught_up).min(64) as u32;
-        let held = u64::MAX.checked_shr(uncleared).unwrap_or(0);
+        let uncleared = generation - caught_up;
+        let held = if uncleared < 64 { u64::MAX >> uncleared } else { 0 };
         (self.row(block, generation, hash) & held, generation)
     }
 
@@ -190,26 +190,33 @@ impl Columns {
     /// The key's bits in all slices by age, age 0 as the top bit.
     ///
     /// The loads do not depend on one another: nearly all of the time is their misses, side by side.
-    #[inline]
+    #[inline(always)]
     fn row(&self, block: &Block<'_>, generation: u64, hash: u64) -> u64 {
         let place = self.place(generation);
-        let left = self.n - 1 - place.column;
-        let mut row = 0;
         // From the first function on.
-        let ages = &self.ages[(self.k - place.function) as usize & 63..][..64];
-        let mut join = |bits: u64, function: u32| row |= bits & ages[function as usize & 63];
+        let first = (self.k - place.function) as usize & 63;
+        let ages = self.ages[first..].first_chunk().expect("the table is twice as long");
         if self.n == 64 {
+            let mut row = 0;
             self.each_row(block, hash, |word, _, function| {
-                join(load(word).rotate_left(left), function);
+                row |= load(word).rotate_left(63 - place.column) & ages[function];
             });
             return row;
         }
+        self.row_of_lanes(block, place, ages, hash)
+    }
+
+    /// The same where fewer than 64 slices leave room for other lanes, or for nothing. Out of line, so that the questions of 64
+    /// columns stay small.
+    #[inline(never)]
+    fn row_of_lanes(&self, block: &Block<'_>, place: Place, ages: &[u64; 64], hash: u64) -> u64 {
         // The lane is moved to the top, then turned until the youngest slice is the top bit. What the
         // right shift leaves below the `n` bits is cut off.
-        let up = 64 - self.n;
+        let (up, left) = (64 - self.n, self.n - 1 - place.column);
+        let mut row = 0;
         self.each_row(block, hash, |word, shift, function| {
             let lane = load(word) >> shift << up;
-            join(lane << left | lane >> place.column >> 1, function);
+            row |= (lane << left | lane >> place.column >> 1) & ages[function];
         });
         row >> up << up
     }
@@ -249,7 +256,7 @@ impl Columns {
             self.each_row(block, hash, |word, shift, function| {
                 visit(word, shift, bit & held);
                 let younger = u64::rotate_left(bit, 1);
-                bit = if function == place.function { oldest } else { younger };
+                bit = if function == place.function as usize { oldest } else { younger };
             });
             return;
         }
@@ -257,7 +264,7 @@ impl Columns {
         self.each_row(block, hash, |word, shift, function| {
             visit(word, shift, bit & held);
             let younger = if bit == last { 1 } else { bit << 1 };
-            bit = if function == place.function { oldest } else { younger };
+            bit = if function == place.function as usize { oldest } else { younger };
         });
     }
 
@@ -268,32 +275,38 @@ impl Columns {
         &self,
         block: &Block<'a>,
         hash: u64,
-        mut visit: impl FnMut(&'a AtomicU64, u32, u32),
+        mut visit: impl FnMut(&'a AtomicU64, u32, usize),
     ) {
         // 64 slices leave one lane in a word: said where the compiler can use it, in `row`.
         let lanes_log = if self.n == 64 { 0 } else { self.lanes_log };
         let words = &block.cells[..block.cells.len().min(MOST_BLOCK_WORDS)];
         let positions = Positions::new(hash, (words.len() << lanes_log) as u32);
-        let mut at = |function: u32, position: usize| {
+        // Below 64, see `new`: said where the compiler can use it.
+        let k = (self.k & 63) as usize;
+        let mut at = |function: usize, position: usize| {
             if let Some(word) = words.get(position >> lanes_log) {
                 let lane = position as u32 & ((1 << lanes_log) - 1);
                 visit(word, lane << (6 - lanes_log), function);
             }
         };
-        for pair in 0..self.k / 2 {
-            let (even, odd) = positions.pair(pair);
+        for pair in 0..k / 2 {
+            let (even, odd) = positions.pair(pair as u32);
             at(2 * pair, even);
             at(2 * pair + 1, odd);
         }
-        if self.k % 2 == 1 {
-            at(self.k - 1, positions.get(self.k - 1));
+        if k % 2 == 1 {
+            at(k - 1, positions.get(k as u32 - 1));
         }
     }
 
     #[inline]
     fn place(&self, generation: u64) -> Place {
         Place {
-            column: (generation % u64::from(self.n)) as u32,
+            // Most filters have 64 columns, and need no division.
+            column: match self.n {
+                64 => generation as u32 % 64,
+                n => (generation % u64::from(n)) as u32,
+            },
             function: (generation % u64::from(self.k)) as u32,
         }
     }
@@ -310,12 +323,11 @@ impl Columns {
 #[inline]
 fn runs_of(row: u64, k: u32) -> u64 {
     let (mut runs, mut length) = (row, 1);
-    while length < k {
-        let more = length.min(k - length);
-        runs &= runs << more;
-        length += more;
+    while 2 * length <= k {
+        runs &= runs << length;
+        length *= 2;
     }
-    runs
+    runs & runs << (k - length)
 }
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ pub struct BankEntry {
 /// The filter-wide state of one filter.
 #[derive(Debug, Clone, Copy)]
 pub struct State<'a> {
-    words: &'a [AtomicU64],
+    words: &'a [AtomicU64; STATE_WORDS],
 }
 
 impl<'a> State<'a> {
@@ -43,8 +43,7 @@ impl<'a> State<'a> {
     #[must_use]
     #[inline]
     pub fn new(words: &'a [AtomicU64]) -> Self {
-        assert!(words.len() == STATE_WORDS, "block 0 has {STATE_WORDS} words");
-        Self { words }
+        Self { words: words.try_into().expect("all words of the state") }
     }
 
     /// The bank in a slot.

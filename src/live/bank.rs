@@ -10,8 +10,11 @@
 use super::header::{BLOCK_HEADER_WORDS, BlockHeader};
 use super::version;
 use crate::bytes::{HEADER_BYTES, Header, PAGE_WORDS};
-use crate::cells::{Block, Blocks, Geometry, Layout, MAX_BANKS, OWN_WORDS, prefetch_write, store};
+use crate::cells::{
+    Block, Blocks, Geometry, Layout, MAX_BANKS, OWN_WORDS, prefetch, prefetch_write, store,
+};
 use crate::error::{Error, Result};
+use crate::hash::scale;
 use crate::kinds::{BankMask, Kind};
 use crate::media::{Access, Mapped, Media, MediaFile};
 use crate::names::FileName;
@@ -208,19 +211,20 @@ impl Bank {
 
     /// The block of a key.
     #[must_use]
-    #[inline]
+    #[inline(always)]
     pub fn block_of(&self, hash: u64) -> (BlockHeader<'_>, Block<'_>) {
-        let (header, block) = self.block(self.layout.block_of(self.geometry, hash));
+        let (header, block) = self.block(scale(hash, self.blocks) as usize);
         (header, Block { undo: self.undo(self.layout.stripe_of(hash)), ..block })
     }
 
     /// A block by number, below [`Bank::blocks`]; changes of it are not noted.
     #[must_use]
-    #[inline]
+    #[inline(always)]
     pub fn block(&self, index: usize) -> (BlockHeader<'_>, Block<'_>) {
         let words = self.mapping.words();
         let header_at = PAGE_WORDS + index * BLOCK_HEADER_WORDS;
-        let header = BlockHeader(&words[header_at..header_at + BLOCK_HEADER_WORDS]);
+        let header =
+            BlockHeader(words[header_at..].first_chunk().expect("a header for each block"));
         let cells = &words[self.cells_of(index)];
         let (own, number) = (header.own(), index as u64);
         (header, Block { own, cells, number, of: self.blocks, undo: Undo::NONE })
@@ -352,13 +356,18 @@ impl BankSet {
 
     /// The key's blocks in the banks of `mask`.
     #[must_use]
-    #[inline]
+    #[inline(always)] // called, it is copied by those who get it, right after its words were stored, which waits for them
     pub fn locate(&self, mask: BankMask, hash: u64) -> Located<'_> {
         let wanted = mask & self.present;
         if let (1, Some(bank)) = (wanted, &self.slots[0]) {
             let (header, block) = bank.block_of(hash);
-            return Located { headers: Headers::One([Some(header)]), blocks: Blocks::One(block) };
+            return Located { headers: Headers::One(header), blocks: Blocks::One(block) };
         }
+        self.locate_many(wanted, hash)
+    }
+
+    #[inline(never)]
+    fn locate_many(&self, wanted: BankMask, hash: u64) -> Located<'_> {
         let (mut headers, mut blocks) = ([None; MAX_BANKS], [None; MAX_BANKS]);
         for (slot, bank) in self.among(wanted) {
             let (header, block) = bank.block_of(hash);
@@ -372,116 +381,135 @@ impl BankSet {
 /// The blocks of one key, with their headers.
 #[derive(Debug)]
 pub struct Located<'a> {
-    headers: Headers<'a>,
-    blocks: Blocks<'a>,
+    /// Their headers.
+    pub headers: Headers<'a>,
+    /// The blocks, as their kind sees them.
+    pub blocks: Blocks<'a>,
 }
 
 /// Headers by slot; as [`Blocks`].
 #[derive(Debug)]
-enum Headers<'a> {
-    One([Option<BlockHeader<'a>>; 1]),
+pub enum Headers<'a> {
+    /// That of the only bank.
+    One(BlockHeader<'a>),
+    /// Those of any banks.
     Many([Option<BlockHeader<'a>>; MAX_BANKS]),
 }
 
-impl<'a> Located<'a> {
-    /// The blocks, as their kind sees them.
-    #[must_use]
+impl<'a> Headers<'a> {
+    /// Whether a test holds for each, with its slot; ends with the first for which it does not.
     #[inline]
-    pub fn blocks(&self) -> &Blocks<'a> {
-        &self.blocks
-    }
-
-    #[inline]
-    fn slots(&self) -> &[Option<BlockHeader<'a>>] {
-        match &self.headers {
-            Headers::One(slots) => slots,
-            Headers::Many(slots) => slots,
+    fn all(&self, mut test: impl FnMut(usize, &BlockHeader<'a>) -> bool) -> bool {
+        match self {
+            // Not as a list of one: the loop would cost a question more than what is done in it.
+            Self::One(header) => test(0, header),
+            Self::Many(slots) => {
+                let mut slots = slots.iter().enumerate();
+                slots.all(|(slot, header)| header.as_ref().is_none_or(|header| test(slot, header)))
+            }
         }
     }
 
     #[inline]
-    fn headers(&self) -> impl Iterator<Item = &BlockHeader<'a>> {
-        self.slots().iter().flatten()
+    fn each(&self, mut visit: impl FnMut(usize, &BlockHeader<'a>)) {
+        self.all(|slot, header| {
+            visit(slot, header);
+            true
+        });
     }
 
-    /// Asks the processor for their headers, to write.
+    /// The sum of their versions before the blocks are read; `None` if one is being changed.
+    #[must_use]
+    #[inline]
+    pub fn versions(&self) -> Option<u64> {
+        let mut sum = 0_u64;
+        let whole = self.all(|_, header| match version::read(header.version()) {
+            Some(version) => {
+                sum = sum.wrapping_add(version);
+                true
+            }
+            None => false,
+        });
+        whole.then_some(sum)
+    }
+
+    /// Whether none has changed since: versions only grow, so their sum is the same only if each of them is.
+    #[must_use]
+    #[inline]
+    pub fn unchanged(&self, before: u64) -> bool {
+        let mut sum = 0_u64;
+        self.each(|_, header| sum = sum.wrapping_add(version::again(header.version())));
+        sum == before
+    }
+}
+
+impl Located<'_> {
+    /// Asks the processor for the headers, to read.
     #[inline]
     pub fn prefetch_headers(&self) {
-        self.headers().for_each(|header| prefetch_write(header.version()));
+        self.headers.each(|_, header| prefetch(header.version()));
+    }
+
+    /// The same, to write.
+    #[inline]
+    pub fn prefetch_headers_to_write(&self) {
+        self.headers.each(|_, header| prefetch_write(header.version()));
     }
 
     /// Marks all of them as being changed; see [`version`] and [`crate::undo`].
     #[inline]
     pub fn begin(&self) {
         self.begin_undo();
-        self.headers().for_each(|header| version::begin(header.version()));
+        self.headers.each(|_, header| version::begin(header.version()));
     }
 
     /// Says what block the notes are about that will follow.
     #[inline]
     pub fn begin_undo(&self) {
-        if let (Some(block), Some(Some(header))) = (self.blocks.get(0), self.slots().first()) {
-            block.undo.begin(block.number, header.lsn());
-        }
+        self.headers.each(|slot, header| {
+            if let (0, Some(block)) = (slot, self.blocks.get(0)) {
+                block.undo.begin(block.number, header.lsn());
+            }
+        });
     }
 
     /// Marks all of them as whole again, up to this LSN if one was applied.
     #[inline]
     pub fn end(&self, lsn: Option<u64>) {
-        for header in self.headers() {
+        self.headers.each(|_, header| {
             if let Some(lsn) = lsn {
                 header.set_lsn(lsn);
             }
             version::end(header.version());
-        }
-    }
-
-    /// Notes their versions before they are read; false if one is being changed.
-    #[must_use]
-    #[inline]
-    pub fn note_versions(&self, versions: &mut [u64; MAX_BANKS]) -> bool {
-        // Into the place where they are compared: a copy of words just stored waits for the stores.
-        self.headers().zip(versions).all(|(header, seen)| match version::read(header.version()) {
-            Some(version) => {
-                *seen = version;
-                true
-            }
-            None => false,
-        })
-    }
-
-    /// Whether none has changed since these versions were read.
-    #[must_use]
-    #[inline]
-    pub fn unchanged(&self, versions: &[u64; MAX_BANKS]) -> bool {
-        let mut both = self.headers().zip(versions);
-        both.all(|(header, &seen)| version::unchanged(header.version(), seen))
+        });
     }
 
     /// Those of these blocks to which this LSN has not been applied.
     #[must_use]
-    pub fn older_than(&self, lsn: u64) -> Blocks<'a> {
+    pub fn older_than(&self, lsn: u64) -> Blocks<'_> {
         let mut older = [None; MAX_BANKS];
-        for (slot, header) in self.slots().iter().enumerate() {
-            let again = Mistake::AppliedAgain.is_planted();
-            if header.is_some_and(|header| lsn > header.lsn() || again) {
+        self.headers.each(|slot, header| {
+            if lsn > header.lsn() || Mistake::AppliedAgain.is_planted() {
                 older[slot] = self.blocks.get(slot).copied();
             }
-        }
+        });
         Blocks::Many(older)
     }
 
     /// Notes that this LSN has been applied to all of them.
     pub fn note(&self, lsn: u64) {
-        for header in self.headers().filter(|header| lsn > header.lsn()) {
-            header.set_lsn(lsn);
-        }
+        self.headers.each(|_, header| {
+            if lsn > header.lsn() {
+                header.set_lsn(lsn);
+            }
+        });
     }
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::sync::AtomicU64;
 
     #[test]
     fn a_set_is_of_the_version_it_was_made_for_and_of_no_other() {
@@ -490,6 +518,25 @@ mod tests {
             assert!(!none.is_of(version));
             let set = none.clone().of_version(version);
             assert!(set.is_of(version) && !set.is_of(version.wrapping_add(1)));
+        }
+    }
+
+    #[test]
+    fn a_change_of_any_block_shows_in_the_sum_of_their_versions() {
+        let words: [[AtomicU64; BLOCK_HEADER_WORDS]; 3] = Default::default();
+        let mut slots = [None; MAX_BANKS];
+        for (slot, words) in [1, 4, 7].into_iter().zip(&words) {
+            slots[slot] = Some(BlockHeader(words));
+        }
+        let headers = Headers::Many(slots);
+        for changed in &words {
+            let before = headers.versions().expect("whole blocks");
+            assert!(headers.unchanged(before));
+            version::begin(&changed[0]);
+            assert_eq!(headers.versions(), None);
+            assert!(!headers.unchanged(before));
+            version::end(&changed[0]);
+            assert!(!headers.unchanged(before));
         }
     }
 

@@ -129,7 +129,7 @@ impl Identity {
 
 /// A block's header.
 #[derive(Debug, Clone, Copy)]
-pub struct BlockHeader<'a>(pub(super) &'a [AtomicU64]);
+pub struct BlockHeader<'a>(pub(super) &'a [AtomicU64; BLOCK_HEADER_WORDS]);
 
 impl<'a> BlockHeader<'a> {
     /// The version word; see [`super::version`].

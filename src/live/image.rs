@@ -341,7 +341,7 @@ impl Image {
         }
         change_block(kind, &state, &older, &operation);
         located.note(lsn);
-        self.give_back_room(kind, banks, located.blocks(), room);
+        self.give_back_room(kind, banks, &located.blocks, room);
         let stripe = self.header.stripe(self.layout.stripe_of(operation.hash) + 1);
         if lsn > stripe.sums().lsn {
             stripe.count(lsn, stamp(time, record.stream), counts_of(kind, record));

@@ -27,16 +27,20 @@ const LOTS: [u64; 2] = [16, 256];
 /// The tally of an image.
 #[derive(Debug, Clone, Copy)]
 pub struct Tally<'a> {
-    head: &'a [AtomicU64],
-    lanes: &'a [AtomicU64],
+    head: &'a [AtomicU64; HEAD_WORDS],
+    lanes: &'a [AtomicU64; LANES_WORDS],
 }
 
 impl<'a> Tally<'a> {
     /// The tally in these words, [`HEAD_WORDS`] and [`LANES_WORDS`] of them.
+    ///
+    /// # Panics
+    /// If there are fewer of either.
     #[must_use]
     #[inline]
     pub fn new(head: &'a [AtomicU64], lanes: &'a [AtomicU64]) -> Self {
-        Self { head, lanes }
+        let (head, lanes) = (head.first_chunk(), lanes.first_chunk());
+        Self { head: head.expect("all words of the head"), lanes: lanes.expect("all lanes") }
     }
 
     /// Begins with these sums, for whoever is alone with the image.
@@ -100,7 +104,7 @@ impl<'a> Tally<'a> {
 
     /// The sums.
     #[must_use]
-    pub fn sum(&self) -> Totals {
+    pub fn sum(self) -> Totals {
         let mut sums = [0, 1].map(|at| self.head[BEGAN_WITH + at].load(Ordering::Relaxed));
         let mut used = self.head[USED].load(Ordering::Relaxed);
         while used != 0 {

@@ -13,7 +13,7 @@ use crate::sync::{AtomicU64, Ordering, fence};
 pub fn begin(version: &AtomicU64) {
     let seen = version.load(Ordering::Relaxed);
     version.store(seen | 1, Ordering::Relaxed);
-    // Release fence: pairs with the Acquire fence in `unchanged`. A reader that saw any cell written after
+    // Release fence: pairs with the Acquire fence in `again`. A reader that saw any cell written after
     // this also sees the odd version.
     if !Mistake::MarkUnfenced.is_planted() {
         fence(Ordering::Release);
@@ -42,9 +42,16 @@ pub fn read(version: &AtomicU64) -> Option<u64> {
 #[must_use]
 #[inline]
 pub fn unchanged(version: &AtomicU64, before: u64) -> bool {
+    again(version) == before
+}
+
+/// The version once more, now that the cells have been read.
+#[must_use]
+#[inline]
+pub fn again(version: &AtomicU64) -> u64 {
     // Acquire fence: pairs with the Release fence in `begin`.
     fence(Ordering::Acquire);
-    version.load(Ordering::Relaxed) == before
+    version.load(Ordering::Relaxed)
 }
 
 /// The version of what exists in two copies; its lowest bit says which one counts.
@@ -60,7 +67,7 @@ pub fn current(version: &AtomicU64) -> u64 {
 #[inline]
 pub fn begin_other(version: &AtomicU64) -> u64 {
     let seen = version.load(Ordering::Relaxed);
-    // Release fence: pairs with the Acquire fence in `unchanged`. A reader that still reads this copy, of the version before
+    // Release fence: pairs with the Acquire fence in `again`. A reader that still reads this copy, of the version before
     // `seen`, and saw any word written after this, also sees `seen`.
     fence(Ordering::Release);
     seen.wrapping_add(1)

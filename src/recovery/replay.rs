@@ -137,8 +137,8 @@ impl<'a> Applying<'a> {
     fn take(&mut self, lsn: u64, record: &Record) -> Result<()> {
         if matches!(record.op, Op::Insert | Op::Remove) {
             let located = self.banks.locate(BankMask::MAX, record.payload);
-            located.prefetch_headers();
-            self.kind.prefetch(located.blocks(), record.payload);
+            located.prefetch_headers_to_write();
+            self.kind.prefetch(&located.blocks, record.payload);
         }
         self.ahead.push_back((lsn, *record));
         if self.ahead.len() > AHEAD { self.apply_oldest() } else { Ok(()) }

@@ -159,7 +159,7 @@ impl AgePartitioned {
     }
 
     /// The key's runs by age, age 0 as the top bit, and the generation that ages count from.
-    #[inline]
+    #[inline(always)]
     fn runs(&self, state: &State<'_>, blocks: &Blocks<'_>, hash: u64) -> (u64, u64) {
         match blocks.get(0) {
             Some(block) => self.slices.runs(block, state.own(GENERATION), hash),
