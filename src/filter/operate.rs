@@ -251,7 +251,7 @@ impl Engine {
             if let Decision::Insert { step } = &mut decision
                 && request.time.is_some_and(|time| time < moment.now)
             {
-                *step = kind.step_of_late(&state, banks.locate(mask, hash).blocks(), hash, *step);
+                *step = kind.step_of_late(&state, &banks.locate(mask, hash).blocks, hash, *step);
                 mask = kind.touches(&state, *step);
             }
             let query = Query { hash, now: moment.now, totals: moment.totals };
