@@ -320,6 +320,7 @@ pub(super) fn copy(block: &Block<'_>, words: &mut Vec<u64>) {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::cells::store;
     use crate::media::{Access, Memory};
     use crate::processes::slots::Slots;
     use crate::{Bloom, Durability, Filter, Options};
@@ -436,5 +437,50 @@ mod tests {
             });
             assert_eq!(removed.count(), 0, "{maps}");
         }
+    }
+
+    #[test]
+    fn a_change_right_where_the_newest_snapshot_starts_makes_the_next_checkpoint() {
+        let (filter, _memory) = made();
+        let header = filter.engine.image.header();
+        // Without room behind the last record there is no note of its sync.
+        let full = || load(header.tail()) == load(header.allocated());
+        (1..).take_while(|_| !full()).for_each(|key| insert(&filter, key..key + 1));
+        let newest = filter.checkpoint().expect("no error");
+        insert(&filter, 0..1);
+        assert_eq!(filter.engine.image.last_change(), newest);
+        assert!(filter.checkpoint().expect("no error") > newest);
+    }
+
+    #[test]
+    fn a_block_that_is_being_changed_is_copied_after_that() {
+        let (filter, memory) = made();
+        let engine = &filter.engine;
+        let bank = &engine.image.listed_banks().expect("a bank")[0];
+        let index = bank.blocks() - 1;
+        let (header, block) = bank.block(index as usize);
+        let owner = engine.lock(2);
+        store(&block.cells[0], 1);
+        let copied = |name: &str| {
+            let mut writer = SnapshotWriter::create(&*memory, name).expect("space");
+            engine.write_bank(bank, &mut writer).expect("space");
+            let header = SnapshotHeader { uuid: 7, era: 1, start: 1, end: 1, frames: 0, bytes: 0 };
+            writer.finish(header).expect("space");
+        };
+        std::thread::scope(|scope| {
+            let copying = scope.spawn(|| copied(&FileName::Snapshot { start: 1 }.to_string()));
+            (0..50).take_while(|_| !copying.is_finished()).for_each(|_| sync::sleep(PAUSE));
+            store(&block.cells[0], 2);
+            header.set_lsn(9);
+            drop(owner); // which it should have waited for
+        });
+        let mut reader = SnapshotReader::open(&*memory, 1, 7).expect("it is sound");
+        let mut last = None;
+        let read = reader.frames(|_, frame, words| {
+            last = Some((frame.index, frame.lsn, words[OWN_WORDS..].to_vec()));
+            Ok(())
+        });
+        read.expect("it is sound");
+        assert_eq!(last, Some((index, 9, vec![2])), "zeros at the end are left out");
     }
 }

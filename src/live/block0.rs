@@ -125,3 +125,61 @@ impl<'a> Copy0<'a> {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::cells::Geometry;
+    use crate::kinds::Event;
+    use crate::kinds::state::STATE_OWN_WORDS;
+
+    fn words() -> Vec<AtomicU64> {
+        (0..BLOCK0_WORDS).map(|_| AtomicU64::new(0)).collect()
+    }
+
+    #[test]
+    fn a_change_keeps_what_it_does_not_touch_and_counts_once_it_is_whole() {
+        let words = words();
+        let block0 = Block0::new(&words);
+        block0.current().set_lsn(3);
+        store(&block0.current().block().own[5], 11);
+        let geometry = Geometry { blocks_per_stripe: 2, words_per_block: 64 };
+        for lsn in 5..9_u64 {
+            let (before, at) = (block0.version(), lsn as usize);
+            let old = block0.current();
+            let (old_lsn, old_own) = (old.lsn(), old.state().own(at));
+            block0.change(lsn, |state| {
+                let event = Event::OpenBank { id: lsn as u32, geometry, since: lsn, time: 0 };
+                state.apply_banks(&event);
+                state.set_own(at, lsn);
+                state.set_own(STATE_OWN_WORDS - 1, lsn);
+                assert!(block0.unchanged(before), "it does not count yet");
+            });
+            assert!(!block0.unchanged(before) && block0.unchanged(before + 1));
+            assert_eq!(block0.version(), before + 1);
+            assert_eq!((old.lsn(), old.state().own(at)), (old_lsn, old_own), "for who still reads");
+            let (now, state) = (block0.current(), block0.state(before + 1));
+            assert_eq!((now.lsn(), now.block().own(5)), (lsn, 11));
+            assert_eq!(now.block().own.len(), OWN_WORDS);
+            for state in [state, now.state()] {
+                let own: Vec<_> = (5..9).map(|at| state.own(at)).collect();
+                let expected: Vec<_> = (5..9).map(|at| if at > lsn { 0 } else { at }).collect();
+                assert_eq!((own, state.own(STATE_OWN_WORDS - 1)), (expected, lsn));
+                let banks: Vec<_> = state.banks().map(|bank| u64::from(bank.id)).collect();
+                assert_eq!(banks, (5..=lsn).collect::<Vec<_>>());
+            }
+        }
+    }
+
+    #[test]
+    fn its_version_and_its_copies_lie_beside_one_another() {
+        let words = words();
+        let block0 = Block0::new(&words);
+        for (version, value) in [(0, 1), (1, 2)] {
+            block0.copy(version).0.iter().for_each(|word| store(word, value));
+        }
+        let count = |value| words.iter().filter(|&word| load(word) == value).count();
+        assert_eq!([count(1), count(2), count(0)], [COPY_WORDS, COPY_WORDS, COPIES]);
+        assert_eq!(block0.version(), 0);
+    }
+}

@@ -501,20 +501,4 @@ impl LiveHeader {
 }
 
 #[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-    use std::io::ErrorKind;
-
-    #[test]
-    fn an_image_that_could_not_be_looked_at_is_not_taken_for_none() {
-        let told = |kind: ErrorKind| {
-            LiveHeader::none_if_unfit::<u64>(Error::io("open", "live")(kind.into()))
-        };
-        for kind in [ErrorKind::NotFound, ErrorKind::InvalidInput, ErrorKind::UnexpectedEof] {
-            assert!(matches!(told(kind), Ok(None)), "{kind}");
-        }
-        for kind in [ErrorKind::PermissionDenied, ErrorKind::Interrupted, ErrorKind::Other] {
-            assert!(told(kind).is_err(), "{kind}");
-        }
-    }
-}
+mod tests;

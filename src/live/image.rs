@@ -429,3 +429,6 @@ impl Image {
         self.header.bytes() + banks.iter().map(|(_, bank)| bank.memory_bytes()).sum::<u64>()
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

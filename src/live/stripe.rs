@@ -143,4 +143,18 @@ mod tests {
         stripe.set_sums(&loaded);
         assert_eq!(stripe.sums(), loaded);
     }
+
+    #[test]
+    fn a_note_moves_the_lsn_and_never_the_time_back_and_counts_nothing() {
+        let words: Vec<AtomicU64> = (0..STRIPE_WORDS).map(|_| AtomicU64::new(0)).collect();
+        let stripe = Stripe::new(&words);
+        stripe.count(5, 50, Totals { inserts: 2, novelty: 3 });
+        for (lsn, time, latest) in [(6, 70, 70), (7, 60, 70), (8, 90, 90)] {
+            stripe.note(lsn, time);
+            let sums = StripeSums { lsn, inserts: 2, time: latest, novelty: 3 };
+            assert_eq!((stripe.sums(), stripe.lsn(), stripe.time()), (sums, lsn, latest));
+        }
+        assert_eq!(load(stripe.lock_word()), 0);
+        assert!(std::ptr::eq(stripe.lock_word(), &words[0]), "the lock has a word of its own");
+    }
 }

@@ -162,10 +162,29 @@ mod tests {
     fn what_was_not_announced_is_caught_up_with() {
         let (head, lanes) = (words(HEAD_WORDS), words(LANES_WORDS));
         let tally = Tally::new(&head, &lanes);
-        tally.count(0, 100, 0);
-        head[ANNOUNCED].store(50, Ordering::Relaxed);
+        tally.begin(Totals { inserts: 7, novelty: 70 });
+        tally.count(0, 100, 3000);
+        tally.count(5, 1, 0);
+        for (inserts, novelty) in [(50, 0), (0, 500)] {
+            head[ANNOUNCED].store(inserts, Ordering::Relaxed);
+            head[ANNOUNCED + 1].store(novelty, Ordering::Relaxed);
+            tally.catch_up();
+            // The first lot of each lane in advance, as if nobody had died.
+            let least = Totals { inserts: 108 + 2 * LOTS[0], novelty: 3070 + 2 * LOTS[1] };
+            assert_eq!(tally.at_most(), least);
+        }
+        let more = Totals { inserts: 9000, novelty: 9000 };
+        (0..2).for_each(|at| head[ANNOUNCED + at].store(9000, Ordering::Relaxed));
         tally.catch_up();
-        assert!(tally.at_most().inserts >= 100);
+        assert_eq!(tally.at_most(), more, "what was announced is not taken back");
+    }
+
+    #[test]
+    fn what_counts_nothing_uses_no_lane() {
+        let (head, lanes) = (words(HEAD_WORDS), words(LANES_WORDS));
+        Tally::new(&head, &lanes).count(3, 0, 0);
+        let all = head.iter().chain(&lanes);
+        assert!(all.into_iter().all(|word| word.load(Ordering::Relaxed) == 0));
     }
 
     #[test]

@@ -79,3 +79,38 @@ pub fn flip(version: &AtomicU64, next: u64) {
     // Release: pairs with the Acquire in `current`.
     version.store(next, Ordering::Release);
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_that_is_being_changed_has_no_version_and_then_one_it_never_had() {
+        for seen in [0, 6, u64::MAX - 1] {
+            let version = AtomicU64::new(seen);
+            assert_eq!(read(&version), Some(seen));
+            assert!(unchanged(&version, seen));
+            begin(&version);
+            assert!(!unchanged(&version, seen));
+            // Whoever takes the stripe over from a dead writer begins with it again.
+            begin(&version);
+            assert_eq!((read(&version), current(&version)), (None, seen + 1));
+            end(&version);
+            let next = seen.wrapping_add(2);
+            assert_eq!(read(&version), Some(next));
+            assert!(unchanged(&version, next) && !unchanged(&version, seen));
+            end(&version);
+            assert_eq!(read(&version), Some(next + 2), "never one that was told before");
+        }
+    }
+
+    #[test]
+    fn the_next_version_counts_when_it_is_flipped_to_and_not_before() {
+        for seen in [0, 1, 6, u64::MAX] {
+            let (version, next) = (AtomicU64::new(seen), seen.wrapping_add(1));
+            assert_eq!((begin_other(&version), current(&version)), (next, seen));
+            flip(&version, next);
+            assert_eq!(current(&version), next);
+        }
+    }
+}

@@ -104,10 +104,10 @@ fn is_of(image: &Image, index: usize, record: &Record) -> bool {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::cells::Layout;
+    use crate::cells::{Layout, OWN_WORDS};
     use crate::live::header::Identity;
     use crate::media::{Media, Memory};
-    use crate::{Bloom, Spec};
+    use crate::{Bloom, Counting, Spec};
 
     #[test]
     fn a_record_is_of_one_stripe_or_of_none() {
@@ -133,6 +133,30 @@ mod tests {
         }
         for op in [Op::Durable, Op::Void] {
             assert!(stripes(&Record::new(op)).is_empty(), "{op:?}");
+        }
+    }
+
+    #[test]
+    fn what_was_not_completed_is_taken_back_and_notes_of_no_block_are_left_alone() {
+        let memory: Arc<dyn Media> = Arc::new(Memory::new());
+        memory.make().expect("nothing fails yet");
+        let kind = Counting::capacity(1000).kind().expect("a kind");
+        let layout = Layout { stripes: 4, block_words: 512 };
+        let identity = Identity { uuid: 7, era: 1, boot: 0, inode: 0, stripes: 4 };
+        let image = Image::create(memory, "image", identity, layout, &*kind).expect("space");
+        image.start(&*kind).expect("space");
+        let banks = image.keep_banks();
+        let bank = banks.get(0).expect("a bank");
+        let index = bank.blocks() - 1;
+        let (header, block) = bank.block(index as usize);
+        header.set_lsn(5);
+        // Cut off; completed; and notes that a damaged image has.
+        for (noted, lsn, expected) in [(index, 5, 0), (index, 4, 9), (index + 1, 5, 9)] {
+            block.set_word(0, 9);
+            bank.undo(3).begin(noted, lsn);
+            bank.undo(3).note(block.own, block.cells, OWN_WORDS, 0);
+            stripe(&image, &*kind, 4, &[], None).expect("no error");
+            assert_eq!(block.word(0), expected, "{noted} {lsn}");
         }
     }
 }
