@@ -8,7 +8,7 @@ use crate::choices::Chooser;
 use crate::fault::{Call, Fault, Plan};
 use crate::file::{Content, CrashFile, CrashLocks};
 use crate::monitor;
-use crate::tape::{Inode, Moment, SECTOR_BYTES, SECTOR_WORDS, Tape, Told};
+use crate::tape::{Course, Inode, Moment, SECTOR_BYTES, SECTOR_WORDS, Tape, Told};
 use ebbtide::media::{Access, ByteLocks, Media, MediaFile, Memory};
 use std::collections::BTreeMap;
 use std::io;
@@ -236,9 +236,13 @@ impl CrashDisk {
         self.tell(|told| told.created = true);
     }
 
-    /// There are two snapshots again, or all of the log.
+    /// A checkpoint has been written or was not needed: if there are two snapshots, either may be damaged again.
     pub fn tell_relieved(&self) {
-        self.tell(|told| told.full = false);
+        let is_there = |(name, course): (&String, &Course<Option<u64>>)| {
+            name.starts_with("snap-") && course.last().is_some()
+        };
+        let snapshots = self.state().tape.names.iter().filter(|&file| is_there(file)).count();
+        self.tell(|told| told.full &= snapshots < 2);
     }
 
     /// Operations up to this one will be begun, and nobody looks at the disk between them.
