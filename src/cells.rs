@@ -60,6 +60,13 @@ impl<'a> Block<'a> {
         }
     }
 
+    /// Makes of each word of cells what `new` says, so that it can be taken back: for changes of nearly all of them.
+    #[inline]
+    pub fn rewrite(&self, new: impl Fn(u64) -> u64) {
+        self.undo.note_all(self.own, self.cells);
+        self.cells.iter().for_each(|word| store(word, new(load(word))));
+    }
+
     /// Writes a word of cells so that it can be taken back.
     #[inline]
     pub fn set_word(&self, index: usize, value: u64) {

@@ -93,6 +93,16 @@ impl<'a> Undo<'a> {
         fence(Ordering::Release);
     }
 
+    /// Notes that any of the words are about to change.
+    pub fn note_all(&self, own: &[AtomicU64], cells: &[AtomicU64]) {
+        let begun = self.0.first().map(|count| count.load(Ordering::Relaxed));
+        if begun.is_some_and(|noted| noted < ALL) && !Mistake::UndoOverflowForgotten.is_planted() {
+            self.save(own, cells);
+        }
+        // Release fence: no word is changed before it has been saved.
+        fence(Ordering::Release);
+    }
+
     /// Saves all words as they were when the change began.
     #[cold]
     fn save(&self, own: &[AtomicU64], cells: &[AtomicU64]) {

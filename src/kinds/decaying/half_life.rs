@@ -143,6 +143,14 @@ impl HalfLife {
         value
     }
 
+    /// The same after one: without a branch, for whether a counter is used cannot be predicted.
+    #[must_use]
+    #[inline]
+    pub(super) fn halved(&self, value: u64) -> u64 {
+        let halved = self.halve_once(value);
+        if value > 1 { halved } else { 0 }
+    }
+
     /// What an insert that comes so many grid points too late adds still: as [`halve`](HalfLife::halve), but 1 stays 1, for if what is
     /// left of many late inserts were dropped one by one, nothing would bound what their sum lacks.
     #[must_use]
