@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 const HANG: Duration = Duration::from_secs(20);
 
 /// All of them.
-pub const ALL: [(&str, fn()); 17] = [
+pub const ALL: [(&str, fn()); 18] = [
     (
         "after_a_failed_sync_every_write_is_refused_and_reads_go_on_until_reopened",
         after_a_failed_sync_every_write_is_refused_and_reads_go_on_until_reopened,
@@ -76,6 +76,10 @@ pub const ALL: [(&str, fn()); 17] = [
     (
         "where_creating_failed_and_the_power_went_a_filter_can_be_opened_or_created",
         where_creating_failed_and_the_power_went_a_filter_can_be_opened_or_created,
+    ),
+    (
+        "a_segment_whose_maker_failed_is_durable_before_it_is_used",
+        a_segment_whose_maker_failed_is_durable_before_it_is_used,
     ),
     (
         "on_a_full_disk_nothing_goes_before_the_newest_snapshot_is_there_for_good",
@@ -458,6 +462,45 @@ fn where_creating_failed_and_the_power_went_a_filter_can_be_opened_or_created() 
             }
         }
     }
+}
+
+fn a_segment_whose_maker_failed_is_durable_before_it_is_used() {
+    const KEYS: u64 = 300;
+    let mut failed = 0;
+    for fault in [Fault::DirectorySyncFails, Fault::DoneAndFailed] {
+        for call in 1.. {
+            let disk = CrashDisk::new();
+            let filter = create(&disk, always());
+            disk.plan(Some(Plan::new(fault, call, false)));
+            let insert = |key: u64| filter.insert(key.to_le_bytes());
+            for key in 0..KEYS {
+                if let Err(error) = insert(key) {
+                    if matches!(error, Error::Poisoned { .. }) {
+                        break;
+                    }
+                    failed += 1;
+                    insert(key).expect("it fails once");
+                }
+                disk.tell_durable(0, key + 1, &[]);
+            }
+            let struck = disk.plan(None).is_some_and(|plan| plan.has_struck());
+            let durable = disk.told().durable[0];
+            let (tape, _ended) = (disk.end(), filter);
+            for seed in 0..8 {
+                let by = Arc::new(Mutex::new(Chooser::chance(Random::new(call << 8 | seed))));
+                let left = CrashDisk::after_cut(&tape, tape.now, &by, false);
+                let what = format!("{fault:?} at call {call}, seed {seed}");
+                let filter = reopen(&left).unwrap_or_else(|error| panic!("{what}: {error}"));
+                let found = filter.digest().expect("a digest").inserts;
+                assert!(found >= durable, "{what}: {found} of {durable}");
+                left.end();
+            }
+            if !struck {
+                break;
+            }
+        }
+    }
+    assert!(failed > 3, "{failed} inserts had to be repeated");
 }
 
 fn on_a_full_disk_nothing_goes_before_the_newest_snapshot_is_there_for_good() {
