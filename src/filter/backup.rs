@@ -3,14 +3,13 @@
 //! A snapshot written straight to the new place, and the records from its start to its end as one segment. Together they are
 //! a filter: opening it replays them like any other.
 
-use super::checkpoint::PATIENCE;
+use super::checkpoint::{PATIENCE, Place};
 use super::engine::Engine;
 use super::open::{clear, write_file, write_new};
 use crate::error::{Error, Result};
 use crate::media::Media;
 use crate::names::FileName;
 use crate::snapshot::SnapshotHeader;
-use crate::snapshot::write::SnapshotWriter;
 use crate::sync::Ordering;
 use crate::wal::segment::SegmentHeader;
 use crate::wal::{Segment, place};
@@ -53,7 +52,7 @@ impl Engine {
         // Held from the start: who has a segment mapped keeps what it holds, whoever removes its file.
         let (_, mut held) = self.map_log()?;
         let draft = FileName::Temporary(SNAPSHOT_DRAFT).to_string();
-        let snapshot = self.copy_to(to, &draft, SnapshotWriter::create)?;
+        let snapshot = self.copy_to(Place::Backup(to), &draft)?;
         // Acquire: pairs with the Release in `make_room`.
         let end = self.image.header().allocated().load(Ordering::Acquire);
         match self.log.map(snapshot.start, end) {

@@ -46,8 +46,16 @@ struct CopiedState {
     banks: Vec<Arc<Bank>>,
 }
 
-/// How a snapshot is begun: in a new file, or over an old one.
-pub(super) type Begin = fn(&dyn Media, &str) -> io::Result<SnapshotWriter>;
+/// Where a snapshot goes.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Place<'a> {
+    /// Into a new file of the filter.
+    New,
+    /// Over an old snapshot of the filter.
+    Over,
+    /// Into a backup, for which no writer waits.
+    Backup(&'a dyn Media),
+}
 
 /// The right to write a snapshot, shared with nobody, or with a process that does not come on.
 pub(super) struct Writing<'a> {
@@ -112,7 +120,7 @@ impl Engine {
             return Ok(newest);
         }
         let draft = FileName::Temporary(self.log.next_draft()).to_string();
-        let written = match self.copy_to(&*self.media, &draft, SnapshotWriter::create) {
+        let written = match self.copy_to(Place::New, &draft) {
             Err(error) if error.is_full() => self.copy_into_second_ground(&draft, error),
             written => written,
         };
@@ -139,20 +147,21 @@ impl Engine {
         Ok(start)
     }
 
-    /// Writes a snapshot under this name on a medium, where `begin` puts it. On return the log is durable through its end.
-    pub(super) fn copy_to(
-        &self,
-        media: &dyn Media,
-        name: &str,
-        begin: Begin,
-    ) -> Result<SnapshotHeader> {
+    /// Writes a snapshot under this name. On return the log is durable through its end.
+    pub(super) fn copy_to(&self, place: Place<'_>, name: &str) -> Result<SnapshotHeader> {
         self.check_writable()?;
         // Acquire, here and below: pairs with the Release of `reserve`.
         let start = self.image.header().tail().load(Ordering::Acquire);
         // Block 0 first: banks that open later are born in the log, which is replayed from `start`.
         let state = self.copy_state()?;
-        let writer = begin(media, name);
-        let written = writer.and_then(|writer| self.write_snapshot(writer, start, &state));
+        let (media, writer) = match place {
+            Place::New => (&*self.media, SnapshotWriter::create(&*self.media, name)),
+            Place::Over => (&*self.media, SnapshotWriter::over(&*self.media, name)),
+            Place::Backup(to) => (to, SnapshotWriter::create(to, name)),
+        };
+        let is_awaited = !matches!(place, Place::Backup(_));
+        let written =
+            writer.and_then(|writer| self.write_snapshot(writer, start, &state, is_awaited));
         let header = written.map_err(Error::io("write", media.path().join(name)))?;
         // A stripe that could not be repaired, or was left half changed by a panic, must not be believed.
         self.check_writable()?;
@@ -167,13 +176,14 @@ impl Engine {
         mut writer: SnapshotWriter,
         start: u64,
         state: &CopiedState,
+        is_awaited: bool,
     ) -> io::Result<SnapshotHeader> {
         let header = self.image.header();
         let frame = Frame { content: Content::State, bank: 0, index: 0, lsn: state.lsn };
         writer.frame(&frame, &state.words)?;
         self.write_stripes(&mut writer)?;
         for bank in &state.banks {
-            self.write_bank(bank, &mut writer)?;
+            self.write_bank(bank, &mut writer, is_awaited)?;
         }
         let end = header.tail().load(Ordering::Acquire);
         let (uuid, era) = (header.identity().uuid, header.identity().era);
@@ -205,7 +215,12 @@ impl Engine {
         Ok(())
     }
 
-    fn write_bank(&self, bank: &Bank, writer: &mut SnapshotWriter) -> io::Result<()> {
+    fn write_bank(
+        &self,
+        bank: &Bank,
+        writer: &mut SnapshotWriter,
+        is_awaited: bool,
+    ) -> io::Result<()> {
         let mut words = Vec::new();
         for index in 0..bank.blocks() {
             let lsn = {
@@ -217,7 +232,9 @@ impl Engine {
             // Zeros at the end are left out.
             let last = words.iter().rposition(|&word| word != 0).map_or(0, |last| last + 1);
             words.truncate(last.max(OWN_WORDS));
-            self.note_progress();
+            if is_awaited {
+                self.note_progress();
+            }
             writer
                 .frame(&Frame { content: Content::Block, bank: bank.id(), index, lsn }, &words)?;
         }
@@ -463,7 +480,7 @@ mod tests {
         store(&block.cells[0], 1);
         let copied = |name: &str| {
             let mut writer = SnapshotWriter::create(&*memory, name).expect("space");
-            engine.write_bank(bank, &mut writer).expect("space");
+            engine.write_bank(bank, &mut writer, true).expect("space");
             let header = SnapshotHeader { uuid: 7, era: 1, start: 1, end: 1, frames: 0, bytes: 0 };
             writer.finish(header).expect("space");
         };

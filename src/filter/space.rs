@@ -3,14 +3,13 @@
 //! Writers wait for a checkpoint then, within bounds: it may be held up by a process that is stopped. A checkpoint that finds no
 //! space takes that of the second ground: what would only be read if the newest snapshot were damaged.
 
-use super::checkpoint::{OVERDUE, PATIENCE};
+use super::checkpoint::{OVERDUE, PATIENCE, Place};
 use super::engine::Engine;
 use crate::error::{Error, Result};
 use crate::names::FileName;
 use crate::planted::Mistake;
 use crate::recovery::Listing;
 use crate::recovery::removal::remove_for_good;
-use crate::snapshot::write::SnapshotWriter;
 use crate::snapshot::{SnapshotHeader, SnapshotReader};
 use crate::sync::{self, Instant, Ordering};
 use crate::wal::record::RECORD_BYTES;
@@ -117,7 +116,7 @@ impl Engine {
         self.let_go_of_log();
         // What was written of it so far.
         let _ = self.media.remove(draft);
-        self.copy_to(&*self.media, draft, SnapshotWriter::create)
+        self.copy_to(Place::New, draft)
     }
 
     /// Writes a snapshot over an old one.
@@ -126,7 +125,7 @@ impl Engine {
         // It loses its name for good before anything else is written there.
         let renamed = self.media.rename(&name, draft).and_then(|()| self.media.sync());
         renamed.map_err(Error::io("rename", self.media.path().join(name)))?;
-        self.copy_to(&*self.media, draft, SnapshotWriter::over)
+        self.copy_to(Place::Over, draft)
     }
 
     /// Whether a snapshot is sound as a whole.
