@@ -16,7 +16,7 @@ use crate::recovery::Listing;
 use crate::recovery::removal::remove_for_good;
 use crate::snapshot::write::SnapshotWriter;
 use crate::snapshot::{Content, Frame, SnapshotHeader, SnapshotReader};
-use crate::sync::{self, Instant, Mutex, MutexGuard, Ordering, patience};
+use crate::sync::{self, AtomicU64, Instant, Mutex, MutexGuard, Ordering, patience};
 use crate::wal::record::RECORD_BYTES;
 use std::io;
 use std::iter::repeat_with;
@@ -28,15 +28,16 @@ const KEPT: usize = 2;
 /// How long a checkpoint that was asked for waits for one that another process is at.
 pub(super) const PATIENCE: Duration = patience(Duration::from_secs(1));
 const PAUSE: Duration = Duration::from_millis(2);
-/// At so many times the log that makes a checkpoint due, nobody waits for another process any more that is at it, and writers
-/// wait for it.
-pub(super) const OVERDUE: u64 = 4;
+/// At so many times the log that makes a checkpoint due, nobody waits for another process any more that is at it.
+const OVERDUE: u64 = 4;
 
 /// The checkpoints and backups of this handle.
 #[derive(Debug, Default)]
 pub struct Snapshots {
     /// One at a time. Other processes are kept off by a byte lock.
     turn: Mutex<()>,
+    /// From which LSN on writers may be made to wait again; see [`super::space`].
+    pub(super) restrained_from: AtomicU64,
 }
 
 /// Block 0 as it was, and the banks that it lists.
@@ -96,14 +97,14 @@ impl Engine {
 
     /// The same if enough log has gathered, or writers wait for it, and nobody else is at it, or does not come to an end.
     pub(super) fn checkpoint_if_due(&self) -> Result<()> {
-        let (header, wanted) = (self.image.header(), self.is_checkpoint_wanted());
-        if !(wanted || self.checkpoint_due(1)) || header.refuses() {
+        let wanted = self.is_checkpoint_wanted();
+        if !(wanted || self.checkpoint_due(1)) || self.image.header().refuses() {
             return Ok(());
         }
-        let newest = header.snapshot().load(Ordering::Relaxed);
+        let newest = self.newest_snapshot();
         let writing = self.begin_snapshot(if wanted { PATIENCE } else { Duration::ZERO })?;
         // Asked again: another handle may just have written it.
-        let wanted = wanted && header.snapshot().load(Ordering::Relaxed) == newest;
+        let wanted = wanted && self.newest_snapshot() == newest;
         if wanted || self.checkpoint_due(if writing.alone { 1 } else { OVERDUE }) {
             self.write_checkpoint()?;
         }

@@ -143,7 +143,6 @@ impl Drop for Duties {
 /// Allocates segments ahead, syncs at intervals, closes holes, writes heartbeats.
 fn tend_log(engine: &Engine) {
     let (mut synced, mut beat, mut heard) = (Instant::now(), Instant::now(), 0);
-    let mut unrestrained = 0;
     loop {
         let interval = engine.bell.interval();
         let next = interval.map_or(BEAT, |every| every.saturating_sub(synced.elapsed()).min(BEAT));
@@ -151,8 +150,9 @@ fn tend_log(engine: &Engine) {
             return;
         }
         // A duty that fails is left to whoever needs it, who then gets the error.
-        let full = engine.allocate_ahead().is_err_and(|error| error.is_full());
-        unrestrained = engine.restrain_writers(full, unrestrained);
+        if engine.allocate_ahead().is_err_and(|error| error.is_full()) {
+            engine.restrain_writers();
+        }
         let _ = engine.let_go_of_records();
         let due = interval.is_some_and(|every| synced.elapsed() >= every);
         if due && !Mistake::IntervalIgnored.is_planted() {
@@ -170,9 +170,13 @@ fn tend_log(engine: &Engine) {
 fn write_checkpoints(engine: &Engine) {
     let mut heard = 0;
     while engine.bell.wait(BEAT, &mut heard) {
+        let wanted = engine.is_checkpoint_wanted();
         // If it fails (a full disk) the log goes on growing, and the next one is tried at the next beat.
         let _ = engine.checkpoint_if_due();
-        engine.end_wait_for_checkpoint();
+        // One that is wanted only since then is the next one.
+        if wanted {
+            engine.end_wait_for_checkpoint();
+        }
     }
 }
 

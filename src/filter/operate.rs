@@ -6,6 +6,7 @@
 
 use super::duties::{BEAT, RECORDS_A_RING};
 use super::engine::{Engine, Local, Stamp};
+use super::space::RESTRAINED;
 use crate::cells::prefetch_write;
 use crate::error::Result;
 use crate::kinds::{
@@ -125,7 +126,7 @@ impl Engine {
         self.check_process()?;
         let given = request.time;
         let index = self.image.layout().stripe_of(request.hash) + 1;
-        let mut may_wait = true;
+        let mut waited_after = None;
         loop {
             if self.is_checkpoint_wanted() {
                 self.wait_for_checkpoint();
@@ -143,9 +144,13 @@ impl Engine {
                 // Still under the stripe: a step may have been recorded for this insert, and counts only if something follows it.
                 // Should we die here, whoever takes the stripe over sees to that.
                 Attempt::NoRoom => match self.make_room(end) {
-                    // A checkpoint removes log.
-                    Err(error) if error.is_full() && may_wait && self.want_checkpoint() => {
-                        may_wait = false;
+                    // A checkpoint removes log; but not the one that was waited for in vain.
+                    Err(error)
+                        if error.is_full()
+                            && waited_after != Some(self.newest_snapshot())
+                            && self.want_checkpoint() =>
+                    {
+                        waited_after = Some(self.newest_snapshot());
                     }
                     made => made?,
                 },
@@ -361,6 +366,9 @@ impl Engine {
             }
             if lsn.is_multiple_of(RECORDS_A_RING) {
                 self.bell.ring();
+                if self.checkpoint_due(RESTRAINED) {
+                    self.restrain_writers();
+                }
             }
             // There is one below the mapped end, unless we slept: the place is void then, and the log went on.
             let segment = last.as_ref()?;
