@@ -182,7 +182,7 @@ impl Options {
     /// has of memory, at least 1 MiB. Then at most as much is written to snapshots as to the log. More saves writing, and
     /// takes disk and time to recover.
     ///
-    /// Inserts wait for a checkpoint, a second at most, where twice as much has gathered: so the log has an end where
+    /// Inserts wait for a checkpoint, as long as it comes on, where twice as much has gathered: so the log has an end where
     /// keys come faster than the disk takes snapshots. With the default, a disk of five times the memory and three segments is
     /// enough; a full one costs the older of two snapshots, which only damage to the newer one makes it need.
     #[must_use]

@@ -2,8 +2,8 @@
 
 use ebbtide::media::{Access, Disk, Media, Memory};
 use ebbtide::{
-    AgePartitioned, Any, Clock, Digest, Durability, Error, Filter, ManualClock, Options, Timestamp,
-    inspect,
+    AgePartitioned, Any, Clock, Digest, Durability, Error, Filter, ManualClock, Options,
+    Parameters, Timestamp, inspect,
 };
 use std::process::Command;
 use std::sync::Arc;
@@ -209,6 +209,40 @@ fn a_damaged_newest_snapshot_keeps_the_older_one_when_opened_on_a_full_disk() {
     assert_eq!(names(&memory, "snap-"), snapshots);
     memory.set_capacity(u64::MAX);
     assert_eq!(digest(&opened(&memory).expect("the older one")).value, before.value);
+}
+
+#[test]
+fn where_snapshots_lie_close_together_writers_go_on_in_the_space_of_the_older_one() {
+    let memory = Memory::new();
+    let options = options().background(true).checkpoint_bytes(1 << 40);
+    let filter = Filter::create_on(shared(&memory), spec(), options).expect("room");
+    insert(&filter, 0..1000);
+    for key in 1000..1002 {
+        insert(&filter, key..key + 1);
+        filter.checkpoint().expect("room");
+    }
+    memory.set_capacity(used(&memory) + 10 * 8192);
+    insert(&filter, 1002..20_000);
+    let before = digest(&filter);
+    assert_eq!(before.inserts, 20_000);
+    drop(filter);
+    memory.set_capacity(u64::MAX);
+    assert_eq!(digest(&opened(&memory).expect("the same filter")).value, before.value);
+}
+
+#[test]
+fn counters_that_grow_find_their_room_in_the_place_of_log() {
+    let memory = Memory::new();
+    let spec = Any::new("dynamic-count", Parameters::new().with("capacity", 20_000));
+    let options = options().background(true).checkpoint_bytes(1 << 40);
+    let filter = Filter::create_on(shared(&memory), spec, options).expect("room");
+    insert(&filter, 0..2000);
+    filter.checkpoint().expect("room");
+    insert(&filter, 2000..5000);
+    filter.checkpoint().expect("room");
+    memory.set_capacity(used(&memory));
+    let heavy = |key: u64| filter.call().times(1 << 12).insert(key.to_le_bytes());
+    (0..20).for_each(|key| assert!(heavy(key).expect("the log below the newest snapshot")));
 }
 
 /// Runs `mount` or `umount`; false if that is not possible here.

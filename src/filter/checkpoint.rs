@@ -78,10 +78,14 @@ impl Engine {
     /// Keeps other checkpoints away, as long as that is possible: two at once are a waste, no harm.
     pub(super) fn begin_snapshot(&self, patience: Duration) -> Result<Writing<'_>> {
         let turn = self.snapshots.turn.lock();
-        let start = Instant::now();
+        let (mut start, mut seen) = (Instant::now(), self.progress());
         let mut alone = self.slots.try_checkpoint()?;
         while !alone && start.elapsed() < patience {
             sync::sleep(PAUSE);
+            // As long as it comes on there is no hurry.
+            if self.progress() != seen {
+                (start, seen) = (Instant::now(), self.progress());
+            }
             alone = self.slots.try_checkpoint()?;
         }
         Ok(Writing { engine: self, _turn: turn, alone })
@@ -92,7 +96,9 @@ impl Engine {
     pub(super) fn checkpoint(&self) -> Result<u64> {
         self.check_process()?;
         let _writing = self.begin_snapshot(PATIENCE)?;
-        self.write_checkpoint()
+        let start = self.write_checkpoint()?;
+        self.end_wait_for_checkpoint();
+        Ok(start)
     }
 
     /// The same if enough log has gathered, or writers wait for it, and nobody else is at it, or does not come to an end.
@@ -102,11 +108,16 @@ impl Engine {
             return Ok(());
         }
         let newest = self.newest_snapshot();
-        let writing = self.begin_snapshot(if wanted { PATIENCE } else { Duration::ZERO })?;
+        // Not as long as writers wait.
+        let writing = self.begin_snapshot(if wanted { PATIENCE / 2 } else { Duration::ZERO })?;
         // Asked again: another handle may just have written it.
         let wanted = wanted && self.newest_snapshot() == newest;
         if wanted || self.checkpoint_due(if writing.alone { 1 } else { OVERDUE }) {
-            self.write_checkpoint()?;
+            let start = self.write_checkpoint()?;
+            if wanted && start == newest {
+                // There was nothing to write, and yet no space for log.
+                self.give_up_second_log()?;
+            }
         }
         Ok(())
     }
@@ -118,6 +129,8 @@ impl Engine {
         let changed = self.image.last_change();
         // Without a change ever, `meta` says everything.
         if changed < newest || changed == 0 {
+            // Whoever wrote the newest may have failed at it.
+            self.tidy()?;
             return Ok(newest);
         }
         let draft = FileName::Temporary(self.log.next_draft()).to_string();
@@ -137,7 +150,11 @@ impl Engine {
             }
             if Mistake::SnapshotNameNotSynced.is_planted() { Ok(()) } else { self.media.sync() }
         });
-        named.map_err(Error::io("name", self.media.path().join(&name)))?;
+        named.map_err(Error::io("name", self.media.path().join(&name))).inspect_err(|_| {
+            // As above, if it was not renamed.
+            let _ = self.media.remove(&draft);
+        })?;
+        self.note_progress();
         // Release: who sees it finds every stripe repaired that was left before `start`.
         header.snapshot().fetch_max(start, Ordering::Release);
         // A damaged one of this name is gone now.
@@ -166,8 +183,14 @@ impl Engine {
         let header = written.map_err(Error::io("write", media.path().join(name)))?;
         // A stripe that could not be repaired, or was left half changed by a panic, must not be believed.
         self.check_writable()?;
+        if is_awaited {
+            self.note_progress();
+        }
         if !Mistake::SnapshotAheadOfLog.is_planted() {
             self.commit(header.end)?;
+        }
+        if is_awaited {
+            self.note_progress();
         }
         Ok(header)
     }

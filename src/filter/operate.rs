@@ -136,24 +136,31 @@ impl Engine {
             // Under the stripe, so that the clock's times of one stripe never run backwards.
             let stamp = self.stamp(given)?;
             let end = self.log.mapped_end();
-            match self.attempt(&mut stripe, request, stamp)? {
+            let attempt = self.attempt(&mut stripe, request, stamp);
+            let made = match attempt {
                 // Too late by our own clock: the process was stopped after it was read.
-                Attempt::Done(Written { checked: Checked::TooLate, .. })
-                    if given.is_none() && !stamp.stream => {}
-                Attempt::Done(written) => return Ok(written),
+                Ok(Attempt::Done(Written { checked: Checked::TooLate, .. }))
+                    if given.is_none() && !stamp.stream =>
+                {
+                    Ok(())
+                }
+                Ok(Attempt::Done(written)) => return Ok(written),
                 // Still under the stripe: a step may have been recorded for this insert, and counts only if something follows it.
                 // Should we die here, whoever takes the stripe over sees to that.
-                Attempt::NoRoom => match self.make_room(end) {
-                    // A checkpoint removes log; but not the one that was waited for in vain.
-                    Err(error)
-                        if error.is_full()
-                            && waited_after != Some(self.newest_snapshot())
-                            && self.want_checkpoint() =>
-                    {
-                        waited_after = Some(self.newest_snapshot());
-                    }
-                    made => made?,
-                },
+                Ok(Attempt::NoRoom) => self.make_room(end),
+                // Nothing has happened.
+                Err(error) => Err(error),
+            };
+            match made {
+                // A checkpoint removes log; but not the one that was waited for in vain.
+                Err(error)
+                    if error.is_full()
+                        && waited_after != Some(self.newest_snapshot())
+                        && self.want_checkpoint() =>
+                {
+                    waited_after = Some(self.newest_snapshot());
+                }
+                made => made?,
             }
         }
     }

@@ -21,6 +21,15 @@ pub(super) const RESTRAINED: u64 = 2;
 /// How often who waits looks whether the checkpoint is there.
 const PAUSE: Duration = Duration::from_millis(1);
 
+/// What would only be read if the newest snapshot were damaged.
+#[derive(Default)]
+struct SecondGround {
+    /// Starts of older snapshots, the oldest last.
+    snapshots: Vec<u64>,
+    /// The log below the newest.
+    log: Vec<FileName>,
+}
+
 impl Engine {
     /// Whether writers, of all handles, are to wait for a checkpoint.
     #[inline]
@@ -40,11 +49,16 @@ impl Engine {
         let has_thread = self.options.background;
         if has_thread {
             let wanted = self.image.header().wanted();
-            if wanted.compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-                self.bell.ring();
-            }
+            // Whoever set it before may be dead.
+            let _ = wanted.compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed);
+            self.bell.ring();
         }
         has_thread
+    }
+
+    /// How far the checkpoint has come that is wanted.
+    pub(super) fn progress(&self) -> u64 {
+        self.image.header().wanted().load(Ordering::Relaxed)
     }
 
     /// The checkpoint that writers may wait for comes on.
@@ -64,13 +78,12 @@ impl Engine {
     /// them all.
     #[cold]
     pub(super) fn wait_for_checkpoint(&self) {
-        let wanted = || self.image.header().wanted().load(Ordering::Relaxed);
         // What is removed takes space for as long as we have it mapped.
         self.let_go_of_log();
-        let (mut seen, mut since) = (wanted(), Instant::now());
+        let (mut seen, mut since) = (self.progress(), Instant::now());
         while seen != 0 && !self.image.header().refuses() {
             sync::sleep(PAUSE);
-            let now = wanted();
+            let now = self.progress();
             if now != seen {
                 (seen, since) = (now, Instant::now());
             } else if since.elapsed() >= PATIENCE {
@@ -96,39 +109,60 @@ impl Engine {
         }
     }
 
-    /// Writes a snapshot where there was no space for one, which is the error `full`: in the space of what would only be
-    /// read if the newest sound snapshot were damaged, once all of that has been read.
+    /// Writes a snapshot where there was no space for one, which is the error `full`: in the space of the second ground.
     pub(super) fn copy_into_second_ground(
         &self,
         draft: &str,
         full: Error,
     ) -> Result<SnapshotHeader> {
-        let listing = Listing::read(&*self.media)?;
-        let unproven = Mistake::SecondGroundGivenUpUnproven.is_planted();
-        let proven = |&start: &u64| unproven || self.is_proven(start);
-        let Some(newest) = listing.snapshots.iter().position(proven) else { return Err(full) };
-        // Its name may be newer than the last sync of the directory, and its writer dead.
-        self.media.sync().map_err(Error::io("sync", self.media.path()))?;
-        let (newer, older) = listing.snapshots.split_at(newest + 1);
-        if let Some((&oldest, _)) = older.split_last() {
+        let Some(mut ground) = self.second_ground()? else { return Err(full) };
+        if let Some(oldest) = ground.snapshots.pop() {
             match self.copy_over(oldest, draft) {
                 Err(error) if error.is_full() || error.is_not_found() => {}
                 written => return written,
             }
         }
-        let snapshots = older.iter().map(|&start| FileName::Snapshot { start });
-        let log = listing.segments_below(newer[newest]).iter();
-        let log = log.map(|&(era, first)| FileName::Segment { era, first });
-        // The oldest one is gone already.
-        let rest: Vec<_> = snapshots.rev().skip(1).chain(log).collect();
-        if rest.is_empty() {
+        if !self.remove_ground(ground)? {
             return Err(full);
         }
-        remove_for_good(&*self.media, rest, repeat_with(|| self.log.next_draft()))?;
-        self.let_go_of_log();
         // What was written of it so far.
         let _ = self.media.remove(draft);
         self.copy_to(Place::New, draft)
+    }
+
+    /// Removes the log of the second ground, where a segment finds no space and there is nothing to write a snapshot of. The
+    /// older snapshots are of no use then, but keep their space from log for the next one.
+    pub(super) fn give_up_second_log(&self) -> Result<()> {
+        let ground = self.second_ground()?.unwrap_or_default();
+        self.remove_ground(SecondGround { snapshots: Vec::new(), ..ground }).map(|_| ())
+    }
+
+    /// What would only be read if the newest sound snapshot were damaged, once all of that has been read. `None` where none is
+    /// sound.
+    fn second_ground(&self) -> Result<Option<SecondGround>> {
+        let mut listing = Listing::read(&*self.media)?;
+        let unproven = Mistake::SecondGroundGivenUpUnproven.is_planted();
+        let proven = |&start: &u64| unproven || self.is_proven(start);
+        let Some(at) = listing.snapshots.iter().position(proven) else { return Ok(None) };
+        // Its name may be newer than the last sync of the directory, and its writer dead.
+        self.media.sync().map_err(Error::io("sync", self.media.path()))?;
+        let newest = listing.snapshots[at];
+        // Release: as in `write_checkpoint`; whoever wrote it may not have come to say so. Repair must not look for log below.
+        self.image.header().snapshot().fetch_max(newest, Ordering::Release);
+        let log = listing.segments_below(newest).iter();
+        let log = log.map(|&(era, first)| FileName::Segment { era, first }).collect();
+        Ok(Some(SecondGround { snapshots: listing.snapshots.split_off(at + 1), log }))
+    }
+
+    /// False if there is nothing of it.
+    fn remove_ground(&self, ground: SecondGround) -> Result<bool> {
+        let SecondGround { snapshots, log } = ground;
+        let snapshots = snapshots.into_iter().rev().map(|start| FileName::Snapshot { start });
+        let rest: Vec<_> = snapshots.chain(log).collect();
+        let any = !rest.is_empty();
+        remove_for_good(&*self.media, rest, repeat_with(|| self.log.next_draft()))?;
+        self.let_go_of_log();
+        Ok(any)
     }
 
     /// Writes a snapshot over an old one.
@@ -146,7 +180,10 @@ impl Engine {
         let known = unsound.iter().any(|other| other.load(Ordering::Relaxed) == start);
         let read = || {
             let mut reader = SnapshotReader::open(&*self.media, start, self.meta.uuid)?;
-            reader.frames(|_, _, _| Ok(()))?;
+            reader.frames(|_, _, _| {
+                self.note_progress();
+                Ok(())
+            })?;
             Ok::<_, Error>(self.is_ours(reader.header()))
         };
         // One that cannot be read now is no ground to give up another.
@@ -157,7 +194,8 @@ impl Engine {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::media::Memory;
+    use crate::media::{Access, Media, Memory};
+    use crate::processes::stripe_lock::{self, Owner};
     use crate::{Bloom, Durability, Filter, Options};
     use std::sync::Arc;
 
@@ -233,5 +271,37 @@ mod tests {
         insert(&filter, 2047..2048);
         engine.restrain_writers();
         assert!(engine.is_checkpoint_wanted());
+    }
+
+    #[test]
+    fn who_removes_log_below_a_snapshot_that_nobody_announced_can_repair_what_its_writer_left() {
+        let memory = Arc::new(Memory::new());
+        let options = Options::new().hash_seed(7).stripes(8).segment_bytes(4096);
+        let options = options.durability(Durability::Never).background(false);
+        let filter = Filter::create_on(memory.clone(), Bloom::capacity(1000), options);
+        let filter = filter.expect("a filter");
+        let (engine, header) = (&filter.engine, filter.engine.image.header());
+        let stripe = |key: &u64| {
+            engine.image.layout().stripe_of(engine.meta.hasher.hash(&key.to_le_bytes()))
+        };
+        let insert = |keys: std::ops::Range<u64>| {
+            let others = keys.filter(|key| stripe(key) != 0);
+            others.for_each(|key| assert!(filter.insert(key.to_le_bytes()).is_ok()));
+        };
+        insert(0..4000);
+        filter.checkpoint().expect("room");
+        // It was renamed and not announced by one who held stripe 1, to which nothing was written.
+        header.snapshot().store(0, Ordering::Relaxed);
+        let dead = Owner { slot: 9, term: 1 };
+        assert!(stripe_lock::try_lock(header.stripe(1).lock_word(), dead));
+        insert(4000..4200);
+        let names = memory.list().expect("a directory");
+        let bytes = names.iter().map(|name| {
+            let file = memory.open(name, Access::Read).expect("a file");
+            file.allocated_bytes().expect("a length")
+        });
+        memory.set_capacity(bytes.sum());
+        filter.checkpoint().expect("in the place of the log");
+        assert!(!header.is_poisoned());
     }
 }

@@ -15,7 +15,7 @@ use std::io::ErrorKind;
 /// always goes from its beginning on, and what is left has no gap.
 ///
 /// # Errors
-/// [`Error::Io`]. What was renamed by then stays a file in the making.
+/// [`Error::Io`]. What could not be removed but was renamed stays a file in the making.
 pub fn remove_for_good(
     media: &dyn Media,
     files: impl IntoIterator<Item = FileName>,
@@ -35,6 +35,8 @@ pub fn remove_for_good(
         match renamed {
             Some(Ok(number)) => drafts.push(number),
             Some(Err(error)) if error.kind() != ErrorKind::NotFound => {
+                // The first error is the one to report.
+                let _ = remove_drafts(media, &drafts);
                 return Err(Error::io("remove", media.path().join(name))(error));
             }
             _ => break,
