@@ -4,39 +4,16 @@
 //! the right to mount; else it is skipped, and says so). At last every call to the medium fails once, one
 //! run after the other.
 
+#[path = "common/space.rs"]
+mod space;
+
 use ebbtide::media::{Disk, Media, Memory};
 use ebbtide::{
-    AgePartitioned, Any, Bloom, Clock, Digest, Durability, Error, Filter, ManualClock, Options,
-    Parameters, TimeLimited, Timestamp, inspect,
+    AgePartitioned, Any, Bloom, Error, Filter, Parameters, TimeLimited, Timestamp, inspect,
 };
+use space::{digest, options, run, shared, spec, used};
 use std::io::ErrorKind;
-use std::process::Command;
-use std::sync::Arc;
 use std::time::Duration;
-
-/// A handle without a thread and with a clock that stands, so that nothing happens by itself.
-fn options() -> Options {
-    let clock = ManualClock::new(Timestamp::from_unix_millis(1_000_000));
-    Options::new()
-        .hash_seed(7)
-        .stripes(2)
-        .segment_bytes(4096)
-        .durability(Durability::Never)
-        .background(false)
-        .clock(Clock::from(clock))
-}
-
-fn spec() -> AgePartitioned {
-    AgePartitioned::last(10_000)
-}
-
-fn shared(memory: &Memory) -> Arc<dyn Media> {
-    Arc::new(memory.clone())
-}
-
-fn digest<K>(filter: &Filter<K>) -> Digest {
-    filter.digest().expect("a digest")
-}
 
 /// Inserts keys from `from` on until one fails; returns that key and why.
 fn fill<K>(filter: &Filter<K>, from: u64) -> (u64, Error) {
@@ -57,16 +34,6 @@ fn assert_has<K>(filter: &Filter<K>, keys: std::ops::Range<u64>) {
 fn assert_full(error: &Error) {
     assert!(error.is_full(), "{error}");
     assert!(error.to_string().contains("nothing is lost"), "{error}");
-}
-
-/// Bytes that the files on a medium take, as it counts them.
-fn used(memory: &Memory) -> u64 {
-    let names = memory.list().expect("a directory");
-    let bytes = names.iter().map(|name| {
-        let file = memory.open(name, ebbtide::media::Access::Read).expect("a file");
-        file.allocated_bytes().expect("a length")
-    });
-    bytes.sum()
 }
 
 #[test]
@@ -424,12 +391,6 @@ fn any_single_failure_is_an_error_and_loses_nothing_that_returned() {
             assert!(calls > 100, "more calls than that: {calls}");
         }
     }
-}
-
-/// Runs `mount` or `umount`; false if that is not possible here.
-fn run(program: &str, arguments: &[&str]) -> bool {
-    let output = Command::new(program).args(arguments).output();
-    output.is_ok_and(|output| output.status.success())
 }
 
 #[test]

@@ -1,32 +1,11 @@
 //! Disks that are planned tightly: a filter goes on in the space of what only damage would make it need.
 
+#[path = "common/space.rs"]
+mod space;
+
 use ebbtide::media::{Access, Disk, Media, Memory};
-use ebbtide::{
-    AgePartitioned, Any, Clock, Digest, Durability, Error, Filter, ManualClock, Options,
-    Parameters, Timestamp, inspect,
-};
-use std::process::Command;
-use std::sync::Arc;
-
-/// A handle without a thread and with a clock that stands, so that nothing happens by itself.
-fn options() -> Options {
-    let clock = ManualClock::new(Timestamp::from_unix_millis(1_000_000));
-    Options::new()
-        .hash_seed(7)
-        .stripes(2)
-        .segment_bytes(4096)
-        .durability(Durability::Never)
-        .background(false)
-        .clock(Clock::from(clock))
-}
-
-fn spec() -> AgePartitioned {
-    AgePartitioned::last(10_000)
-}
-
-fn shared(memory: &Memory) -> Arc<dyn Media> {
-    Arc::new(memory.clone())
-}
+use ebbtide::{AgePartitioned, Any, Error, Filter, Options, Parameters, inspect};
+use space::{digest, options, run, shared, spec, used};
 
 fn made(memory: &Memory) -> Filter<AgePartitioned> {
     Filter::create_on(shared(memory), spec(), options()).expect("room")
@@ -34,10 +13,6 @@ fn made(memory: &Memory) -> Filter<AgePartitioned> {
 
 fn opened(memory: &Memory) -> Result<Filter, Error> {
     Filter::open_on(shared(memory), options())
-}
-
-fn digest<K>(filter: &Filter<K>) -> Digest {
-    filter.digest().expect("a digest")
 }
 
 fn insert<K>(filter: &Filter<K>, keys: std::ops::Range<u64>) {
@@ -53,15 +28,6 @@ fn fill<K>(filter: &Filter<K>) -> u64 {
 fn assert_full<T: std::fmt::Debug>(result: Result<T, Error>) {
     let error = result.expect_err("no space");
     assert!(error.is_full() && error.to_string().contains("nothing is lost"), "{error}");
-}
-
-/// Bytes that the files on a medium take, as it counts them.
-fn used(memory: &Memory) -> u64 {
-    let bytes = |name: &String| {
-        let file = memory.open(name, Access::Read).expect("a file");
-        file.allocated_bytes().expect("a length")
-    };
-    memory.list().expect("a directory").iter().map(bytes).sum()
 }
 
 fn names(memory: &dyn Media, start: &str) -> Vec<String> {
@@ -243,12 +209,6 @@ fn counters_that_grow_find_their_room_in_the_place_of_log() {
     memory.set_capacity(used(&memory));
     let heavy = |key: u64| filter.call().times(1 << 12).insert(key.to_le_bytes());
     (0..20).for_each(|key| assert!(heavy(key).expect("the log below the newest snapshot")));
-}
-
-/// Runs `mount` or `umount`; false if that is not possible here.
-fn run(program: &str, arguments: &[&str]) -> bool {
-    let output = Command::new(program).args(arguments).output();
-    output.is_ok_and(|output| output.status.success())
 }
 
 /// On a file system, for what is mapped or open takes space there without a name, too.

@@ -461,6 +461,7 @@ mod tests {
         let first = listing.segments.iter().map(|&(_, first)| first).min();
         assert!(first.is_some_and(|first| first <= older), "{first:?}");
     }
+
     #[test]
     fn what_a_checkpoint_removes_takes_no_space_any_more() {
         let place = tempfile::tempdir().expect("a temporary directory");

@@ -1,0 +1,48 @@
+//! Filters on media whose space can be set, and file systems of a few megabytes.
+
+use ebbtide::media::{Access, Media, Memory};
+use ebbtide::{AgePartitioned, Clock, Digest, Durability, Filter, ManualClock, Options, Timestamp};
+use std::process::Command;
+use std::sync::Arc;
+
+/// A handle without a thread and with a clock that stands, so that nothing happens by itself.
+pub fn options() -> Options {
+    let clock = ManualClock::new(Timestamp::from_unix_millis(1_000_000));
+    Options::new()
+        .hash_seed(7)
+        .stripes(2)
+        .segment_bytes(4096)
+        .durability(Durability::Never)
+        .background(false)
+        .clock(Clock::from(clock))
+}
+
+/// A filter of some ten kilobytes.
+pub fn spec() -> AgePartitioned {
+    AgePartitioned::last(10_000)
+}
+
+/// The medium, as an engine takes it.
+pub fn shared(memory: &Memory) -> Arc<dyn Media> {
+    Arc::new(memory.clone())
+}
+
+/// What the filter holds.
+pub fn digest<K>(filter: &Filter<K>) -> Digest {
+    filter.digest().expect("a digest")
+}
+
+/// Bytes that the files on a medium take, as it counts them.
+pub fn used(memory: &Memory) -> u64 {
+    let bytes = |name: &String| {
+        let file = memory.open(name, Access::Read).expect("a file");
+        file.allocated_bytes().expect("a length")
+    };
+    memory.list().expect("a directory").iter().map(bytes).sum()
+}
+
+/// Runs `mount` or the like; false if that is not possible here.
+pub fn run(program: &str, arguments: &[&str]) -> bool {
+    let output = Command::new(program).args(arguments).output();
+    output.is_ok_and(|output| output.status.success())
+}
