@@ -7,9 +7,9 @@ use super::engine::Engine;
 use crate::error::Result;
 use crate::options::{Downtime, Durability};
 use crate::planted::Mistake;
+use crate::sync::mutex::{Condvar, Mutex};
 use crate::sync::{AtomicU64, Ordering};
 use crate::wal::record::RECORD_BYTES;
-use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -46,7 +46,7 @@ impl Bell {
             Durability::Interval(every) => u64::try_from(every.as_micros()).unwrap_or(u64::MAX),
             Durability::Always | Durability::Never => u64::MAX,
         };
-        Self { state: Mutex::default(), rung: Condvar::new(), interval: AtomicU64::new(micros) }
+        Self { state: Mutex::default(), rung: Condvar::default(), interval: AtomicU64::new(micros) }
     }
 
     /// Wakes the threads: the log has grown.
@@ -80,7 +80,7 @@ impl Bell {
     fn wait(&self, most: Duration, heard: &mut u64) -> bool {
         let mut state = self.state.lock();
         if state.rings == *heard && !state.stop {
-            self.rung.wait_for(&mut state, most);
+            state = self.rung.wait_for(state, most);
         }
         *heard = state.rings;
         !state.stop
