@@ -184,9 +184,15 @@ impl Engine {
     /// What `ebbtide-log` does once a second.
     fn tidy_log(&self) {
         // A duty that fails is left to whoever needs it, who then gets the error.
+        if self.check_place().is_err() {
+            return;
+        }
         let _ = self.close_holes();
         self.repair_all();
-        self.image.header().tally().catch_up();
+        if let Some(_events) = self.lock_events() {
+            // Under stripe 0, for a clear takes back what was counted.
+            self.image.header().tally().catch_up();
+        }
         self.let_go_of_log();
         if self.meta.downtime == Downtime::Freeze && self.uses_time {
             let _ = self.heartbeat();

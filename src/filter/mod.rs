@@ -9,7 +9,8 @@
 pub mod backup;
 pub mod call;
 pub mod checkpoint;
-pub mod commit;
+pub mod clear;
+mod commit;
 pub mod duties;
 pub mod engine;
 pub mod frequencies;
