@@ -66,6 +66,7 @@ mod processes;
 mod recovery;
 mod snapshot;
 mod sync;
+mod threads;
 mod undo;
 mod wal;
 

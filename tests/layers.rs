@@ -15,6 +15,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("names", 1),
     ("bytes", 1),
     ("fork", 1),
+    ("threads", 1),
     ("undo", 1),
     ("planted", 1),
     ("inference", 1),
@@ -39,6 +40,7 @@ const DOORS: &[&str] = &["lib.rs", "fuzzing.rs"];
 /// guards.
 const UNSAFE_FILES: &[&str] = &[
     "cells.rs",
+    "filter/background.rs",
     "fork.rs",
     "media/disk/locks.rs",
     "media/disk/mapping.rs",
@@ -47,6 +49,7 @@ const UNSAFE_FILES: &[&str] = &[
     "media/mod.rs",
     "processes/futex.rs",
     "processes/stripes.rs",
+    "threads.rs",
 ];
 
 const FILE_LINES: usize = 600;

@@ -1,41 +1,41 @@
-//! The background threads: what is due sooner or later, done before anyone has to wait for it.
+//! Background work: what is due sooner or later, done before anyone has to wait for it.
 //!
 //! Allocating the next log segment, syncing at intervals, closing holes, repairing what dead processes left, heartbeats,
-//! checkpoints. None of this is an office: whoever needs something that is overdue does it without them.
+//! checkpoints. It is done by the threads of [`super::background`], which all filters of the process share. They are optional:
+//! callers perform overdue maintenance themselves.
 
+use super::background::{self, Registered, Task, Work};
 use super::engine::Engine;
 use crate::error::Result;
 use crate::options::{Downtime, Durability};
 use crate::planted::Mistake;
-use crate::sync::mutex::{Condvar, Mutex};
+use crate::sync::mutex::Mutex;
 use crate::sync::{AtomicU64, Ordering};
 use crate::wal::record::RECORD_BYTES;
-use std::sync::Arc;
-use std::thread::JoinHandle;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 /// The longest a thread sleeps; also the distance of heartbeats.
 pub(super) const BEAT: Duration = Duration::from_secs(1);
+
+/// How much too early something may be done that is due about once a beat.
+const EARLY: Duration = Duration::from_millis(50);
 
 /// Whoever appends a record whose LSN is a multiple of this wakes the threads: after 128 KiB of log.
 pub(super) const RECORDS_A_RING: u64 = (128 << 10) / RECORD_BYTES;
 /// The places whose pages are made present ahead of the tail: enough until the thread has woken up and come to it.
 const PRESENT: u64 = 2 * RECORDS_A_RING;
 
-/// How the threads are woken.
+/// How the tasks of a filter are woken.
 #[derive(Debug)]
 pub struct Bell {
-    state: Mutex<BellState>,
-    rung: Condvar,
+    /// Not there where the filter has no background work.
+    tasks: OnceLock<[Registered; 2]>,
     /// The shortest interval that anyone asked for, in microseconds.
     interval: AtomicU64,
-}
-
-#[derive(Debug, Default)]
-struct BellState {
-    /// How often it was rung.
-    rings: u64,
-    stop: bool,
+    /// The log is durable to its end, and the task of the log waits for the next beat: who inserts wakes it.
+    resting: AtomicBool,
 }
 
 impl Bell {
@@ -46,13 +46,16 @@ impl Bell {
             Durability::Interval(every) => u64::try_from(every.as_micros()).unwrap_or(u64::MAX),
             Durability::Always | Durability::Never => u64::MAX,
         };
-        Self { state: Mutex::default(), rung: Condvar::default(), interval: AtomicU64::new(micros) }
+        Self {
+            tasks: OnceLock::new(),
+            interval: AtomicU64::new(micros),
+            resting: AtomicBool::new(false),
+        }
     }
 
-    /// Wakes the threads: the log has grown.
+    /// Wakes the tasks: the log has grown.
     pub(super) fn ring(&self) {
-        self.state.lock().rings += 1;
-        self.rung.notify_all();
+        self.tasks.get().into_iter().flatten().for_each(Registered::wake);
     }
 
     /// Asks for syncs at least so often from now on.
@@ -64,72 +67,53 @@ impl Bell {
             self.interval.fetch_min(every, Ordering::Relaxed);
             self.ring();
         }
-    }
-
-    fn stop(&self) {
-        self.state.lock().stop = true;
-        self.rung.notify_all();
+        // SeqCst, as where it is set: either this sees it, or the task sees the record. (A record's place is reserved by an
+        // atomic operation, which is as good where it counts; else the sync comes with the next beat.)
+        if self.resting.load(Ordering::SeqCst) && self.resting.swap(false, Ordering::SeqCst) {
+            self.ring();
+        }
     }
 
     fn interval(&self) -> Option<Duration> {
         let micros = self.interval.load(Ordering::Relaxed);
         (micros != u64::MAX).then(|| Duration::from_micros(micros.max(100)))
     }
-
-    /// Sleeps for so long, or until it is rung more often than the caller has `heard`. False when it is time to stop.
-    fn wait(&self, most: Duration, heard: &mut u64) -> bool {
-        let mut state = self.state.lock();
-        if state.rings == *heard && !state.stop {
-            state = self.rung.wait_for(state, most);
-        }
-        *heard = state.rings;
-        !state.stop
-    }
 }
 
-/// The running threads; dropping this stops them.
+/// The background work of a filter; dropping this stops it.
 #[derive(Debug)]
 pub struct Duties {
     engine: Arc<Engine>,
-    threads: Vec<JoinHandle<()>>,
+    running: bool,
 }
 
 impl Duties {
-    /// Starts the threads, if the handle wants them: one that never waits for long, and one that writes
-    /// checkpoints, so that no sync waits for those.
+    /// Starts the work, if the handle wants it: that of the log, and checkpoints, so that no sync waits for those.
     ///
     /// # Errors
     /// The system's refusal of a thread.
     pub fn start(engine: Arc<Engine>) -> std::io::Result<Self> {
-        let mut duties = Self { engine, threads: Vec::new() };
-        if duties.engine.options.background {
-            duties.spawn("ebbtide-log", tend_log)?;
-            duties.spawn("ebbtide-snap", write_checkpoints)?;
+        let running = engine.options.background;
+        if running {
+            let log = background::register(Work::Log, Arc::new(LogTask::new(engine.clone())))?;
+            let snapshots = SnapshotTask { engine: engine.clone() };
+            let snapshots = background::register(Work::Snapshots, Arc::new(snapshots));
+            let snapshots = snapshots.inspect_err(|_| log.remove())?;
+            // An engine is started once.
+            let _ = engine.bell.tasks.set([log, snapshots]);
         }
-        Ok(duties)
+        Ok(Self { engine, running })
     }
 
-    fn spawn(&mut self, name: &str, run: fn(&Engine)) -> std::io::Result<()> {
-        let engine = self.engine.clone();
-        let builder = std::thread::Builder::new().name(name.to_owned());
-        self.threads.push(builder.spawn(move || run(&engine))?);
-        Ok(())
-    }
-
-    /// Leaves the threads alone: they run in the parent of this process, if anywhere.
+    /// Leaves the work alone: it is done in the parent of this process, if anywhere.
     pub fn abandon(&mut self) {
-        self.threads.drain(..).for_each(std::mem::forget);
+        self.running = false;
     }
 
-    /// Stops the threads and waits for them.
+    /// Stops the work and waits until nothing of it is under way.
     pub fn stop(&mut self) {
-        if self.threads.is_empty() {
-            return;
-        }
-        self.engine.bell.stop();
-        for thread in self.threads.drain(..) {
-            // It has nothing to say: a panic in it has been reported on standard error.
-            let _ = thread.join();
+        if std::mem::take(&mut self.running) {
+            self.engine.bell.tasks.get().into_iter().flatten().for_each(Registered::remove);
         }
     }
 }
@@ -141,35 +125,57 @@ impl Drop for Duties {
 }
 
 /// Allocates segments ahead, syncs at intervals, closes holes, writes heartbeats.
-fn tend_log(engine: &Engine) {
-    let (mut synced, mut beat, mut heard) = (Instant::now(), Instant::now(), 0);
-    loop {
-        let interval = engine.bell.interval();
-        let next = interval.map_or(BEAT, |every| every.saturating_sub(synced.elapsed()).min(BEAT));
-        if !engine.bell.wait(next, &mut heard) {
-            return;
-        }
+struct LogTask {
+    engine: Arc<Engine>,
+    /// When the log was last synced, and when it was last tidied up.
+    last: Mutex<(Instant, Instant)>,
+}
+
+impl LogTask {
+    fn new(engine: Arc<Engine>) -> Self {
+        Self { engine, last: Mutex::new((Instant::now(), Instant::now())) }
+    }
+}
+
+impl Task for LogTask {
+    fn run(&self) -> Instant {
+        let engine = &*self.engine;
+        // Nobody else locks it.
+        let mut last = self.last.lock();
+        let (synced, tidied) = &mut *last;
         // A duty that fails is left to whoever needs it, who then gets the error.
         if engine.allocate_ahead().is_err_and(|error| error.is_full()) {
             engine.restrain_writers();
         }
         let _ = engine.let_go_of_records();
-        let due = interval.is_some_and(|every| synced.elapsed() >= every);
+        let interval = engine.bell.interval();
+        // At a beat a little early, rather than a moment after all others.
+        let due = interval.is_some_and(|every| synced.elapsed() + EARLY.min(every / 2) >= every);
         if due && !Mistake::IntervalIgnored.is_planted() {
-            synced = Instant::now();
+            *synced = Instant::now();
             let _ = engine.commit_all();
         }
-        if beat.elapsed() >= BEAT {
-            beat = Instant::now();
+        if tidied.elapsed() + EARLY >= BEAT {
+            *tidied = Instant::now();
             engine.tidy_log();
+        }
+        let now = Instant::now();
+        let beat = background::next_beat(now, BEAT);
+        match interval {
+            Some(every) if every < BEAT && !engine.may_rest() => (*synced + every).clamp(now, beat),
+            _ => beat,
         }
     }
 }
 
 /// Writes a checkpoint whenever enough log has gathered.
-fn write_checkpoints(engine: &Engine) {
-    let mut heard = 0;
-    while engine.bell.wait(BEAT, &mut heard) {
+struct SnapshotTask {
+    engine: Arc<Engine>,
+}
+
+impl Task for SnapshotTask {
+    fn run(&self) -> Instant {
+        let engine = &*self.engine;
         let wanted = engine.is_checkpoint_wanted();
         // If it fails (a full disk) the log goes on growing, and the next one is tried at the next beat.
         let _ = engine.checkpoint_if_due();
@@ -177,10 +183,21 @@ fn write_checkpoints(engine: &Engine) {
         if wanted {
             engine.end_wait_for_checkpoint();
         }
+        background::next_beat(Instant::now(), BEAT)
     }
 }
 
 impl Engine {
+    /// Whether the log is durable to its end. If so, the next insert wakes the task of the log.
+    fn may_rest(&self) -> bool {
+        self.bell.resting.store(true, Ordering::SeqCst);
+        let rests = !self.has_undurable();
+        if !rests {
+            self.bell.resting.store(false, Ordering::SeqCst);
+        }
+        rests
+    }
+
     /// What `ebbtide-log` does once a second.
     fn tidy_log(&self) {
         // A duty that fails is left to whoever needs it, who then gets the error.
@@ -241,41 +258,36 @@ mod tests {
     use crate::media::Memory;
     use crate::{Bloom, Filter, Options};
 
-    const HOUR: Duration = Duration::from_secs(3600);
-
     #[test]
-    fn the_shortest_interval_asked_for_counts_and_only_a_shorter_one_rings() {
+    fn the_shortest_interval_asked_for_counts() {
         let bell = Bell::new(Durability::Never);
         assert_eq!(bell.interval(), None);
         let millis = Duration::from_millis;
-        for (asked, counts, rings) in [(20, 20, 1), (30, 20, 1), (20, 20, 1), (5, 5, 2)] {
+        for (asked, counts) in [(20, 20), (30, 20), (20, 20), (5, 5)] {
             bell.request(millis(asked));
             assert_eq!(bell.interval(), Some(millis(counts)));
-            assert_eq!(bell.state.lock().rings, rings, "after {asked} ms");
         }
     }
 
     #[test]
-    fn who_waits_sleeps_until_the_bell_is_rung_or_stopped() {
-        let (bell, mut heard) = (Bell::new(Durability::Always), 0);
-        let (start, short) = (Instant::now(), Duration::from_millis(20));
-        assert!(bell.wait(short, &mut heard));
-        assert!(start.elapsed() >= short, "nobody rang");
-        bell.ring();
-        assert!(bell.wait(HOUR, &mut heard), "rung before the wait");
-        assert_eq!(heard, 1);
-        std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| {
-                let mut heard = 1;
-                bell.wait(HOUR, &mut heard) && heard == 2
-            });
-            bell.ring();
-            assert!(waiting.join().expect("no panic"));
-            let waiting = scope.spawn(|| bell.wait(HOUR, &mut 2));
-            bell.stop();
-            assert!(!waiting.join().expect("no panic"));
-        });
-        assert!(!bell.wait(HOUR, &mut 2), "stopped before the wait");
+    fn an_insert_after_a_rest_is_synced_at_its_interval() {
+        let every = Duration::from_millis(5);
+        let options = Options::new().durability(Durability::Interval(every));
+        let filter = Filter::create_on(Arc::new(Memory::new()), Bloom::capacity(1000), options);
+        let filter = filter.expect("a filter");
+        let wait = |what: &str, until: &dyn Fn() -> bool| {
+            let begun = Instant::now();
+            while !until() {
+                assert!(begun.elapsed() < Duration::from_secs(60), "{what}");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
+        for key in 0..20_u64 {
+            let rests = || filter.engine.bell.resting.load(Ordering::SeqCst);
+            wait("the task of the log rests", &rests);
+            filter.insert(key.to_le_bytes()).expect("an insert");
+            wait("the record is durable", &|| !filter.engine.has_undurable());
+        }
     }
 
     /// The KiB of memory that the log in this directory takes in this process.

@@ -6,6 +6,7 @@
 //! writes snapshots and lets old log go, `space` goes on where the disk is full, `duties` are the background threads, `stat` counts and hashes, `backup` copies. `reader` is
 //! the handle of those who may not write, `inspect` looks at a filter's files. This is the only floor that calls the clock.
 
+mod background;
 pub mod backup;
 pub mod call;
 pub mod checkpoint;

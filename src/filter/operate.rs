@@ -103,7 +103,7 @@ impl Engine {
     /// Asks the processor for what a question about a key will touch.
     #[inline]
     pub(super) fn prefetch(&self, hash: u64) {
-        let banks = self.image.banks();
+        let banks = self.image.recent_banks();
         let located = banks.locate(BankMask::MAX, hash);
         located.prefetch_headers();
         self.meta.kind.prefetch(&located.blocks, hash);
@@ -114,7 +114,7 @@ impl Engine {
     pub(super) fn prefetch_to_write(&self, hash: u64) {
         let stripe = self.image.layout().stripe_of(hash) + 1;
         prefetch_write(self.image.header().stripe(stripe).lock_word());
-        let banks = self.image.banks();
+        let banks = self.image.recent_banks();
         let located = banks.locate(BankMask::MAX, hash);
         located.prefetch_headers_to_write();
         self.meta.kind.prefetch(&located.blocks, hash);

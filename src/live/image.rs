@@ -177,6 +177,16 @@ impl Image {
         }
     }
 
+    /// Banks that were mapped lately, for hints to the processor. Reads no mapped word: a child made by fork, which has no
+    /// mapping, gets to this before it is refused.
+    #[inline]
+    pub fn recent_banks(&self) -> Banks<'_> {
+        match self.fixed.get() {
+            Some(fixed) => Banks::Fixed(&fixed.banks),
+            None => Banks::Current(self.banks.load()),
+        }
+    }
+
     /// The banks that are mapped now, to be kept over many operations.
     #[must_use]
     pub fn keep_banks(&self) -> Arc<BankSet> {

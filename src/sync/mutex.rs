@@ -40,6 +40,11 @@ impl Condvar {
         guard
     }
 
+    /// Releases the mutex until woken; may also return for no reason.
+    pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
+        self.0.wait(guard).unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Wakes all waiting threads.
     pub fn notify_all(&self) {
         self.0.notify_all();

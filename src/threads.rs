@@ -1,0 +1,100 @@
+//! Starting threads that are none of the program's business: its signals and its scheduling do not reach them.
+//!
+//! The kernel gives a signal to any thread that does not block it. A program that blocks one in its own threads, to
+//! wait for it or to read it from a descriptor, would be killed by the first one that is given to ours; and its
+//! handlers would run on our stacks. And a thread inherits the policy of the one that starts it: opened from a
+//! real-time thread, a filter would write its snapshots at real-time priority.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::ptr;
+use std::thread::{Builder, JoinHandle};
+
+/// Signals that a thread causes itself: blocked, they would end the process without a handler.
+const OWN: [libc::c_int; 5] =
+    [libc::SIGBUS, libc::SIGSEGV, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP];
+
+/// Starts a thread that takes no signals of the program and runs at ordinary priority.
+///
+/// # Errors
+/// The system's refusal of a thread.
+pub fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+    let before = block_signals();
+    let spawned = Builder::new().name(name.to_owned()).spawn(move || {
+        be_ordinary();
+        run();
+    });
+    if let Some(before) = before {
+        restore(&before);
+    }
+    spawned
+}
+
+/// Blocks all signals but a thread's own in the calling thread, which new threads inherit. Returns what was blocked before.
+#[expect(unsafe_code, reason = "no safe wrapper offers masks of signals")]
+fn block_signals() -> Option<libc::sigset_t> {
+    if cfg!(miri) {
+        return None;
+    }
+    let mut all = MaybeUninit::uninit();
+    let mut before = MaybeUninit::uninit();
+    // SAFETY: `sigfillset` initialises the set that it gets; the others read it, and `pthread_sigmask` initialises
+    // `before` where it succeeds.
+    unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        for signal in OWN {
+            libc::sigdelset(all.as_mut_ptr(), signal);
+        }
+        let blocked = libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
+        (blocked == 0).then(|| before.assume_init())
+    }
+}
+
+/// Blocks again what was blocked before.
+#[expect(unsafe_code, reason = "no safe wrapper offers masks of signals")]
+fn restore(before: &libc::sigset_t) {
+    // SAFETY: a set that the system has filled; it is read only.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before, ptr::null_mut()) };
+}
+
+/// Gives the calling thread the ordinary policy. Refused, it keeps what it has inherited.
+#[expect(unsafe_code, reason = "no safe wrapper offers scheduling policies")]
+fn be_ordinary() {
+    if cfg!(miri) {
+        return;
+    }
+    let parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: plain system calls about the calling thread; the structure is read only.
+    unsafe {
+        if matches!(libc::sched_getscheduler(0), libc::SCHED_FIFO | libc::SCHED_RR) {
+            libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const parameters);
+        }
+    }
+}
+
+#[cfg(all(test, not(any(loom, miri))))]
+mod tests {
+    use super::*;
+
+    /// The mask of blocked signals of the calling thread, as the kernel has it: bit n - 1 for signal n.
+    fn blocked() -> u64 {
+        let status = std::fs::read_to_string("/proc/thread-self/status").expect("Linux");
+        let line = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
+        u64::from_str_radix(line.expect("a mask").trim(), 16).expect("a number")
+    }
+
+    #[test]
+    fn a_thread_takes_no_signals_but_those_that_it_causes_and_its_starter_keeps_its_own() {
+        let before = blocked();
+        let (sent, seen) = std::sync::mpsc::channel();
+        let thread = spawn("quiet", move || sent.send(blocked()).expect("somebody listens"));
+        thread.expect("a thread").join().expect("no panic");
+        let mask = seen.recv().expect("a mask");
+        let is_blocked = |signal: libc::c_int| mask >> (signal - 1) & 1 == 1;
+        for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGUSR1, libc::SIGPROF] {
+            assert!(is_blocked(signal), "signal {signal} in {mask:x}");
+        }
+        assert!(OWN.iter().all(|&signal| !is_blocked(signal)), "{mask:x}");
+        assert_eq!(blocked(), before);
+    }
+}
