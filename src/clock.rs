@@ -7,6 +7,7 @@
 use crate::sync::mutex::Mutex;
 use rustix::time::{ClockId, clock_gettime};
 use std::fmt;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -77,8 +78,9 @@ enum Source {
 }
 
 impl Clock {
-    /// The system's clock, which is the default. While a handle is open its time advances evenly, through
-    /// suspends and whatever is done to the wall clock.
+    /// The system's clock, which is the default. As long as the machine runs a filter's time
+    /// advances evenly by it, open or closed, through suspends and whatever is done to the wall
+    /// clock; over a reboot by the wall clock.
     #[must_use]
     pub const fn system() -> Self {
         Self(Source::System)
@@ -107,12 +109,24 @@ impl Clock {
         }
     }
 
-    /// What distinguishes clocks that measure the same in every process: for the system's its time namespace, or 1 where there
-    /// are none. `None` for others.
-    pub(crate) fn common(&self) -> Option<u64> {
+    /// Whether there is a clock: false for stream time.
+    #[inline]
+    pub(crate) const fn ticks(&self) -> bool {
+        !matches!(self.0, Source::Stream)
+    }
+
+    /// A number, not 0, that two clocks share if and only if their [`Clock::elapsed`] is the same:
+    /// for the system's clock its time namespace, or 1 where there are none; a number of its own
+    /// for a manual clock. `None` for stream time.
+    pub(crate) fn identity(&self) -> Option<u64> {
         use std::os::unix::fs::MetadataExt;
-        let namespace = std::fs::metadata("/proc/self/ns/time").map_or(1, |found| found.ino());
-        matches!(self.0, Source::System).then_some(namespace)
+        match &self.0 {
+            Source::System => {
+                Some(std::fs::metadata("/proc/self/ns/time").map_or(1, |found| found.ino()))
+            }
+            Source::Stream => None,
+            Source::Manual(clock) => Some(clock.identity),
+        }
     }
 
     /// Microseconds from some fixed moment on, suspends included; never decreases while the machine runs.
@@ -132,10 +146,20 @@ impl From<ManualClock> for Clock {
     }
 }
 
-/// A clock that stands still until told to move: for tests and replays. Clones share their hands.
+/// A clock that moves only when the program moves it: for tests and replays. Clones share their
+/// hands.
+///
+/// It has two hands, as the system has two clocks: the wall clock, which [`ManualClock::set_wall`]
+/// may step in either direction, and the time elapsed, which only grows. A second `ManualClock` is
+/// a clock of its own: a filter that is opened with it knows no more of the time in between than
+/// after a reboot of the machine. (`libfaketime` has no effect on a filter: the system's clocks are
+/// read by system calls that it does not intercept.)
 #[derive(Debug, Clone)]
 pub struct ManualClock {
     hands: Arc<Mutex<Hands>>,
+    /// Random, so that no clock of another process has it; the highest bit distinguishes it from an
+    /// inode.
+    identity: u64,
 }
 
 /// In microseconds. `wall` goes where it is set, `elapsed` only counts its way forward, as the system's
@@ -150,11 +174,18 @@ impl ManualClock {
     /// A clock that shows `time`.
     #[must_use]
     pub fn new(time: Timestamp) -> Self {
-        Self { hands: Arc::new(Mutex::new(Hands { wall: time.0, elapsed: 0 })) }
+        let identity = RandomState::new().hash_one(time) | 1 << 63;
+        Self { hands: Arc::new(Mutex::new(Hands { wall: time.0, elapsed: 0 })), identity }
     }
 
-    /// Sets the clock. A step back is one of the wall clock alone: the time of a filter that is open
-    /// stays where it is and moves on with the clock's next step ahead.
+    /// Steps the wall clock alone, in either direction, as an administrator or a time service does:
+    /// no time passes. The time of a filter, open or closed, does not change.
+    pub fn set_wall(&self, time: Timestamp) {
+        self.hands.lock().wall = time.0;
+    }
+
+    /// Sets the clock to a time. Ahead, that much time passes; back, only the wall clock is set, as
+    /// by [`ManualClock::set_wall`], and no time passes.
     pub fn set(&self, time: Timestamp) {
         let mut hands = self.hands.lock();
         hands.elapsed = hands.elapsed.saturating_add(time.0.saturating_sub(hands.wall));
@@ -237,7 +268,23 @@ mod tests {
         assert_eq!((clock.wall(), clock.elapsed()), (Some(40), 0));
         hand.set(Timestamp::from_unix_micros(50));
         assert_eq!((clock.wall(), clock.elapsed()), (Some(50), 10));
+        hand.set_wall(Timestamp::from_unix_micros(90));
+        assert_eq!((clock.wall(), clock.elapsed()), (Some(90), 10));
         hand.advance(Duration::MAX);
         assert_eq!((clock.wall(), clock.elapsed()), (Some(u64::MAX), u64::MAX));
+    }
+
+    #[test]
+    fn clocks_that_measure_the_same_have_one_identity_and_others_have_not() {
+        let hand = ManualClock::new(Timestamp::from_unix_micros(100));
+        let other = ManualClock::new(Timestamp::from_unix_micros(100));
+        let [one, clone, other] =
+            [hand.clone(), hand, other].map(|hand| Clock::from(hand).identity());
+        assert_eq!(one, clone);
+        assert_ne!(one, other);
+        let system = Clock::system().identity();
+        assert!(system.is_some_and(|it| it != 0) && system == Clock::system().identity());
+        assert!(system != one && Clock::stream().identity().is_none());
+        assert_eq!((Clock::system().ticks(), Clock::stream().ticks()), (true, false));
     }
 }

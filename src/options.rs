@@ -33,6 +33,9 @@ impl fmt::Display for Durability {
 }
 
 /// What time does while nobody has the filter open (clocks only; stream time knows no downtime).
+///
+/// Downtime is measured by the system's clock that no one sets, as long as the machine runs; over a
+/// reboot by the wall clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Downtime {
     /// It goes on: an outage of an hour makes everything an hour older.

@@ -47,7 +47,8 @@ impl<'a, K> Call<'a, K> {
         }
     }
 
-    /// At this time instead of the clock's. A filter whose latest time came so takes no time from a clock any more.
+    /// At this time instead of the clock's. As long as all times came so, no clock moves the
+    /// filter; the first insert without one starts the clock from the filter's latest time.
     #[must_use]
     pub fn time(mut self, time: Timestamp) -> Self {
         self.time = Some(time.as_unix_micros());

@@ -211,6 +211,7 @@ impl Engine {
             self.image.header().tally().catch_up();
         }
         self.let_go_of_log();
+        self.tend_time();
         if self.meta.downtime == Downtime::Freeze && self.uses_time {
             let _ = self.heartbeat();
         }

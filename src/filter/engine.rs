@@ -1,16 +1,16 @@
-//! The parts of an open filter, whether it may be used, its sums and its time.
+//! The parts of an open filter, whether it may be used, and its sums.
 
 use super::checkpoint::Snapshots;
 use super::commit::Committer;
 use super::duties::Bell;
-use crate::clock::Clock;
+use super::time::{Stamp, TimeBase};
 use crate::error::{Error, Result};
 use crate::fork::Guard;
 use crate::kinds::{Micros, Moment, Totals};
-use crate::live::{Image, LiveHeader};
+use crate::live::Image;
 use crate::media::{Access, Media};
 use crate::meta::Meta;
-use crate::options::{Downtime, Options};
+use crate::options::Options;
 use crate::planted::Mistake;
 use crate::processes::slots::Slots;
 use crate::processes::stripes::Stripes;
@@ -70,48 +70,6 @@ impl fmt::Debug for Engine {
         shown.field("path", &self.media.path()).field("kind", &self.meta.kind.name());
         shown.finish_non_exhaustive()
     }
-}
-
-/// Where the filter's time stood when its image was made.
-#[derive(Debug, Clone, Copy)]
-pub struct TimeBase {
-    pub(super) filter: Micros,
-    pub(super) elapsed: Micros,
-}
-
-impl TimeBase {
-    /// The base for a filter whose latest time is `last`: from there on time goes by what the clock measures,
-    /// not by what it reads, so that setting the wall clock changes nothing.
-    #[must_use]
-    pub fn new(clock: &Clock, downtime: Downtime, last: Micros) -> Self {
-        let wall = clock.wall().unwrap_or(last);
-        let filter = match downtime {
-            Downtime::Freeze if last > 0 => last,
-            Downtime::Age | Downtime::Freeze => last.max(wall),
-        };
-        Self { filter, elapsed: clock.elapsed() }
-    }
-
-    /// The base that all handles on an image share whose clocks measure the same; else one of the handle's own.
-    #[must_use]
-    pub fn of_image(header: &LiveHeader, clock: &Clock, downtime: Downtime) -> Self {
-        let base = header.time_base();
-        let [filter, elapsed, which] = [0, 1, 2].map(|at: usize| base[at].load(Ordering::Relaxed));
-        if clock.common() == Some(which) {
-            Self { filter, elapsed }
-        } else {
-            Self::new(clock, downtime, header.time().load(Ordering::Relaxed) >> 1)
-        }
-    }
-}
-
-/// A time, and whether it came with the key.
-#[derive(Debug, Clone, Copy)]
-pub struct Stamp {
-    /// Microseconds since the Unix epoch.
-    pub time: Micros,
-    /// Given by the caller, not read from a clock.
-    pub stream: bool,
 }
 
 impl Engine {
@@ -181,51 +139,6 @@ impl Engine {
         // A thread that is ending takes any. Slots lie apart, so that the first threads of several processes do not meet.
         let thread = LANE.try_with(|lane| *lane).unwrap_or(0);
         thread + LANES_APART * usize::from(self.stripes.owner().slot)
-    }
-
-    /// The filter's latest time, and whether it came with a key.
-    pub(super) fn latest(&self) -> Stamp {
-        let header = self.image.header();
-        let stamped = if self.uses_time {
-            header.time().load(Ordering::Relaxed)
-        } else {
-            let stripes = 0..header.stripe_count();
-            stripes.map(|at| header.stripe(at).sums().time).max().unwrap_or(0)
-        };
-        Stamp { time: stamped >> 1, stream: stamped & 1 != 0 }
-    }
-
-    /// The time of an operation: the one given, checked against the wall clock, or what the filter's clock says.
-    pub(super) fn stamp(&self, given: Option<Micros>) -> Result<Stamp> {
-        if let Some(time) = given {
-            return self.check_lead(time);
-        }
-        if !self.uses_time {
-            let time = self.options.clock.coarse_wall().unwrap_or(0);
-            return Ok(Stamp { time, stream: false });
-        }
-        let latest = self.latest();
-        let measured = self.options.clock.wall().is_some() && !latest.stream;
-        if !measured {
-            // Fed with stream times: no other clock may move it.
-            return Ok(Stamp { time: latest.time, stream: true });
-        }
-        let passed = self.options.clock.elapsed().saturating_sub(self.time_base.elapsed);
-        let time = self.time_base.filter.saturating_add(passed).max(latest.time);
-        Ok(Stamp { time, stream: false })
-    }
-
-    fn check_lead(&self, time: Micros) -> Result<Stamp> {
-        // The highest bit makes room for the mark beside it; it lies in the year 294,000.
-        let mut limit = u64::MAX >> 1;
-        if let Some(wall) = self.options.clock.wall() {
-            let lead = u64::try_from(self.meta.max_lead.as_micros()).unwrap_or(u64::MAX);
-            limit = limit.min(wall.saturating_add(lead));
-        }
-        if time > limit {
-            return Err(Error::TimeAhead { time, limit });
-        }
-        Ok(Stamp { time, stream: true })
     }
 
     /// What is known when an operation at this time is decided.

@@ -5,7 +5,8 @@
 use super::open::{first_bank_bytes, layout, read_meta, write_file, write_new};
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
-use crate::kinds::{Parameters, registry};
+use crate::kinds::{Event, Parameters, registry};
+use crate::live::event;
 use crate::live::header::Identity;
 use crate::media::{Access, Disk, Media};
 use crate::meta::Meta;
@@ -264,6 +265,20 @@ pub struct Entry {
     weighs: bool,
 }
 
+/// What the record of a bank says.
+fn bank_details(record: &Record) -> Vec<(&'static str, u64)> {
+    match event::from_record(record) {
+        Some(Event::OpenBank { id, geometry, since, .. }) => vec![
+            ("bank", id.into()),
+            ("since", since),
+            ("blocks-per-stripe", geometry.blocks_per_stripe.into()),
+            ("words", geometry.words_per_block.into()),
+        ],
+        Some(Event::CloseBank { id, .. }) => vec![("bank", id.into())],
+        _ => Vec::new(),
+    }
+}
+
 impl Entry {
     /// What else it says, as names and values.
     #[must_use]
@@ -276,16 +291,7 @@ impl Entry {
                 vec![("hash", payload), ("step", step), (what, argument)]
             }
             Op::Step => vec![("step", step), ("word", payload)],
-            Op::OpenBank => {
-                let (blocks, words) = (payload >> 32, payload & u64::from(u32::MAX));
-                vec![
-                    ("bank", argument),
-                    ("since", step),
-                    ("blocks-per-stripe", blocks),
-                    ("words", words),
-                ]
-            }
-            Op::CloseBank => vec![("bank", argument)],
+            Op::OpenBank | Op::CloseBank => bank_details(&self.record),
             Op::Durable => vec![("upto", payload)],
             Op::Heartbeat | Op::Clear | Op::Void => Vec::new(),
         }

@@ -3,7 +3,8 @@
 //! `handle` and `call` are the public face, `paths` the ways to it by directory, `spec` what a user asks for. Behind it `engine` holds the
 //! parts together, `hold` takes stripes and repairs what the dead left, `open` creates, opens and closes, `operate` inserts,
 //! `query` asks, `infer` asks how sure, `frequencies` takes priors from a filter that counts, `commit` makes durable, `checkpoint`
-//! writes snapshots and lets old log go, `space` goes on where the disk is full, `duties` are the background threads, `stat` counts and hashes, `backup` copies. `reader` is
+//! writes snapshots and lets old log go, `space` goes on where the disk is full, `duties` are the
+//! background threads, `time` is the filter's time, `stat` counts and hashes, `backup` copies. `reader` is
 //! the handle of those who may not write, `inspect` looks at a filter's files. This is the only floor that calls the clock.
 
 mod background;
@@ -30,3 +31,4 @@ pub mod reader;
 pub mod space;
 pub mod spec;
 pub mod stat;
+pub mod time;

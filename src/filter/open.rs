@@ -8,7 +8,8 @@
 use super::checkpoint::Snapshots;
 use super::commit::Committer;
 use super::duties::Bell;
-use super::engine::{Engine, TimeBase};
+use super::engine::Engine;
+use super::time::{TimeBase, continue_time};
 use crate::bytes::{self, PAGE_BYTES};
 use crate::cells::Layout;
 use crate::error::{Error, Result};
@@ -209,10 +210,10 @@ impl Engine {
             return Err(header.damaged(media.path(), expected, found));
         }
         remove_drafts_of(&*media, slot)?;
-        let time_base = TimeBase::of_image(header, &options.clock, meta.downtime);
+        let time_base = TimeBase::new(header, &meta, &options.clock, Access::Write);
         let first = first_segment(&meta, &image);
         let draft = (u64::from(slot) + 1) << SLOT_DRAFTS;
-        Ok(Self {
+        let engine = Self {
             time_base,
             stripes: Stripes::new(header.stripe_count(), Owner { slot, term }),
             log: Log::new(media.clone(), first, draft, Access::Write),
@@ -230,7 +231,9 @@ impl Engine {
             options,
             image,
             slots,
-        })
+        };
+        engine.tend_time();
+        Ok(engine)
     }
 
     /// Makes everything so far durable. The last one out writes a snapshot and retires the image.
@@ -240,6 +243,7 @@ impl Engine {
         let entered = Mistake::ClosedBesideOpener.is_planted()
             || self.slots.wait_opening(Access::Write, CLOSING_TIME)?;
         if entered && !self.slots.anyone_else()? {
+            self.tend_time();
             self.checkpoint()?;
             self.image.header().retire();
         }
@@ -428,13 +432,7 @@ fn begin_era(
     for (word, (start, _)) in header.unsound().iter().zip(&recovered.unsound) {
         set(word, *start);
     }
-    if let Some(clock) = options.clock.common() {
-        let last = header.time().load(Ordering::Relaxed) >> 1;
-        let base = TimeBase::new(&options.clock, meta.downtime, last);
-        for (word, value) in header.time_base().iter().zip([base.filter, base.elapsed, clock]) {
-            set(word, value);
-        }
-    }
+    continue_time(media, meta, &options.clock, header)?;
     // Recovery may have taken long: never over the image of a filter that is here by now.
     if !slots.is_current() {
         return Err(Error::Retired { path: media.path().to_path_buf(), replaced: true });

@@ -5,8 +5,9 @@
 //! applies.
 
 use super::duties::{BEAT, RECORDS_A_RING};
-use super::engine::{Engine, Local, Stamp};
+use super::engine::{Engine, Local};
 use super::space::RESTRAINED;
+use super::time::Stamp;
 use crate::cells::prefetch_write;
 use crate::error::Result;
 use crate::kinds::{
@@ -488,7 +489,7 @@ impl Engine {
 
     /// Records that the filter was alive now, unless somebody else just did.
     pub(super) fn heartbeat(&self) -> Result<()> {
-        let (stamp, latest) = (self.stamp(None)?, self.latest());
+        let (stamp, latest) = (self.now(), self.latest());
         // Nothing has happened yet, or time comes with the keys: there is no life to tell of.
         let lives = latest.time > 0 && !stamp.stream;
         let fresh = u128::from(stamp.time.saturating_sub(latest.time)) < BEAT.as_micros() / 2;

@@ -90,7 +90,7 @@ impl Engine {
         let now = match given {
             // Never refused as too far ahead: a question moves nothing.
             Some(time) => time.max(self.latest().time),
-            None if self.uses_time => self.moment(self.stamp(None)?).now,
+            None if self.uses_time => self.now().time,
             None => 0,
         };
         let query = Query { hash, now, totals: totals(self) };

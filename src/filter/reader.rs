@@ -8,12 +8,13 @@
 use super::checkpoint::Snapshots;
 use super::commit::Committer;
 use super::duties::Bell;
-use super::engine::{Engine, TimeBase};
+use super::engine::Engine;
 use super::infer::Asking;
 use super::inspect::Look;
 use super::open::{first_segment, read_meta};
 use super::spec::{Ages, Any, Counts, Decays, Infers, Spec};
 use super::stat::{Digest, Stat};
+use super::time::{TimeBase, continue_time};
 use crate::clock::{Clock, Timestamp};
 use crate::error::{Error, Result};
 use crate::fork::Guard;
@@ -143,6 +144,7 @@ impl View {
             // Nobody has it open: its time stands.
             options = options.clock(Clock::stream());
         }
+        continue_time(&**media, &meta, &options.clock, image.header())?;
         // Nobody shares an image that is the reader's own. (The filter may have no file `lock`: one that was copied
         // here has never been open.)
         let memory = Memory::new();
@@ -213,7 +215,7 @@ impl Engine {
         image: Image,
     ) -> Self {
         let header = image.header();
-        let time_base = TimeBase::of_image(header, &options.clock, meta.downtime);
+        let time_base = TimeBase::new(header, &meta, &options.clock, Access::Read);
         // Only a state of the reader's own is ever locked, and nobody else locks that.
         let owner = Owner { slot: 0, term: 1 };
         Self {

@@ -42,6 +42,9 @@ pub struct Stat {
     pub step: Option<u64>,
     /// The latest time seen.
     pub time: Option<Timestamp>,
+    /// How far the filter's time is ahead of the clock; see
+    /// [`Filter::clock_lead`](crate::Filter::clock_lead).
+    pub clock_lead: Option<Duration>,
     /// The share of cells (bits, counters, timers) that are in use, measured on up to 1024 blocks.
     pub fill: f64,
     /// The false-positive rate to expect now, by theory.
@@ -176,7 +179,7 @@ impl Engine {
         let latest = self.latest();
         let listed = self.image.listed_banks()?;
         let listing = Listing::read(&*self.media)?;
-        let moment = self.exact_moment(self.stamp(None)?);
+        let moment = self.exact_moment(self.now());
         let sample = self.sample(&moment);
         let (state, layout) = (header.state(), self.meta.layout);
         let removals = if kind.removes() { totals.novelty } else { 0 };
@@ -190,6 +193,7 @@ impl Engine {
             durable_lsn: self.durable(),
             step: kind.step(&state, &moment),
             time: (latest.time > 0).then(|| Timestamp::from_unix_micros(latest.time)),
+            clock_lead: self.clock_lead(),
             fill: sample.fill(),
             estimated_fpr: kind.estimated_fpr(&state, layout, &moment, &sample),
             planned_fpr: kind.planned_fpr(layout),

@@ -1,8 +1,22 @@
 //! Events as records: the one place that knows both.
 
-use crate::cells::Geometry;
+use crate::cells::{Geometry, Layout};
 use crate::kinds::Event;
+use crate::wal::record::{ARGUMENT_BITS, ARGUMENT_MAX};
 use crate::wal::{Op, Record};
+
+/// A bank's number has 32 bits, an argument 24: the upper 8 lie in the payload, beside the words of
+/// a block, which leave them free.
+const _: () = assert!(Layout::MOST_BLOCK_WORDS <= ARGUMENT_MAX && ARGUMENT_BITS == 24);
+
+/// A bank's number as argument and payload.
+fn split(id: u32) -> (u32, u64) {
+    (id & ARGUMENT_MAX, u64::from(id & !ARGUMENT_MAX))
+}
+
+fn join(argument: u32, payload: u64) -> u32 {
+    argument & ARGUMENT_MAX | payload as u32 & !ARGUMENT_MAX
+}
 
 /// The record that tells an event. `stream` says where its time came from.
 #[must_use]
@@ -14,9 +28,11 @@ pub fn to_record(event: &Event, stream: bool) -> Record {
         Event::OpenBank { id, geometry, since, time } => {
             let size =
                 u64::from(geometry.blocks_per_stripe) << 32 | u64::from(geometry.words_per_block);
+            let (argument, upper) = split(id);
+            debug_assert!(size & upper == 0, "{geometry:?} of bank {id}");
             Record {
-                argument: id,
-                payload: size,
+                argument,
+                payload: size | upper,
                 time,
                 step: since,
                 stream,
@@ -24,7 +40,8 @@ pub fn to_record(event: &Event, stream: bool) -> Record {
             }
         }
         Event::CloseBank { id, time } => {
-            Record { argument: id, time, stream, ..Record::new(Op::CloseBank) }
+            let (argument, payload) = split(id);
+            Record { argument, payload, time, stream, ..Record::new(Op::CloseBank) }
         }
     }
 }
@@ -39,12 +56,15 @@ pub fn from_record(record: &Record) -> Option<Event> {
         Op::OpenBank => {
             let geometry = Geometry {
                 blocks_per_stripe: (record.payload >> 32) as u32,
-                words_per_block: record.payload as u32,
+                words_per_block: record.payload as u32 & ARGUMENT_MAX,
             };
-            let (id, since) = (record.argument, record.step);
+            let (id, since) = (join(record.argument, record.payload), record.step);
             Some(Event::OpenBank { id, geometry, since, time: record.time })
         }
-        Op::CloseBank => Some(Event::CloseBank { id: record.argument, time: record.time }),
+        Op::CloseBank => {
+            let id = join(record.argument, record.payload);
+            Some(Event::CloseBank { id, time: record.time })
+        }
         Op::Insert | Op::Remove | Op::Heartbeat | Op::Durable | Op::Void | Op::Clear => None,
     }
 }
@@ -52,6 +72,7 @@ pub fn from_record(record: &Record) -> Option<Event> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wal::record::Decoded;
 
     #[test]
     fn every_event_reads_back_from_its_record() {
@@ -60,10 +81,19 @@ mod tests {
             Event::Step { step: 9, time: 10, word: 11 },
             Event::OpenBank { id: 3, geometry, since: 12, time: 13 },
             Event::CloseBank { id: 3, time: 14 },
+            Event::OpenBank { id: ARGUMENT_MAX, geometry, since: 12, time: 13 },
+            Event::OpenBank { id: ARGUMENT_MAX + 1, geometry, since: 12, time: 13 },
+            Event::CloseBank { id: ARGUMENT_MAX + 2, time: 14 },
+            Event::OpenBank { id: u32::MAX, geometry, since: 12, time: 13 },
+            Event::CloseBank { id: u32::MAX, time: 14 },
         ] {
             for stream in [true, false] {
                 let record = to_record(&event, stream);
                 assert_eq!((from_record(&record), record.stream), (Some(event), stream));
+                let Decoded::Valid(read) = Record::decode(record.encode(3, 9), 3, 9) else {
+                    panic!("{event:?}");
+                };
+                assert_eq!(from_record(&read), Some(event), "as its bytes tell it");
             }
         }
     }

@@ -7,6 +7,7 @@
 //! | 24-31 | what is mostly read: ends of the log (durable, allocated), status, refused; notes; where events begin |
 //! | 32-39 | snapshots: the newest, damaged ones; where the filter's time began; whether writers wait for a snapshot |
 //! | 40, 48 | turns: syncing, growing the log |
+//! | 49 | how far the filter's time is ahead of the wall clock |
 //! | 56 | the latest time |
 //! | 64-68 | the tally's head |
 //! | 512-1023 | slots: the term of each |
@@ -20,6 +21,7 @@ use super::tally::{HEAD_WORDS, LANES_WORDS, Tally};
 use crate::bytes::{HEADER_BYTES, HEADER_WORDS, Header, PAGE_BYTES, PAGE_WORDS};
 use crate::cells::{OWN_WORDS, load, store};
 use crate::error::{Error, Result};
+use crate::hash::mix;
 use crate::kinds::State;
 use crate::media::{Access, Mapped, Media};
 use crate::names::{ERA_MAX, FileName};
@@ -47,6 +49,7 @@ const TIME_BASE: usize = 36;
 const WANTED: usize = 39;
 const SYNCING: usize = 40;
 const GROWING: usize = 48;
+const LEAD: usize = 49;
 const TIME: usize = 56;
 const TALLY: usize = 64;
 const SLOTS: usize = PAGE_WORDS;
@@ -68,6 +71,7 @@ const _: () = assert!(
     BLOCK_HEADER_WORDS == 8 && UNSOUND + UNSOUND_MAX <= TIME_BASE && TIME_BASE + 3 <= WANTED
 );
 const _: () = assert!(HEADER_WORDS <= TAIL, "counters lie behind the checked header");
+const _: () = assert!((LEAD + 1) * 8 <= 512, "one sector holds header, time base and lead");
 const _: () = assert!(LANES + LANES_WORDS <= STRIPES && TALLY + HEAD_WORDS <= SLOTS);
 
 /// The run of the machine.
@@ -76,6 +80,17 @@ const _: () = assert!(LANES + LANES_WORDS <= STRIPES && TALLY + HEAD_WORDS <= SL
 /// [`Error::Io`] if it cannot be found out.
 pub fn boot_id(media: &dyn Media) -> Result<u128> {
     media.boot_id().map_err(Error::io("read the boot id for", media.path()))
+}
+
+/// A lead in 48 bits, and 16 bits that say that it is one, of this filter.
+fn lead_word(millis: i64, uuid: u128) -> u64 {
+    let millis = millis.clamp(-(1 << 47), (1 << 47) - 1) as u64 & ((1 << 48) - 1);
+    millis << 16 | mix(millis ^ uuid as u64) & 0xFFFF
+}
+
+fn lead_of(word: u64, uuid: u128) -> Option<i64> {
+    let millis = word as i64 >> 16;
+    (word != 0 && lead_word(millis, uuid) == word).then_some(millis)
 }
 
 /// What identifies an image.
@@ -422,11 +437,41 @@ impl LiveHeader {
         &self.mapping.words()[UNSOUND..UNSOUND + UNSOUND_MAX]
     }
 
-    /// The filter's time when the image was made, what the clock measured then, and which clock that was; zero if it measures
-    /// otherwise in other processes.
+    /// A time of the filter (0 if no clock has moved it yet), what the clock measured then, and
+    /// which clock that was (0: none yet). How the words are used is described in `filter/time.rs`.
     #[must_use]
+    #[inline]
     pub fn time_base(&self) -> &[AtomicU64] {
         &self.mapping.words()[TIME_BASE..TIME_BASE + 3]
+    }
+
+    /// How many milliseconds the filter's time was ahead of the wall clock when it was last noted;
+    /// `None` if it never was.
+    #[must_use]
+    pub fn lead(&self) -> Option<i64> {
+        lead_of(load(self.word(LEAD)), self.identity.uuid)
+    }
+
+    /// Notes how many milliseconds the filter's time is ahead of the wall clock.
+    pub fn set_lead(&self, millis: i64) {
+        store(self.word(LEAD), lead_word(millis, self.identity.uuid));
+    }
+
+    /// The lead that the newest image of this filter has, whatever run of the machine it was made
+    /// in: the word carries a checksum and lies in one sector with the header's.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if that cannot be found out.
+    pub fn previous_lead(media: &dyn Media, uuid: u128) -> Result<Option<i64>> {
+        if Self::previous_era(media, uuid)?.is_none() {
+            return Ok(None);
+        }
+        let path = media.path().join(FileName::Live.to_string());
+        let mut word = [0; 8];
+        let file = media.open(&FileName::Live.to_string(), Access::Read);
+        file.and_then(|file| file.read_at(&mut word, LEAD as u64 * 8))
+            .map_err(Error::io("read", &path))
+            .map_or_else(Self::none_if_unfit, |()| Ok(lead_of(u64::from_le_bytes(word), uuid)))
     }
 
     /// The turn of whoever syncs the log.

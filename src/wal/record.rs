@@ -21,8 +21,10 @@ pub const RECORD_BYTES: u64 = 32;
 
 const _: () = assert!(RECORD_WORDS as u64 * 8 == RECORD_BYTES && 512 % RECORD_BYTES == 0);
 
-/// The largest argument: 24 bits.
-pub const ARGUMENT_MAX: u32 = (1 << 24) - 1;
+/// The bits of an argument.
+pub const ARGUMENT_BITS: u32 = 24;
+/// The largest argument.
+pub const ARGUMENT_MAX: u32 = (1 << ARGUMENT_BITS) - 1;
 
 const STREAM: u8 = 0x80;
 
@@ -147,10 +149,12 @@ impl Record {
         Self { op, argument: 0, stream: false, payload: 0, time: 0, step: 0 }
     }
 
-    /// The four words, for this place.
+    /// The four words, for this place. Payload, time and step are whole words; the argument's
+    /// callers see to it that it is not larger than it may be.
     #[must_use]
     #[inline]
     pub fn encode(&self, era: u64, lsn: u64) -> [u64; RECORD_WORDS] {
+        debug_assert!(self.argument <= ARGUMENT_MAX, "{self:?}");
         let op = self.op as u8 | if self.stream { STREAM } else { 0 };
         let head = u32::from(op) << 24 | (self.argument & ARGUMENT_MAX);
         let words = [self.payload, self.time, self.step];
@@ -224,6 +228,13 @@ mod tests {
         fn any_words_decode_without_a_panic(words: [u64; 4], era: u64, lsn: u64) {
             let _ = Record::decode(words, era, lsn);
         }
+    }
+
+    #[cfg(debug_assertions)]
+    #[test]
+    #[should_panic(expected = "argument: 16777216")]
+    fn an_argument_that_is_too_large_is_a_mistake_of_ours() {
+        let _ = insert(1, 2, 3, ARGUMENT_MAX + 1, false).encode(3, 9);
     }
 
     #[test]

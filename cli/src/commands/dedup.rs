@@ -34,6 +34,7 @@ pub fn dedup(mut arguments: Dedup) -> Result<()> {
             }
             let dir = dir.clone();
             let filter = remembered(&dir, spec, options)?;
+            super::warn_if_ahead(filter.clock_lead());
             feed(&filter, &mut arguments)?;
             filter.close()?;
         }

@@ -124,6 +124,7 @@ fn change<A>(
     mut tell: impl FnMut(&[u8], A, &mut Output) -> Result<()>,
 ) -> Result<()> {
     let filter = Filter::open(&arguments.dir, Options::new())?;
+    super::warn_if_ahead(filter.clock_lead());
     let files = arguments.file.into_iter().collect();
     Stream::changing(&filter, &arguments.reading)?.run(
         files,

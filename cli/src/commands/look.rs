@@ -23,6 +23,7 @@ const SATURATED: &str = "SATURATED: the filter is fuller than planned, and takes
 pub fn stat(arguments: &Look) -> Result<()> {
     let filter = Asked::open(&arguments.dir, at_rest())?;
     let stat = filter.stat()?;
+    super::warn_if_ahead(stat.clock_lead);
     let mut output = Output::new()?;
     if arguments.json {
         output.json(stat_json(&stat))?;
@@ -48,6 +49,7 @@ fn stat_json(stat: &Stat) -> Map<String, Value> {
         ("durable_lsn", stat.durable_lsn.into()),
         ("step", stat.step.into()),
         ("time", stat.time.map(|time| time.as_unix_millis()).into()),
+        ("clock_lead_ms", stat.clock_lead.map(|lead| lead.as_millis() as u64).into()),
         ("fill", stat.fill.into()),
         ("estimated_fpr", stat.estimated_fpr.into()),
         ("planned_fpr", stat.planned_fpr.into()),

@@ -11,10 +11,12 @@ mod salvage;
 mod stream;
 
 use crate::args::Command;
-use crate::failure::{Failure, Result};
+use crate::failure::{Failure, Result, note};
+use crate::units;
 use ebbtide::{Any, Clock, Filter, Options, inspect};
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 /// The exit code of the answer "no".
 const NO: u8 = 1;
@@ -52,6 +54,18 @@ pub fn run(command: Command) -> Result<ExitCode> {
 /// Opens a filter [at rest](at_rest).
 fn open_at_rest(dir: &Path) -> Result<Filter<Any>> {
     Filter::open(dir, at_rest()).map_err(Failure::from)
+}
+
+/// Warns if a filter's time is ahead of the clock by a minute or more.
+fn warn_if_ahead(lead: Option<Duration>) {
+    let minutes = lead.map_or(0, |lead| lead.as_secs() / 60);
+    if minutes > 0 {
+        let ahead = units::duration(Duration::from_secs(60 * minutes));
+        note(&format!(
+            "the filter's time is {ahead} ahead of the clock; keys without a time expire as usual, \
+             keys with times of their own look older than they are and may be refused as too late"
+        ));
+    }
 }
 
 /// Without a clock: what a filter is asked is answered as of its own latest time.

@@ -179,3 +179,20 @@ fn what_is_not_a_filter_is_named() {
 fn now_millis() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("clock").as_millis() as u64
 }
+
+#[test]
+fn a_key_from_the_future_is_warned_of_and_stops_no_clock() {
+    let (_place, dir) = filter(&["--kind", "time-limited", "--window", "1s"]);
+    let ahead = now_millis() + 1_800_000;
+    ok(&["insert", &dir, "--event-time"], format!("{ahead}\tx\n").as_bytes());
+    let check = || run(&["check", &dir], b"a\n");
+    let first = check();
+    assert_eq!((first.code, first.text()), (Some(0), "0\n"));
+    let warned = &first.stderr;
+    assert!(warned.contains("ahead of the clock") && warned.lines().count() == 1, "{warned}");
+    let stat = run(&["stat", &dir, "--json"], b"");
+    let lead = stat.json()[0]["clock_lead_ms"].as_u64().expect("a lead");
+    assert!((60_000..1_900_000).contains(&lead), "{lead}");
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    assert_eq!(check().text(), "0\n", "it has expired, as 30 minutes ahead as the filter is");
+}

@@ -56,6 +56,57 @@ fn a_key_that_comes_while_an_earlier_event_is_decided_stays_for_its_whole_window
     assert!(!there(later + 2 * window), "long after it");
 }
 
+/// Inserts so many keys, evenly over four windows from a time on. Returns when they end.
+fn insert_many(engine: &Engine, keys: std::ops::Range<u64>, start: Micros) -> Micros {
+    let (first, count) = (keys.start, keys.end - keys.start);
+    let end = start + 4 * WINDOW.as_micros() as Micros;
+    for key in keys {
+        let time = Some(start + (key - first) * (end - start) / count);
+        let request = Request { hash: crate::hash::mix(key), time, weight: 1, ask: Ask::Nothing };
+        engine.write(&request).expect("an insert");
+    }
+    end
+}
+
+#[test]
+fn banks_whose_numbers_outgrow_the_argument_of_a_record_are_replayed() {
+    let memory = Memory::new();
+    let options = || Options::new().durability(Durability::Never).background(false);
+    let window = crate::Parameters::new().with("window", WINDOW.as_micros());
+    let kind = crate::kinds::registry::build("time-limited", &window).expect("a kind");
+    let mut engine = Engine::create(Arc::new(memory.clone()), kind, options()).expect("a filter");
+    let mut time = insert_many(&engine, 0..10, 1 << 40);
+    // As if so many banks had been opened and closed before.
+    let before = ARGUMENT_MAX - 1;
+    let block0 = engine.image.header().block0();
+    block0.change(block0.current().lsn(), |state| {
+        let geometry = state.banks().next().expect("a bank").geometry;
+        state.apply_banks(&Event::OpenBank { id: before, geometry, since: 0, time: 0 });
+        state.apply_banks(&Event::CloseBank { id: before, time: 0 });
+    });
+    engine.checkpoint().expect("a checkpoint");
+    let next = |engine: &Engine| engine.image.header().state().next_bank();
+    assert_eq!(next(&engine), ARGUMENT_MAX);
+    // The rate rises, so larger banks take the place of smaller ones.
+    for (round, count) in (1..).zip([2000_u64, 20_000, 200_000, 1_000_000]) {
+        let first = round << 20;
+        time = insert_many(&engine, first..first + count, time);
+        let (found, banks) = (engine.digest().expect("a digest"), next(&engine));
+        drop(engine);
+        engine = Engine::open(Arc::new(memory.clone()), options()).expect("it opens");
+        let again = engine.digest().expect("a digest");
+        assert_eq!((again.value, again.inserts), (found.value, found.inserts), "{round}");
+        assert_eq!(next(&engine), banks);
+        let there = |key| engine.contains(crate::hash::mix(key), None).expect("an answer");
+        assert!((first + count - count / 8..first + count).all(there), "{round}: in the window");
+    }
+    let banks: Vec<_> = engine.image.header().state().banks().collect();
+    assert!(banks.iter().any(|bank| bank.id > ARGUMENT_MAX), "{banks:?}");
+    assert!(banks.iter().all(|bank| bank.id >= ARGUMENT_MAX), "older ones were closed: {banks:?}");
+    let names = crate::media::Media::list(&memory).expect("a list");
+    assert!(names.iter().any(|name| name.starts_with("live-") && name.contains("-16777")));
+}
+
 #[test]
 fn an_insert_that_waits_for_stripe_0_is_refused_if_what_it_finds_there_could_not_be_repaired() {
     let (filter, start) = made();

@@ -264,3 +264,31 @@ fn every_held_stripe_and_every_note_may_have_left_a_place_empty() {
     store(header.noting(), u64::MAX);
     assert_eq!(header.unfinished(), u64::MAX);
 }
+
+#[test]
+fn the_lead_is_read_back_in_any_run_of_the_machine_or_not_at_all() {
+    let (memory, header) = named(identity(2));
+    let previous = |uuid| LiveHeader::previous_lead(&memory, uuid).expect("no error");
+    assert_eq!((header.lead(), previous(UUID)), (None, None), "it was never noted");
+    let most = (1 << 47) - 1;
+    for lead in [0, 1, -1, 18_000_000, -600_000, most, -most - 1] {
+        header.set_lead(lead);
+        assert_eq!((header.lead(), previous(UUID)), (Some(lead), Some(lead)));
+        assert_eq!(previous(7), None, "another filter's");
+    }
+    for (lead, noted) in [(i64::MAX, most), (i64::MIN, -most - 1)] {
+        header.set_lead(lead);
+        assert_eq!(header.lead(), Some(noted));
+    }
+    header.set_lead(12_345);
+    let word = load(header.word(LEAD));
+    for bit in 0..64 {
+        store(header.word(LEAD), word ^ 1 << bit);
+        assert_eq!((header.lead(), previous(UUID)), (None, None), "bit {bit}");
+    }
+    let (other, header) = named(Identity { boot: 9, ..identity(2) });
+    header.set_lead(-77);
+    assert_eq!(LiveHeader::previous_lead(&other, UUID).expect("no error"), Some(-77));
+    other.fail_after(1, ErrorKind::PermissionDenied);
+    assert!(matches!(LiveHeader::previous_lead(&other, UUID), Err(Error::Io { .. })));
+}

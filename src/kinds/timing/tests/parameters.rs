@@ -42,8 +42,10 @@ fn sweeps_cost_no_more_than_two_timers_a_function() {
                 let plan = Plan::from_parameters(&parameters, batch).expect("a plan");
                 let swept =
                     swept_per_insert(plan.timers as f64, plan.batch as f64, plan.padding as f64);
-                // Half of the timers are in use only nearly: at whole `k`, and less in small blocks.
-                assert!(swept / f64::from(plan.k) < 2.7, "{swept}: {plan:?}");
+                // Half of the timers are in use only nearly: at whole `k`, and less in small blocks
+                // and for the few timers of a tiny window.
+                let most = if window < 10 { 4.0 } else { 2.7 };
+                assert!(swept / f64::from(plan.k) < most, "{swept}: {plan:?}");
                 assert!(values(window, plan.batch, plan.padding) <= 1 << plan.bits, "{plan:?}");
             }
         }

@@ -160,3 +160,110 @@ fn an_expired_key_is_forgotten_but_for_the_rate() {
     let expected = 75_000.0 * harness.estimated_fpr();
     assert!((known - expected).abs() < 6.0 * expected.sqrt(), "{known} against {expected}");
 }
+
+/// The share of all answers of so many functions on so many timers, for a key after so many others,
+/// that are "seen": all possible positions are gone through.
+fn enumerated_fpr(keys: u32, timers: u32, k: u32) -> f64 {
+    let (functions, ways) = ((keys + 1) * k, u64::from(timers).pow((keys + 1) * k));
+    let seen = (0..ways).filter(|&way| {
+        let position = |function: u32| way / u64::from(timers).pow(function) % u64::from(timers);
+        (0..k).all(|own| (k..functions).any(|other| position(own) == position(other)))
+    });
+    seen.count() as f64 / ways as f64
+}
+
+#[test]
+fn the_rate_of_a_few_timers_is_that_of_all_possible_positions() {
+    for (keys, timers, k) in
+        [(1, 4, 2), (2, 4, 2), (1, 5, 3), (1, 2, 4), (2, 3, 3), (3, 7, 1), (1, 1, 3)]
+    {
+        let (theory, counted) =
+            (fpr(keys.into(), timers.into(), k, 1.0), enumerated_fpr(keys, timers, k));
+        assert!((theory - counted).abs() < 1e-12, "{keys} {timers} {k}: {theory} for {counted}");
+    }
+    // Of two blocks: a key of another block touches nothing.
+    let expected = fpr(1.0, 5.0, 3, 1.0) / 2.0;
+    assert!((fpr(1.0, 10.0, 3, 2.0) - expected).abs() < 1e-12);
+}
+
+#[test]
+fn the_rate_of_many_timers_continues_that_of_a_few() {
+    for (k, blocks) in [(1_u32, 1.0), (4, 1.0), (10, 1.0), (30, 1.0), (64, 1.0), (10, 4.0)] {
+        // Half of the timers in use, and a window on each side of where counting ends.
+        let rate = |keys: u32| fpr(keys.into(), f64::from(keys * k) / 0.7, k, blocks);
+        let last = 4096 / k;
+        let [counted, estimated] = [rate(last), rate(last + 1)];
+        assert!((counted / estimated - 1.0).abs() < 0.005, "{k} {blocks}: {counted}, {estimated}");
+    }
+}
+
+#[test]
+fn the_rate_falls_with_the_timers_to_nothing() {
+    for (keys, k) in [(1.0, 1), (1.0, 10), (1000.0, 7), (1e6, 20)] {
+        let rates = (0..120)
+            .map(|step| fpr(keys, 1.3_f64.powi(step), k, (1.3_f64.powi(step) / 5000.0).max(1.0)));
+        let rates: Vec<_> = rates.collect();
+        assert!(rates.windows(2).all(|pair| pair[1] <= pair[0] * 1.0001), "{keys} {k}: {rates:?}");
+        assert!(rates[0] > 0.99 && rates[119] < 1e-6, "{keys} {k}: {rates:?}");
+    }
+}
+
+#[test]
+fn windows_of_any_size_are_planned_for_the_rate() {
+    for name in [NAME, BLOCK_NAME] {
+        for wanted in [0.1, 0.01, 0.001, 1e-4, 1e-6] {
+            for window in (1..=100_u64).chain([200, 400, 409, 410, 500, 1000, 5000]) {
+                let asked = Parameters::new().with("window-items", window).with("fpr", wanted);
+                let kind = registry::build(name, &asked).expect("a sound filter");
+                let planned = kind.planned_fpr(ONE_BLOCK);
+                // Plans count blocks in fractions, layouts whole ones.
+                let allowed = if window <= 100 { 1.0 } else { 1.02 };
+                assert!(planned <= wanted * allowed, "{name} {window}: {planned} of {wanted}");
+            }
+        }
+    }
+}
+
+/// Asks for each of so many different keys, then inserts it. Returns how many seemed known, of
+/// those after the first window.
+fn taken_for_known(kind: &Arc<dyn Kind>, window: u64, keys: u64) -> u64 {
+    let mut harness = Harness::new(kind.clone(), ONE_BLOCK);
+    let mut known = 0;
+    for key in 0..keys + 2 * window {
+        let seen = harness.contains(hash_of(key));
+        known += u64::from(seen && key >= 2 * window);
+        harness.insert(hash_of(key), 0);
+    }
+    known
+}
+
+#[test]
+fn tiny_windows_of_different_keys_keep_the_rate() {
+    const KEYS: u64 = 400_000;
+    for name in [NAME, BLOCK_NAME] {
+        for (wanted, window) in [1, 2, 3, 10, 100]
+            .map(|window| (0.001, window))
+            .into_iter()
+            .chain([(0.01, 1), (0.01, 10)])
+        {
+            let asked = Parameters::new().with("window-items", window).with("fpr", wanted);
+            let kind = registry::build(name, &asked).expect("a sound filter");
+            let known = taken_for_known(&kind, window, KEYS) as f64;
+            let planned = kind.planned_fpr(ONE_BLOCK) * KEYS as f64;
+            println!(
+                "{name} {window}: {} measured, {} planned of {wanted}",
+                known / KEYS as f64,
+                planned / KEYS as f64
+            );
+            // Nearly a Poisson variable: the state that answers changes wholly within a window. Six
+            // standard deviations.
+            assert!(
+                known < planned + 6.0 * planned.sqrt(),
+                "{name} {window}: {known} for {planned}"
+            );
+            // Where each insert is a batch the worst moment is every moment.
+            let least = if name == NAME { planned - 6.0 * planned.sqrt() } else { 0.0 };
+            assert!(known > least, "{name} {window}: {known} for {planned}");
+        }
+    }
+}
