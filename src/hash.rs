@@ -12,7 +12,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 /// Which function hashes a filter's keys: a matter of who chooses them.
 ///
 /// `docs/adversaries.md` says what each of them withstands and costs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum KeyHash {
     /// XXH3 with a 64-bit seed. For keys that nobody chooses to do harm: it spreads them evenly, but pairs of keys are known
     /// that collide under one seed in 1,400, and one hash may tell the seed.

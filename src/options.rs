@@ -12,7 +12,7 @@ use std::time::Duration;
 ///
 /// At every level the record is in the mapped log before the operation returns, so it survives the death
 /// of every process. The levels differ in what survives a power cut.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Durability {
     /// Before the operation returns (group commit: concurrent operations share one sync).
     Always,
@@ -33,7 +33,7 @@ impl fmt::Display for Durability {
 }
 
 /// What time does while nobody has the filter open (clocks only; stream time knows no downtime).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Downtime {
     /// It goes on: an outage of an hour makes everything an hour older.
     #[default]

@@ -24,7 +24,7 @@ use crate::wal::{Op, Record, Segment};
 use std::sync::Arc;
 
 /// What became of a key that was checked and inserted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Checked {
     /// It was not in the window; it is now.
     New,
@@ -34,8 +34,44 @@ pub enum Checked {
     TooLate,
 }
 
+impl Checked {
+    /// Whether the key was not in the window, and was inserted.
+    ///
+    /// ```
+    /// # use ebbtide::{AgePartitioned, Filter, Options};
+    /// # let parent = tempfile::tempdir()?;
+    /// # let dir = parent.path().join("seen");
+    /// let seen = Filter::create(&dir, AgePartitioned::last(1000), Options::new())?;
+    /// let events = ["a", "b", "a"];
+    /// let mut first = Vec::new();
+    /// for event in events {
+    ///     if seen.check_and_insert(event)?.is_new() {
+    ///         first.push(event);
+    ///     }
+    /// }
+    /// assert_eq!(first, ["a", "b"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub const fn is_new(self) -> bool {
+        matches!(self, Self::New)
+    }
+
+    /// Whether the key was in the window already.
+    #[must_use]
+    pub const fn is_present(self) -> bool {
+        matches!(self, Self::Present)
+    }
+
+    /// Whether the key's time lies before the window, so that nothing is known of it.
+    #[must_use]
+    pub const fn is_too_late(self) -> bool {
+        matches!(self, Self::TooLate)
+    }
+}
+
 /// When a key counts as seen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Since {
     /// Every check inserts, so a key is remembered since it was last seen.
     #[default]

@@ -23,7 +23,7 @@ const PAUSE: Duration = patience(Duration::from_millis(20));
 const SAMPLE: u64 = 1024;
 
 /// What there is to know about an open filter.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Stat {
     /// The kind's name.
@@ -79,7 +79,7 @@ pub struct Stat {
 }
 
 /// A hash of the logical state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Digest {
     /// The hash.
     pub value: u128,

@@ -148,7 +148,7 @@ pub struct Query {
 }
 
 /// How far back a question reaches.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Within {
     /// The last so many insert operations.
     Items(u64),
@@ -157,7 +157,7 @@ pub enum Within {
 }
 
 /// How long ago a key was seen: a lower bound, in the unit of the kind's window.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Age {
     /// At least so many insert operations ago.
     Items(u64),

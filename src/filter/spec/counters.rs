@@ -40,7 +40,7 @@ impl Counts for Counting {}
 impl Removes for Counting {}
 
 /// How a [`Spectral`] filter counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Policy {
     /// The least counter of a key is its count. Keys can be removed.
     MinimumSelection,
