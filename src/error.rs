@@ -94,6 +94,11 @@ pub enum Error {
         /// The filter's directory.
         path: PathBuf,
     },
+    /// The handle was closed, by this thread or another one.
+    Closed {
+        /// The filter's directory.
+        path: PathBuf,
+    },
     /// The live image of this handle was given up: another process took this one for dead, or nobody is left who writes.
     Retired {
         /// The filter's directory.
@@ -143,7 +148,9 @@ impl Error {
             Self::Locked { .. } | Self::Crowded { .. } => io::ErrorKind::ResourceBusy,
             Self::Retired { .. } => io::ErrorKind::StaleNetworkFileHandle,
             Self::Version { .. } | Self::Unsupported { .. } => io::ErrorKind::Unsupported,
-            Self::Forked { .. } | Self::Poisoned { .. } => io::ErrorKind::Other,
+            Self::Closed { .. } | Self::Forked { .. } | Self::Poisoned { .. } => {
+                io::ErrorKind::Other
+            }
         }
     }
 
@@ -175,6 +182,7 @@ const LOCKED: &str = "is held by another handle, which has it open or is busy op
                       that one, or try again when it is done";
 const CROWDED: &str =
     "as many as it can have; close one first, or let the threads of a process share one";
+const CLOSED: &str = "was closed by this handle or a clone of its `Arc`; open it again to use it";
 const FORKED: &str = "was opened before this process was forked off; open it again in each process";
 const RETIRED: &str =
     "was closed or recovered by other processes meanwhile; drop this handle and open it again";
@@ -238,6 +246,7 @@ impl fmt::Display for Error {
             Self::Crowded { path, most } => {
                 write!(f, "{} has {most} open handles, {CROWDED}", path.display())
             }
+            Self::Closed { path } => write!(f, "{} {CLOSED}", path.display()),
             Self::Forked { path } => write!(f, "{} {FORKED}", path.display()),
             Self::Retired { path } => write!(f, "{} {RETIRED}", path.display()),
         }
@@ -299,7 +308,10 @@ mod tests {
             assert_eq!((back.to_string(), back.source().is_some()), (message, has_source));
         }
         let full = io::Error::from(io::ErrorKind::StorageFull);
-        assert_eq!(io::Error::from(Error::io("write", "x")(full)).kind(), io::ErrorKind::StorageFull);
+        assert_eq!(
+            io::Error::from(Error::io("write", "x")(full)).kind(),
+            io::ErrorKind::StorageFull
+        );
     }
 
     #[test]

@@ -72,13 +72,16 @@ mod wal;
 pub use clock::{Clock, ManualClock, Timestamp};
 pub use error::{Error, Result};
 pub use filter::call::Call;
+pub use filter::entry::Entry;
 pub use filter::frequencies::Frequencies;
 pub use filter::handle::Filter;
 #[cfg(not(loom))]
 pub use filter::inspect;
-pub use filter::operate::{Checked, Since};
 #[cfg(not(loom))]
-pub use filter::reader::{Reader, ReaderCall};
+pub use filter::reader::Reader;
+#[cfg(not(loom))]
+pub use filter::reader_call::ReaderCall;
+pub use filter::request::{Admission, Checked, Since};
 pub use filter::spec::{
     AgePartitioned, Ages, Any, BlockTiming, Bloom, Counting, Counts, Decaying, DecayingOptimized,
     Decays, DoubleBuffering, DynamicCount, Importance2c, ImportanceH, ImportanceMc, Infers, Policy,

@@ -1,6 +1,7 @@
 //! The parts of an open filter, whether it may be used, its sums and its time.
 
 use super::checkpoint::Snapshots;
+use super::closing::Closing;
 use super::commit::Committer;
 use super::duties::Bell;
 use crate::clock::Clock;
@@ -60,6 +61,8 @@ pub struct Engine {
     pub(super) access: Access,
     /// Tells a child made by fork from the process that opened the filter.
     pub(super) guard: Guard,
+    /// Whether the handle is closed, and what must end before it is.
+    pub(super) closing: Closing,
     /// The proof that this handle lives. Last, so that everything else is gone before it is.
     pub(super) slots: Arc<Slots>,
 }
