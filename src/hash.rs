@@ -5,8 +5,10 @@
 //! of a division), the positions inside a block are independent mixes of all of them. Independent
 //! matters: `a + j·b` double hashing costs up to a third in false positives at small blocks.
 
+use crate::error::{Error, Result};
 use siphasher::sip::SipHasher24;
 use std::fmt;
+use std::str::FromStr;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Which function hashes a filter's keys: a matter of who chooses them.
@@ -29,6 +31,19 @@ impl fmt::Display for KeyHash {
             Self::Fast => "fast",
             Self::Keyed => "keyed",
         })
+    }
+}
+
+impl FromStr for KeyHash {
+    type Err = Error;
+
+    /// Reads `fast` or `keyed`.
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "fast" => Ok(Self::Fast),
+            "keyed" => Ok(Self::Keyed),
+            _ => Err(Error::parameter("hash", "fast or keyed", text)),
+        }
     }
 }
 

@@ -149,3 +149,108 @@ impl Drop for Opened {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::media::{Access, Memory};
+    use crate::processes::slots::Slots;
+    use crate::processes::stripe_lock::{Acquired, Owner, WAITERS};
+    use crate::{Bloom, Durability, Filter, Options};
+    use std::sync::mpsc;
+
+    /// For what must not come yet, and for what must come.
+    const A_WHILE: Duration = Duration::from_millis(30);
+    const AT_MOST: Duration = Duration::from_secs(60);
+
+    fn made() -> (Filter<Bloom>, Arc<Memory>) {
+        let memory = Arc::new(Memory::new());
+        let options =
+            Options::new().hash_seed(7).stripes(1).durability(Durability::Never).background(false);
+        let filter = Filter::create_on(memory.clone(), Bloom::capacity(1000), options);
+        (filter.expect("a filter"), memory)
+    }
+
+    fn word(engine: &Engine) -> u64 {
+        engine.image.header().stripe(1).lock_word().load(Ordering::Relaxed)
+    }
+
+    /// Closes the filter in another thread while something is `held`, which closing must wait for.
+    fn waits_for<T>(filter: &Filter<Bloom>, held: T) {
+        std::thread::scope(|scope| {
+            let (done, closed) = mpsc::channel();
+            scope.spawn(move || done.send(filter.close()));
+            assert!(closed.recv_timeout(A_WHILE).is_err(), "an operation is under way");
+            assert!(filter.engine.is_closed(), "no other begins");
+            assert!(filter.engine.slots.own().is_some(), "others must take it for alive");
+            drop(held);
+            closed.recv_timeout(AT_MOST).expect("it comes to an end").expect("no error");
+            assert_eq!(filter.engine.slots.own(), None);
+        });
+    }
+
+    #[test]
+    fn closing_waits_for_whoever_holds_a_stripe() {
+        let filter = made().0;
+        waits_for(&filter, filter.engine.lock(1));
+        let filter = made().0;
+        waits_for(&filter, filter.engine.lock(0));
+    }
+
+    #[test]
+    fn closing_waits_for_an_operation_that_is_counted() {
+        let filter = made().0;
+        waits_for(&filter, filter.engine.enter().expect("it is open"));
+    }
+
+    #[test]
+    fn who_waits_for_anothers_stripe_gives_up_when_the_handle_is_closed() {
+        const LIVING: Owner = Owner { slot: 1, term: 5 };
+        let (filter, memory) = made();
+        let engine = &filter.engine;
+        let slots = Slots::open(&*memory, Access::Write).expect("the lock file");
+        assert_eq!(slots.take().expect("no error"), Some(1));
+        engine.image.header().slot_term(1).store(5, Ordering::Relaxed);
+        assert!(stripe_lock::try_lock(engine.image.header().stripe(1).lock_word(), LIVING));
+        std::thread::scope(|scope| {
+            let (done, answered) = mpsc::channel();
+            let inserting = &filter;
+            scope.spawn(move || done.send(inserting.insert("a")));
+            while word(engine) & WAITERS == 0 {
+                std::thread::yield_now();
+            }
+            filter.close().expect("it is not waited for");
+            let answer = answered.recv_timeout(AT_MOST).expect("it gives up");
+            assert!(matches!(answer, Err(Error::Closed { .. })), "{answer:?}");
+        });
+        assert_eq!(stripe_lock::holder(word(engine)), Some(LIVING));
+        assert!(!engine.image.header().is_poisoned() && !engine.image.header().is_retired());
+    }
+
+    #[test]
+    fn a_stripe_taken_too_late_is_free_again_or_left_to_be_repaired() {
+        let filter = made().0;
+        let engine = &filter.engine;
+        filter.close().expect("a clean end");
+        assert!(matches!(engine.lock_unless_closed(1), Err(Error::Closed { .. })));
+        assert_eq!(word(engine), 0);
+        let dead = Owner { slot: 9, term: 1 };
+        let guard = engine.stripes.try_lock(engine.image.header(), 1).expect("it is free");
+        let error = engine.come_too_late(guard, Acquired::TakenOver(dead));
+        assert!(matches!(error, Error::Closed { .. }), "{error}");
+        assert_eq!(stripe_lock::holder(word(engine)), Some(engine.stripes.owner()));
+        assert!(!engine.image.header().is_poisoned());
+    }
+
+    #[test]
+    fn a_record_that_closing_made_durable_counts_as_committed() {
+        let filter = made().0;
+        filter.insert("a").expect("an insert");
+        let engine = &filter.engine;
+        let target = engine.image.header().tail().load(Ordering::Relaxed);
+        filter.close().expect("a clean end");
+        engine.commit_applied(target).expect("it is durable");
+        let beyond = engine.commit_applied(engine.durable() + 1);
+        assert!(matches!(beyond, Err(Error::Closed { .. })), "{beyond:?}");
+    }
+}

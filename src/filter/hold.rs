@@ -51,7 +51,7 @@ impl Engine {
 
     /// Gets rid of a stripe that was taken after the handle was closed. By then others take this handle for dead.
     #[cold]
-    fn come_too_late(&self, guard: StripeGuard<'_, Local>, acquired: Acquired) -> Error {
+    pub(super) fn come_too_late(&self, guard: StripeGuard<'_, Local>, acquired: Acquired) -> Error {
         match acquired {
             Acquired::Free => guard.forgo(),
             // It needs repair, which is up to a living handle: whoever comes next takes it over from this one.

@@ -5,6 +5,8 @@ use std::cell::Cell;
 
 /// What became of a key that was checked and inserted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Checked {
     /// It was not in the window; it is now.
     New,
@@ -52,6 +54,8 @@ impl Checked {
 
 /// When a key counts as seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Since {
     /// Every check inserts, so a key is remembered since it was last seen.
     #[default]
@@ -63,6 +67,7 @@ pub enum Since {
 /// What became of a key that was inserted up to a limit; see [`Filter::insert_up_to`](crate::Filter::insert_up_to).
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Admission {
     /// Whether the key was inserted.
     pub admitted: bool,
