@@ -13,8 +13,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A point in time: microseconds since the Unix epoch, leap seconds not counted.
 ///
-/// Arithmetic with a [`Duration`] takes whole microseconds and saturates at the epoch and at the latest timestamp,
-/// as the constructors do.
+/// Arithmetic with a [`Duration`] takes whole microseconds and saturates at the epoch and at the
+/// latest timestamp, as the constructors do.
 ///
 /// ```
 /// use ebbtide::Timestamp;
@@ -31,7 +31,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 pub struct Timestamp(u64);
 
 impl Timestamp {
-    /// The time of the system's clock, in whole microseconds; the epoch if that clock is set before it.
+    /// The time of the system's clock, in whole microseconds; the epoch if that clock is set before
+    /// it.
     #[must_use]
     pub fn now() -> Self {
         SystemTime::now().into()
@@ -76,7 +77,8 @@ impl From<SystemTime> for Timestamp {
 }
 
 impl From<Timestamp> for SystemTime {
-    /// Total where the system's time has 64 bits of seconds, which holds on every supported platform.
+    /// Total where the system's time has 64 bits of seconds, which holds on every supported
+    /// platform.
     fn from(time: Timestamp) -> Self {
         UNIX_EPOCH + Duration::from_micros(time.0)
     }

@@ -254,8 +254,9 @@ impl fmt::Display for Error {
 }
 
 impl From<Error> for io::Error {
-    /// The kind of a system's refusal is kept; others get the one that comes nearest. The whole error is kept too:
-    /// [`io::Error::get_ref`] and [`io::Error::downcast`] lead back to it, and the message is the same.
+    /// The kind of a system's refusal is kept; others get the one that comes nearest. The whole
+    /// error is kept too: [`io::Error::get_ref`] and [`io::Error::downcast`] lead back to it, and
+    /// the message is the same.
     ///
     /// ```
     /// use ebbtide::{Error, Filter, Options};

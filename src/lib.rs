@@ -34,12 +34,13 @@
 //! keys can be removed, [`Decaying`] and [`DecayingOptimized`], in which old inserts count less and less. And [`Stable`],
 //! [`Importance2c`], [`ImportanceMc`] and [`ImportanceH`] forget at random, at a steady error rate on a stream without end.
 //!
-//! Methods block; `docs/async.md` in the repository says which of them wait for the disk, and how to call them from async code.
+//! Methods block; `docs/async.md` in the repository says which of them wait for the disk, and how
+//! to call them from async code.
 //!
 //! # Features
 //!
-//! `serde` (off by default): figures, answers and parameters can be serialised, and all but [`Stat`] deserialised. Without it the
-//! crate does not depend on `serde`.
+//! `serde` (off by default): figures, answers and parameters can be serialised, and all but
+//! [`Stat`] deserialised. Without it the crate does not depend on `serde`.
 //!
 //! # Guarantees
 //!

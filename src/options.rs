@@ -36,7 +36,8 @@ impl fmt::Display for Durability {
 impl FromStr for Durability {
     type Err = Error;
 
-    /// Reads what `Display` writes: `always`, `never`, or `interval 1s` (`ms`, `us` or `µs` likewise).
+    /// Reads what `Display` writes: `always`, `never`, or `interval 1s` (`ms`, `us` or `µs`
+    /// likewise).
     ///
     /// ```
     /// use ebbtide::Durability;

@@ -1,4 +1,5 @@
-//! Serialisation of what has a text of its own, under the feature `serde`. Plain structs and enums derive it where they are.
+//! Serialisation of what has a text of its own, under the feature `serde`. Plain structs and enums
+//! derive it where they are.
 
 use crate::error::Error;
 use crate::filter::stat::Digest;

@@ -1,5 +1,5 @@
-//! Closing a handle that other threads still hold: what had begun ends, what comes later fails, and nothing that returned is
-//! lost.
+//! Closing a handle that other threads still hold: what had begun ends, what comes later fails, and
+//! nothing that returned is lost.
 
 use ebbtide::{
     AgePartitioned, Bloom, Checked, Clock, Counting, Durability, Error, Filter, Options, Result,
@@ -87,7 +87,8 @@ fn a_closed_filter_can_be_opened_again_while_the_closed_handle_lives() {
     assert!(open(&dir).contains("c").expect("an answer"), "dropping closes, too");
 }
 
-/// Threads that insert until they find the handle closed; returns the keys whose inserts have returned.
+/// Threads that insert until they find the handle closed; returns the keys whose inserts have
+/// returned.
 fn insert_until_closed(filter: &Arc<Filter<Bloom>>, durability: Durability) -> Vec<Vec<u64>> {
     let begun = AtomicBool::new(false);
     let insert = |thread: u64| {

@@ -1,5 +1,5 @@
-//! Operations that do in one step, or in one call, what else takes several: they must come to the same as those, and be one
-//! step for all others.
+//! Operations that do in one step, or in one call, what else takes several: they must come to the
+//! same as those, and be one step for all others.
 
 use ebbtide::media::Memory;
 use ebbtide::{
@@ -246,7 +246,8 @@ proptest! {
                 answers.iter().filter(|checked| !checked.is_too_late()).count()
             };
             let inserted = |filter: &Filter<K>| filter.insert_entries(&entries).expect("inserts");
-            // What is too late to be inserted may be present, which an insert alone does not ask for.
+            // What is too late to be inserted may be present, which an insert alone does not ask
+            // for.
             let late = |filter: &Filter<K>| {
                 let refused = filter.stat().expect("figures").refused as usize;
                 (operations.len() - refused, ())

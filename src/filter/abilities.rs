@@ -16,8 +16,8 @@ impl<K: Ages> Filter<K> {
         self.call().age(key)
     }
 
-    /// Whether a key was seen within less than the window. Never false for one that was; true also for some that are a
-    /// little older.
+    /// Whether a key was seen within less than the window. Never false for one that was; true also
+    /// for some that are a little older.
     ///
     /// # Errors
     /// [`Error::Unsupported`](crate::Error::Unsupported) if the kind knows no ages.
@@ -27,10 +27,11 @@ impl<K: Ages> Filter<K> {
 }
 
 impl<K: Infers> Filter<K> {
-    /// The probability that a key is in the window, given what the filter has kept of it and what was believed of it before.
+    /// The probability that a key is in the window, given what the filter has kept of it and what
+    /// was believed of it before.
     ///
-    /// The other side of [`Filter::contains`]: "yes" comes as a number near 1 or far from it, "no" as 0. It is as good as
-    /// the prior; `docs/inference.md` tells when it helps.
+    /// The other side of [`Filter::contains`]: "yes" comes as a number near 1 or far from it, "no"
+    /// as 0. It is as good as the prior; `docs/inference.md` tells when it helps.
     ///
     /// ```
     /// # use ebbtide::{Filter, Options, Timing};
@@ -45,15 +46,16 @@ impl<K: Infers> Filter<K> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Parameter`](crate::Error::Parameter) if the prior is not a probability; [`Error::Unsupported`](crate::Error::Unsupported) if the kind tells no posteriors;
+    /// [`Error::Parameter`](crate::Error::Parameter) if the prior is not a probability;
+    /// [`Error::Unsupported`](crate::Error::Unsupported) if the kind tells no posteriors;
     /// [`Error::Poisoned`](crate::Error::Poisoned).
     #[inline]
     pub fn posterior<P: Prior + ?Sized>(&self, key: impl AsRef<[u8]>, prior: &P) -> Result<f64> {
         self.call().posterior(key, prior)
     }
 
-    /// Whether to take a key for one of the window, so that the expected penalty is least (section 2.6 of the Inferential
-    /// paper).
+    /// Whether to take a key for one of the window, so that the expected penalty is least (section
+    /// 2.6 of the Inferential paper).
     ///
     /// ```
     /// # use ebbtide::{Filter, Options, Penalty, Timing};
@@ -67,7 +69,8 @@ impl<K: Infers> Filter<K> {
     /// ```
     ///
     /// # Errors
-    /// As [`Filter::posterior`], and [`Error::Parameter`](crate::Error::Parameter) for penalties below 0.
+    /// As [`Filter::posterior`], and [`Error::Parameter`](crate::Error::Parameter) for penalties
+    /// below 0.
     #[inline]
     pub fn contains_with<P: Prior + ?Sized>(
         &self,
@@ -78,7 +81,8 @@ impl<K: Infers> Filter<K> {
         self.call().contains_with(key, prior, penalty)
     }
 
-    /// How long ago a key was inserted, as a distribution: in inserts, or in microseconds where the window is a time.
+    /// How long ago a key was inserted, as a distribution: in inserts, or in microseconds where the
+    /// window is a time.
     ///
     /// # Errors
     /// As [`Filter::posterior`].
@@ -92,8 +96,8 @@ impl<K: Infers> Filter<K> {
 }
 
 impl<K: Counts> Filter<K> {
-    /// How often a key was inserted (less how often it was removed), by estimate: never too low but for what the kind says,
-    /// and too high where all cells of the key are other keys' too.
+    /// How often a key was inserted (less how often it was removed), by estimate: never too low but
+    /// for what the kind says, and too high where all cells of the key are other keys' too.
     ///
     /// ```
     /// # use ebbtide::{DynamicCount, Filter, Options};
@@ -106,7 +110,8 @@ impl<K: Counts> Filter<K> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Poisoned`](crate::Error::Poisoned); [`Error::Unsupported`](crate::Error::Unsupported) if the kind does not count.
+    /// [`Error::Poisoned`](crate::Error::Poisoned);
+    /// [`Error::Unsupported`](crate::Error::Unsupported) if the kind does not count.
     #[inline]
     pub fn estimate(&self, key: impl AsRef<[u8]>) -> Result<Estimate> {
         self.call().estimate(key)
@@ -121,8 +126,9 @@ impl<K: Counts> Filter<K> {
         self.call().estimate_all(keys)
     }
 
-    /// Inserts a key and returns how often it was inserted, this time included, in one step: of concurrent callers in any
-    /// number of processes each gets a count of its own. (Up to the estimate's errors: other keys may raise it too.)
+    /// Inserts a key and returns how often it was inserted, this time included, in one step: of
+    /// concurrent callers in any number of processes each gets a count of its own. (Up to the
+    /// estimate's errors: other keys may raise it too.)
     ///
     /// A key that comes too late changes nothing, and its count is returned as it is.
     ///
@@ -137,18 +143,20 @@ impl<K: Counts> Filter<K> {
     /// ```
     ///
     /// # Errors
-    /// As [`Filter::insert`], and [`Error::Unsupported`](crate::Error::Unsupported), before anything has changed, if the
-    /// kind does not count.
+    /// As [`Filter::insert`], and [`Error::Unsupported`](crate::Error::Unsupported), before
+    /// anything has changed, if the kind does not count.
     pub fn insert_and_estimate(&self, key: impl AsRef<[u8]>) -> Result<Estimate> {
         self.call().insert_and_estimate(key)
     }
 
-    /// Inserts a key unless that would raise its count above `limit`, in one step: of concurrent callers in any number of
-    /// processes no more are admitted than the limit has room for. Refused attempts are not counted.
+    /// Inserts a key unless that would raise its count above `limit`, in one step: of concurrent
+    /// callers in any number of processes no more are admitted than the limit has room for. Refused
+    /// attempts are not counted.
     ///
-    /// With [`Call::times`](crate::Call::times) a key needs room for all of its weight. Estimates that other keys raise make
-    /// a limit lower, never higher. A count that has reached the end of its counter (`at_least`) is refused, for it may
-    /// be any higher one: choose counters wide enough for the limit.
+    /// With [`Call::times`](crate::Call::times) a key needs room for all of its weight. Estimates
+    /// that other keys raise make a limit lower, never higher. A count that has reached the end of
+    /// its counter (`at_least`) is refused, for it may be any higher one: choose counters wide
+    /// enough for the limit.
     ///
     /// ```
     /// # use ebbtide::{Decaying, Filter, Options};
@@ -165,14 +173,16 @@ impl<K: Counts> Filter<K> {
     /// ```
     ///
     /// # Errors
-    /// As [`Filter::insert_and_estimate`], and [`Error::Parameter`](crate::Error::Parameter) for a limit that is NaN.
+    /// As [`Filter::insert_and_estimate`], and [`Error::Parameter`](crate::Error::Parameter) for a
+    /// limit that is NaN.
     pub fn insert_up_to(&self, key: impl AsRef<[u8]>, limit: f64) -> Result<Admission> {
         self.call().insert_up_to(key, limit)
     }
 }
 
 impl<K: Decays> Filter<K> {
-    /// The estimate, normalised: what the key comes to in an epoch, as a weighted mean over all epochs.
+    /// The estimate, normalised: what the key comes to in an epoch, as a weighted mean over all
+    /// epochs.
     ///
     /// ```
     /// # use ebbtide::{Decaying, Filter, Options, Timestamp};
@@ -199,7 +209,8 @@ impl<K: Decays> Filter<K> {
 impl<K: Removes> Filter<K> {
     /// Removes a key once. False, and nothing changes, if it is not there.
     ///
-    /// Removing a key that was never inserted, and only seems to be there, harms others: they may be missed then.
+    /// Removing a key that was never inserted, and only seems to be there, harms others: they may
+    /// be missed then.
     ///
     /// ```
     /// # use ebbtide::{Counting, Filter, Options};
@@ -214,7 +225,8 @@ impl<K: Removes> Filter<K> {
     /// ```
     ///
     /// # Errors
-    /// As [`Filter::insert`], and [`Error::Unsupported`](crate::Error::Unsupported) if nothing can be removed from the filter.
+    /// As [`Filter::insert`], and [`Error::Unsupported`](crate::Error::Unsupported) if nothing can
+    /// be removed from the filter.
     pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.call().remove(key)
     }

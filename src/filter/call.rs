@@ -112,7 +112,8 @@ impl<'a, K> Call<'a, K> {
         Ok(Request { hash, time: self.time, weight, ask, told: None })
     }
 
-    /// Writes keys in order and passes on each answer; what was written before an error becomes durable all the same.
+    /// Writes keys in order and passes on each answer; what was written before an error becomes
+    /// durable all the same.
     fn write_all<T: Item>(
         &self,
         items: &[T],
@@ -265,7 +266,8 @@ impl<'a, K> Call<'a, K> {
     }
 }
 
-/// Hashes up to [`AHEAD`] keys and asks the processor for their cells, so that the misses of all of them overlap.
+/// Hashes up to [`AHEAD`] keys and asks the processor for their cells, so that the misses of all of
+/// them overlap.
 #[inline]
 pub(super) fn fetch<T: Item>(
     engine: &Engine,

@@ -1,11 +1,11 @@
 //! Closing a handle that others in the process may still hold.
 //!
-//! First the handle is marked: operations that begin from then on fail. Then whoever has begun one is waited for. Only then the
-//! slot is given back, for others take a handle without one for dead. The mappings stay until the handle is dropped, so a query
-//! that has begun needs no waiting for.
+//! First the handle is marked: operations that begin from then on fail. Then whoever has begun one
+//! is waited for. Only then the slot is given back, for others take a handle without one for dead.
+//! The mappings stay until the handle is dropped, so a query that has begun needs no waiting for.
 //!
-//! Operations that change a block are found by the stripe they hold: counting them would cost each of them more than it is worth.
-//! All others are counted.
+//! Operations that change a block are found by the stripe they hold: counting them would cost each
+//! of them more than it is worth. All others are counted.
 
 use super::duties::Duties;
 use super::engine::Engine;
@@ -41,10 +41,12 @@ impl Drop for Busy<'_> {
 }
 
 impl Engine {
-    /// Whether the handle is closed, or about to be. Exact under a stripe and after [`Engine::enter`], else a hint.
+    /// Whether the handle is closed, or about to be. Exact under a stripe and after
+    /// [`Engine::enter`], else a hint.
     #[inline]
     pub(super) fn is_closed(&self) -> bool {
-        // Relaxed: under a stripe the Acquire of its lock sees what `wait_for_operations` did before its Release.
+        // Relaxed: under a stripe the Acquire of its lock sees what `wait_for_operations` did
+        // before its Release.
         self.closing.closed.load(Ordering::Relaxed) != 0
     }
 
@@ -67,7 +69,8 @@ impl Engine {
     /// [`Error::Forked`], [`Error::Closed`].
     pub(super) fn enter(&self) -> Result<Busy<'_>> {
         self.check_process()?;
-        // SeqCst, here and below: either `close` finds this operation, or the operation finds the handle closed.
+        // SeqCst, here and below: either `close` finds this operation, or the operation finds the
+        // handle closed.
         self.closing.busy.fetch_add(1, Ordering::SeqCst);
         let busy = Busy(&self.closing);
         if self.closing.closed.load(Ordering::SeqCst) != 0 {
@@ -95,9 +98,9 @@ impl Engine {
             sync::sleep(PAUSE);
         }
         for index in 0..header.stripe_count() {
-            // A change of nothing, so that it has a place among all the locks and unlocks of this word, which are
-            // read-modify-writes too. A lock that comes later sees the mark: AcqRel, pairs with its Acquire. One that came
-            // earlier and is still held by us shows.
+            // A change of nothing, so that it has a place among all the locks and unlocks of this
+            // word, which are read-modify-writes too. A lock that comes later sees the mark:
+            // AcqRel, pairs with its Acquire. One that came earlier and is still held by us shows.
             let word = header.stripe(index).lock_word();
             while stripe_lock::holder(word.fetch_or(0, Ordering::AcqRel)) == Some(ours) {
                 sync::sleep(PAUSE);
@@ -109,7 +112,8 @@ impl Engine {
 /// Keeps a handle open until it is closed or dropped.
 #[derive(Debug)]
 pub(super) struct Opened {
-    /// Of the standard library, so that a child made by fork can have it without a lock. Nobody waits for it.
+    /// Of the standard library, so that a child made by fork can have it without a lock. Nobody
+    /// waits for it.
     duties: std::sync::Mutex<Duties>,
     engine: Arc<Engine>,
 }
@@ -143,7 +147,8 @@ impl Drop for Opened {
             // Callers who want the error call `close`; the log has everything anyway.
             let _ = self.close();
         } else {
-            // A child made by fork: the threads are not here, the mappings neither, and the locks are the parent's.
+            // A child made by fork: the threads are not here, the mappings neither, and the locks
+            // are the parent's.
             self.duties.get_mut().unwrap_or_else(PoisonError::into_inner).abandon();
             std::mem::forget(self.engine.clone());
         }

@@ -4,10 +4,12 @@ use super::spec::{Any, Counts, Weighs};
 use crate::clock::Timestamp;
 use std::marker::PhantomData;
 
-/// A key with a time or a weight of its own, for [`Filter::insert_entries`](crate::Filter::insert_entries) and
+/// A key with a time or a weight of its own, for
+/// [`Filter::insert_entries`](crate::Filter::insert_entries) and
 /// [`Filter::check_and_insert_entries`](crate::Filter::check_and_insert_entries).
 ///
-/// What an entry does not set is as the [`Call`](crate::Call) has it. `K` is the filter's kind, which the compiler finds.
+/// What an entry does not set is as the [`Call`](crate::Call) has it. `K` is the filter's kind,
+/// which the compiler finds.
 ///
 /// ```
 /// use ebbtide::{Counting, Entry, Filter, Options};
@@ -114,7 +116,8 @@ impl<T, K: Weighs> Entry<T, K> {
 }
 
 impl<T> Entry<T, Any> {
-    /// The key weighs so much, as the filter's kind takes it; see [`Call::weight`](crate::Call::weight).
+    /// The key weighs so much, as the filter's kind takes it; see
+    /// [`Call::weight`](crate::Call::weight).
     #[must_use]
     pub fn weight(mut self, weight: f64) -> Self {
         self.weight = Some(weight);

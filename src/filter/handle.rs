@@ -23,10 +23,11 @@ use std::sync::Arc;
 /// records: a key whose insert has returned is found by every later query within the window, without
 /// exception, also after a restart or the death of the process.
 ///
-/// Keys are bytes: anything that is `AsRef<[u8]>`. Give integers as bytes of a fixed order, `filter.insert(id.to_le_bytes())`,
-/// and other values in an encoding that never changes; [`std::hash::Hash`] is none, for what it feeds to a hasher may differ
-/// between platforms and versions. Methods block while they wait for the disk; `docs/async.md` says which ones do, and how
-/// to call them from async code.
+/// Keys are bytes: anything that is `AsRef<[u8]>`. Give integers as bytes of a fixed order,
+/// `filter.insert(id.to_le_bytes())`, and other values in an encoding that never changes;
+/// [`std::hash::Hash`] is none, for what it feeds to a hasher may differ between platforms and
+/// versions. Methods block while they wait for the disk; `docs/async.md` says which ones do, and
+/// how to call them from async code.
 ///
 /// ```
 /// use ebbtide::{AgePartitioned, Checked, Filter, Options};
@@ -173,7 +174,8 @@ impl<K> Filter<K> {
         self.call().check_and_insert_all(keys, answers)
     }
 
-    /// Inserts keys in order, each with the time or the weight that its [`Entry`] has; else as [`Filter::insert_all`].
+    /// Inserts keys in order, each with the time or the weight that its [`Entry`] has; else as
+    /// [`Filter::insert_all`].
     ///
     /// ```
     /// use ebbtide::{Entry, Filter, Options, TimeLimited, Timestamp};
@@ -182,7 +184,7 @@ impl<K> Filter<K> {
     /// # let dir = parent.path().join("seen");
     /// let minute = Duration::from_secs(60);
     /// let seen = Filter::create(&dir, TimeLimited::window(minute), Options::new())?;
-    /// let at = |second| Timestamp::from_unix_millis(1_700_000_000_000 + second * 1000);
+    /// let at = |second: u64| Timestamp::from_unix_millis(1_700_000_000_000 + second * 1000);
     /// let inserted = seen.insert_entries(&[
     ///     Entry::new("a").time(at(100)),
     ///     Entry::new("b").time(at(90)),
@@ -194,16 +196,18 @@ impl<K> Filter<K> {
     /// ```
     ///
     /// # Errors
-    /// As [`Filter::insert_all`], [`Error::TimeAhead`], and [`Error::Parameter`] for a weight that the kind does not take.
+    /// As [`Filter::insert_all`], [`Error::TimeAhead`], and [`Error::Parameter`] for a weight that
+    /// the kind does not take.
     pub fn insert_entries<T: AsRef<[u8]>>(&self, entries: &[Entry<T, K>]) -> Result<usize> {
         self.call().insert_entries(entries)
     }
 
-    /// Checks and inserts keys in order, each with the time or the weight that its [`Entry`] has; else as
-    /// [`Filter::check_and_insert_all`].
+    /// Checks and inserts keys in order, each with the time or the weight that its [`Entry`] has;
+    /// else as [`Filter::check_and_insert_all`].
     ///
     /// # Errors
-    /// As [`Filter::insert_entries`]; `answers` then has those for the keys before the failing one, which are inserted.
+    /// As [`Filter::insert_entries`]; `answers` then has those for the keys before the failing one,
+    /// which are inserted.
     pub fn check_and_insert_entries<T: AsRef<[u8]>>(
         &self,
         entries: &[Entry<T, K>],
@@ -212,17 +216,20 @@ impl<K> Filter<K> {
         self.call().check_and_insert_entries(entries, answers)
     }
 
-    /// Inserts a key that the caller has hashed: exactly `insert(hash.to_le_bytes())`, as for each of the methods with `_hash`.
+    /// Inserts a key that the caller has hashed: exactly `insert(hash.to_le_bytes())`, as for each
+    /// of the methods with `_hash`.
     ///
-    /// The filter hashes these 8 bytes again, with its own function and seed, in some two nanoseconds. So the bits need not be
-    /// uniform (an identifier will do), and false positives of filters with different seeds stay independent. What the filter
-    /// cannot undo is a collision: keys of one hash are one key, which adds `n / 2^64` to the false-positive rate of `n`
-    /// keys for a good 64-bit hash, and more for others. For untrusted keys hash with a secret key, or give the filter the
-    /// keys themselves with [`KeyHash::Keyed`](crate::KeyHash::Keyed). A hash function must give the same value in every
-    /// process and version that uses the filter, which that of `std` does not.
+    /// The filter hashes these 8 bytes again, with its own function and seed, in some two
+    /// nanoseconds. So the bits need not be uniform (an identifier will do), and false positives of
+    /// filters with different seeds stay independent. What the filter cannot undo is a collision:
+    /// keys of one hash are one key, which adds `n / 2^64` to the false-positive rate of `n` keys
+    /// for a good 64-bit hash, and more for others. For untrusted keys hash with a secret key, or
+    /// give the filter the keys themselves with [`KeyHash::Keyed`](crate::KeyHash::Keyed). A hash
+    /// function must give the same value in every process and version that uses the filter, which
+    /// that of `std` does not.
     ///
-    /// For all other operations give the bytes: `estimate(hash.to_le_bytes())`. A key inserted by its own bytes is not found by
-    /// its hash, nor the other way round.
+    /// For all other operations give the bytes: `estimate(hash.to_le_bytes())`. A key inserted by
+    /// its own bytes is not found by its hash, nor the other way round.
     ///
     /// ```
     /// # use ebbtide::{AgePartitioned, Filter, Options};
@@ -339,13 +346,14 @@ impl<K> Filter<K> {
         self.engine.meta.kind.parameters()
     }
 
-    /// Writes a snapshot and closes the filter cleanly, so that the next opening has nothing to replay. Dropping the handle
-    /// does the same but cannot return the error.
+    /// Writes a snapshot and closes the filter cleanly, so that the next opening has nothing to
+    /// replay. Dropping the handle does the same but cannot return the error.
     ///
-    /// Takes `&self`, so that one of several owners of an `Arc<Filter>` can close it. Waits for operations that other threads
-    /// have begun; those that begin later fail with [`Error::Closed`]. A second call waits for the first and returns `Ok`. The
-    /// filter can be opened again at once. Memory mappings and file descriptors stay until the handle is dropped, and with them
-    /// the disk space of files that were removed meanwhile.
+    /// Takes `&self`, so that one of several owners of an `Arc<Filter>` can close it. Waits for
+    /// operations that other threads have begun; those that begin later fail with
+    /// [`Error::Closed`]. A second call waits for the first and returns `Ok`. The filter can be
+    /// opened again at once. Memory mappings and file descriptors stay until the handle is dropped,
+    /// and with them the disk space of files that were removed meanwhile.
     ///
     /// ```
     /// # use ebbtide::{AgePartitioned, Error, Filter, Options};
@@ -361,7 +369,8 @@ impl<K> Filter<K> {
     /// ```
     ///
     /// # Errors
-    /// As [`Filter::checkpoint`]; the filter is closed all the same and nothing is lost but the snapshot.
+    /// As [`Filter::checkpoint`]; the filter is closed all the same and nothing is lost but the
+    /// snapshot.
     pub fn close(&self) -> Result<()> {
         self.opened.close()
     }

@@ -28,7 +28,8 @@ impl Engine {
         }
     }
 
-    /// As [`Engine::lock`], for an operation that may come after the handle was closed: then it takes nothing.
+    /// As [`Engine::lock`], for an operation that may come after the handle was closed: then it
+    /// takes nothing.
     #[inline]
     pub(super) fn lock_unless_closed(&self, stripe: usize) -> Result<StripeGuard<'_, Local>> {
         match self.stripes.try_lock(self.image.header(), stripe) {
@@ -49,12 +50,14 @@ impl Engine {
         }
     }
 
-    /// Gets rid of a stripe that was taken after the handle was closed. By then others take this handle for dead.
+    /// Gets rid of a stripe that was taken after the handle was closed. By then others take this
+    /// handle for dead.
     #[cold]
     pub(super) fn come_too_late(&self, guard: StripeGuard<'_, Local>, acquired: Acquired) -> Error {
         match acquired {
             Acquired::Free => guard.forgo(),
-            // It needs repair, which is up to a living handle: whoever comes next takes it over from this one.
+            // It needs repair, which is up to a living handle: whoever comes next takes it over
+            // from this one.
             Acquired::TakenOver(_) => std::mem::forget(guard),
         }
         self.closed()

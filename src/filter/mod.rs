@@ -1,12 +1,14 @@
 //! The handle that users hold, and everything it does.
 //!
-//! `handle`, `abilities` and `call` are the public face, `paths` the ways to it by directory, `spec` what a user asks for, `request` and
-//! `entry` what is asked of an operation and of many. Behind it `engine` holds the
-//! parts together, `hold` takes stripes and repairs what the dead left, `open` creates, opens and closes, `closing` waits for what is
-//! under way, `operate` inserts,
-//! `query` asks, `infer` asks how sure, `frequencies` takes priors from a filter that counts, `commit` makes durable, `checkpoint`
-//! writes snapshots and lets old log go, `space` goes on where the disk is full, `duties` are the background threads, `stat` counts and hashes, `backup` copies. `reader` (with `reader_call`) is
-//! the handle of those who may not write, `inspect` looks at a filter's files. This is the only floor that calls the clock.
+//! `handle`, `abilities` and `call` are the public face, `paths` the ways to it by directory,
+//! `spec` what a user asks for, `request` and `entry` what is asked of an operation and of many.
+//! Behind it `engine` holds the parts together, `hold` takes stripes and repairs what the dead
+//! left, `open` creates, opens and closes, `closing` waits for what is under way, `operate`
+//! inserts, `query` asks, `infer` asks how sure, `frequencies` takes priors from a filter that
+//! counts, `commit` makes durable, `checkpoint` writes snapshots and lets old log go, `space` goes
+//! on where the disk is full, `duties` are the background threads, `stat` counts and hashes,
+//! `backup` copies. `reader` (with `reader_call`) is the handle of those who may not write,
+//! `inspect` looks at a filter's files. This is the only floor that calls the clock.
 
 pub mod abilities;
 pub mod backup;

@@ -348,7 +348,8 @@ impl<K> Reader<K> {
         self.media.path()
     }
 
-    /// The same reader without its type. It still refuses a filter of another kind in the place of this one.
+    /// The same reader without its type. It still refuses a filter of another kind in the place of
+    /// this one.
     #[must_use]
     pub fn into_any(self) -> Reader<Any> {
         let Self { media, options, view, taking, wanted, kind: _ } = self;
@@ -449,7 +450,8 @@ impl<K: Counts> Reader<K> {
         self.call().estimate(key)
     }
 
-    /// How often each of many keys was inserted; see [`Filter::estimate_all`](crate::Filter::estimate_all).
+    /// How often each of many keys was inserted; see
+    /// [`Filter::estimate_all`](crate::Filter::estimate_all).
     ///
     /// # Errors
     /// As [`Reader::estimate`].

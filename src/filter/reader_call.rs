@@ -56,7 +56,8 @@ impl<'a, K> ReaderCall<'a, K> {
     ) -> Result<Vec<A>> {
         let mut answers = Vec::with_capacity(keys.len());
         for keys in keys.chunks(AHEAD) {
-            // Each of these answers is of one state; between them the reader may turn to another one.
+            // Each of these answers is of one state; between them the reader may turn to another
+            // one.
             answers.extend(self.reader.with(|engine| {
                 let hashes = fetch(engine, keys, Engine::prefetch);
                 let asked = hashes[..keys.len()].iter().map(|&hash| ask(engine, hash, self.time));
@@ -127,7 +128,7 @@ impl<K: Infers> ReaderCall<'_, K> {
     /// See [`Reader::posterior`].
     ///
     /// # Errors
-    /// As there, and [`Error::Parameter`] for a window in another unit than the filter's.
+    /// As there, and [`Error::Parameter`](crate::Error::Parameter) for a window in another unit than the filter's.
     pub fn posterior<P: Prior + ?Sized>(&self, key: impl AsRef<[u8]>, prior: &P) -> Result<f64> {
         let key = key.as_ref();
         self.ask(key, |engine, hash, time| engine.posterior(key, hash, time, self.asking, prior))

@@ -60,11 +60,13 @@ pub enum Since {
     /// Every check inserts, so a key is remembered since it was last seen.
     #[default]
     LastSeen,
-    /// Only keys that are new are inserted, so a key is remembered since it was last accepted (what `SET NX EX` does).
+    /// Only keys that are new are inserted, so a key is remembered since it was last accepted (what
+    /// `SET NX EX` does).
     LastAccepted,
 }
 
-/// What became of a key that was inserted up to a limit; see [`Filter::insert_up_to`](crate::Filter::insert_up_to).
+/// What became of a key that was inserted up to a limit; see
+/// [`Filter::insert_up_to`](crate::Filter::insert_up_to).
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -103,8 +105,8 @@ pub(super) struct Request<'a> {
 }
 
 impl Request<'_> {
-    /// Whether the limit, if there is one, leaves no room for the operation beside what is there. A count that has reached
-    /// its end may be any higher one.
+    /// Whether the limit, if there is one, leaves no room for the operation beside what is there. A
+    /// count that has reached its end may be any higher one.
     pub(super) fn is_over(&self, there: Estimate) -> bool {
         if let Some(told) = self.told {
             told.set(Some(there));

@@ -24,8 +24,9 @@ const SAMPLE: u64 = 1024;
 
 /// What there is to know about an open filter, as of the call.
 ///
-/// With the feature `serde` it can be serialised: times are microseconds since the Unix epoch, `durability`, `key_hash`
-/// and `digest` are texts as their `Display` writes them, `parameters` a map of texts.
+/// With the feature `serde` it can be serialised: times are microseconds since the Unix epoch,
+/// `durability`, `key_hash` and `digest` are texts as their `Display` writes them, `parameters` a
+/// map of texts.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
@@ -36,10 +37,11 @@ pub struct Stat {
     pub parameters: Parameters,
     /// Insert operations applied since creation, by all handles.
     ///
-    /// Not an offset to resume a stream from, unless [`Filter::sync`](crate::Filter::sync) comes first and a single consumer inserts
-    /// every message once: inserts that are not durable yet are counted too, a handle that joins others counts what they
-    /// insert, and what a process that was killed did last may be missing until its stripe is used again. After
-    /// a crash the first opener's figure is that of the recovered state.
+    /// Not an offset to resume a stream from, unless [`Filter::sync`](crate::Filter::sync) comes
+    /// first and a single consumer inserts every message once: inserts that are not durable yet are
+    /// counted too, a handle that joins others counts what they insert, and what a process that was
+    /// killed did last may be missing until its stripe is used again. After a crash the first
+    /// opener's figure is that of the recovered state.
     pub inserts: u64,
     /// Operations of all sorts applied since creation: inserts and removals.
     pub operations: u64,
@@ -74,9 +76,10 @@ pub struct Stat {
     pub blocks: u64,
     /// Banks.
     pub banks: u32,
-    /// Handles that have the filter open, in all processes: the one that was asked included, if it is a
-    /// [`Filter`](crate::Filter). A [`Reader`](crate::Reader) has no slot and is not counted, by itself or by others, so beside one idle daemon a
-    /// reader says 1, and a `Filter` (which the command line may open) says 2.
+    /// Handles that have the filter open, in all processes: the one that was asked included, if it
+    /// is a [`Filter`](crate::Filter). A [`Reader`](crate::Reader) has no slot and is not counted,
+    /// by itself or by others, so beside one idle daemon a reader says 1, and a `Filter` (which the
+    /// command line may open) says 2.
     pub handles: u32,
     /// Snapshots on the disk.
     pub snapshots: u32,

@@ -130,7 +130,8 @@ impl Slots {
         Ok(None)
     }
 
-    /// Gives the own slot back, then the opening byte: whoever finds the one free finds the other free or waits for it.
+    /// Gives the own slot back, then the opening byte: whoever finds the one free finds the other
+    /// free or waits for it.
     ///
     /// # Errors
     /// The system's refusal; what was not given back is held until this is dropped.
