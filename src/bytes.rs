@@ -15,6 +15,15 @@ const _: () = assert!(PAGE_WORDS as u64 * 8 == PAGE_BYTES);
 /// The version of all formats described in `docs/format.md`.
 pub const FORMAT_VERSION: u32 = 4;
 
+/// Bytes that tell whether a file is one of ebbtide's.
+pub const MAGIC_BYTES: usize = 8;
+
+/// Whether a file that begins so is one of ebbtide's, of any version.
+#[must_use]
+pub fn is_magic(start: &[u8; MAGIC_BYTES]) -> bool {
+    start.starts_with(b"EBBT") || start == b"ebbtide "
+}
+
 /// Turns words into bytes.
 #[must_use]
 pub fn to_bytes(words: &[u64]) -> Vec<u8> {

@@ -4,7 +4,7 @@
 //! in no other way; kinds, replay and repair never see one. Nothing here knows that time must not run
 //! backwards inside a filter: whoever reads a clock sees to that.
 
-use parking_lot::Mutex;
+use crate::sync::mutex::Mutex;
 use rustix::time::{ClockId, clock_gettime};
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub, SubAssign};

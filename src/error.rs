@@ -56,6 +56,11 @@ pub enum Error {
         /// The directory.
         path: PathBuf,
     },
+    /// A file that is none of ebbtide's has a name that the files of a new filter would have.
+    Occupied {
+        /// The file.
+        path: PathBuf,
+    },
     /// The filter is of another kind, or was created with other parameters, than the caller asked for.
     Mismatch {
         /// The directory.
@@ -103,6 +108,8 @@ pub enum Error {
     Retired {
         /// The filter's directory.
         path: PathBuf,
+        /// The directory was removed, or another filter was put in its place.
+        replaced: bool,
     },
     /// A sync failed earlier: writes are refused, for the disk may not hold what was acknowledged.
     Poisoned {
@@ -140,7 +147,7 @@ impl Error {
         match self {
             Self::Io { source, .. } => source.kind(),
             Self::NotAFilter { .. } => io::ErrorKind::NotFound,
-            Self::Exists { .. } => io::ErrorKind::AlreadyExists,
+            Self::Exists { .. } | Self::Occupied { .. } => io::ErrorKind::AlreadyExists,
             Self::Damaged { .. } => io::ErrorKind::InvalidData,
             Self::Parameter { .. } | Self::Mismatch { .. } | Self::TimeAhead { .. } => {
                 io::ErrorKind::InvalidInput
@@ -186,6 +193,10 @@ const CLOSED: &str = "was closed by this handle or a clone of its `Arc`; open it
 const FORKED: &str = "was opened before this process was forked off; open it again in each process";
 const RETIRED: &str =
     "was closed or recovered by other processes meanwhile; drop this handle and open it again";
+const OCCUPIED: &str = "is no file of ebbtide, but has the name of one: nothing was changed; move it away, or \
+                        create the filter in another directory";
+const REPLACED: &str = "was removed or replaced while it was open: what this handle inserted last may be gone with it; \
+                        drop this handle and open the filter that is there now";
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -219,6 +230,7 @@ impl fmt::Display for Error {
                 "{} already holds a filter; open it, or create the new one in another directory",
                 path.display()
             ),
+            Self::Occupied { path } => write!(f, "{} {OCCUPIED}", path.display()),
             Self::Mismatch { path, what, expected, found } => write!(
                 f,
                 "{}: expected {what} {expected}, found {found}; open it as what it is, or use \
@@ -248,7 +260,10 @@ impl fmt::Display for Error {
             }
             Self::Closed { path } => write!(f, "{} {CLOSED}", path.display()),
             Self::Forked { path } => write!(f, "{} {FORKED}", path.display()),
-            Self::Retired { path } => write!(f, "{} {RETIRED}", path.display()),
+            Self::Retired { path, replaced } => {
+                let why = if *replaced { REPLACED } else { RETIRED };
+                write!(f, "{} {why}", path.display())
+            }
         }
     }
 }

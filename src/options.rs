@@ -139,6 +139,7 @@ pub struct Options {
     pub(crate) clock: Clock,
     pub(crate) checkpoint_bytes: Option<u64>,
     pub(crate) background: bool,
+    pub(crate) mode: Option<u32>,
 }
 
 impl Default for Options {
@@ -169,6 +170,7 @@ impl Options {
             clock: Clock::system(),
             checkpoint_bytes: None,
             background: true,
+            mode: None,
         }
     }
 
@@ -265,6 +267,16 @@ impl Options {
     #[must_use]
     pub fn background(mut self, on: bool) -> Self {
         self.background = on;
+        self
+    }
+
+    /// Kept at creation. The permissions of the filter's files, whatever the umask: `0o600`, the default, or `0o660` for a
+    /// filter that a group shares. The group is that of the directory's maker, or of the directory itself where that has
+    /// the set-group-id bit. Files that are made later get owner, group and permissions of the file `meta`, also those
+    /// that root makes, so a look as root locks nobody out. Bits other than read and write are ignored.
+    #[must_use]
+    pub fn mode(mut self, mode: u32) -> Self {
+        self.mode = Some(mode);
         self
     }
 

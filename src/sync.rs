@@ -5,16 +5,21 @@
 //! hints from here and from nowhere else, so that the same code that runs on a mapped file runs in
 //! the models of `tests/loom/`. So do mutexes that are held while others are waited for, sleeps, and the clock that waits go by:
 //! in the schedules of `tests/schedules/` each of them lets others run.
+//!
+//! A forked child can reach all of this, so nothing here waits or wakes through a table of the process: see
+//! `docs/architecture.md`, "Fork".
 
+pub mod mutex;
 #[cfg(shuttle)]
 pub mod scheduled;
 
 #[cfg(loom)]
 pub use loom::sync::atomic::{AtomicU64, Ordering, fence};
 #[cfg(not(shuttle))]
-pub use parking_lot::{Mutex, MutexGuard};
+pub use mutex::Mutex;
 #[cfg(shuttle)]
-pub use scheduled::{AtomicU64, Instant, Mutex, MutexGuard, sleep, spin_hint, yield_now};
+pub use scheduled::{AtomicU64, Instant, Mutex, sleep, spin_hint, yield_now};
+pub use std::sync::MutexGuard;
 #[cfg(not(any(loom, shuttle)))]
 pub use std::sync::atomic::{AtomicU64, Ordering, fence};
 #[cfg(shuttle)]

@@ -52,6 +52,7 @@ fn a_closed_handle_refuses_every_operation_and_still_says_what_it_was() {
         is_closed(handle.estimate("a"), "estimate");
         is_closed(handle.insert_and_estimate("a"), "insert_and_estimate");
         is_closed(handle.remove("a"), "remove");
+        is_closed(handle.clear(), "clear");
         is_closed(handle.sync(), "sync");
         is_closed(handle.checkpoint(), "checkpoint");
         is_closed(handle.stat(), "stat");

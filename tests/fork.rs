@@ -3,13 +3,14 @@
 //! A fork in the middle of other threads' work is no place for tests, so each claim is shown by a process of its own, this
 //! same binary: there the filter's own threads are the only others.
 
-use ebbtide::{AgePartitioned, Checked, Clock, Error, Filter, Options, Reader};
+use ebbtide::{AgePartitioned, Checked, Clock, Durability, Error, Filter, Options, Reader};
 use libtest_mimic::{Arguments, Failed, Trial};
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, waitpid};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// In the environment of a process that shows a claim: the claim and the directory.
@@ -23,7 +24,7 @@ const HANG: Duration = Duration::from_secs(60);
 /// A claim, and what shows it, in an empty directory.
 type Claim = (&'static str, fn(&Path));
 
-const CLAIMS: [Claim; 8] = [
+const CLAIMS: [Claim; 9] = [
     ("an_inherited_handle_refuses_everything_and_is_dropped_in_peace", refuses_everything),
     ("an_inherited_handle_may_be_closed_or_left_behind", closed_or_left),
     ("the_parents_handle_works_while_the_child_lives_and_after", parent_works),
@@ -32,6 +33,7 @@ const CLAIMS: [Claim; 8] = [
     ("a_child_opens_the_filter_for_itself_and_works_beside_its_parent", side_by_side),
     ("workers_of_a_parent_without_a_handle_share_the_filter", workers),
     ("an_inherited_reader_refuses_everything", readers),
+    ("no_child_of_a_busy_parent_crashes_or_hangs_or_leaves_a_stripe_held", storm),
 ];
 
 fn main() {
@@ -96,6 +98,24 @@ impl Child {
             std::thread::sleep(Duration::from_millis(1));
         }
         panic!("the child hangs");
+    }
+
+    /// Whether a child of the storm has ended, well or by our hand. After a while it is killed.
+    fn is_over(&mut self, number: u64, age: Duration) -> bool {
+        let pid = self.0.expect("a child");
+        let Some((_, status)) = waitpid(Some(pid), WaitOptions::NOHANG).expect("a child") else {
+            // Those that never end are killed, some before they have opened the filter.
+            let after = Duration::from_millis(number / 4 * 7 % 50);
+            if number % 4 == 2 && age >= after {
+                kill_process(pid, Signal::KILL).expect("it is a child");
+            }
+            assert!(age < HANG / 2, "child {number} hangs");
+            return false;
+        };
+        self.0 = None;
+        let killed = status.terminating_signal() == Some(Signal::KILL.as_raw());
+        assert!(killed || status.exit_status() == Some(0), "child {number}: {:?}", how(status));
+        true
     }
 }
 
@@ -323,6 +343,8 @@ fn side_by_side(home: &Path) {
     let filter = filter.expect("it is there");
     let ours = offer(&filter, (0..20_000).rev());
     insert(&filter, 25_000..30_000);
+    // Else the end of a child that died would never be seen.
+    drop(reporting);
     let mut theirs = String::new();
     BufReader::new(report).read_line(&mut theirs).expect("a line");
     child.ends();
@@ -349,6 +371,105 @@ fn workers(home: &Path) {
     let filter = open(&dir);
     assert_has(&filter, 0..20_000);
     assert_eq!((handles(&filter), filter.stat().expect("figures").inserts), (1, 20_000));
+}
+
+/// How many children the storm forks: a few hundred, or as many as the environment asks for.
+const STORM: &str = "EBBTIDE_FORKS";
+/// How many of them live at a time.
+const AT_ONCE: usize = 6;
+
+/// A number that depends on nothing but the seed.
+fn draw(seed: &mut u64) -> u64 {
+    *seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+    *seed >> 33
+}
+
+/// What a child of the storm does: it opens the filter, works, and leaves in one of three ways.
+fn weather(dir: &Path, number: u64) {
+    let mut seed = number;
+    let filter = Filter::<AgePartitioned>::open(dir, options()).expect("a filter");
+    let keys = 1_000_000 + number * 1000;
+    let count = draw(&mut seed) % 300;
+    for key in keys..keys + count {
+        filter.check_and_insert(key.to_le_bytes()).expect("an insert");
+        assert!(filter.contains(key.to_le_bytes()).expect("an answer"), "{key}");
+    }
+    match number % 4 {
+        0 => filter.close().expect("a clean end"),
+        1 => drop(filter),
+        // Killed in the middle of something, or left without a word.
+        2 => insert(&filter, 0..1_000_000),
+        _ => std::mem::forget(filter),
+    }
+}
+
+/// The longest that one call took.
+fn timed(longest: &mut Duration, call: impl FnOnce()) {
+    let began = Instant::now();
+    call();
+    *longest = began.elapsed().max(*longest);
+}
+
+fn storm(home: &Path) {
+    let forks = std::env::var(STORM).map_or(300, |count| count.parse().expect("a number"));
+    let dir = home.join("filter");
+    let spec = AgePartitioned::last(100_000).fpr(1e-9);
+    let often = options().durability(Durability::Interval(Duration::from_millis(1)));
+    let filter = Filter::create(&dir, spec, often).expect("a filter");
+    let done = AtomicBool::new(false);
+    let (filter, done) = (&filter, &done);
+    let longest = std::thread::scope(|scope| {
+        let inserters: Vec<_> = (0..2_u64)
+            .map(|thread| {
+                scope.spawn(move || {
+                    let mut longest = Duration::ZERO;
+                    for key in (0_u64..).take_while(|_| !done.load(Ordering::Relaxed)) {
+                        timed(&mut longest, || {
+                            insert(filter, 2 * key + thread..2 * key + thread + 1)
+                        });
+                    }
+                    longest
+                })
+            })
+            .collect();
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                filter.checkpoint().expect("a snapshot");
+            }
+        });
+        let bearing = std::panic::AssertUnwindSafe(|| bear_children(&dir, forks));
+        let borne = std::panic::catch_unwind(bearing);
+        done.store(true, Ordering::Relaxed);
+        let longest = inserters.into_iter().map(|thread| thread.join().expect("no panic")).max();
+        if let Err(panic) = borne {
+            std::panic::resume_unwind(panic);
+        }
+        longest.expect("two threads")
+    });
+    println!("{forks} forks; the longest insert beside them took {longest:?}");
+    let expected = filter.digest().expect("a digest").value;
+    // A killed life: what is on the disk must lead to the same state.
+    let copy = home.join("copy");
+    filter.backup(&copy).expect("a backup");
+    assert_eq!(open(&copy).digest().expect("a digest").value, expected);
+}
+
+/// Forks children, some at a time, kills some, and sees each end as it should.
+fn bear_children(dir: &Path, forks: u64) {
+    let mut seed = 7;
+    let mut living: Vec<(u64, Child, Instant)> = Vec::new();
+    for number in 0..forks {
+        living.push((number, fork(|| weather(dir, number)), Instant::now()));
+        std::thread::sleep(Duration::from_micros(draw(&mut seed) % 3000));
+        while living.len() >= AT_ONCE {
+            living.retain_mut(|(number, child, since)| !child.is_over(*number, since.elapsed()));
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+    while !living.is_empty() {
+        living.retain_mut(|(number, child, since)| !child.is_over(*number, since.elapsed()));
+        std::thread::sleep(Duration::from_micros(200));
+    }
 }
 
 fn readers(home: &Path) {

@@ -41,7 +41,8 @@ const DOORS: &[&str] = &["lib.rs", "fuzzing.rs"];
 const UNSAFE_FILES: &[&str] = &[
     "cells.rs",
     "fork.rs",
-    "media/disk.rs",
+    "media/disk/locks.rs",
+    "media/disk/mapping.rs",
     "media/mapped.rs",
     "media/memory.rs",
     "media/mod.rs",
@@ -456,6 +457,66 @@ fn nothing_unfinished_and_nothing_waved_through() {
         }
     }
     assert_none(&wrong, "words that must not appear");
+}
+
+/// What the library depends on. Before a name is added: does it keep a table, a lock or a thread for the whole process? A
+/// forked child inherits that in whatever state it is.
+const DEPENDENCIES: &[&str] = &[
+    "arc-swap",
+    "crc32fast",
+    "crossbeam-utils",
+    "libc",
+    "memmap2",
+    "rustix",
+    "siphasher",
+    "xxhash-rust",
+];
+
+/// Files of harnesses, which are not in what is shipped.
+const NOT_SHIPPED: &[&str] = &["planted.rs", "sync/scheduled.rs"];
+
+#[test]
+fn nothing_that_a_forked_child_can_reach_waits_through_a_table_of_the_process() {
+    let manifest = fs::read_to_string(root().join("Cargo.toml")).expect("a manifest");
+    let section = manifest.split("[dependencies]").nth(1).expect("dependencies");
+    let lines = section.lines().skip(1).take_while(|line| !line.is_empty());
+    let found = lines.filter(|line| !line.contains("optional = true"));
+    let found: Vec<_> = found.filter_map(|line| line.split([' ', '.', '=']).next()).collect();
+    assert_eq!(found, DEPENDENCIES, "a dependency has to be looked at first");
+    let lock = fs::read_to_string(root().join("Cargo.lock")).expect("a lock file");
+    let packages: BTreeMap<&str, &str> = lock
+        .split("[[package]]")
+        .filter_map(|package| {
+            Some((package.split("name = \"").nth(1)?.split('"').next()?, package))
+        })
+        .collect();
+    let (mut reached, mut open) = (BTreeSet::new(), DEPENDENCIES.to_vec());
+    while let Some(name) = open.pop().filter(|name| packages.contains_key(name)) {
+        if reached.insert(name) {
+            let list = packages[name].split("dependencies = [").nth(1).unwrap_or_default();
+            let names = list.split('"').skip(1).step_by(2);
+            open.extend(names.filter_map(|name| name.split(' ').next()));
+        }
+    }
+    let mut wrong: Vec<String> = Vec::new();
+    for name in ["parking_lot", "parking_lot_core", "crossbeam-epoch"] {
+        if reached.contains(name) {
+            wrong.push(format!("{name} keeps a table of the process's threads"));
+        }
+    }
+    let locks = ["Mutex", "RwLock", "Once", "OnceLock", "LazyLock", "Condvar", "Barrier"];
+    let shipped = |source: &Source| !source.test && !NOT_SHIPPED.contains(&source.name.as_str());
+    for source in library().into_iter().filter(shipped) {
+        let code = source.shipped();
+        if names(&code, "parking_lot") || code.contains("thread::park") {
+            wrong.push(format!("{}: waits through a table", source.name));
+        }
+        let statics = code.lines().filter(|line| names(line, "static") && line.contains(':'));
+        for line in statics.filter(|line| locks.iter().any(|lock| names(line, lock))) {
+            wrong.push(format!("{}: a child may inherit it locked: {line}", source.name));
+        }
+    }
+    assert_none(&wrong, "what a fork leaves in disorder");
 }
 
 #[test]

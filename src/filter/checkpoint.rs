@@ -143,6 +143,9 @@ impl Engine {
             let _ = self.media.remove(&draft);
         })?;
         let start = written.start;
+        self.check_place().inspect_err(|_| {
+            let _ = self.media.remove(&draft);
+        })?;
         let name = FileName::Snapshot { start }.to_string();
         let named = self.media.rename(&draft, &name).and_then(|()| {
             if Mistake::RemovedBeforeNamed.is_planted() {
@@ -267,6 +270,7 @@ impl Engine {
 
     /// Removes snapshots and segments that nothing needs any more, going by what is there now.
     fn tidy(&self) -> Result<()> {
+        self.check_place()?;
         let listing = Listing::read(&*self.media)?;
         let known = self.image.header().unsound();
         let (mut kept, mut oldest) = (0, None);

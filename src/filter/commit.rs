@@ -165,6 +165,7 @@ impl Engine {
     /// Makes everything so far durable.
     pub(super) fn commit_all(&self) -> Result<()> {
         self.check_process()?;
+        self.check_place()?;
         if self.has_undurable() && !Mistake::SyncDoesNothing.is_planted() {
             self.commit(self.image.header().tail().load(Ordering::Acquire))?;
         }
@@ -230,6 +231,7 @@ impl Engine {
             if allocated > end {
                 return self.map_log().map(|_| ());
             }
+            self.check_place()?;
             let turn = match turn::take(header.growing(), GROWERS_TIME) {
                 Taken::Again => continue,
                 // What the one before left undone is found out by `allocate`.

@@ -7,9 +7,9 @@ use super::engine::Engine;
 use crate::error::Result;
 use crate::options::{Downtime, Durability};
 use crate::planted::Mistake;
+use crate::sync::mutex::{Condvar, Mutex};
 use crate::sync::{AtomicU64, Ordering};
 use crate::wal::record::RECORD_BYTES;
-use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -46,7 +46,7 @@ impl Bell {
             Durability::Interval(every) => u64::try_from(every.as_micros()).unwrap_or(u64::MAX),
             Durability::Always | Durability::Never => u64::MAX,
         };
-        Self { state: Mutex::default(), rung: Condvar::new(), interval: AtomicU64::new(micros) }
+        Self { state: Mutex::default(), rung: Condvar::default(), interval: AtomicU64::new(micros) }
     }
 
     /// Wakes the threads: the log has grown.
@@ -80,7 +80,7 @@ impl Bell {
     fn wait(&self, most: Duration, heard: &mut u64) -> bool {
         let mut state = self.state.lock();
         if state.rings == *heard && !state.stop {
-            self.rung.wait_for(&mut state, most);
+            state = self.rung.wait_for(state, most);
         }
         *heard = state.rings;
         !state.stop
@@ -184,9 +184,15 @@ impl Engine {
     /// What `ebbtide-log` does once a second.
     fn tidy_log(&self) {
         // A duty that fails is left to whoever needs it, who then gets the error.
+        if self.check_place().is_err() {
+            return;
+        }
         let _ = self.close_holes();
         self.repair_all();
-        self.image.header().tally().catch_up();
+        if let Some(_events) = self.lock_events() {
+            // Under stripe 0, for a clear takes back what was counted.
+            self.image.header().tally().catch_up();
+        }
         self.let_go_of_log();
         if self.meta.downtime == Downtime::Freeze && self.uses_time {
             let _ = self.heartbeat();

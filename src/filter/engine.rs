@@ -148,7 +148,17 @@ impl Engine {
 
     /// The error of a handle whose image has been given up.
     pub(super) fn retired(&self) -> Error {
-        Error::Retired { path: self.media.path().to_path_buf() }
+        Error::Retired { path: self.media.path().to_path_buf(), replaced: !self.slots.is_current() }
+    }
+
+    /// Makes sure that the directory still holds this filter. If not, the image is retired, so that all of its handles
+    /// find out.
+    pub(super) fn check_place(&self) -> Result<()> {
+        if self.slots.is_current() || self.is_reader() {
+            return Ok(());
+        }
+        self.image.header().retire();
+        Err(self.retired())
     }
 
     /// Refuses all further writes, of all handles.

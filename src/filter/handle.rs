@@ -274,6 +274,31 @@ impl<K> Filter<K> {
         Call::new(self)
     }
 
+    /// Forgets all keys, in one step that all processes see at once and that is durable when this returns. What was
+    /// inserted before is gone, what is inserted after stays; [`Stat::inserts`] begins at 0 again, the filter's time
+    /// goes on. Writers wait meanwhile, as long as allocating the filter's first memory anew takes.
+    ///
+    /// This is the way to reset a filter: removing its directory beside a process that has it open makes two.
+    ///
+    /// ```
+    /// use ebbtide::{AgePartitioned, Filter, Options};
+    /// # let parent = tempfile::tempdir()?;
+    /// # let dir = parent.path().join("seen");
+    /// let seen = Filter::create(&dir, AgePartitioned::last(10_000), Options::new())?;
+    /// seen.insert("order 17")?;
+    /// seen.clear()?;
+    /// assert!(!seen.contains("order 17")?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Io`] (a full disk: nothing has changed, for a moment old and new memory are both needed),
+    /// [`Error::Poisoned`], [`Error::Retired`].
+    pub fn clear(&self) -> Result<()> {
+        let _busy = self.engine.enter()?;
+        self.engine.clear()
+    }
+
     /// Returns once everything so far is durable.
     ///
     /// # Errors

@@ -144,11 +144,19 @@ impl Engine {
     fn repaired<'a>(&'a self, mut stripe: StripeGuard<'a, Local>) -> StripeGuard<'a, Local> {
         let (header, index) = (self.image.header(), stripe.index());
         let before = stripe.entry().sums();
-        if let Err(error) = self.repair(index) {
-            self.poison(format!("what a dead process left could not be repaired ({error})"));
-            // The place that it left empty is not voided: recovery must know of it when the stripe is free.
-            header.noting().fetch_add(1, Ordering::Relaxed);
-            return stripe;
+        let cleared = match self.repair(index) {
+            Ok(cleared) => cleared,
+            Err(error) => {
+                self.poison(format!("what a dead process left could not be repaired ({error})"));
+                // The place that it left empty is not voided: recovery must know of it when the stripe is free.
+                header.noting().fetch_add(1, Ordering::Relaxed);
+                return stripe;
+            }
+        };
+        if cleared && index > 0 {
+            // The dead owner held all stripes. Block 0 is still as it was until stripe 0 is repaired, too, and nobody may
+            // insert by it any more.
+            drop(self.lock(0));
         }
         let after = stripe.entry().sums();
         // Who had not counted in the stripe had not counted here either.
@@ -167,7 +175,7 @@ impl Engine {
         stripe
     }
 
-    fn repair(&self, index: usize) -> Result<()> {
+    fn repair(&self, index: usize) -> Result<bool> {
         let header = self.image.header();
         loop {
             // Acquire: pairs with the Release of the checkpoint that raised it.

@@ -287,7 +287,7 @@ impl Entry {
             }
             Op::CloseBank => vec![("bank", argument)],
             Op::Durable => vec![("upto", payload)],
-            Op::Heartbeat | Op::Void => Vec::new(),
+            Op::Heartbeat | Op::Clear | Op::Void => Vec::new(),
         }
     }
 

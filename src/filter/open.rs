@@ -10,7 +10,7 @@ use super::closing::Closing;
 use super::commit::Committer;
 use super::duties::Bell;
 use super::engine::{Engine, TimeBase};
-use crate::bytes::PAGE_BYTES;
+use crate::bytes::{self, PAGE_BYTES};
 use crate::cells::Layout;
 use crate::error::{Error, Result};
 use crate::fork::Guard;
@@ -95,6 +95,7 @@ impl Engine {
         write_new(&*media, |slots| {
             begin_log(&*media, &meta)?;
             let engine = Self::recover(media.clone(), meta, options, slots)?;
+            engine.check_place()?;
             write_meta(&engine)?;
             engine.slots.end_opening()?;
             Ok(engine)
@@ -164,7 +165,7 @@ impl Engine {
         let known = Known::of_the_dead(&*media, meta.uuid)?;
         let begin = || {
             let recovered = replay(&*media, &media, &meta, &draft, Access::Write, known)?;
-            begin_era(&*media, &meta, &options, &recovered, &draft)?;
+            begin_era(&*media, &slots, &meta, &options, &recovered, &draft)?;
             Ok(recovered)
         };
         // The first error is the one to report. Half an image would only take space.
@@ -272,6 +273,11 @@ pub(super) fn write_new<T>(
     check_vacant(media)?;
     let slots = Arc::new(enter(media)?);
     check_vacant(media)?;
+    // The files of a filter were removed, but for `lock`, while processes have it open: they still write here.
+    if slots.anyone_else()? {
+        return Err(Error::Locked { path: media.path().to_path_buf() });
+    }
+    check_ours(media)?;
     // What an earlier attempt left: without `meta` it is nobody's.
     clear(media)?;
     make(slots.clone()).inspect_err(|_| {
@@ -318,6 +324,28 @@ fn check_vacant(media: &dyn Media) -> Result<()> {
     })
 }
 
+/// Makes sure that whatever has a name of ours is a file of ours: those are removed to make place for a filter. A creator
+/// that died left files that are empty, that begin with zeros, or that say what they are.
+fn check_ours(media: &dyn Media) -> Result<()> {
+    let names = media.list().map_err(Error::io("list", media.path()))?;
+    for name in names.iter().filter(|name| FileName::parse(name).is_some()) {
+        let mut start = [0; bytes::MAGIC_BYTES];
+        let read = media.open(name, Access::Read).and_then(|file| {
+            let length = file.bytes()?.min(start.len() as u64) as usize;
+            file.read_at(&mut start[..length], 0)
+        });
+        let path = || media.path().join(name);
+        match read {
+            Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => {}
+            Err(error) => return Err(Error::io("read", path())(error)),
+            Ok(()) if start.iter().all(|&byte| byte == 0) || bytes::is_magic(&start) => continue,
+            Ok(()) => {}
+        }
+        return Err(Error::Occupied { path: path() });
+    }
+    Ok(())
+}
+
 fn check_no_meta(media: &dyn Media) -> Result<()> {
     let name = FileName::Meta.to_string();
     match media.open(&name, Access::Read) {
@@ -346,14 +374,26 @@ fn has_records(media: &dyn Media, name: &FileName) -> Result<bool> {
 /// Opens the lock file and enters: nobody else opens, recovers or closes the filter until the opening is ended, or
 /// the locks dropped.
 pub(super) fn enter(media: &dyn Media) -> Result<Slots> {
-    let slots = Slots::open(media, Access::Write)?;
-    if Mistake::OpeningByteIgnored.is_planted()
-        || slots.wait_opening(Access::Write, OPENING_TIME)?
-    {
-        Ok(slots)
-    } else {
-        Err(Error::Locked { path: media.path().to_path_buf() })
+    loop {
+        let slots = Slots::open(media, Access::Write).map_err(|error| removed(media, error))?;
+        if !Mistake::OpeningByteIgnored.is_planted()
+            && !slots.wait_opening(Access::Write, OPENING_TIME)?
+        {
+            return Err(Error::Locked { path: media.path().to_path_buf() });
+        }
+        // Else the file was removed while it was waited for, and others lock another one by now.
+        if slots.is_current() {
+            return Ok(slots);
+        }
     }
+}
+
+/// A directory that was there a moment ago and cannot take a file any more was removed.
+fn removed(media: &dyn Media, error: Error) -> Error {
+    if !error.is_not_found() {
+        return error;
+    }
+    Error::Retired { path: media.path().to_path_buf(), replaced: true }
 }
 
 /// The first era, which recovery will end at once: a filter always has a log.
@@ -366,6 +406,7 @@ fn begin_log(media: &dyn Media, meta: &Meta) -> Result<()> {
 /// where the log stopped, and gives the image its name.
 fn begin_era(
     media: &dyn Media,
+    slots: &Slots,
     meta: &Meta,
     options: &Options,
     recovered: &Recovered,
@@ -395,6 +436,10 @@ fn begin_era(
         for (word, value) in header.time_base().iter().zip([base.filter, base.elapsed, clock]) {
             set(word, value);
         }
+    }
+    // Recovery may have taken long: never over the image of a filter that is here by now.
+    if !slots.is_current() {
+        return Err(Error::Retired { path: media.path().to_path_buf(), replaced: true });
     }
     let live = FileName::Live.to_string();
     let named = media.rename(draft, &live).and_then(|()| media.sync());

@@ -426,7 +426,7 @@ impl Engine {
 
     /// Says where the record will lie at the earliest, for whoever takes stripe 0 over, then appends it. If it cannot,
     /// [`Engine::make_room`] mends that or says why.
-    fn append_for_stripe_0(
+    pub(super) fn append_for_stripe_0(
         &self,
         stripe: &mut StripeGuard<'_, Local>,
         record: &Record,

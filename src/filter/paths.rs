@@ -9,13 +9,18 @@ use crate::options::Options;
 use std::path::Path;
 use std::sync::Arc;
 
+/// The directory of a filter that may have to be created.
+fn new_disk(dir: &Path, options: &Options) -> Disk {
+    options.mode.map_or_else(|| Disk::new(dir), |mode| Disk::with_mode(dir, mode))
+}
+
 impl<K: Spec> Filter<K> {
     /// Creates a filter in a directory, which is made if it is not there.
     ///
     /// # Errors
     /// [`Error::Exists`], [`Error::Parameter`], [`Error::Locked`], [`Error::Io`] (nothing but the directory and the file `lock` is left behind then).
     pub fn create(dir: impl AsRef<Path>, spec: K, options: Options) -> Result<Self> {
-        Self::create_on(Arc::new(Disk::new(dir.as_ref())), spec, options)
+        Self::create_on(Arc::new(new_disk(dir.as_ref(), &options)), spec, options)
     }
 
     /// Opens a filter and recovers its state, whatever happened to the last one who had it open.
@@ -37,7 +42,7 @@ impl<K: Spec> Filter<K> {
         match Self::open(&dir, options.clone()) {
             Ok(filter) => filter.check_same(&spec),
             Err(Error::NotAFilter { .. }) => {
-                let media = Arc::new(Disk::new(dir.as_ref()));
+                let media = Arc::new(new_disk(dir.as_ref(), &options));
                 match Engine::create(media, kind, options.clone()) {
                     // Somebody else was faster.
                     Err(Error::Exists { .. }) => Self::open(dir, options)?.check_same(&spec),

@@ -117,6 +117,8 @@ impl View {
         options: &Options,
         wanted: Option<&'static str>,
     ) -> Result<Self> {
+        // A reader follows the path: whatever filter is there now is the one that was meant.
+        let media = &media.at_its_path().unwrap_or_else(|| media.clone());
         let view = look(&**media, |meta, look, living| match (living, look) {
             (true, Look { locks: Some(locks), .. }) => Self::attach(media, meta, options, locks),
             // Held until the state is rebuilt: it keeps others from opening the filter.
@@ -170,15 +172,20 @@ impl View {
         Ok(current)
     }
 
+    /// The directory that has the filter's path now.
+    fn media_at_path(&self) -> Arc<dyn Media> {
+        self.engine.media.at_its_path().unwrap_or_else(|| self.engine.media.clone())
+    }
+
     /// Whether nobody has opened the filter since, or put another in its place.
     fn is_own_current(&self) -> Result<bool> {
-        let (media, uuid) = (&*self.engine.media, self.engine.meta.uuid);
+        let (media, uuid) = (&*self.media_at_path(), self.engine.meta.uuid);
         Ok(read_meta(media)?.uuid == uuid && LiveHeader::previous_era(media, uuid)? == self.era)
     }
 
     /// Whether the image is not that of a filter whose files were removed to make place for another.
     fn is_shared_current(&self) -> Result<bool> {
-        let (media, meta) = (&*self.engine.media, &self.engine.meta);
+        let (media, meta) = (&*self.media_at_path(), &self.engine.meta);
         if meta.downtime == Downtime::Freeze && !self.engine.slots.anyone_else()? {
             // The time of a filter that nobody has open stands, that of the image goes on.
             return Ok(false);
@@ -335,9 +342,9 @@ impl<K> Reader<K> {
             if view.own {
                 return view.engine.digest();
             }
-            let rebuilt = look(&*self.media, |meta, look, _| {
-                View::rebuild(&self.media, meta, &self.options, &look)
-            });
+            let media = &view.engine.media;
+            let rebuilt =
+                look(&**media, |meta, look, _| View::rebuild(media, meta, &self.options, &look));
             rebuilt?.engine.digest()
         })
     }

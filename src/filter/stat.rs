@@ -142,7 +142,7 @@ impl Copied {
 impl Engine {
     /// Takes all stripes: ordinary ones first, stripe 0 last, the order in which inserts take them. If one is not to be had, all
     /// are let go for a while: nobody else shall wait for who keeps it.
-    fn lock_all(&self) -> Vec<StripeGuard<'_, Local>> {
+    pub(super) fn lock_all(&self) -> Vec<StripeGuard<'_, Local>> {
         let indexes = || (1..self.image.header().stripe_count()).chain([0]);
         loop {
             let held: Option<Vec<_>> = indexes().map(|index| self.lock_soon(index)).collect();

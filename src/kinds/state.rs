@@ -120,6 +120,19 @@ impl<'a> State<'a> {
         store(&self.words[OWN + index], value);
     }
 
+    /// Makes this state, which is all zero, one that follows another: the numbers of banks go on, for none is used twice.
+    pub fn begin_after(&self, before: &State<'_>) {
+        store(&self.words[NEXT_BANK], u64::from(before.next_bank()));
+    }
+
+    /// Makes this state the same as another.
+    pub fn become_as(&self, other: &State<'_>) {
+        self.copy_banks(other);
+        for (to, from) in self.words[NEXT_BANK..].iter().zip(&other.words[NEXT_BANK..]) {
+            store(to, load(from));
+        }
+    }
+
     /// Applies what an event says of banks; other events, and ones applied already, change nothing.
     /// A bank that finds no free slot is not opened: a kind never asks for more than 8.
     pub fn apply_banks(&self, event: &Event) {

@@ -191,6 +191,13 @@ impl Bank {
         }
     }
 
+    /// Makes all blocks, which are empty, those of a filter that was cleared by this record: none before it concerns them.
+    pub fn begin_at(&self, lsn: u64) {
+        for index in 0..self.blocks {
+            self.block(index as usize).0.set_lsn(lsn);
+        }
+    }
+
     /// Its number.
     #[must_use]
     pub fn id(&self) -> u32 {

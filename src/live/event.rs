@@ -45,7 +45,7 @@ pub fn from_record(record: &Record) -> Option<Event> {
             Some(Event::OpenBank { id, geometry, since, time: record.time })
         }
         Op::CloseBank => Some(Event::CloseBank { id: record.argument, time: record.time }),
-        Op::Insert | Op::Remove | Op::Heartbeat | Op::Durable | Op::Void => None,
+        Op::Insert | Op::Remove | Op::Heartbeat | Op::Durable | Op::Void | Op::Clear => None,
     }
 }
 

@@ -8,11 +8,12 @@ use super::event;
 use super::header::{Identity, LiveHeader};
 use crate::cells::{Block, Blocks, Layout};
 use crate::error::Result;
+use crate::kinds::state::STATE_WORDS;
 use crate::kinds::{Change, Event, Kind, Operation, State, Totals};
 use crate::media::{Access, Media};
 use crate::names::FileName;
 use crate::planted::Mistake;
-use crate::sync::{Mutex, Ordering};
+use crate::sync::{AtomicU64, Mutex, Ordering};
 use crate::wal::{Op, Record};
 use arc_swap::ArcSwap;
 use std::ops::Deref;
@@ -25,12 +26,26 @@ pub struct Image {
     layout: Layout,
     form: BankForm,
     banks: ArcSwap<BankSet>,
-    /// The banks of a kind that never changes them: read without an atomic swap.
-    fixed: OnceLock<Arc<BankSet>>,
+    /// The banks of a kind that never changes them, until the filter is cleared: read without an atomic swap.
+    fixed: OnceLock<FixedBanks>,
     /// Held while the set of banks is made to follow block 0.
     following: Mutex<()>,
     media: Arc<dyn Media>,
     access: Access,
+}
+
+/// Banks that stay as long as no further bank is opened.
+#[derive(Debug)]
+struct FixedBanks {
+    banks: Arc<BankSet>,
+    next_bank: u32,
+}
+
+/// What a filter begins with when it is cleared: its banks are there, but not listed yet.
+#[derive(Debug)]
+pub struct Cleared {
+    words: Box<[AtomicU64; STATE_WORDS]>,
+    banks: Vec<Bank>,
 }
 
 /// The banks of an image at one moment.
@@ -132,7 +147,8 @@ impl Image {
 
     fn fix_banks(&self, kind: &dyn Kind) {
         if !kind.changes_banks() {
-            self.fixed.get_or_init(|| self.banks.load_full());
+            let next_bank = self.header.state().next_bank();
+            self.fixed.get_or_init(|| FixedBanks { banks: self.banks.load_full(), next_bank });
         }
     }
 
@@ -154,8 +170,10 @@ impl Image {
     #[inline]
     pub fn banks(&self) -> Banks<'_> {
         match self.fixed.get() {
-            Some(fixed) => Banks::Fixed(fixed),
-            None => Banks::Current(self.banks.load()),
+            Some(fixed) if fixed.next_bank == self.header.state().next_bank() => {
+                Banks::Fixed(&fixed.banks)
+            }
+            _ => Banks::Current(self.banks.load()),
         }
     }
 
@@ -170,7 +188,10 @@ impl Image {
     #[inline]
     pub fn are_listed(&self, banks: &Banks<'_>, version: u64) -> bool {
         match banks {
-            Banks::Fixed(_) => true,
+            Banks::Fixed(_) => {
+                let next_bank = self.header.block0().state(version).next_bank();
+                self.fixed.get().is_some_and(|fixed| fixed.next_bank == next_bank)
+            }
             Banks::Current(banks) => banks.is_of(version),
         }
     }
@@ -232,7 +253,7 @@ impl Image {
     /// [`crate::Error::Io`], a full disk among them.
     pub fn create_listed_banks(&self) -> Result<()> {
         for entry in self.header.state().banks() {
-            self.create_bank(entry.id, entry.geometry)?;
+            drop(self.create_bank(entry.id, entry.geometry)?);
         }
         self.follow()
     }
@@ -246,9 +267,63 @@ impl Image {
         Ok(self.banks().iter().map(|(_, bank)| bank.clone()).collect())
     }
 
-    fn create_bank(&self, id: u32, geometry: crate::cells::Geometry) -> Result<()> {
+    fn create_bank(&self, id: u32, geometry: crate::cells::Geometry) -> Result<Bank> {
         let Identity { uuid, era, .. } = *self.header.identity();
-        Bank::create(&*self.media, uuid, era, id, self.layout, geometry, self.form).map(|_| ())
+        Bank::create(&*self.media, uuid, era, id, self.layout, geometry, self.form)
+    }
+
+    /// Allocates what the filter will begin with when it is cleared. The caller holds stripe 0, or is alone.
+    ///
+    /// # Errors
+    /// [`crate::Error::Io`], a full disk among them: nothing has changed then.
+    pub fn prepare_clear(&self, kind: &dyn Kind) -> Result<Cleared> {
+        let words: Box<[AtomicU64; STATE_WORDS]> =
+            Box::new([const { AtomicU64::new(0) }; STATE_WORDS]);
+        let state = State::new(&*words);
+        state.begin_after(&self.header.state());
+        kind.start(&state, self.layout);
+        // Those that were allocated in vain, for a record that found no room, are replaced.
+        let banks = state.banks().map(|entry| self.create_bank(entry.id, entry.geometry));
+        let banks = banks.collect::<Result<_>>()?;
+        Ok(Cleared { words, banks })
+    }
+
+    /// Clears the filter-wide state. The caller holds stripe 0 and all others, or is alone, or repairs stripe 0 after
+    /// one who held them all.
+    pub fn clear_state(&self, lsn: u64, cleared: &Cleared) {
+        let before: Vec<_> = self.header.state().banks().collect();
+        for bank in &cleared.banks {
+            bank.begin_at(lsn);
+        }
+        self.header.block0().change(lsn, |state| state.become_as(&State::new(&*cleared.words)));
+        let era = self.header.identity().era;
+        for entry in before {
+            // As in `apply_event`.
+            let _ = self.media.remove(&FileName::Bank { era, bank: entry.id }.to_string());
+        }
+    }
+
+    /// Applies the record of a clear as far as it concerns one stripe, which the caller holds; unless it has been applied.
+    ///
+    /// # Errors
+    /// [`crate::Error::Io`] if the first bank cannot be allocated or mapped.
+    pub fn apply_clear(
+        &self,
+        kind: &dyn Kind,
+        index: usize,
+        lsn: u64,
+        record: &Record,
+    ) -> Result<()> {
+        if index == 0 && lsn > self.header.block0().current().lsn() {
+            let cleared = self.prepare_clear(kind)?;
+            self.clear_state(lsn, &cleared);
+            self.follow()?;
+        }
+        let stripe = self.header.stripe(index);
+        if lsn > stripe.sums().lsn {
+            stripe.clear(lsn, stamp(record.time, record.stream));
+        }
+        Ok(())
     }
 
     /// Allocates the bank that an event is about to open, so that it is there before the event is. Does nothing for other
@@ -260,7 +335,7 @@ impl Image {
         match *event {
             Event::OpenBank { id, geometry, .. } if id >= self.header.state().next_bank() => {
                 // One of the same name was allocated in vain, for a record that found no room; it is replaced.
-                self.create_bank(id, geometry)
+                self.create_bank(id, geometry).map(|_| ())
             }
             _ => Ok(()),
         }
@@ -298,6 +373,11 @@ impl Image {
             }
             Op::Insert => self.apply_operation(kind, banks, lsn, record, Change::Insert)?,
             Op::Remove => self.apply_operation(kind, banks, lsn, record, Change::Remove)?,
+            Op::Clear => {
+                for index in 0..self.header.stripe_count() {
+                    self.apply_clear(kind, index, lsn, record)?;
+                }
+            }
             Op::Step | Op::OpenBank | Op::CloseBank => {
                 if let Some(event) = event::from_record(record) {
                     let stripe = self.header.stripe(0);

@@ -115,6 +115,15 @@ impl<'a> Stripe<'a> {
         self.0[other].store(lsn, Ordering::Release);
     }
 
+    /// Takes back all that was counted, up to the LSN of the record that cleared the filter; for the stripe's holder.
+    /// Returns what was counted.
+    pub fn clear(&self, lsn: u64, time: u64) -> Totals {
+        let StripeSums { inserts, novelty, .. } = self.sums();
+        let (less, fewer) = (inserts.wrapping_neg(), novelty.wrapping_neg());
+        self.count(lsn, time, Totals { inserts: less, novelty: fewer });
+        Totals { inserts, novelty }
+    }
+
     /// Notes an event or a heartbeat, for the stripe's holder.
     pub fn note(&self, lsn: u64, time: u64) {
         self.count(lsn, time, Totals::default());

@@ -5,23 +5,24 @@
 //! a signal. Files must not be truncated from outside while mapped, for that becomes one; nothing here ever does it, and
 //! `tests/surroundings.rs` says what is left if somebody does.
 
+mod directory;
+mod locks;
+mod mapping;
+
+use self::directory::{Directory, file_system};
+use self::locks::DiskLocks;
+use self::mapping::DiskMapping;
 use super::{Access, ByteLocks, Mapping, Media, MediaFile};
-use crate::fork::{Guard, Unshared};
 use crate::planted::Mistake;
 use crate::sync::AtomicU64;
-use memmap2::{Advice, MmapOptions, MmapRaw, UncheckedAdvice};
-use rustix::fs::{
-    CWD, FallocateFlags, IFlags, Mode, OFlags, RenameFlags, fallocate, ioctl_getflags,
-    ioctl_setflags, renameat_with,
-};
+use rustix::fs::{FallocateFlags, IFlags, OFlags, fallocate, ioctl_getflags, ioctl_setflags};
 use rustix::io::Errno;
 use std::fs::{self, File};
 use std::io;
-use std::mem::ManuallyDrop;
 use std::ops::Range;
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 const _: () = assert!(cfg!(target_endian = "little"), "mapped words are little-endian on the disk");
 const _: () = assert!(size_of::<usize>() == 8, "whole files are mapped");
@@ -30,56 +31,33 @@ const _: () = assert!(size_of::<AtomicU64>() == 8 && align_of::<AtomicU64>() == 
 /// `statfs` type of btrfs, where files of random stores must not be copied on write.
 const BTRFS: u64 = 0x9123_683E;
 
-/// File systems whose mappings or locks are not one and the same for everybody (`statfs` types).
-const NOT_LOCAL: &[(u64, &str)] = &[
-    (0x6969, "NFS"),
-    (0x517B, "SMB"),
-    (0xFE53_4D42, "SMB2"),
-    (0xFF53_4D42, "CIFS"),
-    (0x6573_5546, "FUSE"),
-    (0x0102_1997, "9p"),
-    (0x00C3_6400, "Ceph"),
-    (0x5346_414F, "AFS"),
-    (0x6B41_4653, "AFS"),
-    (0x7375_7245, "Coda"),
-    (0x564C, "NCP"),
-    (0x0BD0_0BD0, "Lustre"),
-    (0x4750_4653, "GPFS"),
-    (0x1983_0326, "BeeGFS"),
-    (0x2003_0528, "OrangeFS"),
-    (0xAAD7_AAEA, "PanFS"),
-    (0x7461_636F, "OCFS2"),
-    (0x0116_1970, "GFS2"),
-    (0x786F_4256, "VirtualBox shared folders"),
-    (0xBACB_ACBC, "VMware shared folders"),
-];
+/// The unit in which pages are released; a multiple of smaller pages, refused by systems with larger ones.
+const PAGE_BYTES: usize = 4096;
 
-/// A directory on a local file system.
+/// Space is allocated in pieces of this many bytes: on some systems a call that a signal interrupts gives back
+/// what it had and has to begin anew, so a long one may never come to its end.
+const PIECE: u64 = 1 << 20;
+
+/// A directory on a local file system. All values of this type that were cloned from one share its descriptor.
 #[derive(Debug, Clone)]
 pub struct Disk {
-    path: PathBuf,
+    directory: Arc<Directory>,
 }
 
 impl Disk {
-    /// The directory at `path`, which need not exist yet.
+    /// The directory at `path`, which need not exist yet. It is opened when it is first used; from then on its files
+    /// are found wherever it is moved, and a directory that takes its place is left alone.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into() }
+        Self { directory: Arc::new(Directory::new(path.into(), None)) }
     }
 
-    /// Opens a regular file of the directory; whatever else bears the name is refused, unread.
-    fn open_file(&self, name: &str, flags: OFlags) -> io::Result<File> {
-        // A pipe would hold up its opener without NONBLOCK; for regular files it means nothing.
-        let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-        let file = match rustix::fs::open(self.path.join(name), flags, Mode::RUSR | Mode::WUSR) {
-            Ok(descriptor) => File::from(descriptor),
-            Err(Errno::LOOP) => return Err(not_a_file("a symbolic link")),
-            Err(error) => return Err(error.into()),
-        };
-        if !file.metadata()?.is_file() {
-            return Err(not_a_file("a directory, pipe or device"));
-        }
-        Ok(file)
+    /// The same, for a filter that is to be created with these permissions of its files (`0o660`: the group shares
+    /// it), whatever the umask. Bits other than read and write are ignored. Files of a filter that exists get owner,
+    /// group and permissions of its `meta`.
+    #[must_use]
+    pub fn with_mode(path: impl Into<PathBuf>, mode: u32) -> Self {
+        Self { directory: Arc::new(Directory::new(path.into(), Some(mode | 0o600))) }
     }
 
     /// Gives a new file its length and the space of its first bytes; if that fails, its name must go again.
@@ -110,49 +88,36 @@ fn page_bytes() -> u64 {
 
 /// Gives bytes of a file their space.
 fn allocate(file: &File, bytes: Range<u64>) -> rustix::io::Result<()> {
-    let length = bytes.end.saturating_sub(bytes.start);
-    if length == 0 {
-        return Ok(());
-    }
-    loop {
-        match fallocate(file, FallocateFlags::empty(), bytes.start, length) {
+    let mut at = bytes.start;
+    while at < bytes.end {
+        let piece = PIECE.min(bytes.end - at);
+        match fallocate(file, FallocateFlags::empty(), at, piece) {
             Err(Errno::INTR) => {}
-            done => return done,
+            done => {
+                done?;
+                at += piece;
+            }
         }
     }
+    Ok(())
 }
 
 impl Media for Disk {
     fn path(&self) -> &Path {
-        &self.path
+        self.directory.path()
     }
 
     fn make(&self) -> io::Result<()> {
-        let absolute = std::path::absolute(&self.path)?;
-        let missing: Vec<&Path> =
-            absolute.ancestors().take_while(|place| !place.exists()).collect();
-        let standing = missing.last().and_then(|lowest| lowest.parent()).unwrap_or(&absolute);
-        refuse_if_not_local(standing)?;
-        // Whoever may write the directory may put other files in the place of ours: nobody else may, whatever the umask.
-        fs::DirBuilder::new().recursive(true).mode(0o755).create(&absolute)?;
-        // A directory outlives a power cut only if the one that names it was synced.
-        for place in missing.iter().rev() {
-            if let Some(parent) = place.parent() {
-                sync_directory(parent)?;
-            }
-        }
-        Ok(())
+        self.directory.make()
+    }
+
+    fn at_its_path(&self) -> Option<Arc<dyn Media>> {
+        let directory = Arc::new(self.directory.at_its_path());
+        Some(Arc::new(Self { directory }))
     }
 
     fn list(&self) -> io::Result<Vec<String>> {
-        let mut names = Vec::new();
-        for entry in fs::read_dir(&self.path)? {
-            // No file of ours has a name beyond ASCII.
-            if let Ok(name) = entry?.file_name().into_string() {
-                names.push(name);
-            }
-        }
-        Ok(names)
+        self.directory.list()
     }
 
     fn create(&self, name: &str, bytes: u64) -> io::Result<Box<dyn MediaFile>> {
@@ -165,7 +130,7 @@ impl Media for Disk {
         bytes: u64,
         allocated: u64,
     ) -> io::Result<Box<dyn MediaFile>> {
-        let file = self.open_file(name, OFlags::CREATE | OFlags::EXCL | OFlags::RDWR)?;
+        let file = self.directory.open(name, OFlags::CREATE | OFlags::EXCL | OFlags::RDWR)?;
         if let Err(error) = Self::lay_out(&file, bytes, allocated) {
             // The first error says what went wrong; a leftover is a file that nothing refers to.
             let _ = self.remove(name);
@@ -179,38 +144,29 @@ impl Media for Disk {
             Access::Read => OFlags::RDONLY,
             Access::Write => OFlags::RDWR,
         };
-        Ok(Box::new(DiskFile { file: self.open_file(name, flags)? }))
+        Ok(Box::new(DiskFile { file: self.directory.open(name, flags)? }))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        fs::rename(self.path.join(from), self.path.join(to))
+        self.directory.rename(from, to)
     }
 
     fn rename_new(&self, from: &str, to: &str) -> io::Result<()> {
-        let (from, to) = (self.path.join(from), self.path.join(to));
-        match renameat_with(CWD, &from, CWD, &to, RenameFlags::NOREPLACE) {
-            Err(Errno::INVAL | Errno::NOSYS) => link_new(&from, &to),
-            renamed => Ok(renamed?),
-        }
+        self.directory.rename_new(from, to)
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        fs::remove_file(self.path.join(name))
+        self.directory.remove(name)
     }
 
     fn sync(&self) -> io::Result<()> {
-        sync_directory(&self.path)
+        self.directory.sync()
     }
 
     fn locks(&self, name: &str, access: Access) -> io::Result<Box<dyn ByteLocks>> {
         // Whoever opens a filter takes a lock first, so this also covers one that was moved here.
-        refuse_if_not_local(&self.path)?;
-        let flags = match access {
-            Access::Read => OFlags::RDONLY,
-            Access::Write => OFlags::CREATE | OFlags::RDWR,
-        };
-        let file = Unshared::open(|| self.open_file(name, flags))?;
-        Ok(Box::new(DiskLocks { file, access }))
+        self.directory.check_local()?;
+        Ok(Box::new(DiskLocks::open(self.directory.clone(), name, access)?))
     }
 
     fn boot_id(&self) -> io::Result<u128> {
@@ -224,46 +180,6 @@ impl Media for Disk {
 fn parse_boot_id(text: &str) -> Option<u128> {
     let digits: String = text.trim().chars().filter(|&c| c != '-').collect();
     (digits.len() == 32).then(|| u128::from_str_radix(&digits, 16).ok())?
-}
-
-fn not_a_file(found: &str) -> io::Error {
-    let sentence =
-        format!("expected a regular file, found {found}; remove it, it is none of the filter's");
-    io::Error::new(io::ErrorKind::InvalidInput, sentence)
-}
-
-fn sync_directory(path: &Path) -> io::Result<()> {
-    File::open(path)?.sync_all()
-}
-
-/// The type in a `statfs` answer. Some are 32-bit numbers with the top bit set, which an `i64` field may
-/// hold sign-extended or not.
-fn file_system(answer: &rustix::fs::StatFs) -> u64 {
-    answer.f_type as u64 & 0xFFFF_FFFF
-}
-
-fn refuse_if_not_local(directory: &Path) -> io::Result<()> {
-    accept(file_system(&rustix::fs::statfs(directory)?))
-}
-
-/// Accepts every file system that is not known to be shared with other machines or served by a process.
-fn accept(found: u64) -> io::Result<()> {
-    let Some((_, name)) = NOT_LOCAL.iter().find(|(number, _)| *number == found) else {
-        return Ok(());
-    };
-    let sentence = format!(
-        "it is on {name}; a filter needs a local file system such as ext4, XFS, btrfs or tmpfs"
-    );
-    Err(io::Error::new(io::ErrorKind::Unsupported, sentence))
-}
-
-/// Renames without replacing, where the system knows no such call; for a moment both names are there.
-fn link_new(from: &Path, to: &Path) -> io::Result<()> {
-    fs::hard_link(from, to)?;
-    fs::remove_file(from).inspect_err(|_| {
-        // The first error says what went wrong.
-        let _ = fs::remove_file(to);
-    })
 }
 
 /// Allocates by writing, where the file system knows no other way.
@@ -349,161 +265,8 @@ impl MediaFile for DiskFile {
         if !bytes.is_multiple_of(8) {
             return Err(super::not_whole_words(bytes));
         }
-        let mut options = MmapOptions::new();
-        options.len(bytes as usize);
-        let map = match access {
-            Access::Read => options.map_raw_read_only(&self.file)?,
-            Access::Write => options.map_raw(&self.file)?,
-        };
-        // A child made by fork has no business with a filter; it shall fault, not corrupt.
-        if bytes > 0 {
-            map.advise(Advice::DontFork)?;
-        }
-        let (map, words) = (ManuallyDrop::new(map), bytes as usize / 8);
-        Ok(Box::new(DiskMapping { map, words, guard: Guard::new() }))
+        Ok(Box::new(DiskMapping::new(&self.file, bytes, access == Access::Write)?))
     }
-}
-
-/// The unit in which pages are released; a multiple of smaller pages, refused by systems with larger ones.
-const PAGE_BYTES: usize = 4096;
-
-/// A shared mapping of a whole file. In a child made by fork it is not there, and its place may be others': there
-/// nothing may be done with it, nor is.
-#[derive(Debug)]
-struct DiskMapping {
-    map: ManuallyDrop<MmapRaw>,
-    words: usize,
-    guard: Guard,
-}
-
-impl Drop for DiskMapping {
-    #[expect(unsafe_code, reason = "in a child the mapping is no longer ours to unmap")]
-    fn drop(&mut self) {
-        if !self.guard.is_foreign() {
-            // SAFETY: here and nowhere else, and the mapping is not used any more.
-            unsafe { ManuallyDrop::drop(&mut self.map) };
-        }
-    }
-}
-
-// SAFETY: the words lie in `map`, which neither moves nor is unmapped before it is dropped.
-#[expect(unsafe_code, reason = "the trait asks for a promise")]
-unsafe impl Mapping for DiskMapping {
-    #[expect(unsafe_code, reason = "a mapping is seen as atomic words here and nowhere else")]
-    fn words(&self) -> &[AtomicU64] {
-        // SAFETY: the mapping starts at a page boundary, so words are aligned, spans at least `words`
-        // of them, and lives as long as `self`, which the slice borrows. Every bit pattern is a valid
-        // AtomicU64. No reference to its memory of any other type exists in this process, and other
-        // processes write whole words. If mapped for reading only, loads of eight bytes are still plain
-        // loads on 64-bit machines, and stores do not happen by the contract of `Access::Read`.
-        unsafe { std::slice::from_raw_parts(self.map.as_ptr().cast::<AtomicU64>(), self.words) }
-    }
-
-    fn populate(&self, words: Range<usize>) {
-        let end = words.end.min(self.words);
-        if words.start < end && !self.guard.is_foreign() {
-            // Rounded outward to whole pages: the start by memmap2, the end by the kernel.
-            let length = (end - words.start) * 8;
-            let _ = self.map.advise_range(Advice::PopulateWrite, words.start * 8, length);
-        }
-    }
-
-    fn scatter(&self) {
-        if self.words > 0 && !self.guard.is_foreign() {
-            let _ = self.map.advise(Advice::Random);
-        }
-    }
-
-    #[expect(unsafe_code, reason = "the advice would lose data in a private mapping")]
-    fn release(&self, words: Range<usize>) {
-        let start = (words.start * 8).next_multiple_of(PAGE_BYTES);
-        let end = words.end.min(self.words) * 8 / PAGE_BYTES * PAGE_BYTES;
-        if start < end && !self.guard.is_foreign() {
-            // SAFETY: the mapping is shared and of a file: its pages are dropped from the page table only, stores to them
-            // are in the page cache, and later accesses find them there.
-            let _ = unsafe {
-                self.map.unchecked_advise_range(UncheckedAdvice::DontNeed, start, end - start)
-            };
-        }
-    }
-}
-
-/// Locks that belong to this open file description and end with it.
-#[derive(Debug)]
-struct DiskLocks {
-    file: Unshared,
-    access: Access,
-}
-
-impl ByteLocks for DiskLocks {
-    fn try_lock(&self, byte: u64, access: Access) -> io::Result<bool> {
-        let kind = match (access, self.access) {
-            (Access::Write, Access::Read) => return Err(io::ErrorKind::PermissionDenied.into()),
-            (Access::Write, Access::Write) => libc::F_WRLCK,
-            (Access::Read, _) => libc::F_RDLCK,
-        };
-        let mut range = lock_range(kind, byte, 1)?;
-        match control(self.file.file()?, libc::F_OFD_SETLK, &mut range) {
-            Ok(()) => Ok(true),
-            Err(error) => match error.raw_os_error() {
-                Some(libc::EAGAIN | libc::EACCES) => Ok(false),
-                _ => Err(error),
-            },
-        }
-    }
-
-    fn unlock(&self, byte: u64) -> io::Result<()> {
-        let mut range = lock_range(libc::F_UNLCK, byte, 1)?;
-        control(self.file.file()?, libc::F_OFD_SETLK, &mut range)
-    }
-
-    fn is_held_by_others(&self, bytes: Range<u64>) -> io::Result<bool> {
-        if bytes.is_empty() {
-            return Ok(false);
-        }
-        // Asked as if to lock them alone: the system answers with any lock of others that is in the way, and
-        // passes over those of this description. Asking needs no permission to write.
-        let mut range = lock_range(libc::F_WRLCK, bytes.start, bytes.end - bytes.start)?;
-        control(self.file.file()?, libc::F_OFD_GETLK, &mut range)?;
-        Ok(i32::from(range.l_type) != libc::F_UNLCK)
-    }
-}
-
-impl Drop for DiskLocks {
-    fn drop(&mut self) {
-        // A child that kept the description would keep its locks. In a child there is no file, and nothing to do.
-        if let Ok(file) = self.file.file()
-            && let Ok(mut everything) = lock_range(libc::F_UNLCK, 0, 0)
-        {
-            // It may fail for want of memory only; closing the file does the same if no child has it.
-            let _ = control(file, libc::F_OFD_SETLK, &mut everything);
-        }
-    }
-}
-
-/// What locks speak of: so many bytes from `start` on, or all of them for 0.
-fn lock_range(kind: libc::c_int, start: u64, bytes: u64) -> io::Result<libc::flock> {
-    let offset = |number: u64| {
-        libc::off_t::try_from(number).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))
-    };
-    Ok(libc::flock {
-        l_type: kind as libc::c_short,
-        l_whence: libc::SEEK_SET as libc::c_short,
-        l_start: offset(start)?,
-        l_len: offset(bytes)?,
-        l_pid: 0,
-    })
-}
-
-/// A call about locks of this open file description.
-#[expect(unsafe_code, reason = "no safe wrapper offers locks of open file descriptions")]
-fn control(file: &File, command: libc::c_int, range: &mut libc::flock) -> io::Result<()> {
-    // SAFETY: the descriptor is open for the length of the call, and `range` is the structure that the commands
-    // about locks read and write; the kernel keeps no pointer to it.
-    if unsafe { libc::fcntl(file.as_raw_fd(), command, &raw mut *range) } == 0 {
-        return Ok(());
-    }
-    Err(io::Error::last_os_error())
 }
 
 #[cfg(test)]
@@ -523,40 +286,5 @@ mod tests {
         let file = File::create_new(directory.path().join("zeros")).expect("a new file");
         write_zeros(&file, (1 << 20) + 5).expect("space for a megabyte");
         assert_eq!(file.metadata().expect("an open file").len(), (1 << 20) + 5);
-    }
-
-    #[test]
-    fn where_renaming_always_replaces_links_do_not() {
-        let directory = tempfile::tempdir().expect("a temporary directory");
-        let [a, b, c] = ["a", "b", "c"].map(|name| directory.path().join(name));
-        fs::write(&a, "first").expect("space");
-        fs::write(&b, "second").expect("space");
-        let refusal = link_new(&a, &b).expect_err("it is there");
-        assert_eq!(refusal.kind(), io::ErrorKind::AlreadyExists);
-        assert_eq!(link_new(&a, &a).expect_err("so is this").kind(), refusal.kind());
-        assert_eq!(fs::read(&b).expect("it is there"), b"second");
-        link_new(&a, &c).expect("nobody has that name");
-        assert!(!a.exists());
-        assert_eq!(fs::read(&c).expect("it is there"), b"first");
-    }
-
-    #[test]
-    fn file_systems_that_are_not_local_are_refused_by_name() {
-        let error = accept(0x6969).expect_err("NFS is not local");
-        assert_eq!(error.kind(), io::ErrorKind::Unsupported);
-        assert!(error.to_string().contains("NFS"), "{error}");
-        // ext4, XFS, btrfs, tmpfs, overlayfs, zfs, f2fs, and one that nobody knows.
-        for local in [
-            0xEF53,
-            0x5846_5342,
-            BTRFS,
-            0x0102_1994,
-            0x794C_7630,
-            0x2FC1_2FC1,
-            0xF2F5_2010,
-            0x1234_5678,
-        ] {
-            accept(local).expect("a local file system");
-        }
     }
 }

@@ -5,8 +5,8 @@
 //! gets new ones, so a *mapped* file may only grow within them; the engine never grows a mapped file.
 
 use super::{Access, ByteLocks, Mapping, Media, MediaFile};
+use crate::sync::mutex::Mutex;
 use crate::sync::{AtomicU64, Ordering};
-use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;

@@ -24,6 +24,7 @@ use std::fmt::Debug;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
 /// The refusal to map a file that is not made of words.
 fn not_whole_words(bytes: u64) -> io::Error {
@@ -51,6 +52,11 @@ pub trait Media: Debug + Send + Sync {
     /// `Unsupported` on a file system that is not local, where mappings and locks are not the same for
     /// everybody, and the system's refusals.
     fn make(&self) -> io::Result<()>;
+
+    /// The directory that has this one's path now, which may be another. `None` where that cannot be.
+    fn at_its_path(&self) -> Option<Arc<dyn Media>> {
+        None
+    }
 
     /// The names of all files, in no order; names that are not UTF-8, which are none of ours, left out.
     ///
@@ -147,6 +153,16 @@ pub trait ByteLocks: Debug + Send + Sync {
     /// # Errors
     /// The system's refusal.
     fn is_held_by_others(&self, bytes: Range<u64>) -> io::Result<bool>;
+
+    /// Whether the file still has its name in the directory that it was opened in. False from the moment on
+    /// that it was removed, or another file took the name: then what this value locks concerns nobody else.
+    /// True where that cannot happen.
+    ///
+    /// # Errors
+    /// The system's refusal.
+    fn has_its_name(&self) -> io::Result<bool> {
+        Ok(true)
+    }
 }
 
 /// An open file.

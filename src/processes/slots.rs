@@ -63,6 +63,13 @@ impl Slots {
         Ok(Self { locks, path, own: AtomicU64::new(0) })
     }
 
+    /// Whether the directory is still the filter's: false once it was removed, or another filter was put into it.
+    /// What is locked here concerns nobody else then. If the system cannot say, true.
+    #[must_use]
+    pub fn is_current(&self) -> bool {
+        self.locks.has_its_name().unwrap_or(true)
+    }
+
     /// Tries to get the opening byte: alone with [`Access::Write`], together with others who look with
     /// [`Access::Read`]. False if others hold it in a way that excludes that.
     ///

@@ -35,6 +35,8 @@ pub fn from(image: &Image, index: usize, ground: u64) -> Option<u64> {
 
 /// Completes what the owner of a stripe left. `segments` hold the log from [`from`] on, up to the tail.
 ///
+/// Returns whether the owner was clearing the filter: then stripe 0 has to be repaired before this one is used.
+///
 /// # Errors
 /// [`crate::Error::Io`], [`crate::Error::Damaged`] if a bank cannot be mapped: the stripe is then still to be repaired.
 pub fn stripe(
@@ -43,7 +45,8 @@ pub fn stripe(
     index: usize,
     segments: &[Arc<Segment>],
     from: Option<u64>,
-) -> Result<()> {
+) -> Result<bool> {
+    let mut cleared = false;
     image.follow()?;
     if let Some(stripe) = index.checked_sub(1) {
         take_back(image, stripe);
@@ -54,6 +57,10 @@ pub fn stripe(
         let Some(from) = from else { break };
         for lsn in from.max(segment.first())..tail.min(segment.end()) {
             match segment.read(lsn) {
+                Decoded::Valid(record) if record.op == Op::Clear => {
+                    cleared |= lsn > image.header().stripe(index).lsn();
+                    image.apply_clear(kind, index, lsn, &record)?;
+                }
                 Decoded::Valid(record) if is_of(image, index, &record) => {
                     image.apply(kind, &image.banks(), lsn, &record)?;
                 }
@@ -74,7 +81,7 @@ pub fn stripe(
             }
         }
     }
-    Ok(())
+    Ok(cleared)
 }
 
 /// Undoes what the owner of an ordinary stripe (from 0) did not come to complete, where it cannot simply be done again.

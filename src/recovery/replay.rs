@@ -153,10 +153,14 @@ impl<'a> Applying<'a> {
             let held_back = !Mistake::EventsNotHeldBack.is_planted();
             return if held_back { Ok(()) } else { self.apply_events() };
         }
-        if matches!(record.op, Op::Insert | Op::Remove | Op::Heartbeat) {
+        if matches!(record.op, Op::Insert | Op::Remove | Op::Heartbeat | Op::Clear) {
             self.apply_events()?;
         }
-        self.image.apply(self.kind, &self.banks, lsn, &record)
+        self.image.apply(self.kind, &self.banks, lsn, &record)?;
+        if record.op == Op::Clear {
+            self.banks = self.image.keep_banks();
+        }
+        Ok(())
     }
 
     /// Applies the events that were held back until it was clear that something follows them.

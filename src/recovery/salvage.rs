@@ -374,7 +374,7 @@ fn reach(history: &History, known: Known, start: u64) -> Result<Reach> {
 fn without_events(history: &History, end: u64, mut stop: u64) -> u64 {
     for lsn in (end..stop).rev() {
         match read(history, lsn) {
-            Some(Record { op: Op::Insert | Op::Remove | Op::Heartbeat, .. }) => break,
+            Some(Record { op: Op::Insert | Op::Remove | Op::Heartbeat | Op::Clear, .. }) => break,
             Some(record) if event::from_record(&record).is_some() => stop = lsn,
             _ => {}
         }
@@ -432,7 +432,7 @@ fn beyond(history: &History, stop: u64, told: &mut Told) -> Option<Beyond> {
                     Op::Durable if record.payload <= lsn => {
                         told.durable = told.durable.max(record.payload);
                     }
-                    Op::Insert | Op::Remove => {
+                    Op::Insert | Op::Remove | Op::Clear => {
                         let time = Timestamp::from_unix_micros(record.time);
                         let all = found.get_or_insert(Beyond {
                             operations: 0,

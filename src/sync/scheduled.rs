@@ -5,11 +5,9 @@
 //!
 //! A process that was killed changes nothing any more. Its threads come here from destructors only, which must come to an end.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{self, Ordering};
+use std::sync::{self, MutexGuard, OnceLock, TryLockError};
 use std::time::Duration;
-
-pub use parking_lot::MutexGuard;
 
 /// What runs a schedule.
 #[derive(Debug)]
@@ -75,14 +73,14 @@ impl Instant {
     }
 }
 
-/// As [`parking_lot::Mutex`].
+/// As [`super::mutex::Mutex`].
 #[derive(Debug, Default)]
-pub struct Mutex<T>(parking_lot::Mutex<T>);
+pub struct Mutex<T>(sync::Mutex<T>);
 
 impl<T> Mutex<T> {
     /// A mutex that nobody holds.
     pub const fn new(value: T) -> Self {
-        Self(parking_lot::Mutex::new(value))
+        Self(sync::Mutex::new(value))
     }
 
     /// Waits until nobody else holds it.
@@ -90,8 +88,9 @@ impl<T> Mutex<T> {
         step();
         loop {
             match self.0.try_lock() {
-                Some(guard) => return guard,
-                None => spin_hint(),
+                Ok(guard) => return guard,
+                Err(TryLockError::Poisoned(guard)) => return guard.into_inner(),
+                Err(TryLockError::WouldBlock) => spin_hint(),
             }
         }
     }

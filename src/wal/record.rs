@@ -46,6 +46,8 @@ pub enum Op {
     Void = 7,
     /// A key was removed: payload is its hash, argument its weight.
     Remove = 8,
+    /// All keys were forgotten: the filter is as it was created, but for its time and the numbers of its banks.
+    Clear = 9,
 }
 
 impl Op {
@@ -59,6 +61,7 @@ impl Op {
             5 => Self::Heartbeat,
             6 => Self::Durable,
             8 => Self::Remove,
+            9 => Self::Clear,
             _ => return None,
         })
     }
@@ -75,6 +78,7 @@ impl Op {
             Self::Durable => "durable",
             Self::Void => "void",
             Self::Remove => "remove",
+            Self::Clear => "clear",
         }
     }
 }

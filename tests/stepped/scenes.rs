@@ -16,6 +16,8 @@ pub enum Operation {
     Check,
     /// A removal of the key that was inserted to warm up.
     Remove,
+    /// A clear.
+    Clear,
     /// A checkpoint.
     Checkpoint,
     /// A sync.
@@ -208,6 +210,7 @@ impl Scene {
                 let removed = self.call(&filter, plan.warm).remove(self.key(plan.warm))?;
                 assert!(removed, "{} is there", plan.warm);
             }
+            Operation::Clear => filter.clear()?,
             Operation::Checkpoint => drop(filter.checkpoint()?),
             Operation::Sync => filter.sync()?,
             Operation::Open => {}

@@ -93,7 +93,7 @@ impl Run<'_> {
         let held_up = match self.scene.operation {
             Operation::Insert | Operation::Check => HeldUp::Stripe(self.scene.stripe(tested)),
             Operation::Remove => HeldUp::Stripe(self.scene.stripe(tested - 1)),
-            Operation::Checkpoint | Operation::Close => HeldUp::AnyStripe,
+            Operation::Checkpoint | Operation::Clear | Operation::Close => HeldUp::AnyStripe,
             Operation::Sync | Operation::Open => HeldUp::Nothing,
         };
         let (start, middle) = (self.next, self.next + AT_ONCE);

@@ -47,6 +47,8 @@ const BANK: Scene = Scene {
     keeps: 32,
     ..PLAIN
 };
+const CLEAR: Scene =
+    Scene { path: "clear", operation: Operation::Clear, every: 301, keeps: 0, stripes: 4, ..PLAIN };
 const APPEND: Scene =
     Scene { path: "append", segment_bytes: 4 << 10, aim: Aim::Segment, every: 101, ..PLAIN };
 const CHECKPOINT: Scene =
@@ -78,7 +80,7 @@ const WIDEN: Scene = Scene {
 };
 
 /// One for each protocol.
-const PATHS: [Scene; 18] = [
+const PATHS: [Scene; 21] = [
     PLAIN,
     SHIFT,
     CATCH_UP,
@@ -86,6 +88,9 @@ const PATHS: [Scene; 18] = [
     APPEND,
     CHECKPOINT,
     SYNC,
+    CLEAR,
+    Scene { path: "clear-bank", kind: "time-limited", parameters: TIMED, every: 501, ..CLEAR },
+    Scene { path: "clear-count", kind: "counting", parameters: COUNTED, every: 501, ..CLEAR },
     Scene {
         path: "silence",
         kind: "time-limited",
@@ -140,12 +145,14 @@ const fn deaths(path: &'static str, victims: u64, scene: Scene) -> Scene {
     Scene { path, victims, every: 8, ..scene }
 }
 
-const REPAIRS: [Scene; 22] = [
+const REPAIRS: [Scene; 24] = [
     Scene { every: 1, ..deaths("repair", 2, PLAIN) },
     deaths("repair-twice", 3, PLAIN),
     deaths("repair-shift", 2, SHIFT),
     deaths("repair-catch-up", 2, CATCH_UP),
     deaths("repair-bank", 2, BANK),
+    deaths("repair-clear", 2, CLEAR),
+    deaths("repair-clear-bank", 2, Scene { kind: "time-limited", parameters: TIMED, ..CLEAR }),
     deaths("repair-append", 2, APPEND),
     deaths("repair-count", 2, COUNT),
     deaths("repair-count-twice", 3, COUNT),
@@ -163,7 +170,7 @@ const REPAIRS: [Scene; 22] = [
     deaths("repair-importance-h", 2, KINDS[12]),
     deaths("repair-dynamic-count", 2, KINDS[8]),
     // Recovery that is cut off, and the recovery from that.
-    deaths("recover-twice", 2, PATHS[9]),
+    deaths("recover-twice", 2, PATHS[12]),
 ];
 
 /// Stripes where the victim is stopped: it may hold up the keys of one.

@@ -270,7 +270,7 @@ impl Kind for TimeLimited {
 
     fn start(&self, state: &State<'_>, layout: Layout) {
         let geometry = layout.geometry(self.first_words());
-        state.apply_banks(&Event::OpenBank { id: 0, geometry, since: 0, time: 0 });
+        state.apply_banks(&Event::OpenBank { id: state.next_bank(), geometry, since: 0, time: 0 });
         let generations = self.generations(state);
         generations.start();
         generations.set_full(self.full(state, layout));

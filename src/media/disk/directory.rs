@@ -1,0 +1,356 @@
+//! The directory of a filter, opened once: all file work goes by its descriptor.
+//!
+//! A path may come to name another directory while a filter is open: the directory is moved, or
+//! removed and made anew. Work by path would then change the filter of somebody else. By descriptor
+//! it stays in the directory that was opened, wherever that is moved, and fails where it is gone.
+//!
+//! Owns how names in the directory are opened, created, renamed and removed, which file systems are
+//! refused, and to whom new files belong.
+
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{
+    AtFlags, Dir, FileType, Gid, Mode, OFlags, RenameFlags, Stat, Uid, fchmod, fchown, fstat,
+    linkat, openat, renameat, renameat_with, statat, unlinkat,
+};
+use rustix::io::Errno;
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+/// The file whose owner, group and mode all others get.
+const MODEL: &str = "meta";
+/// What a new filter's files may be asked by default: their owner reads and writes.
+const PRIVATE: u32 = 0o600;
+/// Permissions that a filter's file can have: nothing in it is a program.
+const READ_AND_WRITE: u32 = 0o666;
+
+/// File systems whose mappings or locks are not one and the same for everybody (`statfs` types).
+const NOT_LOCAL: &[(u64, &str)] = &[
+    (0x6969, "NFS"),
+    (0x517B, "SMB"),
+    (0xFE53_4D42, "SMB2"),
+    (0xFF53_4D42, "CIFS"),
+    (0x6573_5546, "FUSE"),
+    (0x0102_1997, "9p"),
+    (0x00C3_6400, "Ceph"),
+    (0x5346_414F, "AFS"),
+    (0x6B41_4653, "AFS"),
+    (0x7375_7245, "Coda"),
+    (0x564C, "NCP"),
+    (0x0BD0_0BD0, "Lustre"),
+    (0x4750_4653, "GPFS"),
+    (0x1983_0326, "BeeGFS"),
+    (0x2003_0528, "OrangeFS"),
+    (0xAAD7_AAEA, "PanFS"),
+    (0x7461_636F, "OCFS2"),
+    (0x0116_1970, "GFS2"),
+    (0x786F_4256, "VirtualBox shared folders"),
+    (0xBACB_ACBC, "VMware shared folders"),
+    (0x7C7C_6673, "Parallels shared folders"),
+];
+
+/// A directory, and its descriptor from its first use on.
+#[derive(Debug)]
+pub(super) struct Directory {
+    /// As given, for messages.
+    path: PathBuf,
+    /// The same whatever the working directory is later.
+    absolute: PathBuf,
+    mode: Option<u32>,
+    opened: OnceLock<OwnedFd>,
+}
+
+impl Directory {
+    /// The directory at `path`, which need not exist yet. `mode`: the permissions of files that are
+    /// made before there is a `meta` to take them from.
+    pub(super) fn new(path: PathBuf, mode: Option<u32>) -> Self {
+        // Without a working directory the path is tried as it is.
+        let absolute = std::path::absolute(&path).unwrap_or_else(|_| path.clone());
+        Self { path, absolute, mode, opened: OnceLock::new() }
+    }
+
+    /// The directory that has the path now, which may be another.
+    pub(super) fn at_its_path(&self) -> Self {
+        let (path, absolute, mode) = (self.path.clone(), self.absolute.clone(), self.mode);
+        Self { path, absolute, mode, opened: OnceLock::new() }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Makes the directory if it is not there, with its parents, durably.
+    pub(super) fn make(&self) -> io::Result<()> {
+        let absolute = &self.absolute;
+        let missing: Vec<&Path> =
+            absolute.ancestors().take_while(|place| !place.exists()).collect();
+        let standing = missing.last().and_then(|lowest| lowest.parent()).unwrap_or(absolute);
+        accept(file_system(&rustix::fs::statfs(standing)?))?;
+        // Whoever may write a directory may put other files in the place of ours. So nobody else may,
+        // whatever the umask, unless those who share the filter's files need it to make new ones.
+        let writers = self.mode.unwrap_or(PRIVATE) & 0o022;
+        let mode = 0o755 | writers;
+        fs::DirBuilder::new().recursive(true).mode(mode).create(absolute)?;
+        if !missing.is_empty() && writers != 0 {
+            let made = File::open(absolute)?;
+            fchmod(&made, Mode::from_raw_mode(mode))?;
+        }
+        // A directory outlives a power cut only if the one that names it was synced.
+        for place in missing.iter().rev() {
+            if let Some(parent) = place.parent() {
+                File::open(parent)?.sync_all()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The descriptor.
+    fn descriptor(&self) -> io::Result<BorrowedFd<'_>> {
+        if self.opened.get().is_none() {
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let opened = rustix::fs::open(&self.absolute, flags, Mode::empty())?;
+            // If another thread was faster, its descriptor is as good.
+            let _ = self.opened.set(above_standard_streams(opened)?);
+        }
+        self.opened.get().map(AsFd::as_fd).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    /// Fails on a file system that is not local.
+    pub(super) fn check_local(&self) -> io::Result<()> {
+        accept(file_system(&rustix::fs::fstatfs(self.descriptor()?)?))
+    }
+
+    /// Opens a regular file. Whatever else bears the name is refused, unread.
+    pub(super) fn open(&self, name: &str, flags: OFlags) -> io::Result<File> {
+        // A pipe would hold up its opener without NONBLOCK; for regular files it means nothing.
+        let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let mode = Mode::from_raw_mode(PRIVATE);
+        let file = match openat(self.descriptor()?, name, flags, mode) {
+            Ok(descriptor) => File::from(above_standard_streams(descriptor)?),
+            Err(Errno::LOOP) => return Err(not_a_file("a symbolic link")),
+            Err(Errno::ACCESS) => return Err(self.denied(name)),
+            Err(error) => return Err(error.into()),
+        };
+        if !file.metadata()?.is_file() {
+            return Err(not_a_file("a directory, pipe or device"));
+        }
+        if flags.contains(OFlags::CREATE) {
+            self.adopt(&file)?;
+        }
+        Ok(file)
+    }
+
+    /// Gives a new file owner, group and mode of the filter's `meta`, so that the processes of those
+    /// who own the filter can open it whoever made it. Only root can give a file away; a process that
+    /// is neither root nor the owner shares by the group.
+    fn adopt(&self, file: &File) -> io::Result<()> {
+        let own = fstat(file)?;
+        let is_model = |stat: &Stat| is_regular(stat) && stat.st_ino != own.st_ino;
+        let model = self.stat(MODEL).ok().filter(is_model);
+        let mode = model.as_ref().map(|model| model.st_mode).or(self.mode).unwrap_or(PRIVATE);
+        let mode = mode & READ_AND_WRITE;
+        // What is refused here leaves the file to its maker, as it would be without.
+        if own.st_mode & 0o777 != mode {
+            let _ = fchmod(file, Mode::from_raw_mode(mode));
+        }
+        let Some(model) = model else { return Ok(()) };
+        let group = (own.st_gid != model.st_gid).then(|| Gid::from_raw(model.st_gid));
+        let user = (own.st_uid != model.st_uid).then(|| Uid::from_raw(model.st_uid));
+        if user.is_none() && group.is_none() {
+            return Ok(());
+        }
+        if fchown(file, user, group).is_err() && group.is_some() {
+            let _ = fchown(file, None, group);
+        }
+        Ok(())
+    }
+
+    /// Says whose a file is that must not be opened, and what to do.
+    fn denied(&self, name: &str) -> io::Error {
+        let Ok(stat) = self.stat(name) else { return Errno::ACCESS.into() };
+        let (mode, user, group) = (stat.st_mode & 0o7777, stat.st_uid, stat.st_gid);
+        let us = rustix::process::geteuid().as_raw();
+        let sentence = format!(
+            "permission denied: it belongs to user {user} and group {group} (mode {mode:04o}), and this \
+             process runs as user {us}; give it to the owner of `{MODEL}`, or run as one who may"
+        );
+        io::Error::new(io::ErrorKind::PermissionDenied, sentence)
+    }
+
+    /// What bears this name; links are not followed.
+    pub(super) fn stat(&self, name: &str) -> io::Result<Stat> {
+        Ok(statat(self.descriptor()?, name, AtFlags::SYMLINK_NOFOLLOW)?)
+    }
+
+    /// The names in it that are UTF-8: no file of ours has another.
+    pub(super) fn list(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in Dir::read_from(self.descriptor()?)? {
+            if let Ok(name) = String::from_utf8(entry?.file_name().to_bytes().to_vec())
+                && name != "."
+                && name != ".."
+            {
+                names.push(name);
+            }
+        }
+        Ok(names)
+    }
+
+    pub(super) fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        let directory = self.descriptor()?;
+        Ok(renameat(directory, from, directory, to)?)
+    }
+
+    pub(super) fn rename_new(&self, from: &str, to: &str) -> io::Result<()> {
+        let directory = self.descriptor()?;
+        match renameat_with(directory, from, directory, to, RenameFlags::NOREPLACE) {
+            Err(Errno::INVAL | Errno::NOSYS) => self.link_new(from, to),
+            renamed => Ok(renamed?),
+        }
+    }
+
+    /// Renames without replacing, where the system knows no such call; for a moment both names are there.
+    pub(super) fn link_new(&self, from: &str, to: &str) -> io::Result<()> {
+        let directory = self.descriptor()?;
+        linkat(directory, from, directory, to, AtFlags::empty())?;
+        self.remove(from).inspect_err(|_| {
+            // The first error says what went wrong.
+            let _ = self.remove(to);
+        })
+    }
+
+    pub(super) fn remove(&self, name: &str) -> io::Result<()> {
+        Ok(unlinkat(self.descriptor()?, name, AtFlags::empty())?)
+    }
+
+    pub(super) fn sync(&self) -> io::Result<()> {
+        Ok(rustix::fs::fsync(self.descriptor()?)?)
+    }
+}
+
+/// Where a program has closed its standard streams, a new file would get the number of one, and the
+/// next message printed would be written into it.
+pub(super) fn above_standard_streams(descriptor: OwnedFd) -> io::Result<OwnedFd> {
+    const FIRST_FREE: i32 = 3;
+    if descriptor.as_raw_fd() >= FIRST_FREE {
+        return Ok(descriptor);
+    }
+    Ok(rustix::io::fcntl_dupfd_cloexec(&descriptor, FIRST_FREE)?)
+}
+
+fn is_regular(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+}
+
+fn not_a_file(found: &str) -> io::Error {
+    let sentence =
+        format!("expected a regular file, found {found}; remove it, it is none of the filter's");
+    io::Error::new(io::ErrorKind::InvalidInput, sentence)
+}
+
+/// The type in a `statfs` answer. Some are 32-bit numbers with the top bit set, which an `i64` field may
+/// hold sign-extended or not.
+pub(super) fn file_system(answer: &rustix::fs::StatFs) -> u64 {
+    answer.f_type as u64 & 0xFFFF_FFFF
+}
+
+/// Accepts every file system that is not known to be shared with other machines or served by a process.
+fn accept(found: u64) -> io::Result<()> {
+    let Some((_, name)) = NOT_LOCAL.iter().find(|(number, _)| *number == found) else {
+        return Ok(());
+    };
+    let sentence = format!(
+        "it is on {name}; a filter needs a local file system such as ext4, XFS, btrfs or tmpfs"
+    );
+    Err(io::Error::new(io::ErrorKind::Unsupported, sentence))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(place: &Path) -> Directory {
+        Directory::new(place.to_path_buf(), None)
+    }
+
+    #[test]
+    fn where_renaming_always_replaces_links_do_not() {
+        let place = tempfile::tempdir().expect("a temporary directory");
+        let directory = at(place.path());
+        let [a, b, c] = ["a", "b", "c"].map(|name| place.path().join(name));
+        fs::write(&a, "first").expect("space");
+        fs::write(&b, "second").expect("space");
+        let refusal = directory.link_new("a", "b").expect_err("it is there");
+        assert_eq!(refusal.kind(), io::ErrorKind::AlreadyExists);
+        assert_eq!(directory.link_new("a", "a").expect_err("so is this").kind(), refusal.kind());
+        assert_eq!(fs::read(&b).expect("it is there"), b"second");
+        directory.link_new("a", "c").expect("nobody has that name");
+        assert!(!a.exists());
+        assert_eq!(fs::read(&c).expect("it is there"), b"first");
+    }
+
+    #[test]
+    fn file_systems_that_are_not_local_are_refused_by_name() {
+        let error = accept(0x6969).expect_err("NFS is not local");
+        assert_eq!(error.kind(), io::ErrorKind::Unsupported);
+        assert!(error.to_string().contains("NFS"), "{error}");
+        // ext4, XFS, btrfs, tmpfs, overlayfs, zfs, f2fs, and one that nobody knows.
+        for local in [
+            0xEF53,
+            0x5846_5342,
+            0x9123_683E,
+            0x0102_1994,
+            0x794C_7630,
+            0x2FC1_2FC1,
+            0xF2F5_2010,
+            0x1234_5678,
+        ] {
+            accept(local).expect("a local file system");
+        }
+    }
+
+    #[test]
+    fn work_stays_in_the_directory_that_was_opened_wherever_it_is_moved() {
+        let place = tempfile::tempdir().expect("a temporary directory");
+        let (old, new) = (place.path().join("a"), place.path().join("b"));
+        let directory = at(&old);
+        directory.make().expect("a directory");
+        let create = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR;
+        directory.open("before", create).expect("a file");
+        fs::rename(&old, &new).expect("moved");
+        fs::create_dir(&old).expect("another of the same name");
+        directory.open("after", create).expect("a file");
+        directory.rename("before", "renamed").expect("renamed");
+        assert_eq!(fs::read_dir(&old).expect("it is there").count(), 0, "the new one is untouched");
+        let mut names = directory.list().expect("the old one");
+        names.sort();
+        assert_eq!(names, ["after", "renamed"]);
+        fs::remove_dir_all(&new).expect("removed");
+        let gone = directory.open("more", create).expect_err("there is no directory");
+        assert_eq!(gone.kind(), io::ErrorKind::NotFound);
+        assert_eq!(fs::read_dir(&old).expect("it is there").count(), 0);
+    }
+
+    #[test]
+    fn new_files_have_the_mode_of_meta_whatever_the_umask() {
+        use std::os::unix::fs::PermissionsExt;
+        let place = tempfile::tempdir().expect("a temporary directory");
+        let mode_of = |name: &str| {
+            let metadata = fs::metadata(place.path().join(name)).expect("it is there");
+            metadata.permissions().mode() & 0o7777
+        };
+        let create = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR;
+        let shared = Directory::new(place.path().to_path_buf(), Some(0o660));
+        shared.open("first", create).expect("a file");
+        assert_eq!(mode_of("first"), 0o660, "as the creator wants it");
+        shared.open(MODEL, create).expect("a file");
+        at(place.path()).open("second", create).expect("a file");
+        assert_eq!(mode_of("second"), 0o660, "as `meta` has it");
+        fs::remove_file(place.path().join(MODEL)).expect("removed");
+        at(place.path()).open("third", create).expect("a file");
+        assert_eq!(mode_of("third"), 0o600, "private without a word");
+    }
+}

@@ -1,0 +1,87 @@
+//! Shared mappings of whole files.
+
+use super::{Mapping, PAGE_BYTES};
+use crate::fork::Guard;
+use crate::sync::AtomicU64;
+use memmap2::{Advice, MmapOptions, MmapRaw, UncheckedAdvice};
+use std::fs::File;
+use std::io;
+use std::mem::ManuallyDrop;
+use std::ops::Range;
+
+/// A shared mapping of a whole file. In a child made by fork it is not there, and its place may be others': there
+/// nothing may be done with it, nor is.
+#[derive(Debug)]
+pub(super) struct DiskMapping {
+    map: ManuallyDrop<MmapRaw>,
+    words: usize,
+    guard: Guard,
+}
+
+impl DiskMapping {
+    /// Maps the first so many bytes, all there are, of a file.
+    pub(super) fn new(file: &File, bytes: u64, writable: bool) -> io::Result<Self> {
+        let mut options = MmapOptions::new();
+        options.len(bytes as usize);
+        let map =
+            if writable { options.map_raw(file)? } else { options.map_raw_read_only(file)? };
+        // A child made by fork has no business with a filter; it shall fault, not corrupt.
+        if bytes > 0 {
+            map.advise(Advice::DontFork)?;
+        }
+        let (map, words) = (ManuallyDrop::new(map), bytes as usize / 8);
+        Ok(Self { map, words, guard: Guard::new() })
+    }
+}
+
+impl Drop for DiskMapping {
+    #[expect(unsafe_code, reason = "in a child the mapping is no longer ours to unmap")]
+    fn drop(&mut self) {
+        if !self.guard.is_foreign() {
+            // SAFETY: here and nowhere else, and the mapping is not used any more.
+            unsafe { ManuallyDrop::drop(&mut self.map) };
+        }
+    }
+}
+
+// SAFETY: the words lie in `map`, which neither moves nor is unmapped before it is dropped.
+#[expect(unsafe_code, reason = "the trait asks for a promise")]
+unsafe impl Mapping for DiskMapping {
+    #[expect(unsafe_code, reason = "a mapping is seen as atomic words here and nowhere else")]
+    fn words(&self) -> &[AtomicU64] {
+        // SAFETY: the mapping starts at a page boundary, so words are aligned, spans at least `words`
+        // of them, and lives as long as `self`, which the slice borrows. Every bit pattern is a valid
+        // AtomicU64. No reference to its memory of any other type exists in this process, and other
+        // processes write whole words. If mapped for reading only, loads of eight bytes are still plain
+        // loads on 64-bit machines, and stores do not happen by the contract of `Access::Read`.
+        unsafe { std::slice::from_raw_parts(self.map.as_ptr().cast::<AtomicU64>(), self.words) }
+    }
+
+    fn populate(&self, words: Range<usize>) {
+        let end = words.end.min(self.words);
+        if words.start < end && !self.guard.is_foreign() {
+            // Rounded outward to whole pages: the start by memmap2, the end by the kernel.
+            let length = (end - words.start) * 8;
+            let _ = self.map.advise_range(Advice::PopulateWrite, words.start * 8, length);
+        }
+    }
+
+    fn scatter(&self) {
+        if self.words > 0 && !self.guard.is_foreign() {
+            let _ = self.map.advise(Advice::Random);
+        }
+    }
+
+    #[expect(unsafe_code, reason = "the advice would lose data in a private mapping")]
+    fn release(&self, words: Range<usize>) {
+        let start = (words.start * 8).next_multiple_of(PAGE_BYTES);
+        let end = words.end.min(self.words) * 8 / PAGE_BYTES * PAGE_BYTES;
+        if start < end && !self.guard.is_foreign() {
+            // SAFETY: the mapping is shared and of a file: its pages are dropped from the page table only, stores to them
+            // are in the page cache, and later accesses find them there.
+            let _ = unsafe {
+                self.map.unchecked_advise_range(UncheckedAdvice::DontNeed, start, end - start)
+            };
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! The standard library's mutex and condition variable, without poisoning.
+//!
+//! Each is a futex word and nothing else. Libraries that keep the waiting threads of a process in a
+//! table (`parking_lot`) cannot be used: a forked child inherits the table, but not the threads in
+//! it, and a wake-up there follows pointers into memory that belongs to others by now.
+
+use std::sync::{self, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// As [`std::sync::Mutex`]. A panic of its holder does not poison it: callers keep what it guards
+/// consistent at each step.
+#[derive(Debug, Default)]
+pub struct Mutex<T>(sync::Mutex<T>);
+
+impl<T> Mutex<T> {
+    /// A mutex that nobody holds.
+    pub const fn new(value: T) -> Self {
+        Self(sync::Mutex::new(value))
+    }
+
+    /// Waits until no other thread holds it.
+    pub fn lock(&self) -> MutexGuard<'_, T> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// As [`std::sync::Condvar`].
+#[derive(Debug, Default)]
+pub struct Condvar(sync::Condvar);
+
+impl Condvar {
+    /// Releases the mutex until woken, but at most for `timeout`; may also return for no reason.
+    pub fn wait_for<'a, T>(
+        &self,
+        guard: MutexGuard<'a, T>,
+        timeout: Duration,
+    ) -> MutexGuard<'a, T> {
+        let (guard, _) =
+            self.0.wait_timeout(guard, timeout).unwrap_or_else(PoisonError::into_inner);
+        guard
+    }
+
+    /// Wakes all waiting threads.
+    pub fn notify_all(&self) {
+        self.0.notify_all();
+    }
+}

@@ -1,0 +1,341 @@
+//! Filters whose directory is moved, removed or replaced while processes have it open: whoever is left behind is told, or
+//! goes on where the directory went, and a filter that takes the place is not touched. And to whom new files belong.
+
+use ebbtide::{
+    AgePartitioned, Checked, Clock, Durability, Error, Filter, Options, Reader, inspect,
+};
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+#[path = "common/random.rs"]
+mod random;
+use random::Random;
+
+type Seen = Filter<AgePartitioned>;
+
+fn options(background: bool) -> Options {
+    let options = Options::new().segment_bytes(4 << 10).stripes(4).clock(Clock::stream());
+    options.durability(Durability::Never).background(background)
+}
+
+fn spec() -> AgePartitioned {
+    AgePartitioned::last(10_000).fpr(1e-9)
+}
+
+fn create(dir: &Path) -> Seen {
+    Filter::create(dir, spec(), options(true)).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn insert(filter: &Seen, keys: std::ops::Range<u64>) -> Result<(), Error> {
+    keys.into_iter().try_for_each(|key| filter.insert(key.to_le_bytes()).map(|_| ()))
+}
+
+fn has(filter: &Seen, keys: std::ops::Range<u64>) -> bool {
+    keys.into_iter().all(|key| filter.contains(key.to_le_bytes()).expect("an answer"))
+}
+
+/// What somebody does who does not know that the place is another's by now.
+fn straggle(filter: Seen, random: &mut Random) -> Result<(), Error> {
+    for _ in 0..4 {
+        match random.below(4) {
+            0 => insert(&filter, 50_000..50_000 + random.below(600))?,
+            1 => filter.sync()?,
+            2 => drop(filter.checkpoint()?),
+            _ => filter.clear()?,
+        }
+    }
+    if random.below(2) == 0 { filter.close() } else { Ok(()) }
+}
+
+/// How the place was taken from those who are left behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Taken {
+    Removed,
+    Emptied,
+    Moved,
+}
+
+fn take_away(dir: &Path, how: Taken) {
+    match how {
+        // A straggler's new file may come in between; whoever removes the directory does so again.
+        Taken::Removed => while fs::remove_dir_all(dir).is_err() {},
+        Taken::Emptied => {
+            let left =
+                || fs::read_dir(dir).expect("a directory").map(|entry| entry.expect("one").path());
+            // Likewise.
+            while left().map(fs::remove_file).count() > 0 {}
+        }
+        Taken::Moved => {
+            let away = dir.with_extension("old");
+            let _ = fs::remove_dir_all(&away);
+            fs::rename(dir, away).expect("moved");
+        }
+    }
+}
+
+#[test]
+fn a_filter_in_the_place_of_another_is_sound_whatever_those_do_who_had_that_open() {
+    let rounds =
+        std::env::var("EBBTIDE_ROUNDS").map_or(60, |rounds| rounds.parse().expect("a number"));
+    let place = tempfile::tempdir().expect("a temporary directory");
+    let dir = place.path().join("seen");
+    let mut random = Random::new(15);
+    let mut refused = BTreeMap::new();
+    for round in 0..rounds {
+        let how = [Taken::Removed, Taken::Emptied, Taken::Moved][random.below(3) as usize];
+        let mut left: Vec<Seen> = vec![create(&dir)];
+        for _ in 0..random.below(2) {
+            left.push(Filter::open(&dir, options(random.below(2) == 0)).expect("a filter"));
+        }
+        insert(&left[0], 0..random.below(700)).expect("inserted");
+        if random.below(2) == 0 {
+            left[0].checkpoint().expect("a snapshot");
+        }
+        take_away(&dir, how);
+        let straggler = left.pop().expect("one");
+        // One straggles while the new filter is made, the others after.
+        let mut other = Random::new(round);
+        let racing = std::thread::spawn(move || straggle(straggler, &mut other));
+        let filter = create(&dir);
+        let keys = 100..100 + random.below(500);
+        insert(&filter, keys.clone()).expect("inserted");
+        let mut ends = vec![racing.join().expect("no panic")];
+        ends.extend(left.into_iter().map(|straggler| straggle(straggler, &mut random)));
+        for end in ends {
+            match end {
+                Ok(()) => *refused.entry((format!("{how:?}"), "went on")).or_insert(0) += 1,
+                Err(Error::Retired { replaced, .. }) => {
+                    assert!(replaced && how != Taken::Moved, "round {round}, {how:?}");
+                    *refused.entry((format!("{how:?}"), "told")).or_insert(0) += 1;
+                }
+                // In the middle of the removal of its files, which are named.
+                Err(Error::Io { source, .. })
+                    if source.kind() == std::io::ErrorKind::NotFound && how != Taken::Moved => {}
+                Err(error) => panic!("round {round}, {how:?}: {error}"),
+            }
+        }
+        let what = format!("round {round}, {how:?}, seed 15");
+        assert!(has(&filter, keys.clone()), "{what}");
+        assert_eq!(filter.stat().expect("figures").inserts, keys.end - keys.start, "{what}");
+        let digest = filter.digest().expect("a digest").value;
+        if random.below(2) == 0 {
+            filter.close().unwrap_or_else(|error| panic!("{what}: {error}"));
+        } else {
+            drop(filter);
+        }
+        let report = inspect::verify(&dir).expect("a report");
+        assert!(report.is_sound(), "{what}: {report:?}");
+        let again =
+            Filter::open(&dir, options(true)).unwrap_or_else(|error| panic!("{what}: {error}"));
+        let found: Seen = again;
+        assert_eq!(found.digest().expect("a digest").value, digest, "{what}");
+        drop(found);
+        fs::remove_dir_all(&dir).expect("removed");
+    }
+    println!("{refused:?}");
+    assert!(refused.keys().any(|(_, what)| *what == "told"));
+}
+
+#[test]
+fn a_filter_that_was_moved_goes_on_where_it_is_now() {
+    let place = tempfile::tempdir().expect("a temporary directory");
+    let (dir, away) = (place.path().join("seen"), place.path().join("away"));
+    let filter = create(&dir);
+    insert(&filter, 0..300).expect("inserted");
+    fs::rename(&dir, &away).expect("moved");
+    insert(&filter, 300..900).expect("segments are made where it is now");
+    filter.checkpoint().expect("a snapshot");
+    assert!(!dir.exists());
+    let other: Seen = Filter::open(&away, options(false)).expect("it joins");
+    assert!(has(&other, 0..900));
+    filter.close().expect("closed");
+    other.close().expect("closed");
+    assert!(inspect::verify(&away).expect("a report").is_sound());
+}
+
+#[test]
+fn whoever_has_a_removed_filter_open_is_told_so_and_makes_no_file() {
+    let place = tempfile::tempdir().expect("a temporary directory");
+    let dir = place.path().join("seen");
+    let filter = create(&dir);
+    insert(&filter, 0..10).expect("inserted");
+    fs::remove_dir_all(&dir).expect("removed");
+    let error = filter.sync().expect_err("its files are gone");
+    assert!(matches!(error, Error::Retired { replaced: true, .. }), "{error}");
+    assert!(error.to_string().contains("was removed or replaced"), "{error}");
+    let told = insert(&filter, 10..11).expect_err("from now on nothing is taken");
+    assert!(matches!(told, Error::Retired { .. }), "{told}");
+    assert!(filter.close().is_err() && !dir.exists());
+}
+
+#[test]
+fn a_reader_follows_the_path_to_the_filter_that_is_there_now() {
+    let place = tempfile::tempdir().expect("a temporary directory");
+    let dir = place.path().join("seen");
+    let filter = create(&dir);
+    insert(&filter, 0..10).expect("inserted");
+    let reader = Reader::<AgePartitioned>::open(&dir, options(false)).expect("a reader");
+    assert!(reader.contains(3_u64.to_le_bytes()).expect("an answer"));
+    drop(filter);
+    fs::remove_dir_all(&dir).expect("removed");
+    let filter = create(&dir);
+    insert(&filter, 20..30).expect("inserted");
+    let begun = std::time::Instant::now();
+    while !reader.contains(23_u64.to_le_bytes()).expect("an answer") {
+        assert!(begun.elapsed().as_secs() < 30, "it still shows the one that was removed");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert!(!reader.contains(3_u64.to_le_bytes()).expect("an answer"));
+}
+
+/// Name, owner, group and mode of every file.
+fn owners(dir: &Path) -> Vec<(String, u32, u32, u32)> {
+    let entries = fs::read_dir(dir).expect("a directory").map(|entry| entry.expect("an entry"));
+    let owner = |entry: fs::DirEntry| {
+        let metadata = entry.metadata().expect("it is there");
+        let name = entry.file_name().to_string_lossy().into_owned();
+        (name, metadata.uid(), metadata.gid(), metadata.mode() & 0o7777)
+    };
+    entries.map(owner).collect()
+}
+
+#[test]
+fn files_that_root_makes_belong_to_the_owner_of_the_filter() {
+    let place = tempfile::tempdir().expect("a temporary directory");
+    let dir = place.path().join("seen");
+    create(&dir).close().expect("closed");
+    const NOBODY: u32 = 65534;
+    for path in fs::read_dir(&dir).expect("a directory").map(|entry| entry.expect("one").path()) {
+        if chown(path, Some(NOBODY), Some(NOBODY)).is_err() {
+            println!("skipped: only root can give files away");
+            return;
+        }
+    }
+    let filter: Seen = Filter::open(&dir, options(true)).expect("a filter");
+    insert(&filter, 0..1000).expect("inserted");
+    filter.checkpoint().expect("a snapshot");
+    for (name, user, group, mode) in owners(&dir) {
+        assert_eq!((user, group, mode), (NOBODY, NOBODY, 0o600), "{name}, open");
+    }
+    filter.close().expect("closed");
+    for (name, user, group, _) in owners(&dir) {
+        assert_eq!((user, group), (NOBODY, NOBODY), "{name}, closed");
+    }
+}
+
+#[test]
+fn a_filter_that_a_group_shares_does_so_whatever_the_umask() {
+    let place = tempfile::tempdir().expect("a temporary directory");
+    let dir = place.path().join("seen");
+    let shared = options(true).mode(0o660);
+    let filter: Seen = Filter::create(&dir, spec(), shared).expect("a filter");
+    insert(&filter, 0..1000).expect("inserted");
+    filter.checkpoint().expect("a snapshot");
+    for (name, _, _, mode) in owners(&dir) {
+        assert_eq!(mode, 0o660, "{name}");
+    }
+    let mode = fs::metadata(&dir).expect("it is there").permissions().mode();
+    assert_eq!(mode & 0o070, 0o070, "the group makes files there, too");
+}
+
+#[test]
+fn files_of_others_with_our_names_are_refused_and_left_as_they_are() {
+    for name in ["live", "live-000009-0000", "tmp-7", "lock"] {
+        let place = tempfile::tempdir().expect("a temporary directory");
+        let path = place.path().join(name);
+        fs::write(&path, "mine, and nobody else's").expect("written");
+        let error =
+            Seen::create(place.path(), spec(), options(false)).expect_err("it is in the way");
+        assert!(error.to_string().contains(name), "{name}: {error}");
+        assert_eq!(fs::read(&path).expect("it is there"), b"mine, and nobody else's", "{name}");
+    }
+    let place = tempfile::tempdir().expect("a temporary directory");
+    fs::create_dir(place.path().join("tmp-3")).expect("a directory");
+    fs::write(place.path().join("live"), "mine").expect("written");
+    Seen::create(place.path(), spec(), options(false)).expect_err("both are in the way");
+    assert_eq!(fs::read(place.path().join("live")).expect("it is there"), b"mine");
+}
+
+/// In the environment of a process that shows something about itself: what, and where.
+const ROLE: &str = "EBBTIDE_REPLACED_ROLE";
+const HOME: &str = "EBBTIDE_REPLACED_HOME";
+
+/// Has this same binary show, as a process of its own, what is the process's: working directory and descriptors.
+fn in_a_process_of_its_own(test: &str, role: &str) -> tempfile::TempDir {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let mut command = Command::new(std::env::current_exe().expect("a name"));
+    command.args([test, "--exact", "--nocapture", "--test-threads", "1"]);
+    let output = command.env(ROLE, role).env(HOME, home.path()).output().expect("it runs");
+    assert!(output.status.success(), "{role}: {}", String::from_utf8_lossy(&output.stderr));
+    home
+}
+
+fn role() -> Option<(String, PathBuf)> {
+    Some((std::env::var(ROLE).ok()?, std::env::var(HOME).ok()?.into()))
+}
+
+#[test]
+fn a_working_directory_that_changes_does_not_matter() {
+    let Some((_, home)) = role() else {
+        in_a_process_of_its_own("a_working_directory_that_changes_does_not_matter", "moves");
+        return;
+    };
+    std::env::set_current_dir(&home).expect("it is there");
+    let filter = create(Path::new("seen"));
+    let reader = Reader::<AgePartitioned>::open("seen", options(false)).expect("a reader");
+    fs::create_dir(home.join("elsewhere")).expect("a directory");
+    std::env::set_current_dir(home.join("elsewhere")).expect("it is there");
+    insert(&filter, 0..1000).expect("inserted");
+    filter.checkpoint().expect("a snapshot");
+    filter.close().expect("closed");
+    assert!(reader.contains(7_u64.to_le_bytes()).expect("an answer"));
+    assert_eq!(fs::read_dir(home.join("elsewhere")).expect("a directory").count(), 0);
+}
+
+#[test]
+fn a_program_without_standard_streams_prints_into_no_file_of_ours() {
+    let Some((_, home)) = role() else {
+        let test = "a_program_without_standard_streams_prints_into_no_file_of_ours";
+        let home = in_a_process_of_its_own(test, "closes");
+        let dir = home.path().join("seen");
+        assert!(inspect::verify(&dir).expect("a report").is_sound());
+        let filter: Seen = Filter::open(&dir, options(false)).expect("a filter");
+        assert!(has(&filter, 0..1000));
+        return;
+    };
+    let close = |stream| {
+        // SAFETY: nothing in this process uses the standard streams from here on but to show that they are harmless.
+        #[expect(unsafe_code, reason = "the claim is about descriptors that were closed")]
+        unsafe {
+            libc::close(stream)
+        }
+    };
+    let kept = [0, 1, 2].map(|stream| rustix::io::fcntl_dupfd_cloexec(borrowed(stream), 100));
+    let kept = kept.map(|kept| kept.expect("a descriptor"));
+    let _closed = [0, 1, 2].map(close);
+    let filter = create(&home.join("seen"));
+    insert(&filter, 0..1000).expect("inserted");
+    for stream in [0, 1, 2] {
+        let _ = rustix::io::write(borrowed(stream), b"a message for nobody in particular");
+    }
+    assert_eq!(filter.check_and_insert(5_u64.to_le_bytes()).expect("inserted"), Checked::Present);
+    filter.close().expect("closed");
+    for (stream, kept) in [0, 1, 2].into_iter().zip(&kept) {
+        // SAFETY: as above.
+        #[expect(unsafe_code, reason = "the test harness gets its streams back")]
+        unsafe {
+            libc::dup2(std::os::fd::AsRawFd::as_raw_fd(kept), stream)
+        };
+    }
+}
+
+fn borrowed(stream: i32) -> std::os::fd::BorrowedFd<'static> {
+    // SAFETY: only asked or written to; a number that is not in use is an error.
+    #[expect(unsafe_code, reason = "standard streams that may be closed have no safe owner")]
+    unsafe {
+        std::os::fd::BorrowedFd::borrow_raw(stream)
+    }
+}
