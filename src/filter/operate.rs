@@ -49,6 +49,9 @@ impl Engine {
     /// Asks the processor for what a question about a key will touch.
     #[inline]
     pub(super) fn prefetch(&self, hash: u64) {
+        if self.guard.is_foreign() {
+            return; // in a child made by fork the image is not there
+        }
         let banks = self.image.banks();
         let located = banks.locate(BankMask::MAX, hash);
         located.prefetch_headers();
@@ -58,6 +61,9 @@ impl Engine {
     /// The same for an insert, which also changes what another core may have changed last.
     #[inline]
     pub(super) fn prefetch_to_write(&self, hash: u64) {
+        if self.guard.is_foreign() {
+            return; // as above
+        }
         let stripe = self.image.layout().stripe_of(hash) + 1;
         prefetch_write(self.image.header().stripe(stripe).lock_word());
         let banks = self.image.banks();
