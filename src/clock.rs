@@ -8,14 +8,43 @@ use crate::sync::mutex::Mutex;
 use rustix::time::{ClockId, clock_gettime};
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
+use std::ops::{Add, AddAssign, Sub, SubAssign};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A point in time: microseconds since the Unix epoch, leap seconds not counted.
+///
+/// Arithmetic with a [`Duration`] takes whole microseconds and saturates at the epoch and at the
+/// latest timestamp, as the constructors do.
+///
+/// ```
+/// use ebbtide::Timestamp;
+/// use std::time::{Duration, SystemTime};
+///
+/// let sent = Timestamp::from_unix_millis(1_700_000_000_000);
+/// assert_eq!(sent + Duration::from_secs(2), Timestamp::from_unix_millis(1_700_000_002_000));
+/// assert_eq!((sent + Duration::from_secs(2)).since(sent), Duration::from_secs(2));
+/// assert_eq!(Timestamp::from(SystemTime::from(sent)), sent);
+/// assert!(sent < Timestamp::now());
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Timestamp(u64);
 
 impl Timestamp {
+    /// The time of the system's clock, in whole microseconds; the epoch if that clock is set before
+    /// it.
+    #[must_use]
+    pub fn now() -> Self {
+        SystemTime::now().into()
+    }
+
+    /// How long after `earlier` this is; zero if it is not later.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> Duration {
+        Duration::from_micros(self.0.saturating_sub(earlier.0))
+    }
+
     /// The time so many milliseconds after the Unix epoch; the latest one there is if they are too many.
     #[must_use]
     pub const fn from_unix_millis(millis: u64) -> Self {
@@ -45,6 +74,42 @@ impl From<SystemTime> for Timestamp {
     /// Times before the Unix epoch become the epoch, times too late become the latest stamp.
     fn from(time: SystemTime) -> Self {
         Self(time.duration_since(UNIX_EPOCH).map_or(0, micros))
+    }
+}
+
+impl From<Timestamp> for SystemTime {
+    /// Total where the system's time has 64 bits of seconds, which holds on every supported
+    /// platform.
+    fn from(time: Timestamp) -> Self {
+        UNIX_EPOCH + Duration::from_micros(time.0)
+    }
+}
+
+impl Add<Duration> for Timestamp {
+    type Output = Self;
+
+    fn add(self, by: Duration) -> Self {
+        Self(self.0.saturating_add(micros(by)))
+    }
+}
+
+impl AddAssign<Duration> for Timestamp {
+    fn add_assign(&mut self, by: Duration) {
+        *self = *self + by;
+    }
+}
+
+impl Sub<Duration> for Timestamp {
+    type Output = Self;
+
+    fn sub(self, by: Duration) -> Self {
+        Self(self.0.saturating_sub(micros(by)))
+    }
+}
+
+impl SubAssign<Duration> for Timestamp {
+    fn sub_assign(&mut self, by: Duration) {
+        *self = *self - by;
     }
 }
 
@@ -229,6 +294,36 @@ mod tests {
             Timestamp::from_unix_micros(1_700_000_000_000_250).to_string(),
             "1700000000.000250"
         );
+    }
+
+    #[test]
+    fn every_stamp_is_a_system_time_and_reads_back() {
+        for micros in [0, 1, 999_999, 1_700_000_000_000_250, u64::MAX - 1, u64::MAX] {
+            let stamp = Timestamp::from_unix_micros(micros);
+            assert_eq!(Timestamp::from(SystemTime::from(stamp)), stamp, "{micros}");
+        }
+    }
+
+    #[test]
+    fn arithmetic_saturates_at_the_epoch_and_at_the_last_stamp() {
+        let [epoch, last] = [0, u64::MAX].map(Timestamp::from_unix_micros);
+        let second = Duration::from_secs(1);
+        let mut moved = Timestamp::from_unix_millis(1500);
+        moved += second;
+        assert_eq!(moved, Timestamp::from_unix_millis(2500));
+        moved -= second;
+        assert_eq!(moved - second, Timestamp::from_unix_millis(500));
+        assert_eq!((epoch - second, last + second), (epoch, last));
+        assert_eq!((epoch + Duration::MAX, last - Duration::MAX), (last, epoch));
+        assert_eq!(moved.since(moved + second), Duration::ZERO);
+        assert_eq!((moved + Duration::from_nanos(1999)).since(moved), Duration::from_micros(1));
+    }
+
+    #[test]
+    fn now_is_the_time_of_the_systems_clock() {
+        let before = Timestamp::from(SystemTime::now());
+        // Ten minutes either way: whatever adjusts the clock meanwhile.
+        assert!(Timestamp::now().0.abs_diff(before.0) < 600_000_000);
     }
 
     #[test]

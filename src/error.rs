@@ -99,6 +99,11 @@ pub enum Error {
         /// The filter's directory.
         path: PathBuf,
     },
+    /// The handle was closed, by this thread or another one.
+    Closed {
+        /// The filter's directory.
+        path: PathBuf,
+    },
     /// The live image of this handle was given up: another process took this one for dead, or nobody is left who writes.
     Retired {
         /// The filter's directory.
@@ -137,6 +142,25 @@ impl Error {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded))
     }
 
+    /// The kind of `io::Error` that comes nearest.
+    fn io_kind(&self) -> io::ErrorKind {
+        match self {
+            Self::Io { source, .. } => source.kind(),
+            Self::NotAFilter { .. } => io::ErrorKind::NotFound,
+            Self::Exists { .. } | Self::Occupied { .. } => io::ErrorKind::AlreadyExists,
+            Self::Damaged { .. } => io::ErrorKind::InvalidData,
+            Self::Parameter { .. } | Self::Mismatch { .. } | Self::TimeAhead { .. } => {
+                io::ErrorKind::InvalidInput
+            }
+            Self::Locked { .. } | Self::Crowded { .. } => io::ErrorKind::ResourceBusy,
+            Self::Retired { .. } => io::ErrorKind::StaleNetworkFileHandle,
+            Self::Version { .. } | Self::Unsupported { .. } => io::ErrorKind::Unsupported,
+            Self::Closed { .. } | Self::Forked { .. } | Self::Poisoned { .. } => {
+                io::ErrorKind::Other
+            }
+        }
+    }
+
     /// True if a file is not there.
     pub(crate) fn is_not_found(&self) -> bool {
         matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
@@ -165,6 +189,7 @@ const LOCKED: &str = "is held by another handle, which has it open or is busy op
                       that one, or try again when it is done";
 const CROWDED: &str =
     "as many as it can have; close one first, or let the threads of a process share one";
+const CLOSED: &str = "was closed by this handle or a clone of its `Arc`; open it again to use it";
 const FORKED: &str = "was opened before this process was forked off; open it again in each process";
 const RETIRED: &str =
     "was closed or recovered by other processes meanwhile; drop this handle and open it again";
@@ -233,6 +258,7 @@ impl fmt::Display for Error {
             Self::Crowded { path, most } => {
                 write!(f, "{} has {most} open handles, {CROWDED}", path.display())
             }
+            Self::Closed { path } => write!(f, "{} {CLOSED}", path.display()),
             Self::Forked { path } => write!(f, "{} {FORKED}", path.display()),
             Self::Retired { path, replaced } => {
                 let why = if *replaced { REPLACED } else { RETIRED };
@@ -242,11 +268,71 @@ impl fmt::Display for Error {
     }
 }
 
+impl From<Error> for io::Error {
+    /// The kind of a system's refusal is kept; others get the one that comes nearest. The whole
+    /// error is kept too: [`io::Error::get_ref`] and [`io::Error::downcast`] lead back to it, and
+    /// the message is the same.
+    ///
+    /// ```
+    /// use ebbtide::{Error, Filter, Options};
+    /// use std::io;
+    /// # let parent = tempfile::tempdir()?;
+    /// # let dir = parent.path();
+    /// fn open(dir: &std::path::Path) -> io::Result<Filter> {
+    ///     Ok(Filter::open(dir, Options::new())?)
+    /// }
+    /// let error = open(&dir.join("nothing here")).expect_err("no filter");
+    /// assert_eq!(error.kind(), io::ErrorKind::NotFound);
+    /// assert!(matches!(error.downcast::<Error>(), Ok(Error::NotAFilter { .. })));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    fn from(error: Error) -> Self {
+        Self::new(error.io_kind(), error)
+    }
+}
+
 impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Io { source, .. } => Some(source),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::error::Error as _;
+
+    #[test]
+    fn as_an_io_error_it_keeps_its_kind_its_message_and_itself() {
+        let path = || PathBuf::from("seen");
+        let denied = || io::Error::from(io::ErrorKind::PermissionDenied);
+        let io_kinds = [
+            (Error::io("open", "seen/live")(denied()), io::ErrorKind::PermissionDenied),
+            (Error::Exists { path: path() }, io::ErrorKind::AlreadyExists),
+            (Error::Locked { path: path() }, io::ErrorKind::ResourceBusy),
+            (Error::TimeAhead { time: 2, limit: 1 }, io::ErrorKind::InvalidInput),
+            (Error::Version { path: path(), expected: 4, found: 3 }, io::ErrorKind::Unsupported),
+        ];
+        for (error, kind) in io_kinds {
+            let (message, has_source) = (error.to_string(), error.source().is_some());
+            let converted = io::Error::from(error);
+            assert_eq!((converted.kind(), converted.to_string()), (kind, message.clone()));
+            let back = converted.downcast::<Error>().expect("the error itself");
+            assert_eq!((back.to_string(), back.source().is_some()), (message, has_source));
+        }
+        let full = io::Error::from(io::ErrorKind::StorageFull);
+        assert_eq!(
+            io::Error::from(Error::io("write", "x")(full)).kind(),
+            io::ErrorKind::StorageFull
+        );
+    }
+
+    #[test]
+    fn errors_pass_between_threads() {
+        fn passes<T: Send + Sync + 'static>() {}
+        passes::<Error>();
     }
 }

@@ -5,14 +5,16 @@
 //! of a division), the positions inside a block are independent mixes of all of them. Independent
 //! matters: `a + j·b` double hashing costs up to a third in false positives at small blocks.
 
+use crate::error::{Error, Result};
 use siphasher::sip::SipHasher24;
 use std::fmt;
+use std::str::FromStr;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Which function hashes a filter's keys: a matter of who chooses them.
 ///
 /// `docs/adversaries.md` says what each of them withstands and costs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum KeyHash {
     /// XXH3 with a 64-bit seed. For keys that nobody chooses to do harm: it spreads them evenly, but pairs of keys are known
     /// that collide under one seed in 1,400, and one hash may tell the seed.
@@ -29,6 +31,19 @@ impl fmt::Display for KeyHash {
             Self::Fast => "fast",
             Self::Keyed => "keyed",
         })
+    }
+}
+
+impl FromStr for KeyHash {
+    type Err = Error;
+
+    /// Reads `fast` or `keyed`.
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "fast" => Ok(Self::Fast),
+            "keyed" => Ok(Self::Keyed),
+            _ => Err(Error::parameter("hash", "fast or keyed", text)),
+        }
     }
 }
 

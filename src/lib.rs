@@ -34,6 +34,14 @@
 //! keys can be removed, [`Decaying`] and [`DecayingOptimized`], in which old inserts count less and less. And [`Stable`],
 //! [`Importance2c`], [`ImportanceMc`] and [`ImportanceH`] forget at random, at a steady error rate on a stream without end.
 //!
+//! Methods block; `docs/async.md` in the repository says which of them wait for the disk, and how
+//! to call them from async code.
+//!
+//! # Features
+//!
+//! `serde` (off by default): figures, answers and parameters can be serialised, and all but
+//! [`Stat`] deserialised. Without it the crate does not depend on `serde`.
+//!
 //! # Guarantees
 //!
 //! - No false negatives within the window, from any number of threads, in all kinds but those that forget at random.
@@ -64,6 +72,8 @@ mod options;
 mod planted;
 mod processes;
 mod recovery;
+#[cfg(feature = "serde")]
+mod serial;
 mod snapshot;
 mod sync;
 mod threads;
@@ -73,13 +83,16 @@ mod wal;
 pub use clock::{Clock, ManualClock, Timestamp};
 pub use error::{Error, Result};
 pub use filter::call::Call;
+pub use filter::entry::Entry;
 pub use filter::frequencies::Frequencies;
 pub use filter::handle::Filter;
 #[cfg(not(loom))]
 pub use filter::inspect;
-pub use filter::operate::{Checked, Since};
 #[cfg(not(loom))]
-pub use filter::reader::{Reader, ReaderCall};
+pub use filter::reader::Reader;
+#[cfg(not(loom))]
+pub use filter::reader_call::ReaderCall;
+pub use filter::request::{Admission, Checked, Since};
 pub use filter::spec::{
     AgePartitioned, Ages, Any, BlockTiming, Bloom, Counting, Counts, Decaying, DecayingOptimized,
     Decays, DoubleBuffering, DynamicCount, Importance2c, ImportanceH, ImportanceMc, Infers, Policy,

@@ -70,7 +70,13 @@ impl Meta {
         line("stripes", &self.layout.stripes);
         line("block-words", &self.layout.block_words);
         line("segment-records", &self.segment_records);
-        line("durability", &self.durability);
+        match self.durability {
+            // The format has microseconds and no unit.
+            Durability::Interval(every) => {
+                line("durability", &format_args!("interval {}", every.as_micros()));
+            }
+            named => line("durability", &named),
+        }
         line("downtime", &self.downtime);
         line("max-lead", &self.max_lead.as_micros());
         line("kind", &self.kind.name());
@@ -298,6 +304,22 @@ mod tests {
             assert!(bytes.starts_with(expected.as_bytes()), "{}", String::from_utf8_lossy(&bytes));
             let read = Meta::decode(&bytes, Path::new("meta")).expect("what was written");
             assert!(read.hasher == meta.hasher && read.encode() == bytes);
+        }
+    }
+
+    #[test]
+    fn an_interval_has_microseconds_without_a_unit_and_reads_back() {
+        let every = Durability::Interval(Duration::from_secs(1));
+        for (durability, line) in [
+            (Durability::Always, "always"),
+            (every, "interval 1000000"),
+            (Durability::Never, "never"),
+        ] {
+            let bytes = Meta { durability, ..keyed() }.encode();
+            let text = String::from_utf8_lossy(&bytes);
+            assert!(text.contains(&format!("\ndurability {line}\n")), "{text}");
+            let read = Meta::decode(&bytes, Path::new("meta")).expect("what was written");
+            assert_eq!(read.durability, durability);
         }
     }
 

@@ -6,13 +6,14 @@ use crate::hash::{KeyHash, Seed};
 use crate::kinds::parameters::within;
 use crate::wal::record::RECORD_BYTES;
 use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 
 /// When an operation's record must have reached the disk.
 ///
 /// At every level the record is in the mapped log before the operation returns, so it survives the death
 /// of every process. The levels differ in what survives a power cut.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Durability {
     /// Before the operation returns (group commit: concurrent operations share one sync).
     Always,
@@ -26,9 +27,62 @@ impl fmt::Display for Durability {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Always => f.write_str("always"),
-            Self::Interval(every) => write!(f, "interval {}", every.as_micros()),
+            Self::Interval(every) => write!(f, "interval {}", Interval(*every)),
             Self::Never => f.write_str("never"),
         }
+    }
+}
+
+impl FromStr for Durability {
+    type Err = Error;
+
+    /// Reads what `Display` writes: `always`, `never`, or `interval 1s` (`ms`, `us` or `µs`
+    /// likewise).
+    ///
+    /// ```
+    /// use ebbtide::Durability;
+    /// use std::time::Duration;
+    /// let half_a_second: Durability = "interval 500ms".parse()?;
+    /// assert_eq!(half_a_second, Durability::Interval(Duration::from_millis(500)));
+    /// assert_eq!(half_a_second.to_string(), "interval 500ms");
+    /// # Ok::<(), ebbtide::Error>(())
+    /// ```
+    fn from_str(text: &str) -> Result<Self> {
+        let interval = || Some(Self::Interval(Interval::read(text.strip_prefix("interval ")?)?));
+        match text {
+            "always" => Ok(Self::Always),
+            "never" => Ok(Self::Never),
+            _ => interval().ok_or_else(|| {
+                Error::parameter("durability", "always, never, or interval 1s, 20ms, 500us", text)
+            }),
+        }
+    }
+}
+
+/// A time in whole microseconds, with the largest unit that needs no fraction.
+struct Interval(Duration);
+
+impl fmt::Display for Interval {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.as_micros() {
+            micros if micros.is_multiple_of(1_000_000) => write!(f, "{}s", micros / 1_000_000),
+            micros if micros.is_multiple_of(1000) => write!(f, "{}ms", micros / 1000),
+            micros => write!(f, "{micros}us"),
+        }
+    }
+}
+
+impl Interval {
+    fn read(text: &str) -> Option<Duration> {
+        let end = text.find(|c: char| !c.is_ascii_digit())?;
+        let (number, unit) = text.split_at(end);
+        let micros = match unit {
+            "s" => 1_000_000,
+            "ms" => 1000,
+            "us" | "µs" => 1,
+            _ => return None,
+        };
+        Some(Duration::from_micros(number.parse::<u64>().ok()?.checked_mul(micros)?))
     }
 }
 
@@ -36,7 +90,7 @@ impl fmt::Display for Durability {
 ///
 /// Downtime is measured by the system's clock that no one sets, as long as the machine runs; over a
 /// reboot by the wall clock.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Downtime {
     /// It goes on: an outage of an hour makes everything an hour older.
     #[default]
@@ -51,6 +105,19 @@ impl fmt::Display for Downtime {
             Self::Age => "age",
             Self::Freeze => "freeze",
         })
+    }
+}
+
+impl FromStr for Downtime {
+    type Err = Error;
+
+    /// Reads `age` or `freeze`.
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "age" => Ok(Self::Age),
+            "freeze" => Ok(Self::Freeze),
+            _ => Err(Error::parameter("downtime", "age or freeze", text)),
+        }
     }
 }
 
@@ -258,6 +325,45 @@ impl Options {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_durability_shows_its_interval_with_a_unit_and_reads_back() {
+        let every = |micros| Durability::Interval(Duration::from_micros(micros));
+        let shown = [
+            (Durability::Always, "always"),
+            (Durability::Never, "never"),
+            (every(1_000_000), "interval 1s"),
+            (every(90_000_000), "interval 90s"),
+            (every(1_500_000), "interval 1500ms"),
+            (every(20_000), "interval 20ms"),
+            (every(250), "interval 250us"),
+            (every(1_000_001), "interval 1000001us"),
+            (every(u64::MAX), "interval 18446744073709551615us"),
+        ];
+        for (durability, text) in shown {
+            assert_eq!(durability.to_string(), text);
+            assert_eq!(text.parse::<Durability>().expect(text), durability);
+        }
+        assert_eq!("interval 7µs".parse::<Durability>().expect("a unit"), every(7));
+        for wrong in ["", "sometimes", "interval", "interval 1", "interval s", "interval 1h", "1s"]
+        {
+            let error = wrong.parse::<Durability>().expect_err(wrong);
+            assert!(matches!(error, Error::Parameter { name: "durability", .. }), "{error}");
+        }
+        let too_long = "interval 18446744073709551615s".parse::<Durability>();
+        assert!(too_long.is_err());
+    }
+
+    #[test]
+    fn what_has_a_name_reads_back() {
+        for downtime in [Downtime::Age, Downtime::Freeze] {
+            assert_eq!(downtime.to_string().parse::<Downtime>().expect("a name"), downtime);
+        }
+        for hash in [KeyHash::Fast, KeyHash::Keyed] {
+            assert_eq!(hash.to_string().parse::<KeyHash>().expect("a name"), hash);
+        }
+        assert!("Age".parse::<Downtime>().is_err() && "xxh3".parse::<KeyHash>().is_err());
+    }
 
     #[test]
     fn segments_and_checkpoints_follow_the_memory_unless_they_are_named() {

@@ -31,6 +31,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("processes", 4),
     ("recovery", 5),
     ("filter", 6),
+    ("serial", 7),
 ];
 
 /// Doors for tools, outside the house: compiled for fuzzing only.

@@ -1,18 +1,20 @@
 //! Operations on an open filter with settings of their own: a time, a durability, a weight.
 
 use super::engine::Engine;
+use super::entry::{Entry, Item};
 use super::handle::Filter;
 use super::infer::Asking;
-use super::operate::{Ask, Checked, Request, Since};
+use super::request::{Admission, Ask, Checked, Request, Since};
 use super::spec::{Ages, Any, Counts, Decays, Infers, Removes, Weighs};
 use crate::clock::Timestamp;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::inference::{AgePosterior, Form, Penalty, Prior, decide};
 use crate::kinds::{Age, Estimate, Within};
 use crate::options::Durability;
+use std::cell::Cell;
 
 /// How many keys of a bulk operation are fetched ahead: enough for their misses to overlap, few enough to stay in the cache.
-const AHEAD: usize = 32;
+pub(super) const AHEAD: usize = 32;
 
 /// Operations with settings of their own; see [`Filter::call`].
 #[derive(Debug)]
@@ -79,55 +81,83 @@ impl<'a, K> Call<'a, K> {
     }
 
     fn write(&self, key: &[u8], ask: Ask) -> Result<Checked> {
+        self.write_and_tell(key, ask, None)
+    }
+
+    #[inline]
+    fn write_and_tell(
+        &self,
+        key: &[u8],
+        ask: Ask,
+        told: Option<&Cell<Option<Estimate>>>,
+    ) -> Result<Checked> {
         let hash = self.hash(key);
         self.engine().prefetch_to_write(hash);
-        let written = self.engine().write(&self.request(hash, ask)?)?;
+        let request = self.request(hash, ask)?;
+        let written = self.engine().write(&Request { told, ..request })?;
         self.engine().settle(written.lsn, self.durability)?;
         Ok(written.checked)
     }
 
-    #[inline]
-    fn request(&self, hash: u64, ask: Ask) -> Result<Request> {
-        let weight = self.weight.map_or(Ok(1), |given| self.engine().meta.kind.weight(given))?;
-        Ok(Request { hash, time: self.time, weight, ask })
+    /// Writes a key, and returns its count together with the answer.
+    fn write_and_count(&self, key: &[u8], ask: Ask) -> Result<(Checked, Estimate)> {
+        let told = Cell::new(None);
+        let checked = self.write_and_tell(key, ask, Some(&told))?;
+        let estimate = told.get().ok_or_else(|| self.engine().unsupported("estimate"))?;
+        Ok((checked, estimate))
     }
 
-    /// Writes keys in order and tells each answer; what was written before an error becomes durable all the same.
-    fn write_all<T: AsRef<[u8]>>(
+    #[inline]
+    fn request(&self, hash: u64, ask: Ask) -> Result<Request<'static>> {
+        let weight = self.weight.map_or(Ok(1), |given| self.engine().meta.kind.weight(given))?;
+        Ok(Request { hash, time: self.time, weight, ask, told: None })
+    }
+
+    /// Writes keys in order and passes on each answer; what was written before an error becomes
+    /// durable all the same.
+    fn write_all<T: Item>(
         &self,
-        keys: &[T],
+        items: &[T],
         ask: Ask,
         mut tell: impl FnMut(Checked),
     ) -> Result<()> {
         let mut last = 0;
-        let mut write = |hash| {
-            let written = self.engine().write(&self.request(hash, ask)?)?;
+        let mut write = |item: &T, hash| {
+            let (time, weight) = item.settings();
+            let call = Self { time: time.or(self.time), weight: weight.or(self.weight), ..*self };
+            let written = self.engine().write(&call.request(hash, ask)?)?;
             last = last.max(written.lsn);
             tell(written.checked);
             Ok(())
         };
-        let written = keys.chunks(AHEAD).try_for_each(|keys| {
-            let hashes = self.fetch(keys, Engine::prefetch_to_write);
-            hashes[..keys.len()].iter().try_for_each(|&hash| write(hash))
+        let written = items.chunks(AHEAD).try_for_each(|items| {
+            let hashes = fetch(self.engine(), items, Engine::prefetch_to_write);
+            items.iter().zip(hashes).try_for_each(|(item, hash)| write(item, hash))
         });
         self.engine().settle(last, self.durability)?;
         written
     }
 
-    /// Hashes up to [`AHEAD`] keys and asks the processor for their cells, so that the misses of all of them overlap.
-    fn fetch<T: AsRef<[u8]>>(&self, keys: &[T], prefetch: fn(&Engine, u64)) -> [u64; AHEAD] {
-        let mut hashes = [0; AHEAD];
-        for (hash, key) in hashes.iter_mut().zip(keys) {
-            *hash = self.hash(key.as_ref());
-            prefetch(self.engine(), *hash);
+    /// Asks about each of many keys, whose cells are fetched ahead.
+    fn ask_all<T: AsRef<[u8]>, A>(
+        &self,
+        keys: &[T],
+        ask: impl Fn(&Engine, u64) -> Result<A>,
+    ) -> Result<Vec<A>> {
+        let mut answers = Vec::with_capacity(keys.len());
+        for keys in keys.chunks(AHEAD) {
+            let hashes = fetch(self.engine(), keys, Engine::prefetch);
+            for &hash in &hashes[..keys.len()] {
+                answers.push(ask(self.engine(), hash)?);
+            }
         }
-        hashes
+        Ok(answers)
     }
 
     /// See [`Filter::insert`].
     ///
     /// # Errors
-    /// As there, and [`Error::TimeAhead`](crate::Error::TimeAhead).
+    /// As there, and [`Error::TimeAhead`].
     #[inline]
     pub fn insert(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         Ok(self.write(key.as_ref(), Ask::Nothing)? != Checked::TooLate)
@@ -145,7 +175,7 @@ impl<'a, K> Call<'a, K> {
     /// See [`Filter::check_and_insert`].
     ///
     /// # Errors
-    /// As there, and [`Error::TimeAhead`](crate::Error::TimeAhead).
+    /// As there, and [`Error::TimeAhead`].
     #[inline]
     pub fn check_and_insert(&self, key: impl AsRef<[u8]>) -> Result<Checked> {
         self.write(key.as_ref(), Ask::Present(self.since))
@@ -154,10 +184,22 @@ impl<'a, K> Call<'a, K> {
     /// See [`Filter::insert_all`].
     ///
     /// # Errors
-    /// As there, and [`Error::TimeAhead`](crate::Error::TimeAhead).
+    /// As there, and [`Error::TimeAhead`].
     pub fn insert_all<T: AsRef<[u8]>>(&self, keys: &[T]) -> Result<usize> {
+        self.count_inserted(keys)
+    }
+
+    /// See [`Filter::insert_entries`].
+    ///
+    /// # Errors
+    /// As there, and [`Error::TimeAhead`].
+    pub fn insert_entries<T: AsRef<[u8]>>(&self, entries: &[Entry<T, K>]) -> Result<usize> {
+        self.count_inserted(entries)
+    }
+
+    fn count_inserted<T: Item>(&self, items: &[T]) -> Result<usize> {
         let mut inserted = 0;
-        self.write_all(keys, Ask::Nothing, |checked| {
+        self.write_all(items, Ask::Nothing, |checked| {
             inserted += usize::from(checked != Checked::TooLate);
         })?;
         Ok(inserted)
@@ -168,19 +210,40 @@ impl<'a, K> Call<'a, K> {
     /// # Errors
     /// As there.
     pub fn contains_all<T: AsRef<[u8]>>(&self, keys: &[T]) -> Result<Vec<bool>> {
-        let mut answers = Vec::with_capacity(keys.len());
-        for keys in keys.chunks(AHEAD) {
-            for &hash in &self.fetch(keys, Engine::prefetch)[..keys.len()] {
-                answers.push(self.engine().contains(hash, self.time)?);
-            }
-        }
-        Ok(answers)
+        self.ask_all(keys, |engine, hash| engine.contains(hash, self.time))
+    }
+
+    /// See [`Filter::insert_hash`].
+    ///
+    /// # Errors
+    /// As [`Call::insert`].
+    #[inline]
+    pub fn insert_hash(&self, hash: u64) -> Result<bool> {
+        self.insert(hash.to_le_bytes())
+    }
+
+    /// See [`Filter::contains_hash`].
+    ///
+    /// # Errors
+    /// As [`Call::contains`].
+    #[inline]
+    pub fn contains_hash(&self, hash: u64) -> Result<bool> {
+        self.contains(hash.to_le_bytes())
+    }
+
+    /// See [`Filter::check_and_insert_hash`].
+    ///
+    /// # Errors
+    /// As [`Call::check_and_insert`].
+    #[inline]
+    pub fn check_and_insert_hash(&self, hash: u64) -> Result<Checked> {
+        self.check_and_insert(hash.to_le_bytes())
     }
 
     /// See [`Filter::check_and_insert_all`].
     ///
     /// # Errors
-    /// As there, and [`Error::TimeAhead`](crate::Error::TimeAhead).
+    /// As there, and [`Error::TimeAhead`].
     pub fn check_and_insert_all<T: AsRef<[u8]>>(
         &self,
         keys: &[T],
@@ -189,6 +252,35 @@ impl<'a, K> Call<'a, K> {
         answers.reserve(keys.len());
         self.write_all(keys, Ask::Present(self.since), |checked| answers.push(checked))
     }
+
+    /// See [`Filter::check_and_insert_entries`].
+    ///
+    /// # Errors
+    /// As there, and [`Error::TimeAhead`].
+    pub fn check_and_insert_entries<T: AsRef<[u8]>>(
+        &self,
+        entries: &[Entry<T, K>],
+        answers: &mut Vec<Checked>,
+    ) -> Result<()> {
+        answers.reserve(entries.len());
+        self.write_all(entries, Ask::Present(self.since), |checked| answers.push(checked))
+    }
+}
+
+/// Hashes up to [`AHEAD`] keys and asks the processor for their cells, so that the misses of all of
+/// them overlap.
+#[inline]
+pub(super) fn fetch<T: Item>(
+    engine: &Engine,
+    items: &[T],
+    prefetch: fn(&Engine, u64),
+) -> [u64; AHEAD] {
+    let mut hashes = [0; AHEAD];
+    for (hash, item) in hashes.iter_mut().zip(items) {
+        *hash = engine.meta.hasher.hash(item.key());
+        prefetch(engine, *hash);
+    }
+    hashes
 }
 
 impl<K: Ages> Call<'_, K> {
@@ -227,7 +319,7 @@ impl<K: Infers> Call<'_, K> {
     /// See [`Filter::posterior`].
     ///
     /// # Errors
-    /// As there, and [`Error::Parameter`](crate::Error::Parameter) for a window in another unit than the filter's.
+    /// As there, and [`Error::Parameter`] for a window in another unit than the filter's.
     #[inline]
     pub fn posterior<P: Prior + ?Sized>(&self, key: impl AsRef<[u8]>, prior: &P) -> Result<f64> {
         let key = key.as_ref();
@@ -289,6 +381,34 @@ impl<K: Counts> Call<'_, K> {
     pub fn estimate(&self, key: impl AsRef<[u8]>) -> Result<Estimate> {
         self.engine().estimate(self.hash(key.as_ref()), self.time)
     }
+
+    /// See [`Filter::estimate_all`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn estimate_all<T: AsRef<[u8]>>(&self, keys: &[T]) -> Result<Vec<Estimate>> {
+        self.ask_all(keys, |engine, hash| engine.estimate(hash, self.time))
+    }
+
+    /// See [`Filter::insert_and_estimate`].
+    ///
+    /// # Errors
+    /// As there, and [`Error::TimeAhead`].
+    pub fn insert_and_estimate(&self, key: impl AsRef<[u8]>) -> Result<Estimate> {
+        Ok(self.write_and_count(key.as_ref(), Ask::Estimate)?.1)
+    }
+
+    /// See [`Filter::insert_up_to`].
+    ///
+    /// # Errors
+    /// As there, and [`Error::TimeAhead`].
+    pub fn insert_up_to(&self, key: impl AsRef<[u8]>, limit: f64) -> Result<Admission> {
+        if limit.is_nan() {
+            return Err(Error::parameter("limit", "a number", limit));
+        }
+        let (checked, estimate) = self.write_and_count(key.as_ref(), Ask::UpTo(limit))?;
+        Ok(Admission { admitted: checked == Checked::New, estimate })
+    }
 }
 
 impl<K: Decays> Call<'_, K> {
@@ -305,7 +425,7 @@ impl<K: Removes> Call<'_, K> {
     /// See [`Filter::remove`].
     ///
     /// # Errors
-    /// As there, and [`Error::TimeAhead`](crate::Error::TimeAhead).
+    /// As there, and [`Error::TimeAhead`].
     #[inline]
     pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         if !self.engine().meta.kind.removes() {

@@ -1,6 +1,7 @@
 //! The parts of an open filter, whether it may be used, and its sums.
 
 use super::checkpoint::Snapshots;
+use super::closing::Closing;
 use super::commit::Committer;
 use super::duties::Bell;
 use super::time::{Stamp, TimeBase};
@@ -60,6 +61,8 @@ pub struct Engine {
     pub(super) access: Access,
     /// Tells a child made by fork from the process that opened the filter.
     pub(super) guard: Guard,
+    /// Whether the handle is closed, and what must end before it is.
+    pub(super) closing: Closing,
     /// The proof that this handle lives. Last, so that everything else is gone before it is.
     pub(super) slots: Arc<Slots>,
 }

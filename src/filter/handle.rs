@@ -1,18 +1,20 @@
 //! The public face of an open filter.
 
 use super::call::Call;
+use super::closing::Opened;
 use super::duties::Duties;
 use super::engine::Engine;
-use super::operate::Checked;
-use super::spec::{Ages, Any, Counts, Decays, Infers, Removes, Spec};
+use super::entry::Entry;
+use super::request::Checked;
+use super::spec::{Any, Spec};
 use super::stat::{Digest, Stat};
 use crate::error::{Error, Result};
 use crate::hash::KeyHasher;
-use crate::inference::{AgePosterior, Penalty, Prior};
-use crate::kinds::{Age, Estimate, Parameters, Within};
+use crate::kinds::Parameters;
 use crate::media::Media;
 use crate::options::Options;
 use std::marker::PhantomData;
+use std::path::Path;
 use std::sync::Arc;
 
 /// An open filter of kind `K`; [`Any`] if the kind is known at run time only.
@@ -20,6 +22,12 @@ use std::sync::Arc;
 /// All operations take `&self` and may be called from any number of threads. Answers are exact with respect to the
 /// records: a key whose insert has returned is found by every later query within the window, without
 /// exception, also after a restart or the death of the process.
+///
+/// Keys are bytes: anything that is `AsRef<[u8]>`. Give integers as bytes of a fixed order,
+/// `filter.insert(id.to_le_bytes())`, and other values in an encoding that never changes;
+/// [`std::hash::Hash`] is none, for what it feeds to a hasher may differ between platforms and
+/// versions. Methods block while they wait for the disk; `docs/async.md` says which ones do, and
+/// how to call them from async code.
 ///
 /// ```
 /// use ebbtide::{AgePartitioned, Checked, Filter, Options};
@@ -33,10 +41,9 @@ use std::sync::Arc;
 /// ```
 #[derive(Debug)]
 pub struct Filter<K = Any> {
-    // Stopped before the engine is closed.
-    duties: Duties,
+    // First, so that the handle is closed before the engine is dropped.
+    opened: Opened,
     pub(super) engine: Arc<Engine>,
-    closed: bool,
     kind: PhantomData<fn() -> K>,
 }
 
@@ -64,7 +71,7 @@ impl<K: Spec> Filter<K> {
         let path = engine.media.path().to_path_buf();
         let duties =
             Duties::start(engine.clone()).map_err(Error::io("start a thread for", path))?;
-        Ok(Self { duties, engine, closed: false, kind: PhantomData })
+        Ok(Self { opened: Opened::new(engine.clone(), duties), engine, kind: PhantomData })
     }
 
     /// Makes sure that the filter is what `spec` asks for; what the kind has derived from it may differ from what
@@ -167,6 +174,99 @@ impl<K> Filter<K> {
         self.call().check_and_insert_all(keys, answers)
     }
 
+    /// Inserts keys in order, each with the time or the weight that its [`Entry`] has; else as
+    /// [`Filter::insert_all`].
+    ///
+    /// ```
+    /// use ebbtide::{Entry, Filter, Options, TimeLimited, Timestamp};
+    /// # use std::time::Duration;
+    /// # let parent = tempfile::tempdir()?;
+    /// # let dir = parent.path().join("seen");
+    /// let minute = Duration::from_secs(60);
+    /// let seen = Filter::create(&dir, TimeLimited::window(minute), Options::new())?;
+    /// let at = |second: u64| Timestamp::from_unix_millis(1_700_000_000_000 + second * 1000);
+    /// let inserted = seen.insert_entries(&[
+    ///     Entry::new("a").time(at(100)),
+    ///     Entry::new("b").time(at(90)),
+    ///     // The filter's time is that of "a": this key's window is over.
+    ///     Entry::new("c").time(at(0)),
+    /// ])?;
+    /// assert_eq!(inserted, 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Filter::insert_all`], [`Error::TimeAhead`], and [`Error::Parameter`] for a weight that
+    /// the kind does not take.
+    pub fn insert_entries<T: AsRef<[u8]>>(&self, entries: &[Entry<T, K>]) -> Result<usize> {
+        self.call().insert_entries(entries)
+    }
+
+    /// Checks and inserts keys in order, each with the time or the weight that its [`Entry`] has;
+    /// else as [`Filter::check_and_insert_all`].
+    ///
+    /// # Errors
+    /// As [`Filter::insert_entries`]; `answers` then has those for the keys before the failing one,
+    /// which are inserted.
+    pub fn check_and_insert_entries<T: AsRef<[u8]>>(
+        &self,
+        entries: &[Entry<T, K>],
+        answers: &mut Vec<Checked>,
+    ) -> Result<()> {
+        self.call().check_and_insert_entries(entries, answers)
+    }
+
+    /// Inserts a key that the caller has hashed: exactly `insert(hash.to_le_bytes())`, as for each
+    /// of the methods with `_hash`.
+    ///
+    /// The filter hashes these 8 bytes again, with its own function and seed, in some two
+    /// nanoseconds. So the bits need not be uniform (an identifier will do), and false positives of
+    /// filters with different seeds stay independent. What the filter cannot undo is a collision:
+    /// keys of one hash are one key, which adds `n / 2^64` to the false-positive rate of `n` keys
+    /// for a good 64-bit hash, and more for others. For untrusted keys hash with a secret key, or
+    /// give the filter the keys themselves with [`KeyHash::Keyed`](crate::KeyHash::Keyed). A hash
+    /// function must give the same value in every process and version that uses the filter, which
+    /// that of `std` does not.
+    ///
+    /// For all other operations give the bytes: `estimate(hash.to_le_bytes())`. A key inserted by
+    /// its own bytes is not found by its hash, nor the other way round.
+    ///
+    /// ```
+    /// # use ebbtide::{AgePartitioned, Filter, Options};
+    /// # let parent = tempfile::tempdir()?;
+    /// # let dir = parent.path().join("seen");
+    /// let seen = Filter::create(&dir, AgePartitioned::last(1000), Options::new())?;
+    /// let order: u64 = 4711;
+    /// assert!(seen.check_and_insert_hash(order)?.is_new());
+    /// assert!(seen.contains_hash(order)? && seen.contains(order.to_le_bytes())?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Filter::insert`].
+    #[inline]
+    pub fn insert_hash(&self, hash: u64) -> Result<bool> {
+        self.call().insert_hash(hash)
+    }
+
+    /// Whether a key that the caller has hashed is in the window; see [`Filter::insert_hash`].
+    ///
+    /// # Errors
+    /// As [`Filter::contains`].
+    #[inline]
+    pub fn contains_hash(&self, hash: u64) -> Result<bool> {
+        self.call().contains_hash(hash)
+    }
+
+    /// Atomic check-and-insert of a key that the caller has hashed; see [`Filter::insert_hash`].
+    ///
+    /// # Errors
+    /// As [`Filter::check_and_insert`].
+    #[inline]
+    pub fn check_and_insert_hash(&self, hash: u64) -> Result<Checked> {
+        self.call().check_and_insert_hash(hash)
+    }
+
     /// The same operations with settings of their own.
     #[must_use]
     #[inline]
@@ -195,6 +295,7 @@ impl<K> Filter<K> {
     /// [`Error::Io`] (a full disk: nothing has changed, for a moment old and new memory are both needed),
     /// [`Error::Poisoned`], [`Error::Retired`].
     pub fn clear(&self) -> Result<()> {
+        let _busy = self.engine.enter()?;
         self.engine.clear()
     }
 
@@ -203,6 +304,7 @@ impl<K> Filter<K> {
     /// # Errors
     /// [`Error::Poisoned`] if a sync fails or has failed.
     pub fn sync(&self) -> Result<()> {
+        let _busy = self.engine.enter()?;
         self.engine.commit_all()
     }
 
@@ -212,6 +314,7 @@ impl<K> Filter<K> {
     /// # Errors
     /// [`Error::Io`] (a full disk, although the space of the older snapshot was taken), [`Error::Poisoned`].
     pub fn checkpoint(&self) -> Result<u64> {
+        let _busy = self.engine.enter()?;
         self.engine.checkpoint()
     }
 
@@ -221,6 +324,7 @@ impl<K> Filter<K> {
     /// # Errors
     /// [`Error::Poisoned`], [`Error::Io`].
     pub fn digest(&self) -> Result<Digest> {
+        let _busy = self.engine.enter()?;
         self.engine.digest()
     }
 
@@ -229,6 +333,7 @@ impl<K> Filter<K> {
     /// # Errors
     /// [`Error::Io`].
     pub fn stat(&self) -> Result<Stat> {
+        let _busy = self.engine.enter()?;
         self.engine.stat()
     }
 
@@ -240,6 +345,18 @@ impl<K> Filter<K> {
     #[doc(hidden)]
     pub fn do_duties(&self) -> Result<()> {
         self.engine.do_duties()
+    }
+
+    /// The filter's directory, as it was given when the handle was opened.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.engine.media.path()
+    }
+
+    /// The same handle without its type.
+    #[must_use]
+    pub fn into_any(self) -> Filter<Any> {
+        Filter { opened: self.opened, engine: self.engine, kind: PhantomData }
     }
 
     /// The kind's name.
@@ -254,189 +371,59 @@ impl<K> Filter<K> {
         self.engine.meta.kind.parameters()
     }
 
-    /// Writes a snapshot and closes the filter cleanly, so that the next opening has nothing to replay. Dropping does the same
-    /// but cannot say what went wrong.
+    /// Writes a snapshot and closes the filter cleanly, so that the next opening has nothing to
+    /// replay. Dropping the handle does the same but cannot return the error.
     ///
-    /// # Errors
-    /// As [`Filter::checkpoint`]; the filter is closed all the same and nothing is lost but the snapshot.
-    pub fn close(mut self) -> Result<()> {
-        self.shut()
-    }
-
-    fn shut(&mut self) -> Result<()> {
-        self.closed = true;
-        if self.engine.check_process().is_err() {
-            // A child made by fork: the threads are not here, the mappings neither, and the locks are the parent's.
-            self.duties.abandon();
-            std::mem::forget(self.engine.clone());
-            return self.engine.check_process();
-        }
-        self.duties.stop();
-        self.engine.close()
-    }
-}
-
-impl<K: Ages> Filter<K> {
-    /// How long ago a key was seen, at least; `None` if it is not in the window.
-    ///
-    /// # Errors
-    /// [`Error::Unsupported`] if the kind knows no ages.
-    pub fn age(&self, key: impl AsRef<[u8]>) -> Result<Option<Age>> {
-        self.call().age(key)
-    }
-
-    /// Whether a key was seen within less than the window. Never false for one that was; true also for some that are a
-    /// little older.
-    ///
-    /// # Errors
-    /// [`Error::Unsupported`] if the kind knows no ages.
-    pub fn seen_within(&self, key: impl AsRef<[u8]>, within: Within) -> Result<bool> {
-        self.call().seen_within(key, within)
-    }
-}
-
-impl<K: Infers> Filter<K> {
-    /// The probability that a key is in the window, given what the filter has kept of it and what was believed of it before.
-    ///
-    /// The other side of [`Filter::contains`]: "yes" comes as a number near 1 or far from it, "no" as 0. It is as good as
-    /// the prior; `docs/inference.md` tells when it helps.
+    /// Takes `&self`, so that one of several owners of an `Arc<Filter>` can close it. Waits for
+    /// operations that other threads have begun; those that begin later fail with
+    /// [`Error::Closed`]. A second call waits for the first and returns `Ok`. The filter can be
+    /// opened again at once. Memory mappings and file descriptors stay until the handle is dropped,
+    /// and with them the disk space of files that were removed meanwhile.
     ///
     /// ```
-    /// # use ebbtide::{Filter, Options, Timing};
+    /// # use ebbtide::{AgePartitioned, Error, Filter, Options};
+    /// # use std::sync::Arc;
+    /// # let parent = tempfile::tempdir()?;
+    /// # let dir = parent.path().join("seen");
+    /// let seen = Arc::new(Filter::create(&dir, AgePartitioned::last(1000), Options::new())?);
+    /// let worker = seen.clone();
+    /// seen.insert("a")?;
+    /// seen.close()?;
+    /// assert!(matches!(worker.insert("b"), Err(Error::Closed { .. })));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Filter::checkpoint`]; the filter is closed all the same and nothing is lost but the
+    /// snapshot.
+    pub fn close(&self) -> Result<()> {
+        self.opened.close()
+    }
+}
+
+impl Filter<Any> {
+    /// The same handle with the type of its kind, for what only some kinds can do.
+    ///
+    /// ```
+    /// use ebbtide::{Any, Counting, DynamicCount, Filter, Options, Parameters};
     /// # let parent = tempfile::tempdir()?;
     /// # let dir = parent.path().join("filter");
-    /// let filter = Filter::create(&dir, Timing::last(1000), Options::new())?;
+    /// let by_name = Any::new("counting", Parameters::new().with("capacity", 1000));
+    /// let filter = Filter::create(&dir, by_name, Options::new())?;
+    /// let filter = filter.typed::<DynamicCount>().expect_err("it is of another kind");
+    /// let filter: Filter<Counting> = filter.typed().expect("its own kind");
     /// filter.insert("a")?;
-    /// // Each insert was believed to be of this key once in a million.
-    /// assert!(filter.posterior("a", &1e-6)? > 0.99);
-    /// assert_eq!(filter.posterior("b", &1e-6)?, 0.0);
+    /// assert_eq!(filter.estimate("a")?.count, 1.0);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
-    /// [`Error::Parameter`] if the prior is not a probability; [`Error::Unsupported`] if the kind tells no posteriors;
-    /// [`Error::Poisoned`].
-    #[inline]
-    pub fn posterior<P: Prior + ?Sized>(&self, key: impl AsRef<[u8]>, prior: &P) -> Result<f64> {
-        self.call().posterior(key, prior)
-    }
-
-    /// Whether to take a key for one of the window, so that the expected penalty is least (section 2.6 of the Inferential
-    /// paper).
-    ///
-    /// ```
-    /// # use ebbtide::{Filter, Options, Penalty, Timing};
-    /// # let parent = tempfile::tempdir()?;
-    /// # let dir = parent.path().join("filter");
-    /// let filter = Filter::create(&dir, Timing::last(1000), Options::new())?;
-    /// filter.insert("a")?;
-    /// let penalty = Penalty { false_positive: 10.0, false_negative: 1.0 };
-    /// assert!(filter.contains_with("a", &1e-6, penalty)?);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// As [`Filter::posterior`], and [`Error::Parameter`] for penalties below 0.
-    #[inline]
-    pub fn contains_with<P: Prior + ?Sized>(
-        &self,
-        key: impl AsRef<[u8]>,
-        prior: &P,
-        penalty: Penalty,
-    ) -> Result<bool> {
-        self.call().contains_with(key, prior, penalty)
-    }
-
-    /// How long ago a key was inserted, as a distribution: in inserts, or in microseconds where the window is a time.
-    ///
-    /// # Errors
-    /// As [`Filter::posterior`].
-    pub fn age_posterior<P: Prior + ?Sized>(
-        &self,
-        key: impl AsRef<[u8]>,
-        prior: &P,
-    ) -> Result<AgePosterior> {
-        self.call().age_posterior(key, prior)
-    }
-}
-
-impl<K: Counts> Filter<K> {
-    /// How often a key was inserted (less how often it was removed), by estimate: never too low but for what the kind says,
-    /// and too high where all cells of the key are other keys' too.
-    ///
-    /// ```
-    /// # use ebbtide::{DynamicCount, Filter, Options};
-    /// # let parent = tempfile::tempdir()?;
-    /// # let dir = parent.path().join("filter");
-    /// let words = Filter::create(&dir, DynamicCount::capacity(1000), Options::new())?;
-    /// words.insert_all(&["to", "be", "or", "not", "to", "be"])?;
-    /// assert_eq!(words.estimate("be")?.count, 2.0);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`Error::Poisoned`]; [`Error::Unsupported`] if the kind does not count.
-    #[inline]
-    pub fn estimate(&self, key: impl AsRef<[u8]>) -> Result<Estimate> {
-        self.call().estimate(key)
-    }
-}
-
-impl<K: Decays> Filter<K> {
-    /// The estimate, normalised: what the key comes to in an epoch, as a weighted mean over all epochs.
-    ///
-    /// ```
-    /// # use ebbtide::{Decaying, Filter, Options, Timestamp};
-    /// # use std::time::Duration;
-    /// # let parent = tempfile::tempdir()?;
-    /// # let dir = parent.path().join("filter");
-    /// let day = Duration::from_secs(86_400);
-    /// let visits = Filter::create(&dir, Decaying::capacity(1000, 0.9, day), Options::new())?;
-    /// visits.call().time(Timestamp::from_unix_millis(0)).insert("site")?;
-    /// // A day later: the estimate is 0.9, and times 1 - 0.9 it is the frequency. Both are a little rounded up.
-    /// let later = visits.call().time(Timestamp::from_unix_millis(86_400_000));
-    /// assert!((later.estimate("site")?.count - 0.9).abs() < 0.01);
-    /// assert!((later.frequency("site")?.count - 0.09).abs() < 0.001);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// As [`Filter::estimate`].
-    pub fn frequency(&self, key: impl AsRef<[u8]>) -> Result<Estimate> {
-        self.call().frequency(key)
-    }
-}
-
-impl<K: Removes> Filter<K> {
-    /// Removes a key once. False, and nothing changes, if it is not there.
-    ///
-    /// Removing a key that was never inserted, and only seems to be there, harms others: they may be missed then.
-    ///
-    /// ```
-    /// # use ebbtide::{Counting, Filter, Options};
-    /// # let parent = tempfile::tempdir()?;
-    /// # let dir = parent.path().join("filter");
-    /// let open = Filter::create(&dir, Counting::capacity(1000), Options::new())?;
-    /// open.insert("session 7")?;
-    /// assert!(open.remove("session 7")?);
-    /// assert!(!open.remove("session 7")?, "it is not there any more");
-    /// assert!(!open.contains("session 7")?);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// As [`Filter::insert`], and [`Error::Unsupported`] if nothing can be removed from the filter.
-    pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        self.call().remove(key)
-    }
-}
-
-impl<K> Drop for Filter<K> {
-    fn drop(&mut self) {
-        if !self.closed {
-            // Whoever wants to know calls `close`; the log has everything anyway.
-            let _ = self.shut();
+    /// The handle as it was, if the filter is of another kind than `K`.
+    pub fn typed<K: Spec>(self) -> std::result::Result<Filter<K>, Self> {
+        if self.engine.check_kind(K::KIND).is_err() {
+            return Err(self);
         }
+        Ok(Filter { opened: self.opened, engine: self.engine, kind: PhantomData })
     }
 }
 

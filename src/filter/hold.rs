@@ -28,6 +28,41 @@ impl Engine {
         }
     }
 
+    /// As [`Engine::lock`], for an operation that may come after the handle was closed: then it
+    /// takes nothing.
+    #[inline]
+    pub(super) fn lock_unless_closed(&self, stripe: usize) -> Result<StripeGuard<'_, Local>> {
+        match self.stripes.try_lock(self.image.header(), stripe) {
+            Some(guard) if self.is_closed() => Err(self.come_too_late(guard, Acquired::Free)),
+            Some(guard) => Ok(guard),
+            None => self.wait_unless_closed(stripe),
+        }
+    }
+
+    #[cold]
+    fn wait_unless_closed(&self, stripe: usize) -> Result<StripeGuard<'_, Local>> {
+        let judge = |owner| if self.is_closed() { Verdict::GiveUp } else { self.judge(owner) };
+        let header = self.image.header();
+        match self.stripes.lock(header, stripe, &judge) {
+            Some((guard, acquired)) if self.is_closed() => Err(self.come_too_late(guard, acquired)),
+            Some((guard, acquired)) => Ok(self.entered(guard, acquired)),
+            None => Err(self.closed()),
+        }
+    }
+
+    /// Gets rid of a stripe that was taken after the handle was closed. By then others take this
+    /// handle for dead.
+    #[cold]
+    pub(super) fn come_too_late(&self, guard: StripeGuard<'_, Local>, acquired: Acquired) -> Error {
+        match acquired {
+            Acquired::Free => guard.forgo(),
+            // It needs repair, which is up to a living handle: whoever comes next takes it over
+            // from this one.
+            Acquired::TakenOver(_) => std::mem::forget(guard),
+        }
+        self.closed()
+    }
+
     #[cold]
     fn wait_for(&self, stripe: usize) -> StripeGuard<'_, Local> {
         loop {
@@ -69,17 +104,25 @@ impl Engine {
         stripe: usize,
         judge: &dyn Fn(Owner) -> Verdict,
     ) -> Option<StripeGuard<'_, Local>> {
-        match self.stripes.lock(self.image.header(), stripe, judge)? {
-            (guard, Acquired::Free) => Some(guard),
-            (guard, Acquired::TakenOver(_)) if Mistake::TakenOverUnrepaired.is_planted() => {
-                Some(guard)
-            }
-            (guard, Acquired::TakenOver(_))
-                if stripe == 0 && Mistake::StripeZeroUnrepaired.is_planted() =>
+        let (guard, acquired) = self.stripes.lock(self.image.header(), stripe, judge)?;
+        Some(self.entered(guard, acquired))
+    }
+
+    /// A stripe that was just taken, whole.
+    fn entered<'a>(
+        &'a self,
+        guard: StripeGuard<'a, Local>,
+        acquired: Acquired,
+    ) -> StripeGuard<'a, Local> {
+        match acquired {
+            Acquired::Free => guard,
+            Acquired::TakenOver(_) if Mistake::TakenOverUnrepaired.is_planted() => guard,
+            Acquired::TakenOver(_)
+                if guard.index() == 0 && Mistake::StripeZeroUnrepaired.is_planted() =>
             {
-                Some(guard)
+                guard
             }
-            (guard, Acquired::TakenOver(_)) => Some(self.repaired(guard)),
+            Acquired::TakenOver(_) => self.repaired(guard),
         }
     }
 

@@ -25,7 +25,7 @@ impl Engine {
         Asking { window, form }: Asking,
         prior: &P,
     ) -> Result<f64> {
-        self.check_process()?;
+        self.check_usable()?;
         let unit = self.window_unit("posterior")?;
         let asked = window.map(|window| width(unit, window)).transpose()?;
         let (probability, distinct) = (probability(prior, key)?, prior.distinct());
@@ -53,7 +53,7 @@ impl Engine {
         form: Form,
         prior: &P,
     ) -> Result<AgePosterior> {
-        self.check_process()?;
+        self.check_usable()?;
         let unit = self.window_unit("age_posterior")?;
         let (probability, distinct) = (probability(prior, key)?, prior.distinct());
         let survival = survival(unit, prior, probability)?;

@@ -1,20 +1,28 @@
 //! The handle that users hold, and everything it does.
 //!
-//! `handle` and `call` are the public face, `paths` the ways to it by directory, `spec` what a user asks for. Behind it `engine` holds the
-//! parts together, `hold` takes stripes and repairs what the dead left, `open` creates, opens and closes, `operate` inserts,
-//! `query` asks, `infer` asks how sure, `frequencies` takes priors from a filter that counts, `commit` makes durable, `checkpoint`
-//! writes snapshots and lets old log go, `space` goes on where the disk is full, `duties` are the
-//! background threads, `time` is the filter's time, `stat` counts and hashes, `backup` copies. `reader` is
-//! the handle of those who may not write, `inspect` looks at a filter's files. This is the only floor that calls the clock.
+//! `handle`, `abilities` and `call` are the public face, `paths` the ways to it by directory,
+//! `spec` what a user asks for, `request` and `entry` what is asked of an operation and of many.
+//! Behind it `engine` holds the parts together, `hold` takes stripes and repairs what the dead
+//! left, `open` creates, opens and closes, `closing` waits for what is under way, `operate`
+//! inserts, `clear` forgets all keys, `query` asks, `infer` asks how sure, `frequencies` takes
+//! priors from a filter that counts, `commit` makes durable, `checkpoint` writes snapshots and
+//! removes old log, `space` continues where the disk is full, `duties` is the background work of a
+//! filter and `background` the threads of the process that do it, `time` is the filter's time,
+//! `stat` counts and hashes, `backup` copies. `reader` (with `reader_call`) is the handle of those
+//! who may not write, `inspect` looks at a filter's files. This is the only floor that calls the
+//! clock.
 
+pub mod abilities;
 mod background;
 pub mod backup;
 pub mod call;
 pub mod checkpoint;
 pub mod clear;
+pub mod closing;
 mod commit;
 pub mod duties;
 pub mod engine;
+pub mod entry;
 pub mod frequencies;
 pub mod handle;
 pub mod hold;
@@ -28,6 +36,9 @@ pub mod paths;
 pub mod query;
 #[cfg(not(loom))]
 pub mod reader;
+#[cfg(not(loom))]
+pub mod reader_call;
+pub mod request;
 pub mod space;
 pub mod spec;
 pub mod stat;

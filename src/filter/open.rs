@@ -6,6 +6,7 @@
 //! either the old filter or the new one.
 
 use super::checkpoint::Snapshots;
+use super::closing::Closing;
 use super::commit::Committer;
 use super::duties::Bell;
 use super::engine::Engine;
@@ -226,6 +227,7 @@ impl Engine {
             grace: meta.kind.grace(),
             access: Access::Write,
             guard: Guard::new(),
+            closing: Closing::default(),
             media,
             meta,
             options,
@@ -239,7 +241,7 @@ impl Engine {
     /// Makes everything so far durable. The last one out writes a snapshot and retires the image.
     pub(super) fn close(&self) -> Result<()> {
         self.commit_all()?;
-        // Given back with the slot, when this handle is dropped.
+        // Given back with the slot, by the caller.
         let entered = Mistake::ClosedBesideOpener.is_planted()
             || self.slots.wait_opening(Access::Write, CLOSING_TIME)?;
         if entered && !self.slots.anyone_else()? {

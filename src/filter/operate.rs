@@ -6,6 +6,7 @@
 
 use super::duties::{BEAT, RECORDS_A_RING};
 use super::engine::{Engine, Local};
+use super::request::{Ask, Checked, Request, Since, Written};
 use super::space::RESTRAINED;
 use super::time::Stamp;
 use crate::cells::prefetch_write;
@@ -23,61 +24,6 @@ use crate::wal::place::reserve;
 use crate::wal::record::ARGUMENT_MAX;
 use crate::wal::{Op, Record, Segment};
 use std::sync::Arc;
-
-/// What became of a key that was checked and inserted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Checked {
-    /// It was not in the window; it is now.
-    New,
-    /// It was in the window (or is one of the few that only seem so).
-    Present,
-    /// Its time lies before the window: nothing is known of it and nothing was changed.
-    TooLate,
-}
-
-/// When a key counts as seen.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Since {
-    /// Every check inserts, so a key is remembered since it was last seen.
-    #[default]
-    LastSeen,
-    /// Only keys that are new are inserted, so a key is remembered since it was last accepted (what `SET NX EX` does).
-    LastAccepted,
-}
-
-/// What an operation asks before it changes anything.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ask {
-    /// Nothing: the key is inserted.
-    Nothing,
-    /// Whether the key is in the window.
-    Present(Since),
-    /// Whether the key is there as often as it shall be removed.
-    Removable,
-}
-
-/// An operation as the caller wants it.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Request {
-    pub(super) hash: u64,
-    /// Its time, if it is not the clock's.
-    pub(super) time: Option<Micros>,
-    pub(super) weight: u32,
-    pub(super) ask: Ask,
-}
-
-impl Request {
-    fn change(&self) -> Change {
-        if self.ask == Ask::Removable { Change::Remove } else { Change::Insert }
-    }
-}
-
-/// An operation's answer, and the LSN that must be durable before it counts as durable.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Written {
-    pub(super) checked: Checked,
-    pub(super) lsn: u64,
-}
 
 /// What came of one attempt under the stripe.
 enum Attempt {
@@ -123,8 +69,8 @@ impl Engine {
 
     /// Inserts or removes a key, after asking for it. Best after [`Engine::prefetch_to_write`]: the misses on the cells pass
     /// while the stripe is taken and the record is written.
-    pub(super) fn write(&self, request: &Request) -> Result<Written> {
-        self.check_process()?;
+    pub(super) fn write(&self, request: &Request<'_>) -> Result<Written> {
+        self.check_usable()?;
         let given = request.time;
         let index = self.image.layout().stripe_of(request.hash) + 1;
         let mut waited_after = None;
@@ -132,7 +78,7 @@ impl Engine {
             if self.is_checkpoint_wanted() {
                 self.wait_for_checkpoint();
             }
-            let mut stripe = self.lock(index);
+            let mut stripe = self.lock_unless_closed(index)?;
             self.check_writable()?;
             // Under the stripe, so that the clock's times of one stripe never run backwards.
             let stamp = self.stamp(given)?;
@@ -145,7 +91,13 @@ impl Engine {
                 {
                     Ok(())
                 }
-                Ok(Attempt::Done(written)) => return Ok(written),
+                Ok(Attempt::Done(written)) => {
+                    // Still under the stripe: no other insert of the key comes in between.
+                    if let (Some(told), Checked::New) = (request.told, written.checked) {
+                        told.set(self.estimate_held(request.hash, &self.moment(stamp))?);
+                    }
+                    return Ok(written);
+                }
                 // Still under the stripe: a step may have been recorded for this insert, and counts only if something follows it.
                 // Should we die here, whoever takes the stripe over sees to that.
                 Ok(Attempt::NoRoom) => self.make_room(end),
@@ -169,7 +121,7 @@ impl Engine {
     fn attempt(
         &self,
         stripe: &mut StripeGuard<'_, Local>,
-        request: &Request,
+        request: &Request<'_>,
         stamp: Stamp,
     ) -> Result<Attempt> {
         let kind = &*self.meta.kind;
@@ -186,8 +138,8 @@ impl Engine {
             return Ok(Attempt::Done(Written { checked, lsn: stripe.entry().lsn() }));
         }
         let unchanged = match ask {
-            Ask::Nothing | Ask::Present(Since::LastSeen) => false,
-            Ask::Present(Since::LastAccepted) => present,
+            Ask::Nothing | Ask::Estimate | Ask::Present(Since::LastSeen) => false,
+            Ask::Present(Since::LastAccepted) | Ask::UpTo(_) => present,
             Ask::Removable => !present,
         };
         if unchanged {
@@ -239,7 +191,7 @@ impl Engine {
     fn plan(
         &self,
         kind: &dyn Kind,
-        request: &Request,
+        request: &Request<'_>,
         moment: &Moment,
         ask: Ask,
     ) -> Result<Plan<'_>> {
@@ -275,6 +227,11 @@ impl Engine {
                 Ask::Removable => {
                     let there = kind.estimate(&state, &located().blocks, &query);
                     there.is_some_and(|there| there.holds(request.weight))
+                }
+                Ask::Estimate | Ask::UpTo(_) => {
+                    let there = kind.estimate(&state, &located().blocks, &query);
+                    let there = there.ok_or_else(|| self.unsupported("estimate"))?;
+                    request.is_over(there)
                 }
             };
             let due = kind.due(&state, self.image.layout(), moment).is_some();
@@ -532,8 +489,8 @@ impl Engine {
     /// Waits for an operation's record as its durability asks.
     pub(super) fn settle(&self, lsn: u64, durability: Option<Durability>) -> Result<()> {
         match durability.unwrap_or(self.meta.durability) {
-            Durability::Always if Mistake::AlwaysOneShort.is_planted() => self.commit(lsn),
-            Durability::Always => self.commit(lsn.saturating_add(1)),
+            Durability::Always if Mistake::AlwaysOneShort.is_planted() => self.commit_applied(lsn),
+            Durability::Always => self.commit_applied(lsn.saturating_add(1)),
             Durability::Interval(every) => {
                 self.bell.request(every);
                 Ok(())

@@ -63,6 +63,7 @@ impl<K> Filter<K> {
     /// then remove them), [`Error::Locked`], [`Error::Poisoned`], [`Error::Io`]. If it fails nothing but the file `lock`
     /// is left behind.
     pub fn backup(&self, dir: impl AsRef<Path>) -> Result<()> {
+        let _busy = self.engine.enter()?;
         self.engine.backup(&Disk::new(dir.as_ref()))
     }
 }

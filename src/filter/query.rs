@@ -3,7 +3,7 @@
 use super::engine::Engine;
 use crate::cells::Blocks;
 use crate::error::{Error, Result};
-use crate::kinds::{Age, BankMask, Estimate, Kind, Micros, Query, State, Totals, Within};
+use crate::kinds::{Age, BankMask, Estimate, Kind, Micros, Moment, Query, State, Totals, Within};
 use crate::planted::Mistake;
 use crate::sync::spin_hint;
 
@@ -51,6 +51,20 @@ impl Engine {
         estimate?.ok_or_else(|| self.unsupported("estimate"))
     }
 
+    /// How often a key was inserted, by a caller who holds its stripe: as of the records so far.
+    pub(super) fn estimate_held(&self, hash: u64, moment: &Moment) -> Result<Option<Estimate>> {
+        let query = Query { hash, now: moment.now, totals: moment.totals };
+        let ask =
+            |state: &State<'_>, blocks: &Blocks<'_>| self.meta.kind.estimate(state, blocks, &query);
+        loop {
+            // Only block 0 can change meanwhile.
+            if let Some(estimate) = self.try_ask(hash, ask)? {
+                return Ok(estimate);
+            }
+            spin_hint();
+        }
+    }
+
     /// How frequent a key is: its decayed count, normalised.
     pub(super) fn frequency(&self, hash: u64, given: Option<Micros>) -> Result<Estimate> {
         let normaliser =
@@ -82,7 +96,7 @@ impl Engine {
         totals: fn(&Self) -> Totals,
         ask: impl Fn(&dyn Kind, &State<'_>, &Blocks<'_>, &Query) -> T,
     ) -> Result<T> {
-        self.check_process()?;
+        self.check_usable()?;
         if self.image.header().is_retired() {
             return Err(self.retired());
         }
@@ -117,6 +131,7 @@ impl Engine {
         let stripe = self.image.layout().stripe_of(hash) + 1;
         // Keeps writers out, or waits for the one who is stopped, or repairs what one left who died. A reader can but
         // wait for others to do so.
+        let _busy = self.enter()?;
         let _stripe = if self.is_reader() { None } else { Some(self.lock(stripe)) };
         let mut idle = 0;
         loop {

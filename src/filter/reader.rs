@@ -6,20 +6,21 @@
 //! begins a new era, which the file `live` names.
 
 use super::checkpoint::Snapshots;
+use super::closing::Closing;
 use super::commit::Committer;
 use super::duties::Bell;
 use super::engine::Engine;
-use super::infer::Asking;
 use super::inspect::Look;
 use super::open::{first_segment, read_meta};
+use super::reader_call::ReaderCall;
 use super::spec::{Ages, Any, Counts, Decays, Infers, Spec};
 use super::stat::{Digest, Stat};
 use super::time::{TimeBase, continue_time};
-use crate::clock::{Clock, Timestamp};
+use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::fork::Guard;
-use crate::inference::{AgePosterior, Form, Penalty, Prior, decide};
-use crate::kinds::{Age, Estimate, Micros, Parameters, Within};
+use crate::inference::{AgePosterior, Penalty, Prior};
+use crate::kinds::{Age, Estimate, Parameters, Within};
 use crate::live::{Image, LiveHeader};
 use crate::media::{Access, Disk, Media, Memory};
 use crate::meta::Meta;
@@ -231,6 +232,7 @@ impl Engine {
             grace: meta.kind.grace(),
             access: Access::Read,
             guard: Guard::new(),
+            closing: Closing::default(),
             options: options.clone(),
             media,
             meta,
@@ -278,7 +280,7 @@ impl<K> Reader<K> {
         }
     }
 
-    fn with<T>(&self, mut ask: impl FnMut(&Engine) -> Result<T>) -> Result<T> {
+    pub(super) fn with<T>(&self, mut ask: impl FnMut(&Engine) -> Result<T>) -> Result<T> {
         self.with_view(|view| ask(&view.engine))
     }
 
@@ -300,10 +302,28 @@ impl<K> Reader<K> {
         self.call().contains(key)
     }
 
+    /// Whether each of many keys is in the window; faster than one by one, as
+    /// [`Filter::contains_all`](crate::Filter::contains_all).
+    ///
+    /// # Errors
+    /// As [`Reader::contains`].
+    pub fn contains_all<T: AsRef<[u8]>>(&self, keys: &[T]) -> Result<Vec<bool>> {
+        self.call().contains_all(keys)
+    }
+
+    /// Whether a key that the caller has hashed is in the window; see
+    /// [`Filter::insert_hash`](crate::Filter::insert_hash).
+    ///
+    /// # Errors
+    /// As [`Reader::contains`].
+    pub fn contains_hash(&self, hash: u64) -> Result<bool> {
+        self.call().contains_hash(hash)
+    }
+
     /// The same questions with a time of their own.
     #[must_use]
     pub fn call(&self) -> ReaderCall<'_, K> {
-        ReaderCall { reader: self, time: None, asking: Asking::default() }
+        ReaderCall::new(self)
     }
 
     /// What there is to know about the filter.
@@ -331,6 +351,20 @@ impl<K> Reader<K> {
         })
     }
 
+    /// The filter's directory, as it was given when the reader was opened.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.media.path()
+    }
+
+    /// The same reader without its type. It still refuses a filter of another kind in the place of
+    /// this one.
+    #[must_use]
+    pub fn into_any(self) -> Reader<Any> {
+        let Self { media, options, view, taking, wanted, kind: _ } = self;
+        Reader { media, options, view, taking, wanted, kind: PhantomData }
+    }
+
     /// The kind's name.
     #[must_use]
     pub fn kind(&self) -> &'static str {
@@ -341,6 +375,22 @@ impl<K> Reader<K> {
     #[must_use]
     pub fn parameters(&self) -> Parameters {
         self.view.load().engine.meta.kind.parameters()
+    }
+}
+
+impl Reader<Any> {
+    /// The same reader with the type of its kind; see [`Filter::typed`](crate::Filter::typed).
+    ///
+    /// # Errors
+    /// The reader as it was, if the filter is of another kind than `K`.
+    #[expect(clippy::result_large_err, reason = "the reader itself comes back, as from a downcast")]
+    pub fn typed<K: Spec>(self) -> std::result::Result<Reader<K>, Self> {
+        if self.view.load().engine.check_kind(K::KIND).is_err() {
+            return Err(self);
+        }
+        let Self { media, options, view, taking, wanted, kind: _ } = self;
+        let wanted = K::KIND.or(wanted);
+        Ok(Reader { media, options, view, taking, wanted, kind: PhantomData })
     }
 }
 
@@ -408,6 +458,15 @@ impl<K: Counts> Reader<K> {
     pub fn estimate(&self, key: impl AsRef<[u8]>) -> Result<Estimate> {
         self.call().estimate(key)
     }
+
+    /// How often each of many keys was inserted; see
+    /// [`Filter::estimate_all`](crate::Filter::estimate_all).
+    ///
+    /// # Errors
+    /// As [`Reader::estimate`].
+    pub fn estimate_all<T: AsRef<[u8]>>(&self, keys: &[T]) -> Result<Vec<Estimate>> {
+        self.call().estimate_all(keys)
+    }
 }
 
 impl<K: Decays> Reader<K> {
@@ -417,128 +476,5 @@ impl<K: Decays> Reader<K> {
     /// As [`Reader::estimate`].
     pub fn frequency(&self, key: impl AsRef<[u8]>) -> Result<Estimate> {
         self.call().frequency(key)
-    }
-}
-
-/// Questions with a time of their own; see [`Reader::call`].
-#[derive(Debug)]
-pub struct ReaderCall<'a, K = Any> {
-    reader: &'a Reader<K>,
-    time: Option<u64>,
-    asking: Asking,
-}
-
-impl<K> ReaderCall<'_, K> {
-    /// At this time instead of the clock's.
-    #[must_use]
-    pub fn time(mut self, time: Timestamp) -> Self {
-        self.time = Some(time.as_unix_micros());
-        self
-    }
-
-    /// Asks the engine about a key.
-    fn ask<T>(
-        &self,
-        key: impl AsRef<[u8]>,
-        ask: impl Fn(&Engine, u64, Option<Micros>) -> Result<T>,
-    ) -> Result<T> {
-        self.reader.with(|engine| ask(engine, engine.meta.hasher.hash(key.as_ref()), self.time))
-    }
-
-    /// See [`Reader::contains`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        self.ask(key, Engine::contains)
-    }
-}
-
-impl<K: Ages> ReaderCall<'_, K> {
-    /// See [`Reader::age`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn age(&self, key: impl AsRef<[u8]>) -> Result<Option<Age>> {
-        self.ask(key, Engine::age)
-    }
-
-    /// See [`Reader::seen_within`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn seen_within(&self, key: impl AsRef<[u8]>, within: Within) -> Result<bool> {
-        self.ask(key, |engine, hash, time| engine.seen_within(hash, time, within))
-    }
-}
-
-impl<K: Infers> ReaderCall<'_, K> {
-    /// Posteriors of another window than the filter's own, shorter or longer.
-    #[must_use]
-    pub fn window(mut self, window: Within) -> Self {
-        self.asking.window = Some(window);
-        self
-    }
-
-    /// Posteriors by these formulas.
-    #[must_use]
-    pub fn form(mut self, form: Form) -> Self {
-        self.asking.form = form;
-        self
-    }
-
-    /// See [`Reader::posterior`].
-    ///
-    /// # Errors
-    /// As there, and [`Error::Parameter`] for a window in another unit than the filter's.
-    pub fn posterior<P: Prior + ?Sized>(&self, key: impl AsRef<[u8]>, prior: &P) -> Result<f64> {
-        let key = key.as_ref();
-        self.ask(key, |engine, hash, time| engine.posterior(key, hash, time, self.asking, prior))
-    }
-
-    /// See [`Reader::contains_with`].
-    ///
-    /// # Errors
-    /// As there, and as [`ReaderCall::posterior`].
-    pub fn contains_with<P: Prior + ?Sized>(
-        &self,
-        key: impl AsRef<[u8]>,
-        prior: &P,
-        penalty: Penalty,
-    ) -> Result<bool> {
-        decide(self.posterior(key, prior)?, penalty)
-    }
-
-    /// See [`Reader::age_posterior`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn age_posterior<P: Prior + ?Sized>(
-        &self,
-        key: impl AsRef<[u8]>,
-        prior: &P,
-    ) -> Result<AgePosterior> {
-        let (key, form) = (key.as_ref(), self.asking.form);
-        self.ask(key, |engine, hash, time| engine.age_posterior(key, hash, time, form, prior))
-    }
-}
-
-impl<K: Counts> ReaderCall<'_, K> {
-    /// See [`Reader::estimate`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn estimate(&self, key: impl AsRef<[u8]>) -> Result<Estimate> {
-        self.ask(key, Engine::estimate)
-    }
-}
-
-impl<K: Decays> ReaderCall<'_, K> {
-    /// See [`Reader::frequency`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn frequency(&self, key: impl AsRef<[u8]>) -> Result<Estimate> {
-        self.ask(key, Engine::frequency)
     }
 }

@@ -22,15 +22,26 @@ const PAUSE: Duration = patience(Duration::from_millis(20));
 /// Blocks of a bank looked at for the fill.
 const SAMPLE: u64 = 1024;
 
-/// What there is to know about an open filter.
-#[derive(Debug, Clone)]
+/// What there is to know about an open filter, as of the call.
+///
+/// With the feature `serde` it can be serialised: times are microseconds since the Unix epoch,
+/// `durability`, `key_hash` and `digest` are texts as their `Display` writes them, `parameters` a
+/// map of texts.
+#[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Stat {
     /// The kind's name.
     pub kind: &'static str,
     /// The kind's parameters, completed.
     pub parameters: Parameters,
-    /// Insert operations applied since creation.
+    /// Insert operations applied since creation, by all handles.
+    ///
+    /// Not an offset to resume a stream from, unless [`Filter::sync`](crate::Filter::sync) comes
+    /// first and a single consumer inserts every message once: inserts that are not durable yet are
+    /// counted too, a handle that joins others counts what they insert, and what a process that was
+    /// killed did last may be missing until its stripe is used again. After a crash the first
+    /// opener's figure is that of the recovered state.
     pub inserts: u64,
     /// Operations of all sorts applied since creation: inserts and removals.
     pub operations: u64,
@@ -56,6 +67,7 @@ pub struct Stat {
     /// if most keys are more important than planned. (`decaying-optimized` is judged by its counters.)
     pub saturated: bool,
     /// What the kind tells of itself: names and numbers.
+    #[cfg_attr(feature = "serde", serde(serialize_with = "as_map"))]
     pub figures: Vec<(&'static str, u64)>,
     /// Bytes of memory: blocks, headers, tables; the log separately.
     pub memory_bytes: u64,
@@ -67,7 +79,10 @@ pub struct Stat {
     pub blocks: u64,
     /// Banks.
     pub banks: u32,
-    /// Handles that have the filter open.
+    /// Handles that have the filter open, in all processes: the one that was asked included, if it
+    /// is a [`Filter`](crate::Filter). A [`Reader`](crate::Reader) has no slot and is not counted,
+    /// by itself or by others, so beside one idle daemon a reader says 1, and a `Filter` (which the
+    /// command line may open) says 2.
     pub handles: u32,
     /// Snapshots on the disk.
     pub snapshots: u32,
@@ -81,8 +96,17 @@ pub struct Stat {
     pub key_hash: KeyHash,
 }
 
+/// Serialises pairs as a map.
+#[cfg(feature = "serde")]
+fn as_map<S: serde::Serializer>(
+    pairs: &[(&str, u64)],
+    to: S,
+) -> std::result::Result<S::Ok, S::Error> {
+    to.collect_map(pairs.iter().copied())
+}
+
 /// A hash of the logical state.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Digest {
     /// The hash.
     pub value: u128,

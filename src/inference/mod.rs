@@ -53,7 +53,9 @@ impl Piece {
 }
 
 /// Which formulas a posterior is made by, where there is a choice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Form {
     /// Better calibrated ones: keys that come again are counted once where cells must have been untouched since, and the blocks of
     /// this library are taken into account.

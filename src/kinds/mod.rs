@@ -148,7 +148,9 @@ pub struct Query {
 }
 
 /// How far back a question reaches.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Within {
     /// The last so many insert operations.
     Items(u64),
@@ -157,7 +159,9 @@ pub enum Within {
 }
 
 /// How long ago a key was seen: a lower bound, in the unit of the kind's window.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Age {
     /// At least so many insert operations ago.
     Items(u64),
@@ -167,6 +171,7 @@ pub enum Age {
 
 /// How often a key was inserted.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Estimate {
     /// The count; of decaying kinds what is left of it.
     pub count: f64,

@@ -14,7 +14,8 @@ pub(super) const DEFAULT_FPR: f64 = 0.001;
 ///
 /// Values are text: integers in decimal, fractions in Rust's shortest form that reads back exactly,
 /// durations in microseconds.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Parameters(BTreeMap<String, String>);
 
 impl Parameters {

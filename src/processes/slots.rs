@@ -137,6 +137,19 @@ impl Slots {
         Ok(None)
     }
 
+    /// Gives the own slot back, then the opening byte: whoever finds the one free finds the other
+    /// free or waits for it.
+    ///
+    /// # Errors
+    /// The system's refusal; what was not given back is held until this is dropped.
+    pub fn release(&self) -> Result<()> {
+        if let Some(own) = self.own() {
+            self.free_byte(slot_byte(own))?;
+            self.own.store(0, Ordering::Relaxed);
+        }
+        self.end_opening()
+    }
+
     /// The own slot.
     #[must_use]
     pub fn own(&self) -> Option<u16> {

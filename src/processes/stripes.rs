@@ -92,6 +92,14 @@ impl<'a, T> StripeGuard<'a, T> {
         self.index
     }
 
+    /// Lets go of a stripe under which nothing was done, even if it was taken over since: the
+    /// handle is closed, and counts as dead for all others.
+    pub fn forgo(self) {
+        // Lost or not: there is nothing that another owner could have been beside.
+        let _ = stripe_lock::unlock(self.stripe.lock_word(), self.stripes.owner);
+        std::mem::forget(self);
+    }
+
     /// The stripe's shared entry.
     #[must_use]
     #[inline]

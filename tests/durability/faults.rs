@@ -226,7 +226,7 @@ impl Run<'_> {
     /// A close that fails ends the handle all the same.
     fn close(&mut self, beside: bool) -> Checked<Option<()>> {
         let handle = if beside { &mut self.beside } else { &mut self.filter };
-        match handle.take().map(Filter::close) {
+        match handle.take().map(|filter| filter.close()) {
             Some(Err(error)) => {
                 self.met(&error)?;
                 Ok((!matches!(error, Error::Poisoned { .. })).then_some(()))

@@ -67,7 +67,7 @@ impl Desk {
             "latencies" => self.latencies(),
             "handles" => self.handles(number)?,
             "release" => {
-                self.more.pop().map_or(Ok(()), Filter::close)?;
+                self.more.pop().map_or(Ok(()), |filter| filter.close())?;
                 "released".to_owned()
             }
             other => format!("failed: no command {other}"),
@@ -209,7 +209,7 @@ impl Desk {
     /// Closes all handles.
     pub fn close(mut self) -> Result<()> {
         self.end();
-        self.more.drain(..).try_for_each(Filter::close)?;
+        self.more.drain(..).try_for_each(|filter| filter.close())?;
         Arc::into_inner(self.filter).expect("the threads have ended").close()
     }
 }

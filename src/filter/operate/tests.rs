@@ -62,7 +62,8 @@ fn insert_many(engine: &Engine, keys: std::ops::Range<u64>, start: Micros) -> Mi
     let end = start + 4 * WINDOW.as_micros() as Micros;
     for key in keys {
         let time = Some(start + (key - first) * (end - start) / count);
-        let request = Request { hash: crate::hash::mix(key), time, weight: 1, ask: Ask::Nothing };
+        let request =
+            Request { hash: crate::hash::mix(key), time, weight: 1, ask: Ask::Nothing, told: None };
         engine.write(&request).expect("an insert");
     }
     end

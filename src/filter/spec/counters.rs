@@ -40,7 +40,9 @@ impl Counts for Counting {}
 impl Removes for Counting {}
 
 /// How a [`Spectral`] filter counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Policy {
     /// The least counter of a key is its count. Keys can be removed.
     MinimumSelection,

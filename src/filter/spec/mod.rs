@@ -45,7 +45,7 @@ pub trait Removes: Counts {}
 pub trait Weighs: Spec {}
 
 /// A kind by name, for programs that learn it at run time.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Any {
     kind: String,
     parameters: Parameters,
@@ -83,7 +83,7 @@ impl Weighs for Any {}
 macro_rules! spec {
     ($(#[$meta:meta])* $spec:ident, $name:expr) => {
         $(#[$meta])*
-        #[derive(Debug, Clone, PartialEq, Eq)]
+        #[derive(Debug, Clone, PartialEq, Eq, Hash)]
         pub struct $spec(crate::kinds::Parameters);
 
         impl crate::filter::spec::Spec for $spec {

@@ -1,7 +1,7 @@
 //! A wrong clock: the wall clock steps, the time that passes does not.
 
 use super::*;
-use crate::filter::operate::{Ask, Checked, Request, Since};
+use crate::filter::request::{Ask, Checked, Request, Since};
 use crate::kinds::Parameters;
 use crate::media::Memory;
 use crate::names::FileName;
@@ -113,7 +113,7 @@ impl Machine {
 
     fn write(&self, key: u64, time: Option<u64>) -> Checked {
         let (time, ask) = (time.map(|time| time * 1_000_000), Ask::Present(Since::LastSeen));
-        let request = Request { hash: hash(key), time, weight: 1, ask };
+        let request = Request { hash: hash(key), time, weight: 1, ask, told: None };
         self.engine().write(&request).expect("an insert").checked
     }
 
