@@ -269,7 +269,7 @@ impl<K> Reader<K> {
         }
     }
 
-    fn with<T>(&self, mut ask: impl FnMut(&Engine) -> Result<T>) -> Result<T> {
+    pub(super) fn with<T>(&self, mut ask: impl FnMut(&Engine) -> Result<T>) -> Result<T> {
         self.with_view(|view| ask(&view.engine))
     }
 

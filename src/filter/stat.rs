@@ -76,6 +76,8 @@ pub struct Stat {
     pub durability: Durability,
     /// The function that hashes keys.
     pub key_hash: KeyHash,
+    /// How far ahead of the wall clock a key's time may lie; kept at creation.
+    pub max_lead: Duration,
 }
 
 /// A hash of the logical state.
@@ -206,6 +208,7 @@ impl Engine {
             refused: header.refused().load(Ordering::Relaxed),
             durability: self.meta.durability,
             key_hash: self.meta.hasher.function(),
+            max_lead: self.meta.max_lead,
         })
     }
 
