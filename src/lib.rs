@@ -34,6 +34,17 @@
 //! keys can be removed, [`Decaying`] and [`DecayingOptimized`], in which old inserts count less and less. And [`Stable`],
 //! [`Importance2c`], [`ImportanceMc`] and [`ImportanceH`] forget at random, at a steady error rate on a stream without end.
 //!
+//! # Debug builds
+//!
+//! Without optimisation, checksums and copies are slow: an insert may wait a hundred times longer
+//! for a checkpoint than in a release build (a filter of 335 MiB: 20 s, not 0.2 s). Put this into
+//! the `Cargo.toml` of a project that is tried out in debug builds:
+//!
+//! ```toml
+//! [profile.dev.package.ebbtide]
+//! opt-level = 3
+//! ```
+//!
 //! # Guarantees
 //!
 //! - No false negatives within the window, from any number of threads, in all kinds but those that forget at random.
