@@ -39,8 +39,10 @@ pub enum Command {
     Check(Check),
     /// Removes every key once: prints 1 if it was there, else 0 (counting kinds).
     Remove(Query),
-    /// Prints how often each key was inserted, by estimate (counting and decaying kinds); 15+ means
-    /// 15 or more.
+    /// Prints how often each key was inserted, by estimate (counting and decaying kinds).
+    ///
+    /// An estimate that is a lower bound, for a counter is at its end, ends in a plus: 15+ is 15 or
+    /// more. With --json the number stands in "estimate", and "at_least" is true for a lower bound.
     Estimate(Estimate),
     /// Prints the age of each key (inserts or seconds ago, a lower bound), or - if it is absent.
     Age(Query),

@@ -88,6 +88,10 @@ fn looks_beside_a_writer_change_nothing_but_what_the_writer_writes() {
     // A stopped writer writes nothing; what it had mapped may still get its time of writing.
     for writer in &writers {
         signal(&writer.child, "STOP");
+        let status = format!("/proc/{}/status", writer.child.id());
+        while !fs::read_to_string(&status).expect("a status").contains("\nState:\tT") {
+            std::thread::yield_now();
+        }
     }
     let without_times = |dir: &str| -> BTreeMap<_, _> {
         let strip = |(name, (ino, size, mode, uid, _))| (name, (ino, size, mode, uid));
