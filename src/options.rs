@@ -129,6 +129,13 @@ impl FromStr for Downtime {
 /// use ebbtide::{Durability, Options};
 /// let options = Options::new().durability(Durability::Always).stripes(16);
 /// ```
+///
+/// # A limit of file sizes
+///
+/// Under such a limit (`RLIMIT_FSIZE`, `ulimit -f`, systemd's `LimitFSIZE`) the kernel sends
+/// `SIGXFSZ` to a process whose file would exceed it, which ends the process by default. A program
+/// that runs under one should ignore this signal: then an operation that exceeds the limit returns
+/// [`Error::Io`](crate::Error::Io) ("File too large"), and the filter stays sound.
 #[derive(Debug, Clone)]
 pub struct Options {
     pub(crate) key_hash: Option<KeyHash>,
@@ -254,9 +261,13 @@ impl Options {
     /// has of memory, at least 1 MiB. Then at most as much is written to snapshots as to the log. More saves writing, and
     /// takes disk and time to recover.
     ///
-    /// Inserts wait for a checkpoint, as long as it comes on, where twice as much has gathered: so the log has an end where
-    /// keys come faster than the disk takes snapshots. With the default, a disk of five times the memory and three segments is
-    /// enough; a full one costs the older of two snapshots, which only damage to the newer one makes it need.
+    /// An insert may wait for a whole checkpoint, which takes as long as copying the filter's
+    /// memory to the disk: where twice as much log has gathered, inserts wait until the checkpoint
+    /// that is being written is done, so that the log stays bounded where keys come faster than the
+    /// disk takes snapshots. In a debug build such a wait of a 335 MiB filter took up to 20 s, in a
+    /// release build 0.2 s at most. With the default, a disk of five times the memory and three
+    /// segments is enough; a full one costs the older of two snapshots, which only damage to the
+    /// newer one makes it need.
     #[must_use]
     pub fn checkpoint_bytes(mut self, bytes: u64) -> Self {
         self.checkpoint_bytes = Some(bytes);

@@ -2,6 +2,7 @@
 
 use crate::kind_options::KindOptions;
 use crate::priors::{DistinctOption, PriorOption, parse_distinct, parse_prior, parse_rate};
+use crate::times::TimeUnit;
 use crate::units::{parse_durability, parse_duration, parse_size};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use ebbtide::{Durability, Options, Within};
@@ -11,8 +12,10 @@ use std::time::Duration;
 
 /// Remembers which keys a stream has shown within the last N items or minutes, in a few bits a key.
 ///
-/// Keys are raw bytes, one a line. Exit codes: 0 done, 1 the answer is no (verify found damage, salvage
-/// found none), 2 a usage or environment error.
+/// Keys are raw bytes, one a line. Exit codes: 0 done, 1 the answer is no (verify found damage,
+/// salvage found none), 2 a usage or environment error. Commands that change a filter end by
+/// SIGTERM, SIGINT or SIGHUP when they have answered what they have read and closed the filter; by
+/// a second one at once.
 #[derive(Debug, Parser)]
 #[command(name = "ebbtide", version, arg_required_else_help = true)]
 pub struct Cli {
@@ -37,6 +40,9 @@ pub enum Command {
     /// Removes every key once: prints 1 if it was there, else 0 (counting kinds).
     Remove(Query),
     /// Prints how often each key was inserted, by estimate (counting and decaying kinds).
+    ///
+    /// An estimate that is a lower bound, for a counter is at its end, ends in a plus: 15+ is 15 or
+    /// more. With --json the number stands in "estimate", and "at_least" is true for a lower bound.
     Estimate(Estimate),
     /// Prints the age of each key (inserts or seconds ago, a lower bound), or - if it is absent.
     Age(Query),
@@ -71,8 +77,35 @@ pub enum Command {
     Plan(Plan),
 }
 
+/// What follows the options of `dedup`.
+const DEDUP_HELP: &str = "\
+With --state, which lines are printed when a run ends early:
+  at most once (the default): a line is remembered, then printed. A run that is stopped by SIGTERM,
+  SIGINT or SIGHUP prints all that it has remembered, closes the memory, and ends by the signal; a
+  second signal ends it at once. A run that is killed, or stopped twice, has remembered up to one
+  --batch of lines that it did not print. If the output fails, an error reports how many lines were
+  remembered and not printed, and the first of them; the exit code is 2, or 0 if the reader of the
+  output has closed it.
+  --at-least-once: a line is printed, then remembered. A killed run may have printed up to one
+  --batch of lines that the next run prints again, and loses none; runs that share the memory may each
+  print a line.
+  Of equal keys in a batch one line is printed all the same.
+
+Examples:
+  ebbtide dedup --window 10m access.log
+  tail -F app.log | ebbtide dedup --last 100000 --field 2 --state /var/lib/app/seen
+  ebbtide dedup --window 1h --event-time --time-unit s --skip-bad --max-lead 5m events.tsv";
+
+/// What follows the options of `create`.
+const CREATE_HELP: &str = "\
+Examples:
+  ebbtide create seen --kind time-limited --window 10m --fpr 0.001
+  ebbtide create recent --kind age-partitioned --window-items 1000000 --fpr 0.01 --durability always
+  ebbtide create clients --kind counting --capacity 100000 --fpr 0.001 --counter-bits 8";
+
 /// Options of `dedup`.
 #[derive(Debug, Args)]
+#[command(after_help = DEDUP_HELP)]
 pub struct Dedup {
     /// Forget a key after so long, such as 10m.
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, conflicts_with = "last")]
@@ -80,13 +113,17 @@ pub struct Dedup {
     /// Forget a key after so many further lines.
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub last: Option<u64>,
-    /// Keep the memory in this directory for the next run; it is created if need be. One that exists
-    /// needs neither --window nor --last, and refuses others than its own. Without --state the memory
-    /// is a temporary directory, removed at the end. Several runs may share it at the same time: each line
-    /// is printed by one of them. A run that is killed has remembered up to one --batch of lines that it
-    /// did not print.
+    /// Keep the memory in this directory for the next run; it is created if need be. One that
+    /// exists needs neither --window nor --last, and refuses others than its own. A directory of
+    /// other files is refused. Several runs may share a memory at the same time: each line is
+    /// printed by one of them. Without --state the memory is a temporary directory, removed at the
+    /// end.
     #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,
+    /// Print lines before they are remembered: a run that is killed loses none, and may print some
+    /// twice.
+    #[arg(long)]
+    pub at_least_once: bool,
     /// The share of new lines that may be taken for known ones and be suppressed [default: 0.001].
     #[arg(long, value_name = "P", allow_negative_numbers = true)]
     pub fpr: Option<f64>,
@@ -106,6 +143,10 @@ pub struct Dedup {
     /// The stripes (locks) of a new filter.
     #[arg(long, value_name = "N")]
     pub stripes: Option<u32>,
+    /// How far ahead of the wall clock the times of a new filter's lines may lie, such as 5m
+    /// [default: 1h].
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    pub max_lead: Option<Duration>,
     /// How keys are read and kept.
     #[command(flatten)]
     pub reading: Reading,
@@ -138,9 +179,18 @@ pub struct Reading {
     /// Keys end with a NUL byte, not with a newline.
     #[arg(short = '0', long)]
     pub null: bool,
-    /// Each line is UNIX_MILLIS<TAB>KEY, and that is the clock.
+    /// Each line is TIME<TAB>KEY, and that is the clock. TIME is a number (see --time-unit) or a
+    /// date with its zone, as in 2026-11-22T15:04:05Z or 2026-11-22T16:04:05.250+01:00.
     #[arg(long)]
     pub event_time: bool,
+    /// The unit of times that are numbers, since the Unix epoch.
+    #[arg(long, value_enum, value_name = "UNIT", default_value = "ms", requires = "event_time")]
+    pub time_unit: TimeUnit,
+    /// Skip lines that are malformed or that the filter refuses, such as those too far ahead, and
+    /// report their number at the end. Where every line has an answer, theirs is ? (with --json
+    /// an object with "error").
+    #[arg(long)]
+    pub skip_bad: bool,
     /// Each line ends in <TAB>NUMBER: how often the key counts (counting and decaying kinds), or how important it is
     /// (importance-aware kinds).
     #[arg(long)]
@@ -402,8 +452,9 @@ impl Creation {
 
 /// Options of `create`.
 #[derive(Debug, Args)]
+#[command(after_help = CREATE_HELP)]
 pub struct Create {
-    /// The directory of the new filter.
+    /// The directory of the new filter: empty, or not there yet.
     pub dir: PathBuf,
     /// The kind of filter: bloom, counting, spectral, dynamic-count, decaying, decaying-optimized, timing, block-timing,
     /// age-partitioned, time-limited, stable, importance-2c, importance-mc, importance-h, double-buffering or two-buffer.

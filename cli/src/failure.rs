@@ -1,6 +1,7 @@
 //! How a command ends early, and how that is said on standard error.
 
-use std::io::{self, Write};
+use crate::descriptor;
+use std::io;
 use std::path::Path;
 
 /// Bytes of a malformed line that an error quotes.
@@ -14,6 +15,8 @@ pub type Result<T> = std::result::Result<T, Failure>;
 pub enum Failure {
     /// Nobody reads the answers any more: not an error.
     ClosedPipe,
+    /// This signal asked the command to stop, and everything that was begun is done.
+    Stopped(i32),
     /// A usage or environment error, in one sentence.
     Error(String),
 }
@@ -48,5 +51,6 @@ pub fn misfit(expected: &str, line: &[u8]) -> String {
 
 /// Says one sentence on standard error. A closed standard error is not worth a panic.
 pub fn note(sentence: &str) {
-    let _ = writeln!(io::stderr(), "ebbtide: {sentence}");
+    let line = format!("ebbtide: {sentence}\n");
+    let _ = descriptor::write_all(&mut io::stderr(), line.as_bytes(), &mut 0);
 }

@@ -4,20 +4,52 @@
 //! it waits for more. A line ends at its delimiter or at the end of its file; the delimiter is not part
 //! of it, a carriage return is.
 
+use crate::descriptor::{self, Ready};
 use crate::failure::{Failure, Result};
 use crate::progress::Progress;
+use crate::stop::Stop;
+use rustix::fs::OFlags;
 use std::fs::{self, File};
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind, Read, Stdin, Stdout};
 use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// Bytes asked for at once; a longer line makes the buffer grow.
 const BUFFER_BYTES: usize = 256 << 10;
 
+/// What lines are read from.
+trait Source: Read {
+    /// What can be waited for; `None` if reading never blocks.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>>;
+}
+
+impl Source for File {
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.as_fd())
+    }
+}
+
+/// Standard input without the library's buffer: what waits in that cannot be waited for.
+struct Unbuffered(Stdin);
+
+impl Read for Unbuffered {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        Ok(rustix::io::read(&self.0, into)?)
+    }
+}
+
+impl Source for Unbuffered {
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.0.as_fd())
+    }
+}
+
 /// The lines of several files, one after the other.
-pub struct Input {
+pub struct Input<'a> {
     files: std::vec::IntoIter<PathBuf>,
-    source: Option<Box<dyn Read>>,
+    source: Option<Box<dyn Source>>,
     path: PathBuf,
     delimiter: u8,
     buffer: Vec<u8>,
@@ -31,6 +63,10 @@ pub struct Input {
     lines: u64,
     ranges: Vec<Range<usize>>,
     progress: Progress,
+    /// What ends the reading before the input does: a signal, or that nobody reads the answers any
+    /// more.
+    stop: &'a Stop,
+    output: Option<Stdout>,
 }
 
 /// Lines that are there now.
@@ -43,10 +79,15 @@ pub struct Batch<'a> {
     pub lines: Vec<&'a [u8]>,
 }
 
-impl Input {
+impl<'s> Input<'s> {
     /// Lines of these files in order; `-` and an empty list mean standard input. Files that are not
     /// there are noticed now.
-    pub fn new(mut files: Vec<PathBuf>, delimiter: u8, prints_answers: bool) -> Result<Self> {
+    pub fn new(
+        mut files: Vec<PathBuf>,
+        delimiter: u8,
+        prints_answers: bool,
+        stop: &'s Stop,
+    ) -> Result<Self> {
         if files.is_empty() {
             files.push(PathBuf::from("-"));
         }
@@ -73,17 +114,23 @@ impl Input {
             lines: 0,
             ranges: Vec::new(),
             progress: Progress::new(total, reads_stdin, prints_answers),
+            stop,
+            output: prints_answers.then(io::stdout),
         })
     }
 
-    /// The next lines, at least one and at most `most`; `None` at the end of the last file. Calls
-    /// `before_wait` before it reads, for reading may block.
+    /// The next lines, at least one and at most `most`; `None` at the end of the last file, or when
+    /// a signal asks the command to stop. Calls `before_wait` before it reads, for reading may
+    /// block.
     pub fn next_batch(
         &mut self,
         most: usize,
         mut before_wait: impl FnMut() -> Result<()>,
     ) -> Result<Option<Batch<'_>>> {
         loop {
+            if self.stop.signal().is_some() {
+                return Ok(None);
+            }
             self.find_lines(most);
             if !self.ranges.is_empty() {
                 return Ok(Some(self.batch()));
@@ -126,7 +173,7 @@ impl Input {
         }
     }
 
-    /// Reads once, behind what is left in the buffer.
+    /// Reads once, behind what is left in the buffer; nothing if a signal asks the command to stop.
     fn fill(&mut self) -> Result<()> {
         let Some(source) = &mut self.source else {
             return Ok(());
@@ -138,8 +185,18 @@ impl Input {
             self.buffer.resize(2 * self.end, 0);
         }
         let count = loop {
+            if let Some(descriptor) = source.descriptor() {
+                let output = self.output.as_ref().map(AsFd::as_fd);
+                match descriptor::wait_to_read(descriptor, self.stop.wake(), output) {
+                    Ok(Ready::Input) => {}
+                    Ok(Ready::Stopped) => return Ok(()),
+                    Ok(Ready::OutputClosed) => return Err(Failure::ClosedPipe),
+                    Err(error) => return Err(Failure::reading(&self.path, &error)),
+                }
+            }
             match source.read(&mut self.buffer[self.end..]) {
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock) => {}
                 Err(error) => return Err(Failure::reading(&self.path, &error)),
                 Ok(count) => break count,
             }
@@ -155,14 +212,16 @@ impl Input {
         let Some(path) = self.files.next() else {
             return Ok(false);
         };
-        self.source = Some(if is_stdin(&path) {
+        if is_stdin(&path) {
             self.path = PathBuf::from("standard input");
-            Box::new(io::stdin())
+            self.source = Some(Box::new(Unbuffered(io::stdin())));
         } else {
-            let file = File::open(&path).map_err(|error| Failure::reading(&path, &error))?;
+            // Opening a FIFO would wait for its writer, where no signal ends the wait.
+            let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
+            let file = File::options().read(true).custom_flags(nonblocking).open(&path);
+            self.source = Some(Box::new(file.map_err(|error| Failure::reading(&path, &error))?));
             self.path = path;
-            Box::new(file)
-        });
+        }
         self.lines = 0;
         self.at_end = false;
         Ok(true)
@@ -176,6 +235,7 @@ fn is_stdin(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::LazyLock;
 
     /// Gives one piece a read; the buffer's size is a multiple of the largest.
     struct Pieces(std::vec::IntoIter<&'static [u8]>);
@@ -188,8 +248,15 @@ mod tests {
         }
     }
 
-    fn input(pieces: Vec<&'static [u8]>) -> Input {
-        let mut input = Input::new(Vec::new(), b'\n', true).expect("standard input");
+    impl Source for Pieces {
+        fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+            None
+        }
+    }
+
+    fn input(pieces: Vec<&'static [u8]>) -> Input<'static> {
+        static NEVER: LazyLock<Stop> = LazyLock::new(Stop::never);
+        let mut input = Input::new(Vec::new(), b'\n', true, &NEVER).expect("standard input");
         input.files = Vec::new().into_iter();
         input.source = Some(Box::new(Pieces(pieces.into_iter())));
         input.at_end = false;
@@ -197,7 +264,7 @@ mod tests {
     }
 
     /// All batches, each with the number of its first line, and the number of waits before it.
-    fn batches(mut input: Input, most: usize) -> Vec<(u64, usize, Vec<Vec<u8>>)> {
+    fn batches(mut input: Input<'_>, most: usize) -> Vec<(u64, usize, Vec<Vec<u8>>)> {
         let mut all = Vec::new();
         let mut waits = 0;
         loop {

@@ -1,30 +1,37 @@
 //! The `ebbtide` command: parses the arguments, runs one command, turns its outcome into an exit code.
 //!
-//! Exit codes: 0 done, 1 the answer is "no" (`verify` found damage, `salvage` found none), 2 a usage or environment error,
-//! said in one sentence on standard error. A closed pipe ends the command quietly with 0.
+//! Exit codes: 0 done, 1 the answer is "no" (`verify` found damage, `salvage` found none), 2 a
+//! usage or environment error, said in one sentence on standard error. A closed pipe ends the
+//! command quietly with 0. A signal that asks a command to stop ends it as that signal does, when
+//! what it has begun is done.
 
 #![forbid(unsafe_code)]
 
 mod args;
 mod commands;
+mod descriptor;
 mod failure;
 mod input;
 mod kind_options;
 mod output;
 mod priors;
 mod progress;
+mod stop;
+mod times;
 mod units;
 
 use clap::Parser;
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use failure::Failure;
-use std::io::Write;
+use output::Output;
+use std::io::{IsTerminal, stdout};
 use std::process::ExitCode;
 
 /// A usage or environment error.
 const ERROR: u8 = 2;
 
 fn main() -> ExitCode {
+    stop::outlive_file_size_limit();
     let cli = match args::Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
@@ -32,6 +39,7 @@ fn main() -> ExitCode {
     match commands::run(cli.command) {
         Ok(code) => code,
         Err(Failure::ClosedPipe) => ExitCode::SUCCESS,
+        Err(Failure::Stopped(signal)) => stop::end_by(signal),
         Err(Failure::Error(message)) => {
             failure::note(&message);
             ExitCode::from(ERROR)
@@ -47,17 +55,46 @@ fn usage(error: &clap::Error) -> ExitCode {
             | ErrorKind::DisplayVersion
             | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
     );
-    if help {
-        // Nothing can be done if nobody reads the help.
+    if help && error.use_stderr() {
         let _ = error.print();
-        let _ = std::io::stdout().flush();
+    } else if help {
+        let colours = stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+        let text = error.render();
+        let text = if colours { text.ansi().to_string() } else { text.to_string() };
+        // Nothing can be done if nobody reads the help.
+        let _ = Output::new().and_then(|mut output| {
+            output.text(text.trim_end_matches('\n'))?;
+            output.flush()
+        });
     } else {
-        let text = error.to_string();
-        let paragraph = text.split("\n\n").next().unwrap_or(&text);
-        let words: Vec<_> = paragraph.split_whitespace().collect();
-        let sentence = words.join(" ");
-        let sentence = sentence.strip_prefix("error: ").unwrap_or(&sentence);
-        failure::note(&format!("{sentence}; --help shows what can be given"));
+        failure::note(&sentence(error));
     }
     if error.use_stderr() { ExitCode::from(ERROR) } else { ExitCode::SUCCESS }
+}
+
+/// A usage error in one sentence, with what was meant if that is likely.
+fn sentence(error: &clap::Error) -> String {
+    let text = error.to_string();
+    let paragraph = text.split("\n\n").next().unwrap_or(&text);
+    let words: Vec<_> = paragraph.split_whitespace().collect();
+    let sentence = words.join(" ");
+    let sentence = sentence.strip_prefix("error: ").unwrap_or(&sentence);
+    let meant = match suggested(error) {
+        Some(meant) => format!("; did you mean {meant}?"),
+        None => ";".to_owned(),
+    };
+    format!("{sentence}{meant} --help shows what can be given")
+}
+
+/// What clap takes to be meant.
+fn suggested(error: &clap::Error) -> Option<String> {
+    let kinds =
+        [ContextKind::SuggestedSubcommand, ContextKind::SuggestedArg, ContextKind::SuggestedValue];
+    kinds.into_iter().find_map(|kind| match error.get(kind)? {
+        ContextValue::String(one) => Some(format!("'{one}'")),
+        ContextValue::Strings(all) if !all.is_empty() => {
+            Some(all.iter().map(|one| format!("'{one}'")).collect::<Vec<_>>().join(" or "))
+        }
+        _ => None,
+    })
 }

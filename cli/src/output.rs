@@ -1,31 +1,45 @@
 //! Answers on standard output: buffered, in order, and flushed when the caller is about to wait.
 
+use crate::descriptor;
 use crate::failure::{Failure, Result};
 use serde_json::{Map, Value};
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io;
 use std::os::fd::AsFd;
 
-/// Bytes held back at most.
+/// Bytes held back at most, unless they are [held](Output::hold) until a flush.
 const BUFFER_BYTES: usize = 64 << 10;
 
 /// Standard output.
-pub struct Output(BufWriter<File>);
+pub struct Output {
+    file: File,
+    buffer: Vec<u8>,
+    /// Nothing is written before a flush.
+    held: bool,
+    /// Where in the buffer the answer to each input line ends, with the line's number.
+    answers: Vec<(usize, u64)>,
+}
 
 impl Output {
     /// Standard output behind a buffer of our own.
     pub fn new() -> Result<Self> {
         let descriptor =
             io::stdout().as_fd().try_clone_to_owned().map_err(|error| Failure::writing(&error))?;
-        Ok(Self(BufWriter::with_capacity(BUFFER_BYTES, File::from(descriptor))))
+        let file = File::from(descriptor);
+        Ok(Self { file, buffer: Vec::new(), held: false, answers: Vec::new() })
+    }
+
+    /// Writes nothing before [`Output::flush`], so that what a failure leaves unprinted is known.
+    pub fn hold(mut self) -> Self {
+        self.held = true;
+        self
     }
 
     /// Writes bytes and the byte that ends them.
     pub fn line(&mut self, bytes: &[u8], end: u8) -> Result<()> {
-        self.0
-            .write_all(bytes)
-            .and_then(|()| self.0.write_all(&[end]))
-            .map_err(|error| Failure::writing(&error))
+        self.buffer.extend_from_slice(bytes);
+        self.buffer.push(end);
+        if self.held || self.buffer.len() < BUFFER_BYTES { Ok(()) } else { self.flush() }
     }
 
     /// Writes a line of text.
@@ -38,9 +52,40 @@ impl Output {
         self.text(&Value::Object(object).to_string())
     }
 
+    /// Notes that what was written since the last note answers the input line of this number.
+    pub fn answers(&mut self, line: u64) {
+        let end = self.buffer.len();
+        if end > self.answers.last().map_or(0, |(end, _)| *end) {
+            self.answers.push((end, line));
+        }
+    }
+
+    /// How many of the noted lines have not been handed over in full, and the number of the first.
+    pub fn unprinted(&self) -> Option<(usize, u64)> {
+        self.answers.first().map(|(_, line)| (self.answers.len(), *line))
+    }
+
     /// Hands over everything written so far.
     pub fn flush(&mut self) -> Result<()> {
-        self.0.flush().map_err(|error| Failure::writing(&error))
+        let mut written = 0;
+        let done = descriptor::write_all(&mut self.file, &self.buffer, &mut written);
+        match done {
+            Ok(()) => {
+                self.buffer.clear();
+                self.answers.clear();
+            }
+            Err(_) => {
+                self.buffer.drain(..written);
+                self.answers.retain(|(end, _)| *end > written);
+                self.answers.iter_mut().for_each(|(end, _)| *end -= written);
+            }
+        }
+        done.map_err(|error| Failure::writing(&error))
+    }
+
+    /// Whether nobody reads it any more, as far as the system says so before a write.
+    pub fn is_closed(&self) -> bool {
+        descriptor::is_closed(self.file.as_fd())
     }
 }
 

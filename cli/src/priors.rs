@@ -3,7 +3,7 @@
 use crate::args::Believing;
 use crate::failure::{Failure, Result, misfit};
 use ebbtide::inference::{Distinct, KeyPrior, Stream};
-use ebbtide::{Any, Error, Filter, Frequencies, Options, Prior};
+use ebbtide::{Any, Error, Frequencies, Options, Prior, Reader};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -115,7 +115,7 @@ impl<'a> Beliefs<'a> {
     /// From the options. A filter that counts is held open in `counts`. Lines of tables end as those of keys do.
     pub fn new(
         options: &Believing,
-        counts: &'a mut Option<Filter<Any>>,
+        counts: &'a mut Option<Reader<Any>>,
         delimiter: u8,
     ) -> Result<Self> {
         let prior = options.prior.as_ref().ok_or_else(no_prior)?;
@@ -158,7 +158,7 @@ impl<'a> Keys<'a> {
     /// The priors, and how keys repeat as far as these tell.
     fn new(
         option: &PriorOption,
-        counts: &'a mut Option<Filter<Any>>,
+        counts: &'a mut Option<Reader<Any>>,
         delimiter: u8,
     ) -> Result<(Self, Distinct)> {
         Ok(match option {
@@ -171,11 +171,11 @@ impl<'a> Keys<'a> {
             }
             PriorOption::Table(path) => Self::modelled(Stream::table(counted(path, delimiter)?)?),
             PriorOption::Counted(dir) => {
-                let filter = counts.insert(Filter::open(dir, Options::new())?);
-                if filter.estimate(b"").is_err() || filter.frequency(b"").is_ok() {
-                    return Err(uncounted(dir, filter.kind()));
+                let reader = counts.insert(Reader::open(dir, Options::new())?);
+                if reader.estimate(b"").is_err() || reader.frequency(b"").is_ok() {
+                    return Err(uncounted(dir, reader.kind()));
                 }
-                Self::modelled(Frequencies::new(filter))
+                Self::modelled(Frequencies::read_by(reader))
             }
             PriorOption::Line => (Self::OfLine, Distinct::ALL),
         })

@@ -60,12 +60,20 @@ pub fn durability(durability: Durability) -> String {
     }
 }
 
+/// The last time that humantime writes: it ends with the year 9999.
+const LAST: u64 = 253_402_300_799_999_999;
+
 /// Writes a time as RFC 3339 in UTC, to the microsecond.
 pub fn time(time: Timestamp) -> String {
-    // humantime ends with the year 9999.
-    const LAST: u64 = 253_402_300_799_999_999;
     let micros = time.as_unix_micros().min(LAST);
     humantime::format_rfc3339_micros(UNIX_EPOCH + Duration::from_micros(micros)).to_string()
+}
+
+/// As [`time`], without a fraction that is zero; `None` beyond the year 9999.
+pub fn date(time: Timestamp) -> Option<String> {
+    let micros = Some(time.as_unix_micros()).filter(|micros| *micros <= LAST)?;
+    let time = UNIX_EPOCH + Duration::from_micros(micros);
+    Some(humantime::format_rfc3339(time).to_string())
 }
 
 /// Writes microseconds as seconds, with as many of six decimals as are needed.

@@ -1,9 +1,14 @@
 //! A prior for one filter out of the counts of another.
 
+use super::engine::Engine;
 use super::handle::Filter;
+#[cfg(not(loom))]
+use super::reader::Reader;
 use super::spec::{Any, Removes};
+use crate::error::Result;
 use crate::inference::Prior;
 use crate::inference::prior::UNSEEN;
+use crate::kinds::{Estimate, Totals};
 
 /// The prior of a key by how often it came, as a filter that counts knows it: as durable and as shared between processes as that.
 ///
@@ -39,8 +44,24 @@ use crate::inference::prior::UNSEEN;
 /// whoever asks with it gets [`Error::Parameter`](crate::Error::Parameter), "prior: expected a probability from 0 to 1, found NaN".
 #[derive(Debug)]
 pub struct Frequencies<'a, K = Any> {
-    counts: &'a Filter<K>,
+    counts: Counted<'a, K>,
 }
+
+/// The handle of a filter that counts.
+#[derive(Debug)]
+enum Counted<'a, K> {
+    Open(&'a Filter<K>),
+    #[cfg(not(loom))]
+    Read(&'a Reader<K>),
+}
+
+impl<K> Clone for Counted<'_, K> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K> Copy for Counted<'_, K> {}
 
 impl<K> Clone for Frequencies<'_, K> {
     fn clone(&self) -> Self {
@@ -54,17 +75,35 @@ impl<'a, K: Removes> Frequencies<'a, K> {
     /// By the counts of this filter, which is to be told of every insert of the other one. Its counts must not decay.
     #[must_use]
     pub fn new(counts: &'a Filter<K>) -> Self {
-        Self { counts }
+        Self { counts: Counted::Open(counts) }
+    }
+
+    /// The same by a handle that only reads.
+    #[cfg(not(loom))]
+    #[must_use]
+    pub fn read_by(counts: &'a Reader<K>) -> Self {
+        Self { counts: Counted::Read(counts) }
+    }
+
+    fn look_up(&self, key: &[u8]) -> Result<(Estimate, Totals)> {
+        let look_up = |engine: &Engine| {
+            let hash = engine.meta.hasher.hash(key);
+            Ok((engine.estimate(hash, None)?, engine.image.header().tally().sum()))
+        };
+        match self.counts {
+            Counted::Open(filter) => look_up(&filter.engine),
+            #[cfg(not(loom))]
+            Counted::Read(reader) => reader.with(look_up),
+        }
     }
 }
 
 impl<K: Removes> Prior for Frequencies<'_, K> {
     fn probability(&self, key: &[u8]) -> f64 {
-        let Ok(estimate) = self.counts.estimate(key) else {
+        let Ok((estimate, totals)) = self.look_up(key) else {
             return f64::NAN;
         };
         // Of kinds that remove, the novelty is the number of removals.
-        let totals = self.counts.engine.image.header().tally().sum();
         let inserts = totals.inserts.saturating_sub(totals.novelty);
         // Another thread's insert may be in the one and not yet in the other.
         ((estimate.count + UNSEEN) / (inserts as f64 + 1.0)).min(1.0)
@@ -108,6 +147,26 @@ mod tests {
         priors_follow(Counting::capacity(1000).counter_bits(16));
         priors_follow(Spectral::capacity(1000));
         priors_follow(DynamicCount::capacity(1000));
+    }
+
+    #[test]
+    fn a_reader_of_the_counts_has_the_same_priors_also_when_nobody_has_them_open() {
+        let place = tempfile::TempDir::new().expect("a directory");
+        let dir = place.path().join("counts");
+        let options = || Options::new().background(false);
+        let spec = Counting::capacity(1000).counter_bits(16);
+        let filter = Filter::create(&dir, spec, options()).expect("a filter");
+        for key in ["a", "a", "b", "a"] {
+            filter.insert(key).expect("an insert");
+        }
+        let reader = Reader::<Counting>::open(&dir, options()).expect("a reader");
+        let beside = Frequencies::read_by(&reader);
+        assert_eq!(beside.probability(b"a"), 3.5 / 5.0);
+        filter.insert("b").expect("an insert");
+        assert_eq!(beside.probability(b"b"), 2.5 / 6.0);
+        filter.close().expect("a clean end");
+        let alone = Reader::<Counting>::open(&dir, options()).expect("a reader");
+        assert_eq!(Frequencies::read_by(&alone).probability(b"b"), 2.5 / 6.0);
     }
 
     #[test]

@@ -94,6 +94,8 @@ pub struct Stat {
     pub durability: Durability,
     /// The function that hashes keys.
     pub key_hash: KeyHash,
+    /// How far ahead of the wall clock a key's time may lie; kept at creation.
+    pub max_lead: Duration,
 }
 
 /// Serialises pairs as a map.
@@ -234,6 +236,7 @@ impl Engine {
             refused: header.refused().load(Ordering::Relaxed),
             durability: self.meta.durability,
             key_hash: self.meta.hasher.function(),
+            max_lead: self.meta.max_lead,
         })
     }
 

@@ -1,14 +1,18 @@
 //! `dedup`: prints each line whose key was not seen within the window.
 
+use super::at_least_once::AtLeastOnce;
+use super::place;
+use super::run::Ended;
 use super::stream::Stream;
 use crate::args::Dedup;
 use crate::failure::{Failure, Result, note};
 use crate::output::Output;
+use crate::stop;
+use crate::units;
 use ebbtide::{Any, Checked, Durability, Error, Filter, Options, Parameters};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::iterator::Signals;
 use std::num::NonZeroUsize;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 use tempfile::TempDir;
 
 /// The error rate without `--fpr`.
@@ -27,16 +31,22 @@ pub fn dedup(mut arguments: Dedup) -> Result<()> {
     if let Some(stripes) = arguments.stripes {
         options = options.stripes(stripes);
     }
+    if let Some(lead) = arguments.max_lead {
+        options = options.max_lead(lead);
+    }
     match &arguments.state {
         Some(dir) => {
             if let Some(durability) = arguments.reading.durability {
                 options = options.durability(durability);
             }
             let dir = dir.clone();
+            place::check(&dir)?;
             let filter = remembered(&dir, spec, options)?;
             super::warn_if_ahead(filter.clock_lead());
-            feed(&filter, &mut arguments)?;
+            check_lead(&filter, &dir, arguments.max_lead)?;
+            let ended = feed(&filter, &mut arguments)?;
             filter.close()?;
+            ended.finish()
         }
         None => {
             // Declared first, so that it is removed after the filter in it is closed.
@@ -48,17 +58,15 @@ pub fn dedup(mut arguments: Dedup) -> Result<()> {
             // Nobody opens it again.
             options = options.durability(Durability::Never);
             let filter = Filter::create(dir.path().join("memory"), spec, options)?;
-            feed(&filter, &mut arguments)?;
+            feed(&filter, &mut arguments)?.finish()
         }
     }
-    Ok(())
 }
 
 /// Removes the temporary memory when the run is interrupted, which is how `tail -f | ebbtide dedup` ends.
 fn remove_on_signal(dir: &Path) -> Result<()> {
     let dir = dir.to_path_buf();
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
-        .map_err(|error| Failure::Error(format!("cannot listen for signals: {error}")))?;
+    let mut signals = stop::listen()?;
     std::thread::spawn(move || {
         if let Some(signal) = signals.forever().next() {
             // Moved first: at its old place the filter's own threads might still be making files. What cannot be removed
@@ -66,7 +74,7 @@ fn remove_on_signal(dir: &Path) -> Result<()> {
             let away = dir.with_extension("gone");
             let moved = std::fs::rename(&dir, &away).is_ok();
             let _ = std::fs::remove_dir_all(if moved { &away } else { &dir });
-            let _ = signal_hook::low_level::emulate_default_handler(signal);
+            stop::end_by(signal);
         }
     });
     Ok(())
@@ -107,14 +115,51 @@ fn no_window() -> Failure {
     )
 }
 
+/// Makes sure that a filter that was there has the max lead that is asked for.
+fn check_lead(filter: &Filter<Any>, dir: &Path, wanted: Option<Duration>) -> Result<()> {
+    let found = filter.stat()?.max_lead;
+    match wanted.filter(|wanted| *wanted != found) {
+        None => Ok(()),
+        Some(wanted) => Err(Failure::Error(format!(
+            "{}: expected max-lead {}, found {}; it is fixed when a filter is created: leave \
+             --max-lead out, or use another directory",
+            dir.display(),
+            units::duration(wanted),
+            units::duration(found)
+        ))),
+    }
+}
+
 /// Reads the files and prints the new lines.
-fn feed(filter: &Filter<Any>, arguments: &mut Dedup) -> Result<()> {
+fn feed(filter: &Filter<Any>, arguments: &mut Dedup) -> Result<Ended> {
     let files = std::mem::take(&mut arguments.files);
+    let field = arguments.field.map(NonZeroUsize::get);
+    let mut stream = Stream::changing(filter, &arguments.reading)?.by_field(field);
+    if arguments.state.is_none() {
+        stream = stream.for_this_run();
+    }
+    let late = &mut 0;
+    let ended = if arguments.at_least_once {
+        let (reading, since) = (&arguments.reading, arguments.since);
+        AtLeastOnce { filter, stream: &stream, reading, since, late }.run(files)
+    } else {
+        feed_at_most_once(&stream, arguments, files, late)
+    };
+    if *late > 0 {
+        note(&format!("lines older than the window, printed unchecked: {late}"));
+    }
+    ended
+}
+
+fn feed_at_most_once(
+    stream: &Stream<'_, Filter<Any>>,
+    arguments: &Dedup,
+    files: Vec<PathBuf>,
+    late: &mut u64,
+) -> Result<Ended> {
     let since = arguments.since.into();
     let end = arguments.reading.delimiter();
-    let mut late: u64 = 0;
-    let field = arguments.field.map(NonZeroUsize::get);
-    Stream::changing(filter, &arguments.reading)?.by_field(field).run(
+    stream.run(
         files,
         true,
         |call, line| call.since(since).check_and_insert(line.key),
@@ -123,13 +168,9 @@ fn feed(filter: &Filter<Any>, arguments: &mut Dedup) -> Result<()> {
             Checked::New => output.line(line.whole, end),
             Checked::TooLate => {
                 // Whether it was seen is not known any more. A line twice is better than none.
-                late += 1;
+                *late += 1;
                 output.line(line.whole, end)
             }
         },
-    )?;
-    if late > 0 {
-        note(&format!("lines older than the window, printed unchecked: {late}"));
-    }
-    Ok(())
+    )
 }

@@ -1,28 +1,27 @@
 //! `insert`, `contains`, `check`, `remove`, `estimate` and `age`: one filter, one file of keys, an answer per key.
 
-use super::asked::{Asked, Question};
-use super::stream::Stream;
+use super::stream::{Skipped, Stream};
 use crate::args::{Check, Estimate, Insert, Query};
 use crate::failure::{Result, note};
 use crate::output::{Output, keyed};
 use crate::units;
-use ebbtide::{Age, Call, Checked, Filter, Options};
+use ebbtide::{Age, Call, Checked, Filter, Options, Reader, ReaderCall};
 use serde_json::Value;
 
 /// Inserts every key.
 pub fn insert(arguments: Insert) -> Result<()> {
     let mut late = 0;
-    change(
+    let changed = change(
         arguments,
-        false,
+        Skipped::Nothing,
         |call, key| call.insert(key),
         |_, inserted, _| {
             late += u64::from(!inserted);
             Ok(())
         },
-    )?;
+    );
     report_late(late);
-    Ok(())
+    changed
 }
 
 /// Answers whether each key is in the window.
@@ -30,6 +29,7 @@ pub fn contains(arguments: Query) -> Result<()> {
     let json = arguments.json;
     ask(
         arguments.keys,
+        json,
         |call, key| call.contains(key),
         |key, present, output| answer(output, json, key, "present", present.into(), bit(present)),
     )
@@ -40,9 +40,9 @@ pub fn check(arguments: Check) -> Result<()> {
     let json = arguments.query.json;
     let since = arguments.since.into();
     let mut late = 0;
-    change(
+    let changed = change(
         arguments.query.keys,
-        true,
+        Skipped::answer(json),
         |call, key| call.since(since).check_and_insert(key),
         |key, checked, output| {
             let present = checked == Checked::Present;
@@ -56,9 +56,9 @@ pub fn check(arguments: Check) -> Result<()> {
             late += u64::from(checked == Checked::TooLate);
             answer(output, json, key, "present", present.into(), bit(present))
         },
-    )?;
+    );
     report_late(late);
-    Ok(())
+    changed
 }
 
 /// Answers whether each key was there, and removes it.
@@ -66,7 +66,7 @@ pub fn remove(arguments: Query) -> Result<()> {
     let json = arguments.json;
     change(
         arguments.keys,
-        true,
+        Skipped::answer(json),
         |call, key| call.remove(key),
         |key, removed, output| answer(output, json, key, "removed", removed.into(), bit(removed)),
     )
@@ -76,8 +76,9 @@ pub fn remove(arguments: Query) -> Result<()> {
 pub fn estimate(arguments: Estimate) -> Result<()> {
     let (json, normalised) = (arguments.query.json, arguments.normalised);
     let mut bounds = 0_u64;
-    ask(
+    let asked = ask(
         arguments.query.keys,
+        json,
         |call, key| if normalised { call.frequency(key) } else { call.estimate(key) },
         |key, estimate, output| {
             bounds += u64::from(estimate.at_least);
@@ -87,13 +88,14 @@ pub fn estimate(arguments: Estimate) -> Result<()> {
                 object.insert("at_least".to_owned(), estimate.at_least.into());
                 return output.json(object);
             }
-            output.text(&estimate.count.to_string())
+            let more = if estimate.at_least { "+" } else { "" };
+            output.text(&format!("{}{more}", estimate.count))
         },
-    )?;
+    );
     if bounds > 0 {
         note(&format!("estimates that are lower bounds, for a counter is at its end: {bounds}"));
     }
-    Ok(())
+    asked
 }
 
 /// Answers how long ago each key was seen.
@@ -101,6 +103,7 @@ pub fn age(arguments: Query) -> Result<()> {
     let json = arguments.json;
     ask(
         arguments.keys,
+        json,
         |call, key| call.age(key),
         |key, age, output| match age {
             None => answer(output, json, key, "age", Value::Null, "-"),
@@ -116,41 +119,44 @@ pub fn age(arguments: Query) -> Result<()> {
     )
 }
 
-/// Opens the filter, feeds it the keys, closes it.
+/// Opens the filter, feeds it the keys, closes it. `skipped` stands for the answers of bad lines;
+/// for nothing where there are no answers.
 fn change<A>(
     arguments: Insert,
-    prints_answers: bool,
+    skipped: Skipped,
     mut ask: impl FnMut(Call<'_>, &[u8]) -> ebbtide::Result<A>,
     mut tell: impl FnMut(&[u8], A, &mut Output) -> Result<()>,
 ) -> Result<()> {
     let filter = Filter::open(&arguments.dir, Options::new())?;
     super::warn_if_ahead(filter.clock_lead());
     let files = arguments.file.into_iter().collect();
-    Stream::changing(&filter, &arguments.reading)?.run(
+    let ended = Stream::changing(&filter, &arguments.reading)?.skipping(skipped).run(
         files,
-        prints_answers,
+        skipped != Skipped::Nothing,
         |call, line| ask(call, line.key),
         |line, answer, output| tell(line.key, answer, output),
     )?;
     filter.close()?;
-    Ok(())
+    ended.finish()
 }
 
-/// Opens the filter, asks it about the keys, closes it.
+/// Asks the filter about the keys, and changes nothing.
 fn ask<A>(
     arguments: Insert,
-    mut ask: impl FnMut(Question<'_>, &[u8]) -> ebbtide::Result<A>,
+    json: bool,
+    mut ask: impl FnMut(ReaderCall<'_>, &[u8]) -> ebbtide::Result<A>,
     mut tell: impl FnMut(&[u8], A, &mut Output) -> Result<()>,
 ) -> Result<()> {
-    let filter = Asked::open(&arguments.dir, Options::new())?;
+    let reader = Reader::open(&arguments.dir, Options::new())?;
     let files = arguments.file.into_iter().collect();
-    Stream::asking(&filter, &arguments.reading).run(
+    let stream = Stream::asking(&reader, &arguments.reading).skipping(Skipped::answer(json));
+    let ended = stream.run(
         files,
         true,
         |call, line| ask(call, line.key),
         |line, answer, output| tell(line.key, answer, output),
     )?;
-    filter.close()
+    ended.finish()
 }
 
 /// Writes one answer in the form asked for.

@@ -1,12 +1,11 @@
 //! `stat`, `digest`, `verify`, `wal` and `snapshot`: what a filter is and what its files hold.
 
-use super::asked::Asked;
 use super::{at_rest, open_at_rest};
 use crate::args::Look;
 use crate::failure::Result;
 use crate::output::{Output, object, parameter_value, table};
 use crate::units;
-use ebbtide::{Error, Parameters, Stat, Timestamp, inspect};
+use ebbtide::{Any, Error, Parameters, Reader, Stat, Timestamp, inspect};
 use indicatif::BinaryBytes;
 use serde_json::{Map, Value};
 use std::hash::{BuildHasher, RandomState};
@@ -21,8 +20,8 @@ const SATURATED: &str = "SATURATED: the filter is fuller than planned, and takes
 
 /// Prints what the filter says of itself.
 pub fn stat(arguments: &Look) -> Result<()> {
-    let filter = Asked::open(&arguments.dir, at_rest())?;
-    let stat = filter.stat()?;
+    let reader = Reader::<Any>::open(&arguments.dir, at_rest())?;
+    let stat = reader.stat()?;
     super::warn_if_ahead(stat.clock_lead);
     let mut output = Output::new()?;
     if arguments.json {
@@ -33,8 +32,7 @@ pub fn stat(arguments: &Look) -> Result<()> {
             output.text(SATURATED)?;
         }
     }
-    output.flush()?;
-    filter.close()
+    output.flush()
 }
 
 fn stat_json(stat: &Stat) -> Map<String, Value> {
@@ -65,6 +63,7 @@ fn stat_json(stat: &Stat) -> Map<String, Value> {
         ("wal_segments", stat.wal_segments.into()),
         ("durability", units::durability(stat.durability).into()),
         ("hash", stat.key_hash.to_string().into()),
+        ("max_lead_seconds", stat.max_lead.as_secs_f64().into()),
     ])
 }
 
@@ -75,6 +74,7 @@ fn stat_text(stat: &Stat) -> String {
     rows.extend([
         ("durability", units::durability(stat.durability)),
         ("hash", stat.key_hash.to_string()),
+        ("max lead", units::duration(stat.max_lead)),
         ("inserts", stat.inserts.to_string()),
         ("operations", stat.operations.to_string()),
         ("step", stat.step.map_or_else(|| "none".to_owned(), |step| step.to_string())),
@@ -101,8 +101,8 @@ fn stat_text(stat: &Stat) -> String {
 
 /// Prints the digest and where it stands.
 pub fn digest(arguments: &Look) -> Result<()> {
-    let filter = Asked::open(&arguments.dir, at_rest())?;
-    let digest = filter.digest()?;
+    let reader = Reader::<Any>::open(&arguments.dir, at_rest())?;
+    let digest = reader.digest()?;
     let value = format!("{:032x}", digest.value);
     let mut output = Output::new()?;
     if arguments.json {
@@ -114,8 +114,7 @@ pub fn digest(arguments: &Look) -> Result<()> {
     } else {
         output.text(&format!("{value}  LSN {}, {} inserts", digest.lsn, digest.inserts))?;
     }
-    output.flush()?;
-    filter.close()
+    output.flush()
 }
 
 /// Names each file with what is wrong in it; exit code 1 if something is.

@@ -1,12 +1,14 @@
 //! One module per group of commands; this one chooses.
 
-mod asked;
+mod at_least_once;
 mod create;
 mod dedup;
 mod keys;
 mod look;
+mod place;
 mod plan;
 mod posteriors;
+mod run;
 mod salvage;
 mod stream;
 
@@ -40,11 +42,15 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Wal(arguments) => look::wal(&arguments)?,
         Command::Snapshot(arguments) => look::snapshot(&arguments)?,
         Command::Backup(arguments) => {
+            place::check(&arguments.dest)?;
             let filter = open_at_rest(&arguments.dir)?;
             filter.backup(&arguments.dest)?;
             filter.close()?;
         }
-        Command::Restore(arguments) => inspect::restore(&arguments.src, &arguments.dir)?,
+        Command::Restore(arguments) => {
+            place::check(&arguments.dir)?;
+            inspect::restore(&arguments.src, &arguments.dir)?;
+        }
         Command::Salvage(arguments) => return salvage::salvage(&arguments),
         Command::Plan(arguments) => plan::plan(&arguments)?,
     }

@@ -1,14 +1,13 @@
 //! `posterior` and `decide`: how sure the filter is, and what to answer where mistakes cost differently.
 
-use super::asked::{Asked, Question};
-use super::stream::{Fed, Settings, Stream};
+use super::stream::{Skipped, Stream};
 use crate::args::{Believing, Decide, Posterior, Query};
 use crate::failure::Result;
 use crate::output::{Output, keyed, object};
 use crate::priors::{Beliefs, PriorOption};
 use crate::units::{seconds, significant};
 use ebbtide::inference::{KeyPrior, decide as cheaper};
-use ebbtide::{Options, Penalty};
+use ebbtide::{Any, Form, Options, Penalty, Reader, ReaderCall, Within};
 use serde_json::{Map, Value};
 
 /// The number of a line by `--prior line`.
@@ -18,7 +17,7 @@ const PENALTIES: [&str; 2] = ["FP", "FN"];
 
 /// Answers how probable it is that each key is in the window.
 pub fn posterior(arguments: &Posterior) -> Result<()> {
-    let filter = Asked::open(&arguments.query.keys.dir, Options::new())?;
+    let filter = Reader::open(&arguments.query.keys.dir, Options::new())?;
     let in_time = filter.parameters().get("window").is_some();
     ask(
         filter,
@@ -56,7 +55,7 @@ pub fn decide(arguments: &Decide) -> Result<()> {
     };
     let penalties: &[&str] = if given.is_some() { &[] } else { &PENALTIES };
     ask(
-        Asked::open(&arguments.query.keys.dir, Options::new())?,
+        Reader::open(&arguments.query.keys.dir, Options::new())?,
         &arguments.query,
         &arguments.believing,
         penalties,
@@ -81,11 +80,11 @@ pub fn decide(arguments: &Decide) -> Result<()> {
 /// Opens what the options name, asks about every key, and closes it. `ask` gets the prior of the key and the numbers of its line
 /// behind it; `names` are theirs.
 fn ask<A>(
-    filter: Asked,
+    filter: Reader<Any>,
     query: &Query,
     believing: &Believing,
     names: &[&str],
-    mut ask: impl FnMut(&Question<'_>, &[u8], &KeyPrior<'_>, &[f64]) -> ebbtide::Result<A>,
+    mut ask: impl FnMut(&ReaderCall<'_>, &[u8], &KeyPrior<'_>, &[f64]) -> ebbtide::Result<A>,
     mut tell: impl FnMut(&[u8], A, &mut Output) -> Result<()>,
 ) -> Result<()> {
     let reading = &query.keys.reading;
@@ -93,17 +92,18 @@ fn ask<A>(
     let beliefs = Beliefs::new(believing, &mut counts, reading.delimiter())?;
     let (form, window) = (believing.form.into(), believing.window());
     // What is wrong with the options, whatever the keys, is not to be blamed on a line.
-    let question = filter.call(Settings::default()).about(form, window);
+    let question = about(filter.call(), form, window);
     question.posterior(b"", &beliefs.with(0.0))?;
     let own_prior = matches!(believing.prior, Some(PriorOption::Line));
     let numbers = if own_prior { [&[PRIOR], names].concat() } else { names.to_vec() };
-    Stream::asking(&filter, reading).ending_in(&numbers).run(
+    let stream = Stream::asking(&filter, reading).skipping(Skipped::answer(query.json));
+    let ended = stream.ending_in(&numbers).run(
         query.keys.file.iter().cloned().collect(),
         true,
         |question, line| {
             let prior = beliefs.of(line.key, line.numbers[0])?;
             ask(
-                &question.about(form, window),
+                &about(question, form, window),
                 line.key,
                 &prior,
                 &line.numbers[usize::from(own_prior)..],
@@ -111,7 +111,16 @@ fn ask<A>(
         },
         |line, answer, output| tell(line.key, answer, output),
     )?;
-    filter.close()
+    ended.finish()
+}
+
+/// A question by these formulas, and in another window than the filter's own if one is given.
+fn about(call: ReaderCall<'_>, form: Form, window: Option<Within>) -> ReaderCall<'_> {
+    let call = call.form(form);
+    match window {
+        Some(window) => call.window(window),
+        None => call,
+    }
 }
 
 fn ages_text((most_likely, expected): (u64, f64), in_time: bool) -> String {

@@ -1,6 +1,7 @@
 //! `salvage`: a new filter from what a damaged one still proves, and what is lost, said exactly.
 
 use super::look::damage_json;
+use super::place;
 use crate::args::Salvage;
 use crate::failure::{Result, note};
 use crate::output::{Output, object};
@@ -13,6 +14,7 @@ use std::process::ExitCode;
 
 /// Saves what can be saved; exit code 1 if nothing is damaged.
 pub fn salvage(arguments: &Salvage) -> Result<ExitCode> {
+    place::check(&arguments.dest)?;
     let salvaged = inspect::salvage(&arguments.src, &arguments.dest)?;
     if arguments.json {
         let mut output = Output::new()?;

@@ -1,15 +1,17 @@
 //! What every command over keys does: reads a batch, asks the filter, then answers; and hands over all
 //! answers before it waits for more input.
 //!
-//! No answer is given before the filter has acknowledged the whole batch: a line that was printed is
-//! remembered as safely as the durability says. What was acknowledged before an error is answered. A
-//! kill between the two loses the answers of that batch, never the memory.
+//! No answer is given before the filter has acknowledged the whole batch: a line that was printed
+//! is remembered as safely as the durability says. What was acknowledged before an error is
+//! answered, and also before a signal ends the command. A kill between the two loses the answers of
+//! that batch, never the memory; what cannot be written to the output is counted and reported.
 
+use super::run::{Ended, Run};
 use crate::args::Reading;
 use crate::failure::{Failure, Result, misfit};
 use crate::input::{Batch, Input};
 use crate::output::Output;
-use ebbtide::{Any, Call, Durability, Error, Filter, Timestamp};
+use ebbtide::{Any, Call, Durability, Error, Filter, Reader, ReaderCall, Timestamp};
 use std::path::PathBuf;
 
 /// Numbers at the end of a line, at most, besides its weight.
@@ -35,6 +37,18 @@ pub struct Settings {
     pub weight: Option<f64>,
     /// Its durability, if it is not the filter's.
     pub durability: Option<Durability>,
+}
+
+impl Fed for Reader<Any> {
+    type Call<'a> = ReaderCall<'a>;
+
+    fn call(&self, settings: Settings) -> ReaderCall<'_> {
+        let call = Self::call(self);
+        match settings.time {
+            Some(time) => call.time(time),
+            None => call,
+        }
+    }
 }
 
 impl Fed for Filter<Any> {
@@ -66,8 +80,30 @@ pub struct Stream<'a, F> {
     durability: Option<Durability>,
     /// Whether the filter changes: then no answer is held back for longer than its batch.
     changes: bool,
+    /// Whether the filter outlives the run: then no answer may be lost to it unnoticed.
+    outlives: bool,
     /// What is synced after every batch, before it is answered.
     sync_batches: Option<&'a Filter<Any>>,
+    /// What stands for the answer to a line that is skipped.
+    skipped: Skipped,
+}
+
+/// What is printed for a line that `--skip-bad` skips.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Skipped {
+    /// Nothing: answers are lines of the input, or there are none.
+    Nothing,
+    /// A question mark, so that answers and lines stay side by side.
+    Mark,
+    /// An object with an error.
+    Json,
+}
+
+impl Skipped {
+    /// In place of an answer.
+    pub fn answer(json: bool) -> Self {
+        if json { Self::Json } else { Self::Mark }
+    }
 }
 
 /// A line of input.
@@ -75,10 +111,12 @@ pub struct Stream<'a, F> {
 pub struct Line<'a> {
     /// All of it.
     pub whole: &'a [u8],
+    /// Its number in its file, from 1.
+    pub number: u64,
     /// Its key.
     pub key: &'a [u8],
     /// Its time, if the lines carry times.
-    time: Option<Timestamp>,
+    pub time: Option<Timestamp>,
     /// Its weight, if the lines carry weights.
     weight: Option<f64>,
     /// The numbers in which it ends, as many as the stream was told of, in order.
@@ -88,7 +126,7 @@ pub struct Line<'a> {
 impl<'a> Stream<'a, Filter<Any>> {
     /// Changes `filter` by lines; whole lines are keys.
     pub fn changing(filter: &'a Filter<Any>, reading: &'a Reading) -> Result<Self> {
-        let mut stream = Self { changes: true, ..Self::asking(filter, reading) };
+        let mut stream = Self { changes: true, outlives: true, ..Self::asking(filter, reading) };
         let wanted = match reading.durability {
             Some(wanted) => wanted,
             None => filter.stat()?.durability,
@@ -99,6 +137,12 @@ impl<'a> Stream<'a, Filter<Any>> {
             stream.sync_batches = Some(filter);
         }
         Ok(stream)
+    }
+
+    /// The filter is removed at the end: answers that are lost leave no trace in it.
+    pub fn for_this_run(mut self) -> Self {
+        self.outlives = false;
+        self
     }
 }
 
@@ -112,7 +156,9 @@ impl<'a, F: Fed> Stream<'a, F> {
             numbers: &[],
             durability: reading.durability,
             changes: false,
+            outlives: false,
             sync_batches: None,
+            skipped: Skipped::Nothing,
         }
     }
 
@@ -128,6 +174,12 @@ impl<'a, F: Fed> Stream<'a, F> {
         self
     }
 
+    /// What is printed for a line that is skipped.
+    pub fn skipping(mut self, skipped: Skipped) -> Self {
+        self.skipped = skipped;
+        self
+    }
+
     /// Feeds all lines of the files: `ask` gets every line, `tell` every line with its answer, in order.
     pub fn run<A>(
         &self,
@@ -135,64 +187,174 @@ impl<'a, F: Fed> Stream<'a, F> {
         prints_answers: bool,
         mut ask: impl FnMut(F::Call<'a>, &Line<'_>) -> ebbtide::Result<A>,
         mut tell: impl FnMut(Line<'_>, A, &mut Output) -> Result<()>,
-    ) -> Result<()> {
-        let mut output = Output::new()?;
-        let mut input = Input::new(files, self.reading.delimiter(), prints_answers)?;
-        let most = self.reading.batch.get();
-        while let Some(batch) = input.next_batch(most, || output.flush())? {
-            let (answered, failure) = self.ask_all(&batch, &mut ask);
-            if let Some(filter) = self.sync_batches {
-                filter.sync()?;
+    ) -> Result<Ended> {
+        self.feed(files, prints_answers, |batch, run| {
+            let (answered, failure) = self.ask_all(batch, run, &mut ask);
+            let synced = self.sync();
+            for (number, answer) in answered {
+                match answer {
+                    Ok((line, answer)) => tell(line, answer, &mut run.output)?,
+                    Err(what) => run.print_skipped(number, &what)?,
+                }
+                run.output.answers(number);
             }
-            for (line, answer) in answered {
-                tell(line, answer, &mut output)?;
-            }
+            // Not printed, for it is not as safe as the durability says; but counted.
+            synced?;
             if self.changes || failure.is_some() {
-                output.flush()?;
+                run.output.flush()?;
             }
-            if let Some(failure) = failure {
-                return Err(failure);
-            }
-        }
-        output.flush()
+            failure.map_or(Ok(()), Err)
+        })
     }
 
-    /// The lines with their answers, up to the first that is malformed or refused, and what is wrong with that.
+    /// Hands every batch of lines to `work`, until the end, an error, or a signal. `work` calls
+    /// [`Run::take`] for each line that it begins with.
+    pub fn feed(
+        &self,
+        files: Vec<PathBuf>,
+        prints_answers: bool,
+        mut work: impl FnMut(&Batch<'_>, &mut Run) -> Result<()>,
+    ) -> Result<Ended> {
+        let mut run = Run::new(self.outlives, self.changes, self.skipped)?;
+        let stop = run.stop.clone();
+        let mut input = Input::new(files, self.reading.delimiter(), prints_answers, &stop)?;
+        let most = self.reading.batch.get();
+        loop {
+            let done = match input.next_batch(most, || run.output.flush()) {
+                Ok(None) => break,
+                // Nobody would read the answers: the batch is not remembered either.
+                Ok(Some(_)) if self.changes && prints_answers && run.output.is_closed() => {
+                    Err(Failure::ClosedPipe)
+                }
+                Ok(Some(batch)) => work(&batch, &mut run),
+                Err(failure) => Err(failure),
+            };
+            if let Err(failure) = done {
+                if !self.changes {
+                    // Nothing was refused but the next line: the answers to those before it stand.
+                    let _ = run.output.flush();
+                }
+                return run.fail(failure);
+            }
+        }
+        // With it goes the progress that it shows.
+        drop(input);
+        match run.output.flush() {
+            Ok(()) => Ok(run.end()),
+            Err(failure) => run.fail(failure),
+        }
+    }
+
+    /// The lines with their answers, or with what is wrong with those that are skipped, up to the
+    /// first that is not skipped; and what is wrong with that.
     fn ask_all<'b, A>(
         &self,
         batch: &Batch<'b>,
+        run: &mut Run,
         ask: &mut impl FnMut(F::Call<'a>, &Line<'_>) -> ebbtide::Result<A>,
-    ) -> (Vec<(Line<'b>, A)>, Option<Failure>) {
+    ) -> (Answers<'b, A>, Option<Failure>) {
         let mut answered = Vec::with_capacity(batch.lines.len());
-        for whole in &batch.lines {
+        for (whole, number) in batch.lines.iter().zip(batch.first_line..) {
+            if !run.take(batch.path, number) {
+                break;
+            }
             // Key by key: if one fails, the answers to those before it are known, and not lost.
-            let answer = self.parse(whole).map_err(LineError::Malformed);
+            let answer = self.parse(whole, number).map_err(LineError::Malformed);
             let answer = answer.and_then(|line| {
-                let Line { time, weight, .. } = line;
-                let settings = Settings { time, weight, durability: self.durability };
-                match ask(self.filter.call(settings), &line) {
-                    Ok(answer) => Ok((line, answer)),
-                    Err(error) => Err(LineError::Refused(error)),
-                }
+                run.look_at_time(batch.path, &line, self.reading);
+                let answer = ask(self.call(&line), &line).map_err(LineError::Refused)?;
+                Ok((line, answer))
             });
-            match answer {
-                Ok(pair) => answered.push(pair),
-                Err(error) => {
-                    let number = batch.first_line + answered.len() as u64;
-                    return (answered, Some(error.at(batch, number)));
-                }
+            match answer.map_err(|error| self.judge(error, batch, number, run)) {
+                Ok(pair) => answered.push((number, Ok(pair))),
+                Err(Ok(what)) => answered.push((number, Err(what))),
+                Err(Err(failure)) => return (answered, Some(failure)),
             }
         }
         (answered, None)
     }
 
+    /// Syncs what a batch has changed, where every batch is to be synced.
+    pub fn sync(&self) -> Result<()> {
+        Ok(self.sync_batches.map_or(Ok(()), Filter::sync)?)
+    }
+
+    /// An operation with the settings of a line.
+    pub fn call(&self, line: &Line<'_>) -> F::Call<'a> {
+        let Line { time, weight, .. } = *line;
+        self.filter.call(Settings { time, weight, durability: self.durability })
+    }
+
+    /// The line of this number in its parts; `None` if it is skipped.
+    pub fn line<'b>(
+        &self,
+        batch: &Batch<'b>,
+        whole: &'b [u8],
+        number: u64,
+        run: &mut Run,
+    ) -> Result<Option<Line<'b>>> {
+        match self.parse(whole, number) {
+            Ok(line) => {
+                run.look_at_time(batch.path, &line, self.reading);
+                Ok(Some(line))
+            }
+            Err(what) => self.judge(LineError::Malformed(what), batch, number, run).map(|_| None),
+        }
+    }
+
+    /// Whether a line that has no answer is skipped, with what is wrong with it, or ends the run.
+    pub fn judge(
+        &self,
+        error: LineError,
+        batch: &Batch<'_>,
+        number: u64,
+        run: &mut Run,
+    ) -> Result<String> {
+        let what = match error {
+            LineError::Malformed(what) => what,
+            LineError::Refused(error) => self.refused(error)?,
+        };
+        let place = format!("{}, line {number}", batch.path.display());
+        if !self.reading.skip_bad {
+            return Err(Failure::Error(format!("{place}: {what}")));
+        }
+        run.skip(|| format!("{place}: {what}"));
+        Ok(what)
+    }
+
+    /// What is wrong with a line that the filter refuses; any other error ends the run.
+    fn refused(&self, error: Error) -> Result<String> {
+        let unit = self.reading.time_unit;
+        match error {
+            Error::TimeAhead { time, limit } => {
+                let [time, limit] = [time, limit].map(Timestamp::from_unix_micros);
+                let hint = unit.likelier(time).map_or_else(String::new, |likelier| {
+                    format!(
+                        ", or give --time-unit {} if it is {}",
+                        likelier.option(),
+                        likelier.name()
+                    )
+                });
+                Ok(format!(
+                    "time {} is further ahead of the clock than the filter's max lead allows, \
+                     until {}; correct the time, or create the filter with a larger \
+                     --max-lead{hint}",
+                    unit.write(time),
+                    unit.write(limit)
+                ))
+            }
+            Error::Parameter { .. } => Ok(error.to_string()),
+            error => Err(error.into()),
+        }
+    }
+
     /// A line in its parts, or what is wrong with it.
-    fn parse<'b>(&self, whole: &'b [u8]) -> std::result::Result<Line<'b>, String> {
+    fn parse<'b>(&self, whole: &'b [u8], number: u64) -> std::result::Result<Line<'b>, String> {
         let numbers = [0.0; MOST_NUMBERS];
-        let mut line = Line { whole, key: whole, time: None, weight: None, numbers };
+        let mut line = Line { whole, number, key: whole, time: None, weight: None, numbers };
         if self.reading.event_time {
-            let (time, rest) =
-                stamped(line.key).ok_or_else(|| misfit("UNIX_MILLIS<TAB>KEY", whole))?;
+            let form = || self.reading.time_unit.form();
+            let (time, rest) = self.stamped(line.key).ok_or_else(|| misfit(&form(), whole))?;
             (line.time, line.key) = (Some(time), rest);
         }
         for at in (0..self.numbers.len()).rev() {
@@ -210,26 +372,23 @@ impl<'a, F: Fed> Stream<'a, F> {
         }
         Ok(line)
     }
+
+    /// Splits `TIME<TAB>KEY`.
+    fn stamped<'b>(&self, line: &'b [u8]) -> Option<(Timestamp, &'b [u8])> {
+        let tab = memchr::memchr(b'\t', line)?;
+        Some((self.reading.time_unit.read(&line[..tab])?, &line[tab + 1..]))
+    }
 }
+
+/// Numbers of lines, each with its line and answer, or with what is wrong with it.
+type Answers<'a, A> = Vec<(u64, std::result::Result<(Line<'a>, A), String>)>;
 
 /// Why a line has no answer.
-enum LineError {
+pub enum LineError {
+    /// It is not of the form expected; this is wrong with it.
     Malformed(String),
+    /// The filter has refused it.
     Refused(Error),
-}
-
-impl LineError {
-    /// The failure to report; it names the line if the line is at fault.
-    fn at(self, batch: &Batch<'_>, number: u64) -> Failure {
-        let what = match self {
-            Self::Malformed(what) => what,
-            Self::Refused(error @ (Error::TimeAhead { .. } | Error::Parameter { .. })) => {
-                error.to_string()
-            }
-            Self::Refused(error) => return error.into(),
-        };
-        Failure::Error(format!("{}, line {number}: {what}", batch.path.display()))
-    }
 }
 
 /// Splits `KEY<TAB>NUMBER` at the last tab.
@@ -237,19 +396,6 @@ fn numbered(line: &[u8]) -> Option<(&[u8], f64)> {
     let tab = memchr::memrchr(b'\t', line)?;
     let weight = std::str::from_utf8(&line[tab + 1..]).ok()?.parse().ok()?;
     Some((&line[..tab], weight))
-}
-
-/// Splits `UNIX_MILLIS<TAB>KEY`.
-fn stamped(line: &[u8]) -> Option<(Timestamp, &[u8])> {
-    let tab = memchr::memchr(b'\t', line)?;
-    let (digits, key) = (&line[..tab], &line[tab + 1..]);
-    if !digits.iter().all(u8::is_ascii_digit) {
-        return None;
-    }
-    let millis: u64 = std::str::from_utf8(digits).ok()?.parse().ok()?;
-    // The filter counts microseconds in 64 bits.
-    millis.checked_mul(1000)?;
-    Some((Timestamp::from_unix_millis(millis), key))
 }
 
 /// The field of this number, from 1, as awk splits fields: at blanks, those at the ends ignored. Empty if there is none.
@@ -280,17 +426,6 @@ mod tests {
         assert_eq!(numbered(b"\t7"), Some((b"".as_slice(), 7.0)));
         for line in [b"".as_slice(), b"a", b"a\t", b"a\tb", b"a\t1 "] {
             assert_eq!(numbered(line), None, "{:?}", String::from_utf8_lossy(line));
-        }
-    }
-
-    #[test]
-    fn a_stamp_is_digits_and_the_key_is_all_behind_the_first_tab() {
-        let (time, key) = stamped(b"1500\ta\tb").expect("stamp");
-        assert_eq!((time.as_unix_millis(), key), (1500, b"a\tb".as_slice()));
-        let malformed: [&[u8]; 6] =
-            [b"", b"\tkey", b"12", b"+1\tkey", b"1.5\tkey", b"18446744073709551615\tkey"];
-        for line in malformed {
-            assert!(stamped(line).is_none(), "{:?}", String::from_utf8_lossy(line));
         }
     }
 }

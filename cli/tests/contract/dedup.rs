@@ -252,3 +252,19 @@ fn without_a_state_nothing_is_left_behind() {
     assert!(output.status.success());
     assert_eq!(std::fs::read_dir(&temporary).expect("directory").count(), 0);
 }
+
+#[test]
+fn at_least_once_answers_as_the_usual_order_does() {
+    let keys = stream(20_000, 15_000);
+    let keys: Vec<_> = keys.iter().map(String::as_bytes).collect();
+    for since in [Since::LastSeen, Since::Accepted] {
+        // A window that is shorter than a batch, and one that is longer.
+        for window in [50, 5_000] {
+            let judgement = judge(&keys, window, since, &["--at-least-once"]);
+            judgement.assert_within_promise();
+            assert!(judgement.surely_new > 500, "the stream tests little: {judgement:?}");
+        }
+    }
+    let twice = [&b"a\n"[..]; 2_000].concat();
+    assert_eq!(dedup(&["--at-least-once"], &twice), b"a\n");
+}

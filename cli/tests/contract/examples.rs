@@ -29,19 +29,42 @@ fn blocks(page: &str, language: &str) -> String {
     fences.filter_map(|block| block.strip_prefix(language)?.strip_prefix('\n')).collect()
 }
 
+/// What these commands print, run in the project's folder with the command in the path.
+fn printed(commands: &str, temporary: &str) -> String {
+    let folder = Path::new(env!("CARGO_BIN_EXE_ebbtide")).parent().expect("a folder");
+    let path = std::env::var("PATH").expect("a path");
+    let outcome = Command::new("sh")
+        .args(["-e", "-c", commands])
+        .current_dir(project_file(""))
+        .env("PATH", format!("{}:{path}", folder.display()))
+        .env("TMPDIR", temporary)
+        .output()
+        .expect("a shell");
+    assert_eq!(String::from_utf8_lossy(&outcome.stderr), "");
+    assert!(outcome.status.success(), "{:?}", outcome.status);
+    String::from_utf8(outcome.stdout).expect("UTF-8")
+}
+
 #[test]
 fn the_commands_of_the_page_about_posteriors_print_what_it_shows() {
     let page = std::fs::read_to_string(project_file("docs/posteriors.md")).expect("the page");
     let place = Place::new();
-    let folder = Path::new(env!("CARGO_BIN_EXE_ebbtide")).parent().expect("a folder");
-    let path = std::env::var("PATH").expect("a path");
-    let outcome = Command::new("sh")
-        .args(["-e", "-c", &blocks(&page, "sh")])
-        .current_dir(project_file(""))
-        .env("PATH", format!("{}:{path}", folder.display()))
-        .env("TMPDIR", place.at(""))
-        .output()
-        .expect("a shell");
-    assert_eq!(String::from_utf8_lossy(&outcome.stderr), "");
-    assert_eq!(String::from_utf8_lossy(&outcome.stdout), blocks(&page, "text"));
+    assert_eq!(printed(&blocks(&page, "sh"), &place.at("")), blocks(&page, "text"));
+}
+
+#[test]
+fn the_commands_of_the_front_page_print_what_it_shows_however_often_they_are_run() {
+    let page = std::fs::read_to_string(project_file("README.md")).expect("the page");
+    // What builds the project is not for a test of it.
+    let is_ours = |block: &&str| !block.contains("cargo ");
+    let fences = page.split("```").skip(1).step_by(2);
+    let shell = fences.filter_map(|block| block.strip_prefix("sh\n")).filter(is_ours);
+    let commands: String = shell.collect();
+    assert!(commands.matches("mktemp -d").count() >= 3, "{commands}");
+    let place = Place::new();
+    for run in ["first", "second"] {
+        assert_eq!(printed(&commands, &place.at("")), blocks(&page, "text"), "the {run} run");
+        let left = std::fs::read_dir(place.at("")).expect("a directory").count();
+        assert_eq!(left, 0, "the {run} run leaves files behind");
+    }
 }

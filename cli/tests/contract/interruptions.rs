@@ -1,6 +1,6 @@
 //! Input that pauses, readers that leave, runs that are killed.
 
-use crate::support::{Place, Talk, command, input, ok, start, stream};
+use crate::support::{Place, Talk, command, input, ok, signal as send, start, stream};
 use std::collections::HashSet;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::Stdio;
@@ -142,9 +142,7 @@ fn an_interrupted_run_leaves_no_temporary_memory_behind() {
         assert_eq!(line, "a\n");
         let memories = || std::fs::read_dir(&temporary).expect("a directory").count();
         assert_eq!(memories(), 1);
-        let pid = child.id().to_string();
-        let sent = std::process::Command::new("kill").args(["-s", signal, &pid]).status();
-        assert!(sent.expect("kill runs").success());
+        send(&child, signal);
         assert!(!child.wait().expect("wait").success());
         assert_eq!(memories(), 0, "after {signal}");
     }

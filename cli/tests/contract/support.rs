@@ -83,6 +83,13 @@ pub fn refused(arguments: &[&str], input: &[u8]) -> String {
     sentence.to_owned()
 }
 
+/// Sends a signal to a child.
+pub fn signal(child: &Child, name: &str) {
+    let pid = child.id().to_string();
+    let sent = Command::new("kill").args(["-s", name, &pid]).status();
+    assert!(sent.expect("kill runs").success());
+}
+
 /// A command with one who talks to it.
 pub struct Talk {
     pub child: Child,
@@ -92,7 +99,13 @@ pub struct Talk {
 
 impl Talk {
     pub fn new(arguments: &[&str]) -> Self {
-        let mut child = start(arguments);
+        Self::of(&mut command(arguments))
+    }
+
+    /// With any program.
+    pub fn of(command: &mut Command) -> Self {
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("cannot start");
         let stdin = child.stdin.take().expect("stdin");
         let mut stdout = BufReader::new(child.stdout.take().expect("stdout"));
         let (sender, answers) = channel();

@@ -1,0 +1,130 @@
+//! `dedup --at-least-once`: asks, prints, hands over, and only then inserts. A run that is killed
+//! in between prints lines again in the next one, and loses none.
+//!
+//! Lines are asked about before those in front of them are inserted, in pieces that end early
+//! enough for the answers to be those of one line after the other: before a key comes again in the
+//! piece, which may be new or refreshed by it, and before the piece is a considerable share of the
+//! window.
+
+use super::run::{Ended, Run};
+use super::stream::{Line, LineError, Stream};
+use crate::args::{Reading, Since};
+use crate::failure::Result;
+use crate::input::Batch;
+use ebbtide::{Any, Checked, Error, Filter, Timestamp};
+use std::collections::HashSet;
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// A piece is at most this share of a window of items: as much longer a key may be remembered.
+const SHARE: usize = 64;
+
+/// What a run has asked about, printed if it is new, and not inserted yet.
+struct Piece<'b> {
+    /// The lines that are to be inserted, and whether each was printed.
+    lines: Vec<(Line<'b>, bool)>,
+    /// Their keys.
+    keys: HashSet<&'b [u8]>,
+}
+
+/// Deduplicates lines.
+pub struct AtLeastOnce<'a> {
+    pub filter: &'a Filter<Any>,
+    pub stream: &'a Stream<'a, Filter<Any>>,
+    pub reading: &'a Reading,
+    pub since: Since,
+    /// Lines older than the window, printed unchecked.
+    pub late: &'a mut u64,
+}
+
+impl AtLeastOnce<'_> {
+    /// Reads the files and prints the new lines.
+    pub fn run(&mut self, files: Vec<PathBuf>) -> Result<Ended> {
+        let parameters = self.filter.parameters();
+        let window = parameters.get("window-items").and_then(|items| items.parse::<usize>().ok());
+        let most = window.map_or(usize::MAX, |items| (items / SHARE).max(1));
+        let stream = self.stream;
+        let lead = self.filter.stat()?.max_lead;
+        stream.feed(files, true, |batch, run| {
+            let mut piece = Piece { lines: Vec::new(), keys: HashSet::new() };
+            let limit = limit(lead);
+            let done = self.batch(batch, run, &mut piece, most, limit);
+            // Printed or not, what comes before a bad line is done.
+            self.insert(batch, run, &mut piece)?;
+            stream.sync()?;
+            run.output.flush()?;
+            done
+        })
+    }
+
+    fn batch<'b>(
+        &mut self,
+        batch: &Batch<'b>,
+        run: &mut Run,
+        piece: &mut Piece<'b>,
+        most: usize,
+        limit: u64,
+    ) -> Result<()> {
+        for (whole, number) in batch.lines.iter().zip(batch.first_line..) {
+            if !run.take(batch.path, number) {
+                return Ok(());
+            }
+            let Some(line) = self.stream.line(batch, whole, number, run)? else { continue };
+            if piece.lines.len() >= most || piece.keys.contains(line.key) {
+                self.insert(batch, run, piece)?;
+            }
+            let present = match self.is_present(&line, limit) {
+                Ok(present) => present,
+                Err(error) => {
+                    self.stream.judge(LineError::Refused(error), batch, number, run)?;
+                    continue;
+                }
+            };
+            if !present {
+                run.output.line(line.whole, self.reading.delimiter())?;
+            }
+            if !present || self.since == Since::LastSeen {
+                piece.lines.push((line, !present));
+                piece.keys.insert(line.key);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the key of a line is in the window. A line that its insert would refuse is refused
+    /// now, before it is printed.
+    fn is_present(&self, line: &Line<'_>, limit: u64) -> ebbtide::Result<bool> {
+        match line.time.map(Timestamp::as_unix_micros) {
+            Some(time) if time > limit => Err(Error::TimeAhead { time, limit }),
+            _ => self.stream.call(line).contains(line.key),
+        }
+    }
+
+    /// Hands over what was printed, then inserts all lines of the piece.
+    fn insert(&mut self, batch: &Batch<'_>, run: &mut Run, piece: &mut Piece<'_>) -> Result<()> {
+        run.output.flush()?;
+        piece.keys.clear();
+        for (line, printed) in piece.lines.drain(..) {
+            let call = self.stream.call(&line).since(self.since.into());
+            let inserted = match self.since {
+                Since::LastSeen => call.insert(line.key),
+                Since::Accepted => call.check_and_insert(line.key).map(|it| it != Checked::TooLate),
+            };
+            match inserted {
+                // Too late to be inserted: it was printed unchecked, unless it was known all the
+                // same.
+                Ok(inserted) => *self.late += u64::from(printed && !inserted),
+                Err(error) => {
+                    self.stream.judge(LineError::Refused(error), batch, line.number, run)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The latest time, in microseconds since the Unix epoch, that a filter with this lead takes now.
+fn limit(lead: Duration) -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(now.saturating_add(lead).as_micros()).unwrap_or(u64::MAX)
+}

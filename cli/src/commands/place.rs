@@ -1,0 +1,66 @@
+//! Where a new filter may be: in a directory of its own.
+
+use crate::failure::{Failure, Result};
+use std::fs;
+use std::io::ErrorKind;
+use std::path::Path;
+
+/// Refuses a directory that holds other files and no filter: a filter among them is hardly meant.
+///
+/// What a creation that did not end has left is a filter's, and so is what another one is just
+/// making.
+pub fn check(dir: &Path) -> Result<()> {
+    let entries = match fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        // No directory, or not for us: what is to be made in it says so, and why.
+        Err(_) => return Ok(()),
+    };
+    let mut foreign = None;
+    for entry in entries {
+        let entry = entry.map_err(|error| Failure::reading(dir, &error))?;
+        let name = entry.file_name();
+        if name == "meta" {
+            return Ok(());
+        }
+        if !name.to_str().is_some_and(is_of_a_filter) {
+            foreign.get_or_insert(name);
+        }
+    }
+    match foreign {
+        None => Ok(()),
+        Some(name) => Err(Failure::Error(format!(
+            "{} holds other files, such as {}, and no filter; name a directory that is empty or \
+             does not exist, for a filter needs one of its own",
+            dir.display(),
+            name.display()
+        ))),
+    }
+}
+
+/// Whether a file's name is one of those that filters give, or of a fresh file system.
+fn is_of_a_filter(name: &str) -> bool {
+    let is_number = |text: &str| {
+        let is_digit = |byte: u8| byte.is_ascii_digit() || byte == b'-';
+        !text.is_empty() && text.bytes().all(is_digit)
+    };
+    let prefixes = ["live-", "wal-", "snap-", "tmp-"];
+    let is_numbered = |prefix: &&str| name.strip_prefix(*prefix).is_some_and(is_number);
+    matches!(name, "lock" | "live" | "lost+found") || prefixes.iter().any(is_numbered)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_that_filters_give_are_theirs() {
+        let names = ["lock", "live", "live-000002-0000", "wal-000002-0000000000000001", "tmp-7"];
+        for name in names.into_iter().chain(["snap-0000000000000001", "lost+found"]) {
+            assert!(is_of_a_filter(name), "{name}");
+        }
+        for name in ["main.rs", "live.c", "live-", "live-x", "tmp-7a", "wal", ".git", "Lock"] {
+            assert!(!is_of_a_filter(name), "{name}");
+        }
+    }
+}

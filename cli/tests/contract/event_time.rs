@@ -1,0 +1,163 @@
+//! Times in front of keys: units, dates, bad lines, and how far ahead they may lie.
+
+use crate::support::{Place, ok, refused, run};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+fn now_seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).expect("clock").as_secs()
+}
+
+/// `dedup` of lines with times.
+fn timed(more: &[&str]) -> Vec<String> {
+    let dedup = ["dedup", "--window", "60s", "--event-time", "--hash-seed", "7"];
+    dedup.iter().chain(more).map(|text| (*text).to_owned()).collect()
+}
+
+fn strings(arguments: &[String]) -> Vec<&str> {
+    arguments.iter().map(String::as_str).collect()
+}
+
+#[test]
+fn times_are_of_the_unit_that_is_named() {
+    for (unit, factor) in [("s", 1), ("ms", 1_000), ("us", 1_000_000)] {
+        let at = |second: u64| (1_700_000_000 + second) * factor;
+        let lines: String = [0, 30, 80, 400].map(|second| format!("{}\ta\n", at(second))).concat();
+        // Each one refreshes the key; only the last comes after its window.
+        let expected = format!("{}\ta\n{}\ta\n", at(0), at(400));
+        let arguments = timed(&["--time-unit", unit]);
+        let outcome = ok(&strings(&arguments), lines.as_bytes());
+        assert_eq!(outcome.text(), expected, "{unit}");
+    }
+}
+
+#[test]
+fn seconds_may_have_decimals_and_dates_a_zone() {
+    let arguments = timed(&["--time-unit", "s"]);
+    let lines = b"1700000000.250\ta\n2023-11-14T22:13:30Z\ta\n2023-11-14T23:13:40.5+01:00\ta\n\
+                  2023-11-14T22:15:40Z\ta\n";
+    let expected = "1700000000.250\ta\n2023-11-14T22:15:40Z\ta\n";
+    assert_eq!(ok(&strings(&arguments), lines).text(), expected);
+}
+
+#[test]
+fn a_date_without_a_zone_and_a_time_without_a_key_are_named() {
+    for (line, unit, form) in [
+        ("2023-11-14T22:13:30\ta", "ms", "UNIX_MILLIS<TAB>KEY"),
+        ("1700000000", "s", "UNIX_SECONDS<TAB>KEY"),
+        ("1.5\ta", "us", "UNIX_MICROS<TAB>KEY"),
+    ] {
+        let arguments = timed(&["--time-unit", unit]);
+        let sentence = refused(&strings(&arguments), line.as_bytes());
+        assert!(sentence.contains("line 1: ") && sentence.contains(form), "{sentence}");
+    }
+}
+
+#[test]
+fn seconds_that_are_taken_for_milliseconds_are_warned_about_once() {
+    let arguments = timed(&[]);
+    let outcome = run(&strings(&arguments), b"5\tx\n1700000000\ta\n1700000030\tb\n");
+    assert_eq!(outcome.code, Some(0));
+    assert_eq!(outcome.lines().len(), 3);
+    let warning = "ebbtide: standard input, line 2: time 1700000000 (1970-01-20T16:13:20Z) looks \
+                   like seconds, and is taken for milliseconds; give --time-unit s if so\n";
+    assert_eq!(outcome.stderr, warning);
+}
+
+#[test]
+fn a_time_too_far_ahead_is_told_in_the_unit_of_the_input() {
+    let ahead = (now_seconds() + 86_400) * 1000;
+    let arguments = timed(&[]);
+    let sentence = refused(&strings(&arguments), format!("{ahead}\ta\n").as_bytes());
+    assert!(sentence.contains(&format!("time {ahead} (20")), "{sentence}");
+    assert!(sentence.contains("--max-lead") && !sentence.contains("µs"), "{sentence}");
+    // Milliseconds among seconds lie far ahead; what may be meant is said.
+    let arguments = timed(&["--time-unit", "s"]);
+    let sentence = refused(&strings(&arguments), b"1700000000000\ta\n");
+    assert!(sentence.contains("--time-unit ms"), "{sentence}");
+    for at_least_once in [&["--at-least-once"][..], &[]] {
+        let outcome = run(&strings(&timed(at_least_once)), format!("{ahead}\ta\n").as_bytes());
+        assert_eq!(
+            (outcome.code, outcome.text()),
+            (Some(2), ""),
+            "it was printed before it was refused"
+        );
+    }
+}
+
+#[test]
+fn a_larger_lead_is_taken_at_creation_and_no_other_one_later() {
+    let place = Place::new();
+    let state = place.at("state");
+    let line = format!("{}\ta\n", (now_seconds() + 7_200) * 1000);
+    let with_state = ["--state", &state];
+    refused(&strings(&timed(&[])), line.as_bytes());
+    let larger = timed(&[&["--max-lead", "3h"], &with_state[..]].concat());
+    assert_eq!(ok(&strings(&larger), line.as_bytes()).text(), line);
+    assert_eq!(ok(&["stat", &state, "--json"], b"").json()[0]["max_lead_seconds"], 10_800.0);
+    // It belongs to the filter: the next run may name it or not, but not another.
+    for same in [larger, timed(&with_state)] {
+        assert_eq!(ok(&strings(&same), line.as_bytes()).text(), "");
+    }
+    let other = timed(&[&["--max-lead", "5h"], &with_state[..]].concat());
+    let sentence = refused(&strings(&other), line.as_bytes());
+    assert!(sentence.contains("max-lead 5h") && sentence.contains("found 3h"), "{sentence}");
+}
+
+#[test]
+fn bad_lines_can_be_skipped_and_are_counted() {
+    let now = now_seconds() * 1000;
+    let far = now + 86_400_000;
+    let lines = format!("{now}\ta\nbad\n{now}\tb\n{far}\tc\n{now}\ta\nnone\n{now}\td\n");
+    let expected = format!("{now}\ta\n{now}\tb\n{now}\td\n");
+    for more in [&["--skip-bad"][..], &["--skip-bad", "--at-least-once"]] {
+        let outcome = run(&strings(&timed(more)), lines.as_bytes());
+        assert_eq!((outcome.code, outcome.text()), (Some(0), expected.as_str()), "{more:?}");
+        let first = "ebbtide: bad lines skipped: 3, the first is standard input, line 2: expected \
+                     UNIX_MILLIS<TAB>KEY";
+        assert!(outcome.stderr.starts_with(first), "{}", outcome.stderr);
+        assert_eq!(outcome.stderr.lines().count(), 1, "{}", outcome.stderr);
+    }
+}
+
+#[test]
+fn answers_and_lines_stay_side_by_side_where_bad_lines_are_skipped() {
+    let place = Place::new();
+    let dir = place.at("filter");
+    ok(&["create", &dir, "--kind", "counting", "--capacity", "100"], b"");
+    let weighed = ["--weight", "--skip-bad"];
+    let insert = [&["insert", &dir], &weighed[..]].concat();
+    let outcome = run(&insert, b"a\t3\nb\nc\t0\nd\t2\n");
+    assert_eq!((outcome.code, outcome.text()), (Some(0), ""));
+    assert!(outcome.stderr.contains("bad lines skipped: 2, "), "{}", outcome.stderr);
+    let check = [&["check", &dir], &weighed[..]].concat();
+    let lines = b"a\t1\nx\nd\t1\n";
+    assert_eq!(run(&check, lines).text(), "1\n?\n1\n");
+    let answers = run(&[&check[..], &["--json"]].concat(), lines).json();
+    assert_eq!(answers[1]["line"], 2);
+    assert!(answers[1]["error"].as_str().expect("text").contains("KEY<TAB>NUMBER"));
+    assert_eq!(answers.len(), 3);
+    let estimate = [&["estimate", &dir], &weighed[..]].concat();
+    assert_eq!(run(&estimate, lines).text(), "5\n?\n4\n");
+}
+
+#[test]
+fn at_least_once_prints_the_same_lines_of_events_in_the_same_order() {
+    // Half of the lines are behind, some by more than the window: those are printed unchecked.
+    let start = (now_seconds() - 100_000) * 1000;
+    let line = |number: u64| {
+        let behind = if number.is_multiple_of(2) { (number * 7_919) % 90_000 } else { 0 };
+        format!("{}\tkey {}\n", start + 100_000 + number * 500 - behind, (number * 31) % 97)
+    };
+    let lines: String = (0..3_000).map(line).collect();
+    let usual = run(&strings(&timed(&["--fpr", "1e-9"])), lines.as_bytes());
+    let other = run(&strings(&timed(&["--fpr", "1e-9", "--at-least-once"])), lines.as_bytes());
+    assert_eq!((usual.code, other.code), (Some(0), Some(0)));
+    let first = usual.lines().iter().zip(other.lines()).position(|(one, other)| *one != other);
+    assert_eq!((first, other.lines().len()), (None, usual.lines().len()));
+    assert!(
+        usual.stderr.contains("printed unchecked: "),
+        "the stream tests little: {}",
+        usual.stderr
+    );
+    assert_eq!(other.stderr, usual.stderr);
+}

@@ -1,0 +1,122 @@
+//! Commands that only look leave no trace, whoever runs them and whatever state the filter is in.
+
+use crate::support::{Place, Talk, input, ok, signal, stream};
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
+/// What `ls -li` shows of a file: inode, size, mode, owner, and the time it was written.
+type Entry = (u64, u64, u32, u32, (i64, i64));
+
+/// Every file of a directory, the directory itself included.
+fn listing(dir: &str) -> BTreeMap<String, Entry> {
+    let entry = |name: &str| {
+        let file = fs::symlink_metadata(format!("{dir}/{name}")).expect("a file");
+        (file.ino(), file.size(), file.mode(), file.uid(), (file.mtime(), file.mtime_nsec()))
+    };
+    let names = fs::read_dir(dir).expect("a directory");
+    let names = names.map(|entry| entry.expect("an entry").file_name().into_string());
+    let names = names.map(|name| name.expect("UTF-8")).chain([".".to_owned()]);
+    names.map(|name| (name.clone(), entry(&name))).collect()
+}
+
+/// Every command that only looks at this filter, `counts` another one.
+fn look(dir: &str, counts: &str) {
+    let keys = b"key-1\nkey-2\nabsent\n";
+    for more in [&[][..], &["--json"]] {
+        for command in ["stat", "digest", "verify", "wal"] {
+            ok(&[&[command, dir], more].concat(), b"");
+        }
+        ok(&[&["contains", dir], more].concat(), keys);
+        ok(&[&["age", dir], more].concat(), keys);
+        ok(&[&["estimate", counts], more].concat(), keys);
+        let counted = format!("counted:{counts}");
+        let prior = ["--prior", &counted];
+        ok(&[&["posterior", dir, "--ages"], &prior[..], more].concat(), keys);
+        let costs = ["--false-positive", "2", "--false-negative", "1"];
+        ok(&[&["decide", dir], &prior[..], &costs, more].concat(), keys);
+    }
+    ok(&["plan", "--last", "1000"], b"");
+}
+
+fn filters(place: &Place) -> (String, String) {
+    let (dir, counts) = (place.at("filter"), place.at("counts"));
+    ok(&["create", &dir, "--kind", "block-timing", "--window-items", "1000"], b"");
+    ok(
+        &["create", &counts, "--kind", "counting", "--capacity", "1000", "--counter-bits", "16"],
+        b"",
+    );
+    for filter in [&dir, &counts] {
+        ok(&["insert", filter], &input(&stream(3_000, 400)));
+    }
+    (dir, counts)
+}
+
+#[test]
+fn looks_at_a_filter_that_nobody_has_open_change_nothing() {
+    let place = Place::new();
+    let (dir, counts) = filters(&place);
+    let before = [listing(&dir), listing(&counts)];
+    look(&dir, &counts);
+    assert_eq!([listing(&dir), listing(&counts)], before);
+}
+
+#[test]
+fn looks_at_a_filter_whose_writer_was_killed_change_nothing() {
+    let place = Place::new();
+    let (dir, counts) = filters(&place);
+    for filter in [&dir, &counts] {
+        let mut talk = Talk::new(&["check", filter]);
+        assert_eq!(talk.ask("new"), "0");
+        talk.kill();
+    }
+    let before = [listing(&dir), listing(&counts)];
+    look(&dir, &counts);
+    assert_eq!([listing(&dir), listing(&counts)], before);
+    // What the killed ones had inserted is seen all the same.
+    assert_eq!(ok(&["contains", &dir], b"new\n").text(), "1\n");
+}
+
+#[test]
+fn looks_beside_a_writer_change_nothing_but_what_the_writer_writes() {
+    let place = Place::new();
+    let (dir, counts) = filters(&place);
+    let mut writers = [&dir, &counts].map(|filter| Talk::new(&["check", filter]));
+    for writer in &mut writers {
+        assert_eq!(writer.ask("new"), "0");
+    }
+    // A stopped writer writes nothing; what it had mapped may still get its time of writing.
+    for writer in &writers {
+        signal(&writer.child, "STOP");
+        let status = format!("/proc/{}/status", writer.child.id());
+        while !fs::read_to_string(&status).expect("a status").contains("\nState:\tT") {
+            std::thread::yield_now();
+        }
+    }
+    let without_times = |dir: &str| -> BTreeMap<_, _> {
+        let strip = |(name, (ino, size, mode, uid, _))| (name, (ino, size, mode, uid));
+        listing(dir).into_iter().map(strip).collect()
+    };
+    let before = [without_times(&dir), without_times(&counts)];
+    look(&dir, &counts);
+    assert_eq!([without_times(&dir), without_times(&counts)], before);
+    for writer in &mut writers {
+        signal(&writer.child, "CONT");
+        assert_eq!(writer.ask("new"), "1");
+    }
+    writers.into_iter().for_each(Talk::end);
+}
+
+#[test]
+fn a_question_that_waits_for_its_key_follows_a_writer_that_comes_later() {
+    let place = Place::new();
+    let (dir, _) = filters(&place);
+    let mut talk = Talk::new(&["contains", &dir]);
+    assert_eq!(talk.ask("late"), "0");
+    let mut writer = Talk::new(&["check", &dir]);
+    assert_eq!(writer.ask("late"), "0");
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    assert_eq!(talk.ask("late"), "1");
+    writer.end();
+    talk.end();
+}

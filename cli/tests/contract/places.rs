@@ -1,0 +1,116 @@
+//! Where filters are made, and what the command says of usage errors and limits.
+
+use crate::support::{Outcome, Place, ok, refused, run};
+use std::fs;
+use std::process::Command;
+
+const BLOOM: [&str; 4] = ["--kind", "bloom", "--capacity", "9"];
+
+#[test]
+fn a_directory_of_other_files_is_refused_and_left_alone() {
+    let place = Place::new();
+    let (dir, copy) = (place.at("sources"), place.at("copy"));
+    fs::create_dir(&dir).expect("a directory");
+    // Some have names that a filter might give.
+    for name in ["main.rs", "live", "tmp-7"] {
+        fs::write(format!("{dir}/{name}"), "mine").expect("write");
+    }
+    ok(&[&["create", &copy], &BLOOM[..]].concat(), b"");
+    for arguments in [
+        &[&["create", &dir], &BLOOM[..]].concat()[..],
+        &["dedup", "--last", "5", "--state", &dir],
+        &["dedup", "--state", &dir],
+        &["backup", &copy, &dir],
+        &["restore", &copy, &dir],
+        &["salvage", &copy, &dir],
+    ] {
+        let sentence = refused(arguments, b"a\n");
+        assert!(
+            sentence.contains(&dir) && sentence.contains("main.rs"),
+            "{arguments:?}: {sentence}"
+        );
+        for name in ["main.rs", "live", "tmp-7"] {
+            assert_eq!(fs::read(format!("{dir}/{name}")).expect(name), b"mine", "{arguments:?}");
+        }
+        assert_eq!(fs::read_dir(&dir).expect("a directory").count(), 3, "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_directory_that_is_empty_fresh_or_holds_a_filter_is_taken() {
+    let place = Place::new();
+    let (empty, fresh) = (place.at("empty"), place.at("fresh"));
+    fs::create_dir(&empty).expect("a directory");
+    fs::create_dir_all(format!("{fresh}/lost+found")).expect("a directory");
+    let dedup = |dir| ["dedup", "--last", "5", "--state", dir];
+    for dir in [&empty, &fresh, &place.at("missing")] {
+        assert_eq!(ok(&dedup(dir), b"a\n").text(), "a\n");
+        // Now a filter is there, and a file beside it disturbs nobody.
+        fs::write(format!("{dir}/notes.txt"), "mine").expect("write");
+        assert_eq!(ok(&dedup(dir), b"a\nb\n").text(), "b\n");
+        assert!(refused(&[&["create", dir], &BLOOM[..]].concat(), b"").contains("already holds"));
+    }
+}
+
+#[test]
+fn what_may_be_meant_is_suggested() {
+    for (arguments, meant) in [
+        (&["inser", "x"][..], "did you mean 'insert'?"),
+        (&["dedup", "--windw", "3s"], "did you mean '--window'?"),
+        (&["dedup", "--since", "last-sen"], "did you mean 'last-seen'?"),
+    ] {
+        let sentence = refused(arguments, b"");
+        assert!(sentence.contains(meant), "{sentence}");
+    }
+    let sentence = refused(&["dedup", "--since", "yesterday"], b"");
+    assert!(!sentence.contains("mean"), "{sentence}");
+}
+
+#[test]
+fn help_ends_with_examples_that_run() {
+    for command in ["dedup", "create"] {
+        let help = ok(&[command, "--help"], b"");
+        let (_, examples) = help.text().split_once("\nExamples:\n").expect("examples");
+        let place = Place::new();
+        place.file("access.log", b"a\n");
+        place.file("events.tsv", b"1700000000\ta\n");
+        let simple = examples.lines().map(str::trim).filter(|line| line.starts_with("ebbtide "));
+        assert!(simple.clone().count() >= 2, "{examples}");
+        for line in simple {
+            let words: Vec<_> = line.split(' ').skip(1).collect();
+            let output = Command::new(env!("CARGO_BIN_EXE_ebbtide"))
+                .args(words)
+                .current_dir(place.at(""))
+                .output()
+                .expect("run");
+            assert!(output.status.success(), "{line}: {output:?}");
+        }
+    }
+}
+
+#[test]
+fn a_file_size_limit_is_an_error_and_the_filter_is_sound_after_it() {
+    let place = Place::new();
+    let (dir, keys) = (place.at("filter"), place.at("keys"));
+    let lines: String = (0..200_000).map(|number| format!("key {number}\n")).collect();
+    fs::write(&keys, lines).expect("write");
+    let create = ["--kind", "bloom", "--capacity", "1000", "--segment-bytes", "64KiB"];
+    ok(&[&["create", &dir], &create[..]].concat(), b"");
+    let limited = |arguments: &[&str]| {
+        // In blocks of 512 bytes: 32 KiB, less than a segment.
+        let script = "ulimit -f 64; exec \"$0\" \"$@\"";
+        let mut shell = Command::new("sh");
+        shell.args(["-c", script, env!("CARGO_BIN_EXE_ebbtide")]).args(arguments);
+        let output = shell.output().expect("run");
+        Outcome {
+            code: output.status.code(),
+            stdout: output.stdout,
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    };
+    let insert = limited(&["insert", &dir, &keys]);
+    assert_eq!(insert.code, Some(2), "{insert:?}");
+    assert!(insert.stderr.contains("File too large"), "{}", insert.stderr);
+    assert_eq!(run(&["verify", &dir], b"").code, Some(0));
+    ok(&["insert", &dir, &keys], b"");
+}
