@@ -277,15 +277,12 @@ impl Engine {
             let unsound = known.iter().any(|unsound| unsound.load(Ordering::Relaxed) == start);
             let sound = match SnapshotReader::open(&*self.media, start, self.meta.uuid) {
                 Ok(reader) => {
-                    if reader.header().era < self.image.header().identity().era {
-                        unread.push(start);
-                    }
-                    !unsound && self.is_ours(reader.header())
+                    (!unsound && self.is_ours(reader.header())).then_some(reader.header().era)
                 }
-                Err(Error::Damaged { .. } | Error::Version { .. }) => false,
+                Err(Error::Damaged { .. } | Error::Version { .. }) => None,
                 // No file at all.
                 Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::InvalidInput => {
-                    false
+                    None
                 }
                 // Another handle that tidies up was here first.
                 Err(error) if error.is_not_found() => return Ok(()),
@@ -295,14 +292,11 @@ impl Engine {
             if kept < KEPT {
                 // One that looks damaged stays until there are enough newer ones: that it could not be read may be over soon,
                 // and the log before it may be gone.
-                if sound {
-                    kept += 1;
-                } else {
-                    unread.retain(|&other| other != start);
+                if let Some(era) = sound {
+                    (kept, oldest) = (kept + 1, Some(start));
+                    unread.extend((era < self.image.header().identity().era).then_some(start));
                 }
-                oldest = Some(start).filter(|_| sound).or(oldest);
             } else {
-                unread.retain(|&other| other != start);
                 superfluous.push(FileName::Snapshot { start });
             }
         }
