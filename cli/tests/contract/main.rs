@@ -13,6 +13,7 @@ mod filters;
 mod hashes;
 mod injected;
 mod interruptions;
+mod messages;
 mod posteriors;
 mod read_only;
 mod real_streams;
