@@ -59,6 +59,11 @@ pub enum Command {
     Verify(Look),
     /// Prints the records of the log. A key is told by a tag, the same for equal keys within one output and another in the next.
     Wal(Look),
+    /// Forgets all keys, in one step that every process using the filter sees at once.
+    ///
+    /// The way to reset a filter that is in use: removing its directory would leave the processes that have it open with a
+    /// filter of their own, which ends with an error.
+    Clear(Look),
     /// Writes a snapshot now.
     Snapshot(Look),
     /// Writes a consistent copy into a new directory.

@@ -66,7 +66,8 @@ impl Engine {
         self.copy_log(&held, to, &snapshot)
     }
 
-    /// Copies the records that the snapshot needs; all are published, for the log is durable through its end.
+    /// Copies the records that the snapshot needs; all are published, for the log is durable through its end. False if one of
+    /// them is not in these segments, which are in the order of their LSNs.
     fn copy_log(
         &self,
         held: &[Arc<Segment>],
@@ -83,18 +84,29 @@ impl Engine {
         let segment = Segment::create(to, header, SEGMENT_DRAFT)?;
         let mut next = snapshot.start;
         for from in held {
-            for lsn in snapshot.start.max(from.first())..snapshot.end.min(from.end()) {
+            if next < snapshot.end && from.first() > next {
+                return Ok(false);
+            }
+            let upto = snapshot.end.min(from.end());
+            for lsn in next..upto {
                 let mut words = [0; 4];
                 for (word, cell) in words.iter_mut().zip(from.slot(lsn)) {
                     // Acquire: pairs with the Release of `place::publish`.
                     *word = cell.load(Ordering::Acquire);
                 }
+                if words[3] == 0 {
+                    // Not the segment that held the record: an empty one that got the name of one removed.
+                    return Ok(false);
+                }
                 place::publish(segment.slot(lsn), words);
-                next += 1;
             }
+            next = next.max(upto);
         }
         let name = FileName::Segment { era: header.era, first: header.first };
         segment.sync().map_err(Error::io("sync", to.path().join(name.to_string())))?;
         Ok(next == snapshot.end)
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

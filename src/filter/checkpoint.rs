@@ -38,6 +38,8 @@ pub struct Snapshots {
     turn: Mutex<()>,
     /// From which LSN on writers may be made to wait again; see [`super::space`].
     pub(super) restrained_from: AtomicU64,
+    /// Starts of older eras' snapshots that this handle has read in full.
+    pub(super) proven: Mutex<Vec<u64>>,
 }
 
 /// Block 0 as it was, and the banks that it lists.
@@ -274,15 +276,17 @@ impl Engine {
         let listing = Listing::read(&*self.media)?;
         let known = self.image.header().unsound();
         let (mut kept, mut oldest) = (0, None);
-        let mut superfluous = Vec::new();
+        let (mut superfluous, mut unread) = (Vec::new(), Vec::new());
         for &start in &listing.snapshots {
             let unsound = known.iter().any(|unsound| unsound.load(Ordering::Relaxed) == start);
             let sound = match SnapshotReader::open(&*self.media, start, self.meta.uuid) {
-                Ok(reader) => !unsound && self.is_ours(reader.header()),
-                Err(Error::Damaged { .. } | Error::Version { .. }) => false,
+                Ok(reader) => {
+                    (!unsound && self.is_ours(reader.header())).then_some(reader.header().era)
+                }
+                Err(Error::Damaged { .. } | Error::Version { .. }) => None,
                 // No file at all.
                 Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::InvalidInput => {
-                    false
+                    None
                 }
                 // Another handle that tidies up was here first.
                 Err(error) if error.is_not_found() => return Ok(()),
@@ -292,8 +296,10 @@ impl Engine {
             if kept < KEPT {
                 // One that looks damaged stays until there are enough newer ones: that it could not be read may be over soon,
                 // and the log before it may be gone.
-                kept += usize::from(sound);
-                oldest = Some(start).filter(|_| sound).or(oldest);
+                if let Some(era) = sound {
+                    (kept, oldest) = (kept + 1, Some(start));
+                    unread.extend((era < self.image.header().identity().era).then_some(start));
+                }
             } else {
                 superfluous.push(FileName::Snapshot { start });
             }
@@ -308,10 +314,27 @@ impl Engine {
             let segments = listing.segments_below(least).iter();
             superfluous.extend(segments.map(|&(era, first)| FileName::Segment { era, first }));
         }
+        // A sound header says little of the rest, and who found that damaged may have gone. Nothing goes in trust of it.
+        if !superfluous.is_empty() && !unread.into_iter().all(|start| self.proves(start)) {
+            return Ok(());
+        }
         remove_for_good(&*self.media, superfluous, repeat_with(|| self.log.next_draft()))?;
         // At once: where keys come fast, what a second removes would fill a disk that the filter has room on.
         self.let_go_of_log();
         Ok(())
+    }
+
+    /// Whether a snapshot of an earlier era is sound as a whole; it is read once.
+    fn proves(&self, start: u64) -> bool {
+        let is_known = || self.snapshots.proven.lock().contains(&start);
+        if is_known() {
+            return true;
+        }
+        let proven = self.is_proven(start);
+        if proven {
+            self.snapshots.proven.lock().push(start);
+        }
+        proven
     }
 
     /// Whether a snapshot can be of this log: one that somebody copied here from another life of the filter says of log that

@@ -184,6 +184,8 @@ impl Engine {
         // No later reader looks at them; the next opening tries again.
         let _ = remove_for_good(&*media, recovered.leftovers(&*media)?, LEFTOVER_DRAFT..);
         let engine = Self::assemble(media, meta, options, slots, recovered.image)?;
+        // If that was a snapshot, it has just been read.
+        engine.snapshots.proven.lock().push(recovered.start);
         engine.map_log()?;
         if full {
             // Before log takes the space that was given up. Should even that be too little, writers will hear of it.

@@ -180,3 +180,6 @@ impl Engine {
         Ok((whole || Mistake::QueryUnchecked.is_planted()).then_some(answer))
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -22,8 +22,9 @@ use crate::fork::Guard;
 use crate::inference::{AgePosterior, Penalty, Prior};
 use crate::kinds::{Age, Estimate, Parameters, Within};
 use crate::live::{Image, LiveHeader};
-use crate::media::{Access, Disk, Media, Memory};
+use crate::media::{Access, Disk, Media, MediaFile, Memory};
 use crate::meta::Meta;
+use crate::names::FileName;
 use crate::options::{Downtime, Options};
 use crate::processes::slots::Slots;
 use crate::processes::stripe_lock::Owner;
@@ -98,6 +99,11 @@ fn look<T>(media: &dyn Media, mut at: impl FnMut(Meta, Look, bool) -> Result<T>)
     }
 }
 
+fn open_meta(media: &dyn Media) -> Result<Box<dyn MediaFile>> {
+    let name = FileName::Meta.to_string();
+    media.open(&name, Access::Read).map_err(Error::io("open", media.path().join(name)))
+}
+
 /// What a reader reads.
 #[derive(Debug)]
 struct View {
@@ -106,6 +112,8 @@ struct View {
     own: bool,
     /// The era of the file `live`; `None` where there was none.
     era: Option<u64>,
+    /// The file `meta`, open, so that no other file gets its number.
+    meta: Box<dyn MediaFile>,
     taken: Instant,
     /// When it was last looked whether this is still the filter, in microseconds since it was taken.
     looked: AtomicU64,
@@ -120,24 +128,42 @@ impl View {
     ) -> Result<Self> {
         // A reader follows the path: whatever filter is there now is the one that was meant.
         let media = &media.at_its_path().unwrap_or_else(|| media.clone());
-        let view = look(&**media, |meta, look, living| match (living, look) {
-            (true, Look { locks: Some(locks), .. }) => Self::attach(media, meta, options, locks),
-            // Held until the state is rebuilt: it keeps others from opening the filter.
-            (_, look) => Self::rebuild(media, meta, options, &look),
+        let view = look(&**media, |meta, look, living| {
+            // Before anything else is read: what comes into its place later is noticed.
+            let file = open_meta(&**media)?;
+            match (living, look) {
+                (true, Look { locks: Some(locks), .. }) => {
+                    Self::attach(media, meta, file, options, locks)
+                }
+                // Held until the state is rebuilt: it keeps others from opening the filter.
+                (_, look) => Self::rebuild(media, meta, file, options, &look),
+            }
         })?;
         view.engine.check_kind(wanted)?;
         Ok(view)
     }
 
-    fn attach(media: &Arc<dyn Media>, meta: Meta, options: &Options, locks: Slots) -> Result<Self> {
+    fn attach(
+        media: &Arc<dyn Media>,
+        meta: Meta,
+        file: Box<dyn MediaFile>,
+        options: &Options,
+        locks: Slots,
+    ) -> Result<Self> {
         let header = LiveHeader::attach(&**media, meta.uuid, Access::Read)?;
         let era = Some(header.identity().era);
         let image = Image::attach(media.clone(), header, meta.layout, &*meta.kind, Access::Read)?;
         let engine = Engine::for_reading(media.clone(), meta, options, Arc::new(locks), image);
-        Ok(Self { engine, own: false, era, taken: Instant::now(), looked: AtomicU64::new(0) })
+        Ok(Self::of(engine, false, era, file))
     }
 
-    fn rebuild(media: &Arc<dyn Media>, meta: Meta, options: &Options, look: &Look) -> Result<Self> {
+    fn rebuild(
+        media: &Arc<dyn Media>,
+        meta: Meta,
+        file: Box<dyn MediaFile>,
+        options: &Options,
+        look: &Look,
+    ) -> Result<Self> {
         let era = LiveHeader::previous_era(&**media, meta.uuid)?;
         let image = rebuild(&**media, &meta, look.known)?.image;
         let mut options = options.clone();
@@ -152,7 +178,22 @@ impl View {
         memory.make().map_err(Error::io("make", memory.path()))?;
         let nobody = Arc::new(Slots::open(&memory, Access::Write)?);
         let engine = Engine::for_reading(media.clone(), meta, &options, nobody, image);
-        Ok(Self { engine, own: true, era, taken: Instant::now(), looked: AtomicU64::new(0) })
+        Ok(Self::of(engine, true, era, file))
+    }
+
+    fn of(engine: Engine, own: bool, era: Option<u64>, meta: Box<dyn MediaFile>) -> Self {
+        Self { engine, own, era, meta, taken: Instant::now(), looked: AtomicU64::new(0) }
+    }
+
+    /// Whether the file `meta` is still the one that was there. It is never written again, so another one is that of another
+    /// filter, or of a backup of this one: with the same uuid, and perhaps with an era of the same number.
+    fn has_its_meta(&self) -> Result<bool> {
+        let media = &*self.media_at_path();
+        let identity = |file: &dyn MediaFile| {
+            file.identity()
+                .map_err(Error::io("look at", media.path().join(FileName::Meta.to_string())))
+        };
+        Ok(identity(&*open_meta(media)?)? == identity(&*self.meta)?)
     }
 
     /// Whether it still shows the filter's state, as far as was looked lately.
@@ -182,7 +223,9 @@ impl View {
     /// Whether nobody has opened the filter since, or put another in its place.
     fn is_own_current(&self) -> Result<bool> {
         let (media, uuid) = (&*self.media_at_path(), self.engine.meta.uuid);
-        Ok(read_meta(media)?.uuid == uuid && LiveHeader::previous_era(media, uuid)? == self.era)
+        Ok(read_meta(media)?.uuid == uuid
+            && self.has_its_meta()?
+            && LiveHeader::previous_era(media, uuid)? == self.era)
     }
 
     /// Whether the image is not that of a filter whose files were removed to make place for another.
@@ -190,6 +233,9 @@ impl View {
         let (media, meta) = (&*self.media_at_path(), &self.engine.meta);
         if meta.downtime == Downtime::Freeze && !self.engine.slots.anyone_else()? {
             // The time of a filter that nobody has open stands, that of the image goes on.
+            return Ok(false);
+        }
+        if matches!(self.has_its_meta(), Ok(false)) {
             return Ok(false);
         }
         Ok(match LiveHeader::previous_era(media, meta.uuid)? {
@@ -345,8 +391,9 @@ impl<K> Reader<K> {
                 return view.engine.digest();
             }
             let media = &view.engine.media;
-            let rebuilt =
-                look(&**media, |meta, look, _| View::rebuild(media, meta, &self.options, &look));
+            let rebuilt = look(&**media, |meta, look, _| {
+                View::rebuild(media, meta, open_meta(&**media)?, &self.options, &look)
+            });
             rebuilt?.engine.digest()
         })
     }

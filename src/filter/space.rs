@@ -175,7 +175,7 @@ impl Engine {
     }
 
     /// Whether a snapshot is sound as a whole.
-    fn is_proven(&self, start: u64) -> bool {
+    pub(super) fn is_proven(&self, start: u64) -> bool {
         let unsound = self.image.header().unsound();
         let known = unsound.iter().any(|other| other.load(Ordering::Relaxed) == start);
         let read = || {

@@ -289,3 +289,6 @@ fn sampled(bank: &Bank) -> impl Iterator<Item = u64> {
     let (blocks, every) = (bank.blocks(), bank.blocks().div_ceil(SAMPLE).max(1));
     (0..blocks).step_by(every as usize)
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests;

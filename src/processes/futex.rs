@@ -102,10 +102,13 @@ mod tests {
     use crate::media::{Access, Disk, Media};
     use crate::sync::Ordering;
 
+    /// Longer than any wake-up takes, on a busy machine too: a wait that takes so long was ended by nobody.
+    const LIMIT: Duration = Duration::from_secs(60);
+
     #[test]
     fn a_wait_on_another_value_returns_at_once() {
         let word = AtomicU64::new(0x5_0000_0001);
-        assert_eq!(wait(&word, 2, Duration::from_secs(3600)), Woken::Perhaps);
+        assert_eq!(wait(&word, 2, LIMIT), Woken::Perhaps);
     }
 
     #[test]
@@ -122,14 +125,17 @@ mod tests {
         let map = || file.map(Access::Write).expect("whole words");
         let (ours, theirs) = (map(), map());
         std::thread::scope(|scope| {
-            // Each waits an hour unless woken, so the test ends only if waking works.
-            for _ in 0..2 {
-                scope.spawn(|| {
+            for sleeper in 0..2 {
+                let theirs = &theirs;
+                scope.spawn(move || {
                     let word = &theirs.words()[7];
                     // Acquire: partner is the Release below; nothing else is shared.
+                    let begun = std::time::Instant::now();
                     while word.load(Ordering::Acquire) == 0 {
-                        wait(word, 0, Duration::from_secs(3600));
+                        wait(word, 0, LIMIT);
                     }
+                    // Signals end waits too, so not by what a wait returns.
+                    assert!(begun.elapsed() < LIMIT, "nobody woke sleeper {sleeper}");
                     wake_one(word); // passed on
                 });
             }

@@ -377,8 +377,9 @@ mod tests {
                     std::thread::sleep(Duration::from_millis(5));
                     a.end_opening().expect("no error");
                 });
-                let hour = Duration::from_secs(3600);
-                assert!(b.wait_opening(Access::Write, hour).expect("no error"));
+                let limit = Duration::from_secs(60);
+                let entered = b.wait_opening(Access::Write, limit).expect("no error");
+                assert!(entered, "the byte was given back, and not seen free for {limit:?}");
             });
         });
     }
@@ -391,7 +392,7 @@ mod tests {
         // The fault is met by the fourth try only.
         memory.fail_after(4, ErrorKind::Other);
         waiting
-            .wait_opening(Access::Write, Duration::from_secs(3600))
+            .wait_opening(Access::Write, Duration::from_secs(60))
             .expect_err("the fault on demand");
         assert!(!memory.clear_faults());
     }

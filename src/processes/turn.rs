@@ -69,14 +69,15 @@ impl Turn<'_> {
 mod tests {
     use super::*;
 
-    const HOUR: Duration = Duration::from_secs(3600);
+    /// Longer than any wake-up takes, on a busy machine too. A waiter that nobody wakes overtakes then, and the test fails.
+    const LIMIT: Duration = Duration::from_secs(60);
     const SHORT: Duration = Duration::from_millis(1);
 
     #[test]
     fn a_turn_ends_and_the_next_is_in_good_order() {
         let word = AtomicU64::new(0);
         for _ in 0..3 {
-            let Taken::Ours(turn) = take(&word, HOUR) else { panic!("nobody is at it") };
+            let Taken::Ours(turn) = take(&word, LIMIT) else { panic!("nobody is at it") };
             turn.end();
         }
         assert_eq!(word.load(Ordering::Relaxed), 6);
@@ -85,7 +86,7 @@ mod tests {
     #[test]
     fn who_never_ends_is_overtaken_and_takes_nothing_back() {
         let word = AtomicU64::new(0);
-        let Taken::Ours(stopped) = take(&word, HOUR) else { panic!("nobody is at it") };
+        let Taken::Ours(stopped) = take(&word, LIMIT) else { panic!("nobody is at it") };
         let Taken::Overtook(ours) = take(&word, SHORT) else { panic!("patience has an end") };
         stopped.end();
         let Taken::Overtook(_) = take(&word, SHORT) else { panic!("ours has not ended") };
@@ -95,16 +96,44 @@ mod tests {
     #[test]
     fn those_who_wait_are_woken_when_the_turn_ends() {
         let word = AtomicU64::new(0);
-        let Taken::Ours(turn) = take(&word, HOUR) else { panic!("nobody is at it") };
+        let Taken::Ours(turn) = take(&word, LIMIT) else { panic!("nobody is at it") };
         std::thread::scope(|scope| {
-            let waiters = [0, 1].map(|_| scope.spawn(|| matches!(take(&word, HOUR), Taken::Again)));
+            let waiters = [0, 1].map(|_| {
+                scope.spawn(|| match take(&word, LIMIT) {
+                    Taken::Again => {}
+                    // It came too late to wait. The other waiter may wait for this turn now.
+                    Taken::Ours(turn) => turn.end(),
+                    Taken::Overtook(_) => panic!("not woken for {LIMIT:?}, the word is {word:?}"),
+                })
+            });
             // Time to fall asleep; if they have not, the test claims less but passes.
             std::thread::sleep(Duration::from_millis(10));
             turn.end();
             for waiter in waiters {
-                // The one that comes too late to wait takes the turn.
-                let _ = waiter.join().expect("no panic");
+                waiter.join().expect("woken");
             }
         });
+    }
+
+    #[test]
+    fn the_end_of_an_overtaken_turn_ends_no_wait_for_the_one_who_overtook() {
+        let word = AtomicU64::new(0);
+        let Taken::Ours(stopped) = take(&word, LIMIT) else { panic!("nobody is at it") };
+        let Taken::Overtook(ours) = take(&word, SHORT) else { panic!("patience has an end") };
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| take(&word, LIMIT));
+            // Time to fall asleep, as above.
+            std::thread::sleep(Duration::from_millis(10));
+            stopped.end();
+            std::thread::sleep(Duration::from_millis(10));
+            assert!(!waiter.is_finished(), "{:?}", waiter.join());
+            ours.end();
+            match waiter.join().expect("no panic") {
+                Taken::Again => {}
+                Taken::Ours(turn) => turn.end(),
+                Taken::Overtook(_) => panic!("not woken for {LIMIT:?}, the word is {word:?}"),
+            }
+        });
+        assert_eq!(word.load(Ordering::Relaxed) % 2, 0, "somebody still has a turn");
     }
 }

@@ -1,6 +1,7 @@
 //! A restart changes nothing: whatever was closed, copied, backed up or cut off opens to the state it had, or says
 //! what is wrong.
 
+mod bases;
 mod copies;
 mod panics;
 mod restart;

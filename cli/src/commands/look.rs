@@ -234,6 +234,22 @@ fn tag(hash: u64, tags: &RandomState) -> String {
     format!("{:016x}", tags.hash_one(hash))
 }
 
+/// Forgets all keys and says how many inserts that were.
+pub fn clear(arguments: &Look) -> Result<()> {
+    let filter = open_at_rest(&arguments.dir)?;
+    let inserts = filter.stat()?.inserts;
+    filter.clear()?;
+    let mut output = Output::new()?;
+    if arguments.json {
+        output.json(object([("inserts", inserts.into())]))?;
+    } else {
+        output.text(&format!("cleared; {inserts} inserts are forgotten"))?;
+    }
+    output.flush()?;
+    filter.close()?;
+    Ok(())
+}
+
 /// Writes a snapshot and says from which LSN the log is needed with it.
 pub fn snapshot(arguments: &Look) -> Result<()> {
     let filter = open_at_rest(&arguments.dir)?;

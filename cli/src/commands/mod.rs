@@ -40,6 +40,7 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Digest(arguments) => look::digest(&arguments)?,
         Command::Verify(arguments) => return look::verify(&arguments),
         Command::Wal(arguments) => look::wal(&arguments)?,
+        Command::Clear(arguments) => look::clear(&arguments)?,
         Command::Snapshot(arguments) => look::snapshot(&arguments)?,
         Command::Backup(arguments) => {
             place::check(&arguments.dest)?;

@@ -18,6 +18,19 @@ fn digest(dir: &str) -> serde_json::Value {
 }
 
 #[test]
+fn a_cleared_filter_knows_no_key_and_takes_new_ones() {
+    let place = Place::new();
+    let dir = created(&place, "filter", "7");
+    ok(&["insert", &dir], b"a\nb\nc\n");
+    assert_eq!(ok(&["clear", &dir], b"").text(), "cleared; 3 inserts are forgotten\n");
+    assert_eq!(ok(&["contains", &dir], b"a\nb\n").text(), "0\n0\n");
+    ok(&["insert", &dir], b"b\n");
+    assert_eq!(ok(&["contains", &dir], b"a\nb\n").text(), "0\n1\n");
+    assert_eq!(ok(&["clear", &dir, "--json"], b"").json(), [serde_json::json!({ "inserts": 1 })]);
+    assert!(ok(&["wal", &dir], b"").text().lines().any(|line| line.contains("clear")));
+}
+
+#[test]
 fn stat_in_json_has_the_members_of_the_contract() {
     let place = Place::new();
     let dir = created(&place, "filter", "7");

@@ -15,6 +15,7 @@ mod hashes;
 mod injected;
 mod interruptions;
 mod looks;
+mod messages;
 mod nonblocking;
 mod places;
 mod posteriors;

@@ -1,0 +1,79 @@
+//! Which file and line a message names when there are several inputs.
+
+use crate::support::{Place, ok, run};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+fn now_millis() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("clock");
+    now.as_millis() as u64 - 60_000
+}
+
+/// Lines of these numbers with a time, each with its own key, in a file or for standard input.
+fn good(keys: std::ops::Range<u64>) -> String {
+    let now = now_millis();
+    keys.map(|key| format!("{now}\tkey {key}\n")).collect()
+}
+
+/// Runs `dedup` on these inputs, the third of which may be standard input; returns how many lines it printed, and its message.
+fn refused_by(files: &[&str], stdin: &str, batch: &str) -> (usize, String) {
+    let arguments = ["dedup", "--window", "1h", "--event-time", "--batch", batch];
+    let outcome = run(&[&arguments[..], files].concat(), stdin.as_bytes());
+    assert_eq!(outcome.code, Some(2), "{}", outcome.stderr);
+    (outcome.lines().len(), outcome.stderr)
+}
+
+#[test]
+fn a_bad_line_is_named_by_its_own_file_and_counted_from_that_files_beginning() {
+    let place = Place::new();
+    let whole = place.file("whole", good(0..3).as_bytes());
+    let unended = place.file("unended", good(10..14).trim_end().as_bytes());
+    let empty = place.file("empty", b"");
+    for (at, printed) in [(1, 0), (2, 1), (5, 4)] {
+        let bad = good(20..20 + at - 1) + "bad\n" + &good(30..33);
+        let file = place.file("bad", bad.as_bytes());
+        for batch in ["1", "3", "1000"] {
+            let named = |name: &str| format!("{name}, line {at}: ");
+            let cases: [(&[&str], &str, usize, String); 6] = [
+                (&[&file], "", 0, named(&file)),
+                (&[&whole, &file], "", 3, named(&file)),
+                (&[&unended, &file, &whole], "", 4, named(&file)),
+                (&[&whole, &empty, &unended, &file], "", 7, named(&file)),
+                (&[&whole, "-", &unended], &bad, 3, named("standard input")),
+                (&[&unended, &whole, "-"], &bad, 7, named("standard input")),
+            ];
+            for (files, stdin, before, expected) in cases {
+                let (lines, message) = refused_by(files, stdin, batch);
+                let what = format!("{files:?}, batches of {batch}: {message}");
+                assert!(message.contains(&expected), "expected {expected:?} of {what}");
+                assert_eq!(lines, before + printed, "lines printed of {what}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_bad_line_far_behind_the_first_read_of_a_second_file_is_counted_right() {
+    let place = Place::new();
+    let first = place.file("first", good(0..20_000).as_bytes());
+    let second = good(20_000..50_000) + "bad\n";
+    let second = place.file("second", second.as_bytes());
+    let (lines, message) = refused_by(&[&first, &second], "", "700");
+    assert!(message.contains(&format!("{second}, line 30001: ")), "{message}");
+    // A few new ones are taken for known.
+    assert!((49_800..=50_000).contains(&lines), "{lines} lines printed");
+}
+
+#[test]
+fn a_bad_line_of_a_file_that_is_inserted_is_named_and_those_before_it_are_there() {
+    let place = Place::new();
+    let dir = place.at("filter");
+    ok(&["create", &dir, "--kind", "counting", "--capacity", "100"], b"");
+    let file = place.file("weights", b"a\t1\nb\t2\nc\t1\nd\tmany\ne\t1\n");
+    let outcome = run(&["insert", &dir, "--weight", &file], b"");
+    assert_eq!(outcome.code, Some(2), "{}", outcome.stderr);
+    assert!(outcome.stderr.contains(&format!("{file}, line 4: ")), "{}", outcome.stderr);
+    let found = ok(&["contains", &dir], b"a\nb\nc\nd\ne\n");
+    assert_eq!(found.lines().len(), 5);
+    let there = found.lines().iter().filter(|line| line.starts_with(b"1")).count();
+    assert_eq!(there, 3, "what came before is done, what comes after is not: {}", found.text());
+}
