@@ -364,7 +364,8 @@ impl MediaFile for DiskFile {
     }
 }
 
-/// The unit in which pages are released; a multiple of smaller pages, refused by systems with larger ones.
+/// The unit in which pages are released, whatever the system's: 128 records. Where pages are larger, each
+/// one that the range touches is released: `memmap2` rounds the start down, the kernel the end up.
 const PAGE_BYTES: usize = 4096;
 
 /// A shared mapping of a whole file. In a child made by fork it is not there, and its place may be others': there
