@@ -52,11 +52,14 @@ fn read(dir: &Path) -> Reader {
     Reader::open(dir, options()).expect("a reader")
 }
 
+/// What takes so long hangs: most of it takes a second, on a machine that has nothing else to do.
+const HANG: Duration = Duration::from_secs(60);
+
 /// Asks until the reader finds the key: whoever opens a filter is noticed within a second.
 fn notices<K>(reader: &Reader<K>, key: u64) {
     let began = Instant::now();
     while found(reader, key..key + 1) == 0 {
-        assert!(began.elapsed() < Duration::from_secs(5), "{key} is not noticed");
+        assert!(began.elapsed() < HANG, "{key} is not noticed");
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -193,7 +196,10 @@ fn killed_at_work(rounds: u64, dir: &Path, mut check: impl FnMut([&Reader; 3])) 
         let inserts = || reader.stat().expect("figures").inserts;
         let before = inserts();
         rushing.tell("rush 0 200");
-        while inserts() < before + 1000 {}
+        let began = Instant::now();
+        while inserts() < before + 1000 {
+            assert!(began.elapsed() < HANG, "round {round}: nothing is inserted");
+        }
         let (began, wait) = (Instant::now(), Duration::from_micros(round * 97));
         while began.elapsed() < wait {
             assert_eq!(found(&reader, 0..200), 200);
@@ -378,7 +384,7 @@ fn reading_child(home: &Path, dir: &Path) -> Option<Child> {
     };
     // A child that another thread is starting may have the copy open for a moment, as it was written: then it is busy.
     let works = || command().arg("--list").output().is_ok_and(|output| output.status.success());
-    if !(0..50).any(|_| {
+    if !(0..300).any(|_| {
         works() || {
             std::thread::sleep(Duration::from_millis(10));
             false
@@ -500,7 +506,7 @@ fn another_filter_in_the_place_of_the_one_that_was_is_noticed() {
     let error = loop {
         match typed.contains("key") {
             Err(error) => break error,
-            Ok(_) => assert!(began.elapsed() < Duration::from_secs(5)),
+            Ok(_) => assert!(began.elapsed() < HANG, "the other kind is not noticed"),
         }
         std::thread::sleep(Duration::from_millis(20));
     };

@@ -1,10 +1,11 @@
 //! What a run is told by its arguments and environment.
 
+use crate::effort::scaled;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// No answer for so long is a hang.
-pub const HANG: Duration = Duration::from_secs(20);
+/// No answer for so long is a hang, also on a machine that is busy with other work.
+pub const HANG: Duration = Duration::from_secs(60);
 
 /// How much to do, and how.
 #[derive(Debug, Clone)]
@@ -56,7 +57,7 @@ impl Settings {
         let churn = if kills.is_some_and(|kills| kills > KILLS) { 60 } else { 8 };
         let churn = from_environment("EBBTIDE_CHURN_SECONDS").unwrap_or(churn);
         let settings = Self {
-            kills: kills.unwrap_or(KILLS),
+            kills: kills.unwrap_or_else(|| scaled(KILLS)),
             from,
             seed: seed.unwrap_or(0x0EBB),
             keep,
