@@ -34,7 +34,7 @@ impl Settings {
     /// The settings, and the arguments that are not ours.
     pub fn read() -> (Self, Vec<String>) {
         let mut settings = Self {
-            images: scaled(100_000),
+            images: scaled(30_000),
             from: 0,
             seed: 0x0EBB,
             only: None,
