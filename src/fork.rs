@@ -86,7 +86,7 @@ fn word() -> &'static AtomicU64 {
     }
 }
 
-/// Systems with larger pages round up.
+/// Systems with larger pages map, mark and unmap one of theirs: they round a length up.
 const PAGE_BYTES: usize = 4096;
 
 /// A page of zeros which children find zeroed, where the system can do so; `None` if memory is short.

@@ -226,7 +226,7 @@ fn of_another(home: &Path) -> Option<Command> {
     command.arg(format!("--reuid={OTHER}")).arg(format!("--regid={OTHER}"));
     command.args(["--clear-groups", "--"]).arg(&binary);
     // The copy may be busy for a moment: a child that another thread is starting has it open as it was written.
-    for _ in 0..50 {
+    for _ in 0..300 {
         let mut works = Command::new(command.get_program());
         if works.args(command.get_args()).arg("--list").output().is_ok_and(|it| it.status.success())
         {

@@ -31,7 +31,8 @@ const _: () = assert!(size_of::<AtomicU64>() == 8 && align_of::<AtomicU64>() == 
 /// `statfs` type of btrfs, where files of random stores must not be copied on write.
 const BTRFS: u64 = 0x9123_683E;
 
-/// The unit in which pages are released; a multiple of smaller pages, refused by systems with larger ones.
+/// The unit in which pages are released, whatever the system's: 128 records. Where pages are larger, each
+/// one that the range touches is released: `memmap2` rounds the start down, the kernel the end up.
 const PAGE_BYTES: usize = 4096;
 
 /// Space is allocated in pieces of this many bytes: on some systems a call that a signal interrupts gives back

@@ -10,6 +10,8 @@
 mod choices;
 mod claims;
 mod disk;
+#[path = "../common/effort.rs"]
+mod effort;
 mod fault;
 mod faults;
 mod file;

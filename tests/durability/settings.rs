@@ -1,5 +1,6 @@
 //! What a run is told by its arguments.
 
+use crate::effort::scaled;
 use crate::monitor;
 
 /// How much to do, and how.
@@ -33,7 +34,7 @@ impl Settings {
     /// The settings, and the arguments that are not ours.
     pub fn read() -> (Self, Vec<String>) {
         let mut settings = Self {
-            images: 100_000,
+            images: scaled(30_000),
             from: 0,
             seed: 0x0EBB,
             only: None,

@@ -8,10 +8,13 @@ use std::os::unix::fs::FileExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
 
 const ROLE: &str = "EBBTIDE_KILLED_CHILD";
 const TEST: &str = "the_child_plays_its_role_when_it_is_one";
+/// What takes so long hangs.
+const HANG: Duration = Duration::from_secs(60);
 /// Printed before the filter is opened.
 const READY: u8 = b'#';
 
@@ -62,7 +65,8 @@ impl Role {
 /// Tries again for a while if the filter is locked: a child that another test has just forked holds copies of the
 /// parent's descriptors, and with them the locks of filters that the parent had open, until it executes.
 pub fn patiently<T>(open: impl Fn() -> Result<T>) -> Result<T> {
-    for _ in 0..500 {
+    let began = Instant::now();
+    while began.elapsed() < HANG {
         match open() {
             Err(Error::Locked { .. }) => std::thread::sleep(Duration::from_millis(2)),
             other => return other,
@@ -143,8 +147,17 @@ pub fn kill(
         .spawn()
         .map_err(|error| format!("cannot start a child: {error}"))?;
     let mut stdout = child.stdout.take().expect("a pipe");
-    let mut byte = [0];
-    while stdout.read(&mut byte).unwrap_or(0) == 1 && byte[0] != READY {}
+    let (ready, is_ready) = channel();
+    std::thread::spawn(move || {
+        let mut byte = [0];
+        while stdout.read(&mut byte).unwrap_or(0) == 1 && byte[0] != READY {}
+        let _ = ready.send(stdout);
+    });
+    // Kept, so that the child can go on printing.
+    let Ok(_stdout) = is_ready.recv_timeout(HANG) else {
+        let _ = child.kill();
+        return Err(format!("the child does not begin within {HANG:?}"));
+    };
     std::thread::sleep(after);
     // It may have died by itself, which its status tells.
     let _ = child.kill();

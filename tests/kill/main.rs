@@ -9,6 +9,8 @@
 mod child;
 #[path = "../common/copies.rs"]
 mod copies;
+#[path = "../common/effort.rs"]
+mod effort;
 #[path = "../common/kinds.rs"]
 mod kinds;
 #[path = "../common/random.rs"]
@@ -17,6 +19,7 @@ mod scenes;
 mod witness;
 
 use child::Role;
+use effort::scaled;
 use random::Random;
 use scenes::{ALL_EXACT, LOOSE, Scene, UNORDERED};
 use std::path::Path;
@@ -33,7 +36,7 @@ fn from_environment(name: &str, default: u64) -> u64 {
 
 /// A share of all kills, at least one row.
 fn rows(tenths: u64) -> u64 {
-    (from_environment("EBBTIDE_KILLS", 200) * tenths).div_ceil(10 * KILLS_IN_A_ROW)
+    (from_environment("EBBTIDE_KILLS", scaled(200)) * tenths).div_ceil(10 * KILLS_IN_A_ROW)
 }
 
 fn seed() -> u64 {

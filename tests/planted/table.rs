@@ -33,8 +33,8 @@ const FAILED_SYNC: &str = "after_a_failed_sync";
 const EMPTY_PLACE: &str = "the_empty_place_of_its_writer";
 const THREADS: &str = "whatever_threads --seed 20261122";
 const SILENCE: &str = "--path silence --every 100 --seed 20261122";
-const INSERT: &str = "--path insert --seed 20261122";
-const COUNT: &str = "--path count --seed 20261122";
+const INSERT: &str = "EBBTIDE_EFFORT=400 --path insert --seed 20261122";
+const COUNT: &str = "EBBTIDE_EFFORT=400 --path count --seed 20261122";
 
 /// The test that must fail with each.
 const CATCHERS: &[(Mistake, Test, &str)] = &[
@@ -45,10 +45,10 @@ const CATCHERS: &[(Mistake, Test, &str)] = &[
     (M::ChecksumIgnored, DURABILITY, "a_wrong_record_below_the_tail"),
     (M::DurableNoteUnread, RECOVERY, "a_damaged_record_below_a_durable_note"),
     (M::HolePassed, DURABILITY, THREADS),
-    (M::LostPlaceKept, STEPPED, "--path stopped-insert --seed 20261122"),
+    (M::LostPlaceKept, STEPPED, "EBBTIDE_EFFORT=400 --path stopped-insert --seed 20261122"),
     (M::HolesNotVoided, DURABILITY, EMPTY_PLACE),
     (M::HeldStripesUncounted, DURABILITY, EMPTY_PLACE),
-    (M::NoteUncounted, STEPPED, "--path sync --seed 20261122"),
+    (M::NoteUncounted, STEPPED, "EBBTIDE_EFFORT=400 --path sync --seed 20261122"),
     (M::RepairLeavesHole, STEPPED, INSERT),
     (M::RemovedByNewest, RECOVERY, "if_the_newest_snapshot_is_damaged"),
     (M::RemovedWithOneSnapshot, RECOVERY, "without_sound_snapshots"),
@@ -76,7 +76,7 @@ const CATCHERS: &[(Mistake, Test, &str)] = &[
     (M::AlwaysOneShort, DURABILITY, IMAGES),
     (M::IntervalIgnored, DURABILITY, "at_an_interval"),
     (M::PresentNotSettled, DURABILITY, "a_durable_answer_present"),
-    (M::TurnNeverOvertaken, STEPPED, "--path stopped-sync --seed 20261122"),
+    (M::TurnNeverOvertaken, STEPPED, "EBBTIDE_EFFORT=400 --path stopped-sync --seed 20261122"),
     (M::TakenOverUnrepaired, STEPPED, COUNT),
     (M::StripeZeroUnrepaired, STEPPED, SILENCE),
     (M::EventUnannounced, STEPPED, SILENCE),

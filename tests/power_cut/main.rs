@@ -11,6 +11,8 @@
 mod block_log;
 mod crew;
 mod cut;
+#[path = "../common/effort.rs"]
+mod effort;
 mod image;
 #[path = "../common/kinds.rs"]
 mod kinds;

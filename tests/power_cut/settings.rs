@@ -1,5 +1,6 @@
 //! What a run is told by its arguments.
 
+use crate::effort::scaled;
 use crate::scenes::{SCENES, Scene};
 use std::path::PathBuf;
 
@@ -33,7 +34,7 @@ fn scene(name: &str) -> &'static Scene {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { states: 200, from: 0, seed: 0x0EBB, scene: None, mount: None, replay: None }
+        Self { states: scaled(200), from: 0, seed: 0x0EBB, scene: None, mount: None, replay: None }
     }
 }
 

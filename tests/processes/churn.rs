@@ -3,7 +3,7 @@
 use crate::child::Checked;
 use crate::crew::Crew;
 use crate::scenes::NARROW;
-use crate::settings::Settings;
+use crate::settings::{HANG, Settings, filter_of};
 use crate::work::Task;
 use std::time::{Duration, Instant};
 
@@ -30,11 +30,19 @@ pub fn churn(settings: &Settings) -> Checked<()> {
 
 fn once(crew: &mut Crew, processes: u64) -> Checked<(u64, u64)> {
     let (began, mut kills) = (Instant::now(), 0);
-    while began.elapsed() < DIRECTORY {
+    let meta = filter_of(crew.home()).join("meta");
+    while began.elapsed() < DIRECTORY || !meta.exists() {
         while (crew.children.len() as u64) < processes {
             crew.start(Task::Churn)?;
         }
         crew.pause(2_000, 30_000);
+        if began.elapsed() > HANG {
+            return Err(format!("no child has made the filter for {HANG:?}"));
+        }
+        if began.elapsed() >= DIRECTORY {
+            // A slow machine creates no filter between two kills: now somebody may.
+            continue;
+        }
         crew.kill_any()?;
         kills += 1;
     }

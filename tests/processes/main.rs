@@ -14,6 +14,8 @@ mod churn;
 mod copies;
 mod crew;
 mod desk;
+#[path = "../common/effort.rs"]
+mod effort;
 mod handles;
 mod namespaces;
 #[path = "../common/random.rs"]

@@ -1,10 +1,11 @@
 //! What a run is told by its arguments and environment.
 
+use crate::effort::scaled;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// No answer for so long is a hang.
-pub const HANG: Duration = Duration::from_secs(20);
+/// No answer for so long is a hang, also on a machine that is busy with other work.
+pub const HANG: Duration = Duration::from_secs(60);
 
 /// How much to do, and how.
 #[derive(Debug, Clone)]
@@ -31,8 +32,10 @@ fn from_environment(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| number(name, &text))
 }
 
-/// The kills of a run that nobody gave a number.
+/// The kills of the soak for which the numbers of the other scenes are written.
 const KILLS: u64 = 500;
+/// The kills of a run to which no number is given.
+const DEFAULT_KILLS: u64 = 200;
 
 impl Settings {
     /// The settings, and the arguments that are not ours.
@@ -56,7 +59,7 @@ impl Settings {
         let churn = if kills.is_some_and(|kills| kills > KILLS) { 60 } else { 8 };
         let churn = from_environment("EBBTIDE_CHURN_SECONDS").unwrap_or(churn);
         let settings = Self {
-            kills: kills.unwrap_or(KILLS),
+            kills: kills.unwrap_or_else(|| scaled(DEFAULT_KILLS)),
             from,
             seed: seed.unwrap_or(0x0EBB),
             keep,

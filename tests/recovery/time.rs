@@ -5,7 +5,7 @@ use super::{digest, directory, kinds, options};
 use ebbtide::media::Memory;
 use ebbtide::{Clock, Downtime, Error, Filter, ManualClock, TimeLimited, Timestamp};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 #[test]
 fn an_outage_ages_keys_or_not_as_the_filter_was_told() {
@@ -173,8 +173,9 @@ fn only_a_filter_that_a_clock_has_moved_notes_that_it_is_alive() {
     moved.insert("key").expect("an insert");
     // Two beats of the one that is opened last: the others have had one by then.
     for _ in 0..2 {
-        let lsn = moved.stat().expect("a stat").lsn;
+        let (lsn, began) = (moved.stat().expect("a stat").lsn, Instant::now());
         while moved.stat().expect("a stat").lsn == lsn {
+            assert!(began.elapsed() < Duration::from_secs(60), "no heartbeat");
             std::thread::sleep(Duration::from_millis(10));
         }
     }

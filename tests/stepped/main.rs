@@ -18,6 +18,8 @@ mod children;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod copies;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod effort;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod ptrace;
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #[path = "../common/random.rs"]

@@ -3,6 +3,7 @@
 use crate::aim;
 use crate::children::{Answer, Plan, Survivor, Victim};
 use crate::copies::Copied;
+use crate::effort::spaced;
 use crate::ptrace::Stop;
 use crate::random::Random;
 use crate::scenes::{Operation, Scene};
@@ -160,7 +161,7 @@ pub fn run(scene: &'static Scene, company: Company, settings: Settings) -> Resul
         tally: Tally::default(),
     };
     run.begin()?;
-    let every = settings.every.unwrap_or(scene.every).max(1);
+    let every = settings.every.unwrap_or_else(|| spaced(scene.every));
     let goals = run.goals(every)?;
     for (at, goals) in goals.iter().enumerate() {
         let said = match company {

@@ -4,8 +4,8 @@ use std::fs;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// How long the survivor may take to answer.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+/// How long the survivor may take to answer: twice the patience of `wave.rs`, which is part of it.
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Default)]
 struct Watched {

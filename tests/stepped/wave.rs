@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// How long those that the victim may hold up are waited for once all others have returned: they may only be slow.
 const SETTLED: Duration = Duration::from_millis(60);
 /// How long the others may take: it is not timing that is claimed here, only that they return.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Which inserts a victim that stands still may hold up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
