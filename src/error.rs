@@ -39,7 +39,7 @@ pub enum Error {
     Version {
         /// The file.
         path: PathBuf,
-        /// The version this build reads and writes.
+        /// The version this build writes; it reads some older ones of durable files, too.
         expected: u32,
         /// The version the file names.
         found: u32,
@@ -179,7 +179,7 @@ impl fmt::Display for Error {
             ),
             Self::Version { path, expected, found } => write!(
                 f,
-                "{} has format version {found}, this build reads version {expected}; \
+                "{} has format version {found}, which this build, of version {expected}, does not read; \
                  use the ebbtide that wrote it, or recreate the filter",
                 path.display()
             ),

@@ -3,7 +3,7 @@
 //! Checksums would stop nearly every input at the door, so each door also lets in input with its checksum put
 //! right. What lies behind must then refuse it by its own means.
 
-use crate::bytes::{FORMAT_VERSION, HEADER_BYTES, PAGE_BYTES, to_bytes, to_words};
+use crate::bytes::{DURABLE, HEADER_BYTES, PAGE_BYTES, to_bytes, to_words};
 use crate::cells::store;
 use crate::media::{Access, Media, Memory};
 use crate::meta::Meta;
@@ -119,7 +119,7 @@ fn sealed_file(
     file.extend(rest);
     let common = [
         (0, u64::from_le_bytes(*magic)),
-        (1, FORMAT_VERSION.into()),
+        (1, DURABLE.written.into()),
         (2, UUID as u64),
         (3, (UUID >> 64) as u64),
     ];

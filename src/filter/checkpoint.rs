@@ -15,7 +15,7 @@ use crate::planted::Mistake;
 use crate::recovery::Listing;
 use crate::recovery::removal::remove_for_good;
 use crate::snapshot::write::SnapshotWriter;
-use crate::snapshot::{Content, Frame, SnapshotHeader, SnapshotReader};
+use crate::snapshot::{Content, Frame, FrameSeal, SnapshotHeader, SnapshotReader};
 use crate::sync::{self, AtomicU64, Instant, Mutex, MutexGuard, Ordering, patience};
 use crate::wal::record::RECORD_BYTES;
 use std::io;
@@ -172,10 +172,12 @@ impl Engine {
         let start = self.image.header().tail().load(Ordering::Acquire);
         // Block 0 first: banks that open later are born in the log, which is replayed from `start`.
         let state = self.copy_state()?;
+        let identity = self.image.header().identity();
+        let seal = FrameSeal::new(identity.uuid, identity.era, start);
         let (media, writer) = match place {
-            Place::New => (&*self.media, SnapshotWriter::create(&*self.media, name)),
-            Place::Over => (&*self.media, SnapshotWriter::over(&*self.media, name)),
-            Place::Backup(to) => (to, SnapshotWriter::create(to, name)),
+            Place::New => (&*self.media, SnapshotWriter::create(&*self.media, name, seal)),
+            Place::Over => (&*self.media, SnapshotWriter::over(&*self.media, name, seal)),
+            Place::Backup(to) => (to, SnapshotWriter::create(to, name, seal)),
         };
         let is_awaited = !matches!(place, Place::Backup(_));
         let written =
@@ -447,7 +449,7 @@ mod tests {
             let name = FileName::Snapshot { start }.to_string();
             let uuid = identity.uuid;
             let header = SnapshotHeader { uuid, era, start, end: start, frames: 0, bytes: 0 };
-            SnapshotWriter::create(&*memory, &name)
+            SnapshotWriter::create(&*memory, &name, FrameSeal::new(uuid, era, start))
                 .and_then(|writer| writer.finish(header))
                 .expect("space");
         }
@@ -504,7 +506,8 @@ mod tests {
         let owner = engine.lock(2);
         store(&block.cells[0], 1);
         let copied = |name: &str| {
-            let mut writer = SnapshotWriter::create(&*memory, name).expect("space");
+            let mut writer =
+                SnapshotWriter::create(&*memory, name, FrameSeal::new(7, 1, 1)).expect("space");
             engine.write_bank(bank, &mut writer, true).expect("space");
             let header = SnapshotHeader { uuid: 7, era: 1, start: 1, end: 1, frames: 0, bytes: 0 };
             writer.finish(header).expect("space");

@@ -17,7 +17,7 @@
 use super::block0::{BLOCK0_WORDS, Block0};
 use super::stripe::{STRIPE_WORDS, Stripe};
 use super::tally::{HEAD_WORDS, LANES_WORDS, Tally};
-use crate::bytes::{HEADER_BYTES, HEADER_WORDS, Header, PAGE_BYTES, PAGE_WORDS};
+use crate::bytes::{HEADER_BYTES, HEADER_WORDS, Header, IMAGE, PAGE_BYTES, PAGE_WORDS};
 use crate::cells::{OWN_WORDS, load, store};
 use crate::error::{Error, Result};
 use crate::kinds::State;
@@ -104,7 +104,7 @@ impl Identity {
             self.inode,
             u64::from(self.stripes),
         ];
-        Header { words }
+        Header { version: IMAGE.written, words }
     }
 
     fn from_words(header: Header<7>) -> Self {
@@ -198,7 +198,7 @@ impl LiveHeader {
         let file = media.open(&name, access).map_err(Error::io("open", &path))?;
         let mut start = vec![0; HEADER_BYTES];
         file.read_at(&mut start, 0).map_err(Error::io("read", &path))?;
-        let identity = Identity::from_words(Header::decode(&start, MAGIC, &path, REMEDY)?);
+        let identity = Identity::from_words(Header::decode(&start, MAGIC, IMAGE, &path, REMEDY)?);
         let bytes = file.bytes().map_err(Error::io("measure", &path))?;
         let found = (identity.uuid, identity.boot, identity.inode, identity.bytes());
         let inode = file.identity().map_err(Error::io("examine", &path))?;
@@ -273,7 +273,8 @@ impl LiveHeader {
             let file = media.open(&name, Access::Read).map_err(Error::io("open", &path))?;
             let mut start = vec![0; HEADER_BYTES];
             file.read_at(&mut start, 0).map_err(Error::io("read", &path))?;
-            let identity = Identity::from_words(Header::decode(&start, MAGIC, &path, REMEDY)?);
+            let identity =
+                Identity::from_words(Header::decode(&start, MAGIC, IMAGE, &path, REMEDY)?);
             let ours = identity.uuid == uuid && identity.era <= ERA_MAX;
             Ok(ours.then_some(identity.era))
         };

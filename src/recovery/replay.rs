@@ -376,6 +376,7 @@ mod tests {
     use crate::hash::{KeyHash, KeyHasher};
     use crate::kinds::Event;
     use crate::options::{Downtime, Durability};
+    use crate::snapshot::FrameSeal;
     use crate::snapshot::write::SnapshotWriter;
     use crate::wal::segment::SegmentHeader;
     use crate::wal::{Segment, place};
@@ -406,7 +407,8 @@ mod tests {
     /// Writes the snapshot that starts at 1.
     fn snapshot(media: &dyn Media, end: u64, frames: &[(Frame, &[u64])]) -> String {
         let name = FileName::Snapshot { start: 1 }.to_string();
-        let mut writer = SnapshotWriter::create(media, &name).expect("room");
+        let mut writer =
+            SnapshotWriter::create(media, &name, FrameSeal::new(7, 1, 1)).expect("room");
         for (frame, words) in frames {
             writer.frame(frame, words).expect("room");
         }
@@ -550,7 +552,8 @@ mod tests {
         for (start, end) in [(3, 9), (5, 8)] {
             let header = SnapshotHeader { uuid: 7, era: 1, start, end, frames: 0, bytes: 0 };
             let name = FileName::Snapshot { start }.to_string();
-            let writer = SnapshotWriter::create(&memory, &name).expect("space");
+            let writer =
+                SnapshotWriter::create(&memory, &name, FrameSeal::new(7, 1, start)).expect("space");
             writer.finish(header).expect("space");
             assert_eq!(covered(), 9);
         }

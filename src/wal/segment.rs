@@ -5,7 +5,7 @@
 
 use super::place;
 use super::record::{Decoded, RECORD_BYTES, RECORD_WORDS, Record, void_word};
-use crate::bytes::{HEADER_BYTES, Header, PAGE_BYTES, PAGE_WORDS};
+use crate::bytes::{DURABLE, HEADER_BYTES, Header, PAGE_BYTES, PAGE_WORDS};
 use crate::error::{Error, Result};
 use crate::media::{Access, Mapped, Media, MediaFile};
 use crate::names::FileName;
@@ -48,7 +48,7 @@ impl SegmentHeader {
             self.first,
             self.capacity,
         ];
-        Header { words }
+        Header { version: DURABLE.written, words }
     }
 
     fn from_words(header: Header<6>) -> Self {
@@ -142,7 +142,8 @@ impl Segment {
         let bytes = file.bytes().map_err(Error::io("measure", &path))?;
         let mut start = vec![0; HEADER_BYTES.min(usize::try_from(bytes).unwrap_or(usize::MAX))];
         file.read_at(&mut start, 0).map_err(Error::io("read", &path))?;
-        let header = SegmentHeader::from_words(Header::decode(&start, MAGIC, &path, REMEDY)?);
+        let header =
+            SegmentHeader::from_words(Header::decode(&start, MAGIC, DURABLE, &path, REMEDY)?);
         let damaged = |offset: u64, expected: String, found: String| {
             Err(Error::Damaged { path: path.clone(), offset, expected, found, remedy: REMEDY })
         };
