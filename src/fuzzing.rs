@@ -212,11 +212,11 @@ fn fill<'a>(segment: &Segment, era: u64, mut places: &'a [u8]) -> &'a [u8] {
 
 fn read_log(memory: &Memory, known: Known, from: u64) {
     let listing = Listing::read(memory).expect("a directory");
-    let Ok(history) = History::open(memory, &listing, UUID, Access::Write) else {
+    let Ok(history) = History::open(memory, &listing, UUID) else {
         return;
     };
     let (mut last, mut visited) = (0, Vec::new());
-    let read = history.read(from, known, |era, lsn, _| {
+    let read = history.read(memory, from, known, |era, lsn, _| {
         assert!(era >= last, "never back to a lower era");
         last = era;
         visited.push(lsn);
@@ -229,8 +229,9 @@ fn read_log(memory: &Memory, known: Known, from: u64) {
     if matches!(known, Known::Living { .. }) {
         return;
     }
-    history.secure(from, &prefix).expect("nothing fails");
-    let again = history.read(from, Known::Nothing, |_, _, _| Ok(())).expect("it is secured");
+    history.secure(memory, from, &prefix).expect("nothing fails");
+    let again =
+        history.read(memory, from, Known::Nothing, |_, _, _| Ok(())).expect("it is secured");
     assert_eq!((again.stop, again.holes), (prefix.stop, vec![]));
 }
 

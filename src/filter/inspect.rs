@@ -3,6 +3,7 @@
 //! Nothing here changes the files it looks at. State is rebuilt privately, in memory.
 
 use super::open::{first_bank_bytes, layout, read_meta, write_file, write_new};
+use crate::bytes::DURABLE;
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::kinds::{Parameters, registry};
@@ -205,7 +206,13 @@ fn verify_snapshot(media: &dyn Media, start: u64, meta: &Meta) -> Result<String>
     let mut reader = SnapshotReader::open(media, start, meta.uuid)?;
     reader.frames(|_, _, _| Ok(()))?;
     let header = reader.header();
-    Ok(format!("snapshot from LSN {start} to {}, {} frames", header.end, header.frames))
+    let (end, frames, format) = (header.end, header.frames, of_format(reader.version()));
+    Ok(format!("snapshot from LSN {start} to {end}, {frames} frames{format}"))
+}
+
+/// Says that a file is of an older format; the next snapshot and the segments that come with it are not.
+fn of_format(version: u32) -> String {
+    if version == DURABLE.written { String::new() } else { format!(", of format {version}") }
 }
 
 /// Checks that the next opening can replace the live image, if there is one; what it holds does not matter.
@@ -228,13 +235,15 @@ fn verify_log(
 ) {
     for &(era, first) in &listing.segments {
         let one = Listing { segments: vec![(era, first)], ..Listing::default() };
-        let opened = History::open(media, &one, meta.uuid, Access::Read);
-        let opened = opened.map(|_| format!("log of era {era} from LSN {first}"));
+        let opened = History::open(media, &one, meta.uuid);
+        let opened = opened.map(|history| {
+            format!("log of era {era} from LSN {first}{}", of_format(history.version()))
+        });
         report.add(media, FileName::Segment { era, first }, opened);
     }
     let read = needed_log(media, listing, meta).and_then(|history| {
-        let first = history.segments().first().map_or(1, |segment| segment.first());
-        let prefix = history.read(first, known, |_, _, _| Ok(()))?;
+        let first = history.segments().first().map_or(1, |segment| segment.first);
+        let prefix = history.read(media, first, known, |_, _, _| Ok(()))?;
         Ok(format!("log with {} records from LSN {first} to {}", prefix.records, prefix.stop))
     });
     report.add(media, "wal", read);
@@ -244,7 +253,10 @@ fn verify_log(
 fn needed_log(media: &dyn Media, listing: &Listing, meta: &Meta) -> Result<History> {
     let segments = listing.segments_needed().to_vec();
     let needed = Listing { segments, ..Listing::default() };
-    History::open(media, &needed, meta.uuid, Access::Read)
+    let mut history = History::open(media, &needed, meta.uuid)?;
+    // Who writes may remove files meanwhile.
+    history.hold(media, 0)?;
+    Ok(history)
 }
 
 /// A record as `ebbtide wal` prints it.
@@ -310,8 +322,8 @@ pub fn wal(dir: impl AsRef<Path>, mut visit: impl FnMut(&Entry) -> Result<()>) -
         let history = needed_log(&media, &listing, &meta)?;
         Ok((Look::begin(&media, &meta)?, known, history))
     })?;
-    let first = history.segments().first().map_or(1, |segment| segment.first());
-    history.read(first, known, |era, lsn, record| {
+    let first = history.segments().first().map_or(1, |segment| segment.first);
+    history.read(&media, first, known, |era, lsn, record| {
         let time = Timestamp::from_unix_micros(record.time);
         let (operation, record) = (record.op.name(), *record);
         visit(&Entry { lsn, era, time, operation, record, weighs: meta.kind.weighs() })
@@ -345,8 +357,8 @@ pub fn restore(from: impl AsRef<Path>, dir: impl AsRef<Path>) -> Result<()> {
         }
         // Only the live image, which is not copied, explains places that dead writers left empty: close them.
         let copied = Listing::read(&to)?;
-        let history = History::open(&to, &copied, meta.uuid, Access::Write)?;
-        history.secure(recovered.start, &recovered.prefix)?;
+        let history = History::open(&to, &copied, meta.uuid)?;
+        history.secure(&to, recovered.start, &recovered.prefix)?;
         // Last: it makes the directory a filter.
         write_file(&to, 0, &FileName::Meta.to_string(), &meta.encode())
     })
@@ -409,7 +421,7 @@ pub fn salvage_on(from: &dyn Media, to: &dyn Media) -> Result<Option<Salvaged>> 
             let name = FileName::Snapshot { start }.to_string();
             copy_file(from, to, &name).map_err(Error::io("copy", from.path().join(&name)))?;
         }
-        found.write_log(to, &meta)?;
+        found.write_log(from, to, &meta)?;
         let inserts = rebuilt_inserts(to, &meta, found.stop)?;
         // Last: it makes the directory a filter.
         write_file(to, 0, &FileName::Meta.to_string(), &meta.encode())?;

@@ -162,7 +162,7 @@ impl Engine {
         let draft = FileName::Temporary(LIVE_DRAFT).to_string();
         let known = Known::of_the_dead(&*media, meta.uuid)?;
         let begin = || {
-            let recovered = replay(&*media, &media, &meta, &draft, Access::Write, known)?;
+            let recovered = replay(&*media, &media, &meta, &draft, known)?;
             begin_era(&*media, &meta, &options, &recovered, &draft)?;
             Ok(recovered)
         };
@@ -370,7 +370,7 @@ fn begin_era(
     draft: &str,
 ) -> Result<()> {
     if !Mistake::GroundNotSecured.is_planted() {
-        recovered.history.secure(recovered.start, &recovered.prefix)?;
+        recovered.history.secure(media, recovered.start, &recovered.prefix)?;
     }
     // The names, too: who gave them may have died before the directory was synced. Else a new era could outlive `meta`.
     if !Mistake::NamesNotSecured.is_planted() {

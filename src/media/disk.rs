@@ -344,6 +344,10 @@ impl MediaFile for DiskFile {
         Ok(rustix::fs::fdatasync(&self.file)?)
     }
 
+    fn maps_with_sync(&self) -> bool {
+        true
+    }
+
     fn map(&self, access: Access) -> io::Result<Box<dyn Mapping>> {
         let bytes = self.bytes()?;
         if !bytes.is_multiple_of(8) {
@@ -397,6 +401,15 @@ unsafe impl Mapping for DiskMapping {
         // processes write whole words. If mapped for reading only, loads of eight bytes are still plain
         // loads on 64-bit machines, and stores do not happen by the contract of `Access::Read`.
         unsafe { std::slice::from_raw_parts(self.map.as_ptr().cast::<AtomicU64>(), self.words) }
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        if self.guard.is_foreign() {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        // `msync(MS_SYNC)` of the whole mapping: what `fdatasync` does, through the open file description that the mapping
+        // keeps, so that failures since the file was opened are told here, too.
+        self.map.flush()
     }
 
     fn populate(&self, words: Range<usize>) {

@@ -213,6 +213,11 @@ pub trait MediaFile: Debug + Send + Sync {
     /// The system's refusal; what is on the disk is then unknown and a second try proves nothing.
     fn sync(&self) -> io::Result<()>;
 
+    /// Whether a mapping of this file can be synced by [`Mapping::sync`] when the file itself is closed.
+    fn maps_with_sync(&self) -> bool {
+        false
+    }
+
     /// Maps the whole file, shared. Its length must be a multiple of eight.
     ///
     /// # Errors
@@ -229,6 +234,15 @@ pub trait MediaFile: Debug + Send + Sync {
 pub unsafe trait Mapping: Debug + Send + Sync {
     /// The words, little-endian on the disk.
     fn words(&self) -> &[AtomicU64];
+
+    /// As [`MediaFile::sync`] of the file that was mapped, which may be closed: a mapping takes none of the process's
+    /// descriptors. For files whose [`MediaFile::maps_with_sync`] says so.
+    ///
+    /// # Errors
+    /// As [`MediaFile::sync`]; failures count from when the file was opened.
+    fn sync(&self) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 
     /// Asks the system to make the pages of these words present and writable ahead of their use. A hint:
     /// failures are ignored.

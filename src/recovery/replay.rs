@@ -10,7 +10,7 @@ use crate::kinds::{BankEntry, BankMask, Kind};
 use crate::live::header::{Identity, LiveHeader, boot_id};
 use crate::live::stripe::StripeSums;
 use crate::live::{Bank, BankForm, BankSet, Image, event};
-use crate::media::{Access, Media, Memory};
+use crate::media::{Media, Memory};
 use crate::meta::Meta;
 use crate::names::FileName;
 use crate::planted::Mistake;
@@ -39,8 +39,7 @@ pub struct Recovered {
     pub unsound: Vec<(u64, Error)>,
 }
 
-/// Rebuilds the state that the files of `home` describe, as an image on `live` under the name `draft`. `access` is how the
-/// log is opened: for writing if a new era is to begin on it. `known` is what the live image says of the log's end.
+/// Rebuilds the state that the files of `home` describe, as an image on `live` under the name `draft`. `known` is what the live image says of the log's end.
 ///
 /// # Errors
 /// [`Error::Damaged`] if the state cannot be rebuilt in full, [`Error::Version`], [`Error::Io`].
@@ -49,11 +48,10 @@ pub fn replay(
     live: &Arc<dyn Media>,
     meta: &Meta,
     draft: &str,
-    access: Access,
     known: Known,
 ) -> Result<Recovered> {
     let listing = Listing::read(home)?;
-    let history = History::open(home, &listing, meta.uuid, access)?;
+    let mut history = History::open(home, &listing, meta.uuid)?;
     let boot = boot_id(home)?;
     let identity = Identity {
         uuid: meta.uuid,
@@ -76,7 +74,7 @@ pub fn replay(
     let (image, start, end, era) = match ground {
         Some((image, header)) => (image, header.start, header.end, header.era),
         None => {
-            let has_all = history.segments().first().is_some_and(|segment| segment.first() == 1);
+            let has_all = history.segments().first().is_some_and(|segment| segment.first == 1);
             if let (false, false) = (has_all, unsound.is_empty()) {
                 return Err(unsound.swap_remove(0).1);
             }
@@ -86,9 +84,14 @@ pub fn replay(
         }
     };
     check_eras(home, meta, &history, era)?;
+    if let Known::Living { .. } = known {
+        // Who writes may remove files meanwhile.
+        history.hold(home, start)?;
+    }
     let kind = &*meta.kind;
     let mut applying = Applying::new(&image, kind);
-    let mut prefix = history.read(start, known, |_, lsn, record| applying.take(lsn, record))?;
+    let mut prefix =
+        history.read(home, start, known, |_, lsn, record| applying.take(lsn, record))?;
     applying.finish()?;
     // Every snapshot was renamed only when the log was durable through its end.
     let least = listing.snapshots.first().copied().unwrap_or(1).max(end);
@@ -112,7 +115,7 @@ pub fn replay(
 pub fn rebuild(home: &dyn Media, meta: &Meta, known: Known) -> Result<Recovered> {
     let memory: Arc<dyn Media> = Arc::new(Memory::new());
     memory.make().map_err(Error::io("make", memory.path()))?;
-    replay(home, &memory, meta, "image", Access::Read, known)
+    replay(home, &memory, meta, "image", known)
 }
 
 /// Records on their way from the log into an image.
@@ -341,8 +344,6 @@ impl Recovered {
         let segments = segments.map(|&(era, first)| FileName::Segment { era, first });
         let superfluous: Vec<_> = older.chain(segments).collect();
         let any = !superfluous.is_empty();
-        // What is open takes space without a name, too.
-        drop(self.history);
         // The newest one's name may be newer than the last sync of the directory, and its writer dead.
         home.sync().map_err(Error::io("sync", home.path()))?;
         remove_for_good(home, superfluous, numbers)?;
@@ -503,7 +504,7 @@ mod tests {
 
     fn replayed(media: &Arc<dyn Media>, meta: &Meta) -> Recovered {
         let known = Known::Nothing;
-        replay(&**media, media, meta, "draft", Access::Write, known).expect("a sound log")
+        replay(&**media, media, meta, "draft", known).expect("a sound log")
     }
 
     #[test]
