@@ -184,7 +184,7 @@ pub fn log(bytes: &[u8]) {
     let (tail, unfinished) = (u64::from(tail), u64::from(unfinished));
     let known = match form % 4 {
         0 | 1 => Known::Nothing,
-        2 => Known::Died { era, tail, unfinished: unfinished % 8 },
+        2 => Known::Died { era, tail, durable: tail / 2, unfinished: unfinished % 8 },
         _ => Known::Living { era, durable: tail },
     };
     read_log(&memory, known, 1 + u64::from(from) % 8);

@@ -12,9 +12,9 @@ pub mod scheduled;
 #[cfg(loom)]
 pub use loom::sync::atomic::{AtomicU64, Ordering, fence};
 #[cfg(not(shuttle))]
-pub use parking_lot::{Mutex, MutexGuard};
+pub use parking_lot::Mutex;
 #[cfg(shuttle)]
-pub use scheduled::{AtomicU64, Instant, Mutex, MutexGuard, sleep, spin_hint, yield_now};
+pub use scheduled::{AtomicU64, Instant, Mutex, sleep, spin_hint, yield_now};
 #[cfg(not(any(loom, shuttle)))]
 pub use std::sync::atomic::{AtomicU64, Ordering, fence};
 #[cfg(shuttle)]

@@ -57,8 +57,8 @@ impl Report {
     }
 
     /// This report, or the first error in it that says nothing about the files.
-    fn unless(mut self, is_no_damage: fn(&Error) -> bool) -> Result<Self> {
-        let found = self.files.iter().position(|file| file.damage.iter().any(is_no_damage));
+    fn unless(mut self, is_no_damage: impl Fn(&Error) -> bool) -> Result<Self> {
+        let found = self.files.iter().position(|file| file.damage.iter().any(&is_no_damage));
         match found.and_then(|at| self.files[at].damage.pop()) {
             Some(error) => Err(error),
             None => Ok(self),
@@ -74,10 +74,6 @@ impl Report {
         let bytes = media.open(&name, Access::Read).and_then(|file| file.bytes()).unwrap_or(0);
         self.files.push(FileReport { name, detail, bytes, damage });
     }
-}
-
-fn is_denied(error: &Error) -> bool {
-    matches!(error, Error::Io { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied)
 }
 
 /// How long others are waited for that open, recover or close the filter.
@@ -113,6 +109,13 @@ impl Look {
             Known::of_the_dead(media, meta.uuid)?
         };
         Ok(Self { locks: Some(locks), known })
+    }
+
+    /// Shows those who wait to open the filter that the look progresses.
+    pub(super) fn note_progress(&self) {
+        if let Some(locks) = &self.locks {
+            locks.note_progress();
+        }
     }
 }
 
@@ -190,15 +193,12 @@ fn verify_once(media: &dyn Media, meta: &Meta) -> Result<(Report, bool)> {
         if let Some(found) = verify_live(media) {
             report.add(media, FileName::Live, found);
         }
-        let rebuilt = rebuild(media, meta, known);
+        let rebuilt = rebuild(media, meta, known, &|| {});
         report.add(media, ".", rebuilt.map(|recovered| describe(&recovered)));
-        // What may not be read is not damaged; and what is gone is not, while somebody writes.
-        let report = report.unless(is_denied)?;
-        if let Known::Living { .. } = known {
-            report.unless(Error::is_not_found).map(|report| (report, true))
-        } else {
-            Ok((report, false))
-        }
+        // What cannot be looked at, for whatever reason, is not damaged; nor what is gone, while somebody writes.
+        let lives = matches!(known, Known::Living { .. });
+        let says_nothing = |error: &Error| !(error.is_damage() || error.is_not_found() && !lives);
+        report.unless(says_nothing).map(|report| (report, lives))
     })
 }
 
@@ -343,7 +343,7 @@ pub fn restore(from: impl AsRef<Path>, dir: impl AsRef<Path>) -> Result<()> {
     if let Known::Living { .. } = look.known {
         return Err(Error::Locked { path: from.path().to_path_buf() });
     }
-    let recovered = rebuild(&from, &meta, look.known)?;
+    let recovered = rebuild(&from, &meta, look.known, &|| look.note_progress())?;
     write_new(&to, |_locks| {
         let listing = &recovered.listing;
         // Others are not needed, and may be damaged.
@@ -440,7 +440,7 @@ pub fn salvage_on(from: &dyn Media, to: &dyn Media) -> Result<Option<Salvaged>> 
 
 /// Makes sure that what was written leads to a state, with every record below `stop`. How many inserts it has.
 fn rebuilt_inserts(media: &dyn Media, meta: &Meta, stop: u64) -> Result<u64> {
-    let rebuilt = rebuild(media, meta, Known::Nothing)?;
+    let rebuilt = rebuild(media, meta, Known::Nothing, &|| {})?;
     if rebuilt.prefix.stop == stop {
         return Ok(rebuilt.image.sum_stripes().0.inserts);
     }
@@ -500,7 +500,8 @@ pub fn plan(kind: &str, parameters: &Parameters, options: &Options) -> Result<Pl
     options.check()?;
     let kind = registry::build(kind, parameters)?;
     let layout = layout(&*kind, options);
-    let identity = Identity { uuid: 0, era: 0, boot: 0, inode: 0, stripes: layout.stripes };
+    let identity =
+        Identity { uuid: 0, era: 0, boot: 0, inode: 0, device: 0, stripes: layout.stripes };
     let geometry = kind.geometry(layout);
     let bank_bytes = first_bank_bytes(&*kind, layout)?;
     let unused_words = layout.words(geometry).saturating_sub(kind.planned_words(layout));

@@ -5,7 +5,7 @@
 //! a signal. Files must not be truncated from outside while mapped, for that becomes one; nothing here ever does it, and
 //! `tests/surroundings.rs` says what is left if somebody does.
 
-use super::{Access, ByteLocks, Mapping, Media, MediaFile};
+use super::{Access, BootIdSource, ByteLocks, Mapping, Media, MediaFile, boot};
 use crate::fork::{Guard, Unshared};
 use crate::planted::Mistake;
 use crate::sync::AtomicU64;
@@ -29,6 +29,9 @@ const _: () = assert!(size_of::<AtomicU64>() == 8 && align_of::<AtomicU64>() == 
 
 /// `statfs` type of btrfs, where files of random stores must not be copied on write.
 const BTRFS: u64 = 0x9123_683E;
+
+/// `statfs` type of overlayfs, whose device number may be another at each mount, though the files are the same.
+const OVERLAYFS: u64 = 0x794C_7630;
 
 /// File systems whose mappings or locks are not one and the same for everybody (`statfs` types).
 const NOT_LOCAL: &[(u64, &str)] = &[
@@ -214,16 +217,12 @@ impl Media for Disk {
     }
 
     fn boot_id(&self) -> io::Result<u128> {
-        let text = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
-        parse_boot_id(&text).ok_or_else(|| {
-            io::Error::new(io::ErrorKind::InvalidData, "the kernel's boot id is no UUID")
-        })
+        boot::id()
     }
-}
 
-fn parse_boot_id(text: &str) -> Option<u128> {
-    let digits: String = text.trim().chars().filter(|&c| c != '-').collect();
-    (digits.len() == 32).then(|| u128::from_str_radix(&digits, 16).ok())?
+    fn boot_id_source(&self) -> BootIdSource {
+        boot::source()
+    }
 }
 
 fn not_a_file(found: &str) -> io::Error {
@@ -297,6 +296,13 @@ impl MediaFile for DiskFile {
 
     fn identity(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.ino())
+    }
+
+    fn device(&self) -> io::Result<u64> {
+        if file_system(&rustix::fs::fstatfs(&self.file)?) == OVERLAYFS {
+            return Ok(0);
+        }
+        Ok(self.file.metadata()?.dev())
     }
 
     fn allocate(&self, bytes: Range<u64>) -> io::Result<()> {
@@ -522,13 +528,6 @@ fn control(file: &File, command: libc::c_int, range: &mut libc::flock) -> io::Re
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn boot_ids_are_uuids() {
-        assert_eq!(parse_boot_id("00000000-0000-0000-0000-0000000000ff\n"), Some(255));
-        assert_eq!(parse_boot_id("00000000-0000-0000-0000-0000000000f"), None);
-        assert_eq!(parse_boot_id("0000000g-0000-0000-0000-000000000000"), None);
-    }
 
     #[test]
     fn where_nothing_allocates_zeros_are_written() {

@@ -44,10 +44,20 @@ pub enum Known {
     Died {
         /// The era they wrote.
         era: u64,
+        /// Every place below was made durable.
+        durable: u64,
         /// The next LSN they would have reserved.
         tail: u64,
         /// How many places they may have left empty at most.
         unfinished: u64,
+    },
+    /// The same run of the machine, but the device went meanwhile and came back: what was not durable yet may be gone, as after
+    /// a power cut.
+    Cut {
+        /// The era that was written.
+        era: u64,
+        /// Every place below was made durable.
+        durable: u64,
     },
     /// Somebody writes now.
     Living {
@@ -64,10 +74,11 @@ impl Known {
     /// # Errors
     /// [`Error::Io`] if it cannot be found out whether the machine still runs as it did then.
     pub fn of_the_dead(home: &dyn Media, uuid: u128) -> Result<Self> {
-        Ok(match Self::image(home, uuid)? {
+        Ok(match LiveHeader::open_previous(home, uuid, Access::Read)? {
             // Relaxed: whoever wrote it is dead, and the byte locks order us after that.
             Some(image) => Self::Died {
                 era: image.identity().era,
+                durable: image.durable().load(Ordering::Relaxed),
                 tail: image.tail().load(Ordering::Relaxed),
                 unfinished: image.unfinished(),
             },
@@ -80,7 +91,7 @@ impl Known {
     /// # Errors
     /// As [`Known::of_the_dead`].
     pub fn of_the_living(home: &dyn Media, uuid: u128) -> Result<Self> {
-        Ok(match Self::image(home, uuid)? {
+        Ok(match LiveHeader::find(home, uuid, Access::Read)? {
             // Acquire: pairs with the raising of the durable end.
             Some(image) => Self::Living {
                 era: image.identity().era,
@@ -90,15 +101,13 @@ impl Known {
         })
     }
 
-    fn image(home: &dyn Media, uuid: u128) -> Result<Option<LiveHeader>> {
-        LiveHeader::open_previous(home, uuid, Access::Read)
-    }
-
     /// What is known of this era: the LSN below which nothing is wrong, and how many places there may be empty.
     fn of_era(self, era: u64) -> Option<(u64, u64)> {
         match self {
-            Self::Died { era: of, tail, unfinished } if of == era => Some((tail, unfinished)),
-            Self::Living { era: of, durable } if of == era => Some((durable, 0)),
+            Self::Died { era: of, tail, unfinished, .. } if of == era => Some((tail, unfinished)),
+            Self::Cut { era: of, durable } | Self::Living { era: of, durable } if of == era => {
+                Some((durable, 0))
+            }
             _ => None,
         }
     }
@@ -193,7 +202,7 @@ impl History {
     }
 
     /// Lets `read` look at a segment.
-    fn visit<T>(
+    pub(super) fn visit<T>(
         &self,
         media: &dyn Media,
         header: &SegmentHeader,
@@ -261,6 +270,7 @@ impl History {
         prefix: &mut Prefix,
         mut visit: impl FnMut(u64, u64, &Record) -> Result<()>,
     ) -> Result<()> {
+        let known = self.without_lost(media, known, prefix.stop)?;
         let of_last = known.of_era(self.last_era());
         for (era, start, end) in self.eras() {
             if end.is_some_and(|end| end <= prefix.stop) {
@@ -284,6 +294,24 @@ impl History {
             self.check_rest(media, prefix)?;
         }
         Ok(())
+    }
+
+    /// What is known, unless more places are empty than writers that died can have left, all of them above what was made durable:
+    /// then the device went without the machine and came back, and what it had not written yet is gone.
+    fn without_lost(&self, media: &dyn Media, known: Known, from: u64) -> Result<Known> {
+        let Known::Died { era, durable, tail, unfinished } = known else { return Ok(known) };
+        if era != self.last_era() {
+            return Ok(known);
+        }
+        let mut empty = 0;
+        let of_era = self.segments.iter().filter(|segment| segment.era == era);
+        for header in of_era.filter(|segment| segment.end() > durable && segment.first < tail) {
+            let places = durable.max(from).max(header.first)..tail.min(header.end());
+            empty += self.visit(media, header, |segment| {
+                Ok(places.filter(|&lsn| !segment.is_complete(lsn)).count() as u64)
+            })?;
+        }
+        Ok(if empty > unfinished { Known::Cut { era, durable } } else { known })
     }
 
     /// Reads one era up to `end`, or (for the last one) as far as it goes. `known` is an LSN up to which nothing
@@ -445,119 +473,4 @@ impl History {
 }
 
 #[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-    use crate::media::Memory;
-    use crate::wal::place;
-
-    const UUID: u128 = 7;
-
-    /// A medium with a segment of these places: era, start of the era, first LSN; where a record is given there is one.
-    fn add(media: &Memory, (era, era_start, first): (u64, u64, u64), places: &[Option<Record>]) {
-        let capacity = places.len() as u64;
-        let header = SegmentHeader { uuid: UUID, era, era_start, first, capacity };
-        let segment = Segment::create(media, header, 0).expect("space");
-        for (lsn, record) in (first..).zip(places) {
-            if let Some(record) = record {
-                place::publish(segment.slot(lsn), record.encode(era, lsn));
-            }
-        }
-    }
-
-    fn made() -> Memory {
-        let media = Memory::new();
-        media.make().expect("nothing fails yet");
-        media
-    }
-
-    const INSERT: Option<Record> =
-        Some(Record { op: Op::Insert, argument: 1, stream: false, payload: 99, time: 0, step: 0 });
-
-    fn note(payload: u64) -> Option<Record> {
-        let op = Op::Durable;
-        Some(Record { op, argument: 0, stream: false, payload, time: 0, step: 0 })
-    }
-
-    fn open(media: &Memory) -> Result<History> {
-        let listing = Listing::read(media).expect("a directory");
-        History::open(media, &listing, UUID)
-    }
-
-    fn read(media: &Memory, known: Known) -> Result<Prefix> {
-        open(media)?.read(media, 1, known, |_, _, _| Ok(()))
-    }
-
-    #[test]
-    fn segments_of_an_era_must_agree_on_its_start() {
-        let media = made();
-        add(&media, (1, 1, 1), &[INSERT; 4]);
-        add(&media, (2, 5, 5), &[INSERT; 4]);
-        assert!(open(&media).is_ok(), "another era begins elsewhere");
-        add(&media, (2, 6, 9), &[INSERT; 4]);
-        let Err(Error::Damaged { offset, found, .. }) = open(&media) else {
-            panic!("two starts of one era");
-        };
-        assert_eq!((offset, found.as_str()), (40, "6"));
-    }
-
-    #[test]
-    fn a_note_beyond_the_end_tells_of_damage_only_if_more_was_durable_than_is_left() {
-        for (durable, sound) in [(3, true), (4, true), (5, false), (6, false), (7, true)] {
-            let media = made();
-            add(&media, (1, 1, 1), &[INSERT, INSERT, INSERT, None, INSERT, note(durable)]);
-            let read = read(&media, Known::Nothing);
-            assert_eq!(read.is_ok(), sound, "a note at LSN 6 that all below {durable} is durable");
-            if let Ok(prefix) = read {
-                assert_eq!((prefix.stop, prefix.records), (4, 3));
-            }
-        }
-    }
-
-    #[test]
-    fn below_what_the_live_image_knows_nothing_may_be_missing() {
-        let media = made();
-        add(&media, (1, 1, 1), &[INSERT; 4]);
-        for (known, sound) in [(3, true), (5, true), (6, false)] {
-            let living = Known::Living { era: 1, durable: known };
-            assert_eq!(read(&media, living).is_ok(), sound, "durable below {known}");
-            let died = Known::Died { era: 1, tail: known, unfinished: 0 };
-            assert_eq!(read(&media, died).is_ok(), sound, "reserved below {known}");
-        }
-    }
-
-    #[test]
-    fn what_is_known_of_one_era_says_nothing_of_another() {
-        let media = made();
-        add(&media, (2, 1, 1), &[INSERT, None, None, None]);
-        for era in [1, 3] {
-            let living = Known::Living { era, durable: 4 };
-            let died = Known::Died { era, tail: 4, unfinished: 0 };
-            for known in [living, died] {
-                assert_eq!(read(&media, known).expect("the log's end").stop, 2);
-            }
-        }
-        let died = |unfinished| Known::Died { era: 2, tail: 4, unfinished };
-        let prefix = read(&media, died(2)).expect("two places of writers that died");
-        assert_eq!((prefix.stop, prefix.holes), (4, vec![2, 3]));
-        assert!(read(&media, died(1)).is_err());
-        assert!(read(&media, Known::Living { era: 2, durable: 4 }).is_err());
-    }
-
-    #[test]
-    fn an_era_ends_where_the_next_begins_whatever_lies_beyond() {
-        let media = made();
-        add(&media, (1, 1, 1), &[INSERT; 4]);
-        add(&media, (1, 1, 5), &[INSERT; 4]);
-        add(&media, (2, 3, 3), &[INSERT, INSERT, None, None]);
-        let history = open(&media).expect("sound headers");
-        let mut seen = Vec::new();
-        let read = history.read(&media, 1, Known::Nothing, |era, lsn, _| {
-            seen.push((era, lsn));
-            Ok(())
-        });
-        assert_eq!(read.expect("no damage").stop, 5);
-        assert_eq!(seen, [(1, 1), (1, 2), (2, 3), (2, 4)]);
-        let eras: Vec<_> = history.eras().collect();
-        assert_eq!(eras, [(1, 1, Some(3)), (2, 3, None)]);
-    }
-}
+mod tests;

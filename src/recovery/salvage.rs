@@ -10,22 +10,19 @@
 
 use super::eras::{History, Known, Prefix, check_start};
 use super::listing::Listing;
-use super::replay::load;
+use super::replay::load_alone;
 use crate::bytes::{HEADER_BYTES, PAGE_BYTES, to_words};
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
-use crate::live::header::Identity;
-use crate::live::{Image, LiveHeader, event};
+use crate::live::{LiveHeader, event};
 use crate::media::{Access, Media, Memory};
 use crate::meta::Meta;
 use crate::names::FileName;
-use crate::snapshot::{SnapshotHeader, SnapshotReader};
+use crate::snapshot::SnapshotReader;
 use crate::sync::Ordering;
 use crate::wal::record::{Decoded, RECORD_BYTES};
 use crate::wal::segment::{CAPACITY_MAX, SegmentHeader};
 use crate::wal::{Op, Record, Segment, place};
-use std::io::ErrorKind;
-use std::sync::Arc;
 
 /// The number of the temporary name that a segment of the new log is made under.
 const SEGMENT_DRAFT: u64 = 1;
@@ -223,29 +220,7 @@ impl Salvage {
 
 /// An error that says something about the file; others end the search.
 fn if_damage(error: Error) -> Result<Error> {
-    match error {
-        Error::Damaged { .. } | Error::Version { .. } => Ok(error),
-        // A link or a directory in the place of a file, or one that is too short.
-        Error::Io { ref source, .. }
-            if matches!(
-                source.kind(),
-                ErrorKind::InvalidInput | ErrorKind::InvalidData | ErrorKind::UnexpectedEof
-            ) =>
-        {
-            Ok(error)
-        }
-        other => Err(other),
-    }
-}
-
-/// Loads a snapshot into memory, which shows that it is sound and fits the filter.
-fn load_alone(home: &dyn Media, meta: &Meta, start: u64) -> Result<SnapshotHeader> {
-    let memory: Arc<dyn Media> = Arc::new(Memory::new());
-    memory.make().map_err(Error::io("make", memory.path()))?;
-    let (uuid, stripes) = (meta.uuid, meta.layout.stripes);
-    let identity = Identity { uuid, era: 1, boot: 0, inode: 0, stripes };
-    let image = Image::create(memory, "image", identity, meta.layout, &*meta.kind)?;
-    Ok(load(home, meta, start, image)?.1)
+    if error.is_damage() { Ok(error) } else { Err(error) }
 }
 
 /// Maps all of the log that can be read.
@@ -452,20 +427,4 @@ fn beyond(history: &History, stop: u64, told: &mut Told) -> Option<Beyond> {
         }
     }
     found
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_errors_that_say_something_about_the_file_are_damage() {
-        let error = |kind: ErrorKind| Error::io("read", "file")(kind.into());
-        for kind in [ErrorKind::InvalidInput, ErrorKind::InvalidData, ErrorKind::UnexpectedEof] {
-            assert!(if_damage(error(kind)).is_ok(), "{kind}");
-        }
-        for kind in [ErrorKind::PermissionDenied, ErrorKind::NotFound, ErrorKind::Other] {
-            assert!(if_damage(error(kind)).is_err(), "{kind}");
-        }
-    }
 }

@@ -308,6 +308,12 @@ impl Segment {
         place::last_word(self.slot(lsn)) != 0
     }
 
+    /// Whether anything was ever written to a place.
+    #[must_use]
+    pub fn is_touched(&self, lsn: u64) -> bool {
+        self.slot(lsn).iter().any(|word| word.load(Ordering::Relaxed) != 0)
+    }
+
     /// Makes the records written so far durable.
     ///
     /// # Errors
