@@ -272,7 +272,7 @@ fn begin_in_space_of_log(
     let proven = rebuild(media, meta, known, &|| slots.note_progress())?;
     ground::free_ends(media, &proven.history, u64::MAX);
     // As far as that is possible: it is space, nothing else.
-    let _ = ground::free_unwritten(media, &proven.history);
+    let _ = ground::free_unwritten(media, &proven.history, proven.prefix.stop);
     proven.give_up_second_ground(media, LEFTOVER_DRAFT..)?;
     match begin() {
         Err(error) if error.is_full() => {}

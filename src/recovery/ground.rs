@@ -58,18 +58,19 @@ pub fn free_ends(home: &dyn Media, history: &History, stop: u64) {
     }
 }
 
-/// Gives back the space behind the last record of the last era, where nothing was ever written: the log reads as before.
+/// Gives back the space behind the last record of the last era, where nothing was ever written: the log reads as before. Places
+/// below `stop`, where the log ends, keep theirs, for empty ones among them are going to be voided.
 ///
 /// # Errors
 /// [`Error::Io`], [`Error::Damaged`].
-pub fn free_unwritten(home: &dyn Media, history: &History) -> Result<()> {
+pub fn free_unwritten(home: &dyn Media, history: &History, stop: u64) -> Result<()> {
     let era = history.last_era();
     for header in history.segments().iter().filter(|header| header.era == era) {
         let written = history.visit(home, header, |segment| {
             let places = segment.first()..segment.end();
             Ok(places.rev().find(|&lsn| segment.is_touched(lsn)))
         })?;
-        let from = written.map_or(header.first, |last| last + 1);
+        let from = written.map_or(header.first, |last| last + 1).max(stop);
         if from < header.end() {
             open(home, header, Access::Write)?.free_from(from)?;
         }
@@ -168,4 +169,67 @@ fn write_frames(kind: &dyn Kind, image: &Image, writer: &mut SnapshotWriter) -> 
         }
     }
     Ok(())
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::media::Memory;
+    use crate::wal::{Op, Record, Segment, place};
+
+    const PAGE: u64 = 4096;
+    /// Records to a page.
+    const RECORDS: u64 = 128;
+
+    /// A segment of four pages of records, with records in these places.
+    fn add(media: &Memory, (era, start): (u64, u64), written: &[u64]) {
+        let (era_start, first) = (start, start);
+        let header = SegmentHeader { uuid: 7, era, era_start, first, capacity: 4 * RECORDS };
+        let segment = Segment::create(media, header, 0).expect("space");
+        for &lsn in written {
+            place::publish(segment.slot(lsn), Record::new(Op::Insert).encode(era, lsn));
+        }
+    }
+
+    fn opened(media: &Memory) -> History {
+        let listing = Listing::read(media).expect("a directory");
+        History::open(media, &listing, 7).expect("sound headers")
+    }
+
+    fn pages(media: &Memory) -> Vec<u64> {
+        let history = opened(media);
+        let file = |header| open(media, header, Access::Read).expect("it is there");
+        let bytes = |header| file(header).allocated_bytes().expect("it is open");
+        history.segments().iter().map(|header| bytes(header) / PAGE).collect()
+    }
+
+    #[test]
+    fn an_era_keeps_the_pages_up_to_its_end_and_the_last_one_what_was_written_or_will_be_voided() {
+        let media = Memory::new();
+        media.make().expect("nothing fails yet");
+        add(&media, (1, 1), &[1, 2, 3, 200]);
+        add(&media, (2, 4), &[4, 5]);
+        assert_eq!(pages(&media), [5, 5]);
+        let history = opened(&media);
+        // The first era ends at 4; of the second nothing is known yet.
+        free_ends(&media, &history, u64::MAX);
+        assert_eq!(pages(&media), [2, 5]);
+        free_unwritten(&media, &history, 4 + RECORDS + 1).expect("no error");
+        assert_eq!(pages(&media), [2, 3], "an empty place in the second page will be voided");
+        free_unwritten(&media, &history, 6).expect("no error");
+        assert_eq!(pages(&media), [2, 2]);
+        let segments = history.segments();
+        let read = |at: usize, lsn| {
+            history.visit(&media, &segments[at], |segment| Ok(segment.is_complete(lsn)))
+        };
+        for (at, lsn) in [(0, 1), (0, 3), (1, 4), (1, 5)] {
+            assert!(read(at, lsn).expect("it is mapped"), "{lsn}");
+        }
+        let prefix = Prefix { stop: 6, ..Prefix::default() };
+        let found = gathered(&media, &history, &prefix, 1).expect("no error");
+        assert_eq!(found, (2, 4 * PAGE));
+        let prefix = Prefix { stop: 4, ..Prefix::default() };
+        let found = gathered(&media, &history, &prefix, 1).expect("no error");
+        assert_eq!(found, (1, 2 * PAGE), "an era without a record takes no log");
+    }
 }
