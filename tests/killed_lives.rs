@@ -217,3 +217,24 @@ fn a_filter_that_has_outgrown_the_default_gets_larger_segments_when_it_is_opened
     filter.close().expect("a clean end");
     assert!(inspect::verify(&dir).expect("a report").is_sound());
 }
+
+#[test]
+fn a_small_filter_that_is_closed_keeps_no_space_for_log_that_is_not_there() {
+    let place = tempfile::tempdir().expect("a temporary directory");
+    let dir = place.path().join("filter");
+    let kind = Any::new("age-partitioned", Parameters::new().with("window-items", 1000));
+    let filter = Filter::create(&dir, kind, options()).expect("a filter");
+    for key in 0..1000_u64 {
+        filter.insert(key.to_le_bytes()).expect("an insert");
+    }
+    let open = disk_bytes(&dir);
+    filter.close().expect("a clean end");
+    let closed = disk_bytes(&dir);
+    println!("{open} bytes open, {closed} closed");
+    // The image, a snapshot, and the log of 1,000 inserts.
+    assert!(open > 1 << 20 && closed <= 112 << 10, "{open} {closed}");
+    let filter = Filter::<Any>::open(&dir, options()).expect("it opens");
+    assert_eq!(filter.stat().expect("figures").inserts, 1000);
+    filter.close().expect("a clean end");
+    assert!(inspect::verify(&dir).expect("a report").is_sound());
+}

@@ -24,6 +24,7 @@ use crate::planted::Mistake;
 use crate::processes::slots::{SLOTS, Slots};
 use crate::processes::stripe_lock::{self, Owner};
 use crate::processes::stripes::Stripes;
+use crate::recovery::eras::History;
 use crate::recovery::removal::{self, remove_for_good};
 use crate::recovery::{Known, Listing, Recovered, ground, rebuild, replay};
 use crate::sync::{AtomicU64, Ordering};
@@ -255,8 +256,21 @@ impl Engine {
         if entered && !self.slots.anyone_else()? {
             self.checkpoint()?;
             self.image.header().retire();
+            self.free_rest_of_log();
         }
         Ok(())
+    }
+
+    /// Gives back the space of the log that nobody has written to, nor will: the image is retired, and this handle is the last.
+    fn free_rest_of_log(&self) {
+        let tail = self.image.header().tail().load(Ordering::Acquire);
+        let (era, uuid) = (self.image.header().identity().era, self.meta.uuid);
+        // As far as that is possible: it is space, nothing else.
+        let Ok(mut listing) = Listing::read(&*self.media) else { return };
+        listing.segments.retain(|&(of, _)| of == era);
+        if let Ok(history) = History::open(&*self.media, &listing, uuid) {
+            ground::free_ends(&*self.media, &history, tail);
+        }
     }
 }
 
