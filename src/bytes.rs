@@ -12,8 +12,37 @@ pub const PAGE_WORDS: usize = 512;
 
 const _: () = assert!(PAGE_WORDS as u64 * 8 == PAGE_BYTES);
 
-/// The version of all formats described in `docs/format.md`.
-pub const FORMAT_VERSION: u32 = 4;
+/// The versions of a format that a build writes and reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Versions {
+    /// The version that is written.
+    pub written: u32,
+    /// The oldest version that is read.
+    pub oldest: u32,
+}
+
+/// `meta`, log segments and snapshots, from which the state is rebuilt. `docs/format.md` lists what changed.
+pub const DURABLE: Versions = Versions { written: 5, oldest: 4 };
+
+/// `live` and the banks. They belong to the processes that have the filter open, so only one version is read; an image of
+/// another one is rebuilt.
+pub const IMAGE: Versions = Versions { written: 5, oldest: 5 };
+
+impl Versions {
+    /// Makes sure that this build reads a version.
+    ///
+    /// # Errors
+    /// [`Error::Version`].
+    pub fn check(self, found: u64, path: &Path) -> Result<u32> {
+        match u32::try_from(found) {
+            Ok(found) if (self.oldest..=self.written).contains(&found) => Ok(found),
+            _ => {
+                let (path, expected) = (path.to_path_buf(), self.written);
+                Err(Error::Version { path, expected, found: found.min(u32::MAX.into()) as u32 })
+            }
+        }
+    }
+}
 
 /// Bytes that tell whether a file is one of ebbtide's.
 pub const MAGIC_BYTES: usize = 8;
@@ -48,6 +77,8 @@ pub const HEADER_BYTES: usize = HEADER_WORDS * 8;
 /// A file header: magic and version, `N` words, zeros, checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header<const N: usize> {
+    /// The version of its format.
+    pub version: u32,
     /// The words after the version.
     pub words: [u64; N],
 }
@@ -59,7 +90,7 @@ impl<const N: usize> Header<N> {
     #[must_use]
     pub fn encode(&self, magic: &[u8; 8]) -> Vec<u64> {
         let () = Self::FITS;
-        let mut words = vec![u64::from_le_bytes(*magic), u64::from(FORMAT_VERSION)];
+        let mut words = vec![u64::from_le_bytes(*magic), u64::from(self.version)];
         words.extend(self.words);
         words.resize(HEADER_WORDS - 1, 0);
         words.push(u64::from(crc32fast::hash(&to_bytes(&words))));
@@ -73,6 +104,7 @@ impl<const N: usize> Header<N> {
     pub fn decode(
         bytes: &[u8],
         magic: &[u8; 8],
+        versions: Versions,
         path: &Path,
         remedy: &'static str,
     ) -> Result<Self> {
@@ -97,12 +129,8 @@ impl<const N: usize> Header<N> {
             return damaged(body.len() as u64, expected, format!("{found:08x}"));
         }
         let mut words = to_words(&body[8..]);
-        let version = words.next().unwrap_or_default();
-        if version != u64::from(FORMAT_VERSION) {
-            let (path, found) = (path.to_path_buf(), version as u32);
-            return Err(Error::Version { path, expected: FORMAT_VERSION, found });
-        }
-        let mut header = Self { words: [0; N] };
+        let version = versions.check(words.next().unwrap_or_default(), path)?;
+        let mut header = Self { version, words: [0; N] };
         for (to, from) in header.words.iter_mut().zip(words) {
             *to = from;
         }

@@ -39,7 +39,7 @@ pub enum Error {
     Version {
         /// The file.
         path: PathBuf,
-        /// The version this build reads and writes.
+        /// The version this build writes; it reads some older ones of durable files, too.
         expected: u32,
         /// The version the file names.
         found: u32,
@@ -166,6 +166,21 @@ impl Error {
         matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
     }
 
+    /// True if the error says something about the file: it does not hold what it must, is too short, or is a link or a directory
+    /// in the place of a file. Others say what the system refused.
+    pub(crate) fn is_damage(&self) -> bool {
+        match self {
+            Self::Damaged { .. } | Self::Version { .. } => true,
+            Self::Io { source, .. } => matches!(
+                source.kind(),
+                io::ErrorKind::InvalidInput
+                    | io::ErrorKind::InvalidData
+                    | io::ErrorKind::UnexpectedEof
+            ),
+            _ => false,
+        }
+    }
+
     /// Turns an I/O error into one that says what was done to which file.
     pub(crate) fn io(
         action: &'static str,
@@ -215,7 +230,7 @@ impl fmt::Display for Error {
             ),
             Self::Version { path, expected, found } => write!(
                 f,
-                "{} has format version {found}, this build reads version {expected}; \
+                "{} has format version {found}, which this build, of version {expected}, does not read; \
                  use the ebbtide that wrote it, or recreate the filter",
                 path.display()
             ),
@@ -334,5 +349,24 @@ mod tests {
     fn errors_pass_between_threads() {
         fn passes<T: Send + Sync + 'static>() {}
         passes::<Error>();
+    }
+
+    #[test]
+    fn only_errors_that_say_something_about_the_file_are_damage() {
+        use io::ErrorKind::{
+            InvalidData, InvalidInput, NotFound, Other, PermissionDenied, UnexpectedEof,
+        };
+        let error = |kind: io::ErrorKind| Error::io("read", "file")(kind.into());
+        for kind in [InvalidInput, InvalidData, UnexpectedEof] {
+            assert!(error(kind).is_damage(), "{kind}");
+        }
+        for kind in [PermissionDenied, NotFound, Other] {
+            assert!(!error(kind).is_damage(), "{kind}");
+        }
+        // No descriptors left, and a disk that cannot read.
+        for code in [24, 5] {
+            let error = Error::io("open", "file")(io::Error::from_raw_os_error(code));
+            assert!(!error.is_damage(), "{error}");
+        }
     }
 }

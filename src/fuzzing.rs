@@ -3,7 +3,7 @@
 //! Checksums would stop nearly every input at the door, so each door also lets in input with its checksum put
 //! right. What lies behind must then refuse it by its own means.
 
-use crate::bytes::{FORMAT_VERSION, HEADER_BYTES, PAGE_BYTES, to_bytes, to_words};
+use crate::bytes::{DURABLE, HEADER_BYTES, PAGE_BYTES, to_bytes, to_words};
 use crate::cells::store;
 use crate::media::{Access, Media, Memory};
 use crate::meta::Meta;
@@ -119,7 +119,7 @@ fn sealed_file(
     file.extend(rest);
     let common = [
         (0, u64::from_le_bytes(*magic)),
-        (1, FORMAT_VERSION.into()),
+        (1, DURABLE.written.into()),
         (2, UUID as u64),
         (3, (UUID >> 64) as u64),
     ];
@@ -184,7 +184,7 @@ pub fn log(bytes: &[u8]) {
     let (tail, unfinished) = (u64::from(tail), u64::from(unfinished));
     let known = match form % 4 {
         0 | 1 => Known::Nothing,
-        2 => Known::Died { era, tail, unfinished: unfinished % 8 },
+        2 => Known::Died { era, tail, durable: tail / 2, unfinished: unfinished % 8 },
         _ => Known::Living { era, durable: tail },
     };
     read_log(&memory, known, 1 + u64::from(from) % 8);
@@ -212,11 +212,11 @@ fn fill<'a>(segment: &Segment, era: u64, mut places: &'a [u8]) -> &'a [u8] {
 
 fn read_log(memory: &Memory, known: Known, from: u64) {
     let listing = Listing::read(memory).expect("a directory");
-    let Ok(history) = History::open(memory, &listing, UUID, Access::Write) else {
+    let Ok(history) = History::open(memory, &listing, UUID) else {
         return;
     };
     let (mut last, mut visited) = (0, Vec::new());
-    let read = history.read(from, known, |era, lsn, _| {
+    let read = history.read(memory, from, known, |era, lsn, _| {
         assert!(era >= last, "never back to a lower era");
         last = era;
         visited.push(lsn);
@@ -229,8 +229,9 @@ fn read_log(memory: &Memory, known: Known, from: u64) {
     if matches!(known, Known::Living { .. }) {
         return;
     }
-    history.secure(from, &prefix).expect("nothing fails");
-    let again = history.read(from, Known::Nothing, |_, _, _| Ok(())).expect("it is secured");
+    history.secure(memory, from, &prefix).expect("nothing fails");
+    let again =
+        history.read(memory, from, Known::Nothing, |_, _, _| Ok(())).expect("it is secured");
     assert_eq!((again.stop, again.holes), (prefix.stop, vec![]));
 }
 

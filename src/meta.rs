@@ -3,7 +3,7 @@
 //! Lines of text, one name and value each, between a first line with the format's version and a last one with
 //! the checksum of all others. The checksum is looked at before anything else is interpreted.
 
-use crate::bytes::FORMAT_VERSION;
+use crate::bytes::DURABLE;
 use crate::cells::Layout;
 use crate::error::{Error, Result};
 use crate::hash::{KeyHash, KeyHasher};
@@ -58,7 +58,7 @@ impl Meta {
     /// The file's bytes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
-        let mut text = format!("{TITLE}{FORMAT_VERSION}\n");
+        let mut text = format!("{TITLE}{}\n", DURABLE.written);
         let mut line = |name: &str, value: &dyn std::fmt::Display| {
             // Writing to a string cannot fail.
             let _ = writeln!(text, "{name} {value}");
@@ -133,7 +133,7 @@ impl Meta {
     pub fn decode(bytes: &[u8], path: &Path) -> Result<Self> {
         if !bytes.starts_with(TITLE.as_bytes()) {
             let found = if bytes.is_empty() { "nothing" } else { "something else" };
-            let expected = format!("the line `{TITLE}{FORMAT_VERSION}`");
+            let expected = format!("the line `{TITLE}{}`", DURABLE.written);
             return Err(damaged(path, 0, expected, found.to_owned()));
         }
         let body_end = bytes.len().saturating_sub(CHECKSUM.len() + 9);
@@ -148,11 +148,7 @@ impl Meta {
             damaged(path, e.valid_up_to() as u64, "text".into(), "other bytes".into())
         })?;
         let mut lines = Lines { path, text, parameters: Parameters::new() };
-        let version: u32 = lines.take(TITLE.trim_end(), "a number")?;
-        if version != FORMAT_VERSION {
-            let path = path.to_path_buf();
-            return Err(Error::Version { path, expected: FORMAT_VERSION, found: version });
-        }
+        DURABLE.check(lines.take(TITLE.trim_end(), "a number")?, path)?;
         lines.meta()
     }
 }
@@ -296,7 +292,8 @@ mod tests {
 
     #[test]
     fn the_first_lines_are_those_of_the_format_and_read_back() {
-        let title = format!("{TITLE}{FORMAT_VERSION}\nuuid 00000000000000000000000000001234\n");
+        let written = DURABLE.written;
+        let title = format!("{TITLE}{written}\nuuid 00000000000000000000000000001234\n");
         let fast = meta(KeyHasher::new(KeyHash::Fast, 7));
         for (meta, lines) in [(fast, "hash xxh3-64\nseed 0000000000000007\n"), (keyed(), SIPHASH)] {
             let bytes = meta.encode();
@@ -341,11 +338,23 @@ mod tests {
     }
 
     #[test]
-    fn the_version_before_is_told_by_its_number() {
-        let old = with(&keyed(), &format!("{TITLE}{FORMAT_VERSION}"), &format!("{TITLE}3"));
-        match Meta::decode(&old, Path::new("meta")) {
-            Err(Error::Version { expected: FORMAT_VERSION, found: 3, .. }) => {}
-            other => panic!("{other:?}"),
+    fn versions_that_are_not_read_are_named_and_older_ones_that_are_read_say_the_same() {
+        let of = |version: u64| {
+            let title = format!("{TITLE}{}", DURABLE.written);
+            let meta = with(&keyed(), &title, &format!("{TITLE}{version}"));
+            Meta::decode(&meta, Path::new("meta"))
+        };
+        for version in DURABLE.oldest..=DURABLE.written {
+            assert_eq!(of(version.into()).expect("a version that is read").uuid, 0x1234);
+        }
+        let newer = DURABLE.written + 1;
+        for (version, named) in [(3, 3), (newer.into(), newer), (1 << 32, u32::MAX)] {
+            match of(version) {
+                Err(Error::Version { expected, found, .. }) => {
+                    assert_eq!((expected, found), (DURABLE.written, named));
+                }
+                other => panic!("{other:?}"),
+            }
         }
     }
 }

@@ -220,7 +220,8 @@ impl Options {
     }
 
     /// Kept at creation. The size of a log segment, 4 KiB to 1 GiB, allocated ahead of use. Default: a quarter of the first
-    /// bank, rounded up to a power of two, at least 1 MiB and at most 16 MiB. Two or three of them hold little, so smaller
+    /// bank, rounded up to a power of two, at least 1 MiB and at most 16 MiB; above 1 GiB of memory a 64th, at most 1 GiB. A
+    /// filter that has outgrown its default gets larger ones each time that the first handle opens it. Two or three of them hold little, so smaller
     /// ones save disk; but allocating one must take less time than filling it.
     #[must_use]
     pub fn segment_bytes(mut self, bytes: u64) -> Self {
@@ -321,10 +322,22 @@ impl Options {
         Ok(())
     }
 
-    /// Records in a segment for a filter of so much memory.
+    /// Records in a segment for a filter whose first bank takes so much memory.
     pub(crate) fn segment_records(&self, memory_bytes: u64) -> u64 {
-        let default = (memory_bytes / 4).clamp(1 << 20, 16 << 20).next_power_of_two();
-        self.segment_bytes.unwrap_or(default) / RECORD_BYTES
+        self.segment_bytes.unwrap_or(Self::default_segment_bytes(memory_bytes)) / RECORD_BYTES
+    }
+
+    /// Bytes of a segment by default: a quarter of the memory up to 16 MiB, so that two or three of them are little; of large
+    /// filters a 64th, so that their number stays small.
+    pub(crate) fn default_segment_bytes(memory_bytes: u64) -> u64 {
+        let quarter = (memory_bytes / 4).clamp(1 << 20, 16 << 20);
+        quarter.max((memory_bytes / 64).min(1 << 30)).next_power_of_two()
+    }
+
+    /// Whether a filter whose first bank takes so much memory has got this size of segment by default, today or in format 4.
+    pub(crate) fn is_default_segment(records: u64, memory_bytes: u64) -> bool {
+        let before = (memory_bytes / 4).clamp(1 << 20, 16 << 20).next_power_of_two();
+        [Self::default_segment_bytes(memory_bytes), before].contains(&(records * RECORD_BYTES))
     }
 
     /// Bytes of log after which a checkpoint is due.
@@ -387,6 +400,8 @@ mod tests {
             (4 * MIB + 32, 2 * MIB, 4 * MIB + 32),
             (16 * MIB, 4 * MIB, 16 * MIB),
             (1024 * MIB, 16 * MIB, 1024 * MIB),
+            (4096 * MIB, 64 * MIB, 4096 * MIB),
+            (1 << 40, 1 << 30, 1 << 40),
         ];
         for (memory, segment, due) in sizes {
             assert_eq!(default.segment_records(memory) * RECORD_BYTES, segment, "{memory} bytes");

@@ -19,7 +19,6 @@ pub use loom::sync::atomic::{AtomicU64, Ordering, fence};
 pub use mutex::Mutex;
 #[cfg(shuttle)]
 pub use scheduled::{AtomicU64, Instant, Mutex, sleep, spin_hint, yield_now};
-pub use std::sync::MutexGuard;
 #[cfg(not(any(loom, shuttle)))]
 pub use std::sync::atomic::{AtomicU64, Ordering, fence};
 #[cfg(shuttle)]

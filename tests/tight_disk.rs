@@ -163,6 +163,28 @@ fn a_filter_that_died_on_a_full_disk_opens_there_and_goes_on() {
 }
 
 #[test]
+fn a_filter_without_a_snapshot_that_died_on_a_full_disk_opens_there_in_the_place_of_its_log() {
+    let memory = Memory::new();
+    let filter = made(&memory);
+    // As much log as the image takes several times.
+    insert(&filter, 0..4000);
+    memory.set_capacity(used(&memory));
+    let keys = fill(&filter);
+    let before = digest(&filter);
+    let memory = killed(&memory);
+    let log = names(&memory, "wal-").len();
+    let filter = opened(&memory).expect("the log is whole");
+    assert_eq!(digest(&filter).value, before.value, "{keys} keys");
+    assert!(names(&memory, "wal-").len() < log && !names(&memory, "snap-").is_empty());
+    insert(&filter, 5000..5100);
+    let before = digest(&filter);
+    drop(filter);
+    memory.set_capacity(u64::MAX);
+    assert_eq!(digest(&opened(&memory).expect("the same filter")).value, before.value);
+    assert!(inspect::verify_on(&memory).expect("a report").is_sound());
+}
+
+#[test]
 fn a_damaged_newest_snapshot_keeps_the_older_one_when_opened_on_a_full_disk() {
     let memory = Memory::new();
     let filter = filled(&memory, 2);

@@ -5,18 +5,17 @@
 //! the log. Segments go only after the directory is synced, and by the older of the two newest snapshots.
 
 use super::engine::Engine;
-use crate::cells::{Block, OWN_WORDS, load};
 use crate::error::{Error, Result};
-use crate::kinds::Kind;
 use crate::live::Bank;
 use crate::media::Media;
 use crate::names::FileName;
 use crate::planted::Mistake;
 use crate::recovery::Listing;
+use crate::recovery::ground::{copy, copy_short};
 use crate::recovery::removal::remove_for_good;
 use crate::snapshot::write::SnapshotWriter;
-use crate::snapshot::{Content, Frame, SnapshotHeader, SnapshotReader};
-use crate::sync::{self, AtomicU64, Instant, Mutex, MutexGuard, Ordering, patience};
+use crate::snapshot::{Content, Frame, FrameSeal, SnapshotHeader, SnapshotReader};
+use crate::sync::{self, AtomicU64, Instant, Mutex, Ordering, patience};
 use crate::wal::record::RECORD_BYTES;
 use std::io;
 use std::iter::repeat_with;
@@ -34,8 +33,8 @@ const OVERDUE: u64 = 4;
 /// The checkpoints and backups of this handle.
 #[derive(Debug, Default)]
 pub struct Snapshots {
-    /// One at a time. Other processes are kept off by a byte lock.
-    turn: Mutex<()>,
+    /// 1 while a thread of this handle is at one. Other processes are kept off by a byte lock.
+    busy: AtomicU64,
     /// From which LSN on writers may be made to wait again; see [`super::space`].
     pub(super) restrained_from: AtomicU64,
     /// Starts of older eras' snapshots that this handle has read in full.
@@ -63,8 +62,22 @@ pub(super) enum Place<'a> {
 /// The right to write a snapshot, shared with nobody, or with a process that does not come on.
 pub(super) struct Writing<'a> {
     engine: &'a Engine,
-    _turn: MutexGuard<'a, ()>,
+    /// No other thread of this handle writes one.
+    first: bool,
+    /// Nor does another handle.
     alone: bool,
+}
+
+impl Writing<'_> {
+    /// Tries to be the only one, in this handle and then among all.
+    fn enter(&mut self) -> Result<()> {
+        let busy = &self.engine.snapshots.busy;
+        let free = || busy.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        self.first = self.first || free();
+        // A lock of one's own is never in one's own way.
+        self.alone = self.first && self.engine.slots.try_checkpoint()?;
+        Ok(())
+    }
 }
 
 impl Drop for Writing<'_> {
@@ -73,24 +86,29 @@ impl Drop for Writing<'_> {
             // If it cannot be given back, others will wait out their patience.
             let _ = self.engine.slots.end_checkpoint();
         }
+        if self.first {
+            // Release: pairs with the Acquire of the next one.
+            self.engine.snapshots.busy.store(0, Ordering::Release);
+        }
     }
 }
 
 impl Engine {
-    /// Keeps other checkpoints away, as long as that is possible: two at once are a waste, no harm.
+    /// Keeps other checkpoints away, as long as that is possible: two at once are a waste, no harm. Nobody is waited for without
+    /// end, no thread of this handle either: a backup may go to a medium that hangs.
     pub(super) fn begin_snapshot(&self, patience: Duration) -> Result<Writing<'_>> {
-        let turn = self.snapshots.turn.lock();
         let (mut start, mut seen) = (Instant::now(), self.progress());
-        let mut alone = self.slots.try_checkpoint()?;
-        while !alone && start.elapsed() < patience {
+        let mut writing = Writing { engine: self, first: false, alone: false };
+        writing.enter()?;
+        while !writing.alone && start.elapsed() < patience {
             sync::sleep(PAUSE);
             // As long as it comes on there is no hurry.
             if self.progress() != seen {
                 (start, seen) = (Instant::now(), self.progress());
             }
-            alone = self.slots.try_checkpoint()?;
+            writing.enter()?;
         }
-        Ok(Writing { engine: self, _turn: turn, alone })
+        Ok(writing)
     }
 
     /// Writes a snapshot unless the newest one already says everything. Returns where the newest one starts; 0 for a filter
@@ -98,9 +116,15 @@ impl Engine {
     pub(super) fn checkpoint(&self) -> Result<u64> {
         self.check_process()?;
         let _writing = self.begin_snapshot(PATIENCE)?;
-        let start = self.write_checkpoint()?;
+        let start = self.write_checkpoint(false)?;
         self.end_wait_for_checkpoint();
         Ok(start)
+    }
+
+    /// The same, although nothing may have changed: log has gathered that takes space. The caller is alone.
+    pub(super) fn checkpoint_anew(&self) -> Result<u64> {
+        let _writing = self.begin_snapshot(PATIENCE)?;
+        self.write_checkpoint(true)
     }
 
     /// The same if enough log has gathered, or writers wait for it, and nobody else is at it, or does not come to an end.
@@ -115,7 +139,7 @@ impl Engine {
         // Asked again: another handle may just have written it.
         let wanted = wanted && self.newest_snapshot() == newest;
         if wanted || self.checkpoint_due(if writing.alone { 1 } else { OVERDUE }) {
-            let start = self.write_checkpoint()?;
+            let start = self.write_checkpoint(false)?;
             if wanted && start == newest {
                 // There was nothing to write, and yet no space for log.
                 self.give_up_second_log()?;
@@ -124,13 +148,15 @@ impl Engine {
         Ok(())
     }
 
-    fn write_checkpoint(&self) -> Result<u64> {
+    /// `anew`: also if nothing has changed since the newest one, unless that is of this very place.
+    fn write_checkpoint(&self, anew: bool) -> Result<u64> {
         let header = self.image.header();
         // Acquire: pairs with the Release below; another handle may have written it.
         let newest = header.snapshot().load(Ordering::Acquire);
         let changed = self.image.last_change();
         // Without a change ever, `meta` says everything.
-        if changed < newest || changed == 0 {
+        let is_said = changed < newest || changed == 0;
+        if is_said && !(anew && newest < header.tail().load(Ordering::Relaxed)) {
             // Whoever wrote the newest may have failed at it.
             self.tidy()?;
             return Ok(newest);
@@ -177,10 +203,12 @@ impl Engine {
         let start = self.image.header().tail().load(Ordering::Acquire);
         // Block 0 first: banks that open later are born in the log, which is replayed from `start`.
         let state = self.copy_state()?;
+        let identity = self.image.header().identity();
+        let seal = FrameSeal::new(identity.uuid, identity.era, start);
         let (media, writer) = match place {
-            Place::New => (&*self.media, SnapshotWriter::create(&*self.media, name)),
-            Place::Over => (&*self.media, SnapshotWriter::over(&*self.media, name)),
-            Place::Backup(to) => (to, SnapshotWriter::create(to, name)),
+            Place::New => (&*self.media, SnapshotWriter::create(&*self.media, name, seal)),
+            Place::Over => (&*self.media, SnapshotWriter::over(&*self.media, name, seal)),
+            Place::Backup(to) => (to, SnapshotWriter::create(to, name, seal)),
         };
         let is_awaited = !matches!(place, Place::Backup(_));
         let written =
@@ -255,14 +283,12 @@ impl Engine {
             let lsn = {
                 let _stripe = self.lock(bank.stripe_of_block(index) + 1);
                 let (header, block) = bank.block(index as usize);
-                copy(&used(&*self.meta.kind, block), &mut words);
+                copy_short(&*self.meta.kind, block, &mut words);
                 header.lsn()
             };
-            // Zeros at the end are left out.
-            let last = words.iter().rposition(|&word| word != 0).map_or(0, |last| last + 1);
-            words.truncate(last.max(OWN_WORDS));
             if is_awaited {
                 self.note_progress();
+                self.slots.note_progress();
             }
             writer
                 .frame(&Frame { content: Content::Block, bank: bank.id(), index, lsn }, &words)?;
@@ -370,25 +396,10 @@ impl Engine {
     }
 }
 
-/// A block without the cells that it has no room for.
-pub(super) fn used<'a>(kind: &dyn Kind, block: Block<'a>) -> Block<'a> {
-    if !kind.grows() {
-        return block;
-    }
-    let cells = &block.cells[..kind.room_now(&block).min(block.cells.len())];
-    Block { cells, ..block }
-}
-
-/// Copies a block: the kind's words, then the cells.
-pub(super) fn copy(block: &Block<'_>, words: &mut Vec<u64>) {
-    words.clear();
-    words.extend(block.own.iter().chain(block.cells).map(load));
-}
-
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::cells::store;
+    use crate::cells::{OWN_WORDS, load, store};
     use crate::media::{Access, Memory};
     use crate::processes::slots::Slots;
     use crate::{Bloom, Durability, Filter, Options};
@@ -424,6 +435,21 @@ mod tests {
         assert!(writing.alone && !other.try_checkpoint().expect("no error"));
         drop(writing);
         assert!(other.try_checkpoint().expect("no error"), "given back");
+    }
+
+    #[test]
+    fn a_backup_that_hangs_holds_up_no_checkpoint_of_its_handle() {
+        let (filter, _memory) = made();
+        let hanging = filter.engine.begin_snapshot(Duration::ZERO).expect("no error");
+        assert!(hanging.first && hanging.alone);
+        insert(&filter, 0..3);
+        assert!(filter.checkpoint().expect("beside the other one") > 0);
+        let beside = filter.engine.begin_snapshot(Duration::ZERO).expect("no error");
+        assert!(!beside.first && !beside.alone);
+        drop(beside);
+        drop(hanging);
+        let next = filter.engine.begin_snapshot(Duration::ZERO).expect("no error");
+        assert!(next.first && next.alone);
     }
 
     #[test]
@@ -474,7 +500,7 @@ mod tests {
             let name = FileName::Snapshot { start }.to_string();
             let uuid = identity.uuid;
             let header = SnapshotHeader { uuid, era, start, end: start, frames: 0, bytes: 0 };
-            SnapshotWriter::create(&*memory, &name)
+            SnapshotWriter::create(&*memory, &name, FrameSeal::new(uuid, era, start))
                 .and_then(|writer| writer.finish(header))
                 .expect("space");
         }
@@ -531,7 +557,8 @@ mod tests {
         let owner = engine.lock(2);
         store(&block.cells[0], 1);
         let copied = |name: &str| {
-            let mut writer = SnapshotWriter::create(&*memory, name).expect("space");
+            let mut writer =
+                SnapshotWriter::create(&*memory, name, FrameSeal::new(7, 1, 1)).expect("space");
             engine.write_bank(bank, &mut writer, true).expect("space");
             let header = SnapshotHeader { uuid: 7, era: 1, start: 1, end: 1, frames: 0, bytes: 0 };
             writer.finish(header).expect("space");

@@ -224,7 +224,7 @@ impl Engine {
         loop {
             self.check_writable()?;
             // Else one would allocate on and on to reach a tail that is nowhere.
-            header.check(self.media.path(), self.meta.segment_records).inspect_err(|error| {
+            header.check(self.media.path()).inspect_err(|error| {
                 self.poison(error.to_string());
             })?;
             let allocated = header.allocated().load(Ordering::Acquire);

@@ -246,7 +246,7 @@ impl Engine {
             segment.populate(at, upto);
             at = segment.end();
         }
-        if tail.saturating_add(self.meta.segment_records) > mapped {
+        if tail.saturating_add(self.log.capacity()) > mapped {
             self.make_room(mapped)?;
         }
         Ok(())

@@ -3,6 +3,7 @@
 //! Nothing here changes the files it looks at. State is rebuilt privately, in memory.
 
 use super::open::{first_bank_bytes, layout, read_meta, write_file, write_new};
+use crate::bytes::DURABLE;
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::kinds::{Event, Parameters, registry};
@@ -57,8 +58,8 @@ impl Report {
     }
 
     /// This report, or the first error in it that says nothing about the files.
-    fn unless(mut self, is_no_damage: fn(&Error) -> bool) -> Result<Self> {
-        let found = self.files.iter().position(|file| file.damage.iter().any(is_no_damage));
+    fn unless(mut self, is_no_damage: impl Fn(&Error) -> bool) -> Result<Self> {
+        let found = self.files.iter().position(|file| file.damage.iter().any(&is_no_damage));
         match found.and_then(|at| self.files[at].damage.pop()) {
             Some(error) => Err(error),
             None => Ok(self),
@@ -74,10 +75,6 @@ impl Report {
         let bytes = media.open(&name, Access::Read).and_then(|file| file.bytes()).unwrap_or(0);
         self.files.push(FileReport { name, detail, bytes, damage });
     }
-}
-
-fn is_denied(error: &Error) -> bool {
-    matches!(error, Error::Io { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied)
 }
 
 /// How long others are waited for that open, recover or close the filter.
@@ -113,6 +110,13 @@ impl Look {
             Known::of_the_dead(media, meta.uuid)?
         };
         Ok(Self { locks: Some(locks), known })
+    }
+
+    /// Shows those who wait to open the filter that the look progresses.
+    pub(super) fn note_progress(&self) {
+        if let Some(locks) = &self.locks {
+            locks.note_progress();
+        }
     }
 }
 
@@ -190,15 +194,12 @@ fn verify_once(media: &dyn Media, meta: &Meta) -> Result<(Report, bool)> {
         if let Some(found) = verify_live(media) {
             report.add(media, FileName::Live, found);
         }
-        let rebuilt = rebuild(media, meta, known);
+        let rebuilt = rebuild(media, meta, known, &|| {});
         report.add(media, ".", rebuilt.map(|recovered| describe(&recovered)));
-        // What may not be read is not damaged; and what is gone is not, while somebody writes.
-        let report = report.unless(is_denied)?;
-        if let Known::Living { .. } = known {
-            report.unless(Error::is_not_found).map(|report| (report, true))
-        } else {
-            Ok((report, false))
-        }
+        // What cannot be looked at, for whatever reason, is not damaged; nor what is gone, while somebody writes.
+        let lives = matches!(known, Known::Living { .. });
+        let says_nothing = |error: &Error| !(error.is_damage() || error.is_not_found() && !lives);
+        report.unless(says_nothing).map(|report| (report, lives))
     })
 }
 
@@ -206,7 +207,13 @@ fn verify_snapshot(media: &dyn Media, start: u64, meta: &Meta) -> Result<String>
     let mut reader = SnapshotReader::open(media, start, meta.uuid)?;
     reader.frames(|_, _, _| Ok(()))?;
     let header = reader.header();
-    Ok(format!("snapshot from LSN {start} to {}, {} frames", header.end, header.frames))
+    let (end, frames, format) = (header.end, header.frames, of_format(reader.version()));
+    Ok(format!("snapshot from LSN {start} to {end}, {frames} frames{format}"))
+}
+
+/// Says that a file is of an older format; the next snapshot and the segments that come with it are not.
+fn of_format(version: u32) -> String {
+    if version == DURABLE.written { String::new() } else { format!(", of format {version}") }
 }
 
 /// Checks that the next opening can replace the live image, if there is one; what it holds does not matter.
@@ -229,13 +236,15 @@ fn verify_log(
 ) {
     for &(era, first) in &listing.segments {
         let one = Listing { segments: vec![(era, first)], ..Listing::default() };
-        let opened = History::open(media, &one, meta.uuid, Access::Read);
-        let opened = opened.map(|_| format!("log of era {era} from LSN {first}"));
+        let opened = History::open(media, &one, meta.uuid);
+        let opened = opened.map(|history| {
+            format!("log of era {era} from LSN {first}{}", of_format(history.version()))
+        });
         report.add(media, FileName::Segment { era, first }, opened);
     }
     let read = needed_log(media, listing, meta).and_then(|history| {
-        let first = history.segments().first().map_or(1, |segment| segment.first());
-        let prefix = history.read(first, known, |_, _, _| Ok(()))?;
+        let first = history.segments().first().map_or(1, |segment| segment.first);
+        let prefix = history.read(media, first, known, |_, _, _| Ok(()))?;
         Ok(format!("log with {} records from LSN {first} to {}", prefix.records, prefix.stop))
     });
     report.add(media, "wal", read);
@@ -245,7 +254,10 @@ fn verify_log(
 fn needed_log(media: &dyn Media, listing: &Listing, meta: &Meta) -> Result<History> {
     let segments = listing.segments_needed().to_vec();
     let needed = Listing { segments, ..Listing::default() };
-    History::open(media, &needed, meta.uuid, Access::Read)
+    let mut history = History::open(media, &needed, meta.uuid)?;
+    // Who writes may remove files meanwhile.
+    history.hold(media, 0)?;
+    Ok(history)
 }
 
 /// A record as `ebbtide wal` prints it.
@@ -316,8 +328,8 @@ pub fn wal(dir: impl AsRef<Path>, mut visit: impl FnMut(&Entry) -> Result<()>) -
         let history = needed_log(&media, &listing, &meta)?;
         Ok((Look::begin(&media, &meta)?, known, history))
     })?;
-    let first = history.segments().first().map_or(1, |segment| segment.first());
-    history.read(first, known, |era, lsn, record| {
+    let first = history.segments().first().map_or(1, |segment| segment.first);
+    history.read(&media, first, known, |era, lsn, record| {
         let time = Timestamp::from_unix_micros(record.time);
         let (operation, record) = (record.op.name(), *record);
         visit(&Entry { lsn, era, time, operation, record, weighs: meta.kind.weighs() })
@@ -337,7 +349,7 @@ pub fn restore(from: impl AsRef<Path>, dir: impl AsRef<Path>) -> Result<()> {
     if let Known::Living { .. } = look.known {
         return Err(Error::Locked { path: from.path().to_path_buf() });
     }
-    let recovered = rebuild(&from, &meta, look.known)?;
+    let recovered = rebuild(&from, &meta, look.known, &|| look.note_progress())?;
     write_new(&to, |_locks| {
         let listing = &recovered.listing;
         // Others are not needed, and may be damaged.
@@ -351,8 +363,8 @@ pub fn restore(from: impl AsRef<Path>, dir: impl AsRef<Path>) -> Result<()> {
         }
         // Only the live image, which is not copied, explains places that dead writers left empty: close them.
         let copied = Listing::read(&to)?;
-        let history = History::open(&to, &copied, meta.uuid, Access::Write)?;
-        history.secure(recovered.start, &recovered.prefix)?;
+        let history = History::open(&to, &copied, meta.uuid)?;
+        history.secure(&to, recovered.start, &recovered.prefix)?;
         // Last: it makes the directory a filter.
         write_file(&to, 0, &FileName::Meta.to_string(), &meta.encode())
     })
@@ -415,7 +427,7 @@ pub fn salvage_on(from: &dyn Media, to: &dyn Media) -> Result<Option<Salvaged>> 
             let name = FileName::Snapshot { start }.to_string();
             copy_file(from, to, &name).map_err(Error::io("copy", from.path().join(&name)))?;
         }
-        found.write_log(to, &meta)?;
+        found.write_log(from, to, &meta)?;
         let inserts = rebuilt_inserts(to, &meta, found.stop)?;
         // Last: it makes the directory a filter.
         write_file(to, 0, &FileName::Meta.to_string(), &meta.encode())?;
@@ -434,7 +446,7 @@ pub fn salvage_on(from: &dyn Media, to: &dyn Media) -> Result<Option<Salvaged>> 
 
 /// Makes sure that what was written leads to a state, with every record below `stop`. How many inserts it has.
 fn rebuilt_inserts(media: &dyn Media, meta: &Meta, stop: u64) -> Result<u64> {
-    let rebuilt = rebuild(media, meta, Known::Nothing)?;
+    let rebuilt = rebuild(media, meta, Known::Nothing, &|| {})?;
     if rebuilt.prefix.stop == stop {
         return Ok(rebuilt.image.sum_stripes().0.inserts);
     }
@@ -494,7 +506,8 @@ pub fn plan(kind: &str, parameters: &Parameters, options: &Options) -> Result<Pl
     options.check()?;
     let kind = registry::build(kind, parameters)?;
     let layout = layout(&*kind, options);
-    let identity = Identity { uuid: 0, era: 0, boot: 0, inode: 0, stripes: layout.stripes };
+    let identity =
+        Identity { uuid: 0, era: 0, boot: 0, inode: 0, device: 0, stripes: layout.stripes };
     let geometry = kind.geometry(layout);
     let bank_bytes = first_bank_bytes(&*kind, layout)?;
     let unused_words = layout.words(geometry).saturating_sub(kind.planned_words(layout));

@@ -26,8 +26,9 @@ use crate::planted::Mistake;
 use crate::processes::slots::{SLOTS, Slots};
 use crate::processes::stripe_lock::{self, Owner};
 use crate::processes::stripes::Stripes;
+use crate::recovery::eras::History;
 use crate::recovery::removal::{self, remove_for_good};
-use crate::recovery::{Known, Listing, Recovered, rebuild, replay};
+use crate::recovery::{Known, Listing, Recovered, ground, rebuild, replay};
 use crate::sync::{AtomicU64, Ordering};
 use crate::wal::record::RECORD_BYTES;
 use crate::wal::segment::SegmentHeader;
@@ -44,7 +45,12 @@ const LEFTOVER_DRAFT: u64 = 16;
 /// The drafts of a handle are numbered from its slot, counted from 1, in the high half; those above are in the lowest.
 const SLOT_DRAFTS: u32 = 32;
 
-/// How long others are waited for that open, recover or close the filter.
+/// An opener that finds log of more eras than this since the newest snapshot writes another one.
+const ERAS_MOST: u64 = 16;
+/// Segments of log beside what makes a checkpoint due, at which an opener writes one.
+const SEGMENTS_BESIDE: u64 = 3;
+
+/// How long others are waited for that open, recover or close the filter, since they have last shown progress.
 const OPENING_TIME: Duration = Duration::from_secs(60);
 /// The same when closing: whoever comes next can do what is left undone.
 const CLOSING_TIME: Duration = Duration::from_secs(10);
@@ -127,7 +133,7 @@ impl Engine {
     ) -> Result<Self> {
         let header = LiveHeader::attach(&*media, meta.uuid, Access::Write)?;
         let image = Image::attach(media.clone(), header, meta.layout, &*meta.kind, Access::Write)?;
-        image.header().check(media.path(), meta.segment_records)?;
+        image.header().check(media.path())?;
         let engine = Self::assemble(media, meta, options, slots, image)?;
         engine.check_writable()?;
         engine.check_locks()?;
@@ -157,7 +163,7 @@ impl Engine {
         options: Options,
         slots: Arc<Slots>,
     ) -> Result<Self> {
-        if let Some(left) = LiveHeader::open_previous(&*media, meta.uuid, Access::Write)? {
+        if let Some(left) = LiveHeader::find(&*media, meta.uuid, Access::Write)? {
             // Nobody should be left who writes to it; whoever is all the same, finds out.
             left.retire();
         }
@@ -165,7 +171,8 @@ impl Engine {
         let draft = FileName::Temporary(LIVE_DRAFT).to_string();
         let known = Known::of_the_dead(&*media, meta.uuid)?;
         let begin = || {
-            let recovered = replay(&*media, &media, &meta, &draft, Access::Write, known)?;
+            let advance = || slots.note_progress();
+            let recovered = replay(&*media, &media, &meta, &draft, known, &advance)?;
             begin_era(&*media, &slots, &meta, &options, &recovered, &draft)?;
             Ok(recovered)
         };
@@ -173,25 +180,33 @@ impl Engine {
         let clear = |_: &Error| drop(remove_drafts(&*media));
         let (recovered, full) = match begin().inspect_err(clear) {
             Err(error) if error.is_full() => {
-                let proven = rebuild(&*media, &meta, known)?;
-                if !proven.give_up_second_ground(&*media, LEFTOVER_DRAFT..)? {
-                    return Err(error);
-                }
-                (begin().inspect_err(clear)?, true)
+                let begin = || begin().inspect_err(clear);
+                (begin_in_space_of_log(&*media, &meta, (known, &slots), error, begin)?, true)
             }
             begun => (begun?, false),
         };
         // No later reader looks at them; the next opening tries again.
         let _ = remove_for_good(&*media, recovered.leftovers(&*media)?, LEFTOVER_DRAFT..);
+        ground::free_ends(&*media, &recovered.history, recovered.prefix.stop);
+        // If it cannot be measured, a later opener finds out.
+        let gathered = recovered.gathered(&*media).unwrap_or_default();
         let engine = Self::assemble(media, meta, options, slots, recovered.image)?;
         // If that was a snapshot, it has just been read.
         engine.snapshots.proven.lock().push(recovered.start);
         engine.map_log()?;
-        if full {
+        if full || engine.is_crowded(gathered) {
             // Before log takes the space that was given up. Should even that be too little, writers will hear of it.
-            let _ = engine.checkpoint();
+            let _ = engine.checkpoint_anew();
         }
         Ok(engine)
+    }
+
+    /// Whether so many eras have log since the newest snapshot, or it takes so many bytes of disk, that an opener writes a
+    /// checkpoint: those before it died before they came to it.
+    fn is_crowded(&self, (eras, bytes): (u64, u64)) -> bool {
+        let segment = first_segment(&self.meta, &self.image).bytes();
+        let most = self.options.checkpoint_due(self.image.memory_bytes());
+        eras > ERAS_MOST || bytes > most.saturating_add(segment.saturating_mul(SEGMENTS_BESIDE))
     }
 
     /// A handle on an image, in a slot of its own.
@@ -250,22 +265,83 @@ impl Engine {
             self.tend_time();
             self.checkpoint()?;
             self.image.header().retire();
+            self.free_rest_of_log();
         }
         Ok(())
     }
+
+    /// Gives back the space of the log that nobody has written to, nor will: the image is retired, and this handle is the last.
+    fn free_rest_of_log(&self) {
+        let tail = self.image.header().tail().load(Ordering::Acquire);
+        let (era, uuid) = (self.image.header().identity().era, self.meta.uuid);
+        // As far as that is possible: it is space, nothing else.
+        let Ok(mut listing) = Listing::read(&*self.media) else { return };
+        listing.segments.retain(|&(of, _)| of == era);
+        if let Ok(history) = History::open(&*self.media, &listing, uuid) {
+            ground::free_ends(&*self.media, &history, tail);
+        }
+    }
+}
+
+/// Begins although there was no space, which is the error `full`: in that of log that no era needs, of what would only be read if
+/// the newest snapshot were damaged, or at last of all log, once the state is written as a snapshot.
+fn begin_in_space_of_log(
+    media: &dyn Media,
+    meta: &Meta,
+    (known, slots): (Known, &Slots),
+    full: Error,
+    begin: impl Fn() -> Result<Recovered>,
+) -> Result<Recovered> {
+    let proven = rebuild(media, meta, known, &|| slots.note_progress())?;
+    ground::free_ends(media, &proven.history, u64::MAX);
+    // As far as that is possible: it is space, nothing else.
+    let _ = ground::free_unwritten(media, &proven.history, proven.prefix.stop);
+    proven.give_up_second_ground(media, LEFTOVER_DRAFT..)?;
+    match begin() {
+        Err(error) if error.is_full() => {}
+        begun => return begun,
+    }
+    let proven = rebuild(media, meta, known, &|| slots.note_progress())?;
+    // Of what only looks damaged nothing goes, nor of what an older snapshot would need in its place.
+    if !proven.unsound.is_empty() {
+        return Err(full);
+    }
+    match ground::write_snapshot(media, meta, &proven, LEFTOVER_DRAFT) {
+        Err(error) if error.is_full() => return Err(full),
+        written => written?,
+    }
+    drop(proven);
+    begin()
 }
 
 /// The header of the first segment of an image's era.
 pub(super) fn first_segment(meta: &Meta, image: &Image) -> SegmentHeader {
     let header = image.header();
     let start = header.era_start().load(Ordering::Relaxed);
+    // An image that a reader has rebuilt for itself has no log.
+    let capacity = match header.segment_records().load(Ordering::Relaxed) {
+        0 => meta.segment_records,
+        records => records,
+    };
     SegmentHeader {
         uuid: meta.uuid,
         era: header.identity().era,
         era_start: start,
         first: start,
-        capacity: meta.segment_records,
+        capacity,
     }
+}
+
+/// Places in the segments of a new era: what was chosen at creation, but for a filter that has outgrown the default as many as it
+/// would get by default today.
+fn segment_records(meta: &Meta, image: &Image) -> u64 {
+    let first = first_bank_bytes(&*meta.kind, meta.layout).unwrap_or_default();
+    let chosen = meta.segment_records;
+    if !Options::is_default_segment(chosen, first) {
+        return chosen;
+    }
+    let banks = image.memory_bytes().saturating_sub(image.header().bytes());
+    chosen.max(Options::default_segment_bytes(banks) / RECORD_BYTES)
 }
 
 /// Lets `make` write a filter where there is none, `meta` last; it gets the locks, to hold or to keep. If it fails,
@@ -419,7 +495,7 @@ fn begin_era(
     draft: &str,
 ) -> Result<()> {
     if !Mistake::GroundNotSecured.is_planted() {
-        recovered.history.secure(recovered.start, &recovered.prefix)?;
+        recovered.history.secure(media, recovered.start, &recovered.prefix)?;
     }
     // The names, too: who gave them may have died before the directory was synced. Else a new era could outlive `meta`.
     if !Mistake::NamesNotSecured.is_planted() {
@@ -429,6 +505,7 @@ fn begin_era(
     // Relaxed, all of them: nobody else has the image.
     let set = |word: &AtomicU64, value| word.store(value, Ordering::Relaxed);
     set(header.era_start(), recovered.prefix.stop);
+    set(header.segment_records(), segment_records(meta, &recovered.image));
     let first = Segment::create(media, first_segment(meta, &recovered.image), SEGMENT_DRAFT)?;
     set(header.allocated(), first.end());
     let sound = recovered.listing.snapshots.iter().filter(|&&start| start <= recovered.start);

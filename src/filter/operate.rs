@@ -325,7 +325,7 @@ impl Engine {
                 *last = self.log.segment(lsn);
                 // Only where no whole segment lies ready: most stripes enter one long after the first of them did, and those
                 // that are woken take the processor away from the inserts.
-                if self.log.mapped_end().saturating_sub(lsn) <= self.meta.segment_records {
+                if self.log.mapped_end().saturating_sub(lsn) <= self.log.capacity() {
                     self.bell.ring();
                 }
             }

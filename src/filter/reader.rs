@@ -165,7 +165,7 @@ impl View {
         look: &Look,
     ) -> Result<Self> {
         let era = LiveHeader::previous_era(&**media, meta.uuid)?;
-        let image = rebuild(&**media, &meta, look.known)?.image;
+        let image = rebuild(&**media, &meta, look.known, &|| look.note_progress())?.image;
         let mut options = options.clone();
         if meta.downtime == Downtime::Freeze {
             // Nobody has it open: its time stands.

@@ -244,13 +244,13 @@ mod tests {
     }
 
     #[test]
-    fn while_no_checkpoint_comes_writers_wait_now_and_then() {
+    fn writers_wait_for_a_snapshot_that_does_not_progress_until_another_is_written_beside_it() {
         let filter = made(true);
-        // As long as this is held nobody writes a snapshot.
         let writing = filter.engine.begin_snapshot(Duration::ZERO).expect("no error");
         let start = Instant::now();
         insert(&filter, 0..9000);
-        assert!(start.elapsed() >= PATIENCE, "four times what makes a checkpoint due");
+        assert!(start.elapsed() >= PATIENCE / 2, "four times what makes a checkpoint due");
+        assert!(filter.engine.newest_snapshot() > 0);
         drop(writing);
         insert(&filter, 9000..100_000);
     }

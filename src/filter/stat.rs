@@ -1,18 +1,21 @@
 //! Counting and hashing what an open filter holds.
 
-use super::checkpoint::{copy, used};
 use super::engine::{Engine, Local};
+use crate::bytes::DURABLE;
 use crate::cells::{Block, OWN_WORDS};
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::hash::{DigestHasher, KeyHash};
 use crate::kinds::{Moment, Parameters, Sample};
 use crate::live::Bank;
-use crate::media::Access;
+use crate::media::{Access, BootIdSource};
 use crate::options::Durability;
 use crate::processes::stripes::StripeGuard;
 use crate::recovery::Listing;
+use crate::recovery::ground::{copy, used};
+use crate::snapshot::SnapshotReader;
 use crate::sync::{self, AtomicU64, Ordering, patience};
+use crate::wal::segment::SegmentFile;
 use std::fmt;
 use std::time::Duration;
 
@@ -96,6 +99,11 @@ pub struct Stat {
     pub key_hash: KeyHash,
     /// How far ahead of the wall clock a key's time may lie; kept at creation.
     pub max_lead: Duration,
+    /// Where the boot id comes from. Unless it is the kernel's, a filter whose processes were all killed is read as after a power
+    /// cut when its container starts again.
+    pub boot_id: BootIdSource,
+    /// The oldest version of the format among log and snapshots; the next ones that are written are of the newest.
+    pub format: u32,
 }
 
 /// Serialises pairs as a map.
@@ -237,6 +245,8 @@ impl Engine {
             durability: self.meta.durability,
             key_hash: self.meta.hasher.function(),
             max_lead: self.meta.max_lead,
+            boot_id: self.media.boot_id_source(),
+            format: self.oldest_format(&listing),
         })
     }
 
@@ -267,6 +277,19 @@ impl Engine {
         let blocks =
             banks.iter().flat_map(|(_, bank)| (0..bank.blocks()).map(|at| bank.block(at as usize)));
         blocks.map(|(_, block)| block.own(own)).fold(0, u64::wrapping_add)
+    }
+
+    /// The oldest version of the format among log and snapshots, as far as they are there and sound.
+    fn oldest_format(&self, listing: &Listing) -> u32 {
+        let (media, uuid) = (&*self.media, self.meta.uuid);
+        let snapshots = listing.snapshots.iter().filter_map(|&start| {
+            SnapshotReader::open(media, start, uuid).ok().map(|reader| reader.version())
+        });
+        let segments = listing.segments.iter().filter_map(|&(era, first)| {
+            let file = SegmentFile::open(media, era, first, uuid, Access::Read);
+            file.ok().map(|file| file.version)
+        });
+        snapshots.chain(segments).min().unwrap_or(DURABLE.written)
     }
 
     fn disk_bytes(&self) -> Result<u64> {

@@ -9,7 +9,7 @@
 
 use super::header::{BLOCK_HEADER_WORDS, BlockHeader};
 use super::version;
-use crate::bytes::{HEADER_BYTES, Header, PAGE_WORDS};
+use crate::bytes::{HEADER_BYTES, Header, IMAGE, PAGE_WORDS};
 use crate::cells::{
     Block, Blocks, Geometry, Layout, MAX_BANKS, OWN_WORDS, prefetch, prefetch_write, store,
 };
@@ -161,7 +161,7 @@ impl Bank {
         let bytes = file.bytes().map_err(Error::io("measure", &path))?;
         let mut start = vec![0; HEADER_BYTES];
         file.read_at(&mut start, 0).map_err(Error::io("read", &path))?;
-        let found: Header<6> = Header::decode(&start, MAGIC, &path, REMEDY)?;
+        let found: Header<6> = Header::decode(&start, MAGIC, IMAGE, &path, REMEDY)?;
         let places = Places::new(layout, geometry, form)?;
         let (wanted, length) = (Self::header(uuid, era, id, geometry), places.end as u64 * 8);
         if (found.words, bytes) != (wanted.words, length) {
@@ -180,6 +180,7 @@ impl Bank {
 
     fn header(uuid: u128, era: u64, id: u32, geometry: Geometry) -> Header<6> {
         Header {
+            version: IMAGE.written,
             words: [
                 uuid as u64,
                 (uuid >> 64) as u64,

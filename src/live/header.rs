@@ -8,6 +8,7 @@
 //! | 32-39 | snapshots: the newest, damaged ones; where the filter's time began; whether writers wait for a snapshot |
 //! | 40, 48 | turns: syncing, growing the log |
 //! | 49 | how far the filter's time is ahead of the wall clock |
+//! | 50 | places in a segment of the era |
 //! | 56 | the latest time |
 //! | 64-68 | the tally's head |
 //! | 512-1023 | slots: the term of each |
@@ -18,7 +19,7 @@
 use super::block0::{BLOCK0_WORDS, Block0};
 use super::stripe::{STRIPE_WORDS, Stripe};
 use super::tally::{HEAD_WORDS, LANES_WORDS, Tally};
-use crate::bytes::{HEADER_BYTES, HEADER_WORDS, Header, PAGE_BYTES, PAGE_WORDS};
+use crate::bytes::{HEADER_BYTES, HEADER_WORDS, Header, IMAGE, PAGE_BYTES, PAGE_WORDS};
 use crate::cells::{OWN_WORDS, load, store};
 use crate::error::{Error, Result};
 use crate::hash::mix;
@@ -27,7 +28,7 @@ use crate::media::{Access, Mapped, Media};
 use crate::names::{ERA_MAX, FileName};
 use crate::planted::Mistake;
 use crate::sync::{AtomicU64, Ordering, fence};
-use crate::wal::segment::LSN_MAX;
+use crate::wal::segment::{CAPACITY_MAX, LSN_MAX};
 use std::path::Path;
 
 const MAGIC: &[u8; 8] = b"EBBTLIV\n";
@@ -50,6 +51,7 @@ const WANTED: usize = 39;
 const SYNCING: usize = 40;
 const GROWING: usize = 48;
 const LEAD: usize = 49;
+const SEGMENT_RECORDS: usize = 50;
 const TIME: usize = 56;
 const TALLY: usize = 64;
 const SLOTS: usize = PAGE_WORDS;
@@ -74,12 +76,23 @@ const _: () = assert!(HEADER_WORDS <= TAIL, "counters lie behind the checked hea
 const _: () = assert!((LEAD + 1) * 8 <= 512, "one sector holds header, time base and lead");
 const _: () = assert!(LANES + LANES_WORDS <= STRIPES && TALLY + HEAD_WORDS <= SLOTS);
 
-/// The run of the machine.
+/// The run of the machine; 0 where the system does not say.
 ///
 /// # Errors
-/// [`Error::Io`] if it cannot be found out.
+/// [`Error::Io`] if it cannot be found out now.
 pub fn boot_id(media: &dyn Media) -> Result<u128> {
-    media.boot_id().map_err(Error::io("read the boot id for", media.path()))
+    use std::io::ErrorKind::{InvalidData, NotADirectory, NotFound, PermissionDenied};
+    match media.boot_id() {
+        Err(error)
+            if matches!(
+                error.kind(),
+                NotFound | NotADirectory | PermissionDenied | InvalidData
+            ) =>
+        {
+            Ok(0)
+        }
+        read => read.map_err(Error::io("read the boot id for", media.path())),
+    }
 }
 
 /// A lead in 48 bits, and 16 bits that say that it is one, of this filter.
@@ -100,16 +113,18 @@ pub struct Identity {
     pub uuid: u128,
     /// The era whose image it is.
     pub era: u64,
-    /// The run of the machine in which it was made.
+    /// The run of the machine in which it was made; 0 if the system did not say.
     pub boot: u128,
     /// The inode of the file itself: a copy is not the image.
     pub inode: u64,
+    /// The device that the file is on: a snapshot of the device is not the image.
+    pub device: u64,
     /// Ordinary stripes.
     pub stripes: u32,
 }
 
 impl Identity {
-    fn words(&self) -> Header<7> {
+    fn words(&self) -> Header<8> {
         let words = [
             self.uuid as u64,
             (self.uuid >> 64) as u64,
@@ -118,17 +133,19 @@ impl Identity {
             (self.boot >> 64) as u64,
             self.inode,
             u64::from(self.stripes),
+            self.device,
         ];
-        Header { words }
+        Header { version: IMAGE.written, words }
     }
 
-    fn from_words(header: Header<7>) -> Self {
-        let [uuid, uuid_high, era, boot, boot_high, inode, stripes] = header.words;
+    fn from_words(header: Header<8>) -> Self {
+        let [uuid, uuid_high, era, boot, boot_high, inode, stripes, device] = header.words;
         Self {
             uuid: u128::from(uuid_high) << 64 | u128::from(uuid),
             era,
             boot: u128::from(boot_high) << 64 | u128::from(boot),
             inode,
+            device,
             stripes: stripes as u32,
         }
     }
@@ -192,6 +209,7 @@ impl LiveHeader {
         let path = media.path().join(FileName::Live.to_string());
         let file = media.create(draft, identity.bytes()).map_err(Error::io("allocate", &path))?;
         identity.inode = file.identity().map_err(Error::io("examine", &path))?;
+        identity.device = file.device().map_err(Error::io("examine", &path))?;
         let mapping = Mapped::new(file.map(Access::Write).map_err(Error::io("map", &path))?);
         for (at, word) in identity.words().encode(MAGIC).into_iter().enumerate() {
             store(&mapping.words()[at], word);
@@ -199,52 +217,75 @@ impl LiveHeader {
         Ok(Self { identity, mapping })
     }
 
-    /// Opens the image that other handles use. The caller has made sure that one lives, or holds the opening byte.
+    /// Opens the image that other handles use. The caller has made sure that one lives, or holds the opening byte. It is not
+    /// asked in which run of the machine the image was made: who holds a byte of this `lock` does so now.
     ///
     /// # Errors
-    /// [`Error::Io`], [`Error::Damaged`] if it is not the image of this filter, made in this run of the machine.
+    /// [`Error::Io`], [`Error::Damaged`] if it is not the image of this filter, in its own file.
     pub fn attach(media: &dyn Media, uuid: u128, access: Access) -> Result<Self> {
-        Self::attach_in(boot_id(media)?, media, uuid, access)
+        Self::attach_to(media, uuid, access).map(|(image, _)| image)
     }
 
-    fn attach_in(boot: u128, media: &dyn Media, uuid: u128, access: Access) -> Result<Self> {
+    /// The image, and the device that its file is on now.
+    fn attach_to(media: &dyn Media, uuid: u128, access: Access) -> Result<(Self, u64)> {
         let path = media.path().join(FileName::Live.to_string());
         let name = FileName::Live.to_string();
         let file = media.open(&name, access).map_err(Error::io("open", &path))?;
         let mut start = vec![0; HEADER_BYTES];
         file.read_at(&mut start, 0).map_err(Error::io("read", &path))?;
-        let identity = Identity::from_words(Header::decode(&start, MAGIC, &path, REMEDY)?);
+        let identity = Identity::from_words(Header::decode(&start, MAGIC, IMAGE, &path, REMEDY)?);
         let bytes = file.bytes().map_err(Error::io("measure", &path))?;
-        let found = (identity.uuid, identity.boot, identity.inode, identity.bytes());
+        let found = (identity.uuid, identity.inode, identity.bytes());
         let inode = file.identity().map_err(Error::io("examine", &path))?;
+        let device = file.device().map_err(Error::io("examine", &path))?;
         let inode = if Mistake::CopiedImageBelieved.is_planted() { identity.inode } else { inode };
-        let boot = if Mistake::RebootUnnoticed.is_planted() { identity.boot } else { boot };
-        let expected = (uuid, boot, inode, bytes);
+        let expected = (uuid, inode, bytes);
         if found != expected {
             let (expected, found) = (format!("{expected:x?}"), format!("{found:x?}"));
-            let expected = format!("filter, boot, inode and length {expected}");
+            let expected = format!("filter, inode and length {expected}");
             return Err(Error::Damaged { path, offset: 16, expected, found, remedy: REMEDY });
         }
         let mapping = Mapped::new(file.map(access).map_err(Error::io("map", &path))?);
-        Ok(Self { identity, mapping })
+        Ok((Self { identity, mapping }, device))
+    }
+
+    /// Opens the image that is there, whoever left it; `None` if it is none of this filter.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if that cannot be found out.
+    pub fn find(media: &dyn Media, uuid: u128, access: Access) -> Result<Option<Self>> {
+        Self::attach(media, uuid, access).map_or_else(Self::none_if_unfit, |image| Ok(Some(image)))
     }
 
     /// Opens the image that an earlier handle left, for what its counters say of holes in the log. `None` unless
-    /// it is beyond doubt the image of this filter, made in this run of the machine.
+    /// it is beyond doubt the image of this filter, made in this run of the machine and on this device.
     ///
     /// # Errors
     /// [`Error::Io`] if that cannot be found out.
     pub fn open_previous(media: &dyn Media, uuid: u128, access: Access) -> Result<Option<Self>> {
-        Self::attach_in(boot_id(media)?, media, uuid, access)
-            .map_or_else(Self::none_if_unfit, |image| Ok(Some(image)))
+        Self::previous_in(boot_id(media)?, media, uuid, access)
     }
 
-    /// Makes sure that the ends of the log fit together, with segments of so many records and with what the stripes have
-    /// counted. The image has no checksums, and nobody may write by an end that was never reached.
+    fn previous_in(
+        boot: u128,
+        media: &dyn Media,
+        uuid: u128,
+        access: Access,
+    ) -> Result<Option<Self>> {
+        let is_of_now = |(image, device): (Self, u64)| {
+            let of = image.identity;
+            let is_same = boot != 0 && boot == of.boot && device == of.device;
+            (is_same || Mistake::RebootUnnoticed.is_planted()).then_some(image)
+        };
+        Self::attach_to(media, uuid, access)
+            .map_or_else(Self::none_if_unfit, |found| Ok(is_of_now(found)))
+    }
+
+    /// Makes sure that the ends of the log fit together, with the size of segments and with what the stripes have counted. The image has no checksums, and nobody may write by an end that was never reached.
     ///
     /// # Errors
     /// [`Error::Damaged`].
-    pub fn check(&self, directory: &Path, capacity: u64) -> Result<()> {
+    pub fn check(&self, directory: &Path) -> Result<()> {
         // In the order in which each stays below the next while others go on: LSNs are reserved before they are counted. Acquire
         // fence: pairs with the Release of whoever stored what was read before it.
         let counted = (0..self.stripe_count()).map(|at| self.stripe(at).lsn()).max().unwrap_or(0);
@@ -252,7 +293,9 @@ impl LiveHeader {
         fence(Ordering::Acquire);
         let ends = [self.era_start(), self.durable(), self.tail(), self.allocated()];
         let [start, durable, tail, allocated] = ends.map(|end| end.load(Ordering::Acquire));
-        let sound = start <= durable
+        let capacity = self.segment_records().load(Ordering::Relaxed);
+        let sound = (1..=CAPACITY_MAX).contains(&capacity)
+            && start <= durable
             && durable <= tail
             && tail <= allocated
             && start < allocated
@@ -264,7 +307,8 @@ impl LiveHeader {
             return Ok(());
         }
         let found = format!(
-            "start {start}, durable {durable}, tail {tail}, allocated {allocated}, counted {counted}, snapshot {snapshot}"
+            "start {start}, durable {durable}, tail {tail}, allocated {allocated}, counted {counted}, snapshot {snapshot}, \
+             segments of {capacity}"
         );
         Err(self.damaged(directory, "ends of the log that fit together".to_owned(), found))
     }
@@ -288,7 +332,8 @@ impl LiveHeader {
             let file = media.open(&name, Access::Read).map_err(Error::io("open", &path))?;
             let mut start = vec![0; HEADER_BYTES];
             file.read_at(&mut start, 0).map_err(Error::io("read", &path))?;
-            let identity = Identity::from_words(Header::decode(&start, MAGIC, &path, REMEDY)?);
+            let identity =
+                Identity::from_words(Header::decode(&start, MAGIC, IMAGE, &path, REMEDY)?);
             let ours = identity.uuid == uuid && identity.era <= ERA_MAX;
             Ok(ours.then_some(identity.era))
         };
@@ -404,6 +449,12 @@ impl LiveHeader {
     #[must_use]
     pub fn era_start(&self) -> &AtomicU64 {
         self.word(ERA_START)
+    }
+
+    /// Places in a segment of the era.
+    #[must_use]
+    pub fn segment_records(&self) -> &AtomicU64 {
+        self.word(SEGMENT_RECORDS)
     }
 
     /// The LSN of the newest note of what is durable.

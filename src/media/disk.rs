@@ -12,12 +12,12 @@ mod mapping;
 use self::directory::{Directory, file_system};
 use self::locks::DiskLocks;
 use self::mapping::DiskMapping;
-use super::{Access, ByteLocks, Mapping, Media, MediaFile};
+use super::{Access, BootIdSource, ByteLocks, Mapping, Media, MediaFile, boot};
 use crate::planted::Mistake;
 use crate::sync::AtomicU64;
 use rustix::fs::{FallocateFlags, IFlags, OFlags, fallocate, ioctl_getflags, ioctl_setflags};
 use rustix::io::Errno;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -30,6 +30,9 @@ const _: () = assert!(size_of::<AtomicU64>() == 8 && align_of::<AtomicU64>() == 
 
 /// `statfs` type of btrfs, where files of random stores must not be copied on write.
 const BTRFS: u64 = 0x9123_683E;
+
+/// `statfs` type of overlayfs, whose device number may be another at each mount, though the files are the same.
+const OVERLAYFS: u64 = 0x794C_7630;
 
 /// The unit in which pages are released, whatever the system's: 128 records. Where pages are larger, each
 /// one that the range touches is released: `memmap2` rounds the start down, the kernel the end up.
@@ -171,16 +174,12 @@ impl Media for Disk {
     }
 
     fn boot_id(&self) -> io::Result<u128> {
-        let text = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
-        parse_boot_id(&text).ok_or_else(|| {
-            io::Error::new(io::ErrorKind::InvalidData, "the kernel's boot id is no UUID")
-        })
+        boot::id()
     }
-}
 
-fn parse_boot_id(text: &str) -> Option<u128> {
-    let digits: String = text.trim().chars().filter(|&c| c != '-').collect();
-    (digits.len() == 32).then(|| u128::from_str_radix(&digits, 16).ok())?
+    fn boot_id_source(&self) -> BootIdSource {
+        boot::source()
+    }
 }
 
 /// Allocates by writing, where the file system knows no other way.
@@ -214,6 +213,13 @@ impl MediaFile for DiskFile {
 
     fn identity(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.ino())
+    }
+
+    fn device(&self) -> io::Result<u64> {
+        if file_system(&rustix::fs::fstatfs(&self.file)?) == OVERLAYFS {
+            return Ok(0);
+        }
+        Ok(self.file.metadata()?.dev())
     }
 
     fn allocate(&self, bytes: Range<u64>) -> io::Result<()> {
@@ -261,6 +267,10 @@ impl MediaFile for DiskFile {
         Ok(rustix::fs::fdatasync(&self.file)?)
     }
 
+    fn maps_with_sync(&self) -> bool {
+        true
+    }
+
     fn map(&self, access: Access) -> io::Result<Box<dyn Mapping>> {
         let bytes = self.bytes()?;
         if !bytes.is_multiple_of(8) {
@@ -273,13 +283,6 @@ impl MediaFile for DiskFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn boot_ids_are_uuids() {
-        assert_eq!(parse_boot_id("00000000-0000-0000-0000-0000000000ff\n"), Some(255));
-        assert_eq!(parse_boot_id("00000000-0000-0000-0000-0000000000f"), None);
-        assert_eq!(parse_boot_id("0000000g-0000-0000-0000-000000000000"), None);
-    }
 
     #[test]
     fn where_nothing_allocates_zeros_are_written() {

@@ -32,6 +32,11 @@ impl Mapped {
         unsafe { self.words.as_ref() }
     }
 
+    /// See [`Mapping::sync`].
+    pub(crate) fn sync(&self) -> std::io::Result<()> {
+        self.mapping.sync()
+    }
+
     /// See [`Mapping::populate`].
     pub(crate) fn populate(&self, words: std::ops::Range<usize>) {
         self.mapping.populate(words);

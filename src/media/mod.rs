@@ -8,6 +8,8 @@
 
 // Loom's AtomicU64 is no word of eight bytes, so nothing mapped can be seen as one.
 #[cfg(not(loom))]
+mod boot;
+#[cfg(not(loom))]
 mod disk;
 mod mapped;
 mod memory;
@@ -129,6 +131,23 @@ pub trait Media: Debug + Send + Sync {
     /// # Errors
     /// The system's refusal.
     fn boot_id(&self) -> io::Result<u128>;
+
+    /// Where [`Media::boot_id`] comes from.
+    fn boot_id_source(&self) -> BootIdSource {
+        BootIdSource::Kernel
+    }
+}
+
+/// What a boot id says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BootIdSource {
+    /// It is the kernel's: the same for as long as the kernel runs, in all containers.
+    Kernel,
+    /// Another file is mounted over it, as container managers do (LXC, `systemd-nspawn`): each start of a container has its own.
+    MountedOver,
+    /// There is none: `/proc` is not mounted, or without the part that has it.
+    Missing,
 }
 
 /// Locks on bytes of one file, which need not be there. They are held against all other values of this type on
@@ -185,6 +204,15 @@ pub trait MediaFile: Debug + Send + Sync {
     /// The system's refusal.
     fn identity(&self) -> io::Result<u64>;
 
+    /// What distinguishes the device that it is on from others that may hold the same file: a snapshot of a volume has its
+    /// inode numbers. 0 if that says nothing.
+    ///
+    /// # Errors
+    /// The system's refusal.
+    fn device(&self) -> io::Result<u64> {
+        Ok(0)
+    }
+
     /// Makes sure that these bytes, which lie in the file, have their space. What they hold stays.
     ///
     /// # Errors
@@ -229,6 +257,11 @@ pub trait MediaFile: Debug + Send + Sync {
     /// The system's refusal; what is on the disk is then unknown and a second try proves nothing.
     fn sync(&self) -> io::Result<()>;
 
+    /// Whether a mapping of this file can be synced by [`Mapping::sync`] when the file itself is closed.
+    fn maps_with_sync(&self) -> bool {
+        false
+    }
+
     /// Maps the whole file, shared. Its length must be a multiple of eight.
     ///
     /// # Errors
@@ -245,6 +278,15 @@ pub trait MediaFile: Debug + Send + Sync {
 pub unsafe trait Mapping: Debug + Send + Sync {
     /// The words, little-endian on the disk.
     fn words(&self) -> &[AtomicU64];
+
+    /// As [`MediaFile::sync`] of the file that was mapped, which may be closed: a mapping takes none of the process's
+    /// descriptors. For files whose [`MediaFile::maps_with_sync`] says so.
+    ///
+    /// # Errors
+    /// As [`MediaFile::sync`]; failures count from when the file was opened.
+    fn sync(&self) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
 
     /// Asks the system to make the pages of these words present and writable ahead of their use. A hint:
     /// failures are ignored.

@@ -5,6 +5,8 @@
 //! - Byte 1 + s: held by the handle in slot s for as long as it lives; the system releases it when its process dies,
 //!   however it dies. No process ids: they are reused, and mean nothing across containers.
 //! - Byte 127, *checkpoint*: held by the one that writes a snapshot, so that no two do the same work.
+//! - Bytes 128 and 129, *progress*: whoever holds the opening byte holds now the one, now the other, as its work progresses. Those
+//!   who wait for the opening byte count the time from the last change.
 //!
 //! Each handle opens the file for itself, so this also tells two handles of one process apart. A lock of one's
 //! own is never in one's own way, so nothing here asks the system about the own slot. What follows from a
@@ -30,6 +32,10 @@ const _: () = assert!(SLOTS <= super::stripe_lock::Owner::SLOTS);
 const OPENING_BYTE: u64 = 0;
 const FIRST_SLOT_BYTE: u64 = 1;
 const CHECKPOINT_BYTE: u64 = FIRST_SLOT_BYTE + SLOTS as u64;
+const PROGRESS_BYTES: [u64; 2] = [CHECKPOINT_BYTE + 1, CHECKPOINT_BYTE + 2];
+
+/// The least time between two changes of the progress bytes.
+const PROGRESS_BEAT: Duration = Duration::from_millis(200);
 
 /// How long one waits before asking again for the opening byte: at first, and at most.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
@@ -48,6 +54,12 @@ pub struct Slots {
     /// The own slot plus one, or zero. Written by the thread that opens or closes the handle, before others have it or
     /// when they are done.
     own: AtomicU64,
+    /// 1 while this handle has the opening byte.
+    opening: AtomicU64,
+    /// How often its progress was shown since, and when last, in microseconds since the file was opened.
+    shown: AtomicU64,
+    shown_at: AtomicU64,
+    opened: Instant,
 }
 
 impl Slots {
@@ -60,7 +72,8 @@ impl Slots {
         let name = FileName::Lock.to_string();
         let path = media.path().join(&name);
         let locks = media.locks(&name, access).map_err(Error::io("lock", &path))?;
-        Ok(Self { locks, path, own: AtomicU64::new(0) })
+        let [own, opening, shown, shown_at] = [0; 4].map(AtomicU64::new);
+        Ok(Self { locks, path, own, opening, shown, shown_at, opened: Instant::now() })
     }
 
     /// Whether the directory is still the filter's: false once it was removed, or another filter was put into it.
@@ -76,19 +89,51 @@ impl Slots {
     /// # Errors
     /// The system's refusal.
     pub fn try_opening(&self, access: Access) -> Result<bool> {
-        self.try_byte(OPENING_BYTE, access)
+        let taken = self.try_byte(OPENING_BYTE, access)?;
+        // Relaxed, as the other words here: nothing but the handle's own locks depends on them.
+        self.opening.store(u64::from(taken), Ordering::Relaxed);
+        Ok(taken)
     }
 
-    /// As [`Slots::try_opening`], again and again for as long as `patience` lasts. Tries at least once.
+    /// Shows those who wait for the opening byte that the work of this handle, which has it, progresses. To be called often.
+    pub fn note_progress(&self) {
+        let now = self.opened.elapsed().as_micros() as u64;
+        let last = self.shown_at.load(Ordering::Relaxed);
+        if self.opening.load(Ordering::Relaxed) == 0
+            || now.saturating_sub(last) < PROGRESS_BEAT.as_micros() as u64
+        {
+            return;
+        }
+        self.shown_at.store(now, Ordering::Relaxed);
+        let shown = self.shown.fetch_add(1, Ordering::Relaxed) as usize;
+        // If it cannot be shown, others wait as if nothing had happened.
+        let _ = self.locks.try_lock(PROGRESS_BYTES[shown % 2], Access::Read);
+        let _ = self.locks.unlock(PROGRESS_BYTES[(shown + 1) % 2]);
+    }
+
+    /// Which of the progress bytes are held.
+    fn progress(&self) -> Result<[bool; 2]> {
+        let [one, other] = PROGRESS_BYTES.map(|byte| self.is_held(byte..byte + 1));
+        Ok([one?, other?])
+    }
+
+    /// As [`Slots::try_opening`], again and again for as long as `patience` lasts since whoever has the byte has last shown
+    /// progress. Tries at least once.
     ///
     /// # Errors
     /// The system's refusal.
     pub fn wait_opening(&self, access: Access, patience: Duration) -> Result<bool> {
-        let begin = Instant::now();
+        let (mut begin, mut seen) = (Instant::now(), None);
         let mut pause = FIRST_PAUSE;
         loop {
             if self.try_opening(access)? {
                 return Ok(true);
+            }
+            let now = Some(self.progress()?);
+            if seen != now {
+                // The first look is no change.
+                begin = if seen.is_some() { Instant::now() } else { begin };
+                seen = now;
             }
             let left = patience.saturating_sub(begin.elapsed());
             if left.is_zero() {
@@ -104,6 +149,13 @@ impl Slots {
     /// # Errors
     /// The system's refusal; the byte may still be held then.
     pub fn end_opening(&self) -> Result<()> {
+        self.opening.store(0, Ordering::Relaxed);
+        if self.shown.swap(0, Ordering::Relaxed) > 0 {
+            for byte in PROGRESS_BYTES {
+                // It means nothing without the opening byte.
+                let _ = self.locks.unlock(byte);
+            }
+        }
         self.free_byte(OPENING_BYTE)
     }
 
@@ -381,6 +433,32 @@ mod tests {
                 let entered = b.wait_opening(Access::Write, limit).expect("no error");
                 assert!(entered, "the byte was given back, and not seen free for {limit:?}");
             });
+        });
+    }
+
+    #[test]
+    fn the_opening_byte_is_waited_for_as_long_as_its_holder_shows_progress() {
+        on_every_medium(|media| {
+            let (opener, waiting) = (open(media), open(media));
+            let (patience, beats) = (2 * PROGRESS_BEAT, 5);
+            assert!(opener.try_opening(Access::Write).expect("no error"));
+            let start = Instant::now();
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    let until = beats * PROGRESS_BEAT;
+                    while start.elapsed() < until {
+                        opener.note_progress();
+                        std::thread::sleep(PROGRESS_BEAT / 20);
+                    }
+                });
+                assert!(!waiting.wait_opening(Access::Write, patience).expect("no error"));
+            });
+            assert!(start.elapsed() > (beats - 1) * PROGRESS_BEAT + patience);
+            opener.end_opening().expect("no error");
+            assert_eq!(waiting.progress().expect("no error"), [false; 2]);
+            // Who does not have the byte has nothing to show.
+            opener.note_progress();
+            assert_eq!(waiting.progress().expect("no error"), [false; 2]);
         });
     }
 

@@ -7,24 +7,30 @@
 //! writers that died, and a wrong one is damage. Damage is never taken for the end.
 
 use super::Listing;
+use crate::bytes::DURABLE;
 use crate::error::{Error, Result};
 use crate::live::LiveHeader;
 use crate::media::{Access, Media};
-use crate::names::FileName;
 use crate::planted::Mistake;
 use crate::sync::Ordering;
 use crate::wal::record::{Decoded, Op, Record};
-use crate::wal::segment::Segment;
+use crate::wal::segment::{Segment, SegmentFile, SegmentHeader};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 const REMEDY: &str = "records that were acknowledged are missing or damaged here: run `ebbtide verify`, then restore a backup, or save what lies before the damage with `ebbtide salvage`";
 
-/// The log of a filter, all eras.
+/// The log of a filter, all eras. Segments are mapped as they are read, one at a time: however long the log, it takes one
+/// descriptor.
 #[derive(Debug)]
 pub struct History {
     directory: PathBuf,
     /// Ascending by era and first LSN; every one has a sound header.
-    segments: Vec<Segment>,
+    segments: Vec<SegmentHeader>,
+    /// Those that stay mapped, by era and first LSN.
+    held: BTreeMap<(u64, u64), Segment>,
+    /// The oldest version of a segment's format; the newest without any.
+    version: u32,
     /// Eras with the LSN at which each began, ascending.
     eras: Vec<(u64, u64)>,
 }
@@ -38,10 +44,20 @@ pub enum Known {
     Died {
         /// The era they wrote.
         era: u64,
+        /// Every place below was made durable.
+        durable: u64,
         /// The next LSN they would have reserved.
         tail: u64,
         /// How many places they may have left empty at most.
         unfinished: u64,
+    },
+    /// The same run of the machine, but the device went meanwhile and came back: what was not durable yet may be gone, as after
+    /// a power cut.
+    Cut {
+        /// The era that was written.
+        era: u64,
+        /// Every place below was made durable.
+        durable: u64,
     },
     /// Somebody writes now.
     Living {
@@ -58,10 +74,11 @@ impl Known {
     /// # Errors
     /// [`Error::Io`] if it cannot be found out whether the machine still runs as it did then.
     pub fn of_the_dead(home: &dyn Media, uuid: u128) -> Result<Self> {
-        Ok(match Self::image(home, uuid)? {
+        Ok(match LiveHeader::open_previous(home, uuid, Access::Read)? {
             // Relaxed: whoever wrote it is dead, and the byte locks order us after that.
             Some(image) => Self::Died {
                 era: image.identity().era,
+                durable: image.durable().load(Ordering::Relaxed),
                 tail: image.tail().load(Ordering::Relaxed),
                 unfinished: image.unfinished(),
             },
@@ -74,7 +91,7 @@ impl Known {
     /// # Errors
     /// As [`Known::of_the_dead`].
     pub fn of_the_living(home: &dyn Media, uuid: u128) -> Result<Self> {
-        Ok(match Self::image(home, uuid)? {
+        Ok(match LiveHeader::find(home, uuid, Access::Read)? {
             // Acquire: pairs with the raising of the durable end.
             Some(image) => Self::Living {
                 era: image.identity().era,
@@ -84,15 +101,13 @@ impl Known {
         })
     }
 
-    fn image(home: &dyn Media, uuid: u128) -> Result<Option<LiveHeader>> {
-        LiveHeader::open_previous(home, uuid, Access::Read)
-    }
-
     /// What is known of this era: the LSN below which nothing is wrong, and how many places there may be empty.
     fn of_era(self, era: u64) -> Option<(u64, u64)> {
         match self {
-            Self::Died { era: of, tail, unfinished } if of == era => Some((tail, unfinished)),
-            Self::Living { era: of, durable } if of == era => Some((durable, 0)),
+            Self::Died { era: of, tail, unfinished, .. } if of == era => Some((tail, unfinished)),
+            Self::Cut { era: of, durable } | Self::Living { era: of, durable } if of == era => {
+                Some((durable, 0))
+            }
             _ => None,
         }
     }
@@ -113,14 +128,16 @@ pub struct Prefix {
 ///
 /// # Errors
 /// [`Error::Damaged`].
-pub(super) fn check_start(media: &dyn Media, before: &Segment, segment: &Segment) -> Result<()> {
-    let (last, header) = (before.header(), segment.header());
+pub(super) fn check_start(
+    media: &dyn Media,
+    last: &SegmentHeader,
+    header: &SegmentHeader,
+) -> Result<()> {
     if last.era != header.era || last.era_start == header.era_start {
         return Ok(());
     }
-    let name = FileName::Segment { era: header.era, first: header.first };
     Err(Error::Damaged {
-        path: media.path().join(name.to_string()),
+        path: header.path(media.path()),
         offset: 40,
         expected: format!("era {} to begin at {}", last.era, last.era_start),
         found: header.era_start.to_string(),
@@ -129,31 +146,72 @@ pub(super) fn check_start(media: &dyn Media, before: &Segment, segment: &Segment
 }
 
 impl History {
-    /// Opens all segments and checks their headers.
+    /// Looks at the headers of all segments, one after the other.
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::Damaged`], [`Error::Version`].
-    pub fn open(media: &dyn Media, listing: &Listing, uuid: u128, access: Access) -> Result<Self> {
-        let mut segments: Vec<Segment> = Vec::new();
+    pub fn open(media: &dyn Media, listing: &Listing, uuid: u128) -> Result<Self> {
+        let mut segments: Vec<SegmentHeader> = Vec::new();
+        let mut version = DURABLE.written;
         for &(era, first) in &listing.segments {
-            let segment = Segment::open(media, era, first, uuid, access)?;
+            let file = SegmentFile::open(media, era, first, uuid, Access::Read)?;
             if let Some(before) = segments.last() {
-                check_start(media, before, &segment)?;
+                check_start(media, before, &file.header)?;
             }
-            segments.push(segment);
+            version = version.min(file.version);
+            segments.push(file.header);
         }
-        Ok(Self::of(media.path().to_path_buf(), segments))
+        Ok(Self { version, ..Self::of(media.path().to_path_buf(), segments) })
     }
 
-    /// The log that these segments of a directory make up: ascending, those of an era [agree](check_start) on its start.
-    #[must_use]
-    pub(super) fn of(directory: PathBuf, segments: Vec<Segment>) -> Self {
-        let mut eras: Vec<_> = segments
-            .iter()
-            .map(|segment| (segment.header().era, segment.header().era_start))
-            .collect();
+    /// The log that segments with these headers make up: ascending, those of an era [agree](check_start) on its start.
+    fn of(directory: PathBuf, segments: Vec<SegmentHeader>) -> Self {
+        let mut eras: Vec<_> =
+            segments.iter().map(|header| (header.era, header.era_start)).collect();
         eras.dedup();
-        Self { directory, segments, eras }
+        Self { directory, segments, held: BTreeMap::new(), version: DURABLE.written, eras }
+    }
+
+    /// The log that these segments of a directory make up, as [`History::of`]; they stay mapped.
+    #[must_use]
+    pub(super) fn of_mapped(directory: PathBuf, segments: Vec<Segment>) -> Self {
+        let headers = segments.iter().map(|segment| *segment.header()).collect();
+        let place = |segment: Segment| ((segment.header().era, segment.first()), segment);
+        Self { held: segments.into_iter().map(place).collect(), ..Self::of(directory, headers) }
+    }
+
+    /// Maps all segments that reach beyond `from`: they can be read then whoever removes the files.
+    ///
+    /// # Errors
+    /// As [`Segment::open`].
+    pub fn hold(&mut self, media: &dyn Media, from: u64) -> Result<()> {
+        for header in self.segments.iter().filter(|header| header.end() > from) {
+            let segment = self.open_segment(media, header, Access::Read)?;
+            self.held.insert((header.era, header.first), segment);
+        }
+        Ok(())
+    }
+
+    fn open_segment(
+        &self,
+        media: &dyn Media,
+        header: &SegmentHeader,
+        access: Access,
+    ) -> Result<Segment> {
+        Segment::open(media, header.era, header.first, header.uuid, access)
+    }
+
+    /// Lets `read` look at a segment.
+    pub(super) fn visit<T>(
+        &self,
+        media: &dyn Media,
+        header: &SegmentHeader,
+        read: impl FnOnce(&Segment) -> Result<T>,
+    ) -> Result<T> {
+        match self.held.get(&(header.era, header.first)) {
+            Some(segment) => read(segment),
+            None => read(&self.open_segment(media, header, Access::Read)?),
+        }
     }
 
     /// The newest era; 0 if there is no log at all.
@@ -162,14 +220,25 @@ impl History {
         self.eras.last().map_or(0, |&(era, _)| era)
     }
 
-    /// All segments.
+    /// What the headers of all segments say.
     #[must_use]
-    pub fn segments(&self) -> &[Segment] {
+    pub fn segments(&self) -> &[SegmentHeader] {
         &self.segments
     }
 
+    /// The segments that stay mapped.
+    pub(super) fn held(&self) -> impl DoubleEndedIterator<Item = &Segment> {
+        self.held.values()
+    }
+
+    /// The oldest version of a segment's format.
+    #[must_use]
+    pub fn version(&self) -> u32 {
+        self.version
+    }
+
     /// The eras with the LSNs at which each begins and ends; the newest has no end.
-    pub(super) fn eras(&self) -> impl Iterator<Item = (u64, u64, Option<u64>)> {
+    pub fn eras(&self) -> impl Iterator<Item = (u64, u64, Option<u64>)> {
         let ends = self.eras.iter().skip(1).map(|&(_, next)| Some(next)).chain([None]);
         self.eras.iter().zip(ends).map(|(&(era, start), end)| (era, start, end))
     }
@@ -180,12 +249,13 @@ impl History {
     /// [`Error::Damaged`] if it ends where it must not, and what `visit` returns.
     pub fn read(
         &self,
+        media: &dyn Media,
         from: u64,
         known: Known,
         visit: impl FnMut(u64, u64, &Record) -> Result<()>,
     ) -> Result<Prefix> {
         let mut prefix = Prefix { stop: from, ..Prefix::default() };
-        self.read_on(known, &mut prefix, visit)?;
+        self.read_on(media, known, &mut prefix, visit)?;
         Ok(prefix)
     }
 
@@ -195,10 +265,12 @@ impl History {
     /// As [`History::read`].
     pub(super) fn read_on(
         &self,
+        media: &dyn Media,
         known: Known,
         prefix: &mut Prefix,
         mut visit: impl FnMut(u64, u64, &Record) -> Result<()>,
     ) -> Result<()> {
+        let known = self.without_lost(media, known, prefix.stop)?;
         let of_last = known.of_era(self.last_era());
         for (era, start, end) in self.eras() {
             if end.is_some_and(|end| end <= prefix.stop) {
@@ -209,7 +281,7 @@ impl History {
             }
             let least = end.or(of_last.map(|(least, _)| least));
             let end = end.filter(|_| !Mistake::OldRecordsJoin.is_planted());
-            let read = self.read_era(era, end, least, prefix, &mut visit);
+            let read = self.read_era(media, (era, end), least, prefix, &mut visit);
             if let (Some((_, unfinished)), None) = (of_last, end) {
                 self.check_holes(unfinished, prefix)?;
             }
@@ -219,59 +291,92 @@ impl History {
         }
         // Those who write now may have filled and noted what was empty a moment ago.
         if !matches!(known, Known::Living { .. }) && !Mistake::DurableNoteUnread.is_planted() {
-            self.check_rest(prefix)?;
+            self.check_rest(media, prefix)?;
         }
         Ok(())
+    }
+
+    /// What is known, unless more places are empty than writers that died can have left, all of them above what was made durable:
+    /// then the device went without the machine and came back, and what it had not written yet is gone.
+    fn without_lost(&self, media: &dyn Media, known: Known, from: u64) -> Result<Known> {
+        let Known::Died { era, durable, tail, unfinished } = known else { return Ok(known) };
+        if era != self.last_era() {
+            return Ok(known);
+        }
+        let mut empty = 0;
+        let of_era = self.segments.iter().filter(|segment| segment.era == era);
+        for header in of_era.filter(|segment| segment.end() > durable && segment.first < tail) {
+            let places = durable.max(from).max(header.first)..tail.min(header.end());
+            empty += self.visit(media, header, |segment| {
+                Ok(places.filter(|&lsn| !segment.is_complete(lsn)).count() as u64)
+            })?;
+        }
+        Ok(if empty > unfinished { Known::Cut { era, durable } } else { known })
     }
 
     /// Reads one era up to `end`, or (for the last one) as far as it goes. `known` is an LSN up to which nothing
     /// may be wrong. `Some` if `end` was reached.
     fn read_era(
         &self,
-        era: u64,
-        end: Option<u64>,
+        media: &dyn Media,
+        (era, end): (u64, Option<u64>),
         known: Option<u64>,
         prefix: &mut Prefix,
         visit: &mut impl FnMut(u64, u64, &Record) -> Result<()>,
     ) -> Result<Option<()>> {
-        for segment in self.segments.iter().filter(|segment| segment.header().era == era) {
+        for segment in self.segments.iter().filter(|segment| segment.era == era) {
             if segment.end() <= prefix.stop {
                 continue;
             }
             // Allocated ahead of what turned out to be the era's end, by a handle that died; the next recovery may
             // have died too before it removed it.
-            if end.is_some_and(|end| end <= segment.first()) {
+            if end.is_some_and(|end| end <= segment.first) {
                 break;
             }
-            if segment.first() > prefix.stop {
-                return Err(self.missing(prefix.stop, segment.first()));
+            if segment.first > prefix.stop {
+                return Err(self.missing(prefix.stop, segment.first));
             }
-            let range = prefix.stop..segment.end().min(end.unwrap_or(u64::MAX));
-            for lsn in range {
-                match segment.read(lsn) {
-                    Decoded::Valid(record) => visit(era, lsn, &record)?,
-                    Decoded::Empty if end.is_none() && known.is_some_and(|tail| lsn < tail) => {
-                        prefix.holes.push(lsn);
-                    }
-                    Decoded::Empty | Decoded::Wrong if known.is_none_or(|known| lsn >= known) => {
-                        return Ok(None);
-                    }
-                    Decoded::Empty => {
-                        return Err(self.at(lsn, format!("record {lsn}"), "an empty place".into()));
-                    }
-                    Decoded::Wrong => {
-                        let expected = format!("record {lsn} with its checksum");
-                        return Err(self.at(lsn, expected, "other bytes".into()));
-                    }
-                }
-                prefix.stop = lsn + 1;
-                prefix.records += 1;
+            let read = |segment: &Segment| self.read_segment(segment, end, known, prefix, visit);
+            if !self.visit(media, segment, read)? {
+                return Ok(None);
             }
         }
         if let Some(tail) = known.filter(|&known| prefix.stop < known) {
             return Err(self.missing(prefix.stop, tail));
         }
         Ok(end.map(|_| ()))
+    }
+
+    /// Reads the rest of a segment, as [`History::read_era`]. False if the log ends here.
+    fn read_segment(
+        &self,
+        segment: &Segment,
+        end: Option<u64>,
+        known: Option<u64>,
+        prefix: &mut Prefix,
+        visit: &mut impl FnMut(u64, u64, &Record) -> Result<()>,
+    ) -> Result<bool> {
+        for lsn in prefix.stop..segment.end().min(end.unwrap_or(u64::MAX)) {
+            match segment.read(lsn) {
+                Decoded::Valid(record) => visit(segment.header().era, lsn, &record)?,
+                Decoded::Empty if end.is_none() && known.is_some_and(|tail| lsn < tail) => {
+                    prefix.holes.push(lsn);
+                }
+                Decoded::Empty | Decoded::Wrong if known.is_none_or(|known| lsn >= known) => {
+                    return Ok(false);
+                }
+                Decoded::Empty => {
+                    return Err(self.at(lsn, format!("record {lsn}"), "an empty place".into()));
+                }
+                Decoded::Wrong => {
+                    let expected = format!("record {lsn} with its checksum");
+                    return Err(self.at(lsn, expected, "other bytes".into()));
+                }
+            }
+            prefix.stop = lsn + 1;
+            prefix.records += 1;
+        }
+        Ok(true)
     }
 
     /// Makes sure that no more places are empty than there may be. Else nobody knows which of them are damage, and the prefix
@@ -287,19 +392,26 @@ impl History {
     }
 
     /// Looks beyond the end for a record that says the log was durable further than it now reaches.
-    fn check_rest(&self, prefix: &Prefix) -> Result<()> {
+    fn check_rest(&self, media: &dyn Media, prefix: &Prefix) -> Result<()> {
         let era = self.last_era();
-        for segment in self.segments.iter().filter(|segment| segment.header().era == era) {
-            for lsn in prefix.stop.max(segment.first())..segment.end() {
-                if let Decoded::Valid(Record { op: Op::Durable, payload, .. }) = segment.read(lsn)
-                    && payload > prefix.stop
-                    && payload <= lsn
-                {
-                    let expected =
-                        format!("records up to {payload}, which record {lsn} says were durable");
-                    return Err(self.at(prefix.stop, expected, "an empty or damaged place".into()));
+        let of_era = self.segments.iter().filter(|segment| segment.era == era);
+        for header in of_era.filter(|header| header.end() > prefix.stop) {
+            self.visit(media, header, |segment| {
+                for lsn in prefix.stop.max(segment.first())..segment.end() {
+                    if let Decoded::Valid(Record { op: Op::Durable, payload, .. }) =
+                        segment.read(lsn)
+                        && payload > prefix.stop
+                        && payload <= lsn
+                    {
+                        let expected = format!(
+                            "records up to {payload}, which record {lsn} says were durable"
+                        );
+                        let found = "an empty or damaged place".to_owned();
+                        return Err(self.at(prefix.stop, expected, found));
+                    }
                 }
-            }
+                Ok(())
+            })?;
         }
         Ok(())
     }
@@ -308,11 +420,7 @@ impl History {
     pub(super) fn at(&self, lsn: u64, expected: String, found: String) -> Error {
         let segment = self.segments.iter().rev().find(|segment| segment.holds(lsn));
         let (path, offset) = match segment {
-            Some(segment) => {
-                let header = segment.header();
-                let name = FileName::Segment { era: header.era, first: header.first };
-                (self.directory.join(name.to_string()), segment.offset(lsn))
-            }
+            Some(segment) => (segment.path(&self.directory), segment.offset(lsn)),
             None => (self.directory.clone(), 0),
         };
         Error::Damaged { path, offset, expected, found, remedy: REMEDY }
@@ -340,146 +448,29 @@ impl History {
         }
     }
 
-    /// Makes the prefix durable from `from` on, holes voided, so that a new era may be built on it: pages are
-    /// dirtied first, because an earlier sync may have failed and left them clean.
+    /// Makes the prefix durable from `from` on, holes voided, so that a new era may be built on it, segment by segment: pages
+    /// are dirtied first, because an earlier sync may have failed and left them clean; and the file is opened before that, for
+    /// the system tells of a failure those who had it open then.
     ///
     /// # Errors
     /// [`Error::Io`]; nothing may be built then.
-    pub fn secure(&self, from: u64, prefix: &Prefix) -> Result<()> {
-        for segment in &self.segments {
-            if segment.end() <= from || segment.first() >= prefix.stop {
+    pub fn secure(&self, media: &dyn Media, from: u64, prefix: &Prefix) -> Result<()> {
+        for header in &self.segments {
+            if header.end() <= from || header.first >= prefix.stop {
                 continue;
             }
+            let segment = self.open_segment(media, header, Access::Write)?;
             for &lsn in prefix.holes.iter().filter(|&&lsn| segment.holds(lsn)) {
                 if !Mistake::HolesNotVoided.is_planted() {
                     segment.void(lsn);
                 }
             }
             segment.dirty(from, prefix.stop);
-            let header = segment.header();
-            let name = FileName::Segment { era: header.era, first: header.first };
-            let path = self.directory.join(name.to_string());
-            segment.sync().map_err(Error::io("sync", path))?;
+            segment.sync().map_err(Error::io("sync", header.path(&self.directory)))?;
         }
         Ok(())
     }
 }
 
 #[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-    use crate::media::Memory;
-    use crate::wal::place;
-    use crate::wal::segment::SegmentHeader;
-
-    const UUID: u128 = 7;
-
-    /// A medium with a segment of these places: era, start of the era, first LSN; where a record is given there is one.
-    fn add(media: &Memory, (era, era_start, first): (u64, u64, u64), places: &[Option<Record>]) {
-        let capacity = places.len() as u64;
-        let header = SegmentHeader { uuid: UUID, era, era_start, first, capacity };
-        let segment = Segment::create(media, header, 0).expect("space");
-        for (lsn, record) in (first..).zip(places) {
-            if let Some(record) = record {
-                place::publish(segment.slot(lsn), record.encode(era, lsn));
-            }
-        }
-    }
-
-    fn made() -> Memory {
-        let media = Memory::new();
-        media.make().expect("nothing fails yet");
-        media
-    }
-
-    const INSERT: Option<Record> =
-        Some(Record { op: Op::Insert, argument: 1, stream: false, payload: 99, time: 0, step: 0 });
-
-    fn note(payload: u64) -> Option<Record> {
-        let op = Op::Durable;
-        Some(Record { op, argument: 0, stream: false, payload, time: 0, step: 0 })
-    }
-
-    fn open(media: &Memory) -> Result<History> {
-        let listing = Listing::read(media).expect("a directory");
-        History::open(media, &listing, UUID, Access::Write)
-    }
-
-    fn read(media: &Memory, known: Known) -> Result<Prefix> {
-        open(media)?.read(1, known, |_, _, _| Ok(()))
-    }
-
-    #[test]
-    fn segments_of_an_era_must_agree_on_its_start() {
-        let media = made();
-        add(&media, (1, 1, 1), &[INSERT; 4]);
-        add(&media, (2, 5, 5), &[INSERT; 4]);
-        assert!(open(&media).is_ok(), "another era begins elsewhere");
-        add(&media, (2, 6, 9), &[INSERT; 4]);
-        let Err(Error::Damaged { offset, found, .. }) = open(&media) else {
-            panic!("two starts of one era");
-        };
-        assert_eq!((offset, found.as_str()), (40, "6"));
-    }
-
-    #[test]
-    fn a_note_beyond_the_end_tells_of_damage_only_if_more_was_durable_than_is_left() {
-        for (durable, sound) in [(3, true), (4, true), (5, false), (6, false), (7, true)] {
-            let media = made();
-            add(&media, (1, 1, 1), &[INSERT, INSERT, INSERT, None, INSERT, note(durable)]);
-            let read = read(&media, Known::Nothing);
-            assert_eq!(read.is_ok(), sound, "a note at LSN 6 that all below {durable} is durable");
-            if let Ok(prefix) = read {
-                assert_eq!((prefix.stop, prefix.records), (4, 3));
-            }
-        }
-    }
-
-    #[test]
-    fn below_what_the_live_image_knows_nothing_may_be_missing() {
-        let media = made();
-        add(&media, (1, 1, 1), &[INSERT; 4]);
-        for (known, sound) in [(3, true), (5, true), (6, false)] {
-            let living = Known::Living { era: 1, durable: known };
-            assert_eq!(read(&media, living).is_ok(), sound, "durable below {known}");
-            let died = Known::Died { era: 1, tail: known, unfinished: 0 };
-            assert_eq!(read(&media, died).is_ok(), sound, "reserved below {known}");
-        }
-    }
-
-    #[test]
-    fn what_is_known_of_one_era_says_nothing_of_another() {
-        let media = made();
-        add(&media, (2, 1, 1), &[INSERT, None, None, None]);
-        for era in [1, 3] {
-            let living = Known::Living { era, durable: 4 };
-            let died = Known::Died { era, tail: 4, unfinished: 0 };
-            for known in [living, died] {
-                assert_eq!(read(&media, known).expect("the log's end").stop, 2);
-            }
-        }
-        let died = |unfinished| Known::Died { era: 2, tail: 4, unfinished };
-        let prefix = read(&media, died(2)).expect("two places of writers that died");
-        assert_eq!((prefix.stop, prefix.holes), (4, vec![2, 3]));
-        assert!(read(&media, died(1)).is_err());
-        assert!(read(&media, Known::Living { era: 2, durable: 4 }).is_err());
-    }
-
-    #[test]
-    fn an_era_ends_where_the_next_begins_whatever_lies_beyond() {
-        let media = made();
-        add(&media, (1, 1, 1), &[INSERT; 4]);
-        add(&media, (1, 1, 5), &[INSERT; 4]);
-        add(&media, (2, 3, 3), &[INSERT, INSERT, None, None]);
-        let history = open(&media).expect("sound headers");
-        let mut seen = Vec::new();
-        let read = history.read(1, Known::Nothing, |era, lsn, _| {
-            seen.push((era, lsn));
-            Ok(())
-        });
-        assert_eq!(read.expect("no damage").stop, 5);
-        assert_eq!(seen, [(1, 1), (1, 2), (2, 3), (2, 4)]);
-        let eras: Vec<_> = history.eras().collect();
-        assert_eq!(eras, [(1, 1, Some(3)), (2, 3, None)]);
-    }
-}
+mod tests;

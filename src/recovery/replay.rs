@@ -1,6 +1,7 @@
 //! Building an image: the newest sound snapshot, or nothing at all, and the log from there.
 
 use super::eras::{History, Known, Prefix};
+use super::ground;
 use super::listing::Listing;
 use super::removal::remove_for_good;
 use crate::cells::{OWN_WORDS, store};
@@ -10,7 +11,7 @@ use crate::kinds::{BankEntry, BankMask, Kind};
 use crate::live::header::{Identity, LiveHeader, boot_id};
 use crate::live::stripe::StripeSums;
 use crate::live::{Bank, BankForm, BankSet, Image, event};
-use crate::media::{Access, Media, Memory};
+use crate::media::{Media, Memory};
 use crate::meta::Meta;
 use crate::names::FileName;
 use crate::planted::Mistake;
@@ -21,6 +22,9 @@ use std::sync::Arc;
 
 /// How many records are read before the first of them is applied: nearly all of the time of applying one is misses on its blocks.
 const AHEAD: usize = 16;
+
+/// After so many records those who wait are told of it.
+const RECORDS_A_STEP: u64 = 4096;
 
 /// A filter's state, rebuilt.
 #[derive(Debug)]
@@ -39,8 +43,8 @@ pub struct Recovered {
     pub unsound: Vec<(u64, Error)>,
 }
 
-/// Rebuilds the state that the files of `home` describe, as an image on `live` under the name `draft`. `access` is how the
-/// log is opened: for writing if a new era is to begin on it. `known` is what the live image says of the log's end.
+/// Rebuilds the state that the files of `home` describe, as an image on `live` under the name `draft`. `known` is what the live image says of the log's end. `advance` is called now
+/// and then: others may wait.
 ///
 /// # Errors
 /// [`Error::Damaged`] if the state cannot be rebuilt in full, [`Error::Version`], [`Error::Io`].
@@ -49,23 +53,24 @@ pub fn replay(
     live: &Arc<dyn Media>,
     meta: &Meta,
     draft: &str,
-    access: Access,
     known: Known,
+    advance: &dyn Fn(),
 ) -> Result<Recovered> {
     let listing = Listing::read(home)?;
-    let history = History::open(home, &listing, meta.uuid, access)?;
+    let mut history = History::open(home, &listing, meta.uuid)?;
     let boot = boot_id(home)?;
     let identity = Identity {
         uuid: meta.uuid,
         era: history.last_era().saturating_add(1),
         boot,
         inode: 0,
+        device: 0,
         stripes: meta.layout.stripes,
     };
     let mut unsound = Vec::new();
     let ground = listing.snapshots.iter().find_map(|&start| {
         let image = Image::create(live.clone(), draft, identity, meta.layout, &*meta.kind);
-        let loaded = image.and_then(|image| load(home, meta, start, image));
+        let loaded = image.and_then(|image| load(home, meta, start, image, advance));
         loaded.map_err(|error| discard(&**live, draft, (start, error), &mut unsound)).ok()
     });
     // A full disk is no reason to fall back to an older state.
@@ -76,7 +81,7 @@ pub fn replay(
     let (image, start, end, era) = match ground {
         Some((image, header)) => (image, header.start, header.end, header.era),
         None => {
-            let has_all = history.segments().first().is_some_and(|segment| segment.first() == 1);
+            let has_all = history.segments().first().is_some_and(|segment| segment.first == 1);
             if let (false, false) = (has_all, unsound.is_empty()) {
                 return Err(unsound.swap_remove(0).1);
             }
@@ -86,9 +91,14 @@ pub fn replay(
         }
     };
     check_eras(home, meta, &history, era)?;
+    if let Known::Living { .. } = known {
+        // Who writes may remove files meanwhile.
+        history.hold(home, start)?;
+    }
     let kind = &*meta.kind;
-    let mut applying = Applying::new(&image, kind);
-    let mut prefix = history.read(start, known, |_, lsn, record| applying.take(lsn, record))?;
+    let mut applying = Applying::new(&image, kind, advance);
+    let mut prefix =
+        history.read(home, start, known, |_, lsn, record| applying.take(lsn, record))?;
     applying.finish()?;
     // Every snapshot was renamed only when the log was durable through its end.
     let least = listing.snapshots.first().copied().unwrap_or(1).max(end);
@@ -109,16 +119,22 @@ pub fn replay(
 ///
 /// # Errors
 /// As [`replay`].
-pub fn rebuild(home: &dyn Media, meta: &Meta, known: Known) -> Result<Recovered> {
+pub fn rebuild(
+    home: &dyn Media,
+    meta: &Meta,
+    known: Known,
+    advance: &dyn Fn(),
+) -> Result<Recovered> {
     let memory: Arc<dyn Media> = Arc::new(Memory::new());
     memory.make().map_err(Error::io("make", memory.path()))?;
-    replay(home, &memory, meta, "image", Access::Read, known)
+    replay(home, &memory, meta, "image", known, advance)
 }
 
 /// Records on their way from the log into an image.
 struct Applying<'a> {
     image: &'a Image,
     kind: &'a dyn Kind,
+    advance: &'a dyn Fn(),
     /// The banks that are mapped now: to ask the image at each record takes longer than the rest.
     banks: Arc<BankSet>,
     /// Read, and their blocks asked for, but not applied yet.
@@ -128,13 +144,16 @@ struct Applying<'a> {
 }
 
 impl<'a> Applying<'a> {
-    fn new(image: &'a Image, kind: &'a dyn Kind) -> Self {
+    fn new(image: &'a Image, kind: &'a dyn Kind, advance: &'a dyn Fn()) -> Self {
         let (banks, ahead) = (image.keep_banks(), VecDeque::with_capacity(AHEAD + 1));
-        Self { image, kind, banks, ahead, events: Vec::new() }
+        Self { image, kind, advance, banks, ahead, events: Vec::new() }
     }
 
     /// Takes the next record.
     fn take(&mut self, lsn: u64, record: &Record) -> Result<()> {
+        if lsn.is_multiple_of(RECORDS_A_STEP) {
+            (self.advance)();
+        }
         if matches!(record.op, Op::Insert | Op::Remove) {
             let located = self.banks.locate(BankMask::MAX, record.payload);
             located.prefetch_headers_to_write();
@@ -213,10 +232,12 @@ pub(super) fn load(
     meta: &Meta,
     start: u64,
     image: Image,
+    advance: &dyn Fn(),
 ) -> Result<(Image, SnapshotHeader)> {
     let mut reader = SnapshotReader::open(home, start, meta.uuid)?;
     let (mut states, mut stripes, mut blocks) = (0, 0, 0);
     reader.frames(|reader, frame, words| {
+        advance();
         match frame.content {
             Content::State => {
                 load_state(&image, &*meta.kind, reader, frame, words)?;
@@ -246,6 +267,16 @@ pub(super) fn load(
         return Err(reader.damaged(header.bytes, expected, found));
     }
     Ok((image, *reader.header()))
+}
+
+/// Loads a snapshot into memory, which shows that it is sound and fits the filter.
+pub(super) fn load_alone(home: &dyn Media, meta: &Meta, start: u64) -> Result<SnapshotHeader> {
+    let memory: Arc<dyn Media> = Arc::new(Memory::new());
+    memory.make().map_err(Error::io("make", memory.path()))?;
+    let (uuid, stripes) = (meta.uuid, meta.layout.stripes);
+    let identity = Identity { uuid, era: 1, boot: 0, inode: 0, device: 0, stripes };
+    let image = Image::create(memory, "image", identity, meta.layout, &*meta.kind)?;
+    Ok(load(home, meta, start, image, &|| {})?.1)
 }
 
 fn misfit(reader: &SnapshotReader, frame: &Frame, words: &[u64]) -> Error {
@@ -345,12 +376,18 @@ impl Recovered {
         let segments = segments.map(|&(era, first)| FileName::Segment { era, first });
         let superfluous: Vec<_> = older.chain(segments).collect();
         let any = !superfluous.is_empty();
-        // What is open takes space without a name, too.
-        drop(self.history);
         // The newest one's name may be newer than the last sync of the directory, and its writer dead.
         home.sync().map_err(Error::io("sync", home.path()))?;
         remove_for_good(home, superfluous, numbers)?;
         Ok(any)
+    }
+
+    /// See [`ground::gathered`], of the log that is needed beside the snapshot used.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::Damaged`].
+    pub fn gathered(&self, home: &dyn Media) -> Result<(u64, u64)> {
+        ground::gathered(home, &self.history, &self.prefix, self.start)
     }
 
     /// Files of `home` that belong to no one once the new era has begun: segments from the stop on, and banks that the
@@ -374,191 +411,4 @@ impl Recovered {
 }
 
 #[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-    use crate::cells::Layout;
-    use crate::hash::{KeyHash, KeyHasher};
-    use crate::kinds::Event;
-    use crate::options::{Downtime, Durability};
-    use crate::snapshot::write::SnapshotWriter;
-    use crate::wal::segment::SegmentHeader;
-    use crate::wal::{Segment, place};
-    use crate::{Bloom, Spec, TimeLimited};
-    use std::time::Duration;
-
-    const LAYOUT: Layout = Layout { stripes: 2, block_words: 64 };
-
-    fn meta(spec: &impl Spec) -> Meta {
-        Meta {
-            uuid: 7,
-            hasher: KeyHasher::new(KeyHash::Fast, 7),
-            layout: LAYOUT,
-            segment_records: 128,
-            durability: Durability::Never,
-            downtime: Downtime::Age,
-            max_lead: Duration::from_secs(1),
-            kind: spec.kind().expect("a kind"),
-        }
-    }
-
-    fn made() -> Arc<dyn Media> {
-        let media = Memory::with_capacity(1 << 20);
-        media.make().expect("nothing fails");
-        Arc::new(media)
-    }
-
-    /// Writes the snapshot that starts at 1.
-    fn snapshot(media: &dyn Media, end: u64, frames: &[(Frame, &[u64])]) -> String {
-        let name = FileName::Snapshot { start: 1 }.to_string();
-        let mut writer = SnapshotWriter::create(media, &name).expect("room");
-        for (frame, words) in frames {
-            writer.frame(frame, words).expect("room");
-        }
-        let header = SnapshotHeader { uuid: 7, era: 1, start: 1, end, frames: 0, bytes: 0 };
-        writer.finish(header).expect("room");
-        name
-    }
-
-    /// Block 0 of a filter whose bank has so many blocks a stripe, of so many words.
-    fn state(blocks: u64, block: u64) -> [u64; OWN_WORDS + STATE_WORDS] {
-        let mut words = [0; OWN_WORDS + STATE_WORDS];
-        words[OWN_WORDS..OWN_WORDS + 2].copy_from_slice(&[1, blocks << 32 | block]);
-        words
-    }
-
-    fn load_into_new(media: &Arc<dyn Media>, meta: &Meta) -> Result<Image> {
-        let identity = Identity { uuid: 7, era: 2, boot: 1, inode: 0, stripes: 2 };
-        let image = Image::create(media.clone(), "image", identity, LAYOUT, &*meta.kind);
-        load(&**media, meta, 1, image.expect("room")).map(|(image, _)| image)
-    }
-
-    const STATE: Frame = Frame { content: Content::State, bank: 0, index: 0, lsn: 1 };
-
-    #[test]
-    fn a_snapshot_that_lists_more_blocks_than_it_holds_or_none_is_damage_and_takes_no_space() {
-        let meta = meta(&Bloom::capacity(100));
-        for (blocks, block) in [(1 << 20, 64), (1, 64), (0, 64), (1, 0), (1, u32::MAX.into())] {
-            let media = made();
-            let name = snapshot(&*media, 1, &[(STATE, &state(blocks, block))]);
-            let loaded = load_into_new(&media, &meta);
-            assert!(matches!(loaded, Err(Error::Damaged { .. })), "{blocks} {block}: {loaded:?}");
-            assert_eq!(media.list().expect("a directory"), ["image", &name], "no bank");
-        }
-    }
-
-    #[test]
-    fn a_snapshot_with_frames_of_what_the_filter_has_not_is_damage() {
-        let meta = meta(&Bloom::capacity(100));
-        let most = OWN_WORDS + 64;
-        let words: Vec<u64> = (1..).take(most + 1).collect();
-        // One bank with a block a stripe. Loaded is one with these three stripes and two blocks (bank, number, words).
-        let loaded = |stripes: [u64; 3], sums: usize, blocks: [(u32, u64, usize); 2]| {
-            let (media, state) = (made(), state(1, 64));
-            let mut frames = vec![(STATE, &state[..])];
-            for index in stripes {
-                let content = Content::Stripe;
-                frames
-                    .push((Frame { content, bank: 0, index, lsn: 5 + index % 8 }, &words[..sums]));
-            }
-            for (bank, index, length) in blocks {
-                let content = Content::Block;
-                frames.push((Frame { content, bank, index, lsn: 7 }, &words[..length]));
-            }
-            snapshot(&*media, 9, &frames);
-            load_into_new(&media, &meta)
-        };
-        let (stripes, blocks) = ([2, 0, 1], [(0, 1, most), (0, 0, OWN_WORDS)]);
-        let image = loaded(stripes, 3, blocks).expect("it is sound");
-        for stripe in 0..3 {
-            let sums = StripeSums { lsn: 5 + stripe as u64, inserts: 1, time: 2, novelty: 3 };
-            assert_eq!(image.header().stripe(stripe).sums(), sums);
-        }
-        let banks = image.keep_banks();
-        for (index, cells) in [(0, [0, 0]), (1, [7, 70])] {
-            let (header, block) = banks.get(0).expect("a bank").block(index);
-            assert_eq!((header.lsn(), block.own(0), block.own(5)), (7, 1, 6));
-            assert_eq!([block.word(0), block.word(63)], cells);
-        }
-        for (stripes, sums, blocks) in [
-            ([0, 1, 3], 3, blocks),
-            ([0, 1, u64::MAX], 3, blocks),
-            (stripes, 2, blocks),
-            (stripes, 4, blocks),
-            (stripes, 3, [(0, 0, most), (0, 2, most)]),
-            (stripes, 3, [(0, 0, most), (1, 1, most)]),
-            (stripes, 3, [(0, 0, most), (0, 1, most + 1)]),
-            (stripes, 3, [(0, 0, most), (0, 1, OWN_WORDS - 1)]),
-        ] {
-            let loaded = loaded(stripes, sums, blocks);
-            assert!(matches!(loaded, Err(Error::Damaged { .. })), "{stripes:?} {sums} {blocks:?}");
-        }
-    }
-
-    /// The log of the first era from this LSN on: a segment that begins with these records.
-    fn log(media: &dyn Media, first: u64, records: &[Record]) {
-        let header = SegmentHeader { uuid: 7, era: 1, era_start: 1, first, capacity: 128 };
-        let segment = Segment::create(media, header, 0).expect("room");
-        for (lsn, record) in (first..).zip(records) {
-            place::publish(segment.slot(lsn), record.encode(1, lsn));
-        }
-    }
-
-    fn replayed(media: &Arc<dyn Media>, meta: &Meta) -> Recovered {
-        let known = Known::Nothing;
-        replay(&**media, media, meta, "draft", Access::Write, known).expect("a sound log")
-    }
-
-    #[test]
-    fn an_event_that_nothing_follows_has_not_happened_unless_a_snapshot_saw_it() {
-        let meta = meta(&TimeLimited::window(Duration::from_secs(64)).rate(1.0));
-        let step = event::to_record(&Event::Step { step: 9, time: 5, word: 0 }, false);
-        // A snapshot that does not load, but was begun before the event and ended after it.
-        for (end, stop) in [(None, 2), (Some(2), 2), (Some(3), 3)] {
-            let media = made();
-            log(&*media, 1, &[Record::new(Op::Insert), step]);
-            if let Some(end) = end {
-                snapshot(&*media, end, &[]);
-            }
-            let recovered = replayed(&media, &meta);
-            let applied = recovered.image.last_change();
-            assert_eq!((recovered.prefix.stop, applied), (stop, stop - 1), "{end:?}");
-        }
-    }
-
-    #[test]
-    fn what_is_left_over_are_the_segments_from_the_stop_on_and_the_banks_that_are_not_of_the_image()
-    {
-        let (media, meta) = (made(), meta(&Bloom::capacity(100)));
-        log(&*media, 1, &[Record::new(Op::Insert); 128]);
-        log(&*media, 129, &[]);
-        let recovered = replayed(&media, &meta);
-        assert_eq!(recovered.prefix.stop, 129);
-        let bank = |era, bank| FileName::Bank { era, bank };
-        let strange = [bank(1, 0), bank(2, 5), bank(3, 0)];
-        for name in strange {
-            media.create(&name.to_string(), 8).expect("room");
-        }
-        let mut left = recovered.leftovers(&*media).expect("a directory");
-        left.sort_unstable();
-        let mut expected = [&[FileName::Segment { era: 1, first: 129 }], &strange[..]].concat();
-        expected.sort_unstable();
-        assert_eq!(left, expected, "the image has bank 0 of era 2");
-    }
-
-    #[test]
-    fn what_the_end_of_any_snapshot_covers_is_never_taken_back() {
-        let memory = Memory::new();
-        memory.make().expect("nothing fails yet");
-        let covered = || covered(&memory, &Listing::read(&memory).expect("a directory"), 7);
-        assert_eq!(covered(), 1);
-        for (start, end) in [(3, 9), (5, 8)] {
-            let header = SnapshotHeader { uuid: 7, era: 1, start, end, frames: 0, bytes: 0 };
-            let name = FileName::Snapshot { start }.to_string();
-            let writer = SnapshotWriter::create(&memory, &name).expect("space");
-            writer.finish(header).expect("space");
-            assert_eq!(covered(), 9);
-        }
-        memory.create(&FileName::Snapshot { start: 6 }.to_string(), 10).expect("space");
-        assert_eq!(covered(), u64::MAX, "one cannot say");
-    }
-}
+mod tests;

@@ -10,22 +10,19 @@
 
 use super::eras::{History, Known, Prefix, check_start};
 use super::listing::Listing;
-use super::replay::load;
+use super::replay::load_alone;
 use crate::bytes::{HEADER_BYTES, PAGE_BYTES, to_words};
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
-use crate::live::header::Identity;
-use crate::live::{Image, LiveHeader, event};
+use crate::live::{LiveHeader, event};
 use crate::media::{Access, Media, Memory};
 use crate::meta::Meta;
 use crate::names::FileName;
-use crate::snapshot::{SnapshotHeader, SnapshotReader};
+use crate::snapshot::SnapshotReader;
 use crate::sync::Ordering;
 use crate::wal::record::{Decoded, RECORD_BYTES};
 use crate::wal::segment::{CAPACITY_MAX, SegmentHeader};
 use crate::wal::{Op, Record, Segment, place};
-use std::io::ErrorKind;
-use std::sync::Arc;
 
 /// The number of the temporary name that a segment of the new log is made under.
 const SEGMENT_DRAFT: u64 = 1;
@@ -131,7 +128,7 @@ pub fn examine(home: &dyn Media, meta: &Meta, known: Known) -> Result<Salvage> {
     grounds.push((None, 1, 1));
     let mut told = told(home, &listing, &history, meta.uuid)?;
     for (snapshot, start, end) in grounds {
-        let Reach { prefix, damage, noted } = reach(&history, known, start)?;
+        let Reach { prefix, damage, noted } = reach(home, &history, known, start)?;
         if prefix.stop < end {
             continue;
         }
@@ -144,8 +141,8 @@ pub fn examine(home: &dyn Media, meta: &Meta, known: Known) -> Result<Salvage> {
         damaged.extend(bad.into_iter().map(|bad| bad.error));
         if lost.is_none() {
             // Older log, which nothing needs any more.
-            let first = history.segments().first().map_or(1, Segment::first);
-            damaged.extend(reach(&history, known, first)?.damage);
+            let first = history.segments().first().map_or(1, |segment| segment.first);
+            damaged.extend(reach(home, &history, known, first)?.damage);
         }
         let found = Salvage {
             history,
@@ -190,7 +187,7 @@ impl Salvage {
     ///
     /// # Errors
     /// [`Error::Io`], a full disk among them.
-    pub fn write_log(&self, to: &dyn Media, meta: &Meta) -> Result<()> {
+    pub fn write_log(&self, home: &dyn Media, to: &dyn Media, meta: &Meta) -> Result<()> {
         let capacity = meta.segment_records;
         let create = |first| {
             let (uuid, era, era_start) = (meta.uuid, self.era, self.start);
@@ -203,7 +200,7 @@ impl Salvage {
         }
         let mut prefix = Prefix { stop: self.start, ..Prefix::default() };
         // Where reading ends, and why, is known.
-        let _ = self.history.read_on(self.known, &mut prefix, |_, lsn, record| {
+        let _ = self.history.read_on(home, self.known, &mut prefix, |_, lsn, record| {
             let segment = (lsn - self.start) / capacity;
             if let Some(segment) = segments.get(segment as usize).filter(|_| lsn < self.stop) {
                 place::publish(segment.slot(lsn), record.encode(self.era, lsn));
@@ -223,32 +220,10 @@ impl Salvage {
 
 /// An error that says something about the file; others end the search.
 fn if_damage(error: Error) -> Result<Error> {
-    match error {
-        Error::Damaged { .. } | Error::Version { .. } => Ok(error),
-        // A link or a directory in the place of a file, or one that is too short.
-        Error::Io { ref source, .. }
-            if matches!(
-                source.kind(),
-                ErrorKind::InvalidInput | ErrorKind::InvalidData | ErrorKind::UnexpectedEof
-            ) =>
-        {
-            Ok(error)
-        }
-        other => Err(other),
-    }
+    if error.is_damage() { Ok(error) } else { Err(error) }
 }
 
-/// Loads a snapshot into memory, which shows that it is sound and fits the filter.
-fn load_alone(home: &dyn Media, meta: &Meta, start: u64) -> Result<SnapshotHeader> {
-    let memory: Arc<dyn Media> = Arc::new(Memory::new());
-    memory.make().map_err(Error::io("make", memory.path()))?;
-    let (uuid, stripes) = (meta.uuid, meta.layout.stripes);
-    let identity = Identity { uuid, era: 1, boot: 0, inode: 0, stripes };
-    let image = Image::create(memory, "image", identity, meta.layout, &*meta.kind)?;
-    Ok(load(home, meta, start, image)?.1)
-}
-
-/// Opens all of the log that can be read.
+/// Maps all of the log that can be read.
 fn open_log(home: &dyn Media, listing: &Listing, uuid: u128) -> Result<(History, Vec<Bad>)> {
     let mut segments: Vec<Segment> = Vec::new();
     let mut bad = Vec::new();
@@ -256,7 +231,7 @@ fn open_log(home: &dyn Media, listing: &Listing, uuid: u128) -> Result<(History,
     for &(era, first) in &listing.segments {
         let opened = Segment::open(home, era, first, uuid, Access::Read).and_then(|segment| {
             let of_era = segments.last();
-            of_era.map_or(Ok(()), |before| check_start(home, before, &segment))?;
+            of_era.map_or(Ok(()), |before| check_start(home, before.header(), segment.header()))?;
             Ok(segment)
         });
         match opened {
@@ -275,7 +250,7 @@ fn open_log(home: &dyn Media, listing: &Listing, uuid: u128) -> Result<(History,
         found.push(Bad { first, breaks_off, error });
     }
     segments.sort_by_key(|segment| (segment.header().era, segment.first()));
-    Ok((History::of(home.path().to_path_buf(), segments), found))
+    Ok((History::of_mapped(home.path().to_path_buf(), segments), found))
 }
 
 /// A copy in memory of a segment that is too short or too long, or whose header is damaged but for the uuid: name and length
@@ -353,9 +328,9 @@ fn told(home: &dyn Media, listing: &Listing, history: &History, uuid: u128) -> R
 }
 
 /// How far the log leads from this LSN.
-fn reach(history: &History, known: Known, start: u64) -> Result<Reach> {
+fn reach(home: &dyn Media, history: &History, known: Known, start: u64) -> Result<Reach> {
     let (mut prefix, mut noted) = (Prefix { stop: start, ..Prefix::default() }, 0);
-    let read = history.read_on(known, &mut prefix, |_, lsn, record| {
+    let read = history.read_on(home, known, &mut prefix, |_, lsn, record| {
         if record.op == Op::Durable && record.payload <= lsn {
             noted = noted.max(record.payload);
         }
@@ -384,7 +359,7 @@ fn without_events(history: &History, end: u64, mut stop: u64) -> u64 {
 
 /// The record of an LSN, which belongs to the newest era that has it.
 fn read(history: &History, lsn: u64) -> Option<Record> {
-    let segment = history.segments().iter().rev().find(|segment| segment.holds(lsn))?;
+    let segment = history.held().rev().find(|segment| segment.holds(lsn))?;
     match segment.read(lsn) {
         Decoded::Valid(record) => Some(record),
         Decoded::Empty | Decoded::Wrong => None,
@@ -420,7 +395,7 @@ fn cause(
 fn beyond(history: &History, stop: u64, told: &mut Told) -> Option<Beyond> {
     let mut found: Option<Beyond> = None;
     for (era, start, end) in history.eras() {
-        let of_era = history.segments().iter().filter(|segment| segment.header().era == era);
+        let of_era = history.held().filter(|segment| segment.header().era == era);
         for segment in of_era {
             let first = stop.max(start).max(segment.first());
             for lsn in first..segment.end().min(end.unwrap_or(u64::MAX)) {
@@ -452,20 +427,4 @@ fn beyond(history: &History, stop: u64, told: &mut Told) -> Option<Beyond> {
         }
     }
     found
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_errors_that_say_something_about_the_file_are_damage() {
-        let error = |kind: ErrorKind| Error::io("read", "file")(kind.into());
-        for kind in [ErrorKind::InvalidInput, ErrorKind::InvalidData, ErrorKind::UnexpectedEof] {
-            assert!(if_damage(error(kind)).is_ok(), "{kind}");
-        }
-        for kind in [ErrorKind::PermissionDenied, ErrorKind::NotFound, ErrorKind::Other] {
-            assert!(if_damage(error(kind)).is_err(), "{kind}");
-        }
-    }
 }

@@ -9,7 +9,8 @@ pub mod write;
 
 pub use read::SnapshotReader;
 
-use crate::bytes::Header;
+use crate::bytes::{DURABLE, Header, to_bytes};
+use crate::planted::Mistake;
 
 const MAGIC: &[u8; 8] = b"EBBTSNP\n";
 const FRAME_WORDS: usize = 6;
@@ -61,7 +62,8 @@ pub struct SnapshotHeader {
 impl SnapshotHeader {
     fn words(&self) -> Header<7> {
         let (low, high) = (self.uuid as u64, (self.uuid >> 64) as u64);
-        Header { words: [low, high, self.era, self.start, self.end, self.frames, self.bytes] }
+        let words = [low, high, self.era, self.start, self.end, self.frames, self.bytes];
+        Header { version: DURABLE.written, words }
     }
 
     fn from_words(header: Header<7>) -> Self {
@@ -70,21 +72,55 @@ impl SnapshotHeader {
     }
 }
 
-/// The checksum of a frame: its place, its words and its payload.
-fn frame_checksum(frame: &Frame, offset: u64, payload: &[u8]) -> u64 {
-    let mut hasher = crc32fast::Hasher::new();
-    let words = [frame.content as u64, frame.bank.into(), frame.index, frame.lsn, offset];
-    hasher.update(&crate::bytes::to_bytes(&words));
-    hasher.update(payload);
-    // Never zero, so that a hole in the file is no frame.
-    u64::from(hasher.finalize()) | 1 << 32
+/// The first version whose frames belong to their snapshot.
+const BOUND_SINCE: u32 = 5;
+
+/// What the checksums of a snapshot's frames begin with. A snapshot may be written over an older one, in the same places: of a
+/// write that the disk has dropped an older frame is left there, which must not be taken for one of this snapshot.
+#[derive(Debug, Clone, Copy)]
+pub struct FrameSeal(Option<[u64; 4]>);
+
+impl FrameSeal {
+    /// That of the snapshots that are written.
+    #[must_use]
+    pub fn new(uuid: u128, era: u64, start: u64) -> Self {
+        Self::of_version(DURABLE.written, uuid, era, start)
+    }
+
+    /// That of a version of the format: frames of older ones belong to no snapshot.
+    fn of_version(version: u32, uuid: u128, era: u64, start: u64) -> Self {
+        // That mistake learns of the start after the frames.
+        let start = if Mistake::SnapshotStartsLate.is_planted() { 0 } else { start };
+        let words = [start, era, uuid as u64, (uuid >> 64) as u64];
+        Self((version >= BOUND_SINCE).then_some(words))
+    }
+
+    /// The checksum of a frame: the snapshot, its place there, its words and its payload.
+    fn checksum(self, frame: &Frame, offset: u64, payload: &[u8]) -> u64 {
+        let mut hasher = crc32fast::Hasher::new();
+        if let Self(Some(words)) = self {
+            hasher.update(&to_bytes(&words));
+        }
+        let words = [frame.content as u64, frame.bank.into(), frame.index, frame.lsn, offset];
+        hasher.update(&to_bytes(&words));
+        hasher.update(payload);
+        // Never zero, so that a hole in the file is no frame.
+        u64::from(hasher.finalize()) | 1 << 32
+    }
 }
 
 /// Puts the checksums of all frames right, as far as their lengths lead through the file's bytes.
 #[cfg(fuzzing)]
 pub fn seal_frames(file: &mut [u8]) {
-    use crate::bytes::{PAGE_BYTES, to_words};
+    use crate::bytes::{HEADER_BYTES, PAGE_BYTES, to_words};
     const HEAD_BYTES: usize = FRAME_WORDS * 8;
+    let Some(header) = file.get(..HEADER_BYTES) else {
+        return;
+    };
+    let words: Vec<u64> = to_words(header).collect();
+    let uuid = u128::from(words[3]) << 64 | u128::from(words[2]);
+    let version = u32::try_from(words[1]).unwrap_or(u32::MAX);
+    let seal = FrameSeal::of_version(version, uuid, words[4], words[5]);
     let mut at = PAGE_BYTES as usize;
     while let Some(Some((head, rest))) =
         file.get_mut(at..).map(|rest| rest.split_at_mut_checked(HEAD_BYTES))
@@ -98,7 +134,7 @@ pub fn seal_frames(file: &mut [u8]) {
             return;
         };
         let frame = Frame { content, bank: words[1] as u32, index: words[2], lsn: words[3] };
-        let sum = frame_checksum(&frame, at as u64, payload);
+        let sum = seal.checksum(&frame, at as u64, payload);
         head[HEAD_BYTES - 8..].copy_from_slice(&sum.to_le_bytes());
         at += HEAD_BYTES + payload.len();
     }
@@ -112,7 +148,8 @@ mod tests {
     fn the_checksum_of_a_frame_is_never_zero() {
         let frame = Frame { content: Content::Block, bank: 1, index: 2, lsn: 3 };
         for offset in 0..100 {
-            assert_eq!(frame_checksum(&frame, offset, &[7; 16]) >> 32, 1);
+            let seal = FrameSeal::new(7, 1, 5);
+            assert_eq!(seal.checksum(&frame, offset, &[7; 16]) >> 32, 1);
         }
     }
 }

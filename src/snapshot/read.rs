@@ -1,7 +1,7 @@
 //! Reading a snapshot: nothing is handed on before its checksum is right.
 
-use super::{Content, FRAME_WORDS, Frame, MAGIC, REMEDY, SnapshotHeader, frame_checksum};
-use crate::bytes::{HEADER_BYTES, Header, PAGE_BYTES, to_words};
+use super::{Content, FRAME_WORDS, Frame, FrameSeal, MAGIC, REMEDY, SnapshotHeader};
+use crate::bytes::{DURABLE, HEADER_BYTES, Header, PAGE_BYTES, to_words};
 use crate::cells::{Layout, OWN_WORDS};
 use crate::error::{Error, Result};
 use crate::media::{Access, Media, MediaFile};
@@ -21,6 +21,8 @@ pub struct SnapshotReader {
     file: Box<dyn MediaFile>,
     path: PathBuf,
     header: SnapshotHeader,
+    version: u32,
+    seal: FrameSeal,
     buffer: Vec<u8>,
     /// Where in the file the buffer begins.
     buffer_at: u64,
@@ -38,8 +40,11 @@ impl SnapshotReader {
         let bytes = file.bytes().map_err(Error::io("measure", &path))?;
         let mut first = vec![0; HEADER_BYTES.min(usize::try_from(bytes).unwrap_or(usize::MAX))];
         file.read_at(&mut first, 0).map_err(Error::io("read", &path))?;
-        let header = SnapshotHeader::from_words(Header::decode(&first, MAGIC, &path, REMEDY)?);
-        let reader = Self { file, path, header, buffer: Vec::new(), buffer_at: 0 };
+        let words = Header::decode(&first, MAGIC, DURABLE, &path, REMEDY)?;
+        let (version, header) = (words.version, SnapshotHeader::from_words(words));
+        let seal = FrameSeal::of_version(version, header.uuid, header.era, header.start);
+        let (buffer, buffer_at) = (Vec::new(), 0);
+        let reader = Self { file, path, header, version, seal, buffer, buffer_at };
         if header.uuid != uuid {
             let expected = format!("a snapshot of filter {uuid:032x}");
             return Err(reader.damaged(16, expected, format!("one of {:032x}", header.uuid)));
@@ -63,6 +68,12 @@ impl SnapshotReader {
     #[must_use]
     pub fn header(&self) -> &SnapshotHeader {
         &self.header
+    }
+
+    /// The version of its format.
+    #[must_use]
+    pub fn version(&self) -> u32 {
+        self.version
     }
 
     pub(crate) fn damaged(&self, offset: u64, expected: String, found: String) -> Error {
@@ -142,8 +153,9 @@ impl SnapshotReader {
             return Err(self.damaged(at + 32, expected, length.to_string()));
         }
         let frame = Frame { content, bank: bank as u32, index, lsn };
+        let seal = self.seal;
         let payload = self.bytes(at + head_bytes as u64, length as usize * 8)?;
-        let expected = frame_checksum(&frame, at, payload);
+        let expected = seal.checksum(&frame, at, payload);
         words.clear();
         words.extend(to_words(payload));
         if expected != checksum {
@@ -173,7 +185,8 @@ mod tests {
         let memory = Memory::new();
         memory.make().expect("nothing fails yet");
         let name = FileName::Snapshot { start: 5 }.to_string();
-        let mut writer = SnapshotWriter::create(&memory, &name).expect("space");
+        let mut writer = SnapshotWriter::create(&memory, &name, FrameSeal::new(7, header.era, 5))
+            .expect("space");
         for &length in lengths {
             writer.frame(&FRAME, &vec![7; length]).expect("space");
         }
@@ -205,6 +218,38 @@ mod tests {
         let lengths = [16, most, 0];
         assert_eq!(read(&made(HEADER, &lengths), 0).expect("no damage"), lengths);
         assert_damaged(read(&made(HEADER, &[most + 1]), 0), PAGE_BYTES + 32);
+    }
+
+    #[test]
+    fn a_frame_of_another_snapshot_in_its_place_is_damage() {
+        let name = |start| FileName::Snapshot { start }.to_string();
+        let written = |uuid, era, start| {
+            let memory = Memory::new();
+            memory.make().expect("nothing fails yet");
+            let seal = FrameSeal::new(uuid, era, start);
+            let mut writer = SnapshotWriter::create(&memory, &name(start), seal).expect("space");
+            (0..3).for_each(|at| writer.frame(&FRAME, &[at; 16]).expect("space"));
+            let header = SnapshotHeader { uuid, era, start, end: 99, ..HEADER };
+            writer.finish(header).expect("space");
+            memory
+        };
+        let (length, ours) = (8 * (FRAME_WORDS + 16), (7, 1, 5));
+        let place = PAGE_BYTES + length as u64;
+        for (uuid, era, start) in [ours, (7, 1, 6), (7, 2, 5), (8, 1, 5), (7 | 1 << 64, 1, 5)] {
+            let (memory, other) = (written(7, 1, 5), written(uuid, era, start));
+            let mut frame = vec![0; length];
+            let file = other.open(&name(start), Access::Read).expect("it is there");
+            file.read_at(&mut frame, place).expect("it is there");
+            let file = memory.open(&name(5), Access::Write).expect("it is there");
+            file.write_at(&frame, place).expect("it is there");
+            let read = SnapshotReader::open(&memory, 5, 7).expect("a sound header");
+            let frames = { read }.frames(|_, _, _| Ok(()));
+            if (uuid, era, start) == ours {
+                frames.expect("the very frame");
+            } else {
+                assert_damaged(frames, place + 40);
+            }
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Writing a snapshot: frames first, the header last, then one sync.
 
-use super::{Frame, MAGIC, SnapshotHeader, frame_checksum};
+use super::{Frame, FrameSeal, MAGIC, SnapshotHeader};
 use crate::bytes::{PAGE_BYTES, to_bytes};
 use crate::media::{Access, Media, MediaFile};
 use crate::planted::Mistake;
@@ -13,6 +13,7 @@ const BUFFER_BYTES: usize = 32 << 10;
 #[derive(Debug)]
 pub struct SnapshotWriter {
     file: Box<dyn MediaFile>,
+    seal: FrameSeal,
     buffer: Vec<u8>,
     offset: u64,
     frames: u64,
@@ -23,21 +24,21 @@ impl SnapshotWriter {
     ///
     /// # Errors
     /// The system's refusal.
-    pub fn create(media: &dyn Media, draft: &str) -> io::Result<Self> {
-        Ok(Self::into(media.create(draft, PAGE_BYTES)?))
+    pub fn create(media: &dyn Media, draft: &str, seal: FrameSeal) -> io::Result<Self> {
+        Ok(Self::into(media.create(draft, PAGE_BYTES)?, seal))
     }
 
     /// Begins a snapshot in the file of this name, over what it holds: in the space that it has.
     ///
     /// # Errors
     /// The system's refusal.
-    pub fn over(media: &dyn Media, draft: &str) -> io::Result<Self> {
-        Ok(Self::into(media.open(draft, Access::Write)?))
+    pub fn over(media: &dyn Media, draft: &str, seal: FrameSeal) -> io::Result<Self> {
+        Ok(Self::into(media.open(draft, Access::Write)?, seal))
     }
 
-    fn into(file: Box<dyn MediaFile>) -> Self {
+    fn into(file: Box<dyn MediaFile>, seal: FrameSeal) -> Self {
         let buffer = Vec::with_capacity(BUFFER_BYTES + (1 << 17));
-        Self { file, buffer, offset: PAGE_BYTES, frames: 0 }
+        Self { file, seal, buffer, offset: PAGE_BYTES, frames: 0 }
     }
 
     /// Adds a frame.
@@ -53,7 +54,7 @@ impl SnapshotWriter {
             frame.index,
             frame.lsn,
             words.len() as u64,
-            frame_checksum(frame, offset, &payload),
+            self.seal.checksum(frame, offset, &payload),
         ];
         self.buffer.extend(to_bytes(&head));
         self.buffer.extend(payload);
@@ -71,7 +72,8 @@ impl SnapshotWriter {
         Ok(())
     }
 
-    /// Writes the header (its counts are filled in here) and syncs the file. The caller renames it.
+    /// Writes the header (its counts are filled in here; uuid, era and start are those of the frames) and syncs the file. The
+    /// caller renames it.
     ///
     /// # Errors
     /// The system's refusal.

@@ -51,6 +51,13 @@ impl Log {
         SegmentHeader { first, ..self.first }
     }
 
+    /// How many records each segment of the era has room for.
+    #[must_use]
+    #[inline]
+    pub fn capacity(&self) -> u64 {
+        self.first.capacity
+    }
+
     /// The end of what this handle may reserve.
     #[must_use]
     #[inline]

@@ -5,13 +5,14 @@
 
 use super::place;
 use super::record::{Decoded, RECORD_BYTES, RECORD_WORDS, Record, void_word};
-use crate::bytes::{HEADER_BYTES, Header, PAGE_BYTES, PAGE_WORDS};
+use crate::bytes::{DURABLE, HEADER_BYTES, Header, PAGE_BYTES, PAGE_WORDS};
 use crate::error::{Error, Result};
 use crate::media::{Access, Mapped, Media, MediaFile};
 use crate::names::FileName;
 use crate::planted::Mistake;
 use crate::sync::{AtomicU64, Mutex, Ordering};
 use std::ops::Range;
+use std::path::{Path, PathBuf};
 
 const MAGIC: &[u8; 8] = b"EBBTWAL\n";
 const REMEDY: &str =
@@ -48,7 +49,7 @@ impl SegmentHeader {
             self.first,
             self.capacity,
         ];
-        Header { words }
+        Header { version: DURABLE.written, words }
     }
 
     fn from_words(header: Header<6>) -> Self {
@@ -66,65 +67,45 @@ impl SegmentHeader {
     pub fn bytes(&self) -> u64 {
         PAGE_BYTES + self.capacity * RECORD_BYTES
     }
+
+    /// The LSN after its last record.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        self.first + self.capacity
+    }
+
+    /// Whether a record of this LSN lies there.
+    #[must_use]
+    #[inline]
+    pub fn holds(&self, lsn: u64) -> bool {
+        lsn.wrapping_sub(self.first) < self.capacity
+    }
+
+    /// The offset of a record in the file.
+    #[must_use]
+    pub fn offset(&self, lsn: u64) -> u64 {
+        PAGE_BYTES + (lsn - self.first) * RECORD_BYTES
+    }
+
+    /// The file, for messages.
+    #[must_use]
+    pub fn path(&self, directory: &Path) -> PathBuf {
+        directory.join(self.name().to_string())
+    }
 }
 
-/// The syncs through one descriptor.
-#[derive(Debug, Default)]
-struct Syncs {
-    /// There was one: from then on the system tells of every failed sync of the file.
-    begun: bool,
-    /// One has failed. The system tells that once only.
-    failed: bool,
-}
-
-/// A mapped segment.
+/// A segment's file whose header is sound: the way to look at one without mapping it.
 #[derive(Debug)]
-pub struct Segment {
-    header: SegmentHeader,
+pub struct SegmentFile {
+    /// What its header says.
+    pub header: SegmentHeader,
+    /// The version of its format.
+    pub version: u32,
     file: Box<dyn MediaFile>,
-    mapping: Mapped,
-    syncs: Mutex<Syncs>,
+    path: PathBuf,
 }
 
-impl Segment {
-    /// Creates a segment and makes it durable, name included.
-    ///
-    /// # Errors
-    /// [`Error::Io`], `AlreadyExists` if there is one of this name; nothing is left behind but perhaps a temporary file.
-    pub fn create(media: &dyn Media, header: SegmentHeader, temporary: u64) -> Result<Self> {
-        let (name, draft) = (header.name().to_string(), FileName::Temporary(temporary).to_string());
-        let path = media.path().join(&name);
-        let file = media.create(&draft, header.bytes()).map_err(Error::io("allocate", &path))?;
-        let made = Self::fill(&*file, &header)
-            .and_then(|mapping| {
-                if !Mistake::SegmentNotSynced.is_planted() {
-                    file.sync()?;
-                }
-                media.rename_new(&draft, &name)?;
-                if !Mistake::SegmentNameNotSynced.is_planted() {
-                    media.sync()?;
-                }
-                Ok(mapping)
-            })
-            .map_err(Error::io("create", &path));
-        match made {
-            Ok(mapping) => Ok(Self { header, file, mapping, syncs: Mutex::default() }),
-            Err(error) => {
-                // The error that matters is the first one; a leftover is removed at the next opening.
-                let _ = media.remove(&draft);
-                Err(error)
-            }
-        }
-    }
-
-    fn fill(file: &dyn MediaFile, header: &SegmentHeader) -> std::io::Result<Mapped> {
-        let mapping = Mapped::new(file.map(Access::Write)?);
-        for (at, word) in header.words().encode(MAGIC).into_iter().enumerate() {
-            mapping.words()[at].store(word, Ordering::Relaxed);
-        }
-        Ok(mapping)
-    }
-
+impl SegmentFile {
     /// Opens a segment: header first, then everything it claims is checked against the file and its name.
     ///
     /// # Errors
@@ -142,7 +123,8 @@ impl Segment {
         let bytes = file.bytes().map_err(Error::io("measure", &path))?;
         let mut start = vec![0; HEADER_BYTES.min(usize::try_from(bytes).unwrap_or(usize::MAX))];
         file.read_at(&mut start, 0).map_err(Error::io("read", &path))?;
-        let header = SegmentHeader::from_words(Header::decode(&start, MAGIC, &path, REMEDY)?);
+        let words = Header::decode(&start, MAGIC, DURABLE, &path, REMEDY)?;
+        let (version, header) = (words.version, SegmentHeader::from_words(words));
         let damaged = |offset: u64, expected: String, found: String| {
             Err(Error::Damaged { path: path.clone(), offset, expected, found, remedy: REMEDY })
         };
@@ -168,8 +150,109 @@ impl Segment {
             let expected = format!("{} records", header.capacity);
             return damaged(56, expected, format!("a file of {bytes} bytes"));
         }
-        let mapping = Mapped::new(file.map(access).map_err(Error::io("map", &path))?);
-        Ok(Self { header, file, mapping, syncs: Mutex::default() })
+        Ok(Self { header, version, file, path })
+    }
+
+    /// Bytes of disk that it occupies.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn allocated_bytes(&self) -> Result<u64> {
+        self.file.allocated_bytes().map_err(Error::io("measure", &self.path))
+    }
+
+    /// Gives back the space of the places from `lsn` on, which nobody writes or has mapped for writing; they read as empty
+    /// then, or as they did. Where the system has no such call nothing happens.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn free_from(&self, lsn: u64) -> Result<()> {
+        let from = self.header.offset(lsn.clamp(self.header.first, self.header.end()));
+        let freed = self.file.free(from..self.header.bytes());
+        freed.map_err(Error::io("free the rest of", &self.path))
+    }
+
+    fn map(self, access: Access) -> Result<Segment> {
+        let mapping = self.file.map(access).map_err(Error::io("map", &self.path))?;
+        Ok(Segment::over(self.header, self.file, Mapped::new(mapping)))
+    }
+}
+
+/// The syncs through one open file.
+#[derive(Debug, Default)]
+struct Syncs {
+    /// There was one: from then on the system tells of every failed sync of the file.
+    begun: bool,
+    /// One has failed. The system tells that once only.
+    failed: bool,
+}
+
+/// A mapped segment. Where the medium can sync a mapping its file is closed: however many are mapped, they take no descriptors.
+#[derive(Debug)]
+pub struct Segment {
+    header: SegmentHeader,
+    /// Kept where its mapping cannot be synced without it.
+    file: Option<Box<dyn MediaFile>>,
+    mapping: Mapped,
+    syncs: Mutex<Syncs>,
+}
+
+impl Segment {
+    fn over(header: SegmentHeader, file: Box<dyn MediaFile>, mapping: Mapped) -> Self {
+        let file = (!file.maps_with_sync()).then_some(file);
+        Self { header, file, mapping, syncs: Mutex::default() }
+    }
+
+    /// Creates a segment and makes it durable, name included.
+    ///
+    /// # Errors
+    /// [`Error::Io`], `AlreadyExists` if there is one of this name; nothing is left behind but perhaps a temporary file.
+    pub fn create(media: &dyn Media, header: SegmentHeader, temporary: u64) -> Result<Self> {
+        let (name, draft) = (header.name().to_string(), FileName::Temporary(temporary).to_string());
+        let path = media.path().join(&name);
+        let file = media.create(&draft, header.bytes()).map_err(Error::io("allocate", &path))?;
+        let made = Self::fill(&*file, &header)
+            .and_then(|mapping| {
+                if !Mistake::SegmentNotSynced.is_planted() {
+                    file.sync()?;
+                }
+                media.rename_new(&draft, &name)?;
+                if !Mistake::SegmentNameNotSynced.is_planted() {
+                    media.sync()?;
+                }
+                Ok(mapping)
+            })
+            .map_err(Error::io("create", &path));
+        match made {
+            Ok(mapping) => Ok(Self::over(header, file, mapping)),
+            Err(error) => {
+                // The error that matters is the first one; a leftover is removed at the next opening.
+                let _ = media.remove(&draft);
+                Err(error)
+            }
+        }
+    }
+
+    fn fill(file: &dyn MediaFile, header: &SegmentHeader) -> std::io::Result<Mapped> {
+        let mapping = Mapped::new(file.map(Access::Write)?);
+        for (at, word) in header.words().encode(MAGIC).into_iter().enumerate() {
+            mapping.words()[at].store(word, Ordering::Relaxed);
+        }
+        Ok(mapping)
+    }
+
+    /// Opens and maps a segment; see [`SegmentFile::open`].
+    ///
+    /// # Errors
+    /// As [`SegmentFile::open`].
+    pub fn open(
+        media: &dyn Media,
+        era: u64,
+        first: u64,
+        uuid: u128,
+        access: Access,
+    ) -> Result<Self> {
+        SegmentFile::open(media, era, first, uuid, access)?.map(access)
     }
 
     /// What its header says.
@@ -187,20 +270,14 @@ impl Segment {
     /// The LSN after its last record.
     #[must_use]
     pub fn end(&self) -> u64 {
-        self.header.first + self.header.capacity
+        self.header.end()
     }
 
     /// Whether a record of this LSN lies here.
     #[must_use]
     #[inline]
     pub fn holds(&self, lsn: u64) -> bool {
-        lsn.wrapping_sub(self.header.first) < self.header.capacity
-    }
-
-    /// The offset of a record in the file.
-    #[must_use]
-    pub fn offset(&self, lsn: u64) -> u64 {
-        PAGE_BYTES + (lsn - self.header.first) * RECORD_BYTES
+        self.header.holds(lsn)
     }
 
     /// The four words of a record's place, which must be here.
@@ -231,6 +308,12 @@ impl Segment {
         place::last_word(self.slot(lsn)) != 0
     }
 
+    /// Whether anything was ever written to a place.
+    #[must_use]
+    pub fn is_touched(&self, lsn: u64) -> bool {
+        self.slot(lsn).iter().any(|word| word.load(Ordering::Relaxed) != 0)
+    }
+
     /// Makes the records written so far durable.
     ///
     /// # Errors
@@ -242,13 +325,13 @@ impl Segment {
             return Err(std::io::Error::other("an earlier sync of the segment failed"));
         }
         syncs.begun = true;
-        let synced = self.file.sync();
+        let synced = self.file.as_ref().map_or_else(|| self.mapping.sync(), |file| file.sync());
         syncs.failed = synced.is_err() && !Mistake::SyncRetried.is_planted();
         synced
     }
 
-    /// Whether it has been synced through this descriptor. If not, a sync through another one may have failed before this one
-    /// was opened, of which the system does not tell.
+    /// Whether it has been synced since it was opened here. If not, another's sync may have failed before, of which the system
+    /// does not tell.
     #[must_use]
     pub fn was_synced(&self) -> bool {
         self.syncs.lock().begun
@@ -257,14 +340,11 @@ impl Segment {
     /// Stores to one word of the header and of each page with records from `from` up to `upto` without changing it, so
     /// that the next sync writes the pages even if an earlier, failed one marked them clean.
     pub fn dirty(&self, from: u64, upto: u64) {
-        let page = |lsn: u64| {
-            let index = lsn.clamp(self.first(), self.end()) - self.first();
-            1 + index as usize * RECORD_WORDS / PAGE_WORDS
-        };
+        // Only pages with such records: others may have no space, and a store there would find none.
+        let Range { start, end } = self.words_of(from, upto);
+        let records = if start < end { start / PAGE_WORDS..end.div_ceil(PAGE_WORDS) } else { 0..0 };
         let pages = self.mapping.words().chunks(PAGE_WORDS).enumerate();
-        for (_, words) in
-            pages.filter(|&(at, _)| at == 0 || (page(from)..=page(upto)).contains(&at))
-        {
+        for (_, words) in pages.filter(|(at, _)| *at == 0 || records.contains(at)) {
             // A swap with what is there: of an operation that changes nothing, like `fetch_or(0)`, compilers leave no store.
             let seen = words[0].load(Ordering::Relaxed);
             let _ = words[0].compare_exchange(seen, seen, Ordering::Relaxed, Ordering::Relaxed);

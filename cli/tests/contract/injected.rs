@@ -10,8 +10,9 @@ use std::path::Path;
 use std::process::Command;
 
 /// Calls with an error that they may end with, and what marks those of them that concern the filter; nothing if all do.
-const INJECTED: [(&str, &str, &str); 20] = [
+const INJECTED: [(&str, &str, &str); 21] = [
     ("fdatasync", "EIO", ""),
+    ("msync", "EIO", ""),
     ("fdatasync", "EINTR", ""),
     ("fdatasync", "ENOSPC", ""),
     ("fsync", "EIO", ""),

@@ -18,7 +18,7 @@ fn memory() -> Memory {
 }
 
 fn identity(stripes: u32) -> Identity {
-    Identity { uuid: UUID, era: 3, boot: BOOT, inode: 0, stripes }
+    Identity { uuid: UUID, era: 3, boot: BOOT, inode: 0, device: 0, stripes }
 }
 
 fn made(stripes: u32) -> LiveHeader {
@@ -49,7 +49,7 @@ fn an_image_that_could_not_be_looked_at_is_not_taken_for_none() {
     }
     let (memory, _header) = named(identity(2));
     for call in 1.. {
-        memory.fail_after(call, ErrorKind::PermissionDenied);
+        memory.fail_after(call, ErrorKind::Other);
         let told = LiveHeader::open_previous(&memory, UUID, Access::Read);
         if memory.clear_faults() {
             assert!(told.expect("nothing failed").is_some());
@@ -114,7 +114,10 @@ fn each_thing_has_a_place_of_its_own_and_the_file_is_no_larger_than_they_are() {
 #[test]
 fn an_image_is_that_of_its_filter_in_its_run_of_the_machine_and_in_its_own_file() {
     let (memory, header) = named(identity(2));
-    let attach = |boot, uuid| LiveHeader::attach_in(boot, &memory, uuid, Access::Read);
+    let left = |boot, uuid| {
+        let left = LiveHeader::previous_in(boot, &memory, uuid, Access::Read);
+        left.expect("no error").is_some()
+    };
     let attached = LiveHeader::attach(&memory, UUID, Access::Write).expect("it is there");
     assert_eq!(attached.identity(), header.identity());
     let expected = Identity { inode: header.identity().inode, ..identity(2) };
@@ -122,16 +125,25 @@ fn an_image_is_that_of_its_filter_in_its_run_of_the_machine_and_in_its_own_file(
     assert_ne!(expected.inode, 0);
     store(header.tail(), 9);
     assert_eq!(load(attached.tail()), 9, "the same words");
-    attach(BOOT, UUID).expect("it is there");
-    for (boot, uuid) in [(2, UUID), (BOOT | 1 << 64, UUID), (BOOT, 7), (BOOT, UUID ^ 1)] {
-        assert!(is_damage(&attach(boot, uuid)), "{boot} {uuid:x}");
+    assert!(left(BOOT, UUID));
+    for (boot, uuid) in [(2, UUID), (BOOT | 1 << 64, UUID), (0, UUID), (BOOT, 7)] {
+        assert!(!left(boot, uuid), "{boot} {uuid:x}");
+    }
+    for uuid in [7, UUID ^ 1] {
+        assert!(is_damage(&LiveHeader::attach(&memory, uuid, Access::Read)), "{uuid:x}");
     }
     // All of a boot id counts.
     let boot = 9 << 64 | BOOT;
     let (other, _header) = named(Identity { boot, ..identity(2) });
-    let told = |boot| LiveHeader::attach_in(boot, &other, UUID, Access::Read);
+    let told = |boot| LiveHeader::previous_in(boot, &other, UUID, Access::Read).expect("no error");
     assert_eq!(told(boot).expect("it is there").identity().boot, boot);
-    assert!(is_damage(&told(BOOT)));
+    assert!(told(BOOT).is_none());
+    // Those who share it now do so whatever the boot id says to each of them.
+    LiveHeader::attach(&other, UUID, Access::Read).expect("it is there");
+    // Where no boot id could be read nothing is known, then or now.
+    let (other, _header) = named(Identity { boot: 0, ..identity(2) });
+    let told = LiveHeader::previous_in(0, &other, UUID, Access::Read);
+    assert!(told.expect("no error").is_none());
     let previous = |uuid| {
         let opened = LiveHeader::open_previous(&memory, uuid, Access::Read).expect("no error");
         (opened.is_some(), LiveHeader::previous_era(&memory, uuid).expect("no error"))
@@ -145,10 +157,11 @@ fn an_image_is_that_of_its_filter_in_its_run_of_the_machine_and_in_its_own_file(
     let copy = memory.create("copy", bytes.len() as u64).expect("space");
     copy.write_at(&bytes, 0).expect("space");
     memory.rename("copy", "live").expect("it is there");
-    assert!(is_damage(&attach(BOOT, UUID)));
+    assert!(is_damage(&LiveHeader::attach(&memory, UUID, Access::Read)));
     assert_eq!(previous(UUID), (false, Some(3)));
     memory.remove("live").expect("it is there");
-    assert!(matches!(attach(BOOT, UUID), Err(Error::Io { .. })));
+    let gone = LiveHeader::attach(&memory, UUID, Access::Read);
+    assert!(matches!(gone, Err(Error::Io { .. })));
     assert_eq!(previous(UUID), (false, None));
 }
 
@@ -173,6 +186,11 @@ fn the_run_of_the_machine_is_what_the_medium_says() {
     let memory = memory();
     memory.fail_after(1, ErrorKind::Other);
     assert!(matches!(boot_id(&memory), Err(Error::Io { .. })));
+    // Where there is none, nothing is known, and nothing fails.
+    for kind in [ErrorKind::NotFound, ErrorKind::PermissionDenied] {
+        memory.fail_after(1, kind);
+        assert_eq!(boot_id(&memory).expect("no boot id"), 0, "{kind}");
+    }
 }
 
 /// Segments of 8 records, and ends of the log that fit together: start, durable, tail, allocated, counted, newest snapshot.
@@ -182,6 +200,7 @@ const SOUND: [u64; 6] = [9, 12, 20, 25, 19, 20];
 #[test]
 fn ends_of_the_log_that_do_not_fit_together_are_damage() {
     let header = made(2);
+    store(header.segment_records(), CAPACITY);
     let check = |ends: [u64; 6], stripe| {
         let [start, durable, tail, allocated, counted, snapshot] = ends;
         store(header.era_start(), start);
@@ -193,7 +212,7 @@ fn ends_of_the_log_that_do_not_fit_together_are_damage() {
             let lsn = if at == stripe { counted } else { 0 };
             header.stripe(at).set_sums(&StripeSums { lsn, ..StripeSums::default() });
         }
-        header.check(Path::new("place"), CAPACITY)
+        header.check(Path::new("place"))
     };
     let with = |end: usize, value| {
         let mut ends = SOUND;
@@ -236,6 +255,10 @@ fn ends_of_the_log_that_do_not_fit_together_are_damage() {
             assert_eq!((path, offset), (Path::new("place").join("live"), HEADER_BYTES as u64));
             assert!(found.contains(&format!("tail {}", ends[2])), "{found}");
         }
+    }
+    for capacity in [0, CAPACITY_MAX + 1] {
+        store(header.segment_records(), capacity);
+        check(SOUND, 0).expect_err("no segment is of that size");
     }
 }
 

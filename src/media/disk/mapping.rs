@@ -57,6 +57,15 @@ unsafe impl Mapping for DiskMapping {
         unsafe { std::slice::from_raw_parts(self.map.as_ptr().cast::<AtomicU64>(), self.words) }
     }
 
+    fn sync(&self) -> io::Result<()> {
+        if self.guard.is_foreign() {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        // `msync(MS_SYNC)` of the whole mapping: what `fdatasync` does, through the open file description that the mapping
+        // keeps, so that failures since the file was opened are told here, too.
+        self.map.flush()
+    }
+
     fn populate(&self, words: Range<usize>) {
         let end = words.end.min(self.words);
         if words.start < end && !self.guard.is_foreign() {

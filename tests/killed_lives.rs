@@ -1,0 +1,240 @@
+//! Filters whose every life ends without a close, few descriptors, small disks: each opens again, nothing is missing, and what
+//! they take of the disk has a bound.
+
+use ebbtide::{Any, Durability, Filter, Options, Parameters, Reader, inspect};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::{Command, ExitStatus};
+
+/// Runs `mount` or the like; false if that is not possible here.
+fn run(program: &str, arguments: &[&str]) -> bool {
+    let output = Command::new(program).args(arguments).output();
+    output.is_ok_and(|output| output.status.success())
+}
+
+const ROLE: &str = "EBBTIDE_LIFE_IN";
+const KEYS: &str = "EBBTIDE_LIFE_KEYS";
+/// The test that a life runs; it does nothing without a role.
+const LIFE: &str = "a_life_inserts_and_ends_without_a_close_when_it_is_one";
+/// What a life may open: standard streams and libtest's among them.
+const DESCRIPTORS: u32 = 48;
+
+/// How many lives of each kind; thousands if that is asked for.
+fn lives() -> u64 {
+    std::env::var("EBBTIDE_LIVES").map_or(150, |lives| lives.parse().expect("a number"))
+}
+
+/// Three kinds that remember every one of so many keys.
+fn kinds() -> [(&'static str, Any); 3] {
+    let of = |kind, parameters| (kind, Any::new(kind, parameters));
+    [
+        of("age-partitioned", Parameters::new().with("window-items", 20_000)),
+        of("dynamic-count", Parameters::new().with("capacity", 20_000)),
+        of("time-limited", Parameters::new().with("window", 3_600_000_000_u64)),
+    ]
+}
+
+fn options() -> Options {
+    Options::new().hash_seed(7).durability(Durability::Never)
+}
+
+#[test]
+fn a_life_inserts_and_ends_without_a_close_when_it_is_one() {
+    let (Some(dir), Ok(keys)) = (std::env::var_os(ROLE), std::env::var(KEYS)) else {
+        return;
+    };
+    let (from, upto) = keys.split_once(' ').expect("two numbers");
+    let number = |text: &str| text.parse::<u64>().expect("a number");
+    let filter = Filter::<Any>::open(dir, options()).expect("it opens");
+    for key in number(from)..number(upto) {
+        filter.insert(key.to_le_bytes()).expect("an insert");
+    }
+    // As a signal would end it: neither closed nor dropped.
+    std::mem::forget(filter);
+    std::process::exit(0);
+}
+
+/// Runs a test of this program, in a role, with few descriptors.
+fn limited(test: &str, dir: &Path, keys: std::ops::Range<u64>) -> ExitStatus {
+    let program = std::env::current_exe().expect("this very program");
+    let limited = format!("ulimit -n {DESCRIPTORS}; exec \"$0\" \"$@\"");
+    let mut command = Command::new("sh");
+    command.args(["-c", &limited]).arg(program).args(["--exact", test, "--nocapture"]);
+    command.env(ROLE, dir).env(KEYS, format!("{} {}", keys.start, keys.end));
+    let output = command.output().expect("a shell");
+    if !output.status.success() {
+        eprintln!("{}", String::from_utf8_lossy(&output.stderr));
+    }
+    output.status
+}
+
+/// Bytes of disk that the files of a filter take.
+fn disk_bytes(dir: &Path) -> u64 {
+    let entries = fs::read_dir(dir).expect("a directory");
+    entries
+        .map(|entry| entry.expect("an entry").metadata().map_or(0, |file| file.blocks() * 512))
+        .sum()
+}
+
+#[test]
+fn however_many_lives_end_without_a_close_the_next_one_opens_and_the_disk_has_a_bound() {
+    for (name, kind) in kinds() {
+        let place = tempfile::tempdir().expect("a temporary directory");
+        let path = place.path().to_string_lossy().into_owned();
+        let mounted = run("mount", &["-t", "tmpfs", "-o", "size=16m", "tmpfs", &path]);
+        let outcome =
+            std::panic::catch_unwind(|| many_lives(&place.path().join("filter"), name, kind));
+        if mounted {
+            assert!(run("umount", &[&path]), "the mount goes");
+        }
+        outcome.expect(name);
+    }
+}
+
+fn many_lives(dir: &Path, name: &str, kind: Any) {
+    let filter = Filter::create(dir, kind, options()).expect("a filter");
+    let memory = filter.stat().expect("figures").memory_bytes;
+    filter.close().expect("a clean end");
+    let mut most = 0;
+    for life in 0..lives() {
+        assert!(limited(LIFE, dir, life..life + 1).success(), "{name}: life {life}");
+        most = most.max(disk_bytes(dir));
+    }
+    println!("{name}: {memory} bytes of memory, at most {most} of disk");
+    // What README says: five times the memory, and three segments (of 1 MiB at most here), and 8 KiB for each era whose log is
+    // kept, twice 17.
+    assert!(most <= 5 * memory + (3 << 20) + 34 * (8 << 10), "{name}: {most}");
+    let filter = Filter::<Any>::open(dir, options()).expect("it opens");
+    for key in 0..lives() {
+        assert!(filter.contains(key.to_le_bytes()).expect("an answer"), "{name}: {key} is gone");
+    }
+    assert_eq!(filter.stat().expect("figures").inserts, lives());
+    filter.close().expect("a clean end");
+    assert!(inspect::verify(dir).expect("a report").is_sound());
+}
+
+/// Runs in a process of its own.
+const LONG: &str = "a_log_of_2000_segments_is_used_with_few_descriptors_when_it_is_one";
+const SEGMENTS: u64 = 2000;
+/// Records in a segment of 4 KiB.
+const RECORDS: u64 = 128;
+
+/// A filter with this much log since its beginning, and no snapshot.
+fn long_log(options: &Options, dir: &Path) -> Filter {
+    let kind = Any::new("age-partitioned", Parameters::new().with("window-items", 1_000_000));
+    let filter = Filter::create(dir, kind, options.clone()).expect("a filter");
+    for key in 0..SEGMENTS * RECORDS {
+        filter.insert(key.to_le_bytes()).expect("an insert");
+    }
+    filter
+}
+
+#[test]
+fn a_log_of_2000_segments_is_used_with_few_descriptors_when_it_is_one() {
+    let Some(home) = std::env::var_os(ROLE) else { return };
+    let home = Path::new(&home);
+    let [dir, backup, copy, saved] =
+        ["filter", "backup", "copy", "saved"].map(|name| home.join(name));
+    let options = options().background(false).segment_bytes(4 << 10).checkpoint_bytes(1 << 40);
+    let filter = long_log(&options, &dir);
+    let before = filter.digest().expect("a digest");
+    filter.sync().expect("each segment is synced");
+    filter.backup(&backup).expect("a backup");
+    assert!(inspect::verify(&dir).expect("a report").is_sound(), "beside a writer");
+    std::mem::forget(filter);
+    // The locks of the forgotten handle are still held: what follows reads a copy.
+    fs::create_dir(&copy).expect("a directory");
+    for entry in fs::read_dir(&dir).expect("a directory") {
+        let name = entry.expect("an entry").file_name();
+        fs::copy(dir.join(&name), copy.join(&name)).expect("space");
+    }
+    assert!(inspect::verify(&copy).expect("a report").is_sound());
+    let reader = Reader::<Any>::open(&copy, options.clone()).expect("a reader");
+    assert!(reader.contains(7_u64.to_le_bytes()).expect("an answer"));
+    drop(reader);
+    let mut records = 0;
+    let counted = inspect::wal(&copy, |_| {
+        records += 1;
+        Ok(())
+    });
+    counted.expect("all of it");
+    assert!(records >= SEGMENTS * RECORDS, "{records}");
+    let restored = home.join("restored");
+    inspect::restore(&copy, &restored).expect("a copy");
+    let filter = Filter::<Any>::open(&restored, options.clone()).expect("it is recovered");
+    assert_eq!(filter.digest().expect("a digest").value, before.value);
+    filter.close().expect("a clean end");
+    // One bit of a record in the middle.
+    let name = format!("wal-000002-{:016}", 1 + 1000 * RECORDS);
+    let mut bytes = fs::read(copy.join(&name)).expect("a segment");
+    bytes[5000] ^= 1;
+    fs::write(copy.join(&name), bytes).expect("space");
+    inspect::salvage(&copy, &saved).expect("a part of it").expect("damage");
+    let filter = Filter::<Any>::open(&saved, options).expect("what was saved");
+    let inserts = filter.stat().expect("figures").inserts;
+    assert!((900 * RECORDS..1001 * RECORDS).contains(&inserts), "{inserts}");
+}
+
+#[test]
+fn a_log_of_2000_segments_is_synced_recovered_verified_salvaged_and_read_with_48_descriptors() {
+    // Thousands of files are made and synced: in memory, where that can be.
+    let home = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+    let home = home.expect("a temporary directory");
+    assert!(limited(LONG, home.path(), 0..0).success());
+}
+
+#[test]
+fn a_filter_that_has_outgrown_the_default_gets_larger_segments_when_it_is_opened_again() {
+    let place = tempfile::tempdir().expect("a temporary directory");
+    let dir = place.path().join("filter");
+    let kind = Any::new("time-limited", Parameters::new().with("window", 3_600_000_000_u64));
+    let largest = || {
+        let entries = fs::read_dir(&dir).expect("a directory");
+        let log = entries.map(|entry| entry.expect("an entry"));
+        let log = log.filter(|entry| entry.file_name().to_string_lossy().starts_with("wal-"));
+        log.map(|entry| entry.metadata().map_or(0, |file| file.len())).max().expect("a log")
+    };
+    let filter = Filter::create(&dir, kind, options()).expect("a filter");
+    let first = largest();
+    for key in 0..1_500_000_u64 {
+        filter.insert(key.to_le_bytes()).expect("an insert");
+    }
+    let memory = filter.stat().expect("figures").memory_bytes;
+    assert!(memory > 8 * first, "it has grown: {memory} bytes, segments of {first}");
+    let before = filter.digest().expect("a digest");
+    filter.close().expect("a clean end");
+    assert_eq!(largest(), first, "an era has one size");
+    let filter = Filter::<Any>::open(&dir, options()).expect("it opens");
+    assert!(largest() >= 2 * (first - 4096), "{}", largest());
+    assert_eq!(filter.digest().expect("a digest").value, before.value);
+    // Others, and repair, go by the size that the era has.
+    let other = Filter::<Any>::open(&dir, options()).expect("it joins");
+    for key in 2_000_000..2_100_000_u64 {
+        other.insert(key.to_le_bytes()).expect("an insert");
+    }
+    drop(other);
+    filter.close().expect("a clean end");
+    assert!(inspect::verify(&dir).expect("a report").is_sound());
+}
+
+#[test]
+fn a_small_filter_that_is_closed_keeps_no_space_for_log_that_is_not_there() {
+    let place = tempfile::tempdir().expect("a temporary directory");
+    let dir = place.path().join("filter");
+    let kind = Any::new("age-partitioned", Parameters::new().with("window-items", 1000));
+    let filter = Filter::create(&dir, kind, options()).expect("a filter");
+    for key in 0..1000_u64 {
+        filter.insert(key.to_le_bytes()).expect("an insert");
+    }
+    let open = disk_bytes(&dir);
+    filter.close().expect("a clean end");
+    let closed = disk_bytes(&dir);
+    println!("{open} bytes open, {closed} closed");
+    // The image, a snapshot, and the log of 1,000 inserts.
+    assert!(open > 1 << 20 && closed <= 112 << 10, "{open} {closed}");
+    let filter = Filter::<Any>::open(&dir, options()).expect("it opens");
+    assert_eq!(filter.stat().expect("figures").inserts, 1000);
+    filter.close().expect("a clean end");
+    assert!(inspect::verify(&dir).expect("a report").is_sound());
+}

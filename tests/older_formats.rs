@@ -1,0 +1,156 @@
+//! Filters that earlier versions of the format left: each opens in the state that it was in, and verifies.
+//!
+//! `tests/fixtures/format-<version>/<name>/` holds the durable files of a filter (`meta`, log segments, snapshots) as the
+//! engine of that version wrote them, and `expected`, what that engine said of it: digest, LSN, inserts, and estimates of keys.
+
+use ebbtide::{
+    Any, Clock, Durability, Filter, ManualClock, Options, Parameters, Timestamp, inspect,
+};
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// The time at which the fixtures were made, in milliseconds.
+const NOW: u64 = 1_700_000_000_000;
+/// How long a round of inserts takes by that clock.
+const ROUND: Duration = Duration::from_secs(14);
+/// Keys whose answers are compared: the last ones are in no fixture.
+const KEYS: std::ops::Range<u64> = 0..1300;
+
+fn options(clock: &ManualClock) -> Options {
+    Options::new()
+        .hash_seed(7)
+        .stripes(2)
+        .block_bytes(512)
+        .segment_bytes(4096)
+        .durability(Durability::Never)
+        .background(false)
+        .clock(Clock::from(clock.clone()))
+}
+
+fn clock() -> ManualClock {
+    ManualClock::new(Timestamp::from_unix_millis(NOW))
+}
+
+fn fixtures(version: u32) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/format-{version}"))
+}
+
+/// What the filter says of itself.
+fn told(filter: &Filter) -> String {
+    let digest = filter.digest().expect("a digest");
+    let mut text = format!("digest {digest}\nlsn {}\ninserts {}\n", digest.lsn, digest.inserts);
+    let counts = filter.estimate(b"key").is_ok();
+    for key in KEYS.step_by(13) {
+        let count = if counts {
+            filter.estimate(key.to_le_bytes()).expect("an estimate").count.to_string()
+        } else {
+            filter.contains(key.to_le_bytes()).expect("an answer").to_string()
+        };
+        writeln!(text, "key {key} {count}").expect("a string");
+    }
+    text
+}
+
+fn is_durable(name: &str) -> bool {
+    name == "meta" || name.starts_with("wal-") || name.starts_with("snap-")
+}
+
+fn names(place: &Path) -> Vec<String> {
+    let entries = fs::read_dir(place).expect("a directory");
+    let name = |entry: std::io::Result<fs::DirEntry>| entry.expect("an entry").file_name();
+    entries.map(|entry| name(entry).into_string().expect("letters")).collect()
+}
+
+/// Copies the durable files of a filter.
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("a directory");
+    for name in names(from).into_iter().filter(|name| is_durable(name)) {
+        fs::copy(from.join(&name), to.join(&name)).expect("space");
+    }
+}
+
+fn insert(filter: &Filter, keys: std::ops::Range<u64>) {
+    keys.for_each(|key| {
+        filter.insert(key.to_le_bytes()).expect("an insert");
+    });
+}
+
+/// Writes the fixtures of the format that is written today.
+#[test]
+#[ignore = "writes the fixtures of a new format, once: name the version in EBBTIDE_FIXTURE"]
+fn write_fixtures() {
+    let version = std::env::var("EBBTIDE_FIXTURE").expect("a version").parse();
+    let to = fixtures(version.expect("a number"));
+    for (name, kind, parameters, clean) in [
+        ("spectral-closed", "spectral", Parameters::new().with("capacity", 300), true),
+        ("age-killed", "age-partitioned", Parameters::new().with("window-items", 700), false),
+        (
+            "time-killed",
+            "time-limited",
+            Parameters::new().with("window", 60_000_000).with("rate", "20"),
+            false,
+        ),
+    ] {
+        let (home, clock) = (TempDir::new().expect("a directory"), clock());
+        let (dir, to) = (home.path().join("filter"), to.join(name));
+        let open = |dir: &Path| Filter::<Any>::open(dir, options(&clock)).expect("a filter");
+        let filter = Filter::create(&dir, Any::new(kind, parameters), options(&clock));
+        let mut filter = filter.expect("a filter");
+        for round in 0..4 {
+            insert(&filter, 300 * round..300 * (round + 1));
+            clock.advance(ROUND);
+            if round < 2 {
+                filter.checkpoint().expect("a snapshot");
+            }
+            if round == 2 {
+                // Another era: what it left is killed, and opened elsewhere.
+                let other = home.path().join("other");
+                copy(&dir, &other);
+                drop(filter);
+                fs::remove_dir_all(&dir).expect("ours");
+                fs::rename(&other, &dir).expect("ours");
+                filter = open(&dir);
+            }
+        }
+        let expected = told(&filter);
+        if clean {
+            filter.close().expect("a clean end");
+        }
+        copy(&dir, &to);
+        fs::write(to.join("expected"), expected).expect("space");
+    }
+}
+
+#[test]
+fn filters_of_older_formats_open_as_they_were() {
+    for place in [4].map(fixtures) {
+        let mut found = names(&place);
+        found.sort();
+        assert_eq!(found, ["age-killed", "spectral-closed", "time-killed"]);
+        for name in found {
+            let home = TempDir::new().expect("a directory");
+            copy(&place.join(&name), home.path());
+            let report = inspect::verify(home.path()).expect("a report");
+            assert!(report.is_sound(), "{name}: {report:?}");
+            let clock = clock();
+            // When the last answers were given.
+            clock.advance(4 * ROUND);
+            let filter = Filter::<Any>::open(home.path(), options(&clock)).expect(&name);
+            let expected = fs::read_to_string(place.join(&name).join("expected"));
+            similar(&told(&filter), &expected.expect("text"), &name);
+        }
+    }
+}
+
+/// Equal but for the LSN after what a clean end has added.
+#[track_caller]
+fn similar(found: &str, expected: &str, name: &str) {
+    let without = |text: &str| {
+        let lines = text.lines().filter(|line| !line.starts_with("lsn "));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(without(found), without(expected), "{name}");
+}

@@ -1,0 +1,81 @@
+//! The worked example of `docs/format.md`: the engine reads it as the text says, and writes the same bytes.
+
+use ebbtide::{AgePartitioned, Any, Durability, Filter, Options, Timestamp, inspect};
+use std::fs;
+use std::path::Path;
+
+const NAME: &str = "wal-000002-0000000000000001";
+const TIME: u64 = 1_700_000_000_000;
+/// Where the first record lies.
+const PLACES: usize = 4096;
+const FILE_BYTES: usize = PLACES + (1 << 20);
+/// The filter's uuid, which is random, and the checksum of the header with it.
+const UUID: std::ops::Range<usize> = 16..32;
+const SUM: std::ops::Range<usize> = 120..128;
+
+/// The file that the lines of `xxd` in the document describe; what they leave out is zero.
+fn documented() -> Vec<u8> {
+    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/format.md"));
+    let text = text.expect("the document");
+    let mut file = vec![0; FILE_BYTES];
+    let mut lines = 0;
+    let is_dump = |line: &&str| line.len() > 50 && line.as_bytes()[8] == b':';
+    for line in text.lines().skip_while(|line| *line != "## Worked example").filter(is_dump) {
+        let (offset, rest) = line.split_at(8);
+        let at = usize::from_str_radix(offset, 16).expect("an offset");
+        let digits: String = rest[2..41].split(' ').collect();
+        for (byte, digits) in digits.as_bytes().chunks(2).enumerate() {
+            let digits = std::str::from_utf8(digits).expect("digits");
+            file[at + byte] = u8::from_str_radix(digits, 16).expect("a byte");
+        }
+        lines += 1;
+    }
+    assert_eq!(lines, 10, "the header and a record");
+    file
+}
+
+fn uuid_of(file: &[u8]) -> String {
+    file[UUID].iter().rev().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[test]
+fn the_worked_example_of_the_format_is_what_the_engine_writes_and_reads() {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let (dir, read) = (home.path().join("written"), home.path().join("read"));
+    let options = Options::new()
+        .hash_seed(7)
+        .stripes(1)
+        .segment_bytes(1 << 20)
+        .durability(Durability::Never)
+        .background(false);
+    let filter = Filter::create(&dir, AgePartitioned::last(100), options.clone());
+    let filter = filter.expect("a filter");
+    let time = Timestamp::from_unix_millis(TIME);
+    filter.call().time(time).insert("order 17").expect("an insert");
+    let (written, example) = (fs::read(dir.join(NAME)).expect("a segment"), documented());
+    let without = |file: &[u8]| {
+        let mut file = file.to_vec();
+        file[UUID].fill(0);
+        file[SUM].fill(0);
+        file
+    };
+    assert!(without(&written) == without(&example), "what is written differs from the example");
+    // The example with a `meta` of its uuid.
+    let meta = fs::read_to_string(dir.join("meta")).expect("text");
+    let meta = meta.replace(&uuid_of(&written), &uuid_of(&example));
+    let (body, _) = meta.rsplit_once("checksum ").expect("a last line");
+    let sum = crc32fast::hash(body.as_bytes());
+    fs::create_dir(&read).expect("a directory");
+    fs::write(read.join("meta"), format!("{body}checksum {sum:08x}\n")).expect("space");
+    fs::write(read.join(NAME), example).expect("space");
+    let mut entries = Vec::new();
+    let all = inspect::wal(&read, |entry| {
+        entries.push((entry.lsn, entry.era, entry.time, entry.operation, entry.details()[0]));
+        Ok(())
+    });
+    all.expect("a sound log");
+    let hash = ("hash", 0xb344_7f75_3b4c_ba66);
+    assert_eq!(entries, [(1, 2, time, "insert", hash)]);
+    let filter = Filter::<Any>::open(&read, options).expect("a filter");
+    assert!(filter.contains("order 17").expect("an answer"));
+}
