@@ -74,6 +74,17 @@ pub const HEADER_WORDS: usize = 16;
 /// Bytes of every file header.
 pub const HEADER_BYTES: usize = HEADER_WORDS * 8;
 
+/// The filter that a file names, of whatever version it is: all headers begin so. `None` if the header is not sound.
+#[must_use]
+pub fn owner(bytes: &[u8]) -> Option<u128> {
+    let bytes = bytes.get(..HEADER_BYTES).filter(|bytes| bytes.starts_with(b"EBBT"))?;
+    let (body, sum) = bytes.split_at(HEADER_BYTES - 8);
+    let mut words = to_words(&body[16..]);
+    let (low, high) = (words.next()?, words.next()?);
+    let sound = to_words(sum).next() == Some(u64::from(crc32fast::hash(body)));
+    sound.then_some(u128::from(high) << 64 | u128::from(low))
+}
+
 /// A file header: magic and version, `N` words, zeros, checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header<const N: usize> {

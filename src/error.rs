@@ -161,6 +161,11 @@ impl Error {
         }
     }
 
+    /// True if a file is there already.
+    pub(crate) fn is_exists(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::AlreadyExists)
+    }
+
     /// True if a file is not there.
     pub(crate) fn is_not_found(&self) -> bool {
         matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)

@@ -131,7 +131,8 @@ fn times_of_keys_ahead_move_the_filter_and_its_clock_goes_on_from_there() {
     hand.advance(Duration::from_secs(2));
     insert(&filter, 5);
     let now = time(&filter).expect("a time");
-    assert!((at(7001)..=at(7001) + micro).contains(&now), "{now:?}");
+    // By the clock, or from the key that was a millisecond ahead of it.
+    assert!((at(7000)..=at(7001) + micro).contains(&now), "{now:?}");
     // Questions are asked at the filter's time, or later.
     assert!(!filter.call().time(at(20_000)).contains(4_u64.to_le_bytes()).expect("an answer"));
     assert!(filter.call().time(at(0)).contains(4_u64.to_le_bytes()).expect("an answer"));

@@ -240,7 +240,7 @@ impl Engine {
             let made = if header.allocated().load(Ordering::Acquire) > end {
                 Ok(())
             } else {
-                self.log.allocate(allocated).map(|end| {
+                self.log.allocate(allocated, &|| self.slots.is_current()).map(|end| {
                     // Release: pairs with the Acquires of `allocated`: the segment and its name are durable.
                     header.allocated().fetch_max(end, Ordering::Release);
                 })
@@ -251,7 +251,12 @@ impl Engine {
                 Err(error)
                     if error.is_not_found()
                         && header.allocated().load(Ordering::Acquire) > allocated => {}
-                made => made?,
+                Err(error) => {
+                    // A directory that is not the filter's any more says more than what failed in it.
+                    self.check_place()?;
+                    return Err(error);
+                }
+                Ok(()) => {}
             }
         }
     }

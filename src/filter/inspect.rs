@@ -186,7 +186,11 @@ fn verify_once(media: &dyn Media, meta: &Meta) -> Result<(Report, bool)> {
     look(media, meta, |known| {
         let mut report = Report { files: Vec::new() };
         report.add(media, FileName::Meta, Ok(format!("kind {}", meta.kind.name())));
-        let listing = Listing::read(media)?;
+        let listing = Listing::of_filter(media, meta.uuid)?;
+        for &file in &listing.others {
+            let detail = "of another filter, not read; move it away, or remove it";
+            report.add(media, file, Ok(detail.to_owned()));
+        }
         for &start in listing.snapshots.iter().rev() {
             report.add(media, FileName::Snapshot { start }, verify_snapshot(media, start, meta));
         }
@@ -324,7 +328,7 @@ pub fn wal(dir: impl AsRef<Path>, mut visit: impl FnMut(&Entry) -> Result<()>) -
     let media = Disk::new(dir.as_ref());
     let meta = read_meta(&media)?;
     let (_look, known, history) = look(&media, &meta, |known| {
-        let listing = Listing::read(&media)?;
+        let listing = Listing::of_filter(&media, meta.uuid)?;
         let history = needed_log(&media, &listing, &meta)?;
         Ok((Look::begin(&media, &meta)?, known, history))
     })?;

@@ -90,7 +90,8 @@ pub struct Bank {
     form: BankForm,
     places: Places,
     path: PathBuf,
-    file: Box<dyn MediaFile>,
+    /// Kept for kinds that grow only: an open filter of the others takes no descriptor for its banks.
+    file: Option<Box<dyn MediaFile>>,
     mapping: Mapped,
 }
 
@@ -136,6 +137,7 @@ impl Bank {
             store(&mapping.words()[at], word);
         }
         let blocks = layout.blocks(geometry);
+        let file = form.grows.then_some(file);
         let bank = Self { id, geometry, blocks, layout, form, places, path, file, mapping };
         if form.grows {
             bank.mapping.scatter();
@@ -171,6 +173,7 @@ impl Bank {
         }
         let mapping = Mapped::new(file.map(access).map_err(Error::io("map", &path))?);
         let blocks = layout.blocks(geometry);
+        let file = form.grows.then_some(file);
         let bank = Self { id, geometry, blocks, layout, form, places, path, file, mapping };
         if form.grows {
             bank.mapping.scatter();
@@ -262,21 +265,23 @@ impl Bank {
     /// # Errors
     /// [`Error::Io`], a full disk among them: nothing has changed then.
     pub fn allocate(&self, block: u64, words: usize) -> Result<()> {
-        if !self.form.grows || Mistake::RoomNotAllocated.is_planted() {
+        let Some(file) = self.file.as_ref().filter(|_| !Mistake::RoomNotAllocated.is_planted())
+        else {
             return Ok(());
-        }
+        };
         let cells = self.cells_of(block as usize);
         let end = (cells.start + words).min(cells.end);
-        let allocated = self.file.allocate(cells.start as u64 * 8..end as u64 * 8);
+        let allocated = file.allocate(cells.start as u64 * 8..end as u64 * 8);
         allocated.map_err(Error::io("allocate room in", &self.path))
     }
 
     /// Gives back the space of a block's cells from this word on, which are all zero.
     pub fn free(&self, block: u64, from: usize) {
+        let Some(file) = &self.file else { return };
         let cells = self.cells_of(block as usize);
         let start = (cells.start + from).min(cells.end);
         // What cannot be given back is used again when the block grows.
-        let _ = self.file.free(start as u64 * 8..cells.end as u64 * 8);
+        let _ = file.free(start as u64 * 8..cells.end as u64 * 8);
     }
 
     /// The blocks of an ordinary stripe (from 0).
@@ -296,11 +301,8 @@ impl Bank {
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         let all = self.mapping.words().len() as u64 * 8;
-        if self.form.grows {
-            self.file.allocated_bytes().map_or(all, |some| some.min(all))
-        } else {
-            all
-        }
+        let occupied = self.file.as_ref().and_then(|file| file.allocated_bytes().ok());
+        occupied.map_or(all, |some| some.min(all))
     }
 }
 

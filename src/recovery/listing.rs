@@ -1,7 +1,8 @@
 //! What files a filter's directory holds.
 
+use crate::bytes::{self, HEADER_BYTES};
 use crate::error::{Error, Result};
-use crate::media::Media;
+use crate::media::{Access, Media};
 use crate::names::FileName;
 
 /// The files of a filter, by role.
@@ -17,6 +18,8 @@ pub struct Listing {
     pub temporaries: Vec<u64>,
     /// Names that are not ours.
     pub foreign: Vec<String>,
+    /// Snapshots and segments that name another filter, where that was looked at.
+    pub others: Vec<FileName>,
 }
 
 impl Listing {
@@ -41,6 +44,27 @@ impl Listing {
         Ok(listing)
     }
 
+    /// Lists the files of the filter with this uuid. Snapshots and segments whose sound header names another filter are set
+    /// apart: somebody copied them here, or a process that had a filter open in this directory before wrote them late.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn of_filter(media: &dyn Media, uuid: u128) -> Result<Self> {
+        let mut listing = Self::read(media)?;
+        let mut others = Vec::new();
+        let mut is_ours = |file: FileName| {
+            let ours = !is_of_another(media, &file.to_string(), uuid);
+            if !ours {
+                others.push(file);
+            }
+            ours
+        };
+        listing.snapshots.retain(|&start| is_ours(FileName::Snapshot { start }));
+        listing.segments.retain(|&(era, first)| is_ours(FileName::Segment { era, first }));
+        listing.others = others;
+        Ok(listing)
+    }
+
     /// The first segments, as long as all that they hold lies below `start`: the next one begins where a segment ends, or where its
     /// era was cut off. An empty one may be among them that a handle made which had been overtaken while it slept, where
     /// there was one before.
@@ -54,4 +78,11 @@ impl Listing {
         let older = self.snapshots.get(1).copied().unwrap_or(0);
         &self.segments[self.segments_below(older).len()..]
     }
+}
+
+/// Whether a file says that it belongs to another filter than that with this uuid. What cannot be read does not say so.
+fn is_of_another(media: &dyn Media, name: &str, uuid: u128) -> bool {
+    let mut start = [0; HEADER_BYTES];
+    let read = media.open(name, Access::Read).and_then(|file| file.read_at(&mut start, 0));
+    read.is_ok() && bytes::owner(&start).is_some_and(|owner| owner != uuid)
 }

@@ -56,7 +56,7 @@ pub fn replay(
     known: Known,
     advance: &dyn Fn(),
 ) -> Result<Recovered> {
-    let listing = Listing::read(home)?;
+    let listing = Listing::of_filter(home, meta.uuid)?;
     let mut history = History::open(home, &listing, meta.uuid)?;
     let boot = boot_id(home)?;
     let identity = Identity {

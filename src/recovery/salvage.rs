@@ -115,7 +115,7 @@ struct Told {
 /// # Errors
 /// [`Error::Damaged`] if that is nothing; [`Error::Io`], [`Error::Version`] where a file says nothing about that.
 pub fn examine(home: &dyn Media, meta: &Meta, known: Known) -> Result<Salvage> {
-    let listing = Listing::read(home)?;
+    let listing = Listing::of_filter(home, meta.uuid)?;
     let (history, mut bad) = open_log(home, &listing, meta.uuid)?;
     let mut damaged = Vec::new();
     let mut grounds = Vec::new();

@@ -8,8 +8,10 @@
 use super::place;
 use super::record::Record;
 use super::segment::{Segment, SegmentHeader};
+use crate::bytes::{self, HEADER_BYTES};
 use crate::error::{Error, Result};
 use crate::media::{Access, Media};
+use crate::names::FileName;
 use crate::planted::Mistake;
 use crate::sync::{AtomicU64, Mutex, Ordering};
 use std::collections::BTreeMap;
@@ -107,11 +109,15 @@ impl Log {
     /// has just made it, that one is made durable again: its maker may not have come so far.
     ///
     /// # Errors
-    /// [`Error::Io`], a full disk among them: nothing has changed then.
-    pub fn allocate(&self, first: u64) -> Result<u64> {
-        let header = self.header_of(first);
-        let segment = match Segment::create(&*self.media, header, self.next_draft()) {
-            Err(Error::Io { source, .. }) if source.kind() == std::io::ErrorKind::AlreadyExists => {
+    /// [`Error::Io`], a full disk among them, and `NotFound` if `is_current` says that the directory is another's by now: nothing
+    /// has changed then.
+    pub fn allocate(&self, first: u64, is_current: &dyn Fn() -> bool) -> Result<u64> {
+        let (header, media) = (self.header_of(first), &*self.media);
+        let segment = match Segment::create_if(media, header, self.next_draft(), is_current) {
+            Err(error) if error.is_exists() && self.remove_another(&header)? => {
+                Segment::create_if(media, header, self.next_draft(), is_current)?
+            }
+            Err(error) if error.is_exists() => {
                 let (era, uuid) = (header.era, header.uuid);
                 let found = Segment::open(&*self.media, era, header.first, uuid, self.access)?;
                 if !Mistake::FoundSegmentTrusted.is_planted() {
@@ -124,6 +130,21 @@ impl Log {
             made => made?,
         };
         Ok(self.add(segment).end())
+    }
+
+    /// Removes the file with a segment's name if it says that it belongs to another filter: a process that had a filter open
+    /// in this directory before wrote it late. False if it does not say so.
+    fn remove_another(&self, header: &SegmentHeader) -> Result<bool> {
+        let path = header.path(self.media.path());
+        let name = FileName::Segment { era: header.era, first: header.first }.to_string();
+        let mut start = [0; HEADER_BYTES];
+        let read =
+            self.media.open(&name, Access::Read).and_then(|file| file.read_at(&mut start, 0));
+        let another = bytes::owner(&start).is_some_and(|owner| owner != header.uuid);
+        if read.is_err() || !another {
+            return Ok(false);
+        }
+        self.media.remove(&name).map(|()| true).map_err(Error::io("remove", path))
     }
 
     /// A number for a temporary file's name, unique among all living handles.
@@ -166,7 +187,7 @@ mod tests {
         media.make().expect("nothing fails yet");
         let log = log(&media, 100);
         for first in [5, 15, 25] {
-            assert_eq!(log.allocate(first).expect("space"), first + 10);
+            assert_eq!(log.allocate(first, &|| true).expect("space"), first + 10);
         }
         let known = |lsn| log.segment(lsn).is_some();
         assert!(!log.forget_below(14), "one place of the first lies above");
@@ -183,7 +204,7 @@ mod tests {
         media.make().expect("nothing fails yet");
         let (maker, other) = (log(&media, 100), log(&media, 200));
         for first in [5, 15, 25] {
-            maker.allocate(first).expect("space");
+            maker.allocate(first, &|| true).expect("space");
         }
         assert_eq!(other.mapped_end(), 5);
         let firsts = |from, end| {
@@ -203,8 +224,8 @@ mod tests {
         let media = Arc::new(Memory::new());
         media.make().expect("nothing fails yet");
         let (one, other) = (log(&media, 100), log(&media, 200));
-        assert_eq!(one.allocate(5).expect("space"), 15);
-        assert_eq!(other.allocate(5).expect("the one that is there"), 15);
+        assert_eq!(one.allocate(5, &|| true).expect("space"), 15);
+        assert_eq!(other.allocate(5, &|| true).expect("the one that is there"), 15);
         let [mine, theirs] = [&one, &other].map(|log| log.segment(9).expect("mapped"));
         assert!(one.write(&mine, 9, &Record::new(Op::Insert)));
         assert!(theirs.is_complete(9) && !theirs.is_complete(8));
@@ -214,7 +235,7 @@ mod tests {
     fn a_full_disk_is_the_error_that_it_is() {
         let media = Arc::new(Memory::with_capacity(4096));
         media.make().expect("nothing fails yet");
-        let error = log(&media, 100).allocate(5).expect_err("no room for records");
+        let error = log(&media, 100).allocate(5, &|| true).expect_err("no room for records");
         let Error::Io { source, .. } = &error else { panic!("{error}") };
         assert_eq!(source.kind(), ErrorKind::StorageFull);
         assert_eq!(media.list().expect("made"), [""; 0], "nothing is left behind");

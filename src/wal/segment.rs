@@ -208,6 +208,19 @@ impl Segment {
     /// # Errors
     /// [`Error::Io`], `AlreadyExists` if there is one of this name; nothing is left behind but perhaps a temporary file.
     pub fn create(media: &dyn Media, header: SegmentHeader, temporary: u64) -> Result<Self> {
+        Self::create_if(media, header, temporary, &|| true)
+    }
+
+    /// As [`Segment::create`], but it gets its name only if the directory is still the filter's right before.
+    ///
+    /// # Errors
+    /// As [`Segment::create`]; [`Error::Io`], `NotFound`, if the directory is another's by now.
+    pub fn create_if(
+        media: &dyn Media,
+        header: SegmentHeader,
+        temporary: u64,
+        is_current: &dyn Fn() -> bool,
+    ) -> Result<Self> {
         let (name, draft) = (header.name().to_string(), FileName::Temporary(temporary).to_string());
         let path = media.path().join(&name);
         let file = media.create(&draft, header.bytes()).map_err(Error::io("allocate", &path))?;
@@ -215,6 +228,9 @@ impl Segment {
             .and_then(|mapping| {
                 if !Mistake::SegmentNotSynced.is_planted() {
                     file.sync()?;
+                }
+                if !is_current() {
+                    return Err(std::io::ErrorKind::NotFound.into());
                 }
                 media.rename_new(&draft, &name)?;
                 if !Mistake::SegmentNameNotSynced.is_planted() {
