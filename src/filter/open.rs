@@ -18,7 +18,7 @@ use crate::fork::Guard;
 use crate::hash::KeyHasher;
 use crate::kinds::Kind;
 use crate::live::{Bank, BankForm, Image, LiveHeader};
-use crate::media::{Access, Media};
+use crate::media::{Access, Media, MediaFile};
 use crate::meta::Meta;
 use crate::names::FileName;
 use crate::options::Options;
@@ -353,13 +353,13 @@ pub(super) fn write_new<T>(
     media.make().map_err(Error::io("make", media.path()))?;
     // Before the locks: a filter that is open there is said to exist, not to be locked.
     check_vacant(media)?;
+    check_ours(media)?;
     let slots = Arc::new(enter(media)?);
     check_vacant(media)?;
     // The files of a filter were removed, but for `lock`, while processes have it open: they still write here.
     if slots.anyone_else()? {
         return Err(Error::Locked { path: media.path().to_path_buf() });
     }
-    check_ours(media)?;
     // What an earlier attempt left: without `meta` it is nobody's.
     clear(media)?;
     make(slots.clone()).inspect_err(|_| {
@@ -406,10 +406,17 @@ fn check_vacant(media: &dyn Media) -> Result<()> {
     })
 }
 
-/// Makes sure that whatever has a name of ours is a file of ours: those are removed to make place for a filter. A creator
-/// that died left files that are empty, that begin with zeros, or that say what they are.
+/// Makes sure that no file of somebody else's has a name of ours: those are removed to make place for a filter. Whatever a
+/// creator left that died lies beside an empty file `lock`, which it makes first; what is in the other files is not
+/// known after a power cut.
 fn check_ours(media: &dyn Media) -> Result<()> {
+    // Before the file `lock` is looked for: what is listed was there without it, if it is not there.
     let names = media.list().map_err(Error::io("list", media.path()))?;
+    let is_empty = |file: Box<dyn MediaFile>| file.bytes().map(|bytes| bytes == 0);
+    let lock = FileName::Lock.to_string();
+    if media.open(&lock, Access::Read).and_then(is_empty).unwrap_or(false) {
+        return Ok(());
+    }
     for name in names.iter().filter(|name| FileName::parse(name).is_some()) {
         let mut start = [0; bytes::MAGIC_BYTES];
         let read = media.open(name, Access::Read).and_then(|file| {
@@ -418,12 +425,13 @@ fn check_ours(media: &dyn Media) -> Result<()> {
         });
         let path = || media.path().join(name);
         match read {
-            Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => {}
-            Err(error) => return Err(Error::io("read", path())(error)),
-            Ok(()) if start.iter().all(|&byte| byte == 0) || bytes::is_magic(&start) => continue,
-            Ok(()) => {}
+            Ok(()) if bytes::is_magic(&start) => {}
+            // No regular file at all.
+            Err(error) if error.kind() != std::io::ErrorKind::InvalidInput => {
+                return Err(Error::io("read", path())(error));
+            }
+            _ => return Err(Error::Occupied { path: path() }),
         }
-        return Err(Error::Occupied { path: path() });
     }
     Ok(())
 }
