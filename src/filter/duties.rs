@@ -127,13 +127,23 @@ impl Drop for Duties {
 /// Allocates segments ahead, syncs at intervals, closes holes, writes heartbeats.
 struct LogTask {
     engine: Arc<Engine>,
-    /// When the log was last synced, and when it was last tidied up.
-    last: Mutex<(Instant, Instant)>,
+    last: Mutex<Last>,
+}
+
+/// What the task of the log remembers from run to run.
+struct Last {
+    /// When the log was last synced.
+    synced: Instant,
+    /// When it was last tidied up.
+    tidied: Instant,
+    /// Where it ended.
+    tail: u64,
 }
 
 impl LogTask {
     fn new(engine: Arc<Engine>) -> Self {
-        Self { engine, last: Mutex::new((Instant::now(), Instant::now())) }
+        let (now, tail) = (Instant::now(), engine.image.header().tail().load(Ordering::Relaxed));
+        Self { engine, last: Mutex::new(Last { synced: now, tidied: now, tail }) }
     }
 }
 
@@ -142,12 +152,18 @@ impl Task for LogTask {
         let engine = &*self.engine;
         // Nobody else locks it.
         let mut last = self.last.lock();
-        let (synced, tidied) = &mut *last;
+        let Last { synced, tidied, tail } = &mut *last;
+        let before = std::mem::replace(tail, engine.image.header().tail().load(Ordering::Relaxed));
+        // Twice what came since the last run, so that a filter into which few keys come keeps few pages.
+        let ahead = PRESENT.min(2 * tail.saturating_sub(before));
         // A duty that fails is left to whoever needs it, who then gets the error.
-        if engine.allocate_ahead().is_err_and(|error| error.is_full()) {
+        if engine.allocate_ahead(ahead).is_err_and(|error| error.is_full()) {
             engine.restrain_writers();
         }
         let _ = engine.let_go_of_records();
+        if *tail == before {
+            engine.let_go_of_ahead();
+        }
         let interval = engine.bell.interval();
         // At a beat a little early, rather than a moment after all others.
         let due = interval.is_some_and(|every| synced.elapsed() + EARLY.min(every / 2) >= every);
@@ -223,23 +239,32 @@ impl Engine {
     /// As the first that fails; the threads would leave it to others.
     #[cfg(shuttle)]
     pub(super) fn do_duties(&self) -> Result<()> {
-        self.allocate_ahead()?;
+        self.allocate_ahead(PRESENT)?;
         self.let_go_of_records()?;
         self.commit_all()?;
         self.tidy_log();
         self.checkpoint_if_due()
     }
 
-    /// Makes sure that the pages are present that the next records go to, and that a whole segment lies ready behind the one in
-    /// use.
-    fn allocate_ahead(&self) -> Result<()> {
+    /// Releases the pages that were made present ahead, of a log into which nothing has come for a while.
+    fn let_go_of_ahead(&self) {
+        let mut at = self.image.header().tail().load(Ordering::Relaxed);
+        while let Some(segment) = self.log.segment(at) {
+            segment.release(at, segment.end());
+            at = segment.end();
+        }
+    }
+
+    /// Makes sure that the pages are present that so many of the next records go to, and that a whole segment lies ready behind
+    /// the one in use.
+    fn allocate_ahead(&self, ahead: u64) -> Result<()> {
         let header = self.image.header();
         // While writers wait for a checkpoint it may need the space.
         if header.refuses() || self.is_checkpoint_wanted() {
             return Ok(());
         }
         let (tail, mapped) = (header.tail().load(Ordering::Relaxed), self.log.mapped_end());
-        let (mut at, upto) = (tail, tail.saturating_add(PRESENT));
+        let (mut at, upto) = (tail, tail.saturating_add(ahead));
         while at < upto
             && let Some(segment) = self.log.segment(at)
         {
@@ -326,7 +351,7 @@ mod tests {
         engine.let_go_of_records().expect("no error");
         // Of each segment the header's page, and the page that is being written.
         assert!(log_kib(place.path()) <= 4 * 4);
-        engine.allocate_ahead().expect("there is space");
+        engine.allocate_ahead(PRESENT).expect("there is space");
         let ahead = PRESENT * RECORD_BYTES / 1024;
         let present = log_kib(place.path());
         assert!((ahead..ahead + 6 * 4).contains(&present), "{present} KiB");
@@ -345,7 +370,7 @@ mod tests {
             for key in inserts {
                 filter.insert(key.to_le_bytes()).expect("an insert");
             }
-            (0..3).for_each(|_| engine.allocate_ahead().expect("there is space"));
+            (0..3).for_each(|_| engine.allocate_ahead(PRESENT).expect("there is space"));
             engine.log.mapped_end()
         };
         assert_eq!(ahead(0..10), first + records);

@@ -7,8 +7,7 @@
 //! | 24-31 | what is mostly read: ends of the log (durable, allocated), status, refused; notes; where events begin |
 //! | 32-39 | snapshots: the newest, damaged ones; where the filter's time began; whether writers wait for a snapshot |
 //! | 40, 48 | turns: syncing, growing the log |
-//! | 49 | how far the filter's time is ahead of the wall clock |
-//! | 50 | places in a segment of the era |
+//! | 49, 50 | how far the filter's time is ahead of the wall clock; places in a segment of the era |
 //! | 56 | the latest time |
 //! | 64-68 | the tally's head |
 //! | 512-1023 | slots: the term of each |

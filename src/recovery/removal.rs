@@ -57,7 +57,11 @@ pub fn remove_drafts(media: &dyn Media, numbers: &[u64]) -> Result<()> {
     media.sync().map_err(Error::io("sync", media.path()))?;
     let remove = |&number: &u64| {
         let name = FileName::Temporary(number).to_string();
-        media.remove(&name).map_err(Error::io("remove", media.path().join(name)))
+        match media.remove(&name) {
+            // Whoever made it has removed it.
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            removed => removed.map_err(Error::io("remove", media.path().join(name))),
+        }
     };
     numbers.iter().map(remove).fold(Ok(()), Result::and)
 }

@@ -42,8 +42,8 @@ pub fn dedup(mut arguments: Dedup) -> Result<()> {
             let dir = dir.clone();
             place::check(&dir)?;
             let filter = remembered(&dir, spec, options)?;
-            super::warn_if_ahead(filter.clock_lead());
             check_lead(&filter, &dir, arguments.max_lead)?;
+            super::warn_if_ahead(filter.clock_lead());
             let ended = feed(&filter, &mut arguments)?;
             filter.close()?;
             ended.finish()

@@ -93,10 +93,18 @@ fn a_larger_lead_is_taken_at_creation_and_no_other_one_later() {
     refused(&strings(&timed(&[])), line.as_bytes());
     let larger = timed(&[&["--max-lead", "3h"], &with_state[..]].concat());
     assert_eq!(ok(&strings(&larger), line.as_bytes()).text(), line);
-    assert_eq!(ok(&["stat", &state, "--json"], b"").json()[0]["max_lead_seconds"], 10_800.0);
+    // From now on the filter's time is ahead, and that is said.
+    let warned = |arguments: &[&str], input: &[u8]| {
+        let outcome = run(arguments, input);
+        assert_eq!(outcome.code, Some(0), "{outcome:?}");
+        assert!(outcome.stderr.contains("ahead of the clock"), "{outcome:?}");
+        outcome
+    };
+    let stat = warned(&["stat", &state, "--json"], b"").json();
+    assert_eq!(stat[0]["max_lead_seconds"], 10_800.0);
     // It belongs to the filter: the next run may name it or not, but not another.
     for same in [larger, timed(&with_state)] {
-        assert_eq!(ok(&strings(&same), line.as_bytes()).text(), "");
+        assert_eq!(warned(&strings(&same), line.as_bytes()).text(), "");
     }
     let other = timed(&[&["--max-lead", "5h"], &with_state[..]].concat());
     let sentence = refused(&strings(&other), line.as_bytes());

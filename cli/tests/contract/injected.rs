@@ -63,7 +63,8 @@ fn insert(strace: &[&str], dir: &str, keys: &Path) -> Outcome {
 /// Which calls of a kind, from 1, concern the filter.
 fn calls(place: &Place, dir: &str, keys: &Path, call: &str, mark: &str) -> Vec<usize> {
     let trace = place.at("trace");
-    let outcome = insert(&["-qq", "-o", &trace, "-e", &format!("trace={call}")], dir, keys);
+    // With the paths of descriptors: files are opened by their names, below the descriptor of the directory.
+    let outcome = insert(&["-qq", "-y", "-o", &trace, "-e", &format!("trace={call}")], dir, keys);
     assert_eq!(outcome.code, Some(0), "{outcome:?}");
     let trace = std::fs::read_to_string(trace).expect("a trace");
     let lines = trace.lines().filter(|line| line.contains('(')).enumerate();
