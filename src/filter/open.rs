@@ -163,7 +163,7 @@ impl Engine {
         options: Options,
         slots: Arc<Slots>,
     ) -> Result<Self> {
-        if let Some(left) = LiveHeader::find(&*media, meta.uuid, Access::Write)? {
+        if let Some(left) = LiveHeader::open_previous(&*media, meta.uuid, Access::Write)? {
             // Nobody should be left who writes to it; whoever is all the same, finds out.
             left.retire();
         }

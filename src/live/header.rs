@@ -21,9 +21,8 @@ use super::tally::{HEAD_WORDS, LANES_WORDS, Tally};
 use crate::bytes::{HEADER_BYTES, HEADER_WORDS, Header, IMAGE, PAGE_BYTES, PAGE_WORDS};
 use crate::cells::{OWN_WORDS, load, store};
 use crate::error::{Error, Result};
-use crate::hash::mix;
 use crate::kinds::State;
-use crate::media::{Access, Mapped, Media};
+use crate::media::{Access, Mapped, Media, MediaFile};
 use crate::names::{ERA_MAX, FileName};
 use crate::planted::Mistake;
 use crate::sync::{AtomicU64, Ordering, fence};
@@ -49,7 +48,7 @@ const TIME_BASE: usize = 36;
 const WANTED: usize = 39;
 const SYNCING: usize = 40;
 const GROWING: usize = 48;
-const LEAD: usize = 49;
+pub(super) const LEAD: usize = 49;
 const SEGMENT_RECORDS: usize = 50;
 const TIME: usize = 56;
 const TALLY: usize = 64;
@@ -92,17 +91,6 @@ pub fn boot_id(media: &dyn Media) -> Result<u128> {
         }
         read => read.map_err(Error::io("read the boot id for", media.path())),
     }
-}
-
-/// A lead in 48 bits, and 16 bits that say that it is one, of this filter.
-fn lead_word(millis: i64, uuid: u128) -> u64 {
-    let millis = millis.clamp(-(1 << 47), (1 << 47) - 1) as u64 & ((1 << 48) - 1);
-    millis << 16 | mix(millis ^ uuid as u64) & 0xFFFF
-}
-
-fn lead_of(word: u64, uuid: u128) -> Option<i64> {
-    let millis = word as i64 >> 16;
-    (word != 0 && lead_word(millis, uuid) == word).then_some(millis)
 }
 
 /// What identifies an image.
@@ -195,7 +183,7 @@ impl<'a> BlockHeader<'a> {
 /// The mapped file `live`.
 #[derive(Debug)]
 pub struct LiveHeader {
-    identity: Identity,
+    pub(super) identity: Identity,
     mapping: Mapped,
 }
 
@@ -222,11 +210,35 @@ impl LiveHeader {
     /// # Errors
     /// [`Error::Io`], [`Error::Damaged`] if it is not the image of this filter, in its own file.
     pub fn attach(media: &dyn Media, uuid: u128, access: Access) -> Result<Self> {
-        Self::attach_to(media, uuid, access).map(|(image, _)| image)
+        let (identity, file, _) = Self::examine(media, uuid, access)?;
+        Self::over(media, identity, &*file, access)
     }
 
-    /// The image, and the device that its file is on now.
-    fn attach_to(media: &dyn Media, uuid: u128, access: Access) -> Result<(Self, u64)> {
+    /// The image of those who are alive; `None` if it is none of this filter.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if that cannot be found out.
+    pub fn find(media: &dyn Media, uuid: u128, access: Access) -> Result<Option<Self>> {
+        Self::attach(media, uuid, access).map_or_else(Self::none_if_unfit, |image| Ok(Some(image)))
+    }
+
+    fn over(
+        media: &dyn Media,
+        identity: Identity,
+        file: &dyn MediaFile,
+        access: Access,
+    ) -> Result<Self> {
+        let path = || media.path().join(FileName::Live.to_string());
+        let mapping = file.map(access).map_err(|error| Error::io("map", path())(error))?;
+        Ok(Self { identity, mapping: Mapped::new(mapping) })
+    }
+
+    /// The image's file, if it is one of this filter and no copy; and the device that it is on now.
+    fn examine(
+        media: &dyn Media,
+        uuid: u128,
+        access: Access,
+    ) -> Result<(Identity, Box<dyn MediaFile>, u64)> {
         let path = media.path().join(FileName::Live.to_string());
         let name = FileName::Live.to_string();
         let file = media.open(&name, access).map_err(Error::io("open", &path))?;
@@ -244,16 +256,7 @@ impl LiveHeader {
             let expected = format!("filter, inode and length {expected}");
             return Err(Error::Damaged { path, offset: 16, expected, found, remedy: REMEDY });
         }
-        let mapping = Mapped::new(file.map(access).map_err(Error::io("map", &path))?);
-        Ok((Self { identity, mapping }, device))
-    }
-
-    /// Opens the image that is there, whoever left it; `None` if it is none of this filter.
-    ///
-    /// # Errors
-    /// [`Error::Io`] if that cannot be found out.
-    pub fn find(media: &dyn Media, uuid: u128, access: Access) -> Result<Option<Self>> {
-        Self::attach(media, uuid, access).map_or_else(Self::none_if_unfit, |image| Ok(Some(image)))
+        Ok((identity, file, device))
     }
 
     /// Opens the image that an earlier handle left, for what its counters say of holes in the log. `None` unless
@@ -271,13 +274,14 @@ impl LiveHeader {
         uuid: u128,
         access: Access,
     ) -> Result<Option<Self>> {
-        let is_of_now = |(image, device): (Self, u64)| {
-            let of = image.identity;
-            let is_same = boot != 0 && boot == of.boot && device == of.device;
-            (is_same || Mistake::RebootUnnoticed.is_planted()).then_some(image)
+        let found = || {
+            let (identity, file, device) = Self::examine(media, uuid, access)?;
+            let is_same = boot != 0 && boot == identity.boot && device == identity.device;
+            // Of another one nothing but the header is read: the rest is what a power cut has left.
+            let is_of_now = is_same || Mistake::RebootUnnoticed.is_planted();
+            is_of_now.then(|| Self::over(media, identity, &*file, access)).transpose()
         };
-        Self::attach_to(media, uuid, access)
-            .map_or_else(Self::none_if_unfit, |found| Ok(is_of_now(found)))
+        found().or_else(Self::none_if_unfit)
     }
 
     /// Makes sure that the ends of the log fit together, with the size of segments and with what the stripes have counted. The image has no checksums, and nobody may write by an end that was never reached.
@@ -340,7 +344,7 @@ impl LiveHeader {
     }
 
     /// Nothing, if the error says that no image is there, or another one; the error, if it says nothing about that.
-    fn none_if_unfit<T>(error: Error) -> Result<Option<T>> {
+    pub(super) fn none_if_unfit<T>(error: Error) -> Result<Option<T>> {
         use std::io::ErrorKind::{InvalidData, InvalidInput, NotFound, UnexpectedEof};
         match error {
             Error::Damaged { .. } | Error::Version { .. } => Ok(None),
@@ -363,7 +367,7 @@ impl LiveHeader {
     }
 
     #[inline]
-    fn word(&self, at: usize) -> &AtomicU64 {
+    pub(super) fn word(&self, at: usize) -> &AtomicU64 {
         &self.mapping.words()[at]
     }
 
@@ -493,35 +497,6 @@ impl LiveHeader {
     #[inline]
     pub fn time_base(&self) -> &[AtomicU64] {
         &self.mapping.words()[TIME_BASE..TIME_BASE + 3]
-    }
-
-    /// How many milliseconds the filter's time was ahead of the wall clock when it was last noted;
-    /// `None` if it never was.
-    #[must_use]
-    pub fn lead(&self) -> Option<i64> {
-        lead_of(load(self.word(LEAD)), self.identity.uuid)
-    }
-
-    /// Notes how many milliseconds the filter's time is ahead of the wall clock.
-    pub fn set_lead(&self, millis: i64) {
-        store(self.word(LEAD), lead_word(millis, self.identity.uuid));
-    }
-
-    /// The lead that the newest image of this filter has, whatever run of the machine it was made
-    /// in: the word carries a checksum and lies in one sector with the header's.
-    ///
-    /// # Errors
-    /// [`Error::Io`] if that cannot be found out.
-    pub fn previous_lead(media: &dyn Media, uuid: u128) -> Result<Option<i64>> {
-        if Self::previous_era(media, uuid)?.is_none() {
-            return Ok(None);
-        }
-        let path = media.path().join(FileName::Live.to_string());
-        let mut word = [0; 8];
-        let file = media.open(&FileName::Live.to_string(), Access::Read);
-        file.and_then(|file| file.read_at(&mut word, LEAD as u64 * 8))
-            .map_err(Error::io("read", &path))
-            .map_or_else(Self::none_if_unfit, |()| Ok(lead_of(u64::from_le_bytes(word), uuid)))
     }
 
     /// The turn of whoever syncs the log.

@@ -10,6 +10,7 @@ pub mod block0;
 pub mod event;
 pub mod header;
 pub mod image;
+mod lead;
 pub mod stripe;
 pub mod tally;
 pub mod version;

@@ -11,11 +11,12 @@ use crate::kinds::{BankEntry, BankMask, Kind};
 use crate::live::header::{Identity, LiveHeader, boot_id};
 use crate::live::stripe::StripeSums;
 use crate::live::{Bank, BankForm, BankSet, Image, event};
-use crate::media::{Media, Memory};
+use crate::media::{Access, Media, Memory};
 use crate::meta::Meta;
 use crate::names::FileName;
 use crate::planted::Mistake;
 use crate::snapshot::{Content, Frame, SnapshotHeader, SnapshotReader};
+use crate::wal::segment::SegmentFile;
 use crate::wal::{Op, Record};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -104,6 +105,9 @@ pub fn replay(
     let least = listing.snapshots.first().copied().unwrap_or(1).max(end);
     if prefix.stop < least {
         return Err(history.missing(prefix.stop, least));
+    }
+    if matches!(known, Known::Nothing | Known::Cut { .. }) {
+        check_others(home, meta, &listing, &history, prefix.stop)?;
     }
     match applying.events.first() {
         // Events come before the insert that needs them. If that was never recorded, they have not happened: else
@@ -198,6 +202,25 @@ impl<'a> Applying<'a> {
         }
         Ok(())
     }
+}
+
+/// Makes sure that no segment of another filter lies right where the log ends: ours may have lain there, and nothing else
+/// says how far the log reached.
+fn check_others(
+    home: &dyn Media,
+    meta: &Meta,
+    listing: &Listing,
+    history: &History,
+    stop: u64,
+) -> Result<()> {
+    for file in &listing.others {
+        if let &FileName::Segment { era, first } = file
+            && (history.segments().is_empty() || (era, first) == (history.last_era(), stop))
+        {
+            SegmentFile::open(home, era, first, meta.uuid, Access::Read)?;
+        }
+    }
+    Ok(())
 }
 
 /// The LSN up to which some snapshot may have seen the log; without end if one cannot say.

@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 /// Ways that all are gone through.
-const MOST: u128 = 128;
+const MOST: u128 = 4096;
 /// Sectors of files that are read after a cut and are not on the disk for certain.
 const DIRTY: usize = 12;
 /// Draws of a workload, of which one must be small.

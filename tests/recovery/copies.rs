@@ -12,6 +12,8 @@ fn a_backup_is_made_where_one_was_cut_off_while_it_wrote_its_first_file() {
         insert(&filter, 0..300);
         let copy = home.path().join("copy");
         fs::create_dir(&copy).expect("a new directory");
+        // It is made first, and stays.
+        fs::write(copy.join("lock"), "").expect("a file");
         // Those that a backup itself uses, and one more; shorter and longer than what will be written.
         for (name, bytes) in [("tmp-0", 100_000), ("tmp-1", 0), ("tmp-2", 7), ("tmp-17", 1)] {
             fs::write(copy.join(name), vec![0xA5; bytes]).expect("a file");

@@ -38,9 +38,24 @@ impl Outcome {
     }
 }
 
+/// Whether the tests were started with a signal ignored that ends a run, as `nohup` does: the command would keep it so.
+fn signals_are_ignored() -> bool {
+    const ENDING: u64 = 1 << (1 - 1) | 1 << (2 - 1) | 1 << (15 - 1);
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask & ENDING != 0)
+}
+
 /// The command, not yet run, all three streams piped.
 pub fn command(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ebbtide"));
+    let mut command = if signals_are_ignored() {
+        let mut command = Command::new("env");
+        command.args(["--default-signal=HUP,INT,TERM", env!("CARGO_BIN_EXE_ebbtide")]);
+        command
+    } else {
+        Command::new(env!("CARGO_BIN_EXE_ebbtide"))
+    };
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
