@@ -288,7 +288,7 @@ impl Image {
     /// [`crate::Error::Io`], a full disk among them: nothing has changed then.
     pub fn prepare_clear(&self, kind: &dyn Kind) -> Result<Cleared> {
         let words: Box<[AtomicU64; STATE_WORDS]> =
-            Box::new([const { AtomicU64::new(0) }; STATE_WORDS]);
+            Box::new(std::array::from_fn(|_| AtomicU64::new(0)));
         let state = State::new(&*words);
         state.begin_after(&self.header.state());
         kind.start(&state, self.layout);

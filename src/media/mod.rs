@@ -141,6 +141,8 @@ pub trait Media: Debug + Send + Sync {
 /// What a boot id says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum BootIdSource {
     /// It is the kernel's: the same for as long as the kernel runs, in all containers.
     Kernel,

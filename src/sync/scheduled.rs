@@ -171,6 +171,10 @@ impl AtomicU64 {
         self.change(|word| word.fetch_sub(value, order))
     }
 
+    pub fn swap(&self, value: u64, order: Ordering) -> u64 {
+        self.change(|word| word.swap(value, order))
+    }
+
     pub fn fetch_or(&self, value: u64, order: Ordering) -> u64 {
         self.change(|word| word.fetch_or(value, order))
     }

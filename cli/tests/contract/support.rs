@@ -40,11 +40,12 @@ impl Outcome {
 
 /// Whether the tests were started with a signal ignored that ends a run, as `nohup` does: the command would keep it so.
 fn signals_are_ignored() -> bool {
-    const ENDING: u64 = 1 << (1 - 1) | 1 << (2 - 1) | 1 << (15 - 1);
+    // A bit for each signal, the lowest for number 1.
+    let ending = [1, 2, 15].map(|signal| 1_u64 << (signal - 1)).iter().sum::<u64>();
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    mask.is_some_and(|mask| mask & ENDING != 0)
+    mask.is_some_and(|mask| mask & ending != 0)
 }
 
 /// The command, not yet run, all three streams piped.
