@@ -1,9 +1,9 @@
 //! What files a filter's directory holds.
 
-use crate::bytes::{self, HEADER_BYTES};
 use crate::error::{Error, Result};
-use crate::media::{Access, Media};
+use crate::media::Media;
 use crate::names::FileName;
+use crate::wal::segment::is_of_another;
 
 /// The files of a filter, by role.
 #[derive(Debug, Clone, Default)]
@@ -78,11 +78,4 @@ impl Listing {
         let older = self.snapshots.get(1).copied().unwrap_or(0);
         &self.segments[self.segments_below(older).len()..]
     }
-}
-
-/// Whether a file says that it belongs to another filter than that with this uuid. What cannot be read does not say so.
-fn is_of_another(media: &dyn Media, name: &str, uuid: u128) -> bool {
-    let mut start = [0; HEADER_BYTES];
-    let read = media.open(name, Access::Read).and_then(|file| file.read_at(&mut start, 0));
-    read.is_ok() && bytes::owner(&start).is_some_and(|owner| owner != uuid)
 }

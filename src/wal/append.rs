@@ -7,8 +7,7 @@
 
 use super::place;
 use super::record::Record;
-use super::segment::{Segment, SegmentHeader};
-use crate::bytes::{self, HEADER_BYTES};
+use super::segment::{Segment, SegmentHeader, is_of_another};
 use crate::error::{Error, Result};
 use crate::media::{Access, Media};
 use crate::names::FileName;
@@ -137,11 +136,7 @@ impl Log {
     fn remove_another(&self, header: &SegmentHeader) -> Result<bool> {
         let path = header.path(self.media.path());
         let name = FileName::Segment { era: header.era, first: header.first }.to_string();
-        let mut start = [0; HEADER_BYTES];
-        let read =
-            self.media.open(&name, Access::Read).and_then(|file| file.read_at(&mut start, 0));
-        let another = bytes::owner(&start).is_some_and(|owner| owner != header.uuid);
-        if read.is_err() || !another {
+        if !is_of_another(&*self.media, &name, header.uuid) {
             return Ok(false);
         }
         self.media.remove(&name).map(|()| true).map_err(Error::io("remove", path))

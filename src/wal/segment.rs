@@ -5,7 +5,7 @@
 
 use super::place;
 use super::record::{Decoded, RECORD_BYTES, RECORD_WORDS, Record, void_word};
-use crate::bytes::{DURABLE, HEADER_BYTES, Header, PAGE_BYTES, PAGE_WORDS};
+use crate::bytes::{self, DURABLE, HEADER_BYTES, Header, PAGE_BYTES, PAGE_WORDS};
 use crate::error::{Error, Result};
 use crate::media::{Access, Mapped, Media, MediaFile};
 use crate::names::FileName;
@@ -23,6 +23,15 @@ pub const CAPACITY_MAX: u64 = 1 << 32;
 
 /// More records than there will ever be; far from overflow.
 pub const LSN_MAX: u64 = 1 << 62;
+
+/// Whether a snapshot or segment says that it belongs to another filter than that with this uuid. What cannot be read does not
+/// say so.
+#[must_use]
+pub fn is_of_another(media: &dyn Media, name: &str, uuid: u128) -> bool {
+    let mut start = [0; HEADER_BYTES];
+    let read = media.open(name, Access::Read).and_then(|file| file.read_at(&mut start, 0));
+    read.is_ok() && bytes::owner(&start).is_some_and(|owner| owner != uuid)
+}
 
 /// What a segment's header says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
