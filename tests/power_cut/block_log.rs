@@ -17,7 +17,8 @@ const DISCARD: u64 = 4;
 pub struct Entry {
     /// The first sector written.
     pub sector: u64,
-    /// Where the data is in the log; nothing for a flush.
+    sectors: u64,
+    /// Where the data is in the log; nothing for a flush and a discard.
     data: Range<usize>,
     /// Whether everything logged before is on the disk.
     pub flush: bool,
@@ -47,14 +48,14 @@ impl BlockLog {
         let (mut entries, mut at) = (Vec::new(), SECTOR);
         while at < bytes.len() {
             let [sector, sectors, flags] = [0, 8, 16].map(|field| word(&bytes, at + field));
-            // Nobody discards here: the file system is mounted without that.
-            let length = sectors as usize * SECTOR;
+            let length = if flags & DISCARD == 0 { sectors as usize * SECTOR } else { 0 };
             let data = at + SECTOR..at + SECTOR + length;
-            if flags & DISCARD != 0 || data.end > bytes.len() {
+            if data.end > bytes.len() {
                 return Err(format!("{}: a bad entry at {at}", path.display()));
             }
             at = data.end;
-            entries.push(Entry { sector, data, flush: flags & FLUSH != 0, end: at as u64 });
+            let flush = flags & FLUSH != 0;
+            entries.push(Entry { sector, sectors, data, flush, end: at as u64 });
         }
         Ok(Self { bytes, entries })
     }
@@ -64,9 +65,13 @@ impl BlockLog {
         &self.entries
     }
 
-    /// What an entry wrote.
-    pub fn data(&self, entry: &Entry) -> &[u8] {
-        &self.bytes[entry.data.clone()]
+    /// The sectors that an entry wrote, with their bytes. A discard writes zeros: the loop device
+    /// passes on what the file system wants to be zeros as a hole to be punched, and never discards
+    /// anything else, for the file system is mounted without that.
+    pub fn sectors(&self, entry: &Entry) -> impl Iterator<Item = (u64, &[u8])> {
+        let written = self.bytes[entry.data.clone()].chunks(SECTOR);
+        let discarded = if entry.data.is_empty() { entry.sectors as usize } else { 0 };
+        (entry.sector..).zip(written.chain(std::iter::repeat_n(&[0; SECTOR][..], discarded)))
     }
 
     /// How long the log was after so many entries.

@@ -3,7 +3,7 @@
 //! Everything up to the last flush has. Of each sector written since, the disk may hold what it held at the flush, or any
 //! of the later writes: a disk has a cache, writes from it in any order, and writes whole sectors.
 
-use crate::block_log::{BlockLog, SECTOR};
+use crate::block_log::BlockLog;
 use crate::image::Image;
 use crate::notes::Noted;
 use crate::random::Random;
@@ -97,7 +97,7 @@ impl Cut {
                 Fate::Kept => true,
                 Fate::Writes(share) | Fate::Sectors(share) => chosen(share),
             };
-            for (sector, bytes) in (entry.sector..).zip(log.data(entry).chunks(SECTOR)) {
+            for (sector, bytes) in log.sectors(entry) {
                 if let Fate::Sectors(share) = self.fate
                     && sector != SUPERBLOCK_END
                 {
@@ -124,7 +124,7 @@ fn busiest_flush(log: &BlockLog, random: &mut Random) -> usize {
 /// Applies entries whole.
 pub fn replay(log: &BlockLog, entries: std::ops::Range<usize>, image: &mut Image) {
     for entry in &log.entries()[entries] {
-        for (sector, bytes) in (entry.sector..).zip(log.data(entry).chunks(SECTOR)) {
+        for (sector, bytes) in log.sectors(entry) {
             image.set(sector, bytes);
         }
     }

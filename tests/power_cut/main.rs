@@ -61,13 +61,9 @@ fn claims(home: PathBuf) -> ExitCode {
     let mut arguments = Arguments::from_iter(rest);
     // They share mounts and the name that this run of the machine has.
     arguments.test_threads = Some(1);
-    // The first claim has an open defect (docs/reliability.md, "Power cuts of a real file system"): it runs where it is
-    // asked for, by `--states`, as .ci/long does.
-    let asked = std::env::args().any(|argument| argument == "--states" || argument == "--replay");
     let trials = CLAIMS.map(|(claim, show)| {
         let (settings, home) = (settings.clone(), home.clone());
-        let open_defect = claim == CLAIMS[0].0 && !asked;
-        Trial::test(claim, move || Ok(show(&settings, &home)?)).with_ignored_flag(open_defect)
+        Trial::test(claim, move || Ok(show(&settings, &home)?))
     });
     libtest_mimic::run(&arguments, trials.into()).exit_code()
 }
