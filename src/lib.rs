@@ -118,6 +118,11 @@ pub use options::{Downtime, Durability, Options};
 #[doc(hidden)]
 pub use planted::Mistake;
 
+/// The examples of the front page compile.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct FrontPage;
+
 /// Whose every step a schedule of `tests/schedules/` chooses.
 #[cfg(shuttle)]
 #[doc(hidden)]

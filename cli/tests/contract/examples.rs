@@ -53,13 +53,9 @@ fn the_commands_of_the_page_about_posteriors_print_what_it_shows() {
 }
 
 #[test]
-fn the_commands_of_the_front_page_print_what_it_shows_however_often_they_are_run() {
-    let page = std::fs::read_to_string(project_file("README.md")).expect("the page");
-    // What builds the project is not for a test of it.
-    let is_ours = |block: &&str| !block.contains("cargo ");
-    let fences = page.split("```").skip(1).step_by(2);
-    let shell = fences.filter_map(|block| block.strip_prefix("sh\n")).filter(is_ours);
-    let commands: String = shell.collect();
+fn the_commands_of_the_page_about_the_command_print_what_it_shows_however_often_they_are_run() {
+    let page = std::fs::read_to_string(project_file("docs/command-line.md")).expect("the page");
+    let commands = blocks(&page, "sh");
     assert!(commands.matches("mktemp -d").count() >= 3, "{commands}");
     let place = Place::new();
     for run in ["first", "second"] {
