@@ -1,8 +1,9 @@
-//! The worked example of `docs/format.md`: the engine reads it as the text says, and writes the same bytes.
+//! What the pages say is so: their links lead somewhere, and the engine reads the worked example of
+//! `docs/format.md` as the text says and writes the same bytes.
 
 use ebbtide::{AgePartitioned, Any, Durability, Filter, Options, Timestamp, inspect};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 const NAME: &str = "wal-000002-0000000000000001";
 const TIME: u64 = 1_700_000_000_000;
@@ -78,4 +79,58 @@ fn the_worked_example_of_the_format_is_what_the_engine_writes_and_reads() {
     assert_eq!(entries, [(1, 2, time, "insert", hash)]);
     let filter = Filter::<Any>::open(&read, options).expect("a filter");
     assert!(filter.contains("order 17").expect("an answer"));
+}
+
+/// The pages of the project, with their texts.
+fn pages() -> Vec<(PathBuf, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut folders = ["docs", "tests/power_cut"].map(|folder| root.join(folder)).to_vec();
+    let mut pages = vec![root.join("README.md"), root.join("CHANGELOG.md")];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|kind| kind == "md") {
+                pages.push(path);
+            }
+        }
+    }
+    let read = |page: PathBuf| (page.clone(), fs::read_to_string(page).expect("a page"));
+    pages.into_iter().map(read).collect()
+}
+
+/// The anchor that a heading gets.
+fn anchor(heading: &str) -> String {
+    let heading = heading.trim_start_matches('#').trim().to_lowercase();
+    let kept = |letter: &char| letter.is_alphanumeric() || matches!(letter, ' ' | '-' | '_');
+    heading.chars().filter(kept).map(|letter| if letter == ' ' { '-' } else { letter }).collect()
+}
+
+/// The targets of a page's links; formulas in code are none.
+fn links(text: &str) -> impl Iterator<Item = &str> {
+    let prose = text.split('`').step_by(2);
+    prose
+        .flat_map(|part| part.split("](").skip(1))
+        .filter_map(|rest| Some(rest.split_once(')')?.0))
+        .filter(|target| !target.starts_with("http"))
+}
+
+#[test]
+fn every_link_between_pages_leads_to_a_file_and_a_heading() {
+    let mut wrong = Vec::new();
+    for (page, text) in pages() {
+        for link in links(&text) {
+            let (file, heading) = link.split_once('#').unwrap_or((link, ""));
+            let target = if file.is_empty() { page.clone() } else { page.with_file_name(file) };
+            let found = fs::read_to_string(&target);
+            let mut lines = found.iter().flat_map(|text| text.lines());
+            let is_there = heading.is_empty()
+                || lines.any(|line| line.starts_with('#') && anchor(line) == heading);
+            if !target.exists() || !is_there {
+                wrong.push(format!("{}: {link}", page.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }
