@@ -467,7 +467,7 @@ fn nothing_unfinished_and_nothing_waved_through() {
 const DEPENDENCIES: &[&str] = &[
     "arc-swap",
     "crc32fast",
-    "crossbeam-utils",
+    "crossbeam",
     "libc",
     "memmap2",
     "rustix",

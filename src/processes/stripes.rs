@@ -7,7 +7,7 @@
 
 use super::stripe_lock::{self, Acquired, Owner, Verdict};
 use crate::live::{LiveHeader, Stripe};
-use crossbeam_utils::CachePadded;
+use crossbeam::utils::CachePadded;
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 
