@@ -384,9 +384,16 @@ fn draw(seed: &mut u64) -> u64 {
     *seed >> 33
 }
 
-/// What a child of the storm does: it opens the filter, works, and leaves in one of three ways.
-fn weather(dir: &Path, number: u64) {
+/// What a child of the storm does, as one of Python's `multiprocessing` would, forked while threads
+/// of its parent are inside calls: it opens the filter, works, and leaves in one of four ways by
+/// `_exit` or a kill. Some try the handle that they inherited before.
+fn weather(dir: &Path, number: u64, inherited: &Filter<AgePartitioned>) {
     let mut seed = number;
+    if draw(&mut seed) % 3 == 0 {
+        assert_forked(inherited.insert("a"), "insert");
+        assert_forked(inherited.sync(), "sync");
+        assert_forked(inherited.close(), "close");
+    }
     let filter = Filter::<AgePartitioned>::open(dir, options()).expect("a filter");
     let keys = 1_000_000 + number * 1000;
     let count = draw(&mut seed) % 300;
@@ -437,7 +444,7 @@ fn storm(home: &Path) {
                 filter.checkpoint().expect("a snapshot");
             }
         });
-        let bearing = std::panic::AssertUnwindSafe(|| bear_children(&dir, forks));
+        let bearing = std::panic::AssertUnwindSafe(|| bear_children(&dir, forks, filter));
         let borne = std::panic::catch_unwind(bearing);
         done.store(true, Ordering::Relaxed);
         let longest = inserters.into_iter().map(|thread| thread.join().expect("no panic")).max();
@@ -455,11 +462,11 @@ fn storm(home: &Path) {
 }
 
 /// Forks children, some at a time, kills some, and sees each end as it should.
-fn bear_children(dir: &Path, forks: u64) {
+fn bear_children(dir: &Path, forks: u64, filter: &Filter<AgePartitioned>) {
     let mut seed = 7;
     let mut living: Vec<(u64, Child, Instant)> = Vec::new();
     for number in 0..forks {
-        living.push((number, fork(|| weather(dir, number)), Instant::now()));
+        living.push((number, fork(|| weather(dir, number, filter)), Instant::now()));
         std::thread::sleep(Duration::from_micros(draw(&mut seed) % 3000));
         while living.len() >= AT_ONCE {
             living.retain_mut(|(number, child, since)| !child.is_over(*number, since.elapsed()));

@@ -24,8 +24,14 @@ const SLOT_SHIFT: u32 = 1;
 const TERM_SHIFT: u32 = 16;
 const SLOT_MASK: u64 = (1 << (TERM_SHIFT - SLOT_SHIFT)) - 1;
 
-/// How long a waiter sleeps before it asks whether the owner lives.
+/// The longest sleep between two checks whether the owner is alive, and how long a living owner is
+/// waited for at least.
 const PATIENCE: Duration = patience(Duration::from_millis(10));
+/// The sleep before the first check; each further one is as long as all before it. A living owner
+/// rarely holds a stripe that long, so most checks find a dead one. Where interleavings are explored
+/// there are no further ones.
+const FIRST_SLEEP: Duration =
+    if cfg!(any(loom, shuttle)) { PATIENCE } else { patience(Duration::from_millis(1)) };
 
 /// Looks at a held word before sleeping: an insert holds its stripe for some hundred nanoseconds, which
 /// is less than falling asleep takes. Where interleavings are explored each look doubles them, so there is one.
@@ -108,8 +114,9 @@ pub fn try_lock(word: &AtomicU64, owner: Owner) -> bool {
 
 /// Takes the lock, waiting for it if need be, or taking it over from a dead owner. `None` if the judge gave up.
 ///
-/// `judge` is asked about owners in other slots than our own, whenever one has kept us waiting for [`PATIENCE`]. It
-/// must synchronise with the end of an owner whom it calls dead; the release of a byte lock by the kernel does.
+/// `judge` is called for owners in other slots than ours after each sleep, first after
+/// [`FIRST_SLEEP`]; that it gives up counts after [`PATIENCE`]. It must synchronise with the end of
+/// an owner that it calls dead; the release of a byte lock by the kernel does.
 #[inline]
 pub fn lock(word: &AtomicU64, owner: Owner, judge: &dyn Fn(Owner) -> Verdict) -> Option<Acquired> {
     if try_lock(word, owner) { Some(Acquired::Free) } else { lock_contended(word, owner, judge) }
@@ -133,6 +140,8 @@ fn lock_contended(
         }
     }
     let ours = owner.word() | WAITERS;
+    // Who holds the lock, and how long it has been waited for.
+    let (mut silent, mut slept) = (None, Duration::ZERO);
     loop {
         let seen = word.load(Ordering::Relaxed);
         if seen == 0 {
@@ -153,14 +162,18 @@ fn lock_contended(
             continue;
         }
         // The low half is what the kernel compares.
-        if futex::wait(word, waited_for as u32, PATIENCE) == Woken::Perhaps {
+        if holder(waited_for) != silent {
+            (silent, slept) = (holder(waited_for), Duration::ZERO);
+        }
+        let sleep = next_sleep(slept);
+        if futex::wait(word, waited_for as u32, sleep) == Woken::Perhaps {
             continue;
         }
-        let silent = holder(waited_for);
+        slept += sleep;
         // A word that names nobody was written by nobody, and nobody will give it back.
         match silent.map_or(Verdict::Dead, |silent| silent.judged(owner, judge)) {
-            Verdict::Wait => continue,
-            Verdict::GiveUp => return None,
+            Verdict::GiveUp if slept >= PATIENCE => return None,
+            Verdict::Wait | Verdict::GiveUp => continue,
             Verdict::Dead => {}
         }
         // Acquire: partner is the unlock before the dead owner's lock. With the dead owner's own stores
@@ -169,6 +182,13 @@ fn lock_contended(
             return Some(Acquired::TakenOver(silent.unwrap_or(owner)));
         }
     }
+}
+
+/// How long to sleep after sleeps of this length in all: doubles them up to [`PATIENCE`], then as
+/// long each time.
+fn next_sleep(slept: Duration) -> Duration {
+    let rest = PATIENCE.saturating_sub(slept);
+    if rest.is_zero() { PATIENCE } else { slept.max(FIRST_SLEEP).min(rest) }
 }
 
 /// Releases the lock and wakes one who waits for it.
