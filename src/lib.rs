@@ -93,7 +93,7 @@ mod wal;
 
 pub use clock::{Clock, ManualClock, Timestamp};
 pub use error::{Error, Result};
-pub use filter::call::Call;
+pub use filter::call::{Call, Handle};
 pub use filter::entry::Entry;
 pub use filter::frequencies::Frequencies;
 pub use filter::handle::Filter;
@@ -101,8 +101,6 @@ pub use filter::handle::Filter;
 pub use filter::inspect;
 #[cfg(not(loom))]
 pub use filter::reader::Reader;
-#[cfg(not(loom))]
-pub use filter::reader_call::ReaderCall;
 pub use filter::request::{Admission, Checked, Since};
 pub use filter::spec::{
     AgePartitioned, Ages, Any, BlockTiming, Bloom, Counting, Counts, Decaying, DecayingOptimized,

@@ -389,7 +389,7 @@ fn draw(seed: &mut u64) -> u64 {
 /// `_exit` or a kill. Some try the handle that they inherited before.
 fn weather(dir: &Path, number: u64, inherited: &Filter<AgePartitioned>) {
     let mut seed = number;
-    if draw(&mut seed) % 3 == 0 {
+    if draw(&mut seed).is_multiple_of(3) {
         assert_forked(inherited.insert("a"), "insert");
         assert_forked(inherited.sync(), "sync");
         assert_forked(inherited.close(), "close");

@@ -40,7 +40,7 @@ fn made<K: Spec + Clone>(spec: &K) -> Made<K> {
 
 impl<K: Spec> Made<K> {
     /// A call at a time in seconds.
-    fn at(&self, seconds: u64) -> Call<'_, K> {
+    fn at(&self, seconds: u64) -> Call<'_, Filter<K>> {
         self.filter.call().time(at(seconds))
     }
 }
@@ -86,7 +86,7 @@ fn is_no<K: Spec>(made: &Made<impl Spec>) {
     }
 }
 
-fn count<K: Counts>(call: Call<'_, K>, key: &str) -> f64 {
+fn count<K: Counts>(call: Call<'_, Filter<K>>, key: &str) -> f64 {
     let estimate = call.estimate(key).expect("an estimate");
     assert!(!estimate.at_least);
     estimate.count

@@ -189,7 +189,7 @@ impl Subject {
     }
 
     /// A call for the next insert: at its time, with its importance.
-    pub fn call(&self) -> Call<'_, Any> {
+    pub fn call(&self) -> Call<'_> {
         call(&self.filter, self.kind, self.inserts.get())
     }
 
@@ -222,7 +222,7 @@ impl Subject {
     }
 }
 
-fn call(filter: &Filter, kind: Kind, number: u64) -> Call<'_, Any> {
+fn call(filter: &Filter, kind: Kind, number: u64) -> Call<'_> {
     let call = filter.call();
     if kind.by_time {
         call.time(Timestamp::from_unix_micros(START + number / PER_MICRO))

@@ -175,7 +175,7 @@ impl<'a> Keys<'a> {
                 if reader.estimate(b"").is_err() || reader.frequency(b"").is_ok() {
                     return Err(uncounted(dir, reader.kind()));
                 }
-                Self::modelled(Frequencies::read_by(reader))
+                Self::modelled(Frequencies::new(reader))
             }
             PriorOption::Line => (Self::OfLine, Distinct::ALL),
         })

@@ -1,4 +1,6 @@
-//! Operations on an open filter with settings of their own: a time, a durability, a weight.
+//! Operations with settings of their own: a time, a durability, a weight, a window.
+//!
+//! Each read is written once, for filters and readers: a [`Handle`] is what runs it.
 
 use super::engine::Engine;
 use super::entry::{Entry, Item};
@@ -9,17 +11,44 @@ use super::spec::{Ages, Any, Counts, Decays, Infers, Removes, Weighs};
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::inference::{AgePosterior, Form, Penalty, Prior, decide};
-use crate::kinds::{Age, Estimate, Within};
+use crate::kinds::{Age, Estimate, Micros, Within};
 use crate::options::Durability;
 use std::cell::Cell;
 
 /// How many keys of a bulk operation are fetched ahead: enough for their misses to overlap, few enough to stay in the cache.
 pub(super) const AHEAD: usize = 32;
 
-/// Operations with settings of their own; see [`Filter::call`].
+/// What runs a call: a [`Filter`] or a [`Reader`](crate::Reader).
+pub trait Handle: sealed::Handle {
+    /// The kind, as a type.
+    type Kind;
+}
+
+pub(super) mod sealed {
+    use super::{Engine, Result};
+
+    pub trait Handle {
+        /// Runs a question on the engine that has the filter's state; on another one again if that
+        /// state was given up meanwhile.
+        fn ask<T>(&self, ask: impl FnMut(&Engine) -> Result<T>) -> Result<T>;
+    }
+}
+
+impl<K> Handle for Filter<K> {
+    type Kind = K;
+}
+
+impl<K> sealed::Handle for Filter<K> {
+    #[inline]
+    fn ask<T>(&self, mut ask: impl FnMut(&Engine) -> Result<T>) -> Result<T> {
+        ask(&self.engine)
+    }
+}
+
+/// Operations with settings of their own; see [`Filter::call`] and [`Reader::call`](crate::Reader::call).
 #[derive(Debug)]
-pub struct Call<'a, K = Any> {
-    filter: &'a Filter<K>,
+pub struct Call<'a, H = Filter<Any>> {
+    handle: &'a H,
     time: Option<u64>,
     durability: Option<Durability>,
     since: Since,
@@ -27,20 +56,20 @@ pub struct Call<'a, K = Any> {
     asking: Asking,
 }
 
-impl<K> Clone for Call<'_, K> {
+impl<H> Clone for Call<'_, H> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<K> Copy for Call<'_, K> {}
+impl<H> Copy for Call<'_, H> {}
 
-impl<'a, K> Call<'a, K> {
-    /// With the filter's settings.
+impl<'a, H: Handle> Call<'a, H> {
+    /// With the handle's settings.
     #[inline]
-    pub(super) fn new(filter: &'a Filter<K>) -> Self {
+    pub(super) fn new(handle: &'a H) -> Self {
         Self {
-            filter,
+            handle,
             time: None,
             durability: None,
             since: Since::LastSeen,
@@ -49,14 +78,75 @@ impl<'a, K> Call<'a, K> {
         }
     }
 
-    /// At this time instead of the clock's. As long as all times came so, no clock moves the
-    /// filter; the first insert without one starts the clock from the filter's latest time.
+    /// At this time instead of the clock's. As long as all times of inserts came so, no clock moves
+    /// the filter; the first insert without one starts the clock from the filter's latest time.
     #[must_use]
     pub fn time(mut self, time: Timestamp) -> Self {
         self.time = Some(time.as_unix_micros());
         self
     }
 
+    /// Asks the engine about a key.
+    #[inline]
+    fn ask<T>(
+        &self,
+        key: impl AsRef<[u8]>,
+        ask: impl Fn(&Engine, u64, Option<Micros>) -> Result<T>,
+    ) -> Result<T> {
+        let key = key.as_ref();
+        self.handle.ask(|engine| ask(engine, engine.meta.hasher.hash(key), self.time))
+    }
+
+    /// Asks the engine about each of many keys, whose cells are fetched ahead.
+    fn ask_all<T: AsRef<[u8]>, A>(
+        &self,
+        keys: &[T],
+        ask: impl Fn(&Engine, u64, Option<Micros>) -> Result<A>,
+    ) -> Result<Vec<A>> {
+        let mut answers = Vec::with_capacity(keys.len());
+        for keys in keys.chunks(AHEAD) {
+            // These answers are of one state; between chunks a reader may turn to another one.
+            let before = answers.len();
+            self.handle.ask(|engine| {
+                answers.truncate(before);
+                let hashes = fetch(engine, keys, Engine::prefetch);
+                hashes[..keys.len()].iter().try_for_each(|&hash| {
+                    answers.push(ask(engine, hash, self.time)?);
+                    Ok(())
+                })
+            })?;
+        }
+        Ok(answers)
+    }
+
+    /// See [`Filter::contains`].
+    ///
+    /// # Errors
+    /// As there, and of a reader as [`Reader::contains`](crate::Reader::contains).
+    #[inline]
+    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.ask(key, Engine::contains)
+    }
+
+    /// See [`Filter::contains_all`].
+    ///
+    /// # Errors
+    /// As [`Call::contains`].
+    pub fn contains_all<T: AsRef<[u8]>>(&self, keys: &[T]) -> Result<Vec<bool>> {
+        self.ask_all(keys, Engine::contains)
+    }
+
+    /// See [`Filter::contains_hash`].
+    ///
+    /// # Errors
+    /// As [`Call::contains`].
+    #[inline]
+    pub fn contains_hash(&self, hash: u64) -> Result<bool> {
+        self.contains(hash.to_le_bytes())
+    }
+}
+
+impl<K> Call<'_, Filter<K>> {
     /// With this durability instead of the filter's.
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
@@ -72,7 +162,7 @@ impl<'a, K> Call<'a, K> {
     }
 
     fn engine(&self) -> &Engine {
-        &self.filter.engine
+        &self.handle.engine
     }
 
     #[inline]
@@ -138,22 +228,6 @@ impl<'a, K> Call<'a, K> {
         written
     }
 
-    /// Asks about each of many keys, whose cells are fetched ahead.
-    fn ask_all<T: AsRef<[u8]>, A>(
-        &self,
-        keys: &[T],
-        ask: impl Fn(&Engine, u64) -> Result<A>,
-    ) -> Result<Vec<A>> {
-        let mut answers = Vec::with_capacity(keys.len());
-        for keys in keys.chunks(AHEAD) {
-            let hashes = fetch(self.engine(), keys, Engine::prefetch);
-            for &hash in &hashes[..keys.len()] {
-                answers.push(ask(self.engine(), hash)?);
-            }
-        }
-        Ok(answers)
-    }
-
     /// See [`Filter::insert`].
     ///
     /// # Errors
@@ -161,15 +235,6 @@ impl<'a, K> Call<'a, K> {
     #[inline]
     pub fn insert(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         Ok(self.write(key.as_ref(), Ask::Nothing)? != Checked::TooLate)
-    }
-
-    /// See [`Filter::contains`].
-    ///
-    /// # Errors
-    /// As there.
-    #[inline]
-    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        self.engine().contains(self.hash(key.as_ref()), self.time)
     }
 
     /// See [`Filter::check_and_insert`].
@@ -205,14 +270,6 @@ impl<'a, K> Call<'a, K> {
         Ok(inserted)
     }
 
-    /// See [`Filter::contains_all`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn contains_all<T: AsRef<[u8]>>(&self, keys: &[T]) -> Result<Vec<bool>> {
-        self.ask_all(keys, |engine, hash| engine.contains(hash, self.time))
-    }
-
     /// See [`Filter::insert_hash`].
     ///
     /// # Errors
@@ -220,15 +277,6 @@ impl<'a, K> Call<'a, K> {
     #[inline]
     pub fn insert_hash(&self, hash: u64) -> Result<bool> {
         self.insert(hash.to_le_bytes())
-    }
-
-    /// See [`Filter::contains_hash`].
-    ///
-    /// # Errors
-    /// As [`Call::contains`].
-    #[inline]
-    pub fn contains_hash(&self, hash: u64) -> Result<bool> {
-        self.contains(hash.to_le_bytes())
     }
 
     /// See [`Filter::check_and_insert_hash`].
@@ -283,13 +331,13 @@ pub(super) fn fetch<T: Item>(
     hashes
 }
 
-impl<K: Ages> Call<'_, K> {
+impl<H: Handle<Kind: Ages>> Call<'_, H> {
     /// See [`Filter::age`].
     ///
     /// # Errors
     /// As there.
     pub fn age(&self, key: impl AsRef<[u8]>) -> Result<Option<Age>> {
-        self.engine().age(self.hash(key.as_ref()), self.time)
+        self.ask(key, Engine::age)
     }
 
     /// See [`Filter::seen_within`].
@@ -297,11 +345,11 @@ impl<K: Ages> Call<'_, K> {
     /// # Errors
     /// As there.
     pub fn seen_within(&self, key: impl AsRef<[u8]>, within: Within) -> Result<bool> {
-        self.engine().seen_within(self.hash(key.as_ref()), self.time, within)
+        self.ask(key, |engine, hash, time| engine.seen_within(hash, time, within))
     }
 }
 
-impl<K: Infers> Call<'_, K> {
+impl<H: Handle<Kind: Infers>> Call<'_, H> {
     /// Posteriors of another window than the filter's own, shorter or longer.
     #[must_use]
     pub fn window(mut self, window: Within) -> Self {
@@ -323,7 +371,7 @@ impl<K: Infers> Call<'_, K> {
     #[inline]
     pub fn posterior<P: Prior + ?Sized>(&self, key: impl AsRef<[u8]>, prior: &P) -> Result<f64> {
         let key = key.as_ref();
-        self.engine().posterior(key, self.hash(key), self.time, self.asking, prior)
+        self.ask(key, |engine, hash, time| engine.posterior(key, hash, time, self.asking, prior))
     }
 
     /// See [`Filter::contains_with`].
@@ -349,12 +397,31 @@ impl<K: Infers> Call<'_, K> {
         key: impl AsRef<[u8]>,
         prior: &P,
     ) -> Result<AgePosterior> {
-        let key = key.as_ref();
-        self.engine().age_posterior(key, self.hash(key), self.time, self.asking.form, prior)
+        let (key, form) = (key.as_ref(), self.asking.form);
+        self.ask(key, |engine, hash, time| engine.age_posterior(key, hash, time, form, prior))
     }
 }
 
-impl<K: Counts> Call<'_, K> {
+impl<H: Handle<Kind: Counts>> Call<'_, H> {
+    /// See [`Filter::estimate`].
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    pub fn estimate(&self, key: impl AsRef<[u8]>) -> Result<Estimate> {
+        self.ask(key, Engine::estimate)
+    }
+
+    /// See [`Filter::estimate_all`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn estimate_all<T: AsRef<[u8]>>(&self, keys: &[T]) -> Result<Vec<Estimate>> {
+        self.ask_all(keys, Engine::estimate)
+    }
+}
+
+impl<K: Counts> Call<'_, Filter<K>> {
     /// Each key counts so many times, as if it came so often at once. From 1 to 2^24 - 1.
     ///
     /// ```
@@ -371,23 +438,6 @@ impl<K: Counts> Call<'_, K> {
     pub fn times(mut self, count: u32) -> Self {
         self.weight = Some(count.into());
         self
-    }
-
-    /// See [`Filter::estimate`].
-    ///
-    /// # Errors
-    /// As there.
-    #[inline]
-    pub fn estimate(&self, key: impl AsRef<[u8]>) -> Result<Estimate> {
-        self.engine().estimate(self.hash(key.as_ref()), self.time)
-    }
-
-    /// See [`Filter::estimate_all`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn estimate_all<T: AsRef<[u8]>>(&self, keys: &[T]) -> Result<Vec<Estimate>> {
-        self.ask_all(keys, |engine, hash| engine.estimate(hash, self.time))
     }
 
     /// See [`Filter::insert_and_estimate`].
@@ -411,17 +461,17 @@ impl<K: Counts> Call<'_, K> {
     }
 }
 
-impl<K: Decays> Call<'_, K> {
+impl<H: Handle<Kind: Decays>> Call<'_, H> {
     /// See [`Filter::frequency`].
     ///
     /// # Errors
     /// As there.
     pub fn frequency(&self, key: impl AsRef<[u8]>) -> Result<Estimate> {
-        self.engine().frequency(self.hash(key.as_ref()), self.time)
+        self.ask(key, Engine::frequency)
     }
 }
 
-impl<K: Removes> Call<'_, K> {
+impl<K: Removes> Call<'_, Filter<K>> {
     /// See [`Filter::remove`].
     ///
     /// # Errors
@@ -435,7 +485,7 @@ impl<K: Removes> Call<'_, K> {
     }
 }
 
-impl Call<'_, Any> {
+impl Call<'_, Filter<Any>> {
     /// Each key weighs so much: how often it counts or how important it is, as the filter's kind takes it.
     #[must_use]
     pub fn weight(mut self, weight: f64) -> Self {
@@ -444,7 +494,7 @@ impl Call<'_, Any> {
     }
 }
 
-impl<K: Weighs> Call<'_, K> {
+impl<K: Weighs> Call<'_, Filter<K>> {
     /// Each key is so important, on the scale from 0 to the kind's `importance-max`. A key without it is of the lowest level.
     #[must_use]
     pub fn importance(mut self, importance: f64) -> Self {

@@ -1,9 +1,7 @@
 //! A prior for one filter out of the counts of another.
 
-use super::engine::Engine;
+use super::call::Handle;
 use super::handle::Filter;
-#[cfg(not(loom))]
-use super::reader::Reader;
 use super::spec::{Any, Removes};
 use crate::error::Result;
 use crate::inference::Prior;
@@ -43,62 +41,35 @@ use crate::kinds::{Estimate, Totals};
 /// A filter that cannot answer (poisoned, retired, forked, or of a kind that does not count) has the prior NaN, for a prior is a number:
 /// whoever asks with it gets [`Error::Parameter`](crate::Error::Parameter), "prior: expected a probability from 0 to 1, found NaN".
 #[derive(Debug)]
-pub struct Frequencies<'a, K = Any> {
-    counts: Counted<'a, K>,
+pub struct Frequencies<'a, H = Filter<Any>> {
+    counts: &'a H,
 }
 
-/// The handle of a filter that counts.
-#[derive(Debug)]
-enum Counted<'a, K> {
-    Open(&'a Filter<K>),
-    #[cfg(not(loom))]
-    Read(&'a Reader<K>),
-}
-
-impl<K> Clone for Counted<'_, K> {
+impl<H> Clone for Frequencies<'_, H> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<K> Copy for Counted<'_, K> {}
+impl<H> Copy for Frequencies<'_, H> {}
 
-impl<K> Clone for Frequencies<'_, K> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<K> Copy for Frequencies<'_, K> {}
-
-impl<'a, K: Removes> Frequencies<'a, K> {
-    /// By the counts of this filter, which is to be told of every insert of the other one. Its counts must not decay.
+impl<'a, H: Handle<Kind: Removes>> Frequencies<'a, H> {
+    /// Priors by the counts of this filter or reader. Every insert of the other filter must be
+    /// counted there, and the counts must not decay.
     #[must_use]
-    pub fn new(counts: &'a Filter<K>) -> Self {
-        Self { counts: Counted::Open(counts) }
-    }
-
-    /// The same by a handle that only reads.
-    #[cfg(not(loom))]
-    #[must_use]
-    pub fn read_by(counts: &'a Reader<K>) -> Self {
-        Self { counts: Counted::Read(counts) }
+    pub fn new(counts: &'a H) -> Self {
+        Self { counts }
     }
 
     fn look_up(&self, key: &[u8]) -> Result<(Estimate, Totals)> {
-        let look_up = |engine: &Engine| {
+        self.counts.ask(|engine| {
             let hash = engine.meta.hasher.hash(key);
             Ok((engine.estimate(hash, None)?, engine.image.header().tally().sum()))
-        };
-        match self.counts {
-            Counted::Open(filter) => look_up(&filter.engine),
-            #[cfg(not(loom))]
-            Counted::Read(reader) => reader.with(look_up),
-        }
+        })
     }
 }
 
-impl<K: Removes> Prior for Frequencies<'_, K> {
+impl<H: Handle<Kind: Removes>> Prior for Frequencies<'_, H> {
     fn probability(&self, key: &[u8]) -> f64 {
         let Ok((estimate, totals)) = self.look_up(key) else {
             return f64::NAN;
@@ -113,7 +84,9 @@ impl<K: Removes> Prior for Frequencies<'_, K> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::{Counting, DynamicCount, Error, Options, Parameters, Spec, Spectral, Timing};
+    use crate::{
+        Counting, DynamicCount, Error, Options, Parameters, Reader, Spec, Spectral, Timing,
+    };
 
     fn made<K: Spec>(spec: K) -> (Filter<K>, tempfile::TempDir) {
         let place = tempfile::TempDir::new().expect("a directory");
@@ -160,13 +133,13 @@ mod tests {
             filter.insert(key).expect("an insert");
         }
         let reader = Reader::<Counting>::open(&dir, options()).expect("a reader");
-        let beside = Frequencies::read_by(&reader);
+        let beside = Frequencies::new(&reader);
         assert_eq!(beside.probability(b"a"), 3.5 / 5.0);
         filter.insert("b").expect("an insert");
         assert_eq!(beside.probability(b"b"), 2.5 / 6.0);
         filter.close().expect("a clean end");
         let alone = Reader::<Counting>::open(&dir, options()).expect("a reader");
-        assert_eq!(Frequencies::read_by(&alone).probability(b"b"), 2.5 / 6.0);
+        assert_eq!(Frequencies::new(&alone).probability(b"b"), 2.5 / 6.0);
     }
 
     #[test]

@@ -270,7 +270,7 @@ impl<K> Filter<K> {
     /// The same operations with settings of their own.
     #[must_use]
     #[inline]
-    pub fn call(&self) -> Call<'_, K> {
+    pub fn call(&self) -> Call<'_, Self> {
         Call::new(self)
     }
 

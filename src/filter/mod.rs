@@ -8,7 +8,7 @@
 //! priors from a filter that counts, `commit` makes durable, `checkpoint` writes snapshots and
 //! removes old log, `space` continues where the disk is full, `duties` is the background work of a
 //! filter and `background` the threads of the process that do it, `time` is the filter's time,
-//! `stat` counts and hashes, `backup` copies. `reader` (with `reader_call`) is the handle of those
+//! `stat` counts and hashes, `backup` copies. `reader` is the handle of those
 //! who may not write, `inspect` looks at a filter's files. This is the only floor that calls the
 //! clock.
 
@@ -36,8 +36,6 @@ pub mod paths;
 pub mod query;
 #[cfg(not(loom))]
 pub mod reader;
-#[cfg(not(loom))]
-pub mod reader_call;
 pub mod request;
 pub mod space;
 pub mod spec;

@@ -5,6 +5,7 @@
 //! it shows is no longer the filter: an image says so when it is given up, and whoever opens a filter that nobody has open
 //! begins a new era, which the file `live` names.
 
+use super::call::{Call, Handle, sealed};
 use super::checkpoint::Snapshots;
 use super::closing::Closing;
 use super::commit::Committer;
@@ -12,7 +13,6 @@ use super::duties::Bell;
 use super::engine::Engine;
 use super::inspect::Look;
 use super::open::{first_segment, read_meta};
-use super::reader_call::ReaderCall;
 use super::spec::{Ages, Any, Counts, Decays, Infers, Spec};
 use super::stat::{Digest, Stat};
 use super::time::{TimeBase, continue_time};
@@ -288,6 +288,16 @@ impl Engine {
     }
 }
 
+impl<K> Handle for Reader<K> {
+    type Kind = K;
+}
+
+impl<K> sealed::Handle for Reader<K> {
+    fn ask<T>(&self, mut ask: impl FnMut(&Engine) -> Result<T>) -> Result<T> {
+        self.with_view(|view| ask(&view.engine))
+    }
+}
+
 impl<K: Spec> Reader<K> {
     /// Opens a filter for reading.
     ///
@@ -324,10 +334,6 @@ impl<K> Reader<K> {
                 answer => return answer,
             }
         }
-    }
-
-    pub(super) fn with<T>(&self, mut ask: impl FnMut(&Engine) -> Result<T>) -> Result<T> {
-        self.with_view(|view| ask(&view.engine))
     }
 
     /// Takes another view in the place of `old`, unless another thread just has.
@@ -368,8 +374,8 @@ impl<K> Reader<K> {
 
     /// The same questions with a time of their own.
     #[must_use]
-    pub fn call(&self) -> ReaderCall<'_, K> {
-        ReaderCall::new(self)
+    pub fn call(&self) -> Call<'_, Self> {
+        Call::new(self)
     }
 
     /// What there is to know about the filter.
@@ -377,7 +383,7 @@ impl<K> Reader<K> {
     /// # Errors
     /// As [`Reader::contains`].
     pub fn stat(&self) -> Result<Stat> {
-        self.with(Engine::stat)
+        self.with_view(|view| view.engine.stat())
     }
 
     /// A hash of the logical state; see [`Filter::digest`](crate::Filter::digest). A reader cannot keep writers off: while

@@ -5,7 +5,7 @@ use crate::args::{Check, Estimate, Insert, Query};
 use crate::failure::{Result, note};
 use crate::output::{Output, keyed};
 use crate::units;
-use ebbtide::{Age, Call, Checked, Filter, Options, Reader, ReaderCall};
+use ebbtide::{Age, Call, Checked, Filter, Options, Reader};
 use serde_json::Value;
 
 /// Inserts every key.
@@ -144,7 +144,7 @@ fn change<A>(
 fn ask<A>(
     arguments: Insert,
     json: bool,
-    mut ask: impl FnMut(ReaderCall<'_>, &[u8]) -> ebbtide::Result<A>,
+    mut ask: impl FnMut(Call<'_, Reader>, &[u8]) -> ebbtide::Result<A>,
     mut tell: impl FnMut(&[u8], A, &mut Output) -> Result<()>,
 ) -> Result<()> {
     let reader = Reader::open(&arguments.dir, Options::new())?;

@@ -7,7 +7,7 @@ use crate::output::{Output, keyed, object};
 use crate::priors::{Beliefs, PriorOption};
 use crate::units::{seconds, significant};
 use ebbtide::inference::{KeyPrior, decide as cheaper};
-use ebbtide::{Any, Form, Options, Penalty, Reader, ReaderCall, Within};
+use ebbtide::{Any, Call, Form, Options, Penalty, Reader, Within};
 use serde_json::{Map, Value};
 
 /// The number of a line by `--prior line`.
@@ -84,7 +84,7 @@ fn ask<A>(
     query: &Query,
     believing: &Believing,
     names: &[&str],
-    mut ask: impl FnMut(&ReaderCall<'_>, &[u8], &KeyPrior<'_>, &[f64]) -> ebbtide::Result<A>,
+    mut ask: impl FnMut(&Call<'_, Reader>, &[u8], &KeyPrior<'_>, &[f64]) -> ebbtide::Result<A>,
     mut tell: impl FnMut(&[u8], A, &mut Output) -> Result<()>,
 ) -> Result<()> {
     let reading = &query.keys.reading;
@@ -115,7 +115,7 @@ fn ask<A>(
 }
 
 /// A question by these formulas, and in another window than the filter's own if one is given.
-fn about(call: ReaderCall<'_>, form: Form, window: Option<Within>) -> ReaderCall<'_> {
+fn about(call: Call<'_, Reader>, form: Form, window: Option<Within>) -> Call<'_, Reader> {
     let call = call.form(form);
     match window {
         Some(window) => call.window(window),

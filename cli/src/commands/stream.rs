@@ -11,7 +11,7 @@ use crate::args::Reading;
 use crate::failure::{Failure, Result, misfit};
 use crate::input::{Batch, Input};
 use crate::output::Output;
-use ebbtide::{Any, Call, Durability, Error, Filter, Reader, ReaderCall, Timestamp};
+use ebbtide::{Any, Call, Durability, Error, Filter, Reader, Timestamp};
 use std::path::PathBuf;
 
 /// Numbers at the end of a line, at most, besides its weight.
@@ -40,9 +40,9 @@ pub struct Settings {
 }
 
 impl Fed for Reader<Any> {
-    type Call<'a> = ReaderCall<'a>;
+    type Call<'a> = Call<'a, Reader>;
 
-    fn call(&self, settings: Settings) -> ReaderCall<'_> {
+    fn call(&self, settings: Settings) -> Call<'_, Reader> {
         let call = Self::call(self);
         match settings.time {
             Some(time) => call.time(time),
