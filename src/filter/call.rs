@@ -8,9 +8,9 @@ use super::request::{Admission, Ask, Checked, Request, Since};
 use super::spec::{Ages, Any, Counts, Decays, Infers, Removes, Weighs};
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
-use crate::inference::{AgePosterior, Form, Penalty, Prior, decide};
-use crate::kinds::{Age, Estimate, Within};
 use crate::options::Durability;
+use ebbtide_core::inference::{AgePosterior, Form, Penalty, Prior, decide};
+use ebbtide_core::kind::{Age, Estimate, Within};
 use std::cell::Cell;
 
 /// How many keys of a bulk operation are fetched ahead: enough for their misses to overlap, few enough to stay in the cache.
@@ -337,7 +337,7 @@ impl<K: Infers> Call<'_, K> {
         prior: &P,
         penalty: Penalty,
     ) -> Result<bool> {
-        decide(self.posterior(key, prior)?, penalty)
+        Ok(decide(self.posterior(key, prior)?, penalty)?)
     }
 
     /// See [`Filter::age_posterior`].

@@ -7,8 +7,8 @@ use super::reader::Reader;
 use super::spec::{Ages, Any, Counts, Decays, Infers};
 use crate::clock::Timestamp;
 use crate::error::Result;
-use crate::inference::{AgePosterior, Form, Penalty, Prior, decide};
-use crate::kinds::{Age, Estimate, Micros, Within};
+use ebbtide_core::inference::{AgePosterior, Form, Penalty, Prior, decide};
+use ebbtide_core::kind::{Age, Estimate, Micros, Within};
 
 /// Questions with a time of their own; see [`Reader::call`].
 #[derive(Debug)]
@@ -144,7 +144,7 @@ impl<K: Infers> ReaderCall<'_, K> {
         prior: &P,
         penalty: Penalty,
     ) -> Result<bool> {
-        decide(self.posterior(key, prior)?, penalty)
+        Ok(decide(self.posterior(key, prior)?, penalty)?)
     }
 
     /// See [`Reader::age_posterior`].
