@@ -366,6 +366,17 @@ mod tests {
     }
 
     #[test]
+    fn an_error_of_the_algorithms_keeps_its_variant_and_its_message() {
+        let parameter = Core::parameter("fpr", "less than 1", 2);
+        let unsupported = Core::Unsupported { kind: "bloom", operation: "remove" };
+        for error in [parameter, unsupported] {
+            let (message, converted) = (error.to_string(), Error::from(error));
+            assert!(!matches!(converted, Error::Core(_)), "{converted:?}");
+            assert_eq!(converted.to_string(), message);
+        }
+    }
+
+    #[test]
     fn errors_pass_between_threads() {
         fn passes<T: Send + Sync + 'static>() {}
         passes::<Error>();
