@@ -1,6 +1,7 @@
 //! The one error type. Each message names the file, the place in it, what was expected and what was
 //! found, and says what to do.
 
+use ebbtide_core::error::Error as Core;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -132,6 +133,8 @@ pub enum Error {
         /// The operation.
         operation: &'static str,
     },
+    /// An error of the algorithms that has no variant of its own here.
+    Core(Core),
 }
 
 impl Error {
@@ -155,7 +158,7 @@ impl Error {
             Self::Locked { .. } | Self::Crowded { .. } => io::ErrorKind::ResourceBusy,
             Self::Retired { .. } => io::ErrorKind::StaleNetworkFileHandle,
             Self::Version { .. } | Self::Unsupported { .. } => io::ErrorKind::Unsupported,
-            Self::Closed { .. } | Self::Forked { .. } | Self::Poisoned { .. } => {
+            Self::Closed { .. } | Self::Forked { .. } | Self::Poisoned { .. } | Self::Core(_) => {
                 io::ErrorKind::Other
             }
         }
@@ -274,6 +277,7 @@ impl fmt::Display for Error {
             Self::Unsupported { kind, operation } => {
                 write!(f, "a filter of kind {kind} has no operation `{operation}`")
             }
+            Self::Core(error) => write!(f, "{error}"),
             Self::Locked { path } => write!(f, "{} {LOCKED}", path.display()),
             Self::Crowded { path, most } => {
                 write!(f, "{} has {most} open handles, {CROWDED}", path.display())
@@ -284,6 +288,17 @@ impl fmt::Display for Error {
                 let why = if *replaced { REPLACED } else { RETIRED };
                 write!(f, "{} {why}", path.display())
             }
+        }
+    }
+}
+
+impl From<Core> for Error {
+    fn from(error: Core) -> Self {
+        match error {
+            Core::Parameter { name, expected, found } => Self::Parameter { name, expected, found },
+            Core::Unsupported { kind, operation } => Self::Unsupported { kind, operation },
+            // From a later version of `ebbtide-core`.
+            error => Self::Core(error),
         }
     }
 }
@@ -348,6 +363,17 @@ mod tests {
             io::Error::from(Error::io("write", "x")(full)).kind(),
             io::ErrorKind::StorageFull
         );
+    }
+
+    #[test]
+    fn an_error_of_the_algorithms_keeps_its_variant_and_its_message() {
+        let parameter = Core::parameter("fpr", "less than 1", 2);
+        let unsupported = Core::Unsupported { kind: "bloom", operation: "remove" };
+        for error in [parameter, unsupported] {
+            let (message, converted) = (error.to_string(), Error::from(error));
+            assert!(!matches!(converted, Error::Core(_)), "{converted:?}");
+            assert_eq!(converted.to_string(), message);
+        }
     }
 
     #[test]

@@ -4,7 +4,6 @@
 //! right. What lies behind must then refuse it by its own means.
 
 use crate::bytes::{DURABLE, HEADER_BYTES, PAGE_BYTES, to_bytes, to_words};
-use crate::cells::store;
 use crate::media::{Access, Media, Memory};
 use crate::meta::Meta;
 use crate::names::FileName;
@@ -13,6 +12,7 @@ use crate::recovery::{Known, Listing};
 use crate::snapshot::{SnapshotReader, seal_frames};
 use crate::wal::record::{Decoded, Op, RECORD_BYTES, Record, sealed};
 use crate::wal::segment::{Segment, SegmentHeader};
+use ebbtide_core::block::store;
 use std::path::Path;
 
 const UUID: u128 = 0x0123_4567_89AB_CDEF;

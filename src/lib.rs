@@ -51,6 +51,8 @@
 //! ```toml
 //! [profile.dev.package.ebbtide]
 //! opt-level = 3
+//! [profile.dev.package.ebbtide-core]
+//! opt-level = 3
 //! ```
 //!
 //! # Guarantees
@@ -64,7 +66,6 @@
 #![cfg_attr(loom, expect(dead_code, reason = "loom's atomics cannot be mapped: there is no disk"))]
 
 mod bytes;
-mod cells;
 mod clock;
 mod error;
 mod filter;
@@ -72,15 +73,11 @@ mod fork;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
-mod hash;
-pub mod inference;
-pub mod kinds;
 mod live;
 pub mod media;
 mod meta;
 mod names;
 mod options;
-mod planted;
 mod processes;
 mod recovery;
 #[cfg(feature = "serde")]
@@ -88,10 +85,28 @@ mod serial;
 mod snapshot;
 mod sync;
 mod threads;
-mod undo;
 mod wal;
 
+use ebbtide_core::planted;
+
+/// The filter algorithms and their theory.
+pub mod kinds {
+    #[doc(inline)]
+    pub use ebbtide_core::kind::*;
+    #[doc(inline)]
+    pub use ebbtide_core::kinds::*;
+    #[doc(inline)]
+    pub use ebbtide_core::{Error, Result, state};
+}
+
 pub use clock::{Clock, ManualClock, Timestamp};
+#[cfg(planted)]
+#[doc(hidden)]
+pub use ebbtide_core::planted::Mistake;
+#[doc(inline)]
+pub use ebbtide_core::{
+    Age, AgePosterior, Estimate, Form, KeyHash, Parameters, Penalty, Prior, Within, inference,
+};
 pub use error::{Error, Result};
 pub use filter::call::{Call, Handle};
 pub use filter::entry::Entry;
@@ -108,13 +123,7 @@ pub use filter::spec::{
     Removes, Spec, Spectral, Stable, TimeLimited, Timing, TwoBuffer, Weighs,
 };
 pub use filter::stat::{Digest, Stat};
-pub use hash::KeyHash;
-pub use inference::{AgePosterior, Form, Penalty, Prior};
-pub use kinds::{Age, Estimate, Parameters, Within};
 pub use options::{Downtime, Durability, Options};
-#[cfg(planted)]
-#[doc(hidden)]
-pub use planted::Mistake;
 
 /// The examples of the front page compile.
 #[cfg(doctest)]
@@ -135,9 +144,9 @@ pub mod models {
     pub mod sync {
         pub use crate::sync::{AtomicU64, Ordering};
     }
-    pub use crate::kinds::Totals;
+    pub use ebbtide_core::kind::Totals;
     pub mod undo {
-        pub use crate::undo::{Begun, Undo, area_words};
+        pub use ebbtide_core::block::undo_log::{Begun, Undo, area_words};
     }
     pub use crate::wal::place;
 }

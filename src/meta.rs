@@ -4,14 +4,15 @@
 //! the checksum of all others. The checksum is looked at before anything else is interpreted.
 
 use crate::bytes::DURABLE;
-use crate::cells::Layout;
 use crate::error::{Error, Result};
-use crate::hash::{KeyHash, KeyHasher};
-use crate::kinds::{Kind, Parameters, registry};
 use crate::media::{Access, Media};
 use crate::names::FileName;
 use crate::options::{Downtime, Durability, STRIPES_MAX};
 use crate::wal::segment::CAPACITY_MAX;
+use ebbtide_core::block::Layout;
+use ebbtide_core::hash::{KeyHash, KeyHasher};
+use ebbtide_core::kind::{Kind, Parameters};
+use ebbtide_core::kinds::registry;
 use std::fmt::Write;
 use std::path::Path;
 use std::sync::Arc;
@@ -259,7 +260,7 @@ impl Lines<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::registry::build;
+    use ebbtide_core::kinds::registry::build;
 
     fn meta(hasher: KeyHasher) -> Meta {
         Meta {

@@ -2,9 +2,9 @@
 
 use crate::clock::Clock;
 use crate::error::{Error, Result};
-use crate::hash::{KeyHash, Seed};
-use crate::kinds::parameters::within;
 use crate::wal::record::RECORD_BYTES;
+use ebbtide_core::hash::{KeyHash, Seed};
+use ebbtide_core::kind::parameters::within;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;

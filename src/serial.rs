@@ -3,7 +3,6 @@
 
 use crate::error::Error;
 use crate::filter::stat::Digest;
-use crate::hash::KeyHash;
 use crate::options::{Downtime, Durability};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -33,18 +32,6 @@ impl Serialize for Downtime {
 }
 
 impl<'de> Deserialize<'de> for Downtime {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        read(from)
-    }
-}
-
-impl Serialize for KeyHash {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for KeyHash {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         read(from)
     }

@@ -1,5 +1,5 @@
-//! The synchronisation primitives of the crate: the usual ones, loom's atomics under `--cfg loom`, or those of a schedule
-//! under `--cfg shuttle`.
+//! The synchronisation primitives of the crate: the usual ones, loom's under `--cfg loom`, or those of a schedule under
+//! `--cfg shuttle`. Atomics are those of [`ebbtide_core::atomic`].
 //!
 //! Everything that takes part in a protocol over shared memory imports its atomics, fences and spin
 //! hints from here and from nowhere else, so that the same code that runs on a mapped file runs in
@@ -13,16 +13,11 @@ pub mod mutex;
 #[cfg(shuttle)]
 pub mod scheduled;
 
-#[cfg(loom)]
-pub use loom::sync::atomic::{AtomicU64, Ordering, fence};
+pub use ebbtide_core::atomic::{AtomicU64, Ordering, fence};
 #[cfg(not(shuttle))]
 pub use mutex::Mutex;
 #[cfg(shuttle)]
-pub use scheduled::{AtomicU64, Instant, Mutex, sleep, spin_hint, yield_now};
-#[cfg(not(any(loom, shuttle)))]
-pub use std::sync::atomic::{AtomicU64, Ordering, fence};
-#[cfg(shuttle)]
-pub use std::sync::atomic::{Ordering, fence};
+pub use scheduled::{Instant, Mutex, sleep, spin_hint, yield_now};
 #[cfg(not(shuttle))]
 pub use std::thread::{sleep, yield_now};
 #[cfg(not(shuttle))]

@@ -43,6 +43,12 @@ impl From<ebbtide::Error> for Failure {
     }
 }
 
+impl From<ebbtide::kinds::Error> for Failure {
+    fn from(error: ebbtide::kinds::Error) -> Self {
+        Self::from(ebbtide::Error::from(error))
+    }
+}
+
 /// What is wrong with a line that is not of the form expected.
 pub fn misfit(expected: &str, line: &[u8]) -> String {
     let start = String::from_utf8_lossy(&line[..line.len().min(SHOWN_BYTES)]);

@@ -299,8 +299,7 @@ pub fn kind_or_implied<'a>(kind: Option<&'a str>, options: &KindOptions) -> Resu
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ebbtide::Error;
-    use ebbtide::kinds::registry;
+    use ebbtide::kinds::{Error, registry};
 
     fn parse(line: &[&str]) -> std::result::Result<KindOptions, clap::Error> {
         let command = KindOptions::augment_args(Command::new("test").no_binary_name(true));

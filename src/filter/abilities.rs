@@ -4,8 +4,8 @@ use super::handle::Filter;
 use super::request::Admission;
 use super::spec::{Ages, Counts, Decays, Infers, Removes};
 use crate::error::Result;
-use crate::inference::{AgePosterior, Penalty, Prior};
-use crate::kinds::{Age, Estimate, Within};
+use ebbtide_core::inference::{AgePosterior, Penalty, Prior};
+use ebbtide_core::kind::{Age, Estimate, Within};
 
 impl<K: Ages> Filter<K> {
     /// How long ago a key was seen, at least; `None` if it is not in the window.

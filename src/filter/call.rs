@@ -10,9 +10,9 @@ use super::request::{Admission, Ask, Checked, Request, Since};
 use super::spec::{Ages, Any, Counts, Decays, Infers, Removes, Weighs};
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
-use crate::inference::{AgePosterior, Form, Penalty, Prior, decide};
-use crate::kinds::{Age, Estimate, Micros, Within};
 use crate::options::Durability;
+use ebbtide_core::inference::{AgePosterior, Form, Penalty, Prior, decide};
+use ebbtide_core::kind::{Age, Estimate, Micros, Within};
 use std::cell::Cell;
 
 /// How many keys of a bulk operation are fetched ahead: enough for their misses to overlap, few enough to stay in the cache.
@@ -385,7 +385,7 @@ impl<H: Handle<Kind: Infers>> Call<'_, H> {
         prior: &P,
         penalty: Penalty,
     ) -> Result<bool> {
-        decide(self.posterior(key, prior)?, penalty)
+        Ok(decide(self.posterior(key, prior)?, penalty)?)
     }
 
     /// See [`Filter::age_posterior`].

@@ -399,10 +399,10 @@ impl Engine {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::cells::{OWN_WORDS, load, store};
     use crate::media::{Access, Memory};
     use crate::processes::slots::Slots;
     use crate::{Bloom, Durability, Filter, Options};
+    use ebbtide_core::block::{OWN_WORDS, load, store};
 
     fn made() -> (Filter<Bloom>, Arc<Memory>) {
         let memory = Arc::new(Memory::new());

@@ -7,7 +7,6 @@ use super::duties::Bell;
 use super::time::{Stamp, TimeBase};
 use crate::error::{Error, Result};
 use crate::fork::Guard;
-use crate::kinds::{Micros, Moment, Totals};
 use crate::live::Image;
 use crate::media::{Access, Media};
 use crate::meta::Meta;
@@ -17,6 +16,7 @@ use crate::processes::slots::Slots;
 use crate::processes::stripes::Stripes;
 use crate::sync::{AtomicU64, Ordering};
 use crate::wal::{Log, Segment};
+use ebbtide_core::kind::{Micros, Moment, Totals};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -56,7 +56,7 @@ pub struct Engine {
     /// What the kind says of itself, kept here: asking it is a call that every operation would make.
     pub(super) uses_time: bool,
     pub(super) counts_inserts: bool,
-    /// The kind's [grace](crate::kinds::Kind::grace).
+    /// The kind's [grace](ebbtide_core::kind::Kind::grace).
     pub(super) grace: Micros,
     pub(super) access: Access,
     /// Tells a child made by fork from the process that opened the filter.

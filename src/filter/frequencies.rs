@@ -4,9 +4,9 @@ use super::call::Handle;
 use super::handle::Filter;
 use super::spec::{Any, Removes};
 use crate::error::Result;
-use crate::inference::Prior;
-use crate::inference::prior::UNSEEN;
-use crate::kinds::{Estimate, Totals};
+use ebbtide_core::inference::Prior;
+use ebbtide_core::inference::prior::UNSEEN;
+use ebbtide_core::kind::{Estimate, Totals};
 
 /// The prior of a key by how often it came, as a filter that counts knows it: as durable and as shared between processes as that.
 ///
@@ -15,7 +15,7 @@ use crate::kinds::{Estimate, Totals};
 /// [`times`](crate::Call::times) counts so often among one insert. Estimates are too high for some keys, which makes
 /// their priors so; counts that saturate make them too low.
 ///
-/// How keys repeat is a thing of its own: [`Stream::new`](crate::inference::Stream::new) puts both together.
+/// How keys repeat is a thing of its own: [`Stream::new`](ebbtide_core::inference::Stream::new) puts both together.
 ///
 /// ```
 /// # use ebbtide::{Counting, Filter, Frequencies, Options, Prior, Timing};

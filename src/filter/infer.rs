@@ -2,9 +2,11 @@
 
 use super::engine::Engine;
 use crate::error::{Error, Result};
-use crate::inference::prior::{inserts_per_second, probability};
-use crate::inference::{AgePosterior, Belief, Form, Piece, Prior, Survival, window_posterior};
-use crate::kinds::{Micros, Totals, Within};
+use ebbtide_core::inference::prior::{inserts_per_second, probability};
+use ebbtide_core::inference::{
+    AgePosterior, Belief, Form, Piece, Prior, Survival, window_posterior,
+};
+use ebbtide_core::kind::{Micros, Totals, Within};
 
 /// How posteriors are asked for.
 #[derive(Debug, Clone, Copy, Default)]

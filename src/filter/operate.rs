@@ -9,12 +9,7 @@ use super::engine::{Engine, Local};
 use super::request::{Ask, Checked, Request, Since, Written};
 use super::space::RESTRAINED;
 use super::time::Stamp;
-use crate::cells::prefetch_write;
 use crate::error::Result;
-use crate::kinds::{
-    BankMask, Change, Decision, Event, Kind, Micros, Moment, Operation, Query, State, Totals,
-};
-use crate::live::event;
 use crate::live::image::{change_block, counts_of, stamp as stripe_time};
 use crate::options::Durability;
 use crate::planted::Mistake;
@@ -23,6 +18,11 @@ use crate::sync::Ordering;
 use crate::wal::place::reserve;
 use crate::wal::record::ARGUMENT_MAX;
 use crate::wal::{Op, Record, Segment};
+use ebbtide_core::block::prefetch_write;
+use ebbtide_core::event;
+use ebbtide_core::kind::{
+    BankMask, Change, Decision, Event, Kind, Micros, Moment, Operation, Query, State, Totals,
+};
 use std::sync::Arc;
 
 /// What came of one attempt under the stripe.

@@ -1,11 +1,13 @@
 //! Asking, without a lock; the protocol is in `docs/architecture.md`.
 
 use super::engine::Engine;
-use crate::cells::Blocks;
 use crate::error::{Error, Result};
-use crate::kinds::{Age, BankMask, Estimate, Kind, Micros, Moment, Query, State, Totals, Within};
 use crate::planted::Mistake;
 use crate::sync::spin_hint;
+use ebbtide_core::block::Blocks;
+use ebbtide_core::kind::{
+    Age, BankMask, Estimate, Kind, Micros, Moment, Query, State, Totals, Within,
+};
 
 /// After so many changes under its eyes a query takes the stripe.
 const RETRIES: u32 = 100;

@@ -1,6 +1,6 @@
 //! An operation as the caller wants it, and what came of it.
 
-use crate::kinds::{Change, Estimate, Micros};
+use ebbtide_core::kind::{Change, Estimate, Micros};
 use std::cell::Cell;
 
 /// What became of a key that was checked and inserted.

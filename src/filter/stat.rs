@@ -2,11 +2,8 @@
 
 use super::engine::{Engine, Local};
 use crate::bytes::DURABLE;
-use crate::cells::{Block, OWN_WORDS};
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
-use crate::hash::{DigestHasher, KeyHash};
-use crate::kinds::{Moment, Parameters, Sample};
 use crate::live::Bank;
 use crate::media::{Access, BootIdSource};
 use crate::options::Durability;
@@ -16,6 +13,9 @@ use crate::recovery::ground::{copy, used};
 use crate::snapshot::SnapshotReader;
 use crate::sync::{self, AtomicU64, Ordering, patience};
 use crate::wal::segment::SegmentFile;
+use ebbtide_core::block::{Block, OWN_WORDS};
+use ebbtide_core::hash::{DigestHasher, KeyHash};
+use ebbtide_core::kind::{Moment, Parameters, Sample};
 use std::fmt;
 use std::time::Duration;
 

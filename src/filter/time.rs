@@ -13,12 +13,12 @@ use super::engine::Engine;
 use super::handle::Filter;
 use crate::clock::Clock;
 use crate::error::{Error, Result};
-use crate::kinds::Micros;
 use crate::live::LiveHeader;
 use crate::media::{Access, Media};
 use crate::meta::Meta;
 use crate::options::Downtime;
 use crate::sync::{AtomicU64, Ordering};
+use ebbtide_core::kind::Micros;
 use std::time::Duration;
 
 /// The latest time there is: a record's mark needs the highest bit. It lies in the year 294,000.

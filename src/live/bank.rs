@@ -10,16 +10,16 @@
 use super::header::{BLOCK_HEADER_WORDS, BlockHeader};
 use super::version;
 use crate::bytes::{HEADER_BYTES, Header, IMAGE, PAGE_WORDS};
-use crate::cells::{
-    Block, Blocks, Geometry, Layout, MAX_BANKS, OWN_WORDS, prefetch, prefetch_write, store,
-};
 use crate::error::{Error, Result};
-use crate::hash::scale;
-use crate::kinds::{BankMask, Kind};
 use crate::media::{Access, Mapped, Media, MediaFile};
 use crate::names::FileName;
 use crate::planted::Mistake;
-use crate::undo::{self, Undo};
+use ebbtide_core::block::undo_log::{Undo, area_words};
+use ebbtide_core::block::{
+    Block, Blocks, Geometry, Layout, MAX_BANKS, OWN_WORDS, prefetch, prefetch_write, store,
+};
+use ebbtide_core::hash::scale;
+use ebbtide_core::kind::{BankMask, Kind};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -74,7 +74,7 @@ impl Places {
         let headers = layout.blocks(geometry) as usize * BLOCK_HEADER_WORDS;
         let undo = PAGE_WORDS + headers.next_multiple_of(PAGE_WORDS);
         let size = geometry.words_per_block as usize;
-        let area = if form.undo { undo::area_words(OWN_WORDS + size) } else { 0 };
+        let area = if form.undo { area_words(OWN_WORDS + size) } else { 0 };
         let cells = undo + (area * layout.stripes as usize).next_multiple_of(PAGE_WORDS);
         Ok(Self { undo, area, cells, end: cells + words as usize })
     }
@@ -466,7 +466,7 @@ impl Located<'_> {
         self.headers.each(|_, header| prefetch_write(header.version()));
     }
 
-    /// Marks all of them as being changed; see [`version`] and [`crate::undo`].
+    /// Marks all of them as being changed; see [`version`] and [`ebbtide_core::block::undo_log`].
     #[inline]
     pub fn begin(&self) {
         self.begin_undo();

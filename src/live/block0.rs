@@ -5,10 +5,10 @@
 //! copy counts; see [`version`]. Whoever writes holds stripe 0, or is alone.
 
 use super::version;
-use crate::cells::{Block, OWN_WORDS, load, store};
-use crate::kinds::State;
-use crate::kinds::state::STATE_WORDS;
 use crate::sync::{AtomicU64, Ordering};
+use ebbtide_core::block::{Block, OWN_WORDS, load, store};
+use ebbtide_core::kind::State;
+use ebbtide_core::state::STATE_WORDS;
 
 /// Words of a copy: its LSN, a spare one, the kind's words, the state.
 const COPY_WORDS: usize = 2 + OWN_WORDS + STATE_WORDS;
@@ -129,9 +129,9 @@ impl<'a> Copy0<'a> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::cells::Geometry;
-    use crate::kinds::Event;
-    use crate::kinds::state::STATE_OWN_WORDS;
+    use ebbtide_core::block::Geometry;
+    use ebbtide_core::kind::Event;
+    use ebbtide_core::state::STATE_OWN_WORDS;
 
     fn words() -> Vec<AtomicU64> {
         (0..BLOCK0_WORDS).map(|_| AtomicU64::new(0)).collect()

@@ -19,14 +19,14 @@ use super::block0::{BLOCK0_WORDS, Block0};
 use super::stripe::{STRIPE_WORDS, Stripe};
 use super::tally::{HEAD_WORDS, LANES_WORDS, Tally};
 use crate::bytes::{HEADER_BYTES, HEADER_WORDS, Header, IMAGE, PAGE_BYTES, PAGE_WORDS};
-use crate::cells::{OWN_WORDS, load, store};
 use crate::error::{Error, Result};
-use crate::kinds::State;
 use crate::media::{Access, Mapped, Media, MediaFile};
 use crate::names::{ERA_MAX, FileName};
 use crate::planted::Mistake;
 use crate::sync::{AtomicU64, Ordering, fence};
 use crate::wal::segment::{CAPACITY_MAX, LSN_MAX};
+use ebbtide_core::block::{OWN_WORDS, load, store};
+use ebbtide_core::kind::State;
 use std::path::Path;
 
 const MAGIC: &[u8; 8] = b"EBBTLIV\n";

@@ -4,18 +4,18 @@
 //! A record is applied to a block if and only if it is newer than the block: exactly once.
 
 use super::bank::{Bank, BankForm, BankSet};
-use super::event;
 use super::header::{Identity, LiveHeader};
-use crate::cells::{Block, Blocks, Layout};
 use crate::error::Result;
-use crate::kinds::state::STATE_WORDS;
-use crate::kinds::{Change, Event, Kind, Operation, State, Totals};
 use crate::media::{Access, Media};
 use crate::names::FileName;
 use crate::planted::Mistake;
 use crate::sync::{AtomicU64, Mutex, Ordering};
 use crate::wal::{Op, Record};
 use arc_swap::ArcSwap;
+use ebbtide_core::block::{Block, Blocks, Layout};
+use ebbtide_core::event;
+use ebbtide_core::kind::{Change, Event, Kind, Operation, State, Totals};
+use ebbtide_core::state::STATE_WORDS;
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
@@ -277,7 +277,7 @@ impl Image {
         Ok(self.banks().iter().map(|(_, bank)| bank.clone()).collect())
     }
 
-    fn create_bank(&self, id: u32, geometry: crate::cells::Geometry) -> Result<Bank> {
+    fn create_bank(&self, id: u32, geometry: ebbtide_core::block::Geometry) -> Result<Bank> {
         let Identity { uuid, era, .. } = *self.header.identity();
         Bank::create(&*self.media, uuid, era, id, self.layout, geometry, self.form)
     }

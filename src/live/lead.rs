@@ -3,11 +3,11 @@
 //! It is the one thing that is believed of an image of another run of the machine, so its word carries a checksum.
 
 use super::header::{LEAD, LiveHeader};
-use crate::cells::{load, store};
 use crate::error::{Error, Result};
-use crate::hash::mix;
 use crate::media::{Access, Media};
 use crate::names::FileName;
+use ebbtide_core::block::{load, store};
+use ebbtide_core::hash::mix;
 
 /// A lead in 48 bits, and 16 bits that say that it is one, of this filter.
 fn lead_word(millis: i64, uuid: u128) -> u64 {

@@ -7,7 +7,6 @@
 
 pub mod bank;
 pub mod block0;
-pub mod event;
 pub mod header;
 pub mod image;
 mod lead;

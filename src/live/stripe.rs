@@ -4,10 +4,10 @@
 //! whatever moment the holder dies at, one copy is whole, and the greater LSN tells which. Who takes the stripe over
 //! learns from it which record was the last to be counted.
 
-use crate::cells::{load, store};
-use crate::kinds::Totals;
 use crate::planted::Mistake;
 use crate::sync::{AtomicU64, Ordering, fence};
+use ebbtide_core::block::{load, store};
+use ebbtide_core::kind::Totals;
 
 /// Words of a stripe's entry: one cache line.
 pub const STRIPE_WORDS: usize = 8;

@@ -5,8 +5,8 @@
 //! used. All accesses are Relaxed: an insert is counted after it is published, so the sum is late by
 //! what is under way, never early. What a thread counted stays when its process dies.
 
-use crate::kinds::Totals;
 use crate::sync::{AtomicU64, Ordering};
+use ebbtide_core::kind::Totals;
 
 /// How many lanes there are; more threads than that share them.
 pub const LANES: usize = 32;

@@ -8,9 +8,7 @@ use super::eras::{History, Prefix};
 use super::listing::Listing;
 use super::removal::remove_for_good;
 use super::replay::{Recovered, load_alone};
-use crate::cells::{Block, OWN_WORDS, load};
 use crate::error::{Error, Result};
-use crate::kinds::Kind;
 use crate::live::Image;
 use crate::media::{Access, Media};
 use crate::meta::Meta;
@@ -18,6 +16,8 @@ use crate::names::FileName;
 use crate::snapshot::write::SnapshotWriter;
 use crate::snapshot::{Content, Frame, FrameSeal, SnapshotHeader};
 use crate::wal::segment::{SegmentFile, SegmentHeader};
+use ebbtide_core::block::{Block, OWN_WORDS, load};
+use ebbtide_core::kind::Kind;
 use std::io;
 
 /// A block without the cells that it has no room for.

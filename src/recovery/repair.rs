@@ -2,19 +2,20 @@
 //!
 //! An owner that dies leaves at most one record of its stripe that has not been counted in the stripe's sums, for it
 //! counts each before it begins with the next. Applying that record again completes it, wherever it was cut off
-//! ([`Image::apply`]); of kinds whose operations cannot be repeated, what was changed is [taken back](crate::undo) first. Blocks that it had marked as being changed and had not begun with are marked as whole: nothing in
+//! ([`Image::apply`]); of kinds whose operations cannot be repeated, what was changed is [taken back](ebbtide_core::block::undo_log) first. Blocks that it had marked as being changed and had not begun with are marked as whole: nothing in
 //! them has changed. The place in the log that it had reserved and not filled is voided. A repairer that dies leaves what
 //! it found, or something further on.
 //!
 //! The caller holds the stripe.
 
 use crate::error::Result;
-use crate::kinds::Kind;
-use crate::live::{Image, event, version};
+use crate::live::{Image, version};
 use crate::planted::Mistake;
 use crate::sync::Ordering;
 use crate::wal::record::Decoded;
 use crate::wal::{Op, Record, Segment};
+use ebbtide_core::event;
+use ebbtide_core::kind::Kind;
 use std::sync::Arc;
 
 /// The LSN from which a record of the stripe may wait to be applied; none if there cannot be one.
@@ -111,10 +112,10 @@ fn is_of(image: &Image, index: usize, record: &Record) -> bool {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::cells::{Layout, OWN_WORDS};
     use crate::live::header::Identity;
     use crate::media::{Media, Memory};
     use crate::{Bloom, Counting, Spec};
+    use ebbtide_core::block::{Layout, OWN_WORDS};
 
     #[test]
     fn a_record_is_of_one_stripe_or_of_none() {

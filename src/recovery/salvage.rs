@@ -14,7 +14,7 @@ use super::replay::load_alone;
 use crate::bytes::{HEADER_BYTES, PAGE_BYTES, to_words};
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
-use crate::live::{LiveHeader, event};
+use crate::live::LiveHeader;
 use crate::media::{Access, Media, Memory};
 use crate::meta::Meta;
 use crate::names::FileName;
@@ -23,6 +23,7 @@ use crate::sync::Ordering;
 use crate::wal::record::{Decoded, RECORD_BYTES};
 use crate::wal::segment::{CAPACITY_MAX, SegmentHeader};
 use crate::wal::{Op, Record, Segment, place};
+use ebbtide_core::event;
 
 /// The number of the temporary name that a segment of the new log is made under.
 const SEGMENT_DRAFT: u64 = 1;

@@ -2,12 +2,12 @@
 
 use super::{Content, FRAME_WORDS, Frame, FrameSeal, MAGIC, REMEDY, SnapshotHeader};
 use crate::bytes::{DURABLE, HEADER_BYTES, Header, PAGE_BYTES, to_words};
-use crate::cells::{Layout, OWN_WORDS};
 use crate::error::{Error, Result};
 use crate::media::{Access, Media, MediaFile};
 use crate::names::{ERA_MAX, FileName};
 use crate::planted::Mistake;
 use crate::wal::segment::LSN_MAX;
+use ebbtide_core::block::{Layout, OWN_WORDS};
 use std::path::PathBuf;
 
 /// The largest payload of a frame: the largest block with its kind's words.

@@ -1,11 +1,10 @@
 //! Primitives whose every step is a choice of the harness that runs a schedule: who goes on, who dies, what time it is.
 //!
-//! The engine lays its atomics over mapped words, so they stay words; all that is added is a call of the harness before
-//! each. Memory is thus sequentially consistent: what weaker orderings allow is for the models of `tests/loom/`.
+//! The words themselves are those of [`ebbtide_core::atomic::scheduled`].
 //!
 //! A process that was killed changes nothing any more. Its threads come here from destructors only, which must come to an end.
 
-use std::sync::atomic::{self, Ordering};
+use ebbtide_core::atomic::scheduled as words;
 use std::sync::{self, MutexGuard, OnceLock, TryLockError};
 use std::time::Duration;
 
@@ -24,13 +23,9 @@ static HARNESS: OnceLock<Harness> = OnceLock::new();
 
 /// Has all steps chosen by this harness, for good.
 pub fn install(harness: Harness) {
+    words::install(harness.step);
     // The first one stays; a program has one.
     let _ = HARNESS.set(harness);
-}
-
-#[inline]
-fn step() -> bool {
-    HARNESS.get().is_none_or(|harness| (harness.step)())
 }
 
 /// Waits as a futex does: until somebody wakes us, which is what true means, or the time is up.
@@ -85,7 +80,7 @@ impl<T> Mutex<T> {
 
     /// Waits until nobody else holds it.
     pub fn lock(&self) -> MutexGuard<'_, T> {
-        step();
+        words::step();
         loop {
             match self.0.try_lock() {
                 Ok(guard) => return guard,
@@ -93,97 +88,5 @@ impl<T> Mutex<T> {
                 Err(TryLockError::WouldBlock) => spin_hint(),
             }
         }
-    }
-}
-
-/// As [`std::sync::atomic::AtomicU64`], and of the same form.
-#[derive(Debug, Default)]
-#[repr(transparent)]
-pub struct AtomicU64(atomic::AtomicU64);
-
-#[expect(missing_docs, reason = "all is as in the standard library")]
-impl AtomicU64 {
-    #[must_use]
-    pub const fn new(value: u64) -> Self {
-        Self(atomic::AtomicU64::new(value))
-    }
-
-    /// One step that changes the word, and returns what it was.
-    #[inline]
-    fn change(&self, change: impl FnOnce(&atomic::AtomicU64) -> u64) -> u64 {
-        if step() { change(&self.0) } else { self.0.load(Ordering::Relaxed) }
-    }
-
-    pub fn load(&self, order: Ordering) -> u64 {
-        step();
-        self.0.load(order)
-    }
-
-    pub fn store(&self, value: u64, order: Ordering) {
-        if step() {
-            self.0.store(value, order);
-        }
-    }
-
-    pub fn compare_exchange(
-        &self,
-        current: u64,
-        new: u64,
-        success: Ordering,
-        failure: Ordering,
-    ) -> Result<u64, u64> {
-        if step() {
-            self.0.compare_exchange(current, new, success, failure)
-        } else {
-            Err(self.0.load(Ordering::Relaxed))
-        }
-    }
-
-    pub fn compare_exchange_weak(
-        &self,
-        current: u64,
-        new: u64,
-        success: Ordering,
-        failure: Ordering,
-    ) -> Result<u64, u64> {
-        // It never fails for no reason.
-        self.compare_exchange(current, new, success, failure)
-    }
-
-    pub fn fetch_update(
-        &self,
-        success: Ordering,
-        failure: Ordering,
-        update: impl FnMut(u64) -> Option<u64>,
-    ) -> Result<u64, u64> {
-        if step() {
-            self.0.fetch_update(success, failure, update)
-        } else {
-            Err(self.0.load(Ordering::Relaxed))
-        }
-    }
-
-    pub fn fetch_add(&self, value: u64, order: Ordering) -> u64 {
-        self.change(|word| word.fetch_add(value, order))
-    }
-
-    pub fn fetch_sub(&self, value: u64, order: Ordering) -> u64 {
-        self.change(|word| word.fetch_sub(value, order))
-    }
-
-    pub fn swap(&self, value: u64, order: Ordering) -> u64 {
-        self.change(|word| word.swap(value, order))
-    }
-
-    pub fn fetch_or(&self, value: u64, order: Ordering) -> u64 {
-        self.change(|word| word.fetch_or(value, order))
-    }
-
-    pub fn fetch_max(&self, value: u64, order: Ordering) -> u64 {
-        self.change(|word| word.fetch_max(value, order))
-    }
-
-    pub fn fetch_min(&self, value: u64, order: Ordering) -> u64 {
-        self.change(|word| word.fetch_min(value, order))
     }
 }

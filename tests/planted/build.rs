@@ -31,11 +31,12 @@ pub fn build(tests: &[Test]) -> HashMap<Test, PathBuf> {
 
 fn build_in(target: &Path, flags: &str, tests: &[Test]) -> HashMap<Test, PathBuf> {
     let mut command = Command::new(env!("CARGO"));
-    command.args(["test", "--no-run", "--package", "ebbtide", "--message-format", "json"]);
+    command.args(["test", "--no-run", "--message-format", "json"]);
+    command.args(["--package", "ebbtide", "--package", "ebbtide-core"]);
     command.arg("--target-dir").arg(target).env("RUSTFLAGS", flags);
     for test in tests {
         match test {
-            Test::Lib => command.arg("--lib"),
+            Test::Core | Test::Lib => command.arg("--lib"),
             Test::Of(name) => command.args(["--test", name]),
             Test::Loom => command.args(["--release", "--test", "loom"]),
         };
@@ -45,6 +46,7 @@ fn build_in(target: &Path, flags: &str, tests: &[Test]) -> HashMap<Test, PathBuf
     let messages = String::from_utf8_lossy(&output.stdout);
     let place = |test: &Test| {
         let name = match test {
+            Test::Core => "ebbtide_core",
             Test::Lib => "ebbtide",
             Test::Of(name) => name,
             Test::Loom => "loom",

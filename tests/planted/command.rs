@@ -16,7 +16,9 @@ const HANG: Duration = Duration::from_secs(120);
 /// How a test is built.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Test {
-    /// The unit tests.
+    /// The unit tests of the algorithms.
+    Core,
+    /// The unit tests of the engine.
     Lib,
     /// A test of its own.
     Of(&'static str),
@@ -45,6 +47,7 @@ pub struct Ended {
 impl fmt::Display for Command {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let test = match self.test {
+            Test::Core => "unit tests of the algorithms",
             Test::Lib => "unit tests",
             Test::Of(name) => name,
             Test::Loom => "loom",

@@ -20,8 +20,12 @@ pub const HARNESSES: &[Harness] = &[
     harness(
         "unit tests",
         Test::Lib,
-        "-q wal:: live:: processes:: recovery:: snapshot:: undo:: media:: fork:: filter:: meta:: clock:: \
-         kinds::columns kinds::age_partitioned kinds::counting",
+        "-q wal:: live:: processes:: recovery:: snapshot:: media:: fork:: filter:: meta:: clock::",
+    ),
+    harness(
+        "unit tests of the algorithms",
+        Test::Core,
+        "-q record:: block:: kinds::columns kinds::age_partitioned kinds::counting",
     ),
     harness(
         "claims",

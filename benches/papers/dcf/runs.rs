@@ -259,7 +259,7 @@ pub fn run(setting: Setting, stream: &Stream, chunks: usize, repeats: usize) -> 
                     None => best.push(Chunk { operations: keys.len() as f64, nanos, rewritten }),
                 }
             }
-            Ok(before)
+            Result::Ok(before)
         };
         let [inserts, removals] = &mut best;
         pass(&stream.inserts, Subject::insert, inserts)?;

@@ -135,7 +135,7 @@ pub fn options() -> Options {
 
 /// A number among a filter's parameters.
 pub fn number<T: std::str::FromStr>(parameters: &Parameters, name: &'static str) -> Result<T> {
-    parameters.required(name, "a number")
+    Ok(parameters.required(name, "a number")?)
 }
 
 /// Runs a filter.

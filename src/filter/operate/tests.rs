@@ -62,8 +62,13 @@ fn insert_many(engine: &Engine, keys: std::ops::Range<u64>, start: Micros) -> Mi
     let end = start + 4 * WINDOW.as_micros() as Micros;
     for key in keys {
         let time = Some(start + (key - first) * (end - start) / count);
-        let request =
-            Request { hash: crate::hash::mix(key), time, weight: 1, ask: Ask::Nothing, told: None };
+        let request = Request {
+            hash: ebbtide_core::hash::mix(key),
+            time,
+            weight: 1,
+            ask: Ask::Nothing,
+            told: None,
+        };
         engine.write(&request).expect("an insert");
     }
     end
@@ -74,7 +79,7 @@ fn banks_whose_numbers_outgrow_the_argument_of_a_record_are_replayed() {
     let memory = Memory::new();
     let options = || Options::new().durability(Durability::Never).background(false);
     let window = crate::Parameters::new().with("window", WINDOW.as_micros());
-    let kind = crate::kinds::registry::build("time-limited", &window).expect("a kind");
+    let kind = ebbtide_core::kinds::registry::build("time-limited", &window).expect("a kind");
     let mut engine = Engine::create(Arc::new(memory.clone()), kind, options()).expect("a filter");
     let mut time = insert_many(&engine, 0..10, 1 << 40);
     // As if so many banks had been opened and closed before.
@@ -98,7 +103,7 @@ fn banks_whose_numbers_outgrow_the_argument_of_a_record_are_replayed() {
         let again = engine.digest().expect("a digest");
         assert_eq!((again.value, again.inserts), (found.value, found.inserts), "{round}");
         assert_eq!(next(&engine), banks);
-        let there = |key| engine.contains(crate::hash::mix(key), None).expect("an answer");
+        let there = |key| engine.contains(ebbtide_core::hash::mix(key), None).expect("an answer");
         assert!((first + count - count / 8..first + count).all(there), "{round}: in the window");
     }
     let banks: Vec<_> = engine.image.header().state().banks().collect();

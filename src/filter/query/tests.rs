@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::clock::Clock;
-use crate::kinds::state::STATE_OWN_WORDS;
 use crate::media::Memory;
 use crate::{Any, Durability, Filter, Options, Parameters, Timestamp};
+use ebbtide_core::state::STATE_OWN_WORDS;
 use std::cell::Cell;
 use std::sync::Arc;
 

@@ -1,7 +1,8 @@
 //! Kinds that count: for ever, or with counts that decay.
 
 use super::{Counts, Decays, Removes};
-use crate::kinds::{Parameters, counting, decaying, decaying_optimized, dynamic_count, spectral};
+use ebbtide_core::kind::Parameters;
+use ebbtide_core::kinds::{counting, decaying, decaying_optimized, dynamic_count, spectral};
 use std::time::Duration;
 
 spec! {

@@ -1,7 +1,8 @@
 //! Kinds that forget at random, at a steady rate: stable and importance-aware filters.
 
 use super::Weighs;
-use crate::kinds::{Parameters, importance, stable};
+use ebbtide_core::kind::Parameters;
+use ebbtide_core::kinds::{importance, stable};
 
 /// Cells in all, their highest value, cells of a key, and cells that an insert decrements.
 fn cells(cells: u64, max: u32, k: u32, p: u32) -> Parameters {

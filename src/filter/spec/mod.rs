@@ -3,7 +3,8 @@
 //! The types say what their kinds can do by traits, so that what cannot be asked of a filter does not compile.
 
 use crate::error::Result;
-use crate::kinds::{Kind, Parameters, registry};
+use ebbtide_core::kind::{Kind, Parameters};
+use ebbtide_core::kinds::registry;
 use std::sync::Arc;
 
 /// A kind with parameters; the type parameter of [`Filter`](crate::Filter).
@@ -22,7 +23,7 @@ pub trait Spec {
     /// # Errors
     /// [`crate::Error::Parameter`] for values out of bounds.
     fn kind(&self) -> Result<Arc<dyn Kind>> {
-        registry::build(self.name(), self.parameters())
+        Ok(registry::build(self.name(), self.parameters())?)
     }
 }
 
@@ -84,7 +85,7 @@ macro_rules! spec {
     ($(#[$meta:meta])* $spec:ident, $name:expr) => {
         $(#[$meta])*
         #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-        pub struct $spec(crate::kinds::Parameters);
+        pub struct $spec(ebbtide_core::kind::Parameters);
 
         impl crate::filter::spec::Spec for $spec {
             const KIND: Option<&'static str> = Some($name);
@@ -93,7 +94,7 @@ macro_rules! spec {
                 $name
             }
 
-            fn parameters(&self) -> &crate::kinds::Parameters {
+            fn parameters(&self) -> &ebbtide_core::kind::Parameters {
                 &self.0
             }
         }

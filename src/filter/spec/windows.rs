@@ -1,7 +1,8 @@
 //! Kinds that answer whether a key has been seen: ever, or within a window.
 
 use super::{Ages, Infers};
-use crate::kinds::{Parameters, age_partitioned, bloom, buffering, time_limited, timing};
+use ebbtide_core::kind::Parameters;
+use ebbtide_core::kinds::{age_partitioned, bloom, buffering, time_limited, timing};
 use std::time::Duration;
 
 spec! {

@@ -1,11 +1,11 @@
 //! The digest depends on every word of the state, and on nothing else.
 
 use super::*;
-use crate::cells::{load, store};
 use crate::clock::Clock;
-use crate::kinds::State;
 use crate::media::Memory;
 use crate::{Any, Durability, Filter, Options, Timestamp};
+use ebbtide_core::block::{load, store};
+use ebbtide_core::kind::State;
 use std::sync::Arc;
 
 /// Small filters of all kinds, some of them in several ways.

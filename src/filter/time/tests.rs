@@ -2,11 +2,11 @@
 
 use super::*;
 use crate::filter::request::{Ask, Checked, Request, Since};
-use crate::kinds::Parameters;
 use crate::media::Memory;
 use crate::names::FileName;
 use crate::options::Options;
 use crate::{ManualClock, Timestamp};
+use ebbtide_core::kind::Parameters;
 use proptest::prelude::*;
 use std::sync::Arc;
 
@@ -41,14 +41,15 @@ fn stamp(seconds: u64) -> Timestamp {
 }
 
 fn hash(key: u64) -> u64 {
-    crate::hash::mix(key + 1)
+    ebbtide_core::hash::mix(key + 1)
 }
 
 impl Machine {
     fn new(wall: u64, downtime: Downtime) -> Self {
         let (memory, hand) = (Memory::new(), ManualClock::new(stamp(wall)));
         let parameters = Parameters::new().with("window", WINDOW * 1_000_000).with("fpr", 1e-6);
-        let kind = crate::kinds::registry::build("time-limited", &parameters).expect("a kind");
+        let kind =
+            ebbtide_core::kinds::registry::build("time-limited", &parameters).expect("a kind");
         let options = Self::options(&hand).downtime(downtime).max_lead(2 * HOUR as u32 * SECOND);
         let engine = Engine::create(Arc::new(memory.clone()), kind, options);
         Self { memory, hand, engine: Some(engine.expect("a filter")), wall }

@@ -2,11 +2,11 @@
 
 use super::*;
 use crate::bytes::HEADER_WORDS;
-use crate::cells::load;
 use crate::media::Memory;
 use crate::sync::AtomicU64;
-use crate::undo::Begun;
 use crate::{Bloom, Counting, DynamicCount, Spec};
+use ebbtide_core::block::load;
+use ebbtide_core::block::undo_log::Begun;
 use std::io::ErrorKind;
 
 const LAYOUT: Layout = Layout { stripes: 3, block_words: 64 };

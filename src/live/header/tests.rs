@@ -1,10 +1,10 @@
 //! Where things lie in the file `live`, and whose image it is.
 
 use super::*;
-use crate::kinds::Totals;
-use crate::kinds::state::STATE_OWN_WORDS;
 use crate::live::stripe::StripeSums;
 use crate::media::{Disk, Memory};
+use ebbtide_core::kind::Totals;
+use ebbtide_core::state::STATE_OWN_WORDS;
 use std::io::ErrorKind;
 
 const UUID: u128 = 5 << 64 | 7;

@@ -1,11 +1,11 @@
 //! What records do to an image, and that they do it once.
 
 use super::*;
-use crate::cells::{Geometry, load, store};
-use crate::kinds::Query;
 use crate::live::stripe::StripeSums;
 use crate::media::Memory;
 use crate::{Bloom, Counting, DynamicCount, Spec, TimeLimited};
+use ebbtide_core::block::{Geometry, load, store};
+use ebbtide_core::kind::Query;
 use std::time::Duration;
 
 const LAYOUT: Layout = Layout { stripes: 4, block_words: 512 };

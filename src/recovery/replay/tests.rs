@@ -1,15 +1,15 @@
 //! What a snapshot must hold, and what replay makes of events at the end.
 
 use super::*;
-use crate::cells::Layout;
-use crate::hash::{KeyHash, KeyHasher};
-use crate::kinds::Event;
 use crate::options::{Downtime, Durability};
 use crate::snapshot::FrameSeal;
 use crate::snapshot::write::SnapshotWriter;
 use crate::wal::segment::SegmentHeader;
 use crate::wal::{Segment, place};
 use crate::{Bloom, Spec, TimeLimited};
+use ebbtide_core::block::Layout;
+use ebbtide_core::hash::{KeyHash, KeyHasher};
+use ebbtide_core::kind::Event;
 use std::time::Duration;
 
 const LAYOUT: Layout = Layout { stripes: 2, block_words: 64 };

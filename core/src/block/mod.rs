@@ -1,0 +1,120 @@
+//! Blocks of cells over shared words: what a kind sees of a filter.
+//!
+//! A block is two runs of words: a few that its kind keeps beside the cells (the step it has caught up
+//! to, say), and the cells. Cells are read and written with relaxed loads and stores only; whoever
+//! writes holds the block's stripe, whoever reads checks the block's version around the reads, so no
+//! read-modify-write and no stronger ordering is needed here.
+
+pub mod geometry;
+pub mod packed;
+pub mod prefetch;
+pub mod undo_log;
+
+pub use geometry::{Geometry, Layout};
+pub use prefetch::{prefetch, prefetch_write};
+
+use crate::atomic::{AtomicU64, Ordering};
+use undo_log::Undo;
+
+/// Words of a block header that belong to the kind.
+pub const OWN_WORDS: usize = 6;
+
+/// The most banks a filter has at one time.
+pub const MAX_BANKS: usize = 8;
+
+/// One block as a kind sees it.
+#[derive(Debug, Clone, Copy)]
+pub struct Block<'a> {
+    /// The kind's words of the block's header, [`OWN_WORDS`] of them, zero at first.
+    pub own: &'a [AtomicU64],
+    /// The cells, zero at first.
+    pub cells: &'a [AtomicU64],
+    /// Its number in its bank, from 0.
+    pub number: u64,
+    /// How many blocks the bank has.
+    pub of: u64,
+    /// Where changes are noted, if they must be.
+    pub undo: Undo<'a>,
+}
+
+impl<'a> Block<'a> {
+    /// The only block of its bank, or one that stands for itself; no change of it is noted.
+    #[must_use]
+    pub fn alone(own: &'a [AtomicU64], cells: &'a [AtomicU64]) -> Self {
+        Self { own, cells, number: 0, of: 1, undo: Undo::NONE }
+    }
+
+    /// Reads an own word; 0 if there is none of this number.
+    #[must_use]
+    #[inline]
+    pub fn own(&self, index: usize) -> u64 {
+        self.own.get(index).map_or(0, load)
+    }
+
+    /// Reads a word of cells; 0 if there is none of this number.
+    #[must_use]
+    #[inline]
+    pub fn word(&self, index: usize) -> u64 {
+        self.cells.get(index).map_or(0, load)
+    }
+
+    /// Writes an own word so that it can be taken back.
+    #[inline]
+    pub fn set_own(&self, index: usize, value: u64) {
+        if let Some(word) = self.own.get(index) {
+            self.undo.note(self.own, self.cells, index, load(word));
+            store(word, value);
+        }
+    }
+
+    /// Makes of each word of cells what `new` says, so that it can be taken back: for changes of nearly all of them.
+    #[inline]
+    pub fn rewrite(&self, new: impl Fn(u64) -> u64) {
+        self.undo.note_all(self.own, self.cells);
+        self.cells.iter().for_each(|word| store(word, new(load(word))));
+    }
+
+    /// Writes a word of cells so that it can be taken back.
+    #[inline]
+    pub fn set_word(&self, index: usize, value: u64) {
+        if let Some(word) = self.cells.get(index) {
+            self.undo.note(self.own, self.cells, OWN_WORDS + index, load(word));
+            store(word, value);
+        }
+    }
+}
+
+/// The blocks of one key, one for each bank (by its slot in the bank table).
+#[derive(Debug, Clone, Copy)]
+#[expect(clippy::large_enum_variant, reason = "it lives on the stack of one operation")]
+pub enum Blocks<'a> {
+    /// That of the only bank, in slot 0: what most kinds have all their life.
+    One(Block<'a>),
+    /// Those of any banks.
+    Many([Option<Block<'a>>; MAX_BANKS]),
+}
+
+impl<'a> Blocks<'a> {
+    /// The key's block in the bank of this slot, if there is one.
+    #[must_use]
+    #[inline]
+    pub fn get(&self, slot: usize) -> Option<&Block<'a>> {
+        match self {
+            Self::One(block) => (slot == 0).then_some(block),
+            Self::Many(slots) => slots.get(slot)?.as_ref(),
+        }
+    }
+}
+
+/// Reads a shared word. Consistency comes from the stripe lock or the block's version, not from here.
+#[must_use]
+#[inline]
+pub fn load(word: &AtomicU64) -> u64 {
+    word.load(Ordering::Relaxed)
+}
+
+/// Writes a shared word; only the holder of its stripe does.
+#[inline]
+pub fn store(word: &AtomicU64, value: u64) {
+    word.store(value, Ordering::Relaxed);
+}

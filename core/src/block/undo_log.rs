@@ -1,0 +1,235 @@
+//! Taking back a change that its process did not live to complete.
+//!
+//! Counters cannot be counted twice, so an operation that was cut off must be undone before it is done again. Each stripe
+//! has an *undo area*: before a word of a block is changed, its old value is noted there. When the notes are full, all of
+//! the block is saved instead, as it was. Whoever takes the stripe over from a dead owner gives the block its
+//! old words back; that may be cut off too, and be done again.
+//!
+//! Whether a change was completed is not told here but by the block's LSN, which is set after its last word: the area
+//! names the LSN that the block had when the change began.
+//!
+//! The area is used by the holder of the stripe only, and read by whoever takes the stripe over (the death of its holder is
+//! the Acquire). Modelled in `tests/loom/undo.rs`.
+
+use crate::atomic::{AtomicU64, Ordering, fence};
+use crate::planted::Mistake;
+
+const COUNT: usize = 0;
+const BLOCK: usize = 1;
+const LSN: usize = 2;
+const NOTES: usize = 3;
+const SAVED: usize = NOTES + 2 * MOST_NOTES;
+
+/// Words that are noted one by one; more than nearly all operations change.
+const MOST_NOTES: usize = 62;
+
+/// Added to how many: in place of the count, so many of the block's first words are saved; all that it has room for.
+const ALL: u64 = 1 << 32;
+
+/// Words of an undo area for blocks of so many words, own ones and cells: whole cache lines.
+#[must_use]
+pub const fn area_words(block: usize) -> usize {
+    (SAVED + block).next_multiple_of(8)
+}
+
+/// A stripe's undo area; of kinds whose operations may be repeated none, and then nothing is noted.
+#[derive(Debug, Clone, Copy)]
+pub struct Undo<'a>(&'a [AtomicU64]);
+
+/// A change that may have been cut off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Begun {
+    /// The block's number in its bank.
+    pub block: u64,
+    /// The LSN it had. If it still has it, the change was not completed.
+    pub lsn: u64,
+}
+
+impl<'a> Undo<'a> {
+    /// No area: for private copies, and for kinds that need none.
+    pub const NONE: Undo<'static> = Undo(&[]);
+
+    /// The area in these words, [`area_words`] of them, or none.
+    #[must_use]
+    #[inline]
+    pub fn new(words: &'a [AtomicU64]) -> Self {
+        Self(words)
+    }
+
+    /// Begins to note a change of a block.
+    #[inline]
+    pub fn begin(&self, block: u64, lsn: u64) {
+        if let [count, number, old, ..] = self.0 {
+            count.store(0, Ordering::Relaxed);
+            // Release fence: a dead holder's notes of the change before are never found under this block's name.
+            fence(Ordering::Release);
+            number.store(block, Ordering::Relaxed);
+            old.store(lsn, Ordering::Relaxed);
+        }
+    }
+
+    /// Notes a word that is about to change: `at` counts the block's own words, then its cells.
+    #[inline]
+    pub fn note(&self, own: &[AtomicU64], cells: &[AtomicU64], at: usize, old: u64) {
+        let Some(count) = self.0.first() else {
+            return;
+        };
+        let noted = count.load(Ordering::Relaxed);
+        if noted >= ALL {
+            return;
+        }
+        let to = NOTES + 2 * noted as usize;
+        match self.0.get(to..to + 2) {
+            Some([place, value]) if to < SAVED => {
+                place.store(at as u64, Ordering::Relaxed);
+                value.store(old, Ordering::Relaxed);
+                // Release: the note is whole before it counts.
+                count.store(noted + 1, Ordering::Release);
+            }
+            _ if Mistake::UndoOverflowForgotten.is_planted() => {}
+            _ => self.save(own, cells),
+        }
+        // Release fence: the word is not changed before its note counts.
+        fence(Ordering::Release);
+    }
+
+    /// Notes that any of the words are about to change.
+    pub fn note_all(&self, own: &[AtomicU64], cells: &[AtomicU64]) {
+        let begun = self.0.first().map(|count| count.load(Ordering::Relaxed));
+        if begun.is_some_and(|noted| noted < ALL) && !Mistake::UndoOverflowForgotten.is_planted() {
+            self.save(own, cells);
+        }
+        // Release fence: no word is changed before it has been saved.
+        fence(Ordering::Release);
+    }
+
+    /// Saves all words as they were when the change began.
+    #[cold]
+    fn save(&self, own: &[AtomicU64], cells: &[AtomicU64]) {
+        let Some(saved) = self.0.get(SAVED..) else {
+            return;
+        };
+        for (to, from) in saved.iter().zip(own.iter().chain(cells)) {
+            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+        for (at, old) in self.notes() {
+            if let Some(to) = saved.get(at) {
+                to.store(old, Ordering::Relaxed);
+            }
+        }
+        // Release: all is saved before that counts.
+        self.0[COUNT].store(ALL + (own.len() + cells.len()) as u64, Ordering::Release);
+    }
+
+    /// The notes, the latest first.
+    fn notes(&self) -> impl Iterator<Item = (usize, u64)> {
+        let noted = (self.0[COUNT].load(Ordering::Relaxed) as usize).min(MOST_NOTES);
+        (0..noted).rev().map(|note| {
+            let [at, old] =
+                [0, 1].map(|word| self.0[NOTES + 2 * note + word].load(Ordering::Relaxed));
+            (at as usize, old)
+        })
+    }
+
+    /// The change that was begun last, if it has changed anything.
+    #[must_use]
+    pub fn begun(&self) -> Option<Begun> {
+        let changed = self.0.first()?.load(Ordering::Acquire) != 0;
+        let [block, lsn] = [BLOCK, LSN].map(|at| self.0[at].load(Ordering::Relaxed));
+        changed.then_some(Begun { block, lsn })
+    }
+
+    /// Gives the block its old words back. Cut off, it is done again.
+    pub fn take_back(&self, own: &[AtomicU64], cells: &[AtomicU64]) {
+        let Some(count) = self.0.first() else {
+            return;
+        };
+        let words = || own.iter().chain(cells);
+        let saved = count.load(Ordering::Relaxed).saturating_sub(ALL) as usize;
+        if saved > 0 {
+            for (to, from) in words().zip(&self.0[SAVED..]).take(saved) {
+                // Not where nothing has changed: a block that grows may have no room there.
+                let old = from.load(Ordering::Relaxed);
+                if to.load(Ordering::Relaxed) != old {
+                    to.store(old, Ordering::Relaxed);
+                }
+            }
+        } else {
+            for (at, old) in self.notes() {
+                if let Some(word) = words().nth(at) {
+                    word.store(old, Ordering::Relaxed);
+                }
+            }
+        }
+        // Release: nothing is noted any more only when all is as it was.
+        count.store(0, Ordering::Release);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Own words of the block, and cells.
+    const OWN_WORDS: usize = 6;
+    const CELLS: usize = 64;
+
+    fn words(values: &[u64]) -> Vec<AtomicU64> {
+        values.iter().map(|&value| AtomicU64::new(value)).collect()
+    }
+
+    fn values(words: &[AtomicU64]) -> Vec<u64> {
+        words.iter().map(|word| word.load(Ordering::Relaxed)).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn a_block_is_as_it_was_however_much_was_changed(
+            changes in prop::collection::vec((0..OWN_WORDS + CELLS, any::<u64>()), 0..200),
+            before in prop::collection::vec(any::<u64>(), OWN_WORDS + CELLS),
+        ) {
+            let (own, cells) = (words(&before[..OWN_WORDS]), words(&before[OWN_WORDS..]));
+            let area = words(&vec![7; area_words(OWN_WORDS + CELLS)]);
+            let undo = Undo::new(&area);
+            undo.begin(3, 17);
+            prop_assert_eq!(undo.begun(), None);
+            for &(at, new) in &changes {
+                let word = own.iter().chain(&cells).nth(at).expect("a word of the block");
+                undo.note(&own, &cells, at, word.load(Ordering::Relaxed));
+                word.store(new, Ordering::Relaxed);
+            }
+            let begun = (!changes.is_empty()).then_some(Begun { block: 3, lsn: 17 });
+            prop_assert_eq!(undo.begun(), begun);
+            undo.take_back(&own, &cells);
+            prop_assert_eq!([values(&own), values(&cells)].concat(), before);
+            prop_assert_eq!(undo.begun(), None);
+        }
+    }
+
+    #[test]
+    fn without_an_area_nothing_is_noted() {
+        let (own, cells) = (words(&[1; OWN_WORDS]), words(&[2; 8]));
+        Undo::NONE.begin(1, 1);
+        Undo::NONE.note(&own, &cells, 0, 5);
+        Undo::NONE.take_back(&own, &cells);
+        assert_eq!((Undo::NONE.begun(), values(&own)), (None, vec![1; OWN_WORDS]));
+    }
+
+    #[test]
+    fn few_changes_are_noted_one_by_one_and_more_save_the_whole_block_once() {
+        let (own, cells) = (words(&[1; OWN_WORDS]), words(&[2; CELLS]));
+        let area = words(&vec![0; area_words(OWN_WORDS + CELLS)]);
+        let undo = Undo::new(&area);
+        undo.begin(3, 17);
+        for count in 1..=MOST_NOTES as u64 {
+            undo.note(&own, &cells, 5, count);
+            assert_eq!(area[COUNT].load(Ordering::Relaxed), count);
+        }
+        for _ in 0..2 {
+            undo.note(&own, &cells, 5, 99);
+            let saved = ALL + (OWN_WORDS + CELLS) as u64;
+            assert_eq!(area[COUNT].load(Ordering::Relaxed), saved);
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Events, the changes of the filter-wide state, and their records.
+
+use crate::block::{Geometry, Layout};
+use crate::record::{ARGUMENT_BITS, ARGUMENT_MAX, Op, Record};
+
+/// Microseconds since the Unix epoch.
+pub type Micros = u64;
+
+/// A change of the filter-wide state. It is recorded before it is applied, carries absolute values, and
+/// is applied as a maximum, so that applying it twice is applying it once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// The filter enters `step` (generation, epoch, tick).
+    Step {
+        /// The step entered. One that was entered before, or 0, changes nothing: the event tells the time.
+        step: u64,
+        /// When.
+        time: Micros,
+        /// What else the kind wants to know at replay.
+        word: u64,
+    },
+    /// A bank begins; it holds slices of steps from `since` on.
+    OpenBank {
+        /// The bank's number, from [`State::next_bank`](crate::state::State::next_bank); never used again.
+        id: u32,
+        /// Its size.
+        geometry: Geometry,
+        /// The first step that it serves.
+        since: u64,
+        /// When.
+        time: Micros,
+    },
+    /// A bank ends: nothing in it is alive any more.
+    CloseBank {
+        /// The bank's number.
+        id: u32,
+        /// When.
+        time: Micros,
+    },
+}
+
+/// A bank's number has 32 bits, an argument 24: the upper 8 lie in the payload, beside the words of
+/// a block, which leave them free.
+const _: () = assert!(Layout::MOST_BLOCK_WORDS <= ARGUMENT_MAX && ARGUMENT_BITS == 24);
+
+/// A bank's number as argument and payload.
+fn split(id: u32) -> (u32, u64) {
+    (id & ARGUMENT_MAX, u64::from(id & !ARGUMENT_MAX))
+}
+
+fn join(argument: u32, payload: u64) -> u32 {
+    argument & ARGUMENT_MAX | payload as u32 & !ARGUMENT_MAX
+}
+
+/// The record that tells an event. `stream` says where its time came from.
+#[must_use]
+pub fn to_record(event: &Event, stream: bool) -> Record {
+    match *event {
+        Event::Step { step, time, word } => {
+            Record { payload: word, time, step, stream, ..Record::new(Op::Step) }
+        }
+        Event::OpenBank { id, geometry, since, time } => {
+            let size =
+                u64::from(geometry.blocks_per_stripe) << 32 | u64::from(geometry.words_per_block);
+            let (argument, upper) = split(id);
+            debug_assert!(size & upper == 0, "{geometry:?} of bank {id}");
+            Record {
+                argument,
+                payload: size | upper,
+                time,
+                step: since,
+                stream,
+                ..Record::new(Op::OpenBank)
+            }
+        }
+        Event::CloseBank { id, time } => {
+            let (argument, payload) = split(id);
+            Record { argument, payload, time, stream, ..Record::new(Op::CloseBank) }
+        }
+    }
+}
+
+/// The event that a record tells, if it tells one.
+#[must_use]
+pub fn from_record(record: &Record) -> Option<Event> {
+    match record.op {
+        Op::Step => {
+            Some(Event::Step { step: record.step, time: record.time, word: record.payload })
+        }
+        Op::OpenBank => {
+            let geometry = Geometry {
+                blocks_per_stripe: (record.payload >> 32) as u32,
+                words_per_block: record.payload as u32 & ARGUMENT_MAX,
+            };
+            let (id, since) = (join(record.argument, record.payload), record.step);
+            Some(Event::OpenBank { id, geometry, since, time: record.time })
+        }
+        Op::CloseBank => {
+            let id = join(record.argument, record.payload);
+            Some(Event::CloseBank { id, time: record.time })
+        }
+        Op::Insert | Op::Remove | Op::Heartbeat | Op::Durable | Op::Void | Op::Clear => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::Decoded;
+
+    #[test]
+    fn every_event_reads_back_from_its_record() {
+        let geometry = Geometry { blocks_per_stripe: 7, words_per_block: 2048 };
+        for event in [
+            Event::Step { step: 9, time: 10, word: 11 },
+            Event::OpenBank { id: 3, geometry, since: 12, time: 13 },
+            Event::CloseBank { id: 3, time: 14 },
+            Event::OpenBank { id: ARGUMENT_MAX, geometry, since: 12, time: 13 },
+            Event::OpenBank { id: ARGUMENT_MAX + 1, geometry, since: 12, time: 13 },
+            Event::CloseBank { id: ARGUMENT_MAX + 2, time: 14 },
+            Event::OpenBank { id: u32::MAX, geometry, since: 12, time: 13 },
+            Event::CloseBank { id: u32::MAX, time: 14 },
+        ] {
+            for stream in [true, false] {
+                let record = to_record(&event, stream);
+                assert_eq!((from_record(&record), record.stream), (Some(event), stream));
+                let Decoded::Valid(read) = Record::decode(record.encode(3, 9), 3, 9) else {
+                    panic!("{event:?}");
+                };
+                assert_eq!(from_record(&read), Some(event), "as its bytes tell it");
+            }
+        }
+    }
+}

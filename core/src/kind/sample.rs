@@ -1,0 +1,45 @@
+//! What blocks tell of a filter when they are looked at: how many cells are in use, and the false-positive rate.
+
+use super::{Kind, Moment, State};
+use crate::block::{Block, MAX_BANKS};
+
+/// Sums over the blocks that were looked at.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Sample {
+    used: u64,
+    cells: u64,
+    /// By the bank's slot: blocks, and the sum of their rates.
+    banks: [(u64, f64); MAX_BANKS],
+}
+
+impl Sample {
+    /// Looks at a settled copy of a block of bank `slot`.
+    pub fn look(
+        &mut self,
+        kind: &dyn Kind,
+        state: &State<'_>,
+        slot: usize,
+        block: &Block<'_>,
+        moment: &Moment,
+    ) {
+        let (used, cells) = kind.fill(block);
+        (self.used, self.cells) = (self.used + used, self.cells + cells);
+        if let Some((blocks, rates)) = self.banks.get_mut(slot) {
+            *blocks += 1;
+            *rates += kind.block_fpr(state, slot, block, moment);
+        }
+    }
+
+    /// The share of cells in use.
+    #[must_use]
+    pub fn fill(&self) -> f64 {
+        if self.cells == 0 { 0.0 } else { self.used as f64 / self.cells as f64 }
+    }
+
+    /// The probability that a key which was never inserted is found in one of its blocks: one a bank, each as likely as another.
+    #[must_use]
+    pub fn fpr(&self) -> f64 {
+        let looked_at = self.banks.iter().filter(|(blocks, _)| *blocks > 0);
+        1.0 - looked_at.fold(1.0, |none, &(blocks, rates)| none * (1.0 - rates / blocks as f64))
+    }
+}

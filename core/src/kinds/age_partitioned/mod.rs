@@ -1,0 +1,325 @@
+//! The age-partitioned Bloom filter (Shtul, Baquero, Almeida; the Time-limited paper's section 5): a
+//! window of the last `N` insert operations.
+//!
+//! Inserts are counted, duplicates too, in generations of `g = ceil(N/l)`. A key is present for exactly
+//! `l` shifts after its generation, so for at least `N` further inserts, and is gone after `(l+1)·g` but
+//! for ghosts: one that expired `e < k` generations ago still has `k-e` slices, and about `2^-e` of
+//! such keys are still taken for present.
+//!
+//! A shift is due before the insert that follows a full generation. It changes two words of the
+//! filter-wide state and no block: blocks catch up when they are next touched (`columns`).
+
+mod evidence;
+mod planner;
+pub mod theory;
+
+#[cfg(test)]
+mod tests;
+
+pub use planner::{COLUMNS, Design, MOST_WORDS, Plan, design, plan, words_for};
+
+use super::columns::{Columns, caught_up};
+use crate::block::{Block, Blocks, Geometry, Layout};
+use crate::error::{Error, Result};
+use crate::inference::{Belief, Piece};
+use crate::kind::parameters::{DEFAULT_FPR, within};
+use crate::kind::{
+    Age, Decision, Event, Kind, Moment, Operation, Parameters, Query, Sample, State, Totals, Within,
+};
+use crate::planted::Mistake;
+use std::sync::Arc;
+use theory::Phase;
+
+/// The kind's name.
+pub const NAME: &str = "age-partitioned";
+
+/// The parameters it knows.
+const KNOWN: [&str; 7] = ["window-items", "fpr", "k", "l", "generation", "columns", "words"];
+
+/// How far a pair of `k` and `l` may exceed the wanted rate: the papers' pairs for 0.001 give 0.00103.
+const CEILING_SLACK: f64 = 1.05;
+
+/// The longest window, in inserts; memory bounds it earlier.
+const MOST_ITEMS: u64 = 1 << 48;
+
+/// The kind's own word of the filter-wide state that holds the open generation.
+const GENERATION: usize = 0;
+
+/// The one that holds the inserts there had been when it began.
+const BEGAN: usize = 1;
+
+/// An age-partitioned filter's parameters, completed.
+#[derive(Debug, Clone, PartialEq)]
+struct AgePartitioned {
+    window: u64,
+    fpr: f64,
+    k: u32,
+    l: u32,
+    generation: u64,
+    columns: u32,
+    words: u64,
+    slices: Columns,
+}
+
+/// Makes the kind from `window-items` and `fpr` (0.001 if absent).
+///
+/// With `k` and `l` the memory is the classical `k·g/ln 2` bits a slice, and `fpr`, if named, a ceiling.
+/// `columns`, `generation` and `words` override what the rest derives; where `words` is given, nothing
+/// is promised of the rate.
+///
+/// # Errors
+/// [`Error::Parameter`] for unknown names, for values out of bounds or that do not fit each other, and
+/// for filters above 8 TiB.
+pub fn build(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
+    parameters.only(NAME, &KNOWN)?;
+    let window = parameters.required("window-items", "how many inserts it looks back")?;
+    let window = within("window-items", window, 1, MOST_ITEMS)?;
+    let fpr = parameters.fpr()?;
+    let columns = columns(parameters)?;
+    let slices = parameters.slices(COLUMNS[2] - 1)?;
+    let words = parameters.count("words", "a number of 64-bit words", MOST_WORDS)?;
+    let generation = parameters.count("generation", "a number of inserts", window)?;
+    let (plan, fpr) = match slices {
+        None => {
+            let fpr = fpr.unwrap_or(DEFAULT_FPR);
+            (planner::plan(window, fpr, columns)?, fpr)
+        }
+        Some(slices) => given(window, slices, (generation, columns, words), fpr)?,
+    };
+    let Plan { k, l, columns, .. } = plan;
+    let generation = generation.unwrap_or(plan.generation);
+    if u128::from(generation) * u128::from(l) < u128::from(window) {
+        let least = window.div_ceil(l.into());
+        return Err(Error::parameter("generation", format!("at least {least}"), generation));
+    }
+    let words = words.unwrap_or(plan.words);
+    let slices = Columns::new(k, k + l, columns);
+    Ok(Arc::new(AgePartitioned { window, fpr, k, l, generation, columns, words, slices }))
+}
+
+fn columns(parameters: &Parameters) -> Result<Option<u32>> {
+    let columns = parameters.optional("columns", "16, 32 or 64")?;
+    match columns {
+        Some(other) if !COLUMNS.contains(&other) => {
+            Err(Error::parameter("columns", "16, 32 or 64", other))
+        }
+        _ => Ok(columns),
+    }
+}
+
+/// The plan for named numbers of slices, and the rate it keeps.
+fn given(
+    window: u64,
+    (k, l): (u32, u32),
+    (generation, columns, words): (Option<u64>, Option<u32>, Option<u64>),
+    ceiling: Option<f64>,
+) -> Result<(Plan, f64)> {
+    let columns = columns.or_else(|| COLUMNS.into_iter().find(|&width| k + l <= width));
+    let Some(columns) = columns.filter(|&width| k + l <= width) else {
+        let most = columns.unwrap_or(COLUMNS[2]);
+        return Err(Error::parameter("k", format!("k + l of at most {most}"), k + l));
+    };
+    if u64::from(l) > window {
+        return Err(Error::parameter("l", format!("at most the window, {window}"), l));
+    }
+    let generation = generation.unwrap_or(window.div_ceil(l.into()));
+    let load = std::f64::consts::LN_2;
+    // A rate that rounds to 1 (one hash function, many slices) must read back as a rate.
+    let reached = theory::fpr(k, l, load, Phase::WORST).min(1.0 - f64::EPSILON);
+    let words = match (words, ceiling) {
+        (Some(words), _) => words,
+        (None, Some(ceiling)) if reached > ceiling * CEILING_SLACK => {
+            let expected = format!("at least {reached:.3e}, what k = {k} and l = {l} give");
+            return Err(Error::parameter("fpr", expected, ceiling));
+        }
+        (None, _) => words_for(k, generation, load, columns)?,
+    };
+    Ok((Plan { k, l, columns, generation, words }, ceiling.unwrap_or(reached)))
+}
+
+impl AgePartitioned {
+    /// Inserts into the open generation, as far as known; none if the state is behind `generation`.
+    fn inserts_in(&self, state: &State<'_>, generation: u64, totals: &Totals) -> u64 {
+        if state.own(GENERATION) < generation {
+            return 0;
+        }
+        totals.inserts.saturating_sub(state.own(BEGAN))
+    }
+
+    /// The rate by theory in blocks of this geometry.
+    fn fpr_at(&self, layout: Layout, geometry: Geometry, phase: Phase) -> f64 {
+        let cells = layout.words(geometry) as f64 * self.slices.lanes() as f64;
+        let load = f64::from(self.k) * self.generation as f64 / cells;
+        // One block holds what it must: nothing varies.
+        let block_keys = match layout.blocks(geometry) {
+            0 | 1 => 0.0,
+            blocks => self.generation as f64 / blocks as f64,
+        };
+        theory::fpr_in_blocks(self.k, self.l, load, phase, block_keys)
+    }
+
+    /// The key's runs by age, age 0 as the top bit, and the generation that ages count from.
+    #[inline(always)]
+    fn runs(&self, state: &State<'_>, blocks: &Blocks<'_>, hash: u64) -> (u64, u64) {
+        match blocks.get(0) {
+            Some(block) => self.slices.runs(block, state.own(GENERATION), hash),
+            None => (0, 0),
+        }
+    }
+}
+
+impl Kind for AgePartitioned {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn parameters(&self) -> Parameters {
+        Parameters::new()
+            .with("window-items", self.window)
+            .with("fpr", self.fpr)
+            .with("k", self.k)
+            .with("l", self.l)
+            .with("generation", self.generation)
+            .with("columns", self.columns)
+            .with("words", self.words)
+    }
+
+    fn repeatable(&self) -> bool {
+        true
+    }
+
+    fn first_words(&self) -> u64 {
+        self.words
+    }
+
+    fn prefetch(&self, blocks: &Blocks<'_>, hash: u64) {
+        if let Some(block) = blocks.get(0) {
+            self.slices.prefetch(block, hash);
+        }
+    }
+
+    fn due(&self, state: &State<'_>, _: Layout, moment: &Moment) -> Option<Event> {
+        let end = state.own(BEGAN).saturating_add(self.generation);
+        let end = if Mistake::GenerationOneOff.is_planted() { end.saturating_add(1) } else { end };
+        (moment.totals.inserts >= end).then(|| Event::Step {
+            step: state.own(GENERATION).saturating_add(1),
+            time: moment.now,
+            word: moment.totals.inserts,
+        })
+    }
+
+    fn apply(&self, state: &State<'_>, _: Layout, event: &Event) {
+        if let Event::Step { step, word, .. } = *event
+            && step > state.own(GENERATION)
+        {
+            state.set_own(GENERATION, step);
+            state.set_own(BEGAN, word);
+        }
+    }
+
+    /// The generation that opens next, for as many inserts as a generation takes. It opens at this insert or before and
+    /// then takes so many more, or after it: in both cases it is this key's generation or a younger one.
+    fn step_without(&self, state: &State<'_>, moment: &Moment) -> Option<u64> {
+        let two = self.generation.saturating_mul(2);
+        let full = state.own(BEGAN).saturating_add(two);
+        (moment.totals.inserts < full).then(|| state.own(GENERATION).saturating_add(1))
+    }
+
+    fn decide(&self, state: &State<'_>, _: &Moment) -> Decision {
+        Decision::Insert { step: state.own(GENERATION) }
+    }
+
+    fn insert(&self, _: &State<'_>, blocks: &Blocks<'_>, operation: &Operation) {
+        if let Some(block) = blocks.get(0) {
+            // Another thread may have shifted since the step was read, and been here first.
+            let generation = operation.step.max(caught_up(block));
+            self.slices.insert(block, 0, generation, operation.hash);
+        }
+    }
+
+    fn contains(&self, state: &State<'_>, blocks: &Blocks<'_>, query: &Query) -> bool {
+        self.runs(state, blocks, query.hash).0 != 0
+    }
+
+    fn knows_age(&self) -> bool {
+        true
+    }
+
+    /// By the youngest run, which is never older than the key: at least the inserts of the open
+    /// generation and of the closed ones after the run's.
+    fn age(&self, state: &State<'_>, blocks: &Blocks<'_>, query: &Query) -> Option<Age> {
+        let (runs, generation) = self.runs(state, blocks, query.hash);
+        let closed = match runs.leading_zeros() {
+            64 => return None,
+            0 => return Some(Age::Items(0)),
+            age => u64::from(age - 1).saturating_mul(self.generation),
+        };
+        let open = self.inserts_in(state, generation, &query.totals);
+        Some(Age::Items(open.saturating_add(closed)))
+    }
+
+    /// No key of the last so many inserts is missed; keys `d` generations older pass with `2^-d`. The
+    /// filter knows no times: [`Within::Time`] asks for the whole window.
+    fn contains_within(
+        &self,
+        state: &State<'_>,
+        blocks: &Blocks<'_>,
+        query: &Query,
+        within: Within,
+    ) -> bool {
+        let (runs, generation) = self.runs(state, blocks, query.hash);
+        let items = match within {
+            Within::Time(_) => return runs != 0,
+            Within::Items(0) => return false,
+            Within::Items(items) => items,
+        };
+        // A key of generation age i >= 1 lies behind the open generation's inserts and i-1 full ones.
+        let open = self.inserts_in(state, generation, &query.totals);
+        let oldest = match (items - 1).checked_sub(open) {
+            None => 0,
+            Some(beyond) => 1 + beyond / self.generation,
+        };
+        runs >> 63_u64.saturating_sub(oldest) != 0
+    }
+
+    fn window(&self, _: &Totals) -> Option<Within> {
+        Some(Within::Items(self.window))
+    }
+
+    fn evidence(
+        &self,
+        state: &State<'_>,
+        blocks: &Blocks<'_>,
+        query: &Query,
+        belief: &Belief<'_>,
+        tell: &mut dyn FnMut(Piece),
+    ) {
+        if let Some(block) = blocks.get(0) {
+            self.tell_evidence(state, block, query, belief, tell);
+        }
+    }
+
+    fn settle(&self, state: &State<'_>, _: usize, block: &Block<'_>, _: &Moment) {
+        self.slices.catch_up(block, 0, state.own(GENERATION));
+    }
+
+    fn step(&self, state: &State<'_>, _: &Moment) -> Option<u64> {
+        Some(state.own(GENERATION))
+    }
+
+    /// As if all keys were distinct: duplicates fill less.
+    fn estimated_fpr(&self, state: &State<'_>, layout: Layout, moment: &Moment, _: &Sample) -> f64 {
+        let Some(bank) = state.bank(0) else {
+            return 0.0;
+        };
+        let closed = state.own(GENERATION);
+        let open = self.inserts_in(state, closed, &moment.totals);
+        let fraction = open as f64 / self.generation as f64;
+        self.fpr_at(layout, bank.geometry, Phase { closed, fraction })
+    }
+
+    /// Just before a shift, when the rate is highest.
+    fn planned_fpr(&self, layout: Layout) -> f64 {
+        self.fpr_at(layout, layout.geometry(self.words), Phase::WORST)
+    }
+}

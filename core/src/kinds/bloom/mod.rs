@@ -1,0 +1,172 @@
+//! The plain Bloom filter, in blocks: it never forgets, and is the measure of all others.
+//!
+//! A key sets `k` bits of its block. There are no steps and no filter-wide state.
+
+mod evidence;
+mod plan;
+mod theory;
+
+#[cfg(test)]
+mod tests;
+
+pub(super) use plan::Plan;
+
+pub use theory::{fpr, fpr_of_fill, mean_over_blocks, variance_over_blocks};
+
+use crate::atomic::AtomicU64;
+use crate::block::{Block, Blocks, Layout, load, prefetch, store};
+use crate::error::Result;
+use crate::hash::Positions;
+use crate::inference::{Belief, Piece, Scatter};
+use crate::kind::{
+    Decision, Kind, Moment, Operation, Parameters, Query, Sample, State, Totals, Within,
+};
+use std::sync::{Arc, OnceLock};
+
+/// The kind's name.
+pub const NAME: &str = "bloom";
+
+/// The parameters it knows.
+const KNOWN: [&str; 4] = ["capacity", "fpr", "bits", "k"];
+
+/// The most words of a block that are used, so that its bits stay in the range of [`Positions`].
+const MOST_BLOCK_WORDS: usize = 1 << 20;
+
+/// A Bloom filter.
+#[derive(Debug, Clone, PartialEq)]
+struct Bloom {
+    plan: Plan,
+    /// How keys are scattered over the filter's blocks, once it has been asked for.
+    scatter: OnceLock<Scatter>,
+}
+
+/// Makes the kind from `capacity` and `fpr` (0.001 if absent); `bits` and `k` override what these derive.
+///
+/// # Errors
+/// [`Error::Parameter`](crate::Error::Parameter) for unknown names, for values out of bounds, and if no filter of at most 8 TiB
+/// does it.
+pub fn build(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
+    parameters.only(NAME, &KNOWN)?;
+    let plan = Plan::from_parameters(parameters, "bits")?;
+    Ok(Arc::new(Bloom { plan, scatter: OnceLock::new() }))
+}
+
+impl Bloom {
+    /// The bits of a block.
+    #[inline]
+    fn bits(&self, block: &Block<'_>) -> u32 {
+        block.cells.len().min(MOST_BLOCK_WORDS) as u32 * 64
+    }
+
+    /// Whether all of the key's bits are set.
+    #[inline]
+    fn all_set(&self, block: &Block<'_>, hash: u64) -> bool {
+        // All words are loaded, so that their misses overlap; an early exit would wait for each.
+        let mut all = 1;
+        self.each_bit(block, hash, |word, shift| all &= load(word) >> shift);
+        all == 1
+    }
+
+    /// Visits the key's bits: their words, and where in them.
+    #[inline]
+    fn each_bit(&self, block: &Block<'_>, hash: u64, mut visit: impl FnMut(&AtomicU64, usize)) {
+        let words = &block.cells[..block.cells.len().min(MOST_BLOCK_WORDS)];
+        let positions = Positions::new(hash, self.bits(block));
+        let at = |position: usize| {
+            if let Some(word) = words.get(position / 64) {
+                visit(word, position % 64);
+            }
+        };
+        positions.each(self.plan.k, at);
+    }
+}
+
+impl Kind for Bloom {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn parameters(&self) -> Parameters {
+        self.plan.parameters("bits")
+    }
+
+    fn repeatable(&self) -> bool {
+        true
+    }
+
+    fn first_words(&self) -> u64 {
+        self.plan.cells.div_ceil(64)
+    }
+
+    fn decide(&self, _: &State<'_>, _: &Moment) -> Decision {
+        Decision::Insert { step: 0 }
+    }
+
+    fn prefetch(&self, blocks: &Blocks<'_>, hash: u64) {
+        if let Some(block) = blocks.get(0) {
+            self.each_bit(block, hash, |word, _| prefetch(word));
+        }
+    }
+
+    /// Bits that are not set yet. Functions that happen to meet in one such bit count it each: one key in
+    /// thousands.
+    fn novelty(&self, _: &State<'_>, blocks: &Blocks<'_>, operation: &Operation) -> u32 {
+        let mut new = 0;
+        if let Some(block) = blocks.get(0) {
+            self.each_bit(block, operation.hash, |word, shift| {
+                new += !(load(word) >> shift) as u32 & 1
+            });
+        }
+        new
+    }
+
+    fn insert(&self, _: &State<'_>, blocks: &Blocks<'_>, operation: &Operation) {
+        if let Some(block) = blocks.get(0) {
+            // Stored even if unchanged: whether it is cannot be predicted, so asking costs more.
+            self.each_bit(block, operation.hash, |word, shift| {
+                store(word, load(word) | 1 << shift)
+            });
+        }
+    }
+
+    fn contains(&self, _: &State<'_>, blocks: &Blocks<'_>, query: &Query) -> bool {
+        blocks.get(0).is_some_and(|block| self.all_set(block, query.hash))
+    }
+
+    /// All inserts: section 2.4 of the Inferential paper.
+    fn window(&self, totals: &Totals) -> Option<Within> {
+        Some(Within::Items(totals.inserts))
+    }
+
+    fn evidence(
+        &self,
+        _: &State<'_>,
+        blocks: &Blocks<'_>,
+        query: &Query,
+        belief: &Belief<'_>,
+        tell: &mut dyn FnMut(Piece),
+    ) {
+        if let Some(block) = blocks.get(0) {
+            let all_set = self.all_set(block, query.hash);
+            self.tell_evidence(block, query, all_set, belief, tell);
+        }
+    }
+
+    fn settle(&self, _: &State<'_>, _: usize, _: &Block<'_>, _: &Moment) {}
+
+    fn estimated_fpr(&self, state: &State<'_>, layout: Layout, moment: &Moment, _: &Sample) -> f64 {
+        let Some(bank) = state.bank(0) else {
+            return 0.0;
+        };
+        let bits = layout.words(bank.geometry).saturating_mul(64) as f64;
+        let fill = moment.totals.novelty as f64 / bits;
+        fpr_of_fill(fill, bits, self.plan.k, layout.blocks(bank.geometry) as f64)
+    }
+
+    /// At capacity.
+    fn planned_fpr(&self, layout: Layout) -> f64 {
+        let geometry = layout.geometry(self.first_words());
+        let bits = layout.words(geometry).saturating_mul(64) as f64;
+        fpr(self.plan.capacity as f64, bits, self.plan.k, layout.blocks(geometry) as f64)
+    }
+}

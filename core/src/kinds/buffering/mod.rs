@@ -1,0 +1,257 @@
+//! The simple baselines, two Bloom filters that take turns: a window of the last `N` insert operations, coarsely.
+//!
+//! - **Two-buffer** (A2, "active-active"; Yoon, *Aging Bloom filter with two active buffers for dynamic sets*, 2010; "Buffering"
+//!   in the Time-limited paper, section 4.1): an insert goes to the active buffer, a key found in the aged one too, which so moves
+//!   it; a query asks both. When the active buffer has taken `N` inserts, the aged one is cleared and the two switch.
+//! - **Double buffering** (Chang, Feng, Li, *Approximate caches for packet classification*, 2004; the same section): a query
+//!   asks the active buffer only, which takes every insert. From the moment it is half full, which is after `N` inserts, the
+//!   warm-up buffer takes them too. When it is full, after `2N`, the two switch, and the former active one is cleared.
+//!   The new active one is half full at once, so from then on every insert is written twice.
+//!
+//! Both come down to generations of `N` inserts, duplicates too. Insert number `i` (from 0) is in generation `g = i / N`, and
+//! its key is present until the generation `g+2` begins, before insert `(g+2)·N`: for at least `N` further inserts, and
+//! at most `2N-1`, without false negatives before and but for false positives after. Generation `g` begins with the clearing
+//! of buffer `g mod 2`. Inserts of two-buffer ageing write it alone, those of double buffering the other one too, which is
+//! the active one (in generation 0 nothing warms up yet, and buffer 0 is the active one).
+//!
+//! Full means a number of inserts, here as in all windows of inserts, where the papers count distinct keys: `N` is then a
+//! promise that holds on every stream. Double buffering takes about twice the bits of two-buffer ageing for the same
+//! window and rate: its active buffer has to hold `2N` keys.
+//!
+//! A swap changes two words of the filter-wide state and no block: see `buffers`.
+
+mod buffers;
+mod plan;
+pub mod theory;
+
+#[cfg(test)]
+mod tests;
+
+use crate::block::{Block, Blocks, Geometry, Layout};
+use crate::error::Result;
+use crate::kind::{
+    Decision, Event, Kind, Moment, Operation, Parameters, Query, Sample, State, Totals,
+};
+use buffers::{BOTH, PLACES, Set, caught_up, cleared_for};
+use plan::Plan;
+use std::sync::Arc;
+
+/// The name of double buffering.
+pub const DOUBLE: &str = "double-buffering";
+
+/// The name of two-buffer ageing.
+pub const TWO: &str = "two-buffer";
+
+/// The parameters that both know.
+const KNOWN: [&str; 4] = ["window-items", "fpr", "bits", "k"];
+
+/// The kind's own word of the filter-wide state that holds the open generation.
+const GENERATION: usize = 0;
+
+/// The one that holds the inserts there had been when it began.
+const BEGAN: usize = 1;
+
+/// How the buffers take turns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Scheme {
+    Double,
+    Two,
+}
+
+/// A filter of two buffers.
+#[derive(Debug, Clone, PartialEq)]
+struct Buffering {
+    scheme: Scheme,
+    plan: Plan,
+}
+
+/// Makes double buffering from `window-items` and `fpr` (0.001 if absent); `bits` (of both buffers) and `k` override what
+/// these derive.
+///
+/// # Errors
+/// [`Error::Parameter`](crate::Error::Parameter) for unknown names, for values out of bounds, and if no filter of at most 8 TiB
+/// does it.
+pub fn build_double(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
+    Scheme::Double.build(parameters)
+}
+
+/// Makes two-buffer ageing, from the same parameters.
+///
+/// # Errors
+/// As [`build_double`].
+pub fn build_two(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
+    Scheme::Two.build(parameters)
+}
+
+impl Scheme {
+    fn build(self, parameters: &Parameters) -> Result<Arc<dyn Kind>> {
+        parameters.only(self.name(), &KNOWN)?;
+        let worst = |window: f64, bits, k, blocks| match self {
+            Self::Double => theory::double_buffering_fpr(2.0 * window, bits, k, blocks),
+            Self::Two => theory::two_buffer_fpr(window, window, bits, k, blocks),
+        };
+        let plan = Plan::from_parameters(parameters, worst)?;
+        Ok(Arc::new(Buffering { scheme: self, plan }))
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Double => DOUBLE,
+            Self::Two => TWO,
+        }
+    }
+
+    /// The buffers that an insert writes.
+    #[inline]
+    fn written(self, generation: u64) -> Set {
+        match self {
+            Self::Double if generation > 0 => BOTH,
+            Self::Double | Self::Two => cleared_for(generation),
+        }
+    }
+
+    /// The buffers that a query asks.
+    #[inline]
+    fn asked(self, generation: u64) -> Set {
+        match self {
+            Self::Double if generation > 0 => BOTH & !cleared_for(generation),
+            Self::Double => cleared_for(generation),
+            Self::Two => BOTH,
+        }
+    }
+
+    /// Inserts that the buffers have taken: the one that is asked first, or filled now, and the other.
+    fn inserts(self, generation: u64, window: f64, open: f64) -> [f64; 2] {
+        match self {
+            Self::Double if generation > 0 => [window + open, open],
+            Self::Two if generation > 0 => [open, window],
+            Self::Double | Self::Two => [open, 0.0],
+        }
+    }
+}
+
+impl Buffering {
+    /// The rate by theory with so many keys in the two buffers.
+    fn fpr(&self, layout: Layout, geometry: Geometry, [first, other]: [f64; 2]) -> f64 {
+        let bits = buffer_bits(layout, geometry);
+        let (k, blocks) = (self.plan.k, layout.blocks(geometry) as f64);
+        match self.scheme {
+            Scheme::Double => theory::double_buffering_fpr(first, bits, k, blocks),
+            Scheme::Two => theory::two_buffer_fpr(first, other, bits, k, blocks),
+        }
+    }
+
+    /// Inserts into the open generation.
+    fn open(state: &State<'_>, totals: &Totals) -> u64 {
+        totals.inserts.saturating_sub(state.own(BEGAN))
+    }
+}
+
+/// Bits of one buffer.
+fn buffer_bits(layout: Layout, geometry: Geometry) -> f64 {
+    layout.words(geometry).saturating_mul(PLACES) as f64
+}
+
+impl Kind for Buffering {
+    fn name(&self) -> &'static str {
+        self.scheme.name()
+    }
+
+    fn parameters(&self) -> Parameters {
+        self.plan.parameters()
+    }
+
+    fn repeatable(&self) -> bool {
+        true
+    }
+
+    fn first_words(&self) -> u64 {
+        self.plan.bits.div_ceil(64)
+    }
+
+    fn prefetch(&self, blocks: &Blocks<'_>, hash: u64) {
+        if let Some(block) = blocks.get(0) {
+            buffers::fetch(block, self.plan.k, hash);
+        }
+    }
+
+    /// A swap (or, of double buffering, once, the beginning of the warm-up) when the window is full.
+    fn due(&self, state: &State<'_>, _: Layout, moment: &Moment) -> Option<Event> {
+        let end = state.own(BEGAN).saturating_add(self.plan.window);
+        (moment.totals.inserts >= end).then(|| Event::Step {
+            step: state.own(GENERATION).saturating_add(1),
+            time: moment.now,
+            word: moment.totals.inserts,
+        })
+    }
+
+    fn apply(&self, state: &State<'_>, _: Layout, event: &Event) {
+        if let Event::Step { step, word, .. } = *event
+            && step > state.own(GENERATION)
+        {
+            state.set_own(GENERATION, step);
+            state.set_own(BEGAN, word);
+        }
+    }
+
+    /// The generation that opens next, for as many inserts as one takes: it opens at this insert or before and then takes so
+    /// many more, or after it. In both cases it is this key's generation or a younger one.
+    fn step_without(&self, state: &State<'_>, moment: &Moment) -> Option<u64> {
+        let full = state.own(BEGAN).saturating_add(self.plan.window.saturating_mul(2));
+        (moment.totals.inserts < full).then(|| state.own(GENERATION).saturating_add(1))
+    }
+
+    fn decide(&self, state: &State<'_>, _: &Moment) -> Decision {
+        Decision::Insert { step: state.own(GENERATION) }
+    }
+
+    fn insert(&self, _: &State<'_>, blocks: &Blocks<'_>, operation: &Operation) {
+        if let Some(block) = blocks.get(0) {
+            // Another thread may have swapped since the step was read, and been here first.
+            let generation = operation.step.max(caught_up(block));
+            let written = self.scheme.written(generation);
+            buffers::insert(block, self.plan.k, generation, written, operation.hash);
+        }
+    }
+
+    fn contains(&self, state: &State<'_>, blocks: &Blocks<'_>, query: &Query) -> bool {
+        blocks.get(0).is_some_and(|block| {
+            let generation = state.own(GENERATION).max(caught_up(block));
+            let found = buffers::found(block, self.plan.k, generation, query.hash);
+            found & self.scheme.asked(generation) != 0
+        })
+    }
+
+    fn settle(&self, state: &State<'_>, _: usize, block: &Block<'_>, _: &Moment) {
+        buffers::catch_up(block, state.own(GENERATION));
+    }
+
+    fn step(&self, state: &State<'_>, _: &Moment) -> Option<u64> {
+        Some(state.own(GENERATION))
+    }
+
+    /// From the inserts that each buffer has taken; the fill of both tells what share of them were new keys.
+    fn estimated_fpr(
+        &self,
+        state: &State<'_>,
+        layout: Layout,
+        moment: &Moment,
+        sample: &Sample,
+    ) -> f64 {
+        let Some(bank) = state.bank(0) else {
+            return 0.0;
+        };
+        let (window, open) = (self.plan.window as f64, Self::open(state, &moment.totals) as f64);
+        let inserts = self.scheme.inserts(state.own(GENERATION), window, open);
+        let bits = buffer_bits(layout, bank.geometry);
+        let share = theory::distinct_share(sample.fill(), inserts, bits, self.plan.k);
+        self.fpr(layout, bank.geometry, inserts.map(|inserts| share * inserts))
+    }
+
+    /// Just before a swap, when the rate is highest, with distinct keys.
+    fn planned_fpr(&self, layout: Layout) -> f64 {
+        let window = self.plan.window as f64;
+        let inserts = self.scheme.inserts(1, window, window);
+        self.fpr(layout, layout.geometry(self.first_words()), inserts)
+    }
+}

@@ -1,0 +1,433 @@
+//! Slices as bit columns of a block: where a bit lies, how a key's row is read, what catching up clears.
+//!
+//! A key's `k` hash functions lead to `k` rows of its block. Row `p` holds bit `p` of `n` slices in a lane
+//! of 16, 32 or 64 bits; lanes are packed into words, lane 0 lowest. The slice made in generation `s` (any
+//! integer: a new block has slices from before generation 0) is column `s mod n` and has hash function
+//! `s mod k`, both for life. At generation `G` the slice of age `a` is the one made in `G-a`.
+//!
+//! An insert in generation `g` sets the key's bit in the `k` slices `g-k+1..=g` (Age-Partitioned Bloom
+//! Filters; Time-limited Bloom Filter, section 5): `k` consecutive slices have all `k` functions. A query
+//! joins the key's rows into one, ordered by age, and looks for runs of `k` ones in it.
+//!
+//! Nothing shifts. The block's first own word is the generation it has caught up to; a slice is held until
+//! the one `n` generations younger takes its column. Columns of slices made since the block was last touched
+//! still hold their predecessors, which are gone: a query masks them, an insert clears them first.
+//!
+//! Knows nothing of why generations end. Trusts no word that it reads: any content gives an answer, and no
+//! panic.
+
+use crate::atomic::{AtomicU64, Ordering};
+use crate::block::{Block, load, prefetch, store};
+use crate::hash::Positions;
+use crate::planted::Mistake;
+
+/// The most words of a block that are used, so that its rows stay in the range of [`Positions`].
+const MOST_BLOCK_WORDS: usize = 1 << 24;
+
+/// How the slices of a filter are arranged in its blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Columns {
+    k: u32,
+    n: u32,
+    /// Binary logarithm of lanes in a word.
+    lanes_log: u32,
+    /// At `k - f + i` the ages, age 0 as the top bit, of the slices with hash function `i`, if the youngest slice has `f`.
+    ages: [u64; 128],
+}
+
+/// Where the slices of a generation lie.
+#[derive(Clone, Copy)]
+struct Place {
+    /// The column of the youngest slice.
+    column: u32,
+    /// The hash function of the youngest slice.
+    function: u32,
+}
+
+/// The generation that a block has caught up to.
+#[inline]
+pub(super) fn caught_up(block: &Block<'_>) -> u64 {
+    block.own.first().map_or(0, load)
+}
+
+impl Columns {
+    /// `n` slices, `k` of which take an insert, in lanes of `width` (16, 32 or 64) bits.
+    pub(super) fn new(k: u32, n: u32, width: u32) -> Self {
+        assert!(k >= 1 && k < n && n <= width && matches!(width, 16 | 32 | 64));
+        let mut ages = [0; 128];
+        for (at, ages) in ages.iter_mut().enumerate() {
+            let first = (k - at as u32 % k) % k;
+            *ages = (first..64).step_by(k as usize).fold(0, |ages, age| ages | 1 << (63 - age));
+        }
+        Self { k, n, lanes_log: (64 / width).ilog2(), ages }
+    }
+
+    /// Lanes in a word.
+    pub(super) fn lanes(&self) -> u64 {
+        1 << self.lanes_log
+    }
+
+    /// The ages, age 0 as the top bit, at which a run of `k` ones starts for this key, at this generation or
+    /// the block's own, whichever is later; and that generation.
+    #[inline(always)]
+    pub(super) fn runs(&self, block: &Block<'_>, generation: u64, hash: u64) -> (u64, u64) {
+        let (ones, generation) = self.ones(block, generation, hash);
+        (runs_of(ones, self.k), generation)
+    }
+
+    /// The key's bits by age, age 0 as the top bit, at this generation or the block's own, whichever is later; and that
+    /// generation.
+    #[inline(always)]
+    pub(super) fn ones(&self, block: &Block<'_>, generation: u64, hash: u64) -> (u64, u64) {
+        let caught_up = caught_up(block);
+        let generation = generation.max(caught_up);
+        let uncleared = generation - caught_up;
+        let held = if uncleared < 64 { u64::MAX >> uncleared } else { 0 };
+        (self.row(block, generation, hash) & held, generation)
+    }
+
+    /// The ages, age 0 as the top bit, that a key with these bits can have been inserted at: a run of `k` ones starts there, or a
+    /// shorter one that the row ends in.
+    #[inline]
+    pub(super) fn starts(&self, ones: u64) -> u64 {
+        let unused = 64 - self.n;
+        let cut_off = (ones >> unused).trailing_ones();
+        runs_of(ones, self.k) | u64::MAX.checked_shr(64 - cut_off).unwrap_or(0) << unused
+    }
+
+    /// `k` and `n`.
+    pub(super) fn shape(&self) -> (u32, u32) {
+        (self.k, self.n)
+    }
+
+    /// Sets the key's bits in the slices of this generation, but for those that the block no longer holds, if
+    /// it is further on. `since`: see [`catch_up`](Self::catch_up).
+    #[inline]
+    pub(super) fn insert(&self, block: &Block<'_>, since: u64, generation: u64, hash: u64) {
+        self.catch_up(block, since, generation);
+        self.each_bit(block, generation, hash, |word, shift, bit| {
+            // Stored even if unchanged: whether it is cannot be predicted, so asking costs more.
+            store(word, load(word) | bit << shift);
+        });
+    }
+
+    /// How many bits [`insert`](Self::insert) would newly set.
+    pub(super) fn novelty(&self, block: &Block<'_>, generation: u64, hash: u64) -> u32 {
+        let uncleared = generation.saturating_sub(caught_up(block)).min(self.n.into()) as u32;
+        let kept = !self.youngest_columns(generation, uncleared);
+        let mut new = 0;
+        self.each_bit(block, generation, hash, |word, shift, bit| {
+            new += u32::from(bit & !(load(word) >> shift & kept) != 0);
+        });
+        new
+    }
+
+    /// How many bits of the slices of this generation are set in the first `words` words of a block, and how many bits there are.
+    pub(super) fn set_in(&self, block: &Block<'_>, generation: u64, words: usize) -> (u64, u64) {
+        let mut columns = self.youngest_columns(generation, self.k);
+        let uncleared = generation.saturating_sub(caught_up(block));
+        if uncleared > 0 {
+            columns &= !self.youngest_columns(generation, uncleared.min(self.k.into()) as u32);
+        }
+        let mask = self.in_lanes(columns);
+        let words = &block.cells[..block.cells.len().min(words)];
+        let set = words.iter().map(|word| u64::from((load(word) & mask).count_ones())).sum();
+        (set, words.len() as u64 * self.lanes() * u64::from(self.k))
+    }
+
+    /// The share of set bits in each slice of a block that has caught up to this generation, by age.
+    pub(super) fn fills(&self, block: &Block<'_>, generation: u64) -> impl Iterator<Item = f64> {
+        const ONES: u64 = 0x0101_0101_0101_0101;
+        let width = 64 >> self.lanes_log;
+        let mut set = [0_u64; 64];
+        for words in block.cells.chunks(usize::from(u8::MAX)) {
+            // Byte `b` of the sum at `i`: how often bit `8·b + i` is set.
+            let mut sums = [0_u64; 8];
+            for word in words.iter().map(load) {
+                sums.iter_mut().enumerate().for_each(|(i, sum)| *sum += word >> i & ONES);
+            }
+            for bit in 0..64 {
+                set[bit % width] += sums[bit % 8] >> (bit / 8 * 8) & u64::from(u8::MAX);
+            }
+        }
+        let place = self.place(generation);
+        let bits = (block.cells.len() as u64 * self.lanes()).max(1) as f64;
+        (0..self.n).map(move |age| set[self.column(place, age) as usize % 64] as f64 / bits)
+    }
+
+    /// Asks the processor for the words of the key's rows.
+    #[inline]
+    pub(super) fn prefetch(&self, block: &Block<'_>, hash: u64) {
+        self.each_row(block, hash, |word, _, _| prefetch(word));
+    }
+
+    /// Clears the columns recycled since the block was last touched. A block that has caught up to no
+    /// generation from `since` on, the first that writes to it, is still all zero.
+    #[inline]
+    pub(super) fn catch_up(&self, block: &Block<'_>, since: u64, generation: u64) {
+        let caught_up = caught_up(block);
+        if caught_up >= generation {
+            return;
+        }
+        if caught_up >= since && !Mistake::StaleColumnsKept.is_planted() {
+            self.recycle(block, caught_up, generation);
+        }
+        if let Some(own) = block.own.first() {
+            // Release: who finds this number after its writer's death finds the columns cleared.
+            own.store(generation, Ordering::Release);
+        }
+    }
+
+    #[cold]
+    fn recycle(&self, block: &Block<'_>, caught_up: u64, generation: u64) {
+        let recycled = (generation - caught_up).min(self.n.into()) as u32;
+        let word = self.in_lanes(self.youngest_columns(generation, recycled));
+        for cell in block.cells {
+            store(cell, load(cell) & !word);
+        }
+    }
+
+    /// The key's bits in all slices by age, age 0 as the top bit.
+    ///
+    /// The loads do not depend on one another: nearly all of the time is their misses, side by side.
+    #[inline(always)]
+    fn row(&self, block: &Block<'_>, generation: u64, hash: u64) -> u64 {
+        let place = self.place(generation);
+        // From the first function on.
+        let first = (self.k - place.function) as usize & 63;
+        let ages = self.ages[first..].first_chunk().expect("the table is twice as long");
+        if self.n == 64 {
+            let mut row = 0;
+            self.each_row(block, hash, |word, _, function| {
+                row |= load(word).rotate_left(63 - place.column) & ages[function];
+            });
+            return row;
+        }
+        self.row_of_lanes(block, place, ages, hash)
+    }
+
+    /// The same where fewer than 64 slices leave room for other lanes, or for nothing. Out of line, so that the questions of 64
+    /// columns stay small.
+    #[inline(never)]
+    fn row_of_lanes(&self, block: &Block<'_>, place: Place, ages: &[u64; 64], hash: u64) -> u64 {
+        // The lane is moved to the top, then turned until the youngest slice is the top bit. What the
+        // right shift leaves below the `n` bits is cut off.
+        let (up, left) = (64 - self.n, self.n - 1 - place.column);
+        let mut row = 0;
+        self.each_row(block, hash, |word, shift, function| {
+            let lane = load(word) >> shift << up;
+            row |= (lane << left | lane >> place.column >> 1) & ages[function];
+        });
+        row >> up << up
+    }
+
+    /// A word with these columns in each of its lanes.
+    fn in_lanes(&self, columns: u64) -> u64 {
+        (0..64).step_by(64 >> self.lanes_log).fold(0, |word, shift| word | columns << shift)
+    }
+
+    /// The columns of so many slices, the youngest of this generation.
+    #[cold]
+    fn youngest_columns(&self, generation: u64, count: u32) -> u64 {
+        let place = self.place(generation);
+        (0..count).fold(0, |columns, age| columns | 1 << self.column(place, age))
+    }
+
+    /// Visits the key's bits in the slices of this generation: word, where the lane begins in it, and the bit in the lane; 0
+    /// for a slice that the block, further on, no longer holds.
+    #[inline(always)]
+    fn each_bit<'a>(
+        &self,
+        block: &Block<'a>,
+        generation: u64,
+        hash: u64,
+        mut visit: impl FnMut(&'a AtomicU64, u32, u64),
+    ) {
+        let place = self.place(generation);
+        let held = match caught_up(block).saturating_sub(generation) {
+            0 => u64::MAX,
+            behind => self.youngest_columns(generation, self.n - behind.min(self.n.into()) as u32),
+        };
+        // One function further is one slice younger, and from the youngest's on to the oldest's.
+        let mut bit = 1 << self.column(place, place.function);
+        let oldest = 1 << self.column(place, self.k - 1);
+        if self.n == 64 {
+            // Written apart: a turn in place of a choice, a dozen times an insert.
+            self.each_row(block, hash, |word, shift, function| {
+                visit(word, shift, bit & held);
+                let younger = u64::rotate_left(bit, 1);
+                bit = if function == place.function as usize { oldest } else { younger };
+            });
+            return;
+        }
+        let last = 1 << (self.n - 1);
+        self.each_row(block, hash, |word, shift, function| {
+            visit(word, shift, bit & held);
+            let younger = if bit == last { 1 } else { bit << 1 };
+            bit = if function == place.function as usize { oldest } else { younger };
+        });
+    }
+
+    /// Visits the key's rows in the order of hash functions: word, where the lane begins in it, and the function. A block
+    /// without cells has none.
+    #[inline(always)]
+    fn each_row<'a>(
+        &self,
+        block: &Block<'a>,
+        hash: u64,
+        mut visit: impl FnMut(&'a AtomicU64, u32, usize),
+    ) {
+        // 64 slices leave one lane in a word: said where the compiler can use it, in `row`.
+        let lanes_log = if self.n == 64 { 0 } else { self.lanes_log };
+        let words = &block.cells[..block.cells.len().min(MOST_BLOCK_WORDS)];
+        let positions = Positions::new(hash, (words.len() << lanes_log) as u32);
+        // Below 64, see `new`: said where the compiler can use it.
+        let k = (self.k & 63) as usize;
+        let mut at = |function: usize, position: usize| {
+            if let Some(word) = words.get(position >> lanes_log) {
+                let lane = position as u32 & ((1 << lanes_log) - 1);
+                visit(word, lane << (6 - lanes_log), function);
+            }
+        };
+        for pair in 0..k / 2 {
+            let (even, odd) = positions.pair(pair as u32);
+            at(2 * pair, even);
+            at(2 * pair + 1, odd);
+        }
+        if k % 2 == 1 {
+            at(k - 1, positions.get(k as u32 - 1));
+        }
+    }
+
+    #[inline]
+    fn place(&self, generation: u64) -> Place {
+        Place {
+            // Most filters have 64 columns, and need no division.
+            column: match self.n {
+                64 => generation as u32 % 64,
+                n => (generation % u64::from(n)) as u32,
+            },
+            function: (generation % u64::from(self.k)) as u32,
+        }
+    }
+
+    /// The column of the slice of this age, below `n`.
+    #[inline]
+    fn column(&self, place: Place, age: u32) -> u32 {
+        let turn = if age > place.column { self.n } else { 0 };
+        place.column + turn - age
+    }
+}
+
+/// Each bit that begins a run of `k` ones, downwards.
+#[inline]
+fn runs_of(row: u64, k: u32) -> u64 {
+    let (mut runs, mut length) = (row, 1);
+    while 2 * length <= k {
+        runs &= runs << length;
+        length *= 2;
+    }
+    runs & runs << (k - length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(count: usize) -> Vec<AtomicU64> {
+        (0..count).map(|_| AtomicU64::new(0)).collect()
+    }
+
+    fn ones(cells: &[AtomicU64]) -> u32 {
+        cells.iter().map(|cell| load(cell).count_ones()).sum()
+    }
+
+    #[test]
+    fn a_column_is_cleared_before_its_next_slice_is_made() {
+        let (own, cells) = (words(6), words(64));
+        let block = Block::alone(&own, &cells);
+        let columns = Columns::new(12, 64, 64);
+        for (generation, left) in [(100, 12), (152, 12), (153, 11), (158, 6), (164, 0), (900, 0)] {
+            store(&own[0], 0);
+            cells.iter().for_each(|cell| store(cell, 0));
+            columns.insert(&block, 100, 100, 77);
+            assert_eq!(ones(&cells), 12);
+            columns.catch_up(&block, 100, generation);
+            assert_eq!(ones(&cells), left, "at {generation}");
+        }
+    }
+
+    #[test]
+    fn an_insert_far_behind_its_block_leaves_recycled_columns_alone() {
+        let (own, cells) = (words(6), words(64));
+        let block = Block::alone(&own, &cells);
+        let columns = Columns::new(12, 64, 64);
+        columns.catch_up(&block, 0, 200);
+        // Of the slices 129 to 140 the block still has those from 137 on.
+        assert_eq!(columns.novelty(&block, 140, 77), 4);
+        columns.insert(&block, 0, 140, 77);
+        assert_eq!(ones(&cells), 4);
+        assert_eq!(caught_up(&block), 200);
+    }
+
+    #[test]
+    fn novelty_is_what_an_insert_sets() {
+        for (n, width) in [(64, 64), (60, 64), (30, 32), (16, 16)] {
+            let (own, cells) = (words(6), words(64));
+            let block = Block::alone(&own, &cells);
+            let columns = Columns::new(12, n, width);
+            for i in 0..5000_u64 {
+                let (generation, hash) = (100 + i / 40 - i % 7, crate::hash::mix(i));
+                columns.catch_up(&block, 90, 100 + i / 40);
+                let (before, new) = (ones(&cells), columns.novelty(&block, generation, hash));
+                columns.insert(&block, 90, generation, hash);
+                assert_eq!(ones(&cells) - before, new, "insert {i}");
+            }
+        }
+    }
+
+    #[test]
+    fn fills_are_those_of_the_columns_that_a_block_still_holds() {
+        for (n, width) in [(64, 64_u64), (60, 64), (30, 32), (16, 16)] {
+            let (own, cells) = (words(6), words(400));
+            let block = Block::alone(&own, &cells);
+            let columns = Columns::new(5, n, width as u32);
+            (0..3000).for_each(|i| columns.insert(&block, 90, 90 + i / 30, crate::hash::mix(i)));
+            let caught_up = 90 + 2999 / 30;
+            let set_in = |slice: u64, words: usize| -> u64 {
+                let lanes = (0..64 / width).map(|lane| lane * width + slice % u64::from(n));
+                let count = |word| lanes.clone().map(|bit| load(word) >> bit & 1).sum::<u64>();
+                cells[..words].iter().map(count).sum()
+            };
+            let fills: Vec<f64> = columns.fills(&block, caught_up).collect();
+            assert_eq!(fills.len(), n as usize);
+            let bits = (400 * 64 / width) as f64;
+            for (slice, fill) in (0..=caught_up).rev().zip(fills) {
+                assert_eq!(fill, set_in(slice, 400) as f64 / bits, "{n}: {slice}");
+            }
+            for ahead in [0, 2, 5, 90] {
+                let newest = caught_up + ahead;
+                let held = newest - 4..=caught_up;
+                let set: u64 = held.map(|slice| set_in(slice, 64)).sum();
+                assert_eq!(columns.set_in(&block, newest, 64), (set, 5 * 64 * 64 / width));
+            }
+        }
+    }
+
+    #[test]
+    fn a_queries_view_ahead_of_the_filters_state_misses_no_key() {
+        let (own, cells) = (words(6), words(64));
+        let block = Block::alone(&own, &cells);
+        let columns = Columns::new(3, 8, 16);
+        let (first, second) = (crate::hash::mix(1), crate::hash::mix(2));
+        columns.insert(&block, 0, 4, first);
+        columns.insert(&block, 0, 9, second);
+        // The block has been caught up to the next generation, the filter-wide state read is one old.
+        // The first key is of age 5 now, and would seem gone (or young) if generation 8 were believed.
+        let (runs, generation) = columns.runs(&block, 8, first);
+        assert_eq!(generation, 9);
+        assert_eq!(runs.leading_zeros(), 5);
+        assert_eq!(columns.runs(&block, 8, second).0.leading_zeros(), 0);
+        assert_eq!(columns.runs(&block, 10, first).0, 0);
+    }
+}

@@ -1,0 +1,195 @@
+//! The counting Bloom filter (L. Fan et al.: *Summary Cache*, 1998; section 2.1 of the DCF paper): a Bloom filter from which
+//! keys can be removed.
+//!
+//! Each bit becomes a counter of a few bits. An insert raises the key's `k` counters, a removal lowers them, and the least of them
+//! is the key's count: never too low while only keys are removed that were inserted.
+//!
+//! *Saturation.* A counter that would pass its end stays there for ever: it is never lowered again, for nobody knows by how much it
+//! is too low. So a key is never missed; it may stay after its removal, and its estimate says "at least". The figure
+//! `saturated_cells` tells how many counters are at their end, and [`overflow`] how many to expect.
+//!
+//! *One counter twice.* Two functions may give one key the same counter. It is then raised once for each, and lowered so: a removal
+//! is the exact inverse of its insert.
+
+mod theory;
+
+#[cfg(test)]
+mod tests;
+
+pub use theory::overflow;
+
+use super::bloom::{Plan, fpr, fpr_of_fill};
+use crate::block::packed::{Packed, words_for};
+use crate::block::{Block, Blocks, Layout};
+use crate::error::Result;
+use crate::hash::Positions;
+use crate::kind::parameters::whole_count;
+use crate::kind::{
+    Decision, Estimate, Figure, Kind, Moment, Operation, Parameters, Query, Sample, State,
+};
+use std::sync::Arc;
+
+/// The kind's name.
+pub const NAME: &str = "counting";
+
+/// The parameters it knows.
+const KNOWN: [&str; 5] = ["capacity", "fpr", "cells", "k", "counter-bits"];
+
+/// Bits of a counter, if the user does not say: as in the literature, enough for 15.
+const DEFAULT_BITS: u64 = 4;
+
+/// The most bits of a counter.
+const MOST_BITS: u64 = 32;
+
+/// The own word with the number of counters that are at their end.
+const SATURATED: usize = 0;
+
+/// A counting Bloom filter.
+#[derive(Debug, Clone, PartialEq)]
+struct Counting {
+    plan: Plan,
+    bits: u32,
+}
+
+/// Makes the kind from `capacity` and `fpr` (0.001 if absent); `cells` and `k` override what these derive. `counter-bits` is
+/// 4 if absent.
+///
+/// # Errors
+/// [`Error::Parameter`](crate::Error::Parameter) for unknown names, for values out of bounds, and if no filter of at most 2^46
+/// counters does it.
+pub fn build(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
+    parameters.only(NAME, &KNOWN)?;
+    let bits = parameters.count("counter-bits", "bits of a counter", MOST_BITS)?;
+    let bits = bits.unwrap_or(DEFAULT_BITS) as u32;
+    Ok(Arc::new(Counting { plan: Plan::of_bits(parameters, "cells", bits.into())?, bits }))
+}
+
+impl Counting {
+    /// How the counters of a block lie.
+    #[inline]
+    fn counters(&self, block: &Block<'_>) -> Packed {
+        let fit = block.cells.len() as u64 * 64 / u64::from(self.bits);
+        let cells = self.plan.cells.div_ceil(block.of.max(1)).min(fit) as usize;
+        Packed { first: 0, bits: self.bits, cells }
+    }
+
+    /// The counters of a key, by number.
+    #[inline]
+    fn each(&self, hash: u64, counters: &Packed, visit: impl FnMut(usize)) {
+        let positions = Positions::new(hash, counters.cells as u32);
+        positions.each(self.plan.k, visit);
+    }
+
+    /// The least counter of a key.
+    #[inline]
+    fn least(&self, block: &Block<'_>, hash: u64) -> u64 {
+        let counters = self.counters(block);
+        // All are loaded, so that their misses overlap.
+        let mut least = counters.most();
+        self.each(hash, &counters, |at| least = least.min(counters.get(block, at)));
+        least
+    }
+}
+
+impl Kind for Counting {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn parameters(&self) -> Parameters {
+        self.plan.parameters("cells").with("counter-bits", self.bits)
+    }
+
+    fn first_words(&self) -> u64 {
+        words_for(self.plan.cells, self.bits)
+    }
+
+    fn prefetch(&self, blocks: &Blocks<'_>, hash: u64) {
+        if let Some(block) = blocks.get(0) {
+            let counters = self.counters(block);
+            self.each(hash, &counters, |at| counters.prefetch(block, at));
+        }
+    }
+
+    fn decide(&self, _: &State<'_>, _: &Moment) -> Decision {
+        Decision::Insert { step: 0 }
+    }
+
+    fn weighs(&self) -> bool {
+        true
+    }
+
+    fn weight(&self, given: f64) -> Result<u32> {
+        whole_count(given)
+    }
+
+    fn removes(&self) -> bool {
+        true
+    }
+
+    fn insert(&self, _: &State<'_>, blocks: &Blocks<'_>, operation: &Operation) {
+        let Some(block) = blocks.get(0) else {
+            return;
+        };
+        let (counters, weight) = (self.counters(block), u64::from(operation.weight));
+        let most = counters.most();
+        let mut saturated = 0;
+        self.each(operation.hash, &counters, |at| {
+            let before = counters.get(block, at);
+            let after = before.saturating_add(weight).min(most);
+            saturated += u64::from(after == most && before < most);
+            counters.set(block, at, after);
+        });
+        if saturated > 0 {
+            block.set_own(SATURATED, block.own(SATURATED).wrapping_add(saturated));
+        }
+    }
+
+    fn remove(&self, _: &State<'_>, blocks: &Blocks<'_>, operation: &Operation) {
+        let Some(block) = blocks.get(0) else {
+            return;
+        };
+        let (counters, weight) = (self.counters(block), u64::from(operation.weight));
+        self.each(operation.hash, &counters, |at| {
+            let before = counters.get(block, at);
+            if before < counters.most() {
+                // Below zero only if a key was removed that had not been inserted.
+                counters.set(block, at, before.saturating_sub(weight));
+            }
+        });
+    }
+
+    fn contains(&self, _: &State<'_>, blocks: &Blocks<'_>, query: &Query) -> bool {
+        blocks.get(0).is_some_and(|block| self.least(block, query.hash) > 0)
+    }
+
+    fn estimate(&self, _: &State<'_>, blocks: &Blocks<'_>, query: &Query) -> Option<Estimate> {
+        let block = blocks.get(0)?;
+        let least = self.least(block, query.hash);
+        Some(Estimate { count: least as f64, at_least: least == self.counters(block).most() })
+    }
+
+    fn settle(&self, _: &State<'_>, _: usize, _: &Block<'_>, _: &Moment) {}
+
+    /// Counters that are not 0.
+    fn fill(&self, block: &Block<'_>) -> (u64, u64) {
+        let counters = self.counters(block);
+        let used = (0..counters.cells).filter(|&at| counters.get(block, at) > 0).count();
+        (used as u64, counters.cells as u64)
+    }
+
+    fn figures(&self) -> &'static [Figure] {
+        &[Figure { name: "saturated_cells", own: SATURATED }]
+    }
+
+    /// At capacity.
+    fn planned_fpr(&self, layout: Layout) -> f64 {
+        let blocks = layout.blocks(self.geometry(layout)) as f64;
+        fpr(self.plan.capacity as f64, self.plan.cells as f64, self.plan.k, blocks)
+    }
+
+    fn estimated_fpr(&self, state: &State<'_>, layout: Layout, _: &Moment, sample: &Sample) -> f64 {
+        let blocks = state.bank(0).map_or(1, |bank| layout.blocks(bank.geometry));
+        fpr_of_fill(sample.fill(), self.plan.cells as f64, self.plan.k, blocks as f64)
+    }
+}

@@ -1,0 +1,215 @@
+//! Exponential decay `λ^x` (the paper's section 3.2, eq. 3): a counter is one number, on the grid of [`half_life`](super::half_life).
+//!
+//! | own word | holds |
+//! |---|---|
+//! | 0 | the half-life that the block has caught up to |
+//! | 1 | additions that were cut short because the counter was full |
+//! | 2 | one more than the half-life in which the first of those was; 0 if the next word is |
+//! | 3 | what was cut off, decayed as a counter is: the sum, over inserts, of the most that a counter lost |
+//!
+//! Counters change at inserts, and at grid points: then all of a block are rewritten, when it is next inserted into.
+//! Between grid points time changes nothing, since reads multiply by what has passed of the half-life.
+//!
+//! **Once a counter was full** it decays as any other, and what was cut off is lost to it. So the exact count may be higher
+//! than told, by what is left of that: word 3 at most. Estimates say so: a counter that was full `j` grid points ago, or
+//! earlier, holds at least what `j` grid points leave of a full one. Whoever finds that much or more in all counters of
+//! a key, while word 3 is not zero, says *at least*, and be it of 0. Where it is not said, an estimate is too small by less
+//! than `ε` as ever; by less than `2ε` if word 3 was not zero once, for that rounds down to nothing, too.
+
+use super::half_life::{HalfLife, MOST_FRACTION_BITS, steps_between};
+use super::{Addition, At, Cells, Counters, SATURATED};
+use crate::block::Block;
+use crate::block::packed::Packed;
+use crate::error::Result;
+use crate::kind::parameters::within;
+use crate::kind::{Estimate, Parameters};
+
+/// Its name, in the parameter `decay`.
+pub(super) const NAME: &str = "exponential";
+
+/// The parameters that are its own.
+pub(super) const KNOWN: [&str; 2] = ["lambda", "fraction-bits"];
+
+const DEFAULT_FRACTION_BITS: u32 = 8;
+const DEFAULT_COUNTER_BITS: u64 = 32;
+
+/// Bits that a counter needs above its fraction: one insert adds up to `2 · 2^F`.
+const LEAST_WHOLE_BITS: u32 = 2;
+
+const HALF_LIFE: usize = 0;
+const FIRST_CUT: usize = 2;
+const LOST: usize = 3;
+
+/// Counters that decay exponentially.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Exponential {
+    half_life: HalfLife,
+    bits: u32,
+}
+
+impl Exponential {
+    /// From `lambda`, `fraction-bits` and `counter-bits`.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`](crate::Error::Parameter) if `lambda` is missing or not between 0 and 1, both excluded; for more than
+    /// [`MOST_FRACTION_BITS`], and for counters that have not at least two bits more, or more than 64.
+    pub fn new(parameters: &Parameters) -> Result<Self> {
+        let lambda = parameters.required("lambda", "what an epoch leaves of a count")?;
+        let fraction = parameters.optional("fraction-bits", "a number of bits")?;
+        let fraction = fraction.unwrap_or(u64::from(DEFAULT_FRACTION_BITS));
+        let fraction = within("fraction-bits", fraction, 0, MOST_FRACTION_BITS.into())? as u32;
+        let half_life = HalfLife::new(lambda, fraction)?;
+        let bits = parameters.optional("counter-bits", "a number of bits")?;
+        let least = u64::from(fraction + LEAST_WHOLE_BITS);
+        let bits = bits.unwrap_or(DEFAULT_COUNTER_BITS.max(least));
+        let bits = within("counter-bits", bits, least, 64)? as u32;
+        Ok(Self { half_life, bits })
+    }
+
+    fn packed(&self, cells: &Cells<'_>) -> Packed {
+        Packed { first: 0, bits: self.bits, cells: cells.count as usize }
+    }
+
+    /// What so many grid points leave of a full counter.
+    fn full_after(&self, times: u32) -> u64 {
+        self.half_life.halve(u64::MAX >> (64 - self.bits), times)
+    }
+
+    /// Decays all counters, of which whole numbers make a word; words beyond the last counter are zero.
+    fn decay_words(&self, block: &Block<'_>, times: u32) {
+        match (self.bits, times) {
+            // Said where the compiler can use it: what nearly all filters have, at nearly all grid points.
+            (32, 1) => {
+                block.rewrite(|word| in_lanes(word, 32, |value| self.half_life.halved(value)))
+            }
+            (bits, 1) => {
+                block.rewrite(|word| in_lanes(word, bits, |value| self.half_life.halved(value)));
+            }
+            (bits, _) => {
+                let halve = |value| self.half_life.halve(value, times);
+                block.rewrite(|word| in_lanes(word, bits, halve));
+            }
+        }
+    }
+
+    /// Notes that so many additions of an insert were cut short, by so much at most.
+    #[cold]
+    fn note_cut(&self, block: &Block<'_>, additions: u64, lost: u64) {
+        block.set_own(SATURATED, block.own(SATURATED).wrapping_add(additions));
+        if block.own(FIRST_CUT) == 0 {
+            block.set_own(FIRST_CUT, block.own(HALF_LIFE).saturating_add(1));
+        }
+        block.set_own(LOST, block.own(LOST).saturating_add(lost));
+    }
+
+    /// Whether a counter that has this value in this half-life may lack something that was cut off.
+    #[inline]
+    fn may_lack(&self, block: &Block<'_>, value: u64, half_life: u64) -> bool {
+        let lost = block.own(LOST);
+        lost != 0 && {
+            let since_first = block.own(FIRST_CUT).saturating_sub(1);
+            let steps = |since| steps_between(since, half_life);
+            self.half_life.halve(lost, steps(block.own(HALF_LIFE))) > 0
+                && value >= self.full_after(steps(since_first))
+        }
+    }
+}
+
+/// A word of counters of so many bits, each changed.
+#[inline(always)]
+fn in_lanes(word: u64, bits: u32, change: impl Fn(u64) -> u64) -> u64 {
+    let counter = |shift: usize| change(word >> shift & u64::MAX >> (64 - bits)) << shift;
+    (0..64).step_by(bits as usize).fold(0, |new, shift| new | counter(shift))
+}
+
+impl Counters for Exponential {
+    fn describe(&self, parameters: Parameters) -> Parameters {
+        parameters
+            .with("decay", NAME)
+            .with("lambda", self.half_life.lambda())
+            .with("fraction-bits", self.half_life.fraction_bits())
+            .with("counter-bits", self.bits)
+    }
+
+    fn bits(&self) -> u32 {
+        self.bits
+    }
+
+    fn add<const N: usize>(&self, cells: &Cells<'_>, at: &At<N>, addition: Addition) {
+        let Addition { weight, epoch, now } = addition;
+        let (block, packed) = (cells.block, self.packed(cells));
+        self.catch_up(cells, now);
+        let half_life = block.own(HALF_LIFE);
+        // In the current half-life, however late, `added` says it all.
+        let late = steps_between(self.half_life.number(epoch), half_life);
+        let added = self.half_life.late(self.half_life.added(weight, epoch), late);
+        // All are loaded before one is written: so that misses overlap, and so that a counter where two functions meet gets
+        // the weight once.
+        let mut old = [0; N];
+        for (old, at) in old.iter_mut().zip(at.iter()) {
+            *old = packed.get(block, at as usize);
+        }
+        let (most, mut cut, mut lost) = (packed.most(), 0, 0);
+        for (&old, at) in old.iter().zip(at.iter()) {
+            let beyond = added.saturating_sub(most - old);
+            cut += u64::from(beyond > 0);
+            lost = lost.max(beyond);
+            packed.set(block, at as usize, old.saturating_add(added).min(most));
+        }
+        if cut > 0 {
+            self.note_cut(block, cut, lost);
+        }
+    }
+
+    fn least<const N: usize>(&self, cells: &Cells<'_>, at: &At<N>, now: u64) -> Estimate {
+        let packed = self.packed(cells);
+        let values = at.iter().map(|at| packed.get(cells.block, at as usize));
+        let least = values.min().unwrap_or(0);
+        let caught_up = cells.block.own(HALF_LIFE);
+        let half_life = self.half_life.number(now).max(caught_up);
+        // What decays the least decays to the least.
+        let least = self.half_life.halve(least, steps_between(caught_up, half_life));
+        let count = self.half_life.read(least, now.max(self.half_life.start(half_life)));
+        Estimate { count, at_least: self.may_lack(cells.block, least, half_life) }
+    }
+
+    fn catch_up(&self, cells: &Cells<'_>, now: u64) {
+        let (block, packed) = (cells.block, self.packed(cells));
+        let (from, to) = (block.own(HALF_LIFE), self.half_life.number(now));
+        if to <= from {
+            return;
+        }
+        let times = steps_between(from, to);
+        block.set_own(HALF_LIFE, to);
+        let lost = block.own(LOST);
+        if lost != 0 {
+            let lost = self.half_life.halve(lost, times);
+            block.set_own(LOST, lost);
+            if lost == 0 {
+                block.set_own(FIRST_CUT, 0);
+            }
+        }
+        if 64 % self.bits == 0 {
+            return self.decay_words(block, times);
+        }
+        for cell in 0..packed.cells {
+            let value = packed.get(block, cell);
+            if value != 0 {
+                packed.set(block, cell, self.half_life.halve(value, times));
+            }
+        }
+    }
+
+    fn in_use(&self, cells: &Cells<'_>) -> u64 {
+        let packed = self.packed(cells);
+        (0..packed.cells).filter(|&cell| packed.get(cells.block, cell) != 0).count() as u64
+    }
+
+    fn prefetch(&self, cells: &Cells<'_>, at: u32) {
+        self.packed(cells).prefetch(cells.block, at as usize);
+    }
+
+    fn normaliser(&self) -> f64 {
+        1.0 - self.half_life.lambda()
+    }
+}

@@ -1,0 +1,354 @@
+//! The basic time-decaying Bloom filter, B-TBF (Cheng, Iwaihara, Xiang, Ushijima, section 3): how often a key was inserted, old
+//! inserts counting for less.
+//!
+//! An array of counters; a key adds its weight to each of its `k`, all counters decay with each epoch of `T`, and the
+//! estimate of a key is the least of its counters. Epochs count from the Unix epoch. `estimate` is the unnormalised count
+//! `y'_t` of the paper's eq. (3); times [`normaliser`](Kind::normaliser) it is the frequency `y_t` of eq. (4).
+//!
+//! | listing of section 3.1 | here |
+//! |---|---|
+//! | `for j: C[h_j(q)]++` | `Counters::add`; hash functions that meet in one counter add to it once |
+//! | on the start of a new epoch `C_i = λ·C_i` | `Counters::catch_up`, for a block when it is next inserted into; reads allow for what is due |
+//! | `(1-λ) · Min{C[h_1(q)], …}` | `Counters::least` |
+//!
+//! The decay function `g(x)`, `x` in epochs, is one of:
+//! * `exponential`, `λ^x` (`exponential.rs`): what the paper is about. Estimates are below the exact count by less than
+//!   `ε = 2^-F`, in return for idle counters that do reach zero ([`half_life`]).
+//! * `sliding-window`, 1 below `n` epochs and then 0, and `linear`, `1 - x/n` and then 0 (`ring.rs`): a counter is `n`
+//!   counters, one an epoch. Both are exact.
+//!
+//! The paper's section 3.2 names others, which such counters do not carry:
+//! * *Polynomial* `(1+x)^-a`: no finite number of counters follows it; a sum of exponentials only comes near, on neither
+//!   side, so that an estimate would undercount by a share of the count and not by less than an `ε`. A ring cut off after `n`
+//!   epochs forgets `n^-a` of each key, again a share.
+//! * *Polyexponential* `x^d · λ^x`: with `d + 1` decayed moments a counter. Ages grow within a half-life, so that moments
+//!   kept at its start are read by sums of alternating signs, and those of numbers rounded up are wrong on either side; moments
+//!   of which all signs are positive must be rewritten at every epoch, of which an idle block owes any number. (And for
+//!   `d > 0` it rises first, where section 2 wants a function that never does: a new key would count nothing.)
+//! * *Polygonal* ones of any other shape, *chordal* ones: as far as they end, a ring carries them, with another weight for each age;
+//!   `linear` stands for them.
+//!
+//! **Late keys**, those with a time of their own before the filter's: they count as if they had come in time. In the current
+//! half-life (in the window of a ring) exactly so; from earlier ones what is left of them is rounded up to a unit of `2^-F`
+//! at least ([`HalfLife::late`]). Keys older than a ring's window are refused as too late: nothing would be left of them.
+//!
+//! **Full counters** stay at their maximum, and the estimate then says *at least*; each time an addition to a counter is cut
+//! short, the figure `saturated` rises by one. See `exponential.rs` for what holds once a full counter decays.
+
+mod exponential;
+pub mod half_life;
+mod ring;
+pub mod theory;
+
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod tests;
+
+pub use half_life::HalfLife;
+
+use super::bloom::{Plan, fpr, fpr_of_fill};
+use crate::block::packed::words_for;
+use crate::block::{Block, Blocks, Layout};
+use crate::error::{Error, Result};
+use crate::hash::Positions;
+use crate::kind::parameters::{whole_count, within};
+use crate::kind::{
+    Decision, Estimate, Figure, Kind, Micros, Moment, Operation, Parameters, Query, Sample, State,
+};
+use exponential::Exponential;
+use ring::{Ring, Shape};
+use std::fmt::Debug;
+use std::sync::Arc;
+
+/// The kind's name.
+pub const NAME: &str = "decaying";
+
+/// The parameters of every decay function.
+const KNOWN: [&str; 7] = ["capacity", "fpr", "cells", "k", "epoch", "decay", "counter-bits"];
+
+/// The most hash functions, as [`Plan`] has it.
+const MOST_FUNCTIONS: usize = 64;
+
+/// Hash functions for which there are short arrays: more than nearly all filters have.
+const FEW_FUNCTIONS: usize = 16;
+
+/// The own word that counts additions that were cut short.
+const SATURATED: usize = 1;
+
+/// What a decay function makes of a block's counters. The counters of a block are numbered from 0.
+trait Counters: Debug + Send + Sync {
+    /// The parameters that are its own.
+    fn describe(&self, parameters: Parameters) -> Parameters;
+
+    /// Bits of a counter.
+    fn bits(&self) -> u32;
+
+    /// Whether nothing is left in epoch `now` of what came in `epoch`.
+    fn forgotten(&self, epoch: u64, now: u64) -> bool {
+        let _ = (epoch, now);
+        false
+    }
+
+    /// Catches the block up to the current epoch if it is behind, then adds to these counters.
+    fn add<const N: usize>(&self, cells: &Cells<'_>, at: &At<N>, addition: Addition);
+
+    /// The least of these counters in epoch `now`; a block that is ahead answers for its own epoch.
+    fn least<const N: usize>(&self, cells: &Cells<'_>, at: &At<N>, now: u64) -> Estimate;
+
+    /// Decays all counters to epoch `now`, if the block is behind.
+    fn catch_up(&self, cells: &Cells<'_>, now: u64);
+
+    /// Counters that are not zero, of a block caught up.
+    fn in_use(&self, cells: &Cells<'_>) -> u64;
+
+    /// Asks the processor for a counter.
+    fn prefetch(&self, cells: &Cells<'_>, at: u32);
+
+    /// One over the sum of the decay function over all ages: what makes a frequency an epoch of a count.
+    fn normaliser(&self) -> f64;
+}
+
+/// A block's counters.
+#[derive(Debug, Clone, Copy)]
+struct Cells<'a> {
+    block: &'a Block<'a>,
+    count: u32,
+}
+
+/// What an insert adds.
+#[derive(Debug, Clone, Copy)]
+struct Addition {
+    weight: u32,
+    /// The epoch that it came in.
+    epoch: u64,
+    /// The filter's epoch.
+    now: u64,
+}
+
+/// A key's counters: where its hash functions lead, at most `N` of them.
+#[derive(Debug, Clone, Copy)]
+struct At<const N: usize> {
+    places: [u32; N],
+    count: usize,
+}
+
+impl<const N: usize> At<N> {
+    #[inline]
+    fn new(hash: u64, cells: u32, functions: u32) -> Self {
+        let positions = Positions::new(hash, cells);
+        let mut places = [0; N];
+        let count = (functions as usize).min(N);
+        for (pair, places) in places[..count.next_multiple_of(2)].chunks_exact_mut(2).enumerate() {
+            let (even, odd) = positions.pair(pair as u32);
+            places.copy_from_slice(&[even as u32, odd as u32]);
+        }
+        Self { places, count }
+    }
+
+    #[inline]
+    fn iter(&self) -> impl Iterator<Item = u32> {
+        self.places[..self.count].iter().copied()
+    }
+}
+
+/// A decaying filter's parameters, completed.
+#[derive(Debug, Clone, PartialEq)]
+struct Decaying<C> {
+    plan: Plan,
+    epoch: Micros,
+    counters: C,
+}
+
+/// Makes the kind from `capacity` (distinct keys at one time of which something is left), `fpr` (0.001 if absent) and `epoch`.
+///
+/// `decay` is `exponential` (the default), with `lambda`, `fraction-bits` (8 if absent) and `counter-bits` (32), or
+/// `sliding-window` or `linear`, with `window-epochs` and `counter-bits` for each epoch (16). `cells` and `k` override what the
+/// rest derives.
+///
+/// # Errors
+/// [`Error::Parameter`] for unknown names, those of another decay function among them, for values out of bounds, and if no filter
+/// of at most 2^46 counters does it.
+pub fn build(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
+    let decay = parameters.get("decay").unwrap_or(exponential::NAME);
+    let (own, shape) = match decay {
+        exponential::NAME => (&exponential::KNOWN[..], None),
+        ring::SLIDING_WINDOW => (&ring::KNOWN[..], Some(Shape::SlidingWindow)),
+        ring::LINEAR => (&ring::KNOWN[..], Some(Shape::Linear)),
+        other => {
+            let names = [exponential::NAME, ring::SLIDING_WINDOW, ring::LINEAR].join(", ");
+            return Err(Error::parameter("decay", format!("one of {names}"), other));
+        }
+    };
+    parameters.only(NAME, &[&KNOWN, own].concat())?;
+    let epoch = parameters.required("epoch", "how long an epoch lasts, in microseconds")?;
+    let epoch = within("epoch", epoch, 1, u64::MAX)?;
+    Ok(match shape {
+        None => decaying(parameters, epoch, Exponential::new(parameters)?)?,
+        Some(shape) => decaying(parameters, epoch, Ring::new(parameters, shape)?)?,
+    })
+}
+
+fn decaying<C: Counters + 'static>(
+    parameters: &Parameters,
+    epoch: u64,
+    counters: C,
+) -> Result<Arc<dyn Kind>> {
+    let plan = Plan::of_bits(parameters, "cells", counters.bits().into())?;
+    Ok(Arc::new(Decaying { plan, epoch, counters }))
+}
+
+impl<C: Counters> Decaying<C> {
+    /// The number of the epoch that a time lies in.
+    #[inline]
+    fn epoch_of(&self, time: Micros) -> u64 {
+        time / self.epoch
+    }
+
+    /// The counters that a block has: its share of them, as far as they fit.
+    #[inline]
+    fn cells<'a>(&self, block: &'a Block<'a>) -> Cells<'a> {
+        let fit = block.cells.len() as u64 * 64 / u64::from(self.counters.bits());
+        let share = self.plan.cells.div_ceil(block.of.max(1));
+        Cells { block, count: fit.min(share) as u32 }
+    }
+
+    #[inline]
+    fn add<const N: usize>(&self, block: &Block<'_>, hash: u64, addition: Addition) {
+        let cells = self.cells(block);
+        self.counters.add(&cells, &At::<N>::new(hash, cells.count, self.plan.k), addition);
+    }
+
+    #[inline]
+    fn least_of<const N: usize>(&self, block: &Block<'_>, hash: u64, now: u64) -> Estimate {
+        let cells = self.cells(block);
+        self.counters.least(&cells, &At::<N>::new(hash, cells.count, self.plan.k), now)
+    }
+
+    /// Asks a key's block.
+    #[inline]
+    fn least(&self, blocks: &Blocks<'_>, query: &Query) -> Estimate {
+        let now = self.epoch_of(query.now);
+        match blocks.get(0) {
+            None => Estimate { count: 0.0, at_least: false },
+            Some(block) if self.has_few() => self.least_of::<FEW_FUNCTIONS>(block, query.hash, now),
+            Some(block) => self.least_of::<MOST_FUNCTIONS>(block, query.hash, now),
+        }
+    }
+
+    #[inline]
+    fn has_few(&self) -> bool {
+        self.plan.k as usize <= FEW_FUNCTIONS
+    }
+
+    /// Counters in all, as blocks of this layout have them, and blocks.
+    fn size(&self, layout: Layout) -> (f64, f64) {
+        let geometry = layout.geometry(self.first_words());
+        let blocks = layout.blocks(geometry);
+        let fit = u64::from(geometry.words_per_block) * 64 / u64::from(self.counters.bits());
+        let a_block = fit.min(self.plan.cells.div_ceil(blocks.max(1)));
+        (a_block as f64 * blocks as f64, blocks as f64)
+    }
+}
+
+impl<C: Counters> Kind for Decaying<C> {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn parameters(&self) -> Parameters {
+        self.counters.describe(self.plan.parameters("cells").with("epoch", self.epoch))
+    }
+
+    fn uses_time(&self) -> bool {
+        true
+    }
+
+    fn first_words(&self) -> u64 {
+        words_for(self.plan.cells, self.counters.bits())
+    }
+
+    fn prefetch(&self, blocks: &Blocks<'_>, hash: u64) {
+        if let Some(block) = blocks.get(0) {
+            let cells = self.cells(block);
+            let at = At::<MOST_FUNCTIONS>::new(hash, cells.count, self.plan.k);
+            at.iter().for_each(|at| self.counters.prefetch(&cells, at));
+        }
+    }
+
+    /// The step is the filter's epoch; the key's own follows from its time.
+    fn decide(&self, _: &State<'_>, moment: &Moment) -> Decision {
+        let step = self.epoch_of(moment.now.max(moment.time));
+        if self.counters.forgotten(self.epoch_of(moment.time), step) {
+            return Decision::TooLate;
+        }
+        Decision::Insert { step }
+    }
+
+    fn weighs(&self) -> bool {
+        true
+    }
+
+    /// How often the key counts.
+    fn weight(&self, given: f64) -> Result<u32> {
+        whole_count(given)
+    }
+
+    fn insert(&self, _: &State<'_>, blocks: &Blocks<'_>, operation: &Operation) {
+        let epoch = self.epoch_of(operation.time);
+        let now = operation.step.max(epoch);
+        let addition = Addition { weight: operation.weight, epoch, now };
+        match blocks.get(0) {
+            None => {}
+            Some(block) if self.has_few() => {
+                self.add::<FEW_FUNCTIONS>(block, operation.hash, addition);
+            }
+            Some(block) => self.add::<MOST_FUNCTIONS>(block, operation.hash, addition),
+        }
+    }
+
+    /// Whether anything is left of the key: whether its estimate is above 0.
+    fn contains(&self, _: &State<'_>, blocks: &Blocks<'_>, query: &Query) -> bool {
+        // What was cut off a full counter may be all that is left of a key.
+        let least = self.least(blocks, query);
+        least.count > 0.0 || least.at_least
+    }
+
+    fn estimate(&self, _: &State<'_>, blocks: &Blocks<'_>, query: &Query) -> Option<Estimate> {
+        Some(self.least(blocks, query))
+    }
+
+    /// `1 - λ`; of a sliding window one over its epochs.
+    fn normaliser(&self) -> Option<f64> {
+        Some(self.counters.normaliser())
+    }
+
+    fn settle(&self, _: &State<'_>, _: usize, block: &Block<'_>, moment: &Moment) {
+        self.counters.catch_up(&self.cells(block), self.epoch_of(moment.now));
+    }
+
+    fn step(&self, _: &State<'_>, moment: &Moment) -> Option<u64> {
+        Some(self.epoch_of(moment.now))
+    }
+
+    fn fill(&self, block: &Block<'_>) -> (u64, u64) {
+        let cells = self.cells(block);
+        (self.counters.in_use(&cells), cells.count.into())
+    }
+
+    fn figures(&self) -> &'static [Figure] {
+        &[Figure { name: "saturated", own: SATURATED }]
+    }
+
+    /// With as many distinct keys as the capacity of which something is left.
+    fn planned_fpr(&self, layout: Layout) -> f64 {
+        let (cells, blocks) = self.size(layout);
+        fpr(self.plan.capacity as f64, cells, self.plan.k, blocks)
+    }
+
+    /// That nothing is left of a key and yet all its counters are above zero.
+    fn estimated_fpr(&self, _: &State<'_>, layout: Layout, _: &Moment, sample: &Sample) -> f64 {
+        let (cells, blocks) = self.size(layout);
+        fpr_of_fill(sample.fill(), cells, self.plan.k, blocks)
+    }
+}

@@ -1,0 +1,443 @@
+//! The optimized time-decaying Bloom filter, O-TBF (Cheng, Iwaihara, Xiang, Ushijima, section 4): the counts of the basic one
+//! ([`decaying`](super::decaying)) in less memory, for streams in which few keys are hot.
+//!
+//! All four structures of section 4.1 lie in each block (`shape`):
+//!
+//! | paper | here |
+//! |---|---|
+//! | `BF0`, a standard Bloom filter | `front`; two that swap unless `front` is `plain`, as one that never forgets fills up |
+//! | `TBF1`, small counters | `counters`: 4 bits *and `F` fraction bits* |
+//! | `FCP`, `m/2` free counters of 4 bits | `pool`: digits, shared by all counters of a block |
+//! | `LT`, links both ways | `pool`: an entry for each 16 counters; each digit names its counter |
+//!
+//! Counters decay on the grid of half-lives of the basic filter ([`half_life`](super::decaying::half_life)), and hold exactly what
+//! its counters would: each carries on its own, as in the listing of section 4.2. (Its text lets a key carry only "if ALL" of its
+//! counters overflow, which undercounts other keys.) So as long as the pool suffices an estimate is that of the basic filter, with its
+//! bounds, except that where the front knows that nothing is left the estimate is 0 whatever is in the counters.
+//!
+//! **When the pool is exhausted** (`counters`): a counter that needs a digit and gets none sticks at its maximum; the figure
+//! `pool_exhaustions` rises by one at each such addition, and `counters_flagged` says how many counters are marked. The effect on the
+//! guarantee: an estimate that hangs on such a counter is no upper bound of the count any more but says *at least*, and
+//! [`contains`](Kind::contains) answers yes for it, until nothing can be left of what was lost: one to two lifetimes of the
+//! front after the last loss in the block. Other estimates keep the promise, in the same block too. Nothing is ever lost without a
+//! mark. A counter at the maximum of `counter-bits` (`saturated`) is treated the same way.
+//!
+//! **Memory** of a counter, with `F` = 8 and a pool of one half: 14 bits of base counter and marks, 1.5 of table, 4 of pool, that is
+//! 19.5, and 2 of front (1 if `plain`), against the basic filter's 32 with the same fraction and range: 0.67 of it with the front,
+//! 0.61 without ([`theory::memory`]). The paper's factor of two (Fig. 3) counts neither fractions nor the way back from digits to counters.
+//!
+//! | own word | holds |
+//! |---|---|
+//! | 0 | the half-life that the block has caught up to |
+//! | 1 | digits of the pool in use |
+//! | 2 | additions for which the pool had no digit |
+//! | 3 | additions cut short at `counter-bits` |
+//! | 4 | one more than the lifetime of the latest of both while it matters, else 0 |
+//! | 5 | counters marked as lossy |
+
+mod counters;
+mod front;
+mod pool;
+mod shape;
+pub mod theory;
+
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod tests;
+
+use super::bloom::Plan;
+use super::decaying::HalfLife;
+use super::decaying::half_life::{MOST_FRACTION_BITS, steps_between};
+use crate::block::{Block, Blocks, Layout};
+use crate::error::{Error, Result};
+use crate::hash::Positions;
+use crate::kind::parameters::{whole_count, within};
+use crate::kind::{
+    Decision, Estimate, Figure, Kind, Micros, Moment, Operation, Parameters, Query, Sample, State,
+    TOO_FULL,
+};
+use counters::{Counters, Least, Lost};
+use front::{Front, Mode};
+use pool::Pool;
+use shape::{DIGIT_BITS, MOST_FRONT, MOST_POOL, Parts, Shape};
+use std::sync::Arc;
+
+/// The kind's name.
+pub const NAME: &str = "decaying-optimized";
+
+/// The parameters it knows.
+const KNOWN: [&str; 11] = [
+    "capacity",
+    "fpr",
+    "cells",
+    "k",
+    "lambda",
+    "epoch",
+    "fraction-bits",
+    "counter-bits",
+    "front",
+    "front-bits",
+    "pool",
+];
+
+/// The most hash functions: as [`Plan`] has it.
+const MOST_FUNCTIONS: usize = 64;
+
+const DEFAULT_FRACTION_BITS: u64 = 8;
+const DEFAULT_COUNTER_BITS: u64 = 32;
+
+/// Digits in the pool for each counter: the paper's.
+const DEFAULT_POOL: f64 = 0.5;
+
+const HALF_LIFE: usize = 0;
+const IN_USE: usize = 1;
+const EXHAUSTIONS: usize = 2;
+const SATURATED: usize = 3;
+const LOST: usize = 4;
+const FLAGGED: usize = 5;
+
+/// An optimized filter's parameters, completed.
+#[derive(Debug, Clone, PartialEq)]
+struct Optimized {
+    plan: Plan,
+    epoch: Micros,
+    half_life: HalfLife,
+    counter_bits: u32,
+    front: Mode,
+    shape: Shape,
+}
+
+/// Makes the kind from `capacity` (distinct keys at one time of which something is left), `fpr` (0.001 if absent; the counters alone keep
+/// it), `lambda` and `epoch` (in microseconds).
+///
+/// `fraction-bits` (8 if absent) and `counter-bits` (32), the most that a value may take, are those of the basic filter. `pool`
+/// (0.5) is the number of digits in the pool for each counter, from 0 to 4. `front` is `swapped` (the default), `plain` or
+/// `none`, with `front-bits` bits in each buffer (as many as there are counters). `cells` and `k` override what the rest derives.
+///
+/// # Errors
+/// [`Error::Parameter`] for unknown names, for values out of bounds or that do not fit each other, and if no filter of at most
+/// 2^46 counters does it.
+pub fn build(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
+    parameters.only(NAME, &KNOWN)?;
+    let epoch = parameters.required("epoch", "how long an epoch lasts, in microseconds")?;
+    let epoch = within("epoch", epoch, 1, u64::MAX)?;
+    let lambda = parameters.required("lambda", "what an epoch leaves of a count")?;
+    let fraction = parameters.optional("fraction-bits", "a number of bits")?;
+    let fraction = fraction.unwrap_or(DEFAULT_FRACTION_BITS);
+    let fraction = within("fraction-bits", fraction, 0, MOST_FRACTION_BITS.into())? as u32;
+    let half_life = HalfLife::new(lambda, fraction)?;
+    let base_bits = DIGIT_BITS + fraction;
+    // As many again for marks, table and pool, nearly.
+    let plan = Plan::of_bits(parameters, "cells", f64::from(2 * base_bits))?;
+    let bits = parameters.optional("counter-bits", "a number of bits")?;
+    let bits = bits.unwrap_or(DEFAULT_COUNTER_BITS.max(base_bits.into()));
+    let counter_bits = within("counter-bits", bits, base_bits.into(), 64)? as u32;
+    let front = mode(parameters)?;
+    let front_bits = parameters.optional("front-bits", "a number of bits")?;
+    let front_bits = match (front, front_bits) {
+        (Mode::None, None | Some(0)) => 0,
+        (Mode::None, Some(bits)) => {
+            return Err(Error::parameter("front-bits", "none, as there is no front", bits));
+        }
+        (_, bits) => {
+            let most = plan.cells.saturating_mul(MOST_FRONT);
+            within("front-bits", bits.unwrap_or(plan.cells), 1, most)?
+        }
+    };
+    let pool = parameters.optional("pool", "digits for each counter")?.unwrap_or(DEFAULT_POOL);
+    if !(0.0..=MOST_POOL).contains(&pool) {
+        return Err(Error::parameter("pool", format!("a number from 0 to {MOST_POOL}"), pool));
+    }
+    let buffers = front.buffers();
+    let shape = Shape { cells: plan.cells, front_bits, buffers, pool, base_bits };
+    Ok(Arc::new(Optimized { plan, epoch, half_life, counter_bits, front, shape }))
+}
+
+/// `front`, by name.
+fn mode(parameters: &Parameters) -> Result<Mode> {
+    let name = parameters.get("front").unwrap_or(Mode::Swapped.name());
+    match Mode::NAMES.iter().find(|(known, _)| *known == name) {
+        Some(&(_, mode)) => Ok(mode),
+        None => Err(Error::parameter("front", "swapped, plain or none", name)),
+    }
+}
+
+impl Optimized {
+    /// The number of the epoch that a time lies in.
+    #[inline]
+    fn epoch_of(&self, time: Micros) -> u64 {
+        time / self.epoch
+    }
+
+    /// The lifetime that a half-life lies in.
+    #[inline]
+    fn lifetime_of(&self, half_life: u64) -> u64 {
+        half_life / theory::lifetime(self.counter_bits)
+    }
+
+    /// Where a block has what.
+    #[inline]
+    fn parts(&self, block: &Block<'_>) -> Parts {
+        self.shape.parts(block.cells.len(), block.of)
+    }
+
+    #[inline]
+    fn counters<'a>(&self, block: &'a Block<'a>, parts: &'a Parts) -> Counters<'a> {
+        Counters {
+            block,
+            parts,
+            pool: Pool::of(parts, block, self.shape.slots_a_line()),
+            base_bits: self.shape.base_bits,
+            most: u64::MAX >> (64 - self.counter_bits),
+        }
+    }
+
+    #[inline]
+    fn front(&self, parts: &Parts) -> Front {
+        Front::of(self.front, parts, self.plan.k)
+    }
+
+    /// Finds the key's counters: so many of the numbers in the given array.
+    #[inline]
+    fn positions<'p>(
+        &self,
+        parts: &Parts,
+        hash: u64,
+        at: &'p mut [u32; MOST_FUNCTIONS],
+    ) -> &'p [u32] {
+        let positions = Positions::new(hash, parts.base.cells as u32);
+        let at = &mut at[..(self.plan.k as usize).min(MOST_FUNCTIONS)];
+        for (pair, at) in at.chunks_mut(2).enumerate() {
+            let (even, odd) = positions.pair(pair as u32);
+            at[0] = even as u32;
+            if let Some(at) = at.get_mut(1) {
+                *at = odd as u32;
+            }
+        }
+        at
+    }
+
+    /// Whether something that was lost up to the lifetime `lost - 1` might live.
+    #[inline]
+    fn matters(lost: u64, lifetime: u64) -> bool {
+        // What came in a lifetime has died when the one after it has ended.
+        lost != 0 && lifetime <= lost
+    }
+
+    /// Decays a block to a half-life, if it is behind, and swaps its front.
+    fn catch_up(&self, block: &Block<'_>, parts: &Parts, half_life: u64) {
+        let reached = block.own(HALF_LIFE);
+        if half_life <= reached {
+            return;
+        }
+        let lifetime = self.lifetime_of(half_life);
+        self.front(parts).catch_up(block, self.lifetime_of(reached), lifetime);
+        let marks = Self::matters(block.own(LOST), lifetime);
+        if !marks && block.own(LOST) != 0 {
+            block.set_own(LOST, 0);
+        }
+        let times = steps_between(reached, half_life);
+        self.counters(block, parts).decay(&self.half_life, times, marks);
+        block.set_own(HALF_LIFE, half_life);
+    }
+
+    /// Counts what an insert could not add.
+    #[cold]
+    fn note_lost(&self, block: &Block<'_>, lost: Lost, lifetime: u64) {
+        for (own, more) in [(EXHAUSTIONS, lost.exhausted), (SATURATED, lost.saturated)] {
+            if more > 0 {
+                block.set_own(own, block.own(own).wrapping_add(more));
+            }
+        }
+        let latest = lifetime.saturating_add(1);
+        if block.own(LOST) != latest {
+            block.set_own(LOST, latest);
+        }
+    }
+
+    /// The least of a key's counters in an epoch, as a count; a block that is ahead answers for its own epoch.
+    #[inline]
+    fn least(&self, blocks: &Blocks<'_>, query: &Query) -> Estimate {
+        const NOTHING: Estimate = Estimate { count: 0.0, at_least: false };
+        let Some(block) = blocks.get(0) else {
+            return NOTHING;
+        };
+        let epoch = self.epoch_of(query.now);
+        let reached = block.own(HALF_LIFE);
+        let half_life = self.half_life.number(epoch).max(reached);
+        let lifetime = self.lifetime_of(half_life);
+        let parts = self.parts(block);
+        let front = self.front(&parts);
+        if !front.contains(block, query.hash, self.lifetime_of(reached), lifetime) {
+            return NOTHING;
+        }
+        let mut at = [0; MOST_FUNCTIONS];
+        let at = self.positions(&parts, query.hash, &mut at);
+        // So that their misses overlap: reads would wait for the block's own word, and there is much to be done for each.
+        for &at in at {
+            parts.base.prefetch(block, at as usize);
+        }
+        let times = steps_between(reached, half_life);
+        let marks = Self::matters(block.own(LOST), lifetime);
+        let counters = self.counters(block, &parts);
+        let Least { value, at_least } = counters.least(at, &self.half_life, times, marks);
+        let count = self.half_life.read(value, epoch.max(self.half_life.start(half_life)));
+        Estimate { count, at_least }
+    }
+
+    /// The load of a filter of this layout with so many keys in its counters and its front.
+    fn load(&self, layout: Layout, keys: impl Fn(f64) -> f64, front_keys: f64) -> theory::Load {
+        let geometry = layout.geometry(self.first_words());
+        let blocks = layout.blocks(geometry);
+        let parts = self.shape.parts(geometry.words_per_block as usize, blocks);
+        let blocks = blocks as f64;
+        let counters = parts.base.cells as f64 * blocks;
+        theory::Load {
+            keys: keys(counters),
+            counters,
+            front_keys,
+            front_bits: f64::from(parts.front_bits) * blocks,
+            k: self.plan.k,
+            blocks,
+        }
+    }
+}
+
+impl Kind for Optimized {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn parameters(&self) -> Parameters {
+        self.plan
+            .parameters("cells")
+            .with("lambda", self.half_life.lambda())
+            .with("epoch", self.epoch)
+            .with("fraction-bits", self.half_life.fraction_bits())
+            .with("counter-bits", self.counter_bits)
+            .with("front", self.front.name())
+            .with("front-bits", self.shape.front_bits)
+            .with("pool", self.shape.pool)
+    }
+
+    fn uses_time(&self) -> bool {
+        true
+    }
+
+    fn first_words(&self) -> u64 {
+        self.shape.first_words()
+    }
+
+    fn prefetch(&self, blocks: &Blocks<'_>, hash: u64) {
+        if let Some(block) = blocks.get(0) {
+            let parts = self.parts(block);
+            self.front(&parts).prefetch(block, hash);
+            let mut at = [0; MOST_FUNCTIONS];
+            for &at in self.positions(&parts, hash, &mut at) {
+                parts.base.prefetch(block, at as usize);
+            }
+        }
+    }
+
+    /// The step is the filter's epoch; the key's own follows from its time.
+    fn decide(&self, _: &State<'_>, moment: &Moment) -> Decision {
+        Decision::Insert { step: self.epoch_of(moment.now.max(moment.time)) }
+    }
+
+    fn weighs(&self) -> bool {
+        true
+    }
+
+    /// How often the key counts.
+    fn weight(&self, given: f64) -> Result<u32> {
+        whole_count(given)
+    }
+
+    /// A late key, with a time of its own before the filter's, adds what is left of it.
+    fn insert(&self, _: &State<'_>, blocks: &Blocks<'_>, operation: &Operation) {
+        let Some(block) = blocks.get(0) else {
+            return;
+        };
+        let parts = self.parts(block);
+        let own_epoch = self.epoch_of(operation.time);
+        let epoch = operation.step.max(own_epoch);
+        self.catch_up(block, &parts, self.half_life.number(epoch));
+        let half_life = block.own(HALF_LIFE);
+        let late = steps_between(self.half_life.number(own_epoch), half_life);
+        let amount = self.half_life.late(self.half_life.added(operation.weight, own_epoch), late);
+        let lifetime = self.lifetime_of(half_life);
+        let mut at = [0; MOST_FUNCTIONS];
+        let at = self.positions(&parts, operation.hash, &mut at);
+        self.front(&parts).insert(block, operation.hash, lifetime);
+        let lost = self.counters(block, &parts).add(at, amount);
+        if lost != Lost::default() {
+            self.note_lost(block, lost, lifetime);
+        }
+    }
+
+    /// Whether anything is left of the key, or might be.
+    fn contains(&self, _: &State<'_>, blocks: &Blocks<'_>, query: &Query) -> bool {
+        let Estimate { count, at_least } = self.least(blocks, query);
+        count > 0.0 || at_least
+    }
+
+    fn estimate(&self, _: &State<'_>, blocks: &Blocks<'_>, query: &Query) -> Option<Estimate> {
+        Some(self.least(blocks, query))
+    }
+
+    /// `1 - λ` (eq. 4).
+    fn normaliser(&self) -> Option<f64> {
+        Some(1.0 - self.half_life.lambda())
+    }
+
+    fn settle(&self, _: &State<'_>, _: usize, block: &Block<'_>, moment: &Moment) {
+        let half_life = self.half_life.number(self.epoch_of(moment.now));
+        self.catch_up(block, &self.parts(block), half_life);
+    }
+
+    fn step(&self, _: &State<'_>, moment: &Moment) -> Option<u64> {
+        Some(self.epoch_of(moment.now))
+    }
+
+    /// Counters; the front is fuller or emptier.
+    fn fill(&self, block: &Block<'_>) -> (u64, u64) {
+        let parts = self.parts(block);
+        (self.counters(block, &parts).in_use(), parts.base.cells as u64)
+    }
+
+    fn figures(&self) -> &'static [Figure] {
+        &[
+            Figure { name: "pool_in_use", own: IN_USE },
+            Figure { name: "pool_exhaustions", own: EXHAUSTIONS },
+            Figure { name: "saturated", own: SATURATED },
+            Figure { name: "counters_flagged", own: FLAGGED },
+        ]
+    }
+
+    /// With as many distinct keys as the capacity in the counters, and in the front.
+    fn planned_fpr(&self, layout: Layout) -> f64 {
+        let capacity = self.plan.capacity as f64;
+        theory::fpr(&self.load(layout, |_| capacity, capacity))
+    }
+
+    /// From the fill of the counters; the front as if all inserts ever had been of distinct keys and it remembered them, so too high
+    /// on an old filter, where it approaches that of the counters alone.
+    fn estimated_fpr(
+        &self,
+        _: &State<'_>,
+        layout: Layout,
+        moment: &Moment,
+        sample: &Sample,
+    ) -> f64 {
+        let keys = |counters| theory::keys_of_fill(sample.fill(), counters, self.plan.k);
+        theory::fpr(&self.load(layout, keys, moment.totals.inserts as f64))
+    }
+
+    /// By the counters, with a front as full as planned: of an old filter's front too much is believed.
+    fn is_saturated(&self, _: &State<'_>, layout: Layout, _: &Moment, sample: &Sample) -> bool {
+        let keys = |counters| theory::keys_of_fill(sample.fill(), counters, self.plan.k);
+        let rate = theory::fpr(&self.load(layout, keys, self.plan.capacity as f64));
+        rate > TOO_FULL * self.planned_fpr(layout)
+    }
+}

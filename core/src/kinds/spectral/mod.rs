@@ -1,0 +1,252 @@
+//! The spectral Bloom filter (S. Cohen, Y. Matias: *Spectral Bloom Filters*, SIGMOD 2003; section 2.2 of the DCF paper):
+//! how often was a key inserted, by counters that take as many bits as they need.
+//!
+//! A key has `k` counters of its block. What is done with them is the *policy*:
+//!
+//! - `ms`, minimum selection: an insert raises all, a removal lowers all, the estimate is the least. Never too low; removals
+//!   of keys that were inserted are sound. Too high with the probability [`overestimate`].
+//! - `mi`, minimal increase: an insert raises only the least ones. Never too low, and far less often too high; but nothing
+//!   can be removed, since other keys' counts would be lost.
+//! - `rm`, recurring minimum: as `ms`, and a key whose least counter is not there twice (it is likely to be wrong then) is counted in
+//!   a *secondary part* of half as many counters, in the same block, from then on; the estimate of such a key comes from there.
+//!   As published, a few keys are undercounted: those whose minimum recurred at some inserts or removals and not at others,
+//!   so that the secondary part missed some. They are never missed altogether: a key that was not removed
+//!   is contained. Two deviations: an estimate is never higher than what the primary part says; and the
+//!   optional Bloom filter of the paper, in front of the secondary part, is left out.
+//!
+//! Counters lie in a store (`store.rs`) that grows with them, so blocks begin small and get room when they need it. No
+//! counter ends before `2^64 - 1`; there it stays, and the estimate says "at least".
+
+mod header;
+mod policy;
+mod store;
+mod theory;
+
+#[cfg(test)]
+mod store_tests;
+#[cfg(test)]
+mod tests;
+
+pub use theory::{mean_bits, overestimate, single_minimum};
+
+use super::bloom::{Plan, fpr, fpr_of_fill};
+use crate::block::{Block, Blocks, Geometry, Layout};
+use crate::error::Result;
+use crate::kind::parameters::whole_count;
+use crate::kind::{
+    Change, Decision, Estimate, Figure, Kind, Moment, Operation, Parameters, Query, Sample, State,
+};
+use policy::{Parts, Policy};
+use std::sync::Arc;
+use store::Store;
+
+/// The kind's name.
+pub const NAME: &str = "spectral";
+
+/// The parameters it knows.
+const KNOWN: [&str; 5] = ["capacity", "fpr", "cells", "k", "policy"];
+
+/// Blocks to a stripe, unless the user says otherwise: a stripe's undo area is as large as several blocks as they are used.
+const BLOCKS_PER_STRIPE: u64 = 4;
+
+/// Blocks begin on a page, since they are given room by pages.
+const PAGE_WORDS: u32 = 512;
+
+/// How often each key comes in plans of memory: as `dynamic-count` has it unless told otherwise.
+const PLANNED_COUNT: f64 = 2.0;
+
+/// A spectral Bloom filter.
+#[derive(Debug, Clone, PartialEq)]
+struct Spectral {
+    plan: Plan,
+    policy: Policy,
+}
+
+/// Makes the kind from `capacity` and `fpr` (0.001 if absent); `cells` (of the primary part) and `k` override what these
+/// derive. `policy` is `ms` (if absent), `mi` or `rm`.
+///
+/// # Errors
+/// [`Error::Parameter`](crate::Error::Parameter) for unknown names, for values out of bounds, and if no filter of at most 2^46 counters does it.
+pub fn build(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
+    parameters.only(NAME, &KNOWN)?;
+    let policy = parameters.get("policy").map_or(Ok(Policy::MinimumSelection), str::parse)?;
+    let plan = Plan::in_blocks(parameters, "cells", most_primary(policy).into())?;
+    Ok(Arc::new(Spectral { plan, policy }))
+}
+
+/// The counters of a block's secondary part, by those of its primary one.
+fn secondary(policy: Policy, primary: u32) -> u32 {
+    if policy == Policy::RecurringMinimum { primary.div_ceil(2) } else { 0 }
+}
+
+/// The most counters of a block's primary part: as many as fit at 64 bits each.
+fn most_primary(policy: Policy) -> u32 {
+    let all = Store::MOST_COUNTERS as u32;
+    if policy == Policy::RecurringMinimum { all / 3 * 2 } else { all }
+}
+
+impl Spectral {
+    /// The counters of a block that is one of so many.
+    #[inline]
+    fn parts(&self, blocks: u64) -> Parts {
+        let most = most_primary(self.policy);
+        let each = self.plan.cells.div_ceil(blocks.max(1));
+        let primary = each.min(most.into()) as u32;
+        let secondary = secondary(self.policy, primary);
+        let k = self.plan.k;
+        let changes = if secondary > 0 { 2 * k } else { k };
+        let store = Store::new((primary + secondary) as usize, changes as usize);
+        Parts { policy: self.policy, store, k, primary, secondary }
+    }
+
+    /// Counters of all primary parts.
+    fn cells(&self, blocks: u64) -> f64 {
+        blocks as f64 * f64::from(self.parts(blocks).primary)
+    }
+}
+
+impl Kind for Spectral {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn parameters(&self) -> Parameters {
+        self.plan.parameters("cells").with("policy", self.policy)
+    }
+
+    /// Blocks of as many counters as fit, so that the words of a block that are not used are few beside those that are.
+    fn geometry(&self, layout: Layout) -> Geometry {
+        let stripes = u64::from(layout.stripes.max(1));
+        let each = self.plan.cells.div_ceil(stripes);
+        let blocks = each.div_ceil(most_primary(self.policy).into()).clamp(1, u32::MAX.into());
+        let words = self.parts(stripes * blocks).store.most_words() as u32;
+        Geometry {
+            blocks_per_stripe: blocks as u32,
+            words_per_block: words.next_multiple_of(PAGE_WORDS),
+        }
+    }
+
+    fn first_words(&self) -> u64 {
+        let layout = Layout { stripes: 1, block_words: Layout::MOST_BLOCK_WORDS };
+        layout.words(self.geometry(layout))
+    }
+
+    fn default_stripes(&self, _: u32) -> u32 {
+        let blocks = self.plan.cells / u64::from(most_primary(self.policy));
+        (blocks / BLOCKS_PER_STRIPE).clamp(1, 64) as u32
+    }
+
+    fn grows(&self) -> bool {
+        true
+    }
+
+    /// At capacity, if every key came [`PLANNED_COUNT`] times; less with minimal increase. Hot keys cost little: their counters only
+    /// are wide.
+    fn planned_words(&self, layout: Layout) -> u64 {
+        let blocks = layout.blocks(self.geometry(layout));
+        let parts = self.parts(blocks);
+        let (primary, secondary) = (f64::from(parts.primary), f64::from(parts.secondary));
+        let (keys, k) = (self.plan.capacity as f64, self.plan.k);
+        let bits = |keys: f64, counters: f64| {
+            let load = f64::from(k) * keys / (counters * blocks as f64);
+            counters * mean_bits(load, PLANNED_COUNT)
+        };
+        let mut all = bits(keys, primary);
+        if secondary > 0.0 {
+            let single = single_minimum(keys, self.cells(blocks), k, blocks as f64);
+            all += bits(keys * single, secondary);
+        }
+        let words = parts.store.words_at(all / (primary + secondary)) as u64;
+        blocks * words.next_multiple_of(PAGE_WORDS.into())
+    }
+
+    fn room(&self, block: &Block<'_>, operation: &Operation) -> usize {
+        match operation.change {
+            Change::Insert => self.parts(block.of).store.room(block),
+            Change::Remove => store::room_now(block),
+        }
+    }
+
+    fn room_now(&self, block: &Block<'_>) -> usize {
+        store::room_now(block)
+    }
+
+    fn prefetch(&self, blocks: &Blocks<'_>, hash: u64) {
+        if let Some(block) = blocks.get(0) {
+            self.parts(block.of).prefetch(block, hash);
+        }
+    }
+
+    fn decide(&self, _: &State<'_>, _: &Moment) -> Decision {
+        Decision::Insert { step: 0 }
+    }
+
+    fn weighs(&self) -> bool {
+        true
+    }
+
+    fn weight(&self, given: f64) -> Result<u32> {
+        whole_count(given)
+    }
+
+    fn removes(&self) -> bool {
+        self.policy != Policy::MinimalIncrease
+    }
+
+    fn insert(&self, _: &State<'_>, blocks: &Blocks<'_>, operation: &Operation) {
+        if let Some(block) = blocks.get(0) {
+            self.parts(block.of).insert(block, operation.hash, operation.weight.into());
+        }
+    }
+
+    fn remove(&self, _: &State<'_>, blocks: &Blocks<'_>, operation: &Operation) {
+        if let Some(block) = blocks.get(0) {
+            self.parts(block.of).remove(block, operation.hash, operation.weight.into());
+        }
+    }
+
+    fn contains(&self, _: &State<'_>, blocks: &Blocks<'_>, query: &Query) -> bool {
+        blocks.get(0).is_some_and(|block| self.parts(block.of).contains(block, query.hash))
+    }
+
+    fn estimate(&self, _: &State<'_>, blocks: &Blocks<'_>, query: &Query) -> Option<Estimate> {
+        let block = blocks.get(0)?;
+        let count = self.parts(block.of).estimate(block, query.hash);
+        Some(Estimate { count: count as f64, at_least: count == u64::MAX })
+    }
+
+    fn settle(&self, _: &State<'_>, _: usize, _: &Block<'_>, _: &Moment) {}
+
+    /// Counters of the primary part that are not 0.
+    fn fill(&self, block: &Block<'_>) -> (u64, u64) {
+        let parts = self.parts(block.of);
+        if store::room_now(block) == 0 {
+            return (0, parts.primary.into());
+        }
+        let used = (0..parts.primary as usize).filter(|&at| parts.store.get(block, at) > 0).count();
+        (used as u64, parts.primary.into())
+    }
+
+    fn figures(&self) -> &'static [Figure] {
+        &[
+            Figure { name: "live_words", own: store::LIVE },
+            Figure { name: "expansions", own: store::EXPANSIONS },
+            Figure { name: "rebuilds", own: store::REBUILDS },
+            Figure { name: "rewritten_cells", own: store::REWRITTEN },
+        ]
+    }
+
+    /// At capacity.
+    fn planned_fpr(&self, layout: Layout) -> f64 {
+        let blocks = layout.blocks(self.geometry(layout));
+        fpr(self.plan.capacity as f64, self.cells(blocks), self.plan.k, blocks as f64)
+    }
+
+    fn estimated_fpr(&self, state: &State<'_>, layout: Layout, _: &Moment, sample: &Sample) -> f64 {
+        let Some(bank) = state.bank(0) else {
+            return 0.0;
+        };
+        let blocks = layout.blocks(bank.geometry);
+        fpr_of_fill(sample.fill(), self.cells(blocks), self.plan.k, blocks as f64)
+    }
+}

@@ -1,0 +1,184 @@
+//! The Stable Bloom Filter (Deng, Rafiei; the Importance-aware paper's section II-A), and what the
+//! importance-aware filters share with it.
+//!
+//! A filter of `m` cells with values from 0 to `Max`. An insert first decrements `P` cells drawn at random,
+//! those above zero, then raises the `K` cells of its key: here to `Max`, in an importance-aware filter to a
+//! value by the key's importance. A key is present while none of its cells is zero. After enough inserts the
+//! share of zeros is constant ([`theory`]), whatever the length of the stream, and with it the false-positive
+//! rate; the price is false negatives, the more the longer ago a key was seen.
+//!
+//! Deviation: the paper draws `P` cells of the whole filter. Here each block is drawn from in turn, by
+//! numbered draws (`draws`), and settles what it owes when it is touched (`cells`). With one block it is the
+//! paper's algorithm; with many the rates are the same. The decrements of an insert come before its own cells
+//! are raised, as in the listing, and functions of a key that meet in one cell raise it once.
+//!
+//! The step of a record is the number of inserts before it: its block owes the draws of one more. Two inserts
+//! at the same time may carry the same number; the larger of it and the block's own counts, so nothing is
+//! drawn twice.
+
+mod cells;
+mod draws;
+mod plan;
+mod replay;
+pub mod theory;
+
+#[cfg(test)]
+pub(in crate::kinds) mod model;
+#[cfg(test)]
+mod tests;
+
+pub use cells::Deletion;
+pub(in crate::kinds) use plan::{KNOWN, Plan};
+
+use crate::block::{Block, Blocks, Layout};
+use crate::error::{Error, Result};
+use crate::kind::{Decision, Figure, Kind, Moment, Operation, Parameters, Query, Sample, State};
+use cells::{DRAWN, USED};
+use std::fmt::Debug;
+use std::sync::Arc;
+use theory::{fp_of_fill, level_shares};
+
+/// The kind's name.
+pub const NAME: &str = "stable";
+
+/// Makes the kind from `cells`, `max` (7 if absent), `K` (5) and `P`, the decrements an insert; without `P`
+/// from `fpr` (0.001): see [`theory::decrements_for`].
+///
+/// # Errors
+/// [`Error::Parameter`] for unknown names, for values out of bounds, and if no `P` keeps the rate.
+pub fn build(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
+    parameters.only(NAME, &KNOWN)?;
+    let plan = Plan::new(parameters, Deletion::Uniform, uniform_shares::<Stable>)?;
+    Ok(Arc::new(Decremented { plan, class: Stable }))
+}
+
+/// What tells the filters apart: to which value an insert raises its cells.
+pub(in crate::kinds) trait Class: Debug + Send + Sync {
+    /// The kind's name.
+    const NAME: &'static str;
+
+    /// The value that cells are raised to by a key of a level from 1 to `max`.
+    fn value(max: u32, level: u32) -> u32;
+
+    /// The level of an importance; `None` for filters whose keys are all alike.
+    fn level(&self, max: u32, importance: f64) -> Option<Result<u32>>;
+
+    /// The class's own parameters, completed.
+    fn parameters(&self, shared: Parameters) -> Parameters {
+        shared
+    }
+}
+
+/// The share of inserts that raise cells to 1, 2, …, `max` or more, if all levels are equally frequent, as
+/// the papers assume.
+pub(in crate::kinds) fn uniform_shares<C: Class>(max: u32) -> Vec<f64> {
+    let mut levels = vec![0.0; max as usize];
+    for level in 1..=max {
+        let value = C::value(max, level).clamp(1, max);
+        levels[value as usize - 1] += 1.0 / f64::from(max);
+    }
+    level_shares(&levels)
+}
+
+/// All keys are alike: every insert sets its cells to `Max`.
+#[derive(Debug)]
+struct Stable;
+
+impl Class for Stable {
+    const NAME: &'static str = NAME;
+
+    fn value(max: u32, _: u32) -> u32 {
+        max
+    }
+
+    fn level(&self, _: u32, _: f64) -> Option<Result<u32>> {
+        None
+    }
+}
+
+/// A filter whose cells are decremented at random.
+#[derive(Debug)]
+pub(in crate::kinds) struct Decremented<C> {
+    pub(in crate::kinds) plan: Plan,
+    pub(in crate::kinds) class: C,
+}
+
+impl<C: Class> Kind for Decremented<C> {
+    fn name(&self) -> &'static str {
+        C::NAME
+    }
+
+    fn parameters(&self) -> Parameters {
+        self.class.parameters(self.plan.parameters())
+    }
+
+    fn counts_inserts(&self) -> bool {
+        true
+    }
+
+    fn first_words(&self) -> u64 {
+        self.plan.words()
+    }
+
+    fn prefetch(&self, blocks: &Blocks<'_>, hash: u64) {
+        if let Some(block) = blocks.get(0) {
+            self.plan.cells.prefetch(block, hash);
+        }
+    }
+
+    fn decide(&self, _: &State<'_>, moment: &Moment) -> Decision {
+        Decision::Insert { step: moment.totals.inserts }
+    }
+
+    fn weighs(&self) -> bool {
+        self.class.level(1, 0.0).is_some()
+    }
+
+    fn weight(&self, given: f64) -> Result<u32> {
+        let unsupported = Error::Unsupported { kind: C::NAME, operation: "a weight" };
+        self.class.level(self.plan.max, given).unwrap_or(Err(unsupported))
+    }
+
+    fn insert(&self, _: &State<'_>, blocks: &Blocks<'_>, operation: &Operation) {
+        let Some(block) = blocks.get(0) else {
+            return;
+        };
+        let (cells, max) = (&self.plan.cells, self.plan.max);
+        cells.settle(block, operation.step.saturating_add(1));
+        let value = C::value(max, operation.weight.clamp(1, max));
+        cells.raise(block, operation.hash, value.into());
+    }
+
+    fn contains(&self, _: &State<'_>, blocks: &Blocks<'_>, query: &Query) -> bool {
+        let block = blocks.get(0);
+        block.is_some_and(|block| self.plan.cells.holds(block, query.hash, query.totals.inserts))
+    }
+
+    fn settle(&self, _: &State<'_>, _: usize, block: &Block<'_>, moment: &Moment) {
+        self.plan.cells.settle(block, moment.totals.inserts);
+    }
+
+    /// Cells that are not zero.
+    fn fill(&self, block: &Block<'_>) -> (u64, u64) {
+        let cells = self.plan.cells.in_block(block.cells.len(), block.of).cells as u64;
+        (block.own(USED).min(cells), cells)
+    }
+
+    /// Draws settled so far; the rest of `inserts · P` is owed by blocks that were not touched since.
+    fn figures(&self) -> &'static [Figure] {
+        &[Figure { name: "draws", own: DRAWN }]
+    }
+
+    /// When stable, with levels of importance that are equally frequent.
+    fn planned_fpr(&self, layout: Layout) -> f64 {
+        let geometry = layout.geometry(self.first_words());
+        let blocks = layout.blocks(geometry);
+        let cells = self.plan.cells.in_block(geometry.words_per_block as usize, blocks).cells;
+        let chain = self.plan.chain(cells as u64 * blocks, &uniform_shares::<C>(self.plan.max));
+        chain.fp_bound(self.plan.cells.functions)
+    }
+
+    fn estimated_fpr(&self, _: &State<'_>, _: Layout, _: &Moment, sample: &Sample) -> f64 {
+        fp_of_fill(sample.fill(), self.plan.cells.functions)
+    }
+}

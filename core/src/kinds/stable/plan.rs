@@ -1,0 +1,101 @@
+//! The parameters of the stable and importance-aware filters, completed.
+
+use super::cells::{Cells, Deletion, MOST_FUNCTIONS};
+use super::theory::{Chain, decrements_for};
+use crate::block::packed::words_for;
+use crate::error::{Error, Result};
+use crate::kind::Parameters;
+use crate::kind::parameters::{DEFAULT_FPR, within};
+
+/// The parameters that all of them know.
+pub(in crate::kinds) const KNOWN: [&str; 5] = ["cells", "max", "K", "P", "fpr"];
+
+/// The most cells: 8 TiB at 8 bits.
+const MOST_CELLS: u64 = 1 << 43;
+
+/// The highest value of a cell: it takes 8 bits then.
+const MOST_VALUE: u64 = 255;
+
+/// The most decrements an insert.
+const MOST_DECREMENTS: u64 = 1 << 20;
+
+/// `max` when the user names none: the papers' (Table II).
+const DEFAULT_MAX: u64 = 7;
+
+/// `K` when the user names none: the papers' (Table II).
+const DEFAULT_FUNCTIONS: u64 = 5;
+
+/// What the user asked for, completed.
+#[derive(Debug, Clone, PartialEq)]
+pub(in crate::kinds) struct Plan {
+    /// The highest value of a cell, `Max`.
+    pub(in crate::kinds) max: u32,
+    /// The false-positive rate wanted, unless only `P` was given.
+    fpr: Option<f64>,
+    /// The cells.
+    pub(super) cells: Cells,
+}
+
+impl Plan {
+    /// From `cells`, `max` (7 if absent), `K` (5) and `P`; without `P` the fewest decrements that keep the
+    /// bound of the false-positive rate at `fpr` (0.001), the filter being stable and the inserts raising
+    /// cells by the shares that `shares` gives for `max`.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for values out of bounds, and if no `P` keeps the rate.
+    pub(in crate::kinds) fn new(
+        parameters: &Parameters,
+        deletion: Deletion,
+        shares: impl Fn(u32) -> Vec<f64>,
+    ) -> Result<Self> {
+        let all = parameters.required("cells", "how many cells it has")?;
+        let all = within("cells", all, 1, MOST_CELLS)?;
+        let max = parameters.count("max", "the highest value of a cell", MOST_VALUE)?;
+        let max = max.unwrap_or(DEFAULT_MAX) as u32;
+        let most = MOST_FUNCTIONS as u64;
+        let functions = parameters.count("K", "a number of hash functions", most)?;
+        let functions = functions.unwrap_or(DEFAULT_FUNCTIONS) as u32;
+        let given = parameters.count("P", "a number of decrements an insert", MOST_DECREMENTS)?;
+        let fpr = parameters.fpr()?;
+        let (decrements, fpr) = match given {
+            Some(decrements) => (decrements, fpr),
+            None => {
+                let fpr = fpr.unwrap_or(DEFAULT_FPR);
+                let shares = shares(max);
+                let found = decrements_for(fpr, all, functions, &shares, deletion, MOST_DECREMENTS);
+                let found = found.ok_or_else(|| {
+                    let expected =
+                        format!("a rate that {MOST_DECREMENTS} decrements an insert can keep");
+                    Error::parameter("fpr", expected, fpr)
+                })?;
+                (found, Some(fpr))
+            }
+        };
+        let bits = u32::BITS - max.leading_zeros();
+        Ok(Self { max, fpr, cells: Cells { all, bits, functions, decrements, deletion } })
+    }
+
+    /// As parameters, completed.
+    pub(in crate::kinds) fn parameters(&self) -> Parameters {
+        let mut all = Parameters::new()
+            .with("cells", self.cells.all)
+            .with("max", self.max)
+            .with("K", self.cells.functions)
+            .with("P", self.cells.decrements);
+        if let Some(fpr) = self.fpr {
+            all.set("fpr", fpr);
+        }
+        all
+    }
+
+    /// Words that the cells take.
+    pub(super) fn words(&self) -> u64 {
+        words_for(self.cells.all, self.cells.bits)
+    }
+
+    /// The chain of one of so many cells.
+    pub(super) fn chain(&self, cells: u64, shares: &[f64]) -> Chain {
+        let Cells { functions, decrements, deletion, .. } = self.cells;
+        Chain::new(cells, functions, decrements, shares, deletion)
+    }
+}

@@ -1,0 +1,383 @@
+//! What a key's rows say of its age in microseconds. The Inferential paper does not treat this kind: see `docs/inference.md`.
+//!
+//! Banks share no slices, so the rows of each are weighed apart. Late keys, those that came with an earlier time than the
+//! filter's, count like the others of their generation.
+
+use super::super::runs::{Ages, Row, Start};
+use super::TimeLimited;
+use super::fills::Measure;
+use super::generations::Generations;
+use crate::block::Blocks;
+use crate::inference::{Belief, Piece, Survival, posterior::gone};
+use crate::kind::BankEntry;
+use crate::kind::{Micros, Query, State};
+use std::cell::Cell;
+use std::ops::Range;
+
+/// A key that is expected more often than this in silences has a wrong prior, and counts as one that is expected so often: so
+/// likelihoods are finite.
+const MOST_EXPECTED: f64 = 450.0;
+
+/// Loads that differ by less than this need no exponential each.
+const NEARLY: f64 = 0.1;
+
+/// A bank whose row says something: its generations and slices by age, 0 the youngest that the key's block may have.
+struct Bank<'a> {
+    generations: Generations<'a>,
+    prior: Arrivals,
+    now: Micros,
+    k: u64,
+    /// The generation of age 0.
+    newest: u64,
+    /// Those whose keys it has.
+    serves: (u64, u64),
+    words: f64,
+    /// Keys that the open generation took so far.
+    open_keys: u64,
+    /// The slices at the ends of the run that was looked at last, and the keys they took: the next run mostly begins one slice
+    /// younger.
+    ends: [Cell<(u64, u64)>; 2],
+}
+
+/// How a key comes: at any time while a generation is open, and as the insert that opens it.
+#[derive(Clone, Copy)]
+struct Arrivals {
+    survival: Survival,
+    /// The probability that an insert is one of the key, and what it makes of inserts that open generations.
+    probability: f64,
+    opening: Survival,
+}
+
+impl Arrivals {
+    fn new(belief: &Belief<'_>) -> Self {
+        let Belief { probability, survival, .. } = *belief;
+        Self { survival, probability, opening: Survival::of_inserts(probability) }
+    }
+
+    /// The probability that the key did not come while generations were open for so long and so many of them were opened by an insert.
+    #[inline]
+    fn none(&self, (open, opened): (Micros, u64)) -> f64 {
+        self.survival.beyond(open) * self.opening.beyond(opened)
+    }
+
+    /// How much likelier the microsecond of an opening insert is than one after it.
+    fn opening(&self) -> f64 {
+        let later = self.survival.within(1);
+        if later > 0.0 { 1.0 + self.probability / later } else { 1.0 }
+    }
+}
+
+/// A way from the present to the past.
+struct Past<'a> {
+    generations: Generations<'a>,
+    prior: Arrivals,
+    now: Micros,
+    /// The oldest generation that has been passed, or the one after the open one.
+    at: u64,
+    /// How long those that have been passed were open, and how many of them an insert opened.
+    open: (Micros, u64),
+    /// The probability that others have set the ones that have been passed.
+    unexplained: f64,
+    /// The first age that nothing has been told of.
+    told: u64,
+}
+
+/// The age of the first insert, as long as it is on record: no key is older.
+pub(super) fn history(generations: &Generations<'_>, now: Micros) -> u64 {
+    match generations.beginning() {
+        (generation, true) => since(now, generations.opened(generation)),
+        (_, false) => u64::MAX,
+    }
+}
+
+/// The least age of what was inserted before a time.
+#[inline]
+fn since(now: Micros, time: Micros) -> u64 {
+    now.saturating_add(1).saturating_sub(time)
+}
+
+impl TimeLimited {
+    /// Tells the likelihood of the key's rows at the ages of each generation that it can have been inserted in, and beyond.
+    pub(super) fn tell_evidence(
+        &self,
+        state: &State<'_>,
+        blocks: &Blocks<'_>,
+        query: &Query,
+        belief: &Belief<'_>,
+        tell: &mut dyn FnMut(Piece),
+    ) {
+        let generations = self.generations(state);
+        let mut past = Past::new(generations, Arrivals::new(belief), query.now);
+        let mut oldest = generations.current();
+        let mut entry = self.before(state, u64::MAX);
+        while let Some(bank) = entry {
+            entry = self.before(state, bank.since);
+            let Some((rows, row)) = self.row(state, blocks, query, belief, &bank) else {
+                continue;
+            };
+            oldest = rows.newest.saturating_sub(u64::from(row.generations().max(1)) - 1);
+            // Of what is older than this bank there is nothing to know if the row does not go back so far.
+            if oldest > bank.since {
+                entry = None;
+            }
+            if past.told == 0 && rows.since(row.youngest()) >= belief.width {
+                return;
+            }
+            if row.count() > 0 {
+                let older = self.older(state, blocks, query, belief, entry);
+                let told = match row.count() {
+                    1..=4 => past.tell_each::<4>(&rows, &row, older, belief.width, tell),
+                    _ => past.tell_each::<64>(&rows, &row, older, belief.width, tell),
+                };
+                if told {
+                    return;
+                }
+            }
+        }
+        past.tell_rest(oldest, tell);
+    }
+
+    /// The likelihood of the rows in this bank and all older ones: `V` of each.
+    fn older(
+        &self,
+        state: &State<'_>,
+        blocks: &Blocks<'_>,
+        query: &Query,
+        belief: &Belief<'_>,
+        mut entry: Option<BankEntry>,
+    ) -> f64 {
+        let mut all = 1.0;
+        while let Some(bank) = entry {
+            entry = self.before(state, bank.since);
+            if let Some((rows, row)) = self.row(state, blocks, query, belief, &bank) {
+                all *= row.whole(&rows);
+            }
+        }
+        all
+    }
+
+    /// The youngest bank that began before a generation.
+    #[inline]
+    fn before(&self, state: &State<'_>, generation: u64) -> Option<BankEntry> {
+        state.bank_of_step(generation.checked_sub(1)?)
+    }
+
+    /// The key's row in a bank.
+    #[inline]
+    fn row<'a>(
+        &self,
+        state: &State<'a>,
+        blocks: &Blocks<'_>,
+        query: &Query,
+        belief: &Belief<'_>,
+        bank: &BankEntry,
+    ) -> Option<(Bank<'a>, Row)> {
+        let block = blocks.get(bank.slot)?;
+        let generations = self.generations(state);
+        let current = generations.current();
+        let last = self.last_generation(state, bank).min(current);
+        let (ones, newest) = self.slices.ones(block, last, query.hash);
+        let (beginning, _) = generations.beginning();
+        let first = bank.since.max(beginning);
+        let starts = self.slices.starts(ones);
+        let row =
+            Row::new(starts, self.slices.shape(), newest.saturating_add(1).saturating_sub(first));
+        let words = block.cells.len() as u64 * block.of;
+        let mut open_keys = 0;
+        // Only slices that take inserts yet need to know.
+        if last == current && starts.leading_zeros() < self.k {
+            let novelty = query.totals.novelty.saturating_sub(generations.novelty());
+            open_keys = Measure::new(&generations, self.k, bank.since, words).keys(novelty);
+        }
+        let bank = Bank {
+            generations,
+            prior: Arrivals::new(belief),
+            now: query.now,
+            k: self.k.into(),
+            newest,
+            serves: (first, last),
+            words: words.max(1) as f64,
+            open_keys,
+            ends: [const { Cell::new((u64::MAX, 0)) }; 2],
+        };
+        Some((bank, row))
+    }
+}
+
+impl Bank<'_> {
+    /// Keys of a generation, as measured; 0 of those that the bank does not serve.
+    #[inline]
+    fn keys(&self, generation: u64) -> u64 {
+        let (first, last) = self.serves;
+        if generation < first || generation > last {
+            0
+        } else if generation == self.generations.current() {
+            self.open_keys
+        } else {
+            self.generations.keys(generation)
+        }
+    }
+}
+
+impl Bank<'_> {
+    /// Keys that a slice took: of its own generation and the `k-1` after it.
+    fn keys_of_slice(&self, slice: u64) -> u64 {
+        (slice..slice.saturating_add(self.k)).map(|generation| self.keys(generation)).sum()
+    }
+
+    /// The same, if need be from those of the slice before it.
+    #[inline]
+    fn keys_near(&self, slice: u64) -> u64 {
+        for end in &self.ends {
+            let (at, keys) = end.get();
+            if at.checked_add(1) == Some(slice) {
+                let lost = self.keys(at);
+                let keys =
+                    keys.saturating_sub(lost).saturating_add(self.keys(at.saturating_add(self.k)));
+                end.set((slice, keys));
+                return keys;
+            }
+            if at == slice {
+                return keys;
+            }
+        }
+        self.keys_of_slice(slice)
+    }
+
+    /// The least age of what a generation took.
+    #[inline]
+    fn since(&self, generation: u32) -> u64 {
+        since(self.now, self.generations.closed(self.newest.saturating_sub(generation.into())))
+    }
+
+    /// The probability that so many keys have set a bit of a slice.
+    #[inline]
+    fn touched_by(&self, keys: u64) -> f64 {
+        gone(keys as f64 / self.words)
+    }
+
+    /// The same, from what it is for nearly as many.
+    #[inline]
+    fn touched_after(&self, (before, touched): (u64, f64), keys: u64) -> f64 {
+        let more = (keys as f64 - before as f64) / self.words;
+        if more.abs() > NEARLY || touched < NEARLY {
+            return self.touched_by(keys);
+        }
+        // e^-more, to five digits.
+        1.0 - (1.0 - touched) * (1.0 - more * (1.0 - more * (0.5 - more / 6.0)))
+    }
+}
+
+impl Ages for Bank<'_> {
+    #[inline]
+    fn none(&self, generations: Range<u32>) -> f64 {
+        let end = self.newest.saturating_add(1).saturating_sub(generations.start.into());
+        let start = self.newest.saturating_add(1).saturating_sub(generations.end.into());
+        self.prior.none(self.generations.open_in(start..end, self.now))
+    }
+
+    #[inline]
+    fn insert(&self, generation: u32) -> (f64, f64) {
+        let generation = self.newest.saturating_sub(generation.into());
+        let open = self.generations.open_in(generation..generation.saturating_add(1), self.now);
+        let none = self.prior.none(open);
+        // In the time after the opening insert, or by that.
+        let (later, first) =
+            (self.prior.survival.within(open.0), self.prior.opening.within(open.1));
+        (later + (1.0 - later) * first, none)
+    }
+
+    #[inline]
+    fn touched(&self, slices: Range<u32>) -> f64 {
+        if slices.is_empty() {
+            return 1.0;
+        }
+        let mut slice = self.newest.saturating_sub(slices.start.into());
+        if slices.len() == 1 {
+            return self.touched_by(self.keys_near(slice));
+        }
+        // The next older slice takes one older generation, and one young one less.
+        let mut keys = self.keys_of_slice(slice);
+        self.ends[0].set((slice, keys));
+        let mut last = (keys, self.touched_by(keys));
+        let mut touched = last.1;
+        for _ in 1..slices.len() {
+            keys = keys.saturating_sub(self.keys(slice.saturating_add(self.k - 1)));
+            slice = slice.saturating_sub(1);
+            keys = keys.saturating_add(self.keys(slice));
+            if keys != last.0 {
+                last = (keys, self.touched_after(last, keys));
+            }
+            touched *= last.1;
+        }
+        self.ends[1].set((slice, keys));
+        touched
+    }
+}
+
+impl<'a> Past<'a> {
+    fn new(generations: Generations<'a>, prior: Arrivals, now: Micros) -> Self {
+        let at = generations.current().saturating_add(1);
+        Self { generations, prior, now, at, open: (0, 0), unexplained: 1.0, told: 0 }
+    }
+
+    /// For rows of at most `N` starts; `older` is the likelihood of the rows in older banks. All from `width` on is told as one; then
+    /// all has been told.
+    fn tell_each<const N: usize>(
+        &mut self,
+        bank: &Bank<'_>,
+        row: &Row,
+        older: f64,
+        width: u64,
+        tell: &mut dyn FnMut(Piece),
+    ) -> bool {
+        let mut room = [Start::default(); N];
+        for start in row.weigh(bank, &mut room).iter().rev() {
+            let generation = bank.newest.saturating_sub(start.age.into());
+            let from = bank.since(start.age).max(self.told);
+            let to = since(self.now, self.generations.opened(generation));
+            let weight = self.unexplained * older * self.passed(generation, from);
+            if from >= width {
+                tell(Piece { from, to: Piece::ENDLESS, likelihood: weight * start.perhaps });
+                return true;
+            }
+            // The generation was opened by its oldest insert, in the last of these microseconds.
+            let opened = to.saturating_sub(1);
+            let likelihood = weight * start.inserted;
+            if from < opened {
+                tell(Piece { from, to: opened, likelihood });
+            }
+            if from < to {
+                let likelihood = likelihood * self.prior.opening();
+                tell(Piece { from: from.max(opened), to, likelihood });
+                self.told = to;
+            }
+            self.unexplained *= start.left;
+        }
+        false
+    }
+
+    /// Of what came before a generation the rows know nothing.
+    fn tell_rest(&mut self, generation: u64, tell: &mut dyn FnMut(Piece)) {
+        let from = since(self.now, self.generations.opened(generation)).max(self.told);
+        let from = from.min(Piece::ENDLESS - 1);
+        let likelihood = self.unexplained * self.passed(generation.saturating_sub(1), from);
+        tell(Piece { from, to: Piece::ENDLESS, likelihood });
+    }
+
+    /// What its prior does not say of a generation that closed at this age: that none of the younger ones was opened by the key, and
+    /// that silences between them do not count.
+    ///
+    /// No key came in these, so that this one did not says nothing.
+    fn passed(&mut self, generation: u64, closed: u64) -> f64 {
+        let next = generation.saturating_add(1);
+        if next < self.at {
+            let (open, opened) = self.generations.open_in(next..self.at, self.now);
+            self.open = (self.open.0.saturating_add(open), self.open.1 + opened);
+            self.at = next;
+        }
+        let silent = closed.saturating_sub(self.open.0) as f64;
+        let silent = (-self.prior.survival.ln_q() * silent).min(MOST_EXPECTED).exp();
+        silent * self.prior.opening.beyond(self.open.1)
+    }
+}

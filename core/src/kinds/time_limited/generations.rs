@@ -1,0 +1,249 @@
+//! The record of generations, in the kind's own words of the filter-wide state.
+//!
+//! Owns: which generation is open, when each of the last [`RING`] opened and ended, how many keys it
+//! took, and what later decisions about sizes need to have been measured. Changed by events only.
+//! Invariants: ends never decrease with the generation; a record is overwritten only when its
+//! generation has ended a whole window ago.
+//! Knows nothing of blocks and cells.
+//!
+//! The open generation closes a `pace` after it opened, whether or not an event has said so: so queries at
+//! any time see the same closings that the next insert would make. It *ends*, and its keys' last window
+//! begins, a `grace` after it closed: an insert that read its step just before another thread's event, and whose time
+//! is ahead of the event's by no more than that, is safe there.
+
+use crate::kind::{Micros, State};
+use std::ops::Range;
+
+/// Generations on record: those of a window, by time, and what bursts may add to them.
+pub(super) const RING: u64 = 224;
+
+const CURRENT: usize = 0;
+const NOVELTY: usize = 1;
+const FULL: usize = 2;
+const WATCHED: usize = 3;
+const BANK_TIME: usize = 4;
+const OPENED: usize = 5;
+const ENDED: usize = 16;
+const TAKEN: usize = ENDED + RING as usize;
+
+const _: () = assert!(TAKEN + RING as usize <= crate::state::STATE_OWN_WORDS);
+
+/// The low bits of a word of [`TAKEN`]: how long the generation was open, in units (see
+/// [`Generations::unit`]). The bits above are its keys; the largest bank takes 2^36 of them.
+const LASTED_BITS: u32 = 24;
+const MOST_LASTED: u64 = (1 << LASTED_BITS) - 1;
+const MOST_KEYS: u64 = u64::MAX >> LASTED_BITS;
+
+/// A view of the record.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Generations<'a> {
+    state: State<'a>,
+    /// The longest that a generation stays open.
+    pace: Micros,
+    /// From its close to its end.
+    grace: Micros,
+    /// The number of the filter's first generation.
+    first: u64,
+}
+
+/// What a Step event makes of the record.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Opening {
+    /// The generation that opens.
+    pub(super) generation: u64,
+    /// When.
+    pub(super) time: Micros,
+    /// The sum of novelty then.
+    pub(super) novelty: u64,
+    /// The keys that the generation before it took.
+    pub(super) keys_before: u64,
+}
+
+impl<'a> Generations<'a> {
+    pub(super) fn new(state: &State<'a>, (pace, grace): (Micros, Micros), first: u64) -> Self {
+        Self { state: *state, pace, grace, first }
+    }
+
+    fn at(ring: usize, generation: u64) -> usize {
+        ring + (generation % RING) as usize
+    }
+
+    /// The open generation.
+    pub(super) fn current(&self) -> u64 {
+        self.state.own(CURRENT)
+    }
+
+    /// The oldest generation on record.
+    pub(super) fn oldest(&self) -> u64 {
+        self.current().saturating_sub(RING - 1).max(self.first)
+    }
+
+    /// The oldest generation on record that took keys, or the open one; and whether it is the first that did.
+    pub(super) fn beginning(&self) -> (u64, bool) {
+        let oldest = self.oldest();
+        if oldest > self.first {
+            return (oldest, false);
+        }
+        let took = (oldest..self.current()).find(|&generation| self.keys(generation) > 0);
+        (took.unwrap_or(self.current()), true)
+    }
+
+    /// When a generation on record opened; of a closed one up to a [`Generations::unit`] too late.
+    pub(super) fn opened(&self, generation: u64) -> Micros {
+        if generation < self.current() {
+            self.closed(generation).saturating_sub(self.lasted(generation))
+        } else {
+            self.state.own(OPENED)
+        }
+    }
+
+    /// The unit in which it is recorded how long a generation was open: a microsecond, and for paces above
+    /// 16 s such that a pace is at most 2^24 of them.
+    fn unit(&self) -> Micros {
+        self.pace.div_ceil(MOST_LASTED).max(1)
+    }
+
+    /// When the open generation closes at the latest.
+    pub(super) fn close(&self) -> Micros {
+        self.opened(self.current()).saturating_add(self.pace)
+    }
+
+    /// When a generation on record closed, or will have closed at the latest.
+    pub(super) fn closed(&self, generation: u64) -> Micros {
+        self.end(generation).saturating_sub(self.grace)
+    }
+
+    /// When a generation on record ended, or will have ended at the latest.
+    pub(super) fn end(&self, generation: u64) -> Micros {
+        if generation < self.current() {
+            self.state.own(Self::at(ENDED, generation))
+        } else {
+            self.close().saturating_add(self.grace)
+        }
+    }
+
+    /// How long a closed generation was open.
+    pub(super) fn lasted(&self, generation: u64) -> Micros {
+        let units = self.state.own(Self::at(TAKEN, generation)) & MOST_LASTED;
+        units.saturating_mul(self.unit())
+    }
+
+    /// How long these generations, which are on record, were open in all by now, and how many of them an insert opened: all but those
+    /// that were skipped. Those that have not opened count 0.
+    #[inline]
+    pub(super) fn open_in(&self, generations: Range<u64>, now: Micros) -> (Micros, u64) {
+        let current = self.current();
+        let end = generations.end.min(current);
+        let (mut units, mut opened, mut open) = (0_u64, 0, 0);
+        for generation in generations.start.max(end.saturating_sub(RING))..end {
+            let taken = self.state.own(Self::at(TAKEN, generation));
+            units = units.saturating_add(taken & MOST_LASTED);
+            opened += u64::from(taken != 0);
+        }
+        if generations.contains(&current) {
+            open = now.min(self.close()).saturating_sub(self.state.own(OPENED));
+            opened += 1;
+        }
+        (units.saturating_mul(self.unit()).saturating_add(open), opened)
+    }
+
+    /// The keys that a closed generation on record took.
+    pub(super) fn keys(&self, generation: u64) -> u64 {
+        self.state.own(Self::at(TAKEN, generation)) >> LASTED_BITS
+    }
+
+    /// Whether a closed generation used its allowance so long before its time that the need must have been
+    /// above what is allowed to those that follow such a one (see `sizing::HURRIED`).
+    pub(super) fn early(&self, generation: u64) -> bool {
+        self.keys(generation) > 0 && self.lasted(generation) < self.pace / 5 * 4
+    }
+
+    /// Whether the generation before the open one was [`Generations::early`]; only those from `since` on count.
+    pub(super) fn hurried(&self, since: u64) -> bool {
+        let before = self.current().checked_sub(1);
+        before.is_some_and(|before| before >= since.max(self.oldest()) && self.early(before))
+    }
+
+    /// The sum of novelty when the open generation opened.
+    pub(super) fn novelty(&self) -> u64 {
+        self.state.own(NOVELTY)
+    }
+
+    /// The sum of novelty at which the allowance of the open generation is used.
+    pub(super) fn full(&self) -> u64 {
+        self.state.own(FULL)
+    }
+
+    /// Since when the need has been watched in the newest bank without a silence as long as the window.
+    pub(super) fn watched_since(&self) -> Micros {
+        self.state.own(WATCHED)
+    }
+
+    /// When the newest bank began.
+    pub(super) fn bank_time(&self) -> Micros {
+        self.state.own(BANK_TIME)
+    }
+
+    /// The first generation that ends later than `age` before `now`; the one after the open one if none does.
+    ///
+    /// Half-open: a generation that ended exactly `age` ago does not count.
+    pub(super) fn first_since(&self, now: Micros, age: Micros) -> u64 {
+        let (mut low, mut high) = (self.oldest(), self.current().saturating_add(1));
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.end(middle).saturating_add(age) > now {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        low
+    }
+
+    /// Starts the record: the first generation opens at time 0.
+    pub(super) fn start(&self) {
+        self.state.set_own(CURRENT, self.first);
+    }
+
+    /// Closes the open generation and opens another. Generations skipped between them were empty.
+    pub(super) fn open(&self, opening: &Opening, window: Micros) {
+        let Opening { generation, time, novelty, keys_before } = *opening;
+        let before = self.current();
+        let close = time.min(self.close());
+        let lasted = close.saturating_sub(self.opened(before));
+        let end = close.saturating_add(self.grace);
+        self.record(before, end, lasted, keys_before);
+        let skipped = before.saturating_add(1).max(generation.saturating_sub(RING - 1));
+        for empty in skipped..generation {
+            self.record(empty, end, 0, 0);
+        }
+        if time >= end.saturating_add(window) {
+            self.state.set_own(WATCHED, time);
+        }
+        self.state.set_own(OPENED, time);
+        self.state.set_own(NOVELTY, novelty);
+        self.state.set_own(CURRENT, generation);
+    }
+
+    /// Records a closed generation.
+    fn record(&self, generation: u64, ended: Micros, lasted: Micros, keys: u64) {
+        let taken = keys.min(MOST_KEYS) << LASTED_BITS | (lasted / self.unit()).min(MOST_LASTED);
+        self.state.set_own(Self::at(ENDED, generation), ended);
+        self.state.set_own(Self::at(TAKEN, generation), taken);
+    }
+
+    /// Sets the sum of novelty at which the allowance of the open generation is used.
+    pub(super) fn set_full(&self, full: u64) {
+        self.state.set_own(FULL, full);
+    }
+
+    /// Notes that a bank began. The allowance of the open generation counts as used if its successor is to
+    /// be in that bank: so nobody need look at the table of banks to know that a step is due.
+    pub(super) fn begin_bank(&self, since: u64, time: Micros) {
+        self.state.set_own(WATCHED, time.max(self.watched_since()));
+        self.state.set_own(BANK_TIME, time.max(self.bank_time()));
+        if since > self.current() {
+            self.set_full(0);
+        }
+    }
+}

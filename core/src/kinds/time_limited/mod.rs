@@ -1,0 +1,447 @@
+//! The time-limited Bloom filter: present for all of `T` after its insertion, gone after `T + T/l`.
+//!
+//! An age-partitioned filter (the Time-limited paper, section 6) whose generations are closed by time as
+//! well as by allowance, and whose slices live in banks that follow the rate of inserts:
+//! - An insert in generation `g` writes the slices `g-k+1..=g` of the bank that serves `g`. The key is present
+//!   while its generation is alive: until `T` after that ended, by time, never by count, half-open.
+//! - A generation closes when its allowance is used (the paper's equations 4 and 5) or `T/l` after it opened
+//!   (a little earlier, see `pace_and_grace`), even if nothing is inserted. The paper's close by use alone,
+//!   and a quiet stream never forgets.
+//! - A bank serves whole generations, with slices of its own from its first one on, sized for 1.25 times the
+//!   measured need. A burst uses up its columns before a larger one follows (see `sizing`). (In the paper the slices around a change, of all sizes, take the inserts of `k`
+//!   generations: after a sudden growth that fills the small ones to the brim, and a run of `k` ones is
+//!   found in nearly every row.)
+//! - A late key goes to the generation of its own time, or to the open one if that is full (see `late`).
+//!
+//! So a key's slices lie in one block, and banks are asked one by one. All of a key's slices die together but
+//! for ghosts: a key that expired `e < k` generations ago still has `k-e` of its slices.
+
+mod evidence;
+mod fills;
+mod generations;
+mod late;
+mod sizing;
+
+#[cfg(test)]
+mod evidence_tests;
+#[cfg(test)]
+mod late_tests;
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod scenarios;
+#[cfg(test)]
+mod tests;
+
+use super::age_partitioned::{MOST_WORDS, design, theory};
+use super::columns::{Columns, caught_up};
+use crate::block::{Block, Blocks, Layout, MAX_BANKS};
+use crate::error::{Error, Result};
+use crate::inference::{Belief, Piece};
+use crate::kind::parameters::{DEFAULT_FPR, within};
+use crate::kind::{
+    Age, BankEntry, BankMask, Decision, Event, Kind, Micros, Moment, Operation, Parameters, Query,
+    Sample, State, Totals, Within,
+};
+use fills::Measure;
+use generations::{Generations, Opening};
+use std::sync::Arc;
+
+/// The kind's name.
+pub const NAME: &str = "time-limited";
+
+/// The parameters it knows.
+const KNOWN: [&str; 6] = ["window", "fpr", "rate", "k", "l", "load"];
+
+/// The longest window: 36,000 years in microseconds.
+const MOST_WINDOW: Micros = 1 << 60;
+
+/// Columns of a block; those beyond `k+l` let generations close early.
+const COLUMNS: u32 = 64;
+
+/// Columns left free in the steady state: for the grace, and so that a generation may close before its time.
+/// When the rate rises, the next one is then the first that measures the new rate alone.
+const SPARE: u32 = 2;
+
+/// Plans aim at this part of the wanted rate: fills vary a little around the expected ones.
+const AIM: f64 = 0.97;
+
+/// The highest load: beyond it more hash functions would do better.
+const MOST_LOAD: f64 = 1.0;
+
+/// Words of the first bank where no rate is named: 32 KiB.
+const FIRST_WORDS: u64 = 4096;
+
+/// The layout for which the first bank is planned.
+const PLANNED: Layout = Layout { stripes: 16, block_words: 2048 };
+
+/// A time-limited filter's parameters, completed.
+#[derive(Debug, Clone, PartialEq)]
+struct TimeLimited {
+    window: Micros,
+    fpr: f64,
+    rate: Option<f64>,
+    k: u32,
+    l: u32,
+    /// Set bits that a slice's cells took, each, when all `k` generations have used their allowance.
+    load: f64,
+    /// The longest that a generation stays open.
+    pace: Micros,
+    /// How long after its close it counts as open; together `T/l`, rounded up.
+    grace: Micros,
+    slices: Columns,
+}
+
+/// Makes the kind from `window` (microseconds) and `fpr` (0.001 if absent), and `rate`, the inserts expected
+/// a second, which sizes the first bank. `k`, `l` and `load` override what `fpr` derives.
+///
+/// # Errors
+/// [`Error::Parameter`] for unknown names, and for values out of bounds or that do not fit each other.
+pub fn build(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
+    parameters.only(NAME, &KNOWN)?;
+    let window = parameters.required("window", "a number of microseconds")?;
+    let window = within("window", window, 1, MOST_WINDOW)?;
+    let fpr = parameters.fpr()?.unwrap_or(DEFAULT_FPR);
+    let rate = parameters.optional("rate", "inserts a second")?;
+    if let Some(rate) = rate.filter(|&rate: &f64| !(rate >= 0.0 && rate.is_finite())) {
+        return Err(Error::parameter("rate", "a number of inserts a second", rate));
+    }
+    let (k, l) = slice_counts(parameters, fpr)?;
+    let load = match parameters.optional("load", "the highest load of a slice")? {
+        Some(load) if load > 0.0 && load <= MOST_LOAD => load,
+        Some(load) => {
+            return Err(Error::parameter("load", format!("above 0, at most {MOST_LOAD}"), load));
+        }
+        None => planned_load(k, fpr)?,
+    };
+    let (pace, grace) = pace_and_grace(window, k, l);
+    let slices = Columns::new(k, COLUMNS, COLUMNS);
+    let kind = TimeLimited { window, fpr, rate, k, l, load, pace, grace, slices };
+    if kind.first_words() > MOST_WORDS {
+        let most = format!("a rate that {MOST_WORDS} words (8 TiB) can hold");
+        return Err(Error::parameter("rate", most, rate.unwrap_or(0.0)));
+    }
+    Ok(Arc::new(kind))
+}
+
+/// `k` and `l` as given, or those that take the least memory.
+fn slice_counts(parameters: &Parameters, fpr: f64) -> Result<(u32, u32)> {
+    match parameters.slices(COLUMNS - 1)? {
+        None => {
+            let best = design(AIM * fpr, COLUMNS - SPARE).ok_or_else(|| too_low(fpr))?;
+            Ok((best.k, best.l))
+        }
+        Some((k, l)) if k + l <= COLUMNS => Ok((k, l)),
+        Some((k, l)) => Err(Error::parameter("l", format!("at most {COLUMNS} slices, k+l"), k + l)),
+    }
+}
+
+/// How long a generation is open, and how long after that it still counts as open.
+///
+/// An insert may come to a generation that another thread closes at that moment because its allowance is used, at a time that
+/// lies before the insert's: by no more than the grace, or the insert tells its time first ([`Kind::grace`]). So its key's
+/// window, from the generation's end on, is whole. Grace is a 64th of `T/l`, if the slices spare a column: `n-k` generations,
+/// one after the other, must cover the window and the grace, which holds for `l <= 62`.
+fn pace_and_grace(window: Micros, k: u32, l: u32) -> (Micros, Micros) {
+    let whole = window.div_ceil(l.into());
+    let grace = if k + l < COLUMNS { whole / 64 } else { 0 };
+    (whole - grace, grace)
+}
+
+/// The highest load that keeps the rate with all columns in use, all generations full.
+fn planned_load(k: u32, fpr: f64) -> Result<f64> {
+    let l = COLUMNS - k;
+    let holds = |load| theory::fpr(k, l, load, theory::Phase::WORST) <= AIM * fpr;
+    let (mut low, mut high) = (1e-6, MOST_LOAD);
+    if holds(high) {
+        return Ok(high);
+    }
+    if !holds(low) {
+        return Err(too_low(fpr));
+    }
+    while high / low > 1.0 + 1e-9 {
+        let middle = (low * high).sqrt();
+        if holds(middle) { low = middle } else { high = middle }
+    }
+    Ok(low)
+}
+
+fn too_low(fpr: f64) -> Error {
+    Error::parameter("fpr", "a rate that 64 slices can keep", fpr)
+}
+
+impl TimeLimited {
+    fn generations<'a>(&self, state: &State<'a>) -> Generations<'a> {
+        Generations::new(state, (self.pace, self.grace), u64::from(self.k) - 1)
+    }
+
+    /// The last generation that a bank serves; without end for the newest.
+    fn last_generation(&self, state: &State<'_>, bank: &BankEntry) -> u64 {
+        let later = |other: &BankEntry| (other.since, other.id) > (bank.since, bank.id);
+        let next = state.banks().filter(later).map(|other| other.since).min();
+        next.map_or(u64::MAX, |since| since.saturating_sub(1))
+    }
+
+    /// The block that an insert writes, and the first generation of its bank; none if that has ended since.
+    fn written<'b, 'a>(
+        &self,
+        state: &State<'_>,
+        blocks: &'b Blocks<'a>,
+        operation: &Operation,
+    ) -> Option<(&'b Block<'a>, u64)> {
+        let bank = state.bank_of_step(operation.step)?;
+        Some((blocks.get(bank.slot)?, bank.since))
+    }
+
+    /// The youngest generation that ended less than `age` before `now`, or has not ended, and has the key.
+    fn youngest(
+        &self,
+        state: &State<'_>,
+        blocks: &Blocks<'_>,
+        query: &Query,
+        age: Micros,
+    ) -> Option<u64> {
+        let oldest = self.generations(state).first_since(query.now, age);
+        let found = state.banks().filter_map(|bank| {
+            let block = blocks.get(bank.slot)?;
+            let oldest = oldest.max(bank.since);
+            // Nothing alive has been written: spares the misses.
+            if caught_up(block) < oldest {
+                return None;
+            }
+            let (runs, newest) = self.slices.runs(block, oldest, query.hash);
+            let age = u64::from(runs.leading_zeros());
+            (runs != 0 && age <= newest - oldest).then(|| newest - age)
+        });
+        found.max()
+    }
+
+    /// The sum of novelty at which the allowance of the open generation is used.
+    fn full(&self, state: &State<'_>, layout: Layout) -> u64 {
+        let generations = self.generations(state);
+        let Some(bank) = state.bank_of_step(generations.current()) else {
+            return u64::MAX;
+        };
+        let words = layout.words(bank.geometry);
+        let part = if generations.hurried(bank.since) { sizing::HURRIED } else { 1.0 };
+        let allowance = Measure::new(&generations, self.k, bank.since, words)
+            .novelty(part * sizing::capacity(self, layout, bank.geometry));
+        generations.novelty().saturating_add(allowance.max(1))
+    }
+}
+
+impl Kind for TimeLimited {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn parameters(&self) -> Parameters {
+        let mut all = Parameters::new()
+            .with("window", self.window)
+            .with("fpr", self.fpr)
+            .with("k", self.k)
+            .with("l", self.l)
+            .with("load", self.load);
+        if let Some(rate) = self.rate {
+            all.set("rate", rate);
+        }
+        all
+    }
+
+    fn uses_time(&self) -> bool {
+        true
+    }
+
+    fn repeatable(&self) -> bool {
+        true
+    }
+
+    fn first_words(&self) -> u64 {
+        let Some(rate) = self.rate else {
+            return FIRST_WORDS;
+        };
+        let keys = sizing::MARGIN * rate * self.pace as f64 / 1e6;
+        PLANNED.words(sizing::geometry_for(self, PLANNED, keys))
+    }
+
+    fn default_stripes(&self, block_words: u32) -> u32 {
+        (self.first_words() / u64::from(block_words.max(1))).clamp(16, 64) as u32
+    }
+
+    fn start(&self, state: &State<'_>, layout: Layout) {
+        let geometry = layout.geometry(self.first_words());
+        state.apply_banks(&Event::OpenBank { id: state.next_bank(), geometry, since: 0, time: 0 });
+        let generations = self.generations(state);
+        generations.start();
+        generations.set_full(self.full(state, layout));
+    }
+
+    fn changes_banks(&self) -> bool {
+        true
+    }
+
+    fn prefetch(&self, blocks: &Blocks<'_>, hash: u64) {
+        for block in (0..MAX_BANKS).filter_map(|slot| blocks.get(slot)) {
+            self.slices.prefetch(block, hash);
+        }
+    }
+
+    fn due(&self, state: &State<'_>, layout: Layout, moment: &Moment) -> Option<Event> {
+        sizing::due(self, state, layout, moment)
+    }
+
+    fn grace(&self) -> Micros {
+        self.grace
+    }
+
+    fn apply(&self, state: &State<'_>, layout: Layout, event: &Event) {
+        let generations = self.generations(state);
+        match *event {
+            Event::Step { step, time, word } if step > generations.current() => {
+                let bank = state.bank_of_step(generations.current());
+                let keys_before = bank.map_or(0, |bank| {
+                    Measure::new(&generations, self.k, bank.since, layout.words(bank.geometry))
+                        .keys(word.saturating_sub(generations.novelty()))
+                });
+                let opening = Opening { generation: step, time, novelty: word, keys_before };
+                generations.open(&opening, self.window);
+                generations.set_full(self.full(state, layout));
+            }
+            Event::OpenBank { since, time, .. } => generations.begin_bank(since, time),
+            Event::Step { .. } | Event::CloseBank { .. } => {}
+        }
+    }
+
+    /// A late key goes to the generation of its own time, while that is alive (the key may then be older than the
+    /// window by a span) and has room ([`Kind::step_of_late`]). If none was open then, in a silence or before the first insert, the next one
+    /// takes the key if it is inside the window: it keeps it a little longer.
+    fn decide(&self, state: &State<'_>, moment: &Moment) -> Decision {
+        let generations = self.generations(state);
+        if moment.time >= moment.now {
+            return Decision::Insert { step: generations.current() };
+        }
+        let step = generations.first_since(moment.time, 0).min(generations.current());
+        let end = if generations.opened(step) <= moment.time {
+            generations.end(step)
+        } else {
+            moment.time
+        };
+        if end.saturating_add(self.window) > moment.now {
+            Decision::Insert { step }
+        } else {
+            Decision::TooLate
+        }
+    }
+
+    fn touches(&self, state: &State<'_>, step: u64) -> BankMask {
+        state.bank_of_step(step).map_or(0, |bank| 1 << bank.slot)
+    }
+
+    fn step_of_late(&self, state: &State<'_>, blocks: &Blocks<'_>, hash: u64, step: u64) -> u64 {
+        late::step(self, state, blocks, hash, step)
+    }
+
+    /// The bits newly set.
+    fn novelty(&self, state: &State<'_>, blocks: &Blocks<'_>, operation: &Operation) -> u32 {
+        self.written(state, blocks, operation)
+            .map_or(0, |(block, _)| self.slices.novelty(block, operation.step, operation.hash))
+    }
+
+    fn insert(&self, state: &State<'_>, blocks: &Blocks<'_>, operation: &Operation) {
+        if let Some((block, since)) = self.written(state, blocks, operation) {
+            self.slices.insert(block, since, operation.step, operation.hash);
+        }
+    }
+
+    fn contains(&self, state: &State<'_>, blocks: &Blocks<'_>, query: &Query) -> bool {
+        self.youngest(state, blocks, query, self.window).is_some()
+    }
+
+    fn knows_age(&self) -> bool {
+        true
+    }
+
+    fn age(&self, state: &State<'_>, blocks: &Blocks<'_>, query: &Query) -> Option<Age> {
+        let generation = self.youngest(state, blocks, query, self.window)?;
+        let generations = self.generations(state);
+        // A block may be a generation ahead of the state that a query has read: open, then.
+        let end = if generation > generations.current() {
+            query.now
+        } else {
+            generations.end(generation)
+        };
+        Some(Age::Time(query.now.saturating_sub(end)))
+    }
+
+    fn contains_within(
+        &self,
+        state: &State<'_>,
+        blocks: &Blocks<'_>,
+        query: &Query,
+        within: Within,
+    ) -> bool {
+        let age = match within {
+            Within::Items(_) => self.window,
+            Within::Time(age) => age.min(self.window),
+        };
+        self.youngest(state, blocks, query, age).is_some()
+    }
+
+    fn window(&self, _: &Totals) -> Option<Within> {
+        Some(Within::Time(self.window))
+    }
+
+    fn history(&self, state: &State<'_>, query: &Query) -> u64 {
+        evidence::history(&self.generations(state), query.now)
+    }
+
+    fn evidence(
+        &self,
+        state: &State<'_>,
+        blocks: &Blocks<'_>,
+        query: &Query,
+        belief: &Belief<'_>,
+        tell: &mut dyn FnMut(Piece),
+    ) {
+        self.tell_evidence(state, blocks, query, belief, tell);
+    }
+
+    fn settle(&self, state: &State<'_>, slot: usize, block: &Block<'_>, _: &Moment) {
+        let Some(bank) = state.bank(slot) else { return };
+        let last = self.last_generation(state, &bank).min(self.generations(state).current());
+        self.slices.catch_up(block, bank.since, last);
+    }
+
+    fn step(&self, state: &State<'_>, _: &Moment) -> Option<u64> {
+        Some(self.generations(state).current())
+    }
+
+    /// When all generations of the first bank have used their allowance, and all columns are alive.
+    fn planned_fpr(&self, layout: Layout) -> f64 {
+        let geometry = layout.geometry(self.first_words());
+        let keys = sizing::capacity(self, layout, geometry);
+        let load = f64::from(self.k) * keys / layout.words(geometry) as f64;
+        let block_keys = keys / layout.blocks(geometry) as f64;
+        let l = COLUMNS - self.k;
+        theory::fpr_in_blocks(self.k, l, load, theory::Phase::WORST, block_keys)
+    }
+
+    /// That of runs of ones in slices of generations that are alive.
+    fn block_fpr(&self, state: &State<'_>, slot: usize, block: &Block<'_>, moment: &Moment) -> f64 {
+        let Some(bank) = state.bank(slot) else { return 0.0 };
+        let generations = self.generations(state);
+        let last = self.last_generation(state, &bank).min(generations.current());
+        let oldest = generations.first_since(moment.now, self.window).max(bank.since);
+        if oldest > last {
+            return 0.0;
+        }
+        // A run of an alive generation has no slices older than those of `oldest`.
+        let alive = (last - oldest).saturating_add(self.k.into()).min(COLUMNS.into());
+        theory::fpr_run(self.slices.fills(block, last).take(alive as usize), self.k)
+    }
+
+    /// Measured, not worked out from what generations took: late keys go to those that have closed.
+    fn estimated_fpr(&self, _: &State<'_>, _: Layout, _: &Moment, sample: &Sample) -> f64 {
+        sample.fpr()
+    }
+}

@@ -1,0 +1,375 @@
+//! When generations close, and how large banks are.
+//!
+//! Pure decisions over the filter-wide state; what they come to is an event. Invariants:
+//! - a generation closes a `pace` after it opened at the latest, and then there is a column for its successor:
+//!   a free one, or one of a new bank, for which a slot is kept (`room_for_haste`, `succeed`);
+//! - a bank's capacity is what one generation may insert so that the wanted rate holds when all do;
+//! - the need, the keys that come in a `pace`, is measured by newly set bits over closed generations.
+//!
+//! A need above the capacity uses up the free columns first: generations close as soon as they have used
+//! their allowance, all slices are as full as planned, and a bank that has just begun so takes many times
+//! its capacity. Only then comes a larger bank: by now the need has been measured over all that time, not
+//! extrapolated from the first millisecond of a file that is being read.
+//!
+//! Knows nothing of blocks and cells.
+
+use super::COLUMNS;
+use super::fills::Measure;
+use super::generations::{Generations, RING};
+use super::{FIRST_WORDS, MOST_WORDS, TimeLimited};
+use crate::block::{Geometry, Layout, MAX_BANKS};
+use crate::kind::{BankEntry, Event, Kind, Micros, Moment, State};
+
+/// The fewest keys of a generation that a bank has room for: fewer would measure nothing.
+const LEAST_KEYS: f64 = 64.0;
+
+/// The room of a bank for what was measured.
+pub(super) const MARGIN: f64 = 1.25;
+
+/// The room if the need grows fast: if the bank before is younger than half a window.
+const FAST_MARGIN: f64 = 2.5;
+
+/// A new bank is at most so many times as large as the one before, or has [`GROWN_WORDS`]: however fast keys
+/// come, memory is in proportion to their number.
+const MOST_GROWTH: u64 = 8;
+
+/// The size up to which a bank may grow in one step: 4 MiB, the hundredfold of the first bank of a filter
+/// for which no rate was named.
+const GROWN_WORDS: u64 = 1 << 19;
+
+/// The most that a generation which closed early counts for, in its own keys: a short burst measures little.
+const MOST_EXTRAPOLATION: f64 = 256.0;
+
+/// The part of the capacity that is allowed where one generation after the other closes early. It leaves
+/// a seventh of the false positives, so that several banks used up by one burst keep the wanted rate together.
+pub(super) const HURRIED: f64 = 0.8;
+
+/// Numbers of generations over which the need is measured: the fewer, the newer; the more, the surer.
+const LENGTHS: [u64; 4] = [1, 4, 16, 64];
+
+/// Standard deviations by which a measured number of keys must exceed what there is room for.
+const CERTAINTY: f64 = 2.0;
+
+/// Keys a generation that a bank has room for.
+///
+/// `L·W/k`, less a little for the spread of keys over small blocks: the rate grows as about the power
+/// `0.75·k` of the load, whose relative variance over blocks is about `2/(3·L·w)`, `w` the words of a block.
+/// Only + × ÷: the state depends on it.
+pub(super) fn capacity(kind: &TimeLimited, layout: Layout, geometry: Geometry) -> f64 {
+    capacity_of(kind, layout.words(geometry) as f64, geometry).max(1.0)
+}
+
+/// The same for each word of the bank.
+pub(super) fn keys_a_word(kind: &TimeLimited, geometry: Geometry) -> f64 {
+    capacity_of(kind, 1.0, geometry)
+}
+
+fn capacity_of(kind: &TimeLimited, words: f64, geometry: Geometry) -> f64 {
+    let k = f64::from(kind.k);
+    let block = f64::from(geometry.words_per_block.max(1));
+    let spread = k / (4.0 * kind.load * block);
+    kind.load * words / k / (1.0 + spread)
+}
+
+/// The smallest geometry with room for so many keys a generation, and for [`LEAST_KEYS`].
+pub(super) fn geometry_for(kind: &TimeLimited, layout: Layout, keys: f64) -> Geometry {
+    let keys = keys.max(LEAST_KEYS);
+    let mut words = f64::from(kind.k) * keys / kind.load;
+    // Beyond what a filter may have it need only be too large.
+    let geometry_of = |words: f64| layout.geometry((words as u64).min(2 * MOST_WORDS));
+    let mut geometry = geometry_of(words);
+    // Smaller blocks need more words for the same keys, more words make larger blocks: two or three turns.
+    for _ in 0..8 {
+        let room = capacity(kind, layout, geometry);
+        if room >= keys {
+            break;
+        }
+        words *= keys / room * 1.001;
+        geometry = geometry_of(words);
+    }
+    geometry
+}
+
+/// The event that must come before an insert at `moment`.
+pub(super) fn due(
+    kind: &TimeLimited,
+    state: &State<'_>,
+    layout: Layout,
+    moment: &Moment,
+) -> Option<Event> {
+    let generations = kind.generations(state);
+    let novelty = moment.totals.novelty;
+    let over = moment.now >= generations.close();
+    if !over && novelty < generations.full() {
+        return None;
+    }
+    let newest = state.banks().max_by_key(|bank| (bank.since, bank.id))?;
+    let step = Event::Step {
+        step: next_generation(kind, &generations, moment.now),
+        time: moment.now,
+        word: novelty,
+    };
+    if newest.since > generations.current() {
+        return Some(step);
+    }
+    let sizing = Sizing { kind, state, layout, generations, newest, now: moment.now };
+    if over {
+        let before = sizing.dead_bank().or_else(|| sizing.shrink(novelty));
+        let before = before.or_else(|| sizing.succeed(&step, novelty));
+        return Some(before.unwrap_or(step));
+    }
+    if sizing.room() {
+        return Some(step);
+    }
+    let need = sizing.need_above_capacity(novelty)?;
+    if sizing.free_column(&step) && sizing.room_for_haste() {
+        return Some(step);
+    }
+    sizing.grow(need, novelty)
+}
+
+/// The generation that opens at `now`. Those that would have opened and closed empty since the open one are
+/// skipped, so that no slice is written both before and after a silence. More than `k` make no difference.
+fn next_generation(kind: &TimeLimited, generations: &Generations<'_>, now: Micros) -> u64 {
+    let open = generations.current();
+    let silent = now >= generations.end(open).saturating_add(kind.window);
+    let passed = now.saturating_sub(generations.opened(open)) / kind.pace;
+    let most = u64::from(kind.k);
+    open.saturating_add(if silent { most } else { passed.clamp(1, most) })
+}
+
+/// What came in the last window, as far as it tells sizes.
+struct Lately {
+    /// Keys a pace: on average, or in the open generation if that is more.
+    need: f64,
+    /// The capacity of a bank of which the window's bursts, if they came again, would take half the columns.
+    bursts_again: f64,
+    /// Whether the present burst is yet smaller than those before it in the window.
+    recur: bool,
+}
+
+struct Sizing<'a> {
+    kind: &'a TimeLimited,
+    state: &'a State<'a>,
+    layout: Layout,
+    generations: Generations<'a>,
+    newest: BankEntry,
+    now: Micros,
+}
+
+impl Sizing<'_> {
+    /// Whether a generation may open in the newest bank now, and each `pace` from now on, without
+    /// recycling a slice or a record that is alive.
+    fn room(&self) -> bool {
+        self.room_in(u64::from(COLUMNS - self.kind.k), self.newest.since) && self.room_on_record()
+    }
+
+    /// The same for the records of generations alone, which all banks share.
+    fn room_on_record(&self) -> bool {
+        self.room_in(RING - 1, 0)
+    }
+
+    /// The generation `back` before the open one must be dead now, the one after it a pace from now, and so
+    /// on: each is the last that wrote the slice (or the record) whose place is taken then. Those before
+    /// `since` left nothing there.
+    fn room_in(&self, back: u64, since: u64) -> bool {
+        let open = self.generations.current();
+        let since = since.max(self.generations.oldest());
+        (0..back).rev().all(|ago| {
+            let Some(generation) = open.checked_sub(ago + 1).filter(|&g| g >= since) else {
+                return true;
+            };
+            let later = (back - 1 - ago).saturating_mul(self.kind.pace);
+            let dead = self.generations.end(generation).saturating_add(self.kind.window);
+            dead <= self.now.saturating_add(later)
+        })
+    }
+
+    /// Whether the generation that `step` opens finds a free column in the newest bank: that of the slice
+    /// which the generation `n-k` before it was the last to write.
+    fn free_column(&self, step: &Event) -> bool {
+        let Event::Step { step, .. } = *step else {
+            return true;
+        };
+        let last = step.checked_sub(1 + u64::from(COLUMNS - self.kind.k));
+        last.is_none_or(|last| last < self.newest.since || last < self.alive())
+    }
+
+    /// Whether generations may close early and use up the newest bank's columns, so that another bank will
+    /// have to follow even if keys then come slowly: there must be a slot for it, and records. What bursts may
+    /// use of the records is shared out: a bank takes no more than it leaves.
+    fn room_for_haste(&self) -> bool {
+        let by_time = self.kind.window.div_ceil(self.kind.pace).saturating_add(2);
+        let (alive, next) = (self.alive(), self.generations.current().saturating_add(1));
+        let (used, own) = (next - alive, next - alive.max(self.newest.since).min(next));
+        self.state.banks().count() < MAX_BANKS
+            && self.room_on_record()
+            && own.saturating_add(used).saturating_add(by_time) < RING
+    }
+
+    /// The oldest generation that is alive.
+    fn alive(&self) -> u64 {
+        self.generations.first_since(self.now, self.kind.window)
+    }
+
+    /// The oldest bank, if all its generations are dead and it is not the newest.
+    fn dead_bank(&self) -> Option<Event> {
+        let oldest = self.state.banks().min_by_key(|bank| (bank.since, bank.id))?;
+        let last = self.kind.last_generation(self.state, &oldest);
+        let dead = oldest.id != self.newest.id && last < self.alive();
+        dead.then_some(Event::CloseBank { id: oldest.id, time: self.now })
+    }
+
+    /// A bank for a need above the newest one's capacity. Where bursts come again and again the need in the
+    /// middle of one says little: the next bank is for bursts as large as those before.
+    fn grow(&self, need: f64, novelty: u64) -> Option<Event> {
+        if !self.room_on_record() {
+            return None;
+        }
+        let young = self.now.saturating_sub(self.generations.bank_time()) < self.kind.window / 2;
+        // The first bank is a guess: that it was wrong says nothing of growth.
+        let margin = if young && self.newest.id > 0 { FAST_MARGIN } else { MARGIN };
+        let lately = self.lately(novelty);
+        let keys = if lately.recur {
+            let known = lately.bursts_again.max(MARGIN * lately.need);
+            known.min(margin * need)
+        } else {
+            margin * need
+        };
+        self.open(self.geometry_within_reach(keys))
+    }
+
+    /// The geometry for so many keys a generation, as far as the newest bank may grow at once.
+    fn geometry_within_reach(&self, keys: f64) -> Geometry {
+        let words = self.layout.words(self.newest.geometry);
+        let most = words.saturating_mul(MOST_GROWTH).max(GROWN_WORDS);
+        let most = self.layout.geometry(most.min(MOST_WORDS));
+        if keys < capacity(self.kind, self.layout, most) {
+            geometry_for(self.kind, self.layout, keys)
+        } else {
+            most
+        }
+    }
+
+    /// The need, if over some number of generations it is surely above the capacity: measured where it is
+    /// surest to be high. Without end if all came in one tick of the caller's clock.
+    fn need_above_capacity(&self, novelty: u64) -> Option<f64> {
+        let capacity = capacity(self.kind, self.layout, self.newest.geometry);
+        let open = self.generations.current();
+        let pace = self.kind.pace as f64;
+        let (mut keys, mut first) = (self.open_keys(novelty) as f64, open);
+        let mut surest = (0.0, None);
+        let mut at_once = false;
+        for count in LENGTHS {
+            while open - first + 1 < count && first > self.generations.oldest() {
+                first -= 1;
+                keys += self.generations.keys(first) as f64;
+            }
+            let paces = self.now.saturating_sub(self.generations.opened(first)) as f64 / pace;
+            let least = keys - CERTAINTY * keys.sqrt();
+            if least <= capacity * paces {
+                continue;
+            }
+            if paces == 0.0 {
+                at_once = true;
+            } else if least / paces > surest.0 {
+                surest = (least / paces, Some(keys / paces));
+            }
+        }
+        surest.1.or(at_once.then_some(f64::INFINITY))
+    }
+
+    /// The bank that must begin now because the newest one, used up by a burst, has no column for the
+    /// generation that `step` opens. It has room for what came lately, and for the window's bursts if they
+    /// come again.
+    fn succeed(&self, step: &Event, novelty: u64) -> Option<Event> {
+        if self.free_column(step) {
+            return None;
+        }
+        let lately = self.lately(novelty);
+        let keys = lately.bursts_again.max(MARGIN * lately.need);
+        self.open(self.geometry_within_reach(self.worthwhile(keys)))
+    }
+
+    /// What came in the last window.
+    fn lately(&self, novelty: u64) -> Lately {
+        let open = self.generations.current();
+        let late = self.open_keys(novelty) as f64;
+        // The present burst goes back to where two generations in a row did not close early. (One alone may
+        // have been caught between two ticks of a coarse clock.)
+        let (mut all, mut bursts, mut present, mut calm) = (late, 0.0, 0.0, 0);
+        for generation in (self.alive().min(open)..open).rev() {
+            let keys = self.generations.keys(generation) as f64;
+            let early = self.generations.early(generation);
+            calm = match calm {
+                2 => 2,
+                _ if early => 0,
+                calm => calm + 1,
+            };
+            all += keys;
+            if early {
+                bursts += keys;
+                present += if calm < 2 { keys } else { 0.0 };
+            }
+        }
+        let columns = f64::from(COLUMNS - self.kind.k);
+        let pace = self.kind.pace as f64;
+        let lasted = self.now.saturating_sub(self.generations.opened(open)) as f64;
+        let mean = all * pace / self.kind.window as f64;
+        Lately {
+            need: mean.max(late * pace / lasted.max(pace)),
+            bursts_again: bursts / (HURRIED * columns / 2.0),
+            recur: present < bursts / 2.0,
+        }
+    }
+
+    /// So many keys, or those of the first bank: below its size there is nothing to gain.
+    fn worthwhile(&self, keys: f64) -> f64 {
+        let least = self.kind.first_words().min(FIRST_WORDS);
+        keys.max(capacity(self.kind, self.layout, self.layout.geometry(least)))
+    }
+
+    /// A smaller bank, if for a whole window the need stayed under a quarter of the capacity.
+    fn shrink(&self, novelty: u64) -> Option<Event> {
+        let open = self.generations.current();
+        // A silence as long as the window says nothing of what comes after it.
+        let silent = self.now >= self.generations.end(open).saturating_add(self.kind.window);
+        if silent || self.now.saturating_sub(self.generations.watched_since()) < self.kind.window {
+            return None;
+        }
+        let closed = self.alive()..open;
+        let most = closed
+            .map(|generation| self.need_of(generation))
+            .fold(self.open_keys(novelty) as f64, f64::max);
+        let capacity = capacity(self.kind, self.layout, self.newest.geometry);
+        if 4.0 * most >= capacity || !self.room_on_record() {
+            return None;
+        }
+        let geometry = geometry_for(self.kind, self.layout, self.worthwhile(MARGIN * most));
+        let less = self.layout.words(geometry) <= self.layout.words(self.newest.geometry) / 2;
+        if less { self.open(geometry) } else { None }
+    }
+
+    /// Keys a pace in a closed generation.
+    fn need_of(&self, generation: u64) -> f64 {
+        let share = self.kind.pace as f64 / self.generations.lasted(generation).max(1) as f64;
+        self.generations.keys(generation) as f64 * share.clamp(1.0, MOST_EXTRAPOLATION)
+    }
+
+    fn open_keys(&self, novelty: u64) -> u64 {
+        let words = self.layout.words(self.newest.geometry);
+        Measure::new(&self.generations, self.kind.k, self.newest.since, words)
+            .keys(novelty.saturating_sub(self.generations.novelty()))
+    }
+
+    fn open(&self, geometry: Geometry) -> Option<Event> {
+        let id = self.state.next_bank();
+        let since = self.generations.current().saturating_add(1);
+        (self.state.banks().count() < MAX_BANKS).then_some(Event::OpenBank {
+            id,
+            geometry,
+            since,
+            time: self.now,
+        })
+    }
+}

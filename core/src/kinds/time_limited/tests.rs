@@ -1,0 +1,358 @@
+//! The kind's rules one by one.
+
+use super::*;
+use crate::conformance::{self, Harness, hash_of};
+use crate::hash::mix;
+
+/// A kind with the smallest first bank.
+pub(super) fn tiny(window: u64, k: u32, l: u32, load: f64) -> Arc<TimeLimited> {
+    let (pace, grace) = pace_and_grace(window, k, l);
+    let (fpr, rate, slices) = (0.001, Some(0.0), Columns::new(k, COLUMNS, COLUMNS));
+    Arc::new(TimeLimited { window, fpr, rate, k, l, load, pace, grace, slices })
+}
+
+/// A stream that goes through everything: bursts, gaps, silences, late keys. Gives keys and times.
+fn varied(count: u64, window: Micros) -> impl Iterator<Item = (u64, Micros)> {
+    let mut now = 5_000_000_000;
+    (0..count).map(move |i| {
+        let pause = match mix(i / 3000) % 5 {
+            0 => window / 20_000,
+            1 => window / 2000,
+            2 => 0,
+            3 => window / 200,
+            _ => mix(i) % (window / 300),
+        };
+        now += pause;
+        if mix(i ^ 77).is_multiple_of(997) {
+            now += window * (mix(i) % 5) / 3;
+        }
+        let late = if mix(i ^ 99).is_multiple_of(10) { mix(i) % window } else { 0 };
+        (hash_of(i), now - late)
+    })
+}
+
+const WINDOW: Micros = 10_000_000;
+
+fn small() -> Arc<dyn Kind> {
+    build(&Parameters::new().with("window", WINDOW)).expect("a kind")
+}
+
+/// What a key may outlive its window by.
+fn span(kind: &Arc<dyn Kind>) -> Micros {
+    WINDOW.div_ceil(kind.parameters().required("l", "").expect("completed"))
+}
+
+#[test]
+fn a_key_is_present_for_the_whole_window_whatever_comes() {
+    let mut harness = Harness::new(small(), Layout { stripes: 4, block_words: 64 });
+    let (mut keys, mut now) = (Vec::new(), 0);
+    for (hash, time) in varied(60_000, WINDOW) {
+        now = now.max(time);
+        if let Decision::Insert { .. } = harness.insert(hash, time) {
+            keys.push((hash, time));
+        }
+        if keys.len() % 500 == 0 {
+            for &(hash, time) in keys.iter().rev().take(20_000).step_by(7) {
+                if now < time + WINDOW {
+                    assert!(harness.contains(hash), "at {now} a key of {time} is gone");
+                    assert!(harness.contains_within(hash, Within::Time(now - time + 1)));
+                    match harness.age(hash) {
+                        Some(Age::Time(age)) => assert!(age <= now - time),
+                        other => panic!("age {other:?}"),
+                    }
+                }
+            }
+            // Asked later, without an insert in between.
+            for &(hash, time) in keys.iter().rev().take(50) {
+                assert!(harness.contains_at(hash, time + WINDOW - 1) || time + WINDOW <= now);
+            }
+        }
+    }
+    assert!(keys.len() > 59_000);
+    assert!(harness.events().iter().filter(|e| matches!(e, Event::CloseBank { .. })).count() > 3);
+}
+
+/// Feeds a stream, and checks at each insert that no generation is open for too long and that every slice and
+/// every record that is alive is still there.
+fn keeps_what_is_alive(kind: &Arc<TimeLimited>, stream: impl Iterator<Item = (u64, Micros)>) {
+    let mut harness = Harness::new(kind.clone(), Layout { stripes: 1, block_words: 64 });
+    let mut now = 0;
+    for (hash, time) in stream {
+        now = now.max(time);
+        harness.insert(hash, time);
+        let state = harness.state();
+        let generations = kind.generations(&state);
+        let open = generations.current();
+        assert!(now < generations.close(), "{open} goes on at {now}");
+        let alive = generations.first_since(now, kind.window);
+        let bank = state.bank_of_step(open).expect("a bank");
+        let oldest_slice = alive.max(bank.since) + 1 - u64::from(kind.k);
+        assert!(open - oldest_slice < COLUMNS.into(), "at {now}: {alive} of {open}");
+        assert!(alive > generations.oldest() || open < generations::RING);
+    }
+}
+
+#[test]
+fn a_generation_never_lasts_longer_than_a_span_and_is_never_recycled_alive() {
+    keeps_what_is_alive(&tiny(WINDOW, 12, 50, 0.5), varied(60_000, WINDOW));
+    keeps_what_is_alive(&tiny(WINDOW, 2, 3, 0.5), varied(60_000, WINDOW));
+    // Generations that fill a little before their time, so that nobody can be sure that the bank is too small:
+    // each closes early, until the spare columns are used.
+    for (l, percent) in [(52, 102), (52, 105), (51, 103), (50, 106), (50, 110), (40, 120)] {
+        let kind = tiny(WINDOW, 12, l, 0.5);
+        let pause = kind.pace * 100 / (64 * percent);
+        keeps_what_is_alive(&kind, (0..20_000).map(|i| (hash_of(i), 5 * WINDOW + i * pause)));
+    }
+}
+
+#[test]
+fn columns_used_up_by_a_burst_leave_the_closings_by_time_untouched() {
+    // Bursts of up to 30,000 keys at one instant, sometimes several in a window; then few keys, or none.
+    let kind = tiny(WINDOW, 12, 50, 0.5);
+    let mut now = 5 * WINDOW;
+    let stream = (0..400_u64).flat_map(|round| {
+        let burst = 1 << (mix(round) % 15);
+        let slow = mix(round ^ 55) % 200;
+        let first = now;
+        now += slow * (WINDOW / 150) + mix(round ^ 66) % WINDOW / 3;
+        (0..burst + slow).map(move |i| {
+            let later = i.saturating_sub(burst) * (WINDOW / 150);
+            (hash_of(round << 32 | i), first + later)
+        })
+    });
+    keeps_what_is_alive(&kind, stream);
+}
+
+#[test]
+fn a_key_is_gone_a_span_after_the_window_but_for_ghosts() {
+    let kind = tiny(WINDOW, 12, 50, 0.55);
+    let mut harness = Harness::new(kind.clone(), Layout { stripes: 1, block_words: 1 << 20 });
+    let span = kind.pace + kind.grace;
+    let mut keys = Vec::new();
+    for i in 0..60_000_u64 {
+        let time = 1_000_000 + i * 1000;
+        harness.insert(hash_of(i), time);
+        keys.push((hash_of(i), time));
+    }
+    // By spans since the guarantee ended: 0..1, 1..2, ….
+    let now = keys.last().expect("keys").1;
+    let mut ghosts = [(0_u32, 0_u32); 16];
+    for &(hash, time) in &keys {
+        let Some(expired) = now.checked_sub(time + WINDOW + span) else {
+            continue;
+        };
+        let Some(tally) = ghosts.get_mut((expired / span) as usize) else {
+            continue;
+        };
+        tally.0 += u32::from(harness.contains(hash));
+        tally.1 += 1;
+    }
+    println!("ghosts by spans expired: {ghosts:?}");
+    // At fills below one half, each generation expired takes one more slice: below 2^-e, and the chance of
+    // 200 keys. At last nothing but false positives remains.
+    for (expired, (present, all)) in ghosts.into_iter().enumerate() {
+        let bound =
+            f64::from(all) * 0.5_f64.powi(expired as i32 + 1) + 6.0 * f64::from(all).sqrt() * 0.5;
+        assert!(f64::from(present) <= bound, "{expired} spans: {present} of {all}");
+    }
+    assert!(ghosts[13..].iter().map(|g| g.0).sum::<u32>() <= 10);
+}
+
+#[test]
+fn a_quiet_stream_forgets() {
+    let mut harness = Harness::new(small(), Layout { stripes: 1, block_words: 64 });
+    for i in 0..100 {
+        harness.insert(hash_of(i), 1000 + i);
+    }
+    let span = span(&small());
+    let last = 1099;
+    assert!((0..100).all(|i| harness.contains_at(hash_of(i), last + WINDOW - 100)));
+    // Asked only: nothing is inserted, no event comes.
+    assert!(!(0..10_000).any(|i| harness.contains_at(hash_of(i), last + WINDOW + span)));
+    assert!(!(0..100).any(|i| harness.contains_at(hash_of(i), u64::MAX)));
+    // And the first insert afterwards brings nothing back.
+    harness.insert(hash_of(5000), last + 3 * WINDOW);
+    assert!(!(0..100).any(|i| harness.contains(hash_of(i))));
+    assert!(harness.contains(hash_of(5000)));
+}
+
+#[test]
+fn nothing_from_before_a_silence_shows_through() {
+    let mut harness = Harness::new(small(), Layout { stripes: 1, block_words: 64 });
+    let pause = WINDOW / 8000;
+    for i in 0..10_000 {
+        harness.insert(hash_of(i), WINDOW + i * pause);
+    }
+    // Were the slices of the last generations written on, a part of their keys would seem to be back.
+    for i in 0..1000 {
+        harness.insert(hash_of(100_000 + i), 5 * WINDOW + i * pause);
+    }
+    let ghosts = (9000..10_000).filter(|&i| harness.contains(hash_of(i))).count();
+    assert!(ghosts <= 5, "{ghosts} of 1000");
+}
+
+#[test]
+fn late_keys_go_to_the_generation_of_their_time_or_are_refused() {
+    let mut harness = Harness::new(small(), Layout { stripes: 1, block_words: 64 });
+    let start = 10 * WINDOW;
+    let mut steps = Vec::new();
+    for i in 0..1000 {
+        let time = start + i * WINDOW / 400;
+        match harness.insert(hash_of(i), time) {
+            Decision::Insert { step } => steps.push((time, step)),
+            Decision::TooLate => panic!("a key of now is refused"),
+        }
+    }
+    // A key of this very moment is not late.
+    let (now, _) = steps.pop().expect("a key");
+    for (i, &(time, step)) in steps.iter().enumerate() {
+        let hash = hash_of(100_000 + i as u64);
+        let decision = harness.insert(hash, time);
+        if time + WINDOW > now {
+            // Within the grace its generation is the one that has just closed.
+            let own = [step, step - 1].map(|step| Decision::Insert { step });
+            assert!(own.contains(&decision), "time {time}: {decision:?}, not {step}");
+            assert!(harness.contains_at(hash, time + WINDOW - 1));
+        }
+        if time + WINDOW + span(&small()) <= now {
+            assert_eq!(decision, Decision::TooLate);
+        }
+    }
+    // A late key's window counts from its own time.
+    let hash = hash_of(999_999);
+    harness.insert(hash, now - WINDOW / 2);
+    assert!(harness.contains_at(hash, now + WINDOW / 2 - 1));
+    assert!(!harness.contains_at(hash, now + WINDOW / 2 + span(&small())));
+}
+
+#[test]
+fn inserts_that_read_their_step_before_another_threads_event_are_safe_within_the_grace() {
+    let kind = tiny(WINDOW, 12, 49, 0.5);
+    let mut harness = Harness::new(kind.clone(), Layout { stripes: 1, block_words: 64 });
+    let mut keys = Vec::new();
+    for i in 0..150 {
+        let opened = 5 * WINDOW + i * (kind.pace + kind.grace);
+        harness.insert(hash_of(2 * i), opened);
+        // The step was read just before the one that is due was made.
+        let time = opened + kind.pace + kind.grace - 1;
+        harness.insert_once(hash_of(2 * i + 1), time, 1);
+        keys.push((hash_of(2 * i + 1), time));
+        for &(hash, time) in keys.iter().filter(|(_, time)| time + WINDOW > opened) {
+            assert!(harness.contains_at(hash, time + WINDOW - 1), "key of {time} at {opened}");
+        }
+    }
+}
+
+#[test]
+fn a_key_older_than_the_filter_is_kept_for_its_window() {
+    let mut harness = Harness::new(small(), Layout { stripes: 1, block_words: 64 });
+    harness.insert(hash_of(1), 10 * WINDOW);
+    assert!(matches!(
+        harness.insert(hash_of(2), 10 * WINDOW - WINDOW / 2),
+        Decision::Insert { .. }
+    ));
+    assert!(harness.contains(hash_of(2)));
+}
+
+#[test]
+fn lazy_is_eager() {
+    for pause in [0, WINDOW / 3000, WINDOW / 300, WINDOW / 7] {
+        conformance::lazy_is_eager(&small(), Layout { stripes: 2, block_words: 64 }, 4000, pause);
+    }
+}
+
+#[test]
+fn events_apply_once() {
+    for pause in [0, WINDOW / 3000, WINDOW / 300] {
+        conformance::events_apply_once(
+            &small(),
+            Layout { stripes: 2, block_words: 64 },
+            4000,
+            pause,
+        );
+    }
+}
+
+#[test]
+fn survives_torn_words() {
+    conformance::survives_torn_words(&small(), Layout { stripes: 2, block_words: 64 });
+}
+
+#[test]
+fn completed_parameters_give_the_same_kind_back() {
+    let asked = Parameters::new().with("window", WINDOW);
+    conformance::parameters_round_trip(NAME, &asked);
+    conformance::parameters_round_trip(
+        NAME,
+        &asked.clone().with("fpr", 1e-6).with("rate", 123.456),
+    );
+    conformance::parameters_round_trip(NAME, &asked.clone().with("k", 10).with("l", 22));
+    conformance::parameters_round_trip(NAME, &asked.with("k", 10).with("l", 54).with("load", 0.7));
+    for fpr in [0.5, 0.1, 0.01, 0.001, 1e-4, 1e-6, 1e-9, 1e-12] {
+        let asked = Parameters::new().with("window", 1).with("fpr", fpr);
+        conformance::parameters_round_trip(NAME, &asked);
+    }
+}
+
+#[test]
+fn bad_parameters_are_refused_by_name() {
+    let good = || Parameters::new().with("window", WINDOW);
+    conformance::refuses(NAME, &Parameters::new(), "window");
+    conformance::refuses(NAME, &good().with("window", 0), "window");
+    conformance::refuses(NAME, &good().with("fpr", 0), "fpr");
+    conformance::refuses(NAME, &good().with("fpr", "NaN"), "fpr");
+    conformance::refuses(NAME, &good().with("rate", -1), "rate");
+    conformance::refuses(NAME, &good().with("rate", "inf"), "rate");
+    conformance::refuses(NAME, &good().with("rate", 1e30), "rate");
+    conformance::refuses(NAME, &good().with("k", 10), "l");
+    conformance::refuses(NAME, &good().with("l", 10), "k");
+    conformance::refuses(NAME, &good().with("k", 40).with("l", 25), "l");
+    conformance::refuses(NAME, &good().with("k", 0).with("l", 25), "k");
+    conformance::refuses(NAME, &good().with("load", 2), "load");
+    conformance::refuses(NAME, &good().with("capacity", 2), "kind");
+}
+
+#[test]
+fn a_plan_keeps_the_wanted_rate_in_blocks_of_any_size() {
+    for fpr in [0.1, 0.01, 0.001, 1e-5] {
+        for rate in [1.0, 100.0, 1e5] {
+            let asked = Parameters::new().with("window", 60_000_000).with("fpr", fpr);
+            let kind = build(&asked.with("rate", rate)).expect("a kind");
+            let layout = Layout { stripes: kind.default_stripes(2048), block_words: 2048 };
+            let planned = kind.planned_fpr(layout);
+            assert!((0.85 * fpr..fpr).contains(&planned), "{fpr} at {rate}: {planned}");
+        }
+    }
+}
+
+#[test]
+fn a_late_key_that_no_generation_was_open_for_is_refused_beyond_the_window() {
+    let one = Layout { stripes: 1, block_words: 64 };
+    let mut fresh = Harness::new(small(), one);
+    let now = 100 * WINDOW;
+    assert!(matches!(fresh.insert(hash_of(1), now), Decision::Insert { .. }));
+    for late in [WINDOW, WINDOW + 1, 10 * WINDOW, now] {
+        assert_eq!(fresh.insert(hash_of(2), now - late), Decision::TooLate);
+    }
+    let inside = now - WINDOW + 1;
+    assert!(matches!(fresh.insert(hash_of(2), inside), Decision::Insert { .. }));
+    assert!(fresh.contains(hash_of(2)));
+
+    // After a silence: the generation that was open before it is long dead, that after it is too young.
+    let mut harness = Harness::new(small(), one);
+    harness.insert(hash_of(1), now);
+    let after = now + 3 * WINDOW;
+    harness.insert(hash_of(2), after);
+    assert_eq!(harness.insert(hash_of(3), now), Decision::TooLate);
+    assert_eq!(harness.insert(hash_of(3), after - WINDOW), Decision::TooLate);
+    harness.insert(hash_of(3), after - WINDOW + 1);
+    assert!(harness.contains(hash_of(3)));
+
+    // A key's own generation takes it as long as it lives, a span beyond the window at most.
+    let mut harness = Harness::new(small(), one);
+    harness.insert(hash_of(1), now);
+    harness.insert(hash_of(2), now + WINDOW + span(&small()) - 1);
+    assert!(matches!(harness.insert(hash_of(3), now), Decision::Insert { .. }));
+    harness.insert(hash_of(2), now + WINDOW + span(&small()));
+    assert_eq!(harness.insert(hash_of(3), now), Decision::TooLate);
+}

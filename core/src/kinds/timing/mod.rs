@@ -1,0 +1,333 @@
+//! The Timing Bloom Filter and the Block Timing Bloom Filter (Zhang and Guan; Dautrich and Ravishankar, the Inferential paper's
+//! section 3): windows of the last `w` insert operations, of any length, in which a key's age is known.
+//!
+//! Cells are *timers*. An insert sets `k` of them to the current timestamp; a key is in the window if none of its timers has
+//! expired. Timestamps count *batches* of `B` inserts (the paper's *insertion blocks*; a *block* is something else here), filter-wide,
+//! duplicates too: insert number `s` has tick `⌊s/B⌋`. The Timing Bloom Filter is the one with `B = 1`: it knows ages to the
+//! insert. With larger batches a timer takes few bits, and a key is forgotten up to `B-1` inserts later than the window says.
+//!
+//! Never is a key of the window missed, and never is one told older than it is. (Inserts at the same time by several threads may carry one
+//! number, so a key may seem older by as many inserts as ran beside its own.)
+//!
+//! **Expired timestamps** are marked before they come round again. A block keeps its own tick, that of its last insert, and timers are
+//! relative to it; a query adds the ticks since. Before an insert takes the block `Δ` ticks on, it *sweeps* `⌈m_b·Δ/(P+1)⌉` of the
+//! block's `m_b` timers, going on where the last sweep ended, and marks those that will have expired by then. A timer that was
+//! kept is at most `⌈w/B⌉` ticks old then, and is met again before it is older than `⌈w/B⌉+P`, which the ring of
+//! timestamps still tells apart. However long a block was idle, all is unambiguous: with `Δ > P` the sweep meets all timers.
+//!
+//! The paper sweeps after each insert, `m/(B(P+1))` timers anywhere; here a block does its share when it is touched, and the sum is the
+//! same.
+
+mod evidence;
+mod plan;
+mod stamps;
+pub mod theory;
+
+#[cfg(test)]
+mod tests;
+
+pub use plan::Plan;
+
+use crate::block::packed::{Packed, words_for};
+use crate::block::{Block, Blocks, Geometry, Layout};
+use crate::error::Result;
+use crate::hash::Positions;
+use crate::inference::{Belief, Piece, Scatter};
+use crate::kind::{
+    Age, Decision, Kind, Moment, Operation, Parameters, Query, Sample, State, Totals, Within,
+};
+use stamps::{Ring, in_use};
+use std::sync::{Arc, OnceLock};
+
+/// The kind with batches of one insert.
+pub const NAME: &str = "timing";
+
+/// The kind with batches of any size.
+pub const BLOCK_NAME: &str = "block-timing";
+
+/// The parameters of both.
+const KNOWN: [&str; 7] = ["window-items", "fpr", "bits", "k", "timers", "padding", "block-size"];
+
+/// The own word of a block with the tick that its timers are relative to.
+const TICK: usize = 0;
+
+/// The one with the timer that the next sweep begins at.
+const CURSOR: usize = 1;
+
+/// Words of a block that are used, so that its timers stay in the range of [`Positions`].
+const MOST_BLOCK_WORDS: usize = Layout::MOST_BLOCK_WORDS as usize;
+
+/// A filter of timers.
+#[derive(Debug, Clone, PartialEq)]
+struct Timing {
+    name: &'static str,
+    plan: Plan,
+    ring: Ring,
+    /// How keys are scattered over the filter's blocks, once it has been asked for.
+    scatter: OnceLock<Scatter>,
+}
+
+/// Makes the Timing Bloom Filter from `window-items` and `fpr` (0.001 if absent); `bits` (of a timer), `padding`, `k` and
+/// `timers` (in all) override what these derive.
+///
+/// # Errors
+/// [`Error::Parameter`](crate::Error::Parameter) for unknown names, for values out of bounds or that do not fit each other, and
+/// for filters above 8 TiB.
+pub fn build(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
+    // Each insert is a batch: the last of the known parameters is none of this kind.
+    parameters.only(NAME, &KNOWN[..KNOWN.len() - 1])?;
+    Ok(Arc::new(Timing::new(NAME, Plan::from_parameters(parameters, Some(1))?)))
+}
+
+/// Makes the Block Timing Bloom Filter: as [`build`], and `block-size` is the number of inserts of a batch.
+///
+/// # Errors
+/// As [`build`].
+pub fn build_block(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
+    parameters.only(BLOCK_NAME, &KNOWN)?;
+    Ok(Arc::new(Timing::new(BLOCK_NAME, Plan::from_parameters(parameters, None)?)))
+}
+
+/// When a block is looked at: `T_+` and `b` of the paper, and the tick that the block's timers are relative to.
+#[derive(Debug, Clone, Copy)]
+struct Now {
+    tick: u64,
+    into_batch: u64,
+    own: u64,
+}
+
+impl Timing {
+    fn new(name: &'static str, plan: Plan) -> Self {
+        let ring = Ring(theory::values(plan.window, plan.batch, plan.padding) - 1);
+        Self { name, plan, ring, scatter: OnceLock::new() }
+    }
+
+    /// The timers of a block.
+    #[inline]
+    fn timers(&self, block: &Block<'_>) -> Packed {
+        self.timers_in(block.cells.len(), block.of)
+    }
+
+    /// The timers of a block of so many words, one of so many.
+    #[inline]
+    fn timers_in(&self, words: usize, blocks: u64) -> Packed {
+        let (bits, room) = (u64::from(self.plan.bits), words.min(MOST_BLOCK_WORDS) as u64 * 64);
+        let share = self.plan.timers.div_ceil(blocks.max(1));
+        // Asked for each key: seldom a division.
+        let cells = if share.saturating_mul(bits) <= room { share } else { room / bits };
+        Packed { first: 0, bits: self.plan.bits, cells: cells as usize }
+    }
+
+    /// The timers of all blocks.
+    fn all_timers(&self, layout: Layout, geometry: Geometry) -> f64 {
+        let blocks = layout.blocks(geometry);
+        self.timers_in(geometry.words_per_block as usize, blocks).cells as f64 * blocks as f64
+    }
+
+    /// Visits the key's timers, `R_x`. Functions that happen to meet in one visit it each.
+    #[inline]
+    fn each_timer(&self, timers: &Packed, hash: u64, visit: impl FnMut(usize)) {
+        let positions = Positions::new(hash, timers.cells as u32);
+        positions.each(self.plan.k, visit);
+    }
+
+    /// The tick of an insert number.
+    #[inline]
+    fn tick_of(&self, number: u64) -> u64 {
+        if self.plan.batch == 1 { number } else { number / self.plan.batch }
+    }
+
+    /// The present of a block. An insert that the sums do not count yet may have taken the block into a later tick.
+    #[inline]
+    fn now(&self, block: &Block<'_>, totals: &Totals) -> Now {
+        let (tick, own) = (self.tick_of(totals.inserts), block.own(TICK));
+        if own > tick {
+            return Now { tick: own, into_batch: 0, own };
+        }
+        Now { tick, into_batch: totals.inserts - tick * self.plan.batch, own }
+    }
+
+    /// The age in ticks of the key's oldest timestamp, `λ_x` (equation 19), without end if one has been marked expired.
+    #[inline]
+    fn oldest(&self, block: &Block<'_>, hash: u64, now: Now) -> u64 {
+        let timers = self.timers(block);
+        let stamp = self.ring.stamp(now.own);
+        let mut oldest = 0;
+        // All timers are loaded, so that their misses overlap; an early exit would wait for each.
+        self.each_timer(&timers, hash, |at| {
+            oldest = oldest.max(self.ring.age(stamp, timers.get(block, at)));
+        });
+        oldest.saturating_add(now.tick - now.own)
+    }
+
+    /// The age in ticks of the key's oldest timestamp, if it may have been one of the last `items` inserts, and when that is.
+    #[inline]
+    fn seen(&self, blocks: &Blocks<'_>, query: &Query, items: u64) -> Option<(u64, Now)> {
+        let block = blocks.get(0)?;
+        let now = self.now(block, &query.totals);
+        let oldest = self.oldest(block, query.hash, now);
+        // Definition 9; to the insert if each is a batch.
+        let reach = theory::reach(items, self.plan.batch, now.into_batch);
+        (items > 0 && oldest <= reach).then_some((oldest, now))
+    }
+
+    /// Takes a block to a tick: marks what must not stay unmarked any longer, then makes its timers relative to that tick. Gives
+    /// the tick's stamp.
+    #[inline]
+    fn advance(&self, timers: &Packed, block: &Block<'_>, tick: u64) -> u64 {
+        let own = block.own(TICK);
+        let stamp = self.ring.stamp(own);
+        if tick <= own {
+            return stamp;
+        }
+        let count = theory::swept(timers.cells as u64, tick - own, self.plan.padding) as usize;
+        let reach = theory::reach(self.plan.window, self.plan.batch, 0);
+        let sweep = self.ring.sweep(stamp, reach.checked_sub(tick - own));
+        let from = (block.own(CURSOR) as usize).min(timers.cells);
+        let (end, rest) = match (from + count).checked_sub(timers.cells) {
+            Some(rest) => (timers.cells, rest),
+            None => (from + count, 0),
+        };
+        sweep.mark(timers, block, from, end);
+        sweep.mark(timers, block, 0, rest);
+        block.set_own(TICK, tick);
+        let cursor = if end < timers.cells { end } else { rest };
+        if cursor != from {
+            block.set_own(CURSOR, cursor as u64);
+        }
+        self.ring.later(stamp, tick - own)
+    }
+}
+
+impl Kind for Timing {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn parameters(&self) -> Parameters {
+        let all = self.plan.parameters();
+        if self.name == NAME { all } else { all.with("block-size", self.plan.batch) }
+    }
+
+    fn first_words(&self) -> u64 {
+        words_for(self.plan.timers, self.plan.bits)
+    }
+
+    fn counts_inserts(&self) -> bool {
+        true
+    }
+
+    fn prefetch(&self, blocks: &Blocks<'_>, hash: u64) {
+        if let Some(block) = blocks.get(0) {
+            let timers = self.timers(block);
+            self.each_timer(&timers, hash, |at| timers.prefetch(block, at));
+        }
+    }
+
+    /// The step is the insert's number.
+    fn decide(&self, _: &State<'_>, moment: &Moment) -> Decision {
+        Decision::Insert { step: moment.totals.inserts }
+    }
+
+    /// Sections 3.1.1, 3.2.1; the timestamp that they increment afterwards follows from the number of the next insert.
+    fn insert(&self, _: &State<'_>, blocks: &Blocks<'_>, operation: &Operation) {
+        let Some(block) = blocks.get(0) else {
+            return;
+        };
+        let timers = self.timers(block);
+        // Another thread with a later number may have been here first.
+        let tick = self.tick_of(operation.step);
+        let stamp = self.advance(&timers, block, tick);
+        self.each_timer(&timers, operation.hash, |at| timers.set(block, at, stamp));
+    }
+
+    fn contains(&self, _: &State<'_>, blocks: &Blocks<'_>, query: &Query) -> bool {
+        self.seen(blocks, query, self.plan.window).is_some()
+    }
+
+    fn knows_age(&self) -> bool {
+        true
+    }
+
+    /// By the oldest timestamp, which is never older than the key: the inserts since its batch ended.
+    fn age(&self, _: &State<'_>, blocks: &Blocks<'_>, query: &Query) -> Option<Age> {
+        let (age, now) = self.seen(blocks, query, self.plan.window)?;
+        Some(Age::Items(theory::least_inserts_since(age, self.plan.batch, now.into_batch)))
+    }
+
+    /// No key of the last so many inserts is missed; with larger batches up to `B-1` older ones pass. The filter knows no
+    /// times: [`Within::Time`] asks for the whole window.
+    fn contains_within(
+        &self,
+        _: &State<'_>,
+        blocks: &Blocks<'_>,
+        query: &Query,
+        within: Within,
+    ) -> bool {
+        let items = match within {
+            Within::Time(_) => self.plan.window,
+            Within::Items(items) => items.min(self.plan.window),
+        };
+        self.seen(blocks, query, items).is_some()
+    }
+
+    fn window(&self, _: &Totals) -> Option<Within> {
+        Some(Within::Items(self.plan.window))
+    }
+
+    fn evidence(
+        &self,
+        _: &State<'_>,
+        blocks: &Blocks<'_>,
+        query: &Query,
+        belief: &Belief<'_>,
+        tell: &mut dyn FnMut(Piece),
+    ) {
+        if let Some(block) = blocks.get(0) {
+            self.tell_evidence(block, query, belief, tell);
+        }
+    }
+
+    /// All timers that no question of this or a later moment reaches are marked expired, wherever sweeps have come to.
+    fn settle(&self, _: &State<'_>, _: usize, block: &Block<'_>, moment: &Moment) {
+        let timers = self.timers(block);
+        let now = self.now(block, &moment.totals);
+        let reach = theory::reach(self.plan.window, self.plan.batch, now.into_batch);
+        let kept = reach.checked_sub(now.tick - now.own);
+        self.ring.sweep(self.ring.stamp(now.own), kept).mark(&timers, block, 0, timers.cells);
+        block.set_own(TICK, now.tick);
+        block.set_own(CURSOR, 0);
+    }
+
+    /// The tick.
+    fn step(&self, _: &State<'_>, moment: &Moment) -> Option<u64> {
+        Some(self.tick_of(moment.totals.inserts))
+    }
+
+    /// Timers that have not expired.
+    fn fill(&self, block: &Block<'_>) -> (u64, u64) {
+        let timers = self.timers(block);
+        (in_use(&timers, block), timers.cells as u64)
+    }
+
+    fn estimated_fpr(&self, state: &State<'_>, layout: Layout, _: &Moment, sample: &Sample) -> f64 {
+        let Some(bank) = state.bank(0) else {
+            return 0.0;
+        };
+        let blocks = layout.blocks(bank.geometry) as f64;
+        theory::fpr_of_fill(
+            sample.fill(),
+            self.all_timers(layout, bank.geometry),
+            self.plan.k,
+            blocks,
+        )
+    }
+
+    /// At the end of a batch, when most inserts count, all of distinct keys.
+    fn planned_fpr(&self, layout: Layout) -> f64 {
+        let geometry = layout.geometry(self.first_words());
+        let covered = theory::most_covered(self.plan.window, self.plan.batch) as f64;
+        let timers = self.all_timers(layout, geometry);
+        theory::fpr(covered, timers, self.plan.k, layout.blocks(geometry) as f64)
+    }
+}

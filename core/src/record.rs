@@ -1,0 +1,278 @@
+//! One record: 32 bytes, four words, self-validating.
+//!
+//! | word | holds |
+//! |---|---|
+//! | 0 | payload: the key's hash, or a word of the event |
+//! | 1 | time, microseconds since the Unix epoch |
+//! | 2 | step, or another word of the event |
+//! | 3 | operation (8 bits: bit 7 says that the time came with the key), argument (24), checksum (32) |
+//!
+//! The last word is never zero, and it is the word that publishes. Its checksum covers everything else in the
+//! record and is seeded with era and LSN, so a record is valid in its own place only. That of a VOID
+//! covers its own word only, for whoever voids a slot does not know what a dead writer left in the others.
+
+use crate::hash::{mix, short_checksum};
+use crate::planted::Mistake;
+
+/// Words of a record.
+pub const RECORD_WORDS: usize = 4;
+/// Bytes of a record. Divides a 512-byte sector, so no record is torn across two.
+pub const RECORD_BYTES: u64 = 32;
+
+const _: () = assert!(RECORD_WORDS as u64 * 8 == RECORD_BYTES && 512 % RECORD_BYTES == 0);
+
+/// The bits of an argument.
+pub const ARGUMENT_BITS: u32 = 24;
+/// The largest argument.
+pub const ARGUMENT_MAX: u32 = (1 << ARGUMENT_BITS) - 1;
+
+const STREAM: u8 = 0x80;
+
+/// What a record is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Op {
+    /// A key was inserted: payload is its hash, argument its weight, or what was new about it.
+    Insert = 1,
+    /// The filter entered a step: payload is the kind's word.
+    Step = 2,
+    /// A bank begins: payload its geometry, argument its number, step its first one.
+    OpenBank = 3,
+    /// A bank ends: argument is its number.
+    CloseBank = 4,
+    /// The filter was alive at this time (downtime policy `Freeze`).
+    Heartbeat = 5,
+    /// Everything below the LSN in the payload was durable when this was written.
+    Durable = 6,
+    /// Nothing: whoever reserved this place never wrote it.
+    Void = 7,
+    /// A key was removed: payload is its hash, argument its weight.
+    Remove = 8,
+    /// All keys were forgotten: the filter is as it was created, but for its time and the numbers of its banks.
+    Clear = 9,
+}
+
+impl Op {
+    /// The operation of a record that says one; a VOID is known by its whole word.
+    #[inline]
+    fn from_code(code: u8) -> Option<Self> {
+        Some(match code {
+            1 => Self::Insert,
+            2 => Self::Step,
+            3 => Self::OpenBank,
+            4 => Self::CloseBank,
+            5 => Self::Heartbeat,
+            6 => Self::Durable,
+            8 => Self::Remove,
+            9 => Self::Clear,
+            _ => return None,
+        })
+    }
+
+    /// The name in `ebbtide wal`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Insert => "insert",
+            Self::Step => "step",
+            Self::OpenBank => "open-bank",
+            Self::CloseBank => "close-bank",
+            Self::Heartbeat => "heartbeat",
+            Self::Durable => "durable",
+            Self::Void => "void",
+            Self::Remove => "remove",
+            Self::Clear => "clear",
+        }
+    }
+}
+
+/// A record without its place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Record {
+    /// What it is about.
+    pub op: Op,
+    /// A small number, at most [`ARGUMENT_MAX`].
+    pub argument: u32,
+    /// Whether the time came with the key and not from a clock.
+    pub stream: bool,
+    /// Word 0.
+    pub payload: u64,
+    /// Word 1.
+    pub time: u64,
+    /// Word 2.
+    pub step: u64,
+}
+
+/// What the four words of a slot turn out to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decoded {
+    /// Not published (yet).
+    Empty,
+    /// A record of this place.
+    Valid(Record),
+    /// Something else.
+    Wrong,
+}
+
+#[inline]
+fn checksum(words: [u64; 3], head: u32, era: u64, lsn: u64) -> u32 {
+    let mut bytes = [0; 32];
+    for (at, word) in words.iter().enumerate() {
+        bytes[at * 8..at * 8 + 8].copy_from_slice(&word.to_le_bytes());
+    }
+    bytes[24..28].copy_from_slice(&head.to_le_bytes());
+    short_checksum(&bytes, mix(lsn ^ era.rotate_left(40))) as u32
+}
+
+/// The word that makes an empty slot a VOID.
+#[must_use]
+#[inline]
+pub fn void_word(era: u64, lsn: u64) -> u64 {
+    let head = u32::from(Op::Void as u8) << 24;
+    u64::from(head) << 32 | u64::from(checksum([0; 3], head, era, lsn))
+}
+
+/// These words with the checksum that belongs to them in this place; an empty place stays empty.
+#[cfg(fuzzing)]
+#[must_use]
+pub fn sealed([a, b, c, last]: [u64; RECORD_WORDS], era: u64, lsn: u64) -> [u64; RECORD_WORDS] {
+    let head = (last >> 32) as u32;
+    let last = match last {
+        0 => 0,
+        _ if head >> 24 == u32::from(Op::Void as u8) => void_word(era, lsn),
+        _ => u64::from(head) << 32 | u64::from(checksum([a, b, c], head, era, lsn)),
+    };
+    [a, b, c, last]
+}
+
+impl Record {
+    /// A record of this operation with everything else zero.
+    #[must_use]
+    #[inline]
+    pub fn new(op: Op) -> Self {
+        Self { op, argument: 0, stream: false, payload: 0, time: 0, step: 0 }
+    }
+
+    /// The four words, for this place. Payload, time and step are whole words; the argument's
+    /// callers see to it that it is not larger than it may be.
+    #[must_use]
+    #[inline]
+    pub fn encode(&self, era: u64, lsn: u64) -> [u64; RECORD_WORDS] {
+        debug_assert!(self.argument <= ARGUMENT_MAX, "{self:?}");
+        let op = self.op as u8 | if self.stream { STREAM } else { 0 };
+        let head = u32::from(op) << 24 | (self.argument & ARGUMENT_MAX);
+        let words = [self.payload, self.time, self.step];
+        let last = u64::from(head) << 32 | u64::from(checksum(words, head, era, lsn));
+        [self.payload, self.time, self.step, last]
+    }
+
+    /// Reads the words of a place. Never panics, whatever they are.
+    #[must_use]
+    #[inline]
+    pub fn decode(words: [u64; RECORD_WORDS], era: u64, lsn: u64) -> Decoded {
+        let last = words[3];
+        if last == 0 {
+            return Decoded::Empty;
+        }
+        if last == void_word(era, lsn) {
+            return Decoded::Valid(Self::new(Op::Void));
+        }
+        let head = (last >> 32) as u32;
+        let sum = checksum([words[0], words[1], words[2]], head, era, lsn);
+        if last as u32 != sum && !Mistake::ChecksumIgnored.is_planted() {
+            return Decoded::Wrong;
+        }
+        let code = (head >> 24) as u8;
+        match Op::from_code(code & !STREAM) {
+            None => Decoded::Wrong,
+            Some(op) => Decoded::Valid(Self {
+                op,
+                argument: head & ARGUMENT_MAX,
+                stream: code & STREAM != 0,
+                payload: words[0],
+                time: words[1],
+                step: words[2],
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn insert(payload: u64, time: u64, step: u64, argument: u32, stream: bool) -> Record {
+        Record { op: Op::Insert, argument, stream, payload, time, step }
+    }
+
+    proptest! {
+        #[test]
+        fn a_record_reads_back_in_its_own_place_only(
+            payload: u64, time: u64, step: u64, argument in 0..=ARGUMENT_MAX, stream: bool,
+            era in 1..1000_u64, lsn in 1..u64::MAX,
+        ) {
+            let record = insert(payload, time, step, argument, stream);
+            let words = record.encode(era, lsn);
+            prop_assert_ne!(words[3], 0);
+            prop_assert_eq!(Record::decode(words, era, lsn), Decoded::Valid(record));
+            prop_assert_eq!(Record::decode(words, era, lsn + 1), Decoded::Wrong);
+            prop_assert_eq!(Record::decode(words, era + 1, lsn), Decoded::Wrong);
+        }
+
+        #[test]
+        fn one_flipped_bit_anywhere_is_noticed(
+            payload: u64, time: u64, step: u64, word in 0..4_usize, bit in 0..64_u32,
+        ) {
+            let mut words = insert(payload, time, step, 7, false).encode(3, 9);
+            words[word] ^= 1 << bit;
+            prop_assert_eq!(Record::decode(words, 3, 9), Decoded::Wrong);
+        }
+
+        #[test]
+        fn any_words_decode_without_a_panic(words: [u64; 4], era: u64, lsn: u64) {
+            let _ = Record::decode(words, era, lsn);
+        }
+    }
+
+    #[cfg(debug_assertions)]
+    #[test]
+    #[should_panic(expected = "argument: 16777216")]
+    fn an_argument_that_is_too_large_is_a_mistake_of_ours() {
+        let _ = insert(1, 2, 3, ARGUMENT_MAX + 1, false).encode(3, 9);
+    }
+
+    #[test]
+    fn a_void_is_valid_over_whatever_a_dead_writer_left() {
+        let words = [1, 2, 3, void_word(5, 77)];
+        assert_eq!(Record::decode(words, 5, 77), Decoded::Valid(Record::new(Op::Void)));
+        assert_eq!(Record::decode(words, 5, 78), Decoded::Wrong);
+    }
+
+    #[test]
+    fn every_operation_reads_back_and_has_a_name_of_its_own() {
+        let ops = [
+            Op::Insert,
+            Op::Step,
+            Op::OpenBank,
+            Op::CloseBank,
+            Op::Heartbeat,
+            Op::Durable,
+            Op::Void,
+            Op::Remove,
+        ];
+        let names = ops.map(Op::name);
+        let expected =
+            ["insert", "step", "open-bank", "close-bank", "heartbeat", "durable", "void", "remove"];
+        assert_eq!(names, expected);
+        for (code, op) in (1..).zip(ops) {
+            assert_eq!(op as u8, code);
+            let record = Record { argument: 5, payload: 6, ..Record::new(op) };
+            let decoded = Record::decode(record.encode(3, 9), 3, 9);
+            // Nothing but its own word makes a VOID.
+            let expected = if op == Op::Void { Decoded::Wrong } else { Decoded::Valid(record) };
+            assert_eq!(decoded, expected);
+        }
+        assert_eq!(void_word(3, 9) >> 32, u64::from(Op::Void as u8) << 24);
+    }
+}

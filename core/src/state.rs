@@ -1,0 +1,190 @@
+//! The filter-wide state: the cells of block 0. A table of banks, then the kind's own words.
+//!
+//! Only events change it, under stripe 0; everybody reads it, under block 0's version.
+
+use crate::atomic::{AtomicU64, Ordering};
+use crate::block::{Geometry, MAX_BANKS, load, store};
+use crate::event::Event;
+
+/// A set of bank slots, one bit each.
+pub type BankMask = u8;
+
+/// Words of block 0: 4 KiB.
+pub const STATE_WORDS: usize = 512;
+
+const NEXT_BANK: usize = MAX_BANKS * ENTRY_WORDS;
+const OWN: usize = 32;
+const ENTRY_WORDS: usize = 3;
+
+/// Words of the state that are the kind's own.
+pub const STATE_OWN_WORDS: usize = STATE_WORDS - OWN;
+
+/// A bank as the table lists it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BankEntry {
+    /// The bank's slot in the table, below 8.
+    pub slot: usize,
+    /// Its number.
+    pub id: u32,
+    /// Its size.
+    pub geometry: Geometry,
+    /// The first step it serves.
+    pub since: u64,
+}
+
+/// The filter-wide state of one filter.
+#[derive(Debug, Clone, Copy)]
+pub struct State<'a> {
+    words: &'a [AtomicU64; STATE_WORDS],
+}
+
+impl<'a> State<'a> {
+    /// The state over the words of block 0.
+    ///
+    /// # Panics
+    /// If there are not [`STATE_WORDS`] of them.
+    #[must_use]
+    #[inline]
+    pub fn new(words: &'a [AtomicU64]) -> Self {
+        Self { words: words.try_into().expect("all words of the state") }
+    }
+
+    /// The bank in a slot.
+    #[must_use]
+    #[inline]
+    pub fn bank(&self, slot: usize) -> Option<BankEntry> {
+        let at = (slot % MAX_BANKS) * ENTRY_WORDS;
+        // Acquire: pairs with the Release in `apply_banks`; an entry that is seen at all is seen whole. (A query
+        // also checks block 0's version; an insert that has been decided looks here without.)
+        let id = self.words[at].load(Ordering::Acquire).checked_sub(1)? as u32;
+        let size = load(&self.words[at + 1]);
+        Some(BankEntry {
+            slot: slot % MAX_BANKS,
+            id,
+            geometry: Geometry {
+                blocks_per_stripe: (size >> 32) as u32,
+                words_per_block: size as u32,
+            },
+            since: load(&self.words[at + 2]),
+        })
+    }
+
+    /// All banks, by slot.
+    #[inline]
+    pub fn banks(&self) -> impl Iterator<Item = BankEntry> + use<'a> {
+        let state = *self;
+        (0..MAX_BANKS).filter_map(move |slot| state.bank(slot))
+    }
+
+    /// The bank that a step's slice lies in: of those that began at or before it the latest.
+    #[must_use]
+    #[inline]
+    pub fn bank_of_step(&self, step: u64) -> Option<BankEntry> {
+        let mut latest: Option<BankEntry> = None;
+        for slot in 0..MAX_BANKS {
+            // Asked at each insert: most slots are free, and one load tells.
+            if let Some(bank) = self.bank(slot)
+                && bank.since <= step
+                && latest.is_none_or(|other| (other.since, other.id) < (bank.since, bank.id))
+            {
+                latest = Some(bank);
+            }
+        }
+        latest
+    }
+
+    /// All banks' slots.
+    #[must_use]
+    #[inline]
+    pub fn mask(&self) -> BankMask {
+        self.banks().fold(0, |mask, bank| mask | 1 << bank.slot)
+    }
+
+    /// The number of the next bank to open.
+    #[must_use]
+    pub fn next_bank(&self) -> u32 {
+        load(&self.words[NEXT_BANK]) as u32
+    }
+
+    /// The slot that the next bank will take.
+    #[must_use]
+    pub fn free_slot(&self) -> Option<usize> {
+        (0..MAX_BANKS).find(|&slot| self.bank(slot).is_none())
+    }
+
+    /// A word of the kind's own, below [`STATE_OWN_WORDS`].
+    #[must_use]
+    #[inline]
+    pub fn own(&self, index: usize) -> u64 {
+        load(&self.words[OWN + index])
+    }
+
+    /// Writes a word of the kind's own.
+    #[inline]
+    pub fn set_own(&self, index: usize, value: u64) {
+        store(&self.words[OWN + index], value);
+    }
+
+    /// Makes this state, which is all zero, one that follows another: the numbers of banks go on, for none is used twice.
+    pub fn begin_after(&self, before: &State<'_>) {
+        store(&self.words[NEXT_BANK], u64::from(before.next_bank()));
+    }
+
+    /// Makes this state the same as another.
+    pub fn become_as(&self, other: &State<'_>) {
+        self.copy_banks(other);
+        for (to, from) in self.words[NEXT_BANK..].iter().zip(&other.words[NEXT_BANK..]) {
+            store(to, load(from));
+        }
+    }
+
+    /// Applies what an event says of banks; other events, and ones applied already, change nothing.
+    /// A bank that finds no free slot is not opened: a kind never asks for more than 8.
+    pub fn apply_banks(&self, event: &Event) {
+        match *event {
+            Event::Step { .. } => {}
+            Event::OpenBank { id, geometry, since, .. } => {
+                if id < self.next_bank() {
+                    return;
+                }
+                let Some(slot) = self.free_slot() else {
+                    return;
+                };
+                let size = u64::from(geometry.blocks_per_stripe) << 32
+                    | u64::from(geometry.words_per_block);
+                self.set_entry(slot, [u64::from(id) + 1, size, since]);
+                store(&self.words[NEXT_BANK], u64::from(id) + 1);
+            }
+            Event::CloseBank { id, .. } => {
+                if let Some(bank) = self.banks().find(|bank| bank.id == id) {
+                    self.set_entry(bank.slot, [0; ENTRY_WORDS]);
+                }
+            }
+        }
+    }
+
+    /// Makes the table of banks the same as another's, in an order in which an insert that still looks here, for a step
+    /// decided earlier, never finds a bank with another one's size.
+    pub fn copy_banks(&self, from: &State<'_>) {
+        for slot in 0..MAX_BANKS {
+            let at = slot * ENTRY_WORDS;
+            let [old, new] = [self.words, from.words]
+                .map(|words| [0, 1, 2].map(|word: usize| load(&words[at + word])));
+            if old != new {
+                self.set_entry(slot, new);
+            }
+        }
+    }
+
+    /// Writes an entry of the table, its number last; closed slots are all zero.
+    fn set_entry(&self, slot: usize, [number, size, since]: [u64; ENTRY_WORDS]) {
+        let at = slot * ENTRY_WORDS;
+        // Release, both times: pairs with the Acquire in `bank`.
+        self.words[at].store(0, Ordering::Release);
+        self.words[at + 1].store(size, Ordering::Release);
+        self.words[at + 2].store(since, Ordering::Release);
+        self.words[at].store(number, Ordering::Release);
+    }
+}
+
+const _: () = assert!(NEXT_BANK < OWN && OWN < STATE_WORDS);

@@ -1,0 +1,354 @@
+//! The rules of the house that can be checked by text: layers, sizes, words that must not appear.
+//!
+//! They hold for both crates, the engine in `src/` and the algorithms in `core/src/`. Rooms and files of the latter
+//! are called `core/…` here.
+//!
+//! The source is read as text with comments and literals blanked out, so no rule trips over prose. Test
+//! modules are free of the rules about layers, but not of those about sizes.
+
+mod text;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use text::{
+    CORE, Source, blank, closing_brace, is_word, library, names, rooms_named, root, sources,
+};
+
+/// The floor of each room; an import may point down or sideways, never up.
+const FLOORS: &[(&str, u32)] = &[
+    ("core/error", 1),
+    ("core/atomic", 1),
+    ("core/hash", 1),
+    ("core/inference", 1),
+    ("core/planted", 1),
+    ("core/block", 2),
+    ("core/record", 2),
+    ("core/event", 2),
+    ("core/state", 2),
+    ("core/kind", 3),
+    ("core/kinds", 3),
+    ("core/conformance", 4),
+    ("core/serial", 4),
+    ("error", 1),
+    ("sync", 1),
+    ("names", 1),
+    ("bytes", 1),
+    ("fork", 1),
+    ("threads", 1),
+    // Another name of `core/planted`.
+    ("planted", 1),
+    ("media", 2),
+    ("clock", 2),
+    ("wal", 3),
+    ("live", 3),
+    ("meta", 3),
+    ("options", 3),
+    ("snapshot", 4),
+    ("processes", 4),
+    ("recovery", 5),
+    ("filter", 6),
+    ("serial", 7),
+];
+
+/// Doors for tools, outside the house: compiled for fuzzing only.
+const DOORS: &[&str] = &["lib.rs", "fuzzing.rs", "core/lib.rs"];
+
+/// Where the sources of what is shipped, and of what tests and measures it, are.
+const FOLDERS: &[&str] =
+    &["src", "core/src", "cli/src", "tests", "cli/tests", "examples", "benches"];
+
+/// Where `unsafe` is at home: prefetching, what fork does, mappings and byte locks, the futex, and what a stripe lock
+/// guards.
+const UNSAFE_FILES: &[&str] = &[
+    "core/block/prefetch.rs",
+    "filter/background.rs",
+    "fork.rs",
+    "media/disk/locks.rs",
+    "media/disk/mapping.rs",
+    "media/mapped.rs",
+    "media/memory.rs",
+    "media/mod.rs",
+    "processes/futex.rs",
+    "processes/stripes.rs",
+    "threads.rs",
+];
+
+const FILE_LINES: usize = 600;
+const FUNCTION_LINES: usize = 70;
+const LIB_LINES: usize = 200;
+
+fn floor(room: &str) -> Option<u32> {
+    let found = FLOORS.iter().find(|(name, _)| *name == room);
+    found.map(|&(_, floor)| floor)
+}
+
+/// Who looks into whom, with one file that does for each.
+fn edges() -> BTreeMap<(String, String), String> {
+    let mut edges = BTreeMap::new();
+    for source in library() {
+        if source.test || DOORS.contains(&source.name.as_str()) {
+            continue;
+        }
+        let room = source.room().to_owned();
+        for other in source.looks_into() {
+            if other != room {
+                edges.insert((room.clone(), other), source.name.clone());
+            }
+        }
+    }
+    edges
+}
+
+fn assert_none(wrong: &[String], rule: &str) {
+    assert!(wrong.is_empty(), "{rule}:\n  {}", wrong.join("\n  "));
+}
+
+#[test]
+fn every_room_has_a_floor_and_no_import_points_up() {
+    let mut wrong = Vec::new();
+    for ((room, other), file) in edges() {
+        match (floor(&room), floor(&other)) {
+            (Some(here), Some(there)) if there <= here => {}
+            (Some(here), Some(there)) => {
+                wrong.push(format!("{file}: {room} ({here}) names {other} ({there})"));
+            }
+            (Some(_), None) => {
+                wrong.push(format!("{file}: {room} names {other}, which is no room"))
+            }
+            (None, _) => wrong.push(format!("{file}: {room} has no floor")),
+        }
+    }
+    assert_none(&wrong, "imports point down or sideways");
+}
+
+#[test]
+fn rooms_form_no_circle() {
+    let mut left: BTreeSet<(String, String)> = edges().into_keys().collect();
+    // Takes away rooms that look into no other until none is left; a circle stays.
+    loop {
+        let looking: BTreeSet<String> = left.iter().map(|(room, _)| room.clone()).collect();
+        let before = left.len();
+        left.retain(|(_, other)| looking.contains(other));
+        if left.len() == before {
+            break;
+        }
+    }
+    let wrong: Vec<String> =
+        left.iter().map(|(room, other)| format!("{room} -> {other}")).collect();
+    assert_none(&wrong, "some of these imports form a circle");
+}
+
+#[test]
+fn the_algorithms_see_no_files_threads_clocks_or_locks() {
+    let words = ["env", "fs", "io", "net", "path", "process", "thread", "time"];
+    let mut words: Vec<_> = words.iter().map(|module| format!("std::{module}")).collect();
+    words.extend(["Mutex", "RwLock", "Condvar", "Instant", "SystemTime"].map(String::from));
+    let mut wrong = Vec::new();
+    for source in library().iter().filter(|source| source.house() == CORE && is_shipped(source)) {
+        let code = source.shipped();
+        for word in words.iter().filter(|word| names(&code, word)) {
+            wrong.push(format!("{} names {word}", source.name));
+        }
+    }
+    assert_none(&wrong, "what makes an algorithm depend on more than its input");
+}
+
+#[test]
+fn log_and_snapshot_see_no_kinds() {
+    let mut wrong = Vec::new();
+    for source in library().iter().filter(|source| ["wal", "snapshot"].contains(&source.room())) {
+        let rooms = if source.test { BTreeSet::new() } else { source.looks_into() };
+        for room in ["event", "inference", "kind", "kinds", "state"] {
+            if rooms.contains(&format!("{CORE}{room}")) {
+                wrong.push(format!("{} looks into {CORE}{room}", source.name));
+            }
+        }
+    }
+    assert_none(&wrong, "rooms that must not know each other");
+}
+
+#[test]
+fn every_module_opens_with_its_head() {
+    let mut wrong = Vec::new();
+    for &folder in FOLDERS {
+        for source in sources(folder) {
+            if !source.text.starts_with("//!") {
+                wrong.push(format!("{folder}/{}", source.name));
+            }
+        }
+    }
+    assert_none(&wrong, "files that do not open with `//!`");
+}
+
+/// The lines of the functions in this code that are too long, with their names.
+fn long_functions(code: &str) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (at, _) in code.match_indices("fn ") {
+        let starts = at == 0 || !is_word(code.as_bytes()[at - 1]);
+        let rest = &code[at..];
+        // A declaration ends in a semicolon before any brace; one inside brackets is an array's.
+        let body = rest.find('{').unwrap_or(rest.len());
+        let declared = rest.find(";\n").is_some_and(|end| end < body);
+        if !starts || declared {
+            continue;
+        }
+        let begin = code[..at].rfind('\n').map_or(0, |line| line + 1);
+        let lines = code[begin..closing_brace(code, at)].lines().count();
+        if lines >= FUNCTION_LINES {
+            let name: String = rest[3..].chars().take_while(|&c| c != '(').collect();
+            wrong.push(format!("{name}: {lines} lines"));
+        }
+    }
+    wrong
+}
+
+#[test]
+fn files_and_functions_are_short() {
+    let mut wrong = Vec::new();
+    for &folder in FOLDERS {
+        for source in sources(folder) {
+            let (name, lines) = (&source.name, source.text.lines().count());
+            if lines >= FILE_LINES {
+                wrong.push(format!("{folder}/{name}: {lines} lines"));
+            }
+            let long = long_functions(&source.code);
+            wrong.extend(long.iter().map(|function| format!("{folder}/{name}: fn {function}")));
+        }
+    }
+    assert_none(&wrong, "too long");
+}
+
+#[test]
+fn the_front_page_is_a_page() {
+    for page in ["src/lib.rs", "core/src/lib.rs"] {
+        let text = fs::read_to_string(root().join(page)).expect("a library");
+        assert!(text.lines().count() < LIB_LINES, "{page} is too long");
+        let functions = names(&blank(&text), "fn");
+        assert!(!functions, "{page} holds no logic");
+    }
+}
+
+#[test]
+fn nothing_unfinished_and_nothing_waved_through() {
+    let words = [
+        "todo!",
+        "unimplemented!",
+        "dbg!",
+        "#[allow(",
+        "#![allow(",
+        "to_ne_bytes",
+        "from_ne_bytes",
+    ];
+    let mut wrong = Vec::new();
+    for folder in ["src", "core/src", "cli/src"] {
+        for source in sources(folder) {
+            for word in words.iter().filter(|&&word| source.code.contains(word)) {
+                wrong.push(format!("{folder}/{}: {word}", source.name));
+            }
+        }
+    }
+    assert_none(&wrong, "words that must not appear");
+}
+
+/// What the library depends on. Before a name is added: does it keep a table, a lock or a thread for the whole process? A
+/// forked child inherits that in whatever state it is.
+const DEPENDENCIES: &[&str] =
+    &["arc-swap", "crc32fast", "crossbeam", "ebbtide-core", "libc", "memmap2", "rustix"];
+
+/// What the crate of the algorithms depends on, likewise.
+const CORE_DEPENDENCIES: &[&str] = &["siphasher", "xxhash-rust"];
+
+/// Files of harnesses, which are not in what is shipped.
+const NOT_SHIPPED: &[&str] = &["core/planted.rs", "core/atomic/scheduled.rs", "sync/scheduled.rs"];
+
+fn is_shipped(source: &Source) -> bool {
+    !source.test && !NOT_SHIPPED.contains(&source.name.as_str())
+}
+
+/// The names under `[dependencies]` of a manifest, without optional ones.
+fn dependencies(manifest: &str) -> Vec<String> {
+    let manifest = fs::read_to_string(root().join(manifest)).expect("a manifest");
+    let section = manifest.split("[dependencies]").nth(1).expect("dependencies");
+    let lines = section.lines().skip(1).take_while(|line| !line.is_empty());
+    let found = lines.filter(|line| !line.contains("optional = true"));
+    found.filter_map(|line| line.split([' ', '.', '=']).next()).map(str::to_owned).collect()
+}
+
+#[test]
+fn nothing_that_a_forked_child_can_reach_waits_through_a_table_of_the_process() {
+    for (manifest, known) in [("Cargo.toml", DEPENDENCIES), ("core/Cargo.toml", CORE_DEPENDENCIES)]
+    {
+        assert_eq!(dependencies(manifest), known, "a dependency has to be looked at first");
+    }
+    let lock = fs::read_to_string(root().join("Cargo.lock")).expect("a lock file");
+    let packages: BTreeMap<&str, &str> = lock
+        .split("[[package]]")
+        .filter_map(|package| {
+            Some((package.split("name = \"").nth(1)?.split('"').next()?, package))
+        })
+        .collect();
+    let (mut reached, mut open) = (BTreeSet::new(), DEPENDENCIES.to_vec());
+    while let Some(name) = open.pop().filter(|name| packages.contains_key(name)) {
+        if reached.insert(name) {
+            let list = packages[name].split("dependencies = [").nth(1).unwrap_or_default();
+            let names = list.split('"').skip(1).step_by(2);
+            open.extend(names.filter_map(|name| name.split(' ').next()));
+        }
+    }
+    let mut wrong: Vec<String> = Vec::new();
+    for name in ["parking_lot", "parking_lot_core", "crossbeam-epoch"] {
+        if reached.contains(name) {
+            wrong.push(format!("{name} keeps a table of the process's threads"));
+        }
+    }
+    let locks = ["Mutex", "RwLock", "Once", "OnceLock", "LazyLock", "Condvar", "Barrier"];
+    for source in library().into_iter().filter(is_shipped) {
+        let code = source.shipped();
+        if names(&code, "parking_lot") || code.contains("thread::park") {
+            wrong.push(format!("{}: waits through a table", source.name));
+        }
+        let statics = code.lines().filter(|line| names(line, "static") && line.contains(':'));
+        for line in statics.filter(|line| locks.iter().any(|lock| names(line, lock))) {
+            wrong.push(format!("{}: a child may inherit it locked: {line}", source.name));
+        }
+    }
+    assert_none(&wrong, "what a fork leaves in disorder");
+}
+
+#[test]
+fn every_unsafe_is_at_home_and_says_why() {
+    let mut wrong = Vec::new();
+    for source in library() {
+        let text: Vec<&str> = source.text.lines().collect();
+        for (at, line) in source.code.lines().enumerate() {
+            if !names(line, "unsafe") {
+                continue;
+            }
+            let place = format!("{}:{}", source.name, at + 1);
+            if !UNSAFE_FILES.contains(&source.name.as_str()) {
+                wrong.push(format!("{place}: not at home here"));
+            }
+            // Attributes may stand between the comment and the code.
+            let mut above = text[..at].iter().rev().take_while(|line| !line.is_empty());
+            if !above.any(|line| line.contains("SAFETY:") || line.contains("# Safety")) {
+                wrong.push(format!("{place}: no SAFETY comment above it"));
+            }
+        }
+    }
+    assert_none(&wrong, "unsafe code");
+}
+
+#[test]
+fn the_reader_of_this_file_is_not_fooled_by_literals() {
+    let text = "let a = \"} // { \\\" x\"; // unsafe\nlet b = '{'; let c: &'a str = r#\"\"{\"#; d";
+    let code = blank(text);
+    assert_eq!(code.len(), text.len());
+    assert!(!code.contains(['{', '}']) && !names(&code, "unsafe"), "{code}");
+    assert!(code.contains("&'a str") && code.ends_with('d'), "{code}");
+    let code =
+        "use crate::{error::{Error, Result}, wal::Op}; crate::live::Image; ebbtide_core::hash";
+    let [engine, core] = [("crate::", ""), ("ebbtide_core::", CORE)]
+        .map(|(root, house)| Vec::from_iter(rooms_named(code, root, house)));
+    assert_eq!(engine, ["error", "live", "wal"]);
+    assert_eq!(core, ["core/hash"]);
+}
