@@ -1,43 +1,43 @@
-//! Blocks of cells over shared words: what a kind sees of a filter.
+//! Blocks of cells over shared words: a kind's view of a filter.
 //!
-//! A block is two runs of words: a few that its kind keeps beside the cells (the step it has caught up
-//! to, say), and the cells. Cells are read and written with relaxed loads and stores only; whoever
-//! writes holds the block's stripe, whoever reads checks the block's version around the reads, so no
+//! A block is two runs of words: a few kind words (for example the step that the block has caught
+//! up to), and the cells. Cells are read and written with relaxed loads and stores only. A writer
+//! holds the block's stripe and a reader checks the block's version around its reads, so no
 //! read-modify-write and no stronger ordering is needed here.
 
 use crate::hash::scale;
 use crate::sync::{AtomicU64, Ordering};
 use crate::undo::Undo;
 
-/// Words of a block header that belong to the kind.
+/// Kind words of a block header.
 pub const OWN_WORDS: usize = 6;
 
-/// The most banks a filter has at one time.
+/// The greatest number of banks of a filter at one time.
 pub const MAX_BANKS: usize = 8;
 
 /// One block as a kind sees it.
 #[derive(Debug, Clone, Copy)]
 pub struct Block<'a> {
-    /// The kind's words of the block's header, [`OWN_WORDS`] of them, zero at first.
+    /// The kind words of the block's header, [`OWN_WORDS`] of them, zero at first.
     pub own: &'a [AtomicU64],
     /// The cells, zero at first.
     pub cells: &'a [AtomicU64],
-    /// Its number in its bank, from 0.
+    /// The block's number in its bank, from 0.
     pub number: u64,
-    /// How many blocks the bank has.
+    /// The number of blocks of the bank.
     pub of: u64,
-    /// Where changes are noted, if they must be.
+    /// Where old values are noted before changes, if they must be.
     pub undo: Undo<'a>,
 }
 
 impl<'a> Block<'a> {
-    /// The only block of its bank, or one that stands for itself; no change of it is noted.
+    /// Creates the only block of its bank, or a private block; its changes are not noted for undo.
     #[must_use]
     pub fn alone(own: &'a [AtomicU64], cells: &'a [AtomicU64]) -> Self {
         Self { own, cells, number: 0, of: 1, undo: Undo::NONE }
     }
 
-    /// Reads an own word; 0 if there is none of this number.
+    /// Reads a kind word; 0 if there is none of this number.
     #[must_use]
     #[inline]
     pub fn own(&self, index: usize) -> u64 {
@@ -51,7 +51,7 @@ impl<'a> Block<'a> {
         self.cells.get(index).map_or(0, load)
     }
 
-    /// Writes an own word so that it can be taken back.
+    /// Writes a kind word so that the change can be undone.
     #[inline]
     pub fn set_own(&self, index: usize, value: u64) {
         if let Some(word) = self.own.get(index) {
@@ -60,14 +60,15 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// Makes of each word of cells what `new` says, so that it can be taken back: for changes of nearly all of them.
+    /// Replaces each word of cells by `new` of it, so that the change can be undone; for changes of
+    /// nearly all words.
     #[inline]
     pub fn rewrite(&self, new: impl Fn(u64) -> u64) {
         self.undo.note_all(self.own, self.cells);
         self.cells.iter().for_each(|word| store(word, new(load(word))));
     }
 
-    /// Writes a word of cells so that it can be taken back.
+    /// Writes a word of cells so that the change can be undone.
     #[inline]
     pub fn set_word(&self, index: usize, value: u64) {
         if let Some(word) = self.cells.get(index) {
@@ -81,14 +82,14 @@ impl<'a> Block<'a> {
 #[derive(Debug, Clone, Copy)]
 #[expect(clippy::large_enum_variant, reason = "it lives on the stack of one operation")]
 pub enum Blocks<'a> {
-    /// That of the only bank, in slot 0: what most kinds have all their life.
+    /// The block of the only bank, in slot 0: all that most kinds ever have.
     One(Block<'a>),
-    /// Those of any banks.
+    /// The blocks of any banks.
     Many([Option<Block<'a>>; MAX_BANKS]),
 }
 
 impl<'a> Blocks<'a> {
-    /// The key's block in the bank of this slot, if there is one.
+    /// Returns the key's block in the bank of this slot, if there is one.
     #[must_use]
     #[inline]
     pub fn get(&self, slot: usize) -> Option<&Block<'a>> {
@@ -99,21 +100,23 @@ impl<'a> Blocks<'a> {
     }
 }
 
-/// Reads a shared word. Consistency comes from the stripe lock or the block's version, not from here.
+/// Reads a shared word. Consistency comes from the stripe lock or the block's version, not from
+/// this load.
 #[must_use]
 #[inline]
 pub fn load(word: &AtomicU64) -> u64 {
     word.load(Ordering::Relaxed)
 }
 
-/// Asks the processor to fetch a word that will be needed soon, without waiting for it. Does nothing where [`hints`] has
-/// no instruction for it.
+/// Prefetches a word without waiting for it. Does nothing where [`hints`] has no instruction for
+/// it.
 #[inline]
 pub fn prefetch(word: &AtomicU64) {
     hints::fetch(std::ptr::from_ref(word));
 }
 
-/// As [`prefetch`], for a word that will be written: its line is also taken from the core that wrote it last.
+/// As [`prefetch`], for a word that will be written: its line is also taken from the core that
+/// wrote it last.
 #[inline]
 pub fn prefetch_write(word: &AtomicU64) {
     hints::fetch_to_write(std::ptr::from_ref(word));
@@ -135,7 +138,8 @@ mod hints {
     /// The compiler's intrinsic for it emits a prefetch for reading.
     #[inline]
     pub fn fetch_to_write(word: *const AtomicU64) {
-        // SAFETY: a prefetch changes nothing, whatever the address; a processor that does not have this one ignores it.
+        // SAFETY: a prefetch changes nothing, whatever the address; a processor without this
+        // instruction ignores it.
         unsafe {
             std::arch::asm!(
                 "prefetchw [{0}]",
@@ -177,7 +181,7 @@ mod hints {
     }
 }
 
-/// Other processors fetch a word when it is used.
+/// Other processors load a word when it is used.
 #[cfg(any(miri, loom, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
 mod hints {
     use crate::sync::AtomicU64;
@@ -187,13 +191,13 @@ mod hints {
     pub fn fetch_to_write(_: *const AtomicU64) {}
 }
 
-/// Writes a shared word; only the holder of its stripe does.
+/// Writes a shared word; only the holder of its stripe may do so.
 #[inline]
 pub fn store(word: &AtomicU64, value: u64) {
     word.store(value, Ordering::Relaxed);
 }
 
-/// How many blocks a bank has, and how large they are.
+/// The number and the size of a bank's blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Geometry {
     /// Blocks of each stripe.
@@ -202,26 +206,27 @@ pub struct Geometry {
     pub words_per_block: u32,
 }
 
-/// What all banks of a filter share: fixed at creation.
+/// The properties that all banks of a filter share, fixed at creation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
     /// Stripes of the key-hash space.
     pub stripes: u32,
-    /// The size of block aimed at, in words.
+    /// The target size of a block, in words.
     pub block_words: u32,
 }
 
 impl Layout {
-    /// Words in the smallest block: below it the keys of a block vary too much in number.
+    /// Words in the smallest block: in smaller ones the number of keys varies too much.
     pub const LEAST_BLOCK_WORDS: u32 = 64;
-    /// Words of a block if the user does not say, 16 KiB: what plans allow for.
+    /// Default words of a block, 16 KiB: the size that plans assume.
     pub const PLANNED_BLOCK_WORDS: u32 = 2048;
     /// Words in the largest block, 64 KiB; snapshots and options rely on it.
     pub const MOST_BLOCK_WORDS: u32 = 8192;
 
-    /// The geometry with at least `words` words of cells and blocks near the wanted size.
+    /// Returns the geometry with at least `words` words of cells and blocks near the target size.
     ///
-    /// Exceeds `words` by at most eight words a block (one cache line), or what the smallest block asks.
+    /// Exceeds `words` by at most eight words a block (one cache line), or by what the smallest
+    /// block requires.
     #[must_use]
     pub fn geometry(&self, words: u64) -> Geometry {
         let stripes = u64::from(self.stripes.max(1));
@@ -237,26 +242,26 @@ impl Layout {
         }
     }
 
-    /// Blocks of a bank.
+    /// Returns the number of blocks of a bank.
     #[must_use]
     pub fn blocks(&self, geometry: Geometry) -> u64 {
         u64::from(self.stripes) * u64::from(geometry.blocks_per_stripe)
     }
 
-    /// Words of cells of a bank.
+    /// Returns the number of words of cells of a bank.
     #[must_use]
     pub fn words(&self, geometry: Geometry) -> u64 {
         self.blocks(geometry).saturating_mul(u64::from(geometry.words_per_block))
     }
 
-    /// The stripe of a key.
+    /// Returns the stripe of a key.
     #[must_use]
     #[inline]
     pub fn stripe_of(&self, hash: u64) -> usize {
         scale(hash, u64::from(self.stripes)) as usize
     }
 
-    /// The block of a key in a bank; it belongs to the key's stripe.
+    /// Returns the block of a key in a bank; it belongs to the key's stripe.
     #[must_use]
     #[inline]
     pub fn block_of(&self, geometry: Geometry, hash: u64) -> usize {
