@@ -209,18 +209,19 @@ impl Error {
     }
 }
 
-const LOCKED: &str = "is held by another handle, which has it open or is busy opening or closing it; close \
-                      that one, or try again when it is done";
+const LOCKED: &str = "is held by another handle, which has it open or is busy opening or \
+                      closing it; close that one, or try again when it is done";
 const CROWDED: &str =
     "as many as it can have; close one first, or let the threads of a process share one";
 const CLOSED: &str = "was closed by this handle or a clone of its `Arc`; open it again to use it";
 const FORKED: &str = "was opened before this process was forked off; open it again in each process";
 const RETIRED: &str =
     "was closed or recovered by other processes meanwhile; drop this handle and open it again";
-const OCCUPIED: &str = "is no file of ebbtide, but has the name of one: nothing was changed; move it away, or \
-                        create the filter in another directory";
-const REPLACED: &str = "was removed or replaced while it was open: what this handle inserted last may be gone with it; \
-                        drop this handle and open the filter that is there now";
+const OCCUPIED: &str = "is not a file of ebbtide, but has the name of one: nothing was \
+                        changed; move it away, or create the filter in another directory";
+const REPLACED: &str = "was removed or replaced while it was open: the last inserts of this \
+                        handle may be lost with it; drop this handle and open the filter that is \
+                        there now";
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -273,7 +274,7 @@ impl fmt::Display for Error {
             Self::TimeAhead { time, limit } => write!(
                 f,
                 "time {time} µs is too far ahead of the clock: expected at most {limit} µs; correct \
-                 the stamp or raise the filter's max lead"
+                 the timestamp or raise the filter's max lead"
             ),
             Self::Unsupported { kind, operation } => {
                 write!(f, "a filter of kind {kind} has no operation `{operation}`")
