@@ -1,8 +1,8 @@
-//! Time as the engine sees it: stamps, and the clock that a caller hands in.
+//! Time as the engine sees it: timestamps, and the clock that a caller passes.
 //!
-//! A clock is read by the handle only, and what it says enters the filter's state through records and
-//! in no other way; kinds, replay and repair never see one. Nothing here knows that time must not run
-//! backwards inside a filter: whoever reads a clock sees to that.
+//! Only the handle reads a clock, and a reading enters the filter's state only through records.
+//! Kinds, replay and repair never see a clock. This module does not keep time from running
+//! backwards inside a filter: the callers that read a clock ensure that.
 
 use crate::sync::mutex::Mutex;
 use rustix::time::{ClockId, clock_gettime};
@@ -32,38 +32,39 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 pub struct Timestamp(u64);
 
 impl Timestamp {
-    /// The time of the system's clock, in whole microseconds; the epoch if that clock is set before
-    /// it.
+    /// Returns the time of the system's clock, in whole microseconds; the epoch if that clock is
+    /// set before it.
     #[must_use]
     pub fn now() -> Self {
         SystemTime::now().into()
     }
 
-    /// How long after `earlier` this is; zero if it is not later.
+    /// Returns the time elapsed since `earlier`; zero if this is not later.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(self.0.saturating_sub(earlier.0))
     }
 
-    /// The time so many milliseconds after the Unix epoch; the latest one there is if they are too many.
+    /// Returns the time `millis` milliseconds after the Unix epoch, saturating at the latest
+    /// timestamp.
     #[must_use]
     pub const fn from_unix_millis(millis: u64) -> Self {
         Self(millis.saturating_mul(1000))
     }
 
-    /// The time so many microseconds after the Unix epoch.
+    /// Returns the time `micros` microseconds after the Unix epoch.
     #[must_use]
     pub const fn from_unix_micros(micros: u64) -> Self {
         Self(micros)
     }
 
-    /// Whole milliseconds since the Unix epoch.
+    /// Returns the whole milliseconds since the Unix epoch.
     #[must_use]
     pub const fn as_unix_millis(self) -> u64 {
         self.0 / 1000
     }
 
-    /// Microseconds since the Unix epoch.
+    /// Returns the microseconds since the Unix epoch.
     #[must_use]
     pub const fn as_unix_micros(self) -> u64 {
         self.0
@@ -71,14 +72,15 @@ impl Timestamp {
 }
 
 impl From<SystemTime> for Timestamp {
-    /// Times before the Unix epoch become the epoch, times too late become the latest stamp.
+    /// Maps times before the Unix epoch to the epoch, and times out of range to the latest
+    /// timestamp.
     fn from(time: SystemTime) -> Self {
         Self(time.duration_since(UNIX_EPOCH).map_or(0, micros))
     }
 }
 
 impl From<Timestamp> for SystemTime {
-    /// Total where the system's time has 64 bits of seconds, which holds on every supported
+    /// Never fails where the system's time has 64 bits of seconds, which holds on every supported
     /// platform.
     fn from(time: Timestamp) -> Self {
         UNIX_EPOCH + Duration::from_micros(time.0)
@@ -113,14 +115,14 @@ impl SubAssign<Duration> for Timestamp {
     }
 }
 
-/// Seconds since the Unix epoch with six decimals, as in `1700000000.000250`.
+/// Seconds since the Unix epoch with six decimals, for example `1700000000.000250`.
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{:06}", self.0 / 1_000_000, self.0 % 1_000_000)
     }
 }
 
-/// Where a handle takes its time from.
+/// The source of a handle's time.
 ///
 /// ```
 /// use ebbtide::{Clock, ManualClock, Timestamp};
@@ -143,21 +145,21 @@ enum Source {
 }
 
 impl Clock {
-    /// The system's clock, which is the default. As long as the machine runs a filter's time
-    /// advances evenly by it, open or closed, through suspends and whatever is done to the wall
-    /// clock; over a reboot by the wall clock.
+    /// Returns the system's clock, the default. As long as the machine runs, a filter's time
+    /// advances evenly with the monotonic clock, open or closed, through suspends and changes of
+    /// the wall clock. Across a reboot it advances by the wall clock.
     #[must_use]
     pub const fn system() -> Self {
         Self(Source::System)
     }
 
-    /// No clock: time comes with the keys only, and stands still in between.
+    /// Returns no clock: time comes only with the keys, and stands still in between.
     #[must_use]
     pub const fn stream() -> Self {
         Self(Source::Stream)
     }
 
-    /// Microseconds since the Unix epoch, or `None` for stream time.
+    /// Returns the microseconds since the Unix epoch, or `None` for stream time.
     pub(crate) fn wall(&self) -> Option<u64> {
         match &self.0 {
             Source::System => Some(read(ClockId::Realtime)),
@@ -166,7 +168,8 @@ impl Clock {
         }
     }
 
-    /// As [`Clock::wall`], but some milliseconds behind and cheaper: for kinds that only note the time.
+    /// As [`Clock::wall`], but cheaper and some milliseconds late: for kinds that only record the
+    /// time.
     pub(crate) fn coarse_wall(&self) -> Option<u64> {
         match &self.0 {
             Source::System => Some(read(ClockId::RealtimeCoarse)),
@@ -174,15 +177,15 @@ impl Clock {
         }
     }
 
-    /// Whether there is a clock: false for stream time.
+    /// Returns whether there is a clock: false for stream time.
     #[inline]
     pub(crate) const fn ticks(&self) -> bool {
         !matches!(self.0, Source::Stream)
     }
 
-    /// A number, not 0, that two clocks share if and only if their [`Clock::elapsed`] is the same:
-    /// for the system's clock its time namespace, or 1 where there are none; a number of its own
-    /// for a manual clock. `None` for stream time.
+    /// Returns a number, not 0, that two clocks share if and only if their [`Clock::elapsed`] is
+    /// the same. It is the time namespace for the system's clock, or 1 on systems without one, and
+    /// unique for a manual clock. `None` for stream time.
     pub(crate) fn identity(&self) -> Option<u64> {
         use std::os::unix::fs::MetadataExt;
         match &self.0 {
@@ -194,8 +197,8 @@ impl Clock {
         }
     }
 
-    /// Microseconds from some fixed moment on, suspends included; never decreases while the machine runs.
-    /// Stream time stands still at 0.
+    /// Returns the microseconds since a fixed moment, suspends included; never decreases while the
+    /// machine runs. Always 0 for stream time.
     pub(crate) fn elapsed(&self) -> u64 {
         match &self.0 {
             Source::System => read(ClockId::Boottime),
@@ -211,24 +214,23 @@ impl From<ManualClock> for Clock {
     }
 }
 
-/// A clock that moves only when the program moves it: for tests and replays. Clones share their
-/// hands.
+/// A clock that only the program moves: for tests and replays. Clones share their hands.
 ///
 /// It has two hands, as the system has two clocks: the wall clock, which [`ManualClock::set_wall`]
-/// may step in either direction, and the time elapsed, which only grows. A second `ManualClock` is
-/// a clock of its own: a filter that is opened with it knows no more of the time in between than
-/// after a reboot of the machine. (`libfaketime` has no effect on a filter: the system's clocks are
-/// read by system calls that it does not intercept.)
+/// may step in either direction, and the elapsed time, which only grows. A second `ManualClock` is
+/// an independent clock: to a filter that is opened with it, the time in between is as unknown as
+/// after a reboot of the machine. (`libfaketime` has no effect on a filter: it does not intercept
+/// the system calls that read the system's clocks.)
 #[derive(Debug, Clone)]
 pub struct ManualClock {
     hands: Arc<Mutex<Hands>>,
-    /// Random, so that no clock of another process has it; the highest bit distinguishes it from an
-    /// inode.
+    /// Random, so that no clock of another process shares it; the highest bit distinguishes it
+    /// from an inode.
     identity: u64,
 }
 
-/// In microseconds. `wall` goes where it is set, `elapsed` only counts its way forward, as the system's
-/// two clocks do when an administrator corrects one of them.
+/// In microseconds. `wall` can be set freely and `elapsed` only grows, as the system's two clocks
+/// do when an administrator corrects one of them.
 #[derive(Debug)]
 struct Hands {
     wall: u64,
@@ -236,28 +238,28 @@ struct Hands {
 }
 
 impl ManualClock {
-    /// A clock that shows `time`.
+    /// Returns a clock that shows `time`.
     #[must_use]
     pub fn new(time: Timestamp) -> Self {
         let identity = RandomState::new().hash_one(time) | 1 << 63;
         Self { hands: Arc::new(Mutex::new(Hands { wall: time.0, elapsed: 0 })), identity }
     }
 
-    /// Steps the wall clock alone, in either direction, as an administrator or a time service does:
-    /// no time passes. The time of a filter, open or closed, does not change.
+    /// Steps the wall clock alone, in either direction, as an administrator or a time service does.
+    /// No time passes: the time of a filter, open or closed, does not change.
     pub fn set_wall(&self, time: Timestamp) {
         self.hands.lock().wall = time.0;
     }
 
-    /// Sets the clock to a time. Ahead, that much time passes; back, only the wall clock is set, as
-    /// by [`ManualClock::set_wall`], and no time passes.
+    /// Sets the clock to a time. If it lies ahead, that much time passes. If it lies behind, only
+    /// the wall clock is set, as by [`ManualClock::set_wall`], and no time passes.
     pub fn set(&self, time: Timestamp) {
         let mut hands = self.hands.lock();
         hands.elapsed = hands.elapsed.saturating_add(time.0.saturating_sub(hands.wall));
         hands.wall = time.0;
     }
 
-    /// Moves the clock ahead, in whole microseconds, to the latest time there is at most.
+    /// Moves the clock ahead by whole microseconds, saturating at the latest time.
     pub fn advance(&self, by: Duration) {
         let mut hands = self.hands.lock();
         hands.elapsed = hands.elapsed.saturating_add(micros(by));
@@ -265,7 +267,7 @@ impl ManualClock {
     }
 }
 
-/// Whole microseconds, saturating.
+/// Returns whole microseconds, saturating.
 fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
@@ -322,7 +324,7 @@ mod tests {
     #[test]
     fn now_is_the_time_of_the_systems_clock() {
         let before = Timestamp::from(SystemTime::now());
-        // Ten minutes either way: whatever adjusts the clock meanwhile.
+        // Ten minutes either way: a tolerance for any adjustment of the clock meanwhile.
         assert!(Timestamp::now().0.abs_diff(before.0) < 600_000_000);
     }
 
@@ -332,7 +334,8 @@ mod tests {
         let clock = Clock::default();
         let wall = clock.wall().expect("the system knows the time");
         let coarse = clock.coarse_wall().expect("the system knows the time");
-        // Ten minutes either way: enough to tell units and clocks apart, whatever adjusts them meanwhile.
+        // Ten minutes either way: enough to distinguish units and clocks, whatever adjusts them
+        // meanwhile.
         assert!(wall.abs_diff(before) < 600_000_000 && coarse.abs_diff(before) < 600_000_000);
         let first = clock.elapsed();
         assert!(first > 0 && clock.elapsed() >= first);

@@ -1,74 +1,76 @@
-//! The one error type. Each message names the file, the place in it, what was expected and what was
-//! found, and says what to do.
+//! The one error type. Each message names the file, the offset in it, what was expected and what
+//! was found, and the remedy.
 
 use ebbtide_core::error::Error as Core;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What every fallible operation of the crate returns.
+/// The result of every fallible operation of the crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Everything that can go wrong, said so that a user can act on it.
+/// All errors, each with what a user can do about it.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// The operating system refused something. [`Error::is_full`] tells a full disk apart: then nothing
-    /// is lost, queries go on, and the same handle writes again once there is space.
+    /// The operating system refused an operation. [`Error::is_full`] identifies a full disk:
+    /// nothing is lost then, queries still work, and the same handle writes again once there is
+    /// space.
     Io {
-        /// What was being done, as in "cannot *map* …".
+        /// The action that failed, as in "cannot *map* …".
         action: &'static str,
-        /// The file or directory it was done to.
+        /// The file or directory of the action.
         path: PathBuf,
         /// The system's reason.
         source: io::Error,
     },
-    /// A file of a filter does not hold what it must.
+    /// A file of a filter has invalid content.
     Damaged {
         /// The damaged file.
         path: PathBuf,
-        /// Where in it, in bytes from its start.
+        /// The offset in it, in bytes from its start.
         offset: u64,
         /// What was expected there.
         expected: String,
         /// What was found instead.
         found: String,
-        /// What to do about it.
+        /// The remedy.
         remedy: &'static str,
     },
     /// A file was written by another version of the format.
     Version {
         /// The file.
         path: PathBuf,
-        /// The version this build writes; it reads some older ones of durable files, too.
+        /// The version that this build writes; of durable files it also reads some older ones.
         expected: u32,
-        /// The version the file names.
+        /// The version that the file names.
         found: u32,
     },
-    /// There is no filter here.
+    /// There is no filter in this place.
     NotAFilter {
-        /// The directory (or the file in the place of one).
+        /// The directory (or the file in its place).
         path: PathBuf,
         /// What was found instead.
         found: String,
     },
-    /// A filter stands where a new one should be created.
+    /// A filter exists where a new one should be created.
     Exists {
         /// The directory.
         path: PathBuf,
     },
-    /// A file that is none of ebbtide's has a name that the files of a new filter would have.
+    /// A file that does not belong to ebbtide has a name that the files of a new filter would have.
     Occupied {
         /// The file.
         path: PathBuf,
     },
-    /// The filter is of another kind, or was created with other parameters, than the caller asked for.
+    /// The filter is of another kind, or was created with other parameters, than the caller
+    /// requested.
     Mismatch {
         /// The directory.
         path: PathBuf,
         /// What differs: `kind`, or a parameter's name.
         what: String,
-        /// What the caller asked for.
+        /// What the caller requested.
         expected: String,
         /// What the filter was created with.
         found: String,
@@ -82,17 +84,17 @@ pub enum Error {
         /// What was given.
         found: String,
     },
-    /// Another handle, in this or another process, is in the way: it has been opening, recovering or closing the filter for a
-    /// minute, or has it open where that must not be.
+    /// Another handle, in this or another process, is in the way. It has been opening, recovering
+    /// or closing the filter for a minute, or has it open where that is not allowed.
     Locked {
         /// The filter's directory.
         path: PathBuf,
     },
-    /// As many handles as a filter can have are open.
+    /// The greatest possible number of handles of a filter is open.
     Crowded {
         /// The filter's directory.
         path: PathBuf,
-        /// How many that is.
+        /// That number.
         most: u16,
     },
     /// The handle was opened by another process, of which this one is a child made by `fork`.
@@ -105,25 +107,27 @@ pub enum Error {
         /// The filter's directory.
         path: PathBuf,
     },
-    /// The live image of this handle was given up: another process took this one for dead, or nobody is left who writes.
+    /// The shared-memory image of this handle was abandoned: another process assumed that this one
+    /// is dead, or no writing handle is left.
     Retired {
         /// The filter's directory.
         path: PathBuf,
         /// The directory was removed, or another filter was put in its place.
         replaced: bool,
     },
-    /// A sync failed earlier: writes are refused, for the disk may not hold what was acknowledged.
+    /// A sync failed earlier. Writes are refused because the disk may not hold what was
+    /// acknowledged.
     Poisoned {
         /// The filter's directory.
         path: PathBuf,
-        /// Why, in a sentence.
+        /// The cause, as a sentence.
         cause: String,
     },
     /// A key's time lies further ahead of the wall clock than the filter allows.
     TimeAhead {
         /// The time given, in microseconds since the Unix epoch.
         time: u64,
-        /// The latest time that would have been taken.
+        /// The latest time that would have been accepted.
         limit: u64,
     },
     /// The filter's kind has no such operation.
@@ -138,14 +142,14 @@ pub enum Error {
 }
 
 impl Error {
-    /// True if the cause is a full disk or an exhausted quota.
+    /// Returns true if the cause is a full disk or an exhausted quota.
     #[must_use]
     pub fn is_full(&self) -> bool {
         matches!(self, Self::Io { source, .. } if matches!(source.kind(),
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded))
     }
 
-    /// The kind of `io::Error` that comes nearest.
+    /// Returns the closest kind of `io::Error`.
     fn io_kind(&self) -> io::ErrorKind {
         match self {
             Self::Io { source, .. } => source.kind(),
@@ -164,18 +168,18 @@ impl Error {
         }
     }
 
-    /// True if a file is there already.
+    /// Returns true if a file exists already.
     pub(crate) fn is_exists(&self) -> bool {
         matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::AlreadyExists)
     }
 
-    /// True if a file is not there.
+    /// Returns true if a file does not exist.
     pub(crate) fn is_not_found(&self) -> bool {
         matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
     }
 
-    /// True if the error says something about the file: it does not hold what it must, is too short, or is a link or a directory
-    /// in the place of a file. Others say what the system refused.
+    /// Returns true if the error is about the file's content: invalid, too short, or a link or a
+    /// directory in the place of a file. Other errors report what the system refused.
     pub(crate) fn is_damage(&self) -> bool {
         match self {
             Self::Damaged { .. } | Self::Version { .. } => true,
@@ -189,7 +193,7 @@ impl Error {
         }
     }
 
-    /// Turns an I/O error into one that says what was done to which file.
+    /// Turns an I/O error into one that names the action and the file.
     pub(crate) fn io(
         action: &'static str,
         path: impl AsRef<Path>,
@@ -198,7 +202,7 @@ impl Error {
         move |source| Self::Io { action, path, source }
     }
 
-    /// A parameter error; `expected` says what it must be.
+    /// Returns a parameter error; `expected` describes the valid values.
     pub(crate) fn parameter(
         name: &'static str,
         expected: impl Into<String>,
@@ -208,18 +212,19 @@ impl Error {
     }
 }
 
-const LOCKED: &str = "is held by another handle, which has it open or is busy opening or closing it; close \
-                      that one, or try again when it is done";
+const LOCKED: &str = "is held by another handle, which has it open or is busy opening or \
+                      closing it; close that one, or try again when it is done";
 const CROWDED: &str =
     "as many as it can have; close one first, or let the threads of a process share one";
 const CLOSED: &str = "was closed by this handle or a clone of its `Arc`; open it again to use it";
 const FORKED: &str = "was opened before this process was forked off; open it again in each process";
 const RETIRED: &str =
     "was closed or recovered by other processes meanwhile; drop this handle and open it again";
-const OCCUPIED: &str = "is no file of ebbtide, but has the name of one: nothing was changed; move it away, or \
-                        create the filter in another directory";
-const REPLACED: &str = "was removed or replaced while it was open: what this handle inserted last may be gone with it; \
-                        drop this handle and open the filter that is there now";
+const OCCUPIED: &str = "is not a file of ebbtide, but has the name of one: nothing was \
+                        changed; move it away, or create the filter in another directory";
+const REPLACED: &str = "was removed or replaced while it was open: the last inserts of this \
+                        handle may be lost with it; drop this handle and open the filter that is \
+                        there now";
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -272,7 +277,7 @@ impl fmt::Display for Error {
             Self::TimeAhead { time, limit } => write!(
                 f,
                 "time {time} µs is too far ahead of the clock: expected at most {limit} µs; correct \
-                 the stamp or raise the filter's max lead"
+                 the timestamp or raise the filter's max lead"
             ),
             Self::Unsupported { kind, operation } => {
                 write!(f, "a filter of kind {kind} has no operation `{operation}`")
@@ -304,9 +309,9 @@ impl From<Core> for Error {
 }
 
 impl From<Error> for io::Error {
-    /// The kind of a system's refusal is kept; others get the one that comes nearest. The whole
-    /// error is kept too: [`io::Error::get_ref`] and [`io::Error::downcast`] lead back to it, and
-    /// the message is the same.
+    /// Keeps the kind of a system's refusal; other errors get the closest kind. The whole error is
+    /// kept too: [`io::Error::get_ref`] and [`io::Error::downcast`] return it, and the message is
+    /// unchanged.
     ///
     /// ```
     /// use ebbtide::{Error, Filter, Options};
@@ -394,7 +399,7 @@ mod tests {
         for kind in [PermissionDenied, NotFound, Other] {
             assert!(!error(kind).is_damage(), "{kind}");
         }
-        // No descriptors left, and a disk that cannot read.
+        // No descriptors left, and a disk with a read error.
         for code in [24, 5] {
             let error = Error::io("open", "file")(io::Error::from_raw_os_error(code));
             assert!(!error.is_damage(), "{error}");

@@ -1,4 +1,4 @@
-//! What a user may set about a filter, apart from its kind: built once, checked once, then immutable.
+//! The settings of a filter apart from its kind: built once, checked once, then immutable.
 
 use crate::clock::Clock;
 use crate::error::{Error, Result};
@@ -11,13 +11,14 @@ use std::time::Duration;
 
 /// When an operation's record must have reached the disk.
 ///
-/// At every level the record is in the mapped log before the operation returns, so it survives the death
-/// of every process. The levels differ in what survives a power cut.
+/// At every level the record is in the mapped log before the operation returns, so it survives the
+/// death of every process. The levels differ in what survives a power cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Durability {
     /// Before the operation returns (group commit: concurrent operations share one sync).
     Always,
-    /// At most this long after it; needs the background threads, which are on by default.
+    /// At most this long after the operation; needs the background threads, which are on by
+    /// default.
     Interval(Duration),
     /// When the kernel writes it back, at the next checkpoint, or at a clean close.
     Never,
@@ -36,7 +37,7 @@ impl fmt::Display for Durability {
 impl FromStr for Durability {
     type Err = Error;
 
-    /// Reads what `Display` writes: `always`, `never`, or `interval 1s` (`ms`, `us` or `µs`
+    /// Reads the output of `Display`: `always`, `never`, or `interval 1s` (`ms`, `us` and `µs`
     /// likewise).
     ///
     /// ```
@@ -86,16 +87,18 @@ impl Interval {
     }
 }
 
-/// What time does while nobody has the filter open (clocks only; stream time knows no downtime).
+/// How a filter's time advances while no process has the filter open (clocks only: stream time has
+/// no downtime).
 ///
-/// Downtime is measured by the system's clock that no one sets, as long as the machine runs; over a
-/// reboot by the wall clock.
+/// Downtime is measured by the system's monotonic clock as long as the machine runs, and by the
+/// wall clock across a reboot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Downtime {
-    /// It goes on: an outage of an hour makes everything an hour older.
+    /// Time advances: an outage of an hour makes every key an hour older.
     #[default]
     Age,
-    /// It stands still, from the last sign of life: a record, or the heartbeat written every second.
+    /// Time stands still from the last sign of activity: a record, or the heartbeat written every
+    /// second.
     Freeze,
 }
 
@@ -123,18 +126,19 @@ impl FromStr for Downtime {
 
 /// Settings of a filter and of a handle.
 ///
-/// The first group is kept at creation and ignored when a filter is opened; the second belongs to each handle.
+/// The first group is fixed at creation and ignored when a filter is opened; the second belongs to
+/// each handle.
 ///
 /// ```
 /// use ebbtide::{Durability, Options};
 /// let options = Options::new().durability(Durability::Always).stripes(16);
 /// ```
 ///
-/// # A limit of file sizes
+/// # Limits of file sizes
 ///
 /// Under such a limit (`RLIMIT_FSIZE`, `ulimit -f`, systemd's `LimitFSIZE`) the kernel sends
 /// `SIGXFSZ` to a process whose file would exceed it, which ends the process by default. A program
-/// that runs under one should ignore this signal: then an operation that exceeds the limit returns
+/// that runs under one should ignore this signal. An operation that exceeds the limit then returns
 /// [`Error::Io`](crate::Error::Io) ("File too large"), and the filter stays sound.
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -158,14 +162,15 @@ impl Default for Options {
     }
 }
 
-/// The least bytes of a log segment; a schedule of a few operations shall come to the ends of several.
+/// The least size of a log segment, in bytes; under shuttle so small that a schedule of a few
+/// operations fills several.
 const SEGMENT_LEAST: u64 = if cfg!(shuttle) { 128 } else { 4 << 10 };
 
-/// The most stripes a filter may have.
+/// The greatest number of stripes of a filter.
 pub const STRIPES_MAX: u32 = 4096;
 
 impl Options {
-    /// The defaults.
+    /// Returns the defaults.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -184,118 +189,131 @@ impl Options {
         }
     }
 
-    /// Kept at creation. The function that hashes keys. Default: [`KeyHash::Fast`]; choose [`KeyHash::Keyed`] where strangers
-    /// choose keys and may gain from wrong answers.
+    /// Sets the function that hashes keys. Fixed at creation. Default: [`KeyHash::Fast`]. Choose
+    /// [`KeyHash::Keyed`] for untrusted keys, whose authors may gain from wrong answers.
     #[must_use]
     pub fn key_hash(mut self, function: KeyHash) -> Self {
         self.key_hash = Some(function);
         self
     }
 
-    /// Kept at creation. The seed of the key hash, for filters that shall be equal bit by bit. Default: random, 64 bits for
-    /// [`KeyHash::Fast`] and 128 for [`KeyHash::Keyed`], so that nobody knows where a key leads. It is never told again.
+    /// Sets the seed of the key hash, for filters that must be equal bit by bit. Fixed at creation.
+    /// Default: random, 64 bits for [`KeyHash::Fast`] and 128 bits for [`KeyHash::Keyed`], so that
+    /// the positions of a key are unpredictable. The seed is never shown.
     ///
-    /// With [`KeyHash::Keyed`] the key is derived from the seed: the first two outputs of SplitMix64 from this state. Such a
-    /// filter is only as safe as the seed is secret, and it has 64 bits at most.
+    /// With [`KeyHash::Keyed`] the key is derived from the seed: the first two outputs of
+    /// SplitMix64 from this state. Such a filter is only as safe as the seed is secret, and the
+    /// seed has at most 64 bits.
     #[must_use]
     pub fn hash_seed(mut self, seed: u64) -> Self {
         self.hash_seed = Some(Seed(seed));
         self
     }
 
-    /// Kept at creation. Into how many shares, each under a lock of its own, the keys are divided, 1 to 4096.
-    /// Default: one a block up to 64 (time-limited filters, which grow: at least 16), so that a handful of threads rarely meet.
+    /// Sets the number of stripes, 1 to 4096: equal shares of the keys, each under its own lock.
+    /// Fixed at creation. Default: one for each block, up to 64 (time-limited filters, which grow:
+    /// at least 16), so that a handful of threads rarely contend.
     #[must_use]
     pub fn stripes(mut self, stripes: u32) -> Self {
         self.stripes = Some(stripes);
         self
     }
 
-    /// Kept at creation. The size of block aimed at, 512 bytes to 64 KiB. All cells of a key lie in one block. Default 16 KiB:
-    /// smaller blocks cost more false positives, larger ones more memory traffic in a checkpoint.
+    /// Sets the target size of a block, 512 bytes to 64 KiB. Fixed at creation. All cells of a key
+    /// lie in one block. Default: 16 KiB. Smaller blocks cost more false positives, larger ones
+    /// more memory traffic in a checkpoint.
     #[must_use]
     pub fn block_bytes(mut self, bytes: u64) -> Self {
         self.block_bytes = bytes;
         self
     }
 
-    /// Kept at creation. The size of a log segment, 4 KiB to 1 GiB, allocated ahead of use. Default: a quarter of the first
-    /// bank, rounded up to a power of two, at least 1 MiB and at most 16 MiB; above 1 GiB of memory a 64th, at most 1 GiB. A
-    /// filter that has outgrown its default gets larger ones each time that the first handle opens it. Two or three of them hold little, so smaller
-    /// ones save disk; but allocating one must take less time than filling it.
+    /// Sets the size of a log segment, 4 KiB to 1 GiB, allocated ahead of use. Fixed at creation.
+    /// Default: a quarter of the first bank, rounded up to a power of two, at least 1 MiB and at
+    /// most 16 MiB; above 1 GiB of memory a 64th, at most 1 GiB. A filter that has outgrown its
+    /// default gets larger segments each time that a first handle opens it. Since two or three
+    /// segments exist at a time, smaller ones save disk; but allocating one must take less time
+    /// than filling it.
     #[must_use]
     pub fn segment_bytes(mut self, bytes: u64) -> Self {
         self.segment_bytes = Some(bytes);
         self
     }
 
-    /// Kept at creation. When records must be on the disk, unless a call says otherwise. Default: within a second.
+    /// Sets when records must be on the disk, unless a call says otherwise. Fixed at creation.
+    /// Default: within a second.
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
         self
     }
 
-    /// Kept at creation. What time does while nobody has the filter open. Default: it goes on.
+    /// Sets how time advances while no process has the filter open. Fixed at creation. Default:
+    /// [`Downtime::Age`].
     #[must_use]
     pub fn downtime(mut self, downtime: Downtime) -> Self {
         self.downtime = downtime;
         self
     }
 
-    /// Kept at creation. How far ahead of the wall clock a key's time may lie. Default one hour: one stamp a year ahead
-    /// would make everything else a year old.
+    /// Sets how far ahead of the wall clock a key's time may lie. Fixed at creation. Default: one
+    /// hour. A single timestamp a year ahead would make all other keys a year old.
     #[must_use]
     pub fn max_lead(mut self, lead: Duration) -> Self {
         self.max_lead = lead;
         self
     }
 
-    /// Of this handle. Where time comes from when a call names none. Default: the system.
+    /// Sets the source of time for calls that pass none. Belongs to this handle. Default: the
+    /// system's clock.
     #[must_use]
     pub fn clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
         self
     }
 
-    /// Of this handle. After how many bytes of log a background thread writes a checkpoint. Default: as many as the filter
-    /// has of memory, at least 1 MiB. Then at most as much is written to snapshots as to the log. More saves writing, and
-    /// takes disk and time to recover.
+    /// Sets after how many bytes of log a background thread writes a checkpoint. Belongs to this
+    /// handle. Default: the filter's memory, at least 1 MiB, so that at most as much is written to
+    /// snapshots as to the log. A larger value saves writing, and costs disk space and recovery
+    /// time.
     ///
     /// An insert may wait for a whole checkpoint, which takes as long as copying the filter's
-    /// memory to the disk: where twice as much log has gathered, inserts wait until the checkpoint
-    /// that is being written is done, so that the log stays bounded where keys come faster than the
-    /// disk takes snapshots. In a debug build such a wait of a 335 MiB filter took up to 20 s, in a
-    /// release build 0.2 s at most. With the default, a disk of five times the memory and three
-    /// segments is enough; a full one costs the older of two snapshots, which only damage to the
-    /// newer one makes it need.
+    /// memory to the disk. When twice this much log has gathered, inserts wait until the checkpoint
+    /// in progress is done. This bounds the log where keys arrive faster than the disk takes
+    /// snapshots. Such a wait of a 335 MiB filter took up to 20 s in a debug build, and at most 0.2
+    /// s in a release build. With the default, a disk of five times the memory and three segments
+    /// is enough. A full disk costs the older of two snapshots, which is needed only if the newer
+    /// one is damaged.
     #[must_use]
     pub fn checkpoint_bytes(mut self, bytes: u64) -> Self {
         self.checkpoint_bytes = Some(bytes);
         self
     }
 
-    /// Of this handle. Whether background threads allocate log segments ahead, sync at intervals and write
-    /// checkpoints. Default yes. Without it segments are allocated by the writer that needs one, checkpoints are written by
-    /// [`Filter::checkpoint`](crate::Filter::checkpoint) and the last close, and
-    /// [`Durability::Interval`] holds only as far as later operations or [`Filter::sync`](crate::Filter::sync) carry it.
+    /// Sets whether background threads allocate log segments ahead, sync at intervals and write
+    /// checkpoints. Belongs to this handle. Default: yes. Without them, the writer that needs a
+    /// segment allocates it; [`Filter::checkpoint`](crate::Filter::checkpoint) and the last close
+    /// write checkpoints; and [`Durability::Interval`] holds only as far as later operations or
+    /// [`Filter::sync`](crate::Filter::sync) carry it.
     #[must_use]
     pub fn background(mut self, on: bool) -> Self {
         self.background = on;
         self
     }
 
-    /// Kept at creation. The permissions of the filter's files, whatever the umask: `0o600`, the default, or `0o660` for a
-    /// filter that a group shares. The group is that of the directory's maker, or of the directory itself where that has
-    /// the set-group-id bit. Files that are made later get owner, group and permissions of the file `meta`, also those
-    /// that root makes, so a look as root locks nobody out. Bits other than read and write are ignored.
+    /// Sets the permissions of the filter's files, whatever the umask: `0o600`, the default, or
+    /// `0o660` for a filter that a group shares. Fixed at creation. The group is that of the
+    /// directory's creator, or of the directory itself if it has the set-group-id bit. Files
+    /// created later get owner, group and permissions of the file `meta`, even if root creates
+    /// them, so opening a filter as root locks no other user out. Bits other than read and write
+    /// are ignored.
     #[must_use]
     pub fn mode(mut self, mode: u32) -> Self {
         self.mode = Some(mode);
         self
     }
 
-    /// Checks the values that are kept at creation.
+    /// Checks the values that are fixed at creation.
     pub(crate) fn check(&self) -> Result<()> {
         if let Some(stripes) = self.stripes {
             within("stripes", stripes.into(), 1, STRIPES_MAX.into())?;
@@ -322,25 +340,26 @@ impl Options {
         Ok(())
     }
 
-    /// Records in a segment for a filter whose first bank takes so much memory.
+    /// Returns the records in a segment of a filter whose first bank takes `memory_bytes`.
     pub(crate) fn segment_records(&self, memory_bytes: u64) -> u64 {
         self.segment_bytes.unwrap_or(Self::default_segment_bytes(memory_bytes)) / RECORD_BYTES
     }
 
-    /// Bytes of a segment by default: a quarter of the memory up to 16 MiB, so that two or three of them are little; of large
-    /// filters a 64th, so that their number stays small.
+    /// Returns the default size of a segment in bytes. A quarter of the memory up to 16 MiB keeps
+    /// the cost of two or three segments small; a 64th keeps their number small in large filters.
     pub(crate) fn default_segment_bytes(memory_bytes: u64) -> u64 {
         let quarter = (memory_bytes / 4).clamp(1 << 20, 16 << 20);
         quarter.max((memory_bytes / 64).min(1 << 30)).next_power_of_two()
     }
 
-    /// Whether a filter whose first bank takes so much memory has got this size of segment by default, today or in format 4.
+    /// Returns whether this is the default size of a segment for a first bank of `memory_bytes`, of
+    /// this build or of format 4.
     pub(crate) fn is_default_segment(records: u64, memory_bytes: u64) -> bool {
         let before = (memory_bytes / 4).clamp(1 << 20, 16 << 20).next_power_of_two();
         [Self::default_segment_bytes(memory_bytes), before].contains(&(records * RECORD_BYTES))
     }
 
-    /// Bytes of log after which a checkpoint is due.
+    /// Returns the bytes of log after which a checkpoint is due.
     pub(crate) fn checkpoint_due(&self, memory_bytes: u64) -> u64 {
         self.checkpoint_bytes.unwrap_or(memory_bytes.max(1 << 20))
     }

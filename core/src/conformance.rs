@@ -1,9 +1,9 @@
-//! What every kind must do, told once.
+//! The behaviour that every kind must show, specified once.
 //!
 //! [`Harness`] drives a kind as the engine does (events before inserts, banks opened and closed by
 //! events, the same order of calls), over plain memory. The claims below it take a kind and, where
-//! they compare answers, a [`Model`]: the algorithm written naively from its paper over the same hash
-//! positions. Models and kind-specific claims live in the tests of each kind's folder.
+//! they compare answers, a [`Model`]: the algorithm written naively from its paper over the same
+//! hash positions. Models and kind-specific claims live in the tests of each kind's folder.
 
 use crate::atomic::AtomicU64;
 use crate::block::undo_log::{Undo, area_words};
@@ -19,10 +19,10 @@ use crate::kinds::registry;
 use crate::state::STATE_WORDS;
 use std::sync::Arc;
 
-/// The most events that may come before one insert; more means that `due` never ends.
+/// The greatest number of events before one insert; more mean that `due` never ends.
 const EVENTS_AT_ONCE: usize = 1000;
 
-/// What is believed of each key: that it is one of a thousand inserts, or comes every millisecond.
+/// The belief about each key: it is one of a thousand inserts, or comes every millisecond.
 fn belief() -> Belief<'static> {
     let survival = Survival::of_inserts(1e-3);
     Belief {
@@ -34,7 +34,7 @@ fn belief() -> Belief<'static> {
     }
 }
 
-/// The words of one bank: each block's own words, then its cells.
+/// The words of one bank: for each block its kind words, then its cells.
 struct Bank {
     id: u32,
     geometry: Geometry,
@@ -95,7 +95,7 @@ impl Harness {
         self.insert_once(hash, time, weight)
     }
 
-    /// Inserts a key into the current step: what an insert does that read its step just before another one's event.
+    /// Inserts a key into the current step, as if read just before another insert's event.
     pub fn insert_once(&mut self, hash: u64, time: Micros, weight: u32) -> Decision {
         let moment = Moment { time, now: self.now.max(time), totals: self.totals };
         let blocks = |step| self.blocks(hash, self.kind.touches(&self.state(), step));
@@ -115,7 +115,7 @@ impl Harness {
         decision
     }
 
-    /// Removes a key, as often as it weighs; false, and nothing changes, if it is not there so often.
+    /// Removes a key `weight` times; returns false, unchanged, if it is not contained that often.
     pub fn remove(&mut self, hash: u64, weight: u32) -> bool {
         assert!(self.kind.removes(), "only kinds that remove are asked to");
         assert!(self.kind.weighs(), "removals are counted in place of the novelty");
@@ -130,7 +130,7 @@ impl Harness {
         true
     }
 
-    /// Applies an operation; now and then it is cut off just before its end, taken back, and done again.
+    /// Applies an operation; some are interrupted just before their end, undone, and applied again.
     fn apply_operation(&self, blocks: &Blocks<'_>, operation: &Operation) {
         let state = self.state();
         let apply = || match operation.change {
@@ -160,18 +160,18 @@ impl Harness {
         assert_eq!([values(block.own), values(block.cells)], after, "{operation:?} was done again");
     }
 
-    /// How often a key was inserted, by estimate.
+    /// Returns the estimated count of a key.
     pub fn estimate(&self, hash: u64) -> Option<Estimate> {
         self.estimate_at(hash, self.now)
     }
 
-    /// How often a key was inserted, by estimate, asked at a time.
+    /// Returns the estimated count of a key at a time.
     pub fn estimate_at(&self, hash: u64, now: Micros) -> Option<Estimate> {
         let blocks = self.blocks(hash, self.state().mask());
         self.kind.estimate(&self.state(), &blocks, &self.query(hash, now))
     }
 
-    /// The sum of one of the kind's figures over all blocks.
+    /// Returns the sum of one of the kind's metrics over all blocks.
     pub fn figure(&self, name: &str) -> u64 {
         let figure = self.kind.figures().iter().find(|figure| figure.name == name);
         let own = figure.unwrap_or_else(|| panic!("no figure {name}")).own;
@@ -180,7 +180,7 @@ impl Harness {
         blocks.map(|block| block.own(own)).sum()
     }
 
-    /// Looks at the key's block in the first bank.
+    /// Passes the key's block in the first bank to `look`.
     pub fn with_block<T>(&self, hash: u64, look: impl FnOnce(&Block<'_>) -> T) -> T {
         look(self.blocks(hash, 1).get(0).expect("a bank"))
     }
@@ -192,7 +192,7 @@ impl Harness {
         sample
     }
 
-    /// Moves the filter's time on and applies every event that is due there.
+    /// Advances the filter's time and applies every event that is then due.
     pub fn advance(&mut self, time: Micros) {
         self.now = self.now.max(time);
         let moment = Moment { time, now: self.now, totals: self.totals };
@@ -213,42 +213,44 @@ impl Harness {
         self.follow_bank_table();
     }
 
-    /// Whether the key is in the window, at the filter's time.
+    /// Returns whether the key is in the window at the filter's time.
     pub fn contains(&self, hash: u64) -> bool {
         self.contains_at(hash, self.now)
     }
 
-    /// Whether the key is in the window, asked at a time (which moves nothing).
+    /// Returns whether the key is in the window at a time, without advancing the filter's time.
     pub fn contains_at(&self, hash: u64, now: Micros) -> bool {
         let blocks = self.blocks(hash, self.state().mask());
         self.kind.contains(&self.state(), &blocks, &self.query(hash, now))
     }
 
-    /// Whether the key was seen within less than the window, at the filter's time.
+    /// Returns whether the key was seen within a part of the window, at the filter's time.
     pub fn contains_within(&self, hash: u64, within: Within) -> bool {
         self.contains_within_at(hash, self.now, within)
     }
 
-    /// Whether the key was seen within less than the window, asked at a time.
+    /// Returns whether the key was seen within a part of the window, at a time.
     pub fn contains_within_at(&self, hash: u64, now: Micros, within: Within) -> bool {
         let blocks = self.blocks(hash, self.state().mask());
         self.kind.contains_within(&self.state(), &blocks, &self.query(hash, now), within)
     }
 
-    /// How long ago the key was seen, at the filter's time.
+    /// Returns the key's age at the filter's time.
     pub fn age(&self, hash: u64) -> Option<Age> {
         self.age_at(hash, self.now)
     }
 
-    /// How long ago the key was seen, asked at a time.
+    /// Returns the key's age at a time.
     pub fn age_at(&self, hash: u64, now: Micros) -> Option<Age> {
         let blocks = self.blocks(hash, self.state().mask());
         self.kind.age(&self.state(), &blocks, &self.query(hash, now))
     }
 
-    /// What the key's cells say of its age, asked at a time; nothing for kinds that do not infer.
+    /// Returns the evidence of the key's cells about its age at a time; empty for kinds that do not
+    /// infer.
     ///
-    /// Whatever they hold, it must be pieces of ages in order, each as likely as a number from 0 on.
+    /// Whatever the cells hold, it must be pieces of ages in order, each with a finite likelihood
+    /// from 0 on.
     pub fn evidence_at(&self, hash: u64, now: Micros) -> Vec<Piece> {
         let mut pieces: Vec<Piece> = Vec::new();
         let blocks = self.blocks(hash, self.state().mask());
@@ -262,14 +264,15 @@ impl Harness {
         pieces
     }
 
-    /// The probability that the key is in the kind's own window, asked at a time; `None` if the kind does not infer.
+    /// Returns the posterior of the kind's own window at a time; `None` if it does not infer.
     pub fn posterior_at(&self, hash: u64, now: Micros) -> Option<f64> {
         let (Within::Items(window) | Within::Time(window)) = self.kind.window(&self.totals)?;
         let pieces = self.evidence_at(hash, now);
         Some(window_posterior(belief().survival, window, |tell| pieces.into_iter().for_each(tell)))
     }
 
-    /// The distribution of the key's age, asked at a time, and the age that none is beyond but of keys that were never inserted.
+    /// Returns the distribution of the key's age at a time, and the age that no inserted key
+    /// exceeds.
     pub fn ages_at(&self, hash: u64, now: Micros, belief: &Belief<'_>) -> (AgePosterior, u64) {
         let blocks = self.blocks(hash, self.state().mask());
         let (query, mut pieces) = (self.query(hash, now), Vec::new());
@@ -278,7 +281,7 @@ impl Harness {
         (AgePosterior::new(belief.survival, u64::MAX, pieces), history)
     }
 
-    /// The logical state: the filter-wide words and every block, settled in a private copy.
+    /// Returns the logical state: the filter-wide words and every block, settled in a private copy.
     pub fn settled(&self) -> Vec<u64> {
         let mut all: Vec<u64> = self.state.iter().map(load).collect();
         self.each_settled(|_, block| all.extend(block.own.iter().chain(block.cells).map(load)));
@@ -299,12 +302,11 @@ impl Harness {
         }
     }
 
-    /// The moment of the latest operation.
     fn moment(&self) -> Moment {
         Moment { time: self.now, now: self.now, totals: self.totals }
     }
 
-    /// Settles every block in place: what touching each of them would have done.
+    /// Settles every block in place, with the same result as touching each of them.
     pub fn settle_in_place(&mut self) {
         for (slot, bank) in self.banks.iter().enumerate() {
             let Some(bank) = bank else { continue };
@@ -315,12 +317,12 @@ impl Harness {
         }
     }
 
-    /// The false-positive rate that the kind expects now.
+    /// Returns the false-positive rate that the kind expects now.
     pub fn estimated_fpr(&self) -> f64 {
         self.kind.estimated_fpr(&self.state(), self.layout, &self.moment(), &self.sample())
     }
 
-    /// The share of `probes` keys, never inserted, that are taken for present.
+    /// Returns the share of `probes` keys, never inserted, that are reported as present.
     pub fn measured_fpr(&self, probes: u64) -> f64 {
         let hits = (0..probes).filter(|&i| self.contains(mix(!i ^ 0x5eed << 48))).count();
         hits as f64 / probes as f64
@@ -341,12 +343,12 @@ impl Harness {
         &self.events
     }
 
-    /// All words of cells, over all banks.
+    /// Returns all words of cells, over all banks.
     pub fn words(&self) -> u64 {
         self.banks.iter().flatten().map(|bank| self.layout.words(bank.geometry)).sum()
     }
 
-    /// Overwrites all blocks and the kind's filter-wide words with noise, as a torn read might see them.
+    /// Overwrites all blocks and kind words of the state with noise, as a torn read might see them.
     pub fn scramble(&mut self, seed: u64) {
         let words = self.banks.iter().flatten().flat_map(|bank| &bank.words);
         for (i, word) in words.enumerate() {
@@ -371,7 +373,7 @@ impl Harness {
         Blocks::Many(blocks)
     }
 
-    /// Allocates the banks that the table has and we have not, and drops those that ended.
+    /// Allocates the banks that the table has and the harness lacks, and drops those that closed.
     fn follow_bank_table(&mut self) {
         for slot in 0..MAX_BANKS {
             let listed = self.state().bank(slot);
@@ -410,48 +412,48 @@ pub trait Model {
         assert_eq!(weight, 1, "a model of a kind that does not weigh");
         self.insert(hash, time);
     }
-    /// Removes a key, if it is there so often.
+    /// Removes a key, if it is contained that often.
     fn remove(&mut self, hash: u64, weight: u32) -> bool {
         panic!("a model of a kind that does not remove was asked to: {hash} {weight}");
     }
-    /// How often a key was inserted.
+    /// Returns how often a key was inserted.
     fn estimate(&self, hash: u64, now: Micros) -> Option<Estimate> {
         let _ = (hash, now);
         None
     }
-    /// Whether the key is in the window.
+    /// Returns whether the key is in the window.
     fn contains(&self, hash: u64, now: Micros) -> bool;
-    /// The age that the kind promises to give.
+    /// Returns the age that the kind guarantees to report.
     fn age(&self, hash: u64, now: Micros) -> Option<Age> {
         let _ = (hash, now);
         None
     }
-    /// Whether the key was seen within less than the window.
+    /// Returns whether the key was seen within a part of the window.
     fn contains_within(&self, hash: u64, now: Micros, within: Within) -> bool {
         let _ = within;
         self.contains(hash, now)
     }
 }
 
-/// One step of a test sequence: keys are small numbers, so that they meet often.
+/// One step of a test sequence: keys are small numbers, so that they repeat often.
 #[derive(Debug, Clone, Copy)]
 pub enum Step {
-    /// Insert a key, so many microseconds after the step before.
+    /// Insert a key, this number of microseconds after the previous step.
     Insert(u8, u64),
-    /// Insert a key of a weight, so many microseconds after the step before.
+    /// Insert a key of a weight, this number of microseconds after the previous step.
     InsertWeighing(u8, u64, u32),
-    /// Remove a key, as often as it weighs, if it is there so often.
+    /// Remove a key as many times as its weight, if it is contained that often.
     Remove(u8, u32),
-    /// Ask everything about a key, so many microseconds after the latest insert.
+    /// Query everything about a key, this number of microseconds after the latest insert.
     Ask(u8, u64, Within),
 }
 
-/// The hash of a small test key.
+/// Returns the hash of a small test key.
 pub fn hash_of(key: u64) -> u64 {
     mix(key.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x7e57)
 }
 
-/// Claim: over one block the kind answers as its model does, whatever is asked and when.
+/// Claim: over one block the kind answers every query at every time as its model does.
 pub fn answers_as_the_model(harness: &mut Harness, model: &mut impl Model, steps: &[Step]) {
     let mut time = 0;
     for (index, step) in steps.iter().enumerate() {
@@ -491,8 +493,8 @@ pub fn answers_as_the_model(harness: &mut Harness, model: &mut impl Model, steps
     }
 }
 
-/// Claim: blocks that catch up late and blocks that catch up at once end in the same state, and settling
-/// changes no answer.
+/// Claim: blocks that catch up late and blocks that catch up at once end in the same state, and
+/// settling changes no answer.
 pub fn lazy_is_eager(kind: &Arc<dyn Kind>, layout: Layout, keys: u64, pause: Micros) {
     let mut lazy = Harness::new(kind.clone(), layout);
     let mut eager = Harness::new(kind.clone(), layout);
@@ -515,7 +517,7 @@ pub fn lazy_is_eager(kind: &Arc<dyn Kind>, layout: Layout, keys: u64, pause: Mic
     assert_eq!(lazy.totals(), eager.totals());
 }
 
-/// Claim: events applied again, the latest and ones before it, change nothing.
+/// Claim: applying events again, the latest and earlier ones, changes nothing.
 pub fn events_apply_once(kind: &Arc<dyn Kind>, layout: Layout, keys: u64, pause: Micros) {
     let mut once = Harness::new(kind.clone(), layout);
     let mut again = Harness::new(kind.clone(), layout);
@@ -555,7 +557,7 @@ pub fn survives_torn_words(kind: &Arc<dyn Kind>, layout: Layout) {
     }
 }
 
-/// Claim: the completed parameters give the same kind back.
+/// Claim: the completed parameters build the same kind again.
 pub fn parameters_round_trip(name: &str, asked: &Parameters) {
     let kind = registry::build(name, asked).unwrap_or_else(|error| panic!("{asked:?}: {error}"));
     let completed = kind.parameters();
@@ -566,7 +568,7 @@ pub fn parameters_round_trip(name: &str, asked: &Parameters) {
     assert_eq!(again.first_words(), kind.first_words());
 }
 
-/// Claim: these parameters are refused with an error about the parameter of this name.
+/// Claim: these parameters are rejected with an error about the parameter of this name.
 pub fn refuses(name: &str, asked: &Parameters, about: &str) {
     match registry::build(name, asked) {
         Err(Error::Parameter { name, .. }) => assert_eq!(name, about, "from {asked:?}"),
@@ -574,19 +576,20 @@ pub fn refuses(name: &str, asked: &Parameters, about: &str) {
     }
 }
 
-/// How well probabilities are told: the mean distance, over 20 bins of them, between what was told and how often it was so.
+/// The calibration of probabilities: the mean distance, over 20 bins, between the predicted
+/// probability and the observed frequency.
 #[derive(Default)]
 pub struct Calibration([(f64, f64, f64); 20]);
 
 impl Calibration {
-    /// Adds what was told of an event, and whether it was so.
+    /// Adds the predicted probability of an event, and whether it occurred.
     pub fn add(&mut self, told: f64, so: bool) {
         assert!((0.0..=1.0).contains(&told), "{told}");
         let (count, sum, times) = &mut self.0[((told * 20.0) as usize).min(19)];
         (*count, *sum, *times) = (*count + 1.0, *sum + told, *times + f64::from(u8::from(so)));
     }
 
-    /// The mean distance, each bin weighing as often as it was told.
+    /// Returns the mean distance, each bin weighted by its number of predictions.
     pub fn error(&self) -> f64 {
         let count: f64 = self.0.iter().map(|bin| bin.0).sum();
         self.0.iter().map(|(_, sum, times)| (sum - times).abs()).sum::<f64>() / count.max(1.0)

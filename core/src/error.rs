@@ -18,7 +18,7 @@ pub enum Error {
         /// What was given.
         found: String,
     },
-    /// The kind has no such operation.
+    /// The filter's kind has no such operation.
     Unsupported {
         /// The kind.
         kind: &'static str,
@@ -28,7 +28,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// A parameter error; `expected` says what it must be.
+    /// Returns a parameter error; `expected` describes the valid values.
     pub fn parameter(
         name: &'static str,
         expected: impl Into<String>,

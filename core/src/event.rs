@@ -6,35 +6,35 @@ use crate::record::{ARGUMENT_BITS, ARGUMENT_MAX, Op, Record};
 /// Microseconds since the Unix epoch.
 pub type Micros = u64;
 
-/// A change of the filter-wide state. It is recorded before it is applied, carries absolute values, and
-/// is applied as a maximum, so that applying it twice is applying it once.
+/// A change of the filter-wide state. It is recorded before it is applied, carries absolute values,
+/// and is applied as a maximum, so applying it is idempotent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
     /// The filter enters `step` (generation, epoch, tick).
     Step {
         /// The step entered. One that was entered before, or 0, changes nothing: the event tells the time.
         step: u64,
-        /// When.
+        /// The time of the change.
         time: Micros,
-        /// What else the kind wants to know at replay.
+        /// Further data that the kind needs at replay.
         word: u64,
     },
-    /// A bank begins; it holds slices of steps from `since` on.
+    /// A bank opens; it holds slices of steps from `since` on.
     OpenBank {
-        /// The bank's number, from [`State::next_bank`](crate::state::State::next_bank); never used again.
+        /// The bank's number, from [`State::next_bank`]; never used again.
         id: u32,
         /// Its size.
         geometry: Geometry,
         /// The first step that it serves.
         since: u64,
-        /// When.
+        /// The time of the change.
         time: Micros,
     },
-    /// A bank ends: nothing in it is alive any more.
+    /// A bank closes: none of its keys is alive any more.
     CloseBank {
         /// The bank's number.
         id: u32,
-        /// When.
+        /// The time of the change.
         time: Micros,
     },
 }

@@ -1,9 +1,10 @@
-//! Key hashing and the places a hash leads to.
+//! Key hashing, and the positions that a hash leads to.
 //!
-//! A key is hashed once, with the filter's function and secret, to 64 bits. Everything else is a pure
-//! function of those bits: the stripe and the block are the hash's leading bits (a multiply instead
-//! of a division), the positions inside a block are independent mixes of all of them. Independent
-//! matters: `a + j·b` double hashing costs up to a third in false positives at small blocks.
+//! A key is hashed once, with the filter's function and secret, to 64 bits. Everything else is a
+//! pure function of those bits. The hash's leading bits select the stripe and the block (a multiply
+//! instead of a division); the positions inside a block are independent mixes of all bits. They
+//! must be independent: `a + j·b` double hashing costs up to a third in false positives at small
+//! blocks.
 
 use crate::error::{Error, Result};
 use siphasher::sip::SipHasher24;
@@ -11,17 +12,17 @@ use std::fmt;
 use std::str::FromStr;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Which function hashes a filter's keys: a matter of who chooses them.
+/// The function that hashes a filter's keys; the choice depends on whether the keys are trusted.
 ///
-/// `docs/adversaries.md` says what each of them withstands and costs.
+/// `docs/adversaries.md` describes what each of them withstands and costs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum KeyHash {
-    /// XXH3 with a 64-bit seed. For keys that nobody chooses to do harm: it spreads them evenly, but pairs of keys are known
-    /// that collide under one seed in 1,400, and one hash may tell the seed.
+    /// XXH3 with a 64-bit seed, for trusted keys. It spreads keys evenly, but pairs of keys are
+    /// known that collide under one seed in 1,400, and a single hash may reveal the seed.
     #[default]
     Fast,
-    /// SipHash-2-4 with a 128-bit key, made to be unpredictable to whoever lacks the key, also when he chooses keys and sees
-    /// their hashes. For filters whose keys strangers choose.
+    /// SipHash-2-4 with a 128-bit key, for untrusted keys. It is designed to be unpredictable
+    /// without the key, even to an attacker who chooses keys and sees their hashes.
     Keyed,
 }
 
@@ -47,7 +48,7 @@ impl FromStr for KeyHash {
     }
 }
 
-/// The seed that a user chose. It is never told, not even by `Debug`.
+/// The seed that a user chose. It is never shown, not even by `Debug`.
 #[derive(Clone, Copy)]
 pub struct Seed(pub u64);
 
@@ -57,7 +58,7 @@ impl fmt::Debug for Seed {
     }
 }
 
-/// Hashes the keys of one filter. Shown it tells its function, never its secret.
+/// Hashes the keys of one filter. `Debug` shows its function, never its secret.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct KeyHasher {
     function: KeyHash,
@@ -66,7 +67,7 @@ pub struct KeyHasher {
 }
 
 impl KeyHasher {
-    /// With this secret, or as much of it as the function takes.
+    /// Creates a hasher with this secret, or as many of its bits as the function takes.
     #[must_use]
     pub fn new(function: KeyHash, secret: u128) -> Self {
         match function {
@@ -75,8 +76,9 @@ impl KeyHasher {
         }
     }
 
-    /// With the secret that a user's number stands for: itself for XXH3; for SipHash the first two outputs of a SplitMix64
-    /// that starts from it, the first one as the low half.
+    /// Creates a hasher with the secret derived from a user's number. For XXH3 that is the number
+    /// itself; for SipHash the first two outputs of a SplitMix64 that starts from it, the first one
+    /// as the low half.
     #[must_use]
     pub fn from_seed(function: KeyHash, Seed(seed): Seed) -> Self {
         let half = |number: u64| u128::from(mix(seed.wrapping_add(GOLDEN.wrapping_mul(number))));
@@ -86,7 +88,7 @@ impl KeyHasher {
         }
     }
 
-    /// The 64-bit hash of a key.
+    /// Returns the 64-bit hash of a key.
     #[must_use]
     #[inline]
     pub fn hash(&self, key: &[u8]) -> u64 {
@@ -96,19 +98,19 @@ impl KeyHasher {
         }
     }
 
-    /// Out of line, so that the fast function's callers stay as small as they were.
+    /// Out of line, so that callers of the fast function stay small.
     #[inline(never)]
     fn siphash(&self, key: &[u8]) -> u64 {
         SipHasher24::new_with_key(&self.secret.to_le_bytes()).hash(key)
     }
 
-    /// Its function.
+    /// Returns its function.
     #[must_use]
     pub fn function(&self) -> KeyHash {
         self.function
     }
 
-    /// Its secret, for the file `meta` and for nothing else.
+    /// Returns its secret, for the file `meta` only.
     #[must_use]
     pub fn secret(&self) -> u128 {
         self.secret
@@ -123,18 +125,18 @@ impl fmt::Debug for KeyHasher {
 
 /// Maps the whole range of `hash` evenly onto `0..range`: `floor(hash · range / 2^64)`.
 ///
-/// Ranges that divide one another nest: `scale(h, s) == scale(h, s · c) / c`, which is why the
-/// stripe of a key is the stripe of its block in every bank.
+/// Ranges that divide one another nest: `scale(h, s) == scale(h, s · c) / c`. The stripe of a key
+/// is therefore the stripe of its block in every bank.
 #[must_use]
 #[inline]
 pub fn scale(hash: u64, range: u64) -> u64 {
     ((u128::from(hash) * u128::from(range)) >> 64) as u64
 }
 
-/// The step of SplitMix64: 2^64 divided by the golden ratio, and odd.
+/// The increment of SplitMix64: 2^64 divided by the golden ratio, and odd.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// A bijective mix of all 64 bits (the finaliser of SplitMix64).
+/// Mixes all 64 bits bijectively (the finaliser of SplitMix64).
 #[must_use]
 #[inline]
 pub fn mix(mut x: u64) -> u64 {
@@ -143,10 +145,11 @@ pub fn mix(mut x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// The positions of a key inside its block: independent, even over `0..range`, one per hash function.
+/// The positions of a key inside its block: independent, even over `0..range`, one for each hash
+/// function.
 ///
-/// Two positions come from one mix, 32 bits each, so `range` must be at most 2^26 for the
-/// unevenness to stay below one in 64.
+/// Two positions come from one mix, 32 bits each. `range` must be at most 2^26 for the unevenness
+/// to stay below one in 64.
 #[derive(Debug, Clone, Copy)]
 pub struct Positions {
     hash: u64,
@@ -154,14 +157,14 @@ pub struct Positions {
 }
 
 impl Positions {
-    /// The positions of `hash` in a block of `range` cells.
+    /// Creates the positions of `hash` in a block of `range` cells.
     #[must_use]
     #[inline]
     pub fn new(hash: u64, range: u32) -> Self {
         Self { hash, range }
     }
 
-    /// The position that hash function `function` gives.
+    /// Returns the position that hash function `function` gives.
     #[must_use]
     #[inline]
     pub fn get(&self, function: u32) -> usize {
@@ -169,7 +172,8 @@ impl Positions {
         if function & 1 == 0 { even } else { odd }
     }
 
-    /// Visits the positions of functions 0 to `k - 1`. Functions that happen to meet in one visit it each.
+    /// Visits the positions of functions 0 to `k - 1`. A position shared by several functions is
+    /// visited once for each.
     #[inline]
     pub fn each(&self, k: u32, mut visit: impl FnMut(usize)) {
         for pair in 0..k / 2 {
@@ -182,7 +186,8 @@ impl Positions {
         }
     }
 
-    /// The positions that hash functions `2 · pair` and `2 · pair + 1` give: both for one mix.
+    /// Returns the positions that hash functions `2 · pair` and `2 · pair + 1` give: both for one
+    /// mix.
     #[must_use]
     #[inline]
     pub fn pair(&self, pair: u32) -> (usize, usize) {
@@ -193,7 +198,7 @@ impl Positions {
     }
 }
 
-/// The checksum of records: XXH3 over a handful of bytes, faster there than a CRC.
+/// Returns the checksum of a record: XXH3, for a few bytes faster than a CRC.
 #[must_use]
 #[inline]
 pub fn short_checksum(bytes: &[u8], seed: u64) -> u64 {
@@ -212,7 +217,7 @@ impl DigestHasher {
         }
     }
 
-    /// The 128-bit digest of everything added.
+    /// Returns the 128-bit digest of everything added.
     #[must_use]
     pub fn finish(&self) -> u128 {
         self.0.digest128()
@@ -267,7 +272,8 @@ mod tests {
                 counts[positions.get(function)] += 1;
             }
         }
-        // 100,000 draws over 100 cells: mean 1000, standard deviation 31.5; six of them.
+        // 100,000 draws over 100 cells: mean 1000, standard deviation 31.5; the tolerance is six of
+        // them.
         assert!(counts.iter().all(|&c| (811..=1189).contains(&c)), "{counts:?}");
     }
 }

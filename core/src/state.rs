@@ -1,6 +1,6 @@
-//! The filter-wide state: the cells of block 0. A table of banks, then the kind's own words.
+//! The filter-wide state: the cells of block 0. A table of banks, then the kind words.
 //!
-//! Only events change it, under stripe 0; everybody reads it, under block 0's version.
+//! Only events change it, under stripe 0; readers read it under block 0's version.
 
 use crate::atomic::{AtomicU64, Ordering};
 use crate::block::{Geometry, MAX_BANKS, load, store};
@@ -16,7 +16,7 @@ const NEXT_BANK: usize = MAX_BANKS * ENTRY_WORDS;
 const OWN: usize = 32;
 const ENTRY_WORDS: usize = 3;
 
-/// Words of the state that are the kind's own.
+/// Kind words of the state.
 pub const STATE_OWN_WORDS: usize = STATE_WORDS - OWN;
 
 /// A bank as the table lists it.
@@ -24,7 +24,7 @@ pub const STATE_OWN_WORDS: usize = STATE_WORDS - OWN;
 pub struct BankEntry {
     /// The bank's slot in the table, below 8.
     pub slot: usize,
-    /// Its number.
+    /// The bank's number, from [`State::next_bank`]; never used again.
     pub id: u32,
     /// Its size.
     pub geometry: Geometry,
@@ -39,7 +39,7 @@ pub struct State<'a> {
 }
 
 impl<'a> State<'a> {
-    /// The state over the words of block 0.
+    /// Creates the state over the words of block 0.
     ///
     /// # Panics
     /// If there are not [`STATE_WORDS`] of them.
@@ -49,13 +49,14 @@ impl<'a> State<'a> {
         Self { words: words.try_into().expect("all words of the state") }
     }
 
-    /// The bank in a slot.
+    /// Returns the bank in a slot.
     #[must_use]
     #[inline]
     pub fn bank(&self, slot: usize) -> Option<BankEntry> {
         let at = (slot % MAX_BANKS) * ENTRY_WORDS;
-        // Acquire: pairs with the Release in `apply_banks`; an entry that is seen at all is seen whole. (A query
-        // also checks block 0's version; an insert that has been decided looks here without.)
+        // Acquire: pairs with the Release in `set_entry`; an entry that is visible at all is
+        // visible completely. (A query also checks block 0's version; an insert that has been
+        // decided reads the table without.)
         let id = self.words[at].load(Ordering::Acquire).checked_sub(1)? as u32;
         let size = load(&self.words[at + 1]);
         Some(BankEntry {
@@ -69,20 +70,21 @@ impl<'a> State<'a> {
         })
     }
 
-    /// All banks, by slot.
+    /// Returns all banks, by slot.
     #[inline]
     pub fn banks(&self) -> impl Iterator<Item = BankEntry> + use<'a> {
         let state = *self;
         (0..MAX_BANKS).filter_map(move |slot| state.bank(slot))
     }
 
-    /// The bank that a step's slice lies in: of those that began at or before it the latest.
+    /// Returns the bank that contains a step's slice: the latest of those that began at or before
+    /// it.
     #[must_use]
     #[inline]
     pub fn bank_of_step(&self, step: u64) -> Option<BankEntry> {
         let mut latest: Option<BankEntry> = None;
         for slot in 0..MAX_BANKS {
-            // Asked at each insert: most slots are free, and one load tells.
+            // Called at each insert: most slots are free, which one load shows.
             if let Some(bank) = self.bank(slot)
                 && bank.since <= step
                 && latest.is_none_or(|other| (other.since, other.id) < (bank.since, bank.id))
@@ -93,44 +95,45 @@ impl<'a> State<'a> {
         latest
     }
 
-    /// All banks' slots.
+    /// Returns the slots of all banks.
     #[must_use]
     #[inline]
     pub fn mask(&self) -> BankMask {
         self.banks().fold(0, |mask, bank| mask | 1 << bank.slot)
     }
 
-    /// The number of the next bank to open.
+    /// Returns the number of the next bank to open.
     #[must_use]
     pub fn next_bank(&self) -> u32 {
         load(&self.words[NEXT_BANK]) as u32
     }
 
-    /// The slot that the next bank will take.
+    /// Returns the slot that the next bank will take.
     #[must_use]
     pub fn free_slot(&self) -> Option<usize> {
         (0..MAX_BANKS).find(|&slot| self.bank(slot).is_none())
     }
 
-    /// A word of the kind's own, below [`STATE_OWN_WORDS`].
+    /// Returns a kind word, below [`STATE_OWN_WORDS`].
     #[must_use]
     #[inline]
     pub fn own(&self, index: usize) -> u64 {
         load(&self.words[OWN + index])
     }
 
-    /// Writes a word of the kind's own.
+    /// Writes a kind word.
     #[inline]
     pub fn set_own(&self, index: usize, value: u64) {
         store(&self.words[OWN + index], value);
     }
 
-    /// Makes this state, which is all zero, one that follows another: the numbers of banks go on, for none is used twice.
+    /// Makes this state, which is all zero, the successor of another: the numbers of banks
+    /// continue, because none is used twice.
     pub fn begin_after(&self, before: &State<'_>) {
         store(&self.words[NEXT_BANK], u64::from(before.next_bank()));
     }
 
-    /// Makes this state the same as another.
+    /// Makes this state equal to another.
     pub fn become_as(&self, other: &State<'_>) {
         self.copy_banks(other);
         for (to, from) in self.words[NEXT_BANK..].iter().zip(&other.words[NEXT_BANK..]) {
@@ -138,8 +141,8 @@ impl<'a> State<'a> {
         }
     }
 
-    /// Applies what an event says of banks; other events, and ones applied already, change nothing.
-    /// A bank that finds no free slot is not opened: a kind never asks for more than 8.
+    /// Applies the changes of an event to the banks; other events, and ones applied already, change
+    /// nothing. A bank that finds no free slot is not opened: a kind never has more than 8.
     pub fn apply_banks(&self, event: &Event) {
         match *event {
             Event::Step { .. } => {}
@@ -163,8 +166,9 @@ impl<'a> State<'a> {
         }
     }
 
-    /// Makes the table of banks the same as another's, in an order in which an insert that still looks here, for a step
-    /// decided earlier, never finds a bank with another one's size.
+    /// Makes the table of banks equal to another's. The order of writes ensures that an insert that
+    /// still reads the table, for a step decided earlier, never finds a bank with another bank's
+    /// size.
     pub fn copy_banks(&self, from: &State<'_>) {
         for slot in 0..MAX_BANKS {
             let at = slot * ENTRY_WORDS;

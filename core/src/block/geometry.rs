@@ -2,7 +2,7 @@
 
 use crate::hash::scale;
 
-/// How many blocks a bank has, and how large they are.
+/// The number and the size of a bank's blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Geometry {
     /// Blocks of each stripe.
@@ -11,26 +11,27 @@ pub struct Geometry {
     pub words_per_block: u32,
 }
 
-/// What all banks of a filter share: fixed at creation.
+/// The properties that all banks of a filter share, fixed at creation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
     /// Stripes of the key-hash space.
     pub stripes: u32,
-    /// The size of block aimed at, in words.
+    /// The target size of a block, in words.
     pub block_words: u32,
 }
 
 impl Layout {
-    /// Words in the smallest block: below it the keys of a block vary too much in number.
+    /// Words in the smallest block: in smaller ones the number of keys varies too much.
     pub const LEAST_BLOCK_WORDS: u32 = 64;
-    /// Words of a block if the user does not say, 16 KiB: what plans allow for.
+    /// Default words of a block, 16 KiB: the size that plans assume.
     pub const PLANNED_BLOCK_WORDS: u32 = 2048;
     /// Words in the largest block, 64 KiB; snapshots and options rely on it.
     pub const MOST_BLOCK_WORDS: u32 = 8192;
 
-    /// The geometry with at least `words` words of cells and blocks near the wanted size.
+    /// Returns the geometry with at least `words` words of cells and blocks near the target size.
     ///
-    /// Exceeds `words` by at most eight words a block (one cache line), or what the smallest block asks.
+    /// Exceeds `words` by at most eight words a block (one cache line), or by what the smallest
+    /// block requires.
     #[must_use]
     pub fn geometry(&self, words: u64) -> Geometry {
         let stripes = u64::from(self.stripes.max(1));

@@ -16,29 +16,29 @@ pub use prefetch::{prefetch, prefetch_write};
 use crate::atomic::{AtomicU64, Ordering};
 use undo_log::Undo;
 
-/// Words of a block header that belong to the kind.
+/// Kind words of a block header.
 pub const OWN_WORDS: usize = 6;
 
-/// The most banks a filter has at one time.
+/// The greatest number of banks of a filter at one time.
 pub const MAX_BANKS: usize = 8;
 
 /// One block as a kind sees it.
 #[derive(Debug, Clone, Copy)]
 pub struct Block<'a> {
-    /// The kind's words of the block's header, [`OWN_WORDS`] of them, zero at first.
+    /// The kind words of the block's header, [`OWN_WORDS`] of them, zero at first.
     pub own: &'a [AtomicU64],
     /// The cells, zero at first.
     pub cells: &'a [AtomicU64],
-    /// Its number in its bank, from 0.
+    /// The block's number in its bank, from 0.
     pub number: u64,
-    /// How many blocks the bank has.
+    /// The number of blocks of the bank.
     pub of: u64,
-    /// Where changes are noted, if they must be.
+    /// Where old values are noted before changes, if they must be.
     pub undo: Undo<'a>,
 }
 
 impl<'a> Block<'a> {
-    /// The only block of its bank, or one that stands for itself; no change of it is noted.
+    /// Creates the only block of its bank, or a private block; its changes are not noted for undo.
     #[must_use]
     pub fn alone(own: &'a [AtomicU64], cells: &'a [AtomicU64]) -> Self {
         Self { own, cells, number: 0, of: 1, undo: Undo::NONE }
@@ -58,7 +58,7 @@ impl<'a> Block<'a> {
         self.cells.get(index).map_or(0, load)
     }
 
-    /// Writes an own word so that it can be taken back.
+    /// Writes a kind word so that the change can be undone.
     #[inline]
     pub fn set_own(&self, index: usize, value: u64) {
         if let Some(word) = self.own.get(index) {
@@ -67,14 +67,15 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// Makes of each word of cells what `new` says, so that it can be taken back: for changes of nearly all of them.
+    /// Replaces each word of cells by `new` of it, so that the change can be undone; for changes of
+    /// nearly all words.
     #[inline]
     pub fn rewrite(&self, new: impl Fn(u64) -> u64) {
         self.undo.note_all(self.own, self.cells);
         self.cells.iter().for_each(|word| store(word, new(load(word))));
     }
 
-    /// Writes a word of cells so that it can be taken back.
+    /// Writes a word of cells so that the change can be undone.
     #[inline]
     pub fn set_word(&self, index: usize, value: u64) {
         if let Some(word) = self.cells.get(index) {
@@ -88,9 +89,9 @@ impl<'a> Block<'a> {
 #[derive(Debug, Clone, Copy)]
 #[expect(clippy::large_enum_variant, reason = "it lives on the stack of one operation")]
 pub enum Blocks<'a> {
-    /// That of the only bank, in slot 0: what most kinds have all their life.
+    /// The block of the only bank, in slot 0: all that most kinds ever have.
     One(Block<'a>),
-    /// Those of any banks.
+    /// The blocks of any banks.
     Many([Option<Block<'a>>; MAX_BANKS]),
 }
 
@@ -113,7 +114,7 @@ pub fn load(word: &AtomicU64) -> u64 {
     word.load(Ordering::Relaxed)
 }
 
-/// Writes a shared word; only the holder of its stripe does.
+/// Writes a shared word; only the holder of its stripe may do so.
 #[inline]
 pub fn store(word: &AtomicU64, value: u64) {
     word.store(value, Ordering::Relaxed);

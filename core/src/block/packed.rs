@@ -1,35 +1,36 @@
-//! Cells of any width up to 64 bits, packed one behind the other in the words of a block.
+//! Cells of any width up to 64 bits, packed contiguously in the words of a block.
 //!
-//! A cell may lie across two words. Indices are not trusted: one beyond the last cell reads as 0 and is not written.
+//! A cell may lie across two words. Indices are untrusted: one beyond the last cell reads as 0 and
+//! is not written.
 
 use crate::block::{Block, prefetch};
 
-/// How cells lie in a block.
+/// The layout of cells in a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Packed {
     /// The word of cells in which the first one begins.
     pub first: usize,
     /// Bits of a cell, from 1 to 64.
     pub bits: u32,
-    /// How many there are.
+    /// The number of cells.
     pub cells: usize,
 }
 
-/// Words that so many cells of so many bits take.
+/// Returns the words that `cells` cells of `bits` bits take.
 #[must_use]
 pub const fn words_for(cells: u64, bits: u32) -> u64 {
     cells.saturating_mul(bits as u64).div_ceil(64)
 }
 
 impl Packed {
-    /// Where a cell begins: its word and the bit in it. `None` beyond the last one.
+    /// Returns the beginning of a cell: its word and the bit in it. `None` beyond the last one.
     #[inline]
     fn place(&self, index: usize) -> Option<(usize, u32)> {
         let bit = index as u64 * u64::from(self.bits);
         (index < self.cells).then_some((self.first + (bit / 64) as usize, (bit % 64) as u32))
     }
 
-    /// The largest value of a cell.
+    /// Returns the largest value of a cell.
     #[must_use]
     #[inline]
     pub fn most(&self) -> u64 {
@@ -50,7 +51,7 @@ impl Packed {
         value & self.most()
     }
 
-    /// Writes a cell, `value` being at most [`Packed::most`]. Words that stay as they are are not touched.
+    /// Writes a cell; `value` is at most [`Packed::most`]. Unchanged words are not written.
     #[inline]
     pub fn set(&self, block: &Block<'_>, index: usize, value: u64) {
         let Some((word, shift)) = self.place(index) else {
@@ -70,7 +71,7 @@ impl Packed {
         }
     }
 
-    /// Asks the processor for a cell.
+    /// Prefetches a cell.
     #[inline]
     pub fn prefetch(&self, block: &Block<'_>, index: usize) {
         if let Some((word, _)) = self.place(index)

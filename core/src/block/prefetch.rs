@@ -2,14 +2,15 @@
 
 use crate::atomic::AtomicU64;
 
-/// Asks the processor to fetch a word that will be needed soon, without waiting for it. Does nothing on
-/// processors other than x86-64 and AArch64.
+/// Prefetches a word without waiting for it. Does nothing where [`hints`] has no instruction for
+/// it.
 #[inline]
 pub fn prefetch(word: &AtomicU64) {
     hints::fetch(std::ptr::from_ref(word));
 }
 
-/// As [`prefetch`], for a word that will be written: its line is also taken from the core that wrote it last.
+/// As [`prefetch`], for a word that will be written: its line is also taken from the core that
+/// wrote it last.
 #[inline]
 pub fn prefetch_write(word: &AtomicU64) {
     hints::fetch_to_write(std::ptr::from_ref(word));
@@ -73,7 +74,7 @@ mod hints {
     }
 }
 
-/// Other processors fetch a word when it is used.
+/// Other processors load a word when it is used.
 #[cfg(any(miri, loom, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
 mod hints {
     use crate::atomic::AtomicU64;

@@ -1,15 +1,16 @@
-//! Taking back a change that its process did not live to complete.
+//! Undo of a change whose process died before it was complete.
 //!
-//! Counters cannot be counted twice, so an operation that was cut off must be undone before it is done again. Each stripe
-//! has an *undo area*: before a word of a block is changed, its old value is noted there. When the notes are full, all of
-//! the block is saved instead, as it was. Whoever takes the stripe over from a dead owner gives the block its
-//! old words back; that may be cut off too, and be done again.
+//! Counters cannot be incremented twice, so an interrupted operation must be undone before it is
+//! applied again. Each stripe has an *undo area*. Before a word of a block is changed, its old
+//! value is noted there. When the notes are full, the whole block is saved instead, as it was
+//! before the change. The process that takes the stripe over from a dead owner restores the block's
+//! old words. This step may be interrupted too, and is idempotent.
 //!
-//! Whether a change was completed is not told here but by the block's LSN, which is set after its last word: the area
-//! names the LSN that the block had when the change began.
+//! The area does not record whether a change was completed. The block's LSN does, which is set
+//! after its last word: the area stores the LSN that the block had when the change began.
 //!
-//! The area is used by the holder of the stripe only, and read by whoever takes the stripe over (the death of its holder is
-//! the Acquire). Modelled in `tests/loom/undo.rs`.
+//! Only the holder of the stripe uses the area, and only the process that takes the stripe over
+//! reads it (detecting the holder's death is the Acquire). Modelled in `tests/loom/undo.rs`.
 
 use crate::atomic::{AtomicU64, Ordering, fence};
 use crate::planted::Mistake;
@@ -20,19 +21,22 @@ const LSN: usize = 2;
 const NOTES: usize = 3;
 const SAVED: usize = NOTES + 2 * MOST_NOTES;
 
-/// Words that are noted one by one; more than nearly all operations change.
+/// Words that are noted one by one; nearly all operations change fewer.
 const MOST_NOTES: usize = 62;
 
-/// Added to how many: in place of the count, so many of the block's first words are saved; all that it has room for.
+/// Marks a saved block: the count is then `ALL` plus the number of words saved, which are all the
+/// block's words that have room.
 const ALL: u64 = 1 << 32;
 
-/// Words of an undo area for blocks of so many words, own ones and cells: whole cache lines.
+/// Returns the words of an undo area for blocks of `block` words (kind words and cells), in whole
+/// cache lines.
 #[must_use]
 pub const fn area_words(block: usize) -> usize {
     (SAVED + block).next_multiple_of(8)
 }
 
-/// A stripe's undo area; of kinds whose operations may be repeated none, and then nothing is noted.
+/// A stripe's undo area. Kinds whose operations are idempotent have none, and then nothing is
+/// noted.
 #[derive(Debug, Clone, Copy)]
 pub struct Undo<'a>(&'a [AtomicU64]);
 
@@ -41,34 +45,35 @@ pub struct Undo<'a>(&'a [AtomicU64]);
 pub struct Begun {
     /// The block's number in its bank.
     pub block: u64,
-    /// The LSN it had. If it still has it, the change was not completed.
+    /// The LSN that the block had. If it still has it, the change was not completed.
     pub lsn: u64,
 }
 
 impl<'a> Undo<'a> {
-    /// No area: for private copies, and for kinds that need none.
+    /// No area: for private copies, and for kinds that need no undo.
     pub const NONE: Undo<'static> = Undo(&[]);
 
-    /// The area in these words, [`area_words`] of them, or none.
+    /// Creates the area over these words, [`area_words`] of them, or none.
     #[must_use]
     #[inline]
     pub fn new(words: &'a [AtomicU64]) -> Self {
         Self(words)
     }
 
-    /// Begins to note a change of a block.
+    /// Begins the notes of a change of a block.
     #[inline]
     pub fn begin(&self, block: u64, lsn: u64) {
         if let [count, number, old, ..] = self.0 {
             count.store(0, Ordering::Relaxed);
-            // Release fence: a dead holder's notes of the change before are never found under this block's name.
+            // Release fence: a takeover never finds notes of the previous change under this block's
+            // number.
             fence(Ordering::Release);
             number.store(block, Ordering::Relaxed);
             old.store(lsn, Ordering::Relaxed);
         }
     }
 
-    /// Notes a word that is about to change: `at` counts the block's own words, then its cells.
+    /// Notes a word that is about to change: `at` counts the block's kind words, then its cells.
     #[inline]
     pub fn note(&self, own: &[AtomicU64], cells: &[AtomicU64], at: usize, old: u64) {
         let Some(count) = self.0.first() else {
@@ -83,13 +88,13 @@ impl<'a> Undo<'a> {
             Some([place, value]) if to < SAVED => {
                 place.store(at as u64, Ordering::Relaxed);
                 value.store(old, Ordering::Relaxed);
-                // Release: the note is whole before it counts.
+                // Release: the note is complete before it is counted.
                 count.store(noted + 1, Ordering::Release);
             }
             _ if Mistake::UndoOverflowForgotten.is_planted() => {}
             _ => self.save(own, cells),
         }
-        // Release fence: the word is not changed before its note counts.
+        // Release fence: the note is counted before the word changes.
         fence(Ordering::Release);
     }
 
@@ -99,11 +104,11 @@ impl<'a> Undo<'a> {
         if begun.is_some_and(|noted| noted < ALL) && !Mistake::UndoOverflowForgotten.is_planted() {
             self.save(own, cells);
         }
-        // Release fence: no word is changed before it has been saved.
+        // Release fence: all words are saved before any of them changes.
         fence(Ordering::Release);
     }
 
-    /// Saves all words as they were when the change began.
+    /// Saves all words as they were before the change began.
     #[cold]
     fn save(&self, own: &[AtomicU64], cells: &[AtomicU64]) {
         let Some(saved) = self.0.get(SAVED..) else {
@@ -117,11 +122,11 @@ impl<'a> Undo<'a> {
                 to.store(old, Ordering::Relaxed);
             }
         }
-        // Release: all is saved before that counts.
+        // Release: all words are saved before the count says so.
         self.0[COUNT].store(ALL + (own.len() + cells.len()) as u64, Ordering::Release);
     }
 
-    /// The notes, the latest first.
+    /// Returns the notes, the latest first.
     fn notes(&self) -> impl Iterator<Item = (usize, u64)> {
         let noted = (self.0[COUNT].load(Ordering::Relaxed) as usize).min(MOST_NOTES);
         (0..noted).rev().map(|note| {
@@ -131,7 +136,7 @@ impl<'a> Undo<'a> {
         })
     }
 
-    /// The change that was begun last, if it has changed anything.
+    /// Returns the change that was begun last, if it has changed anything.
     #[must_use]
     pub fn begun(&self) -> Option<Begun> {
         let changed = self.0.first()?.load(Ordering::Acquire) != 0;
@@ -139,7 +144,7 @@ impl<'a> Undo<'a> {
         changed.then_some(Begun { block, lsn })
     }
 
-    /// Gives the block its old words back. Cut off, it is done again.
+    /// Restores the block's old words. Idempotent: an interrupted restore is repeated.
     pub fn take_back(&self, own: &[AtomicU64], cells: &[AtomicU64]) {
         let Some(count) = self.0.first() else {
             return;
@@ -148,7 +153,7 @@ impl<'a> Undo<'a> {
         let saved = count.load(Ordering::Relaxed).saturating_sub(ALL) as usize;
         if saved > 0 {
             for (to, from) in words().zip(&self.0[SAVED..]).take(saved) {
-                // Not where nothing has changed: a block that grows may have no room there.
+                // Unchanged words are not written: a block that grows may have no room there.
                 let old = from.load(Ordering::Relaxed);
                 if to.load(Ordering::Relaxed) != old {
                     to.store(old, Ordering::Relaxed);
@@ -161,7 +166,7 @@ impl<'a> Undo<'a> {
                 }
             }
         }
-        // Release: nothing is noted any more only when all is as it was.
+        // Release: the notes end only after all words are restored.
         count.store(0, Ordering::Release);
     }
 }
@@ -171,7 +176,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Own words of the block, and cells.
+    /// Kind words of the block, and cells.
     const OWN_WORDS: usize = 6;
     const CELLS: usize = 64;
 

@@ -3,27 +3,28 @@
 use super::{Piece, Survival};
 use std::ops::Range;
 
-/// The distribution of a key's age, given what the filter has kept of it: `P(i | R_x)`.
+/// The distribution of a key's age, given the evidence of its cells: `P(i | R_x)`.
 ///
-/// Ages are in the unit of the filter's window: inserts, or microseconds. No range of ages reaches beyond the filter's first insert; what
-/// lies there is the probability that the key was [never](Self::never) inserted.
+/// Ages are in the unit of the filter's window: inserts, or microseconds. No range of ages reaches
+/// beyond the filter's first insert. The probability beyond it is that the key was
+/// [never](Self::never) inserted.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AgePosterior {
     survival: Survival,
-    /// No key that was inserted is of this age or older.
+    /// All inserted keys are younger than this age.
     history: u64,
-    /// In the order of their ages, likelihoods above 0.
+    /// In the order of their ages, with likelihoods above 0.
     pieces: Vec<Piece>,
-    /// The sum of likelihood times prior, relative to the first piece's youngest age.
+    /// The sum of likelihood times prior, relative to the youngest age of the first piece.
     total: f64,
 }
 
-/// Ages that together are less probable than this are nearly equally probable.
+/// Ages with a total probability below this are treated as nearly equally probable.
 const NEARLY_EVEN: f64 = 1e-3;
 
 impl AgePosterior {
-    /// From pieces in the order of their ages, of a filter whose first insert is younger than `history` ([`u64::MAX`] if that is not
-    /// known).
+    /// Creates the distribution from pieces in the order of their ages, of a filter whose first
+    /// insert is younger than `history` ([`u64::MAX`] if that is unknown).
     #[must_use]
     pub fn new(survival: Survival, history: u64, pieces: impl IntoIterator<Item = Piece>) -> Self {
         let pieces = pieces.into_iter().filter(|piece| piece.likelihood > 0.0).collect();
@@ -32,20 +33,22 @@ impl AgePosterior {
         this
     }
 
-    /// Likelihood times prior, relative to the youngest age that is possible.
+    /// Returns likelihood times prior, relative to the youngest possible age.
     fn weight(&self, piece: &Piece) -> f64 {
         let base = self.pieces.first().map_or(0, |first| first.from);
         let Piece { from, to, likelihood } = *piece;
         likelihood * self.survival.since(base, from) * self.survival.ends(from, to)
     }
 
-    /// `P(from <= I_x < to | R_x)`: that the key was inserted, and its age lies in a range.
+    /// Returns `P(from <= I_x < to | R_x)`: the probability that the key was inserted, and that its
+    /// age lies in the range.
     #[must_use]
     pub fn between(&self, ages: Range<u64>) -> f64 {
         self.share(ages.start..ages.end.min(self.history))
     }
 
-    /// That the key was never inserted: what lies beyond the first insert. 0 if the filter does not know when that was.
+    /// Returns the probability that the key was never inserted: the part beyond the first insert. 0
+    /// if the time of the first insert is unknown.
     #[must_use]
     pub fn never(&self) -> f64 {
         self.share(self.history..Piece::ENDLESS)
@@ -59,19 +62,19 @@ impl AgePosterior {
         if self.total > 0.0 { (inside / self.total).min(1.0) } else { 0.0 }
     }
 
-    /// `P(I_x < width | R_x)`.
+    /// Returns `P(I_x < width | R_x)`.
     #[must_use]
     pub fn within(&self, width: u64) -> f64 {
         self.between(0..width)
     }
 
-    /// `P(I_x = age | R_x)`.
+    /// Returns `P(I_x = age | R_x)`.
     #[must_use]
     pub fn of(&self, age: u64) -> f64 {
         self.between(age..age.saturating_add(1))
     }
 
-    /// The age that is more probable than each other one; of a piece of ages it is the youngest.
+    /// Returns the most probable age; within a piece of ages that is the youngest.
     #[must_use]
     pub fn most_likely(&self) -> u64 {
         let first = |piece: &Piece| self.weight(&Piece { to: piece.from + 1, ..*piece });
@@ -82,8 +85,8 @@ impl AgePosterior {
         best.map_or(0, |piece| piece.from)
     }
 
-    /// `E[I_x | R_x]` (equation 8), in which a key that was never inserted counts as if it had been before all else, as in a stream
-    /// without beginning (equation 4). Infinite for a key of prior 0.
+    /// Returns `E[I_x | R_x]` (equation 8). A key that was never inserted counts as if it preceded
+    /// all inserts, as in a stream without beginning (equation 4). Infinite for a key of prior 0.
     #[must_use]
     pub fn expected(&self) -> f64 {
         let sum: f64 =
@@ -91,7 +94,8 @@ impl AgePosterior {
         if self.total > 0.0 { sum / self.total } else { f64::INFINITY }
     }
 
-    /// The mean age in a piece: `S(α, β) / (q^α - q^β)` with `S(α, β) = Σ i·p·q^i = q^α(α + q/p) - q^β(β + q/p)`.
+    /// Returns the mean age in a piece: `S(α, β) / (q^α - q^β)` with
+    /// `S(α, β) = Σ i·p·q^i = q^α(α + q/p) - q^β(β + q/p)`.
     fn mean_of(&self, piece: &Piece) -> f64 {
         let hazard = -self.survival.ln_q();
         let from = piece.from as f64;
@@ -101,7 +105,7 @@ impl AgePosterior {
         }
         let ages = (piece.to - piece.from) as f64;
         let mean = if ages * hazard < NEARLY_EVEN {
-            // The two terms below nearly cancel: their series.
+            // The two terms below nearly cancel, so their series is used.
             (ages - 1.0) / 2.0 - hazard * (ages * ages - 1.0) / 12.0
         } else {
             1.0 / hazard.exp_m1() - ages / (ages * hazard).exp_m1()
@@ -109,7 +113,8 @@ impl AgePosterior {
         from + mean
     }
 
-    /// The pieces of ages and the probability of each, youngest first. What they lack of 1 is [`never`](Self::never).
+    /// Returns the pieces of ages with the probability of each, youngest first. The rest to 1 is
+    /// [`never`](Self::never).
     pub fn spans(&self) -> impl Iterator<Item = (Range<u64>, f64)> + '_ {
         let held = self.pieces.iter().filter(|piece| piece.from < self.history);
         held.map(|piece| {

@@ -1,30 +1,30 @@
-//! The answer that costs least on average (section 2.6).
+//! The answer with the least expected penalty (section 2.6).
 
 use crate::error::{Error, Result};
 
-/// What wrong answers cost, in any unit; right ones cost nothing.
+/// The costs of wrong answers, in any unit; right answers cost nothing.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Penalty {
-    /// Of "yes" for a key that is not in the window, `$FP`.
+    /// The cost of "yes" for a key that is not in the window, `$FP`.
     pub false_positive: f64,
-    /// Of "no" for one that is, `$FN`.
+    /// The cost of "no" for a key in the window, `$FN`.
     pub false_negative: f64,
 }
 
 impl Penalty {
-    /// What "yes" costs on average at this posterior: `E_Pos`.
+    /// Returns the expected penalty of "yes" at this posterior: `E_Pos`.
     #[must_use]
     pub fn of_yes(&self, posterior: f64) -> f64 {
         self.false_positive * (1.0 - posterior)
     }
 
-    /// What "no" costs on average at this posterior: `E_Neg`.
+    /// Returns the expected penalty of "no" at this posterior: `E_Neg`.
     #[must_use]
     pub fn of_no(&self, posterior: f64) -> f64 {
         self.false_negative * posterior
     }
 
-    /// Makes sure that both are numbers from 0 on.
+    /// Checks that both are finite numbers from 0 on.
     ///
     /// # Errors
     /// [`Error::Parameter`] if one is negative, infinite or not a number.
@@ -40,7 +40,8 @@ impl Penalty {
     }
 }
 
-/// Whether to answer "yes" to a key that is in the window with probability `posterior`: if that costs no more on average than "no".
+/// Returns whether to answer "yes" for a key that is in the window with probability `posterior`: if
+/// its expected penalty is not above that of "no".
 ///
 /// ```
 /// use ebbtide_core::inference::{Penalty, decide};

@@ -1,7 +1,8 @@
 //! `D(j)`: the expected number of distinct keys in `j` insertions (section 2.5).
 //!
-//! The functions are the paper's equations as they are printed. [`Distinct`] is one of them tabulated, for a question to a filter
-//! takes `D` several times. What keys of many probabilities add up to is in `groups`.
+//! The functions are the paper's equations as printed. [`Distinct`] tabulates one of them, because
+//! a query of a filter evaluates `D` several times. `groups` sums over keys of many different
+//! probabilities.
 
 mod groups;
 
@@ -10,12 +11,13 @@ use groups::Groups;
 use std::fmt;
 use std::sync::Arc;
 
-/// The probability that a key is one of `j` inserts of which each misses it with the probability whose logarithm is given.
+/// Returns the probability that a key occurs in `j` inserts, from the logarithm of the probability
+/// that one insert misses it.
 fn met(ln_missed: f64, j: f64) -> f64 {
     if j > 0.0 { -(j * ln_missed).exp_m1() } else { 0.0 }
 }
 
-/// Equation 15: `D(j) = Σ (1 - (1-p_x)^j)`, summed over keys with these probabilities.
+/// Equation 15: returns `D(j) = Σ (1 - (1-p_x)^j)`, summed over keys with these probabilities.
 ///
 /// Exact, and slow for many keys; [`Distinct::of_probabilities`] tabulates it.
 #[must_use]
@@ -23,7 +25,8 @@ pub fn of_each(probabilities: &[f64], j: f64) -> f64 {
     probabilities.iter().map(|&p| met((-p).ln_1p(), j)).sum()
 }
 
-/// Equation 16: `D(j) = |U|·(1 - (1-1/|U|)^j)`, for `universe` keys that are equally likely. 0 without keys.
+/// Equation 16: returns `D(j) = |U|·(1 - (1-1/|U|)^j)`, for `universe` keys that are equally
+/// likely. 0 without keys.
 #[must_use]
 pub fn uniform(universe: u64, j: f64) -> f64 {
     if universe == 0 {
@@ -33,10 +36,12 @@ pub fn uniform(universe: u64, j: f64) -> f64 {
     keys * met((-1.0 / keys).ln_1p(), j)
 }
 
-/// Equation 17: `D(j) ≈ j/H·(1 - γ + ln(|U|·H/j))`, `H` the [`harmonic`] number of `|U|`, for keys with `p_x = 1/(x·H)`.
+/// Equation 17: returns `D(j) ≈ j/H·(1 - γ + ln(|U|·H/j))`, `H` the [`harmonic`] number of `|U|`,
+/// for keys with `p_x = 1/(x·H)`.
 ///
-/// An approximation for about `10 <= j <= |U|`: it gives 1.2 for `D(1)` where there are 2^16 keys, and falls where `j` is much
-/// greater than `|U|·H`. [`Distinct::power_law`] is equation 15 for the same keys, and holds everywhere.
+/// An approximation for about `10 <= j <= |U|`: it gives 1.2 for `D(1)` where there are 2^16 keys,
+/// and falls where `j` is much greater than `|U|·H`. [`Distinct::power_law`] is equation 15 for the
+/// same keys, and holds everywhere.
 #[must_use]
 pub fn power_law_approximated(universe: u64, j: f64) -> f64 {
     const EULER: f64 = 0.577_215_664_901_532_9;
@@ -44,21 +49,24 @@ pub fn power_law_approximated(universe: u64, j: f64) -> f64 {
     j / h * (1.0 - EULER + (universe as f64 * h / j).ln())
 }
 
-/// `H = Σ x^-s` for `x` from 1 to `universe`, `s` the exponent: what the weights of a power law add up to.
+/// Returns `H = Σ x^-s` for `x` from 1 to `universe`, `s` the exponent: the sum of the weights of a
+/// power law.
 ///
-/// For the paper's exponent, 1, it is the harmonic number. Right to about nine digits, in some microseconds.
+/// For the paper's exponent, 1, it is the harmonic number. Accurate to about nine digits, in some
+/// microseconds.
 #[must_use]
 pub fn harmonic(universe: u64, exponent: f64) -> f64 {
     groups::of_ranks(universe, exponent).map(|group| group.mass).sum()
 }
 
-/// Equation 18: `D(j)` on the straight line through two points `(j, D(j))`, both axes logarithmic.
+/// Equation 18: returns `D(j)` on the straight line through two points `(j, D(j))`, both axes
+/// logarithmic.
 #[must_use]
 pub fn interpolated((j1, d1): (f64, f64), (j3, d3): (f64, f64), j2: f64) -> f64 {
     (d1.ln() + (d3 / d1).ln() * (j2 / j1).ln() / (j3 / j1).ln()).exp()
 }
 
-/// A model of how the keys of a stream repeat: `D(j)`, tabulated. Cheap to clone.
+/// A tabulated model `D(j)` of how the keys of a stream repeat. Cheap to clone.
 ///
 /// ```
 /// use ebbtide_core::inference::Distinct;
@@ -74,10 +82,10 @@ pub struct Distinct {
 }
 
 impl Distinct {
-    /// No key comes twice: `D(j) = j`.
+    /// No key repeats: `D(j) = j`.
     pub const ALL: Self = Self { table: None };
 
-    /// All of `universe` keys are equally likely (equation 16).
+    /// Creates the model of `universe` equally likely keys (equation 16).
     ///
     /// # Errors
     /// [`Error::Parameter`] for a universe without keys.
@@ -86,13 +94,14 @@ impl Distinct {
         Ok(Self::tabulated(universe as f64, |j| uniform(universe, j)))
     }
 
-    /// The key of rank `x` of `universe` has the probability `x^-s/H`, `s` the exponent: the paper's power law (section 5.3.1) for
-    /// 1, uniform for 0.
+    /// Creates the model in which the key of rank `x` of `universe` has the probability `x^-s/H`,
+    /// `s` the exponent: the paper's power law (section 5.3.1) for 1, uniform for 0.
     ///
     /// By equation 15, in which ranks far down are grouped: within 0.1 % for exponents up to 4.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for a universe without keys, and for an exponent that is negative or not finite.
+    /// [`Error::Parameter`] for a universe without keys, and for an exponent that is negative or
+    /// not finite.
     pub fn power_law(universe: u64, exponent: f64) -> Result<Self> {
         check_universe(universe)?;
         if !(exponent >= 0.0 && exponent.is_finite()) {
@@ -101,9 +110,11 @@ impl Distinct {
         Ok(Self::of_groups(&Groups::of_power_law(universe, exponent)))
     }
 
-    /// Keys with these probabilities (equation 15). What they lack of 1 together are keys that never come again.
+    /// Creates the model of keys with these probabilities (equation 15). If they sum to less than
+    /// 1, the remaining inserts are of keys that never repeat.
     ///
-    /// Probabilities that differ by less than a sixteenth are grouped: within 0.1 % of the full sum.
+    /// Probabilities that differ by less than a sixteenth are grouped: within 0.1 % of the full
+    /// sum.
     ///
     /// # Errors
     /// [`Error::Parameter`] for a number that is not from 0 to 1, and if the sum is above 1.
@@ -111,9 +122,10 @@ impl Distinct {
         Ok(Self::of_groups(&Groups::of_probabilities(probabilities)?))
     }
 
-    /// From points `(j, D(j))` that were measured, in the order of `j` (equation 18).
+    /// Creates the model from measured points `(j, D(j))`, in the order of `j` (equation 18).
     ///
-    /// `D(1) = 1` goes without saying. Beyond the last point the last slope goes on, from 0 (no new keys) to 1 (new keys only).
+    /// `D(1) = 1` is implied. Beyond the last point the last slope continues, from 0 (no new keys)
+    /// to 1 (new keys only).
     ///
     /// ```
     /// use ebbtide_core::inference::Distinct;
@@ -123,8 +135,8 @@ impl Distinct {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Parameter`] if there is no point beyond `j = 1`, if a number is not finite, if `j` does not rise from 1, if `D(j)`
-    /// falls, and if it is above `j`.
+    /// [`Error::Parameter`] if there is no point beyond `j = 1`, if a number is not finite, if `j`
+    /// does not rise from 1, if `D(j)` falls, and if it is above `j`.
     pub fn sampled(points: &[(f64, f64)]) -> Result<Self> {
         let line = line_through(points)?;
         Ok(Self::tabulated(f64::INFINITY, |j| {
@@ -141,10 +153,12 @@ impl Distinct {
         Self { table: Some(Arc::new(Table::new(limit, d))) }
     }
 
-    /// `D(j)`. Never falls as `j` grows; `j` itself below 1; 0 for what is negative or not a number.
+    /// Returns `D(j)`. Never falls as `j` grows; equals `j` below 1; 0 for negative `j` and for
+    /// NaN.
     ///
-    /// From a table of 32 steps an octave, to 2^44, with a parabola in each: five digits, and as many of the differences between
-    /// two `j` that are near each other as make sense. Beyond 2^44 it goes straight on, to as many keys as there are.
+    /// Read from a table of 32 steps an octave, to 2^44, with a parabola in each step. Accurate to
+    /// five digits, with differences between two nearby `j` that stay meaningful. Beyond 2^44 it
+    /// continues on a straight line, up to the number of keys.
     #[must_use]
     #[inline]
     pub fn of(&self, j: f64) -> f64 {
@@ -160,7 +174,7 @@ impl fmt::Debug for Distinct {
         if self.table.is_none() {
             return f.write_str("Distinct::ALL");
         }
-        // Three thousand numbers would tell nobody anything.
+        // Three thousand numbers would not help a reader.
         let of = |octave: i32| (octave, self.of(2_f64.powi(octave)));
         f.debug_map().entries([8, 16, 24, 32, 40].map(of)).finish()
     }
@@ -173,7 +187,7 @@ fn check_universe(universe: u64) -> Result<()> {
     Ok(())
 }
 
-/// The points, checked, with one at 1 and one at the end of the table.
+/// Returns the points, checked, with one at 1 and one at the end of the table.
 fn line_through(points: &[(f64, f64)]) -> Result<Vec<(f64, f64)>> {
     let mut line = vec![(1.0, 1.0)];
     for &(j, d) in points.strip_prefix(&[(1.0, 1.0)]).unwrap_or(points) {
@@ -198,7 +212,7 @@ fn line_through(points: &[(f64, f64)]) -> Result<Vec<(f64, f64)>> {
 
 /// Steps in an octave, as bits of the mantissa.
 const STEP_BITS: u32 = 5;
-/// What of an `f64` lies below the steps.
+/// The bits of an `f64` below the steps.
 const REST_BITS: u32 = f64::MANTISSA_DIGITS - 1 - STEP_BITS;
 /// The bits of 1.0 are the first step.
 const FIRST: u64 = 1_f64.to_bits() >> REST_BITS;
@@ -210,15 +224,16 @@ const END: f64 = (1_u64 << OCTAVES) as f64;
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Node {
     value: f64,
-    /// Four times what the middle of the step lies above the straight line to the next node. A line would make the differences
-    /// `D(a+b) - D(a)` wrong by up to a fifth where nearly all keys have been met; a parabola by 2 %.
+    /// Four times the height of the step's middle above the straight line to the next node. A line
+    /// would make the differences `D(a+b) - D(a)` wrong by up to a fifth where nearly all keys
+    /// have occurred; a parabola by 2 %.
     bend: f64,
 }
 
 #[derive(Debug, PartialEq)]
 struct Table {
     nodes: [Node; STEPS + 1],
-    /// `D(j)` stays below.
+    /// Upper bound of `D(j)`.
     limit: f64,
 }
 
@@ -238,7 +253,7 @@ impl Table {
         Self { nodes, limit }
     }
 
-    /// For `j` from 1 on.
+    /// Returns `D(j)` for `j` from 1 on.
     #[inline]
     fn at(&self, j: f64) -> f64 {
         let bits = j.to_bits();
@@ -251,12 +266,12 @@ impl Table {
         from.value + along * ((to.value - from.value) + (1.0 - along) * from.bend)
     }
 
-    /// On along the tangent at the end.
+    /// Continues along the tangent at the end.
     #[cold]
     fn beyond(&self, j: f64) -> f64 {
         let (before, last) = (self.nodes[STEPS - 1], self.nodes[STEPS].value);
         let slope = (last - before.value - before.bend) * ((2 << STEP_BITS) as f64 / END);
-        // An infinite j times no slope at all would not be a number.
+        // An infinite `j` times a slope of zero would be NaN.
         (last + slope * (j.min(f64::MAX) - END)).min(self.limit)
     }
 }

@@ -1,21 +1,23 @@
-//! From cells to probabilities: *Inferential Time-Decaying Bloom Filters* (Dautrich and Ravishankar, EDBT 2013) as pure functions
-//! of numbers. Derivations, and what is ours in them, are in `docs/inference.md`.
+//! From cells to probabilities: *Inferential Time-Decaying Bloom Filters* (Dautrich and
+//! Ravishankar, EDBT 2013) as pure functions of numbers. `docs/inference.md` has the derivations,
+//! and marks those that are not from the paper.
 //!
-//! A key's *age* is the number of inserts since it was last inserted (definition 1), or the time since. Before the filter is
-//! asked, ages are geometric: a key of which each insert is with probability `p_x` has age `i` with probability
-//! `p_x·(1-p_x)^i` (equation 4). What a filter has kept of the key is then weighed by how likely it is at each age, and that
-//! is constant over long pieces of the ages: [`Piece`]. So a posterior is a sum over a few pieces of a geometric series
-//! (equations 5 to 10), whatever the filter.
+//! A key's *age* is the number of inserts since it was last inserted (definition 1), or the time
+//! since. Before the filter is queried, ages are geometric: if each insert is of the key with
+//! probability `p_x`, the key has age `i` with probability `p_x·(1-p_x)^i` (equation 4). This prior
+//! is then weighted by how likely the key's cells are at each age, which is constant over long
+//! pieces of the ages: [`Piece`]. For any filter, a posterior is therefore a sum over a few pieces
+//! of a geometric series (equations 5 to 10).
 //!
-//! - [`prior`]: what is believed of a key before the filter is asked ([`Prior`], [`Stream`])
-//! - [`distinct`]: how many distinct keys so many inserts are (section 2.5)
+//! - [`prior`]: the belief about a key before the filter is queried ([`Prior`], [`Stream`])
+//! - [`distinct`]: the number of distinct keys in a number of inserts (section 2.5)
 //! - [`observed`]: the same, learnt from the stream itself
 //! - [`touched`]: how likely other keys touched a key's cells (equations 1, 21 and 25)
 //! - [`posterior`]: the probability that an age is below a bound (equations 9 and 10)
 //! - [`age`]: the whole distribution of the age (section 2.3.3)
 //! - [`mod@decide`]: the answer with the least expected penalty (section 2.6)
 //!
-//! Which pieces a key's cells make is said by its kind, in the file `evidence.rs` of each that does.
+//! Each kind with evidence defines the pieces of a key's cells in its file `evidence.rs`.
 
 pub mod age;
 pub mod decide;
@@ -36,46 +38,49 @@ pub use posterior::{Survival, window_posterior};
 pub use prior::{KeyPrior, Prior, Stream, Table};
 pub use touched::Scatter;
 
-/// Ages at which a key's cells are equally likely to be as they are.
+/// Ages at which a key's cells have the same likelihood.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Piece {
     /// The least of the ages.
     pub from: u64,
-    /// The first age beyond; [`Piece::ENDLESS`] for all from `from` on.
+    /// The first age beyond the piece; [`Piece::ENDLESS`] for all ages from `from` on.
     pub to: u64,
-    /// The probability of the cells at these ages, up to a factor that all pieces of a key have in common. At least 0, finite.
+    /// The probability of the cells at these ages, up to a factor common to all pieces of a key.
+    /// At least 0, finite.
     pub likelihood: f64,
 }
 
 impl Piece {
-    /// The end of a piece that has none.
+    /// The end of an unbounded piece.
     pub const ENDLESS: u64 = u64::MAX;
 }
 
-/// Which formulas a posterior is made by, where there is a choice.
+/// The formulas of a posterior, where there is a choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Form {
-    /// Better calibrated ones: keys that come again are counted once where cells must have been untouched since, and the blocks of
-    /// this library are taken into account.
+    /// Better calibrated formulas: repeated keys are counted once where cells must have been
+    /// untouched since, and the block structure of this library is taken into account.
     #[default]
     Refined,
-    /// Those that the paper prints: equation 1 with `n` insertions, equation 25 with independent events, one array of cells.
+    /// The formulas printed in the paper: equation 1 with `n` insertions, equation 25 with
+    /// independent events, one array of cells.
     Paper,
 }
 
-/// What is believed before a key's cells are looked at.
+/// The assumptions about a key before its cells are read.
 #[derive(Debug, Clone, Copy)]
 pub struct Belief<'a> {
-    /// `p_x`: the probability that an insert is one of the key.
+    /// `p_x`: the probability that an insert is of the key.
     pub probability: f64,
-    /// How ages are distributed.
+    /// The distribution of ages.
     pub survival: Survival,
-    /// How many distinct keys inserts are.
+    /// The number of distinct keys in a number of inserts.
     pub distinct: &'a Distinct,
     /// The formulas to use.
     pub form: Form,
-    /// Only ages below this are asked for. If none of them is possible, a kind need not tell anything.
+    /// Only ages below this are requested. If none of them is possible, a kind need not pass any
+    /// piece.
     pub width: u64,
 }

@@ -1,40 +1,46 @@
 //! `D(j)`, learnt from the stream itself.
 //!
-//! A sample of keys by their hashes, and for each the insert it came with last: so it is known of each insert of a sampled key
-//! whether the key is new in the stretch of 2, 4, 8, ... inserts that it falls into, and how many distinct keys these stretches have.
+//! The learner keeps a sample of keys by their hashes, with the latest insert of each. For each
+//! insert of a sampled key it therefore detects whether the key is new in its stretch of 2, 4, 8,
+//! ... inserts. This gives the number of distinct keys in these stretches.
 
 use super::Distinct;
 use crate::hash::{KeyHash, KeyHasher};
 use std::collections::HashMap;
 
-/// The binary logarithm of the shortest stretch that is looked at.
+/// The binary logarithm of the shortest stretch that is observed.
 const SHORTEST: u32 = 3;
-/// That of the longest.
+/// The binary logarithm of the longest stretch.
 const LONGEST: u32 = 44;
 
-/// How many keys are held unless another number is given, and the least one: there are no more hashes than that with 58 leading zeros,
-/// so halving ends before the bits do.
+/// The default number of keys held, and the least one. There are no more hashes than the least with
+/// 58 leading zeros, so halving ends before the bits run out.
 const CAPACITY: usize = 4096;
 const LEAST_CAPACITY: usize = 64;
 
-/// What a point must rest on: so many sampled keys that were counted.
+/// The number of sampled keys that a point must rest on.
 const ENOUGH: f64 = 32.0;
-/// What is left after each run of what earlier ones told.
+/// The weight that earlier runs keep after each further run.
 const KEPT: f64 = 7.0 / 8.0;
 
-/// Learns how the keys of a stream repeat, from the stream: tell it of every insert, and ask for `D(j)` now and then.
+/// Learns how the keys of a stream repeat: pass every insert to [`note`](Self::note), and read
+/// `D(j)` from time to time.
 ///
-/// Each *run* of as many inserts as the horizon (the next power of two) begins with all keys and keeps fewer and fewer, by their
-/// hashes, so that never more than the capacity are held. Within it `D(2^i)` is the mean over all stretches of `2^i`
-/// inserts that begin at a multiple of that; those in which fewer keys were kept weigh less. A run tells 7/8 as much after
-/// each further one: a burst does not decide, and a stream that changes is followed. Standard errors are about 2 % for the longest
-/// stretches, at the default capacity, and a few percent for others in the first run; between powers of two, [`Distinct::sampled`]
-/// is up to 3 % too low where the last keys are being met.
+/// Each *run* is as many inserts as the horizon (the next power of two). It begins with all keys
+/// and keeps fewer and fewer, selected by their hashes, so that never more than the capacity are
+/// held. Within it `D(2^i)` is the mean over all stretches of `2^i` inserts that begin at a
+/// multiple of that; those in which fewer keys were kept weigh less. The weight of a run falls to
+/// 7/8 with each further one, so a burst does not dominate and the estimate follows a stream that
+/// changes. At the default capacity, standard errors are about 2 % for the longest stretches, and a
+/// few percent for others in the first run. Between powers of two, [`Distinct::sampled`] is up to 3
+/// % too low where the last keys are being met.
 ///
-/// It lives in the memory of the process, not in the filter: after a restart it learns again, unless its [`points`](Self::points)
-/// were kept, which [`Distinct::sampled`] takes. Most inserts cost a hash and a comparison; while all keys are kept, an access to a
-/// hash table. Threads that insert together have one each (with a part of the stream, in which keys repeat in another way) or one
-/// behind a lock. The hashes are no secret: who chooses the keys can mislead it.
+/// The state lives in the memory of the process, not in the filter. After a restart it learns
+/// again, unless the caller kept its [`points`](Self::points), which [`Distinct::sampled`] accepts.
+/// Most inserts cost a hash and a comparison; while all keys are kept, an access to a hash table.
+/// Threads that insert together use one each (with a part of the stream, in which keys repeat
+/// differently) or one behind a lock. The hashes are not secret: an attacker who chooses the keys
+/// can mislead it.
 ///
 /// ```
 /// use ebbtide_core::inference::Observed;
@@ -52,30 +58,31 @@ pub struct Observed {
     capacity: usize,
     /// By the length of its stretches, from 2^[`SHORTEST`] on. The last one is the run.
     levels: Vec<Level>,
-    /// Sampled keys, by their hashes, and the insert of the run they came with last.
+    /// Sampled keys, by their hashes, with the latest insert of each in the run.
     last: HashMap<u64, u64>,
-    /// Keys are sampled whose hashes have so many leading zeros.
+    /// Keys are sampled if their hashes have at least this many leading zeros.
     halvings: u32,
     /// Inserts of this run so far.
     inserts: u64,
-    /// The seed of the hashes, another one in each run, so that not the same keys decide again.
+    /// The seed of the hashes, different in each run, so that each run samples other keys.
     run: u64,
 }
 
 /// Stretches of the same length.
 #[derive(Debug, Clone, Copy, Default)]
 struct Level {
-    /// The distinct keys of the stretch under way, by the sample.
+    /// The distinct keys of the stretch in progress, estimated from the sample.
     open: f64,
-    /// The sum of those that are over, by weight, and the weights.
+    /// The weighted sum over the complete stretches, and the sum of their weights.
     distinct: f64,
     weight: f64,
-    /// The sampled keys that this rests on.
+    /// The number of sampled keys behind these sums.
     sampled: f64,
 }
 
 impl Observed {
-    /// For questions that go so many inserts back: a filter's window, or the longest one that is asked for.
+    /// Creates a learner for queries that reach back `horizon` inserts: a filter's window, or the
+    /// longest window that is queried.
     #[must_use]
     pub fn new(horizon: u64) -> Self {
         let longest = horizon.clamp(1 << SHORTEST, 1 << LONGEST).next_power_of_two().ilog2();
@@ -89,15 +96,15 @@ impl Observed {
         }
     }
 
-    /// Holds so many keys at most, 16 bytes and what a hash table needs each. Default 4096, and at least 64; errors go with one over
-    /// the square root.
+    /// Sets the greatest number of keys held, each of 16 bytes plus the overhead of a hash table.
+    /// Default 4096, and at least 64; errors are proportional to one over its square root.
     #[must_use]
     pub fn capacity(mut self, keys: usize) -> Self {
         self.capacity = keys.max(LEAST_CAPACITY);
         self
     }
 
-    /// Learns of an insert.
+    /// Records an insert.
     #[inline]
     pub fn note(&mut self, key: &[u8]) {
         let hash = KeyHasher::new(KeyHash::Fast, self.run.into()).hash(key);
@@ -112,7 +119,8 @@ impl Observed {
 
     fn sample(&mut self, hash: u64) {
         let before = self.last.insert(hash, self.inserts);
-        // The key is new in the stretches that have begun since: those shorter than the highest bit that differs.
+        // The key is new in the stretches that have begun since its last insert: those shorter than
+        // the highest bit that differs.
         let differ = before.map_or(u64::MAX, |before| before ^ self.inserts);
         let begun = (u64::BITS - differ.leading_zeros()).saturating_sub(SHORTEST) as usize;
         let keys = share(self.halvings).recip();
@@ -126,7 +134,7 @@ impl Observed {
 
     fn end_stretches(&mut self) {
         let share = share(self.halvings);
-        // Not the share itself: stretches of a run see the same few keys again and again.
+        // Not the share itself: the stretches of a run sample the same few keys repeatedly.
         let weight = share * share;
         let over = (self.inserts.trailing_zeros() - SHORTEST) as usize + 1;
         for level in self.levels.iter_mut().take(over) {
@@ -150,8 +158,8 @@ impl Observed {
         (self.halvings, self.inserts, self.run) = (0, 0, self.run.wrapping_add(1));
     }
 
-    /// What was learnt so far, as points `(j, D(j))`: at powers of two, and in the first run where it stands. None as long as there
-    /// is too little to say.
+    /// Returns what was learnt so far as points `(j, D(j))`: at powers of two, and in the first run
+    /// at its present length. Empty while there are too few keys.
     #[must_use]
     pub fn points(&self) -> Vec<(f64, f64)> {
         let mut points = Vec::new();
@@ -177,16 +185,16 @@ impl Observed {
         points
     }
 
-    /// `D(j)` by what was learnt so far; [`Distinct::ALL`] as long as there is too little to say. It is a table, made in less than
-    /// 0.1 ms: for many questions, not for each.
+    /// Returns `D(j)` as learnt so far; [`Distinct::ALL`] while there are too few keys. Building
+    /// its table takes less than 0.1 ms: build it for many queries, not for each.
     #[must_use]
     pub fn distinct(&self) -> Distinct {
-        // The only error that these points can be is that there are none.
+        // The only possible error of these points is that there are none.
         Distinct::sampled(&self.points()).unwrap_or(Distinct::ALL)
     }
 }
 
-/// The share of keys that is left after so many halvings.
+/// Returns the share of keys that is left after `halvings` halvings.
 fn share(halvings: u32) -> f64 {
     1.0 / (1_u64 << halvings) as f64
 }
@@ -199,7 +207,7 @@ mod tests {
 
     /// Keys drawn with the probabilities of these weights.
     struct Draws {
-        /// Sums of probabilities.
+        /// Cumulative probabilities.
         sums: Vec<f64>,
         probabilities: Vec<f64>,
         drawn: u64,
@@ -227,7 +235,8 @@ mod tests {
             (0..inserts).for_each(|_| observed.note(&self.next().to_le_bytes()));
         }
 
-        /// Compares with equation 15 from 100 up to `most`, and returns the greatest relative error.
+        /// Compares with equation 15 from 100 up to `most`, and returns the greatest relative
+        /// error.
         fn error_of(&self, observed: &Observed, most: f64) -> f64 {
             let found = observed.distinct();
             let places = (0..).map(|step| 100.0 * 1.7_f64.powi(step)).take_while(|&j| j < most);
@@ -250,7 +259,7 @@ mod tests {
 
     #[test]
     fn d_is_learnt_within_a_tenth_from_four_runs() {
-        // Standard errors are 1 to 2 %: six of them.
+        // Standard errors are 1 to 2 %; the tolerance is six of them.
         for mut draws in [uniform(), zipf(0.7), zipf(1.0), zipf(1.5)] {
             let mut observed = Observed::new(1 << 18);
             draws.feed(&mut observed, 1 << 20);
@@ -303,7 +312,7 @@ mod tests {
         (0..1_u64 << 14).for_each(|insert| observed.note(&insert.to_le_bytes()));
         assert!((observed.distinct().of(4096.0) / 4096.0 - 1.0).abs() < 0.5, "64 keys at most");
         (0..1_u64 << 18).for_each(|insert| observed.note(&(insert % 10).to_le_bytes()));
-        // What the first four runs told weighs 2^-12 after 64 more: 4096 keys are one.
+        // The first four runs weigh 2^-12 after 64 more: 4096 keys count as one.
         let found = observed.distinct().of(4096.0);
         assert!((10.0..11.5).contains(&found), "{found}");
     }

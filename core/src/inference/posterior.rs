@@ -1,24 +1,25 @@
 //! The probability that a key's age is below a bound (equations 5, 9 and 10).
 //!
-//! All sums are sums of what is positive, so nothing cancels, and all are relative to the youngest age that is possible at all, so
-//! nothing underflows that matters.
+//! All sums have positive terms, so nothing cancels. All are relative to the youngest possible age,
+//! so nothing that matters underflows.
 
 use super::Piece;
 
-/// The distribution of ages before anything is known (equations 3 to 5): `P(I_x >= i) = q^i` with `q = 1 - p_x`.
+/// The distribution of ages without evidence (equations 3 to 5): `P(I_x >= i) = q^i` with
+/// `q = 1 - p_x`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Survival {
     /// `ln q`, from [`LEAST_LN_Q`] to 0.
     ln_q: f64,
 }
 
-/// In place of the logarithm of 0: `e` to it is 0, and times 0 it is 0.
+/// Stands for the logarithm of 0: `exp` of it is 0, and its product with 0 is 0.
 const LEAST_LN_Q: f64 = -1e9;
 
-/// Below this probability three terms of a logarithm's series are as good as all.
+/// Below this probability three terms of the logarithm's series are exact.
 const RARE: f64 = 1e-5;
 
-/// `1 - e^-x` for `x` from 0 on, to 13 digits, in a few nanoseconds.
+/// Returns `1 - e^-x` for `x` from 0 on, to 13 digits, in a few nanoseconds.
 #[must_use]
 #[inline]
 pub(crate) fn gone(x: f64) -> f64 {
@@ -31,51 +32,54 @@ pub(crate) fn gone(x: f64) -> f64 {
 }
 
 impl Survival {
-    /// A key that each insert is with probability `p`, which is taken to 0 or 1 if it lies beyond.
+    /// Creates the distribution of a key that each insert is with probability `p`, clamped to 0 and
+    /// 1.
     #[must_use]
     #[inline]
     pub fn of_inserts(p: f64) -> Self {
         let p = p.clamp(0.0, 1.0);
-        // Most keys are rare: three terms of the series, which are exact there, cost less than the logarithm.
+        // Most keys are rare: three terms of the series, which are exact there, cost less than the
+        // logarithm.
         let ln_q = if p < RARE { -p * (1.0 + p * (0.5 + p / 3.0)) } else { (-p).ln_1p() };
         Self { ln_q: ln_q.max(LEAST_LN_Q) }
     }
 
-    /// A key that comes so many times in each unit of time on average, independently of when it came before.
+    /// Creates the distribution of a key with a mean rate of `per_unit` inserts in each unit of
+    /// time, independent of its earlier inserts.
     #[must_use]
     #[inline]
     pub fn of_rate(per_unit: f64) -> Self {
         Self { ln_q: (-per_unit).clamp(LEAST_LN_Q, 0.0) }
     }
 
-    /// `q^n`: the probability that the key was none of so many inserts.
+    /// Returns `q^n`: the probability that the key was none of `n` inserts.
     #[must_use]
     #[inline]
     pub fn beyond(self, n: u64) -> f64 {
         (n as f64 * self.ln_q).exp()
     }
 
-    /// `1 - q^n`: the probability that the key was one of so many inserts.
+    /// Returns `1 - q^n`: the probability that the key was one of `n` inserts.
     #[must_use]
     #[inline]
     pub fn within(self, n: u64) -> f64 {
         gone(-(n as f64) * self.ln_q)
     }
 
-    /// `ln q`.
+    /// Returns `ln q`.
     #[must_use]
     pub fn ln_q(self) -> f64 {
         self.ln_q
     }
 
-    /// `P(I_x >= from | I_x >= base)`, for `base <= from`.
+    /// Returns `P(I_x >= from | I_x >= base)`, for `base <= from`.
     #[must_use]
     #[inline]
     pub(super) fn since(self, base: u64, from: u64) -> f64 {
         if from == base { 1.0 } else { self.beyond(from - base) }
     }
 
-    /// `P(I_x < to | I_x >= from)`, for `from <= to`; `to` may be [`Piece::ENDLESS`].
+    /// Returns `P(I_x < to | I_x >= from)`, for `from <= to`; `to` may be [`Piece::ENDLESS`].
     #[must_use]
     #[inline]
     pub(super) fn ends(self, from: u64, to: u64) -> f64 {
@@ -83,13 +87,14 @@ impl Survival {
     }
 }
 
-/// `P(I_x < width | R_x)` (equation 9), from pieces in the order of their ages that are told to the closure it is given.
+/// Returns `P(I_x < width | R_x)` (equation 9). `tell` passes the pieces to the closure that it
+/// gets, in the order of their ages.
 ///
 /// 0 if the pieces and the prior exclude each other.
 ///
 /// ```
-/// use ebbtide_core::inference::{Piece, Survival, window_posterior};
-/// // Each of two ages fits the cells, the younger one three times as well; the prior knows nothing (nearly).
+/// use ebbtide::inference::{Piece, Survival, window_posterior};
+/// // Two ages fit the cells, the younger one three times as well; the prior is nearly flat.
 /// let prior = Survival::of_inserts(1e-9);
 /// let posterior = window_posterior(prior, 1, |piece| {
 ///     piece(Piece { from: 0, to: 1, likelihood: 0.3 });
@@ -118,14 +123,15 @@ pub fn window_posterior(
     if inside > 0.0 { (inside / all).min(1.0) } else { 0.0 }
 }
 
-/// [`Survival`] from one piece to the next: those that meet, and those of one length, have much in common.
+/// Steps [`Survival`] from one piece to the next: adjacent pieces, and pieces of one length, share
+/// values.
 struct Walk {
     survival: Survival,
     base: u64,
-    /// An age, and [`Survival::since`] to it.
+    /// An age, and [`Survival::since`] at that age.
     at: u64,
     since: f64,
-    /// A length of pieces, and [`Survival::within`] it.
+    /// A length of pieces, and [`Survival::within`] of it.
     length: u64,
     within: f64,
 }
@@ -136,7 +142,7 @@ impl Walk {
         Self { survival, base, at: base, since: 1.0, length: 0, within: 0.0 }
     }
 
-    /// [`Survival::since`] the base.
+    /// Returns [`Survival::since`] from the base.
     #[inline]
     fn to(&mut self, from: u64) -> f64 {
         if from != self.at {
@@ -145,7 +151,7 @@ impl Walk {
         self.since
     }
 
-    /// [`Survival::ends`], and on to the end if that is cheap.
+    /// Returns [`Survival::ends`], and advances to the end if that is cheap.
     #[inline]
     fn ends(&mut self, from: u64, to: u64) -> f64 {
         if to == Piece::ENDLESS {
@@ -154,7 +160,7 @@ impl Walk {
         if to - from != self.length {
             (self.length, self.within) = (to - from, self.survival.within(to - from));
         }
-        // Of little that is left a difference says nothing.
+        // If little is left, the difference has too few digits.
         if self.within < 0.5 {
             (self.at, self.since) = (to, self.since * (1.0 - self.within));
         }

@@ -1,25 +1,25 @@
-//! What is believed of a key before the filter is asked (section 2.3.1).
+//! The belief about a key before the filter is queried (section 2.3.1).
 
 use super::Distinct;
 use super::distinct::harmonic;
 use crate::error::{Error, Result};
 use std::collections::HashMap;
 
-/// Tells how likely each insert is one of a given key, and how the keys of the stream repeat.
+/// The probability that an insert is of a given key, and how the keys of the stream repeat.
 ///
-/// A bare number is the prior of the key that is asked, in a stream in which no key comes twice; a closure gives the number by
-/// key. [`Stream`] knows more.
+/// A bare number is the prior of the queried key, in a stream in which no key repeats; a closure
+/// gives the number by key. [`Stream`] models more.
 pub trait Prior {
-    /// `p_x`: the probability that the next insert is one of this key (definition 6).
+    /// Returns `p_x`: the probability that the next insert is of this key (definition 6).
     fn probability(&self, key: &[u8]) -> f64;
 
-    /// `D(j)`: how many distinct keys so many inserts are.
+    /// Returns `D(j)`: the number of distinct keys in a number of inserts.
     fn distinct(&self) -> &Distinct {
         &Distinct::ALL
     }
 
-    /// How many inserts come in a second, of all keys together. Needed for filters whose window is a time, where ages are
-    /// durations: `p_x` times this is how often the key comes.
+    /// Returns the rate of inserts of all keys together, in inserts a second. Required for filters
+    /// with a time window, where ages are durations: `p_x` times this is the rate of the key.
     fn inserts_per_second(&self) -> Option<f64> {
         None
     }
@@ -37,7 +37,7 @@ impl<F: Fn(&[u8]) -> f64> Prior for F {
     }
 }
 
-/// A model of the stream: the prior of each key, how keys repeat, and how fast they come.
+/// A model of the stream: the prior of each key, how keys repeat, and their rate.
 #[derive(Debug, Clone)]
 pub struct Stream<P = f64> {
     prior: P,
@@ -46,7 +46,8 @@ pub struct Stream<P = f64> {
 }
 
 impl Stream {
-    /// Each insert is one of `universe` keys, all equally likely (section 5.2).
+    /// Creates the model in which each insert is one of `universe` equally likely keys (section
+    /// 5.2).
     ///
     /// # Errors
     /// [`Error::Parameter`] for a universe without keys.
@@ -55,14 +56,18 @@ impl Stream {
         Ok(Self { prior: 1.0 / universe as f64, distinct, inserts_per_second: None })
     }
 
-    /// The key of rank `x` of `universe` is an insert with probability `x^-s/H`, `s` the exponent: 1 in the paper (section 5.3.1).
+    /// Creates the model in which the key of rank `x` of `universe` is inserted with probability
+    /// `x^-s/H`, `s` the exponent: 1 in the paper (section 5.3.1).
     ///
-    /// `rank` tells the rank of a key, 1 for the most frequent one. A key of rank 0, or beyond the universe, has the prior 0.
+    /// `rank` returns the rank of a key, 1 for the most frequent one. A key of rank 0, or beyond
+    /// the universe, has the prior 0.
     ///
     /// ```
-    /// use ebbtide_core::Prior;
-    /// use ebbtide_core::inference::Stream;
-    /// let rank = |key: &[u8]| std::str::from_utf8(key).ok().and_then(|key| key.parse().ok()).unwrap_or(0);
+    /// use ebbtide::Prior;
+    /// use ebbtide::inference::Stream;
+    /// let rank = |key: &[u8]| {
+    ///     std::str::from_utf8(key).ok().and_then(|key| key.parse().ok()).unwrap_or(0)
+    /// };
     /// let stream = Stream::power_law(100, 1.0, rank)?;
     /// // H = 5.187 for 100 keys.
     /// assert!((stream.probability(b"1") - 0.1928).abs() < 1e-4);
@@ -88,13 +93,14 @@ impl Stream {
     }
 }
 
-/// What a key counts that has never been seen.
+/// The count of a key that has never been seen.
 pub const UNSEEN: f64 = 0.5;
 
 impl Stream<Table> {
-    /// Keys come as often as they were counted, in a part of the stream or one like it (section 5.3.2). Each other key counts as
-    /// half an insert (a key that cannot come would be denied whatever the filter has kept of it), or what
-    /// [`Stream::or`] says. A key that is told twice has both counts.
+    /// Creates the model in which keys have the frequencies counted in a part of the stream or in a
+    /// similar one (section 5.3.2). Each other key counts as half an insert, or as [`Stream::or`]
+    /// sets it. (A key with prior 0 would be denied whatever its cells show.) The counts of a
+    /// repeated key add up.
     ///
     /// ```
     /// use ebbtide_core::Prior;
@@ -123,7 +129,7 @@ impl Stream<Table> {
         Ok(Self { prior, distinct, inserts_per_second: None })
     }
 
-    /// Each key that is not in the table has this prior. `D(j)` goes by the table alone.
+    /// Sets the prior of each key that is not in the table. `D(j)` follows the table alone.
     #[must_use]
     pub fn or(mut self, probability: f64) -> Self {
         self.prior.others = probability;
@@ -145,13 +151,14 @@ impl Prior for Table {
 }
 
 impl<P: Prior> Stream<P> {
-    /// Keys with these priors that repeat like this.
+    /// Creates the model of keys with these priors that repeat according to `distinct`.
     #[must_use]
     pub fn new(prior: P, distinct: Distinct) -> Self {
         Self { prior, distinct, inserts_per_second: None }
     }
 
-    /// So many inserts come in a second, of all keys together: for filters whose window is a time.
+    /// Sets the rate of inserts of all keys together, in inserts a second: for filters with a time
+    /// window.
     #[must_use]
     pub fn rate(mut self, inserts_per_second: f64) -> Self {
         self.inserts_per_second = Some(inserts_per_second);
@@ -160,7 +167,7 @@ impl<P: Prior> Stream<P> {
 }
 
 impl<P> Stream<P> {
-    /// The same stream, with another prior for the key that is asked.
+    /// Returns the same stream with another prior for the queried key.
     #[must_use]
     pub fn with(&self, probability: f64) -> KeyPrior<'_> {
         KeyPrior {
@@ -207,7 +214,7 @@ impl Prior for KeyPrior<'_> {
     }
 }
 
-/// `p_x` of a key, checked.
+/// Returns `p_x` of a key, checked.
 ///
 /// # Errors
 /// [`Error::Parameter`] if it is not a probability.
@@ -221,10 +228,10 @@ pub fn probability<P: Prior + ?Sized>(prior: &P, key: &[u8]) -> Result<f64> {
     }
 }
 
-/// The inserts a second of all keys, checked.
+/// Returns the inserts a second of all keys, checked.
 ///
 /// # Errors
-/// [`Error::Parameter`] if there is no such number, or it is none from 0 on.
+/// [`Error::Parameter`] if no rate is given, or if it is not a finite number from 0 on.
 pub fn inserts_per_second<P: Prior + ?Sized>(prior: &P) -> Result<f64> {
     let expected = "the inserts a second, of all keys, for this filter's window is a time";
     match prior.inserts_per_second() {

@@ -1,9 +1,11 @@
-//! The pieces of a timing filter against the theorems as printed, and against sums of the series; extremes.
+//! The pieces of a timing filter against the theorems as printed, and against sums of the series;
+//! extremes.
 
 use super::*;
 use proptest::prelude::*;
 
-/// What a timing filter tells (lemmas 1 and 2, divided by `F(·)`): `since = (λ-1)B+b` or 0, `inserts = B` or `b`.
+/// The pieces of a timing filter (lemmas 1 and 2, divided by `F(·)`): `since = (λ-1)B+b` or 0,
+/// `inserts = B` or `b`.
 fn timer_pieces(since: u64, inserts: u64, likelihood: f64) -> [Piece; 2] {
     let to = since + inserts;
     [Piece { from: since, to, likelihood: 1.0 }, Piece { from: to, to: Piece::ENDLESS, likelihood }]
@@ -115,7 +117,7 @@ proptest! {
             .collect();
         pieces[0].likelihood += 0.1;
 
-        // P(i)·P(R|i), relative to the youngest age, far enough for the rest to be nothing.
+        // P(i)·P(R|i), relative to the youngest age, over a range whose rest is negligible.
         let least = pieces[0].from;
         let weight = |age: u64| {
             let piece = pieces.iter().rev().find(|piece| piece.from <= age);

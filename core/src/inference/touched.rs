@@ -1,23 +1,26 @@
-//! How likely it is that other keys have touched a key's cells (equations 1, 21 and 25).
+//! The probability that other keys touched a key's cells (equations 1, 21 and 25).
 //!
-//! A distinct key touches `k` cells of one block. Cells of one block are touched together, for the block has more or fewer keys
-//! than others: so the share of a block's cells that is touched varies, and its mean and variance are exact here.
+//! A distinct key touches `k` cells of one block. Cells of one block are correlated, because blocks
+//! differ in their number of keys. The share of touched cells therefore varies between blocks; its
+//! mean and variance are exact here.
 
 use super::posterior::gone;
 
-/// How keys are scattered over cells.
+/// The scattering of keys over cells.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Scatter {
-    /// `ln` of the probability that a key misses a cell of its own or another block.
+    /// `ln` of the probability that a key misses a given cell, in its own block or another.
     ln_missed: f64,
-    /// What the variance of the share of missed cells grows by with each key, as a logarithm.
+    /// The logarithm of the factor by which the variance of the share of missed cells grows with
+    /// each key.
     ln_spread: f64,
-    /// `k·ln(1 - 1/m)` over all cells, as the paper has it.
+    /// `k·ln(1 - 1/m)` over all cells, as in the paper.
     ln_missed_of_all: f64,
 }
 
 impl Scatter {
-    /// Keys with `k` cells each, in `blocks` blocks of `cells` cells each.
+    /// Creates the scattering of keys with `k` cells each over `blocks` blocks of `cells` cells
+    /// each.
     #[must_use]
     #[inline]
     pub fn new(cells: f64, k: u32, blocks: f64) -> Self {
@@ -32,10 +35,11 @@ impl Scatter {
         }
     }
 
-    /// The probability that each of `c` cells of a block was touched by at least one of so many distinct keys.
+    /// Returns the probability that each of `c` cells of a block was touched by at least one of
+    /// `distinct` distinct keys.
     ///
-    /// The share of touched cells is taken for a beta variable with its mean and variance: exact for one and two cells, and for one
-    /// block.
+    /// The share of touched cells is approximated by a beta variable with its mean and variance:
+    /// exact for one and two cells, and for one block.
     #[must_use]
     #[inline]
     pub fn touched(&self, c: u32, distinct: f64) -> f64 {
@@ -43,7 +47,7 @@ impl Scatter {
         if self.ln_spread == 0.0 || share <= 0.0 {
             return share.powi(c as i32);
         }
-        // Variance over mean and its complement, and from that the beta variable's 1/(α+β).
+        // The variance over the mean and its complement, and from that the beta variable's 1/(α+β).
         let spread = gone(distinct * self.ln_spread);
         let most = (share * (1.0 - spread)).max(f64::MIN_POSITIVE);
         let relative = ((1.0 - share) * spread / most).min(1.0 - 1e-9);
@@ -56,7 +60,8 @@ impl Scatter {
         above / below
     }
 
-    /// The same as the paper has it, all cells apart: `(1 - (1-1/m)^(k·D))^c` (equation 21 with all touched).
+    /// Returns the same by the paper's formula, without blocks: `(1 - (1-1/m)^(k·D))^c` (equation
+    /// 21 with all touched).
     #[must_use]
     #[inline]
     pub fn touched_of_all(&self, c: u32, distinct: f64) -> f64 {

@@ -1,8 +1,11 @@
 //! What a filter algorithm is: the trait [`Kind`], and what is said to it and by it.
 //!
-//! A kind never sees files, clocks, locks or global randomness. It is asked before each insert whether
-//! an event is due, decides what the record of an operation says, and applies records: live, in replay
-//! and in repair by the same code. So the state is a pure function of the parameters and the records.
+//! A kind never sees files, clocks, locks or global randomness. Before each insert the engine
+//! queries it for an event that is due. The kind decides the content of an operation's record and
+//! applies records: live, in replay and in repair by the same code. The state is therefore a pure
+//! function of the parameters and the records.
+//!
+//! A new kind is a folder in [`crate::kinds`] and a line in its registry.
 
 pub mod parameters;
 pub mod sample;
@@ -17,27 +20,29 @@ use crate::error::{Error, Result};
 use crate::inference::{Belief, Piece};
 use std::fmt::Debug;
 
-/// Filter-wide sums, as read: another thread's latest insert may be missing, never one too many.
+/// Filter-wide sums, as read: another thread's latest insert may be missing, but no insert is
+/// counted too often.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Insert operations applied since creation.
     pub inserts: u64,
-    /// The sum of [`Kind::novelty`] over all inserts since creation; of kinds that weigh the number of removals.
+    /// The sum of [`Kind::novelty`] over all inserts since creation; for kinds that weigh, the
+    /// number of removals.
     pub novelty: u64,
 }
 
-/// What is known when an insert is decided.
+/// The times and sums from which an insert is decided.
 #[derive(Debug, Clone, Copy)]
 pub struct Moment {
-    /// The key's own time; it may lie before `now`.
+    /// The key's own time, which may lie before `now`.
     pub time: Micros,
     /// The filter's time.
     pub now: Micros,
-    /// Sums over the filter: exact where an event is made of them, else perhaps a little too high.
+    /// Sums over the filter: exact if they decide an event, otherwise possibly slightly too high.
     pub totals: Totals,
 }
 
-/// What a kind decided about an insert, before its record is written.
+/// A kind's decision about an insert, made before its record is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
     /// Insert under this step.
@@ -49,19 +54,19 @@ pub enum Decision {
     TooLate,
 }
 
-/// What an operation does with its key.
+/// The change that an operation makes for its key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
     /// The key is inserted.
     Insert,
-    /// The key is removed, as often as it weighs.
+    /// The key is removed as many times as its weight.
     Remove,
 }
 
-/// An operation as its record tells it.
+/// An operation as stored in its record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Operation {
-    /// What is done.
+    /// The change that is made.
     pub change: Change,
     /// The key's hash.
     pub hash: u64,
@@ -69,12 +74,12 @@ pub struct Operation {
     pub step: u64,
     /// The key's time.
     pub time: Micros,
-    /// What the key weighs: how often it counts, or how important it is. From 1 to [`MOST_WEIGHT`]; 1 for kinds that do
-    /// not weigh.
+    /// The key's weight: how often it counts, or how important it is. From 1 to [`MOST_WEIGHT`]; 1
+    /// for kinds that do not weigh.
     pub weight: u32,
 }
 
-/// The most that a key weighs: what a record has room for.
+/// The greatest weight of a key, limited by the record's field.
 pub const MOST_WEIGHT: u32 = (1 << 24) - 1;
 
 /// A question about one key.
@@ -82,20 +87,20 @@ pub const MOST_WEIGHT: u32 = (1 << 24) - 1;
 pub struct Query {
     /// The key's hash.
     pub hash: u64,
-    /// The time at which it is asked.
+    /// The time of the query.
     pub now: Micros,
-    /// Sums over the filter; for [`Kind::contains`] perhaps a little too high.
+    /// Sums over the filter; for [`Kind::contains`] possibly slightly too high.
     pub totals: Totals,
 }
 
-/// How far back a question reaches.
+/// How far back a query reaches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Within {
-    /// The last so many insert operations.
+    /// This number of latest insert operations.
     Items(u64),
-    /// The last so many microseconds.
+    /// This number of latest microseconds.
     Time(Micros),
 }
 
@@ -104,9 +109,9 @@ pub enum Within {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Age {
-    /// At least so many insert operations ago.
+    /// At least this number of insert operations ago.
     Items(u64),
-    /// At least so many microseconds ago.
+    /// At least this number of microseconds ago.
     Time(Micros),
 }
 
@@ -114,14 +119,14 @@ pub enum Age {
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Estimate {
-    /// The count; of decaying kinds what is left of it.
+    /// The count; for decaying kinds the part of it that remains.
     pub count: f64,
-    /// Whether a cell has reached its end, so that the key may have been inserted more often.
+    /// Whether a cell is saturated, so that the key may have been inserted more often.
     pub at_least: bool,
 }
 
 impl Estimate {
-    /// Whether the key may have been inserted so often.
+    /// Returns whether the key may have been inserted at least `times` times.
     #[must_use]
     #[inline]
     pub fn holds(&self, times: u32) -> bool {
@@ -129,45 +134,48 @@ impl Estimate {
     }
 }
 
-/// How many times the planned false-positive rate is too much. Twice is beyond what chance does to a filter that is as full as
-/// planned, and with ten hash functions reached at 1.1 to 1.2 times the keys.
+/// The ratio of the expected to the planned false-positive rate above which a filter is saturated.
+/// A filter that is as full as planned does not reach twice the rate by chance. With ten hash
+/// functions it is reached at 1.1 to 1.2 times the planned number of keys.
 pub const TOO_FULL: f64 = 2.0;
 
-/// A figure that `Stat` tells of some kinds: the sum of one own word of all blocks.
+/// A kind metric that [`Stat`](crate::Stat) reports for some kinds: the sum of one kind word over
+/// all blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Figure {
-    /// Its name, as `ebbtide stat` prints it.
+    /// The metric's name, as `ebbtide stat` prints it.
     pub name: &'static str,
-    /// Which of the blocks' own words.
+    /// The index of the kind word in the block's header.
     pub own: usize,
 }
 
 /// A filter algorithm with its parameters.
 ///
-/// Methods get blocks of any content (a query may see a block in the middle of a change, and asks again
-/// when it finds out), so none may panic or index by a word it has read without masking it.
+/// Methods must accept blocks of any content: a query may see a block in the middle of a change,
+/// and repeats when it detects this. No method may panic, or index by a word it has read without
+/// masking it.
 pub trait Kind: Debug + Send + Sync {
-    /// The kind's name, as on the command line.
+    /// Returns the kind's name, as on the command line.
     fn name(&self) -> &'static str;
 
-    /// All parameters, completed; [`build`](crate::kinds::registry::build) gives the same kind back.
+    /// Returns all parameters, completed; [`registry::build`] builds the same kind from them.
     fn parameters(&self) -> Parameters;
 
-    /// Whether the time of operations matters to the state (it is then kept as a maximum for all threads,
-    /// and read precisely).
+    /// Returns whether the time of operations affects the state. The time is then kept as a maximum
+    /// over all threads, and read precisely.
     fn uses_time(&self) -> bool {
         false
     }
 
-    /// Words of cells the first bank should have.
+    /// Returns the number of words of cells that the first bank should have.
     fn first_words(&self) -> u64;
 
-    /// The size of the first bank.
+    /// Returns the size of the first bank.
     fn geometry(&self, layout: Layout) -> Geometry {
         layout.geometry(self.first_words())
     }
 
-    /// The number of stripes when the user names none: enough that threads rarely meet.
+    /// Returns the number of stripes if the user names none: enough that threads rarely contend.
     fn default_stripes(&self, block_words: u32) -> u32 {
         (self.first_words() / u64::from(block_words.max(1))).clamp(1, 64) as u32
     }
@@ -178,54 +186,59 @@ pub trait Kind: Debug + Send + Sync {
         state.apply_banks(&Event::OpenBank { id: state.next_bank(), geometry, since: 0, time: 0 });
     }
 
-    /// Whether an operation that was cut off anywhere may simply be done again, with the same result. Else all its changes go
-    /// through `Block::set_word` and `Block::set_own`, in one block of the first bank, so that they can be taken back.
+    /// Returns whether operations are idempotent: one that was interrupted anywhere may be applied
+    /// again, with the same result. Otherwise all its changes must go through `Block::set_word` and
+    /// `Block::set_own`, in one block of the first bank, so that they can be undone.
     fn repeatable(&self) -> bool {
         false
     }
 
-    /// Whether decisions and answers need the sums over the filter as they are, not a little too high.
+    /// Returns whether decisions and answers need the exact sums over the filter, not sums that may
+    /// be slightly too high.
     fn counts_inserts(&self) -> bool {
         false
     }
 
-    /// Whether blocks begin small and get room when they need it: see [`Kind::room`].
+    /// Returns whether blocks start small and get room on demand: see [`Kind::room`].
     fn grows(&self) -> bool {
         false
     }
 
-    /// How many of its words of cells a block must have room for before this operation is applied. Asked of kinds that
-    /// [grow](Kind::grows) only; the others' blocks have all their room from the start. What a block has once had room for it
-    /// need not keep: words beyond what [`Kind::room_now`] says may be zero again at any time.
+    /// Returns for how many of its words of cells a block must have room before this operation is
+    /// applied. Called only for kinds that [grow](Kind::grows); the blocks of other kinds have all
+    /// their room from the start. Room need not be kept: words beyond [`Kind::room_now`] may become
+    /// zero at any time.
     fn room(&self, block: &Block<'_>, operation: &Operation) -> usize {
         let _ = operation;
         block.cells.len()
     }
 
-    /// How many of its words of cells a block uses as it is; all beyond are zero.
+    /// Returns how many of its words of cells a block uses now; all words beyond are zero.
     fn room_now(&self, block: &Block<'_>) -> usize {
         block.cells.len()
     }
 
-    /// Words of cells in use when the filter is as full as planned: what `plan` counts as memory. All there are, but for kinds that
-    /// [grow](Kind::grows), which say what their blocks are expected to need by then.
+    /// Returns the words of cells in use when the filter is as full as planned, which `plan` counts
+    /// as memory. These are all words, except for kinds that [grow](Kind::grows), which return what
+    /// their blocks are expected to need by then.
     fn planned_words(&self, layout: Layout) -> u64 {
         layout.words(self.geometry(layout))
     }
 
-    /// Whether banks may open and close after the start.
+    /// Returns whether banks may open and close after the start.
     fn changes_banks(&self) -> bool {
         false
     }
 
-    /// Asks the processor for the words that an insert of this key will touch, before its stripe is taken.
+    /// Prefetches the words that an insert of this key will touch, before its stripe is acquired.
     fn prefetch(&self, blocks: &Blocks<'_>, hash: u64) {
         let _ = (blocks, hash);
     }
 
-    /// The event that must come before an insert at `moment`, if any. Asked again until there is none. Called
-    /// without stripe 0 first, as a hint with sums that may be too high, then under it: with higher sums something
-    /// must be due that is due with lower ones.
+    /// Returns the event that must come before an insert at `moment`, if any. The caller repeats
+    /// the call until it returns `None`. The first call is made without stripe 0, as a hint, with
+    /// sums that may be too high; the next ones under it. An event that is due at some sums must
+    /// therefore also be due at higher ones.
     fn due(&self, state: &State<'_>, layout: Layout, moment: &Moment) -> Option<Event> {
         let _ = (state, layout, moment);
         None
@@ -236,91 +249,98 @@ pub trait Kind: Debug + Send + Sync {
         let _ = (state, layout, event);
     }
 
-    /// Decides an insert.
+    /// Decides the step of an insert, or rejects it as too late.
     fn decide(&self, state: &State<'_>, moment: &Moment) -> Decision;
 
-    /// The step of an insert that [`Kind::decide`] has placed in `step` and whose time is before the filter's, in view of the
-    /// blocks that this step touches: the same, or the filter's own.
+    /// Returns the step of an insert whose time is before the filter's and for which
+    /// [`Kind::decide`] chose `step`, in view of the blocks that this step touches. The result is
+    /// `step` or the filter's current step.
     fn step_of_late(&self, state: &State<'_>, blocks: &Blocks<'_>, hash: u64, step: u64) -> u64 {
         let _ = (state, blocks, hash);
         step
     }
 
-    /// How far a key's time may lie ahead of an event that ends its key's step and that was decided at the same moment by somebody
-    /// who did not know of it. An insert whose time is further ahead of what stripe 0 knows first tells it there. Without
-    /// limit where events end no step before its time.
+    /// Returns how far a key's time may lie ahead of an event that ends its key's step, if a
+    /// process that did not see the key's time decided that event concurrently. An insert whose
+    /// time is further ahead of the time in stripe 0 first records it there. Unlimited where events
+    /// end no step before its time.
     fn grace(&self) -> Micros {
         Micros::MAX
     }
 
-    /// A step to insert under although an event is due, because a stopped process holds the event up and may do so for any
-    /// length of time; `None` if the insert must wait. The event may be decided already or only later: the key must not
-    /// be forgotten too early in either case, and the record alone must tell what the insert does to its blocks.
+    /// Returns a step to insert under although an event is due, because a stopped process delays
+    /// the event for an unbounded time; `None` if the insert must wait. The event may have been
+    /// decided already or may be decided later. In either case the key must not expire too early,
+    /// and the record alone must determine what the insert does to its blocks.
     fn step_without(&self, state: &State<'_>, moment: &Moment) -> Option<u64> {
         let _ = (state, moment);
         None
     }
 
-    /// The banks that an insert under `step` touches.
+    /// Returns the banks that an insert under `step` touches.
     fn touches(&self, state: &State<'_>, step: u64) -> BankMask {
         let _ = (state, step);
         1
     }
 
-    /// How much an insert is about to change, in the kind's unit, for kinds that steer by it; it is recorded
-    /// with the insert, so that sums of it are exact after a recovery.
+    /// Returns how much an insert is about to change, in the kind's unit, for kinds that steer by
+    /// it. The value is recorded with the insert, so that its sums are exact after a recovery.
     fn novelty(&self, state: &State<'_>, blocks: &Blocks<'_>, operation: &Operation) -> u32 {
         let _ = (state, blocks, operation);
         0
     }
 
-    /// Whether keys have a weight, a count or an importance, that the record keeps (in place of the novelty).
+    /// Returns whether keys have a weight, a count or an importance, which the record stores in
+    /// place of the new bits.
     fn weighs(&self) -> bool {
         false
     }
 
-    /// The weight of a key from what the user says of it, a count or an importance.
+    /// Returns the weight of a key from the count or importance that the caller passes.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] if the kind does not weigh, [`Error::Parameter`] for a number that is no weight.
+    /// [`Error::Unsupported`] if the kind does not weigh, [`Error::Parameter`] for a number that is
+    /// not a weight.
     fn weight(&self, given: f64) -> Result<u32> {
         let _ = given;
         Err(Error::Unsupported { kind: self.name(), operation: "a weight" })
     }
 
-    /// Whether keys can be removed. Only kinds that [weigh](Kind::weighs) do: removals are counted in place of the novelty.
+    /// Returns whether keys can be removed. Only kinds that [weigh](Kind::weighs) support it:
+    /// removals are counted in place of the new bits.
     fn removes(&self) -> bool {
         false
     }
 
-    /// Applies an insert to the key's blocks (those of `touches` that `blocks` holds): catches them up to the
-    /// operation's step, then sets the cells.
+    /// Applies an insert to the key's blocks (those of `touches` that `blocks` holds): catches them
+    /// up to the operation's step, then sets the cells.
     ///
-    /// `state` may be later than the operation (in replay, when block 0 was copied after the block):
-    /// the result depends on the operation and the blocks, and on `state` only for which bank a step
-    /// belongs to.
+    /// `state` may be later than the operation (in replay, when block 0 was copied after the
+    /// block). The result depends on the operation and the blocks, and on `state` only for the bank
+    /// that a step belongs to.
     fn insert(&self, state: &State<'_>, blocks: &Blocks<'_>, operation: &Operation);
 
-    /// Applies a removal, for kinds that [remove](Kind::removes); [`Kind::estimate`] has said that the key may be there so often.
+    /// Applies a removal, for kinds that [remove](Kind::removes). The caller has checked with
+    /// [`Kind::estimate`] that the key may be contained that often.
     fn remove(&self, state: &State<'_>, blocks: &Blocks<'_>, operation: &Operation) {
         let _ = (state, blocks, operation);
     }
 
-    /// Whether the key is in the window.
+    /// Returns whether the key is in the window.
     fn contains(&self, state: &State<'_>, blocks: &Blocks<'_>, query: &Query) -> bool;
 
-    /// Whether the kind answers [`Kind::age`] and [`Kind::contains_within`].
+    /// Returns whether the kind answers [`Kind::age`] and [`Kind::contains_within`].
     fn knows_age(&self) -> bool {
         false
     }
 
-    /// How long ago the key was seen, at least; `None` if it is not in the window.
+    /// Returns a lower bound of the key's age; `None` if it is not in the window.
     fn age(&self, state: &State<'_>, blocks: &Blocks<'_>, query: &Query) -> Option<Age> {
         let _ = (state, blocks, query);
         None
     }
 
-    /// Whether the key was seen within less than the window.
+    /// Returns whether the key was seen within a part of the window.
     fn contains_within(
         &self,
         state: &State<'_>,
@@ -332,22 +352,23 @@ pub trait Kind: Debug + Send + Sync {
         self.contains(state, blocks, query)
     }
 
-    /// The window of [`Kind::contains`], in which posteriors are asked by default; `None` for kinds that have no
-    /// [evidence](Kind::evidence).
+    /// Returns the window of [`Kind::contains`], to which posteriors refer by default; `None` for
+    /// kinds that have no [evidence](Kind::evidence).
     fn window(&self, totals: &Totals) -> Option<Within> {
         let _ = totals;
         None
     }
 
-    /// The age of the filter's first insert, or one that is above it, in the unit of [`Kind::window`]: no key is older, but for
-    /// those that were never inserted.
+    /// Returns the age of the filter's first insert, or an upper bound of it, in the unit of
+    /// [`Kind::window`]. No key is older, except those that were never inserted.
     fn history(&self, state: &State<'_>, query: &Query) -> u64 {
         let _ = state;
         query.totals.inserts
     }
 
-    /// Tells how likely the key's cells are to be as they are at each age, piece by piece from the youngest age on, and at last for
-    /// all ages that they know nothing of. Ages are in the unit of [`Kind::window`].
+    /// Passes to `tell` how likely the key's cells are to be as they are at each age, piece by
+    /// piece from the youngest age on. The last piece covers all ages about which the cells contain
+    /// no information. Ages are in the unit of [`Kind::window`].
     fn evidence(
         &self,
         state: &State<'_>,
@@ -359,50 +380,53 @@ pub trait Kind: Debug + Send + Sync {
         let _ = (state, blocks, query, belief, tell);
     }
 
-    /// How often the key was inserted; `None` for kinds that do not count.
+    /// Returns how often the key was inserted; `None` for kinds that do not count.
     fn estimate(&self, state: &State<'_>, blocks: &Blocks<'_>, query: &Query) -> Option<Estimate> {
         let _ = (state, blocks, query);
         None
     }
 
-    /// What an estimate of a decaying kind is multiplied by to be a frequency: the mean over the inserts of an epoch if they go on
-    /// as they were.
+    /// Returns the factor that turns an estimate of a decaying kind into a frequency: the mean over
+    /// the inserts of an epoch if they continue at the same rate.
     fn normaliser(&self) -> Option<f64> {
         None
     }
 
-    /// Brings a private copy of a block of bank `slot` to the filter's step, at `moment`, and into the one form in which equal
-    /// logical states are equal words. What `digest` hashes.
+    /// Brings a private copy of a block of bank `slot` to the filter's step, at `moment`, and into
+    /// its canonical form, in which equal logical states are equal words. `digest` hashes the
+    /// result.
     fn settle(&self, state: &State<'_>, slot: usize, block: &Block<'_>, moment: &Moment);
 
-    /// The step the filter is in, where the kind has steps.
+    /// Returns the filter's current step, for kinds that have steps.
     fn step(&self, state: &State<'_>, moment: &Moment) -> Option<u64> {
         let _ = (state, moment);
         None
     }
 
-    /// How many cells of a settled block are in use, and how many there are: what `stat` calls the fill.
+    /// Returns how many cells of a settled block are in use, and how many there are: `stat` reports
+    /// them as the fill.
     fn fill(&self, block: &Block<'_>) -> (u64, u64) {
         let set = block.cells.iter().map(|word| u64::from(load(word).count_ones())).sum();
         (set, block.cells.len() as u64 * 64)
     }
 
-    /// Figures of its own.
+    /// Returns the metrics of this kind.
     fn figures(&self) -> &'static [Figure] {
         &[]
     }
 
-    /// The false-positive rate when the filter is as full as planned, by theory.
+    /// Returns the false-positive rate when the filter is as full as planned, by theory.
     fn planned_fpr(&self, layout: Layout) -> f64;
 
-    /// The false-positive rate of keys whose block of bank `slot` this settled one is, by its cells, for kinds whose estimate
-    /// asks for it.
+    /// Returns the false-positive rate of the keys of one settled block of bank `slot`, computed
+    /// from its cells, for kinds whose estimate needs it.
     fn block_fpr(&self, state: &State<'_>, slot: usize, block: &Block<'_>, moment: &Moment) -> f64 {
         let _ = (state, slot, block, moment);
         0.0
     }
 
-    /// The false-positive rate to expect now, by theory, from the filter-wide state or from what blocks tell.
+    /// Returns the false-positive rate to expect now, by theory, from the filter-wide state or from
+    /// the sampled blocks.
     fn estimated_fpr(
         &self,
         state: &State<'_>,
@@ -411,7 +435,8 @@ pub trait Kind: Debug + Send + Sync {
         sample: &Sample,
     ) -> f64;
 
-    /// Whether the filter is clearly fuller than planned: the rate to expect is more than [`TOO_FULL`] times the planned one.
+    /// Returns whether the filter is saturated: the expected rate is more than [`TOO_FULL`] times
+    /// the planned one.
     fn is_saturated(
         &self,
         state: &State<'_>,

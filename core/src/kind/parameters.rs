@@ -1,5 +1,5 @@
-//! The named parameters of a filter: what a user asks for, and, completed by the kind, what `meta`
-//! keeps.
+//! The named parameters of a filter: those that a user gives and, completed by the kind, those that
+//! `meta` stores.
 
 use super::MOST_WEIGHT;
 use crate::error::{Error, Result};
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-/// The false-positive rate when the user names none.
+/// The default false-positive rate.
 pub const DEFAULT_FPR: f64 = 0.001;
 
 /// Names and values, in the spelling of the command line (`window-items`, `fpr`, `k`, …).
@@ -19,7 +19,7 @@ pub const DEFAULT_FPR: f64 = 0.001;
 pub struct Parameters(BTreeMap<String, String>);
 
 impl Parameters {
-    /// No parameters.
+    /// Returns no parameters.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -37,28 +37,28 @@ impl Parameters {
         self.0.insert(name.to_owned(), value.to_string());
     }
 
-    /// The text of a parameter.
+    /// Returns the text of a parameter.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)
     }
 
-    /// Names and values in the order of names.
+    /// Returns names and values in the order of names.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// A number, if the parameter is there.
+    /// Returns a number, if the parameter is given.
     ///
     /// # Errors
-    /// [`Error::Parameter`] if its text is not a `T`; `expected` says what it must be.
+    /// [`Error::Parameter`] if its text is not a `T`; `expected` describes the valid values.
     pub fn optional<T: FromStr>(&self, name: &'static str, expected: &str) -> Result<Option<T>> {
         self.get(name)
             .map(|text| text.parse().map_err(|_| Error::parameter(name, expected, text)))
             .transpose()
     }
 
-    /// A number that must be there.
+    /// Returns a number that must be given.
     ///
     /// # Errors
     /// [`Error::Parameter`] if it is missing or its text is not a `T`.
@@ -66,15 +66,15 @@ impl Parameters {
         self.optional(name, expected)?.ok_or_else(|| Error::parameter(name, expected, "nothing"))
     }
 
-    /// An integer from 1 to `most`, if the parameter is there.
+    /// Returns an integer from 1 to `most`, if the parameter is given.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for anything else; `expected` says what it must be.
+    /// [`Error::Parameter`] for anything else; `expected` describes the valid values.
     pub fn count(&self, name: &'static str, expected: &str, most: u64) -> Result<Option<u64>> {
         self.optional(name, expected)?.map(|count| within(name, count, 1, most)).transpose()
     }
 
-    /// `fpr`, the wanted false-positive rate, if the user names one; see [`DEFAULT_FPR`].
+    /// Returns `fpr`, the planned false-positive rate, if the user gives one; see [`DEFAULT_FPR`].
     ///
     /// # Errors
     /// [`Error::Parameter`] if it is not a [`probability`].
@@ -83,7 +83,8 @@ impl Parameters {
         fpr.map(|fpr| probability("fpr", fpr)).transpose()
     }
 
-    /// `k` and `l`, numbers of slices that take inserts and that only age: both from 1 to `most`, or neither.
+    /// Returns `k` and `l`, the numbers of slices that take inserts and that only age: both from 1
+    /// to `most`, or neither.
     ///
     /// # Errors
     /// [`Error::Parameter`] for numbers out of bounds and for one without the other.
@@ -97,10 +98,10 @@ impl Parameters {
         }
     }
 
-    /// Refuses names that the kind does not know.
+    /// Rejects names that the kind does not have.
     ///
     /// # Errors
-    /// [`Error::Parameter`] naming the first unknown one.
+    /// [`Error::Parameter`] with the first unknown name.
     pub fn only(&self, kind: &str, known: &[&str]) -> Result<()> {
         match self.0.keys().find(|name| !known.contains(&name.as_str())) {
             None => Ok(()),
@@ -113,7 +114,8 @@ impl Parameters {
     }
 }
 
-/// The weight of a key that counts: a whole number from 1 to [`MOST_WEIGHT`].
+/// Returns the weight of a key that counts: a whole number from 1 to
+/// [`MOST_WEIGHT`](super::MOST_WEIGHT).
 ///
 /// # Errors
 /// [`Error::Parameter`] for anything else, NaN included.
@@ -126,7 +128,7 @@ pub fn whole_count(given: f64) -> Result<u32> {
     }
 }
 
-/// A rate or probability strictly between 0 and 1.
+/// Returns a rate or probability strictly between 0 and 1.
 ///
 /// # Errors
 /// [`Error::Parameter`] for anything else, NaN included.
@@ -138,7 +140,7 @@ pub fn probability(name: &'static str, value: f64) -> Result<f64> {
     }
 }
 
-/// An integer within bounds, both included.
+/// Returns an integer within bounds, both included.
 ///
 /// # Errors
 /// [`Error::Parameter`] for anything else.

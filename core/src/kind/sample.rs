@@ -1,9 +1,9 @@
-//! What blocks tell of a filter when they are looked at: how many cells are in use, and the false-positive rate.
+//! A sample of a filter's blocks: how many cells are in use, and the false-positive rate.
 
 use super::{Kind, Moment, State};
 use crate::block::{Block, MAX_BANKS};
 
-/// Sums over the blocks that were looked at.
+/// Sums over the sampled blocks.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Sample {
     used: u64,
@@ -13,7 +13,7 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// Looks at a settled copy of a block of bank `slot`.
+    /// Adds a settled copy of a block of bank `slot`.
     pub fn look(
         &mut self,
         kind: &dyn Kind,
@@ -30,13 +30,14 @@ impl Sample {
         }
     }
 
-    /// The share of cells in use.
+    /// Returns the share of cells in use.
     #[must_use]
     pub fn fill(&self) -> f64 {
         if self.cells == 0 { 0.0 } else { self.used as f64 / self.cells as f64 }
     }
 
-    /// The probability that a key which was never inserted is found in one of its blocks: one a bank, each as likely as another.
+    /// Returns the probability that a key which was never inserted is found in one of its blocks:
+    /// one block of each bank, all equally likely.
     #[must_use]
     pub fn fpr(&self) -> f64 {
         let looked_at = self.banks.iter().filter(|(blocks, _)| *blocks > 0);

@@ -1,41 +1,47 @@
-//! Slices as bit columns of a block: where a bit lies, how a key's row is read, what catching up clears.
+//! Slices as bit columns of a block: the place of a bit, reading a key's row, and clearing on
+//! catch-up.
 //!
-//! A key's `k` hash functions lead to `k` rows of its block. Row `p` holds bit `p` of `n` slices in a lane
-//! of 16, 32 or 64 bits; lanes are packed into words, lane 0 lowest. The slice made in generation `s` (any
-//! integer: a new block has slices from before generation 0) is column `s mod n` and has hash function
-//! `s mod k`, both for life. At generation `G` the slice of age `a` is the one made in `G-a`.
+//! A key's `k` hash functions lead to `k` rows of its block. Row `p` holds bit `p` of `n` slices in
+//! a lane of 16, 32 or 64 bits; lanes are packed into words, lane 0 lowest. The slice made in
+//! generation `s` (any integer: a new block has slices from before generation 0) is column
+//! `s mod n` and has hash function `s mod k`, both for its whole life. At generation `G` the slice
+//! of age `a` is the one made in `G-a`.
 //!
-//! An insert in generation `g` sets the key's bit in the `k` slices `g-k+1..=g` (Age-Partitioned Bloom
-//! Filters; Time-limited Bloom Filter, section 5): `k` consecutive slices have all `k` functions. A query
-//! joins the key's rows into one, ordered by age, and looks for runs of `k` ones in it.
+//! An insert in generation `g` sets the key's bit in the `k` slices `g-k+1..=g` (Age-Partitioned
+//! Bloom Filters; Time-limited Bloom Filter, section 5): `k` consecutive slices have all `k`
+//! functions. A query joins the key's rows into one, ordered by age, and searches it for runs of
+//! `k` ones.
 //!
-//! Nothing shifts. The block's first own word is the generation it has caught up to; a slice is held until
-//! the one `n` generations younger takes its column. Columns of slices made since the block was last touched
-//! still hold their predecessors, which are gone: a query masks them, an insert clears them first.
+//! Nothing shifts. The block's first kind word is the generation that it has caught up to; a slice
+//! is held until the one `n` generations younger takes its column. Columns of slices made since the
+//! block was last touched still hold expired predecessors: a query masks them, an insert clears
+//! them first.
 //!
-//! Knows nothing of why generations end. Trusts no word that it reads: any content gives an answer, and no
-//! panic.
+//! This module is independent of why generations end. It does not trust the words that it reads:
+//! any content gives an answer, and no panic.
 
 use crate::atomic::{AtomicU64, Ordering};
 use crate::block::{Block, load, prefetch, store};
 use crate::hash::Positions;
 use crate::planted::Mistake;
 
-/// The most words of a block that are used, so that its rows stay in the range of [`Positions`].
+/// The greatest number of words of a block that are used, so that its rows stay in the range of
+/// [`Positions`].
 const MOST_BLOCK_WORDS: usize = 1 << 24;
 
-/// How the slices of a filter are arranged in its blocks.
+/// The arrangement of a filter's slices in its blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Columns {
     k: u32,
     n: u32,
     /// Binary logarithm of lanes in a word.
     lanes_log: u32,
-    /// At `k - f + i` the ages, age 0 as the top bit, of the slices with hash function `i`, if the youngest slice has `f`.
+    /// At `k - f + i` the ages (age 0 as the top bit) of the slices with hash function `i`, if the
+    /// youngest slice has `f`.
     ages: [u64; 128],
 }
 
-/// Where the slices of a generation lie.
+/// The place of a generation's slices.
 #[derive(Clone, Copy)]
 struct Place {
     /// The column of the youngest slice.
@@ -44,14 +50,15 @@ struct Place {
     function: u32,
 }
 
-/// The generation that a block has caught up to.
+/// Returns the generation that a block has caught up to.
 #[inline]
 pub(super) fn caught_up(block: &Block<'_>) -> u64 {
     block.own.first().map_or(0, load)
 }
 
 impl Columns {
-    /// `n` slices, `k` of which take an insert, in lanes of `width` (16, 32 or 64) bits.
+    /// Creates an arrangement of `n` slices, `k` of which take an insert, in lanes of `width` (16,
+    /// 32 or 64) bits.
     pub(super) fn new(k: u32, n: u32, width: u32) -> Self {
         assert!(k >= 1 && k < n && n <= width && matches!(width, 16 | 32 | 64));
         let mut ages = [0; 128];
@@ -62,21 +69,21 @@ impl Columns {
         Self { k, n, lanes_log: (64 / width).ilog2(), ages }
     }
 
-    /// Lanes in a word.
+    /// Returns the number of lanes in a word.
     pub(super) fn lanes(&self) -> u64 {
         1 << self.lanes_log
     }
 
-    /// The ages, age 0 as the top bit, at which a run of `k` ones starts for this key, at this generation or
-    /// the block's own, whichever is later; and that generation.
+    /// Returns the ages (age 0 as the top bit) at which a run of `k` ones starts for this key, and
+    /// the generation to which they refer: the given one or the block's own, whichever is later.
     #[inline(always)]
     pub(super) fn runs(&self, block: &Block<'_>, generation: u64, hash: u64) -> (u64, u64) {
         let (ones, generation) = self.ones(block, generation, hash);
         (runs_of(ones, self.k), generation)
     }
 
-    /// The key's bits by age, age 0 as the top bit, at this generation or the block's own, whichever is later; and that
-    /// generation.
+    /// Returns the key's bits by age (age 0 as the top bit), and the generation to which they
+    /// refer: the given one or the block's own, whichever is later.
     #[inline(always)]
     pub(super) fn ones(&self, block: &Block<'_>, generation: u64, hash: u64) -> (u64, u64) {
         let caught_up = caught_up(block);
@@ -86,8 +93,8 @@ impl Columns {
         (self.row(block, generation, hash) & held, generation)
     }
 
-    /// The ages, age 0 as the top bit, that a key with these bits can have been inserted at: a run of `k` ones starts there, or a
-    /// shorter one that the row ends in.
+    /// Returns the ages (age 0 as the top bit) at which a key with these bits can have been
+    /// inserted: those where a run of `k` ones starts, or a shorter run that ends with the row.
     #[inline]
     pub(super) fn starts(&self, ones: u64) -> u64 {
         let unused = 64 - self.n;
@@ -95,23 +102,23 @@ impl Columns {
         runs_of(ones, self.k) | u64::MAX.checked_shr(64 - cut_off).unwrap_or(0) << unused
     }
 
-    /// `k` and `n`.
+    /// Returns `k` and `n`.
     pub(super) fn shape(&self) -> (u32, u32) {
         (self.k, self.n)
     }
 
-    /// Sets the key's bits in the slices of this generation, but for those that the block no longer holds, if
-    /// it is further on. `since`: see [`catch_up`](Self::catch_up).
+    /// Sets the key's bits in the slices of this generation, except those that a block in a later
+    /// generation no longer holds. `since`: see [`catch_up`](Self::catch_up).
     #[inline]
     pub(super) fn insert(&self, block: &Block<'_>, since: u64, generation: u64, hash: u64) {
         self.catch_up(block, since, generation);
         self.each_bit(block, generation, hash, |word, shift, bit| {
-            // Stored even if unchanged: whether it is cannot be predicted, so asking costs more.
+            // Stored even if unchanged: a branch on that would be unpredictable and cost more.
             store(word, load(word) | bit << shift);
         });
     }
 
-    /// How many bits [`insert`](Self::insert) would newly set.
+    /// Returns how many bits [`insert`](Self::insert) would newly set.
     pub(super) fn novelty(&self, block: &Block<'_>, generation: u64, hash: u64) -> u32 {
         let uncleared = generation.saturating_sub(caught_up(block)).min(self.n.into()) as u32;
         let kept = !self.youngest_columns(generation, uncleared);
@@ -122,7 +129,8 @@ impl Columns {
         new
     }
 
-    /// How many bits of the slices of this generation are set in the first `words` words of a block, and how many bits there are.
+    /// Returns how many bits of the slices of this generation are set in the first `words` words of
+    /// a block, and how many bits there are.
     pub(super) fn set_in(&self, block: &Block<'_>, generation: u64, words: usize) -> (u64, u64) {
         let mut columns = self.youngest_columns(generation, self.k);
         let uncleared = generation.saturating_sub(caught_up(block));
@@ -135,13 +143,14 @@ impl Columns {
         (set, words.len() as u64 * self.lanes() * u64::from(self.k))
     }
 
-    /// The share of set bits in each slice of a block that has caught up to this generation, by age.
+    /// Returns the share of set bits in each slice of a block that has caught up to this
+    /// generation, by age.
     pub(super) fn fills(&self, block: &Block<'_>, generation: u64) -> impl Iterator<Item = f64> {
         const ONES: u64 = 0x0101_0101_0101_0101;
         let width = 64 >> self.lanes_log;
         let mut set = [0_u64; 64];
         for words in block.cells.chunks(usize::from(u8::MAX)) {
-            // Byte `b` of the sum at `i`: how often bit `8·b + i` is set.
+            // Byte `b` of the sum at `i` counts how often bit `8·b + i` is set.
             let mut sums = [0_u64; 8];
             for word in words.iter().map(load) {
                 sums.iter_mut().enumerate().for_each(|(i, sum)| *sum += word >> i & ONES);
@@ -155,14 +164,14 @@ impl Columns {
         (0..self.n).map(move |age| set[self.column(place, age) as usize % 64] as f64 / bits)
     }
 
-    /// Asks the processor for the words of the key's rows.
+    /// Prefetches the words of the key's rows.
     #[inline]
     pub(super) fn prefetch(&self, block: &Block<'_>, hash: u64) {
         self.each_row(block, hash, |word, _, _| prefetch(word));
     }
 
-    /// Clears the columns recycled since the block was last touched. A block that has caught up to no
-    /// generation from `since` on, the first that writes to it, is still all zero.
+    /// Clears the columns recycled since the block was last touched. A block that has caught up to
+    /// no generation from `since` on, the first that writes to it, is still all zero.
     #[inline]
     pub(super) fn catch_up(&self, block: &Block<'_>, since: u64, generation: u64) {
         let caught_up = caught_up(block);
@@ -173,7 +182,8 @@ impl Columns {
             self.recycle(block, caught_up, generation);
         }
         if let Some(own) = block.own.first() {
-            // Release: who finds this number after its writer's death finds the columns cleared.
+            // Release: a takeover that reads this generation after the writer's death finds the
+            // columns cleared.
             own.store(generation, Ordering::Release);
         }
     }
@@ -187,13 +197,14 @@ impl Columns {
         }
     }
 
-    /// The key's bits in all slices by age, age 0 as the top bit.
+    /// Returns the key's bits in all slices by age, age 0 as the top bit.
     ///
-    /// The loads do not depend on one another: nearly all of the time is their misses, side by side.
+    /// The loads are independent of one another: nearly all of the time is spent in their cache
+    /// misses, in parallel.
     #[inline(always)]
     fn row(&self, block: &Block<'_>, generation: u64, hash: u64) -> u64 {
         let place = self.place(generation);
-        // From the first function on.
+        // The ages begin with the first hash function.
         let first = (self.k - place.function) as usize & 63;
         let ages = self.ages[first..].first_chunk().expect("the table is twice as long");
         if self.n == 64 {
@@ -206,12 +217,12 @@ impl Columns {
         self.row_of_lanes(block, place, ages, hash)
     }
 
-    /// The same where fewer than 64 slices leave room for other lanes, or for nothing. Out of line, so that the questions of 64
-    /// columns stay small.
+    /// Returns the row as [`row`](Self::row) does where fewer than 64 slices leave room for other
+    /// lanes or unused bits. Out of line, so that queries of 64 columns stay small.
     #[inline(never)]
     fn row_of_lanes(&self, block: &Block<'_>, place: Place, ages: &[u64; 64], hash: u64) -> u64 {
-        // The lane is moved to the top, then turned until the youngest slice is the top bit. What the
-        // right shift leaves below the `n` bits is cut off.
+        // The lane is moved to the top, then rotated until the youngest slice is the top bit. The
+        // final shifts clear the bits below the `n` bits.
         let (up, left) = (64 - self.n, self.n - 1 - place.column);
         let mut row = 0;
         self.each_row(block, hash, |word, shift, function| {
@@ -221,20 +232,21 @@ impl Columns {
         row >> up << up
     }
 
-    /// A word with these columns in each of its lanes.
+    /// Returns a word with these columns in each of its lanes.
     fn in_lanes(&self, columns: u64) -> u64 {
         (0..64).step_by(64 >> self.lanes_log).fold(0, |word, shift| word | columns << shift)
     }
 
-    /// The columns of so many slices, the youngest of this generation.
+    /// Returns the columns of `count` slices, the youngest of this generation.
     #[cold]
     fn youngest_columns(&self, generation: u64, count: u32) -> u64 {
         let place = self.place(generation);
         (0..count).fold(0, |columns, age| columns | 1 << self.column(place, age))
     }
 
-    /// Visits the key's bits in the slices of this generation: word, where the lane begins in it, and the bit in the lane; 0
-    /// for a slice that the block, further on, no longer holds.
+    /// Visits the key's bits in the slices of this generation: the word, the shift of the lane in
+    /// it, and the bit in the lane. The bit is 0 for a slice that a block in a later generation no
+    /// longer holds.
     #[inline(always)]
     fn each_bit<'a>(
         &self,
@@ -248,11 +260,12 @@ impl Columns {
             0 => u64::MAX,
             behind => self.youngest_columns(generation, self.n - behind.min(self.n.into()) as u32),
         };
-        // One function further is one slice younger, and from the youngest's on to the oldest's.
+        // The next function is one slice younger; after the youngest slice's function follows the
+        // oldest slice's.
         let mut bit = 1 << self.column(place, place.function);
         let oldest = 1 << self.column(place, self.k - 1);
         if self.n == 64 {
-            // Written apart: a turn in place of a choice, a dozen times an insert.
+            // A separate loop: a rotation replaces a branch, a dozen times an insert.
             self.each_row(block, hash, |word, shift, function| {
                 visit(word, shift, bit & held);
                 let younger = u64::rotate_left(bit, 1);
@@ -268,8 +281,8 @@ impl Columns {
         });
     }
 
-    /// Visits the key's rows in the order of hash functions: word, where the lane begins in it, and the function. A block
-    /// without cells has none.
+    /// Visits the key's rows in the order of hash functions: the word, the shift of the lane in it,
+    /// and the function. A block without cells has none.
     #[inline(always)]
     fn each_row<'a>(
         &self,
@@ -277,11 +290,11 @@ impl Columns {
         hash: u64,
         mut visit: impl FnMut(&'a AtomicU64, u32, usize),
     ) {
-        // 64 slices leave one lane in a word: said where the compiler can use it, in `row`.
+        // 64 slices leave one lane in a word: stated here so that the compiler can use it in `row`.
         let lanes_log = if self.n == 64 { 0 } else { self.lanes_log };
         let words = &block.cells[..block.cells.len().min(MOST_BLOCK_WORDS)];
         let positions = Positions::new(hash, (words.len() << lanes_log) as u32);
-        // Below 64, see `new`: said where the compiler can use it.
+        // Below 64 (see `new`): stated here so that the compiler can use it.
         let k = (self.k & 63) as usize;
         let mut at = |function: usize, position: usize| {
             if let Some(word) = words.get(position >> lanes_log) {
@@ -302,7 +315,7 @@ impl Columns {
     #[inline]
     fn place(&self, generation: u64) -> Place {
         Place {
-            // Most filters have 64 columns, and need no division.
+            // Most filters have 64 columns and need no division.
             column: match self.n {
                 64 => generation as u32 % 64,
                 n => (generation % u64::from(n)) as u32,
@@ -311,7 +324,7 @@ impl Columns {
         }
     }
 
-    /// The column of the slice of this age, below `n`.
+    /// Returns the column of the slice of this age, below `n`.
     #[inline]
     fn column(&self, place: Place, age: u32) -> u32 {
         let turn = if age > place.column { self.n } else { 0 };
@@ -319,7 +332,7 @@ impl Columns {
     }
 }
 
-/// Each bit that begins a run of `k` ones, downwards.
+/// Returns each bit at which a run of `k` ones begins, downwards.
 #[inline]
 fn runs_of(row: u64, k: u32) -> u64 {
     let (mut runs, mut length) = (row, 1);
@@ -363,7 +376,7 @@ mod tests {
         let block = Block::alone(&own, &cells);
         let columns = Columns::new(12, 64, 64);
         columns.catch_up(&block, 0, 200);
-        // Of the slices 129 to 140 the block still has those from 137 on.
+        // Of slices 129 to 140 the block still holds those from 137 on.
         assert_eq!(columns.novelty(&block, 140, 77), 4);
         columns.insert(&block, 0, 140, 77);
         assert_eq!(ones(&cells), 4);
@@ -422,8 +435,8 @@ mod tests {
         let (first, second) = (crate::hash::mix(1), crate::hash::mix(2));
         columns.insert(&block, 0, 4, first);
         columns.insert(&block, 0, 9, second);
-        // The block has been caught up to the next generation, the filter-wide state read is one old.
-        // The first key is of age 5 now, and would seem gone (or young) if generation 8 were believed.
+        // The block has caught up to generation 9, while the filter-wide state that was read is at
+        // 8. The first key has age 5 now; by generation 8 it would seem expired (or young).
         let (runs, generation) = columns.runs(&block, 8, first);
         assert_eq!(generation, 9);
         assert_eq!(runs.leading_zeros(), 5);

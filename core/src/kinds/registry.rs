@@ -8,13 +8,14 @@ use crate::error::{Error, Result};
 use crate::kind::{Kind, Parameters};
 use std::sync::Arc;
 
-/// How to make a kind from parameters.
+/// The constructor of a kind.
 #[derive(Debug)]
 pub struct Entry {
     /// The kind's name, as on the command line.
     pub name: &'static str,
-    /// Makes the kind from what a user asks (`capacity`, `fpr`, …) or from what [`Kind::parameters`] gave; checks
-    /// every value, fills in the rest, and panics on nothing.
+    /// Builds the kind from the parameters that a user gives (`capacity`, `fpr`, …) or from those
+    /// that [`Kind::parameters`] returned. It checks every value, completes the rest, and never
+    /// panics.
     pub build: fn(&Parameters) -> Result<Arc<dyn Kind>>,
 }
 
@@ -38,10 +39,10 @@ pub const REGISTRY: &[Entry] = &[
     Entry { name: buffering::TWO, build: buffering::build_two },
 ];
 
-/// Makes the kind of this name from parameters.
+/// Builds the kind of this name from parameters.
 ///
 /// # Errors
-/// [`Error::Parameter`] for an unknown name, and for parameters the kind refuses.
+/// [`Error::Parameter`] for an unknown name, and for parameters that the kind rejects.
 pub fn build(name: &str, parameters: &Parameters) -> Result<Arc<dyn Kind>> {
     match REGISTRY.iter().find(|entry| entry.name == name) {
         Some(entry) => (entry.build)(parameters),

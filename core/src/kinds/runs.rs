@@ -1,25 +1,30 @@
-//! What a key's bits in slices of all ages say of when it was inserted: a pure function of numbers.
+//! The evidence of a key's bits in slices of all ages about when it was inserted: pure functions of
+//! numbers.
 //!
-//! The *row* of a key (see `columns`) has a bit for each slice that is held, by age. An insert in the generation of age `a` set
-//! the bits of the ages `a` to `a + k - 1`, as far as the row still shows them; all other ones were set by other keys. So the
-//! key can have been inserted where such a run of ones starts only, at the *starts*. Starts less than `k` apart have starts at
-//! all ages in between: starts one after the other are a *chain*.
+//! The *row* of a key (see `columns`) has a bit for each slice that is held, by age. An insert in
+//! the generation of age `a` set the bits of the ages `a` to `a + k - 1`, as far as the row still
+//! shows them; all other ones were set by other keys. The key can therefore have been inserted only
+//! where such a run of ones starts, at the *starts*. Starts less than `k` apart have starts at all
+//! ages in between: consecutive starts are a *chain*.
 //!
-//! Likelihoods here are those of the ones in runs: each that no insert explains was set by others. So they are probabilities: a product of many
-//! may vanish beside others, but none overflows. The derivation is in `docs/inference.md`, whose names are `C` for the
-//! starts, `Λ`, `V`, `s` and `r` for the fields of [`Start`].
+//! Likelihoods here are those of the ones in runs: each one that no insert explains was set by
+//! other keys. They are therefore probabilities: a product of many may vanish beside others, but
+//! none overflows. The derivation is in `docs/inference.md`, whose names are `C` for the starts,
+//! and `Λ`, `V`, `s` and `r` for the fields of [`Start`].
 
 use std::ops::Range;
 
-/// The generations and slices of a row, by age. The open generation and the slice that was made in it have age 0.
+/// The generations and slices of a row, by age. The open generation and the slice that was made in
+/// it have age 0.
 pub(super) trait Ages {
-    /// The probability that the key was inserted in none of these generations, as far as its prior says.
+    /// Returns the prior probability that the key was inserted in none of these generations.
     fn none(&self, generations: Range<u32>) -> f64;
 
-    /// The probability that it was inserted in this one, which is not the open one, and that it was not.
+    /// Returns the probabilities that the key was inserted in this generation, which is not the
+    /// open one, and that it was not.
     fn insert(&self, generation: u32) -> (f64, f64);
 
-    /// The probability that other keys have set the key's bits in all of these slices.
+    /// Returns the probability that other keys have set the key's bits in all of these slices.
     fn touched(&self, slices: Range<u32>) -> f64;
 }
 
@@ -32,28 +37,31 @@ pub(super) struct Row {
     k: u32,
     /// Slices that the row shows.
     n: u32,
-    /// Generations whose inserts it shows.
+    /// Generations whose inserts the row shows.
     generations: u32,
 }
 
-/// A generation that the key may have been inserted in.
+/// A generation in which the key may have been inserted.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Start {
     /// The generation.
     pub(super) age: u32,
-    /// `Λ`: the likelihood of the ones from this age on if the key was inserted in this generation, and in no younger one.
+    /// `Λ`: the likelihood of the ones from this age on if the key was inserted in this
+    /// generation, and in no younger one.
     pub(super) inserted: f64,
-    /// `V`: the likelihood if it was inserted in no younger one. Not weighed for the youngest start.
+    /// `V`: the likelihood if it was inserted in no younger generation. Not computed for the
+    /// youngest start.
     pub(super) perhaps: f64,
-    /// The probability that others have set the ones from this start to the next older one, or to the end of its run.
+    /// The probability that other keys have set the ones from this start to the next older one, or
+    /// to the end of its run.
     pub(super) left: f64,
-    /// `s·Λ`, `s` the probability that it was inserted in this one.
+    /// `s·Λ`, `s` the probability that the key was inserted in this generation.
     taken: f64,
     /// `1 - s`.
     none: f64,
 }
 
-/// The starts of a row with what each would explain, from the oldest on.
+/// The starts of a row with their likelihoods, from the oldest on.
 #[derive(Debug)]
 struct Starts<'a, A> {
     row: &'a Row,
@@ -64,20 +72,24 @@ struct Starts<'a, A> {
     chain: usize,
     /// `V` just beyond that chain's runs.
     beyond: f64,
-    /// The probability that others have set the ones of the chain beyond the youngest start's run.
+    /// The probability that other keys have set the ones of the chain beyond the youngest start's
+    /// run.
     rest: f64,
-    /// Of the youngest start's `Λ` what comes from older inserts whose runs meet its own.
+    /// The part of the youngest start's `Λ` that comes from older inserts whose runs meet its own.
     met: f64,
-    /// The probability that the key was inserted in no generation of the chain that is older than the youngest start.
+    /// The probability that the key was inserted in no generation of the chain that is older than
+    /// the youngest start.
     unmet: f64,
 }
 
-/// The least probability that a key was inserted in no generation between two chains: a prior that says that the key came in each a
-/// thousand times must not make a row with gaps impossible. It is wrong then, and the row counts.
+/// The least probability that a key was inserted in no generation between two chains. A prior that
+/// expects a thousand inserts in each generation must not make a row with gaps impossible: the
+/// prior is wrong then, and the row counts.
 const LEAST: f64 = 1e-150;
 
 impl Row {
-    /// A row with these starts, age 0 as the top bit, among the first so many generations; `k` and `n` of its slices.
+    /// Creates a row with these starts (age 0 as the top bit) among the first `generations`
+    /// generations, and with `k` and `n` of its slices.
     #[inline]
     pub(super) fn new(starts: u64, (k, n): (u32, u32), generations: u64) -> Self {
         let generations = generations.min(n.into()) as u32;
@@ -85,25 +97,25 @@ impl Row {
         Self { starts: starts & !others, k, n, generations }
     }
 
-    /// How many starts it has.
+    /// Returns the number of starts.
     #[inline]
     pub(super) fn count(&self) -> usize {
         self.starts.count_ones() as usize
     }
 
-    /// The youngest start, or the first generation whose inserts it does not show.
+    /// Returns the youngest start, or the first generation whose inserts the row does not show.
     #[inline]
     pub(super) fn youngest(&self) -> u32 {
         self.starts.leading_zeros().min(self.generations)
     }
 
-    /// Generations whose inserts it shows.
+    /// Returns the generations whose inserts the row shows.
     #[inline]
     pub(super) fn generations(&self) -> u32 {
         self.generations
     }
 
-    /// Weighs the starts, as many as there is room for; the oldest first.
+    /// Computes the likelihoods of the starts, as many as `room` holds; the oldest first.
     #[inline]
     pub(super) fn weigh<'a>(&self, ages: &impl Ages, room: &'a mut [Start]) -> &'a [Start] {
         let mut found = self.found(ages, room);
@@ -112,7 +124,8 @@ impl Row {
         &room[..count]
     }
 
-    /// `V(0)`: the likelihood of the row's ones if nothing is known of when the key was inserted.
+    /// Returns `V(0)`: the likelihood of the row's ones without evidence of when the key was
+    /// inserted.
     pub(super) fn whole(&self, ages: &impl Ages) -> f64 {
         let mut room = [Start::default(); 64];
         let mut found = self.found(ages, &mut room);
@@ -136,7 +149,7 @@ impl Row {
         }
     }
 
-    /// The first age beyond the run of a start.
+    /// Returns the first age beyond the run of a start.
     #[inline]
     fn end(&self, age: u32) -> u32 {
         (age + self.k).min(self.n)
@@ -170,7 +183,7 @@ impl<A: Ages> Starts<'_, A> {
             self.unmet *= last.none;
         } else {
             self.chain = self.count;
-            // Nearly always the oldest chain goes to the end of the row.
+            // The oldest chain nearly always reaches the end of the row.
             let none = if age + 1 < older { ages.none(age + 1..older).max(LEAST) } else { 1.0 };
             self.beyond = none * perhaps;
             left = ages.touched(age..row.end(age));
@@ -185,8 +198,8 @@ impl<A: Ages> Starts<'_, A> {
         self.count += 1;
     }
 
-    /// `Λ` of the next younger start of a chain that is longer than its run: the sum over the youngest of the older inserts whose
-    /// run meets this one's, and none.
+    /// Returns `Λ` of the next younger start of a chain that is longer than its run: the sum over
+    /// the youngest older insert whose run meets this one's, and over none.
     fn inserted(&self) -> f64 {
         let (k, chain) = (self.row.k as usize, &self.starts[self.chain..self.count]);
         let (mut sum, mut none) = (0.0, 1.0);
@@ -197,7 +210,8 @@ impl<A: Ages> Starts<'_, A> {
         sum + none * chain[chain.len() - k].perhaps
     }
 
-    /// Makes sure that `V` of the youngest start is known: its age, and `V`. Those of the generation beyond all if there is none.
+    /// Completes `V` of the youngest start, and returns its age and `V`. Without starts, returns
+    /// those of the generation beyond all.
     #[inline]
     fn complete(&mut self) -> (u32, f64) {
         let Some(last) = self.count.checked_sub(1) else {

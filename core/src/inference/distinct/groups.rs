@@ -1,37 +1,40 @@
-//! Keys of nearly the same probability, taken for equally likely, so that equation 15 is a sum over hundreds and not over millions.
+//! Groups of keys of nearly the same probability, treated as equally likely, so that equation 15 is
+//! a sum over hundreds and not over millions.
 //!
-//! A group keeps how many keys it has and what their probabilities add up to, so its error is of the second order: with
-//! probabilities within a factor of `1+d`, at most `0.03·d²` of what the group adds to `D(j)`.
+//! A group keeps the number of its keys and the sum of their probabilities, so its error is of the
+//! second order. With probabilities within a factor of `1+d`, it is at most `0.03·d²` of the
+//! group's contribution to `D(j)`.
 
 use super::met;
 use crate::error::{Error, Result};
 
-/// Ranks closer to each other than this, relatively, are in a group.
+/// Ranks that differ by less than one in this number are grouped.
 const RANKS: u64 = 32;
-/// What of the bits of a probability is left out: those with the same upper four bits of the mantissa are in a group.
+/// The bits of a probability that are dropped: those with the same upper four bits of the mantissa
+/// are grouped.
 const REST_BITS: u32 = f64::MANTISSA_DIGITS - 1 - 4;
 /// One more than the group of the probability 1.
 const ALL_GROUPS: usize = (1_f64.to_bits() >> REST_BITS) as usize + 1;
 
-/// Sums of probabilities this far from 1 are taken for 1.
+/// Sums of probabilities that differ from 1 by less than this are treated as 1.
 const ROUNDING: f64 = 1e-9;
-/// Sums of probabilities this far above 1 are put down to whoever rounded them.
+/// Sums of probabilities that exceed 1 by less than this are treated as the caller's rounding.
 const EXCESS: f64 = 1e-6;
 
-/// Keys that are taken for equally likely.
+/// Keys that are treated as equally likely.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Group {
     pub keys: f64,
-    /// What their probabilities, or weights, add up to.
+    /// The sum of their probabilities, or weights.
     pub mass: f64,
 }
 
 /// All keys of a stream.
 #[derive(Debug)]
 pub(super) struct Groups {
-    /// How many keys, and the logarithm of the probability that an insert misses one of them.
+    /// The number of keys, and the logarithm of the probability that an insert misses one of them.
     likely: Vec<(f64, f64)>,
-    /// The probability that an insert is of a key that never comes again.
+    /// The probability that an insert is of a key that never repeats.
     once: f64,
 }
 
@@ -54,7 +57,7 @@ impl Groups {
             if !(0.0..=1.0).contains(&p) {
                 return Err(Error::parameter("probability", "a number from 0 to 1", p));
             }
-            // Without the sign, for there is a zero that has one.
+            // `abs` removes the sign of a negative zero.
             let group = &mut groups[(p.abs().to_bits() >> REST_BITS) as usize];
             group.keys += f64::from(u8::from(p > 0.0));
             group.mass += p;
@@ -67,19 +70,20 @@ impl Groups {
         Ok(Self::new(groups.into_iter(), sum.max(1.0), once))
     }
 
-    /// How many keys there are.
+    /// Returns the number of keys.
     pub fn keys(&self) -> f64 {
         if self.once > 0.0 { f64::INFINITY } else { self.likely.iter().map(|group| group.0).sum() }
     }
 
-    /// `D(j)` (equation 15).
+    /// Returns `D(j)` (equation 15).
     pub fn distinct(&self, j: f64) -> f64 {
         let likely = self.likely.iter().map(|&(keys, ln_missed)| keys * met(ln_missed, j));
         likely.sum::<f64>() + self.once * j
     }
 }
 
-/// The ranks from 1 to `universe` in groups, with the weight `rank^-exponent`: the first ones alone.
+/// Returns the ranks from 1 to `universe` in groups, with the weight `rank^-exponent`; each of the
+/// first ones is a group of its own.
 pub(super) fn of_ranks(universe: u64, exponent: f64) -> impl Iterator<Item = Group> {
     let (mut first, mut left) = (1_u64, universe);
     std::iter::from_fn(move || {
@@ -93,7 +97,8 @@ pub(super) fn of_ranks(universe: u64, exponent: f64) -> impl Iterator<Item = Gro
     })
 }
 
-/// `Σ x^-s` over so many `x` from `first` on: one alone as it is, more by Euler and Maclaurin's formula.
+/// Returns `Σ x^-s` over `count` values of `x` from `first` on: a single one directly, more by the
+/// Euler–Maclaurin formula.
 fn weight(first: f64, count: f64, s: f64) -> f64 {
     let f = |x: f64| x.powf(-s);
     if count == 1.0 {

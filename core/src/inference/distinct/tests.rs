@@ -3,7 +3,8 @@
 use super::*;
 use crate::hash::mix;
 
-/// From 1 to 2^44, about 500 places that are no nodes of the table, and whole numbers where it matters.
+/// From 1 to 2^44: about 500 values that are no nodes of the table, and whole numbers where they
+/// matter.
 fn places() -> impl Iterator<Item = f64> {
     let few = (1..64).map(f64::from);
     few.chain((0..440).map(|step| (f64::from(step) * 0.1 + 0.037).exp2()))
@@ -13,7 +14,7 @@ fn relative(found: f64, expected: f64) -> f64 {
     (found - expected).abs() / expected
 }
 
-/// What every `D` keeps to, whatever the keys.
+/// Checks the properties that every `D` has, whatever the keys.
 fn is_sound(distinct: &Distinct, universe: f64) {
     assert_eq!(distinct.of(0.0), 0.0);
     assert_eq!(distinct.of(0.25), 0.25);
@@ -24,7 +25,8 @@ fn is_sound(distinct: &Distinct, universe: f64) {
         let d = distinct.of(j);
         assert!(d >= before.1, "it falls at {j}: {} {d}", before.1);
         assert!(d <= j.min(universe) * (1.0 + 1e-8), "D({j}) = {d} of {universe}");
-        // Chords of a concave function fall; these may rise by a thousandth, and by what is nothing beside the mean rise.
+        // Chords of a concave function fall; these may rise by a thousandth, and by a negligible
+        // part of the mean rise.
         let (chord, rounding) = ((d - before.1) / (j - before.0), 1e-9 * d / j);
         assert!(chord <= rise * (1.0 + 1e-3) + rounding, "not concave at {j}: {rise} {chord}");
         (before, rise) = ((j, d), chord);
@@ -125,7 +127,7 @@ fn grouped_power_laws_are_the_full_sum() {
 
 #[test]
 fn grouped_lists_are_the_full_sum() {
-    // Uniform, over twenty octaves, and of two sorts.
+    // Uniform, over twenty octaves, and of two classes.
     let shapes: [fn(f64) -> f64; 3] =
         [|x| x, |x| (20.0 * x).exp2(), |x| if x < 0.1 { 1000.0 } else { 1.0 }];
     for (shape, weight) in shapes.into_iter().enumerate() {
@@ -172,19 +174,19 @@ fn equation_17_is_near_equation_15_where_it_holds() {
         println!("equation 17 over equation 15 at {j}: {:.4}", ratio(j));
         assert!((ratio(j) - 1.0).abs() < 0.06, "{j}: {}", ratio(j));
     }
-    // Where it does not.
+    // Outside that range.
     assert!(ratio(1.0) > 1.15);
     assert!(ratio(1e7) < 0.5);
 }
 
 #[test]
 fn points_are_met_and_joined_as_equation_18_says() {
-    // The measured points of the paper's Source IP stream are not printed; these are of that form.
+    // The paper does not print the measured points of its Source IP stream; these have that form.
     let points =
         [(10.0, 9.5), (100.0, 80.0), (1e3, 500.0), (1e4, 2e3), (1e5, 6e3), (262_144.0, 9e3)];
     let distinct = Distinct::sampled(&points).expect("points");
     for (j, d) in points {
-        // A point inside a step is cut off a little.
+        // A point inside a step is slightly cut off.
         assert!(relative(distinct.of(j), d) < 1e-3, "D({j}): {} {d}", distinct.of(j));
     }
     for pair in points.windows(2) {
@@ -198,7 +200,7 @@ fn points_are_met_and_joined_as_equation_18_says() {
     assert!(relative(distinct.of(1e9), beyond) < 2e-5, "the last slope goes on");
     let given = Distinct::sampled(&[(1.0, 1.0), (10.0, 9.5)]).expect("points");
     assert_eq!(given, Distinct::sampled(&[(10.0, 9.5)]).expect("points"));
-    // Faster than j goes no stream: 1 key in 10 inserts, then 90 in 90.
+    // No stream grows faster than j: 1 key in 10 inserts, then 90 in 90.
     let steep = Distinct::sampled(&[(10.0, 1.0), (100.0, 91.0)]).expect("points");
     assert!(relative(steep.of(1000.0), 910.0) < 2e-5, "{}", steep.of(1000.0));
 }

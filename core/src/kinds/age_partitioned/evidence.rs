@@ -1,4 +1,5 @@
-//! What a key's row says of its age in inserts. The Inferential paper does not treat this kind: see `docs/inference.md`.
+//! The evidence of a key's row about its age in inserts. The Inferential paper does not treat this
+//! kind: see `docs/inference.md`.
 
 use super::super::runs::{Ages, Row, Start};
 use super::AgePartitioned;
@@ -15,27 +16,29 @@ struct Generations<'a> {
     k: u32,
     /// Inserts of a closed generation.
     closed: u64,
-    /// Inserts of the open one.
+    /// Inserts of the open generation.
     open: u64,
-    /// How many there are, the open one too.
+    /// The number of generations, including the open one.
     count: u64,
-    /// The probability that a key hits one of the rows of its bank.
+    /// The probability that a key hits a given row of its bank.
     hit: f64,
 }
 
-/// The same, with what is asked of them again and again.
+/// [`Generations`], with values that are used repeatedly.
 struct Weighing<'a> {
     generations: Generations<'a>,
-    /// The probability that the key was in a closed generation, and that it was not.
+    /// The probabilities that the key was in a closed generation, and that it was not.
     insert: (f64, f64),
-    /// The probability that others set the key's bit in a slice that took `k` closed generations.
+    /// The probability that other keys set the key's bit in a slice that took `k` closed
+    /// generations.
     touched: f64,
-    /// The same of `k` of them.
+    /// That probability for `k` such slices.
     run: f64,
 }
 
 impl AgePartitioned {
-    /// Tells the likelihood of the key's row at the ages of each generation that it can have been inserted in, and beyond.
+    /// Passes to `tell` the likelihood of the key's row at the ages of each generation in which it
+    /// can have been inserted, and beyond.
     #[inline]
     pub(super) fn tell_evidence(
         &self,
@@ -70,16 +73,17 @@ impl AgePartitioned {
 }
 
 impl Generations<'_> {
-    /// For rows of at most `N` starts.
+    /// Passes the pieces of a row with at most `N` starts.
     fn tell_each<const N: usize>(&self, row: &Row, tell: &mut dyn FnMut(Piece)) {
         let weighing = Weighing::new(self, N > 1);
         let mut room = [Start::default(); N];
-        // That others have set the ones that are younger than a start.
+        // The probability that other keys have set the ones that are younger than a start.
         let mut unexplained = 1.0;
         for start in row.weigh(&weighing, &mut room).iter().rev() {
             let (from, to) = (self.since(start.age), self.since(start.age + 1));
             if from >= self.belief.width {
-                // Of what is not asked for apart: all insert patterns of this generation and older ones at once.
+                // Ages that are not requested separately: all insert patterns of this generation
+                // and older ones at once.
                 let likelihood = unexplained * start.perhaps;
                 return tell(Piece { from, to: Piece::ENDLESS, likelihood });
             }
@@ -91,14 +95,14 @@ impl Generations<'_> {
         self.tell_rest(row, unexplained, tell);
     }
 
-    /// Of older inserts the row knows nothing.
+    /// Passes the piece of older inserts, about which the row contains no evidence.
     #[inline]
     fn tell_rest(&self, row: &Row, likelihood: f64, tell: &mut dyn FnMut(Piece)) {
         let from = self.since(row.generations());
         tell(Piece { from, to: Piece::ENDLESS, likelihood });
     }
 
-    /// Inserts younger than those of a generation.
+    /// Returns the number of inserts younger than those of a generation.
     #[inline]
     fn since(&self, generation: u32) -> u64 {
         match generation.checked_sub(1) {
@@ -107,20 +111,21 @@ impl Generations<'_> {
         }
     }
 
-    /// The probability that other keys have set the key's bit in the slice of this age: `r`.
+    /// Returns the probability that other keys have set the key's bit in the slice of this age:
+    /// `r`.
     #[inline]
     fn touched(&self, slice: u32) -> f64 {
-        // Those of its own generation and of the k-1 younger ones that there are.
+        // The inserts of its own generation and of the k-1 younger ones, as far as they exist.
         let oldest = u64::from(slice).min(self.count - 1) as u32;
         let youngest = (slice + 1).saturating_sub(self.k);
         let inserts = self.since(oldest + 1).saturating_sub(self.since(youngest));
         self.touched_by(inserts)
     }
 
-    /// The probability that one of so many inserts, of other keys, set a bit.
+    /// Returns the probability that one of `inserts` inserts, of other keys, set a bit.
     #[inline]
     fn touched_by(&self, inserts: u64) -> f64 {
-        // ln(1 - hit), by its series: a bank has 64 rows or more.
+        // ln(1 - hit), by its series: a bank has at least 64 rows.
         let missed = self.hit * (1.0 + self.hit * 0.5);
         gone(self.belief.distinct.of(inserts as f64) * missed)
     }
@@ -163,7 +168,7 @@ impl Ages for Weighing<'_> {
 
     #[inline]
     fn touched(&self, slices: Range<u32>) -> f64 {
-        // From age k on, and as far as there were generations, slices have taken the same.
+        // From age k on, and as far back as generations exist, slices have taken the same number.
         let Range { start, end } = slices;
         let Generations { k, count, .. } = self.generations;
         if start >= k && u64::from(end) <= count {
@@ -178,7 +183,7 @@ impl Ages for Weighing<'_> {
 }
 
 impl Weighing<'_> {
-    /// [`Ages::touched`] of slices that have taken differently many.
+    /// [`Ages::touched`] for slices that have taken different numbers.
     fn touched_each(&self, slices: Range<u32>) -> f64 {
         let Generations { k, count, .. } = self.generations;
         let same = |slice| slice >= k && u64::from(slice) < count;
@@ -188,7 +193,7 @@ impl Weighing<'_> {
     }
 }
 
-/// `x` to a power of 64 at most.
+/// Returns `x` to a power of at most 64.
 #[inline]
 fn power(x: f64, mut times: u32) -> f64 {
     let (mut power, mut square) = (1.0, x);

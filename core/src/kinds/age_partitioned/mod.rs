@@ -1,10 +1,10 @@
-//! The age-partitioned Bloom filter (Shtul, Baquero, Almeida; the Time-limited paper's section 5): a
-//! window of the last `N` insert operations.
+//! The age-partitioned Bloom filter (Shtul, Baquero, Almeida; the Time-limited paper's section 5):
+//! a window of the last `N` insert operations.
 //!
-//! Inserts are counted, duplicates too, in generations of `g = ceil(N/l)`. A key is present for exactly
-//! `l` shifts after its generation, so for at least `N` further inserts, and is gone after `(l+1)·g` but
-//! for ghosts: one that expired `e < k` generations ago still has `k-e` slices, and about `2^-e` of
-//! such keys are still taken for present.
+//! Inserts are counted, including duplicates, in generations of `g = ceil(N/l)`. A key is present
+//! for exactly `l` shifts after its generation, so for at least `N` further inserts. It is absent
+//! after `(l+1)·g` inserts except for ghosts: a key that expired `e < k` generations ago still has
+//! `k-e` slices, and about `2^-e` of such keys are still reported as present.
 //!
 //! A shift is due before the insert that follows a full generation. It changes two words of the
 //! filter-wide state and no block: blocks catch up when they are next touched (`columns`).
@@ -33,19 +33,20 @@ use theory::Phase;
 /// The kind's name.
 pub const NAME: &str = "age-partitioned";
 
-/// The parameters it knows.
+/// The parameters of this kind.
 const KNOWN: [&str; 7] = ["window-items", "fpr", "k", "l", "generation", "columns", "words"];
 
-/// How far a pair of `k` and `l` may exceed the wanted rate: the papers' pairs for 0.001 give 0.00103.
+/// The factor by which a pair of `k` and `l` may exceed the planned rate: the papers' pairs for
+/// 0.001 give 0.00103.
 const CEILING_SLACK: f64 = 1.05;
 
 /// The longest window, in inserts; memory bounds it earlier.
 const MOST_ITEMS: u64 = 1 << 48;
 
-/// The kind's own word of the filter-wide state that holds the open generation.
+/// The kind word of the filter-wide state that holds the open generation.
 const GENERATION: usize = 0;
 
-/// The one that holds the inserts there had been when it began.
+/// The kind word that holds the number of inserts when that generation began.
 const BEGAN: usize = 1;
 
 /// An age-partitioned filter's parameters, completed.
@@ -61,15 +62,15 @@ struct AgePartitioned {
     slices: Columns,
 }
 
-/// Makes the kind from `window-items` and `fpr` (0.001 if absent).
+/// Builds the kind from `window-items` and `fpr` (0.001 if absent).
 ///
-/// With `k` and `l` the memory is the classical `k·g/ln 2` bits a slice, and `fpr`, if named, a ceiling.
-/// `columns`, `generation` and `words` override what the rest derives; where `words` is given, nothing
-/// is promised of the rate.
+/// With `k` and `l` the memory is the classical `k·g/ln 2` bits a slice, and `fpr`, if given, a
+/// ceiling. `columns`, `generation` and `words` override what would be derived from the others.
+/// With `words` there is no guarantee of the rate.
 ///
 /// # Errors
-/// [`Error::Parameter`] for unknown names, for values out of bounds or that do not fit each other, and
-/// for filters above 8 TiB.
+/// [`Error::Parameter`] for unknown names, for values out of bounds or that do not fit each other,
+/// and for filters above 8 TiB.
 pub fn build(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
     parameters.only(NAME, &KNOWN)?;
     let window = parameters.required("window-items", "how many inserts it looks back")?;
@@ -107,7 +108,7 @@ fn columns(parameters: &Parameters) -> Result<Option<u32>> {
     }
 }
 
-/// The plan for named numbers of slices, and the rate it keeps.
+/// Returns the plan for given numbers of slices, and the rate it keeps.
 fn given(
     window: u64,
     (k, l): (u32, u32),
@@ -124,7 +125,7 @@ fn given(
     }
     let generation = generation.unwrap_or(window.div_ceil(l.into()));
     let load = std::f64::consts::LN_2;
-    // A rate that rounds to 1 (one hash function, many slices) must read back as a rate.
+    // A rate that rounds to 1 (one hash function, many slices) must be readable as a rate.
     let reached = theory::fpr(k, l, load, Phase::WORST).min(1.0 - f64::EPSILON);
     let words = match (words, ceiling) {
         (Some(words), _) => words,
@@ -138,7 +139,7 @@ fn given(
 }
 
 impl AgePartitioned {
-    /// Inserts into the open generation, as far as known; none if the state is behind `generation`.
+    /// Returns the known inserts into the open generation; 0 if the state is behind `generation`.
     fn inserts_in(&self, state: &State<'_>, generation: u64, totals: &Totals) -> u64 {
         if state.own(GENERATION) < generation {
             return 0;
@@ -146,11 +147,11 @@ impl AgePartitioned {
         totals.inserts.saturating_sub(state.own(BEGAN))
     }
 
-    /// The rate by theory in blocks of this geometry.
+    /// Returns the theoretical rate in blocks of this geometry.
     fn fpr_at(&self, layout: Layout, geometry: Geometry, phase: Phase) -> f64 {
         let cells = layout.words(geometry) as f64 * self.slices.lanes() as f64;
         let load = f64::from(self.k) * self.generation as f64 / cells;
-        // One block holds what it must: nothing varies.
+        // A single block holds all keys: nothing varies.
         let block_keys = match layout.blocks(geometry) {
             0 | 1 => 0.0,
             blocks => self.generation as f64 / blocks as f64,
@@ -158,7 +159,8 @@ impl AgePartitioned {
         theory::fpr_in_blocks(self.k, self.l, load, phase, block_keys)
     }
 
-    /// The key's runs by age, age 0 as the top bit, and the generation that ages count from.
+    /// Returns the key's runs by age (age 0 as the top bit), and the generation from which ages
+    /// count.
     #[inline(always)]
     fn runs(&self, state: &State<'_>, blocks: &Blocks<'_>, hash: u64) -> (u64, u64) {
         match blocks.get(0) {
@@ -217,8 +219,9 @@ impl Kind for AgePartitioned {
         }
     }
 
-    /// The generation that opens next, for as many inserts as a generation takes. It opens at this insert or before and
-    /// then takes so many more, or after it: in both cases it is this key's generation or a younger one.
+    /// Returns the generation that opens next, for as many inserts as a generation takes. It opens
+    /// either at this insert or before and then takes that many more, or after it. In both cases it
+    /// is this key's generation or a younger one.
     fn step_without(&self, state: &State<'_>, moment: &Moment) -> Option<u64> {
         let two = self.generation.saturating_mul(2);
         let full = state.own(BEGAN).saturating_add(two);
@@ -231,7 +234,7 @@ impl Kind for AgePartitioned {
 
     fn insert(&self, _: &State<'_>, blocks: &Blocks<'_>, operation: &Operation) {
         if let Some(block) = blocks.get(0) {
-            // Another thread may have shifted since the step was read, and been here first.
+            // Another thread may have shifted since the step was read, and written here first.
             let generation = operation.step.max(caught_up(block));
             self.slices.insert(block, 0, generation, operation.hash);
         }
@@ -258,8 +261,8 @@ impl Kind for AgePartitioned {
         Some(Age::Items(open.saturating_add(closed)))
     }
 
-    /// No key of the last so many inserts is missed; keys `d` generations older pass with `2^-d`. The
-    /// filter knows no times: [`Within::Time`] asks for the whole window.
+    /// No key of the last `items` inserts is missed; keys `d` generations older are accepted with
+    /// probability `2^-d`. The filter has no times: [`Within::Time`] covers the whole window.
     fn contains_within(
         &self,
         state: &State<'_>,
@@ -273,7 +276,8 @@ impl Kind for AgePartitioned {
             Within::Items(0) => return false,
             Within::Items(items) => items,
         };
-        // A key of generation age i >= 1 lies behind the open generation's inserts and i-1 full ones.
+        // A key of generation age i >= 1 lies behind the open generation's inserts and i-1 full
+        // ones.
         let open = self.inserts_in(state, generation, &query.totals);
         let oldest = match (items - 1).checked_sub(open) {
             None => 0,
@@ -307,7 +311,7 @@ impl Kind for AgePartitioned {
         Some(state.own(GENERATION))
     }
 
-    /// As if all keys were distinct: duplicates fill less.
+    /// Assumes that all keys were distinct: duplicates fill less.
     fn estimated_fpr(&self, state: &State<'_>, layout: Layout, moment: &Moment, _: &Sample) -> f64 {
         let Some(bank) = state.bank(0) else {
             return 0.0;
@@ -318,7 +322,7 @@ impl Kind for AgePartitioned {
         self.fpr_at(layout, bank.geometry, Phase { closed, fraction })
     }
 
-    /// Just before a shift, when the rate is highest.
+    /// Returns the rate just before a shift, when it is highest.
     fn planned_fpr(&self, layout: Layout) -> f64 {
         self.fpr_at(layout, layout.geometry(self.words), Phase::WORST)
     }

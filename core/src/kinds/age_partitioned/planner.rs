@@ -1,8 +1,8 @@
-//! From a wanted false-positive rate to numbers of slices, and memory.
+//! From a planned false-positive rate to numbers of slices, and memory.
 //!
 //! Rates here are those of the worst moment, just before a shift in the steady state; at all other
-//! times a filter does better. For a given number of columns `k+l` the load ln 2 of the paper is not the
-//! best: every load is tried, and bits a key, `columns·k/(l·L)`, are minimised.
+//! times a filter is better. For a given number of columns `k+l` the load ln 2 of the paper is not
+//! the best: every load is tried, and bits a key, `columns·k/(l·L)`, are minimised.
 
 use super::theory::{Phase, fpr, fpr_in_blocks};
 use crate::error::{Error, Result};
@@ -10,21 +10,21 @@ use crate::error::{Error, Result};
 /// The lane widths: a word of 64 bits holds one, two or four rows of columns.
 pub const COLUMNS: [u32; 3] = [16, 32, 64];
 
-/// The most words of a filter: 8 TiB.
+/// The greatest number of words of a filter: 8 TiB.
 pub const MOST_WORDS: u64 = 1 << 40;
 
-/// Plans allow for the spread of keys over blocks of this many words (16 KiB).
+/// Words of the blocks (16 KiB) over which plans assume keys to be spread.
 const BLOCK_WORDS: f64 = 2048.0;
 
-/// Plans aim at this part of the wanted rate, so that a real filter, whose fills vary a little around the
-/// expected ones, still keeps it. Costs 0.4 % of memory.
+/// Plans aim at this part of the planned rate, so that a real filter, whose fills vary slightly
+/// around the expected ones, still keeps it. Costs 0.4 % of memory.
 const AIM: f64 = 0.97;
 
-/// The loads tried.
+/// The range of loads tried.
 const LOADS: (f64, f64) = (1e-6, 4.0);
 
-/// Numbers of hash functions tried without a gain before the search ends: bits a key have one minimum in
-/// `k`, but for rounding.
+/// Numbers of hash functions tried without a gain before the search ends: except for rounding, bits
+/// a key have one minimum in `k`.
 const PATIENCE: u32 = 4;
 
 /// Numbers of slices, and the load at which they keep a rate.
@@ -53,7 +53,7 @@ pub struct Plan {
     pub words: u64,
 }
 
-/// The highest load at which `rate` stays at most `wanted`; `None` if none does.
+/// Returns the highest load at which `rate` stays at most `wanted`; `None` if none does.
 fn highest_load(wanted: f64, rate: impl Fn(f64) -> f64) -> Option<f64> {
     let (mut low, mut high) = LOADS;
     if rate(low) > wanted {
@@ -70,14 +70,15 @@ fn highest_load(wanted: f64, rate: impl Fn(f64) -> f64) -> Option<f64> {
     Some(low)
 }
 
-/// The design with the fewest bits a key for a long window in rows of `columns`, by pure theory.
+/// Returns the design with the fewest bits a key for a long window in rows of `columns`, by pure
+/// theory.
 #[must_use]
 pub fn design(wanted: f64, columns: u32) -> Option<Design> {
     search(wanted, columns, u64::MAX)
 }
 
-/// The design of the fewest words for a window of `items`: no more aging slices than items, and no more
-/// than generations of their size need.
+/// Returns the design of the fewest words for a window of `items`: no more aging slices than items,
+/// and no more than generations of their size need.
 fn search(wanted: f64, columns: u32, items: u64) -> Option<Design> {
     let mut best: Option<(f64, Design)> = None;
     let mut since_best = 0;
@@ -101,8 +102,8 @@ fn search(wanted: f64, columns: u32, items: u64) -> Option<Design> {
     best.map(|(_, design)| design)
 }
 
-/// The plan of the fewest words that keeps `wanted` over a window of `items` in blocks of 16 KiB, with
-/// rows of the given width, or of the best one.
+/// Returns the plan of the fewest words that keeps `wanted` over a window of `items` in blocks of
+/// 16 KiB, with rows of the given width, or of the best one.
 ///
 /// # Errors
 /// [`Error::Parameter`] if the filter would exceed 8 TiB.
@@ -126,7 +127,7 @@ pub fn plan(items: u64, wanted: f64, columns: Option<u32>) -> Result<Plan> {
         .ok_or_else(|| too_large(items, wanted))
 }
 
-/// Words of cells for generations of this size at this load.
+/// Returns the words of cells for generations of this size at this load.
 ///
 /// # Errors
 /// [`Error::Parameter`] if they would exceed 8 TiB.

@@ -1,4 +1,5 @@
-//! Claims about the age-partitioned filter's answers; about its rates and parameters in the files beside.
+//! Claims about the age-partitioned filter's answers; its rates and parameters are tested in the
+//! files beside this one.
 
 mod evidence;
 mod parameters;
@@ -28,7 +29,7 @@ struct Naive {
     k: usize,
     l: usize,
     generation: u64,
-    /// Slice 0 is the youngest; each has a hash function of its own for life.
+    /// Slice 0 is the youngest; each has its own hash function for its whole life.
     slices: VecDeque<(usize, Vec<bool>)>,
     in_generation: u64,
 }
@@ -46,7 +47,7 @@ impl Naive {
         bits[Positions::new(hash, bits.len() as u32).get(*function as u32)]
     }
 
-    /// The youngest slice at which `k` ones in a row begin.
+    /// Returns the youngest slice at which `k` consecutive ones begin.
     fn youngest_run(&self, hash: u64) -> Option<usize> {
         (0..=self.l).find(|&start| (start..start + self.k).all(|slice| self.bit(slice, hash)))
     }
@@ -176,9 +177,9 @@ fn a_key_is_present_for_the_whole_window_and_then_gone_but_for_ghosts() {
                 }
             }
         }
-        // A key that expired e generations ago lacks e slices, each half full at most: hit by chance
-        // with at most 2^-e, beyond the false positives (0.001) of any other key. Six deviations and
-        // the small blocks' spread (a third) on top.
+        // A key that expired e generations ago lacks e slices, each at most half full: it is found
+        // by chance with at most 2^-e, in addition to the false positives (0.001) of any other key.
+        // The tolerance is six deviations and the small blocks' spread (a third).
         for (expired, &hits) in ghosts.iter().enumerate() {
             let share = hits as f64 / asked as f64;
             let bound = 0.5_f64.powi(expired as i32 + 1) * 1.35 + 0.002;
@@ -223,7 +224,7 @@ fn an_age_is_never_older_than_the_key_and_a_sub_window_misses_none() {
         exact += u64::from(after - age < 200);
         assert!(harness.contains_within(hash, Within::Items(after + 1)), "{after} before {key}");
     }
-    // Most are told within two generations (97 inserts each).
+    // Most ages are exact within two generations (97 inserts each).
     assert!(exact > 2 * window, "{exact}");
 }
 

@@ -1,29 +1,30 @@
 //! False-positive rates of age-partitioned filters: pure functions of numbers.
 //!
 //! Slices are counted by age from the youngest, 0. `k` slices take each insert, `l` more only age.
-//! The load `L = k·g/W` is the number of bits that a full slice of `W` bits was set by, for each bit
-//! that it has. A false positive is a run of `k` ones among the `k+l` independent bits of a key.
+//! The load `L = k·g/W` is the number of times that a full slice of `W` bits was written, for each
+//! of its bits. A false positive is a run of `k` ones among the `k+l` independent bits of a key.
 
 use crate::kinds::bloom::mean_over_blocks;
 
-/// The moment in a filter's life that a rate is asked for.
+/// The moment in a filter's life for which a rate is computed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Phase {
     /// Generations closed since the filter was empty.
     pub closed: u64,
-    /// The part of the open generation that is done, 0 to 1.
+    /// The part of the open generation that is complete, 0 to 1.
     pub fraction: f64,
 }
 
 impl Phase {
-    /// Just before a shift, long after the start: the rate is highest here (the paper's equation 2).
+    /// Just before a shift, long after the start: the rate is highest here (the paper's equation
+    /// 2).
     pub const WORST: Self = Self { closed: u64::MAX, fraction: 1.0 };
 }
 
-/// How many generations' inserts the slice of this age has taken.
+/// Returns how many generations' inserts the slice of this age has taken.
 ///
-/// `min(i+f, k)` in the steady state; in the first generations slices that are older than the filter
-/// took less.
+/// `min(i+f, k)` in the steady state; in the first generations slices that are older than the
+/// filter took less.
 #[must_use]
 pub fn generations_in(age: u32, k: u32, phase: Phase) -> f64 {
     let (i, k, closed) = (f64::from(age), f64::from(k), phase.closed as f64);
@@ -34,13 +35,14 @@ pub fn generations_in(age: u32, k: u32, phase: Phase) -> f64 {
     }
 }
 
-/// The fill of a slice that has taken so many generations, at this load.
+/// Returns the fill of a slice that has taken `generations` generations, at this load.
 #[must_use]
 pub fn fill(generations: f64, k: u32, load: f64) -> f64 {
     -(-load * generations / f64::from(k)).exp_m1()
 }
 
-/// The probability of a run of `k` ones among independent bits that are one with the given probabilities.
+/// Returns the probability of a run of `k` ones among independent bits that are one with the given
+/// probabilities.
 #[must_use]
 pub fn fpr_run(fills: impl IntoIterator<Item = f64>, k: u32) -> f64 {
     // runs[r]: no run of k so far, and exactly r ones at the end.
@@ -58,13 +60,14 @@ pub fn fpr_run(fills: impl IntoIterator<Item = f64>, k: u32) -> f64 {
     found
 }
 
-/// The rate of a filter with slices of one size at a phase.
+/// Returns the rate of a filter with slices of one size at a phase.
 #[must_use]
 pub fn fpr(k: u32, l: u32, load: f64, phase: Phase) -> f64 {
     fpr_run((0..k + l).map(|age| fill(generations_in(age, k, phase), k, load)), k)
 }
 
-/// The rate of the question "within the last `generations` closed generations or the open one".
+/// Returns the rate of the query "within the last `generations` closed generations or the open
+/// one".
 ///
 /// Such a run lies within the youngest `generations + k` slices.
 #[must_use]
@@ -72,10 +75,11 @@ pub fn sub_window_fpr(k: u32, l: u32, generations: u32, load: f64, phase: Phase)
     fpr(k, generations.min(l), load, phase)
 }
 
-/// [`fpr`] with blocks that hold `block_keys` keys of each generation on average, in a Poisson manner.
+/// Returns [`fpr`] with blocks that hold `block_keys` keys of each generation on average, Poisson
+/// distributed.
 ///
-/// The keys of `2k-1` generations bear on a run, the middle ones most; the variance of their weighted
-/// mean is `(2k²+1)/(3k³)` of one generation's.
+/// The keys of `2k-1` generations affect a run, the middle ones most; the variance of their
+/// weighted mean is `(2k²+1)/(3k³)` of one generation's.
 #[must_use]
 pub fn fpr_in_blocks(k: u32, l: u32, load: f64, phase: Phase, block_keys: f64) -> f64 {
     let functions = f64::from(k);

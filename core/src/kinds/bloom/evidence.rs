@@ -1,4 +1,5 @@
-//! What a key's bits say of whether it was inserted: section 2.4 of the Inferential paper.
+//! The evidence of a key's bits about whether it was inserted: section 2.4 of the Inferential
+//! paper.
 
 use super::Bloom;
 use crate::block::Block;
@@ -6,9 +7,11 @@ use crate::inference::{Belief, Form, Piece, Scatter};
 use crate::kind::Query;
 
 impl Bloom {
-    /// Tells the likelihood of a key's bits, if it was one of the `n` inserts and if it was none (equation 12).
+    /// Passes to `tell` the likelihood of a key's bits if it was one of the `n` inserts, and if it
+    /// was none (equation 12).
     ///
-    /// All are set: certain if it was inserted; if not, they were set by others. Else it was not inserted.
+    /// If all are set: certain if it was inserted, and otherwise the probability that other keys
+    /// set them. If not all are set, it was not inserted.
     pub(super) fn tell_evidence(
         &self,
         block: &Block<'_>,
@@ -17,7 +20,7 @@ impl Bloom {
         belief: &Belief<'_>,
         tell: &mut dyn FnMut(Piece),
     ) {
-        // (Bits that are set tell of an insert that the sums may not count yet.)
+        // (Bits that are set prove an insert that the sums may not count yet.)
         let inserts = query.totals.inserts.max(u64::from(all_set));
         let likelihood = if all_set {
             tell(Piece { from: 0, to: inserts, likelihood: 1.0 });
@@ -28,9 +31,9 @@ impl Bloom {
         tell(Piece { from: inserts, to: Piece::ENDLESS, likelihood });
     }
 
-    /// `P_FP` (equation 1), with `r_x = k`.
+    /// Returns `P_FP` (equation 1), with `r_x = k`.
     fn false_positive(&self, block: &Block<'_>, inserts: u64, belief: &Belief<'_>) -> f64 {
-        // All blocks of a filter are alike, so it is made once.
+        // All blocks of a filter have the same shape, so the scattering is computed once.
         let scatter = self.scatter.get_or_init(|| {
             Scatter::new(f64::from(self.bits(block)), self.plan.k, block.of as f64)
         });

@@ -1,4 +1,4 @@
-//! The plain Bloom filter, in blocks: it never forgets, and is the measure of all others.
+//! The plain Bloom filter, in blocks: the baseline of all others, in which keys never expire.
 //!
 //! A key sets `k` bits of its block. There are no steps and no filter-wide state.
 
@@ -26,25 +26,27 @@ use std::sync::{Arc, OnceLock};
 /// The kind's name.
 pub const NAME: &str = "bloom";
 
-/// The parameters it knows.
+/// The parameters of this kind.
 const KNOWN: [&str; 4] = ["capacity", "fpr", "bits", "k"];
 
-/// The most words of a block that are used, so that its bits stay in the range of [`Positions`].
+/// The greatest number of words of a block that are used, so that its bits stay in the range of
+/// [`Positions`].
 const MOST_BLOCK_WORDS: usize = 1 << 20;
 
 /// A Bloom filter.
 #[derive(Debug, Clone, PartialEq)]
 struct Bloom {
     plan: Plan,
-    /// How keys are scattered over the filter's blocks, once it has been asked for.
+    /// The scattering of keys over the filter's blocks, computed on first use.
     scatter: OnceLock<Scatter>,
 }
 
-/// Makes the kind from `capacity` and `fpr` (0.001 if absent); `bits` and `k` override what these derive.
+/// Builds the kind from `capacity` and `fpr` (0.001 if absent); `bits` and `k` override what would
+/// be derived from these.
 ///
 /// # Errors
-/// [`Error::Parameter`](crate::Error::Parameter) for unknown names, for values out of bounds, and if no filter of at most 8 TiB
-/// does it.
+/// [`Error::Parameter`](crate::Error::Parameter) for unknown names, for values out of bounds, and
+/// if no filter of at most 8 TiB reaches the rate.
 pub fn build(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
     parameters.only(NAME, &KNOWN)?;
     let plan = Plan::from_parameters(parameters, "bits")?;
@@ -52,13 +54,13 @@ pub fn build(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
 }
 
 impl Bloom {
-    /// The bits of a block.
+    /// Returns the bits of a block.
     #[inline]
     fn bits(&self, block: &Block<'_>) -> u32 {
         block.cells.len().min(MOST_BLOCK_WORDS) as u32 * 64
     }
 
-    /// Whether all of the key's bits are set.
+    /// Returns whether all of the key's bits are set.
     #[inline]
     fn all_set(&self, block: &Block<'_>, hash: u64) -> bool {
         // All words are loaded, so that their misses overlap; an early exit would wait for each.
@@ -67,7 +69,7 @@ impl Bloom {
         all == 1
     }
 
-    /// Visits the key's bits: their words, and where in them.
+    /// Visits the key's bits: their words, and their place in them.
     #[inline]
     fn each_bit(&self, block: &Block<'_>, hash: u64, mut visit: impl FnMut(&AtomicU64, usize)) {
         let words = &block.cells[..block.cells.len().min(MOST_BLOCK_WORDS)];
@@ -108,8 +110,8 @@ impl Kind for Bloom {
         }
     }
 
-    /// Bits that are not set yet. Functions that happen to meet in one such bit count it each: one key in
-    /// thousands.
+    /// Counts the bits that are not set yet. A new bit shared by several functions counts once for
+    /// each: one key in thousands.
     fn novelty(&self, _: &State<'_>, blocks: &Blocks<'_>, operation: &Operation) -> u32 {
         let mut new = 0;
         if let Some(block) = blocks.get(0) {
@@ -122,7 +124,7 @@ impl Kind for Bloom {
 
     fn insert(&self, _: &State<'_>, blocks: &Blocks<'_>, operation: &Operation) {
         if let Some(block) = blocks.get(0) {
-            // Stored even if unchanged: whether it is cannot be predicted, so asking costs more.
+            // Stored even if unchanged: a branch on that would be unpredictable and cost more.
             self.each_bit(block, operation.hash, |word, shift| {
                 store(word, load(word) | 1 << shift)
             });
@@ -133,7 +135,7 @@ impl Kind for Bloom {
         blocks.get(0).is_some_and(|block| self.all_set(block, query.hash))
     }
 
-    /// All inserts: section 2.4 of the Inferential paper.
+    /// Returns all inserts: section 2.4 of the Inferential paper.
     fn window(&self, totals: &Totals) -> Option<Within> {
         Some(Within::Items(totals.inserts))
     }
@@ -163,7 +165,7 @@ impl Kind for Bloom {
         fpr_of_fill(fill, bits, self.plan.k, layout.blocks(bank.geometry) as f64)
     }
 
-    /// At capacity.
+    /// Returns the rate at capacity.
     fn planned_fpr(&self, layout: Layout) -> f64 {
         let geometry = layout.geometry(self.first_words());
         let bits = layout.words(geometry).saturating_mul(64) as f64;

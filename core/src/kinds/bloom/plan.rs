@@ -1,5 +1,5 @@
-//! How many cells and hash functions a number of keys and a rate take: for plain bits, and for all kinds whose cells are
-//! found as those of a Bloom filter are.
+//! The cells and hash functions that a number of keys and a rate need: for plain bits, and for all
+//! kinds whose cells are found like those of a Bloom filter.
 
 use super::theory::fpr;
 use crate::block::Layout;
@@ -7,21 +7,21 @@ use crate::error::{Error, Result};
 use crate::kind::Parameters;
 use crate::kind::parameters::{DEFAULT_FPR, within};
 
-/// The most cells: 8 TiB of bits.
+/// The greatest number of cells: 8 TiB of bits.
 const MOST_CELLS: u64 = 1 << 46;
 
-/// The most hash functions.
+/// The greatest number of hash functions.
 const MOST_FUNCTIONS: u64 = 64;
 
-/// Bits of a block; plans allow for blocks of this size.
+/// Bits of a block of the size that plans assume.
 const PLANNED_BLOCK_BITS: f64 = (Layout::PLANNED_BLOCK_WORDS * 64) as f64;
 
-/// Cells and hash functions for so many keys at a rate.
+/// Cells and hash functions for a number of keys at a rate.
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::kinds) struct Plan {
     /// Distinct keys.
     pub capacity: u64,
-    /// The false-positive rate wanted with so many.
+    /// The planned false-positive rate at capacity.
     pub fpr: f64,
     /// Cells in all.
     pub cells: u64,
@@ -30,27 +30,28 @@ pub(in crate::kinds) struct Plan {
 }
 
 impl Plan {
-    /// The plan for `capacity` and `fpr` (0.001 if absent); `k` and the parameter named `cells` override what these
-    /// derive.
+    /// Derives the plan from `capacity` and `fpr` (0.001 if absent); `k` and the parameter named
+    /// `cells` override what would be derived.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for values out of bounds, and if no filter of at most 2^46 cells does it.
+    /// [`Error::Parameter`] for values out of bounds, and if no filter of at most 2^46 cells
+    /// reaches the rate.
     pub fn from_parameters(parameters: &Parameters, cells: &'static str) -> Result<Self> {
         Self::of_bits(parameters, cells, 1.0)
     }
 
-    /// As [`Plan::from_parameters`], for cells of so many bits, of which fewer lie in a block.
+    /// As [`Plan::from_parameters`], for cells of `bits` bits, of which fewer lie in a block.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Plan::from_parameters`].
     pub fn of_bits(parameters: &Parameters, cells: &'static str, bits: f64) -> Result<Self> {
         Self::in_blocks(parameters, cells, PLANNED_BLOCK_BITS / bits)
     }
 
-    /// As [`Plan::from_parameters`], for blocks of so many cells.
+    /// As [`Plan::from_parameters`], for blocks of `block_cells` cells.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Plan::from_parameters`].
     pub fn in_blocks(
         parameters: &Parameters,
         cells: &'static str,
@@ -77,7 +78,7 @@ impl Plan {
         Ok(Self { capacity, fpr, cells, k })
     }
 
-    /// As parameters, completed.
+    /// Returns the plan as completed parameters.
     pub fn parameters(&self, cells: &'static str) -> Parameters {
         Parameters::new()
             .with("capacity", self.capacity)
@@ -87,12 +88,12 @@ impl Plan {
     }
 }
 
-/// The number of hash functions that makes the best of so many cells a key.
+/// Returns the best number of hash functions for this number of cells a key.
 fn best_functions(cells_per_key: f64) -> u32 {
     (cells_per_key * std::f64::consts::LN_2).round().clamp(1.0, MOST_FUNCTIONS as f64) as u32
 }
 
-/// The fewest cells with which `k` hash functions keep the rate at capacity.
+/// Returns the fewest cells with which `k` hash functions keep the rate at capacity.
 fn cells_for(capacity: u64, wanted: f64, k: u32, block_cells: f64) -> Result<u64> {
     let keys = capacity as f64;
     let rate = |cells: f64| fpr(keys, cells, k, (cells / block_cells).max(1.0));

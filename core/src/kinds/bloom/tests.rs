@@ -11,7 +11,7 @@ fn bloom(capacity: u64, fpr: f64) -> Arc<dyn Kind> {
 
 const ONE_BLOCK: Layout = Layout { stripes: 1, block_words: 2048 };
 
-/// The textbook: an array of bits.
+/// The textbook algorithm: an array of bits.
 struct Naive {
     bits: Vec<bool>,
     k: u32,
@@ -48,7 +48,8 @@ proptest! {
             })
             .collect();
         conformance::answers_as_the_model(&mut harness, &mut model, &steps);
-        // All but the coincidences within a key: at most 400 keys with 190 pairs over 4096 bits each.
+        // All but the coincidences within a key: at most 400 keys with 190 pairs over 4096 bits
+        // each.
         let set = model.bits.iter().filter(|&&bit| bit).count() as u64;
         prop_assert!((set..set + 64).contains(&harness.totals().novelty));
     }
@@ -87,12 +88,12 @@ fn the_measured_rate_at_capacity_is_the_wanted_one_and_the_estimate_knows_it() {
         });
         let (measured, estimated) = (harness.measured_fpr(500_000), harness.estimated_fpr());
         println!("bloom {capacity} {wanted}: measured {measured:.6}, estimated {estimated:.6}");
-        // 500 false positives at least: six standard deviations are below 27 %.
+        // At least 500 false positives: six standard deviations are below 27 %.
         let tolerance = 6.0 * (estimated / 500_000.0).sqrt();
         assert!((measured - estimated).abs() < tolerance, "{measured} against {estimated}");
         // Bits set at capacity vary by far less than 1 %, the rate by k times that.
         assert!((planned / estimated - 1.0).abs() < 0.05, "planned {planned}");
-        // The smallest blocks cost what the plan, made for 16 KiB, has not allowed for.
+        // The smallest blocks have a cost that the plan, made for 16 KiB, does not include.
         let allowed = if layout.block_words == 64 { 1.25 } else { 1.01 };
         assert!(estimated <= wanted * allowed, "{estimated} wanted {wanted}");
     }

@@ -1,8 +1,8 @@
 //! False-positive rates of a Bloom filter in blocks: pure functions of numbers.
 //!
 //! All bits of a key lie in one block, and the keys of a block vary in number (nearly a Poisson
-//! variable), so the rate of the whole is the mean of the blocks' rates, which is a little above the
-//! rate of the mean block. [`mean_over_blocks`] takes that mean for any kind.
+//! variable). The rate of the whole filter is therefore the mean of the blocks' rates, which is
+//! slightly above the rate of the mean block. [`mean_over_blocks`] computes that mean for any kind.
 
 /// Nodes and weights of the seven-point Gauss-Hermite rule for a standard normal variable.
 const NORMAL: [(f64, f64); 7] = [
@@ -15,14 +15,14 @@ const NORMAL: [(f64, f64); 7] = [
     (3.750_439_717_725_742, 0.000_548_268_855_972),
 ];
 
-/// Relative variances above this are taken as this: the rule below has no meaning beyond it.
+/// Relative variances are limited to this: the rule below has no meaning beyond it.
 const MOST_VARIANCE: f64 = 0.25;
 
-/// The mean of `rate(x)`, where `x` is a Poisson variable divided by its mean and `variance` is the
-/// variance of `x`, that is, one over the mean.
+/// Returns the mean of `rate(x)`, where `x` is a Poisson variable divided by its mean and
+/// `variance` is the variance of `x`, that is, one over the mean.
 ///
-/// A normal variable bent to the skewness of the Poisson one (the first Cornish-Fisher term), summed
-/// at seven points.
+/// The variable is approximated by a normal one with the skewness of the Poisson one (the first
+/// Cornish-Fisher term), summed at seven points.
 #[must_use]
 pub fn mean_over_blocks(variance: f64, rate: impl Fn(f64) -> f64) -> f64 {
     let variance = variance.clamp(0.0, MOST_VARIANCE);
@@ -39,20 +39,23 @@ pub fn mean_over_blocks(variance: f64, rate: impl Fn(f64) -> f64) -> f64 {
         .sum()
 }
 
-/// The variance of a block's share of the keys, relative to its mean: what [`mean_over_blocks`] wants.
+/// Returns the variance of a block's share of the keys, relative to its mean: the input of
+/// [`mean_over_blocks`].
 #[must_use]
 pub fn variance_over_blocks(keys: f64, blocks: f64) -> f64 {
     if keys > 0.0 && blocks > 1.0 { (blocks - 1.0) / keys } else { 0.0 }
 }
 
-/// The false-positive rate of `bits` bits in `blocks` blocks after `keys` distinct keys with `k` bits each.
+/// Returns the false-positive rate of `bits` bits in `blocks` blocks after `keys` distinct keys
+/// with `k` bits each.
 #[must_use]
 pub fn fpr(keys: f64, bits: f64, k: u32, blocks: f64) -> f64 {
     let load = f64::from(k) * keys / bits;
     mean_over_blocks(variance_over_blocks(keys, blocks), |x| fill(load * x).powi(k as i32))
 }
 
-/// The false-positive rate when a known share `fill` of all bits is set: exact but for the blocks' spread.
+/// Returns the false-positive rate when a known share `fill` of all bits is set: exact except for
+/// the blocks' spread.
 #[must_use]
 pub fn fpr_of_fill(fill: f64, bits: f64, k: u32, blocks: f64) -> f64 {
     if fill >= 1.0 {
@@ -62,7 +65,7 @@ pub fn fpr_of_fill(fill: f64, bits: f64, k: u32, blocks: f64) -> f64 {
     fpr(load * bits / f64::from(k), bits, k, blocks)
 }
 
-/// The share of bits that are set when `load` have been, on average, for each that there is.
+/// Returns the share of bits that are set when each was written `load` times on average.
 fn fill(load: f64) -> f64 {
     -(-load).exp_m1()
 }

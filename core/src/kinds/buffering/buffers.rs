@@ -1,10 +1,12 @@
-//! Two buffers in one block: bit `p` of both lies side by side, buffer 0 lower, so that a key's `k` places in both are found
-//! with `k` loads.
+//! Two buffers in one block: bit `p` of both lies side by side, buffer 0 lower, so that a key's `k`
+//! places in both are read with `k` loads.
 //!
-//! Step `s` begins with the clearing of buffer `s mod 2`. Nothing is cleared at once: the block's first own word is the step
-//! that it has caught up to, a query masks what should have been cleared since, an insert clears it first.
+//! Step `s` begins by clearing buffer `s mod 2`. Clearing is deferred: the block's first kind word
+//! is the step that it has caught up to, a query masks what should have been cleared since, and an
+//! insert clears it first.
 //!
-//! Knows nothing of which buffers are written and asked, and why. Trusts no word that it reads.
+//! This module is independent of which buffers are written and queried, and why. It does not trust
+//! the words that it reads.
 
 use crate::atomic::{AtomicU64, Ordering};
 use crate::block::{Block, load, prefetch, store};
@@ -13,7 +15,8 @@ use crate::hash::Positions;
 /// Places in a word.
 pub(super) const PLACES: u64 = 32;
 
-/// The most words of a block that are used, so that its places stay in the range of [`Positions`].
+/// The greatest number of words of a block that are used, so that its places stay in the range of
+/// [`Positions`].
 const MOST_BLOCK_WORDS: usize = 1 << 20;
 
 /// Buffer 0 in all places of a word; buffer 1 is one bit higher.
@@ -25,19 +28,20 @@ pub(super) type Set = u64;
 /// Both buffers.
 pub(super) const BOTH: Set = 0b11;
 
-/// The buffer that is cleared when `step` begins.
+/// Returns the buffer that is cleared when `step` begins.
 #[inline]
 pub(super) fn cleared_for(step: u64) -> Set {
     1 << (step % 2)
 }
 
-/// The step that a block has caught up to.
+/// Returns the step that a block has caught up to.
 #[inline]
 pub(super) fn caught_up(block: &Block<'_>) -> u64 {
     block.own(0)
 }
 
-/// The buffers in which all of the key's bits are set, at `step`, which is not before the block's own.
+/// Returns the buffers in which all of the key's bits are set, at `step`, which is not before the
+/// block's own.
 #[inline]
 pub(super) fn found(block: &Block<'_>, k: u32, step: u64, hash: u64) -> Set {
     let kept = match step.saturating_sub(caught_up(block)) {
@@ -51,22 +55,24 @@ pub(super) fn found(block: &Block<'_>, k: u32, step: u64, hash: u64) -> Set {
     found
 }
 
-/// Sets the key's bits in these buffers, having cleared what must be until `step`.
+/// Sets the key's bits in these buffers, after the clearing that is due until `step`.
 #[inline]
 pub(super) fn insert(block: &Block<'_>, k: u32, step: u64, buffers: Set, hash: u64) {
     catch_up(block, step);
-    // Stored even if unchanged: whether it is cannot be predicted, so asking costs more.
+    // Stored even if unchanged: a branch on that would be unpredictable and cost more.
     each_place(block, k, hash, |word, shift| store(word, load(word) | buffers << shift));
 }
 
-/// Clears what must be until `step`. May be cut off anywhere and done again.
+/// Clears what must be cleared until `step`. Idempotent: it may be interrupted anywhere and
+/// repeated.
 #[inline]
 pub(super) fn catch_up(block: &Block<'_>, step: u64) {
     let behind = step.saturating_sub(caught_up(block));
     if behind > 0 {
         clear(block, if behind == 1 { EVEN * cleared_for(step) } else { u64::MAX });
         if let Some(own) = block.own.first() {
-            // Release: who finds this number after its writer's death finds the buffers cleared.
+            // Release: a takeover that reads this step after the writer's death finds the buffers
+            // cleared.
             own.store(step, Ordering::Release);
         }
     }
@@ -79,13 +85,14 @@ fn clear(block: &Block<'_>, bits: u64) {
     }
 }
 
-/// Asks the processor for the key's words.
+/// Prefetches the key's words.
 #[inline]
 pub(super) fn fetch(block: &Block<'_>, k: u32, hash: u64) {
     each_place(block, k, hash, |word, _| prefetch(word));
 }
 
-/// Visits the key's places: their words, and where in them buffer 0 has its bit. Functions may meet in one place.
+/// Visits the key's places: their words, and the bit of buffer 0 in them. Functions may share a
+/// place.
 #[inline]
 fn each_place<'a>(
     block: &Block<'a>,

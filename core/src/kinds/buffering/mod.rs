@@ -1,22 +1,29 @@
-//! The simple baselines, two Bloom filters that take turns: a window of the last `N` insert operations, coarsely.
+//! The simple baselines, two alternating Bloom filters: an approximate window of the last `N`
+//! insert operations.
 //!
-//! - **Two-buffer** (A2, "active-active"; Yoon, *Aging Bloom filter with two active buffers for dynamic sets*, 2010; "Buffering"
-//!   in the Time-limited paper, section 4.1): an insert goes to the active buffer, a key found in the aged one too, which so moves
-//!   it; a query asks both. When the active buffer has taken `N` inserts, the aged one is cleared and the two switch.
-//! - **Double buffering** (Chang, Feng, Li, *Approximate caches for packet classification*, 2004; the same section): a query
-//!   asks the active buffer only, which takes every insert. From the moment it is half full, which is after `N` inserts, the
-//!   warm-up buffer takes them too. When it is full, after `2N`, the two switch, and the former active one is cleared.
-//!   The new active one is half full at once, so from then on every insert is written twice.
+//! - **Two-buffer** (A2, "active-active"; Yoon, *Aging Bloom filter with two active buffers for
+//!   dynamic sets*, 2010; "Buffering" in the Time-limited paper, section 4.1): an insert goes to
+//!   the active buffer, even for a key found in the aged one, which so moves it; a query reads
+//!   both. When the active buffer has taken `N` inserts, the aged one is cleared and the two
+//!   switch.
+//! - **Double buffering** (Chang, Feng, Li, *Approximate caches for packet classification*, 2004;
+//!   the same section): a query reads the active buffer only, which takes every insert. From the
+//!   moment it is half full, which is after `N` inserts, the warm-up buffer takes them too. When it
+//!   is full, after `2N`, the two switch, and the former active one is cleared. The new active one
+//!   is half full at once, so from then on every insert is written twice.
 //!
-//! Both come down to generations of `N` inserts, duplicates too. Insert number `i` (from 0) is in generation `g = i / N`, and
-//! its key is present until the generation `g+2` begins, before insert `(g+2)·N`: for at least `N` further inserts, and
-//! at most `2N-1`, without false negatives before and but for false positives after. Generation `g` begins with the clearing
-//! of buffer `g mod 2`. Inserts of two-buffer ageing write it alone, those of double buffering the other one too, which is
-//! the active one (in generation 0 nothing warms up yet, and buffer 0 is the active one).
+//! Both reduce to generations of `N` inserts, including duplicates. Insert number `i` (from 0) is
+//! in generation `g = i / N`, and its key is present until the generation `g+2` begins, before
+//! insert `(g+2)·N`. That is for at least `N` further inserts, and at most `2N-1`, without false
+//! negatives before, and absent except for false positives after. Generation `g` begins by clearing
+//! buffer `g mod 2`. Inserts of two-buffer ageing write that one alone. Those of double buffering
+//! also write the other one, which is the active one (in generation 0 nothing warms up yet, and
+//! buffer 0 is the active one).
 //!
-//! Full means a number of inserts, here as in all windows of inserts, where the papers count distinct keys: `N` is then a
-//! promise that holds on every stream. Double buffering takes about twice the bits of two-buffer ageing for the same
-//! window and rate: its active buffer has to hold `2N` keys.
+//! Full means a number of inserts, here as in all windows of inserts, where the papers count
+//! distinct keys: `N` is then a guarantee that holds on every stream. Double buffering takes about
+//! twice the bits of two-buffer ageing for the same window and rate, because its active buffer has
+//! to hold `2N` keys.
 //!
 //! A swap changes two words of the filter-wide state and no block: see `buffers`.
 
@@ -42,16 +49,16 @@ pub const DOUBLE: &str = "double-buffering";
 /// The name of two-buffer ageing.
 pub const TWO: &str = "two-buffer";
 
-/// The parameters that both know.
+/// The parameters of both kinds.
 const KNOWN: [&str; 4] = ["window-items", "fpr", "bits", "k"];
 
-/// The kind's own word of the filter-wide state that holds the open generation.
+/// The kind word of the filter-wide state that holds the open generation.
 const GENERATION: usize = 0;
 
-/// The one that holds the inserts there had been when it began.
+/// The kind word that holds the number of inserts when that generation began.
 const BEGAN: usize = 1;
 
-/// How the buffers take turns.
+/// The scheme by which the buffers alternate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Scheme {
     Double,
@@ -65,17 +72,17 @@ struct Buffering {
     plan: Plan,
 }
 
-/// Makes double buffering from `window-items` and `fpr` (0.001 if absent); `bits` (of both buffers) and `k` override what
-/// these derive.
+/// Builds double buffering from `window-items` and `fpr` (0.001 if absent); `bits` (of both
+/// buffers) and `k` override what would be derived from these.
 ///
 /// # Errors
-/// [`Error::Parameter`](crate::Error::Parameter) for unknown names, for values out of bounds, and if no filter of at most 8 TiB
-/// does it.
+/// [`Error::Parameter`](crate::Error::Parameter) for unknown names, for values out of bounds, and
+/// if no filter of at most 8 TiB reaches the rate.
 pub fn build_double(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
     Scheme::Double.build(parameters)
 }
 
-/// Makes two-buffer ageing, from the same parameters.
+/// Builds two-buffer ageing from the same parameters.
 ///
 /// # Errors
 /// As [`build_double`].
@@ -101,7 +108,7 @@ impl Scheme {
         }
     }
 
-    /// The buffers that an insert writes.
+    /// Returns the buffers that an insert writes.
     #[inline]
     fn written(self, generation: u64) -> Set {
         match self {
@@ -110,7 +117,7 @@ impl Scheme {
         }
     }
 
-    /// The buffers that a query asks.
+    /// Returns the buffers that a query reads.
     #[inline]
     fn asked(self, generation: u64) -> Set {
         match self {
@@ -120,7 +127,8 @@ impl Scheme {
         }
     }
 
-    /// Inserts that the buffers have taken: the one that is asked first, or filled now, and the other.
+    /// Returns the inserts that the buffers have taken: first the one that is queried, or filled
+    /// now, then the other.
     fn inserts(self, generation: u64, window: f64, open: f64) -> [f64; 2] {
         match self {
             Self::Double if generation > 0 => [window + open, open],
@@ -131,7 +139,7 @@ impl Scheme {
 }
 
 impl Buffering {
-    /// The rate by theory with so many keys in the two buffers.
+    /// Returns the theoretical rate with these numbers of keys in the two buffers.
     fn fpr(&self, layout: Layout, geometry: Geometry, [first, other]: [f64; 2]) -> f64 {
         let bits = buffer_bits(layout, geometry);
         let (k, blocks) = (self.plan.k, layout.blocks(geometry) as f64);
@@ -141,13 +149,13 @@ impl Buffering {
         }
     }
 
-    /// Inserts into the open generation.
+    /// Returns the inserts into the open generation.
     fn open(state: &State<'_>, totals: &Totals) -> u64 {
         totals.inserts.saturating_sub(state.own(BEGAN))
     }
 }
 
-/// Bits of one buffer.
+/// Returns the bits of one buffer.
 fn buffer_bits(layout: Layout, geometry: Geometry) -> f64 {
     layout.words(geometry).saturating_mul(PLACES) as f64
 }
@@ -175,7 +183,8 @@ impl Kind for Buffering {
         }
     }
 
-    /// A swap (or, of double buffering, once, the beginning of the warm-up) when the window is full.
+    /// A swap (or, for double buffering, once, the beginning of the warm-up) when the window is
+    /// full.
     fn due(&self, state: &State<'_>, _: Layout, moment: &Moment) -> Option<Event> {
         let end = state.own(BEGAN).saturating_add(self.plan.window);
         (moment.totals.inserts >= end).then(|| Event::Step {
@@ -194,8 +203,9 @@ impl Kind for Buffering {
         }
     }
 
-    /// The generation that opens next, for as many inserts as one takes: it opens at this insert or before and then takes so
-    /// many more, or after it. In both cases it is this key's generation or a younger one.
+    /// Returns the generation that opens next, for as many inserts as one generation takes. It
+    /// opens either at this insert or before and then takes that many more, or after it. In both
+    /// cases it is this key's generation or a younger one.
     fn step_without(&self, state: &State<'_>, moment: &Moment) -> Option<u64> {
         let full = state.own(BEGAN).saturating_add(self.plan.window.saturating_mul(2));
         (moment.totals.inserts < full).then(|| state.own(GENERATION).saturating_add(1))
@@ -207,7 +217,7 @@ impl Kind for Buffering {
 
     fn insert(&self, _: &State<'_>, blocks: &Blocks<'_>, operation: &Operation) {
         if let Some(block) = blocks.get(0) {
-            // Another thread may have swapped since the step was read, and been here first.
+            // Another thread may have swapped since the step was read, and written here first.
             let generation = operation.step.max(caught_up(block));
             let written = self.scheme.written(generation);
             buffers::insert(block, self.plan.k, generation, written, operation.hash);
@@ -230,7 +240,8 @@ impl Kind for Buffering {
         Some(state.own(GENERATION))
     }
 
-    /// From the inserts that each buffer has taken; the fill of both tells what share of them were new keys.
+    /// Computed from the inserts that each buffer has taken; the fill of both gives the share of
+    /// new keys among them.
     fn estimated_fpr(
         &self,
         state: &State<'_>,
@@ -248,7 +259,7 @@ impl Kind for Buffering {
         self.fpr(layout, bank.geometry, inserts.map(|inserts| share * inserts))
     }
 
-    /// Just before a swap, when the rate is highest, with distinct keys.
+    /// Returns the rate just before a swap, when it is highest, with distinct keys.
     fn planned_fpr(&self, layout: Layout) -> f64 {
         let window = self.plan.window as f64;
         let inserts = self.scheme.inserts(1, window, window);

@@ -4,24 +4,24 @@ use crate::error::{Error, Result};
 use crate::kind::Parameters;
 use crate::kind::parameters::{DEFAULT_FPR, within};
 
-/// The most bits, of both buffers together: 8 TiB.
+/// The greatest number of bits, of both buffers together: 8 TiB.
 const MOST_BITS: u64 = 1 << 46;
 
 /// The longest window, in inserts.
 const MOST_ITEMS: u64 = 1 << 45;
 
-/// The most hash functions.
+/// The greatest number of hash functions.
 const MOST_FUNCTIONS: u32 = 64;
 
-/// Bits of one buffer in a block of 16 KiB, for which plans allow.
+/// Bits of one buffer in a block of 16 KiB, the size that plans assume.
 const PLANNED_BLOCK_BITS: f64 = 2048.0 * 32.0;
 
-/// A window and what it takes.
+/// A window and the size derived from it.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Plan {
-    /// Inserts of a generation, which a key stays for at least.
+    /// Inserts of a generation, the least number for which a key stays.
     pub window: u64,
-    /// The false-positive rate wanted just before a swap.
+    /// The planned false-positive rate just before a swap.
     pub fpr: f64,
     /// Bits of both buffers together.
     pub bits: u64,
@@ -30,11 +30,13 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// The plan for `window-items` and `fpr` (0.001 if absent) of a filter whose rate just before a swap is `rate` of (window,
-    /// bits of one buffer, `k`, blocks); `bits` and `k` override what these derive.
+    /// Derives the plan from `window-items` and `fpr` (0.001 if absent). `rate` is the filter's
+    /// rate just before a swap, as a function of window, bits of one buffer, `k` and blocks. `bits`
+    /// and `k` override what would be derived.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for values out of bounds, and if no filter of at most 8 TiB does it.
+    /// [`Error::Parameter`] for values out of bounds, and if no filter of at most 8 TiB reaches the
+    /// rate.
     pub fn from_parameters(
         parameters: &Parameters,
         rate: impl Fn(f64, f64, u32, f64) -> f64,
@@ -64,7 +66,7 @@ impl Plan {
         Ok(Self { window, fpr, bits, k })
     }
 
-    /// As parameters, completed.
+    /// Returns the plan as completed parameters.
     pub fn parameters(&self) -> Parameters {
         Parameters::new()
             .with("window-items", self.window)
@@ -74,7 +76,8 @@ impl Plan {
     }
 }
 
-/// The fewest bits of one buffer that keep the rate; `None` if half of the most do not.
+/// Returns the fewest bits of one buffer that keep the rate; `None` if even half of the greatest
+/// number does not.
 fn fewest_bits(wanted: f64, rate: impl Fn(f64) -> f64) -> Option<u64> {
     let (mut low, mut high) = (0, MOST_BITS / 2);
     if rate(high as f64) > wanted {

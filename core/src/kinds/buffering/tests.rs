@@ -18,7 +18,7 @@ fn build(scheme: Scheme, parameters: &Parameters) -> Arc<dyn Kind> {
     scheme.build(parameters).expect("a sound filter")
 }
 
-/// A textbook Bloom filter that counts what it has been given.
+/// A textbook Bloom filter that counts its inserts.
 #[derive(Clone)]
 struct Buffer {
     bits: Vec<bool>,
@@ -47,7 +47,8 @@ impl Buffer {
     }
 }
 
-/// Yoon's listing: insert into the active buffer; if it was full, the aged one has been cleared and the two switched.
+/// Yoon's listing: insert into the active buffer; if it was full, the aged one has been cleared and
+/// the two switched.
 struct NaiveTwo {
     window: u64,
     active: Buffer,
@@ -68,7 +69,8 @@ impl Model for NaiveTwo {
     }
 }
 
-/// Chang, Feng and Li's listing: buffers that are full after twice the window, and warm up once half full.
+/// Chang, Feng and Li's listing: buffers that are full after twice the window, and warm up once
+/// half full.
 struct NaiveDouble {
     window: u64,
     active: Buffer,
@@ -133,7 +135,7 @@ fn they_keep_the_contract_of_all_kinds() {
     }
 }
 
-/// One chance in 10^9 that any of a few thousand answers is a false positive.
+/// Returns a filter with one chance in 10^9 that any of a few thousand answers is a false positive.
 fn sharp(scheme: Scheme, window: u64) -> Harness {
     Harness::new(build(scheme, &asked(window, 1e-13)), Layout { stripes: 4, block_words: 64 })
 }
@@ -246,7 +248,7 @@ fn the_measured_rate_is_the_theorys_at_any_moment_and_at_most_the_wanted_one() {
                 // Bits set vary by far less than 1 %, the rate by k times that.
                 let full = harness.estimated_fpr();
                 assert!((planned / full - 1.0).abs() < 0.05, "planned {planned} for {full}");
-                // The smallest blocks cost what the plan, made for 16 KiB, has not allowed for.
+                // The smallest blocks have a cost that the plan, made for 16 KiB, does not include.
                 let allowed = if block_words == 64 { 1.35 } else { 1.01 };
                 assert!(planned <= wanted * allowed, "{planned} wanted {wanted}");
             }
@@ -263,7 +265,7 @@ fn duplicates_swap_but_do_not_count_in_the_estimate() {
         });
         let (measured, theory) = (harness.measured_fpr(2_000_000), harness.estimated_fpr());
         println!("{scheme:?}: {measured:.3e} for {theory:.3e}");
-        // Few false positives are left; those of a full filter would be hundreds of times as many.
+        // Few false positives are left; a full filter would have hundreds of times as many.
         assert!(theory < 1e-4, "{theory}");
         assert!((measured - theory).abs() < 0.1 * theory + 6.0 * (theory / 2e6).sqrt());
     }
@@ -276,7 +278,8 @@ fn two_buffer_ageing_takes_a_little_more_than_half_of_what_double_buffering_take
             let parameters = build(scheme, &asked(1_000_000, fpr)).parameters();
             parameters.required::<f64>("bits", "").expect("completed")
         });
-        // Of two buffers each for N keys at about half the rate; both for 2N keys at all of it.
+        // For two buffers of N keys each at about half the rate; for both of 2N keys at the whole
+        // rate.
         let classical = |fpr: f64| -2e6 * fpr.ln() / std::f64::consts::LN_2.powi(2);
         println!("{fpr}: double {:.2}, two {:.2} bits a key", double / 1e6, two / 1e6);
         assert!((1.0..1.03).contains(&(double / (2.0 * classical(fpr)))), "{fpr}: {double}");

@@ -1,15 +1,17 @@
-//! The counting Bloom filter (L. Fan et al.: *Summary Cache*, 1998; section 2.1 of the DCF paper): a Bloom filter from which
-//! keys can be removed.
+//! The counting Bloom filter (L. Fan et al.: *Summary Cache*, 1998; section 2.1 of the DCF paper):
+//! a Bloom filter from which keys can be removed.
 //!
-//! Each bit becomes a counter of a few bits. An insert raises the key's `k` counters, a removal lowers them, and the least of them
-//! is the key's count: never too low while only keys are removed that were inserted.
+//! Each bit becomes a counter of a few bits. An insert raises the key's `k` counters, a removal
+//! lowers them, and the least of them is the key's count. The count is never too low while only
+//! keys are removed that were inserted.
 //!
-//! *Saturation.* A counter that would pass its end stays there for ever: it is never lowered again, for nobody knows by how much it
-//! is too low. So a key is never missed; it may stay after its removal, and its estimate says "at least". The figure
-//! `saturated_cells` tells how many counters are at their end, and [`overflow`] how many to expect.
+//! *Saturation.* A counter that reaches its maximum stays there permanently: it is never lowered
+//! again, because its excess is unknown. A key is therefore never missed; it may stay after its
+//! removal, and its estimate is marked "at least". The kind metric `saturated_cells` counts the
+//! counters at their maximum, and [`overflow`] gives the number to expect.
 //!
-//! *One counter twice.* Two functions may give one key the same counter. It is then raised once for each, and lowered so: a removal
-//! is the exact inverse of its insert.
+//! *One counter twice.* Two functions may give one key the same counter. It is then raised once for
+//! each, and lowered likewise: a removal is the exact inverse of its insert.
 
 mod theory;
 
@@ -32,16 +34,16 @@ use std::sync::Arc;
 /// The kind's name.
 pub const NAME: &str = "counting";
 
-/// The parameters it knows.
+/// The parameters of this kind.
 const KNOWN: [&str; 5] = ["capacity", "fpr", "cells", "k", "counter-bits"];
 
-/// Bits of a counter, if the user does not say: as in the literature, enough for 15.
+/// The default bits of a counter: as in the literature, enough for 15.
 const DEFAULT_BITS: u64 = 4;
 
-/// The most bits of a counter.
+/// The greatest number of bits of a counter.
 const MOST_BITS: u64 = 32;
 
-/// The own word with the number of counters that are at their end.
+/// The kind word with the number of counters at their maximum.
 const SATURATED: usize = 0;
 
 /// A counting Bloom filter.
@@ -51,12 +53,12 @@ struct Counting {
     bits: u32,
 }
 
-/// Makes the kind from `capacity` and `fpr` (0.001 if absent); `cells` and `k` override what these derive. `counter-bits` is
-/// 4 if absent.
+/// Builds the kind from `capacity` and `fpr` (0.001 if absent); `cells` and `k` override what would
+/// be derived from these. `counter-bits` is 4 if absent.
 ///
 /// # Errors
-/// [`Error::Parameter`](crate::Error::Parameter) for unknown names, for values out of bounds, and if no filter of at most 2^46
-/// counters does it.
+/// [`Error::Parameter`](crate::Error::Parameter) for unknown names, for values out of bounds, and
+/// if no filter of at most 2^46 counters reaches the rate.
 pub fn build(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
     parameters.only(NAME, &KNOWN)?;
     let bits = parameters.count("counter-bits", "bits of a counter", MOST_BITS)?;
@@ -65,7 +67,7 @@ pub fn build(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
 }
 
 impl Counting {
-    /// How the counters of a block lie.
+    /// Returns the layout of a block's counters.
     #[inline]
     fn counters(&self, block: &Block<'_>) -> Packed {
         let fit = block.cells.len() as u64 * 64 / u64::from(self.bits);
@@ -73,14 +75,14 @@ impl Counting {
         Packed { first: 0, bits: self.bits, cells }
     }
 
-    /// The counters of a key, by number.
+    /// Visits the counters of a key, by number.
     #[inline]
     fn each(&self, hash: u64, counters: &Packed, visit: impl FnMut(usize)) {
         let positions = Positions::new(hash, counters.cells as u32);
         positions.each(self.plan.k, visit);
     }
 
-    /// The least counter of a key.
+    /// Returns the least counter of a key.
     #[inline]
     fn least(&self, block: &Block<'_>, hash: u64) -> u64 {
         let counters = self.counters(block);
@@ -171,7 +173,7 @@ impl Kind for Counting {
 
     fn settle(&self, _: &State<'_>, _: usize, _: &Block<'_>, _: &Moment) {}
 
-    /// Counters that are not 0.
+    /// Counts the counters that are not 0.
     fn fill(&self, block: &Block<'_>) -> (u64, u64) {
         let counters = self.counters(block);
         let used = (0..counters.cells).filter(|&at| counters.get(block, at) > 0).count();
@@ -182,7 +184,7 @@ impl Kind for Counting {
         &[Figure { name: "saturated_cells", own: SATURATED }]
     }
 
-    /// At capacity.
+    /// Returns the rate at capacity.
     fn planned_fpr(&self, layout: Layout) -> f64 {
         let blocks = layout.blocks(self.geometry(layout)) as f64;
         fpr(self.plan.capacity as f64, self.plan.cells as f64, self.plan.k, blocks)

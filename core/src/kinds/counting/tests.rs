@@ -13,7 +13,7 @@ fn counting(parameters: &[(&str, &str)]) -> Arc<dyn Kind> {
 
 const ONE_BLOCK: Layout = Layout { stripes: 1, block_words: 2048 };
 
-/// The textbook: an array of counters.
+/// The textbook algorithm: an array of counters.
 struct Naive {
     counters: Vec<u64>,
     most: u64,
@@ -136,7 +136,7 @@ fn the_measured_rate_at_capacity_is_the_wanted_one_and_the_estimate_knows_it() {
         });
         let (measured, estimated) = (harness.measured_fpr(500_000), harness.estimated_fpr());
         println!("counting {fpr}: measured {measured:.6}, estimated {estimated:.6}");
-        // 500 false positives at least: six standard deviations are below 27 %.
+        // At least 500 false positives: six standard deviations are below 27 %.
         let tolerance = 6.0 * (estimated / 500_000.0).sqrt();
         assert!((measured - estimated).abs() < tolerance, "{measured} against {estimated}");
         assert!((planned / estimated - 1.0).abs() < 0.05, "planned {planned}");
@@ -157,7 +157,7 @@ fn as_many_counters_saturate_as_theory_says() {
     let expected = overflow(keys as f64, cells as f64, k, bits) * cells as f64;
     let found = harness.figure("saturated_cells") as f64;
     println!("saturated: {found}, expected {expected:.1}");
-    // Six standard deviations of a count (the blocks' spread adds less than one).
+    // The tolerance is six standard deviations of a count (the blocks' spread adds less than one).
     assert!((found - expected).abs() < 6.0 * expected.sqrt(), "{found} against {expected}");
 }
 

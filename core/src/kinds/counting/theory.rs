@@ -1,10 +1,11 @@
-//! How likely counters are to reach their end: pure functions of numbers.
+//! The probability that counters reach their maximum: pure functions of numbers.
 
-/// The expected share of counters that reach `2^bits - 1` or more when `keys` distinct keys, each inserted once, raise `k` of
-/// `cells` counters: the upper tail of a binomial variable, as a Poisson one (*Summary Cache*, section V.C, where it is bounded
-/// by `(e·k·n / (j·m))^j`, for j = 16 and at `k = ln 2 · m/n` by 1.37e-15 a counter).
+/// Returns the expected share of counters that reach `2^bits - 1` or more when `keys` distinct
+/// keys, each inserted once, raise `k` of `cells` counters. It is the upper tail of a binomial
+/// variable, approximated by a Poisson one (*Summary Cache*, section V.C, where it is bounded by
+/// `(e·k·n / (j·m))^j`, for j = 16 and at `k = ln 2 · m/n` by 1.37e-15 a counter).
 ///
-/// Keys that come again raise counters further: for those it is no bound.
+/// Repeated keys raise counters further: for those it is no bound.
 #[must_use]
 pub fn overflow(keys: f64, cells: f64, k: u32, bits: u32) -> f64 {
     let mean = keys * f64::from(k) / cells;
@@ -23,7 +24,7 @@ pub fn overflow(keys: f64, cells: f64, k: u32, bits: u32) -> f64 {
     sum.min(1.0)
 }
 
-/// `ln(n!)`, by Stirling's series beyond the first few.
+/// Returns `ln(n!)`, by Stirling's series beyond the first few.
 fn log_factorial(n: f64) -> f64 {
     if n < 16.0 {
         return (1..=n as u32).map(|factor| f64::from(factor).ln()).sum();

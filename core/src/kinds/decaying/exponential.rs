@@ -1,20 +1,24 @@
-//! Exponential decay `λ^x` (the paper's section 3.2, eq. 3): a counter is one number, on the grid of [`half_life`](super::half_life).
+//! Exponential decay `λ^x` (the paper's section 3.2, eq. 3): a counter is one number, on the grid
+//! of [`half_life`](super::half_life).
 //!
-//! | own word | holds |
+//! | kind word | holds |
 //! |---|---|
 //! | 0 | the half-life that the block has caught up to |
 //! | 1 | additions that were cut short because the counter was full |
 //! | 2 | one more than the half-life in which the first of those was; 0 if the next word is |
-//! | 3 | what was cut off, decayed as a counter is: the sum, over inserts, of the most that a counter lost |
+//! | 3 | the sum, over inserts, of the most that a counter lost, decayed as a counter |
 //!
-//! Counters change at inserts, and at grid points: then all of a block are rewritten, when it is next inserted into.
-//! Between grid points time changes nothing, since reads multiply by what has passed of the half-life.
+//! Counters change at inserts, and at grid points, where all of a block are rewritten at the next
+//! insert into it. Between grid points time changes nothing, because reads multiply by the decay
+//! since the beginning of the half-life.
 //!
-//! **Once a counter was full** it decays as any other, and what was cut off is lost to it. So the exact count may be higher
-//! than told, by what is left of that: word 3 at most. Estimates say so: a counter that was full `j` grid points ago, or
-//! earlier, holds at least what `j` grid points leave of a full one. Whoever finds that much or more in all counters of
-//! a key, while word 3 is not zero, says *at least*, and be it of 0. Where it is not said, an estimate is too small by less
-//! than `ε` as ever; by less than `2ε` if word 3 was not zero once, for that rounds down to nothing, too.
+//! **Once a counter was full** it decays as any other, and lacks what was cut off. The exact count
+//! may therefore be higher than the estimate, by at most the remainder of that: word 3. Estimates
+//! report it: a counter that was full `j` grid points ago, or earlier, holds at least what `j` grid
+//! points leave of a full one. If all counters of a key hold that much or more while word 3 is not
+//! zero, the estimate is marked *at least*, even an estimate of 0. Unmarked estimates are too small
+//! by less than `ε` as always; by less than `2ε` if word 3 was ever nonzero, because it is rounded
+//! down to zero at the end, too.
 
 use super::half_life::{HalfLife, MOST_FRACTION_BITS, steps_between};
 use super::{Addition, At, Cells, Counters, SATURATED};
@@ -24,10 +28,10 @@ use crate::error::Result;
 use crate::kind::parameters::within;
 use crate::kind::{Estimate, Parameters};
 
-/// Its name, in the parameter `decay`.
+/// The name of this decay function, in the parameter `decay`.
 pub(super) const NAME: &str = "exponential";
 
-/// The parameters that are its own.
+/// The parameters of this decay function.
 pub(super) const KNOWN: [&str; 2] = ["lambda", "fraction-bits"];
 
 const DEFAULT_FRACTION_BITS: u32 = 8;
@@ -48,11 +52,12 @@ pub(super) struct Exponential {
 }
 
 impl Exponential {
-    /// From `lambda`, `fraction-bits` and `counter-bits`.
+    /// Creates the counters from `lambda`, `fraction-bits` and `counter-bits`.
     ///
     /// # Errors
-    /// [`Error::Parameter`](crate::Error::Parameter) if `lambda` is missing or not between 0 and 1, both excluded; for more than
-    /// [`MOST_FRACTION_BITS`], and for counters that have not at least two bits more, or more than 64.
+    /// [`Error::Parameter`](crate::Error::Parameter) if `lambda` is missing or not between 0 and 1,
+    /// both excluded; for more than [`MOST_FRACTION_BITS`]; and for counters with less than two
+    /// bits more, or with more than 64.
     pub fn new(parameters: &Parameters) -> Result<Self> {
         let lambda = parameters.required("lambda", "what an epoch leaves of a count")?;
         let fraction = parameters.optional("fraction-bits", "a number of bits")?;
@@ -70,15 +75,17 @@ impl Exponential {
         Packed { first: 0, bits: self.bits, cells: cells.count as usize }
     }
 
-    /// What so many grid points leave of a full counter.
+    /// Returns what `times` grid points leave of a full counter.
     fn full_after(&self, times: u32) -> u64 {
         self.half_life.halve(u64::MAX >> (64 - self.bits), times)
     }
 
-    /// Decays all counters, of which whole numbers make a word; words beyond the last counter are zero.
+    /// Decays all counters, of which a whole number fits a word; words beyond the last counter are
+    /// zero.
     fn decay_words(&self, block: &Block<'_>, times: u32) {
         match (self.bits, times) {
-            // Said where the compiler can use it: what nearly all filters have, at nearly all grid points.
+            // The case of nearly all filters at nearly all grid points, stated so that the compiler
+            // can use it.
             (32, 1) => {
                 block.rewrite(|word| in_lanes(word, 32, |value| self.half_life.halved(value)))
             }
@@ -92,7 +99,7 @@ impl Exponential {
         }
     }
 
-    /// Notes that so many additions of an insert were cut short, by so much at most.
+    /// Records that `additions` additions of an insert were cut short, each by at most `lost`.
     #[cold]
     fn note_cut(&self, block: &Block<'_>, additions: u64, lost: u64) {
         block.set_own(SATURATED, block.own(SATURATED).wrapping_add(additions));
@@ -102,7 +109,8 @@ impl Exponential {
         block.set_own(LOST, block.own(LOST).saturating_add(lost));
     }
 
-    /// Whether a counter that has this value in this half-life may lack something that was cut off.
+    /// Returns whether a counter with this value in this half-life may lack something that was cut
+    /// off.
     #[inline]
     fn may_lack(&self, block: &Block<'_>, value: u64, half_life: u64) -> bool {
         let lost = block.own(LOST);
@@ -115,7 +123,7 @@ impl Exponential {
     }
 }
 
-/// A word of counters of so many bits, each changed.
+/// Returns a word of counters of `bits` bits, each changed.
 #[inline(always)]
 fn in_lanes(word: u64, bits: u32, change: impl Fn(u64) -> u64) -> u64 {
     let counter = |shift: usize| change(word >> shift & u64::MAX >> (64 - bits)) << shift;
@@ -140,11 +148,11 @@ impl Counters for Exponential {
         let (block, packed) = (cells.block, self.packed(cells));
         self.catch_up(cells, now);
         let half_life = block.own(HALF_LIFE);
-        // In the current half-life, however late, `added` says it all.
+        // In the current half-life, however late, `added` is exact.
         let late = steps_between(self.half_life.number(epoch), half_life);
         let added = self.half_life.late(self.half_life.added(weight, epoch), late);
-        // All are loaded before one is written: so that misses overlap, and so that a counter where two functions meet gets
-        // the weight once.
+        // All are loaded before one is written, so that misses overlap, and so that a counter
+        // shared by two functions gets the weight once.
         let mut old = [0; N];
         for (old, at) in old.iter_mut().zip(at.iter()) {
             *old = packed.get(block, at as usize);
@@ -167,7 +175,7 @@ impl Counters for Exponential {
         let least = values.min().unwrap_or(0);
         let caught_up = cells.block.own(HALF_LIFE);
         let half_life = self.half_life.number(now).max(caught_up);
-        // What decays the least decays to the least.
+        // Decay keeps the order, so the least stays the least.
         let least = self.half_life.halve(least, steps_between(caught_up, half_life));
         let count = self.half_life.read(least, now.max(self.half_life.start(half_life)));
         Estimate { count, at_least: self.may_lack(cells.block, least, half_life) }

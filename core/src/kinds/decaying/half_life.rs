@@ -1,43 +1,50 @@
-//! The half-life grid: exponential decay (the time-decaying paper's section 3.2) in whole numbers, so that a counter decays
-//! without ever being too small, is rewritten once a half-life only, and does reach zero.
+//! The half-life grid: exponential decay (the time-decaying paper's section 3.2) in whole numbers.
+//! A counter's undercount is bounded, it is rewritten only once a half-life, and it does reach
+//! zero.
 //!
-//! A count decays by `λ` with each epoch. Rounding up at each epoch, as the paper's `C = λ·C` in whole numbers would, sticks
-//! at `1/(1-λ)` for ever. So let `H` be the least number of epochs with `λ^H <= 1/2`, and let epochs divisible by `H` be
-//! *grid points*. A counter holds what the count was (or would have been) at the latest grid point, in units of `2^-F`:
-//! an insert in epoch `e` adds `⌈w · 2^F · λ^-(e mod H)⌉`, a read gives `C · λ^(e mod H) / 2^F`, and a grid point makes of `C`
-//! `⌈C · λ^H⌉`, but 0 of 1.
+//! A count decays by `λ` with each epoch. Rounding up at each epoch, as the paper's `C = λ·C` in
+//! whole numbers would, stops decaying at `1/(1-λ)`. Therefore let `H` be the least number of
+//! epochs with `λ^H <= 1/2`, and let epochs divisible by `H` be *grid points*. A counter holds the
+//! value that the count had (or would have had) at the latest grid point, in units of `2^-F`. An
+//! insert in epoch `e` adds `⌈w · 2^F · λ^-(e mod H)⌉`, a read gives `C · λ^(e mod H) / 2^F`, and a
+//! grid point replaces `C` by `⌈C · λ^H⌉`, but 1 by 0.
 //!
-//! What that promises of a counter, against the exact decayed count `c` of all that was added to it:
-//! * It is too small by less than [`epsilon`](HalfLife::epsilon), `2^-F`. Only the last step, from 1 to 0, loses anything: if it
-//!   lacks `u` units before a grid point it lacks at most `λ^H·(1 + u) <= (1 + u)/2` after it, so never a whole one.
-//! * So it is 0 only if `c` is below `2^-F`.
-//! * It is too large by less than [`most_above`](HalfLife::most_above): each insert is rounded up by less than one unit, and is
-//!   at least `2^F` of them; each grid point rounds up by less than one, and halves what came before: two units in all.
-//! * Left alone, one of `b` bits is 0 after `b + 1` grid points: each takes `2^n` at most to `2^(n-1)`.
+//! Guarantees for a counter, against the exact decayed count `c` of all that was added to it:
+//! * It is too small by less than [`epsilon`](HalfLife::epsilon), `2^-F`. Only the last step, from
+//!   1 to 0, loses anything. A counter that lacks `u` units before a grid point lacks at most
+//!   `λ^H·(1 + u)` after it, which is at most `(1 + u)/2`, so never a whole unit.
+//! * It is therefore 0 only if `c` is below `2^-F`.
+//! * It is too large by less than [`most_above`](HalfLife::most_above). Each insert is rounded up
+//!   by less than one unit, and is at least `2^F` of them. Each grid point rounds up by less than
+//!   one, and halves what came before: two units in all.
+//! * Without further inserts, a counter of `b` bits is 0 after `b + 1` grid points: each maps at
+//!   most `2^n` to at most `2^(n-1)`.
 //!
-//! The state of filters is made of these numbers, so they are the same on every machine: whole numbers only, no `powf`, and
-//! floating point for the answer alone. All powers are rounded up, by less than `2^-56` of them, which is in the promise.
+//! These numbers make up the state of filters, so they are the same on every machine: whole numbers
+//! only, no `powf`, and floating point for the answer alone. All powers are rounded up, by less
+//! than a relative `2^-56`, which the guarantees include.
 
 use crate::error::Result;
 use crate::kind::parameters::{probability, within};
 
-/// The most fraction bits.
+/// The greatest number of fraction bits.
 pub const MOST_FRACTION_BITS: u32 = 32;
 
-/// Grid points after which nothing is left in any counter: those of 64 bits.
+/// Grid points after which nothing is left in any counter, even in one of 64 bits.
 pub const MOST_STEPS: u32 = 65;
 
-/// Binary places of the powers that are used.
+/// Binary places of the powers in use.
 const PLACES: u32 = 62;
 
-/// Binary places of the powers that those are made of: `λ^n` comes out with an error of `n·2^-125`, and `n` is below `2^53`.
+/// Binary places of the powers from which those are computed: `λ^n` has an error of `n·2^-125`, and
+/// `n` is below `2^53`.
 const FINE_PLACES: u32 = 126;
 
 /// One, with [`FINE_PLACES`].
 const FINE_ONE: u128 = 1 << FINE_PLACES;
 
-/// By how much of a count all rounding of powers may raise it: 14 for an insert, 14 for a read and two for each of 65 grid points,
-/// `2^-61` at most each.
+/// The most by which all rounding of powers raises a count, relatively: 14 for an insert, 14 for a
+/// read and two for each of 65 grid points, at most `2^-61` each.
 const POWERS_ROUNDED: f64 = 1.0 / (1_u64 << 50) as f64;
 
 /// Exponential decay by `λ` an epoch, of counters in units of `2^-F`.
@@ -54,10 +61,11 @@ pub struct HalfLife {
 }
 
 impl HalfLife {
-    /// Decay by `lambda` an epoch, with `fraction_bits` binary places.
+    /// Creates decay by `lambda` an epoch, with `fraction_bits` binary places.
     ///
     /// # Errors
-    /// [`Error::Parameter`](crate::Error::Parameter) if `lambda` does not lie between 0 and 1, both excluded, and for more than [`MOST_FRACTION_BITS`].
+    /// [`Error::Parameter`](crate::Error::Parameter) if `lambda` does not lie between 0 and 1, both
+    /// excluded, and for more than [`MOST_FRACTION_BITS`].
     pub fn new(lambda: f64, fraction_bits: u32) -> Result<Self> {
         let lambda = probability("lambda", lambda)?;
         within("fraction-bits", fraction_bits.into(), 0, MOST_FRACTION_BITS.into())?;
@@ -81,46 +89,48 @@ impl HalfLife {
         })
     }
 
-    /// `λ`.
+    /// Returns `λ`.
     #[must_use]
     pub fn lambda(&self) -> f64 {
         self.lambda
     }
 
-    /// `F`, the binary places of counters.
+    /// Returns `F`, the binary places of counters.
     #[must_use]
     pub fn fraction_bits(&self) -> u32 {
         self.fraction_bits
     }
 
-    /// `H`, the least number of epochs with `λ^H <= 1/2`.
+    /// Returns `H`, the least number of epochs with `λ^H <= 1/2`.
     #[must_use]
     pub fn epochs_per_half_life(&self) -> u64 {
         self.epochs
     }
 
-    /// The number of the half-life that an epoch lies in: `⌊epoch / H⌋`.
+    /// Returns the number of the half-life that contains an epoch: `⌊epoch / H⌋`.
     #[must_use]
     #[inline]
     pub fn number(&self, epoch: u64) -> u64 {
         epoch / self.epochs
     }
 
-    /// The first epoch of a half-life: the grid point.
+    /// Returns the first epoch of a half-life: the grid point.
     #[must_use]
     #[inline]
     pub fn start(&self, number: u64) -> u64 {
         number.saturating_mul(self.epochs)
     }
 
-    /// How many grid points lie after epoch `from`, up to epoch `to`; at most [`MOST_STEPS`].
+    /// Returns how many grid points lie after epoch `from`, up to epoch `to`; at most
+    /// [`MOST_STEPS`].
     #[must_use]
     #[inline]
     pub fn steps(&self, from: u64, to: u64) -> u32 {
         steps_between(self.number(from), self.number(to))
     }
 
-    /// What an insert of this weight in this epoch adds to a counter: `⌈weight · 2^F · λ^-(epoch mod H)⌉`.
+    /// Returns what an insert of this weight in this epoch adds to a counter:
+    /// `⌈weight · 2^F · λ^-(epoch mod H)⌉`.
     #[must_use]
     #[inline]
     pub fn added(&self, weight: u32, epoch: u64) -> u64 {
@@ -130,7 +140,8 @@ impl HalfLife {
         u64::try_from(shifted(product, PLACES)).unwrap_or(u64::MAX)
     }
 
-    /// What is left of a counter after so many grid points: each makes of it `⌈value · λ^H⌉`, but 0 of 1.
+    /// Returns what is left of a counter after `times` grid points: each replaces the value by
+    /// `⌈value · λ^H⌉`, but 1 by 0.
     #[must_use]
     #[inline]
     pub fn halve(&self, mut value: u64, times: u32) -> u64 {
@@ -143,7 +154,8 @@ impl HalfLife {
         value
     }
 
-    /// The same after one: without a branch, for whether a counter is used cannot be predicted.
+    /// Returns what is left after one grid point, without a branch, because whether a counter is in
+    /// use cannot be predicted.
     #[must_use]
     #[inline]
     pub(super) fn halved(&self, value: u64) -> u64 {
@@ -151,8 +163,9 @@ impl HalfLife {
         if value > 1 { halved } else { 0 }
     }
 
-    /// What an insert that comes so many grid points too late adds still: as [`halve`](HalfLife::halve), but 1 stays 1, for if what is
-    /// left of many late inserts were dropped one by one, nothing would bound what their sum lacks.
+    /// Returns what an insert that is `times` grid points late still adds. As
+    /// [`halve`](HalfLife::halve), but 1 stays 1: if the rests of many late inserts were dropped
+    /// one by one, the undercount of their sum would have no bound.
     #[must_use]
     #[inline]
     pub fn late(&self, mut value: u64, times: u32) -> u64 {
@@ -172,7 +185,8 @@ impl HalfLife {
         shifted(product, self.half_places) as u64
     }
 
-    /// The count that a counter stands for in an epoch of its half-life: `value · λ^(epoch mod H) / 2^F`, rounded up.
+    /// Returns the count that a counter represents in an epoch of its half-life:
+    /// `value · λ^(epoch mod H) / 2^F`, rounded up.
     #[must_use]
     #[inline]
     pub fn read(&self, value: u64, epoch: u64) -> f64 {
@@ -182,14 +196,16 @@ impl HalfLife {
         rounded_up(u128::from(value) * u128::from(power)) / units
     }
 
-    /// `ε = 2^-F`: a count read is too small by less than this, and 0 only if the exact one is below it.
+    /// Returns `ε = 2^-F`: a count read is too small by less than this, and 0 only if the exact one
+    /// is below it.
     #[must_use]
     pub fn epsilon(&self) -> f64 {
         1.0 / (1_u64 << self.fraction_bits) as f64
     }
 
-    /// What a count read is too large by at most, collisions and late inserts apart, where the exact one is `count`: `2ε + 2^-F · count`,
-    /// and `2^-50` of the count for the powers' last places. A late insert adds up to `2ε` more, until that has decayed.
+    /// Returns the most by which a count read is too large, collisions and late inserts apart, if
+    /// the exact one is `count`: `2ε + 2^-F · count`, and `2^-50` of the count for the powers' last
+    /// places. A late insert adds up to `2ε` more, until that has decayed.
     #[must_use]
     pub fn most_above(&self, count: f64) -> f64 {
         let epsilon = self.epsilon();
@@ -197,21 +213,23 @@ impl HalfLife {
     }
 }
 
-/// How many grid points lie between two half-lives; at most [`MOST_STEPS`], and none backwards.
+/// Returns how many grid points lie between two half-lives; at most [`MOST_STEPS`], and 0 if `to`
+/// is not later.
 #[must_use]
 #[inline]
 pub fn steps_between(from: u64, to: u64) -> u32 {
     to.saturating_sub(from).min(MOST_STEPS.into()) as u32
 }
 
-/// `⌈x / 2^places⌉`, for `x` and `2^places` up to `2^127`.
+/// Returns `⌈x / 2^places⌉`, for `x` and `2^places` up to `2^127`.
 #[inline]
 fn shifted(x: u128, places: u32) -> u128 {
     (x + ((1 << places) - 1)) >> places
 }
 
-/// A number between 0 and 1 as a whole number of 53 bits over a power of two; exact but for numbers below `2^-74`, of which it
-/// is above, and then so small that any counter times it is below one all the same.
+/// Returns a number between 0 and 1 as a whole number of 53 bits over a power of two. Exact except
+/// for numbers below `2^-74`, for which the result is larger, but so small that any counter times
+/// it is still below one.
 fn fraction(number: f64) -> (u64, u32) {
     let (mut whole, mut places) = (number, 0_u32);
     while whole < (1_u64 << 52) as f64 {
@@ -221,7 +239,8 @@ fn fraction(number: f64) -> (u64, u32) {
     (whole as u64, places.min(2 * 64 - 1))
 }
 
-/// `2^places / mantissa` with [`FINE_PLACES`], rounded up; `places` is 53 and `mantissa` has 53 bits.
+/// Returns `2^places / mantissa` with [`FINE_PLACES`], rounded up; `places` is 53 and `mantissa`
+/// has 53 bits.
 fn inverse(mantissa: u64, places: u32) -> u128 {
     // In two steps of long division: 2^(53 + 126) is too long for one.
     let divisor = u128::from(mantissa);
@@ -230,7 +249,7 @@ fn inverse(mantissa: u64, places: u32) -> u128 {
     ((first / divisor) << (FINE_PLACES - 64)) + rest.div_ceil(divisor)
 }
 
-/// `a · b`, both with [`FINE_PLACES`], rounded up. The product must be below 4.
+/// Returns `a · b`, both with [`FINE_PLACES`], rounded up. The product must be below 4.
 fn times(a: u128, b: u128) -> u128 {
     let halves = |x: u128| (x >> 64, x & u128::from(u64::MAX));
     let ((a1, a0), (b1, b0)) = (halves(a), halves(b));
@@ -243,12 +262,12 @@ fn times(a: u128, b: u128) -> u128 {
     (high << beyond | low >> FINE_PLACES) + u128::from(low << beyond != 0)
 }
 
-/// From [`FINE_PLACES`] to [`PLACES`], rounded up.
+/// Converts from [`FINE_PLACES`] to [`PLACES`], rounded up.
 fn coarse(fine: u128) -> u64 {
     shifted(fine, FINE_PLACES - PLACES) as u64
 }
 
-/// The least `H` with `λ^H <= 1/2`, and `λ^H`, for `λ` between 1/2 and 1.
+/// Returns the least `H` with `λ^H <= 1/2`, and `λ^H`, for `λ` between 1/2 and 1.
 fn half_life(lambda: u128) -> (u64, u128) {
     let mut squares = vec![lambda];
     while let Some(&last) = squares.last()
@@ -264,24 +283,25 @@ fn half_life(lambda: u128) -> (u64, u128) {
             (epochs, left) = (epochs | 1 << bit, less);
         }
     }
-    // Rounded up on another way it might seem a little more than a half; it is not.
+    // Computed in another order it might be rounded up to slightly more than a half; it is not
+    // more.
     (epochs + 1, times(left, lambda).min(FINE_ONE / 2))
 }
 
-/// `x` as a float, the next one if it lies between two.
+/// Returns `x` as a float, the next one if it lies between two.
 #[inline]
 fn rounded_up(x: u128) -> f64 {
     let nearest = x as f64;
     if (nearest as u128) < x { nearest.next_up() } else { nearest }
 }
 
-/// The powers of a number from `^0` to `^(end - 1)`, all between 1/2 and 2, with [`PLACES`], rounded up: one table for each 8 bits of the
-/// exponent.
+/// The powers of a number from `^0` to `^(end - 1)`, all between 1/2 and 2, with [`PLACES`],
+/// rounded up: one table for each 8 bits of the exponent.
 #[derive(Debug, Clone, PartialEq)]
 struct Powers(Vec<[u64; 256]>);
 
 impl Powers {
-    /// Of exponent 0 only.
+    /// Creates the power of exponent 0 only.
     fn none() -> Self {
         Self(Vec::new())
     }
@@ -292,7 +312,7 @@ impl Powers {
         while last > 0 {
             let mut table = [0; 256];
             let mut power = FINE_ONE;
-            // Exponents from `end` on are never asked for; their powers may be too large.
+            // Exponents from `end` on are never used; their powers may be too large.
             for entry in table.iter_mut().take(last.min(255) as usize) {
                 *entry = coarse(power);
                 power = times(power, base);
@@ -307,7 +327,7 @@ impl Powers {
         Self(tables)
     }
 
-    /// The power of this exponent.
+    /// Returns the power of this exponent.
     #[inline]
     fn get(&self, mut exponent: u64) -> u64 {
         let Some((first, more)) = self.0.split_first() else {
@@ -355,7 +375,7 @@ mod tests {
         }
     }
 
-    /// `base^n` for fractions over a power of two whose powers fit.
+    /// Returns `base^n` for fractions over a power of two whose powers fit.
     fn exact(over: u32, log: u32, n: u32) -> (u128, u32) {
         (u128::from(over).pow(n), log * n)
     }
@@ -371,7 +391,8 @@ mod tests {
                     let scaled = u128::from(weight) << (8 + shift);
                     let epoch = u64::from(phase + 5 * half_life);
                     let (told, exact) = (decay.added(weight, epoch), scaled.div_ceil(power));
-                    // 4/3 has no end, so 3 · 4/3 comes out as a little more than a whole number.
+                    // 4/3 is not a finite binary fraction, so 3 · 4/3 is slightly more than a whole
+                    // number.
                     let above = u128::from(told) - exact;
                     assert!(above == 0 || above == 1 && scaled % power == 0 && phase > 0);
                     // Few enough digits for a float to be exact.
@@ -392,7 +413,7 @@ mod tests {
     proptest! {
         #[test]
         fn powers_are_those_of_the_library_but_for_its_error(
-            // From half-lives of one epoch to ones of 2^40.
+            // From half-lives of one epoch to half-lives of 2^40 epochs.
             place in 0.0..40.0_f64,
             at in 0.0..1.0_f64,
         ) {

@@ -1,39 +1,45 @@
-//! The basic time-decaying Bloom filter, B-TBF (Cheng, Iwaihara, Xiang, Ushijima, section 3): how often a key was inserted, old
-//! inserts counting for less.
+//! The basic time-decaying Bloom filter, B-TBF (Cheng, Iwaihara, Xiang, Ushijima, section 3):
+//! counts the inserts of a key, with decreasing weight for old ones.
 //!
-//! An array of counters; a key adds its weight to each of its `k`, all counters decay with each epoch of `T`, and the
-//! estimate of a key is the least of its counters. Epochs count from the Unix epoch. `estimate` is the unnormalised count
-//! `y'_t` of the paper's eq. (3); times [`normaliser`](Kind::normaliser) it is the frequency `y_t` of eq. (4).
+//! The filter is an array of counters. A key adds its weight to each of its `k` counters, all
+//! counters decay with each epoch of `T`, and the estimate of a key is the least of its counters.
+//! Epochs count from the Unix epoch. `estimate` is the unnormalised count `y'_t` of the paper's eq.
+//! (3); multiplied by [`normaliser`](Kind::normaliser) it is the frequency `y_t` of eq. (4).
 //!
 //! | listing of section 3.1 | here |
 //! |---|---|
-//! | `for j: C[h_j(q)]++` | `Counters::add`; hash functions that meet in one counter add to it once |
-//! | on the start of a new epoch `C_i = λ·C_i` | `Counters::catch_up`, for a block when it is next inserted into; reads allow for what is due |
+//! | `for j: C[h_j(q)]++` | `Counters::add`; functions that meet in one counter add to it once |
+//! | on a new epoch `C_i = λ·C_i` | `Counters::catch_up` at the next insert; reads apply it |
 //! | `(1-λ) · Min{C[h_1(q)], …}` | `Counters::least` |
 //!
 //! The decay function `g(x)`, `x` in epochs, is one of:
-//! * `exponential`, `λ^x` (`exponential.rs`): what the paper is about. Estimates are below the exact count by less than
-//!   `ε = 2^-F`, in return for idle counters that do reach zero ([`half_life`]).
-//! * `sliding-window`, 1 below `n` epochs and then 0, and `linear`, `1 - x/n` and then 0 (`ring.rs`): a counter is `n`
-//!   counters, one an epoch. Both are exact.
+//! * `exponential`, `λ^x` (`exponential.rs`), the paper's subject. Estimates are below the exact
+//!   count by less than `ε = 2^-F`; in return, idle counters do reach zero ([`half_life`]).
+//! * `sliding-window`, 1 below `n` epochs and then 0, and `linear`, `1 - x/n` and then 0
+//!   (`ring.rs`): a counter is `n` counters, one for each epoch. Both are exact.
 //!
-//! The paper's section 3.2 names others, which such counters do not carry:
-//! * *Polynomial* `(1+x)^-a`: no finite number of counters follows it; a sum of exponentials only comes near, on neither
-//!   side, so that an estimate would undercount by a share of the count and not by less than an `ε`. A ring cut off after `n`
-//!   epochs forgets `n^-a` of each key, again a share.
-//! * *Polyexponential* `x^d · λ^x`: with `d + 1` decayed moments a counter. Ages grow within a half-life, so that moments
-//!   kept at its start are read by sums of alternating signs, and those of numbers rounded up are wrong on either side; moments
-//!   of which all signs are positive must be rewritten at every epoch, of which an idle block owes any number. (And for
-//!   `d > 0` it rises first, where section 2 wants a function that never does: a new key would count nothing.)
-//! * *Polygonal* ones of any other shape, *chordal* ones: as far as they end, a ring carries them, with another weight for each age;
-//!   `linear` stands for them.
+//! The paper's section 3.2 names others, which such counters do not support:
+//! * *Polynomial* `(1+x)^-a`: no finite number of counters follows it. A sum of exponentials only
+//!   approximates it, from neither side, so an estimate would undercount by a share of the count
+//!   and not by less than an `ε`. A ring cut off after `n` epochs loses `n^-a` of each key, again a
+//!   share.
+//! * *Polyexponential* `x^d · λ^x`: needs `d + 1` decayed moments a counter. Ages grow within a
+//!   half-life, so moments kept at its start are read by sums of alternating signs, which are wrong
+//!   on either side if the numbers are rounded up. Moments with positive signs only must be
+//!   rewritten at every epoch, and an idle block may be behind by any number of epochs. (And a
+//!   positive `d` makes it rise first, where section 2 requires a function that never rises: a new
+//!   key would count nothing.)
+//! * *Polygonal* functions of any other shape, and *chordal* ones: as far as they end, a ring
+//!   supports them with another weight for each age; `linear` represents them.
 //!
-//! **Late keys**, those with a time of their own before the filter's: they count as if they had come in time. In the current
-//! half-life (in the window of a ring) exactly so; from earlier ones what is left of them is rounded up to a unit of `2^-F`
-//! at least ([`HalfLife::late`]). Keys older than a ring's window are refused as too late: nothing would be left of them.
+//! **Late keys**, whose own time lies before the filter's, count as if they had arrived in time. In
+//! the current half-life (in the window of a ring) this is exact; for earlier ones the remaining
+//! weight is rounded up to at least a unit of `2^-F` ([`HalfLife::late`]). Keys older than a ring's
+//! window are rejected as too late, as no weight would remain.
 //!
-//! **Full counters** stay at their maximum, and the estimate then says *at least*; each time an addition to a counter is cut
-//! short, the figure `saturated` rises by one. See `exponential.rs` for what holds once a full counter decays.
+//! **Full counters** stay at their maximum, and the estimate is then marked *at least*. Each
+//! addition that is cut short increments the kind metric `saturated`. See `exponential.rs` for the
+//! guarantee after a full counter decays.
 
 mod exponential;
 pub mod half_life;
@@ -67,24 +73,25 @@ pub const NAME: &str = "decaying";
 /// The parameters of every decay function.
 const KNOWN: [&str; 7] = ["capacity", "fpr", "cells", "k", "epoch", "decay", "counter-bits"];
 
-/// The most hash functions, as [`Plan`] has it.
+/// The greatest number of hash functions, as in [`Plan`].
 const MOST_FUNCTIONS: usize = 64;
 
-/// Hash functions for which there are short arrays: more than nearly all filters have.
+/// The number of hash functions up to which short arrays are used: more than nearly all filters
+/// have.
 const FEW_FUNCTIONS: usize = 16;
 
-/// The own word that counts additions that were cut short.
+/// The kind word that counts additions that were cut short.
 const SATURATED: usize = 1;
 
-/// What a decay function makes of a block's counters. The counters of a block are numbered from 0.
+/// The effect of a decay function on a block's counters, which are numbered from 0.
 trait Counters: Debug + Send + Sync {
-    /// The parameters that are its own.
+    /// Adds the parameters of this decay function.
     fn describe(&self, parameters: Parameters) -> Parameters;
 
-    /// Bits of a counter.
+    /// Returns the bits of a counter.
     fn bits(&self) -> u32;
 
-    /// Whether nothing is left in epoch `now` of what came in `epoch`.
+    /// Returns whether nothing is left in epoch `now` of an insert in `epoch`.
     fn forgotten(&self, epoch: u64, now: u64) -> bool {
         let _ = (epoch, now);
         false
@@ -93,19 +100,21 @@ trait Counters: Debug + Send + Sync {
     /// Catches the block up to the current epoch if it is behind, then adds to these counters.
     fn add<const N: usize>(&self, cells: &Cells<'_>, at: &At<N>, addition: Addition);
 
-    /// The least of these counters in epoch `now`; a block that is ahead answers for its own epoch.
+    /// Returns the least of these counters in epoch `now`; a block in a later epoch answers for
+    /// that epoch.
     fn least<const N: usize>(&self, cells: &Cells<'_>, at: &At<N>, now: u64) -> Estimate;
 
     /// Decays all counters to epoch `now`, if the block is behind.
     fn catch_up(&self, cells: &Cells<'_>, now: u64);
 
-    /// Counters that are not zero, of a block caught up.
+    /// Returns the number of counters that are not zero, for a block caught up.
     fn in_use(&self, cells: &Cells<'_>) -> u64;
 
-    /// Asks the processor for a counter.
+    /// Prefetches a counter.
     fn prefetch(&self, cells: &Cells<'_>, at: u32);
 
-    /// One over the sum of the decay function over all ages: what makes a frequency an epoch of a count.
+    /// Returns one over the sum of the decay function over all ages, which turns a count into a
+    /// frequency for each epoch.
     fn normaliser(&self) -> f64;
 }
 
@@ -116,17 +125,17 @@ struct Cells<'a> {
     count: u32,
 }
 
-/// What an insert adds.
+/// The amount that an insert adds.
 #[derive(Debug, Clone, Copy)]
 struct Addition {
     weight: u32,
-    /// The epoch that it came in.
+    /// The epoch of the key's time.
     epoch: u64,
     /// The filter's epoch.
     now: u64,
 }
 
-/// A key's counters: where its hash functions lead, at most `N` of them.
+/// A key's counters, at most `N`: the positions of its hash functions.
 #[derive(Debug, Clone, Copy)]
 struct At<const N: usize> {
     places: [u32; N],
@@ -160,15 +169,16 @@ struct Decaying<C> {
     counters: C,
 }
 
-/// Makes the kind from `capacity` (distinct keys at one time of which something is left), `fpr` (0.001 if absent) and `epoch`.
+/// Builds the kind from `capacity` (the greatest number of distinct keys of which something is left
+/// at one time), `fpr` (0.001 if absent) and `epoch`.
 ///
-/// `decay` is `exponential` (the default), with `lambda`, `fraction-bits` (8 if absent) and `counter-bits` (32), or
-/// `sliding-window` or `linear`, with `window-epochs` and `counter-bits` for each epoch (16). `cells` and `k` override what the
-/// rest derives.
+/// `decay` is `exponential` (the default), with `lambda`, `fraction-bits` (8 if absent) and
+/// `counter-bits` (32), or `sliding-window` or `linear`, with `window-epochs` and `counter-bits`
+/// for each epoch (16). `cells` and `k` override what would be derived from the others.
 ///
 /// # Errors
-/// [`Error::Parameter`] for unknown names, those of another decay function among them, for values out of bounds, and if no filter
-/// of at most 2^46 counters does it.
+/// [`Error::Parameter`] for unknown names, including those of another decay function, for values
+/// out of bounds, and if no filter of at most 2^46 counters reaches the rate.
 pub fn build(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
     let decay = parameters.get("decay").unwrap_or(exponential::NAME);
     let (own, shape) = match decay {
@@ -199,13 +209,13 @@ fn decaying<C: Counters + 'static>(
 }
 
 impl<C: Counters> Decaying<C> {
-    /// The number of the epoch that a time lies in.
+    /// Returns the number of the epoch that contains a time.
     #[inline]
     fn epoch_of(&self, time: Micros) -> u64 {
         time / self.epoch
     }
 
-    /// The counters that a block has: its share of them, as far as they fit.
+    /// Returns the counters of a block: its share of them, as far as they fit.
     #[inline]
     fn cells<'a>(&self, block: &'a Block<'a>) -> Cells<'a> {
         let fit = block.cells.len() as u64 * 64 / u64::from(self.counters.bits());
@@ -225,7 +235,7 @@ impl<C: Counters> Decaying<C> {
         self.counters.least(&cells, &At::<N>::new(hash, cells.count, self.plan.k), now)
     }
 
-    /// Asks a key's block.
+    /// Queries a key's block.
     #[inline]
     fn least(&self, blocks: &Blocks<'_>, query: &Query) -> Estimate {
         let now = self.epoch_of(query.now);
@@ -241,7 +251,7 @@ impl<C: Counters> Decaying<C> {
         self.plan.k as usize <= FEW_FUNCTIONS
     }
 
-    /// Counters in all, as blocks of this layout have them, and blocks.
+    /// Returns the numbers of counters and of blocks in this layout.
     fn size(&self, layout: Layout) -> (f64, f64) {
         let geometry = layout.geometry(self.first_words());
         let blocks = layout.blocks(geometry);
@@ -276,7 +286,7 @@ impl<C: Counters> Kind for Decaying<C> {
         }
     }
 
-    /// The step is the filter's epoch; the key's own follows from its time.
+    /// The step is the filter's epoch; the key's own epoch follows from its time.
     fn decide(&self, _: &State<'_>, moment: &Moment) -> Decision {
         let step = self.epoch_of(moment.now.max(moment.time));
         if self.counters.forgotten(self.epoch_of(moment.time), step) {
@@ -289,7 +299,7 @@ impl<C: Counters> Kind for Decaying<C> {
         true
     }
 
-    /// How often the key counts.
+    /// Returns how often the key counts.
     fn weight(&self, given: f64) -> Result<u32> {
         whole_count(given)
     }
@@ -307,9 +317,9 @@ impl<C: Counters> Kind for Decaying<C> {
         }
     }
 
-    /// Whether anything is left of the key: whether its estimate is above 0.
+    /// Returns whether anything is left of the key: whether its estimate is above 0.
     fn contains(&self, _: &State<'_>, blocks: &Blocks<'_>, query: &Query) -> bool {
-        // What was cut off a full counter may be all that is left of a key.
+        // The remaining weight of a key may be exactly what a full counter lost.
         let least = self.least(blocks, query);
         least.count > 0.0 || least.at_least
     }
@@ -318,7 +328,7 @@ impl<C: Counters> Kind for Decaying<C> {
         Some(self.least(blocks, query))
     }
 
-    /// `1 - λ`; of a sliding window one over its epochs.
+    /// Returns `1 - λ`; for a sliding window, one over its epochs.
     fn normaliser(&self) -> Option<f64> {
         Some(self.counters.normaliser())
     }
@@ -340,13 +350,14 @@ impl<C: Counters> Kind for Decaying<C> {
         &[Figure { name: "saturated", own: SATURATED }]
     }
 
-    /// With as many distinct keys as the capacity of which something is left.
+    /// Returns the rate at capacity: the number of distinct keys of which something is left.
     fn planned_fpr(&self, layout: Layout) -> f64 {
         let (cells, blocks) = self.size(layout);
         fpr(self.plan.capacity as f64, cells, self.plan.k, blocks)
     }
 
-    /// That nothing is left of a key and yet all its counters are above zero.
+    /// Returns the probability that nothing is left of a key and yet all its counters are above
+    /// zero.
     fn estimated_fpr(&self, _: &State<'_>, layout: Layout, _: &Moment, sample: &Sample) -> f64 {
         let (cells, blocks) = self.size(layout);
         fpr_of_fill(sample.fill(), cells, self.plan.k, blocks)

@@ -1,4 +1,5 @@
-//! The paper's listing over the same hash positions, naively: every counter is decayed at every grid point, or every insert is remembered.
+//! The paper's listing over the same hash positions, naively: every counter is decayed at every
+//! grid point, or every insert is stored.
 
 use super::HalfLife;
 use crate::conformance::Model;
@@ -6,7 +7,7 @@ use crate::hash::Positions;
 use crate::kind::{Estimate, Micros};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The counters that a key has among so many.
+/// Returns the counters of a key among `cells`.
 fn counters_of(hash: u64, cells: u32, k: u32) -> BTreeSet<usize> {
     let positions = Positions::new(hash, cells);
     (0..k).map(|function| positions.get(function)).collect()
@@ -22,7 +23,7 @@ pub(super) struct Listing {
 }
 
 impl Listing {
-    /// Copies of the counters as they are in an epoch.
+    /// Returns copies of the counters as they are in an epoch.
     fn decayed(&self, epoch: u64) -> Vec<u64> {
         let points = epoch / self.half_life.epochs_per_half_life()
             - self.decayed_to / self.half_life.epochs_per_half_life();
@@ -63,13 +64,14 @@ impl Model for Listing {
     }
 }
 
-/// Any decay function: all that was added to each counter in each epoch, up to the most that a count holds.
+/// Any decay function: the sum added to each counter in each epoch, up to the greatest value of a
+/// count.
 pub(super) struct Memory {
     pub epoch: Micros,
     pub k: u32,
     pub cells: u32,
     pub most: u64,
-    /// What an age in epochs is multiplied by, and what the sum is divided by.
+    /// The weight of an age in epochs, and the divisor of the sum.
     pub decay: fn(u64) -> u64,
     pub divisor: f64,
     pub added: BTreeMap<(usize, u64), u64>,

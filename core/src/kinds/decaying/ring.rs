@@ -1,15 +1,18 @@
-//! Decay functions that end: a counter is a ring of `n` counters, one for each of the last `n` epochs.
+//! Decay functions that end: a counter is a ring of `n` counters, one for each of the last `n`
+//! epochs.
 //!
-//! Whatever the function `g` gives to each age below `n`, `Σ g(x) · count[x]` is exact, and nothing but the oldest count is ever
-//! thrown away. Carried are the sliding window of the paper's section 3.2, `g = 1`, and `linear`, `g(x) = 1 - x/n`.
+//! For any values that the function `g` has at each age below `n`, `Σ g(x) · count[x]` is exact,
+//! and only the oldest count is ever dropped. Implemented are the sliding window of the paper's
+//! section 3.2, `g = 1`, and `linear`, `g(x) = 1 - x/n`.
 //!
-//! | own word | holds |
+//! | kind word | holds |
 //! |---|---|
 //! | 0 | the epoch that the block has caught up to |
 //! | 1 | additions that were cut short because the counter was full |
 //!
-//! The counts of epoch `e` are those number `e mod n`; those of epochs that nothing came in are zero once the block has
-//! caught up. A full count stays full until its epoch leaves the window, so that *at least* is exact, too.
+//! The counts of epoch `e` are those with number `e mod n`; those of epochs without inserts are
+//! zero once the block has caught up. A full count stays full until its epoch leaves the window, so
+//! *at least* is exact, too.
 
 use super::{Addition, At, Cells, Counters, SATURATED};
 use crate::block::packed::Packed;
@@ -24,17 +27,17 @@ pub(super) const SLIDING_WINDOW: &str = "sliding-window";
 /// The name of linear decay.
 pub(super) const LINEAR: &str = "linear";
 
-/// The parameters that are its own.
+/// The parameters of this decay function.
 pub(super) const KNOWN: [&str; 1] = ["window-epochs"];
 
 const DEFAULT_COUNTER_BITS: u64 = 16;
 
-/// The most bits of the ring of a counter: the smallest block must hold one.
+/// The greatest number of bits of the ring of a counter: the smallest block must hold one.
 const MOST_BITS: u64 = Layout::LEAST_BLOCK_WORDS as u64 * 64;
 
 const EPOCH: usize = 0;
 
-/// What an epoch's count still counts for.
+/// The weight of an epoch's count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shape {
     /// All of it, to the end of the window.
@@ -52,11 +55,12 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    /// From `window-epochs` and `counter-bits`, which are those of one epoch's count.
+    /// Creates the counters from `window-epochs` and `counter-bits`, which are the bits of one
+    /// epoch's count.
     ///
     /// # Errors
-    /// [`Error::Parameter`](crate::Error::Parameter) if `window-epochs` is missing, or the product of the two above 4096; for counts of more
-    /// than 64 bits.
+    /// [`Error::Parameter`](crate::Error::Parameter) if `window-epochs` is missing, or the product
+    /// of the two above 4096; for counts of more than 64 bits.
     pub fn new(parameters: &Parameters, shape: Shape) -> Result<Self> {
         let bits = parameters.count("counter-bits", "a number of bits", 64)?;
         let bits = bits.unwrap_or(DEFAULT_COUNTER_BITS);
@@ -65,26 +69,27 @@ impl Ring {
         Ok(Self { shape, epochs, bits: bits as u32 })
     }
 
-    /// The counts, those of one counter side by side.
+    /// Returns the counts; those of one counter are adjacent.
     fn packed(&self, cells: &Cells<'_>) -> Packed {
         let cells = cells.count as usize * self.epochs as usize;
         Packed { first: 0, bits: self.bits, cells }
     }
 
-    /// Which count of each counter is an epoch's.
+    /// Returns the number of an epoch's count in each counter.
     #[inline]
     fn slot(&self, epoch: u64) -> usize {
         (epoch % self.epochs) as usize
     }
 
-    /// The first epoch in the window that ends with epoch `now`.
+    /// Returns the first epoch in the window that ends with epoch `now`.
     #[inline]
     fn first(&self, now: u64) -> u64 {
         now.saturating_sub(self.epochs - 1)
     }
 
-    /// A counter, times `n` if linear, and whether a count in it is full. The block caught up `behind` epochs ago, and the counts
-    /// of the epoch that it caught up to are number `newest`.
+    /// Returns a counter, times `n` if linear, and whether a count in it is full. The block caught
+    /// up `behind` epochs ago, and the counts of the epoch that it caught up to are number
+    /// `newest`.
     #[inline]
     fn total(&self, cells: &Cells<'_>, cell: u32, newest: usize, behind: usize) -> (u128, bool) {
         let (packed, epochs) = (self.packed(cells), self.epochs as usize);
@@ -130,7 +135,7 @@ impl Counters for Ring {
         let (block, packed) = (cells.block, self.packed(cells));
         self.catch_up(cells, now);
         if self.forgotten(epoch, block.own(EPOCH)) {
-            // Another thread brought the block further since this was decided.
+            // Another thread advanced the block since this was decided.
             return;
         }
         let slot = self.slot(epoch);
@@ -151,7 +156,7 @@ impl Counters for Ring {
     }
 
     fn least<const N: usize>(&self, cells: &Cells<'_>, at: &At<N>, now: u64) -> Estimate {
-        // A ring takes so long to add up that the processor would come upon one miss after the other.
+        // A ring takes so long to sum that the processor would meet the misses one by one.
         at.iter().for_each(|at| self.prefetch(cells, at));
         let caught_up = cells.block.own(EPOCH);
         let behind = now.saturating_sub(caught_up).min(self.epochs) as usize;

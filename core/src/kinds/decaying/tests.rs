@@ -90,7 +90,7 @@ proptest! {
     }
 }
 
-/// Everything that was inserted, for the exact decayed counts.
+/// All inserts, for the exact decayed counts.
 #[derive(Default)]
 struct Exact(Vec<(u64, u64, u32)>);
 
@@ -103,12 +103,13 @@ impl Exact {
     }
 }
 
-/// What the floats of [`Exact`] may be wrong by.
+/// Returns the greatest error of the floats of [`Exact`].
 fn float_error(count: f64) -> f64 {
     count * 1e-9 + 1e-12
 }
 
-/// Inserts: the key, epochs since the insert before, epochs that it comes late, and its weight.
+/// Inserts: the key, the epochs since the previous insert, the epochs by which it is late, and its
+/// weight.
 fn stream(late: bool) -> impl Strategy<Value = Vec<(u64, u64, u64, u32)>> {
     let pause =
         prop_oneof![3 => Just(0_u64), 3 => 0..4_u64, 1 => 0..100_u64, 1 => 0..1_000_000_u64];
@@ -126,7 +127,7 @@ proptest! {
         fraction in prop::sample::select(&[0_u32, 1, 4, 8, 16, 32][..]),
         late in any::<bool>(),
         stream in any::<bool>().prop_flat_map(stream),
-        // With 4 counters keys collide; with 2000 each of these 8 has one of its own.
+        // With 4 counters keys collide; with 2000 each of these 8 keys has its own counters.
         collide in any::<bool>(),
         first in prop::sample::select(&[0_u64, 5, 1_790_000_000][..]),
         pauses in prop::collection::vec(0..40_u64, 1..5),
@@ -196,7 +197,8 @@ proptest! {
             exact.0.push((key, epoch, weight));
             check(&harness, &exact, now);
         }
-        // 80 inserts of 2^24 lose less than 2^36 units; after 37 half-lives of up to 7 epochs nothing is left of that either.
+        // 80 inserts of 2^24 lose less than 2^36 units; after 37 half-lives of up to 7 epochs
+        // nothing is left of them either.
         let end = now + 37 * 7;
         for pause in pauses {
             for key in 0..8 {
@@ -274,7 +276,7 @@ fn an_idle_key_is_forgotten_within_the_stated_half_lives() {
             if surely < u64::MAX / 2000 {
                 assert_eq!((after(gone), after(surely)), (0.0, 0.0), "{lambda}: {told:?}");
             }
-            // Not before it has decayed below ε: as long as 2^-8 of the weight is left.
+            // Not before it has decayed below ε, that is, as long as 2^-8 of the weight is left.
             let alive = 256.0_f64.ln() / -lambda.ln() * 0.999;
             assert!(after(alive.floor() as u64) > 0.0, "{lambda}: {told:?}");
         }
@@ -283,7 +285,7 @@ fn an_idle_key_is_forgotten_within_the_stated_half_lives() {
 
 #[test]
 fn between_grid_points_nothing_is_rewritten() {
-    // 69 epochs a half-life, of 1000 microseconds each.
+    // A half-life is 69 epochs of 1000 microseconds each.
     let kind = made(&exponential(0.99));
     let mut harness = Harness::new(kind.clone(), ONE_BLOCK);
     harness.insert(hash_of(1), 69_000);
@@ -321,7 +323,7 @@ fn a_steady_stream_counts_what_the_paper_says() {
             assert!(told > least && told < most, "{told} for {exact}");
         }
         let told = harness.estimate(hash_of(1)).expect("an estimate").count;
-        // All but λ^3000 of it is there, 5 % for 0.999.
+        // All but λ^3000 of it is present, 5 % for 0.999.
         let steady = theory::steady_count(5.0, lambda);
         assert!((0.94..1.01).contains(&(told / steady)));
         assert!((0.94..1.01).contains(&(told * normaliser / 5.0)));
@@ -386,15 +388,15 @@ fn a_full_counter_stays_at_its_end_and_says_so_until_it_would_be_zero() {
     assert_eq!(harness.figure("saturated"), k);
     assert_eq!(told(&harness, 1, 0), is(full, true));
     assert_eq!(told(&harness, 2, 0), is(100.0, false));
-    // Half of it, rounded up; and so on to a unit.
+    // Half of it, rounded up, and further down to a unit.
     assert_eq!(told(&harness, 1, 1), is(128.0, true));
     assert_eq!(told(&harness, 2, 1), is(50.0, false));
     assert_eq!(told(&harness, 1, 16), is(1.0 / 256.0, true));
-    // Of the 2^32 units that were cut off there may still be one, and of any key in the block.
+    // One of the 2^32 units that were cut off may still be left, for any key in the block.
     assert_eq!(told(&harness, 1, 17), is(0.0, true));
     assert_eq!(told(&harness, 2, 32), is(0.0, true));
     assert_eq!(told(&harness, 1, 33), is(0.0, false));
-    // Filled once more after that it is a first time again.
+    // Filled again after that, it counts as a first time.
     harness.insert_weighing(hash_of(1), 40_000, MOST_WEIGHT);
     harness.insert_weighing(hash_of(2), 40_000, 100);
     assert_eq!(told(&harness, 1, 40), is(full, true));
@@ -402,7 +404,7 @@ fn a_full_counter_stays_at_its_end_and_says_so_until_it_would_be_zero() {
     assert_eq!(harness.figure("saturated"), 2 * k);
 }
 
-/// How many hash functions the completed parameters have.
+/// Returns the number of hash functions in the completed parameters.
 fn functions_of(parameters: &Parameters) -> u64 {
     made(parameters).parameters().required("k", "").expect("completed")
 }
@@ -441,7 +443,7 @@ fn the_measured_rate_at_capacity_is_the_planned_one_and_the_estimate_knows_it() 
         assert!((measured - estimated).abs() < tolerance, "{measured} against {estimated}");
         // Counters in use at capacity vary by far less than 1 %, the rate by k times that.
         assert!((planned / estimated - 1.0).abs() < 0.05, "planned {planned}");
-        // Blocks have fewer cells the wider these are; the plan is made for bits.
+        // The wider the cells, the fewer a block has; the plan is made for bits.
         assert!(estimated < 0.01 * 1.3);
     }
 }

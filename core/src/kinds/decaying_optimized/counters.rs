@@ -1,20 +1,22 @@
-//! Counters of any size out of small base counters (the paper's `TBF1`) and digits of the pool: the listing of section 4.2.
+//! Counters of any size out of small base counters (the paper's `TBF1`) and digits of the pool: the
+//! listing of section 4.2.
 //!
 //! | listing | here |
 //! |---|---|
-//! | `if C_hj(q) overflows: require C_new from the pool, register it in LT` | [`Counters::carry`], by [`Pool::extend`] |
+//! | `if C_hj(q) overflows: require C_new …` | [`Counters::carry`], by [`Pool::extend`] |
 //! | `C_hj(q)++` | [`Counters::add`] |
 //! | `assemble all linked counters into C_i` | [`Counters::value`] |
-//! | `C_i = λ·C_i; free 0-valued sub-counters at the high end` | [`Counters::decay`], once a half-life |
+//! | `C_i = λ·C_i; free 0-valued sub-counters …` | [`Counters::decay`], once a half-life |
 //! | `Min{C_h1(q), …, C_hk(q)}` | [`Counters::least`] |
 //!
-//! A base counter holds the lowest bits of its value, four whole ones and the fraction (4-bit integers cannot both decay and not
-//! undercount), and two marks: whether the value goes on in the pool, and whether it has *lost* something. It has as many digits
-//! as its value needs.
+//! A base counter holds the lowest bits of its value, four integer bits and the fraction (4-bit
+//! integers cannot both decay and never undercount). It has two marks: whether the value continues
+//! in the pool, and whether it has *lost* something. It has as many digits as its value needs.
 //!
-//! When the pool is exhausted, a counter that needs a digit sticks at the most that the digits it has can hold, and is marked as
-//! lossy. It decays as any other, and may get digits again later; the mark stays for as long as what was lost might live. The same
-//! goes for a counter at the maximum of its bits.
+//! When the pool is exhausted, a counter that needs a digit stays at the maximum of the digits it
+//! has, and is marked as lossy. It decays as any other, and may get digits again later; the mark
+//! stays for as long as the lost weight might be alive. The same applies to a counter at the
+//! maximum of its bits.
 
 use super::pool::{Digits, Pool, digits_of, most_of};
 use super::shape::{LINE, Parts};
@@ -33,16 +35,16 @@ pub struct Counters<'a> {
     pub pool: Pool<'a>,
     /// Bits of a base counter's value.
     pub base_bits: u32,
-    /// The most that a counter may hold, whatever the pool has.
+    /// The greatest value of a counter, whatever digits the pool has.
     pub most: u64,
 }
 
-/// What could not be added.
+/// The additions that were not made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Lost {
     /// Additions for which the pool had no digit.
     pub exhausted: u64,
-    /// Additions that the bits of a counter had no room for.
+    /// Additions that did not fit into the bits of a counter.
     pub saturated: u64,
 }
 
@@ -51,27 +53,28 @@ pub struct Lost {
 pub struct Least {
     /// Its value.
     pub value: u64,
-    /// Whether it has lost something that the next counter has not, so that the least might be higher.
+    /// Whether it has lost something that the next counter has not, so that the least might be
+    /// higher.
     pub at_least: bool,
 }
 
 impl Counters<'_> {
-    /// The mark of a base counter whose value goes on in the pool.
+    /// Returns the mark of a base counter whose value continues in the pool.
     fn carried(&self) -> u64 {
         1 << self.base_bits
     }
 
-    /// The mark of one that has lost something.
+    /// Returns the mark of a counter that has lost something.
     fn lossy(&self) -> u64 {
         2 << self.base_bits
     }
 
-    /// The largest value of a base counter.
+    /// Returns the largest value of a base counter.
     fn low(&self) -> u64 {
         self.carried() - 1
     }
 
-    /// Puts a value together from its base counter and its digits.
+    /// Assembles a value from its base counter and its digits.
     #[inline]
     fn value(&self, at: usize, cell: u64) -> u64 {
         let low = cell & self.low();
@@ -84,7 +87,8 @@ impl Counters<'_> {
     /// Adds to each of these counters; hash functions that meet in one add to it once.
     #[inline]
     pub fn add(&self, at: &[u32], amount: u64) -> Lost {
-        // All are loaded before one is written, so that misses overlap and those that meet are written twice, not added to twice.
+        // All are loaded before one is written, so that misses overlap, and a counter that occurs
+        // twice is written twice but not added to twice.
         let mut cells = [0; MOST_FUNCTIONS];
         for (cell, &at) in cells.iter_mut().zip(at) {
             *cell = self.parts.base.get(self.block, at as usize);
@@ -102,7 +106,8 @@ impl Counters<'_> {
         lost
     }
 
-    /// Adds to a counter that overflows its base: carries into its digits, with as many more as it needs.
+    /// Adds to a counter that overflows its base: carries into its digits, with as many more as it
+    /// needs.
     fn carry(&self, at: usize, cell: u64, amount: u64, lost: &mut Lost) {
         let (line, owner) = (at / LINE, at % LINE);
         let mut chain = self.pool.chain(line, owner);
@@ -144,11 +149,13 @@ impl Counters<'_> {
         }
     }
 
-    /// The least of these counters after so many grid points; marks of losses count as long as `marks` says that they do.
+    /// Returns the least of these counters after `times` grid points; marks of losses count only if
+    /// `marks` is set.
     #[inline]
     pub fn least(&self, at: &[u32], half_life: &HalfLife, times: u32, marks: bool) -> Least {
         let lossy = if marks { self.lossy() } else { 0 };
-        // The least of the sound ones and of those that have lost something; `None` where there are none.
+        // The least of the sound counters and of those that have lost something; `None` where there
+        // are none.
         let (mut sound, mut short) = (None, None);
         let mut take = |cell: u64, value: u64| {
             let least = if cell & lossy == 0 { &mut sound } else { &mut short };
@@ -164,7 +171,8 @@ impl Counters<'_> {
                 large = true;
             }
         }
-        // Where one counter is small and sound, the large ones, of which the pool would have to be asked, do not matter.
+        // If one counter is small and sound, the large ones, which would need the pool, do not
+        // matter.
         if large && !small {
             for &at in at {
                 let cell = self.parts.base.get(self.block, at as usize);
@@ -173,7 +181,7 @@ impl Counters<'_> {
                 }
             }
         }
-        // What decays the least decays to the least.
+        // Decay keeps the order, so the least stays the least.
         let [sound, short] =
             [sound, short].map(|least| least.map(|value| half_life.halve(value, times)));
         match (sound, short) {
@@ -185,8 +193,8 @@ impl Counters<'_> {
         }
     }
 
-    /// Decays all counters by so many grid points, and gives back to the pool what they do not need any more. Marks of
-    /// losses are taken away unless `marks` says that they still count.
+    /// Decays all counters by `times` grid points, and returns digits to the pool that they no
+    /// longer need. Marks of losses are removed unless `marks` says that they still count.
     pub fn decay(&self, half_life: &HalfLife, times: u32, marks: bool) {
         let mut digits = Digits::default();
         let mut flagged = 0;
@@ -218,7 +226,7 @@ impl Counters<'_> {
         self.pool.rebuild(&digits);
     }
 
-    /// Counters that hold something.
+    /// Returns the number of counters that are not zero.
     #[must_use]
     pub fn in_use(&self) -> u64 {
         let base = &self.parts.base;

@@ -1,37 +1,40 @@
-//! The Bloom filter in front (the paper's `BF0`), which answers for most keys that are not there.
+//! The Bloom filter in front (the paper's `BF0`), which answers for most absent keys.
 //!
-//! A plain one never forgets, and on an endless stream it fills until it says yes to all. So there are two buffers: inserts go
-//! into one for a *lifetime*, the number of half-lives after which the largest count has died; then the other is cleared and
-//! takes over. A key is looked for in both, so it is found for a whole lifetime after its insert at least: a "no" still says
-//! that nothing is left of the key's count. Lifetimes are counted from the Unix epoch, so a block swaps when it is next
-//! touched, and it is known without writing what a swap would leave.
+//! A plain one never expires keys, and on an endless stream it fills until it answers yes to all.
+//! There are therefore two buffers. Inserts go into one for a *lifetime*, the number of half-lives
+//! after which the largest count has decayed to nothing; then the other is cleared and takes over.
+//! A query reads both, so a key is found for at least a whole lifetime after its insert: a "no"
+//! still proves that nothing is left of the key's count. Lifetimes are counted from the Unix epoch,
+//! so a block swaps when it is next touched, and a query computes the result of a pending swap
+//! without writing.
 //!
-//! The bits of a key are those of hash functions of their own: the counters' positions would tell nothing new.
+//! The bits of a key come from separate hash functions: the counters' positions would add no
+//! information.
 
 use super::shape::Parts;
 use crate::block::{Block, prefetch};
 use crate::hash::Positions;
 
-/// The number of the first hash function of the front; those before are the counters'.
+/// The number of the first hash function of the front; the lower ones belong to the counters.
 const FIRST_FUNCTION: u32 = 64;
 
-/// What the front is.
+/// The variants of the front.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
     /// Two buffers that swap.
     Swapped,
-    /// One that never forgets: the paper's.
+    /// One buffer that never expires keys: the paper's.
     Plain,
-    /// None: counters alone answer.
+    /// None: the counters alone answer.
     None,
 }
 
 impl Mode {
-    /// All, by name.
+    /// All variants, by name.
     pub const NAMES: [(&'static str, Self); 3] =
         [("swapped", Self::Swapped), ("plain", Self::Plain), ("none", Self::None)];
 
-    /// How many buffers it has.
+    /// Returns the number of buffers.
     #[must_use]
     pub fn buffers(self) -> u32 {
         match self {
@@ -41,7 +44,7 @@ impl Mode {
         }
     }
 
-    /// The name, as on the command line.
+    /// Returns the name, as on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         Self::NAMES.iter().find(|(_, mode)| *mode == self).map_or("", |(name, _)| name)
@@ -58,7 +61,7 @@ pub struct Front {
 }
 
 impl Front {
-    /// The front among a block's parts.
+    /// Creates the front among a block's parts.
     #[must_use]
     #[inline]
     pub fn of(mode: Mode, parts: &Parts, k: u32) -> Self {
@@ -84,13 +87,13 @@ impl Front {
         }
     }
 
-    /// The buffer that inserts of a lifetime go into.
+    /// Returns the buffer that takes the inserts of a lifetime.
     #[inline]
     fn buffer(&self, lifetime: u64) -> u32 {
         if self.mode == Mode::Swapped { (lifetime & 1) as u32 } else { 0 }
     }
 
-    /// Notes a key in a block that has caught up to `lifetime`.
+    /// Records a key in a block that has caught up to `lifetime`.
     #[inline]
     pub fn insert(&self, block: &Block<'_>, hash: u64, lifetime: u64) {
         if self.mode == Mode::None {
@@ -106,11 +109,12 @@ impl Front {
         });
     }
 
-    /// Whether a key may be there in `lifetime`, in a block that has caught up to the lifetime `reached`.
+    /// Returns whether a key may be present in `lifetime`, in a block that has caught up to the
+    /// lifetime `reached`.
     #[must_use]
     #[inline]
     pub fn contains(&self, block: &Block<'_>, hash: u64, reached: u64, lifetime: u64) -> bool {
-        // One bit for each buffer of which something would be left.
+        // One bit for each buffer whose content is still alive.
         let alive = match (self.mode, lifetime.saturating_sub(reached)) {
             (Mode::None, _) => return true,
             (Mode::Plain, _) => 0b1,
@@ -124,7 +128,8 @@ impl Front {
         all != 0
     }
 
-    /// Swaps the buffers as often as the lifetime has ended: clears what a new lifetime begins with.
+    /// Swaps the buffers once for each lifetime that has ended: clears the buffer with which a new
+    /// lifetime begins.
     pub fn catch_up(&self, block: &Block<'_>, reached: u64, lifetime: u64) {
         const EVEN_BITS: u64 = u64::MAX / 3;
         let keep = match (self.mode, lifetime.saturating_sub(reached)) {
@@ -140,7 +145,7 @@ impl Front {
         }
     }
 
-    /// Asks the processor for the key's bits.
+    /// Prefetches the key's bits.
     #[inline]
     pub fn prefetch(&self, block: &Block<'_>, hash: u64) {
         if self.mode == Mode::None {

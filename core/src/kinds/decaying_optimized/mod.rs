@@ -1,32 +1,39 @@
-//! The optimized time-decaying Bloom filter, O-TBF (Cheng, Iwaihara, Xiang, Ushijima, section 4): the counts of the basic one
-//! ([`decaying`](super::decaying)) in less memory, for streams in which few keys are hot.
+//! The optimized time-decaying Bloom filter, O-TBF (Cheng, Iwaihara, Xiang, Ushijima, section 4):
+//! the counts of the basic one ([`decaying`](super::decaying)) in less memory, for streams in which
+//! few keys are hot.
 //!
-//! All four structures of section 4.1 lie in each block (`shape`):
+//! Each block contains all four structures of section 4.1 (`shape`):
 //!
 //! | paper | here |
 //! |---|---|
-//! | `BF0`, a standard Bloom filter | `front`; two that swap unless `front` is `plain`, as one that never forgets fills up |
+//! | `BF0`, a Bloom filter | `front`; two that swap unless it is `plain`, which fills up |
 //! | `TBF1`, small counters | `counters`: 4 bits *and `F` fraction bits* |
 //! | `FCP`, `m/2` free counters of 4 bits | `pool`: digits, shared by all counters of a block |
 //! | `LT`, links both ways | `pool`: an entry for each 16 counters; each digit names its counter |
 //!
-//! Counters decay on the grid of half-lives of the basic filter ([`half_life`](super::decaying::half_life)), and hold exactly what
-//! its counters would: each carries on its own, as in the listing of section 4.2. (Its text lets a key carry only "if ALL" of its
-//! counters overflow, which undercounts other keys.) So as long as the pool suffices an estimate is that of the basic filter, with its
-//! bounds, except that where the front knows that nothing is left the estimate is 0 whatever is in the counters.
+//! Counters decay on the grid of half-lives of the basic filter
+//! ([`half_life`](super::decaying::half_life)), and hold exactly the values that its counters would
+//! have. Each carries independently, as in the listing of section 4.2. (Its text lets a key carry
+//! only "if ALL" of its counters overflow, which undercounts other keys.) As long as the pool
+//! suffices, an estimate is therefore that of the basic filter, with its bounds. The exception:
+//! where the front proves that nothing is left, the estimate is 0 whatever the counters hold.
 //!
-//! **When the pool is exhausted** (`counters`): a counter that needs a digit and gets none sticks at its maximum; the figure
-//! `pool_exhaustions` rises by one at each such addition, and `counters_flagged` says how many counters are marked. The effect on the
-//! guarantee: an estimate that hangs on such a counter is no upper bound of the count any more but says *at least*, and
-//! [`contains`](Kind::contains) answers yes for it, until nothing can be left of what was lost: one to two lifetimes of the
-//! front after the last loss in the block. Other estimates keep the promise, in the same block too. Nothing is ever lost without a
-//! mark. A counter at the maximum of `counter-bits` (`saturated`) is treated the same way.
+//! **When the pool is exhausted** (`counters`), a counter that needs a digit and gets none stays at
+//! its maximum. The kind metric `pool_exhaustions` counts such additions, and `counters_flagged`
+//! the marked counters. The guarantee changes as follows: an estimate that depends on such a
+//! counter is no longer an upper bound of the count but is marked *at least*, and
+//! [`contains`](Kind::contains) answers yes for it. This lasts until nothing can be left of the
+//! lost weight: one to two lifetimes of the front after the last loss in the block. Other estimates
+//! keep the guarantee, even in the same block. Nothing is ever lost without a mark. A counter at
+//! the maximum of `counter-bits` (`saturated`) is treated the same way.
 //!
-//! **Memory** of a counter, with `F` = 8 and a pool of one half: 14 bits of base counter and marks, 1.5 of table, 4 of pool, that is
-//! 19.5, and 2 of front (1 if `plain`), against the basic filter's 32 with the same fraction and range: 0.67 of it with the front,
-//! 0.61 without ([`theory::memory`]). The paper's factor of two (Fig. 3) counts neither fractions nor the way back from digits to counters.
+//! **Memory** of a counter, with `F` = 8 and a pool of one half: 14 bits of base counter and marks,
+//! 1.5 of table, 4 of pool, that is 19.5, and 2 of front (1 if `plain`). The basic filter needs 32
+//! with the same fraction and range: the optimized one takes 0.67 of that with the front, 0.61
+//! without ([`theory::memory`]). The paper's factor of two (Fig. 3) counts neither fractions nor
+//! the links from digits back to counters.
 //!
-//! | own word | holds |
+//! | kind word | holds |
 //! |---|---|
 //! | 0 | the half-life that the block has caught up to |
 //! | 1 | digits of the pool in use |
@@ -66,7 +73,7 @@ use std::sync::Arc;
 /// The kind's name.
 pub const NAME: &str = "decaying-optimized";
 
-/// The parameters it knows.
+/// The parameters of this kind.
 const KNOWN: [&str; 11] = [
     "capacity",
     "fpr",
@@ -81,13 +88,13 @@ const KNOWN: [&str; 11] = [
     "pool",
 ];
 
-/// The most hash functions: as [`Plan`] has it.
+/// The greatest number of hash functions, as in [`Plan`].
 const MOST_FUNCTIONS: usize = 64;
 
 const DEFAULT_FRACTION_BITS: u64 = 8;
 const DEFAULT_COUNTER_BITS: u64 = 32;
 
-/// Digits in the pool for each counter: the paper's.
+/// Digits in the pool for each counter, as in the paper.
 const DEFAULT_POOL: f64 = 0.5;
 
 const HALF_LIFE: usize = 0;
@@ -108,16 +115,19 @@ struct Optimized {
     shape: Shape,
 }
 
-/// Makes the kind from `capacity` (distinct keys at one time of which something is left), `fpr` (0.001 if absent; the counters alone keep
-/// it), `lambda` and `epoch` (in microseconds).
+/// Builds the kind from `capacity` (the greatest number of distinct keys of which something is left
+/// at one time), `fpr` (0.001 if absent; the counters alone keep it), `lambda` and `epoch` (in
+/// microseconds).
 ///
-/// `fraction-bits` (8 if absent) and `counter-bits` (32), the most that a value may take, are those of the basic filter. `pool`
-/// (0.5) is the number of digits in the pool for each counter, from 0 to 4. `front` is `swapped` (the default), `plain` or
-/// `none`, with `front-bits` bits in each buffer (as many as there are counters). `cells` and `k` override what the rest derives.
+/// `fraction-bits` (8 if absent) and `counter-bits` (32), the greatest size of a value, are those
+/// of the basic filter. `pool` (0.5) is the number of digits in the pool for each counter, from 0
+/// to 4. `front` is `swapped` (the default), `plain` or `none`, with `front-bits` bits in each
+/// buffer (default: the number of counters). `cells` and `k` override what would be derived from
+/// the others.
 ///
 /// # Errors
-/// [`Error::Parameter`] for unknown names, for values out of bounds or that do not fit each other, and if no filter of at most
-/// 2^46 counters does it.
+/// [`Error::Parameter`] for unknown names, for values out of bounds or that do not fit each other,
+/// and if no filter of at most 2^46 counters reaches the rate.
 pub fn build(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
     parameters.only(NAME, &KNOWN)?;
     let epoch = parameters.required("epoch", "how long an epoch lasts, in microseconds")?;
@@ -128,7 +138,7 @@ pub fn build(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
     let fraction = within("fraction-bits", fraction, 0, MOST_FRACTION_BITS.into())? as u32;
     let half_life = HalfLife::new(lambda, fraction)?;
     let base_bits = DIGIT_BITS + fraction;
-    // As many again for marks, table and pool, nearly.
+    // Marks, table and pool take nearly as many bits again.
     let plan = Plan::of_bits(parameters, "cells", f64::from(2 * base_bits))?;
     let bits = parameters.optional("counter-bits", "a number of bits")?;
     let bits = bits.unwrap_or(DEFAULT_COUNTER_BITS.max(base_bits.into()));
@@ -154,7 +164,7 @@ pub fn build(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
     Ok(Arc::new(Optimized { plan, epoch, half_life, counter_bits, front, shape }))
 }
 
-/// `front`, by name.
+/// Parses `front` by name.
 fn mode(parameters: &Parameters) -> Result<Mode> {
     let name = parameters.get("front").unwrap_or(Mode::Swapped.name());
     match Mode::NAMES.iter().find(|(known, _)| *known == name) {
@@ -164,19 +174,19 @@ fn mode(parameters: &Parameters) -> Result<Mode> {
 }
 
 impl Optimized {
-    /// The number of the epoch that a time lies in.
+    /// Returns the number of the epoch that contains a time.
     #[inline]
     fn epoch_of(&self, time: Micros) -> u64 {
         time / self.epoch
     }
 
-    /// The lifetime that a half-life lies in.
+    /// Returns the lifetime that contains a half-life.
     #[inline]
     fn lifetime_of(&self, half_life: u64) -> u64 {
         half_life / theory::lifetime(self.counter_bits)
     }
 
-    /// Where a block has what.
+    /// Returns the layout of a block.
     #[inline]
     fn parts(&self, block: &Block<'_>) -> Parts {
         self.shape.parts(block.cells.len(), block.of)
@@ -198,7 +208,7 @@ impl Optimized {
         Front::of(self.front, parts, self.plan.k)
     }
 
-    /// Finds the key's counters: so many of the numbers in the given array.
+    /// Finds the key's counters and returns the used part of the given array.
     #[inline]
     fn positions<'p>(
         &self,
@@ -218,10 +228,10 @@ impl Optimized {
         at
     }
 
-    /// Whether something that was lost up to the lifetime `lost - 1` might live.
+    /// Returns whether anything lost up to the lifetime `lost - 1` may still be alive.
     #[inline]
     fn matters(lost: u64, lifetime: u64) -> bool {
-        // What came in a lifetime has died when the one after it has ended.
+        // Inserts of one lifetime are gone when the next lifetime has ended.
         lost != 0 && lifetime <= lost
     }
 
@@ -256,7 +266,8 @@ impl Optimized {
         }
     }
 
-    /// The least of a key's counters in an epoch, as a count; a block that is ahead answers for its own epoch.
+    /// Returns the least of a key's counters in an epoch, as a count; a block in a later epoch
+    /// answers for that epoch.
     #[inline]
     fn least(&self, blocks: &Blocks<'_>, query: &Query) -> Estimate {
         const NOTHING: Estimate = Estimate { count: 0.0, at_least: false };
@@ -274,7 +285,8 @@ impl Optimized {
         }
         let mut at = [0; MOST_FUNCTIONS];
         let at = self.positions(&parts, query.hash, &mut at);
-        // So that their misses overlap: reads would wait for the block's own word, and there is much to be done for each.
+        // Prefetched so that their misses overlap: a read would wait for the block's kind words,
+        // and takes many steps.
         for &at in at {
             parts.base.prefetch(block, at as usize);
         }
@@ -286,7 +298,8 @@ impl Optimized {
         Estimate { count, at_least }
     }
 
-    /// The load of a filter of this layout with so many keys in its counters and its front.
+    /// Returns the load of a filter of this layout with `keys` keys in its counters and
+    /// `front_keys` in its front.
     fn load(&self, layout: Layout, keys: impl Fn(f64) -> f64, front_keys: f64) -> theory::Load {
         let geometry = layout.geometry(self.first_words());
         let blocks = layout.blocks(geometry);
@@ -340,7 +353,7 @@ impl Kind for Optimized {
         }
     }
 
-    /// The step is the filter's epoch; the key's own follows from its time.
+    /// The step is the filter's epoch; the key's own epoch follows from its time.
     fn decide(&self, _: &State<'_>, moment: &Moment) -> Decision {
         Decision::Insert { step: self.epoch_of(moment.now.max(moment.time)) }
     }
@@ -349,12 +362,12 @@ impl Kind for Optimized {
         true
     }
 
-    /// How often the key counts.
+    /// Returns how often the key counts.
     fn weight(&self, given: f64) -> Result<u32> {
         whole_count(given)
     }
 
-    /// A late key, with a time of its own before the filter's, adds what is left of it.
+    /// A late key, whose own time lies before the filter's, adds its remaining weight.
     fn insert(&self, _: &State<'_>, blocks: &Blocks<'_>, operation: &Operation) {
         let Some(block) = blocks.get(0) else {
             return;
@@ -376,7 +389,7 @@ impl Kind for Optimized {
         }
     }
 
-    /// Whether anything is left of the key, or might be.
+    /// Returns whether anything is left of the key, or might be.
     fn contains(&self, _: &State<'_>, blocks: &Blocks<'_>, query: &Query) -> bool {
         let Estimate { count, at_least } = self.least(blocks, query);
         count > 0.0 || at_least
@@ -386,7 +399,7 @@ impl Kind for Optimized {
         Some(self.least(blocks, query))
     }
 
-    /// `1 - λ` (eq. 4).
+    /// Returns `1 - λ` (eq. 4).
     fn normaliser(&self) -> Option<f64> {
         Some(1.0 - self.half_life.lambda())
     }
@@ -400,7 +413,7 @@ impl Kind for Optimized {
         Some(self.epoch_of(moment.now))
     }
 
-    /// Counters; the front is fuller or emptier.
+    /// Counts counters only; the front has a different fill.
     fn fill(&self, block: &Block<'_>) -> (u64, u64) {
         let parts = self.parts(block);
         (self.counters(block, &parts).in_use(), parts.base.cells as u64)
@@ -415,14 +428,16 @@ impl Kind for Optimized {
         ]
     }
 
-    /// With as many distinct keys as the capacity in the counters, and in the front.
+    /// Returns the rate with as many distinct keys as the capacity, in the counters and in the
+    /// front.
     fn planned_fpr(&self, layout: Layout) -> f64 {
         let capacity = self.plan.capacity as f64;
         theory::fpr(&self.load(layout, |_| capacity, capacity))
     }
 
-    /// From the fill of the counters; the front as if all inserts ever had been of distinct keys and it remembered them, so too high
-    /// on an old filter, where it approaches that of the counters alone.
+    /// Computed from the fill of the counters. The front is assumed to hold all inserts ever, as
+    /// distinct keys. On an old filter the rate is therefore too high, and approaches that of the
+    /// counters alone.
     fn estimated_fpr(
         &self,
         _: &State<'_>,
@@ -434,7 +449,8 @@ impl Kind for Optimized {
         theory::fpr(&self.load(layout, keys, moment.totals.inserts as f64))
     }
 
-    /// By the counters, with a front as full as planned: of an old filter's front too much is believed.
+    /// By the counters, with a front as full as planned, because an old filter's front is
+    /// overestimated.
     fn is_saturated(&self, _: &State<'_>, layout: Layout, _: &Moment, sample: &Sample) -> bool {
         let keys = |counters| theory::keys_of_fill(sample.fill(), counters, self.plan.k);
         let rate = theory::fpr(&self.load(layout, keys, self.plan.capacity as f64));

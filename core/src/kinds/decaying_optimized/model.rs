@@ -1,5 +1,5 @@
-//! The optimized filter written naively: whole counters, a count of the digits they would take, and fronts of plain bits; everything
-//! decays and swaps when its time has come.
+//! The optimized filter written naively: whole counters, a count of the digits they would take, and
+//! fronts of plain bits; everything decays and swaps at its time.
 
 use super::front::Mode;
 use crate::conformance::{Harness, Model};
@@ -8,7 +8,7 @@ use crate::kind::Estimate;
 use crate::kind::{Decision, Micros};
 use crate::kinds::decaying::HalfLife;
 
-/// One block, and what it is to be.
+/// One block, and its parameters.
 #[derive(Debug, Clone)]
 pub struct Naive {
     pub half_life: HalfLife,
@@ -16,7 +16,7 @@ pub struct Naive {
     pub k: u32,
     pub counter_bits: u32,
     pub mode: Mode,
-    /// Digits in all; as many as are asked for if `None`: the basic filter.
+    /// Digits in all; unlimited if `None`: the basic filter.
     pub pool: Option<u64>,
     pub counters: Vec<u64>,
     pub flagged: Vec<bool>,
@@ -71,7 +71,7 @@ impl Naive {
         (0..self.k).map(|function| positions.get(64 + function)).collect()
     }
 
-    /// Enters half-life after half-life.
+    /// Enters each half-life up to a time.
     fn reach(&mut self, time: Micros) {
         let lifetime = u64::from(self.counter_bits) + 1;
         while self.number < self.half_life.number(time / self.epoch) {
@@ -90,7 +90,7 @@ impl Naive {
         }
     }
 
-    /// Inserts a key that came at `time` when the filter was at `now`.
+    /// Inserts a key with the time `time` when the filter is at `now`.
     pub fn insert_late(&mut self, hash: u64, time: Micros, now: Micros, weight: u32) {
         self.reach(now);
         let epoch = time / self.epoch;
@@ -158,7 +158,7 @@ impl Model for Naive {
     }
 }
 
-/// Inserts a key that comes late into a filter and its model.
+/// Inserts a late key into a filter and its model.
 pub fn insert_late(
     (harness, model): (&mut Harness, &mut Naive),
     hash: u64,

@@ -1,30 +1,35 @@
-//! The free counter pool and the lookup table (the paper's `FCP` and `LT`): the digits of counters above their base.
+//! The free counter pool and the lookup table (the paper's `FCP` and `LT`): the digits of counters
+//! above their base.
 //!
-//! A counter that outgrows its base counter goes on in digits of 4 bits, the lowest first, as many as its value needs. The paper links
-//! them into lists. A link of 12 bits beside a digit of 4 would make a digit cost what it saves, so here the digits of
-//! a *line* of 16 counters lie side by side instead, in the order of their counters, and the lookup table has one entry for a line:
-//! where its digits begin and how many they are. That is the way from a counter to its digits; the way back is in each slot, which
-//! names its digit's counter in the line.
+//! A counter that outgrows its base counter continues in digits of 4 bits, the lowest first, as
+//! many as its value needs. The paper links them into lists. A link of 12 bits beside a digit of 4
+//! would make a digit cost what it saves. Here the digits of a *line* of 16 counters are therefore
+//! adjacent, in the order of their counters, and the lookup table has one entry for a line: where
+//! its digits begin and how many they are. That leads from a counter to its digits. For the way
+//! back, each slot names its digit's counter in the line.
 //!
-//! Lines lie in the pool in their order, with free slots between them. At first each has its own share of the slots; a line that
-//! outgrows its share moves its neighbours on by a slot, as far as the next free one. So all free digits of the block are there for
-//! all its counters, as in the paper: the pool is exhausted when, and only when, all digits are in use.
+//! Lines lie in the pool in their order, with free slots between them. At first each has its own
+//! share of the slots; a line that outgrows its share moves its neighbours by a slot, up to the
+//! next free one. All free digits of the block are therefore available to all its counters, as in
+//! the paper: the pool is exhausted when, and only when, all digits are in use.
 //!
 //! * Lines begin in order, and none reaches into the next. Line 0 begins with slot 0.
-//! * An entry holds by how much a line begins beyond its share, so a block of zeros is an empty one.
-//! * Digits are freed only by building all of the pool anew, at a half-life: each line is then as near to its share as those before
-//!   and after it let it be. So the pool after it depends on the values alone.
+//! * An entry holds by how much a line begins beyond its share, so a block of zeros is an empty
+//!   one.
+//! * Digits are freed only by a rebuild of the whole pool, at a half-life: each line is then as
+//!   near to its share as the lines before and after it allow. The rebuilt pool thus depends on the
+//!   values alone.
 
 use super::shape::{DIGIT_BITS, Parts};
 use crate::block::Block;
 
-/// Bits of an entry for where a line begins.
+/// Bits of an entry for the beginning of a line.
 const START_BITS: u32 = 16;
 
 /// Slots of a word.
 const A_WORD: usize = 8;
 
-/// The most digits of a counter: what a value of 64 bits takes.
+/// The greatest number of digits of a counter: those of a value of 64 bits.
 pub const MOST_DIGITS: usize = 16;
 
 /// A line's digits: `start..start + digits` among the slots.
@@ -40,25 +45,25 @@ impl Run {
     }
 }
 
-/// The digits of one counter: where they lie, and the number they make.
+/// The digits of one counter: their place, and the number they represent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Chain {
     /// The slot of the lowest digit, or where it would be.
     first: usize,
-    /// How many digits there are.
+    /// The number of digits.
     pub digits: usize,
     /// The number.
     pub number: u64,
 }
 
-/// How many digits a number takes.
+/// Returns how many digits a number takes.
 #[must_use]
 #[inline]
 pub fn digits_of(number: u64) -> usize {
     (64 - number.leading_zeros()).div_ceil(DIGIT_BITS) as usize
 }
 
-/// The largest number of so many digits.
+/// Returns the largest number of `digits` digits.
 #[must_use]
 #[inline]
 pub fn most_of(digits: usize) -> u64 {
@@ -76,21 +81,22 @@ pub struct Pool<'a> {
 }
 
 impl<'a> Pool<'a> {
-    /// The pool among a block's parts, with so many slots for each line.
+    /// Creates the pool among a block's parts, with `share` slots for each line.
     #[must_use]
     #[inline]
     pub fn of(parts: &'a Parts, block: &'a Block<'a>, share: u64) -> Self {
         Self { parts, block, share: share as usize }
     }
 
-    /// Looks a line up. Beyond the last line there is an empty one, at the end of all slots.
+    /// Reads the entry of a line. Beyond the last line there is an empty one, at the end of all
+    /// slots.
     #[inline]
     fn run(&self, line: usize) -> Run {
         if line >= self.parts.table.cells {
             return Run { start: self.parts.slots.cells, digits: 0 };
         }
         let entry = self.parts.table.get(self.block, line);
-        // A line may begin before its share: the number then lacks 2^16.
+        // A line may begin before its share: the number is then stored modulo 2^16.
         let beyond = entry as u16;
         let start = (line * self.share) as u16;
         Run { start: start.wrapping_add(beyond).into(), digits: (entry >> START_BITS) as usize }
@@ -103,7 +109,7 @@ impl<'a> Pool<'a> {
         self.parts.table.set(self.block, line, entry);
     }
 
-    /// The digits of counter `owner` of a line.
+    /// Returns the digits of counter `owner` of a line.
     #[must_use]
     #[inline]
     pub fn chain(&self, line: usize, owner: usize) -> Chain {
@@ -113,7 +119,7 @@ impl<'a> Pool<'a> {
             let held = self.parts.slots.get(self.block, slot);
             match ((held >> DIGIT_BITS) as usize).cmp(&owner) {
                 std::cmp::Ordering::Less => chain.first = slot + 1,
-                // More digits than fit in the number are seen in torn words only.
+                // More digits than fit in the number occur in torn words only.
                 std::cmp::Ordering::Equal if chain.digits < MOST_DIGITS => {
                     chain.number |= (held & 0xf) << (chain.digits as u32 * DIGIT_BITS);
                     chain.digits += 1;
@@ -133,7 +139,7 @@ impl<'a> Pool<'a> {
         }
     }
 
-    /// Gives a counter one more digit, a zero above those it has; `None` if no slot is free.
+    /// Adds one more digit to a counter, a zero above those it has; `None` if no slot is free.
     #[must_use]
     pub fn extend(&self, line: usize, owner: usize, chain: &Chain) -> Option<Chain> {
         let run = self.run(line);
@@ -142,7 +148,7 @@ impl<'a> Pool<'a> {
         let following =
             (line..self.parts.table.cells).find(|&at| self.run(at).end() < self.run(at + 1).start);
         if let Some(last) = following {
-            // All from here to the free slot is in one piece: it moves up.
+            // The slots from here to the free one are contiguous: they move up.
             self.move_up(place, self.run(last).end());
             self.displace(line + 1..last + 1, 1);
             self.set_run(line, Run { digits: run.digits + 1, ..run });
@@ -208,7 +214,7 @@ impl<'a> Pool<'a> {
         }
     }
 
-    /// Builds all of the pool anew from all its digits.
+    /// Rebuilds the whole pool from all its digits.
     pub fn rebuild(&self, digits: &Digits) {
         let slots = self.parts.slots.cells;
         let mut words = vec![0_u64; slots.div_ceil(A_WORD)];
@@ -216,7 +222,7 @@ impl<'a> Pool<'a> {
         for (line, &count) in digits.lines.iter().enumerate() {
             let latest = slots.saturating_sub(rest.len());
             let start = (line * self.share).max(end).min(latest);
-            // More digits than slots there are in torn words only.
+            // More digits than slots occur in torn words only.
             let (run, after) = rest.split_at(count.min(rest.len()));
             for (slot, &digit) in (start..).zip(run) {
                 if let Some(word) = words.get_mut(slot / A_WORD) {
@@ -234,7 +240,7 @@ impl<'a> Pool<'a> {
     }
 }
 
-/// A slot that holds a digit of a counter of its line.
+/// Returns the slot that holds a digit of a counter of its line.
 #[inline]
 fn held(owner: usize, digit: u64) -> u64 {
     (owner as u64) << DIGIT_BITS | digit
@@ -253,7 +259,7 @@ impl Digits {
         self.lines.push(0);
     }
 
-    /// Adds the digits of a counter of the line, which takes as many as its number does.
+    /// Adds the digits of a counter of the line, as many as its number takes.
     pub fn push(&mut self, owner: usize, number: u64) {
         let digits = digits_of(number);
         for digit in 0..digits {
@@ -265,7 +271,7 @@ impl Digits {
         }
     }
 
-    /// How many there are.
+    /// Returns the number of digits.
     #[must_use]
     pub fn len(&self) -> usize {
         self.slots.len()

@@ -1,11 +1,13 @@
-//! Where the four structures of the paper's section 4.1 lie in a block: pure arithmetic.
+//! The layout of the four structures of the paper's section 4.1 in a block: pure arithmetic.
 //!
 //! ```text
-//! | front: 2 buffers of bits | counters: 4 + F + 2 bits each | table: 24 bits a line | pool: slots of 8 bits |
+//! | front: 2 buffers of bits | counters: 4 + F + 2 bits each |
+//! | table: 24 bits a line | pool: slots of 8 bits |
 //! ```
 //!
-//! Sixteen counters are a *line*. The lookup table has an entry for each line, and the pool `⌈16 · pool⌉` slots, of which as many
-//! are used at a time as the pool has digits. Each part begins with a word of its own.
+//! Sixteen counters are a *line*. The lookup table has an entry for each line, and the pool
+//! `⌈16 · pool⌉` slots, of which at most as many are in use at a time as the pool has digits. Each
+//! part begins at a word boundary.
 
 use crate::block::Layout;
 use crate::block::packed::{Packed, words_for};
@@ -16,25 +18,26 @@ pub const LINE: usize = 16;
 /// Integer bits of a base counter, and bits of a digit of the pool.
 pub const DIGIT_BITS: u32 = 4;
 
-/// Bits of a slot of the pool: a digit, and which counter of its line it belongs to.
+/// Bits of a slot of the pool: a digit, and the number of its counter in its line.
 pub const SLOT_BITS: u32 = 8;
 
 /// Bits of an entry of the lookup table: where the line's digits begin, and how many they are.
 pub const ENTRY_BITS: u32 = 24;
 
-/// Bits of a counter beside its value: whether it goes on in the pool, and whether it has lost something.
+/// Bits of a counter beside its value: whether it continues in the pool, and whether it has lost
+/// something.
 pub const MARK_BITS: u32 = 2;
 
-/// The most digits in the pool for each counter.
+/// The greatest number of digits in the pool for each counter.
 pub const MOST_POOL: f64 = 4.0;
 
-/// The most front bits for each counter.
+/// The greatest number of front bits for each counter.
 pub const MOST_FRONT: u64 = 64;
 
-/// Words of a block that no line can count on, as parts begin with words of their own.
+/// Words of a block that lines may be unable to use, because parts begin at word boundaries.
 const LOOSE_WORDS: u64 = 4;
 
-/// What the parameters say of all blocks together.
+/// The parameters for all blocks together.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Shape {
     /// Counters in all.
@@ -62,25 +65,25 @@ pub struct Parts {
     pub table: Packed,
     /// The slots for digits: `FCP`.
     pub slots: Packed,
-    /// How many digits may be in use.
+    /// The number of digits that may be in use.
     pub pool: u64,
 }
 
 impl Shape {
-    /// Bits of a base counter with its marks.
+    /// Returns the bits of a base counter with its marks.
     #[must_use]
     pub fn counter_bits(&self) -> u32 {
         self.base_bits + MARK_BITS
     }
 
-    /// Slots of the pool for each line.
+    /// Returns the slots of the pool for each line.
     #[must_use]
     #[inline]
     pub fn slots_a_line(&self) -> u64 {
         rounded_up(self.pool * LINE as f64)
     }
 
-    /// Bits that a line takes in all.
+    /// Returns the bits that a line takes in all.
     #[must_use]
     pub fn line_bits(&self) -> u64 {
         let counters = LINE as u64 * u64::from(self.counter_bits());
@@ -88,13 +91,13 @@ impl Shape {
         counters + u64::from(ENTRY_BITS) + pool + self.line_front() * u64::from(self.buffers)
     }
 
-    /// Bits of each front buffer for each line.
+    /// Returns the bits of each front buffer for each line.
     #[inline]
     fn line_front(&self) -> u64 {
         self.front_share(LINE as u64)
     }
 
-    /// The front bits that so many counters bring with them.
+    /// Returns the front bits that come with `counters` counters.
     #[inline]
     fn front_share(&self, counters: u64) -> u64 {
         match self.buffers {
@@ -107,7 +110,7 @@ impl Shape {
         }
     }
 
-    /// Words that a block of so many counters takes.
+    /// Returns the words that a block of `counters` counters takes.
     #[must_use]
     #[inline]
     pub fn words(&self, counters: u64) -> u64 {
@@ -118,8 +121,9 @@ impl Shape {
             + words_for(lines * self.slots_a_line(), SLOT_BITS)
     }
 
-    /// Words that the filter should have: those of one block, if one can hold it all; else so many that the counters still fit
-    /// when each block of the usual 16 KiB has lost its loose words and a part of a line.
+    /// Returns the words that the filter should have: those of one block, if it can hold
+    /// everything. Otherwise enough that the counters still fit when each block of the usual 16 KiB
+    /// has lost its loose words and a part of a line.
     #[must_use]
     pub fn first_words(&self) -> u64 {
         let words = self.words(self.cells);
@@ -129,7 +133,7 @@ impl Shape {
         words.saturating_add(words / 128)
     }
 
-    /// How many counters a block has: its share of all, if they fit.
+    /// Returns the number of counters of a block: its share of all, if they fit.
     #[must_use]
     #[inline]
     pub fn counters(&self, words: u64, blocks: u64) -> u64 {
@@ -141,7 +145,7 @@ impl Shape {
         share.min(lines * LINE as u64)
     }
 
-    /// The parts of a block with so many words, one of so many blocks.
+    /// Returns the parts of a block with `words` words, one of `blocks` blocks.
     #[must_use]
     #[inline]
     pub fn parts(&self, words: usize, blocks: u64) -> Parts {
@@ -169,7 +173,8 @@ impl Shape {
     }
 }
 
-/// A number from 0 to 2^53, rounded up. Without instructions that not all processors have, `ceil` is a call; this is asked for each key.
+/// Returns a number from 0 to 2^53, rounded up. `ceil` is a function call without instructions that
+/// not all processors have, and this is called for each key.
 #[inline]
 fn rounded_up(number: f64) -> u64 {
     let whole = number as u64;

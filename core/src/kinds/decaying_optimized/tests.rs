@@ -70,7 +70,8 @@ impl Setting {
     }
 }
 
-/// Small blocks with all fronts and pools, so that keys meet, lines outgrow their shares, and pools are exhausted.
+/// Returns small blocks with all fronts and pools, so that keys collide, lines outgrow their
+/// shares, and pools are exhausted.
 fn settings() -> impl Strategy<Value = Setting> {
     let lambda = prop_oneof![Just(0.3), Just(0.5), Just(0.7), Just(0.95)];
     let pool = prop_oneof![Just(0.0), Just(0.1), Just(0.5), Just(4.0)];
@@ -84,7 +85,8 @@ fn settings() -> impl Strategy<Value = Setting> {
     )
 }
 
-/// Weights from one to a quarter of a million, small ones more often; pauses from none to several lifetimes of the front.
+/// Returns steps with weights from one to a quarter of a million, small ones more often, and pauses
+/// from none to several lifetimes of the front.
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let pause = || (0_u32..14, 0_u64..1).prop_flat_map(|(log, _)| 0..1_u64 << log);
     let insert = (any::<u8>(), pause(), 0_u32..18)
@@ -240,7 +242,8 @@ fn a_mark_outlives_what_was_lost_and_no_more_than_two_lifetimes() {
     let setting = Setting { pool: 0.0, mode: Mode::None, lambda: 0.5, ..Setting::USUAL };
     let mut harness = setting.harness();
     harness.insert_weighing(hash_of(1), 0, 1 << 20);
-    // With λ of one half, half-lives are epochs: of 2^20 a quarter of a thousandth is left after 28.
+    // With λ of one half, half-lives are epochs: a quarter of a thousandth of 2^20 is left after
+    // 28.
     for epochs in 0..=28 {
         let told = harness.estimate_at(hash_of(1), epochs * EPOCH).expect("it counts");
         assert!(told.at_least && told.count < 16.0);

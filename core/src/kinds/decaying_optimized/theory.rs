@@ -1,17 +1,18 @@
-//! What to expect of an optimized time-decaying filter, as pure functions of numbers: rates, memory, and how many digits a pool takes.
+//! Expected values of an optimized time-decaying filter, as pure functions of numbers: rates,
+//! memory, and the digits that a pool needs.
 
 use super::pool::digits_of;
 use super::shape::{DIGIT_BITS, ENTRY_BITS, LINE, MARK_BITS, SLOT_BITS};
 use crate::kinds::bloom::{mean_over_blocks, variance_over_blocks};
 
-/// How full the counters and the front are.
+/// The fill of the counters and the front.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Load {
     /// Distinct keys of which the counters still hold something.
     pub keys: f64,
     /// Counters in all.
     pub counters: f64,
-    /// Distinct keys that the front remembers.
+    /// Distinct keys that the front contains.
     pub front_keys: f64,
     /// Bits of a front buffer; 0 if there is none.
     pub front_bits: f64,
@@ -21,10 +22,11 @@ pub struct Load {
     pub blocks: f64,
 }
 
-/// The rate at which keys of which nothing is left are taken for present: all of their counters are above zero and all of their front
-/// bits set, by chance (eq. 5 for each; their hash functions are not the same).
+/// Returns the rate at which keys of which nothing is left are reported as present: all of their
+/// counters are above zero and all of their front bits set, by chance (eq. 5 for each; their hash
+/// functions differ).
 ///
-/// The front counts as one buffer that all its keys are in: with two, the rate is lower.
+/// The front counts as one buffer with all its keys: with two, the rate is lower.
 #[must_use]
 pub fn fpr(load: &Load) -> f64 {
     let all_set = |keys: f64, places: f64, x: f64| {
@@ -41,10 +43,10 @@ pub fn fpr(load: &Load) -> f64 {
     })
 }
 
-/// More keys than any filter holds.
+/// A bound above the number of keys of any filter.
 const MOST_KEYS: f64 = 1e30;
 
-/// How many distinct keys make a share of all counters be above zero.
+/// Returns the number of distinct keys that raise a share `fill` of all counters above zero.
 #[must_use]
 pub fn keys_of_fill(fill: f64, counters: f64, k: u32) -> f64 {
     if fill >= 1.0 {
@@ -53,23 +55,24 @@ pub fn keys_of_fill(fill: f64, counters: f64, k: u32) -> f64 {
     -(-fill.max(0.0)).ln_1p() * counters / f64::from(k)
 }
 
-/// `ε = 2^-F`: an estimate is too small by less than this, and 0 only if the exact decayed count is below it, as long as the pool is
-/// not exhausted.
+/// Returns `ε = 2^-F`: an estimate is too small by less than this, and 0 only if the exact decayed
+/// count is below it, as long as the pool is not exhausted.
 #[must_use]
 pub fn epsilon(fraction_bits: u32) -> f64 {
     1.0 / (1_u64 << fraction_bits.min(63)) as f64
 }
 
-/// Half-lives of a lifetime of the front, for counters of at most so many bits: one more than they have, after which any counter is zero.
+/// Returns the half-lives of a lifetime of the front, for counters of at most `counter_bits` bits:
+/// one more than the bits, after which any counter is zero.
 #[must_use]
 pub fn lifetime(counter_bits: u32) -> u64 {
     u64::from(counter_bits) + 1
 }
 
-/// Bits a counter: what Fig. 3 is about. The basic filter takes its `counter-bits`.
+/// Bits for each counter, as in Fig. 3. The basic filter takes its `counter-bits`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Memory {
-    /// The front, all buffers of it.
+    /// The front, in all its buffers.
     pub front: f64,
     /// The base counter with its two marks.
     pub base: f64,
@@ -80,14 +83,15 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// All of it.
+    /// Returns the sum of all parts.
     #[must_use]
     pub fn total(&self) -> f64 {
         self.front + self.base + self.table + self.pool
     }
 }
 
-/// The memory of a counter with `fraction_bits` binary places, `pool` digits in the pool and `front` front bits (in all buffers together).
+/// Returns the memory of a counter with `fraction_bits` binary places, `pool` digits in the pool
+/// and `front` front bits (in all buffers together).
 #[must_use]
 pub fn memory(fraction_bits: u32, pool: f64, front: f64) -> Memory {
     Memory {
@@ -98,25 +102,27 @@ pub fn memory(fraction_bits: u32, pool: f64, front: f64) -> Memory {
     }
 }
 
-/// How many digits of the pool a decayed count takes in each counter of its key: one for each 4 bits beyond the first 4. Just before a grid
-/// point a counter holds up to `1/λ^H` times the count, so it may be one more.
+/// Returns how many digits of the pool a decayed count takes in each counter of its key: one for
+/// each 4 bits beyond the first 4. Just before a grid point a counter holds up to `1/λ^H` times the
+/// count, so it may be one more.
 #[must_use]
 pub fn digits(count: u64) -> usize {
     digits_of(count >> DIGIT_BITS)
 }
 
-/// Digits for each counter that a Zipf distribution takes (section 4.3): `inserts` (decayed ones, so at most `x/(1-λ)` at `x` an epoch) on
-/// `distinct` keys, the `i`-th of which has its share `C/i^exponent`, with `k` counters each out of `counters`.
+/// Returns the digits for each counter that a Zipf distribution needs (section 4.3). It has
+/// `inserts` inserts (decayed ones, so at most `x/(1-λ)` at `x` an epoch) on `distinct` keys, the
+/// `i`-th of which has its share `C/i^exponent`, with `k` counters each out of `counters`.
 ///
-/// It counts the digits of each key in each of its counters: too many where keys share counters, too few where
-/// their sum takes one more.
+/// The digits of each key are counted in each of its counters: too many where keys share counters,
+/// too few where their sum takes one more.
 #[must_use]
 pub fn zipf_digits(inserts: f64, distinct: u64, exponent: f64, k: u32, counters: f64) -> f64 {
     let most = inserts / harmonic(distinct, exponent);
     let mut digits = 0.0;
     let mut least = 16.0;
     while least <= most {
-        // The ranks whose count reaches `least`.
+        // The ranks with a count of at least `least`.
         let ranks = if exponent > 0.0 {
             (most / least).powf(1.0 / exponent).floor()
         } else {
@@ -128,7 +134,8 @@ pub fn zipf_digits(inserts: f64, distinct: u64, exponent: f64, k: u32, counters:
     digits * f64::from(k) / counters
 }
 
-/// `H_n(z)`, the sum of `1/i^z` up to `n`: the first terms one by one, the rest by Euler and Maclaurin's integral.
+/// Returns `H_n(z)`, the sum of `1/i^z` up to `n`: the first terms one by one, the rest by the
+/// Euler–Maclaurin integral.
 fn harmonic(n: u64, z: f64) -> f64 {
     const FIRST: u64 = 1000;
     let term = |i: f64| i.powf(-z);

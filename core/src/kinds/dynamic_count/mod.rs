@@ -1,17 +1,20 @@
-//! Dynamic count filters (J. Aguilar-Saborit et al.: *Dynamic Count Filters*, SIGMOD Record 2006): how often was a key inserted, by
-//! counters that are all as wide as the largest of them needs.
+//! Dynamic count filters (J. Aguilar-Saborit et al.: *Dynamic Count Filters*, SIGMOD Record 2006):
+//! count the inserts of a key with counters that are all as wide as the largest of them needs.
 //!
-//! Counter `j` is a pair (section 3): `C_j`, of `x` bits that never change, and `OF_j`, of `y` bits, which counts how often `C_j` has
-//! overflowed. Its value is `V_j = 2^x · OF_j + C_j`. The vector of the `OF_j` (OFV) is *rebuilt* with another `y` when a
-//! counter overflows its `x + y` bits (section 3.2), and, with some delay, when all have become small (section 3.3):
-//! see [`Vectors`].
+//! Counter `j` is a pair (section 3): `C_j`, of `x` bits that never change, and `OF_j`, of `y`
+//! bits, which counts how often `C_j` has overflowed. Its value is `V_j = 2^x · OF_j + C_j`. The
+//! vector of the `OF_j` (OFV) is *rebuilt* with another `y` when a counter overflows its `x + y`
+//! bits (section 3.2), and, with some delay, when all have become small (section 3.3): see
+//! [`Vectors`].
 //!
-//! Here each block has an OFV of its own: a hot key widens the counters of its block only, and a rebuild rewrites one block. So the
-//! figure `rebuilds` counts rebuilds of blocks, and `rewritten_cells`, divided by the number of counters, is what compares with
-//! the paper's. With one block both are the paper's. The figure `overflow_bits` is the sum of `y` over the counters.
+//! Here each block has an OFV of its own: a hot key widens the counters of its block only, and a
+//! rebuild rewrites one block. The kind metric `rebuilds` therefore counts rebuilds of blocks, and
+//! `rewritten_cells`, divided by the number of counters, is comparable to the paper's figure. With
+//! one block both are the paper's. The metric `overflow_bits` is the sum of `y` over the counters.
 //!
-//! A block begins with room for its `C_j` and gets more as its OFV grows, up to 64 bits a counter: no counter ends before
-//! `2^64 - 1`, which it would take a century of inserts at every nanosecond to reach; there it stays.
+//! A block begins with room for its `C_j` and gets more as its OFV grows, up to 64 bits a counter.
+//! No counter saturates below `2^64 - 1`, which would take centuries with an insert every
+//! nanosecond; there it stays.
 
 mod theory;
 mod vectors;
@@ -35,25 +38,27 @@ use std::sync::Arc;
 /// The kind's name.
 pub const NAME: &str = "dynamic-count";
 
-/// The parameters it knows.
+/// The parameters of this kind.
 const KNOWN: [&str; 6] = ["capacity", "fpr", "cells", "k", "mean-count", "lambda"];
 
-/// How often a key comes, on average, if the user does not say.
+/// The default mean number of inserts of a key.
 const DEFAULT_MEAN_COUNT: f64 = 2.0;
 
-/// The threshold of delayed shrinking, if the user does not say: in the middle. The paper finds `1 - inserts/deletes` best.
+/// The default threshold of delayed shrinking: in the middle. The paper finds `1 - inserts/deletes`
+/// best.
 const DEFAULT_LAMBDA: f64 = 0.5;
 
-/// The most hash functions: as [`Plan`] has it.
+/// The greatest number of hash functions, as in [`Plan`].
 const MOST_FUNCTIONS: usize = 64;
 
-/// The most counters of a block: at 64 bits each they fill the largest one, but for a word where the second vector begins.
+/// The greatest number of counters of a block: at 64 bits each they fill the largest one, except
+/// for a word where the second vector begins.
 const MOST_COUNTERS: u64 = Layout::MOST_BLOCK_WORDS as u64 - 64;
 
-/// Blocks to a stripe, unless the user says otherwise: a stripe's undo area is as large as several blocks as they are used.
+/// Default blocks of a stripe: a stripe's undo area is as large as several blocks in normal use.
 const BLOCKS_PER_STRIPE: u64 = 4;
 
-/// Blocks begin on a page, since they are given room by pages.
+/// Blocks begin on a page, because room is allocated by pages.
 const PAGE_WORDS: u32 = 512;
 
 /// A dynamic count filter.
@@ -66,11 +71,13 @@ struct DynamicCount {
     x: u32,
 }
 
-/// Makes the kind from `capacity` and `fpr` (0.001 if absent); `cells` and `k` override what these derive. `mean-count` (2 if absent)
-/// decides `x`; `lambda` (0.5 if absent), from 0 to 1, when an OFV shrinks.
+/// Builds the kind from `capacity` and `fpr` (0.001 if absent); `cells` and `k` override what would
+/// be derived from these. `mean-count` (2 if absent) decides `x`; `lambda` (0.5 if absent), from 0
+/// to 1, decides when an OFV shrinks.
 ///
 /// # Errors
-/// [`Error::Parameter`] for unknown names, for values out of bounds, and if no filter of at most 2^46 counters does it.
+/// [`Error::Parameter`] for unknown names, for values out of bounds, and if no filter of at most
+/// 2^46 counters reaches the rate.
 pub fn build(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
     parameters.only(NAME, &KNOWN)?;
     let plan = Plan::in_blocks(parameters, "cells", MOST_COUNTERS as f64)?;
@@ -89,19 +96,19 @@ pub fn build(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
 }
 
 impl DynamicCount {
-    /// Counters of a block that is one of so many.
+    /// Returns the number of counters of a block that is one of `blocks`.
     #[inline]
     fn counters(&self, blocks: u64) -> usize {
         self.plan.cells.div_ceil(blocks.max(1)).min(MOST_COUNTERS) as usize
     }
 
-    /// The two vectors of a block.
+    /// Returns the two vectors of a block.
     #[inline]
     fn vectors(&self, block: &Block<'_>) -> Vectors {
         Vectors::of(block, self.counters(block.of), self.x)
     }
 
-    /// The least counter of a key (section 3.1).
+    /// Returns the least counter of a key (section 3.1).
     #[inline]
     fn least(&self, block: &Block<'_>, hash: u64) -> u64 {
         let vectors = self.vectors(block);
@@ -132,7 +139,8 @@ impl Key {
         &self.all[..self.k]
     }
 
-    /// The bits of `OF_j` that an insert of this weight needs: one counter of the key may be raised several times.
+    /// Returns the bits of `OF_j` that an insert of this weight needs; one counter of the key may
+    /// be raised several times.
     #[inline]
     fn width_for(&self, block: &Block<'_>, vectors: &Vectors, weight: u32) -> u32 {
         let all = self.counters().iter();
@@ -164,7 +172,7 @@ impl Kind for DynamicCount {
         parameters.with("mean-count", self.mean_count).with("lambda", self.lambda)
     }
 
-    /// Blocks of so many words that each counter may become 64 bits wide.
+    /// Returns blocks of a size that lets each counter become 64 bits wide.
     fn geometry(&self, layout: Layout) -> Geometry {
         let stripes = u64::from(layout.stripes.max(1));
         let each = self.plan.cells.div_ceil(stripes);
@@ -189,8 +197,9 @@ impl Kind for DynamicCount {
         true
     }
 
-    /// At capacity, if every key came as often as `mean-count` says. Where a few keys come far more often than most, as they often
-    /// do, their blocks need more: each doubling of a block's largest counter costs a bit for all of its counters.
+    /// Returns the words at capacity, if every key was inserted `mean-count` times. If a few keys
+    /// are far more frequent than most, as is common, their blocks need more: each doubling of a
+    /// block's largest counter costs a bit for all of its counters.
     fn planned_words(&self, layout: Layout) -> u64 {
         let blocks = layout.blocks(self.geometry(layout));
         let counters = self.counters(blocks);
@@ -212,7 +221,7 @@ impl Kind for DynamicCount {
         }
     }
 
-    /// Nothing as long as nothing was inserted.
+    /// Returns 0 before the first insert.
     fn room_now(&self, block: &Block<'_>) -> usize {
         let vectors = self.vectors(block);
         if vectors.is_new(block) { 0 } else { vectors.words_at(vectors.width()) }
@@ -242,7 +251,8 @@ impl Kind for DynamicCount {
         true
     }
 
-    /// Section 3.2: every counter of the key is raised; the OFV is made wider before one would overflow it.
+    /// Section 3.2: every counter of the key is raised; the OFV is made wider before one would
+    /// overflow it.
     fn insert(&self, _: &State<'_>, blocks: &Blocks<'_>, operation: &Operation) {
         let Some(block) = blocks.get(0) else {
             return;
@@ -263,8 +273,8 @@ impl Kind for DynamicCount {
         }
     }
 
-    /// Section 3.2 and 3.3: every counter of the key is lowered; the OFV is made narrower once all counters are below the
-    /// threshold.
+    /// Sections 3.2 and 3.3: every counter of the key is lowered; the OFV is made narrower once all
+    /// counters are below the threshold.
     fn remove(&self, _: &State<'_>, blocks: &Blocks<'_>, operation: &Operation) {
         let Some(block) = blocks.get(0) else {
             return;
@@ -274,7 +284,8 @@ impl Kind for DynamicCount {
         let (weight, threshold) = (u64::from(operation.weight), vectors.threshold(self.lambda));
         for &at in Key::new(operation.hash, self.plan.k, &vectors).counters() {
             let value = vectors.get(block, at);
-            // One that has come to its end stays there. Below zero only if a key was removed that had not been inserted.
+            // A saturated counter stays there. Below zero only if a key was removed that had not
+            // been inserted.
             let less = if value == u64::MAX { value } else { value.saturating_sub(weight) };
             vectors.set(block, at, value, less, threshold);
         }
@@ -292,7 +303,7 @@ impl Kind for DynamicCount {
 
     fn settle(&self, _: &State<'_>, _: usize, _: &Block<'_>, _: &Moment) {}
 
-    /// Counters that are not 0.
+    /// Counts the counters that are not 0.
     fn fill(&self, block: &Block<'_>) -> (u64, u64) {
         let vectors = self.vectors(block);
         let used = (0..vectors.counters()).filter(|&at| vectors.get(block, at) > 0).count();
@@ -307,7 +318,7 @@ impl Kind for DynamicCount {
         ]
     }
 
-    /// At capacity.
+    /// Returns the rate at capacity.
     fn planned_fpr(&self, layout: Layout) -> f64 {
         let blocks = layout.blocks(self.geometry(layout)) as f64;
         fpr(self.plan.capacity as f64, self.plan.cells as f64, self.plan.k, blocks)

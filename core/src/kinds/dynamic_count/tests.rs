@@ -13,7 +13,8 @@ fn dynamic_count(cells: u64, k: u32, mean_count: f64, lambda: f64) -> Arc<dyn Ki
         .expect("a sound filter")
 }
 
-/// The paper's algorithm on an array of whole values: the OFV's width goes by its rules, one step at a time.
+/// The paper's algorithm on an array of whole values: the OFV's width follows its rules, one step
+/// at a time.
 struct Naive {
     values: Vec<u64>,
     k: u32,
@@ -43,7 +44,7 @@ impl Model for Naive {
         for cell in self.cells(hash) {
             self.values[cell] += u64::from(weight);
         }
-        // As wide as the largest needs, at once.
+        // As wide as the largest value needs, at once.
         let needed = (0..).find(|&y| self.largest_overflow() < 1 << y).expect("64 bits do");
         if needed > self.y {
             self.y = needed;
@@ -228,7 +229,8 @@ fn parameters_that_make_no_filter_are_refused() {
 
 #[test]
 fn the_largest_of_poisson_variables_is_found_for_any_mean() {
-    // Exactly: the value that one of so many exceeds on average, by the tail of the distribution.
+    // Exact: the value that one of the variables exceeds on average, by the tail of the
+    // distribution.
     let exact = |mean: f64, variables: f64| {
         let (mut below, mut share, mut value) = (0.0, (-mean).exp(), 0.0);
         while variables * (1.0 - below) > 1.0 {

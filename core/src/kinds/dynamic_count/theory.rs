@@ -1,25 +1,29 @@
 //! Widths, levels and thresholds of the paper, as functions of numbers.
 
-/// `x`, the bits of the first vector: `floor(log2(M/n))` for keys that come `M/n` times on average (section 3), at least 1.
+/// Returns `x`, the bits of the first vector: `floor(log2(M/n))` for keys that are inserted `M/n`
+/// times on average (section 3), at least 1.
 #[must_use]
 pub fn fixed_bits(mean_count: f64) -> u32 {
     let whole = if mean_count >= 2.0 { mean_count.min(4_294_967_296.0) as u64 } else { 2 };
     whole.ilog2()
 }
 
-/// The level of a counter (section 3.3), which is also the bits that its `OF_j` takes: 0 for `OF_j = 0`, else
-/// `floor(log2 OF_j) + 1`, so that level `l` means `2^(l-1) <= OF_j <= 2^l - 1`.
+/// Returns the level of a counter (section 3.3), which is also the bits that its `OF_j` takes: 0
+/// for `OF_j = 0`, else `floor(log2 OF_j) + 1`, so that level `l` means
+/// `2^(l-1) <= OF_j <= 2^l - 1`.
 #[must_use]
 #[inline]
 pub fn level(overflow: u64) -> u32 {
     u64::BITS - overflow.leading_zeros()
 }
 
-/// `T`, below which all counters must be before an OFV of `y` bits gives one up (section 3.3):
-/// `2^(x+y-2) + (2^(x+y-1) - 2^(x+y-2)) · λ`, rounded down, for `y >= 1`. Counters below `2^(x+y-1)` fit `y - 1` bits.
+/// Returns `T`, below which all counters must be before an OFV of `y` bits drops one (section 3.3):
+/// `2^(x+y-2) + (2^(x+y-1) - 2^(x+y-2)) · λ`, rounded down, for `y >= 1`. Counters below
+/// `2^(x+y-1)` fit `y - 1` bits.
 ///
-/// The text has another rule for level 0, `(2^x - 1) · λ`, which disagrees with this one at `y = 1`; this one holds here for every `y`.
-/// With `y = 0` there is nothing to give up, and no value is below the threshold.
+/// The text has another rule for level 0, `(2^x - 1) · λ`, which disagrees with this one at
+/// `y = 1`; this one holds here for every `y`. With `y = 0` there is no bit to drop, and no value
+/// is below the threshold.
 #[must_use]
 #[inline]
 pub fn threshold(x: u32, y: u32, lambda: f64) -> u64 {
@@ -32,14 +36,16 @@ pub fn threshold(x: u32, y: u32, lambda: f64) -> u64 {
     }
 }
 
-/// The largest of so many Poisson variables of this mean, to expect: the value above which one of them lies on average. It tells how
-/// wide the OFV of a block becomes, whose counters have a Poisson number of keys each.
+/// Returns the expected largest of `variables` Poisson variables of this mean: the value above
+/// which one of them lies on average. It gives the width of the OFV of a block whose counters have
+/// a Poisson number of keys each.
 ///
-/// The tail is taken as a geometric series that begins as it does, with Stirling's formula for the factorial: within one and a half of
-/// the true value for means up to some tens and ten variables or more.
+/// The tail is approximated by a geometric series with the same beginning, with Stirling's formula
+/// for the factorial: within one and a half of the true value for means up to some tens and ten
+/// variables or more.
 #[must_use]
 pub fn largest_of_poisson(mean: f64, variables: f64) -> f64 {
-    // The logarithm of how many are expected to have this value or more.
+    // Returns the logarithm of the expected number of variables with this value or more.
     let expected = |value: f64| {
         let exactly = value - mean + value * (mean / value).ln();
         let or_more =

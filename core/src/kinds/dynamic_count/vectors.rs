@@ -1,18 +1,20 @@
-//! The two vectors of a block, and how the second one is rebuilt.
+//! The two vectors of a block, and the rebuild of the second one.
 //!
-//! The `C_j` lie first, the `OF_j` behind them, from a word of their own on. The paper decides when the OFV may shrink by the *counter level*, which counts
-//! the counters of each level below and above its threshold. Only one of these numbers is ever asked for: how many counters are at
-//! or above the threshold of the present width. It is kept, and counted anew at each rebuild, which visits all counters anyway.
+//! The `C_j` lie first, the `OF_j` behind them, from a word of their own on. The paper decides when
+//! the OFV may shrink by the *counter level*, which counts the counters of each level below and
+//! above its threshold. Only one of these numbers is ever used: how many counters are at or above
+//! the threshold of the present width. It is kept, and counted again at each rebuild, which visits
+//! all counters anyway.
 
 use super::theory::{level, threshold};
 use crate::block::Block;
 use crate::block::packed::{Packed, words_for};
 
-/// The own word with `y` and the mark of a block that is in use.
+/// The kind word with `y` and the mark of a block that is in use.
 const WIDTH: usize = 0;
 /// Whether anything was ever inserted.
 const USED: u64 = 1 << 32;
-/// How many counters are at or above the threshold.
+/// The number of counters at or above the threshold.
 const HIGH: usize = 1;
 /// Rebuilds.
 pub(super) const REBUILDS: usize = 2;
@@ -21,7 +23,7 @@ pub(super) const REWRITTEN: usize = 3;
 /// `y` times the counters.
 pub(super) const OVERFLOW_BITS: usize = 4;
 
-/// How the counters of a block lie.
+/// The layout of a block's counters.
 #[derive(Debug, Clone, Copy)]
 pub struct Vectors {
     /// The `C_j`.
@@ -31,7 +33,7 @@ pub struct Vectors {
 }
 
 impl Vectors {
-    /// Those of a block with so many counters, whose `C_j` have `x` bits.
+    /// Returns the vectors of a block with `counters` counters, whose `C_j` have `x` bits.
     #[must_use]
     #[inline]
     pub(super) fn of(block: &Block<'_>, counters: usize, x: u32) -> Self {
@@ -39,39 +41,39 @@ impl Vectors {
         Self { width, ..Self::empty(counters, x) }
     }
 
-    /// Those of a block in which nothing was ever inserted.
+    /// Returns the vectors of a block without inserts.
     #[must_use]
     pub(super) fn empty(counters: usize, x: u32) -> Self {
         Self { fixed: Packed { first: 0, bits: x, cells: counters }, width: 0 }
     }
 
-    /// Words that so many counters take at 64 bits each.
+    /// Returns the words that `counters` counters take at 64 bits each.
     #[must_use]
     pub(super) fn most_words(counters: usize) -> usize {
         counters + 1
     }
 
-    /// How many counters there are.
+    /// Returns the number of counters.
     #[must_use]
     #[inline]
     pub(super) fn counters(&self) -> usize {
         self.fixed.cells
     }
 
-    /// `y`.
+    /// Returns `y`.
     #[must_use]
     #[inline]
     pub(super) fn width(&self) -> u32 {
         self.width
     }
 
-    /// Whether nothing was ever inserted.
+    /// Returns whether nothing was ever inserted.
     #[must_use]
     pub(super) fn is_new(&self, block: &Block<'_>) -> bool {
         block.own(WIDTH) & USED == 0
     }
 
-    /// Words of cells at a width.
+    /// Returns the words of cells at a width.
     #[must_use]
     #[inline]
     pub(super) fn words_at(&self, width: u32) -> usize {
@@ -79,32 +81,33 @@ impl Vectors {
         words(self.fixed.bits) + words(width)
     }
 
-    /// The `OF_j` at a width.
+    /// Returns the `OF_j` at a width.
     #[inline]
     fn overflow_at(&self, width: u32) -> Packed {
         let first = words_for(self.fixed.cells as u64, self.fixed.bits) as usize;
         Packed { first, bits: width.max(1), cells: if width > 0 { self.fixed.cells } else { 0 } }
     }
 
-    /// The bits of `OF_j` that a value takes.
+    /// Returns the bits of `OF_j` that a value takes.
     #[must_use]
     #[inline]
     pub(super) fn width_of(&self, value: u64) -> u32 {
         level(value >> self.fixed.bits)
     }
 
-    /// The part of the block that is used at a width: nothing beyond is saved when it is rewritten.
+    /// Returns the part of the block that is used at a width; nothing beyond it is saved when it is
+    /// rewritten.
     #[must_use]
     pub(super) fn within<'a>(&self, block: &Block<'a>, width: u32) -> Block<'a> {
         let used = self.words_at(width.max(self.width)).min(block.cells.len());
         Block { cells: &block.cells[..used], ..*block }
     }
 
-    /// `V_j` (section 3.1).
+    /// Returns `V_j` (section 3.1).
     #[must_use]
     #[inline]
     pub(super) fn get(&self, block: &Block<'_>, at: usize) -> u64 {
-        // A block without room is not read: it is a hole in its file.
+        // A block without room is not read: it is a hole in its (sparse) file.
         if self.is_new(block) {
             return 0;
         }
@@ -112,7 +115,7 @@ impl Vectors {
         overflow << self.fixed.bits | self.fixed.get(block, at)
     }
 
-    /// Asks the processor for a counter.
+    /// Prefetches a counter.
     #[inline]
     pub(super) fn prefetch(&self, block: &Block<'_>, at: usize) {
         if self.is_new(block) {
@@ -122,13 +125,13 @@ impl Vectors {
         self.overflow_at(self.width).prefetch(block, at);
     }
 
-    /// The [`threshold`] of the present width.
+    /// Returns the [`threshold`] of the present width.
     #[inline]
     pub(super) fn threshold(&self, lambda: f64) -> u64 {
         threshold(self.fixed.bits, self.width, lambda)
     }
 
-    /// Gives counter `at`, which is `before`, another value that its width holds.
+    /// Sets counter `at`, whose value is `before`, to another value that its width holds.
     #[inline]
     pub(super) fn set(
         &self,
@@ -150,17 +153,17 @@ impl Vectors {
         }
     }
 
-    /// Marks a block that has room from now on.
+    /// Marks a block as one that has room from now on.
     #[inline]
     pub(super) fn begin(&self, block: &Block<'_>) {
         if self.is_new(block) {
             block.set_own(WIDTH, USED);
-            // All are at or above a threshold of 0.
+            // All counters are at or above a threshold of 0.
             block.set_own(HIGH, self.fixed.cells as u64);
         }
     }
 
-    /// Rewrites the OFV with another width, which must hold all that is there.
+    /// Rewrites the OFV with another width, which must hold all present values.
     pub(super) fn rebuild(&mut self, block: &Block<'_>, width: u32, lambda: f64) {
         let (from, to) = (self.overflow_at(self.width), self.overflow_at(width));
         let threshold = threshold(self.fixed.bits, width, lambda);
@@ -189,7 +192,7 @@ impl Vectors {
         self.width = width;
     }
 
-    /// Gives up bits of the OFV as long as all counters are below the threshold (section 3.3).
+    /// Narrows the OFV bit by bit as long as all counters are below the threshold (section 3.3).
     pub(super) fn shrink(&mut self, block: &Block<'_>, lambda: f64) {
         while self.width > 0 && block.own(HIGH) == 0 {
             self.rebuild(block, self.width - 1, lambda);
@@ -197,11 +200,11 @@ impl Vectors {
     }
 }
 
-/// Numbers of a few bits, one behind the other, as [`Packed`] has them.
+/// Contiguous numbers of a few bits, as in [`Packed`].
 #[derive(Debug, Default)]
 struct Bits {
     words: Vec<u64>,
-    /// Bits used of the last word; 0 if it is full.
+    /// Used bits of the last word; 0 if it is full.
     used: u32,
 }
 

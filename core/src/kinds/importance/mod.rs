@@ -1,24 +1,27 @@
-//! The Importance-aware Bloom Filter (Kulkarni, Boraskar, Gabale, Kulkarni): the Stable Bloom Filter in which
-//! keys of more importance stay longer.
+//! The Importance-aware Bloom Filter (Kulkarni, Boraskar, Gabale, Kulkarni): the Stable Bloom
+//! Filter in which keys of more importance stay longer.
 //!
-//! A key's importance `imp` becomes a level from 1 to `Max`, the paper's `f(imp)`: `⌈imp · Max / Z⌉`, where
-//! `Z` is the highest importance (`importance-max`); 1 for importance 0, as "for items with lowest
-//! importance, the value will be set to 1", and `Max` for all above `Z`. The kinds differ in what a key of a
-//! level raises its cells to and in which cells are decremented:
+//! A key's importance `imp` becomes a level from 1 to `Max`, the paper's `f(imp)`:
+//! `⌈imp · Max / Z⌉`, where `Z` is the highest importance (`importance-max`); 1 for importance 0,
+//! as "for items with lowest importance, the value will be set to 1", and `Max` for all above `Z`.
+//! The kinds differ in the value to which a key of a level raises its cells, and in which cells are
+//! decremented:
 //!
 //! | kind | raises to | decrements |
 //! |---|---|---|
-//! | `importance-2c` ([`TWO_CLASSES`], Algorithm 1) | `Max` if important (level >= (Max+1)/2), else `⌊Max/2⌋` | any cells alike |
-//! | `importance-mc` ([`MANY_CLASSES`], Algorithm 2) | its level | any cells alike |
-//! | `importance-h` ([`HYBRID`], section IV-C, Table III) | its level | a cell of value `v` with probability inverse to `v`, zeros never |
+//! | `importance-2c` ([`TWO_CLASSES`], Algorithm 1) | `Max` or `⌊Max/2⌋` | any |
+//! | `importance-mc` ([`MANY_CLASSES`], Algorithm 2) | its level | any |
+//! | `importance-h` ([`HYBRID`], section IV-C, Table III) | its level | by value |
 //!
-//! Cells that are higher already stay as they are. Algorithm 1 as printed sets all cells to `Max` after its
-//! `if`; what is meant, and done here, is that unimportant keys raise a cell to `⌊Max/2⌋` if it is lower and
-//! important ones set it to `Max`.
+//! A key of `importance-2c` is important, and raises to `Max`, if `2 · level > Max`. Decrements
+//! pick any cell with equal probability or, by value, a cell of value `v` with probability inverse
+//! to `v`, zeros never. Cells that are higher already stay as they are. Algorithm 1 as printed sets
+//! all cells to `Max` after its `if`. This implements the evident meaning: unimportant keys raise a
+//! cell to `⌊Max/2⌋` if it is lower, and important ones set it to `Max`.
 //!
-//! IBF-H draws a cell and accepts it with probability `1/v`; after 64 attempts without one the decrement is
-//! skipped (the paper leaves open how it chooses). Everything else, the cells, the draws, the order in an
-//! insert and the theory, is `stable`'s.
+//! IBF-H draws a cell and accepts it with probability `1/v`; after 64 attempts without one the
+//! decrement is skipped (the paper leaves open how it chooses). Everything else, the cells, the
+//! draws, the order in an insert and the theory, belongs to `stable`.
 
 #[cfg(test)]
 mod tests;
@@ -39,8 +42,8 @@ pub const MANY_CLASSES: &str = "importance-mc";
 /// The name of IBF-H.
 pub const HYBRID: &str = "importance-h";
 
-/// Makes IBF-2C from the parameters of [`stable`](super::stable::build) and `importance-max` (`max` if
-/// absent). Without `P` it is derived for levels that are equally frequent.
+/// Builds IBF-2C from the parameters of [`stable`](super::stable::build) and `importance-max`
+/// (`max` if absent). Without `P` it is derived for levels that are equally frequent.
 ///
 /// # Errors
 /// [`Error::Parameter`] for unknown names, for values out of bounds, and if no `P` keeps the rate.
@@ -48,7 +51,7 @@ pub fn build_two_classes(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
     build::<TwoClasses>(parameters)
 }
 
-/// Makes IBF-MC, as [`build_two_classes`].
+/// Builds IBF-MC, as [`build_two_classes`].
 ///
 /// # Errors
 /// As [`build_two_classes`].
@@ -56,7 +59,7 @@ pub fn build_many_classes(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
     build::<ManyClasses>(parameters)
 }
 
-/// Makes IBF-H, as [`build_two_classes`].
+/// Builds IBF-H, as [`build_two_classes`].
 ///
 /// # Errors
 /// As [`build_two_classes`].
@@ -77,7 +80,7 @@ fn build<R: Rule>(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
     Ok(Arc::new(Decremented { plan, class: Scale::<R> { highest, rule: PhantomData } }))
 }
 
-/// What tells the three apart.
+/// The differences between the three kinds.
 trait Rule: Debug + Send + Sync + 'static {
     /// The kind's name.
     const NAME: &'static str;
@@ -85,7 +88,7 @@ trait Rule: Debug + Send + Sync + 'static {
     /// Which cells are decremented.
     const DELETION: Deletion;
 
-    /// The value that a key of this level raises its cells to.
+    /// Returns the value to which a key of this level raises its cells.
     fn value(max: u32, level: u32) -> u32;
 }
 
@@ -129,7 +132,7 @@ impl Rule for Hybrid {
     }
 }
 
-/// The scale of importance, and what follows from a level.
+/// The scale of importance, and the rule for a level.
 #[derive(Debug)]
 struct Scale<R> {
     /// The importance that gives the highest level, `Z`.
@@ -150,7 +153,8 @@ impl<R: Rule> Class for Scale<R> {
             return Some(Err(Error::parameter("weight", expected, importance)));
         }
         let level = (importance * f64::from(max) / self.highest).ceil();
-        // Above the scale it is more than a `u32` holds at worst, and becomes the largest.
+        // Above the scale the cast saturates at the largest `u32`, and the clamp gives the highest
+        // level.
         Some(Ok((level as u32).clamp(1, max)))
     }
 

@@ -1,5 +1,5 @@
-//! Claims about levels of importance; all others are with the stable filter's, for all kinds that are
-//! decremented.
+//! Claims about levels of importance; all others are tested with the stable filter, for all kinds
+//! that are decremented.
 
 use super::*;
 use crate::conformance;

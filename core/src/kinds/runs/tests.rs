@@ -1,4 +1,4 @@
-//! The recursions against the sums that they stand for.
+//! The recursions against the sums that they replace.
 
 use super::super::columns::Columns;
 use super::*;
@@ -34,8 +34,8 @@ struct Naive<'a> {
 }
 
 impl Naive<'_> {
-    /// The likelihood of the row if the key was inserted in the generations of these bits, times their probability, that of
-    /// generations younger than `from` left out.
+    /// Returns the likelihood of the row if the key was inserted in the generations of these bits,
+    /// times their probability, without that of generations younger than `from`.
     fn weight(&self, inserts: u32, from: usize) -> f64 {
         let n = self.ones.len();
         let mut forced = vec![false; n];
@@ -55,13 +55,13 @@ impl Naive<'_> {
         weight
     }
 
-    /// `Λ`.
+    /// Returns `Λ`.
     fn inserted(&self, age: usize) -> f64 {
         let older = 0..1_u32 << (self.generations - age - 1);
         older.map(|bits| self.weight(bits << (age + 1) | 1 << age, age + 1)).sum()
     }
 
-    /// `V(0)`.
+    /// Returns `V(0)`.
     fn whole(&self) -> f64 {
         (0..1_u32 << self.generations).map(|bits| self.weight(bits, 0)).sum()
     }
@@ -102,7 +102,7 @@ fn likelihoods_are_the_sums_over_all_patterns_of_inserts() {
         let expected: Vec<u32> =
             (0..generations).rev().filter(|&age| naive.inserted(age as usize) > 0.0).collect();
         assert_eq!(found.iter().map(|start| start.age).collect::<Vec<_>>(), expected);
-        // The naive sums are relative to no insert at all: to all ones of runs set by others.
+        // The naive sums are relative to no insert at all: to all ones of runs set by other keys.
         let all: f64 = found.iter().map(|start| start.left).product();
         let mut unexplained = 1.0;
         for start in found.iter().rev() {

@@ -1,10 +1,11 @@
 //! The header of a group of counters: where their bits begin, and how wide each counter is.
 //!
-//! Two words. The low 16 bits are the group's *place* (13 bits, a word of the data) and its *scale* (2 bits); then come 28
-//! *codes* of 4 bits. A counter of code `c` is `(c + 1) · 2^scale` bits wide: exactly as wide as it must be as long as no
-//! counter of the group has more than 16 bits, in steps of 2 bits up to 32 and of 4 bits up to 64. Counters follow one
-//! another without gaps, so where one begins is a sum of codes: what coarse and offset vectors tell in the paper, in one
-//! look-up. The header of an empty block is all zero: every counter 1 bit wide.
+//! Two words. The low 16 bits are the group's *place* (13 bits, a word of the data) and its *scale*
+//! (2 bits); then come 28 *codes* of 4 bits. A counter of code `c` is `(c + 1) · 2^scale` bits
+//! wide: exactly as wide as necessary as long as no counter of the group has more than 16 bits, in
+//! steps of 2 bits up to 32 and of 4 bits up to 64. Counters follow one another without gaps, so
+//! the beginning of one is a sum of codes: one look-up replaces the paper's coarse and offset
+//! vectors. The header of an empty block is all zero: every counter 1 bit wide.
 
 /// Counters of a group.
 pub(super) const GROUP: usize = 28;
@@ -12,7 +13,7 @@ pub(super) const GROUP: usize = 28;
 /// Words of a header.
 pub(super) const HEADER_WORDS: usize = 2;
 
-/// The most words that the counters of a group take: 64 bits each.
+/// The greatest number of words that the counters of a group take: 64 bits each.
 pub(super) const MOST_GROUP_WORDS: usize = GROUP;
 
 const PLACE_BITS: u32 = 13;
@@ -23,7 +24,7 @@ const MOST_SCALE: u32 = 2;
 /// Widths of a group are up to this many units of `2^scale` bits.
 const MOST_UNITS: u32 = 1 << CODE_BITS;
 
-/// Bits that a value takes; 0 takes one.
+/// Returns the bits that a value takes; 0 takes one.
 #[inline]
 pub(super) fn bits_of(value: u64) -> u32 {
     64 - (value | 1).leading_zeros()
@@ -34,19 +35,19 @@ pub(super) fn bits_of(value: u64) -> u32 {
 pub(super) struct Header(u128);
 
 impl Header {
-    /// The header in these two words.
+    /// Creates the header from these two words.
     #[inline]
     pub fn of_words(words: [u64; HEADER_WORDS]) -> Self {
         Self(u128::from(words[0]) | u128::from(words[1]) << 64)
     }
 
-    /// Its two words.
+    /// Returns its two words.
     #[inline]
     pub fn words_of(self) -> [u64; HEADER_WORDS] {
         [self.0 as u64, (self.0 >> 64) as u64]
     }
 
-    /// The narrowest header for these values, at place 0.
+    /// Returns the narrowest header for these values, at place 0.
     pub fn narrowest(values: &[u64; GROUP]) -> Self {
         let widest = values.iter().map(|&value| bits_of(value)).max().unwrap_or(1);
         let scale = (0..MOST_SCALE).find(|scale| widest <= MOST_UNITS << scale);
@@ -54,13 +55,13 @@ impl Header {
         (0..GROUP).fold(empty, |header, at| header.with_width(at, bits_of(values[at])))
     }
 
-    /// The word of the data in which the group begins.
+    /// Returns the word of the data in which the group begins.
     #[inline]
     pub fn place(self) -> usize {
         self.0 as usize & ((1 << PLACE_BITS) - 1)
     }
 
-    /// The header of the same group elsewhere.
+    /// Returns the header of the same group at another place.
     pub fn at_place(self, place: usize) -> Self {
         let mask = (1 << PLACE_BITS) - 1;
         Self(self.0 & !mask | place as u128 & mask)
@@ -71,13 +72,14 @@ impl Header {
         ((self.0 >> PLACE_BITS) as u32 & 3).min(MOST_SCALE)
     }
 
-    /// Whether a counter can be this wide without a larger scale.
+    /// Returns whether a counter can be this wide without a larger scale.
     #[inline]
     pub fn can_hold(self, bits: u32) -> bool {
         bits <= MOST_UNITS << self.scale()
     }
 
-    /// This header with one counter at least so wide; the scale [allows](Header::can_hold) it.
+    /// Returns this header with one counter at least `bits` wide; the scale
+    /// [allows](Header::can_hold) it.
     pub fn with_width(self, at: usize, bits: u32) -> Self {
         let code = bits.div_ceil(1 << self.scale()).clamp(1, MOST_UNITS) - 1;
         let shift = CODES_AT + CODE_BITS * at as u32;
@@ -85,14 +87,14 @@ impl Header {
         Self(self.0 & !mask | u128::from(code) << shift)
     }
 
-    /// Bits of a counter.
+    /// Returns the bits of a counter.
     #[inline]
     pub fn width(self, at: usize) -> u32 {
         let code = (self.0 >> (CODES_AT + CODE_BITS * at as u32)) as u32 & (MOST_UNITS - 1);
         (code + 1) << self.scale()
     }
 
-    /// The bit of the group at which a counter begins; for [`GROUP`] the bits of all.
+    /// Returns the bit of the group at which a counter begins; for [`GROUP`] the bits of all.
     #[inline]
     pub fn offset(self, at: usize) -> u32 {
         let before = self.0 & (u128::MAX >> (CODE_BITS * (GROUP - at) as u32));
@@ -100,14 +102,14 @@ impl Header {
         (sum_of_codes(low, high) + at as u32) << self.scale()
     }
 
-    /// Words that the counters take.
+    /// Returns the words that the counters take.
     #[inline]
     pub fn words(self) -> usize {
         self.offset(GROUP).div_ceil(64) as usize
     }
 }
 
-/// The sum of all nibbles of two words, side by side instead of one after the other.
+/// Returns the sum of all nibbles of two words, computed in parallel.
 #[inline]
 fn sum_of_codes(low: u64, high: u64) -> u32 {
     const NIBBLES: u64 = 0x0f0f_0f0f_0f0f_0f0f;

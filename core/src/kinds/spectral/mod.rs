@@ -1,21 +1,25 @@
-//! The spectral Bloom filter (S. Cohen, Y. Matias: *Spectral Bloom Filters*, SIGMOD 2003; section 2.2 of the DCF paper):
-//! how often was a key inserted, by counters that take as many bits as they need.
+//! The spectral Bloom filter (S. Cohen, Y. Matias: *Spectral Bloom Filters*, SIGMOD 2003; section
+//! 2.2 of the DCF paper): counts the inserts of a key with counters of variable width.
 //!
-//! A key has `k` counters of its block. What is done with them is the *policy*:
+//! A key has `k` counters of its block. The *policy* determines how they are used:
 //!
-//! - `ms`, minimum selection: an insert raises all, a removal lowers all, the estimate is the least. Never too low; removals
-//!   of keys that were inserted are sound. Too high with the probability [`overestimate`].
-//! - `mi`, minimal increase: an insert raises only the least ones. Never too low, and far less often too high; but nothing
-//!   can be removed, since other keys' counts would be lost.
-//! - `rm`, recurring minimum: as `ms`, and a key whose least counter is not there twice (it is likely to be wrong then) is counted in
-//!   a *secondary part* of half as many counters, in the same block, from then on; the estimate of such a key comes from there.
-//!   As published, a few keys are undercounted: those whose minimum recurred at some inserts or removals and not at others,
-//!   so that the secondary part missed some. They are never missed altogether: a key that was not removed
-//!   is contained. Two deviations: an estimate is never higher than what the primary part says; and the
-//!   optional Bloom filter of the paper, in front of the secondary part, is left out.
+//! - `ms`, minimum selection: an insert raises all, a removal lowers all, the estimate is the
+//!   least. Never too low; removals of keys that were inserted are sound. Too high with the
+//!   probability [`overestimate`].
+//! - `mi`, minimal increase: an insert raises only the least ones. Never too low, and far less
+//!   often too high; but nothing can be removed, because that would reduce other keys' counts.
+//! - `rm`, recurring minimum: as `ms`, but a key whose least counter occurs only once is also
+//!   counted in a *secondary part* from then on, because that counter is likely to be wrong. The
+//!   secondary part has half as many counters, in the same block, and the estimate of such a key is
+//!   read from there. As published, a few keys are undercounted: those whose minimum recurred at
+//!   some inserts or removals and not at others, so that the secondary part missed some. They are
+//!   never missed altogether: a key that was not removed is contained. Two deviations: an estimate
+//!   is never higher than that of the primary part; and the optional Bloom filter of the paper, in
+//!   front of the secondary part, is left out.
 //!
-//! Counters lie in a store (`store.rs`) that grows with them, so blocks begin small and get room when they need it. No
-//! counter ends before `2^64 - 1`; there it stays, and the estimate says "at least".
+//! Counters lie in a store (`store.rs`) that grows with them, so blocks start small and get room on
+//! demand. No counter saturates below `2^64 - 1`; there it stays, and the estimate is marked "at
+//! least".
 
 mod header;
 mod policy;
@@ -43,16 +47,16 @@ use store::Store;
 /// The kind's name.
 pub const NAME: &str = "spectral";
 
-/// The parameters it knows.
+/// The parameters of this kind.
 const KNOWN: [&str; 5] = ["capacity", "fpr", "cells", "k", "policy"];
 
-/// Blocks to a stripe, unless the user says otherwise: a stripe's undo area is as large as several blocks as they are used.
+/// Default blocks of a stripe: a stripe's undo area is as large as several blocks in normal use.
 const BLOCKS_PER_STRIPE: u64 = 4;
 
-/// Blocks begin on a page, since they are given room by pages.
+/// Blocks begin on a page, because room is allocated by pages.
 const PAGE_WORDS: u32 = 512;
 
-/// How often each key comes in plans of memory: as `dynamic-count` has it unless told otherwise.
+/// Inserts of each key in plans of memory: the default of `dynamic-count`.
 const PLANNED_COUNT: f64 = 2.0;
 
 /// A spectral Bloom filter.
@@ -62,11 +66,12 @@ struct Spectral {
     policy: Policy,
 }
 
-/// Makes the kind from `capacity` and `fpr` (0.001 if absent); `cells` (of the primary part) and `k` override what these
-/// derive. `policy` is `ms` (if absent), `mi` or `rm`.
+/// Builds the kind from `capacity` and `fpr` (0.001 if absent); `cells` (of the primary part) and
+/// `k` override what would be derived from these. `policy` is `ms` (if absent), `mi` or `rm`.
 ///
 /// # Errors
-/// [`Error::Parameter`](crate::Error::Parameter) for unknown names, for values out of bounds, and if no filter of at most 2^46 counters does it.
+/// [`Error::Parameter`](crate::Error::Parameter) for unknown names, for values out of bounds, and
+/// if no filter of at most 2^46 counters reaches the rate.
 pub fn build(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
     parameters.only(NAME, &KNOWN)?;
     let policy = parameters.get("policy").map_or(Ok(Policy::MinimumSelection), str::parse)?;
@@ -74,19 +79,20 @@ pub fn build(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
     Ok(Arc::new(Spectral { plan, policy }))
 }
 
-/// The counters of a block's secondary part, by those of its primary one.
+/// Returns the counters of a block's secondary part for `primary` counters of its primary one.
 fn secondary(policy: Policy, primary: u32) -> u32 {
     if policy == Policy::RecurringMinimum { primary.div_ceil(2) } else { 0 }
 }
 
-/// The most counters of a block's primary part: as many as fit at 64 bits each.
+/// Returns the greatest number of counters of a block's primary part: as many as fit at 64 bits
+/// each.
 fn most_primary(policy: Policy) -> u32 {
     let all = Store::MOST_COUNTERS as u32;
     if policy == Policy::RecurringMinimum { all / 3 * 2 } else { all }
 }
 
 impl Spectral {
-    /// The counters of a block that is one of so many.
+    /// Returns the counters of a block that is one of `blocks`.
     #[inline]
     fn parts(&self, blocks: u64) -> Parts {
         let most = most_primary(self.policy);
@@ -99,7 +105,7 @@ impl Spectral {
         Parts { policy: self.policy, store, k, primary, secondary }
     }
 
-    /// Counters of all primary parts.
+    /// Returns the number of counters of all primary parts.
     fn cells(&self, blocks: u64) -> f64 {
         blocks as f64 * f64::from(self.parts(blocks).primary)
     }
@@ -114,7 +120,8 @@ impl Kind for Spectral {
         self.plan.parameters("cells").with("policy", self.policy)
     }
 
-    /// Blocks of as many counters as fit, so that the words of a block that are not used are few beside those that are.
+    /// Blocks of as many counters as fit, so that the unused words of a block are few beside the
+    /// used ones.
     fn geometry(&self, layout: Layout) -> Geometry {
         let stripes = u64::from(layout.stripes.max(1));
         let each = self.plan.cells.div_ceil(stripes);
@@ -140,8 +147,8 @@ impl Kind for Spectral {
         true
     }
 
-    /// At capacity, if every key came [`PLANNED_COUNT`] times; less with minimal increase. Hot keys cost little: their counters only
-    /// are wide.
+    /// Returns the words at capacity, if every key was inserted [`PLANNED_COUNT`] times; less with
+    /// minimal increase. Hot keys cost little: only their counters are wide.
     fn planned_words(&self, layout: Layout) -> u64 {
         let blocks = layout.blocks(self.geometry(layout));
         let parts = self.parts(blocks);
@@ -217,7 +224,7 @@ impl Kind for Spectral {
 
     fn settle(&self, _: &State<'_>, _: usize, _: &Block<'_>, _: &Moment) {}
 
-    /// Counters of the primary part that are not 0.
+    /// Counts the counters of the primary part that are not 0.
     fn fill(&self, block: &Block<'_>) -> (u64, u64) {
         let parts = self.parts(block.of);
         if store::room_now(block) == 0 {
@@ -236,7 +243,7 @@ impl Kind for Spectral {
         ]
     }
 
-    /// At capacity.
+    /// Returns the rate at capacity.
     fn planned_fpr(&self, layout: Layout) -> f64 {
         let blocks = layout.blocks(self.geometry(layout));
         fpr(self.plan.capacity as f64, self.cells(blocks), self.plan.k, blocks as f64)

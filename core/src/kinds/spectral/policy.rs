@@ -1,7 +1,9 @@
-//! What an insert, a removal and a question do to a key's counters: the three methods of Cohen and Matias.
+//! The effect of an insert, a removal and a query on a key's counters: the three methods of Cohen
+//! and Matias.
 //!
-//! All read the key's counters first and then write, so a counter to which two of the key's functions lead counts once, and
-//! the misses of all counters overlap. A weight is as many inserts, or removals, of the key in a row.
+//! All read the key's counters first and then write, so a counter shared by two of the key's
+//! functions counts once, and the misses of all counters overlap. A weight stands for that number
+//! of consecutive inserts, or removals, of the key.
 
 use super::store::{Located, Store, Writer, room_now};
 use crate::block::Block;
@@ -10,17 +12,18 @@ use crate::hash::Positions;
 use std::fmt;
 use std::str::FromStr;
 
-/// The most hash functions: what [`Plan`](crate::kinds::bloom::Plan) allows.
+/// The greatest number of hash functions: the limit of [`Plan`](crate::kinds::bloom::Plan).
 const MOST_FUNCTIONS: usize = 64;
 
-/// How counters are raised and read.
+/// The rule by which counters are raised and read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Policy {
     /// Minimum selection: all counters are raised, the least is the estimate.
     MinimumSelection,
-    /// Minimal increase: only those are raised that are less than the new estimate.
+    /// Minimal increase: only counters below the new estimate are raised.
     MinimalIncrease,
-    /// Recurring minimum: keys whose least counter is not twice there are counted in a second, smaller part too.
+    /// Recurring minimum: keys whose least counter occurs only once are counted in a second,
+    /// smaller part too.
     RecurringMinimum,
 }
 
@@ -47,7 +50,7 @@ impl fmt::Display for Policy {
     }
 }
 
-/// How the counters of a block are divided and found.
+/// The division and placement of a block's counters.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Parts {
     pub policy: Policy,
@@ -56,12 +59,13 @@ pub(super) struct Parts {
     pub k: u32,
     /// Counters of the primary part: the first ones.
     pub primary: u32,
-    /// Counters of the secondary part behind it; 0 but for recurring minimum.
+    /// Counters of the secondary part behind it; 0 except for recurring minimum.
     pub secondary: u32,
 }
 
 impl Parts {
-    /// Visits the key's places in the primary part, by functions 0 to `k - 1`, with the numbers of the functions.
+    /// Visits the key's places in the primary part, by functions 0 to `k - 1`, with the numbers of
+    /// the functions.
     #[inline]
     fn each_place(&self, hash: u64, mut visit: impl FnMut(usize, usize)) {
         let positions = Positions::new(hash, self.primary);
@@ -76,14 +80,15 @@ impl Parts {
         }
     }
 
-    /// Asks the processor for the key's counters of the primary part.
+    /// Prefetches the key's counters of the primary part.
     #[inline]
     pub fn prefetch(&self, block: &Block<'_>, hash: u64) {
         let guess = self.store.guess(block);
         self.each_place(hash, |_, at| guess.prefetch(block, at));
     }
 
-    /// The key's counters of the primary part, already [asked for](Parts::prefetch): all changes are.
+    /// Returns the key's counters of the primary part, already [prefetched](Parts::prefetch), as
+    /// before all changes.
     #[inline]
     fn fetched(&self, block: &Block<'_>, hash: u64) -> Counters {
         let mut counters = Counters::new(self.k);
@@ -92,7 +97,7 @@ impl Parts {
         counters
     }
 
-    /// The key's counters of the primary part.
+    /// Returns the key's counters of the primary part.
     #[inline]
     fn primary_of(&self, block: &Block<'_>, hash: u64) -> Counters {
         let guess = self.store.guess(block);
@@ -105,7 +110,7 @@ impl Parts {
         counters
     }
 
-    /// The key's counters of the secondary part, by functions `k` to `2·k - 1`.
+    /// Returns the key's counters of the secondary part, by functions `k` to `2·k - 1`.
     fn secondary_of(&self, block: &Block<'_>, hash: u64) -> Counters {
         let positions = Positions::new(hash, self.secondary);
         let guess = self.store.guess(block);
@@ -133,7 +138,7 @@ impl Parts {
                 primary.raise(&mut writer, weight);
                 if !primary.least_recurs() {
                     let mut secondary = self.secondary_of(writer.block(), hash);
-                    // One not found there begins with what the primary part says of it.
+                    // A key not found there starts with its count in the primary part.
                     let found = secondary.least() > 0;
                     let more = if found { weight } else { primary.least() };
                     secondary.raise(&mut writer, more);
@@ -160,7 +165,7 @@ impl Parts {
         writer.finish();
     }
 
-    /// How often a key was inserted, by the policy.
+    /// Returns how often a key was inserted, by the policy.
     pub fn estimate(&self, block: &Block<'_>, hash: u64) -> u64 {
         if room_now(block) == 0 {
             return 0;
@@ -176,7 +181,7 @@ impl Parts {
         }
     }
 
-    /// Whether a key's estimate is above 0.
+    /// Returns whether a key's estimate is above 0.
     pub fn contains(&self, block: &Block<'_>, hash: u64) -> bool {
         // The secondary part never makes an estimate 0.
         room_now(block) != 0 && self.primary_of(block, hash).least() > 0
@@ -203,7 +208,7 @@ impl Counters {
         self.at[slot % MOST_FUNCTIONS] = at as u16;
     }
 
-    /// Reads them all: first all headers, then all data, so that the misses of each overlap.
+    /// Reads all counters: first all headers, then all data, so that the misses of each overlap.
     #[inline]
     fn load(&mut self, store: Store, block: &Block<'_>) {
         let counters = self.at[..self.k].iter();
@@ -216,13 +221,13 @@ impl Counters {
         }
     }
 
-    /// The least of them.
+    /// Returns the least counter.
     #[inline]
     fn least(&self) -> u64 {
         self.values[..self.k].iter().copied().min().unwrap_or(0)
     }
 
-    /// Whether two different counters have the least value.
+    /// Returns whether two different counters have the least value.
     fn least_recurs(&self) -> bool {
         let least = self.least();
         let mut minimal = (0..self.k).filter(|&slot| self.values[slot] == least);
@@ -230,12 +235,12 @@ impl Counters {
         minimal.any(|slot| Some(self.at[slot]) != first)
     }
 
-    /// Adds to all of them; one at its end stays there.
+    /// Adds to all counters; a saturated one keeps its value.
     fn raise(&mut self, writer: &mut Writer<'_>, by: u64) {
         self.change(writer, |value| value.saturating_add(by));
     }
 
-    /// Takes from all of them; one at its end, which has counted more than it tells, stays there.
+    /// Subtracts from all counters; a saturated one, which may have counted more, keeps its value.
     fn lower(&mut self, writer: &mut Writer<'_>, by: u64) {
         let lower = |value: u64| value.saturating_sub(by);
         self.change(writer, |value| if value == u64::MAX { value } else { lower(value) });

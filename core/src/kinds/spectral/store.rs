@@ -1,84 +1,92 @@
-//! The compact counter store of a block: counters that take as many bits as they need (Cohen and Matias's string-array
-//! index; section 2.2 of the DCF paper).
+//! The compact counter store of a block: counters of variable width (Cohen and Matias's
+//! string-array index; section 2.2 of the DCF paper).
 //!
-//! The counters lie in groups, one behind the other. A block's words are first the [headers](super::header) of all groups
-//! (the coarse and offset vectors), then the groups' data in their order, with *slack*: the unused bits of a group's last
-//! word, and unused words between groups. A counter that outgrows its width is *expanded*: it pushes its neighbours into
-//! the slack of the group; if there is none left, the group pushes its neighbours into the next unused words. When unused
-//! words run out, the store is *rebuilt*: each counter as narrow as it can be, with new slack spread evenly, so that a group is near its *home*, its
-//! share of the data, and can be fetched before its header has come.
+//! The counters lie in consecutive groups. A block's words are first the [headers](super::header)
+//! of all groups (the coarse and offset vectors), then the groups' data in their order, with
+//! *slack*: the unused bits of a group's last word, and unused words between groups. A counter that
+//! outgrows its width is *expanded*: it pushes its neighbours into the slack of the group. If that
+//! is used up, the group pushes its neighbours into the next unused words. When unused words run
+//! out, the store is *rebuilt*: each counter gets its least width, and new slack is spread evenly.
+//! A group then lies near its *home*, its share of the data, and can be fetched before its header
+//! has been read.
 //!
-//! Counters that fall keep their width until a rebuild, which comes when the block could do with far less.
+//! Counters that fall keep their width until a rebuild, which happens when the block needs far
+//! fewer words.
 //!
-//! What there is of slack is known before an operation ([`Store::room`]), and an operation begins with a rebuild unless there
-//! is enough for whatever it may do: so it never runs out inside. The most that all groups can take, 64 bits for each
-//! counter, always fits into a block, so no counter ends before `2^64 - 1`.
+//! The slack is known before an operation ([`Store::room`]), and an operation begins with a rebuild
+//! unless there is enough for everything that it may do. It therefore never runs out inside an
+//! operation. The largest data of all groups, 64 bits for each counter, always fit into a block, so
+//! no counter saturates below `2^64 - 1`.
 //!
-//! Unused words may hold anything up to the end of the room; beyond it they are zero. Content of any kind is read and
-//! written without panic, within the block.
+//! Unused words may hold anything up to the end of the room; beyond it they are zero. Content of
+//! any kind is read and written without panic, within the block.
 
 use super::header::{GROUP, HEADER_WORDS, Header, MOST_GROUP_WORDS, bits_of};
 use crate::block::{Block, Layout, OWN_WORDS, prefetch};
 
-/// Own words of a block: words in use, of all; 0 at first.
+/// Kind word of a block: the number of words in use; 0 at first.
 const END: usize = 0;
 /// Words that the groups' data take.
 pub(super) const LIVE: usize = 1;
-/// The bits that all counters need but for the first of each: the paper's `N`, less the number of counters.
+/// The bits that all counters need beyond the first bit of each: the paper's `N`, less the number
+/// of counters.
 const NEEDED: usize = 2;
-/// Counters that outgrew their width. It is nearest to what the DCF paper counts as rebuilds of the spectral filter (section 4: each
-/// "involves only one counter at a time"), but it counts every bit by which a counter grows, slack or not.
+/// Counters that outgrew their width. It is the closest equivalent of what the DCF paper counts as
+/// rebuilds of the spectral filter (section 4: each "involves only one counter at a time"). It
+/// counts every bit by which a counter grows, whether slack absorbs it or not.
 pub(super) const EXPANSIONS: usize = 3;
 /// Rebuilds of the whole store of a block.
 pub(super) const REBUILDS: usize = 4;
-/// Counters written anew: those expanded, those pushed, and in a rebuild all.
+/// Counters rewritten: those expanded, those pushed, and all of them in a rebuild.
 pub(super) const REWRITTEN: usize = 5;
 
-/// Room is taken in pages of this many words.
+/// Room is allocated in pages of this many words.
 const PAGE_WORDS: usize = 512;
 
-/// The most words by which one counter's change makes its group longer: its own width by less than two words; at a larger
-/// scale 27 others by 3 bits.
+/// The most words by which one counter's change makes its group longer: less than two words for its
+/// own width, and at a larger scale 3 bits for each of 27 others.
 const MOST_GROWTH: usize = 3;
 
-/// The most groups whose counters fit into a block at 64 bits each.
+/// The greatest number of groups whose counters fit into a block at 64 bits each.
 const MOST_GROUPS: usize = Layout::MOST_BLOCK_WORDS as usize / (HEADER_WORDS + MOST_GROUP_WORDS);
 
-/// How the counters of a block are stored.
+/// The layout of a block's counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Store {
-    /// How many groups.
+    /// The number of groups.
     groups: usize,
     /// Words by which an operation may make the data longer.
     reserve: usize,
 }
 
 impl Store {
-    /// The most counters of a block.
+    /// The greatest number of counters of a block.
     pub const MOST_COUNTERS: usize = MOST_GROUPS * GROUP;
 
-    /// A store of at most [`Store::MOST_COUNTERS`] counters, of which an operation changes at most `changes`.
+    /// Creates a store of at most [`Store::MOST_COUNTERS`] counters, of which an operation changes
+    /// at most `changes`.
     pub fn new(counters: usize, changes: usize) -> Self {
         let groups = counters.div_ceil(GROUP).clamp(1, MOST_GROUPS);
         Self { groups, reserve: changes.saturating_mul(MOST_GROWTH) }
     }
 
-    /// The word in which the groups' data begin.
+    /// Returns the word in which the groups' data begin.
     fn first(&self) -> usize {
         self.groups * HEADER_WORDS
     }
 
-    /// The most words that a block can take: 64 bits for each counter.
+    /// Returns the greatest number of words of a block: 64 bits for each counter.
     pub fn most_words(&self) -> usize {
         self.groups * (HEADER_WORDS + MOST_GROUP_WORDS)
     }
 
-    /// Words that the next increase needs: as many as now, or as many as the rebuild will take that it begins with.
+    /// Returns the words that the next increase needs: the present number, or that of the rebuild
+    /// that it will begin with.
     #[inline]
     pub fn room(&self, block: &Block<'_>) -> usize {
         let (end, live) = (room_now(block), self.live(block));
         let unused = end.saturating_sub(self.first() + live);
-        // A little more than must be, so that the next unused word is never far.
+        // Slightly more than necessary, so that the next unused word is never far.
         if end >= self.most_words() || (end > 0 && unused >= self.reserve + live / 32) {
             end
         } else {
@@ -90,37 +98,40 @@ impl Store {
         (block.own(LIVE) as usize).min(self.groups * MOST_GROUP_WORDS)
     }
 
-    /// Words of a block just rebuilt whose groups take `live` words: an eighth of slack, and what is left of the last page.
+    /// Returns the words of a block just rebuilt whose groups take `live` words: with an eighth of
+    /// slack, and the rest of the last page.
     fn end_for(&self, live: usize) -> usize {
         let words = self.first() + live + live / 8 + 2 * self.reserve;
         words.next_multiple_of(PAGE_WORDS).min(self.most_words())
     }
 
-    /// Words of a block, after a rebuild, whose counters take so many bits on average.
+    /// Returns the words of a block, after a rebuild, whose counters take `bits` bits on average.
     pub fn words_at(&self, bits: f64) -> usize {
-        // A group's last word is used by half.
+        // On average a group uses half of its last word.
         let words = self.groups as f64 * (GROUP as f64 * bits / 64.0 + 0.5);
         self.end_for(words.ceil() as usize)
     }
 
-    /// Whether a block could do with so much less that it is rebuilt: twice what its counters need is less than it has.
+    /// Returns whether a block needs so few words that it is rebuilt: it has more than twice what
+    /// its counters need.
     ///
-    /// A group takes less than twice what it counts here for (its bits, and a word for the rounding) even at the largest scale,
-    /// so a rebuild always gives back a page, and none follows at once.
+    /// Even at the largest scale a group takes less than twice the size estimated here (its bits,
+    /// and a word for the rounding). A rebuild therefore always releases a page, and no other one
+    /// follows at once.
     fn has_shrunk(&self, block: &Block<'_>) -> bool {
         let bits = (block.own(NEEDED) as usize).saturating_add(self.groups * GROUP);
         let needed = bits / 64 + self.groups;
         self.end_for(needed.saturating_mul(2).min(self.most_words())) < room_now(block)
     }
 
-    /// The header of a group.
+    /// Returns the header of a group.
     #[inline]
     fn header(block: &Block<'_>, group: usize) -> Header {
         let at = group * HEADER_WORDS;
         Header::of_words([block.word(at), block.word(at + 1)])
     }
 
-    /// Where a counter lies.
+    /// Returns where a counter lies.
     #[inline]
     pub fn locate(&self, block: &Block<'_>, counter: usize) -> Located {
         let (group, at) = (counter / GROUP, counter % GROUP);
@@ -138,17 +149,17 @@ impl Store {
         self.locate(block, counter).read(block)
     }
 
-    /// What is needed to find counters before their headers have come.
+    /// Returns what is needed to prefetch counters before their headers have been read.
     #[inline]
     pub fn guess(&self, block: &Block<'_>) -> Guess {
         Guess::of(self.first(), room_now(block), self.groups)
     }
 }
 
-/// Bits behind the point of [`Guess::step`]: a block's words times it stay below 2^32.
+/// Binary places of [`Guess::step`]: a block's words times it stay below 2^32.
 const GUESS_BITS: u32 = 16;
 
-/// Where groups are likely to be: near their share of the data.
+/// Where groups are likely to lie: near their share of the data.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Guess {
     first: usize,
@@ -157,20 +168,20 @@ pub(super) struct Guess {
 }
 
 impl Guess {
-    /// For groups that share the words from `first` to `end`.
+    /// Creates the guess for groups that share the words from `first` to `end`.
     #[inline]
     fn of(first: usize, end: usize, groups: usize) -> Self {
         let region = end.saturating_sub(first) as u32;
         Self { first, step: (region << GUESS_BITS) / groups.max(1) as u32 }
     }
 
-    /// The word in which a group's data should begin.
+    /// Returns the word in which a group's data should begin.
     #[inline]
     fn home(self, group: usize) -> usize {
         (group * self.step as usize) >> GUESS_BITS
     }
 
-    /// Asks the processor for a counter's header and its likely place, so that one miss need not wait for the other.
+    /// Prefetches a counter's header and its likely place, so that the two cache misses overlap.
     #[inline]
     pub fn prefetch(self, block: &Block<'_>, counter: usize) {
         let group = counter / GROUP;
@@ -183,16 +194,16 @@ impl Guess {
     }
 }
 
-/// Most data lie within this many words behind their home.
+/// Most data lie within this many words after their home.
 const NEAR: usize = 5;
 
-/// Words in use; 0 at first.
+/// Returns the words in use; 0 at first.
 #[inline]
 pub(super) fn room_now(block: &Block<'_>) -> usize {
     (block.own(END) as usize).min(block.cells.len())
 }
 
-/// Where the bits of a counter lie in a block.
+/// The place of a counter's bits in a block.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Located {
     word: u16,
@@ -201,21 +212,21 @@ pub(super) struct Located {
 }
 
 impl Located {
-    /// So many bits from this one on of the data that begins in word `first`.
+    /// Creates the place of `width` bits from bit `bit` on, in data that begin in word `first`.
     #[inline]
     fn new(first: usize, bit: u32, width: u32) -> Self {
         let word = first as u32 + bit / 64;
         Self { word: word as u16, shift: (bit % 64) as u8, width: width as u8 }
     }
 
-    /// The bits of the first word, and of the next one.
+    /// Returns the masks of the bits in the first word, and in the next one.
     #[inline]
     fn masks(self) -> (u64, u64) {
         let mask = u64::MAX >> (64 - self.width.clamp(1, 64));
         (mask << self.shift, mask >> 1 >> (63 - self.shift))
     }
 
-    /// Asks the processor for the counter.
+    /// Prefetches the counter.
     #[inline]
     pub fn prefetch(self, block: &Block<'_>) {
         if let Some(word) = block.cells.get(usize::from(self.word)) {
@@ -235,13 +246,14 @@ impl Located {
     }
 }
 
-/// A block whose counters are being changed. Changes of its own words are kept here until [`Writer::finish`].
+/// A block whose counters are being changed. Changes of its kind words are kept here until
+/// [`Writer::finish`].
 pub(super) struct Writer<'a> {
     store: Store,
-    /// The block, without words that it has no room for.
+    /// The block, without the words that it has no room for.
     block: Block<'a>,
     own: [u64; OWN_WORDS],
-    /// A bit for each group, by its number modulo 64: whether its counters may lie elsewhere than they did.
+    /// A bit for each group, by its number modulo 64: whether its counters may have moved.
     moved: u64,
 }
 
@@ -275,7 +287,7 @@ impl<'a> Writer<'a> {
         Self { store, block: Block { cells, ..*block }, own, moved: 0 }
     }
 
-    /// Writes back what has changed of the own words.
+    /// Writes back the changed kind words.
     pub fn finish(self) {
         for (at, value) in self.own.into_iter().enumerate() {
             if value != self.block.own(at) {
@@ -284,7 +296,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// The block as it is now.
+    /// Returns the block in its current state.
     #[inline]
     pub fn block(&self) -> &Block<'a> {
         &self.block
@@ -316,7 +328,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Writes a word unless it is so already.
+    /// Writes a word unless it has this value already.
     #[inline]
     fn put(&self, word: usize, value: u64) {
         if value != self.block.word(word) {
@@ -329,7 +341,8 @@ impl<'a> Writer<'a> {
         words.for_each(|(at, value)| self.put(group * HEADER_WORDS + at, value));
     }
 
-    /// Gives a counter at least so many bits, and tells where it is now; those behind it are pushed into the slack.
+    /// Widens a counter to at least `bits` bits and returns its new place; the counters behind it
+    /// are pushed into the slack.
     fn expand(&mut self, group: usize, at: usize, bits: u32) -> Located {
         self.own[EXPANSIONS] = self.own[EXPANSIONS].wrapping_add(1);
         self.moved |= 1 << (group % 64);
@@ -349,7 +362,8 @@ impl<'a> Writer<'a> {
         self.store.located(wider, at)
     }
 
-    /// Moves the bits from `from` to `to` of a group up by `by` of them, from 1 to 63; zeros take their place.
+    /// Moves the bits from `from` to `to` of a group up by `by` bits, from 1 to 63; zeros take
+    /// their place.
     fn push_bits(&self, first: usize, from: u32, to: u32, by: u32) {
         for word in (from / 64..(to + by).div_ceil(64)).rev() {
             let at = first + word as usize;
@@ -363,7 +377,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Writes a group anew at the scale that a counter of so many bits needs.
+    /// Rewrites a group at the scale that a counter of `bits` bits needs.
     #[cold]
     fn change_scale(&mut self, group: usize, at: usize, bits: u32) -> Located {
         let values = self.values(group);
@@ -379,7 +393,7 @@ impl<'a> Writer<'a> {
         self.store.located(header, at)
     }
 
-    /// The counters of a group.
+    /// Returns the counters of a group.
     fn values(&self, group: usize) -> [u64; GROUP] {
         let header = Store::header(&self.block, group);
         let (first, mut bit) = (self.store.first() + header.place(), 0);
@@ -391,14 +405,15 @@ impl<'a> Writer<'a> {
         })
     }
 
-    /// Where a group's data begin and end.
+    /// Returns where a group's data begin and end.
     fn extent(&self, group: usize) -> (usize, usize) {
         let header = Store::header(&self.block, group);
         (header.place(), header.place() + header.words())
     }
 
-    /// Makes a group's data `words` long, and tells where they begin; what is new is zero. Groups between it and the nearest unused
-    /// words give way: those behind it, and only if there are none left those before, itself included.
+    /// Makes a group's data `words` long and returns where they begin; new words are zero. Groups
+    /// between it and the nearest unused words are moved: those behind it first, and only if no
+    /// unused words are left there, those before, itself included.
     #[cold]
     fn lengthen(&mut self, group: usize, words: usize) -> usize {
         let (mut start, end) = self.extent(group);
@@ -418,7 +433,8 @@ impl<'a> Writer<'a> {
         start
     }
 
-    /// Pushes the groups behind one up, to leave `more` unused words after it; returns how many there are now, at most `more`.
+    /// Pushes the groups behind this one up to leave `more` unused words after it; returns the
+    /// number of unused words there now, at most `more`.
     fn push_behind(&mut self, group: usize, more: usize) -> usize {
         let limit = self.block.cells.len().saturating_sub(self.store.first());
         let (mut next, mut end, mut unused) = (group + 1, self.extent(group).1, 0_usize);
@@ -442,7 +458,7 @@ impl<'a> Writer<'a> {
         unused.min(more)
     }
 
-    /// Pushes a group and those before it down by `more` words; returns where it begins now.
+    /// Pushes a group and those before it down by `more` words; returns its new beginning.
     fn push_before(&mut self, group: usize, more: usize) -> usize {
         let (mut first, mut unused) = (group, 0_usize);
         let mut bound;
@@ -463,7 +479,7 @@ impl<'a> Writer<'a> {
         self.extent(group).0
     }
 
-    /// Moves a group's data; old and new place may overlap.
+    /// Moves a group's data; the old and the new place may overlap.
     fn move_group(&mut self, group: usize, to: usize) {
         let header = Store::header(&self.block, group);
         if header.place() == to {
@@ -480,7 +496,7 @@ impl<'a> Writer<'a> {
         self.count_rewritten(GROUP);
     }
 
-    /// Lays the store out anew in `end` words, or in as many as are right.
+    /// Lays the store out anew in `end` words, or in the suitable number of words.
     #[cold]
     fn rebuild(&mut self, end: Option<usize>) {
         let store = self.store;
@@ -500,7 +516,8 @@ impl<'a> Writer<'a> {
         let (mut free, mut left) = (0, live);
         let mut image = vec![0; self.block.cells.len()];
         for (group, (header, words)) in groups.iter().enumerate() {
-            // At its home, unless those before it need that space, or those after it all that is left.
+            // At its home, unless the groups before it need that space, or those after it all the
+            // rest.
             let last = end.saturating_sub(store.first() + left);
             let at = guess.home(group).min(last).max(free);
             fill(&mut image, group * HEADER_WORDS, &header.at_place(at).words_of());
@@ -520,7 +537,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// The counters of a group as its header says.
+/// Returns the data of a group's counters in the layout of its header.
 fn data(header: Header, values: &[u64; GROUP]) -> [u64; MOST_GROUP_WORDS] {
     let mut words = [0; MOST_GROUP_WORDS];
     let mut bit = 0;
@@ -535,14 +552,14 @@ fn data(header: Header, values: &[u64; GROUP]) -> [u64; MOST_GROUP_WORDS] {
     words
 }
 
-/// Copies words to their place; those beyond the end are left out.
+/// Copies words to their place; those beyond the end are omitted.
 fn fill(image: &mut [u64], at: usize, words: &[u64]) {
     for (to, from) in image.iter_mut().skip(at).zip(words) {
         *to = *from;
     }
 }
 
-/// The lowest `count` bits, all 64 for more.
+/// Returns the lowest `count` bits as a mask, all 64 for more.
 #[inline]
 fn low_bits(count: u32) -> u64 {
     if count >= 64 { u64::MAX } else { (1 << count) - 1 }

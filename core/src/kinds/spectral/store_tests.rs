@@ -8,7 +8,7 @@ use crate::block::{Block, Layout, OWN_WORDS, load};
 use crate::hash::mix;
 use proptest::prelude::*;
 
-/// A block with a store in it; words beyond the room that an operation asked for are watched.
+/// A block with a store in it; words beyond the room that an operation requested are watched.
 struct Stored {
     store: Store,
     own: Vec<AtomicU64>,
@@ -31,7 +31,7 @@ impl Stored {
         self.store.get(&self.block(), counter)
     }
 
-    /// Changes counters as one operation does, within the room that was asked for.
+    /// Changes counters as one operation does, within the room that it requested.
     fn change(&self, raise: bool, changes: &[(usize, u64)]) {
         let block = self.block();
         let (room, writer) = if raise {
@@ -55,7 +55,7 @@ impl Stored {
     }
 }
 
-/// A value of at most so many bits, all sizes alike.
+/// Returns a value of at most `bits` bits, all sizes equally likely.
 fn sized(bits: u32) -> impl Strategy<Value = u64> {
     (0..=bits, any::<u64>())
         .prop_map(|(bits, value)| if bits == 0 { 0 } else { value >> (64 - bits) })
@@ -102,7 +102,7 @@ fn the_largest_block_holds_the_largest_counters() {
     assert_eq!(stored.store.most_words(), counters / GROUP * (HEADER_WORDS + MOST_GROUP_WORDS));
     for bits in [1, 7, 16, 17, 31, 32, 33, 63, 64] {
         for counter in 0..counters {
-            // An odd step meets each of them, in a wild order.
+            // An odd step visits each of them, in an irregular order.
             let counter = counter * 4099 % counters;
             stored.change(true, &[(counter, u64::MAX >> (64 - bits))]);
         }
@@ -124,7 +124,7 @@ fn a_block_that_empties_gives_its_room_back() {
     stored.change(false, &[(0, 0)]);
     let again = room_now(&stored.block());
     assert!(large > 2 * small && again == small, "{small}, {large}, {again} words");
-    // A few rebuilds, not one for each page or each counter: it halves.
+    // A few rebuilds, not one for each page or each counter, because the size halves.
     assert!(stored.figure(REBUILDS) - before <= 8, "{} rebuilds", stored.figure(REBUILDS));
     assert!((1..counters).all(|at| stored.get(at) == 1) && stored.get(0) == 0);
 }
@@ -135,14 +135,15 @@ fn a_store_takes_the_bits_of_its_counters_and_little_more() {
     let stored = Stored::new(counters, 10);
     let mut needed = 0;
     for at in 0..counters {
-        // As a Bloom filter filled by half: most are 0 or 1.
+        // As in a half full Bloom filter: most are 0 or 1.
         let value = u64::from(mix(at as u64).trailing_zeros());
         stored.change(true, &[(at, value)]);
         needed += u64::from(super::header::bits_of(value));
     }
     let bits = room_now(&stored.block()) as f64 * 64.0 / counters as f64;
     println!("{:.2} bits needed, {bits:.2} taken", needed as f64 / counters as f64);
-    // 4.6 of the headers, 1.5 needed, rounded up to whole words and to a whole page with an eighth of slack.
+    // 4.6 of the headers, 1.5 needed, rounded up to whole words and to a whole page with an eighth
+    // of slack.
     assert!(bits < 9.0, "{bits} bits a counter");
 }
 
@@ -151,7 +152,7 @@ fn figures_count_what_was_done() {
     let stored = Stored::new(2 * GROUP, 1);
     stored.change(true, &[(3, 1)]);
     assert_eq!([EXPANSIONS, REBUILDS, REWRITTEN].map(|own| stored.figure(own)), [0, 0, 0]);
-    // From 1 bit to 2: the counter itself and the 24 of its group behind it are written anew.
+    // From 1 bit to 2: the counter itself and the 24 of its group behind it are rewritten.
     stored.change(true, &[(3, 2)]);
     assert_eq!([EXPANSIONS, REBUILDS, REWRITTEN].map(|own| stored.figure(own)), [1, 0, 25]);
     stored.change(true, &[(3, 3)]);

@@ -31,7 +31,7 @@ impl Naive {
         Self { policy, k, primary: vec![0; cells], secondary: vec![0; secondary] }
     }
 
-    /// The different counters that functions `from` to `from + k - 1` lead to.
+    /// Returns the different counters of functions `from` to `from + k - 1`.
     fn places(&self, hash: u64, cells: usize, from: u32) -> Vec<usize> {
         let positions = Positions::new(hash, cells as u32);
         let mut places: Vec<_> = (from..from + self.k).map(|at| positions.get(at)).collect();
@@ -197,7 +197,7 @@ fn what_is_inserted_and_removed_in_any_order_leaves_nothing() {
         let mut left = 0;
         for key in (0..3000).map(order) {
             let (hash, mut count) = (hash_of(key), count(key));
-            // One that `rm` undercounts is removed as often as it is told to be there.
+            // A key that `rm` undercounts is removed as often as its estimate says.
             let told = harness.estimate(hash).expect("it counts").count;
             left += u32::from(told < count.into());
             count = count.min(told as u32);
@@ -206,7 +206,7 @@ fn what_is_inserted_and_removed_in_any_order_leaves_nothing() {
         if policy == "ms" {
             assert_eq!((left, harness.sample().fill()), (0, 0.0));
         } else {
-            // A few, as published.
+            // A few are undercounted, as published.
             assert!(left < 60, "{left} undercounted");
         }
     }
@@ -221,7 +221,7 @@ fn fill(harness: &mut Harness, keys: u64) {
     }
 }
 
-/// The shares of keys whose estimate is too high and too low, and the mean excess.
+/// Returns the shares of keys whose estimate is too high and too low, and the mean excess.
 fn errors(harness: &Harness, keys: u64) -> (f64, f64, f64) {
     let (mut high, mut low, mut excess) = (0_u64, 0_u64, 0.0);
     for key in 0..keys {
@@ -261,10 +261,11 @@ fn errors_are_as_rare_as_theory_says_and_the_better_methods_err_less() {
     // 2,500 keys: six standard deviations are 12 %.
     assert!((ms.0 / 0.05 - 1.0).abs() < 0.12, "{}", ms.0);
     assert_eq!((ms.1, mi.1), (0.0, 0.0));
-    // As measured: half as many for `mi`; for `rm` a quarter less, of which undercounts take back a tenth.
+    // As measured: half as many for `mi`; for `rm` a quarter less, of which undercounts offset a
+    // tenth.
     assert!(mi.0 < 0.6 * ms.0 && mi.2 < 0.4 * ms.2, "{mi:?} {ms:?}");
     assert!(rm.0 + rm.1 < 0.95 * ms.0 && rm.2 < 0.8 * ms.2, "{rm:?} {ms:?}");
-    // "A few".
+    // "A few" keys, as published.
     assert!(rm.1 < 0.01, "{}", rm.1);
 }
 
@@ -278,8 +279,8 @@ fn the_secondary_part_takes_no_more_keys_than_theory_says() {
         let (single, bound) =
             (single as f64 / keys as f64, single_minimum(keys as f64, cells as f64, k, 1.0));
         println!("k {k}: {single:.4} single minima, at most {bound:.4}");
-        // Six standard deviations of a share of 20,000 are at most 0.022. Keys with equal counts are the worst for the bound:
-        // many minima that are wrong recur.
+        // Six standard deviations of a share of 20,000 are at most 0.022. Keys with equal counts
+        // are the worst case for the bound: many wrong minima recur.
         assert!(single < bound + 0.022, "{single} against {bound}");
         assert!(single > 0.4 * bound, "{single} against {bound}");
         let error = overestimate(keys as f64, cells as f64, k, 1.0);

@@ -1,12 +1,13 @@
-//! The cells of a block: raised by keys, lowered by numbered draws, and asked without being written.
+//! The cells of a block: raised by keys, lowered by numbered draws, and queried without being
+//! written.
 //!
-//! Own words of a block: [`DRAWN`], the draws that it has settled so far, and [`USED`], its cells that are
-//! not zero. `USED` makes the fill free, and bounds the work of a block that was left alone for millions of
-//! inserts: draws from a block of zeros change nothing, so they are passed over. A block of `n` cells is all
-//! zeros after about `n · (Max + ln n)` draws, or about a million.
+//! Kind words of a block: [`DRAWN`], the draws that it has settled so far, and [`USED`], its cells
+//! that are not zero. `USED` makes the fill free. It also bounds the work for a block that was idle
+//! for millions of inserts: draws from a block of zeros change nothing, so they are skipped. A
+//! block of `n` cells is all zeros after about `n · (Max + ln n)` draws, or about a million.
 //!
-//! A question replays the pending draws against the key's own cells. These only go down by draws, so one that is
-//! zero, or one that comes to it, ends the replay.
+//! A query replays the pending draws against the key's own cells. Draws only lower these, so a cell
+//! that is zero, or becomes zero, ends the replay.
 
 use super::draws::{Draws, owed};
 use super::replay;
@@ -15,25 +16,25 @@ use crate::block::packed::Packed;
 use crate::hash::Positions;
 use std::ops::Range;
 
-/// The own word that says how many draws the block has settled.
+/// The kind word with the number of draws that the block has settled.
 pub(super) const DRAWN: usize = 0;
 
-/// The own word that says how many of its cells are not zero.
+/// The kind word with the number of its cells that are not zero.
 pub(super) const USED: usize = 1;
 
-/// The most cells of a key.
+/// The greatest number of cells of a key.
 pub(in crate::kinds) const MOST_FUNCTIONS: usize = 64;
 
-/// After so many draws a cell [`USED`] is counted anew.
+/// After this many draws a cell, [`USED`] is counted again.
 const RECOUNTED: u64 = 64;
 
-/// Draws whose cells are fetched together.
+/// Draws whose cells are prefetched together.
 const TOGETHER: u64 = 16;
 
-/// How cells are chosen to be decremented.
+/// The choice of the cells that are decremented.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Deletion {
-    /// All alike (the paper's Random-delete).
+    /// All cells with equal probability (the paper's Random-delete).
     Uniform,
     /// With a probability inverse to their value, zeros never (Probabilistic-delete-val).
     ByValue,
@@ -50,13 +51,13 @@ pub(super) struct Cells {
     pub(super) functions: u32,
     /// Decrements an insert, `P`.
     pub(super) decrements: u64,
-    /// How they are chosen.
+    /// The choice of the decremented cells.
     pub(super) deletion: Deletion,
 }
 
 impl Cells {
-    /// Those that lie in a block of so many words, one of `of` blocks: with one block exactly as many as were
-    /// asked for.
+    /// Returns the cells in a block of `words` words, one of `of` blocks; with one block exactly
+    /// the requested number.
     #[inline]
     pub(super) fn in_block(&self, words: usize, of: u64) -> Packed {
         let fit = words as u64 * 64 / u64::from(self.bits);
@@ -82,20 +83,20 @@ impl Cells {
         }
     }
 
-    /// Asks the processor for the key's cells.
+    /// Prefetches the key's cells.
     #[inline]
     pub(super) fn prefetch(&self, block: &Block<'_>, hash: u64) {
         let cells = self.of(block);
         self.positions(&cells, hash, |cell| cells.prefetch(block, cell));
     }
 
-    /// The draws that the block owes after so many inserts anywhere and has not settled.
+    /// Returns the draws that the block has not settled yet, after `inserts` inserts anywhere.
     #[inline]
     fn pending(&self, block: &Block<'_>, inserts: u64) -> Range<u64> {
         block.own(DRAWN)..owed(inserts, self.decrements, block.number, block.of)
     }
 
-    /// Settles all draws that the block owes after so many inserts anywhere.
+    /// Settles all draws that are due after `inserts` inserts anywhere.
     pub(super) fn settle(&self, block: &Block<'_>, inserts: u64) {
         let pending = self.pending(block, inserts);
         if pending.is_empty() {
@@ -113,7 +114,7 @@ impl Cells {
                     replay::lower(draws, from..until, used, &mut written, |_| false).0
                 }
             };
-            // Of a damaged block the number may be any, and never come to zero.
+            // In a damaged block the number may be anything, and never reach zero.
             if until < pending.end {
                 used = (0..cells.cells).filter(|&cell| cells.get(block, cell) > 0).count() as u64;
             }
@@ -125,7 +126,8 @@ impl Cells {
         block.set_own(DRAWN, pending.end);
     }
 
-    /// Raises the key's cells to a value where they are lower. Functions that meet in one cell raise it once.
+    /// Raises the key's cells to a value where they are lower. A cell shared by several functions
+    /// is raised once.
     pub(super) fn raise(&self, block: &Block<'_>, hash: u64, value: u64) {
         let cells = self.of(block);
         let mut new = 0;
@@ -141,19 +143,21 @@ impl Cells {
         }
     }
 
-    /// Whether none of the key's cells is zero, once the draws that are owed after so many inserts anywhere
-    /// are replayed.
+    /// Returns whether none of the key's cells is zero after a replay of the draws that are due
+    /// after `inserts` inserts anywhere.
     #[inline]
     pub(super) fn holds(&self, block: &Block<'_>, hash: u64, inserts: u64) -> bool {
         let cells = self.of(block);
         let pending = self.pending(block, inserts);
-        // All cells are loaded before any is judged, and little else is done, so that their misses overlap.
+        // All cells are loaded before any is judged, and little else is done, so that their misses
+        // overlap.
         let mut all = true;
         self.positions(&cells, hash, |cell| all &= cells.get(block, cell) > 0);
         all && (pending.is_empty() || self.outlives(block, &cells, hash, pending))
     }
 
-    /// Whether none of the key's cells, which are all above zero, comes to zero by these draws.
+    /// Returns whether none of the key's cells, which are all above zero, becomes zero by these
+    /// draws.
     fn outlives(&self, block: &Block<'_>, cells: &Packed, hash: u64, pending: Range<u64>) -> bool {
         let mut key = Key::new();
         self.positions(cells, hash, |cell| key.push(cell, cells.get(block, cell)));
@@ -171,8 +175,8 @@ impl Cells {
     }
 }
 
-/// Lowers the cells that these draws pick by one, those above zero (the listings' first inner loop). Returns
-/// how many are used then.
+/// Lowers the cells that these draws pick by one, if above zero (the listings' first inner loop).
+/// Returns how many cells are in use afterwards.
 fn lower(
     block: &Block<'_>,
     cells: &Packed,
@@ -199,12 +203,13 @@ fn lower(
     used
 }
 
-/// A key's cells and what is left of them. Functions that meet have a copy each, and these stay alike.
+/// A key's cells and their remaining values. A cell shared by several functions has a copy for
+/// each, and these stay equal.
 struct Key {
     cells: [u32; MOST_FUNCTIONS],
     values: [u32; MOST_FUNCTIONS],
     count: usize,
-    /// The low six bits of the cells, as a set: most draws of other cells are told by one look.
+    /// The low six bits of the cells, as a set: it excludes most draws of other cells in one test.
     low_bits: u64,
 }
 
@@ -224,7 +229,7 @@ impl Key {
         }
     }
 
-    /// The lowest value.
+    /// Returns the lowest value.
     fn least(&self) -> u64 {
         self.values.iter().take(self.count).min().map_or(0, |&least| least.into())
     }
@@ -238,7 +243,7 @@ impl Key {
         self.may_have(cell) && self.cells.iter().take(self.count).any(|&own| own as usize == cell)
     }
 
-    /// Lowers a cell, if it is one of the key's and above zero. False if it is zero then.
+    /// Lowers a cell, if it is one of the key's and above zero. Returns false if it is then zero.
     #[inline]
     fn lower(&mut self, drawn: usize) -> bool {
         if !self.may_have(drawn) {

@@ -1,17 +1,18 @@
 //! The numbered draws: which cells of a block are decremented, as a pure function of numbers.
 //!
-//! The papers decrement `P` cells of the whole filter at each insert. Here the same number falls on the
-//! blocks in turn: after `S` inserts anywhere a block owes [`owed`] draws in all, the first of them number 0,
-//! and each draw picks one of the block's cells. What a draw picks depends on the block's number and its own
-//! only, so it does not matter when a block catches up.
+//! The papers decrement `P` cells of the whole filter at each insert. Here the same number is
+//! distributed over the blocks in turn: after `S` inserts anywhere, [`owed`] draws of a block are
+//! due, the first of them number 0, and each draw picks one of the block's cells. A draw depends
+//! only on the block's number and its own number, so it does not matter when a block catches up.
 //!
-//! To write it again elsewhere (all arithmetic modulo 2^64, `G = 0x9e3779b97f4a7c15`, `mix` the finaliser of
-//! SplitMix64, `n` the cells of the block):
+//! For a reimplementation (all arithmetic modulo 2^64, `G = 0x9e3779b97f4a7c15`, `mix` the
+//! finaliser of SplitMix64, `n` the cells of the block):
 //!
 //! ```text
 //! base(block)                          = mix(G · (block + 1))
 //! cell(block, draw)                    = floor(mix(base(block) + G · (draw + 1)) · n / 2^64)
-//! bits(block, decrement, attempt)      = mix(base(block) + G · (64 · decrement + attempt + 1)),   attempt < 64
+//! bits(block, decrement, attempt)      = mix(base(block) + G · (64 · decrement + attempt + 1)),
+//!                                        attempt < 64
 //! cell(block, decrement, attempt)      = floor((bits mod 2^32) · n / 2^32)
 //! accepted(block, decrement, attempt)  = value > 0  and  floor(bits / 2^32) · value < 2^32
 //! ```
@@ -20,12 +21,13 @@
 
 use crate::hash::{mix, scale};
 
-/// How often a decrement that depends on values tries before it is skipped.
+/// The number of attempts after which a decrement that depends on values is skipped.
 pub(super) const ATTEMPTS: u32 = 64;
 
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// How many draws a block owes in all after so many inserts anywhere: `floor((S·P + b) / blocks)`.
+/// Returns how many draws of a block are due after `inserts` inserts anywhere:
+/// `floor((S·P + b) / blocks)`.
 #[inline]
 pub(super) fn owed(inserts: u64, decrements: u64, block: u64, of: u64) -> u64 {
     let (of, block) = (of.max(1), block.min(of.saturating_sub(1)));
@@ -46,7 +48,7 @@ pub(super) struct Draws {
 }
 
 impl Draws {
-    /// The draws of the block of this number, over so many cells.
+    /// Creates the draws of the block of this number, over `cells` cells.
     #[inline]
     pub(super) fn new(block: u64, cells: usize) -> Self {
         Self { base: mix(GOLDEN.wrapping_mul(block.wrapping_add(1))), cells: cells as u64 }
@@ -57,13 +59,14 @@ impl Draws {
         mix(self.base.wrapping_add(GOLDEN.wrapping_mul(number.wrapping_add(1))))
     }
 
-    /// The cell that a draw picks.
+    /// Returns the cell that a draw picks.
     #[inline]
     pub(super) fn cell(&self, draw: u64) -> usize {
         scale(self.bits(draw), self.cells) as usize
     }
 
-    /// The cell that an attempt at a decrement picks, and by what it is accepted or not.
+    /// Returns the cell that an attempt at a decrement picks, and the chance that decides whether
+    /// it is accepted.
     #[inline]
     pub(super) fn attempt(&self, decrement: u64, attempt: u32) -> (usize, Chance) {
         let first = decrement.wrapping_mul(ATTEMPTS.into());
@@ -78,7 +81,7 @@ impl Draws {
 pub(super) struct Chance(u64);
 
 impl Chance {
-    /// True with probability `1/value`; never for 0.
+    /// Returns true with probability `1/value`; never for 0.
     #[inline]
     pub(super) fn accepts(self, value: u64) -> bool {
         value > 0 && self.0.saturating_mul(value) < 1 << 32
@@ -102,7 +105,7 @@ mod tests {
             assert!(debts[of as usize - 1] - debts[0] <= 1);
         }
         assert_eq!(owed(u64::MAX, u64::MAX, 0, 1), u64::MAX);
-        // One block owes all of it: the papers' listing.
+        // With one block, all decrements are its own: the papers' listing.
         assert_eq!(owed(17, 10, 0, 1), 170);
     }
 

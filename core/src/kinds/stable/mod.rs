@@ -1,20 +1,22 @@
-//! The Stable Bloom Filter (Deng, Rafiei; the Importance-aware paper's section II-A), and what the
-//! importance-aware filters share with it.
+//! The Stable Bloom Filter (Deng, Rafiei; the Importance-aware paper's section II-A), and the parts
+//! that the importance-aware filters share with it.
 //!
-//! A filter of `m` cells with values from 0 to `Max`. An insert first decrements `P` cells drawn at random,
-//! those above zero, then raises the `K` cells of its key: here to `Max`, in an importance-aware filter to a
-//! value by the key's importance. A key is present while none of its cells is zero. After enough inserts the
-//! share of zeros is constant ([`theory`]), whatever the length of the stream, and with it the false-positive
-//! rate; the price is false negatives, the more the longer ago a key was seen.
+//! A filter of `m` cells with values from 0 to `Max`. An insert first decrements `P` cells drawn at
+//! random, if above zero, then raises the `K` cells of its key: here to `Max`, in an
+//! importance-aware filter to a value by the key's importance. A key is present while none of its
+//! cells is zero. After enough inserts the share of zeros is constant ([`theory`]), whatever the
+//! length of the stream, and with it the false-positive rate. The price is false negatives, which
+//! increase with the time since a key was seen.
 //!
-//! Deviation: the paper draws `P` cells of the whole filter. Here each block is drawn from in turn, by
-//! numbered draws (`draws`), and settles what it owes when it is touched (`cells`). With one block it is the
-//! paper's algorithm; with many the rates are the same. The decrements of an insert come before its own cells
-//! are raised, as in the listing, and functions of a key that meet in one cell raise it once.
+//! Deviation: the paper draws `P` cells of the whole filter. Here each block is drawn from in turn,
+//! by numbered draws (`draws`), and settles those that are due when it is touched (`cells`). With
+//! one block it is the paper's algorithm; with many the rates are the same. The decrements of an
+//! insert come before its own cells are raised, as in the listing, and a cell shared by several
+//! functions of a key is raised once.
 //!
-//! The step of a record is the number of inserts before it: its block owes the draws of one more. Two inserts
-//! at the same time may carry the same number; the larger of it and the block's own counts, so nothing is
-//! drawn twice.
+//! The step of a record is the number of inserts before it: its block settles the draws that are
+//! due after one more. Two concurrent inserts may carry the same number; the larger of it and the
+//! block's own counts, so nothing is drawn twice.
 
 mod cells;
 mod draws;
@@ -41,8 +43,8 @@ use theory::{fp_of_fill, level_shares};
 /// The kind's name.
 pub const NAME: &str = "stable";
 
-/// Makes the kind from `cells`, `max` (7 if absent), `K` (5) and `P`, the decrements an insert; without `P`
-/// from `fpr` (0.001): see [`theory::decrements_for`].
+/// Builds the kind from `cells`, `max` (7 if absent), `K` (5) and `P`, the decrements an insert;
+/// without `P` from `fpr` (0.001): see [`theory::decrements_for`].
 ///
 /// # Errors
 /// [`Error::Parameter`] for unknown names, for values out of bounds, and if no `P` keeps the rate.
@@ -52,25 +54,26 @@ pub fn build(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
     Ok(Arc::new(Decremented { plan, class: Stable }))
 }
 
-/// What tells the filters apart: to which value an insert raises its cells.
+/// The difference between the filters: the value to which an insert raises its cells.
 pub(in crate::kinds) trait Class: Debug + Send + Sync {
     /// The kind's name.
     const NAME: &'static str;
 
-    /// The value that cells are raised to by a key of a level from 1 to `max`.
+    /// Returns the value to which a key of a level from 1 to `max` raises its cells.
     fn value(max: u32, level: u32) -> u32;
 
-    /// The level of an importance; `None` for filters whose keys are all alike.
+    /// Returns the level of an importance; `None` for filters whose keys all have the same
+    /// importance.
     fn level(&self, max: u32, importance: f64) -> Option<Result<u32>>;
 
-    /// The class's own parameters, completed.
+    /// Adds the parameters of this class.
     fn parameters(&self, shared: Parameters) -> Parameters {
         shared
     }
 }
 
-/// The share of inserts that raise cells to 1, 2, …, `max` or more, if all levels are equally frequent, as
-/// the papers assume.
+/// Returns the share of inserts that raise cells to 1, 2, …, `max` or more, if all levels are
+/// equally frequent, as the papers assume.
 pub(in crate::kinds) fn uniform_shares<C: Class>(max: u32) -> Vec<f64> {
     let mut levels = vec![0.0; max as usize];
     for level in 1..=max {
@@ -80,7 +83,7 @@ pub(in crate::kinds) fn uniform_shares<C: Class>(max: u32) -> Vec<f64> {
     level_shares(&levels)
 }
 
-/// All keys are alike: every insert sets its cells to `Max`.
+/// All keys have the same importance: every insert sets its cells to `Max`.
 #[derive(Debug)]
 struct Stable;
 
@@ -158,18 +161,19 @@ impl<C: Class> Kind for Decremented<C> {
         self.plan.cells.settle(block, moment.totals.inserts);
     }
 
-    /// Cells that are not zero.
+    /// Counts the cells that are not zero.
     fn fill(&self, block: &Block<'_>) -> (u64, u64) {
         let cells = self.plan.cells.in_block(block.cells.len(), block.of).cells as u64;
         (block.own(USED).min(cells), cells)
     }
 
-    /// Draws settled so far; the rest of `inserts · P` is owed by blocks that were not touched since.
+    /// Draws settled so far; the rest of `inserts · P` is due in blocks that were not touched
+    /// since.
     fn figures(&self) -> &'static [Figure] {
         &[Figure { name: "draws", own: DRAWN }]
     }
 
-    /// When stable, with levels of importance that are equally frequent.
+    /// Returns the rate when stable, with levels of importance that are equally frequent.
     fn planned_fpr(&self, layout: Layout) -> f64 {
         let geometry = layout.geometry(self.first_words());
         let blocks = layout.blocks(geometry);

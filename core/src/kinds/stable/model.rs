@@ -1,6 +1,6 @@
-//! The listings of the Importance-aware paper, literally, over all blocks at once: each insert makes the
-//! draws that have become due in every block, then raises its key's cells. The draws are written again from
-//! their description, not taken from the code.
+//! The listings of the Importance-aware paper, literally, over all blocks at once: each insert
+//! makes the draws that have become due in every block, then raises its key's cells. The draws are
+//! implemented again from their description, not taken from the code.
 
 use crate::block::{Geometry, Layout};
 use crate::conformance::Model;
@@ -23,7 +23,7 @@ pub(in crate::kinds) struct Naive {
 }
 
 impl Naive {
-    /// A filter of `cells` cells in blocks of this layout.
+    /// Creates a filter of `cells` cells in blocks of this layout.
     pub(in crate::kinds) fn new(
         (layout, cells, max): (Layout, u64, u64),
         (functions, decrements): (u32, u64),
@@ -47,7 +47,7 @@ impl Naive {
         }
     }
 
-    /// The cells of all blocks.
+    /// Returns the cells of all blocks.
     pub(in crate::kinds) fn cells(&self) -> impl Iterator<Item = u64> {
         self.blocks.iter().flatten().copied()
     }

@@ -7,39 +7,39 @@ use crate::error::{Error, Result};
 use crate::kind::Parameters;
 use crate::kind::parameters::{DEFAULT_FPR, within};
 
-/// The parameters that all of them know.
+/// The parameters that all of these kinds have.
 pub(in crate::kinds) const KNOWN: [&str; 5] = ["cells", "max", "K", "P", "fpr"];
 
-/// The most cells: 8 TiB at 8 bits.
+/// The greatest number of cells: 8 TiB at 8 bits.
 const MOST_CELLS: u64 = 1 << 43;
 
-/// The highest value of a cell: it takes 8 bits then.
+/// The highest possible value of a cell, which takes 8 bits.
 const MOST_VALUE: u64 = 255;
 
-/// The most decrements an insert.
+/// The greatest number of decrements an insert.
 const MOST_DECREMENTS: u64 = 1 << 20;
 
-/// `max` when the user names none: the papers' (Table II).
+/// The default `max`: the papers' (Table II).
 const DEFAULT_MAX: u64 = 7;
 
-/// `K` when the user names none: the papers' (Table II).
+/// The default `K`: the papers' (Table II).
 const DEFAULT_FUNCTIONS: u64 = 5;
 
-/// What the user asked for, completed.
+/// The user's parameters, completed.
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::kinds) struct Plan {
     /// The highest value of a cell, `Max`.
     pub(in crate::kinds) max: u32,
-    /// The false-positive rate wanted, unless only `P` was given.
+    /// The planned false-positive rate, unless only `P` was given.
     fpr: Option<f64>,
     /// The cells.
     pub(super) cells: Cells,
 }
 
 impl Plan {
-    /// From `cells`, `max` (7 if absent), `K` (5) and `P`; without `P` the fewest decrements that keep the
-    /// bound of the false-positive rate at `fpr` (0.001), the filter being stable and the inserts raising
-    /// cells by the shares that `shares` gives for `max`.
+    /// Creates the plan from `cells`, `max` (7 if absent), `K` (5) and `P`. Without `P` it takes
+    /// the fewest decrements that keep the bound of the false-positive rate at `fpr` (0.001) in a
+    /// stable filter whose inserts raise cells by the shares that `shares` gives for `max`.
     ///
     /// # Errors
     /// [`Error::Parameter`] for values out of bounds, and if no `P` keeps the rate.
@@ -75,7 +75,7 @@ impl Plan {
         Ok(Self { max, fpr, cells: Cells { all, bits, functions, decrements, deletion } })
     }
 
-    /// As parameters, completed.
+    /// Returns the plan as completed parameters.
     pub(in crate::kinds) fn parameters(&self) -> Parameters {
         let mut all = Parameters::new()
             .with("cells", self.cells.all)
@@ -88,12 +88,12 @@ impl Plan {
         all
     }
 
-    /// Words that the cells take.
+    /// Returns the words that the cells take.
     pub(super) fn words(&self) -> u64 {
         words_for(self.cells.all, self.cells.bits)
     }
 
-    /// The chain of one of so many cells.
+    /// Returns the chain of one of `cells` cells.
     pub(super) fn chain(&self, cells: u64, shares: &[f64]) -> Chain {
         let Cells { functions, decrements, deletion, .. } = self.cells;
         Chain::new(cells, functions, decrements, shares, deletion)

@@ -1,10 +1,10 @@
-//! Decrements that depend on the values of cells (IBF-H, the paper's section IV-C): the same steps over the
-//! block itself and, for a question, over what the block would be.
+//! Decrements that depend on the values of cells (IBF-H, the paper's section IV-C): the same steps
+//! over the block itself and, for a query, over a view of its future state.
 //!
-//! Decrement `d` tries numbered cells until one is accepted, which a cell of value `v` is with probability
-//! `1/v`. What it lowers depends on what the decrements before it left, in any cell of the block; so a
-//! question replays them all, over an *overlay* of the cells that they change: a small table on the stack
-//! while few are pending, a copy of the cells when many are.
+//! Decrement `d` tries numbered cells until one is accepted; a cell of value `v` is accepted with
+//! probability `1/v`. Its effect depends on the values that the decrements before it left, in any
+//! cell of the block. A query therefore replays them all, over an *overlay* of the cells that they
+//! change: a small table on the stack while few are pending, a copy of the cells when many are.
 
 use super::draws::{ATTEMPTS, Draws};
 use crate::block::Block;
@@ -13,15 +13,15 @@ use std::ops::Range;
 
 /// Cells as decrements see them.
 pub(super) trait Values {
-    /// The value of a cell.
+    /// Returns the value of a cell.
     fn get(&self, cell: usize) -> u64;
-    /// Changes it.
+    /// Changes the value of a cell.
     fn set(&mut self, cell: usize, value: u64);
 }
 
-/// Lowers by one, for each of these decrements, the first cell that is accepted; if none of 64 is, nothing.
-/// Returns how many cells are used then, and whether `emptied`, asked of each cell that comes to zero, put an
-/// end to it.
+/// Lowers by one, for each of these decrements, the first cell that is accepted; if none of 64 is,
+/// nothing. Calls `emptied` with each cell that becomes zero, and stops when it returns true.
+/// Returns how many cells are in use then, and whether `emptied` stopped it.
 #[inline]
 pub(super) fn lower(
     draws: Draws,
@@ -71,7 +71,8 @@ impl Values for Written<'_> {
     }
 }
 
-/// Whether these decrements would bring a cell to zero for which `asked` holds. Writes nothing.
+/// Returns whether these decrements would bring a cell to zero for which `asked` is true. Writes
+/// nothing.
 pub(super) fn empties(
     block: &Block<'_>,
     cells: &Packed,
@@ -94,14 +95,14 @@ pub(super) fn empties(
     }
 }
 
-/// Slots of the overlay for few decrements: cleared in no time.
+/// Slots of the overlay for few decrements: cheap to clear.
 const SMALL: usize = 128;
 
 /// Slots of the overlay for more, 8 KiB.
 const LARGE: usize = 2048;
 
-/// The block under the cells that were changed: an open hash table of `cell + 1` above 8 bits of value, 0
-/// where free.
+/// The block with the changed cells on top: an open hash table of `cell + 1` above 8 bits of value,
+/// 0 where free.
 struct Overlay<'a, const SLOTS: usize> {
     block: &'a Block<'a>,
     cells: &'a Packed,
@@ -114,7 +115,7 @@ impl<'a, const SLOTS: usize> Overlay<'a, SLOTS> {
         Self { block, cells, slots: [0; SLOTS] }
     }
 
-    /// The slot where a cell is, or where it would be.
+    /// Returns the slot of a cell, or the one where it would be inserted.
     #[inline]
     fn slot(&self, cell: usize) -> usize {
         let name = cell as u32 + 1;
@@ -141,7 +142,7 @@ impl<const SLOTS: usize> Values for Overlay<'_, SLOTS> {
     }
 }
 
-/// All values, for more decrements than a table on the stack has room for.
+/// All values, for more decrements than a table on the stack can hold.
 struct Copied(Vec<u8>);
 
 impl Values for Copied {
@@ -158,5 +159,5 @@ impl Values for Copied {
     }
 }
 
-// A cell's number and a bit more have room beside its value.
+// A cell's number and a spare bit fit beside its value.
 const _: () = assert!((crate::block::Layout::MOST_BLOCK_WORDS as u64 * 64) < 1 << 23);

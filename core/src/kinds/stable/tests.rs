@@ -1,4 +1,5 @@
-//! Claims about the Stable Bloom Filter, and about what all kinds that are decremented share.
+//! Claims about the Stable Bloom Filter, and about the shared behaviour of all kinds that are
+//! decremented.
 
 mod rates;
 
@@ -19,7 +20,7 @@ const KINDS: [&str; 4] = [NAME, "importance-2c", "importance-mc", "importance-h"
 
 const ONE_BLOCK: Layout = Layout { stripes: 1, block_words: 64 };
 
-/// Blocks that rarely hear of the key asked for, so that questions replay draws.
+/// Blocks that rarely receive inserts of the queried key, so that queries replay draws.
 const MANY_BLOCKS: Layout = Layout { stripes: 3, block_words: 64 };
 
 fn raw(kind: &str, cells: u64, max: u32, functions: u32, decrements: u64) -> Arc<dyn Kind> {
@@ -31,7 +32,7 @@ fn raw(kind: &str, cells: u64, max: u32, functions: u32, decrements: u64) -> Arc
     registry::build(kind, &parameters).expect("a sound filter")
 }
 
-/// The values that the listings give a key of level `weight`, for a `Max` of 7.
+/// Returns the values that the listings give a key of level `weight`, for a `Max` of 7.
 fn value_of_seven(kind: &str) -> fn(u32) -> u64 {
     match kind {
         NAME => |_| 7,
@@ -44,7 +45,7 @@ fn zeros(count: usize) -> Vec<AtomicU64> {
     (0..count).map(|_| AtomicU64::new(0)).collect()
 }
 
-/// Steps of few keys, of which every tenth or so is a question about one of them.
+/// Returns steps of few keys, of which about every tenth is a query for one of them.
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = (0..3_u8, any::<u8>(), 1..8_u32).prop_map(|(what, key, weight)| match what {
         0 => Step::Ask(key % 64, 0, Within::Items(1)),
@@ -71,7 +72,7 @@ fn compare(kind: &str, layout: Layout, cells: u64, rates: (u32, u64), steps: &[S
     assert_eq!(harness.sample().fill(), used / model.cells().count() as f64, "{kind}");
 }
 
-/// All cells of 3 bits, settled.
+/// Returns all cells of 3 bits, settled.
 fn values(harness: &Harness, layout: Layout, cells: u64) -> Vec<u64> {
     let geometry = layout.geometry((cells * 3).div_ceil(64));
     let words = geometry.words_per_block as usize;
@@ -107,7 +108,7 @@ proptest! {
         kind in prop::sample::select(&KINDS),
         cells in 60_u64..6000,
         functions in 1_u32..8,
-        // At most 400 · 2000 / 3 draws are pending: each way of replaying is taken.
+        // At most 400 · 2000 / 3 draws are pending: each way of replaying is exercised.
         decrements in prop_oneof![1_u64..100, 100_u64..2000],
         steps in steps(),
     ) {
@@ -153,7 +154,8 @@ fn odd_parameters_make_filters_that_hold_their_latest_key() {
 
 #[test]
 fn a_block_left_alone_for_ages_is_all_zeros_and_says_so_at_once() {
-    // 200 million inserts of which one block hears nothing: only as many draws are made as find something.
+    // 200 million inserts without one for this block: only draws that find a cell above zero are
+    // made.
     for kind in KINDS {
         let kind = raw(kind, 4000, 7, 5, 1000);
         let (own, words) = (zeros(OWN_WORDS), zeros(64));
@@ -187,7 +189,8 @@ fn a_question_sees_what_settling_would_write() {
             let (change, hash, weight) = (Change::Insert, hash_of(step), step as u32 % 7 + 1);
             kind.insert(&state, &blocks, &Operation { change, hash, step, time: 0, weight });
         }
-        // Draws pending: none, one, as many as the smaller and the larger table hold, and more than they do.
+        // Draws pending: none, one, as many as the smaller and the larger table hold, and more than
+        // they do.
         for pending in [0, 1, 64, 65, 1024, 1025, 5000, 40_000] {
             let totals = Totals { inserts: filled + 2 * pending, novelty: 0 };
             let copy = |words: &[AtomicU64]| {

@@ -1,7 +1,8 @@
-//! What a key's rows say of its age in microseconds. The Inferential paper does not treat this kind: see `docs/inference.md`.
+//! The evidence of a key's rows about its age in microseconds. The Inferential paper does not treat
+//! this kind: see `docs/inference.md`.
 //!
-//! Banks share no slices, so the rows of each are weighed apart. Late keys, those that came with an earlier time than the
-//! filter's, count like the others of their generation.
+//! Banks share no slices, so the rows of each are weighed separately. Late keys, whose time was
+//! earlier than the filter's, count like the others of their generation.
 
 use super::super::runs::{Ages, Row, Start};
 use super::TimeLimited;
@@ -14,14 +15,15 @@ use crate::kind::{Micros, Query, State};
 use std::cell::Cell;
 use std::ops::Range;
 
-/// A key that is expected more often than this in silences has a wrong prior, and counts as one that is expected so often: so
-/// likelihoods are finite.
+/// The greatest expected number of inserts of a key in silences. A prior that expects more is
+/// wrong, and is treated as this one, so that likelihoods are finite.
 const MOST_EXPECTED: f64 = 450.0;
 
 /// Loads that differ by less than this need no exponential each.
 const NEARLY: f64 = 0.1;
 
-/// A bank whose row says something: its generations and slices by age, 0 the youngest that the key's block may have.
+/// A bank whose row contains evidence: its generations and slices by age, 0 the youngest that the
+/// key's block may have.
 struct Bank<'a> {
     generations: Generations<'a>,
     prior: Arrivals,
@@ -29,21 +31,22 @@ struct Bank<'a> {
     k: u64,
     /// The generation of age 0.
     newest: u64,
-    /// Those whose keys it has.
+    /// The generations whose keys it has.
     serves: (u64, u64),
     words: f64,
     /// Keys that the open generation took so far.
     open_keys: u64,
-    /// The slices at the ends of the run that was looked at last, and the keys they took: the next run mostly begins one slice
-    /// younger.
+    /// The slices at the ends of the last run, and the keys they took: the next run mostly begins
+    /// one slice younger.
     ends: [Cell<(u64, u64)>; 2],
 }
 
-/// How a key comes: at any time while a generation is open, and as the insert that opens it.
+/// The arrivals of a key: at any time while a generation is open, and as the insert that opens it.
 #[derive(Clone, Copy)]
 struct Arrivals {
     survival: Survival,
-    /// The probability that an insert is one of the key, and what it makes of inserts that open generations.
+    /// The probability that an insert is of the key, and the resulting distribution for inserts
+    /// that open generations.
     probability: f64,
     opening: Survival,
 }
@@ -54,35 +57,36 @@ impl Arrivals {
         Self { survival, probability, opening: Survival::of_inserts(probability) }
     }
 
-    /// The probability that the key did not come while generations were open for so long and so many of them were opened by an insert.
+    /// Returns the probability that the key did not arrive during this open time, nor as one of
+    /// this number of opening inserts.
     #[inline]
     fn none(&self, (open, opened): (Micros, u64)) -> f64 {
         self.survival.beyond(open) * self.opening.beyond(opened)
     }
 
-    /// How much likelier the microsecond of an opening insert is than one after it.
+    /// Returns how much likelier the microsecond of an opening insert is than one after it.
     fn opening(&self) -> f64 {
         let later = self.survival.within(1);
         if later > 0.0 { 1.0 + self.probability / later } else { 1.0 }
     }
 }
 
-/// A way from the present to the past.
+/// A walk from the present to the past.
 struct Past<'a> {
     generations: Generations<'a>,
     prior: Arrivals,
     now: Micros,
     /// The oldest generation that has been passed, or the one after the open one.
     at: u64,
-    /// How long those that have been passed were open, and how many of them an insert opened.
+    /// How long the passed generations were open, and how many of them an insert opened.
     open: (Micros, u64),
-    /// The probability that others have set the ones that have been passed.
+    /// The probability that other keys have set the ones that have been passed.
     unexplained: f64,
-    /// The first age that nothing has been told of.
+    /// The first age that is not yet covered by a piece.
     told: u64,
 }
 
-/// The age of the first insert, as long as it is on record: no key is older.
+/// Returns the age of the first insert, as long as it is on record: no key is older.
 pub(super) fn history(generations: &Generations<'_>, now: Micros) -> u64 {
     match generations.beginning() {
         (generation, true) => since(now, generations.opened(generation)),
@@ -90,14 +94,15 @@ pub(super) fn history(generations: &Generations<'_>, now: Micros) -> u64 {
     }
 }
 
-/// The least age of what was inserted before a time.
+/// Returns the least age of keys inserted before a time.
 #[inline]
 fn since(now: Micros, time: Micros) -> u64 {
     now.saturating_add(1).saturating_sub(time)
 }
 
 impl TimeLimited {
-    /// Tells the likelihood of the key's rows at the ages of each generation that it can have been inserted in, and beyond.
+    /// Passes to `tell` the likelihood of the key's rows at the ages of each generation in which it
+    /// can have been inserted, and beyond.
     pub(super) fn tell_evidence(
         &self,
         state: &State<'_>,
@@ -116,7 +121,8 @@ impl TimeLimited {
                 continue;
             };
             oldest = rows.newest.saturating_sub(u64::from(row.generations().max(1)) - 1);
-            // Of what is older than this bank there is nothing to know if the row does not go back so far.
+            // If the row does not reach back to this bank's beginning, there is no evidence about
+            // older ages.
             if oldest > bank.since {
                 entry = None;
             }
@@ -137,7 +143,7 @@ impl TimeLimited {
         past.tell_rest(oldest, tell);
     }
 
-    /// The likelihood of the rows in this bank and all older ones: `V` of each.
+    /// Returns the likelihood of the rows in this bank and all older ones: `V` of each.
     fn older(
         &self,
         state: &State<'_>,
@@ -156,13 +162,13 @@ impl TimeLimited {
         all
     }
 
-    /// The youngest bank that began before a generation.
+    /// Returns the youngest bank that opened before a generation.
     #[inline]
     fn before(&self, state: &State<'_>, generation: u64) -> Option<BankEntry> {
         state.bank_of_step(generation.checked_sub(1)?)
     }
 
-    /// The key's row in a bank.
+    /// Returns the key's row in a bank.
     #[inline]
     fn row<'a>(
         &self,
@@ -184,7 +190,7 @@ impl TimeLimited {
             Row::new(starts, self.slices.shape(), newest.saturating_add(1).saturating_sub(first));
         let words = block.cells.len() as u64 * block.of;
         let mut open_keys = 0;
-        // Only slices that take inserts yet need to know.
+        // Needed only for slices that still take inserts.
         if last == current && starts.leading_zeros() < self.k {
             let novelty = query.totals.novelty.saturating_sub(generations.novelty());
             open_keys = Measure::new(&generations, self.k, bank.since, words).keys(novelty);
@@ -205,7 +211,7 @@ impl TimeLimited {
 }
 
 impl Bank<'_> {
-    /// Keys of a generation, as measured; 0 of those that the bank does not serve.
+    /// Returns the measured keys of a generation; 0 for those that the bank does not serve.
     #[inline]
     fn keys(&self, generation: u64) -> u64 {
         let (first, last) = self.serves;
@@ -220,12 +226,12 @@ impl Bank<'_> {
 }
 
 impl Bank<'_> {
-    /// Keys that a slice took: of its own generation and the `k-1` after it.
+    /// Returns the keys that a slice took: of its own generation and the `k-1` after it.
     fn keys_of_slice(&self, slice: u64) -> u64 {
         (slice..slice.saturating_add(self.k)).map(|generation| self.keys(generation)).sum()
     }
 
-    /// The same, if need be from those of the slice before it.
+    /// Returns the same, where possible from those of the slice before it.
     #[inline]
     fn keys_near(&self, slice: u64) -> u64 {
         for end in &self.ends {
@@ -244,19 +250,19 @@ impl Bank<'_> {
         self.keys_of_slice(slice)
     }
 
-    /// The least age of what a generation took.
+    /// Returns the least age of the keys of a generation.
     #[inline]
     fn since(&self, generation: u32) -> u64 {
         since(self.now, self.generations.closed(self.newest.saturating_sub(generation.into())))
     }
 
-    /// The probability that so many keys have set a bit of a slice.
+    /// Returns the probability that `keys` keys have set a bit of a slice.
     #[inline]
     fn touched_by(&self, keys: u64) -> f64 {
         gone(keys as f64 / self.words)
     }
 
-    /// The same, from what it is for nearly as many.
+    /// Returns the same, from the value for a similar number of keys.
     #[inline]
     fn touched_after(&self, (before, touched): (u64, f64), keys: u64) -> f64 {
         let more = (keys as f64 - before as f64) / self.words;
@@ -281,7 +287,7 @@ impl Ages for Bank<'_> {
         let generation = self.newest.saturating_sub(generation.into());
         let open = self.generations.open_in(generation..generation.saturating_add(1), self.now);
         let none = self.prior.none(open);
-        // In the time after the opening insert, or by that.
+        // In the time after the opening insert, or as that insert.
         let (later, first) =
             (self.prior.survival.within(open.0), self.prior.opening.within(open.1));
         (later + (1.0 - later) * first, none)
@@ -296,7 +302,7 @@ impl Ages for Bank<'_> {
         if slices.len() == 1 {
             return self.touched_by(self.keys_near(slice));
         }
-        // The next older slice takes one older generation, and one young one less.
+        // The next older slice takes one more older generation, and one younger one less.
         let mut keys = self.keys_of_slice(slice);
         self.ends[0].set((slice, keys));
         let mut last = (keys, self.touched_by(keys));
@@ -321,8 +327,9 @@ impl<'a> Past<'a> {
         Self { generations, prior, now, at, open: (0, 0), unexplained: 1.0, told: 0 }
     }
 
-    /// For rows of at most `N` starts; `older` is the likelihood of the rows in older banks. All from `width` on is told as one; then
-    /// all has been told.
+    /// Passes the pieces of a row with at most `N` starts; `older` is the likelihood of the rows in
+    /// older banks. All ages from `width` on are passed as one piece; then it returns true, and
+    /// nothing is left.
     fn tell_each<const N: usize>(
         &mut self,
         bank: &Bank<'_>,
@@ -357,7 +364,7 @@ impl<'a> Past<'a> {
         false
     }
 
-    /// Of what came before a generation the rows know nothing.
+    /// Passes the piece of the ages before a generation, about which the rows contain no evidence.
     fn tell_rest(&mut self, generation: u64, tell: &mut dyn FnMut(Piece)) {
         let from = since(self.now, self.generations.opened(generation)).max(self.told);
         let from = from.min(Piece::ENDLESS - 1);
@@ -365,10 +372,10 @@ impl<'a> Past<'a> {
         tell(Piece { from, to: Piece::ENDLESS, likelihood });
     }
 
-    /// What its prior does not say of a generation that closed at this age: that none of the younger ones was opened by the key, and
-    /// that silences between them do not count.
+    /// Returns the correction to the prior of a generation that closed at this age: none of the
+    /// younger ones was opened by the key, and silences between them do not count.
     ///
-    /// No key came in these, so that this one did not says nothing.
+    /// No key arrived in a silence, so the absence of this one is no evidence.
     fn passed(&mut self, generation: u64, closed: u64) -> f64 {
         let next = generation.saturating_add(1);
         if next < self.at {

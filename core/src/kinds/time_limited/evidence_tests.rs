@@ -1,4 +1,4 @@
-//! Claims about posteriors: what is told is as often so as told.
+//! Claims about posteriors: predicted probabilities equal observed frequencies.
 
 use super::tests::tiny;
 use super::*;
@@ -9,13 +9,14 @@ use crate::inference::{Belief, Distinct, Form, Survival};
 const WINDOW: Micros = 10_000_000;
 const LAYOUT: Layout = Layout { stripes: 1, block_words: 512 };
 
-/// From 0 to 1.
+/// Returns a number from 0 to 1.
 fn uniform(seed: u64) -> f64 {
     (mix(seed) >> 11) as f64 / (1_u64 << 53) as f64
 }
 
-/// Errors of posteriors, of windows of all widths and of ages, after so many windows of a stream of `universe` equally likely keys
-/// that come in a Poisson manner, 5000 a window on average; `rate` is relative to that, by windows passed.
+/// Returns the errors of the posteriors of windows of all widths and of ages, after `windows`
+/// windows of a stream of `universe` equally likely keys. Inserts are Poisson distributed, 5000 a
+/// window on average; `rate` is relative to that, by windows passed.
 fn errors(universe: u64, windows: f64, rate: impl Fn(f64) -> f64) -> (f64, f64) {
     let mut harness = Harness::new(tiny(WINDOW, 12, 50, 0.55), LAYOUT);
     let mut last = vec![None; universe as usize];
@@ -23,7 +24,7 @@ fn errors(universe: u64, windows: f64, rate: impl Fn(f64) -> f64) -> (f64, f64) 
     let (mut passed, end, mut inserts) = (0.0, windows * WINDOW as f64, 0_u64);
     loop {
         let now = rate(passed / WINDOW as f64);
-        // In a silence nothing comes.
+        // A silence has no inserts.
         passed +=
             if now > 0.0 { -uniform(inserts ^ 0x7 << 40).ln() / (mean * now) } else { 1000.0 };
         if passed >= end {
@@ -74,7 +75,7 @@ fn posteriors_are_calibrated_at_constant_and_at_changing_rates_and_over_silences
                 let (windows_error, ages) = errors(universe, windows, rate);
                 let about = format!("{name} of {universe} after {windows} windows");
                 println!("{about}: {windows_error:.4} {ages:.4}");
-                // Of 4000 keys, with all that is certain; 0.03 and 0.05 are promised.
+                // For 4000 keys, including all certain answers; the guarantee is 0.03 and 0.05.
                 assert!(windows_error < 0.02, "{about}: windows {windows_error}");
                 assert!(ages < 0.015, "{about}: ages {ages}");
             }
@@ -89,7 +90,7 @@ fn a_long_silence_does_not_count_against_what_came_before_it() {
     for i in 0..500 {
         harness.insert(hash_of(i), start + i * 1000);
     }
-    // Half a window later, a key that would have come 100 times meanwhile.
+    // Half a window later, a key that would have been inserted 100 times meanwhile.
     let now = start + WINDOW / 2;
     harness.insert(hash_of(1000), now);
     let survival = Survival::of_rate(100.0 / (WINDOW / 2) as f64);

@@ -1,18 +1,19 @@
-//! How full slices are: keys from newly set bits.
+//! The fill of slices: numbers of keys from newly set bits.
 //!
-//! A generation's keys are not counted but measured by the bits they set: a stream full of duplicates
-//! fills slices far more slowly than its inserts say. `c` distinct keys set
-//! `W·S·(1-e^(-c/W))` new bits, `S` the sum of the zero shares of the `k` slices before.
+//! A generation's keys are not counted but measured by the bits they set, because a stream full of
+//! duplicates fills slices far more slowly than its number of inserts suggests. `c` distinct keys
+//! set `W·S·(1-e^(-c/W))` new bits, `S` the sum of the zero shares of the `k` slices before.
 //!
-//! What an event's effect on the state depends on uses only operations that IEEE 754 fixes to the last
-//! bit (+ - × ÷ √), so that replay gives the same state on every machine.
+//! Values that affect the state through an event use only operations that IEEE 754 fixes to the
+//! last bit (+ - × ÷ √), so that replay gives the same state on every machine.
 
 use super::generations::Generations;
 
 /// Doublings in [`zeros_left`] and its inverse: a relative error of `x²/2048`.
 const DOUBLINGS: u32 = 10;
 
-/// The share of cells still zero at a load of `x` keys a cell: `e^-x`, near enough.
+/// Returns the share of cells still zero at a load of `x` keys a cell: a close approximation of
+/// `e^-x`.
 pub(super) fn zeros_left(x: f64) -> f64 {
     let mut base = 1.0 + x / f64::from(1 << DOUBLINGS);
     for _ in 0..DOUBLINGS {
@@ -21,7 +22,7 @@ pub(super) fn zeros_left(x: f64) -> f64 {
     1.0 / base
 }
 
-/// The load that leaves this share of cells zero: the inverse of [`zeros_left`].
+/// Returns the load that leaves this share of cells zero: the inverse of [`zeros_left`].
 fn load_leaving(share: f64) -> f64 {
     let mut root = 1.0 / share.max(1e-9);
     for _ in 0..DOUBLINGS {
@@ -30,7 +31,7 @@ fn load_leaving(share: f64) -> f64 {
     (root - 1.0) * f64::from(1 << DOUBLINGS)
 }
 
-/// The bank that an open generation writes to, as its measurements need it.
+/// The measures of the bank to which an open generation writes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Measure {
     words: f64,
@@ -39,7 +40,7 @@ pub(super) struct Measure {
 }
 
 impl Measure {
-    /// The measure of the open generation, which the bank of `since` and `words` serves.
+    /// Creates the measure of the open generation, which the bank of `since` and `words` serves.
     pub(super) fn new(generations: &Generations<'_>, k: u32, since: u64, words: u64) -> Self {
         let words = words.max(1) as f64;
         let (mut keys, mut zeros) = (0.0, 1.0);
@@ -57,13 +58,13 @@ impl Measure {
         Self { words, zeros }
     }
 
-    /// The distinct keys that set so many new bits.
+    /// Returns the number of distinct keys that set `novelty` new bits.
     pub(super) fn keys(&self, novelty: u64) -> u64 {
         let share = novelty as f64 / (self.words * self.zeros);
         (load_leaving(1.0 - share) * self.words).round() as u64
     }
 
-    /// The new bits that so many distinct keys set.
+    /// Returns the number of new bits that `keys` distinct keys set.
     pub(super) fn novelty(&self, keys: f64) -> u64 {
         (self.words * self.zeros * (1.0 - zeros_left(keys / self.words))) as u64
     }

@@ -1,20 +1,20 @@
-//! The record of generations, in the kind's own words of the filter-wide state.
+//! The record of generations, in the kind words of the filter-wide state.
 //!
-//! Owns: which generation is open, when each of the last [`RING`] opened and ended, how many keys it
-//! took, and what later decisions about sizes need to have been measured. Changed by events only.
+//! Owns: which generation is open, when each of the last [`RING`] opened and ended, how many keys
+//! it took, and the measures that later decisions about sizes need. Changed by events only.
 //! Invariants: ends never decrease with the generation; a record is overwritten only when its
-//! generation has ended a whole window ago.
-//! Knows nothing of blocks and cells.
+//! generation ended at least a whole window ago. This module is independent of blocks and cells.
 //!
-//! The open generation closes a `pace` after it opened, whether or not an event has said so: so queries at
-//! any time see the same closings that the next insert would make. It *ends*, and its keys' last window
-//! begins, a `grace` after it closed: an insert that read its step just before another thread's event, and whose time
-//! is ahead of the event's by no more than that, is safe there.
+//! The open generation closes a `pace` after it opened, whether or not an event has recorded it, so
+//! queries at any time see the same closings that the next insert would make. It *ends*, and its
+//! keys' last window begins, a `grace` after it closed. This protects an insert that read its step
+//! just before another thread's event, and whose time is ahead of the event's by no more than the
+//! grace.
 
 use crate::kind::{Micros, State};
 use std::ops::Range;
 
-/// Generations on record: those of a window, by time, and what bursts may add to them.
+/// Generations on record: those of a window, by time, plus those that bursts may add.
 pub(super) const RING: u64 = 224;
 
 const CURRENT: usize = 0;
@@ -28,32 +28,32 @@ const TAKEN: usize = ENDED + RING as usize;
 
 const _: () = assert!(TAKEN + RING as usize <= crate::state::STATE_OWN_WORDS);
 
-/// The low bits of a word of [`TAKEN`]: how long the generation was open, in units (see
+/// The low bits of a word of [`TAKEN`]: the time for which the generation was open, in units (see
 /// [`Generations::unit`]). The bits above are its keys; the largest bank takes 2^36 of them.
 const LASTED_BITS: u32 = 24;
 const MOST_LASTED: u64 = (1 << LASTED_BITS) - 1;
 const MOST_KEYS: u64 = u64::MAX >> LASTED_BITS;
 
-/// A view of the record.
+/// A view of the record of generations.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Generations<'a> {
     state: State<'a>,
     /// The longest that a generation stays open.
     pace: Micros,
-    /// From its close to its end.
+    /// The time from its close to its end.
     grace: Micros,
     /// The number of the filter's first generation.
     first: u64,
 }
 
-/// What a Step event makes of the record.
+/// The change that a Step event makes to the record.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Opening {
-    /// The generation that opens.
+    /// The time at which it opens.
     pub(super) generation: u64,
-    /// When.
+    /// The sum of new bits at that time.
     pub(super) time: Micros,
-    /// The sum of novelty then.
+    /// The keys that the generation before it took.
     pub(super) novelty: u64,
     /// The keys that the generation before it took.
     pub(super) keys_before: u64,
@@ -68,17 +68,18 @@ impl<'a> Generations<'a> {
         ring + (generation % RING) as usize
     }
 
-    /// The open generation.
+    /// Returns the open generation.
     pub(super) fn current(&self) -> u64 {
         self.state.own(CURRENT)
     }
 
-    /// The oldest generation on record.
+    /// Returns the oldest generation on record.
     pub(super) fn oldest(&self) -> u64 {
         self.current().saturating_sub(RING - 1).max(self.first)
     }
 
-    /// The oldest generation on record that took keys, or the open one; and whether it is the first that did.
+    /// Returns the oldest generation on record that took keys, or the open one; and whether it is
+    /// the first that did.
     pub(super) fn beginning(&self) -> (u64, bool) {
         let oldest = self.oldest();
         if oldest > self.first {
@@ -88,7 +89,8 @@ impl<'a> Generations<'a> {
         (took.unwrap_or(self.current()), true)
     }
 
-    /// When a generation on record opened; of a closed one up to a [`Generations::unit`] too late.
+    /// Returns when a generation on record opened; for a closed one up to a [`Generations::unit`]
+    /// too late.
     pub(super) fn opened(&self, generation: u64) -> Micros {
         if generation < self.current() {
             self.closed(generation).saturating_sub(self.lasted(generation))
@@ -97,23 +99,23 @@ impl<'a> Generations<'a> {
         }
     }
 
-    /// The unit in which it is recorded how long a generation was open: a microsecond, and for paces above
-    /// 16 s such that a pace is at most 2^24 of them.
+    /// Returns the unit in which the duration of a generation is recorded: a microsecond, and for
+    /// paces above 16 s such that a pace is at most 2^24 units.
     fn unit(&self) -> Micros {
         self.pace.div_ceil(MOST_LASTED).max(1)
     }
 
-    /// When the open generation closes at the latest.
+    /// Returns when the open generation closes at the latest.
     pub(super) fn close(&self) -> Micros {
         self.opened(self.current()).saturating_add(self.pace)
     }
 
-    /// When a generation on record closed, or will have closed at the latest.
+    /// Returns when a generation on record closed, or will have closed at the latest.
     pub(super) fn closed(&self, generation: u64) -> Micros {
         self.end(generation).saturating_sub(self.grace)
     }
 
-    /// When a generation on record ended, or will have ended at the latest.
+    /// Returns when a generation on record ended, or will have ended at the latest.
     pub(super) fn end(&self, generation: u64) -> Micros {
         if generation < self.current() {
             self.state.own(Self::at(ENDED, generation))
@@ -122,14 +124,15 @@ impl<'a> Generations<'a> {
         }
     }
 
-    /// How long a closed generation was open.
+    /// Returns how long a closed generation was open.
     pub(super) fn lasted(&self, generation: u64) -> Micros {
         let units = self.state.own(Self::at(TAKEN, generation)) & MOST_LASTED;
         units.saturating_mul(self.unit())
     }
 
-    /// How long these generations, which are on record, were open in all by now, and how many of them an insert opened: all but those
-    /// that were skipped. Those that have not opened count 0.
+    /// Returns the total time for which these generations, which are on record, were open by now,
+    /// and how many of them an insert opened (all except the skipped ones). Those that have not
+    /// opened count 0.
     #[inline]
     pub(super) fn open_in(&self, generations: Range<u64>, now: Micros) -> (Micros, u64) {
         let current = self.current();
@@ -147,44 +150,48 @@ impl<'a> Generations<'a> {
         (units.saturating_mul(self.unit()).saturating_add(open), opened)
     }
 
-    /// The keys that a closed generation on record took.
+    /// Returns the keys that a closed generation on record took.
     pub(super) fn keys(&self, generation: u64) -> u64 {
         self.state.own(Self::at(TAKEN, generation)) >> LASTED_BITS
     }
 
-    /// Whether a closed generation used its allowance so long before its time that the need must have been
-    /// above what is allowed to those that follow such a one (see `sizing::HURRIED`).
+    /// Returns whether a closed generation used its allowance so early that the need must have been
+    /// above the reduced allowance of the generations that follow such a one (see
+    /// `sizing::HURRIED`).
     pub(super) fn early(&self, generation: u64) -> bool {
         self.keys(generation) > 0 && self.lasted(generation) < self.pace / 5 * 4
     }
 
-    /// Whether the generation before the open one was [`Generations::early`]; only those from `since` on count.
+    /// Returns whether the generation before the open one was [`Generations::early`]; only those
+    /// from `since` on count.
     pub(super) fn hurried(&self, since: u64) -> bool {
         let before = self.current().checked_sub(1);
         before.is_some_and(|before| before >= since.max(self.oldest()) && self.early(before))
     }
 
-    /// The sum of novelty when the open generation opened.
+    /// Returns the sum of new bits when the open generation opened.
     pub(super) fn novelty(&self) -> u64 {
         self.state.own(NOVELTY)
     }
 
-    /// The sum of novelty at which the allowance of the open generation is used.
+    /// Returns the sum of new bits at which the allowance of the open generation is used.
     pub(super) fn full(&self) -> u64 {
         self.state.own(FULL)
     }
 
-    /// Since when the need has been watched in the newest bank without a silence as long as the window.
+    /// Returns the time since which the need has been measured in the newest bank without a silence
+    /// as long as the window.
     pub(super) fn watched_since(&self) -> Micros {
         self.state.own(WATCHED)
     }
 
-    /// When the newest bank began.
+    /// Returns when the newest bank opened.
     pub(super) fn bank_time(&self) -> Micros {
         self.state.own(BANK_TIME)
     }
 
-    /// The first generation that ends later than `age` before `now`; the one after the open one if none does.
+    /// Returns the first generation that ends later than `age` before `now`; the one after the open
+    /// one if none does.
     ///
     /// Half-open: a generation that ended exactly `age` ago does not count.
     pub(super) fn first_since(&self, now: Micros, age: Micros) -> u64 {
@@ -232,13 +239,14 @@ impl<'a> Generations<'a> {
         self.state.set_own(Self::at(TAKEN, generation), taken);
     }
 
-    /// Sets the sum of novelty at which the allowance of the open generation is used.
+    /// Sets the sum of new bits at which the allowance of the open generation is used.
     pub(super) fn set_full(&self, full: u64) {
         self.state.set_own(FULL, full);
     }
 
-    /// Notes that a bank began. The allowance of the open generation counts as used if its successor is to
-    /// be in that bank: so nobody need look at the table of banks to know that a step is due.
+    /// Records that a bank opened. The allowance of the open generation counts as used if its
+    /// successor is to be in that bank, so a due step is detected without reading the table of
+    /// banks.
     pub(super) fn begin_bank(&self, since: u64, time: Micros) {
         self.state.set_own(WATCHED, time.max(self.watched_since()));
         self.state.set_own(BANK_TIME, time.max(self.bank_time()));

@@ -1,15 +1,17 @@
-//! Which generation takes a key that comes late.
+//! Which generation takes a late key.
 //!
-//! A late key belongs to the generation of its own time. That one has closed, and when it used its allowance nobody knew of the
-//! keys still to come: after a burst, before a bank that has become too small was followed, before the first generation or after a
-//! silence there may be more of them than its slices have room for. So a block is looked at before it takes a late key: where
-//! the slices are as full as planned the open generation takes the key, under whose allowance it is. The key then stays for longer
-//! than it needs to.
+//! A late key belongs to the generation of its own time. That generation has closed, and when it
+//! used its allowance the keys still to come were unknown. There may be more of them than its
+//! slices have room for: after a burst, before a bank that has become too small got a successor,
+//! before the first generation or after a silence. The block is therefore checked before it takes a
+//! late key. Where its slices are as full as planned, the open generation takes the key, and counts
+//! it against its allowance. The key then stays longer than necessary.
 //!
-//! What is decided goes into the record: replay does not ask.
+//! The decision is recorded, so replay does not repeat it.
 //!
-//! Whatever generation takes them, keys that are late all the time are measured right: in the end a slice has as many bits as if its keys
-//! had come in time, and one slice is filled for each generation.
+//! The measurement stays correct for keys that are always late, whatever generation takes them: in
+//! the end a slice has as many bits as if its keys had arrived in time, and one slice is filled for
+//! each generation.
 
 use super::fills::zeros_left;
 use super::{COLUMNS, TimeLimited, sizing};
@@ -17,10 +19,11 @@ use crate::block::{Block, Blocks};
 use crate::kind::BankEntry;
 use crate::kind::State;
 
-/// Words of a block that tell whether there is room: with 12 slices the load to 5 %.
+/// Words of a block that are sampled for room: with 12 slices they give the load to 5 %.
 pub(super) const WORDS: usize = 64;
 
-/// The generation that takes a late key: its own one, `step`, if that has room in the key's block or has the key, else the open one.
+/// Returns the generation that takes a late key: its own one, `step`, if that has room in the key's
+/// block or contains the key, else the open one.
 pub(super) fn step(
     kind: &TimeLimited,
     state: &State<'_>,
@@ -39,7 +42,7 @@ pub(super) fn step(
     if free { step } else { open }
 }
 
-/// Whether the slices of a generation are less full than they may be by now.
+/// Returns whether the slices of a generation are less full than allowed at this point.
 fn has_room(
     kind: &TimeLimited,
     state: &State<'_>,
@@ -48,9 +51,9 @@ fn has_room(
     step: u64,
 ) -> bool {
     let (open, last) = (kind.generations(state).current(), kind.last_generation(state, bank));
-    // A bank that others have followed leaves them their part of the false positives.
+    // A bank with successors leaves them their part of the false positives.
     let part = if last < open { sizing::HURRIED } else { 1.0 };
-    // What a slice has left of its zeros after so many generations that have used their allowance.
+    // The share of zeros that one generation leaves in a slice when it has used its allowance.
     let each = zeros_left(part * sizing::keys_a_word(kind, bank.geometry));
     let mut zeros = [1.0; COLUMNS as usize];
     (1..=kind.k as usize).for_each(|count| zeros[count] = zeros[count - 1] * each);

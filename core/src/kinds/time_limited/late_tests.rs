@@ -1,5 +1,5 @@
-//! Streams whose keys come late, up to a whole window, and what the filter must make of them: no key lost within its window, the
-//! wanted rate of false positives, and an estimate of it that can be believed.
+//! Streams whose keys are late by up to a whole window, and the filter's guarantees for them: no
+//! key lost within its window, the planned rate of false positives, and a reliable estimate of it.
 //!
 //! `cargo test time_limited::late_tests -- --nocapture` prints the figures.
 
@@ -14,36 +14,38 @@ const SECOND: Micros = 1_000_000;
 /// The window of all streams.
 const T: Micros = 60 * SECOND;
 
-/// The rate of false positives asked for.
+/// The planned rate of false positives.
 const WANTED: f64 = 0.003;
 
-/// Keys never inserted that each look asks for: a measured rate of 0.003 has a standard deviation of 2.2e-4.
+/// Keys never inserted that each check queries: a measured rate of 0.003 has a standard deviation
+/// of 2.2e-4.
 const PROBES: u64 = 60_000;
 
-/// Looks a window.
+/// Checks a window.
 const LOOKS: u64 = 10;
 
-/// From 0 to 1.
+/// Returns a number from 0 to 1.
 fn uniform(seed: u64) -> f64 {
     ((mix(seed) >> 11) as f64 + 0.5) / (1_u64 << 53) as f64
 }
 
-/// How late the key of a number is: by up to a window, each as often.
+/// Returns how late a key is: uniformly distributed up to a window.
 fn anything(i: u64) -> Micros {
     (uniform(i ^ 0x1a7e << 40) * T as f64) as Micros
 }
 
-/// By less than a thousandth of a window, but for one of ten: by up to a window.
+/// Returns a lateness of less than a thousandth of a window, for one of ten keys up to a
+/// window.
 fn mostly_little(i: u64) -> Micros {
     if mix(i ^ 0x10 << 50).is_multiple_of(10) { anything(i) } else { anything(i) / 1000 }
 }
 
-/// Half of them by four fifths of a window: one of two sources lags behind.
+/// Returns a lateness of four fifths of a window for half of the keys: one of two sources lags.
 fn half_far(i: u64) -> Micros {
     if i.is_multiple_of(2) { 0 } else { T * 4 / 5 }
 }
 
-/// How late the key of a number is.
+/// The lateness of the key of a number.
 type Late = fn(u64) -> Micros;
 
 const LATENESS: [(&str, Late); 4] = [
@@ -53,12 +55,12 @@ const LATENESS: [(&str, Late); 4] = [
     ("1 of 2 by 0.8 T", half_far),
 ];
 
-/// What came of a stream.
+/// The results of a stream.
 #[derive(Debug, Default)]
 struct Outcome {
-    /// The highest rate at a look, measured and estimated.
+    /// The highest rate at a check, measured and estimated.
     worst: (f64, f64),
-    /// The mean rate over all looks, measured and estimated.
+    /// The mean rate over all checks, measured and estimated.
     mean: (f64, f64),
     /// Bits of the newest bank for each key of the last window.
     bits: f64,
@@ -68,14 +70,14 @@ struct Outcome {
     keys: (usize, u64),
 }
 
-/// A stream under way.
+/// A stream in progress.
 struct Stream {
     name: String,
     kind: Arc<dyn Kind>,
     layout: Layout,
     harness: Harness,
     now: Micros,
-    /// Of the last window: each key, its time, and when it came.
+    /// The keys of the last window: each key, its time, and its arrival.
     keys: VecDeque<(u64, Micros, Micros)>,
     looks: u64,
     outcome: Outcome,
@@ -91,7 +93,7 @@ impl Stream {
         Self { name, kind, layout, harness, now: 0, keys, looks: 0, outcome }
     }
 
-    /// Feeds keys that come in a Poisson manner at `rate`: inserts a second, by time in windows.
+    /// Feeds keys with Poisson arrivals at `rate`: inserts a second, by time in windows.
     fn run(mut self, windows: f64, late: Late, rate: fn(f64) -> f64) -> Outcome {
         let start = 1_700_000_000 * SECOND;
         let (mut time, mut inserts) = (0.0_f64, 0);
@@ -118,7 +120,7 @@ impl Stream {
         }
     }
 
-    /// No key is gone in its window; what is the rate, and is it what the filter says?
+    /// Checks that no key is missing in its window, and that the rate equals the filter's estimate.
     fn look(&mut self) {
         let Self { name, harness, keys, outcome, .. } = self;
         outcome.banks.1 = outcome.banks.1.max(harness.state().banks().count());
@@ -127,7 +129,7 @@ impl Stream {
             assert!(there, "{name}: a key of {time} is gone at {}", self.now);
         }
         let (measured, estimated) = (harness.measured_fpr(PROBES), harness.estimated_fpr());
-        // A fifth, and five standard deviations of what is measured.
+        // A fifth, and five standard deviations of the measured rate.
         let most = estimated * 0.2 + 5.0 * (estimated.max(1e-5) / PROBES as f64).sqrt();
         assert!((measured - estimated).abs() < most, "{name}: {measured}, not {estimated}");
         outcome.worst = (outcome.worst.0.max(measured), outcome.worst.1.max(estimated));
@@ -148,7 +150,7 @@ impl Stream {
     }
 }
 
-/// The keys that generations took which closed in the last window, as measured.
+/// Returns the measured keys of the generations that closed in the last window.
 fn taken(harness: &Harness, kind: &Arc<dyn Kind>, now: Micros) -> u64 {
     let parameter = |name| kind.parameters().required(name, "").expect("completed");
     let (k, l) = (parameter("k"), parameter("l"));
@@ -205,17 +207,18 @@ fn keys_of_one_moment_fill_its_generation_and_then_the_open_one() {
             Decision::TooLate => panic!("a key of the window is refused"),
         })
         .collect();
-    // The smallest bank has room for 64 keys of each of the 12 generations that share a slice, and the others took none.
+    // The smallest bank has capacity for 64 keys of each of the 12 generations that share a slice,
+    // and the other generations took none.
     let own = steps.iter().filter(|&&step| step < open).count();
     assert!((600..900).contains(&own), "{own} of {}", steps.len());
     assert!(steps[1500..].iter().all(|&step| step >= open));
     for i in 2..2000 {
         assert!(harness.contains_at(mix(i), moment + T - 1));
-        // What has its bits is not put elsewhere.
+        // A key that has its bits in a generation is not put into another one.
         let (first, again) = (steps[i as usize - 2], harness.insert(mix(i), moment));
         assert!(first >= open || again == Decision::Insert { step: first });
     }
-    // Those that the open generation took stay until it is gone.
+    // The keys that the open generation took stay until it expires.
     let gone = now + T + 13 * span;
     let there = (2..2000).filter(|&i| harness.contains_at(mix(i), gone)).count();
     assert!(there <= 5, "{there}");

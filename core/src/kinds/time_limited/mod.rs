@@ -1,20 +1,25 @@
-//! The time-limited Bloom filter: present for all of `T` after its insertion, gone after `T + T/l`.
+//! The time-limited Bloom filter: a key is present for all of `T` after its insertion, and absent
+//! after `T + T/l`.
 //!
-//! An age-partitioned filter (the Time-limited paper, section 6) whose generations are closed by time as
-//! well as by allowance, and whose slices live in banks that follow the rate of inserts:
-//! - An insert in generation `g` writes the slices `g-k+1..=g` of the bank that serves `g`. The key is present
-//!   while its generation is alive: until `T` after that ended, by time, never by count, half-open.
-//! - A generation closes when its allowance is used (the paper's equations 4 and 5) or `T/l` after it opened
-//!   (a little earlier, see `pace_and_grace`), even if nothing is inserted. The paper's close by use alone,
-//!   and a quiet stream never forgets.
-//! - A bank serves whole generations, with slices of its own from its first one on, sized for 1.25 times the
-//!   measured need. A burst uses up its columns before a larger one follows (see `sizing`). (In the paper the slices around a change, of all sizes, take the inserts of `k`
-//!   generations: after a sudden growth that fills the small ones to the brim, and a run of `k` ones is
-//!   found in nearly every row.)
-//! - A late key goes to the generation of its own time, or to the open one if that is full (see `late`).
+//! An age-partitioned filter (the Time-limited paper, section 6) whose generations are closed by
+//! time as well as by allowance, and whose slices live in banks that follow the rate of inserts:
+//! - An insert in generation `g` writes the slices `g-k+1..=g` of the bank that serves `g`. The key
+//!   is present while its generation is alive: until `T` after that ended, by time, never by count,
+//!   half-open.
+//! - A generation closes when its allowance is used (the paper's equations 4 and 5) or `T/l` after
+//!   it opened (slightly earlier, see `pace_and_grace`), even if nothing is inserted. The paper's
+//!   generations close by use alone, so a quiet stream never expires keys.
+//! - A bank serves whole generations, with slices of its own from its first one on, sized for 1.25
+//!   times the measured need. A burst uses up its columns before a larger one follows (see
+//!   `sizing`). (In the paper the slices around a change, of all sizes, take the inserts of `k`
+//!   generations. After a sudden growth that fills the small ones completely, and a run of `k` ones
+//!   is found in nearly every row.)
+//! - A late key goes to the generation of its own time, or to the open one if that is full (see
+//!   `late`).
 //!
-//! So a key's slices lie in one block, and banks are asked one by one. All of a key's slices die together but
-//! for ghosts: a key that expired `e < k` generations ago still has `k-e` of its slices.
+//! A key's slices therefore lie in one block, and a query reads the banks one by one. All of a
+//! key's slices expire together except for ghosts: a key that expired `e < k` generations ago still
+//! has `k-e` of its slices.
 
 mod evidence;
 mod fills;
@@ -50,7 +55,7 @@ use std::sync::Arc;
 /// The kind's name.
 pub const NAME: &str = "time-limited";
 
-/// The parameters it knows.
+/// The parameters of this kind.
 const KNOWN: [&str; 6] = ["window", "fpr", "rate", "k", "l", "load"];
 
 /// The longest window: 36,000 years in microseconds.
@@ -59,17 +64,19 @@ const MOST_WINDOW: Micros = 1 << 60;
 /// Columns of a block; those beyond `k+l` let generations close early.
 const COLUMNS: u32 = 64;
 
-/// Columns left free in the steady state: for the grace, and so that a generation may close before its time.
-/// When the rate rises, the next one is then the first that measures the new rate alone.
+/// Columns left free in the steady state: for the grace, and so that a generation may close before
+/// its time. When the rate rises, the next generation is then the first that measures only the new
+/// rate.
 const SPARE: u32 = 2;
 
-/// Plans aim at this part of the wanted rate: fills vary a little around the expected ones.
+/// Plans aim at this part of the planned rate, because fills vary slightly around the expected
+/// ones.
 const AIM: f64 = 0.97;
 
-/// The highest load: beyond it more hash functions would do better.
+/// The highest load: beyond it more hash functions would be better.
 const MOST_LOAD: f64 = 1.0;
 
-/// Words of the first bank where no rate is named: 32 KiB.
+/// Words of the first bank if no rate is given: 32 KiB.
 const FIRST_WORDS: u64 = 4096;
 
 /// The layout for which the first bank is planned.
@@ -83,20 +90,23 @@ struct TimeLimited {
     rate: Option<f64>,
     k: u32,
     l: u32,
-    /// Set bits that a slice's cells took, each, when all `k` generations have used their allowance.
+    /// Set bits that each cell of a slice took when all `k` generations have used their allowance.
     load: f64,
-    /// The longest that a generation stays open.
+    /// The longest time for which a generation stays open.
     pace: Micros,
-    /// How long after its close it counts as open; together `T/l`, rounded up.
+    /// The time after its close for which it counts as open; with `pace` together `T/l`, rounded
+    /// up.
     grace: Micros,
     slices: Columns,
 }
 
-/// Makes the kind from `window` (microseconds) and `fpr` (0.001 if absent), and `rate`, the inserts expected
-/// a second, which sizes the first bank. `k`, `l` and `load` override what `fpr` derives.
+/// Builds the kind from `window` (microseconds) and `fpr` (0.001 if absent), and `rate`, the
+/// expected inserts a second, which sizes the first bank. `k`, `l` and `load` override what would
+/// be derived from `fpr`.
 ///
 /// # Errors
-/// [`Error::Parameter`] for unknown names, and for values out of bounds or that do not fit each other.
+/// [`Error::Parameter`] for unknown names, and for values out of bounds or that do not fit each
+/// other.
 pub fn build(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
     parameters.only(NAME, &KNOWN)?;
     let window = parameters.required("window", "a number of microseconds")?;
@@ -124,7 +134,7 @@ pub fn build(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
     Ok(Arc::new(kind))
 }
 
-/// `k` and `l` as given, or those that take the least memory.
+/// Returns `k` and `l` as given, or those that take the least memory.
 fn slice_counts(parameters: &Parameters, fpr: f64) -> Result<(u32, u32)> {
     match parameters.slices(COLUMNS - 1)? {
         None => {
@@ -136,19 +146,20 @@ fn slice_counts(parameters: &Parameters, fpr: f64) -> Result<(u32, u32)> {
     }
 }
 
-/// How long a generation is open, and how long after that it still counts as open.
+/// Returns how long a generation is open, and how long after that it still counts as open.
 ///
-/// An insert may come to a generation that another thread closes at that moment because its allowance is used, at a time that
-/// lies before the insert's: by no more than the grace, or the insert tells its time first ([`Kind::grace`]). So its key's
-/// window, from the generation's end on, is whole. Grace is a 64th of `T/l`, if the slices spare a column: `n-k` generations,
-/// one after the other, must cover the window and the grace, which holds for `l <= 62`.
+/// An insert may go to a generation that another thread closes concurrently because its allowance
+/// is used, at a time before the insert's. The difference is at most the grace, because otherwise
+/// the insert records its time first ([`Kind::grace`]). The key's window, from the generation's end
+/// on, is therefore complete. Grace is a 64th of `T/l`, if the slices leave a spare column: `n-k`
+/// consecutive generations must cover the window and the grace, which holds for `l <= 62`.
 fn pace_and_grace(window: Micros, k: u32, l: u32) -> (Micros, Micros) {
     let whole = window.div_ceil(l.into());
     let grace = if k + l < COLUMNS { whole / 64 } else { 0 };
     (whole - grace, grace)
 }
 
-/// The highest load that keeps the rate with all columns in use, all generations full.
+/// Returns the highest load that keeps the rate with all columns in use and all generations full.
 fn planned_load(k: u32, fpr: f64) -> Result<f64> {
     let l = COLUMNS - k;
     let holds = |load| theory::fpr(k, l, load, theory::Phase::WORST) <= AIM * fpr;
@@ -175,14 +186,15 @@ impl TimeLimited {
         Generations::new(state, (self.pace, self.grace), u64::from(self.k) - 1)
     }
 
-    /// The last generation that a bank serves; without end for the newest.
+    /// Returns the last generation that a bank serves; unlimited for the newest.
     fn last_generation(&self, state: &State<'_>, bank: &BankEntry) -> u64 {
         let later = |other: &BankEntry| (other.since, other.id) > (bank.since, bank.id);
         let next = state.banks().filter(later).map(|other| other.since).min();
         next.map_or(u64::MAX, |since| since.saturating_sub(1))
     }
 
-    /// The block that an insert writes, and the first generation of its bank; none if that has ended since.
+    /// Returns the block that an insert writes, and the first generation of its bank; none if that
+    /// has closed since.
     fn written<'b, 'a>(
         &self,
         state: &State<'_>,
@@ -193,7 +205,8 @@ impl TimeLimited {
         Some((blocks.get(bank.slot)?, bank.since))
     }
 
-    /// The youngest generation that ended less than `age` before `now`, or has not ended, and has the key.
+    /// Returns the youngest generation that contains the key and ended less than `age` before
+    /// `now`, or has not ended.
     fn youngest(
         &self,
         state: &State<'_>,
@@ -205,7 +218,7 @@ impl TimeLimited {
         let found = state.banks().filter_map(|bank| {
             let block = blocks.get(bank.slot)?;
             let oldest = oldest.max(bank.since);
-            // Nothing alive has been written: spares the misses.
+            // Nothing alive has been written: this saves the misses.
             if caught_up(block) < oldest {
                 return None;
             }
@@ -216,7 +229,7 @@ impl TimeLimited {
         found.max()
     }
 
-    /// The sum of novelty at which the allowance of the open generation is used.
+    /// Returns the sum of new bits at which the allowance of the open generation is used.
     fn full(&self, state: &State<'_>, layout: Layout) -> u64 {
         let generations = self.generations(state);
         let Some(bank) = state.bank_of_step(generations.current()) else {
@@ -312,9 +325,10 @@ impl Kind for TimeLimited {
         }
     }
 
-    /// A late key goes to the generation of its own time, while that is alive (the key may then be older than the
-    /// window by a span) and has room ([`Kind::step_of_late`]). If none was open then, in a silence or before the first insert, the next one
-    /// takes the key if it is inside the window: it keeps it a little longer.
+    /// A late key goes to the generation of its own time, while that is alive (the key may then be
+    /// older than the window by a span) and has room ([`Kind::step_of_late`]). If none was open at
+    /// that time, in a silence or before the first insert, the next one takes the key if it is
+    /// inside the window, and keeps it slightly longer.
     fn decide(&self, state: &State<'_>, moment: &Moment) -> Decision {
         let generations = self.generations(state);
         if moment.time >= moment.now {
@@ -341,7 +355,7 @@ impl Kind for TimeLimited {
         late::step(self, state, blocks, hash, step)
     }
 
-    /// The bits newly set.
+    /// Returns the newly set bits.
     fn novelty(&self, state: &State<'_>, blocks: &Blocks<'_>, operation: &Operation) -> u32 {
         self.written(state, blocks, operation)
             .map_or(0, |(block, _)| self.slices.novelty(block, operation.step, operation.hash))
@@ -364,7 +378,7 @@ impl Kind for TimeLimited {
     fn age(&self, state: &State<'_>, blocks: &Blocks<'_>, query: &Query) -> Option<Age> {
         let generation = self.youngest(state, blocks, query, self.window)?;
         let generations = self.generations(state);
-        // A block may be a generation ahead of the state that a query has read: open, then.
+        // A block may be a generation ahead of the state that a query has read, which is then open.
         let end = if generation > generations.current() {
             query.now
         } else {
@@ -416,7 +430,8 @@ impl Kind for TimeLimited {
         Some(self.generations(state).current())
     }
 
-    /// When all generations of the first bank have used their allowance, and all columns are alive.
+    /// Returns the rate when all generations of the first bank have used their allowance, and all
+    /// columns are alive.
     fn planned_fpr(&self, layout: Layout) -> f64 {
         let geometry = layout.geometry(self.first_words());
         let keys = sizing::capacity(self, layout, geometry);
@@ -426,7 +441,7 @@ impl Kind for TimeLimited {
         theory::fpr_in_blocks(self.k, l, load, theory::Phase::WORST, block_keys)
     }
 
-    /// That of runs of ones in slices of generations that are alive.
+    /// Returns the rate of runs of ones in slices of generations that are alive.
     fn block_fpr(&self, state: &State<'_>, slot: usize, block: &Block<'_>, moment: &Moment) -> f64 {
         let Some(bank) = state.bank(slot) else { return 0.0 };
         let generations = self.generations(state);
@@ -440,7 +455,7 @@ impl Kind for TimeLimited {
         theory::fpr_run(self.slices.fills(block, last).take(alive as usize), self.k)
     }
 
-    /// Measured, not worked out from what generations took: late keys go to those that have closed.
+    /// Measured, not derived from the keys of generations, because late keys go to closed ones.
     fn estimated_fpr(&self, _: &State<'_>, _: Layout, _: &Moment, sample: &Sample) -> f64 {
         sample.fpr()
     }

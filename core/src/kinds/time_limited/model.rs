@@ -1,4 +1,4 @@
-//! The kind against its naive model, whatever is asked and when.
+//! The kind against its naive model, for any query at any time.
 
 use super::tests::tiny;
 use super::*;
@@ -9,15 +9,15 @@ use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use std::collections::HashMap;
 
-/// The algorithm as the papers tell it, for a filter of one block a bank: slices with bits of their own, none
-/// ever recycled, each dead by the clock alone.
+/// The algorithm of the papers for a filter of one block a bank: slices with bits of their own,
+/// none ever recycled, each expired by the clock alone.
 struct Model {
     kind: TimeLimited,
     /// Number, opened, ended.
     generations: Vec<(u64, Micros, Option<Micros>)>,
     /// First generation, words of the block.
     banks: Vec<(u64, u32)>,
-    /// By bank and slice number: its bits.
+    /// The bits of a slice, by bank and slice number.
     slices: HashMap<(usize, u64), Vec<bool>>,
     events: usize,
 }
@@ -34,7 +34,7 @@ impl Model {
         }
     }
 
-    /// Takes over what the filter decided, and checks that it may.
+    /// Adopts the filter's decisions, after checking that they are allowed.
     fn follow(&mut self, harness: &Harness) {
         for event in &harness.events()[self.events..] {
             match *event {
@@ -61,7 +61,7 @@ impl Model {
         generation.2.unwrap_or(generation.1 + self.kind.pace + self.kind.grace)
     }
 
-    /// A slice's bits, and the key's one among them.
+    /// Returns the key's bit of a slice.
     fn bit(&mut self, generation: u64, slice: u64, hash: u64) -> &mut bool {
         let bank = self.banks.iter().rposition(|&(since, _)| since <= generation).expect("a bank");
         let words = self.banks[bank].1;
@@ -75,7 +75,7 @@ impl Model {
         let ended_later = |g: &&(u64, Micros, Option<Micros>)| self.end(g) > time;
         let of_its_time = self.generations.iter().find(ended_later).copied();
         let into = if time >= now { open } else { of_its_time.unwrap_or(open) };
-        // Without a generation of its own the key's own time counts.
+        // Without a generation of its own, the key's own time counts.
         let own = time >= now || into.1 <= time;
         let until = if own { self.end(&into) } else { time };
         if until + self.kind.window <= now {
@@ -88,7 +88,8 @@ impl Model {
         Decision::Insert { step: into.0 }
     }
 
-    /// Whether a generation takes a key: the open one, one that has it, or one whose slices are not as full as planned.
+    /// Returns whether a generation takes a key: the open one, one that contains it, or one whose
+    /// slices are not as full as planned.
     fn takes(&mut self, generation: u64, open: u64, hash: u64) -> bool {
         let k = u64::from(self.kind.k);
         let slices = generation + 1 - k..=generation;
@@ -112,7 +113,8 @@ impl Model {
         (set as f64) < planned
     }
 
-    /// The youngest generation that has the key and ended less than `age` ago.
+    /// Returns how long ago the youngest generation ended that contains the key and ended less than
+    /// `age` ago.
     fn youngest(&mut self, hash: u64, now: Micros, age: Micros) -> Option<Micros> {
         let k = u64::from(self.kind.k);
         let alive: Vec<_> =
@@ -127,11 +129,12 @@ impl Model {
 /// One step of a test sequence.
 #[derive(Debug, Clone, Copy)]
 enum Action {
-    /// Inserts so many keys from this one on, so many microseconds later.
+    /// Inserts the second number of keys from the first on, the third number of microseconds later.
     Insert(u16, u16, u64),
-    /// Inserts so many keys from this one on, of so many microseconds ago.
+    /// Inserts the second number of keys from the first on, with times the third number of
+    /// microseconds ago.
     Late(u16, u16, u64),
-    /// Asks for a key, so many microseconds later, and within so many.
+    /// Queries a key, the second number of microseconds later, and within the third.
     Ask(u16, u64, u64),
 }
 
@@ -147,7 +150,7 @@ fn action() -> impl Strategy<Value = Action> {
     ]
 }
 
-/// Few slices, or nearly as many as there are columns, so that a generation often must go on.
+/// Few slices, or nearly as many as there are columns, so that a generation often must stay open.
 fn slice_counts() -> impl Strategy<Value = (u32, u32)> {
     let many = (1..6_u32, 0..4_u32).prop_map(|(k, spare)| (k, 64 - k - spare));
     prop_oneof![(1..6_u32, 1..12_u32), many]

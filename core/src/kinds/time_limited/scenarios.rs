@@ -1,5 +1,5 @@
-//! Streams whose rate changes, and what the filter must make of them: no key lost within the window, the
-//! wanted rate of false positives at all times, few changes of banks, memory near what is needed.
+//! Streams whose rate changes, and the filter's guarantees for them: no key lost within the window,
+//! the planned rate of false positives at all times, few changes of banks, memory near the minimum.
 //!
 //! `cargo test time_limited::scenarios -- --nocapture` prints the figures.
 
@@ -13,31 +13,31 @@ const SECOND: Micros = 1_000_000;
 /// The window of all scenarios.
 const T: Micros = 60 * SECOND;
 
-/// The rate of false positives asked for.
+/// The planned rate of false positives.
 const WANTED: f64 = 0.001;
 
-/// Times at which a scenario is looked at, a window; and when a bank opens.
+/// Checks of a scenario in each window, in addition to one when a bank opens.
 const LOOKS: u64 = 10;
 
-/// Keys never inserted that each look asks for: the measured rate has a standard deviation of 1.6e-4
-/// where it is 1e-3, of 6e-5 where it is 1.25e-4.
+/// Keys never inserted that each check queries: the measured rate has a standard deviation of
+/// 1.6e-4 where it is 1e-3, of 6e-5 where it is 1.25e-4.
 const PROBES: u64 = 40_000;
 
-/// Bits a key at the wanted rate with 64 columns and no room to spare (the planner's figure).
+/// Bits a key at the planned rate with 64 columns and no spare capacity (the planner's figure).
 const IDEAL_BITS: f64 = 26.4;
 
-/// What came of a scenario.
+/// The results of a scenario.
 #[derive(Debug, Default)]
 struct Outcome {
     /// Banks opened after the first.
     switches: usize,
     /// The most banks at one time.
     banks: usize,
-    /// The highest false-positive rate at a look, measured and expected.
+    /// The highest false-positive rate at a check, measured and expected.
     worst: (f64, f64),
-    /// The mean rate over the looks of the last quarter, measured and expected.
+    /// The mean rate over the checks of the last quarter, measured and expected.
     last: (f64, f64),
-    /// Looks in the last quarter.
+    /// Checks in the last quarter.
     looks: f64,
     /// Bits of the newest bank for each distinct key of the last window.
     bits: f64,
@@ -48,9 +48,9 @@ struct Scenario<'a> {
     parameters: Parameters,
     /// How long it lasts, in windows.
     windows: f64,
-    /// The caller's clock ticks this often.
+    /// The interval of the caller's clock ticks.
     tick: Micros,
-    /// Each key comes so often in a row.
+    /// The number of consecutive inserts of each key.
     copies: u64,
 }
 
@@ -65,7 +65,7 @@ impl<'a> Scenario<'a> {
         self
     }
 
-    /// Feeds keys that come in a Poisson manner at `rate`: inserts a second, by time in windows.
+    /// Feeds keys with Poisson arrivals at `rate`: inserts a second, by time in windows.
     fn run(self, rate: impl Fn(f64) -> f64) -> Outcome {
         let kind = build(&self.parameters).expect("a kind");
         let layout = Layout { stripes: kind.default_stripes(2048), block_words: 2048 };
@@ -104,12 +104,12 @@ impl<'a> Scenario<'a> {
         let distinct = keys.len() as f64 / self.copies as f64;
         outcome.bits = layout.words(newest.geometry) as f64 * 64.0 / distinct;
         println!("{:28} {outcome:?}", self.name);
-        // Six standard deviations of a measured rate above the expected one.
+        // The tolerance is six standard deviations of a measured rate above the expected one.
         assert!(outcome.worst.0 < outcome.worst.1 + 6.0 * (WANTED / PROBES as f64).sqrt());
         outcome
     }
 
-    /// No key of the window is gone; what are the rates?
+    /// Checks that no key of the window is missing, and records the rates.
     fn look(
         &self,
         harness: &Harness,
@@ -130,8 +130,8 @@ impl<'a> Scenario<'a> {
     }
 }
 
-/// A burst of `count` keys within `span`, no rate named, a window of ten minutes; then `after` of them a
-/// pace for a window and a half.
+/// A burst of `count` keys within `span`, without a planned rate, in a window of ten minutes; then
+/// `after` of them a pace for a window and a half.
 struct Burst {
     name: &'static str,
     count: u64,
@@ -139,16 +139,16 @@ struct Burst {
     after: u64,
 }
 
-/// What came of a burst.
+/// The results of a burst.
 #[derive(Debug, Default)]
 struct BurstOutcome {
     /// Banks opened after the first, in the burst and in all.
     switches: (usize, usize),
     /// The most banks at one time.
     banks: usize,
-    /// The most MiB of cells of all banks.
+    /// The greatest size of the cells of all banks, in MiB.
     mib: f64,
-    /// Of the newest bank at the end.
+    /// The size of the newest bank at the end.
     last_mib: f64,
     /// The highest false-positive rate, measured and expected.
     worst: (f64, f64),
@@ -290,7 +290,7 @@ fn a_silence_changes_no_bank() {
 
 #[test]
 fn at_full_capacity_the_wanted_rate_is_kept_in_blocks_of_any_size() {
-    // Keys a second that 0.98 of the capacity takes: large blocks, 256 words and the smallest.
+    // Keys a second that use 0.98 of the capacity: large blocks, 256 words and the smallest.
     for (name, expected, rate) in [
         ("at capacity, large blocks", Some(2400.0), 2940.0),
         ("at capacity, 256 words", None, 151.0),
@@ -344,7 +344,7 @@ fn a_daily_tide_keeps_the_rate() {
 
 #[test]
 fn a_file_read_at_full_speed_takes_memory_in_proportion_to_its_keys() {
-    // MiB: the keys take 1.3 and 13 at the wanted rate.
+    // MiB: at the planned rate the keys take 1.3 and 13.
     for (name, count, span, after, most) in [
         ("400,000 keys in 0.2 s", 400_000, SECOND / 5, 0, 5.0),
         ("4,000,000 keys in 2 s", 4_000_000, 2 * SECOND, 0, 40.0),
@@ -363,7 +363,8 @@ fn a_file_read_at_full_speed_takes_memory_in_proportion_to_its_keys() {
 fn files_read_one_after_the_other_keep_the_rate() {
     let outcome = Scenario::new("200,000 in 0.1 s each T/4", 3.3)
         .run(|t| if (4.0 * t).fract() < 1.0 / 150.0 { 2e6 } else { 0.0 });
-    // A bank lasts for two or three files, the next is no larger: not sized as if the reading went on.
+    // A bank lasts for two or three files and the next one is no larger: it is not sized as if the
+    // reading continued.
     assert!(outcome.switches <= 7 && outcome.banks <= 4);
     assert!(outcome.worst.1 < WANTED && outcome.bits < 3.0 * IDEAL_BITS);
 }

@@ -1,17 +1,22 @@
 //! When generations close, and how large banks are.
 //!
-//! Pure decisions over the filter-wide state; what they come to is an event. Invariants:
-//! - a generation closes a `pace` after it opened at the latest, and then there is a column for its successor:
-//!   a free one, or one of a new bank, for which a slot is kept (`room_for_haste`, `succeed`);
-//! - a bank's capacity is what one generation may insert so that the wanted rate holds when all do;
-//! - the need, the keys that come in a `pace`, is measured by newly set bits over closed generations.
+//! All decisions are pure functions of the filter-wide state, and their result is an event.
+//! Invariants:
+//! - A generation closes at most a `pace` after it opened, and then there is a column for its
+//!   successor: a free one, or one of a new bank, for which a slot is reserved (`room_for_haste`,
+//!   `succeed`).
+//! - A bank's capacity is the number of keys that each generation may insert so that the planned
+//!   rate holds when all do.
+//! - The need, the number of keys in a `pace`, is measured by newly set bits over closed
+//!   generations.
 //!
-//! A need above the capacity uses up the free columns first: generations close as soon as they have used
-//! their allowance, all slices are as full as planned, and a bank that has just begun so takes many times
-//! its capacity. Only then comes a larger bank: by now the need has been measured over all that time, not
-//! extrapolated from the first millisecond of a file that is being read.
+//! A need above the capacity first uses up the free columns: generations close as soon as they have
+//! used their allowance, and all slices are as full as planned. A bank that has just opened thus
+//! takes many times its capacity. Only then does a larger bank follow: by now the need has been
+//! measured over all that time, and is not extrapolated from the first millisecond of a file that
+//! is being read.
 //!
-//! Knows nothing of blocks and cells.
+//! This module is independent of blocks and cells.
 
 use super::COLUMNS;
 use super::fills::Measure;
@@ -20,46 +25,48 @@ use super::{FIRST_WORDS, MOST_WORDS, TimeLimited};
 use crate::block::{Geometry, Layout, MAX_BANKS};
 use crate::kind::{BankEntry, Event, Kind, Micros, Moment, State};
 
-/// The fewest keys of a generation that a bank has room for: fewer would measure nothing.
+/// The least capacity of a bank, in keys of a generation: fewer would measure nothing.
 const LEAST_KEYS: f64 = 64.0;
 
-/// The room of a bank for what was measured.
+/// The factor between a bank's capacity and the measured need.
 pub(super) const MARGIN: f64 = 1.25;
 
-/// The room if the need grows fast: if the bank before is younger than half a window.
+/// That factor if the need grows fast: if the previous bank is younger than half a window.
 const FAST_MARGIN: f64 = 2.5;
 
-/// A new bank is at most so many times as large as the one before, or has [`GROWN_WORDS`]: however fast keys
-/// come, memory is in proportion to their number.
+/// The greatest factor from one bank to the next, unless the new one has at most [`GROWN_WORDS`].
+/// Memory therefore stays in proportion to the number of keys, at any rate.
 const MOST_GROWTH: u64 = 8;
 
-/// The size up to which a bank may grow in one step: 4 MiB, the hundredfold of the first bank of a filter
-/// for which no rate was named.
+/// The size up to which a bank may grow in one step: 4 MiB, a hundred times the first bank of a
+/// filter without a planned rate.
 const GROWN_WORDS: u64 = 1 << 19;
 
-/// The most that a generation which closed early counts for, in its own keys: a short burst measures little.
+/// The greatest weight of a generation that closed early, relative to its own keys: a short burst
+/// measures little.
 const MOST_EXTRAPOLATION: f64 = 256.0;
 
-/// The part of the capacity that is allowed where one generation after the other closes early. It leaves
-/// a seventh of the false positives, so that several banks used up by one burst keep the wanted rate together.
+/// The part of the capacity that is allowed while consecutive generations close early. It leaves a
+/// seventh of the false positives, so that several banks used up by one burst together keep the
+/// planned rate.
 pub(super) const HURRIED: f64 = 0.8;
 
-/// Numbers of generations over which the need is measured: the fewer, the newer; the more, the surer.
+/// Numbers of generations over which the need is measured: few are more recent, many more certain.
 const LENGTHS: [u64; 4] = [1, 4, 16, 64];
 
-/// Standard deviations by which a measured number of keys must exceed what there is room for.
+/// Standard deviations by which a measured number of keys must exceed the capacity.
 const CERTAINTY: f64 = 2.0;
 
-/// Keys a generation that a bank has room for.
+/// Returns the keys of a generation that a bank has capacity for.
 ///
-/// `L·W/k`, less a little for the spread of keys over small blocks: the rate grows as about the power
-/// `0.75·k` of the load, whose relative variance over blocks is about `2/(3·L·w)`, `w` the words of a block.
-/// Only + × ÷: the state depends on it.
+/// `L·W/k`, slightly reduced for the spread of keys over small blocks: the rate grows as about the
+/// power `0.75·k` of the load, whose relative variance over blocks is about `2/(3·L·w)`, `w` the
+/// words of a block. Only + × ÷ are used, because the state depends on the result.
 pub(super) fn capacity(kind: &TimeLimited, layout: Layout, geometry: Geometry) -> f64 {
     capacity_of(kind, layout.words(geometry) as f64, geometry).max(1.0)
 }
 
-/// The same for each word of the bank.
+/// Returns the capacity for each word of the bank.
 pub(super) fn keys_a_word(kind: &TimeLimited, geometry: Geometry) -> f64 {
     capacity_of(kind, 1.0, geometry)
 }
@@ -71,14 +78,16 @@ fn capacity_of(kind: &TimeLimited, words: f64, geometry: Geometry) -> f64 {
     kind.load * words / k / (1.0 + spread)
 }
 
-/// The smallest geometry with room for so many keys a generation, and for [`LEAST_KEYS`].
+/// Returns the smallest geometry with a capacity of `keys` keys a generation, and of
+/// [`LEAST_KEYS`].
 pub(super) fn geometry_for(kind: &TimeLimited, layout: Layout, keys: f64) -> Geometry {
     let keys = keys.max(LEAST_KEYS);
     let mut words = f64::from(kind.k) * keys / kind.load;
-    // Beyond what a filter may have it need only be too large.
+    // Beyond the greatest size of a filter the result need only be too large.
     let geometry_of = |words: f64| layout.geometry((words as u64).min(2 * MOST_WORDS));
     let mut geometry = geometry_of(words);
-    // Smaller blocks need more words for the same keys, more words make larger blocks: two or three turns.
+    // Smaller blocks need more words for the same keys, and more words make larger blocks: two or
+    // three rounds.
     for _ in 0..8 {
         let room = capacity(kind, layout, geometry);
         if room >= keys {
@@ -90,7 +99,7 @@ pub(super) fn geometry_for(kind: &TimeLimited, layout: Layout, keys: f64) -> Geo
     geometry
 }
 
-/// The event that must come before an insert at `moment`.
+/// Returns the event that must come before an insert at `moment`.
 pub(super) fn due(
     kind: &TimeLimited,
     state: &State<'_>,
@@ -128,8 +137,9 @@ pub(super) fn due(
     sizing.grow(need, novelty)
 }
 
-/// The generation that opens at `now`. Those that would have opened and closed empty since the open one are
-/// skipped, so that no slice is written both before and after a silence. More than `k` make no difference.
+/// Returns the generation that opens at `now`. Those that would have opened and closed empty since
+/// the open one are skipped, so that no slice is written both before and after a silence. Skipping
+/// more than `k` makes no difference.
 fn next_generation(kind: &TimeLimited, generations: &Generations<'_>, now: Micros) -> u64 {
     let open = generations.current();
     let silent = now >= generations.end(open).saturating_add(kind.window);
@@ -138,13 +148,14 @@ fn next_generation(kind: &TimeLimited, generations: &Generations<'_>, now: Micro
     open.saturating_add(if silent { most } else { passed.clamp(1, most) })
 }
 
-/// What came in the last window, as far as it tells sizes.
+/// The inserts of the last window, as far as they determine sizes.
 struct Lately {
-    /// Keys a pace: on average, or in the open generation if that is more.
+    /// Keys in a pace: the mean over the window, or the open generation's rate if that is higher.
     need: f64,
-    /// The capacity of a bank of which the window's bursts, if they came again, would take half the columns.
+    /// The capacity at which the window's bursts, if they recurred, would take half the columns of
+    /// a bank.
     bursts_again: f64,
-    /// Whether the present burst is yet smaller than those before it in the window.
+    /// Whether the present burst is still smaller than the earlier ones in the window.
     recur: bool,
 }
 
@@ -158,20 +169,20 @@ struct Sizing<'a> {
 }
 
 impl Sizing<'_> {
-    /// Whether a generation may open in the newest bank now, and each `pace` from now on, without
-    /// recycling a slice or a record that is alive.
+    /// Returns whether a generation may open in the newest bank now, and each `pace` from now on,
+    /// without recycling a slice or a record that is alive.
     fn room(&self) -> bool {
         self.room_in(u64::from(COLUMNS - self.kind.k), self.newest.since) && self.room_on_record()
     }
 
-    /// The same for the records of generations alone, which all banks share.
+    /// Returns the same for the records of generations alone, which all banks share.
     fn room_on_record(&self) -> bool {
         self.room_in(RING - 1, 0)
     }
 
-    /// The generation `back` before the open one must be dead now, the one after it a pace from now, and so
-    /// on: each is the last that wrote the slice (or the record) whose place is taken then. Those before
-    /// `since` left nothing there.
+    /// Returns whether the generation `back` before the open one is dead now, the one after it a
+    /// pace from now, and so on. Each is the last writer of the slice (or the record) whose place
+    /// is taken then. Generations before `since` left nothing there.
     fn room_in(&self, back: u64, since: u64) -> bool {
         let open = self.generations.current();
         let since = since.max(self.generations.oldest());
@@ -185,8 +196,8 @@ impl Sizing<'_> {
         })
     }
 
-    /// Whether the generation that `step` opens finds a free column in the newest bank: that of the slice
-    /// which the generation `n-k` before it was the last to write.
+    /// Returns whether the generation that `step` opens finds a free column in the newest bank: the
+    /// column of the slice that was last written by the generation `n-k` before it.
     fn free_column(&self, step: &Event) -> bool {
         let Event::Step { step, .. } = *step else {
             return true;
@@ -195,9 +206,9 @@ impl Sizing<'_> {
         last.is_none_or(|last| last < self.newest.since || last < self.alive())
     }
 
-    /// Whether generations may close early and use up the newest bank's columns, so that another bank will
-    /// have to follow even if keys then come slowly: there must be a slot for it, and records. What bursts may
-    /// use of the records is shared out: a bank takes no more than it leaves.
+    /// Returns whether generations may close early and use up the newest bank's columns. Another
+    /// bank must then follow even if keys arrive slowly, which needs a slot for it, and records.
+    /// The records that bursts may use are shared out: a bank takes at most as many as it leaves.
     fn room_for_haste(&self) -> bool {
         let by_time = self.kind.window.div_ceil(self.kind.pace).saturating_add(2);
         let (alive, next) = (self.alive(), self.generations.current().saturating_add(1));
@@ -207,12 +218,13 @@ impl Sizing<'_> {
             && own.saturating_add(used).saturating_add(by_time) < RING
     }
 
-    /// The oldest generation that is alive.
+    /// Returns the oldest generation that is alive.
     fn alive(&self) -> u64 {
         self.generations.first_since(self.now, self.kind.window)
     }
 
-    /// The oldest bank, if all its generations are dead and it is not the newest.
+    /// Returns the event that closes the oldest bank, if all its generations are dead and it is not
+    /// the newest.
     fn dead_bank(&self) -> Option<Event> {
         let oldest = self.state.banks().min_by_key(|bank| (bank.since, bank.id))?;
         let last = self.kind.last_generation(self.state, &oldest);
@@ -220,14 +232,15 @@ impl Sizing<'_> {
         dead.then_some(Event::CloseBank { id: oldest.id, time: self.now })
     }
 
-    /// A bank for a need above the newest one's capacity. Where bursts come again and again the need in the
-    /// middle of one says little: the next bank is for bursts as large as those before.
+    /// Returns a bank for a need above the newest one's capacity. Where bursts recur, the need in
+    /// the middle of one is a poor measure: the next bank is sized for bursts as large as the
+    /// earlier ones.
     fn grow(&self, need: f64, novelty: u64) -> Option<Event> {
         if !self.room_on_record() {
             return None;
         }
         let young = self.now.saturating_sub(self.generations.bank_time()) < self.kind.window / 2;
-        // The first bank is a guess: that it was wrong says nothing of growth.
+        // The first bank is a guess: an error in it does not measure growth.
         let margin = if young && self.newest.id > 0 { FAST_MARGIN } else { MARGIN };
         let lately = self.lately(novelty);
         let keys = if lately.recur {
@@ -239,7 +252,8 @@ impl Sizing<'_> {
         self.open(self.geometry_within_reach(keys))
     }
 
-    /// The geometry for so many keys a generation, as far as the newest bank may grow at once.
+    /// Returns the geometry for `keys` keys a generation, limited by how much the newest bank may
+    /// grow at once.
     fn geometry_within_reach(&self, keys: f64) -> Geometry {
         let words = self.layout.words(self.newest.geometry);
         let most = words.saturating_mul(MOST_GROWTH).max(GROWN_WORDS);
@@ -251,8 +265,9 @@ impl Sizing<'_> {
         }
     }
 
-    /// The need, if over some number of generations it is surely above the capacity: measured where it is
-    /// surest to be high. Without end if all came in one tick of the caller's clock.
+    /// Returns the need, if over some number of generations it is certainly above the capacity;
+    /// measured over the number with the highest certain need. Infinite if all keys came in one
+    /// tick of the caller's clock.
     fn need_above_capacity(&self, novelty: u64) -> Option<f64> {
         let capacity = capacity(self.kind, self.layout, self.newest.geometry);
         let open = self.generations.current();
@@ -279,9 +294,9 @@ impl Sizing<'_> {
         surest.1.or(at_once.then_some(f64::INFINITY))
     }
 
-    /// The bank that must begin now because the newest one, used up by a burst, has no column for the
-    /// generation that `step` opens. It has room for what came lately, and for the window's bursts if they
-    /// come again.
+    /// Returns the bank that must open now because the newest one, used up by a burst, has no
+    /// column for the generation that `step` opens. It has capacity for the recent need, and for
+    /// the window's bursts if they recur.
     fn succeed(&self, step: &Event, novelty: u64) -> Option<Event> {
         if self.free_column(step) {
             return None;
@@ -291,12 +306,12 @@ impl Sizing<'_> {
         self.open(self.geometry_within_reach(self.worthwhile(keys)))
     }
 
-    /// What came in the last window.
+    /// Returns the measures of the last window.
     fn lately(&self, novelty: u64) -> Lately {
         let open = self.generations.current();
         let late = self.open_keys(novelty) as f64;
-        // The present burst goes back to where two generations in a row did not close early. (One alone may
-        // have been caught between two ticks of a coarse clock.)
+        // The present burst reaches back to two consecutive generations that did not close early.
+        // (A single one may have been cut between two ticks of a coarse clock.)
         let (mut all, mut bursts, mut present, mut calm) = (late, 0.0, 0.0, 0);
         for generation in (self.alive().min(open)..open).rev() {
             let keys = self.generations.keys(generation) as f64;
@@ -323,16 +338,17 @@ impl Sizing<'_> {
         }
     }
 
-    /// So many keys, or those of the first bank: below its size there is nothing to gain.
+    /// Returns `keys`, but at least those of the first bank: a smaller one would gain nothing.
     fn worthwhile(&self, keys: f64) -> f64 {
         let least = self.kind.first_words().min(FIRST_WORDS);
         keys.max(capacity(self.kind, self.layout, self.layout.geometry(least)))
     }
 
-    /// A smaller bank, if for a whole window the need stayed under a quarter of the capacity.
+    /// Returns a smaller bank, if the need stayed under a quarter of the capacity for a whole
+    /// window.
     fn shrink(&self, novelty: u64) -> Option<Event> {
         let open = self.generations.current();
-        // A silence as long as the window says nothing of what comes after it.
+        // A silence of a whole window does not predict the need after it.
         let silent = self.now >= self.generations.end(open).saturating_add(self.kind.window);
         if silent || self.now.saturating_sub(self.generations.watched_since()) < self.kind.window {
             return None;
@@ -350,7 +366,7 @@ impl Sizing<'_> {
         if less { self.open(geometry) } else { None }
     }
 
-    /// Keys a pace in a closed generation.
+    /// Returns the keys in a pace for a closed generation.
     fn need_of(&self, generation: u64) -> f64 {
         let share = self.kind.pace as f64 / self.generations.lasted(generation).max(1) as f64;
         self.generations.keys(generation) as f64 * share.clamp(1.0, MOST_EXTRAPOLATION)

@@ -1,17 +1,17 @@
-//! The kind's rules one by one.
+//! The kind's rules, one test each.
 
 use super::*;
 use crate::conformance::{self, Harness, hash_of};
 use crate::hash::mix;
 
-/// A kind with the smallest first bank.
+/// Returns a kind with the smallest first bank.
 pub(super) fn tiny(window: u64, k: u32, l: u32, load: f64) -> Arc<TimeLimited> {
     let (pace, grace) = pace_and_grace(window, k, l);
     let (fpr, rate, slices) = (0.001, Some(0.0), Columns::new(k, COLUMNS, COLUMNS));
     Arc::new(TimeLimited { window, fpr, rate, k, l, load, pace, grace, slices })
 }
 
-/// A stream that goes through everything: bursts, gaps, silences, late keys. Gives keys and times.
+/// Returns the keys and times of a stream with all cases: bursts, gaps, silences, late keys.
 fn varied(count: u64, window: Micros) -> impl Iterator<Item = (u64, Micros)> {
     let mut now = 5_000_000_000;
     (0..count).map(move |i| {
@@ -37,7 +37,7 @@ fn small() -> Arc<dyn Kind> {
     build(&Parameters::new().with("window", WINDOW)).expect("a kind")
 }
 
-/// What a key may outlive its window by.
+/// Returns the time for which a key may outlive its window.
 fn span(kind: &Arc<dyn Kind>) -> Micros {
     WINDOW.div_ceil(kind.parameters().required("l", "").expect("completed"))
 }
@@ -62,7 +62,7 @@ fn a_key_is_present_for_the_whole_window_whatever_comes() {
                     }
                 }
             }
-            // Asked later, without an insert in between.
+            // Queried later, without an insert in between.
             for &(hash, time) in keys.iter().rev().take(50) {
                 assert!(harness.contains_at(hash, time + WINDOW - 1) || time + WINDOW <= now);
             }
@@ -72,8 +72,8 @@ fn a_key_is_present_for_the_whole_window_whatever_comes() {
     assert!(harness.events().iter().filter(|e| matches!(e, Event::CloseBank { .. })).count() > 3);
 }
 
-/// Feeds a stream, and checks at each insert that no generation is open for too long and that every slice and
-/// every record that is alive is still there.
+/// Feeds a stream, and checks at each insert that no generation is open for too long and that every
+/// slice and every record that is alive still exists.
 fn keeps_what_is_alive(kind: &Arc<TimeLimited>, stream: impl Iterator<Item = (u64, Micros)>) {
     let mut harness = Harness::new(kind.clone(), Layout { stripes: 1, block_words: 64 });
     let mut now = 0;
@@ -96,8 +96,8 @@ fn keeps_what_is_alive(kind: &Arc<TimeLimited>, stream: impl Iterator<Item = (u6
 fn a_generation_never_lasts_longer_than_a_span_and_is_never_recycled_alive() {
     keeps_what_is_alive(&tiny(WINDOW, 12, 50, 0.5), varied(60_000, WINDOW));
     keeps_what_is_alive(&tiny(WINDOW, 2, 3, 0.5), varied(60_000, WINDOW));
-    // Generations that fill a little before their time, so that nobody can be sure that the bank is too small:
-    // each closes early, until the spare columns are used.
+    // Generations that fill slightly before their time, so that it stays uncertain whether the bank
+    // is too small: each closes early, until the spare columns are used.
     for (l, percent) in [(52, 102), (52, 105), (51, 103), (50, 106), (50, 110), (40, 120)] {
         let kind = tiny(WINDOW, 12, l, 0.5);
         let pause = kind.pace * 100 / (64 * percent);
@@ -107,7 +107,8 @@ fn a_generation_never_lasts_longer_than_a_span_and_is_never_recycled_alive() {
 
 #[test]
 fn columns_used_up_by_a_burst_leave_the_closings_by_time_untouched() {
-    // Bursts of up to 30,000 keys at one instant, sometimes several in a window; then few keys, or none.
+    // Bursts of up to 30,000 keys at one instant, sometimes several in a window; then few keys, or
+    // none.
     let kind = tiny(WINDOW, 12, 50, 0.5);
     let mut now = 5 * WINDOW;
     let stream = (0..400_u64).flat_map(|round| {
@@ -148,8 +149,8 @@ fn a_key_is_gone_a_span_after_the_window_but_for_ghosts() {
         tally.1 += 1;
     }
     println!("ghosts by spans expired: {ghosts:?}");
-    // At fills below one half, each generation expired takes one more slice: below 2^-e, and the chance of
-    // 200 keys. At last nothing but false positives remains.
+    // At fills below one half, each expired generation overwrites one more slice: below 2^-e, plus
+    // the chance of 200 keys. In the end only false positives remain.
     for (expired, (present, all)) in ghosts.into_iter().enumerate() {
         let bound =
             f64::from(all) * 0.5_f64.powi(expired as i32 + 1) + 6.0 * f64::from(all).sqrt() * 0.5;
@@ -167,10 +168,10 @@ fn a_quiet_stream_forgets() {
     let span = span(&small());
     let last = 1099;
     assert!((0..100).all(|i| harness.contains_at(hash_of(i), last + WINDOW - 100)));
-    // Asked only: nothing is inserted, no event comes.
+    // Queries only: nothing is inserted, and no event occurs.
     assert!(!(0..10_000).any(|i| harness.contains_at(hash_of(i), last + WINDOW + span)));
     assert!(!(0..100).any(|i| harness.contains_at(hash_of(i), u64::MAX)));
-    // And the first insert afterwards brings nothing back.
+    // The first insert afterwards restores nothing.
     harness.insert(hash_of(5000), last + 3 * WINDOW);
     assert!(!(0..100).any(|i| harness.contains(hash_of(i))));
     assert!(harness.contains(hash_of(5000)));
@@ -183,7 +184,8 @@ fn nothing_from_before_a_silence_shows_through() {
     for i in 0..10_000 {
         harness.insert(hash_of(i), WINDOW + i * pause);
     }
-    // Were the slices of the last generations written on, a part of their keys would seem to be back.
+    // If the slices of the last generations were written further, a part of their keys would
+    // reappear.
     for i in 0..1000 {
         harness.insert(hash_of(100_000 + i), 5 * WINDOW + i * pause);
     }
@@ -203,7 +205,7 @@ fn late_keys_go_to_the_generation_of_their_time_or_are_refused() {
             Decision::TooLate => panic!("a key of now is refused"),
         }
     }
-    // A key of this very moment is not late.
+    // A key with the filter's present time is not late.
     let (now, _) = steps.pop().expect("a key");
     for (i, &(time, step)) in steps.iter().enumerate() {
         let hash = hash_of(100_000 + i as u64);
@@ -233,7 +235,7 @@ fn inserts_that_read_their_step_before_another_threads_event_are_safe_within_the
     for i in 0..150 {
         let opened = 5 * WINDOW + i * (kind.pace + kind.grace);
         harness.insert(hash_of(2 * i), opened);
-        // The step was read just before the one that is due was made.
+        // The step was read just before the due one was made.
         let time = opened + kind.pace + kind.grace - 1;
         harness.insert_once(hash_of(2 * i + 1), time, 1);
         keys.push((hash_of(2 * i + 1), time));
@@ -338,7 +340,8 @@ fn a_late_key_that_no_generation_was_open_for_is_refused_beyond_the_window() {
     assert!(matches!(fresh.insert(hash_of(2), inside), Decision::Insert { .. }));
     assert!(fresh.contains(hash_of(2)));
 
-    // After a silence: the generation that was open before it is long dead, that after it is too young.
+    // After a silence: the generation that was open before it expired long ago, the one after it is
+    // too young.
     let mut harness = Harness::new(small(), one);
     harness.insert(hash_of(1), now);
     let after = now + 3 * WINDOW;
@@ -348,7 +351,7 @@ fn a_late_key_that_no_generation_was_open_for_is_refused_beyond_the_window() {
     harness.insert(hash_of(3), after - WINDOW + 1);
     assert!(harness.contains(hash_of(3)));
 
-    // A key's own generation takes it as long as it lives, a span beyond the window at most.
+    // A key's own generation takes it as long as it is alive, at most a span beyond the window.
     let mut harness = Harness::new(small(), one);
     harness.insert(hash_of(1), now);
     harness.insert(hash_of(2), now + WINDOW + span(&small()) - 1);

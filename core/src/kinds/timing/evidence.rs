@@ -1,4 +1,5 @@
-//! What a key's timers say of its age: lemmas 1 and 2 of the Inferential paper (sections 4.2 and 4.3, Fig. 6).
+//! The evidence of a key's timers about its age: lemmas 1 and 2 of the Inferential paper (sections
+//! 4.2 and 4.3, Fig. 6).
 
 use super::{Now, Timing, theory};
 use crate::block::Block;
@@ -7,18 +8,20 @@ use crate::hash::Positions;
 use crate::inference::{Belief, Form, Piece, Scatter};
 use crate::kind::Query;
 
-/// The key's oldest timestamp: its age `λ_x` in ticks (equation 19), and how many of its timers have it, `c_x` (equation 20).
+/// The key's oldest timestamp: its age `λ_x` in ticks (equation 19), and how many of its timers
+/// have it, `c_x` (equation 20).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Oldest {
     age: u64,
     count: u32,
 }
 
-/// Below so many timers in a block for each pair of a key's functions it is looked whether functions have met in one timer.
+/// With fewer timers in a block for each pair of a key's functions, functions are checked for
+/// sharing a timer.
 const ROOM_FOR_A_PAIR: u64 = 64;
 
 impl Timing {
-    /// Tells the pieces of ages at which the key's timers are equally likely to be as they are.
+    /// Passes to `tell` the pieces of ages at which the key's timers have the same likelihood.
     pub(super) fn tell_evidence(
         &self,
         block: &Block<'_>,
@@ -30,24 +33,27 @@ impl Timing {
         let Oldest { age, count } = self.oldest_of(block, query.hash, now);
         let (batch, into_batch) = (self.plan.batch, now.into_batch);
         if age > theory::reach(self.plan.window, batch, into_batch) {
-            // Theorem 2: what has expired was inserted before all that the timers cover.
+            // Theorem 2: an expired key was inserted before all inserts that the timers cover.
             let from = theory::covered(self.plan.window, batch, into_batch);
             return tell(Piece { from, to: Piece::ENDLESS, likelihood: 1.0 });
         }
         let from = theory::least_inserts_since(age, batch, into_batch);
-        // (A block may be in a later batch than the sums tell: then at least one insert was in that.)
+        // (A block may be in a later batch than the sums indicate: then at least one insert was in
+        // that batch.)
         let inserts = if age == 0 { into_batch.max(1) } else { batch };
         let to = from.saturating_add(inserts);
-        // Lemma 2, i in the batch of the oldest timestamp: its timers were not touched since, the others were. That
-        // is F(r_x, c_x, a0), by which all likelihoods are divided here. Lemma 1, i < b: they are what the key made them.
+        // Lemma 2, i in the batch of the oldest timestamp: its timers were not touched since, the
+        // others were. That is F(r_x, c_x, a0), by which all likelihoods are divided here. Lemma 1,
+        // i < b: the timers are as the key set them.
         tell(Piece { from, to, likelihood: 1.0 });
-        // i before that batch: others touched these timers in it, and nobody since. Lemma 1, i >= b: the same with age 0.
+        // i before that batch: others touched these timers in it, and none since. Lemma 1, i >= b:
+        // the same with age 0.
         let likelihood = self.touched(block, belief, count, from, inserts);
         tell(Piece { from: to, to: Piece::ENDLESS, likelihood });
     }
 
-    /// `G/F`: the probability that these timers were touched by one of so many inserts, `since` inserts ago, given that none of
-    /// those since touched them.
+    /// Returns `G/F`: the probability that these timers were touched by one of `inserts` inserts,
+    /// `since` inserts ago, given that no later insert touched them.
     fn touched(
         &self,
         block: &Block<'_>,
@@ -56,7 +62,8 @@ impl Timing {
         since: u64,
         inserts: u64,
     ) -> f64 {
-        // All blocks of a filter are alike, so it is made once (section 4.4).
+        // All blocks of a filter have the same shape, so the scattering is computed once (section
+        // 4.4).
         let scatter = self.scatter.get_or_init(|| {
             Scatter::new(self.timers(block).cells as f64, self.plan.k, block.of as f64)
         });
@@ -64,7 +71,7 @@ impl Timing {
         match belief.form {
             // Equation 25: F(c_x, 0, B).
             Form::Paper => scatter.touched_of_all(count, distinct(inserts)),
-            // A key that came again since did not touch them in that batch either.
+            // A key that repeated since did not touch them in that batch either.
             Form::Refined => {
                 let gone = distinct(since.saturating_add(inserts)) - distinct(since);
                 scatter.touched(count, gone)
@@ -97,7 +104,7 @@ impl Timing {
         Oldest { age: oldest.saturating_add(now.tick - now.own), count }
     }
 
-    /// How many different timers of the key hold what is asked for.
+    /// Returns how many different timers of the key hold a matching value.
     #[cold]
     fn distinct_of(
         &self,

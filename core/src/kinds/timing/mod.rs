@@ -1,22 +1,28 @@
-//! The Timing Bloom Filter and the Block Timing Bloom Filter (Zhang and Guan; Dautrich and Ravishankar, the Inferential paper's
-//! section 3): windows of the last `w` insert operations, of any length, in which a key's age is known.
+//! The Timing Bloom Filter and the Block Timing Bloom Filter (Zhang and Guan; Dautrich and
+//! Ravishankar, the Inferential paper's section 3): windows of the last `w` insert operations, of
+//! any length, with the age of each key.
 //!
-//! Cells are *timers*. An insert sets `k` of them to the current timestamp; a key is in the window if none of its timers has
-//! expired. Timestamps count *batches* of `B` inserts (the paper's *insertion blocks*; a *block* is something else here), filter-wide,
-//! duplicates too: insert number `s` has tick `⌊s/B⌋`. The Timing Bloom Filter is the one with `B = 1`: it knows ages to the
-//! insert. With larger batches a timer takes few bits, and a key is forgotten up to `B-1` inserts later than the window says.
+//! Cells are *timers*. An insert sets `k` of them to the current timestamp; a key is in the window
+//! if none of its timers has expired. Timestamps count *batches* of `B` inserts (the paper's
+//! *insertion blocks*; a *block* is something else here), filter-wide, including duplicates: insert
+//! number `s` has tick `⌊s/B⌋`. The Timing Bloom Filter is the one with `B = 1`: its ages are exact
+//! to the insert. With larger batches a timer takes few bits, and a key expires up to `B-1` inserts
+//! later than the window ends.
 //!
-//! Never is a key of the window missed, and never is one told older than it is. (Inserts at the same time by several threads may carry one
-//! number, so a key may seem older by as many inserts as ran beside its own.)
+//! No key of the window is missed, and no key is reported older than it is. (Concurrent inserts of
+//! several threads may carry the same number, so a key may seem older by the number of inserts that
+//! ran beside its own.)
 //!
-//! **Expired timestamps** are marked before they come round again. A block keeps its own tick, that of its last insert, and timers are
-//! relative to it; a query adds the ticks since. Before an insert takes the block `Δ` ticks on, it *sweeps* `⌈m_b·Δ/(P+1)⌉` of the
-//! block's `m_b` timers, going on where the last sweep ended, and marks those that will have expired by then. A timer that was
-//! kept is at most `⌈w/B⌉` ticks old then, and is met again before it is older than `⌈w/B⌉+P`, which the ring of
-//! timestamps still tells apart. However long a block was idle, all is unambiguous: with `Δ > P` the sweep meets all timers.
+//! **Expired timestamps** are marked before their values are reused. A block keeps its own tick,
+//! that of its last insert, and timers are relative to it; a query adds the ticks since. Before an
+//! insert advances the block by `Δ` ticks, it *sweeps* `⌈m_b·Δ/(P+1)⌉` of the block's `m_b` timers,
+//! from the end of the last sweep on, and marks those that will have expired by then. A timer that
+//! was kept is at most `⌈w/B⌉` ticks old then. The next sweep reaches it before it is older than
+//! `⌈w/B⌉+P`, which the ring of timestamps still distinguishes. All values stay unambiguous however
+//! long a block was idle: with `Δ > P` the sweep visits all timers.
 //!
-//! The paper sweeps after each insert, `m/(B(P+1))` timers anywhere; here a block does its share when it is touched, and the sum is the
-//! same.
+//! The paper sweeps after each insert, `m/(B(P+1))` timers anywhere. Here a block sweeps its share
+//! when it is touched, and the sum is the same.
 
 mod evidence;
 mod plan;
@@ -48,13 +54,13 @@ pub const BLOCK_NAME: &str = "block-timing";
 /// The parameters of both.
 const KNOWN: [&str; 7] = ["window-items", "fpr", "bits", "k", "timers", "padding", "block-size"];
 
-/// The own word of a block with the tick that its timers are relative to.
+/// The kind word of a block with the tick to which its timers are relative.
 const TICK: usize = 0;
 
-/// The one with the timer that the next sweep begins at.
+/// The kind word with the timer at which the next sweep begins.
 const CURSOR: usize = 1;
 
-/// Words of a block that are used, so that its timers stay in the range of [`Positions`].
+/// The words of a block that are used, so that its timers stay in the range of [`Positions`].
 const MOST_BLOCK_WORDS: usize = Layout::MOST_BLOCK_WORDS as usize;
 
 /// A filter of timers.
@@ -63,23 +69,24 @@ struct Timing {
     name: &'static str,
     plan: Plan,
     ring: Ring,
-    /// How keys are scattered over the filter's blocks, once it has been asked for.
+    /// The scattering of keys over the filter's blocks, computed on first use.
     scatter: OnceLock<Scatter>,
 }
 
-/// Makes the Timing Bloom Filter from `window-items` and `fpr` (0.001 if absent); `bits` (of a timer), `padding`, `k` and
-/// `timers` (in all) override what these derive.
+/// Builds the Timing Bloom Filter from `window-items` and `fpr` (0.001 if absent); `bits` (of a
+/// timer), `padding`, `k` and `timers` (in all) override what would be derived from these.
 ///
 /// # Errors
-/// [`Error::Parameter`](crate::Error::Parameter) for unknown names, for values out of bounds or that do not fit each other, and
-/// for filters above 8 TiB.
+/// [`Error::Parameter`](crate::Error::Parameter) for unknown names, for values out of bounds or
+/// that do not fit each other, and for filters above 8 TiB.
 pub fn build(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
-    // Each insert is a batch: the last of the known parameters is none of this kind.
+    // Each insert is a batch, so this kind lacks the last parameter.
     parameters.only(NAME, &KNOWN[..KNOWN.len() - 1])?;
     Ok(Arc::new(Timing::new(NAME, Plan::from_parameters(parameters, Some(1))?)))
 }
 
-/// Makes the Block Timing Bloom Filter: as [`build`], and `block-size` is the number of inserts of a batch.
+/// Builds the Block Timing Bloom Filter: as [`build`], and `block-size` is the number of inserts of
+/// a batch.
 ///
 /// # Errors
 /// As [`build`].
@@ -88,7 +95,8 @@ pub fn build_block(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
     Ok(Arc::new(Timing::new(BLOCK_NAME, Plan::from_parameters(parameters, None)?)))
 }
 
-/// When a block is looked at: `T_+` and `b` of the paper, and the tick that the block's timers are relative to.
+/// The moment of reading a block: `T_+` and `b` of the paper, and the tick to which the block's
+/// timers are relative.
 #[derive(Debug, Clone, Copy)]
 struct Now {
     tick: u64,
@@ -102,42 +110,44 @@ impl Timing {
         Self { name, plan, ring, scatter: OnceLock::new() }
     }
 
-    /// The timers of a block.
+    /// Returns the timers of a block.
     #[inline]
     fn timers(&self, block: &Block<'_>) -> Packed {
         self.timers_in(block.cells.len(), block.of)
     }
 
-    /// The timers of a block of so many words, one of so many.
+    /// Returns the timers of a block of `words` words, one of `blocks` blocks.
     #[inline]
     fn timers_in(&self, words: usize, blocks: u64) -> Packed {
         let (bits, room) = (u64::from(self.plan.bits), words.min(MOST_BLOCK_WORDS) as u64 * 64);
         let share = self.plan.timers.div_ceil(blocks.max(1));
-        // Asked for each key: seldom a division.
+        // Called for each key, so a division is avoided in most cases.
         let cells = if share.saturating_mul(bits) <= room { share } else { room / bits };
         Packed { first: 0, bits: self.plan.bits, cells: cells as usize }
     }
 
-    /// The timers of all blocks.
+    /// Returns the number of timers of all blocks.
     fn all_timers(&self, layout: Layout, geometry: Geometry) -> f64 {
         let blocks = layout.blocks(geometry);
         self.timers_in(geometry.words_per_block as usize, blocks).cells as f64 * blocks as f64
     }
 
-    /// Visits the key's timers, `R_x`. Functions that happen to meet in one visit it each.
+    /// Visits the key's timers, `R_x`. A timer shared by several functions is visited once for
+    /// each.
     #[inline]
     fn each_timer(&self, timers: &Packed, hash: u64, visit: impl FnMut(usize)) {
         let positions = Positions::new(hash, timers.cells as u32);
         positions.each(self.plan.k, visit);
     }
 
-    /// The tick of an insert number.
+    /// Returns the tick of an insert number.
     #[inline]
     fn tick_of(&self, number: u64) -> u64 {
         if self.plan.batch == 1 { number } else { number / self.plan.batch }
     }
 
-    /// The present of a block. An insert that the sums do not count yet may have taken the block into a later tick.
+    /// Returns the present moment of a block. An insert that the sums do not count yet may have
+    /// advanced the block to a later tick.
     #[inline]
     fn now(&self, block: &Block<'_>, totals: &Totals) -> Now {
         let (tick, own) = (self.tick_of(totals.inserts), block.own(TICK));
@@ -147,7 +157,8 @@ impl Timing {
         Now { tick, into_batch: totals.inserts - tick * self.plan.batch, own }
     }
 
-    /// The age in ticks of the key's oldest timestamp, `λ_x` (equation 19), without end if one has been marked expired.
+    /// Returns the age in ticks of the key's oldest timestamp, `λ_x` (equation 19); unlimited if
+    /// one has been marked expired.
     #[inline]
     fn oldest(&self, block: &Block<'_>, hash: u64, now: Now) -> u64 {
         let timers = self.timers(block);
@@ -160,19 +171,20 @@ impl Timing {
         oldest.saturating_add(now.tick - now.own)
     }
 
-    /// The age in ticks of the key's oldest timestamp, if it may have been one of the last `items` inserts, and when that is.
+    /// Returns the age in ticks of the key's oldest timestamp, if it may have been one of the last
+    /// `items` inserts, and the moment.
     #[inline]
     fn seen(&self, blocks: &Blocks<'_>, query: &Query, items: u64) -> Option<(u64, Now)> {
         let block = blocks.get(0)?;
         let now = self.now(block, &query.totals);
         let oldest = self.oldest(block, query.hash, now);
-        // Definition 9; to the insert if each is a batch.
+        // Definition 9; exact to the insert if each is a batch.
         let reach = theory::reach(items, self.plan.batch, now.into_batch);
         (items > 0 && oldest <= reach).then_some((oldest, now))
     }
 
-    /// Takes a block to a tick: marks what must not stay unmarked any longer, then makes its timers relative to that tick. Gives
-    /// the tick's stamp.
+    /// Advances a block to a tick: marks the timers that must not stay unmarked any longer, then
+    /// makes its timers relative to that tick. Returns the tick's timer value.
     #[inline]
     fn advance(&self, timers: &Packed, block: &Block<'_>, tick: u64) -> u64 {
         let own = block.own(TICK);
@@ -229,13 +241,14 @@ impl Kind for Timing {
         Decision::Insert { step: moment.totals.inserts }
     }
 
-    /// Sections 3.1.1, 3.2.1; the timestamp that they increment afterwards follows from the number of the next insert.
+    /// Sections 3.1.1, 3.2.1; the timestamp that they increment afterwards follows from the number
+    /// of the next insert.
     fn insert(&self, _: &State<'_>, blocks: &Blocks<'_>, operation: &Operation) {
         let Some(block) = blocks.get(0) else {
             return;
         };
         let timers = self.timers(block);
-        // Another thread with a later number may have been here first.
+        // Another thread with a later number may have written here first.
         let tick = self.tick_of(operation.step);
         let stamp = self.advance(&timers, block, tick);
         self.each_timer(&timers, operation.hash, |at| timers.set(block, at, stamp));
@@ -249,14 +262,15 @@ impl Kind for Timing {
         true
     }
 
-    /// By the oldest timestamp, which is never older than the key: the inserts since its batch ended.
+    /// By the oldest timestamp, which is never older than the key: the inserts since its batch
+    /// ended.
     fn age(&self, _: &State<'_>, blocks: &Blocks<'_>, query: &Query) -> Option<Age> {
         let (age, now) = self.seen(blocks, query, self.plan.window)?;
         Some(Age::Items(theory::least_inserts_since(age, self.plan.batch, now.into_batch)))
     }
 
-    /// No key of the last so many inserts is missed; with larger batches up to `B-1` older ones pass. The filter knows no
-    /// times: [`Within::Time`] asks for the whole window.
+    /// No key of the last `items` inserts is missed; with larger batches up to `B-1` older ones are
+    /// accepted too. The filter has no times: [`Within::Time`] covers the whole window.
     fn contains_within(
         &self,
         _: &State<'_>,
@@ -288,7 +302,8 @@ impl Kind for Timing {
         }
     }
 
-    /// All timers that no question of this or a later moment reaches are marked expired, wherever sweeps have come to.
+    /// Marks all timers as expired that no query at this or a later moment reaches, independent of
+    /// the progress of sweeps.
     fn settle(&self, _: &State<'_>, _: usize, block: &Block<'_>, moment: &Moment) {
         let timers = self.timers(block);
         let now = self.now(block, &moment.totals);
@@ -299,7 +314,7 @@ impl Kind for Timing {
         block.set_own(CURSOR, 0);
     }
 
-    /// The tick.
+    /// Returns the tick.
     fn step(&self, _: &State<'_>, moment: &Moment) -> Option<u64> {
         Some(self.tick_of(moment.totals.inserts))
     }
@@ -323,7 +338,7 @@ impl Kind for Timing {
         )
     }
 
-    /// At the end of a batch, when most inserts count, all of distinct keys.
+    /// Returns the rate at the end of a batch, when most inserts count, all of distinct keys.
     fn planned_fpr(&self, layout: Layout) -> f64 {
         let geometry = layout.geometry(self.first_words());
         let covered = theory::most_covered(self.plan.window, self.plan.batch) as f64;

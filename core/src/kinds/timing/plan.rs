@@ -1,8 +1,10 @@
-//! What a window and a rate take: batches and bits a timer from the window, then timers and hash functions from the rate.
+//! The derivation of a plan: batches and bits of a timer from the window, then timers and hash
+//! functions from the rate.
 //!
-//! Memory goes by `bits·(w+B-1)`: few large batches take few bits but keep keys longer than the window, and what is left of a
-//! timer's values is padding, without which sweeps cost too much (section 3.1.3). The paper leaves the choice open but for
-//! "`P ≈ m/(kB)`", that is, about `k` timers swept an insert.
+//! Memory is proportional to `bits·(w+B-1)`: few large batches take few bits but keep keys longer
+//! than the window. The remaining values of a timer are padding, without which sweeps cost too much
+//! (section 3.1.3). The paper leaves the choice open except for "`P ≈ m/(kB)`", that is, about `k`
+//! timers swept an insert.
 
 use super::theory;
 use crate::error::{Error, Result};
@@ -13,23 +15,24 @@ use std::f64::consts::LN_2;
 /// The longest window and the largest batch, in inserts; memory bounds a window earlier.
 const MOST_ITEMS: u64 = 1 << 39;
 
-/// The most padding, in ticks: what [`MOST_BITS`] leave beside the longest window.
+/// The greatest padding, in ticks: what [`MOST_BITS`] leave beside the longest window.
 const MOST_PADDING: u64 = (1 << MOST_BITS) - MOST_ITEMS - 3;
 
-/// The most bits of a timer: enough for the longest window with as much padding.
+/// The greatest number of bits of a timer: enough for the longest window with as much padding.
 const MOST_BITS: u32 = 40;
 
-/// The most hash functions.
+/// The greatest number of hash functions.
 const MOST_FUNCTIONS: u64 = 64;
 
-/// The most bits of a filter: 8 TiB.
+/// The greatest number of bits of a filter: 8 TiB.
 const MOST_MEMORY: u64 = 1 << 46;
 
-/// The bits of a block; plans allow for blocks of this size, 16 KiB. Smaller ones have a rate a little higher.
+/// The bits of a block of 16 KiB, the size that plans assume. Smaller ones have a slightly higher
+/// rate.
 const PLANNED_BLOCK_BITS: f64 = 2048.0 * 64.0;
 
-/// Timers swept an insert, for each hash function, that a plan allows. Twice the paper's rule: sweeps go over whole words,
-/// and a timer of 3 bits then covers a window in three batches.
+/// Timers swept an insert, for each hash function, that a plan allows. Twice the paper's rule:
+/// sweeps process whole words, and a timer of 3 bits then covers a window in three batches.
 const MOST_SWEPT: f64 = 2.0;
 
 /// Bits that a plan considers beyond the fewest.
@@ -40,7 +43,7 @@ const SPARE_BITS: u32 = 6;
 pub struct Plan {
     /// The window `w`, in inserts.
     pub window: u64,
-    /// The false-positive rate wanted of keys never inserted, at the worst moment.
+    /// The planned false-positive rate of keys never inserted, at the worst moment.
     pub fpr: f64,
     /// Inserts with one timestamp: `B`.
     pub batch: u64,
@@ -54,7 +57,7 @@ pub struct Plan {
     pub padding: u64,
 }
 
-/// What a user said of timestamps.
+/// The user's choices about timestamps.
 #[derive(Debug, Clone, Copy)]
 struct Asked {
     batch: Option<u64>,
@@ -62,7 +65,7 @@ struct Asked {
     padding: Option<u64>,
 }
 
-/// Batches, and timestamps that tell enough of them apart.
+/// A size of batches, and timestamps that distinguish enough of them.
 #[derive(Debug, Clone, Copy)]
 struct Stamps {
     batch: u64,
@@ -71,11 +74,12 @@ struct Stamps {
 }
 
 impl Plan {
-    /// The plan for `window-items` and `fpr` (0.001 if absent), and `batch` if it is not the user's to choose; `block-size`,
-    /// `bits`, `padding`, `k` and `timers` override what these derive.
+    /// Derives the plan from `window-items` and `fpr` (0.001 if absent), and `batch` if the kind
+    /// fixes it; `block-size`, `bits`, `padding`, `k` and `timers` override what would be derived.
     ///
     /// # Errors
-    /// [`Error::Parameter`] for values out of bounds or that do not fit each other, and if no filter of at most 8 TiB does it.
+    /// [`Error::Parameter`] for values out of bounds or that do not fit each other, and if no
+    /// filter of at most 8 TiB reaches the rate.
     pub fn from_parameters(parameters: &Parameters, batch: Option<u64>) -> Result<Self> {
         let window = parameters.required("window-items", "how many inserts it looks back")?;
         let window = within("window-items", window, 1, MOST_ITEMS)?;
@@ -103,7 +107,8 @@ impl Plan {
         Ok(Self { window, fpr, batch, bits, k, timers, padding })
     }
 
-    /// As parameters, completed; without the batch, which only one of the kinds has.
+    /// Returns the plan as completed parameters, without the batch, which only one of the kinds
+    /// has.
     pub(super) fn parameters(&self) -> Parameters {
         Parameters::new()
             .with("window-items", self.window)
@@ -115,7 +120,7 @@ impl Plan {
     }
 }
 
-/// An integer within bounds, if the parameter is there.
+/// Returns an integer within bounds, if the parameter is given.
 fn bounded(
     parameters: &Parameters,
     name: &'static str,
@@ -126,8 +131,8 @@ fn bounded(
     given.map(|value| within(name, value, least, most)).transpose()
 }
 
-/// The batches and timestamps that take the least memory without sweeping too much; if all sweep too much, those of the fewest
-/// bits.
+/// Returns the batches and timestamps that take the least memory without sweeping too much; if all
+/// sweep too much, those with the fewest bits.
 fn best_stamps(window: u64, asked: Asked) -> Result<Stamps> {
     let fewest = theory::values(window, asked.batch.unwrap_or(window), asked.padding.unwrap_or(0));
     let least = theory::least_bits(fewest);
@@ -157,7 +162,8 @@ fn best_stamps(window: u64, asked: Asked) -> Result<Stamps> {
     }
 }
 
-/// The timestamps of so many bits: of batches as asked, else the smallest ones that do not sweep too much.
+/// Returns the timestamps of `bits` bits: with the given batch, else with the smallest batches that
+/// do not sweep too much.
 fn stamps_of(window: u64, asked: Asked, bits: u32) -> Stamps {
     let values = 1_u64 << bits;
     let of = |batch: u64| {
@@ -167,7 +173,8 @@ fn stamps_of(window: u64, asked: Asked, bits: u32) -> Stamps {
     if let Some(batch) = asked.batch {
         return of(batch);
     }
-    // More batches in the window leave less padding, and each timer is met as often: the cost only rises.
+    // More batches in the window leave less padding, and each timer is met as often: the cost only
+    // rises.
     let most = window.min(values.saturating_sub(3 + asked.padding.unwrap_or(0)));
     let (mut few, mut many) = (1, most.max(1) + 1);
     while many - few > 1 {
@@ -177,19 +184,20 @@ fn stamps_of(window: u64, asked: Asked, bits: u32) -> Stamps {
     of(window.div_ceil(few))
 }
 
-/// Whether sweeps cost no more than [`MOST_SWEPT`], with half of the timers in use when it is full.
+/// Returns whether sweeps cost no more than [`MOST_SWEPT`], with half of the timers in use when the
+/// filter is full.
 fn is_cheap(window: u64, stamps: Stamps) -> bool {
     let per_function = theory::most_covered(window, stamps.batch) as f64 / LN_2;
     let (batch, padding) = (stamps.batch as f64, stamps.padding as f64);
     theory::swept_per_insert(per_function, batch, padding) <= MOST_SWEPT
 }
 
-/// The number of hash functions that makes the best of so many timers a key.
+/// Returns the best number of hash functions for this number of timers a key.
 fn best_functions(timers_per_key: f64) -> u32 {
     (timers_per_key * LN_2).round().clamp(1.0, MOST_FUNCTIONS as f64) as u32
 }
 
-/// What is wanted of the timers.
+/// The requirements for the timers.
 #[derive(Debug, Clone, Copy)]
 struct Size {
     window: u64,
@@ -199,9 +207,10 @@ struct Size {
 }
 
 impl Size {
-    /// The fewest timers that keep the rate, and the number of hash functions with which they do.
+    /// Returns the fewest timers that keep the rate, and the number of hash functions with which
+    /// they do.
     fn best(self) -> Result<(u64, u32)> {
-        // The optimum is fractional, and a little lower where blocks hold few keys.
+        // The optimum is fractional, and slightly lower where blocks hold few keys.
         let near = (-self.fpr.log2()).floor().clamp(1.0, (MOST_FUNCTIONS - 1) as f64) as u32;
         let mut best = (self.timers(near)?, near);
         for k in [near + 1, (near - 1).max(1)] {
@@ -210,7 +219,7 @@ impl Size {
         Ok(best)
     }
 
-    /// The fewest timers with which `k` hash functions keep the rate.
+    /// Returns the fewest timers with which `k` hash functions keep the rate.
     fn timers(self, k: u32) -> Result<u64> {
         let block = PLANNED_BLOCK_BITS / f64::from(self.bits);
         let rate = |timers: f64| theory::fpr(self.covered, timers, k, (timers / block).max(1.0));

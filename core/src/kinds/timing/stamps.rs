@@ -1,26 +1,28 @@
 //! Timestamps in timers of a few bits, and the sweep that marks expired ones.
 //!
-//! A timer holds 0 if it is expired (the paper's `T_ε`; so is one never touched), else 1 + the tick modulo the size of the *ring*.
-//! Ages are relative to a tick that the block keeps, so they stay what they are while the block is idle. [`Sweep`] works on
-//! whole words: all timers that lie in one are compared at once.
+//! A timer holds 0 if it is expired (the paper's `T_ε`; so does one never touched), else 1 + the
+//! tick modulo the size of the *ring*. Ages are relative to a tick that the block keeps, so they do
+//! not change while the block is idle. [`Sweep`] processes whole words: all timers in one are
+//! compared at once.
 //!
-//! Nothing here knows windows or batches. Values outside the ring (torn words) give some age.
+//! This module is independent of windows and batches. Values outside the ring (torn words) give
+//! some age.
 
 use crate::block::Block;
 use crate::block::packed::Packed;
 
-/// How many timestamps there are before they come round: the paper's `T_Ω + 1`.
+/// The number of timestamps before their values repeat: the paper's `T_Ω + 1`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Ring(pub u64);
 
 impl Ring {
-    /// What a timer holds that was touched in this tick.
+    /// Returns the value of a timer touched in this tick.
     #[inline]
     pub fn stamp(self, tick: u64) -> u64 {
         1 + tick % self.0
     }
 
-    /// The stamp of so many ticks later.
+    /// Returns the timer value `ticks` ticks later.
     #[inline]
     pub fn later(self, stamp: u64, ticks: u64) -> u64 {
         let behind = self.0 - stamp;
@@ -28,7 +30,8 @@ impl Ring {
         if ticks <= behind { stamp + ticks } else { 1 + (ticks - behind - 1) % self.0 }
     }
 
-    /// How many ticks before that of stamp `now` this one was made; without end for an expired one.
+    /// Returns how many ticks before timer value `now` this value was set; unlimited for an expired
+    /// one.
     #[inline]
     pub fn age(self, now: u64, stamp: u64) -> u64 {
         let round = if stamp > now { self.0 } else { 0 };
@@ -36,7 +39,7 @@ impl Ring {
         if stamp == 0 { u64::MAX } else { age }
     }
 
-    /// A sweep that keeps the timers of at most this age; none if there is no age.
+    /// Returns a sweep that keeps the timers of at most this age; no timers if no age is given.
     pub fn sweep(self, now: u64, oldest_kept: Option<u64>) -> Sweep {
         let Some(age) = oldest_kept.map(|age| age.min(self.0 - 1)) else {
             return Sweep { oldest: u64::MAX, youngest: 0, round: false };
@@ -48,7 +51,8 @@ impl Ring {
     }
 }
 
-/// Which stamps stay: those from `oldest` to `youngest`, `round` the end of the ring or not.
+/// The timer values that are kept: those from `oldest` to `youngest`, `round` the end of the ring
+/// or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Sweep {
     oldest: u64,
@@ -57,7 +61,7 @@ pub(super) struct Sweep {
 }
 
 impl Sweep {
-    /// Marks the timers from `from` to before `to` expired, but for those that stay.
+    /// Marks the timers from `from` to before `to` as expired, except those that are kept.
     pub fn mark(&self, timers: &Packed, block: &Block<'_>, from: usize, to: usize) {
         let lanes = Lanes::new(timers.bits);
         let none = self.oldest > timers.most();
@@ -77,7 +81,7 @@ impl Sweep {
     }
 }
 
-/// How many timers are not marked expired.
+/// Returns how many timers are not marked expired.
 pub(super) fn in_use(timers: &Packed, block: &Block<'_>) -> u64 {
     let lanes = Lanes::new(timers.bits);
     let ones = lanes.all(1);
@@ -88,7 +92,7 @@ pub(super) fn in_use(timers: &Packed, block: &Block<'_>) -> u64 {
     count
 }
 
-/// Clears bits that are set, if any.
+/// Clears these bits, if any are given.
 #[inline]
 fn clear(block: &Block<'_>, word: usize, bits: u64) {
     if bits != 0 {
@@ -96,11 +100,11 @@ fn clear(block: &Block<'_>, word: usize, bits: u64) {
     }
 }
 
-/// Timers side by side in a word, as many as fit, from the lowest bit on.
+/// Adjacent timers in a word, as many as fit, from the lowest bit on.
 #[derive(Debug, Clone, Copy)]
 struct Lanes {
     bits: u32,
-    /// How many.
+    /// The number of lanes.
     count: usize,
     /// The lowest bit of each.
     low: u64,
@@ -115,27 +119,28 @@ impl Lanes {
         Self { bits, count: count as usize, low, high: low << (bits - 1) }
     }
 
-    /// One value in all lanes.
+    /// Returns one value in all lanes.
     fn all(&self, value: u64) -> u64 {
         (value & (u64::MAX >> (64 - self.bits))).wrapping_mul(self.low)
     }
 
-    /// The highest bit of each lane in which `a >= b`.
+    /// Returns the highest bit of each lane in which `a >= b`.
     #[inline]
     fn at_least(&self, a: u64, b: u64) -> u64 {
-        // The lower bits are compared by a difference that borrows from a set highest bit, so never from the next lane.
+        // The lower bits are compared by a difference that borrows from a set highest bit, so never
+        // from the next lane.
         let lower = (a | self.high).wrapping_sub(b & !self.high);
         (a & !b | !(a ^ b) & lower) & self.high
     }
 
-    /// All bits of the lanes whose highest bit is given.
+    /// Returns all bits of the lanes whose highest bit is given.
     #[inline]
     fn whole(&self, high: u64) -> u64 {
         (high << 1).wrapping_sub(high >> (self.bits - 1))
     }
 
-    /// Visits the timers from `from` to before `to`: the word and the bit at which the first of these lanes lies, and the lanes;
-    /// those beyond `to` read 0.
+    /// Visits the timers from `from` to before `to`: the word and the bit of the first of these
+    /// lanes, and the lanes; those beyond `to` read 0.
     #[inline]
     fn visit(
         &self,

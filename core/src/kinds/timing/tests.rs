@@ -1,4 +1,5 @@
-//! Claims about timing filters' answers; about their rates and parameters in the files beside.
+//! Claims about timing filters' answers; their rates and parameters are tested in the files beside
+//! this one.
 
 mod parameters;
 mod rates;
@@ -15,7 +16,8 @@ use proptest::prelude::*;
 
 const ONE_BLOCK: Layout = Layout { stripes: 1, block_words: 2048 };
 
-/// A filter of the kind that has this batch, all else given too, with the fewest bits for so much padding.
+/// Returns a filter of the kind with this batch, fully specified, with the fewest bits for this
+/// padding.
 fn raw(window: u64, batch: u64, padding: u64, timers: u64, k: u32) -> Arc<dyn Kind> {
     let sized = Parameters::new().with("window-items", window).with("padding", padding);
     let sized = sized.with("timers", timers).with("k", k);
@@ -24,8 +26,8 @@ fn raw(window: u64, batch: u64, padding: u64, timers: u64, k: u32) -> Arc<dyn Ki
     registry::build(name, &sized).expect("a sound filter")
 }
 
-/// The paper's section 3 with what it saves: each timer has the full number of the insert that touched it last, and none
-/// is ever marked.
+/// The paper's section 3 without its savings: each timer has the full number of the insert that
+/// touched it last, and none is ever marked.
 struct Naive {
     timers: Vec<Option<u64>>,
     inserts: u64,
@@ -44,14 +46,15 @@ impl Naive {
         (0..self.k).map(move |function| positions.get(function))
     }
 
-    /// `λ_x`; none if a timer was never touched.
+    /// Returns `λ_x`; none if a timer was never touched.
     fn oldest(&self, hash: u64) -> Option<u64> {
         let now = self.inserts / self.batch;
         let ages = self.touched(hash).map(|at| Some(now - self.timers[at]? / self.batch));
         ages.collect::<Option<Vec<_>>>()?.into_iter().max()
     }
 
-    /// Whether a batch of this age has an insert among the last `items`: by going through its inserts.
+    /// Returns whether a batch of this age has an insert among the last `items`, by iterating over
+    /// its inserts.
     fn in_window(&self, age: u64, items: u64) -> bool {
         let first = (self.inserts / self.batch - age) * self.batch;
         (first..(first + self.batch).min(self.inserts))
@@ -98,7 +101,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         (key.clone(), 0..2_u64).prop_map(|(key, later)| Step::Insert(key, later)),
         (key, 0..2_u64, within).prop_map(|(key, later, within)| Step::Ask(key, later, within)),
     ];
-    // Half of the cases know few keys only, so that hardly any timer is touched and sweeps do the work.
+    // Half of the cases use few keys only, so that hardly any timer is touched and sweeps do the
+    // work.
     (any::<bool>(), prop::collection::vec(step, 1..700)).prop_map(|(few, steps)| {
         let fold = |key: u8| if few { key % 6 } else { key };
         let fewer = |step| match step {
@@ -135,7 +139,7 @@ fn timers_of_the_fewest_bits_and_no_padding_go_round_for_long_without_a_wrong_an
         let mut harness = Harness::new(kind, ONE_BLOCK);
         let mut model = Naive::new(window, batch, 200, 3);
         for number in 0..3000_u64 {
-            // A hot key, and others that come back at all distances.
+            // A hot key, and others that repeat at all distances.
             let key =
                 if mix(number) & 3 > 0 { 0 } else { number - mix(!number) % 30.min(number + 1) };
             harness.insert(hash_of(key), 0);
@@ -150,7 +154,7 @@ fn timers_of_the_fewest_bits_and_no_padding_go_round_for_long_without_a_wrong_an
 
 #[test]
 fn the_timing_filter_knows_each_age_to_the_insert() {
-    // So many timers that no two of these keys have all in common.
+    // With this number of timers no two of these keys share all of them.
     let mut harness = Harness::new(raw(1000, 1, 500, 100_000, 5), ONE_BLOCK);
     for key in 0..5000 {
         harness.insert(hash_of(key), 0);
@@ -211,7 +215,7 @@ fn an_idle_block_stays_unambiguous_for_any_time() {
         number += idle;
         assert!(!ask(before, number + 8), "asked {idle} later");
         insert(&kind, &block, hash_of(number), number);
-        // The last of the window begins in the batch of the key, or after.
+        // The last insert of the window is in the batch of the key, or after it.
         let present = (number + 1).saturating_sub(6) / 2 <= (number - idle) / 2;
         assert_eq!(ask(before, number + 1), present, "touched {idle} later");
     }
@@ -250,7 +254,7 @@ fn they_keep_the_contract_of_all_kinds() {
 
 #[test]
 fn a_settled_block_tells_nothing_of_when_it_was_swept() {
-    // The same last inserts, after others that have all expired.
+    // Equal last inserts, after others that have all expired.
     let kind = raw(50, 4, 1, 2000, 4);
     let settled = |pauses: bool| {
         let mut harness = Harness::new(kind.clone(), ONE_BLOCK);

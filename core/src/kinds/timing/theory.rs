@@ -1,22 +1,23 @@
 //! Windows, rates and costs of timing Bloom filters: pure functions of numbers.
 //!
-//! Symbols as in the Inferential paper, section 3: a window of `w` inserts, batches of `B` inserts, `m` timers of which an insert
-//! touches `k`, padding `P`, and `b` inserts into the open batch. Where blocks are meant, they are those of this library, in
-//! which keys are spread unevenly.
+//! Symbols as in the Inferential paper, section 3: a window of `w` inserts, batches of `B` inserts,
+//! `m` timers of which an insert touches `k`, padding `P`, and `b` inserts into the open batch.
+//! Blocks are those of this library, over which keys are spread unevenly.
 
 use crate::kinds::bloom;
 
-/// The greatest age, in ticks, of a timestamp that may belong to a key of the last `window` inserts: `⌈(w-b)/B⌉`, one less than
-/// where definition 9 calls it expired.
+/// Returns the greatest age, in ticks, of a timestamp that may belong to a key of the last `window`
+/// inserts: `⌈(w-b)/B⌉`, one less than the age at which definition 9 calls it expired.
 #[must_use]
 #[inline]
 pub fn reach(window: u64, batch: u64, into_batch: u64) -> u64 {
     let closed = window.saturating_sub(into_batch);
-    // Where each insert ticks it is asked for each: a division less.
+    // With a tick for each insert this is called for each: saves a division.
     if batch <= 1 { closed } else { closed.div_ceil(batch) }
 }
 
-/// The least number of inserts since a key whose timestamp has this age in ticks (section 3.2.2).
+/// Returns the least number of inserts since a key whose timestamp has this age in ticks (section
+/// 3.2.2).
 #[must_use]
 #[inline]
 pub fn least_inserts_since(age: u64, batch: u64, into_batch: u64) -> u64 {
@@ -26,31 +27,34 @@ pub fn least_inserts_since(age: u64, batch: u64, into_batch: u64) -> u64 {
     }
 }
 
-/// The latest inserts whose timestamps count as not expired: at least `w`, and all of the batch that the window begins in.
+/// Returns the latest inserts whose timestamps count as not expired: at least `w`, and all of the
+/// batch in which the window begins.
 #[must_use]
 pub fn covered(window: u64, batch: u64, into_batch: u64) -> u64 {
     reach(window, batch, into_batch).saturating_mul(batch).saturating_add(into_batch)
 }
 
-/// The most that [`covered`] becomes: `w+B-1`.
+/// Returns the greatest value of [`covered`]: `w+B-1`.
 #[must_use]
 pub fn most_covered(window: u64, batch: u64) -> u64 {
     window.saturating_add(batch.saturating_sub(1))
 }
 
-/// The most touches of a filter's timers, one a key and function, for which [`fpr`] goes through
-/// them one by one.
+/// The greatest number of touches of a filter's timers, one for each key and function, for which
+/// [`fpr`] processes them one by one.
 const MOST_COUNTED: f64 = 4096.0;
 
-/// The probability that a key never inserted is taken for one of the window, when the keys of `covered` inserts are distinct and
-/// spread over so many blocks: all its timers were touched by others (section 3.1.2).
+/// Returns the probability that a key never inserted is reported as one of the window, when the
+/// keys of `covered` inserts are distinct and spread over `blocks` blocks: all its timers were
+/// touched by others (section 3.1.2).
 ///
 /// The paper raises the mean share of touched timers to the power `k`. The mean of the power is
-/// greater, as the share varies: at a rate of 0.001 it is more than twice as great for a window of
-/// one insert, and 1 % greater for one of 100. So few touches are counted exactly, and for more the
-/// first term of the difference is added.
+/// greater, because the share varies. At a rate of 0.001 it is more than twice as great for a
+/// window of one insert, and 1 % greater for one of 100. Few touches are therefore counted exactly,
+/// and for more the first term of the difference is added.
 ///
-/// Of keys that were inserted, all those between `w` and [`covered`] inserts ago are taken for one of the window too.
+/// Of keys that were inserted, all those between `w` and [`covered`] inserts ago are reported as
+/// keys of the window too.
 #[must_use]
 pub fn fpr(covered: f64, timers: f64, k: u32, blocks: f64) -> f64 {
     let (blocks, touches) = (blocks.max(1.0), f64::from(k) * covered);
@@ -63,12 +67,12 @@ pub fn fpr(covered: f64, timers: f64, k: u32, blocks: f64) -> f64 {
     })
 }
 
-/// [`fpr`] exactly, for `timers` in each block: how many of the timers that the key asks for are
-/// still untouched, as a chain over the functions of the keys before it. (Christensen, Roginsky and
-/// Jimeno, "A new analysis of the false positive rate of a Bloom filter", 2010, count the same from
-/// the side of the filter.)
+/// Returns [`fpr`] exactly, for `timers` in each block: the number of the queried key's timers that
+/// are still untouched, as a chain over the functions of the keys before it. (Christensen, Roginsky
+/// and Jimeno, "A new analysis of the false positive rate of a Bloom filter", 2010, count the same
+/// from the side of the filter.)
 fn counted_fpr(keys: u64, timers: f64, k: usize, blocks: f64) -> f64 {
-    // By the number of different timers that the key's own functions give.
+    // Indexed by the number of different timers that the key's own functions give.
     let mut untouched = vec![0.0; k + 1];
     untouched[0] = 1.0;
     for _ in 0..k {
@@ -89,7 +93,7 @@ fn counted_fpr(keys: u64, timers: f64, k: usize, blocks: f64) -> f64 {
                 untouched[count] = untouched[count] * (1.0 - hit(count)) + from_above;
             }
         }
-        // Only one key in so many comes to this block.
+        // Only one key in `blocks` comes to this block.
         for (after, before) in untouched.iter_mut().zip(before) {
             *after = before + (*after - before) / blocks;
         }
@@ -97,8 +101,8 @@ fn counted_fpr(keys: u64, timers: f64, k: usize, blocks: f64) -> f64 {
     untouched[0]
 }
 
-/// The mean of the `k`-th power of the share of a block's timers that so many touches leave
-/// touched.
+/// Returns the mean of the `k`-th power of the share of a block's timers that this number of
+/// touches leaves touched.
 fn mean_of_power(touches: f64, timers: f64, k: u32) -> f64 {
     if touches <= 0.0 {
         return 0.0;
@@ -114,28 +118,31 @@ fn mean_of_power(touches: f64, timers: f64, k: u32) -> f64 {
     (mean.powf(k) * (k * (k - 1.0) / 2.0 * variance).exp()).min(1.0)
 }
 
-/// The same when a known share of the timers is not expired, whatever keys did it.
+/// Returns the same from the measured share of timers that are not expired, whatever keys touched
+/// them.
 #[must_use]
 pub fn fpr_of_fill(fill: f64, timers: f64, k: u32, blocks: f64) -> f64 {
     bloom::fpr_of_fill(fill, timers, k, blocks)
 }
 
-/// The values of a timer that a window takes: ages up to `⌈w/B⌉ + P`, one more that is surely expired, one to spare as in the
-/// paper (`T_Ω + 1 = ⌈w/B⌉ + P + 2` timestamps), and the mark of an expired timer.
+/// Returns the number of timer values that a window takes: ages up to `⌈w/B⌉ + P`, one more that is
+/// certainly expired, one spare as in the paper (`T_Ω + 1 = ⌈w/B⌉ + P + 2` timestamps), and the
+/// mark of an expired timer.
 #[must_use]
 pub fn values(window: u64, batch: u64, padding: u64) -> u64 {
     window.div_ceil(batch.max(1)).saturating_add(padding).saturating_add(3)
 }
 
-/// The bits of a timer that has room for so many [`values`].
+/// Returns the bits of a timer that can hold [`values`] values.
 #[must_use]
 pub fn least_bits(values: u64) -> u32 {
     values.max(2).next_power_of_two().trailing_zeros()
 }
 
-/// The timers that must be looked at before `timers` of them go `ticks` on: `⌈m·Δ/(P+1)⌉`, or all.
+/// Returns the timers that must be swept before `timers` of them advance by `ticks`: `⌈m·Δ/(P+1)⌉`,
+/// or all.
 ///
-/// So each one is looked at once in `P+1` ticks, and is at most `⌈w/B⌉+P` ticks old then.
+/// Each one is then swept once in `P+1` ticks, and is at most `⌈w/B⌉+P` ticks old at that point.
 #[must_use]
 #[inline]
 pub fn swept(timers: u64, ticks: u64, padding: u64) -> u64 {
@@ -146,15 +153,17 @@ pub fn swept(timers: u64, ticks: u64, padding: u64) -> u64 {
     }
 }
 
-/// The timers that an insert looks at to find expired ones, on average: `m/(B(P+1))` (sections 3.1.3, 3.2.3).
+/// Returns the mean number of timers that an insert sweeps to find expired ones: `m/(B(P+1))`
+/// (sections 3.1.3, 3.2.3).
 ///
-/// A block that goes on rounds up, which adds at most one timer to an insert.
+/// A block rounds up at each advance, which adds at most one timer to an insert.
 #[must_use]
 pub fn swept_per_insert(timers: f64, batch: f64, padding: f64) -> f64 {
     timers / (batch * (padding + 1.0))
 }
 
-/// Bits a key of the window when half of the timers are in use at the worst moment: `bits·k/ln 2·(1+B/w)`.
+/// Returns the bits for each key of the window when half of the timers are in use at the worst
+/// moment: `bits·k/ln 2·(1+B/w)`.
 #[must_use]
 pub fn bits_a_key(bits: u32, k: u32, window: f64, batch: f64) -> f64 {
     f64::from(bits) * f64::from(k) / std::f64::consts::LN_2 * (1.0 + batch / window)

@@ -1,4 +1,4 @@
-//! Claims about posteriors: what is told is as often so as told.
+//! Claims about posteriors: predicted probabilities equal observed frequencies.
 
 use super::super::build;
 use super::raw;
@@ -10,7 +10,7 @@ use crate::kind::Parameters;
 
 const LAYOUT: Layout = Layout { stripes: 2, block_words: 512 };
 
-/// A filter and a stream of so many keys, all equally likely.
+/// A filter and a stream of `universe` keys, all equally likely.
 struct Case {
     harness: Harness,
     universe: u64,
@@ -24,7 +24,7 @@ struct Case {
 
 impl Case {
     fn new((k, l): (u32, u32), generation: u64, universe: u64) -> Self {
-        // Slices as full as planned: ln 2 keys a row.
+        // Slices filled as planned: ln 2 keys a row.
         let words = (f64::from(k) * generation as f64
             / std::f64::consts::LN_2
             / f64::from(64 / 16_u32.max(k + l).next_power_of_two())) as u64;
@@ -49,7 +49,8 @@ impl Case {
         }
     }
 
-    /// Errors of the posteriors of windows of all widths, of the ages of each generation, and the mean ages told and true.
+    /// Returns the errors of the posteriors of windows of all widths and of the ages of each
+    /// generation, and the mean ages, predicted and true.
     fn errors(&self) -> (f64, f64, (f64, f64)) {
         let survival = Survival::of_inserts(1.0 / self.universe as f64);
         let belief = Belief {
@@ -78,7 +79,7 @@ impl Case {
                 ages.add(told.between(from..to), within(to) && !within(from));
                 from = to;
             }
-            // What was never inserted is as old as in a stream that had no beginning.
+            // A key that was never inserted counts as in a stream without beginning.
             let mean = age.map_or((self.fed + self.universe) as f64, |age| age as f64);
             means = (means.0 + told.expected(), means.1 + mean);
         }
@@ -96,8 +97,8 @@ fn posteriors_of_windows_and_ages_are_calibrated_from_the_first_insert_on() {
                 case.feed((fed * window) as u64);
                 let (windows, ages, (told, real)) = case.errors();
                 println!("{slices:?} {part} {fed}: {windows:.4} {ages:.4} {:.4}", told / real);
-                // Of 4000 keys, with all that is certain. Keys that come again set the same rows in all slices of a hash
-                // function: the fewer functions, the more that matters.
+                // For 4000 keys, including all certain answers. Repeated keys set the same rows in
+                // all slices of a hash function: the fewer functions, the greater the effect.
                 let bound = if slices.0 < 10 { 0.03 } else { 0.01 };
                 assert!(windows < bound, "{slices:?} {part} {fed}: windows {windows}");
                 assert!(ages < 0.01, "{slices:?} {part} {fed}: ages {ages}");
@@ -125,7 +126,7 @@ fn a_key_that_cannot_be_there_is_not_and_one_that_is_sure_is() {
         };
         harness.ages_at(hash_of(key), 0, &belief).0.within(1000)
     };
-    // Impossible and certain priors, and such as the cells alone decide against.
+    // Impossible and certain priors, and some that the cells alone overrule.
     assert_eq!(of(&harness, 2990, 0.0), 0.0);
     for p in [1e-6, 1e-3, 0.5, 1.0] {
         assert!(of(&harness, 2990, p) > 0.9, "{p}: {}", of(&harness, 2990, p));

@@ -86,7 +86,7 @@ fn the_rate_of_a_sub_window_lies_below_that_of_the_whole() {
     assert!(rates[5] < rates[52] / 20.0, "{}", rates[5]);
 }
 
-/// Fills a filter to a moment and compares the rate measured with the one expected.
+/// Fills a filter up to a moment and compares the measured rate with the expected one.
 fn measure(name: &str, harness: &mut Harness, fed: &mut u64, until: u64, probes: u64) {
     while *fed < until {
         harness.insert(hash_of(*fed), 0);
@@ -97,7 +97,7 @@ fn measure(name: &str, harness: &mut Harness, fed: &mut u64, until: u64, probes:
         "{name}: measured {measured:.3e}, theory {theory:.3e}, ratio {:.3}",
         measured / theory
     );
-    // 10 %, and four standard deviations of the count.
+    // The tolerance is 10 %, and four standard deviations of the count.
     let tolerance = 0.1 * theory + 4.0 * (theory / probes as f64).sqrt();
     assert!((measured - theory).abs() < tolerance, "{name}: {measured} for {theory}");
 }

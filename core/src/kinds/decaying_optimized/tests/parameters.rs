@@ -119,7 +119,7 @@ fn a_block_has_its_share_of_the_counters_where_they_fit() {
         let blocks = ONE_BLOCK.blocks(geometry);
         let parts = shape.parts(geometry.words_per_block as usize, blocks);
         assert_eq!(parts.base.cells as u64, cells.div_ceil(blocks), "{shape:?}: {parts:?}");
-        // Whatever the size, all parts lie inside.
+        // All parts lie inside the block at any size.
         for words in 64..600 {
             let parts = shape.parts(words, cells.div_ceil(50));
             let end = parts.slots.first as u64

@@ -27,7 +27,7 @@ proptest! {
         let mut model = vec![Vec::new(); counters as usize];
         let mut used = 0;
         for (round, (pick, digit, hot)) in picks.into_iter().enumerate() {
-            // Half of all digits are for few counters.
+            // Half of all digits go to few counters.
             let at = if hot { pick.index(2) } else { pick.index(model.len()) };
             let (line, owner) = (at / shape::LINE, at % shape::LINE);
             let chain = pool.chain(line, owner);

@@ -1,9 +1,9 @@
-//! Claims about many keys: what the pool is enough for, and the rates.
+//! Claims about many keys: the load that the pool supports, and the rates.
 
 use super::*;
 use crate::hash::mix;
 
-/// A filter as a user makes it: 100,000 µs an epoch.
+/// Returns a filter with a user's parameters: 100,000 µs an epoch.
 fn filter(parameters: &[(&str, &str)]) -> Arc<dyn Kind> {
     let mut all = Parameters::new()
         .with("capacity", 10_000)
@@ -18,7 +18,7 @@ fn filter(parameters: &[(&str, &str)]) -> Arc<dyn Kind> {
 
 const BLOCKS: Layout = Layout { stripes: 2, block_words: 2048 };
 
-/// So many draws from a Zipf distribution over `distinct` keys, exponent 1, by inversion.
+/// Returns `draws` draws from a Zipf distribution over `distinct` keys, exponent 1, by inversion.
 fn zipf(distinct: u64, draws: u64) -> impl Iterator<Item = u64> {
     let mut sums = vec![0.0];
     for rank in 1..=distinct {
@@ -31,7 +31,7 @@ fn zipf(distinct: u64, draws: u64) -> impl Iterator<Item = u64> {
     })
 }
 
-/// Counters in all, as completed.
+/// Returns the number of counters in the completed parameters.
 fn cells(kind: &Arc<dyn Kind>) -> f64 {
     kind.parameters().required("cells", "").expect("completed")
 }
@@ -45,7 +45,7 @@ fn on_zipf_data_half_a_digit_for_each_counter_is_ample() {
     let mut exact = vec![0_u64; 10_001];
     for key in zipf(10_000, INSERTS) {
         exact[key as usize] += 1;
-        // Within one epoch: nothing has decayed yet, and the counters are as large as ever.
+        // Within one epoch: nothing has decayed yet, and the counters have their greatest size.
         harness.insert(hash_of(key), 50_000);
     }
     assert_eq!(harness.figure("pool_exhaustions"), 0);
@@ -56,7 +56,8 @@ fn on_zipf_data_half_a_digit_for_each_counter_is_ample() {
     let used = harness.figure("pool_in_use") as f64 / cells(&kind);
     let expected = theory::zipf_digits(INSERTS as f64, 10_000, 1.0, k, cells(&kind));
     println!("zipf: {used:.4} digits a counter, by theory {expected:.4}");
-    // Keys that share counters take more digits, or fewer: the small ones' sums pass 16, hot ones share theirs.
+    // Keys that share counters take more digits, or fewer: the small ones' sums pass 16, hot ones
+    // share theirs.
     assert!((0.7..1.4).contains(&(used / expected)), "{used} against {expected}");
     assert!(used < 0.25, "half of the pool is left");
 }
@@ -81,13 +82,13 @@ fn a_hundred_hits_on_each_of_all_keys_exhaust_the_pool_and_the_estimates_say_so(
         let told = harness.estimate(hash_of(key)).expect("it counts");
         let whole = ample.estimate(hash_of(key)).expect("it counts");
         assert!(harness.contains(hash_of(key)) && whole.count >= 100.0);
-        // Nothing is lost without a word.
+        // Nothing is lost without a mark.
         assert!(told.at_least || told.count >= 100.0);
         at_least += u32::from(told.at_least);
     }
     println!("flat: {at_least} of 10,000 estimates say at least");
     assert!(at_least > 0);
-    // After two lifetimes all is forgotten, and the pool serves again.
+    // After two lifetimes everything has expired, and the pool is available again.
     let later = 2 * 34 * 7 * 100_000;
     (0..100).for_each(|key| {
         harness.insert_weighing(hash_of(key), later, 100);
@@ -116,8 +117,8 @@ fn the_measured_rate_is_what_theory_says_of_counters_and_front() {
         println!(
             "{front} {fpr}: measured {measured:.5}, estimated {estimated:.5}, planned {planned:.5}"
         );
-        // Six standard deviations of the probes, and the few bits or counters by which one filter differs from the mean:
-        // 0.3 % of a fill, k times, twice.
+        // The tolerance is six standard deviations of the probes, plus the few bits or counters by
+        // which one filter differs from the mean: 0.3 % of a fill, k times, twice.
         let tolerance = 6.0 * (estimated / PROBES).sqrt() + 0.03 * estimated;
         assert!((measured - estimated).abs() < tolerance, "{measured} against {estimated}");
         assert!((planned / estimated - 1.0).abs() < 0.05, "planned {planned}");
@@ -126,7 +127,7 @@ fn the_measured_rate_is_what_theory_says_of_counters_and_front() {
 
 #[test]
 fn the_front_swaps_so_that_an_endless_stream_does_not_fill_it() {
-    // Epochs are half-lives: a lifetime of the front is 33 of them, in which 3300 keys come.
+    // Epochs are half-lives: a lifetime of the front is 33 of them, with 3300 keys.
     let kind = |front| filter(&[("lambda", "0.5"), ("front", front), ("fpr", "0.5")]);
     let (mut swapped, mut plain) =
         (Harness::new(kind("swapped"), BLOCKS), Harness::new(kind("plain"), BLOCKS));
@@ -136,8 +137,9 @@ fn the_front_swaps_so_that_an_endless_stream_does_not_fill_it() {
     }
     let (forgetful, full) = (swapped.measured_fpr(200_000), plain.measured_fpr(200_000));
     println!("endless: {forgetful:.5} swapped, {full:.5} plain");
-    // With one hash function and 10,000/ln 2 bits, 60,000 keys fill 98 % of the plain front, and each of the two buffers holds 3300
-    // at most: 20 %, so 37 % with both. The counters are the same.
+    // With one hash function and 10,000/ln 2 bits, 60,000 keys fill 98 % of the plain front, and
+    // each of the two buffers holds at most 3300: 20 %, so 37 % with both. The counters are the
+    // same.
     assert!(full > 0.0 && forgetful < 0.45 * full);
     assert!(swapped.estimated_fpr() >= forgetful);
 }
@@ -163,7 +165,7 @@ fn memory_is_what_the_model_says_and_less_than_the_basic_filters() {
         let taken = kind.first_words() as f64 * 64.0 / cells(&kind);
         println!("{front} {fraction}: {taken:.2} bits a counter, the basic filter {basic}");
         assert_eq!(model, bits);
-        // 1/128 is for what does not fit whole lines.
+        // 1/128 accounts for the rest that does not fit whole lines.
         assert!((taken / model - 1.0 - 1.0 / 128.0).abs() < 0.001);
         assert!(model < 0.8 * basic);
     }

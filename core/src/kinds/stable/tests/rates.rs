@@ -6,7 +6,8 @@ use super::*;
 /// The papers' setting: 16 KiB at 8 bits a cell, K = 5, P = 10, Max = 7 (Table II).
 const CELLS: u64 = 16384;
 
-/// The level of a key that `kind` weighs: from 1 to 7, or 1 and 7 for two classes, all equally frequent.
+/// Returns the level of a key that `kind` weighs: from 1 to 7, or 1 and 7 for two classes, all
+/// equally frequent.
 fn level(kind: &str, key: u64) -> u32 {
     let random = mix(key ^ 0xab << 40);
     match kind {
@@ -77,7 +78,7 @@ fn a_planned_filter_keeps_the_wanted_rate() {
         let kind_built = registry::build(kind, &parameters).expect("a sound filter");
         let layout = Layout { stripes: 1, block_words: 512 };
         let planned = kind_built.planned_fpr(layout);
-        // IBF-H takes few decrements: one less makes a third more.
+        // IBF-H takes few decrements: one fewer raises the rate by a third.
         assert!((0.03..=0.05).contains(&planned), "{kind}: {planned}");
         let mut harness = Harness::new(kind_built, layout);
         for key in 0..60_000 {
@@ -86,8 +87,8 @@ fn a_planned_filter_keeps_the_wanted_rate() {
         }
         let (measured, estimated) = (harness.measured_fpr(40_000), harness.estimated_fpr());
         println!("{kind}: planned {planned:.4}, estimated {estimated:.4}, measured {measured:.4}");
-        // 2000 hits: four standard deviations are 9 %; the fill of 30,000 cells varies by 1 %, the rate by
-        // five times that.
+        // 2000 hits: four standard deviations are 9 %; the fill of 30,000 cells varies by 1 %, the
+        // rate by five times that.
         assert!((measured / estimated - 1.0).abs() < 0.12, "{kind}: {measured} for {estimated}");
         assert!((estimated / planned - 1.0).abs() < 0.12, "{kind}: {estimated} for {planned}");
     }
@@ -101,7 +102,7 @@ fn filters_of_many_blocks_come_to_the_stable_point_and_stay() {
             let mut harness = Harness::new(raw(kind, CELLS, 7, 5, 10), layout);
             let (mut zeros, mut hits, mut fed) = (0.0, 0.0, 0);
             for round in 0..20 {
-                // On the way there too.
+                // Also before the stable point.
                 let inserts = [500, 2000, 8000].get(round).copied();
                 let on_the_way = deletion(kind) == Deletion::Uniform;
                 let until = inserts.unwrap_or(10_000 + 8000 * round as u64);
@@ -122,11 +123,11 @@ fn filters_of_many_blocks_come_to_the_stable_point_and_stay() {
             println!(
                 "{kind} {layout:?}: V0 {v0:.4} measured {zeros:.4}, FP bound {bound:.4} measured {hits:.4}"
             );
-            // The share of zeros of 16,384 cells has a standard deviation below 0.003, its mean over 17
-            // nearly independent moments one below 0.001. Several draws of one cell, which the chain leaves
-            // out, add a little (0.0606 for 0.0585).
+            // The share of zeros of 16,384 cells has a standard deviation below 0.003, its mean
+            // over 17 nearly independent moments one below 0.001. Several draws of one cell, which
+            // the chain neglects, add a little (0.0606 for 0.0585).
             assert!((-0.004..0.006).contains(&(zeros - v0)), "{kind}: {zeros} for {v0}");
-            // 34,000 questions: five standard deviations.
+            // 34,000 queries: five standard deviations.
             assert!(hits < bound + 0.014, "{kind}: {hits} above {bound}");
             assert!(hits > bound - 0.035, "{kind}: {hits} far below {bound}");
         }
@@ -179,7 +180,7 @@ fn keys_are_missed_as_often_as_the_chain_says_and_important_ones_less() {
                 let rate = missed[at][level] / asked[at][level];
                 let theory = chain.false_negative(value(level as u32) as u32, gap, 5);
                 println!("{kind} level {level} after {gap}: missed {rate:.4}, theory {theory:.4}");
-                // Some 10,000 keys: five standard deviations are 0.025.
+                // About 10,000 keys: five standard deviations are 0.025.
                 assert!((rate - theory).abs() < 0.025, "{kind} {level}: {rate} for {theory}");
                 assert!(rate <= before + 0.01, "{kind} {level}: {rate} after {before}");
                 before = rate;

@@ -29,7 +29,7 @@ fn timing_takes_what_the_paper_says_of_its_sample() {
     let plan = Plan::from_parameters(&parameters, Some(1)).expect("a plan");
     println!("timing: {plan:?}");
     assert_eq!((plan.bits, plan.k), (21, 10));
-    // Its 433 keys a block, of 16 KiB, take some more than one large array.
+    // Its 433 keys a block, of 16 KiB, take slightly more than one large array.
     assert!((1.0..1.05).contains(&(plan.timers as f64 / 15_112_980.0)), "{plan:?}");
 }
 
@@ -42,8 +42,8 @@ fn sweeps_cost_no_more_than_two_timers_a_function() {
                 let plan = Plan::from_parameters(&parameters, batch).expect("a plan");
                 let swept =
                     swept_per_insert(plan.timers as f64, plan.batch as f64, plan.padding as f64);
-                // Half of the timers are in use only nearly: at whole `k`, and less in small blocks
-                // and for the few timers of a tiny window.
+                // Half of the timers are in use only approximately: at whole `k`, and less in small
+                // blocks and for the few timers of a tiny window.
                 let most = if window < 10 { 4.0 } else { 2.7 };
                 assert!(swept / f64::from(plan.k) < most, "{swept}: {plan:?}");
                 assert!(values(window, plan.batch, plan.padding) <= 1 << plan.bits, "{plan:?}");

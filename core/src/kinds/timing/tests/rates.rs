@@ -12,7 +12,7 @@ fn reach_and_ages_are_what_counting_inserts_gives() {
         for batch in 1..50_u64 {
             let mut most = 0;
             for into_batch in 0..batch {
-                // The inserts before now, the latest first: how old are their batches?
+                // The ages of the batches of the inserts before now, the latest first.
                 let age_of = |since: u64| (since + batch - into_batch) / batch;
                 let oldest = age_of(window - 1);
                 // Ages count from 1 unless the insert is in the open batch.
@@ -69,7 +69,8 @@ fn sweeps_meet_each_timer_once_in_a_round_of_padding_and_cost_what_the_paper_say
     }
 }
 
-/// A filter, filled with distinct keys until all is in its steady state and a batch is at its end or just began.
+/// Returns a filter filled with distinct keys until it is in its steady state and a batch is at its
+/// end or has just begun.
 fn filled(kind: &Arc<dyn Kind>, layout: Layout, inserts: u64) -> Harness {
     let mut harness = Harness::new(kind.clone(), layout);
     (0..inserts).for_each(|key| {
@@ -97,7 +98,7 @@ fn the_measured_rate_is_the_planned_one_at_worst_and_the_estimate_knows_it() {
         let kind = registry::build(name, &asked).expect("a sound filter");
         let parameters = kind.parameters();
         let batch: u64 = parameters.optional("block-size", "").expect("a number").unwrap_or(1);
-        // Many whole batches, and then up to where most inserts count.
+        // Many whole batches, and then up to the point where most inserts count.
         let inserts = (window * 3).next_multiple_of(batch) + (window + batch - 1) % batch;
         let harness = filled(&kind, layout, inserts);
         let planned = kind.planned_fpr(layout);
@@ -105,12 +106,12 @@ fn the_measured_rate_is_the_planned_one_at_worst_and_the_estimate_knows_it() {
         println!(
             "{name} {window} in {batch}: {measured:.6} measured, {estimated:.6} estimated, {planned:.6} planned of {wanted}"
         );
-        // 500 false positives at least: six standard deviations are below 27 %.
+        // At least 500 false positives: six standard deviations are below 27 %.
         let tolerance = 6.0 * (estimated / 500_000.0).sqrt();
         assert!((measured - estimated).abs() < tolerance, "{measured} against {estimated}");
         // The share of timers in use varies by far less than 1 %, the rate by k times that.
         assert!((planned / estimated - 1.0).abs() < 0.06, "{planned} against {estimated}");
-        // The smallest blocks cost what the plan, made for 16 KiB, has not allowed for.
+        // The smallest blocks have a cost that the plan, made for 16 KiB, does not include.
         let allowed = if layout.block_words == 64 { 1.8 } else { 1.02 };
         assert!(planned <= wanted * allowed, "{planned} of {wanted}");
     }
@@ -161,8 +162,8 @@ fn an_expired_key_is_forgotten_but_for_the_rate() {
     assert!((known - expected).abs() < 6.0 * expected.sqrt(), "{known} against {expected}");
 }
 
-/// The share of all answers of so many functions on so many timers, for a key after so many others,
-/// that are "seen": all possible positions are gone through.
+/// Returns the share of "seen" among all answers of `k` functions on `timers` timers, for a key
+/// after `keys` others, by enumerating all possible positions.
 fn enumerated_fpr(keys: u32, timers: u32, k: u32) -> f64 {
     let (functions, ways) = ((keys + 1) * k, u64::from(timers).pow((keys + 1) * k));
     let seen = (0..ways).filter(|&way| {
@@ -181,7 +182,7 @@ fn the_rate_of_a_few_timers_is_that_of_all_possible_positions() {
             (fpr(keys.into(), timers.into(), k, 1.0), enumerated_fpr(keys, timers, k));
         assert!((theory - counted).abs() < 1e-12, "{keys} {timers} {k}: {theory} for {counted}");
     }
-    // Of two blocks: a key of another block touches nothing.
+    // With two blocks: a key of the other block touches nothing.
     let expected = fpr(1.0, 5.0, 3, 1.0) / 2.0;
     assert!((fpr(1.0, 10.0, 3, 2.0) - expected).abs() < 1e-12);
 }
@@ -189,7 +190,7 @@ fn the_rate_of_a_few_timers_is_that_of_all_possible_positions() {
 #[test]
 fn the_rate_of_many_timers_continues_that_of_a_few() {
     for (k, blocks) in [(1_u32, 1.0), (4, 1.0), (10, 1.0), (30, 1.0), (64, 1.0), (10, 4.0)] {
-        // Half of the timers in use, and a window on each side of where counting ends.
+        // Half of the timers in use, and a window on each side of the limit of exact counting.
         let rate = |keys: u32| fpr(keys.into(), f64::from(keys * k) / 0.7, k, blocks);
         let last = 4096 / k;
         let [counted, estimated] = [rate(last), rate(last + 1)];
@@ -216,7 +217,7 @@ fn windows_of_any_size_are_planned_for_the_rate() {
                 let asked = Parameters::new().with("window-items", window).with("fpr", wanted);
                 let kind = registry::build(name, &asked).expect("a sound filter");
                 let planned = kind.planned_fpr(ONE_BLOCK);
-                // Plans count blocks in fractions, layouts whole ones.
+                // Plans use fractional numbers of blocks, layouts whole ones.
                 let allowed = if window <= 100 { 1.0 } else { 1.02 };
                 assert!(planned <= wanted * allowed, "{name} {window}: {planned} of {wanted}");
             }
@@ -224,8 +225,8 @@ fn windows_of_any_size_are_planned_for_the_rate() {
     }
 }
 
-/// Asks for each of so many different keys, then inserts it. Returns how many seemed known, of
-/// those after the first window.
+/// Queries each of `keys` different keys, then inserts it. Returns how many were reported as
+/// present, of those after the first window.
 fn taken_for_known(kind: &Arc<dyn Kind>, window: u64, keys: u64) -> u64 {
     let mut harness = Harness::new(kind.clone(), ONE_BLOCK);
     let mut known = 0;
@@ -255,13 +256,13 @@ fn tiny_windows_of_different_keys_keep_the_rate() {
                 known / KEYS as f64,
                 planned / KEYS as f64
             );
-            // Nearly a Poisson variable: the state that answers changes wholly within a window. Six
-            // standard deviations.
+            // Nearly a Poisson variable, because the state that answers changes completely within a
+            // window. The tolerance is six standard deviations.
             assert!(
                 known < planned + 6.0 * planned.sqrt(),
                 "{name} {window}: {known} for {planned}"
             );
-            // Where each insert is a batch the worst moment is every moment.
+            // If each insert is a batch, every moment is the worst moment.
             let least = if name == NAME { planned - 6.0 * planned.sqrt() } else { 0.0 };
             assert!(known > least, "{name} {window}: {known} for {planned}");
         }
