@@ -80,7 +80,6 @@ pub mod media;
 mod meta;
 mod names;
 mod options;
-mod planted;
 mod processes;
 mod recovery;
 #[cfg(feature = "serde")]
@@ -114,9 +113,6 @@ pub use hash::KeyHash;
 pub use inference::{AgePosterior, Form, Penalty, Prior};
 pub use kinds::{Age, Estimate, Parameters, Within};
 pub use options::{Downtime, Durability, Options};
-#[cfg(planted)]
-#[doc(hidden)]
-pub use planted::Mistake;
 
 /// Whose every step a schedule of `tests/schedules/` chooses.
 #[cfg(shuttle)]

@@ -11,7 +11,6 @@
 //! The area is used by the holder of the stripe only, and read by whoever takes the stripe over (the death of its holder is
 //! the Acquire). Modelled in `tests/loom/undo.rs`.
 
-use crate::planted::Mistake;
 use crate::sync::{AtomicU64, Ordering, fence};
 
 const COUNT: usize = 0;
@@ -86,7 +85,6 @@ impl<'a> Undo<'a> {
                 // Release: the note is whole before it counts.
                 count.store(noted + 1, Ordering::Release);
             }
-            _ if Mistake::UndoOverflowForgotten.is_planted() => {}
             _ => self.save(own, cells),
         }
         // Release fence: the word is not changed before its note counts.
@@ -96,7 +94,7 @@ impl<'a> Undo<'a> {
     /// Notes that any of the words are about to change.
     pub fn note_all(&self, own: &[AtomicU64], cells: &[AtomicU64]) {
         let begun = self.0.first().map(|count| count.load(Ordering::Relaxed));
-        if begun.is_some_and(|noted| noted < ALL) && !Mistake::UndoOverflowForgotten.is_planted() {
+        if begun.is_some_and(|noted| noted < ALL) {
             self.save(own, cells);
         }
         // Release fence: no word is changed before it has been saved.

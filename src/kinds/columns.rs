@@ -18,7 +18,6 @@
 
 use crate::cells::{Block, load, prefetch, store};
 use crate::hash::Positions;
-use crate::planted::Mistake;
 use crate::sync::{AtomicU64, Ordering};
 
 /// The most words of a block that are used, so that its rows stay in the range of [`Positions`].
@@ -169,7 +168,7 @@ impl Columns {
         if caught_up >= generation {
             return;
         }
-        if caught_up >= since && !Mistake::StaleColumnsKept.is_planted() {
+        if caught_up >= since {
             self.recycle(block, caught_up, generation);
         }
         if let Some(own) = block.own.first() {
