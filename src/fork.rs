@@ -11,7 +11,6 @@
 //!
 //! The atomics are the standard library's: nothing here is shared between processes, nor modelled.
 
-use crate::planted::Mistake;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use std::fs::File;
 use std::io;
@@ -53,7 +52,7 @@ impl Guard {
     #[must_use]
     #[inline]
     pub fn is_foreign(&self) -> bool {
-        self.word.load(Ordering::Relaxed) != self.generation && !Mistake::ForkUnnoticed.is_planted()
+        self.word.load(Ordering::Relaxed) != self.generation
     }
 }
 
@@ -176,7 +175,7 @@ extern "C" fn in_child() {
     for place in places() {
         // Taken out first: closing twice would close what got the number meanwhile.
         let descriptor = place.descriptor.swap(FREE, Ordering::SeqCst);
-        if descriptor != FREE && !Mistake::ForkKeepsLocks.is_planted() {
+        if descriptor != FREE {
             // SAFETY: the owner is an `Unshared`, which in a child leaves its descriptor alone.
             unsafe { libc::close(descriptor) };
         }

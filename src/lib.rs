@@ -87,8 +87,6 @@ mod sync;
 mod threads;
 mod wal;
 
-use ebbtide_core::planted;
-
 /// The filter algorithms and their theory.
 pub mod kinds {
     #[doc(inline)]
@@ -100,9 +98,6 @@ pub mod kinds {
 }
 
 pub use clock::{Clock, ManualClock, Timestamp};
-#[cfg(planted)]
-#[doc(hidden)]
-pub use ebbtide_core::planted::Mistake;
 #[doc(inline)]
 pub use ebbtide_core::{
     Age, AgePosterior, Estimate, Form, KeyHash, Parameters, Penalty, Prior, Within, inference,

@@ -27,8 +27,6 @@ pub mod hash;
 pub mod inference;
 pub mod kind;
 pub mod kinds;
-#[doc(hidden)]
-pub mod planted;
 pub mod record;
 #[cfg(feature = "serde")]
 mod serial;

@@ -9,7 +9,6 @@ use crate::error::{Error, Result};
 use crate::live::Bank;
 use crate::media::Media;
 use crate::names::FileName;
-use crate::planted::Mistake;
 use crate::recovery::Listing;
 use crate::recovery::ground::{copy, copy_short};
 use crate::recovery::removal::remove_for_good;
@@ -175,12 +174,7 @@ impl Engine {
             let _ = self.media.remove(&draft);
         })?;
         let name = FileName::Snapshot { start }.to_string();
-        let named = self.media.rename(&draft, &name).and_then(|()| {
-            if Mistake::RemovedBeforeNamed.is_planted() {
-                let _ = self.tidy();
-            }
-            if Mistake::SnapshotNameNotSynced.is_planted() { Ok(()) } else { self.media.sync() }
-        });
+        let named = self.media.rename(&draft, &name).and_then(|()| self.media.sync());
         named.map_err(Error::io("name", self.media.path().join(&name))).inspect_err(|_| {
             // As above, if it was not renamed.
             let _ = self.media.remove(&draft);
@@ -219,9 +213,7 @@ impl Engine {
         if is_awaited {
             self.note_progress();
         }
-        if !Mistake::SnapshotAheadOfLog.is_planted() {
-            self.commit(header.end)?;
-        }
+        self.commit(header.end)?;
         if is_awaited {
             self.note_progress();
         }
@@ -244,7 +236,6 @@ impl Engine {
         }
         let end = header.tail().load(Ordering::Acquire);
         let (uuid, era) = (header.identity().uuid, header.identity().era);
-        let start = if Mistake::SnapshotStartsLate.is_planted() { end } else { start };
         let snapshot = SnapshotHeader { uuid, era, start, end, frames: 0, bytes: 0 };
         writer.finish(snapshot)?;
         Ok(snapshot)
@@ -331,10 +322,7 @@ impl Engine {
             }
         }
         // With fewer than two snapshots the whole log is the second ground to stand on.
-        let enough = kept == KEPT || Mistake::RemovedWithOneSnapshot.is_planted();
-        if let Some(least) = oldest.filter(|_| enough) {
-            let newest = Mistake::RemovedByNewest.is_planted();
-            let least = if newest { listing.snapshots[0] } else { least };
+        if let Some(least) = oldest.filter(|_| kept == KEPT) {
             // Release: as in `write_checkpoint`. Whoever wrote these snapshots may not have come to say so.
             self.image.header().snapshot().fetch_max(least, Ordering::Release);
             let segments = listing.segments_below(least).iter();

@@ -7,7 +7,6 @@
 
 use super::engine::Engine;
 use crate::error::Result;
-use crate::planted::Mistake;
 use crate::processes::turn::{self, Taken};
 use crate::sync::{AtomicU64, Instant, Mutex, Ordering, patience};
 use crate::wal::{Op, Record, Segment, walk};
@@ -98,20 +97,11 @@ impl Engine {
         // Read again, for what may lie on pages that count as clean.
         let written = header.tail().load(Ordering::Acquire);
         // Relaxed: a hint of this handle, where a walk need not begin again.
-        if !Mistake::HolePassed.is_planted() {
-            let walked = self.committer.walked.load(Ordering::Relaxed);
-            walk::complete(&segments, from.max(walked), upto);
-        }
+        let walked = self.committer.walked.load(Ordering::Relaxed);
+        walk::complete(&segments, from.max(walked), upto);
         self.committer.walked.fetch_max(upto, Ordering::Relaxed);
-        if Mistake::DurableBeforeSync.is_planted() {
-            header.durable().fetch_max(upto, Ordering::AcqRel);
-        }
         for segment in segments.iter().filter(|segment| segment.first() < upto) {
-            if Mistake::OnlyLastSegmentSynced.is_planted() && segment.end() < upto {
-                continue;
-            }
-            let suspect = !in_order || !segment.was_synced();
-            if suspect && !Mistake::FailureDiesWithLeader.is_planted() {
+            if !in_order || !segment.was_synced() {
                 // A sync that nobody saw the end of, or one before we opened the file, may have failed, and the pages count
                 // as clean since.
                 segment.dirty(from, written);
@@ -119,11 +109,9 @@ impl Engine {
             // Nobody writes below the tail any more.
             segment.release(from, upto);
             let start = Instant::now();
-            let synced = if Mistake::SyncSkipped.is_planted() { Ok(()) } else { segment.sync() };
+            let synced = segment.sync();
             self.committer.note_time(start.elapsed());
-            if let Err(error) = synced
-                && !Mistake::SyncErrorSwallowed.is_planted()
-            {
+            if let Err(error) = synced {
                 self.poison(format!("a sync of the log failed ({error})"));
                 return Err(self.poisoned());
             }
@@ -143,14 +131,13 @@ impl Engine {
         let header = self.image.header();
         // No stripe is held, so whoever dies here leaves an empty place that no stripe accounts for, but this does.
         // Relaxed: a count, read when all who could change it are dead.
-        let noting = if Mistake::NoteUncounted.is_planted() { 0 } else { 1 };
-        header.noting().fetch_add(noting, Ordering::Relaxed);
+        header.noting().fetch_add(1, Ordering::Relaxed);
         let note = Record { payload: upto, ..Record::new(Op::Durable) };
         // Without room there is no note, and the next one says more.
         if let Some(lsn) = self.append(&mut None, &note) {
             header.noted().fetch_max(lsn, Ordering::Relaxed);
         }
-        header.noting().fetch_sub(noting, Ordering::Relaxed);
+        header.noting().fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Whether anything but the last note awaits a sync.
@@ -166,7 +153,7 @@ impl Engine {
     pub(super) fn commit_all(&self) -> Result<()> {
         self.check_process()?;
         self.check_place()?;
-        if self.has_undurable() && !Mistake::SyncDoesNothing.is_planted() {
+        if self.has_undurable() {
             self.commit(self.image.header().tail().load(Ordering::Acquire))?;
         }
         // Whoever has given up the image may not have seen our last records.

@@ -4,7 +4,6 @@
 
 use super::engine::{Engine, Local};
 use crate::error::{Error, Result};
-use crate::planted::Mistake;
 use crate::processes::stripe_lock::{self, Acquired, Owner, Verdict};
 use crate::processes::stripes::StripeGuard;
 use crate::recovery::repair;
@@ -116,12 +115,6 @@ impl Engine {
     ) -> StripeGuard<'a, Local> {
         match acquired {
             Acquired::Free => guard,
-            Acquired::TakenOver(_) if Mistake::TakenOverUnrepaired.is_planted() => guard,
-            Acquired::TakenOver(_)
-                if guard.index() == 0 && Mistake::StripeZeroUnrepaired.is_planted() =>
-            {
-                guard
-            }
             Acquired::TakenOver(_) => self.repaired(guard),
         }
     }
@@ -130,13 +123,8 @@ impl Engine {
     pub(super) fn judge(&self, owner: Owner) -> Verdict {
         // Acquire: pairs with the Release of whoever took the slot since.
         let term = self.image.header().slot_term(owner.slot.into()).load(Ordering::Acquire);
-        let replaced = owner.term < term && !Mistake::TermIgnored.is_planted();
-        let dead = replaced || !self.slots.is_alive(owner.slot);
-        if dead || Mistake::StoppedTakenForDead.is_planted() {
-            Verdict::Dead
-        } else {
-            Verdict::Wait
-        }
+        let dead = owner.term < term || !self.slots.is_alive(owner.slot);
+        if dead { Verdict::Dead } else { Verdict::Wait }
     }
 
     /// Repairs a stripe that was taken over.
@@ -164,9 +152,6 @@ impl Engine {
         let novelty = after.novelty.wrapping_sub(before.novelty);
         header.tally().count(self.lane(), inserts, novelty);
         self.raise_time(after.time);
-        if Mistake::EventUnconfirmed.is_planted() {
-            return stripe;
-        }
         if index == 0 {
             self.confirm_events(&mut stripe);
         } else if let Some(mut events) = self.lock_events() {

@@ -19,7 +19,6 @@ use crate::media::{Access, Media, MediaFile};
 use crate::meta::Meta;
 use crate::names::FileName;
 use crate::options::Options;
-use crate::planted::Mistake;
 use crate::processes::slots::{SLOTS, Slots};
 use crate::processes::stripe_lock::{self, Owner};
 use crate::processes::stripes::Stripes;
@@ -259,8 +258,7 @@ impl Engine {
     pub(super) fn close(&self) -> Result<()> {
         self.commit_all()?;
         // Given back with the slot, by the caller.
-        let entered = Mistake::ClosedBesideOpener.is_planted()
-            || self.slots.wait_opening(Access::Write, CLOSING_TIME)?;
+        let entered = self.slots.wait_opening(Access::Write, CLOSING_TIME)?;
         if entered && !self.slots.anyone_else()? {
             self.tend_time();
             self.checkpoint()?;
@@ -466,9 +464,7 @@ fn has_records(media: &dyn Media, name: &FileName) -> Result<bool> {
 pub(super) fn enter(media: &dyn Media) -> Result<Slots> {
     loop {
         let slots = Slots::open(media, Access::Write).map_err(|error| removed(media, error))?;
-        if !Mistake::OpeningByteIgnored.is_planted()
-            && !slots.wait_opening(Access::Write, OPENING_TIME)?
-        {
+        if !slots.wait_opening(Access::Write, OPENING_TIME)? {
             return Err(Error::Locked { path: media.path().to_path_buf() });
         }
         // Else the file was removed while it was waited for, and others lock another one by now.
@@ -502,13 +498,9 @@ fn begin_era(
     recovered: &Recovered,
     draft: &str,
 ) -> Result<()> {
-    if !Mistake::GroundNotSecured.is_planted() {
-        recovered.history.secure(media, recovered.start, &recovered.prefix)?;
-    }
+    recovered.history.secure(media, recovered.start, &recovered.prefix)?;
     // The names, too: who gave them may have died before the directory was synced. Else a new era could outlive `meta`.
-    if !Mistake::NamesNotSecured.is_planted() {
-        media.sync().map_err(Error::io("sync", media.path()))?;
-    }
+    media.sync().map_err(Error::io("sync", media.path()))?;
     let header = recovered.image.header();
     // Relaxed, all of them: nobody else has the image.
     let set = |word: &AtomicU64, value| word.store(value, Ordering::Relaxed);
@@ -542,9 +534,7 @@ pub(super) fn write_file(media: &dyn Media, draft: u64, name: &str, bytes: &[u8]
     let write = || {
         let file = media.create(&draft, 0)?;
         file.write_at(bytes, 0)?;
-        if !Mistake::MetaNotSynced.is_planted() {
-            file.sync()?;
-        }
+        file.sync()?;
         media.rename(&draft, name)?;
         media.sync()
     };

@@ -12,7 +12,6 @@ use super::time::Stamp;
 use crate::error::Result;
 use crate::live::image::{change_block, counts_of, stamp as stripe_time};
 use crate::options::Durability;
-use crate::planted::Mistake;
 use crate::processes::stripes::StripeGuard;
 use crate::sync::Ordering;
 use crate::wal::place::reserve;
@@ -144,9 +143,7 @@ impl Engine {
         };
         if unchanged {
             // No record: what the answer rests on is durable when the stripe's last record is.
-            let lsn =
-                if Mistake::PresentNotSettled.is_planted() { 0 } else { stripe.entry().lsn() };
-            return Ok(Attempt::Done(Written { checked, lsn }));
+            return Ok(Attempt::Done(Written { checked, lsn: stripe.entry().lsn() }));
         }
         // Steps come right before the insert that needs them, and only then.
         while plan.due || plan.ahead {
@@ -200,7 +197,7 @@ impl Engine {
         let block0 = header.block0();
         loop {
             // Before the version: whose time is told by then, his event is in it, or yet to be decided.
-            let ahead = self.is_ahead(moment.time) && !Mistake::TimeUntold.is_planted();
+            let ahead = self.is_ahead(moment.time);
             let version = block0.version();
             let (state, banks) = (block0.state(version), self.image.banks());
             if !self.image.are_listed(&banks, version) {
@@ -281,12 +278,8 @@ impl Engine {
         // Every block that will change is marked before the record exists: whoever finds this stripe without its
         // owner knows what to rebuild.
         located.begin();
-        let early = Mistake::ChangedBeforeRecord.is_planted();
-        if early {
-            change_block(kind, &state, &located.blocks, operation);
-        }
         let lsn = self.append(&mut stripe.segment, &record);
-        if lsn.is_some() && !early {
+        if lsn.is_some() {
             change_block(kind, &state, &located.blocks, operation);
         }
         located.end(lsn);
@@ -410,10 +403,6 @@ impl Engine {
             // A late key: the time is the filter's, and so is its source. Else replay would take it for a stream's.
             record.stream = self.image.header().time().load(Ordering::Relaxed) & 1 != 0;
         }
-        if Mistake::EventBeforeRecord.is_planted() {
-            let seen = self.image.header().block0().current().lsn();
-            self.image.apply_event(&*self.meta.kind, seen, due);
-        }
         let Some(lsn) = self.append_for_stripe_0(stripe, &record) else {
             return Ok(Stepped::NoRoom);
         };
@@ -438,9 +427,7 @@ impl Engine {
             return None;
         }
         // Relaxed: comes before the Release of `reserve`; read by others only after our death.
-        if !Mistake::EventUnannounced.is_planted() {
-            header.events_from().store(header.tail().load(Ordering::Relaxed), Ordering::Relaxed);
-        }
+        header.events_from().store(header.tail().load(Ordering::Relaxed), Ordering::Relaxed);
         self.append(&mut stripe.segment, record)
     }
 
@@ -489,7 +476,6 @@ impl Engine {
     /// Waits for an operation's record as its durability asks.
     pub(super) fn settle(&self, lsn: u64, durability: Option<Durability>) -> Result<()> {
         match durability.unwrap_or(self.meta.durability) {
-            Durability::Always if Mistake::AlwaysOneShort.is_planted() => self.commit_applied(lsn),
             Durability::Always => self.commit_applied(lsn.saturating_add(1)),
             Durability::Interval(every) => {
                 self.bell.request(every);

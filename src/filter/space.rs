@@ -7,7 +7,6 @@ use super::checkpoint::{PATIENCE, Place};
 use super::engine::Engine;
 use crate::error::{Error, Result};
 use crate::names::FileName;
-use crate::planted::Mistake;
 use crate::recovery::Listing;
 use crate::recovery::removal::remove_for_good;
 use crate::snapshot::{SnapshotHeader, SnapshotReader};
@@ -141,9 +140,8 @@ impl Engine {
     /// sound.
     fn second_ground(&self) -> Result<Option<SecondGround>> {
         let mut listing = Listing::read(&*self.media)?;
-        let unproven = Mistake::SecondGroundGivenUpUnproven.is_planted();
-        let proven = |&start: &u64| unproven || self.is_proven(start);
-        let Some(at) = listing.snapshots.iter().position(proven) else { return Ok(None) };
+        let proven = listing.snapshots.iter().position(|&start| self.is_proven(start));
+        let Some(at) = proven else { return Ok(None) };
         // Its name may be newer than the last sync of the directory, and its writer dead.
         self.media.sync().map_err(Error::io("sync", self.media.path()))?;
         let newest = listing.snapshots[at];

@@ -8,7 +8,6 @@ use super::header::{Identity, LiveHeader};
 use crate::error::Result;
 use crate::media::{Access, Media};
 use crate::names::FileName;
-use crate::planted::Mistake;
 use crate::sync::{AtomicU64, Mutex, Ordering};
 use crate::wal::{Op, Record};
 use arc_swap::ArcSwap;
@@ -414,11 +413,7 @@ impl Image {
         record: &Record,
         change: Change,
     ) -> Result<()> {
-        let (hash, step) = (record.payload, record.step);
-        let time = match Mistake::TimeReadAtReplay.is_planted() {
-            true => self.header.time().load(Ordering::Relaxed) >> 1,
-            false => record.time,
-        };
+        let (hash, step, time) = (record.payload, record.step, record.time);
         let weight = if kind.weighs() { record.argument } else { 1 };
         let operation = Operation { change, hash, step, time, weight };
         let state = self.header.state();

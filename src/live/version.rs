@@ -5,7 +5,6 @@
 //! ever grow. What must never be waited for exists in two copies (block 0): the version's lowest bit says which one counts,
 //! a writer changes the other and then raises the version by one. Modelled in `tests/loom/version.rs`.
 
-use crate::planted::Mistake;
 use crate::sync::{AtomicU64, Ordering, fence};
 
 /// Marks a block as being changed. The caller holds its stripe.
@@ -15,9 +14,7 @@ pub fn begin(version: &AtomicU64) {
     version.store(seen | 1, Ordering::Relaxed);
     // Release fence: pairs with the Acquire fence in `again`. A reader that saw any cell written after
     // this also sees the odd version.
-    if !Mistake::MarkUnfenced.is_planted() {
-        fence(Ordering::Release);
-    }
+    fence(Ordering::Release);
 }
 
 /// Marks a block as whole again, with a version it has never had.

@@ -14,7 +14,6 @@
 //! guards, and how it is repaired after a takeover, is not known here.
 
 use super::futex::{self, Woken};
-use crate::planted::Mistake;
 use crate::sync::{AtomicU64, Ordering, patience, spin_hint};
 use std::time::Duration;
 
@@ -63,7 +62,7 @@ impl Owner {
     /// then our own and says nothing), else by asking.
     fn judged(self, us: Owner, judge: &dyn Fn(Owner) -> Verdict) -> Verdict {
         match self.slot == us.slot {
-            true if self.term < us.term && !Mistake::TermIgnored.is_planted() => Verdict::Dead,
+            true if self.term < us.term => Verdict::Dead,
             true => Verdict::Wait,
             false => judge(self),
         }
@@ -199,9 +198,7 @@ fn next_sleep(slept: Duration) -> Duration {
 pub fn unlock(word: &AtomicU64, owner: Owner) -> Result<(), Lost> {
     // Release: partner is the Acquire of whoever locks next. Relaxed on failure: the word's value is all
     // that is used.
-    let release =
-        if Mistake::UnlockRelaxed.is_planted() { Ordering::Relaxed } else { Ordering::Release };
-    match word.compare_exchange(owner.word(), 0, release, Ordering::Relaxed) {
+    match word.compare_exchange(owner.word(), 0, Ordering::Release, Ordering::Relaxed) {
         Ok(_) => Ok(()),
         Err(found) => unlock_contended(word, owner, found),
     }

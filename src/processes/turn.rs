@@ -9,7 +9,6 @@
 //! ended in good order: [`Taken::Overtook`] says that it was not. Modelled in `tests/loom/turn.rs`.
 
 use super::futex::{self, Woken};
-use crate::planted::Mistake;
 use crate::sync::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -39,9 +38,7 @@ pub fn take(word: &AtomicU64, patience: Duration) -> Taken<'_> {
     let seen = word.load(Ordering::Relaxed);
     let number = seen.wrapping_add(if seen & 1 == 0 { 1 } else { 2 });
     if seen & 1 == 1 {
-        while futex::wait(word, seen as u32, patience) == Woken::Perhaps
-            || Mistake::TurnNeverOvertaken.is_planted()
-        {
+        while futex::wait(word, seen as u32, patience) == Woken::Perhaps {
             if word.load(Ordering::Relaxed) != seen {
                 return Taken::Again;
             }

@@ -11,7 +11,6 @@ use crate::bytes::DURABLE;
 use crate::error::{Error, Result};
 use crate::live::LiveHeader;
 use crate::media::{Access, Media};
-use crate::planted::Mistake;
 use crate::sync::Ordering;
 use crate::wal::record::{Decoded, Op, Record};
 use crate::wal::segment::{Segment, SegmentFile, SegmentHeader};
@@ -280,7 +279,6 @@ impl History {
                 return Err(self.missing(prefix.stop, start));
             }
             let least = end.or(of_last.map(|(least, _)| least));
-            let end = end.filter(|_| !Mistake::OldRecordsJoin.is_planted());
             let read = self.read_era(media, (era, end), least, prefix, &mut visit);
             if let (Some((_, unfinished)), None) = (of_last, end) {
                 self.check_holes(unfinished, prefix)?;
@@ -290,7 +288,7 @@ impl History {
             }
         }
         // Those who write now may have filled and noted what was empty a moment ago.
-        if !matches!(known, Known::Living { .. }) && !Mistake::DurableNoteUnread.is_planted() {
+        if !matches!(known, Known::Living { .. }) {
             self.check_rest(media, prefix)?;
         }
         Ok(())
@@ -461,9 +459,7 @@ impl History {
             }
             let segment = self.open_segment(media, header, Access::Write)?;
             for &lsn in prefix.holes.iter().filter(|&&lsn| segment.holds(lsn)) {
-                if !Mistake::HolesNotVoided.is_planted() {
-                    segment.void(lsn);
-                }
+                segment.void(lsn);
             }
             segment.dirty(from, prefix.stop);
             segment.sync().map_err(Error::io("sync", header.path(&self.directory)))?;

@@ -10,7 +10,6 @@
 
 use crate::error::Result;
 use crate::live::{Image, version};
-use crate::planted::Mistake;
 use crate::sync::Ordering;
 use crate::wal::record::Decoded;
 use crate::wal::{Op, Record, Segment};
@@ -67,7 +66,7 @@ pub fn stripe(
                 }
                 // Perhaps the dead owner's: once the stripe is let go, nothing accounts for it any more. A living writer whose place
                 // it was takes the next one.
-                Decoded::Empty if !Mistake::RepairLeavesHole.is_planted() => segment.void(lsn),
+                Decoded::Empty => segment.void(lsn),
                 _ => {}
             }
         }
@@ -75,8 +74,7 @@ pub fn stripe(
     if let Some(stripe) = index.checked_sub(1) {
         for (_, bank) in image.banks().iter() {
             for header in bank.blocks_of_stripe(stripe) {
-                if version::read(header.version()).is_none() && !Mistake::OddBlocksLeft.is_planted()
-                {
+                if version::read(header.version()).is_none() {
                     version::end(header.version());
                 }
             }
@@ -94,7 +92,7 @@ fn take_back(image: &Image, stripe: usize) {
         };
         let (header, block) = bank.block(begun.block as usize);
         // Else it was completed: the LSN is set after the last word.
-        if header.lsn() == begun.lsn && !Mistake::NotTakenBack.is_planted() {
+        if header.lsn() == begun.lsn {
             undo.take_back(block.own, block.cells);
         }
     }

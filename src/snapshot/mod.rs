@@ -10,7 +10,6 @@ pub mod write;
 pub use read::SnapshotReader;
 
 use crate::bytes::{DURABLE, Header, to_bytes};
-use crate::planted::Mistake;
 
 const MAGIC: &[u8; 8] = b"EBBTSNP\n";
 const FRAME_WORDS: usize = 6;
@@ -89,8 +88,6 @@ impl FrameSeal {
 
     /// That of a version of the format: frames of older ones belong to no snapshot.
     fn of_version(version: u32, uuid: u128, era: u64, start: u64) -> Self {
-        // That mistake learns of the start after the frames.
-        let start = if Mistake::SnapshotStartsLate.is_planted() { 0 } else { start };
         let words = [start, era, uuid as u64, (uuid >> 64) as u64];
         Self((version >= BOUND_SINCE).then_some(words))
     }

@@ -5,7 +5,6 @@ use crate::bytes::{DURABLE, HEADER_BYTES, Header, PAGE_BYTES, to_words};
 use crate::error::{Error, Result};
 use crate::media::{Access, Media, MediaFile};
 use crate::names::{ERA_MAX, FileName};
-use crate::planted::Mistake;
 use crate::wal::segment::LSN_MAX;
 use ebbtide_core::block::{Layout, OWN_WORDS};
 use std::path::PathBuf;
@@ -148,7 +147,7 @@ impl SnapshotReader {
             return Err(self.damaged(at + 8, expected, bank.to_string()));
         }
         let fits = length <= PAYLOAD_WORDS_MAX && length * 8 <= rest - head_bytes as u64;
-        if !fits && !Mistake::FrameLengthTrusted.is_planted() {
+        if !fits {
             let expected = format!("at most {} words of payload", PAYLOAD_WORDS_MAX);
             return Err(self.damaged(at + 32, expected, length.to_string()));
         }

@@ -11,7 +11,6 @@ use super::segment::{Segment, SegmentHeader, is_of_another};
 use crate::error::{Error, Result};
 use crate::media::{Access, Media};
 use crate::names::FileName;
-use crate::planted::Mistake;
 use crate::sync::{AtomicU64, Mutex, Ordering};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -119,11 +118,9 @@ impl Log {
             Err(error) if error.is_exists() => {
                 let (era, uuid) = (header.era, header.uuid);
                 let found = Segment::open(&*self.media, era, header.first, uuid, self.access)?;
-                if !Mistake::FoundSegmentTrusted.is_planted() {
-                    found.dirty(first, first);
-                    let synced = found.sync().and_then(|()| self.media.sync());
-                    synced.map_err(Error::io("sync", self.media.path()))?;
-                }
+                found.dirty(first, first);
+                let synced = found.sync().and_then(|()| self.media.sync());
+                synced.map_err(Error::io("sync", self.media.path()))?;
                 found
             }
             made => made?,

@@ -4,7 +4,6 @@
 //! compare-and-swap of the writer or of anyone who lost patience. Everything here is a pure protocol over shared
 //! words; `tests/loom/place.rs` runs it through all interleavings.
 
-use crate::planted::Mistake;
 use crate::sync::{AtomicU64, Ordering};
 
 /// Reserves the next LSN if it lies below `limit`.
@@ -32,10 +31,7 @@ pub fn publish(slot: &[AtomicU64], words: [u64; 4]) -> bool {
         slot[at].store(words[at], Ordering::Relaxed);
     }
     // Release: pairs with the Acquire of `last_word`. Relaxed on failure: the loser uses nothing of what it found.
-    let release =
-        if Mistake::PublishRelaxed.is_planted() { Ordering::Relaxed } else { Ordering::Release };
-    let published = slot[3].compare_exchange(0, words[3], release, Ordering::Relaxed);
-    published.is_ok() || Mistake::LostPlaceKept.is_planted()
+    slot[3].compare_exchange(0, words[3], Ordering::Release, Ordering::Relaxed).is_ok()
 }
 
 /// Turns a place that is still empty into a VOID by this word. If something was published meanwhile, that stays.

@@ -9,7 +9,6 @@ use crate::bytes::{self, DURABLE, HEADER_BYTES, Header, PAGE_BYTES, PAGE_WORDS};
 use crate::error::{Error, Result};
 use crate::media::{Access, Mapped, Media, MediaFile};
 use crate::names::FileName;
-use crate::planted::Mistake;
 use crate::sync::{AtomicU64, Mutex, Ordering};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -155,7 +154,7 @@ impl SegmentFile {
             && header.capacity <= CAPACITY_MAX
             && header.era_start <= header.first
             && header.first <= LSN_MAX;
-        if !sound || header.bytes() != bytes && !Mistake::SegmentLengthTrusted.is_planted() {
+        if !sound || header.bytes() != bytes {
             let expected = format!("{} records", header.capacity);
             return damaged(56, expected, format!("a file of {bytes} bytes"));
         }
@@ -235,16 +234,12 @@ impl Segment {
         let file = media.create(&draft, header.bytes()).map_err(Error::io("allocate", &path))?;
         let made = Self::fill(&*file, &header)
             .and_then(|mapping| {
-                if !Mistake::SegmentNotSynced.is_planted() {
-                    file.sync()?;
-                }
+                file.sync()?;
                 if !is_current() {
                     return Err(std::io::ErrorKind::NotFound.into());
                 }
                 media.rename_new(&draft, &name)?;
-                if !Mistake::SegmentNameNotSynced.is_planted() {
-                    media.sync()?;
-                }
+                media.sync()?;
                 Ok(mapping)
             })
             .map_err(Error::io("create", &path));
@@ -351,7 +346,7 @@ impl Segment {
         }
         syncs.begun = true;
         let synced = self.file.as_ref().map_or_else(|| self.mapping.sync(), |file| file.sync());
-        syncs.failed = synced.is_err() && !Mistake::SyncRetried.is_planted();
+        syncs.failed = synced.is_err();
         synced
     }
 

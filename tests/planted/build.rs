@@ -1,39 +1,41 @@
-//! Building the tests that are needed.
+//! Building tests from the copy of the sources.
 
 use crate::command::Test;
+use crate::source;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-/// The folder with the builds with mistakes: this program lies in `<folder>/debug/deps`.
-fn target() -> PathBuf {
-    let program = std::env::current_exe().expect("this program's file");
-    program.ancestors().nth(3).expect("a target folder").to_path_buf()
-}
+/// The programs of tests.
+pub type Built = HashMap<Test, PathBuf>;
 
-/// Builds these tests and says where each is.
+/// Builds these tests.
 ///
-/// # Panics
-/// If one cannot be built.
-pub fn build(tests: &[Test]) -> HashMap<Test, PathBuf> {
+/// # Errors
+/// What cargo printed, if one cannot be built.
+pub fn build(tests: &[Test]) -> Result<Built, String> {
     let (models, others): (Vec<Test>, Vec<Test>) =
         tests.iter().partition(|&&test| test == Test::Loom);
-    let mut built = HashMap::new();
+    let mut built = Built::new();
     if !others.is_empty() {
-        built.extend(build_in(&target(), "--cfg planted", &others));
+        built.extend(build_in("build", "", &others)?);
     }
     if !models.is_empty() {
-        let apart = target().join("loom");
-        built.extend(build_in(&apart, "--cfg planted --cfg loom", &models));
+        built.extend(build_in("build-loom", "--cfg loom", &models)?);
     }
-    built
+    Ok(built)
 }
 
-fn build_in(target: &Path, flags: &str, tests: &[Test]) -> HashMap<Test, PathBuf> {
+fn build_in(target: &str, flags: &str, tests: &[Test]) -> Result<Built, String> {
+    let folder = source::folder();
     let mut command = Command::new(env!("CARGO"));
     command.args(["test", "--no-run", "--message-format", "json"]);
     command.args(["--package", "ebbtide", "--package", "ebbtide-core"]);
-    command.arg("--target-dir").arg(target).env("RUSTFLAGS", flags);
+    command.current_dir(folder.join("source")).arg("--target-dir").arg(folder.join(target));
+    // Most of a build is the same as the one before. The flags of the build of this program are not
+    // used.
+    command.env("CARGO_INCREMENTAL", "1");
+    command.env_remove("CARGO_ENCODED_RUSTFLAGS").env("RUSTFLAGS", flags);
     for test in tests {
         match test {
             Test::Core | Test::Lib => command.arg("--lib"),
@@ -41,22 +43,21 @@ fn build_in(target: &Path, flags: &str, tests: &[Test]) -> HashMap<Test, PathBuf
             Test::Loom => command.args(["--release", "--test", "loom"]),
         };
     }
-    let output = command.stderr(Stdio::inherit()).output().expect("cargo runs");
-    assert!(output.status.success(), "the tests cannot be built");
+    let output = command.output().map_err(|error| format!("cargo: {error}"))?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+    }
     let messages = String::from_utf8_lossy(&output.stdout);
-    let place = |test: &Test| {
-        let name = match test {
-            Test::Core => "ebbtide_core",
-            Test::Lib => "ebbtide",
-            Test::Of(name) => name,
-            Test::Loom => "loom",
-        };
-        let found = messages.lines().find_map(|message| {
-            let ours = message.contains(&format!("\"name\":\"{name}\""));
-            let (_, rest) = message.split_once("\"executable\":\"").filter(|_| ours)?;
-            Some(PathBuf::from(rest.split_once('"')?.0))
-        });
-        (*test, found.unwrap_or_else(|| panic!("cargo names no program for {name}")))
-    };
-    tests.iter().map(place).collect()
+    tests.iter().map(|&test| Ok((test, program(&messages, test)?))).collect()
+}
+
+/// Where cargo says that a test's program is.
+fn program(messages: &str, test: Test) -> Result<PathBuf, String> {
+    let name = format!("\"name\":\"{}\"", test.name());
+    let found = messages.lines().find_map(|message| {
+        let (_, rest) = message.split_once("\"executable\":\"")?;
+        let path = rest.split_once('"')?.0;
+        message.contains(&name).then(|| Path::new(path).to_path_buf())
+    });
+    found.ok_or(format!("cargo names no program for {test:?}"))
 }

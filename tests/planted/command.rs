@@ -1,6 +1,5 @@
-//! A test with its arguments, run with or without a mistake.
+//! A test with its arguments, and its run.
 
-use ebbtide::Mistake;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::fmt;
 use std::fs::File;
@@ -26,11 +25,44 @@ pub enum Test {
     Loom,
 }
 
+impl Test {
+    /// The test that the head of a patch calls so.
+    pub fn named(name: &'static str) -> Self {
+        match name {
+            "core" => Self::Core,
+            "lib" => Self::Lib,
+            "loom" => Self::Loom,
+            name => Self::Of(name),
+        }
+    }
+
+    /// What cargo calls it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Core => "ebbtide_core",
+            Self::Lib => "ebbtide",
+            Self::Of(name) => name,
+            Self::Loom => "loom",
+        }
+    }
+
+    /// The file that it begins with is one of these.
+    pub fn file(self) -> [String; 2] {
+        match self {
+            Self::Lib => ["src/lib.rs".into(), "src/lib.rs".into()],
+            test => {
+                let name = test.name();
+                [format!("tests/{name}.rs"), format!("tests/{name}/main.rs")]
+            }
+        }
+    }
+}
+
 /// A test with its arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Command {
     pub test: Test,
-    /// Separated by blanks, behind those `NAME=value` that go into the environment.
+    /// Separated by blanks; those of the form `NAME=value` go into the environment.
     pub arguments: &'static str,
 }
 
@@ -49,8 +81,7 @@ impl fmt::Display for Command {
         let test = match self.test {
             Test::Core => "unit tests of the algorithms",
             Test::Lib => "unit tests",
-            Test::Of(name) => name,
-            Test::Loom => "loom",
+            test => test.name(),
         };
         // A name without its seed says enough.
         let words = self.arguments.split(" --seed ").next().unwrap_or_default();
@@ -59,8 +90,8 @@ impl fmt::Display for Command {
 }
 
 impl Command {
-    /// Runs it, with this mistake in the engine if there is one.
-    pub fn run(&self, program: &Path, mistake: Option<Mistake>) -> std::io::Result<Ended> {
+    /// Runs it with this program.
+    pub fn run(&self, program: &Path) -> std::io::Result<Ended> {
         let mut output = tempfile::tempfile()?;
         let mut command = std::process::Command::new(program);
         command.stdout(output.try_clone()?).stderr(output.try_clone()?);
@@ -78,12 +109,9 @@ impl Command {
                 None => command.arg(word),
             };
         }
-        command.env_remove("EBBTIDE_PLANTED").env("RUST_BACKTRACE", "0");
+        command.env("RUST_BACKTRACE", "0");
         // What fails here is to be forgotten.
         command.env("PROPTEST_DISABLE_FAILURE_PERSISTENCE", "1");
-        if let Some(mistake) = mistake {
-            command.env("EBBTIDE_PLANTED", format!("{mistake:?}"));
-        }
         let start = Instant::now();
         let status = wait(command.spawn()?, start)?;
         let after = start.elapsed();

@@ -1,34 +1,74 @@
-//! Each known mistake, planted in the engine, makes some test fail.
+//! Each patch in this folder is a mistake that somebody could make in the engine, and makes some
+//! test fail.
 //!
-//! ```text
-//! RUSTFLAGS="--cfg planted" cargo test --target-dir target/planted --test planted
-//! ```
+//! Without arguments: every patch is complete and applies to this checkout. With one of these, the
+//! sources are copied to `planted/source` in the target folder, the tests that are needed are built
+//! there and must pass; then one patch after the other is applied to the copy, its test is built
+//! again and must fail:
 //!
-//! builds the tests that are needed in the same way, makes sure that they pass without a mistake, and then plants twelve, one
-//! for each of the likeliest bugs. `-- --each` plants all of them. `-- --all` does more: it tries each mistake on every
-//! harness, with small counts, and prints who catches what, as `docs/reliability.md` has it. `--mistake NAME` is for one of
-//! them only. Without `--cfg planted` nothing can be planted, and this says so.
+//! - `--few`: twelve patches, one for each of the likeliest bugs, each with the test that its head
+//!   names;
+//! - `--each`: all patches in the same way;
+//! - `--mistake NAME`: one of them, may be repeated;
+//! - `--all`: each patch with all harnesses too, with small counts; prints the table of
+//!   `docs/reliability.md`.
+//!
+//! `--repair` rewrites the patches where lines around the change have moved or changed, as far as
+//! one line of context on each side is still there, and names those that have to be made by hand:
+//! make the mistake in `src/`, `git diff` it into the patch below its head, and take it back.
 
-#[cfg(planted)]
 mod build;
-#[cfg(planted)]
+mod claims;
 mod command;
-#[cfg(planted)]
+mod git;
 mod harnesses;
-#[cfg(planted)]
+mod patch;
+mod repair;
 mod run;
-#[cfg(planted)]
-mod table;
+mod source;
 
-#[cfg(planted)]
-fn main() -> std::process::ExitCode {
-    run::main()
+use std::process::ExitCode;
+
+/// What to do with the patches.
+enum Task {
+    /// Check them, with the arguments of every test.
+    Check(Vec<String>),
+    Repair,
+    /// Plant those with these names, or all of the extent.
+    Plant(run::Extent, Vec<String>),
 }
 
-#[cfg(not(planted))]
-fn main() {
-    println!(
-        "skipped: mistakes are planted in builds for it only, as by \
-         RUSTFLAGS=\"--cfg planted\" cargo test --target-dir target/planted --test planted"
-    );
+fn task() -> Task {
+    let (mut extent, mut repair, mut names, mut rest) = (None, false, Vec::new(), Vec::new());
+    let mut arguments = std::env::args();
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--few" => extent = Some(run::Extent::Few),
+            "--each" => extent = Some(run::Extent::Each),
+            "--all" => extent = Some(run::Extent::All),
+            "--repair" => repair = true,
+            "--mistake" => names.push(arguments.next().unwrap_or_default()),
+            _ => rest.push(argument),
+        }
+    }
+    match extent {
+        _ if repair => Task::Repair,
+        None if names.is_empty() => Task::Check(rest),
+        extent => Task::Plant(extent.unwrap_or(run::Extent::Each), names),
+    }
+}
+
+fn main() -> ExitCode {
+    let done = match task() {
+        Task::Check(rest) => return claims::check(rest),
+        Task::Repair => repair::repair(),
+        Task::Plant(extent, names) => run::plant(extent, &names),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            println!("{why}");
+            ExitCode::FAILURE
+        }
+    }
 }

@@ -1,123 +1,155 @@
 //! Planting mistakes, one after the other.
 
-use crate::build::build;
+use crate::build::{Built, build};
 use crate::command::{Command, Ended, Test};
 use crate::harnesses::HARNESSES;
-use crate::table::{IN_CI, catcher};
-use ebbtide::Mistake;
-use std::collections::HashMap;
-use std::path::PathBuf;
-use std::process::ExitCode;
+use crate::patch::{Patch, all};
+use crate::{claims, git, source};
+use std::path::Path;
 use std::time::{Duration, Instant};
+
+/// One mistake for each of the twelve likeliest bugs, among those that are caught soon.
+pub const FEW: [&str; 12] = [
+    "ground-not-secured",
+    "holes-not-voided",
+    "removed-by-newest",
+    "snapshot-name-not-synced",
+    "snapshot-ahead-of-log",
+    "sync-error-swallowed",
+    "stripe-zero-unrepaired",
+    "stopped-taken-for-dead",
+    "event-before-record",
+    "not-taken-back",
+    "opening-byte-ignored",
+    "segment-length-trusted",
+];
 
 /// What a mistake's own test is called beside the harnesses.
 const OWN: &str = "its own";
 
 /// How much to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum How {
-    /// Those of CI, each with the test that is known to catch it.
-    Some,
-    /// The same for all.
+pub enum Extent {
+    /// Some mistakes, each with its own test.
+    Few,
+    /// All mistakes, each with its own test.
     Each,
-    /// All, on every harness.
+    /// All mistakes, each with its own test and all harnesses.
     All,
 }
 
-/// What was asked for.
-struct Asked {
-    how: How,
-    mistakes: Vec<Mistake>,
+impl Extent {
+    /// The commands that a mistake is tried on.
+    fn commands(self, patch: &Patch) -> Vec<(&'static str, Command)> {
+        let harnesses = HARNESSES.iter().filter(|_| self == Self::All);
+        let harnesses = harnesses.map(|harness| (harness.name, harness.command));
+        [(OWN, patch.catcher)].into_iter().chain(harnesses).collect()
+    }
 }
 
-fn asked() -> Asked {
-    let (mut how, mut some) = (How::Some, Vec::new());
-    let mut arguments = std::env::args().skip(1);
-    while let Some(argument) = arguments.next() {
-        match argument.as_str() {
-            "--each" => how = How::Each,
-            "--all" => how = How::All,
-            "--mistake" => {
-                let name = arguments.next().unwrap_or_default();
-                let found = Mistake::ALL.iter().find(|mistake| format!("{mistake:?}") == name);
-                some.push(*found.unwrap_or_else(|| panic!("no mistake is called {name:?}")));
-            }
-            other => panic!("--each, --all, --mistake NAME: found {other:?}"),
-        }
-    }
-    let mistakes = match how {
-        _ if !some.is_empty() => some,
-        How::Some => IN_CI.to_vec(),
-        How::Each | How::All => Mistake::ALL.to_vec(),
+/// The patches with these names, or those of the extent.
+fn chosen(extent: Extent, names: &[String]) -> Result<Vec<Patch>, String> {
+    let all = all()?;
+    let few: Vec<String> = FEW.map(str::to_owned).to_vec();
+    let names = match extent {
+        _ if !names.is_empty() => names,
+        Extent::Few => &few,
+        Extent::Each | Extent::All => return Ok(all),
     };
-    Asked { how, mistakes }
+    let find = |name: &String| {
+        let found = all.iter().find(|patch| patch.name == *name).cloned();
+        found.ok_or(format!("no patch in tests/planted is called {name:?}"))
+    };
+    names.iter().map(find).collect()
 }
 
-/// The commands that a mistake is tried on: its own test, and perhaps all harnesses.
-fn commands(how: How, mistake: Mistake) -> Vec<(&'static str, Command)> {
-    let harnesses = HARNESSES.iter().filter(|_| how == How::All);
-    let harnesses = harnesses.map(|harness| (harness.name, harness.command));
-    [(OWN, catcher(mistake))].into_iter().chain(harnesses).collect()
-}
-
-/// The tests that were built.
-struct Built(HashMap<Test, PathBuf>);
-
-impl Built {
-    fn run(&self, command: &Command, mistake: Option<Mistake>) -> Ended {
-        let program = &self.0[&command.test];
-        command.run(program, mistake).unwrap_or_else(|error| panic!("{command:?}: {error}"))
+/// Plants these mistakes, or those of the extent, and runs the tests that must catch them.
+///
+/// # Errors
+/// Names those that were not caught.
+pub fn plant(extent: Extent, names: &[String]) -> Result<(), String> {
+    if !git::is_there() {
+        println!("skipped: there is no git, so no patch can be applied");
+        return Ok(());
     }
-}
-
-/// Does what was asked for.
-pub fn main() -> ExitCode {
-    let Asked { how, mistakes } = asked();
-    let mut all: Vec<Command> = Vec::new();
-    for (_, command) in mistakes.iter().flat_map(|&mistake| commands(how, mistake)) {
-        if !all.contains(&command) {
-            all.push(command);
+    let wrong = claims::inapplicable()?;
+    if !wrong.is_empty() {
+        return Err(wrong.join("\n"));
+    }
+    let (start, patches, copy) = (Instant::now(), chosen(extent, names)?, source::copy()?);
+    let skipped = run_unchanged(extent, &patches)?;
+    println!("| mistake | its test | after | harnesses that find it, with small counts |");
+    println!("|---|---|---|---|");
+    let (mut caught, mut missed) = (0, Vec::new());
+    for patch in patches.iter().filter(|patch| !skipped.contains(&patch.catcher)) {
+        git::apply(&copy, patch, &[])?;
+        let is_caught = try_one(extent, patch);
+        git::apply(&copy, patch, &["--reverse"])?;
+        let is_caught = is_caught.unwrap_or_else(|why| {
+            println!("{why}");
+            false
+        });
+        match is_caught {
+            true => caught += 1,
+            false => missed.push(patch.name.as_str()),
         }
     }
-    let mut tests: Vec<Test> = Vec::new();
-    for command in &all {
-        if !tests.contains(&command.test) {
-            tests.push(command.test);
-        }
-    }
-    let built = Built(build(&tests));
+    let seconds = start.elapsed().as_secs();
+    println!("{caught} of {} caught, {seconds} s", patches.len());
+    if missed.is_empty() { Ok(()) } else { Err(format!("missed: {}", missed.join(", "))) }
+}
+
+/// Makes sure that without a mistake all tests pass. Returns those that are skipped here, which can
+/// catch nothing.
+fn run_unchanged(extent: Extent, patches: &[Patch]) -> Result<Vec<Command>, String> {
     let start = Instant::now();
-    // What fails anyway catches nothing, and what is skipped here neither.
+    let mut commands: Vec<Command> = Vec::new();
+    for (_, command) in patches.iter().flat_map(|patch| extent.commands(patch)) {
+        if !commands.contains(&command) {
+            commands.push(command);
+        }
+    }
+    let built = build(&tests(&commands))?;
+    println!("built without a mistake in {:.0} s", start.elapsed().as_secs_f64());
     let mut skipped = Vec::new();
-    for command in &all {
-        let ended = built.run(command, None);
+    for command in &commands {
+        let ended = run(&built, command)?;
         if !ended.well {
-            println!("without a mistake {command:?} fails:\n{}", ended.told);
-            return ExitCode::FAILURE;
+            return Err(format!("without a mistake {command} fails:\n{}", ended.told));
         }
         if let Some(why) = ended.told.lines().find(|line| line.starts_with("skipped: ")) {
             println!("{command}: {why}");
             skipped.push(*command);
         }
     }
-    println!("{} tests pass without a mistake, {:.0} s", all.len(), start.elapsed().as_secs_f64());
-    println!("| mistake | its test | after | harnesses that find it, with small counts |");
-    println!("|---|---|---|---|");
-    let tried = mistakes.into_iter().filter(|&mistake| !skipped.contains(&catcher(mistake)));
-    let missed: Vec<Mistake> = tried.filter(|&mistake| !try_one(how, &built, mistake)).collect();
-    println!("{:.0} s", start.elapsed().as_secs_f64());
-    if missed.is_empty() {
-        return ExitCode::SUCCESS;
-    }
-    println!("not caught: {missed:?}");
-    ExitCode::FAILURE
+    println!("{} tests pass, {:.0} s", commands.len(), start.elapsed().as_secs_f64());
+    Ok(skipped)
 }
 
-/// Whether a mistake is caught by its own test; prints its row of the table.
-fn try_one(how: How, built: &Built, mistake: Mistake) -> bool {
+fn tests(commands: &[Command]) -> Vec<Test> {
+    let mut tests: Vec<Test> = Vec::new();
+    for command in commands {
+        if !tests.contains(&command.test) {
+            tests.push(command.test);
+        }
+    }
+    tests
+}
+
+fn run(built: &Built, command: &Command) -> Result<Ended, String> {
+    let program: &Path = &built[&command.test];
+    command.run(program).map_err(|error| format!("{command}: {error}"))
+}
+
+/// Whether a mistake that has been applied is caught by its own test; prints its row of the table.
+fn try_one(extent: Extent, patch: &Patch) -> Result<bool, String> {
+    let commands = extent.commands(patch);
+    let all: Vec<Command> = commands.iter().map(|&(_, command)| command).collect();
+    let built =
+        build(&tests(&all)).map_err(|told| format!("{}: does not compile:\n{told}", patch.name))?;
     let mut caught = Vec::new();
-    for (name, command) in commands(how, mistake) {
-        let ended = built.run(&command, Some(mistake));
+    for (name, command) in commands {
+        let ended = run(&built, &command)?;
         if !ended.well {
             caught.push((ended.after, name));
         }
@@ -128,13 +160,15 @@ fn try_one(how: How, built: &Built, mistake: Mistake) -> bool {
     let others: Vec<String> =
         others.map(|(after, name)| format!("{name} {}", text(*after))).collect();
     println!(
-        "| {} (`{mistake:?}`) | {} | {} | {} |",
-        mistake.about(),
-        catcher(mistake),
-        own.map_or("not".to_owned(), text),
+        "| {} ({}) (`{}`) | {} | {} | {} |",
+        patch.breaks,
+        patch.bug,
+        patch.name,
+        patch.catcher,
+        own.map_or("missed".to_owned(), text),
         others.join(", "),
     );
-    own.is_some()
+    Ok(own.is_some())
 }
 
 fn text(after: Duration) -> String {

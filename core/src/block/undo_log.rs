@@ -13,7 +13,6 @@
 //! reads it (detecting the holder's death is the Acquire). Modelled in `tests/loom/undo.rs`.
 
 use crate::atomic::{AtomicU64, Ordering, fence};
-use crate::planted::Mistake;
 
 const COUNT: usize = 0;
 const BLOCK: usize = 1;
@@ -91,7 +90,6 @@ impl<'a> Undo<'a> {
                 // Release: the note is complete before it is counted.
                 count.store(noted + 1, Ordering::Release);
             }
-            _ if Mistake::UndoOverflowForgotten.is_planted() => {}
             _ => self.save(own, cells),
         }
         // Release fence: the note is counted before the word changes.
@@ -101,7 +99,7 @@ impl<'a> Undo<'a> {
     /// Notes that any of the words are about to change.
     pub fn note_all(&self, own: &[AtomicU64], cells: &[AtomicU64]) {
         let begun = self.0.first().map(|count| count.load(Ordering::Relaxed));
-        if begun.is_some_and(|noted| noted < ALL) && !Mistake::UndoOverflowForgotten.is_planted() {
+        if begun.is_some_and(|noted| noted < ALL) {
             self.save(own, cells);
         }
         // Release fence: all words are saved before any of them changes.

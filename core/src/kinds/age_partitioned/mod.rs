@@ -26,7 +26,6 @@ use crate::kind::parameters::{DEFAULT_FPR, within};
 use crate::kind::{
     Age, Decision, Event, Kind, Moment, Operation, Parameters, Query, Sample, State, Totals, Within,
 };
-use crate::planted::Mistake;
 use std::sync::Arc;
 use theory::Phase;
 
@@ -202,7 +201,6 @@ impl Kind for AgePartitioned {
 
     fn due(&self, state: &State<'_>, _: Layout, moment: &Moment) -> Option<Event> {
         let end = state.own(BEGAN).saturating_add(self.generation);
-        let end = if Mistake::GenerationOneOff.is_planted() { end.saturating_add(1) } else { end };
         (moment.totals.inserts >= end).then(|| Event::Step {
             step: state.own(GENERATION).saturating_add(1),
             time: moment.now,
