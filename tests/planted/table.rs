@@ -30,7 +30,7 @@ const ATTACH: Test = Test::Of("attach");
 const IMAGES: &str = "whatever_a_power --images 3000 --seed 20261122";
 const CLAIM_OF_A_CUT: &str = "a_power_cut_loses_no_more";
 const FAILED_SYNC: &str = "after_a_failed_sync";
-const EMPTY_PLACE: &str = "the_empty_place_of_its_writer";
+const EMPTY_PLACE: &str = "the_empty_slot_of_its_writer";
 const THREADS: &str = "whatever_threads --seed 20261122";
 const SILENCE: &str = "--path silence --every 100 --seed 20261122";
 const INSERT: &str = "EBBTIDE_EFFORT=400 --path insert --seed 20261122";
@@ -38,7 +38,7 @@ const COUNT: &str = "EBBTIDE_EFFORT=400 --path count --seed 20261122";
 
 /// The test that must fail with each.
 const CATCHERS: &[(Mistake, Test, &str)] = &[
-    (M::GroundNotSecured, DURABILITY, "what_a_recovery_found_is_durable"),
+    (M::GroundNotSecured, DURABILITY, "recovered_records_are_durable"),
     (M::NamesNotSecured, DURABILITY, "where_a_creator_died"),
     (M::OldRecordsJoin, STEPPED, SILENCE),
     (M::RebootUnnoticed, DURABILITY, IMAGES),
@@ -62,14 +62,14 @@ const CATCHERS: &[(Mistake, Test, &str)] = &[
     (M::SnapshotNotSynced, DURABILITY, IMAGES),
     (M::SegmentNotSynced, DURABILITY, IMAGES),
     (M::SegmentNameNotSynced, DURABILITY, IMAGES),
-    (M::FoundSegmentTrusted, DURABILITY, "a_segment_whose_maker_failed"),
+    (M::FoundSegmentTrusted, DURABILITY, "a_segment_whose_creator_failed"),
     (M::MetaNotSynced, DURABILITY, IMAGES),
     (M::SnapshotAheadOfLog, DURABILITY, "a_checkpoint_is_never_ahead"),
     (M::SyncSkipped, DURABILITY, CLAIM_OF_A_CUT),
     (M::SyncErrorSwallowed, DURABILITY, FAILED_SYNC),
     (M::SyncRetried, DURABILITY, FAILED_SYNC),
     (M::PoisonKept, ATTACH, "after_a_failed_sync_every_handle"),
-    (M::FailureDiesWithLeader, ATTACH, "who_overtakes_a_leader"),
+    (M::FailureDiesWithLeader, ATTACH, "overtaking_a_leader"),
     (M::OnlyLastSegmentSynced, DURABILITY, CLAIM_OF_A_CUT),
     (M::DurableBeforeSync, DURABILITY, "while_a_sync_is_under_way"),
     (M::SyncDoesNothing, DURABILITY, CLAIM_OF_A_CUT),
@@ -104,10 +104,10 @@ const CATCHERS: &[(Mistake, Test, &str)] = &[
     (M::CopiedImageBelieved, RECOVERY, "beyond_the_last_durable_note"),
     (M::SegmentLengthTrusted, RECOVERY, "a_missing_or_short_segment"),
     (M::FrameLengthTrusted, Test::Of("bad_input"), "one_flipped_bit_anywhere"),
-    (M::SecondGroundGivenUpUnproven, Test::Of("tight_disk"), "no_snapshot_is_given_up"),
+    (M::SecondGroundGivenUpUnproven, Test::Of("tight_disk"), "no_snapshot_is_overwritten"),
     (M::SpaceNotAllocated, FULL_DISK, "a_real_file_system_that_is_full"),
-    (M::RoomNotAllocated, FULL_DISK, "a_block_that_finds_no_room"),
-    (M::PublishRelaxed, Test::Loom, "a_place_becomes_a_whole_record"),
+    (M::RoomNotAllocated, FULL_DISK, "a_block_without_space"),
+    (M::PublishRelaxed, Test::Loom, "a_slot_becomes_a_whole_record"),
     (M::UnlockRelaxed, Test::Loom, "stripe_lock"),
     (M::MarkUnfenced, Test::Loom, "a_block_that_did_not_change"),
 ];
