@@ -1,9 +1,10 @@
-//! 64 columns: insert and contains beside `fastbloom::AtomicBloomFilter` with the same number of bits and hashes, and bulk calls
-//! beside single ones.
+//! Compares 64 columns with `fastbloom::AtomicBloomFilter` for insert and contains, with the same
+//! number of bits and hashes, and bulk calls with single ones.
 //!
-//! `cargo bench --bench beside_fastbloom` does so at 1 and 16 MiB; `EBBTIDE_MIB=1,16,256,1024` names other sizes. Each
-//! figure is a ratio of two times measured in turns, and the median of the turns, which holds on a noisy machine. Nothing is
-//! synced (`Durability::Never`); the log and checkpoints are written, beside the program or in `EBBTIDE_BENCH_DIR`.
+//! `cargo bench --bench beside_fastbloom` uses 1 and 16 MiB; `EBBTIDE_MIB=1,16,256,1024` sets other
+//! sizes. Each result is a ratio of two times measured in turns, and the median of the turns, which
+//! is stable on a noisy machine. Nothing is synced (`Durability::Never`); the log and checkpoints
+//! are written, beside the program or in `EBBTIDE_BENCH_DIR`.
 
 mod common;
 
@@ -13,11 +14,11 @@ use fastbloom::AtomicBloomFilter;
 use std::hint::black_box;
 use std::time::Instant;
 
-/// Hash functions of both filters.
+/// The number of hash functions of both filters.
 const HASHES: u32 = 12;
 const BATCH: u64 = 250_000;
 const PAIRS: u64 = 21;
-/// Keys of a bulk call.
+/// The number of keys of a bulk call.
 const BULK: usize = 1_000;
 
 fn keys(from: u64) -> Vec<[u8; 16]> {
@@ -31,17 +32,18 @@ struct Pair {
 }
 
 impl Pair {
-    /// Both as large as named, written all over, and the older side with shifts to catch up with.
+    /// Creates both filters with this size, with every page written, and shifts pending in the
+    /// blocks of ours.
     fn new(mib: u64) -> (Self, u64) {
         let directory = directory();
-        // A window for which 64 columns at FPR 0.001 take so many bytes.
+        // The window for which 64 columns at FPR 0.001 take this many bytes.
         let window = mib * 312_500;
         let options = Options::new().durability(Durability::Never);
         let spec = AgePartitioned::last(window).fpr(0.001);
         let ours =
             Filter::create(directory.path().join("filter"), spec, options).expect("a filter");
         let parameters = ours.parameters();
-        assert_eq!(parameters.get("k"), Some("12"), "as many hashes as the other side");
+        assert_eq!(parameters.get("k"), Some("12"), "the number of hashes of the other filter");
         let words: usize =
             parameters.get("words").and_then(|words| words.parse().ok()).expect("words");
         let theirs = AtomicBloomFilter::with_num_bits(words * 64).hashes(HASHES);
@@ -108,7 +110,7 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// Two times of a turn each, in nanoseconds an operation.
+/// The two times of each turn, in nanoseconds per operation.
 #[derive(Default)]
 struct Times(Vec<(f64, f64)>);
 

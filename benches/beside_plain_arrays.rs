@@ -1,19 +1,20 @@
-//! Every kind beside the same algorithm on a plain array: no persistence, no log, no locks, no blocks.
+//! Compares every kind with the same algorithm on a plain array: no persistence, no log, no locks,
+//! no blocks.
 //!
-//! `cargo bench --bench beside_plain_arrays [-- KIND...]` times single inserts and queries at 64 MiB, in turns of the two, and prints
-//! the median of the turns in nanoseconds and their ratio. Nothing is synced (`Durability::Never`); the log is written.
-//! `EBBTIDE_MIB` sets another size.
+//! `cargo bench --bench beside_plain_arrays [-- KIND...]` times single inserts and queries at 64
+//! MiB, in turns of the two, and prints the median of the turns in nanoseconds and their ratio.
+//! Nothing is synced (`Durability::Never`); the log is written. `EBBTIDE_MIB` sets another size.
 
 use ebbtide::{Any, Clock, Durability, Filter, Options, Parameters, Timestamp};
 use std::hint::black_box;
 use std::time::Instant;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-/// Turns of each, and operations in one.
+/// The number of turns of each, and of operations in one.
 const TURNS: usize = 11;
 const OPERATIONS: u64 = 100_000;
 const SEED: u64 = 42;
-/// Operations share a microsecond of stream time.
+/// The number of operations that share a microsecond of stream time.
 const PER_MICRO: u64 = 4;
 const START: u64 = 1_700_000_000_000_000;
 
@@ -23,7 +24,7 @@ fn mix(mut x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// The positions of a key: two of each mix, over the whole array.
+/// Returns the positions of a key: two from each mix, over the whole array.
 fn positions(key: u64, k: u32, range: usize) -> impl Iterator<Item = usize> {
     let hash = xxh3_64_with_seed(&key.to_le_bytes(), SEED);
     (0..k).map(move |function| {
@@ -40,7 +41,7 @@ trait Plain {
     fn ask(&self, key: u64) -> u64;
 }
 
-/// Bits in one or two arrays, the second the younger.
+/// Bits in one or two arrays; the second is the younger.
 struct Bits {
     arrays: Vec<Vec<u64>>,
     k: u32,
@@ -77,7 +78,7 @@ impl Plain for Bits {
     }
 }
 
-/// Slices of bits, of which `k` take an insert, shifted by count.
+/// Slices of bits, of which `k` receive an insert, shifted by count.
 struct Slices {
     slices: Vec<Vec<u64>>,
     k: usize,
@@ -114,7 +115,7 @@ impl Plain for Slices {
         }
     }
 
-    /// The query of the paper: slices from the oldest on, jumping as far as no run can begin before.
+    /// The query of the paper: slices from the oldest on, skipping those in which no run can begin.
     fn ask(&self, key: u64) -> u64 {
         let (mut run, mut before, mut age) = (0, 0, self.slices.len() as i64 - self.k as i64);
         while age >= 0 {
@@ -135,7 +136,7 @@ impl Plain for Slices {
     }
 }
 
-/// Counters; of decaying kinds what an epoch leaves is seen to by the one who reads.
+/// Counters; in decaying kinds the reader applies the decay.
 struct Counters {
     cells: Vec<u32>,
     k: u32,
@@ -177,7 +178,7 @@ impl Plain for Nibbles {
     }
 }
 
-/// Cells of any width, one behind the other.
+/// Cells of any width, packed.
 struct Packed {
     words: Vec<u64>,
     bits: u64,
@@ -210,7 +211,7 @@ impl Packed {
     }
 }
 
-/// Timers, scanned as the paper has it.
+/// Timers, swept as in the paper.
 struct Timers {
     timers: Packed,
     count: usize,
@@ -283,7 +284,8 @@ impl Plain for Stable {
                 let drawn = mix(self.drawn.wrapping_mul(0x9e37_79b9_7f4a_7c15));
                 let at = (((drawn as u32 as u64) * self.cells.len() as u64) >> 32) as usize;
                 let cell = &mut self.cells[at];
-                // IBF-H: one over its value is the chance of a cell, and none that of a zero.
+                // IBF-H: a cell is decremented with a probability of one over its value, and never
+                // at zero.
                 let spared = *cell == 0 || !(drawn >> 32).is_multiple_of(u64::from(*cell));
                 if !self.spares || !spared {
                     *cell = cell.saturating_sub(1);
@@ -302,7 +304,7 @@ impl Plain for Stable {
     }
 }
 
-/// What is asked of a filter.
+/// The lookup that is timed.
 #[derive(Clone, Copy, PartialEq)]
 enum Question {
     Contains,
@@ -328,11 +330,11 @@ struct Case {
     parameters: Parameters,
     question: Question,
     plain: Box<dyn Plain>,
-    /// Keys inserted before anything is timed.
+    /// The number of keys inserted before the timing.
     filled: u64,
 }
 
-/// Hash functions of kinds that do not choose them.
+/// The number of hash functions of kinds that do not choose it.
 const K: u32 = 7;
 
 fn words(bits: u64) -> Vec<u64> {
@@ -343,12 +345,12 @@ fn with(pairs: &[(&str, String)]) -> Parameters {
     pairs.iter().fold(Parameters::new(), |all, (name, value)| all.with(name, value))
 }
 
-/// Keys for so many cells.
+/// Returns the number of keys for this many cells.
 fn keys(cells: u64) -> u64 {
     cells / 10
 }
 
-/// So many cells, by the name they have, and [`K`].
+/// Returns parameters with this many cells, under this name, and [`K`].
 fn raw(cells: u64, name: &'static str) -> Parameters {
     let capacity = keys(cells).to_string();
     with(&[("capacity", capacity), (name, cells.to_string()), ("k", K.to_string())])
@@ -389,7 +391,7 @@ fn counters(kind: &'static str, cells: u64, decays: bool) -> Case {
     }
 }
 
-/// Bits of a timer, and inserts that share a tick, as few as the bits allow.
+/// Timers of these bits, and the smallest number of inserts per tick that the bits allow.
 fn timed(kind: &'static str, bits: u64, timer_bits: u64) -> Case {
     let timers = bits / timer_bits;
     let (window, range) = (timers / 10, (1_u64 << timer_bits) - 1);
@@ -481,10 +483,10 @@ fn buffering(kind: &'static str, bits: u64, arrays: usize) -> Case {
     }
 }
 
-/// Makes the case of a kind for so many bits.
+/// Creates the case of a kind for this many bits.
 type Make = fn(u64) -> Case;
 
-/// Each kind's case is made when its turn comes: all of them together would not fit in memory.
+/// Each kind's case is created when its turn comes: all of them together would not fit in memory.
 const CASES: [(&str, Make); 15] = [
     ("bloom", bloom),
     ("counting", counting),
@@ -503,7 +505,7 @@ const CASES: [(&str, Make); 15] = [
     ("two-buffer", |bits| buffering("two-buffer", bits, 1)),
 ];
 
-/// Nanoseconds an operation, over one turn.
+/// Returns nanoseconds per operation, over one turn.
 fn turn(mut operation: impl FnMut(u64)) -> f64 {
     let start = Instant::now();
     (0..OPERATIONS).for_each(&mut operation);
@@ -537,7 +539,7 @@ fn run(case: Case) {
         let base = filled + at * OPERATIONS;
         figures[0].push(turn(|number| insert(&filter, base + number)));
         figures[1].push(turn(|number| plain.insert(base + number)));
-        // Keys from all over what is there.
+        // Keys from the whole range inserted so far.
         let key = |number: u64| mix(base ^ number) % (base + OPERATIONS);
         figures[2].push(turn(|number| question.ask(&filter, key(number))));
         figures[3].push(turn(|number| {

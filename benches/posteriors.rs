@@ -1,5 +1,6 @@
-//! What a posterior costs beside the plain answer, for each kind that tells one, in filters that fit the processor's caches and that do
-//! not: `cargo bench --bench posteriors`. Times of rounds that take turns, so that a noisy machine is noisy for all.
+//! The cost of a posterior compared with the plain answer, for each kind that infers, in filters
+//! that fit the processor's caches and in larger ones: `cargo bench --bench posteriors`. The rounds
+//! of all take turns, so that noise of the machine affects all equally.
 
 #[path = "papers/common/table.rs"]
 mod table;
@@ -19,11 +20,11 @@ type Done<T = ()> = Result<T, Box<dyn Error>>;
 const MEBIBYTES: [u64; 3] = [1, 16, 64];
 const KEYS: usize = 100_000;
 const ROUNDS: usize = 15;
-/// A time-limited filter gets this many keys a second.
+/// The number of keys per second of a time-limited filter.
 const RATE: u64 = 100_000;
 const PENALTY: Penalty = Penalty { false_positive: 2.0, false_negative: 1.0 };
 
-/// A kind, and about how many bits a key of its window takes.
+/// A kind, and the approximate bits per key of its window.
 const KINDS: [(&str, f64); 5] = [
     ("bloom", 14.4),
     ("timing", 330.0),
@@ -78,7 +79,7 @@ struct Subject {
     _directory: tempfile::TempDir,
 }
 
-/// A key; the same number gives the same key.
+/// Returns a key, a function of the number.
 fn key(number: u64) -> [u8; 16] {
     let mut key = [0; 16];
     key[..8].copy_from_slice(&number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
@@ -103,7 +104,7 @@ fn spec(kind: &str, window: u64) -> Any {
     }
 }
 
-/// How long so many keys take to come.
+/// Returns the time in which this many keys arrive.
 fn span(keys: u64) -> Duration {
     Duration::from_micros(keys * 1_000_000 / RATE)
 }
@@ -126,13 +127,14 @@ impl Subject {
         Ok(Self { filter, stream, window, inserts, half, _directory: directory })
     }
 
-    /// Keys of the window, of all ages.
+    /// Returns keys of the window, of all ages.
     fn present(&self) -> Vec<[u8; 16]> {
         let age = |number: u64| number.wrapping_mul(0x2545_f491_4f6c_dd1d) % (self.window * 9 / 10);
         (0..KEYS as u64).map(|number| key(self.inserts - 1 - age(number))).collect()
     }
 
-    /// The plain answer, the posterior, that of half the window, a decision, and the ages.
+    /// Returns the times of the plain answer, the posterior, that of half the window, a decision,
+    /// and the ages.
     fn times(&self, keys: &[[u8; 16]]) -> Done<[f64; 5]> {
         let (filter, stream) = (&self.filter, &self.stream);
         let part = filter.call().window(self.half);
@@ -153,7 +155,7 @@ impl Subject {
     }
 }
 
-/// Nanoseconds for each key.
+/// Returns nanoseconds per key.
 fn time(keys: &[[u8; 16]], ask: impl Fn(&[u8; 16]) -> ebbtide::Result<f64>) -> Done<f64> {
     let start = Instant::now();
     let mut sum = 0.0;

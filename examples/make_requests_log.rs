@@ -1,23 +1,24 @@
-//! Writes `requests.log`, a small web server's access log that is **generated**: no such server, client
-//! or request ever was. It is the input of the examples, and always comes out the same:
+//! Writes `requests.log`, the access log of a small web server. The log is **generated**: no such
+//! server, client or request ever existed. It is the input of the examples, and the output is
+//! always the same:
 //!
 //! ```text
 //! cargo run --example make_requests_log > examples/requests.log
 //! ```
 //!
-//! Combined log format, times increasing, clients from 10.0.0.0/8 with Zipf-distributed activity. Half of
-//! the lines belong to bursts, in which one client asks again within seconds, as browsers, crawlers and
-//! impatient people do.
+//! The log has the combined log format, increasing times, and clients from 10.0.0.0/8 with
+//! Zipf-distributed activity. Half of the lines belong to bursts, in which one client sends
+//! requests within seconds, as browsers, crawlers and impatient people do.
 
 use std::io::{self, Write};
 
-/// Lines of the log.
+/// The number of lines of the log.
 const LINES: usize = 12_000;
 
-/// Clients that may appear. The most active sends about one line in nine.
+/// The number of possible clients. The most active one sends about one line in nine.
 const CLIENTS: usize = 4_000;
 
-/// 2025-06-02 00:00:00 UTC, a Monday, in seconds since the Unix epoch.
+/// The time of the first line: 2025-06-02 00:00:00 UTC, a Monday, in seconds since the Unix epoch.
 const START: u64 = 1_748_822_400;
 
 const AGENT: &str = "generated/1.0 (make_requests_log)";
@@ -37,7 +38,7 @@ const PAGES: [&str; 12] = [
     "/feed.xml",
 ];
 
-/// Marsaglia's xorshift64*: small, and the same everywhere.
+/// Marsaglia's xorshift64*: small, and the same on every platform.
 struct Random(u64);
 
 impl Random {
@@ -48,7 +49,7 @@ impl Random {
         self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
     }
 
-    /// An integer below `bound`, which is small enough for the bias not to show.
+    /// Returns an integer below `bound`, which is small enough that the bias is negligible.
     fn below(&mut self, bound: u64) -> u64 {
         ((self.next() >> 32) * bound) >> 32
     }
@@ -77,20 +78,21 @@ impl Zipf {
     }
 }
 
-/// The address of a client: its number scattered over 10.0.0.0/8 by an odd factor, so no two share one.
+/// Returns the address of a client: its number scattered over 10.0.0.0/8 by an odd factor, so no
+/// two clients share an address.
 fn address(client: u64) -> String {
     let host = (client * 0x9E_3779 + 0x01_0203) & 0xFF_FFFF;
     format!("10.{}.{}.{}", host >> 16, host >> 8 & 0xFF, host & 0xFF)
 }
 
-/// The time in the log's form. The log stays within June 2025.
+/// Formats the time as in the log, which stays within June 2025.
 fn stamp(seconds: u64) -> String {
     let since = seconds - START;
     let (day, hour, minute) = (2 + since / 86_400, since / 3_600 % 24, since / 60 % 60);
     format!("{day:02}/Jun/2025:{hour:02}:{minute:02}:{:02} +0000", since % 60)
 }
 
-/// The whole log.
+/// Returns the whole log.
 pub(crate) fn log() -> String {
     let mut random = Random(0x0EBB_71DE);
     let zipf = Zipf::new(CLIENTS);

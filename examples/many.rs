@@ -1,14 +1,16 @@
-//! Many small filters in one process, one for each tenant: what each of them takes.
+//! Measures many small filters in one process, one for each tenant: the resources that each of them
+//! needs.
 //!
-//! `cargo run --release --example many 2000`: opens so many filters of 1,000 keys, inserts 1,000 keys into each, leaves them
-//! idle, and prints threads, descriptors, memory, and bytes of disk. Raise the limit of open files first where it is low.
+//! `cargo run --release --example many 2000` opens 2000 filters of 1,000 keys, inserts 1,000 keys
+//! into each, leaves them idle, and prints threads, descriptors, memory, and bytes of disk. Raise
+//! the limit of open files first if it is low.
 
 use ebbtide::{AgePartitioned, Filter, Options};
 use std::error::Error;
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// A figure of this process, in the unit that the system tells it in.
+/// Returns a number from `/proc/self/status`, in the unit that the system reports.
 fn figure(name: &str) -> Result<u64, Box<dyn Error>> {
     let status = fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix(name));

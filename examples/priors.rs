@@ -1,12 +1,14 @@
-//! What decisions by posteriors cost beside the plain answers of the same filter, with good priors and with bad ones.
+//! Compares the cost of decisions by posteriors with the plain answers of the same filter, for good
+//! and for bad priors.
 //!
 //! ```text
 //! cargo run --release --example priors [FILE [WINDOW]]
 //! ```
 //!
-//! First on uniform keys, whose prior is known, then on the first field of each line of a file, whose prior is not: by default the
-//! log beside this program. Each key is asked and then inserted. What a wrong "yes" and a wrong "no" cost is drawn anew for each
-//! question, from 1 to 10. The figures are those of `docs/posteriors.md`.
+//! The first part uses uniform keys, whose prior is known. The second part uses the first field of
+//! each line of a file, whose prior is not known; the default file is the log beside this program.
+//! Each key is looked up and then inserted. The costs of a wrong "yes" and a wrong "no" are drawn
+//! for each lookup, from 1 to 10. `docs/posteriors.md` contains the results.
 
 use ebbtide::inference::{Distinct, Stream, decide};
 use ebbtide::{BlockTiming, Filter, Options, Penalty};
@@ -14,13 +16,13 @@ use std::collections::{HashMap, HashSet};
 use std::error::Error;
 use std::path::Path;
 
-/// Keys of the uniform stream, and inserts in its window.
+/// The number of keys of the uniform stream, and of inserts in its window.
 const UNIVERSE: u64 = 1 << 16;
-/// Wrong by these factors.
+/// Factors by which the prior is wrong.
 const FACTORS: [f64; 5] = [0.01, 0.1, 1.0, 10.0, 100.0];
 const RATES: [f64; 3] = [0.3, 0.1, 0.01];
 
-/// Weyl's sequence through a mixer (splitmix64): small, and the same everywhere.
+/// Weyl's sequence through a mixer (splitmix64): small, and the same on every platform.
 struct Random(u64);
 
 impl Random {
@@ -31,20 +33,20 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// From 1 to 10.
+    /// Returns a penalty from 1 to 10.
     fn penalty(&mut self) -> f64 {
         1.0 + 9.0 * (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 }
 
-/// What believes something of each key, and is told of each insert.
+/// A prior, called once per insert, and the model of repeats.
 struct Believer<'a> {
     name: String,
     prior: Box<dyn FnMut(u64) -> f64 + 'a>,
     distinct: Distinct,
 }
 
-/// Asks and inserts all keys, counts penalties from the middle on, and prints them.
+/// Looks up and inserts all keys, adds up penalties from the middle on, and prints them.
 fn play(
     keys: &[u64],
     window: u64,
@@ -87,7 +89,7 @@ fn play(
     Ok(filter.close()?)
 }
 
-/// So many keys, all equally likely.
+/// Runs the part with [`UNIVERSE`] equally likely keys.
 fn uniform() -> Result<(), Box<dyn Error>> {
     let mut random = Random(11);
     let keys: Vec<u64> = (0..16 * UNIVERSE).map(|_| random.next() % UNIVERSE).collect();
@@ -104,7 +106,7 @@ fn uniform() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The distinct keys among so many in a row, on average, for every fourth power of two.
+/// Returns the mean number of distinct keys in runs of consecutive keys, for every power of four.
 fn sampled(keys: &[u64]) -> Result<Distinct, Box<dyn Error>> {
     let mut points = Vec::new();
     let mut width = 1;
@@ -118,7 +120,7 @@ fn sampled(keys: &[u64]) -> Result<Distinct, Box<dyn Error>> {
     Ok(Distinct::sampled(&points)?)
 }
 
-/// Keys whose priors have to be counted, before or on the way.
+/// Runs the part with keys whose priors are counted, before or during the run.
 fn counted(path: &Path, window: u64) -> Result<(), Box<dyn Error>> {
     let text = std::fs::read(path)?;
     let lines = text.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());

@@ -1,27 +1,30 @@
-//! Several processes, one memory: a pool of workers removes the duplicates from one stream, one of them is
-//! killed on the way, and in the end the books are balanced to the line.
+//! Several processes share one filter: a pool of workers removes the duplicates from one stream,
+//! one worker is killed on the way, and at the end every line is accounted for.
 //!
 //! ```text
 //! cargo run --release --example workers [FILE [WORKERS [DIR]]]
 //! ```
 //!
-//! The stream is an access log, many days of it: the lines of `examples/requests.log` (or FILE) again for each day. The
-//! question is whether a client, the first field of a line, was here on that day. The lines are dealt out to the
-//! workers in turn, so the same client is at two of them at the same moment all the time. Each worker is a
-//! process of its own (this program, started again) with its own handle of one filter in DIR. While it runs,
-//! `ebbtide stat DIR` shows the handles, and any worker may be killed by hand as well.
+//! The stream is an access log of many days: the lines of `examples/requests.log` (or FILE),
+//! repeated for each day. The filter answers whether a client, the first field of a line, was seen
+//! on that day. The workers receive the lines in turn, so two of them often process the same client
+//! at the same moment. Each worker is a process (this program, started again) with its own handle
+//! of one filter in DIR. During the run, `ebbtide stat DIR` shows the handles, and any worker may
+//! be killed by hand as well.
 //!
-//! # What a killed worker takes with it
+//! # What a killed worker loses
 //!
-//! An insert that has happened stays, whatever becomes of the process that made it. But between the insert and its
-//! answer a worker can be killed. The parent gives all lines without an answer to the next worker; those whose insert
-//! had happened come back as known, though nobody ever heard that they were new. So no line is accepted twice,
-//! and a few may be accepted by nobody: *at most once*. Whoever would rather do a few twice than one never must take
-//! every line that was sent again for new, whatever the filter says of it: *at least once*.
+//! An insert that has happened stays, even if its process dies. But a worker can be killed between
+//! the insert and its answer. The parent sends all unanswered lines to the next worker. Lines whose
+//! insert had happened are then answered as known, although their answer "new" was lost. So no line
+//! is accepted twice, and a few lines may never be accepted: *at most once*. For *at least once*,
+//! accept every line that was sent again as new, whatever the filter answers; a few lines may then
+//! be accepted twice.
 //!
-//! How many answers were lost can be told afterwards. [`Since::LastAccepted`] inserts new keys only, so the filter's
-//! count of inserts says how many keys were ever found new. Those that nobody heard of were lost; the distinct keys
-//! that are missing even there are false positives.
+//! The number of lost answers can be computed afterwards. [`Since::LastAccepted`] inserts new keys
+//! only, so the filter's count of inserts equals the number of keys that were found new. The
+//! difference to the answers received is the number of lost answers. The distinct keys missing even
+//! from the inserts are false positives.
 
 #![forbid(unsafe_code)]
 
@@ -36,16 +39,17 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use std::{env, fs, thread};
 
-/// Days of the stream.
+/// The number of days of the stream.
 const DAYS: usize = 100;
 
-/// Lines that a worker gets at a time. All their answers can be lost, so this bounds the damage of a kill.
+/// The number of lines that a worker receives at a time. A kill can lose all their answers, so this
+/// bounds its damage.
 const BATCH: usize = 4_096;
 
-/// The share of new lines that may be taken for known ones.
+/// The false-positive rate.
 const FPR: f64 = 0.001;
 
-/// What a worker answers to each line: a byte, for half of it cannot arrive.
+/// The answer of a worker to a line: one byte, so it cannot arrive incomplete.
 const NEW: u8 = b'+';
 const KNOWN: u8 = b'-';
 
@@ -68,7 +72,8 @@ fn main() -> Result<ExitCode> {
     supervise(&stream(&file)?, workers, &dir)
 }
 
-/// The worker: opens the filter that others have open as well, and answers line by line.
+/// Runs a worker: opens the filter that other processes have open as well, and answers line by
+/// line.
 fn work(dir: &Path) -> Result<()> {
     let seen: Filter<AgePartitioned> = Filter::open(dir, Options::new())?;
     let mut lines = BufReader::new(io::stdin().lock());
@@ -76,7 +81,8 @@ fn work(dir: &Path) -> Result<()> {
     let mut line = Vec::new();
     while lines.read_until(b'\n', &mut line)? > 0 {
         let key = line.strip_suffix(b"\n").unwrap_or(&line);
-        // Question and insert are one step, among all processes: of two workers with the same key one is told `New`.
+        // Check and insert are one atomic step among all processes: of two workers with the same
+        // key one receives `New`.
         let answer = match seen.call().since(Since::LastAccepted).check_and_insert(key)? {
             Checked::New => NEW,
             Checked::Present | Checked::TooLate => KNOWN,
@@ -91,7 +97,7 @@ fn work(dir: &Path) -> Result<()> {
     Ok(seen.close()?)
 }
 
-/// The keys of all days, in order.
+/// Returns the keys of all days, in order.
 fn stream(file: &Path) -> Result<Vec<String>> {
     let log = fs::read_to_string(file).map_err(|error| format!("{}: {error}", file.display()))?;
     let client = |line: &str| line.split_whitespace().next().unwrap_or_default().to_owned();
@@ -100,9 +106,9 @@ fn stream(file: &Path) -> Result<Vec<String>> {
     Ok((0..DAYS).flat_map(day).collect())
 }
 
-/// The parent: makes the filter, has the stream worked off, and balances the books.
+/// Runs the parent: creates the filter, has the stream processed, and accounts for every line.
 fn supervise(stream: &[String], workers: usize, dir: &Path) -> Result<ExitCode> {
-    // The window holds them all, so that nothing is forgotten and this set is the exact answer.
+    // The window holds all keys, so that none expires and this set is the exact answer.
     let distinct: HashSet<&str> = stream.iter().map(String::as_str).collect();
     let window = AgePartitioned::last(distinct.len().max(1) as u64).fpr(FPR);
     Filter::create(dir, window, Options::new())?.close()?;
@@ -125,23 +131,25 @@ fn supervise(stream: &[String], workers: usize, dir: &Path) -> Result<ExitCode> 
     balance(&distinct, dir, &heard)
 }
 
-/// When to kill a worker: so long after it was handed the batch of this number. A batch in the middle third; most likely
-/// the worker is busy with it.
+/// Returns when to kill a worker: this time after it was handed the batch of this number. The batch
+/// is in the middle third; most likely the worker is processing it.
 fn moment(batches: usize) -> (usize, Duration) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().subsec_nanos();
     let batch = batches / 3 + now as usize / 1_000 % (batches / 3).max(1);
     (batch, Duration::from_nanos(u64::from(now % 300_000)))
 }
 
-/// What the parent heard of one share.
+/// The answers that the parent received for one share.
 #[derive(Default)]
 struct Heard<'a> {
     accepted: Vec<&'a str>,
-    /// Lines that were sent again: it is not known what the killed worker had done with them.
+    /// Lines that were sent again: the parent cannot determine what the killed worker had done
+    /// with them.
     in_doubt: Vec<&'a str>,
 }
 
-/// Has one share worked off, by as many workers as it takes: one that was killed, by whomever, is replaced.
+/// Has one share processed by as many workers as necessary: a killed worker, whatever killed it, is
+/// replaced.
 fn look_after<'a>(
     dir: &Path,
     share: &[&'a str],
@@ -192,7 +200,7 @@ impl Worker {
         Ok(Self { process, lines, answers })
     }
 
-    /// Hands over lines. A worker that is dead does not take them: that shows when answers are missing.
+    /// Sends lines. A dead worker does not take them; the missing answers reveal that.
     fn tell(&mut self, lines: &[&str]) -> Result<()> {
         match self.lines.write_all(format!("{}\n", lines.join("\n")).as_bytes()) {
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
@@ -200,14 +208,14 @@ impl Worker {
         }
     }
 
-    /// The answers to `count` lines, or fewer if the worker dies.
+    /// Returns the answers to `count` lines, or fewer if the worker dies.
     fn hear(&mut self, count: usize) -> Result<Vec<u8>> {
         let mut answers = Vec::with_capacity(count);
         self.answers.by_ref().take(count as u64).read_to_end(&mut answers)?;
         Ok(answers)
     }
 
-    /// Ends a worker that has no more lines to come. To have been killed is no fault of its own.
+    /// Ends a worker that receives no more lines. A killed worker is not a fault.
     fn end(mut self) -> Result<()> {
         drop(self.lines);
         let status = self.process.wait()?;
@@ -217,7 +225,7 @@ impl Worker {
     }
 }
 
-/// Compares what was heard and what the filter holds with the exact answer.
+/// Compares the answers and the contents of the filter with the exact answer.
 fn balance(distinct: &HashSet<&str>, dir: &Path, heard: &[Heard<'_>]) -> Result<ExitCode> {
     let seen: Filter<AgePartitioned> = Filter::open(dir, Options::new())?;
     let answers: usize = heard.iter().map(|share| share.accepted.len()).sum();
@@ -228,7 +236,7 @@ fn balance(distinct: &HashSet<&str>, dir: &Path, heard: &[Heard<'_>]) -> Result<
     let twice = answers - accepted.len();
     let lost = inserts.checked_sub(answers).ok_or("more keys were accepted than inserted")?;
     let suppressed = distinct.len().checked_sub(inserts).ok_or("a key was inserted twice")?;
-    // Who was never accepted though no answer about it can be lost.
+    // Keys that were never accepted although no answer about them can be lost.
     let silent = distinct.difference(&accepted).filter(|key| !in_doubt.contains(*key)).count();
     let keys: Vec<_> = distinct.iter().collect();
     let forgotten = seen.contains_all(&keys)?.iter().filter(|present| !**present).count();
@@ -239,9 +247,10 @@ fn balance(distinct: &HashSet<&str>, dir: &Path, heard: &[Heard<'_>]) -> Result<
     println!("{lost:>9} answers lost with the killed worker; {} were in doubt", in_doubt.len());
     println!("{suppressed:>9} false positives; one in {} is allowed", 1.0 / FPR);
     println!("{twice:>9} accepted twice");
-    println!("{forgotten:>9} forgotten");
+    println!("{forgotten:>9} missing from the filter");
 
-    // The number to expect, and five standard deviations: more by chance once in millions of runs.
+    // The expected number and five standard deviations: exceeded by chance once in millions of
+    // runs.
     let expected = distinct.len() as f64 * FPR;
     let explained = suppressed as f64 <= expected + 5.0 * expected.sqrt() + 5.0;
     let balanced = twice == 0 && forgotten == 0 && lost <= in_doubt.len() && silent <= suppressed;

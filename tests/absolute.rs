@@ -1,5 +1,6 @@
-//! What is expected in absolute terms, not by comparison with another filter that would share the mistake: the filter's time
-//! after late keys, ages and posteriors near a filter's beginning, counts of any weight.
+//! Claims in absolute terms, not by comparison with another filter that would share the mistake:
+//! the filter's time after late keys, ages and posteriors near a filter's beginning, counts of any
+//! weight.
 
 use ebbtide::media::Memory;
 use ebbtide::{
@@ -9,7 +10,7 @@ use ebbtide::{
 use std::sync::Arc;
 use std::time::Duration;
 
-/// When the filters are created, in milliseconds.
+/// The time at which the filters are created, in milliseconds.
 const START: u64 = 1_700_000_000_000;
 
 fn options() -> Options {
@@ -20,7 +21,7 @@ fn at(millis: u64) -> Timestamp {
     Timestamp::from_unix_millis(START + millis)
 }
 
-/// A filter by the clock, on a medium on which it can be opened again.
+/// Creates a filter that uses the clock, on a medium on which it can be opened again.
 fn by_clock(hand: &ManualClock) -> (Filter<TimeLimited>, Arc<Memory>) {
     let memory = Arc::new(Memory::new());
     let spec = TimeLimited::window(Duration::from_secs(10)).fpr(1e-4).rate(1.0);
@@ -45,13 +46,13 @@ fn time<K>(filter: &Filter<K>) -> Option<Timestamp> {
 }
 
 #[test]
-fn events_that_late_keys_bring_leave_the_filters_time_to_the_clock() {
+fn events_caused_by_late_keys_do_not_change_the_filters_time() {
     let (mut now, mut key) = (1000, 0);
     let hand = ManualClock::new(at(now));
     let (mut filter, memory) = by_clock(&hand);
     for round in 0..5 {
         let steps = filter.stat().expect("figures").step;
-        // Generations fill by late keys alone, so that the events come with one.
+        // Late keys alone fill generations, so that the events occur during a late insert.
         for _ in 0..1500 {
             insert(&filter, key);
             (0..3).for_each(|late| assert!(insert_at(&filter, key + 1 + late, now - 10)));
@@ -60,9 +61,10 @@ fn events_that_late_keys_bring_leave_the_filters_time_to_the_clock() {
             assert!(!looks || time(&filter) == Some(at(now)), "round {round}: a late key moved it");
         }
         let then = filter.stat().expect("figures").step;
-        // Later generations take more, by what was learnt of the rate.
+        // Later generations hold more keys, because the filter has learnt the rate.
         assert!(then > steps || round > 0, "no event: {then:?}");
-        // The clock goes on, and so does the filter: while it is open, and after it was opened again.
+        // The filter's time advances with the clock: while it is open, and after it is opened
+        // again.
         hand.advance(Duration::from_millis(700));
         now += 700;
         insert(&filter, key);
@@ -80,15 +82,15 @@ fn events_that_late_keys_bring_leave_the_filters_time_to_the_clock() {
         assert_eq!(time(&filter), Some(at(now)), "round {round}: the clock's time, opened again");
         key += 2;
     }
-    // All of it is forgotten by the clock, with not one more late key.
+    // All keys expire by the clock, without another late key.
     hand.advance(Duration::from_secs(21));
     insert(&filter, u64::MAX);
     let left = (0..key).filter(|&key| contains(&filter, key)).count();
-    assert!(left <= 20, "{left} of {key} keys are there after two windows");
+    assert!(left <= 20, "{left} of {key} keys are present after two windows");
 }
 
 #[test]
-fn a_key_is_there_for_its_window_by_the_clock_whatever_late_keys_come() {
+fn late_keys_do_not_change_how_long_a_key_stays_in_the_window() {
     let hand = ManualClock::new(at(0));
     let (filter, _memory) = by_clock(&hand);
     for now in (0..60_000).step_by(100) {
@@ -98,18 +100,19 @@ fn a_key_is_there_for_its_window_by_the_clock_whatever_late_keys_come() {
         for late in 0..5 {
             insert_at(&filter, 1_000_000 + 10 * key + late, now.saturating_sub(2500 * late));
         }
-        // Those of the last ten seconds are there, all of them; those of twice as long ago are not, but for some.
+        // All keys of the last ten seconds are present; those of twice as long ago are absent, with
+        // few exceptions.
         let first = key.saturating_sub(99);
         let missing = (first..=key).find(|&key| !contains(&filter, key));
         assert_eq!(missing, None, "at {now} ms");
         let gone = (0..key.saturating_sub(200)).rev().take(20);
         let gone = gone.filter(|&key| contains(&filter, key)).count();
-        assert!(gone <= 5, "at {now} ms {gone} of 20 keys are there that came 20 s ago");
+        assert!(gone <= 5, "at {now} ms {gone} of 20 keys inserted 20 s ago are present");
     }
 }
 
 #[test]
-fn times_of_keys_ahead_move_the_filter_and_its_clock_goes_on_from_there() {
+fn a_key_ahead_of_the_clock_advances_the_filter_and_its_clock_continues_from_there() {
     let hand = ManualClock::new(at(0));
     let (filter, _memory) = by_clock(&hand);
     insert(&filter, 0);
@@ -133,7 +136,7 @@ fn times_of_keys_ahead_move_the_filter_and_its_clock_goes_on_from_there() {
     let now = time(&filter).expect("a time");
     // By the clock, or from the key that was a millisecond ahead of it.
     assert!((at(7000)..=at(7001) + micro).contains(&now), "{now:?}");
-    // Questions are asked at the filter's time, or later.
+    // Lookups use the filter's time, or a later one.
     assert!(!filter.call().time(at(20_000)).contains(4_u64.to_le_bytes()).expect("an answer"));
     assert!(filter.call().time(at(0)).contains(4_u64.to_le_bytes()).expect("an answer"));
 }
@@ -144,7 +147,7 @@ fn last(window: u64) -> Filter<AgePartitioned> {
     Filter::create_on(Arc::new(Memory::new()), spec, options).expect("a filter")
 }
 
-/// The inserts of a generation: ages are known to so many.
+/// Returns the number of inserts of a generation, the resolution of ages.
 fn grain(filter: &Filter<AgePartitioned>) -> u64 {
     let parameters = filter.parameters();
     let number = |name| parameters.get(name).and_then(|value| value.parse::<u64>().ok());
@@ -152,7 +155,7 @@ fn grain(filter: &Filter<AgePartitioned>) -> u64 {
 }
 
 #[test]
-fn from_the_first_insert_on_ages_are_mostly_known_to_a_generation_and_never_too_high() {
+fn from_the_first_insert_ages_are_mostly_exact_to_a_generation_and_never_too_high() {
     for window in [1, 2, 7, 100, 1000] {
         let filter = last(window);
         let grain = grain(&filter);
@@ -160,7 +163,7 @@ fn from_the_first_insert_on_ages_are_mostly_known_to_a_generation_and_never_too_
         let (mut known, mut all) = (0, 0);
         for inserts in 1..=3 * window.min(120) {
             insert(&filter, inserts - 1);
-            // Each insert is of a key of its own, so key `j` is that many inserts old.
+            // Each insert has its own key, so key `j` has the age of `inserts - 1 - j`.
             for key in inserts.saturating_sub(window)..inserts {
                 let age = inserts - 1 - key;
                 let found = filter.age(key.to_le_bytes()).expect("an answer");
@@ -168,9 +171,10 @@ fn from_the_first_insert_on_ages_are_mostly_known_to_a_generation_and_never_too_
                     panic!("window {window}, {inserts} inserts: the age of key {key} is {found:?}")
                 };
                 let what = format!("window {window}, {inserts} inserts, key {key}: {found}");
-                assert!(found <= age, "{what}: it is {age} old at most");
-                // Each generation that it seems younger by takes another slice whose bit others have set: one half, at most.
-                assert!(age - found < 24 * grain, "{what}: it is {age} old, known to {grain}");
+                assert!(found <= age, "{what}: its age is at most {age}");
+                // Each generation of apparent rejuvenation requires one more slice whose bit other
+                // keys have set: at most one half are set.
+                assert!(age - found < 24 * grain, "{what}: its age is {age}, exact to {grain}");
                 known += u32::from(age - found < grain);
                 all += 1;
                 let within = |items| {
@@ -192,16 +196,16 @@ fn a_key_is_not_among_fewer_last_inserts_than_a_generation_ago() {
     let mut wrong = 0;
     for key in 1600..2400 {
         let age: u64 = 2499 - key;
-        // Twelve generations less: one in some thousand passes.
+        // Twelve generations less: about one key in some thousand passes.
         let Some(fewer) = age.checked_sub(12 * grain).filter(|&fewer| fewer > 0) else { continue };
         let within = filter.seen_within(u64::to_le_bytes(key), Within::Items(fewer));
         wrong += u32::from(within.expect("an answer"));
     }
-    assert!(wrong <= 8, "{wrong} keys are taken for much younger ones");
+    assert!(wrong <= 8, "{wrong} keys appear much younger than they are");
 }
 
 #[test]
-fn ages_by_time_are_known_to_a_share_of_the_window_from_the_first_insert_on() {
+fn from_the_first_insert_ages_by_time_are_exact_to_a_share_of_the_window() {
     let hand = ManualClock::new(at(0));
     let (filter, _memory) = by_clock(&hand);
     for now in (0..12_000).step_by(50) {
@@ -220,7 +224,7 @@ fn ages_by_time_are_known_to_a_share_of_the_window_from_the_first_insert_on() {
 }
 
 #[test]
-fn near_the_beginning_posteriors_are_certain_of_what_never_was_and_sure_of_what_is_there() {
+fn near_the_beginning_posteriors_are_0_for_absent_keys_and_near_1_for_present_ones() {
     let filter = last(1000);
     let prior = 1e-3;
     let posterior = |key: u64| filter.posterior(key.to_le_bytes(), &prior).expect("one");
@@ -232,38 +236,44 @@ fn near_the_beginning_posteriors_are_certain_of_what_never_was_and_sure_of_what_
     for inserts in 1..=300_u64 {
         insert(&filter, inserts - 1);
         for key in (0..inserts).step_by(7) {
-            // 1e-3 a key and insert, against some 1e-6 of other keys that touched its cells.
+            // 1e-3 per key and insert, against about 1e-6 for other keys that touched its cells.
             assert!(posterior(key) > 0.99, "{inserts} inserts, key {key}: {}", posterior(key));
             assert!(wider(key) > 0.99, "{inserts} inserts, key {key}: {}", wider(key));
         }
         for key in (1_000_000..1_000_010).filter(|&key| !contains(&filter, key)) {
             assert_eq!(posterior(key), 0.0, "{inserts} inserts");
-            // However wide the window that is asked for: it begins with the first insert.
-            assert_eq!(wider(key), 0.0, "{inserts} inserts, a window wider than all that happened");
+            // A window of any width begins with the first insert.
+            assert_eq!(
+                wider(key),
+                0.0,
+                "{inserts} inserts, a window wider than the filter's history"
+            );
         }
     }
 }
 
 #[test]
-fn a_window_of_one_insert_has_the_last_key_and_no_other() {
+fn a_window_of_one_insert_contains_the_last_key_only() {
     let filter = last(1000);
     let certain = |key: u64| {
         let call = filter.call().window(Within::Items(1));
         call.posterior(key.to_le_bytes(), &0.5).expect("a posterior")
     };
     insert(&filter, 0);
-    assert!(certain(0) > 0.999, "{}: all there was is this key", certain(0));
-    // Of the keys of a young generation each is the last with the probability that a prior of one half says.
+    assert!(certain(0) > 0.999, "{}: this key is the only insert", certain(0));
+    // Each key of a young generation is the last with the probability that a prior of one half
+    // implies.
     insert(&filter, 1);
     let (first, second) = (certain(0), certain(1));
     assert!(
         (first - second).abs() < 1e-6,
-        "{first} and {second}: the filter cannot tell them apart"
+        "{first} and {second}: the filter cannot distinguish them"
     );
     assert!((first - 2.0 / 3.0).abs() < 0.01, "{first}: one half, of one half and one fourth");
 }
 
-/// Kinds that count, whose blocks grow or not; all in one block, so that it is full at capacity.
+/// Counting kinds with and without growing blocks; all in one block, so that it is full at
+/// capacity.
 fn counting() -> Vec<(&'static str, Vec<(&'static str, &'static str)>)> {
     let common = [("capacity", "60"), ("fpr", "0.01")];
     let with = |more: &[(&'static str, &'static str)]| [&common[..], more].concat();
@@ -288,7 +298,7 @@ fn counter(kind: &str, parameters: &[(&str, &str)], memory: &Arc<Memory>) -> Fil
 const HEAVIEST: u64 = (1 << 24) - 1;
 
 #[test]
-fn counts_near_full_blocks_under_large_weights_are_never_too_low() {
+fn in_nearly_full_blocks_counts_under_large_weights_are_never_too_low() {
     for (kind, parameters) in counting() {
         let memory = Arc::new(Memory::new());
         let mut filter = counter(kind, &parameters, &memory);
@@ -297,7 +307,7 @@ fn counts_near_full_blocks_under_large_weights_are_never_too_low() {
         for round in 0..40_u64 {
             for key in 0..60_u64 {
                 number += 1;
-                // Small and large ones beside each other: counters of all widths push each other about.
+                // Small and large counts side by side: counters of all widths move each other.
                 let weight = match (key + round) % 4 {
                     0 => 1,
                     1 => HEAVIEST,
@@ -310,7 +320,7 @@ fn counts_near_full_blocks_under_large_weights_are_never_too_low() {
                 counts[key as usize] += weight;
             }
             if round % 8 == 3 {
-                // Half of the keys go down again, as far as the kind lets them.
+                // Remove half of the counts of half of the keys, as far as the kind allows.
                 for key in (0..60_u64).step_by(2) {
                     let half = (counts[key as usize] / 2).min(HEAVIEST);
                     match filter.call().weight(half as f64).remove(key.to_le_bytes()) {
@@ -331,7 +341,7 @@ fn counts_near_full_blocks_under_large_weights_are_never_too_low() {
             }
             if round % 10 == 9 {
                 let before = filter.digest().expect("a digest").value;
-                // Once by the log, once by a snapshot.
+                // Once from the log, once from a snapshot.
                 filter = {
                     drop(filter);
                     Filter::open_on(memory.clone(), options()).expect("it opens")
@@ -344,13 +354,13 @@ fn counts_near_full_blocks_under_large_weights_are_never_too_low() {
 }
 
 #[test]
-fn what_was_inserted_with_any_weight_and_removed_again_leaves_nothing() {
+fn inserts_of_any_weight_leave_nothing_after_their_removal() {
     for (kind, parameters) in counting() {
         let memory = Arc::new(Memory::new());
         let filter = counter(kind, &parameters, &memory);
         let exact =
             !parameters.contains(&("policy", "rm")) && !parameters.contains(&("policy", "mi"));
-        // Counters of few bits stay where they are once they are full.
+        // Counters of few bits stay at their maximum once they reach it.
         if !exact || kind == "counting" {
             continue;
         }

@@ -1,4 +1,5 @@
-//! Handles that join others on a filter: what one does the others follow, also after a long sleep, and also when it goes wrong.
+//! Handles that join others on a filter: each sees the changes of the others, also after a long
+//! sleep, and also after failures.
 
 #[path = "common/talk.rs"]
 mod talk;
@@ -20,7 +21,7 @@ use std::time::{Duration, Instant};
 use talk::Child;
 use tempfile::TempDir;
 
-/// A handle without threads, on small segments of 128 records.
+/// Options of a handle without background threads, on small segments of 128 records.
 fn options() -> Options {
     Options::new()
         .hash_seed(7)
@@ -73,12 +74,12 @@ fn assert_retired<T: std::fmt::Debug>(result: Result<T, Error>) {
     assert!(matches!(result, Err(Error::Retired { .. })), "{result:?}");
 }
 
-/// Sixty keys are expected, ten thousand come, then few: banks open and close.
+/// Sixty keys are expected, then ten thousand arrive, then few: banks open and close.
 fn time_limited() -> TimeLimited {
     TimeLimited::window(Duration::from_secs(60)).rate(1.0)
 }
 
-/// Key `key` of that stream.
+/// Inserts key `key` of that stream.
 fn insert_of_stream<K>(filter: &Filter<K>, key: u64) -> Result<bool, Error> {
     let millis = if key < 10_000 { key * 4 } else { 40_000 + (key - 10_000) * 1000 };
     let time = Timestamp::from_unix_millis(1_000_000 + millis);
@@ -91,7 +92,7 @@ fn banks<K>(filter: &Filter<K>) -> u32 {
     filter.stat().expect("figures").banks
 }
 
-/// What a child does to the filter in this directory.
+/// Runs the role of a child on the filter in this directory.
 #[test]
 fn the_child_plays_its_role_when_it_is_one() {
     let Some(role) = talk::role() else { return };
@@ -131,7 +132,7 @@ fn banks_that_one_handle_opens_and_closes_are_followed_by_the_other() {
     let second = open(&dir);
     let (mut most, mut last) = (0, 0);
     for key in 0..STREAM {
-        // By turns, a hundred keys each.
+        // In turns of a hundred keys.
         if key / 100 % 2 == 0 {
             insert_of_stream(&first, key).expect("an insert");
         } else {
@@ -180,7 +181,7 @@ fn banks_that_one_process_opens_and_closes_are_followed_by_the_other() {
     assert_eq!(digest(&open(&dir)), expected);
 }
 
-/// Where the oldest log begins that is there.
+/// Returns the first LSN of the oldest log segment.
 fn oldest_log(dir: &Path) -> u64 {
     let names = fs::read_dir(dir).expect("a directory");
     let names = names.map(|entry| entry.expect("a name").file_name().into_string().expect("ASCII"));
@@ -189,7 +190,7 @@ fn oldest_log(dir: &Path) -> u64 {
 }
 
 #[test]
-fn a_handle_that_slept_while_its_log_was_removed_wakes_up_and_works() {
+fn a_handle_that_slept_while_its_log_was_removed_still_works() {
     let (_home, dir) = home();
     let asleep = create(&dir);
     insert(&asleep, 0..10);
@@ -224,17 +225,17 @@ fn handles_keep_their_own_settings_and_the_filter_those_of_its_creation() {
     let eager = Filter::<Any>::open(&dir, mine.checkpoint_bytes(16 << 10)).expect("a filter");
     let stat = eager.stat().expect("figures");
     assert_eq!((stat.stripes, stat.durability), (4, Durability::Never));
-    // The one without threads makes work for the other one's.
+    // The handle without threads makes work for the threads of the other one.
     insert(&idle, 0..5000);
     let began = Instant::now();
     while idle.stat().expect("figures").snapshots == 0 {
-        assert!(began.elapsed() < Duration::from_secs(60), "a checkpoint was due");
+        assert!(began.elapsed() < Duration::from_secs(60), "no checkpoint within a minute");
         std::thread::sleep(Duration::from_millis(20));
     }
     insert(&eager, 5000..6000);
     let expected = digest(&idle);
     eager.close().expect("a clean end");
-    // Alone, and without threads: nothing happens by itself.
+    // A single handle without threads: no background work happens.
     let before = idle.stat().expect("figures").snapshots;
     insert(&idle, 0..1);
     assert_eq!(idle.stat().expect("figures").snapshots, before);
@@ -270,7 +271,7 @@ impl Faulty {
     }
 
     fn file(&self, inner: Box<dyn MediaFile>, name: &str) -> Box<dyn MediaFile> {
-        // A segment's first name is that of a draft.
+        // A new segment first has the name of a temporary file.
         let is_log = name.starts_with("wal-") || name.starts_with("tmp-");
         Box::new(FaultyFile { inner, is_log, faults: self.faults.clone() })
     }
@@ -366,10 +367,10 @@ fn any(kind: &str, size: &str, keys: u64) -> Any {
     Any::new(kind, Parameters::new().with(size, keys).with("fpr", 1e-9))
 }
 
-/// Both handles of a filter that one of them has poisoned: refused writes, answered questions, recovered when all are
-/// closed. They hold keys from 0 up to this one.
+/// Checks both handles of a filter that one of them has poisoned: writes are refused, lookups work,
+/// and the filter recovers when both are closed. They contain the keys from 0 up to `keys`.
 fn assert_poisoned_until_closed(media: Arc<Faulty>, handles: [Filter; 2], keys: u64) {
-    let reader = Reader::<Any>::open_on(media.clone(), options()).expect("reads go on");
+    let reader = Reader::<Any>::open_on(media.clone(), options()).expect("reads still work");
     for filter in &handles {
         assert_poisoned(filter.insert("after"));
         assert_poisoned(filter.check_and_insert("after"));
@@ -385,7 +386,7 @@ fn assert_poisoned_until_closed(media: Arc<Faulty>, handles: [Filter; 2], keys: 
     assert_poisoned(Filter::<Any>::open_on(media.clone(), options()));
     let [first, second] = handles;
     assert_poisoned(first.close());
-    // One is still open.
+    // One handle is still open.
     assert_poisoned(Filter::<Any>::open_on(media.clone(), options()));
     assert_poisoned(second.close());
     let filter = Filter::<Any>::open_on(media, options()).expect("it is recovered");
@@ -429,7 +430,8 @@ fn a_failed_sync_in_one_process_stops_the_writes_of_another() {
     assert_poisoned_until_closed(media, [first, second], 100);
 }
 
-/// Bytes that this thread has given the system to write to a disk, pages stored to included; none where that is not counted.
+/// Returns the bytes that this thread has passed to the system for a disk, including stores to
+/// pages; `None` if the system does not count them.
 fn written() -> Option<u64> {
     let counted = fs::read_to_string("/proc/thread-self/io").ok()?;
     let line = counted.lines().find_map(|line| line.strip_prefix("write_bytes: "))?;
@@ -437,7 +439,7 @@ fn written() -> Option<u64> {
 }
 
 #[test]
-fn who_overtakes_a_leader_writes_its_pages_again_though_they_count_as_clean() {
+fn overtaking_a_leader_rewrites_its_pages_although_they_count_as_clean() {
     let (_home, dir) = home();
     let spec = any("bloom", "capacity", 10_000);
     let filter = Filter::create(&dir, spec, options().segment_bytes(128 << 10)).expect("a filter");
@@ -447,10 +449,13 @@ fn who_overtakes_a_leader_writes_its_pages_again_though_they_count_as_clean() {
     // Sixteen pages and more.
     insert(&filter, 10..2200);
     if written() == before {
-        println!("skipped: where the temporary directory lies, stores are not counted (tmpfs)");
+        println!(
+            "skipped: stores to the file system of the temporary directory are not counted (tmpfs)"
+        );
         return;
     }
-    // A leader's sync has failed, so the pages count as clean, and it died before it told anybody: its turn has no end.
+    // A leader's sync failed, so the pages count as clean, and the leader died before it reported
+    // that: its turn has no end.
     for file in fs::read_dir(&dir).expect("a directory") {
         let file = fs::File::open(file.expect("a name").path());
         file.and_then(|file| file.sync_all()).expect("a sound disk");
@@ -479,7 +484,7 @@ fn a_panic_in_the_middle_of_an_insert_stops_the_writes_of_every_handle() {
 }
 
 #[test]
-fn backups_through_one_handle_hold_what_the_other_had_inserted() {
+fn a_backup_by_one_handle_contains_the_inserts_of_the_other() {
     let (home, dir) = home();
     let writer = create(&dir);
     let copier = open(&dir);
@@ -511,7 +516,8 @@ fn backups_through_one_handle_hold_what_the_other_had_inserted() {
     assert!(inserted.load(Ordering::Relaxed) > 3000);
 }
 
-/// Whoever has the filter open goes on whatever happens to the file `live`; who opens it is told what is wrong.
+/// Checks that open handles keep working after damage to the file `live`, and that an opener gets
+/// an error.
 fn without_live(damage: impl FnOnce(&Path)) {
     let (_home, dir) = home();
     let handles = [
@@ -542,12 +548,12 @@ fn without_live(damage: impl FnOnce(&Path)) {
 }
 
 #[test]
-fn handles_go_on_when_the_live_image_loses_its_name() {
+fn handles_keep_working_when_the_live_image_loses_its_name() {
     without_live(|live| fs::remove_file(live).expect("it was there"));
 }
 
 #[test]
-fn handles_go_on_when_the_head_of_the_live_image_is_damaged() {
+fn handles_keep_working_when_the_head_of_the_live_image_is_damaged() {
     without_live(|live| {
         let file = fs::OpenOptions::new().write(true).open(live).expect("it is there");
         file.write_all_at(b"what is this?", 3).expect("written");
@@ -555,8 +561,9 @@ fn handles_go_on_when_the_head_of_the_live_image_is_damaged() {
 }
 
 #[test]
-fn a_handle_whose_image_was_given_up_is_told_so() {
-    /// Of `src/live/header.rs`: where the status lies, and what says that another image takes this one's place.
+fn a_handle_whose_image_was_retired_gets_an_error() {
+    /// From `src/live/header.rs`: the offset of the status, and the value that marks an image as
+    /// replaced.
     const STATUS: u64 = 25 * 8;
     const RETIRED: u64 = 2;
     let (_home, dir) = home();
@@ -572,7 +579,7 @@ fn a_handle_whose_image_was_given_up_is_told_so() {
     assert_retired(first.sync());
     assert_retired(Filter::<Any>::open(&dir, options()));
     assert_retired(first.close());
-    // The last one writes no snapshot either; the log has everything.
+    // The last handle writes no snapshot either; the log contains everything.
     assert_retired(second.close());
     let filter = open(&dir);
     assert_has(&filter, 0..1000);

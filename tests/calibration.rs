@@ -1,8 +1,9 @@
-//! Of keys with a posterior near x a share of x is in the window: on streams drawn from known priors, in all kinds that infer, for
-//! windows of several widths, for ages, for both forms.
+//! Of the keys with a posterior near x, a share of x is in the window: on streams drawn from known
+//! priors, for all kinds that infer, for windows of several widths, for ages, and for both forms.
 //!
-//! Keys are drawn independently, so the share of a bin of `n` queries has a standard deviation of at most `0.5/√n`; a bin counts
-//! by its queries, and those of all bins together are many thousands, so noise comes to less than 0.004 in the mean over bins.
+//! Keys are drawn independently, so the share of a bin of `n` queries has a standard deviation of
+//! at most `0.5/√n`. A bin is weighted by its queries, and all bins together have many thousands.
+//! The noise is therefore less than 0.004 in the mean over bins.
 
 #[path = "common/random.rs"]
 mod random;
@@ -15,12 +16,12 @@ use std::sync::Arc;
 
 const BINS: usize = 20;
 const SEED: u64 = 20_261_121;
-/// Parts of the filter's window that are asked for.
+/// Widths of the tested windows, as shares of the filter's window.
 const WIDTHS: [f64; 4] = [0.07, 0.3, 0.55, 1.0];
-/// A time-limited filter gets a key so often, on average.
+/// The mean time between two keys of a time-limited filter, in microseconds.
 const PAUSE: u64 = 1000;
 
-/// How far posteriors are from the share of keys for which they hold.
+/// The distance of posteriors from the observed shares.
 #[derive(Default)]
 struct Calibration {
     bins: [(f64, f64, f64); BINS],
@@ -35,7 +36,8 @@ impl Calibration {
         bin.2 += f64::from(u8::from(holds));
     }
 
-    /// The mean over all queries of how far the mean posterior of their bin is from the share that holds.
+    /// Returns the mean over all queries of the distance between the mean posterior of their bin
+    /// and the observed share.
     fn error(&self) -> f64 {
         let apart: f64 = self.bins.iter().map(|bin| (bin.1 - bin.2).abs()).sum();
         apart / self.bins.iter().map(|bin| bin.0).sum::<f64>()
@@ -45,7 +47,7 @@ impl Calibration {
 /// The prior of each key.
 type Priors = Box<dyn Fn(&[u8]) -> f64>;
 
-/// Where the keys of a stream come from.
+/// The distribution of the keys of a stream.
 enum Source {
     Uniform(u64),
     /// The sums of `1/x` over the ranks: the paper's `p_x = 1/(x·H)`.
@@ -97,31 +99,31 @@ impl Source {
     }
 }
 
-/// What is asked of one filter over one stream.
+/// The test of one filter over one stream.
 struct Course {
     kind: &'static str,
     parameters: Parameters,
     source: Source,
     /// The filter's window, in inserts.
     window: u64,
-    /// Inserts before the first query, and queries (each followed by its insert).
+    /// The inserts before the first query, and the queries (each followed by its insert).
     warm_up: u64,
     queries: u64,
 }
 
-/// What was found of posteriors.
+/// The observed posteriors.
 #[derive(Default)]
 struct Found {
     /// By width, in the default form and the paper's.
     windows: [[Calibration; 2]; WIDTHS.len()],
     ages: Calibration,
-    /// The sums of expected and true ages, of keys that had come before.
+    /// The sums of expected and true ages, of keys inserted before.
     expected: f64,
     truth: f64,
 }
 
 impl Found {
-    /// Asks for a key whose age is known, if it came at all.
+    /// Queries a key whose age is known, if it was inserted.
     fn ask(
         &mut self,
         course: &Course,
@@ -152,7 +154,7 @@ impl Found {
         }
     }
 
-    /// The worst over windows, in the default form or the paper's.
+    /// Returns the largest error over windows, in the default form or the paper's.
     fn worst(&self, form: usize) -> f64 {
         self.windows.iter().map(|forms| forms[form].error()).fold(0.0, f64::max)
     }
@@ -167,7 +169,7 @@ impl Course {
         self.kind == "time-limited"
     }
 
-    /// The filter's window, in what it is counted in.
+    /// Returns the filter's window, in the filter's unit.
     fn span(&self) -> u64 {
         if self.by_time() { self.window * PAUSE } else { self.window }
     }
@@ -195,7 +197,7 @@ impl Course {
                 last[key as usize] = Some(now);
                 now += pause(&mut random);
             } else {
-                // The insert before was none ago.
+                // The previous insert has age 0.
                 now += 1;
                 last[key as usize] = Some(now);
             }
@@ -213,7 +215,7 @@ impl Course {
     }
 }
 
-/// The time to the next of keys that come independently.
+/// Draws the time to the next key, for keys that arrive independently.
 fn pause(random: &mut Random) -> u64 {
     let even = (random.below(1 << 53) + 1) as f64 / (1_u64 << 53) as f64;
     (-even.ln() * PAUSE as f64) as u64
@@ -223,7 +225,7 @@ fn parameters(all: &[(&'static str, u64)]) -> Parameters {
     all.iter().fold(Parameters::new(), |parameters, &(name, value)| parameters.with(name, value))
 }
 
-/// A filter of few bits, so that much is left open.
+/// A filter of few bits, so that many answers are uncertain.
 fn small_timers(window: u64, bits: u64, k: u64, source: Source) -> Course {
     let timers = 10 * window / bits;
     let parameters =
@@ -250,7 +252,7 @@ fn block_timing_is_calibrated_on_uniform_streams_and_better_than_the_paper_s_for
     for (bits, k) in [(4, 4), (6, 6)] {
         let found = is_calibrated(&small_timers(20_000, bits, k, Source::Uniform(20_000)));
         assert!(found.worst(1) > 1.5 * found.worst(0), "{}", found.worst(1));
-        // Nearly all keys had come before the first query.
+        // Nearly all keys were inserted before the first query.
         assert!((0.98..1.02).contains(&found.expected()), "{}", found.expected());
     }
 }
@@ -311,9 +313,9 @@ fn time_limited_is_calibrated_at_an_even_rate_also_while_its_window_fills() {
     }
 }
 
-/// Half of the keys are asked for while the filter is in use, by threads that have inserted.
+/// Half of the keys are queried while the filter is in use, by threads that have inserted.
 #[test]
-fn a_posterior_is_what_the_ages_say_while_several_threads_insert_and_after_a_restart() {
+fn posteriors_and_ages_agree_while_several_threads_insert_and_after_a_restart() {
     for (kind, unit) in
         [("bloom", 1), ("age-partitioned", 1), ("block-timing", 1), ("time-limited", PAUSE)]
     {

@@ -1,4 +1,4 @@
-//! A cleared filter is as a new one, for all who have it open, and stays so.
+//! A cleared filter equals a new one, for every handle, and stays cleared.
 
 #[path = "common/kinds.rs"]
 mod kinds;
@@ -25,9 +25,9 @@ fn operate(filter: &Filter, sample: &Sample, numbers: std::ops::Range<u64>) {
     }
 }
 
-/// What was inserted before a clear must not matter to what comes after it. Of kinds with time, the time stays.
+/// Inserts before a clear must not affect what follows. Kinds with time keep the time.
 #[test]
-fn a_cleared_filter_of_each_kind_does_what_a_new_one_does() {
+fn a_cleared_filter_of_each_kind_behaves_as_a_new_one() {
     for sample in &SAMPLES {
         let create = || {
             let memory = Memory::new();
@@ -42,7 +42,8 @@ fn a_cleared_filter_of_each_kind_does_what_a_new_one_does() {
             let stat = cleared.stat().expect("figures");
             assert_eq!((stat.inserts, stat.fill), (0, 0.0), "{}, round {round}", sample.name);
         }
-        // Times after those before the clear, so that none is late in one of the two.
+        // Times after those before the clear, so that no key is late in only one of the two
+        // filters.
         for filter in [&cleared, &new] {
             operate(filter, sample, 2000..2600);
         }
@@ -78,7 +79,7 @@ fn keys(dir: &Path) -> Filter<AgePartitioned> {
     Filter::open_or_create(dir, window(), on_disk).expect("a filter")
 }
 
-/// Replay from an older snapshot, and from one that was written while the filter was being cleared, leads to the same state.
+/// Replay from an older snapshot, and from one written during a clear, leads to the same state.
 #[test]
 fn clears_beside_writers_checkpoints_and_readers_are_all_or_nothing() {
     let place = tempfile::tempdir().expect("a temporary directory");
@@ -94,7 +95,7 @@ fn clears_beside_writers_checkpoints_and_readers_are_all_or_nothing() {
                 for number in (0_u64..).take_while(|_| !done.load(Ordering::Relaxed)) {
                     let key = (number << 1 | thread).to_le_bytes();
                     filter.insert(key).expect("an insert");
-                    // It may have been cleared since, but asking is no error.
+                    // The filter may have been cleared since, but a lookup must not fail.
                     filter.contains(key).expect("an answer");
                 }
             });
@@ -130,7 +131,7 @@ fn clears_beside_writers_checkpoints_and_readers_are_all_or_nothing() {
 }
 
 #[test]
-fn a_clear_that_finds_no_space_changes_nothing() {
+fn a_clear_without_space_changes_nothing() {
     let memory = Memory::new();
     let filter = Filter::create_on(Arc::new(memory.clone()), window(), options());
     let filter = filter.expect("a filter");

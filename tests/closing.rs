@@ -1,5 +1,5 @@
-//! Closing a handle that other threads still hold: what had begun ends, what comes later fails, and
-//! nothing that returned is lost.
+//! Closing a handle that other threads still use: operations that had begun complete, later ones
+//! fail, and no insert that returned is lost.
 
 use ebbtide::{
     AgePartitioned, Bloom, Checked, Clock, Counting, Durability, Error, Filter, Options, Result,
@@ -34,7 +34,7 @@ fn is_closed<T: std::fmt::Debug>(answer: Result<T>, what: &str) {
 }
 
 #[test]
-fn a_closed_handle_refuses_every_operation_and_still_says_what_it_was() {
+fn a_closed_handle_refuses_every_operation_but_still_names_its_filter() {
     let (home, dir) = home();
     let filter = Filter::create(&dir, Counting::capacity(1000), options()).expect("a filter");
     filter.insert("a").expect("an insert");
@@ -75,12 +75,12 @@ fn a_closed_filter_can_be_opened_again_while_the_closed_handle_lives() {
     first.close().expect("a clean end");
     let second = open(&dir);
     let stat = second.stat().expect("figures");
-    // Alone, on the snapshot that closing has written.
+    // The only handle, on the snapshot that closing has written.
     assert_eq!((stat.handles, stat.snapshots), (1, 1));
     assert_eq!(second.digest().expect("a digest").value, digest.value);
     second.insert("b").expect("an insert");
     is_closed(first.contains("b"), "the first");
-    // Dropping it must not close what the second has open.
+    // Dropping the first handle must not close the second.
     drop(first);
     second.insert("c").expect("an insert");
     assert_eq!(second.contains_all(&["a", "b", "c"]).expect("answers"), [true; 3]);
@@ -88,7 +88,7 @@ fn a_closed_filter_can_be_opened_again_while_the_closed_handle_lives() {
     assert!(open(&dir).contains("c").expect("an answer"), "dropping closes, too");
 }
 
-/// Threads that insert until they find the handle closed; returns the keys whose inserts have
+/// Runs threads that insert until they find the handle closed; returns the keys whose inserts
 /// returned.
 fn insert_until_closed(filter: &Arc<Filter<Bloom>>, durability: Durability) -> Vec<Vec<u64>> {
     let begun = AtomicBool::new(false);
@@ -120,7 +120,8 @@ fn insert_until_closed(filter: &Arc<Filter<Bloom>>, durability: Durability) -> V
     })
 }
 
-/// Whether exactly these keys are there: the filter is made so that no other seems to be.
+/// Checks that exactly these keys are present; the filter is large enough to have no false
+/// positive.
 fn holds_exactly(filter: &Filter<Bloom>, done: &[Vec<u64>]) {
     let keys: Vec<_> = done.iter().flatten().map(|key| key.to_le_bytes()).collect();
     let found = filter.contains_all(&keys).expect("answers");
@@ -135,23 +136,23 @@ fn race(durability: Durability, rounds: u64) {
         let filter = Filter::create(&dir, spec, options().stripes(stripes)).expect("a filter");
         let filter = Arc::new(filter);
         let done = insert_until_closed(&filter, durability);
-        // Not dropped yet.
+        // The handle is not dropped yet.
         holds_exactly(&open(&dir), &done);
     }
 }
 
 #[test]
-fn what_returned_while_another_thread_closed_the_handle_is_there_and_nothing_else() {
+fn exactly_the_inserts_that_returned_before_a_close_by_another_thread_are_present() {
     race(Durability::Never, 16);
 }
 
 #[test]
-fn what_returned_as_durable_while_another_thread_closed_the_handle_is_there() {
+fn durable_inserts_that_returned_before_a_close_by_another_thread_are_present() {
     race(Durability::Always, 6);
 }
 
 #[test]
-fn a_handle_closed_under_its_threads_leaves_others_on_the_filter_unharmed() {
+fn closing_a_handle_in_use_does_not_affect_other_handles() {
     let (_home, dir) = home();
     let spec = Bloom::capacity(100_000).fpr(1e-9);
     let other = Filter::create(&dir, spec, options().stripes(2)).expect("a filter");
@@ -181,7 +182,7 @@ fn a_handle_closed_under_its_threads_leaves_others_on_the_filter_unharmed() {
     other.digest().expect("no stripe is held by the dead, and nothing is poisoned");
 }
 
-/// As [`insert_until_closed`], with keys of its own each round.
+/// As [`insert_until_closed`], with different keys in each round.
 fn insert_some(filter: &Arc<Filter<Bloom>>, begin: u64) -> Vec<[u8; 16]> {
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..THREADS)
@@ -208,7 +209,7 @@ fn insert_some(filter: &Arc<Filter<Bloom>>, begin: u64) -> Vec<[u8; 16]> {
 }
 
 #[test]
-fn queries_go_on_without_harm_while_the_handle_is_closed() {
+fn queries_during_a_close_are_safe() {
     let (_home, dir) = home();
     let spec = AgePartitioned::last(10_000);
     let filter = Arc::new(Filter::create(&dir, spec, options()).expect("a filter"));

@@ -1,4 +1,5 @@
-//! Many threads on one handle: answers are those of some order of the operations, and none is ever a false negative.
+//! Many threads on one handle: their answers equal those of some order of the operations, without
+//! false negatives.
 
 use ebbtide::media::{Media, Memory};
 use ebbtide::{
@@ -21,7 +22,7 @@ fn options() -> Options {
         .durability(Durability::Interval(Duration::from_millis(5)))
 }
 
-/// Every kind, with a window that the test does not leave, and false positives so rare that none is met.
+/// Kinds with a window that the test does not leave, and with negligible false-positive rates.
 fn kinds() -> [Any; 5] {
     let parameters = || Parameters::new().with("fpr", 1e-7);
     [
@@ -33,7 +34,7 @@ fn kinds() -> [Any; 5] {
     ]
 }
 
-/// What threads found missing: one that panicked would leave the others waiting at a barrier.
+/// Keys that threads missed: a panic in one thread would leave the others waiting at a barrier.
 #[derive(Default)]
 struct Missed(Mutex<Vec<String>>);
 
@@ -55,7 +56,7 @@ fn directory() -> tempfile::TempDir {
 }
 
 #[test]
-fn of_many_threads_with_the_same_new_key_exactly_one_is_told_that_it_is_new() {
+fn of_many_threads_with_the_same_new_key_exactly_one_receives_new() {
     const KEYS: u64 = 2000;
     for spec in kinds() {
         let home = directory();
@@ -87,8 +88,8 @@ fn of_many_threads_with_the_same_new_key_exactly_one_is_told_that_it_is_new() {
 
 #[test]
 fn keys_in_the_window_are_found_while_shifts_checkpoints_and_inserts_run() {
-    // A key stays for 3000 inserts at least; each writer's last 500 of some 1500 by all are asked for. That the others
-    // run ahead is kept in bounds by a barrier.
+    // A key stays for at least 3000 inserts. The test looks up each writer's last 500 of about 1500
+    // inserts by all writers. A barrier bounds how far the other writers run ahead.
     const LAST: u64 = 500;
     let home = directory();
     let spec = AgePartitioned::last(3000).fpr(0.01);
@@ -142,12 +143,12 @@ fn keys_in_the_window_are_found_while_shifts_checkpoints_and_inserts_run() {
     });
     missed.check();
     let stat = filter.stat().expect("a stat");
-    assert!(stat.step > Some(10), "shifts came meanwhile: {stat:?}");
+    assert!(stat.step > Some(10), "too few shifts during the test: {stat:?}");
     assert_eq!(stat.inserts, 40 * LAST * writers);
 }
 
 #[test]
-fn keys_that_come_together_after_a_silence_are_all_remembered() {
+fn keys_inserted_concurrently_after_a_pause_are_all_present() {
     let home = directory();
     let hand = ManualClock::new(Timestamp::from_unix_millis(1_000_000));
     let spec = TimeLimited::window(Duration::from_secs(10)).fpr(0.001);
@@ -164,7 +165,7 @@ fn keys_that_come_together_after_a_silence_are_all_remembered() {
                         hand.advance(Duration::from_secs(25));
                     }
                     barrier.wait();
-                    // All meet a step that is due, and one of them takes it.
+                    // All threads find that a step is due, and one of them takes it.
                     let key = (round << 8 | thread).to_le_bytes();
                     filter.insert(key).expect("an insert");
                     missed.unless(filter.contains(key).expect("a query"), || {
@@ -178,7 +179,7 @@ fn keys_that_come_together_after_a_silence_are_all_remembered() {
 }
 
 #[test]
-fn keys_of_the_window_are_found_while_banks_come_and_go() {
+fn keys_of_the_window_are_found_while_banks_open_and_close() {
     let home = directory();
     let hand = ManualClock::new(Timestamp::from_unix_millis(1_000_000));
     let spec = TimeLimited::window(Duration::from_secs(1)).fpr(0.01).rate(10.0);
@@ -192,7 +193,8 @@ fn keys_of_the_window_are_found_while_banks_come_and_go() {
             let (filter, barrier, hand, missed) = (&filter, &barrier, &hand, &missed);
             scope.spawn(move || {
                 for round in 0..200_u64 {
-                    // Bursts and lulls; what was inserted a second ago or less must be there, so the last nine rounds.
+                    // Bursts and lulls. Keys inserted a second ago or less must be present, so the
+                    // last nine rounds.
                     let most = if round / 25 % 2 == 0 { 200 } else { 5 };
                     for number in 0..most {
                         filter.insert(key(thread, round * 1000 + number)).expect("an insert");
@@ -221,9 +223,9 @@ fn keys_of_the_window_are_found_while_banks_come_and_go() {
 }
 
 #[test]
-fn keys_are_found_while_their_block_is_packed_anew() {
+fn keys_are_found_while_their_block_is_repacked() {
     const KEYS: u64 = 20;
-    // Counters as long as they must be, packed: when one grows, those behind it move.
+    // Counters have variable length and are packed: when one grows, those behind it move.
     let parameters = Parameters::new().with("capacity", 2000).with("fpr", 1e-7);
     let medium: Arc<dyn Media> = Arc::new(Memory::new());
     let settings = options().stripes(1).background(false).durability(Durability::Never);
@@ -243,7 +245,7 @@ fn keys_are_found_while_their_block_is_packed_anew() {
             });
         }
         for number in 0..20_000_u64 {
-            // Some come often, so that their counters grow.
+            // Some keys are frequent, so that their counters grow.
             filter.insert((KEYS + number % 97 * (number % 7)).to_le_bytes()).expect("an insert");
         }
         done.store(true, Ordering::Relaxed);
@@ -252,10 +254,10 @@ fn keys_are_found_while_their_block_is_packed_anew() {
 }
 
 #[test]
-fn the_digest_of_many_threads_is_that_of_one() {
+fn the_digest_of_many_threads_equals_that_of_one() {
     const KEYS: u64 = 5000;
-    // One hash function: what an insert finds newly set, which is summed up, does not depend on the order then. The
-    // other kind: a generation longer than the test.
+    // With one hash function the number of newly set bits, which is summed up, does not depend on
+    // the order. The other kind has a generation longer than the test.
     let bloom = Parameters::new().with("capacity", 50_000).with("k", 1).with("bits", 1 << 20);
     let aged = Parameters::new().with("window-items", 400_000).with("k", 10).with("l", 10);
     for spec in [Any::new("bloom", bloom), Any::new("age-partitioned", aged)] {
@@ -283,7 +285,7 @@ fn the_digest_of_many_threads_is_that_of_one() {
 }
 
 #[test]
-fn a_backup_under_writers_holds_everything_that_had_returned_before() {
+fn a_backup_beside_writers_contains_every_insert_that_returned_before() {
     for (at, spec) in kinds().into_iter().enumerate() {
         let home = directory();
         let filter = Filter::create(home.path().join("f"), spec, options()).expect("a filter");
@@ -344,18 +346,18 @@ fn handles_on_one_filter_see_each_others_inserts_and_any_of_them_may_close() {
     drop(second);
     assert_eq!(third.digest().expect("a digest").value, digest);
     third.close().expect("the last one out");
-    let again: Filter<Bloom> = Filter::open(&dir, options()).expect("nobody has it");
+    let again: Filter<Bloom> = Filter::open(&dir, options()).expect("no handle has it open");
     assert_eq!(again.digest().expect("a digest").value, digest);
     for key in ["key", "another", "last"] {
         assert!(again.contains(key).expect("an answer"));
     }
 }
 
-/// Checkpoints, digests and durable notes take stripe 0 now and then. A step that is due waits for them: if it were put
-/// off, the same operations would lead to another state.
+/// Checkpoints, digests and durable notes take stripe 0 from time to time. A step that is due must
+/// wait for them: if it were postponed, the same operations would lead to another state.
 #[test]
-fn the_state_does_not_depend_on_what_goes_on_beside_the_inserts() {
-    // In memory a sync takes no time: more of them meet a step.
+fn the_state_does_not_depend_on_background_work_beside_the_inserts() {
+    // In memory a sync takes no time, so that more syncs coincide with a step.
     let media = || {
         let media = Memory::new();
         media.make().expect("a directory");

@@ -1,5 +1,5 @@
-//! What the pages say is so: their links lead somewhere, and the engine reads the worked example of
-//! `docs/format.md` as the text says and writes the same bytes.
+//! The documentation pages are correct: their links resolve, and the engine reads the worked
+//! example of `docs/format.md` as described and writes the same bytes.
 
 use ebbtide::{AgePartitioned, Any, Durability, Filter, Options, Timestamp, inspect};
 use std::fs;
@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 
 const NAME: &str = "wal-000002-0000000000000001";
 const TIME: u64 = 1_700_000_000_000;
-/// Where the first record lies.
+/// The offset of the first record.
 const PLACES: usize = 4096;
 const FILE_BYTES: usize = PLACES + (1 << 20);
-/// The filter's uuid, which is random, and the checksum of the header with it.
+/// The filter's uuid, which is random, and the checksum of the header, which covers it.
 const UUID: std::ops::Range<usize> = 16..32;
 const SUM: std::ops::Range<usize> = 120..128;
 
-/// The file that the lines of `xxd` in the document describe; what they leave out is zero.
+/// Returns the file that the lines of `xxd` in the document describe; omitted bytes are zero.
 fn documented() -> Vec<u8> {
     let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/format.md"));
     let text = text.expect("the document");
@@ -40,7 +40,7 @@ fn uuid_of(file: &[u8]) -> String {
 }
 
 #[test]
-fn the_worked_example_of_the_format_is_what_the_engine_writes_and_reads() {
+fn the_engine_writes_and_reads_the_worked_example_of_the_format() {
     let home = tempfile::tempdir().expect("a temporary directory");
     let (dir, read) = (home.path().join("written"), home.path().join("read"));
     let options = Options::new()
@@ -60,7 +60,7 @@ fn the_worked_example_of_the_format_is_what_the_engine_writes_and_reads() {
         file[SUM].fill(0);
         file
     };
-    assert!(without(&written) == without(&example), "what is written differs from the example");
+    assert!(without(&written) == without(&example), "the written file differs from the example");
     // The example with a `meta` of its uuid.
     let meta = fs::read_to_string(dir.join("meta")).expect("text");
     let meta = meta.replace(&uuid_of(&written), &uuid_of(&example));
@@ -81,7 +81,7 @@ fn the_worked_example_of_the_format_is_what_the_engine_writes_and_reads() {
     assert!(filter.contains("order 17").expect("an answer"));
 }
 
-/// The pages of the project, with their texts.
+/// Returns the pages of the project, with their texts.
 fn pages() -> Vec<(PathBuf, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut folders = ["docs", "tests/power_cut"].map(|folder| root.join(folder)).to_vec();
@@ -100,14 +100,14 @@ fn pages() -> Vec<(PathBuf, String)> {
     pages.into_iter().map(read).collect()
 }
 
-/// The anchor that a heading gets.
+/// Returns the anchor of a heading.
 fn anchor(heading: &str) -> String {
     let heading = heading.trim_start_matches('#').trim().to_lowercase();
     let kept = |letter: &char| letter.is_alphanumeric() || matches!(letter, ' ' | '-' | '_');
     heading.chars().filter(kept).map(|letter| if letter == ' ' { '-' } else { letter }).collect()
 }
 
-/// The targets of a page's links; formulas in code are none.
+/// Returns the targets of a page's links; formulas in code are not links.
 fn links(text: &str) -> impl Iterator<Item = &str> {
     let prose = text.split('`').step_by(2);
     prose

@@ -1,7 +1,8 @@
-//! Children made by fork: what they inherited is refused and harms nobody, and what they open for themselves is theirs.
+//! Children made by fork: an inherited handle refuses every operation without harm, and filters
+//! that a child opens work normally.
 //!
-//! A fork in the middle of other threads' work is no place for tests, so each claim is shown by a process of its own, this
-//! same binary: there the filter's own threads are the only others.
+//! A fork beside other threads is unsafe in the test harness. Each claim is therefore tested in a
+//! separate process of this binary, whose only other threads are the filter's own.
 
 use ebbtide::{AgePartitioned, Checked, Clock, Durability, Error, Filter, Options, Reader};
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -13,19 +14,19 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// In the environment of a process that shows a claim: the claim and the directory.
+/// Environment variables of a process that tests a claim: the claim and the directory.
 const CLAIM: &str = "EBBTIDE_FORK_CLAIM";
 const HOME: &str = "EBBTIDE_FORK_HOME";
-/// What is not a claim: a parent that is killed while its child lives.
+/// A role that is not a claim: a parent that is killed while its child lives.
 const ABANDONING: &str = "abandons a child";
-/// After so long something hangs.
+/// A longer wait means that something hangs.
 const HANG: Duration = Duration::from_secs(60);
 
-/// A claim, and what shows it, in an empty directory.
+/// A claim, and its test in an empty directory.
 type Claim = (&'static str, fn(&Path));
 
 const CLAIMS: [Claim; 9] = [
-    ("an_inherited_handle_refuses_everything_and_is_dropped_in_peace", refuses_everything),
+    ("an_inherited_handle_refuses_everything_and_is_dropped_without_harm", refuses_everything),
     ("an_inherited_handle_may_be_closed_or_left_behind", closed_or_left),
     ("the_parents_handle_works_while_the_child_lives_and_after", parent_works),
     ("a_parent_that_closes_is_gone_although_its_child_lives", parent_closes),
@@ -55,7 +56,7 @@ fn itself(claim: &str, home: &Path) -> Command {
     command
 }
 
-/// Has a process of its own show the claim.
+/// Tests the claim in a separate process.
 fn run(claim: &str) -> Result<(), Failed> {
     let home = tempfile::TempDir::new()?;
     let output = itself(claim, home.path()).stdin(Stdio::null()).output()?;
@@ -65,19 +66,19 @@ fn run(claim: &str) -> Result<(), Failed> {
     Err(format!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr)).into())
 }
 
-/// A forked child; one that is still there is killed when this is dropped.
+/// A forked child; killed when dropped if it is still running.
 struct Child(Option<Pid>);
 
-/// Forks. The child does as told and exits, well if it did not panic.
+/// Forks. The child runs `child` and exits, with success unless it panicked.
 #[expect(unsafe_code, reason = "tests of forks need forks")]
 fn fork(child: impl FnOnce()) -> Child {
-    // SAFETY: the filter's threads hold no lock that the child needs but the allocator's, which the C library has in order
-    // in both; the child leaves by `_exit`.
+    // SAFETY: the filter's threads hold no lock that the child needs except the allocator's, which
+    // the C library keeps consistent in both processes; the child leaves by `_exit`.
     match unsafe { libc::fork() } {
         -1 => panic!("no fork"),
         0 => {
             let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(child));
-            // SAFETY: it ends the process, and nothing else.
+            // SAFETY: it only ends the process.
             unsafe { libc::_exit(i32::from(done.is_err())) }
         }
         pid => Child(Pid::from_raw(pid)),
@@ -85,7 +86,7 @@ fn fork(child: impl FnOnce()) -> Child {
 }
 
 impl Child {
-    /// Waits for it to end well.
+    /// Waits until the child ends with success.
     fn ends(mut self) {
         let pid = self.0.expect("a child");
         let began = Instant::now();
@@ -100,11 +101,12 @@ impl Child {
         panic!("the child hangs");
     }
 
-    /// Whether a child of the storm has ended, well or by our hand. After a while it is killed.
+    /// Returns whether a child of the storm has ended, with success or by our signal. Kills some
+    /// children after a while.
     fn is_over(&mut self, number: u64, age: Duration) -> bool {
         let pid = self.0.expect("a child");
         let Some((_, status)) = waitpid(Some(pid), WaitOptions::NOHANG).expect("a child") else {
-            // Those that never end are killed, some before they have opened the filter.
+            // Children that would never end are killed, some before they have opened the filter.
             let after = Duration::from_millis(number / 4 * 7 % 50);
             if number % 4 == 2 && age >= after {
                 kill_process(pid, Signal::KILL).expect("it is a child");
@@ -119,7 +121,7 @@ impl Child {
     }
 }
 
-/// Its exit status, or the signal it died of.
+/// Returns the exit status, or the signal that ended the process.
 fn how(status: WaitStatus) -> (Option<i32>, Option<i32>) {
     (status.exit_status(), status.terminating_signal())
 }
@@ -133,11 +135,12 @@ impl Drop for Child {
     }
 }
 
-/// A child that does nothing until it is killed. It has begun by now: before, it has what its parent had open.
+/// Forks a child that does nothing until it is killed. When this returns, the child runs and has
+/// inherited its parent's handles.
 fn idle() -> Child {
     let (mut ear, mut mouth) = std::io::pipe().expect("a pipe");
     let child = fork(|| {
-        mouth.write_all(b"!").expect("its parent listens");
+        mouth.write_all(b"!").expect("its parent reads");
         std::thread::sleep(HANG);
     });
     drop(mouth);
@@ -196,7 +199,7 @@ fn assert_refuses_everything(filter: &Filter<AgePartitioned>, copy: &Path) {
     assert_forked(filter.digest(), "digest");
     assert_forked(filter.stat(), "stat");
     assert_forked(filter.backup(copy), "backup");
-    assert!(!copy.exists(), "a refused backup leaves nothing");
+    assert!(!copy.exists(), "a refused backup leaves no files");
     assert_eq!(filter.kind(), "age-partitioned");
     assert!(format!("{filter:?}").contains("age-partitioned"));
 }
@@ -212,7 +215,7 @@ fn refuses_everything(home: &Path) {
         let child = fork(|| {
             let filter = filter.take().expect("it is there");
             assert_refuses_everything(&filter, &copy);
-            // A child of the child is no better.
+            // A grandchild gets the same refusals.
             fork(|| assert_refuses_everything(&filter, &copy)).ends();
             drop(filter);
         });
@@ -228,7 +231,7 @@ fn closed_or_left(home: &Path) {
     let mut filter = Some(create(&dir));
     let close = || assert_forked(filter.take().expect("it is there").close(), "close");
     fork(close).ends();
-    // Left to the end of the process.
+    // The handle is left open until the end of the process.
     fork(|| {}).ends();
     let filter = filter.expect("it is there");
     insert(&filter, 0..100);
@@ -268,14 +271,14 @@ fn parent_closes(home: &Path) {
     let before = eras(&dir);
     filter.close().expect("a clean end");
     let filter = open(&dir);
-    assert_eq!(eras(&dir), before + 1, "it recovered, as the first");
+    assert_eq!(eras(&dir), before + 1, "the first opener recovers");
     assert_eq!(handles(&filter), 1);
     assert_eq!(filter.digest().expect("a digest").value, expected);
     insert(&filter, 3000..4000);
     assert_has(&filter, 0..4000);
 }
 
-/// Opens the filter, forks a child, says who that is, inserts until killed.
+/// Opens the filter, forks a child, prints its process id, inserts until killed.
 fn abandon(home: &Path) {
     let filter = open(&home.join("filter"));
     let child = idle();
@@ -303,7 +306,7 @@ fn parent_is_killed(home: &Path) {
         parent.wait().expect("it ends");
         let before = eras(&dir);
         let filter = open(&dir);
-        assert_eq!((handles(&filter), eras(&dir)), (1, before + 1), "nobody else is alive");
+        assert_eq!((handles(&filter), eras(&dir)), (1, before + 1), "no other handle is alive");
         assert_has(&filter, 0..1000);
         insert(&filter, 0..1000);
         filter.digest().expect("no stripe is held");
@@ -312,7 +315,7 @@ fn parent_is_killed(home: &Path) {
     }
 }
 
-/// Offers the keys; how many were new.
+/// Inserts the keys; returns how many were new.
 fn offer<K>(filter: &Filter<K>, keys: impl Iterator<Item = u64>) -> u64 {
     let mut new = 0;
     for key in keys {
@@ -331,19 +334,20 @@ fn side_by_side(home: &Path) {
         assert_forked(inherited.insert("a"), "insert");
         let own = open(&dir);
         assert!(handles(&own) == 2);
-        // Dropped while the new one is in use: what it owned may be the new one's by now.
+        // Dropped while the new handle is in use: the new handle may own the resources that the old
+        // one owned.
         drop(inherited);
         let new = offer(&own, 0..20_000);
         insert(&own, 20_000..25_000);
         assert_has(&own, 0..25_000);
         own.close().expect("a clean end");
         use std::io::Write;
-        writeln!(reporting, "{new}").expect("somebody listens");
+        writeln!(reporting, "{new}").expect("the parent reads");
     });
     let filter = filter.expect("it is there");
     let ours = offer(&filter, (0..20_000).rev());
     insert(&filter, 25_000..30_000);
-    // Else the end of a child that died would never be seen.
+    // Otherwise the end of a dead child would never be noticed.
     drop(reporting);
     let mut theirs = String::new();
     BufReader::new(report).read_line(&mut theirs).expect("a line");
@@ -373,20 +377,19 @@ fn workers(home: &Path) {
     assert_eq!((handles(&filter), filter.stat().expect("figures").inserts), (1, 20_000));
 }
 
-/// How many children the storm forks: a few hundred, or as many as the environment asks for.
+/// The environment variable with the number of children that the storm forks, a few hundred by
+/// default.
 const STORM: &str = "EBBTIDE_FORKS";
-/// How many of them live at a time.
+/// The number of children that run at a time.
 const AT_ONCE: usize = 6;
 
-/// A number that depends on nothing but the seed.
+/// Draws a number that depends on the seed only.
 fn draw(seed: &mut u64) -> u64 {
     *seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
     *seed >> 33
 }
 
-/// What a child of the storm does, as one of Python's `multiprocessing` would, forked while threads
-/// of its parent are inside calls: it opens the filter, works, and leaves in one of four ways by
-/// `_exit` or a kill. Some try the handle that they inherited before.
+/// Runs a child of the storm: it opens the filter, works, and ends in one of three ways.
 fn weather(dir: &Path, number: u64, inherited: &Filter<AgePartitioned>) {
     let mut seed = number;
     if draw(&mut seed).is_multiple_of(3) {
@@ -404,13 +407,13 @@ fn weather(dir: &Path, number: u64, inherited: &Filter<AgePartitioned>) {
     match number % 4 {
         0 => filter.close().expect("a clean end"),
         1 => drop(filter),
-        // Killed in the middle of something, or left without a word.
+        // Killed during an operation, or ended without a close.
         2 => insert(&filter, 0..1_000_000),
         _ => std::mem::forget(filter),
     }
 }
 
-/// The longest that one call took.
+/// Runs a call and updates the longest duration.
 fn timed(longest: &mut Duration, call: impl FnOnce()) {
     let began = Instant::now();
     call();
@@ -455,13 +458,13 @@ fn storm(home: &Path) {
     });
     println!("{forks} forks; the longest insert beside them took {longest:?}");
     let expected = filter.digest().expect("a digest").value;
-    // A killed life: what is on the disk must lead to the same state.
+    // A killed life: the files on the disk must lead to the same state.
     let copy = home.join("copy");
     filter.backup(&copy).expect("a backup");
     assert_eq!(open(&copy).digest().expect("a digest").value, expected);
 }
 
-/// Forks children, some at a time, kills some, and sees each end as it should.
+/// Forks children, several at a time, kills some, and checks how each ends.
 fn bear_children(dir: &Path, forks: u64, filter: &Filter<AgePartitioned>) {
     let mut seed = 7;
     let mut living: Vec<(u64, Child, Instant)> = Vec::new();

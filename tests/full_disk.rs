@@ -1,8 +1,8 @@
-//! Full disks and single failures: an error, nothing lost, and the same handle goes on.
+//! Full disks and single failures cause an error, lose nothing, and leave the same handle usable.
 //!
-//! First on a medium in memory whose size can be set, then on a real file system of a few megabytes (which needs
-//! the right to mount; else it is skipped, and says so). At last every call to the medium fails once, one
-//! run after the other.
+//! The tests use a medium in memory of adjustable size, then a real file system of a few megabytes
+//! (this needs the right to mount; otherwise the test reports that it was skipped). In the last
+//! tests every call to the medium fails once, one after the other.
 
 #[path = "common/space.rs"]
 mod space;
@@ -15,7 +15,7 @@ use space::{digest, options, run, shared, spec, used};
 use std::io::ErrorKind;
 use std::time::Duration;
 
-/// Inserts keys from `from` on until one fails; returns that key and why.
+/// Inserts keys from `from` on until one fails; returns that key and the error.
 fn fill<K>(filter: &Filter<K>, from: u64) -> (u64, Error) {
     for key in from..from + 1_000_000 {
         if let Err(error) = filter.insert(key.to_le_bytes()) {
@@ -37,13 +37,13 @@ fn assert_full(error: &Error) {
 }
 
 #[test]
-fn inserts_into_a_full_log_fail_and_go_on_once_there_is_space() {
+fn inserts_into_a_full_log_fail_and_succeed_once_there_is_space() {
     let memory = Memory::new();
     let filter = Filter::create_on(shared(&memory), spec(), options()).expect("room");
     memory.set_capacity(used(&memory) + 20_000);
     let (keys, error) = fill(&filter, 0);
     assert_full(&error);
-    assert!(keys > 128, "there was room for another segment");
+    assert!(keys > 128, "no space was left for another segment");
     let before = digest(&filter);
     assert_eq!(before.inserts, keys);
     for _ in 0..3 {
@@ -66,7 +66,7 @@ fn inserts_into_a_full_log_fail_and_go_on_once_there_is_space() {
 }
 
 #[test]
-fn a_filter_dropped_on_a_full_disk_has_everything_when_opened_again() {
+fn a_filter_dropped_on_a_full_disk_is_complete_when_opened_again() {
     let memory = Memory::new();
     let filter = Filter::create_on(shared(&memory), spec(), options()).expect("room");
     memory.set_capacity(used(&memory) + 20_000);
@@ -82,9 +82,9 @@ fn a_filter_dropped_on_a_full_disk_has_everything_when_opened_again() {
     assert_has(&filter, 0..keys);
 }
 
-/// Else queries would have seen a step that recovery leaves out, as no insert follows it.
+/// Otherwise lookups would have seen a step that recovery omits, because no insert follows it.
 #[test]
-fn an_insert_that_finds_no_room_has_not_moved_the_window() {
+fn an_insert_without_space_does_not_move_the_window() {
     for window in 5..60 {
         let memory = Memory::new();
         let spec = AgePartitioned::last(window);
@@ -101,7 +101,7 @@ fn an_insert_that_finds_no_room_has_not_moved_the_window() {
 }
 
 #[test]
-fn an_insert_that_finds_no_room_has_not_moved_the_time() {
+fn an_insert_without_space_does_not_move_the_time() {
     for earlier in 0..4 {
         let memory = Memory::new();
         let spec = TimeLimited::window(Duration::from_secs(128));
@@ -111,7 +111,7 @@ fn an_insert_that_finds_no_room_has_not_moved_the_time() {
             filter.call().time(Timestamp::from_unix_millis(1000 * second)).insert("key")
         };
         (0..earlier).for_each(|_| assert!(insert(1).is_ok()));
-        // Each is so far ahead that it tells its time first.
+        // Each key is so far ahead that its time is recorded first.
         let mut second = 1_u64;
         let (error, before) = loop {
             let before = digest(&filter);
@@ -126,14 +126,14 @@ fn an_insert_that_finds_no_room_has_not_moved_the_time() {
 }
 
 #[test]
-fn a_filter_is_created_in_full_or_not_at_all_whatever_space_there_is() {
-    // Every capacity from none to enough, in steps smaller than any file but the lock.
+fn for_every_disk_size_a_filter_is_created_completely_or_not_at_all() {
+    // Every capacity from none to enough, in steps smaller than any file except the lock.
     let mut created = 0;
     for capacity in (0..120_000).step_by(500) {
         let memory = Memory::with_capacity(capacity);
         match Filter::create_on(shared(&memory), spec(), options()) {
             Ok(filter) => {
-                filter.insert("key").expect("a segment is there");
+                filter.insert("key").expect("the segment exists");
                 created += 1;
             }
             Err(error) => {
@@ -151,11 +151,11 @@ fn a_filter_is_created_in_full_or_not_at_all_whatever_space_there_is() {
         let filter = Filter::<Any>::open_on(shared(&memory), options()).expect("a filter");
         assert!(filter.contains("key").expect("an answer"), "{capacity}");
     }
-    assert!(created > 0 && created < 240, "both happened: {created}");
+    assert!(created > 0 && created < 240, "both outcomes must occur: {created}");
 }
 
 #[test]
-fn opening_fails_on_a_full_disk_at_whatever_file_and_works_after() {
+fn opening_fails_on_a_full_disk_at_any_file_and_works_after() {
     let memory = Memory::new();
     let filter = Filter::create_on(shared(&memory), spec(), options()).expect("room");
     for key in 0..500_u64 {
@@ -163,10 +163,11 @@ fn opening_fails_on_a_full_disk_at_whatever_file_and_works_after() {
     }
     let before = digest(&filter);
     filter.close().expect("a clean end");
-    // With less than there is nothing can be made but in the place of what goes: the old banks, and log that no era needs.
+    // Below this capacity files can only be made in the space of removed ones: the old banks, and
+    // log that no timeline needs.
     let (mut refused, least) = (0, used(&memory) / 2);
     for more in (0..200_000).step_by(2000) {
-        // The old image is replaced only by a new one that is there in full.
+        // The old image is replaced only by a complete new one.
         memory.set_capacity(least + more);
         match Filter::<Any>::open_on(shared(&memory), options()) {
             Ok(_) => break,
@@ -174,7 +175,7 @@ fn opening_fails_on_a_full_disk_at_whatever_file_and_works_after() {
         }
         refused += 1;
     }
-    assert!(refused > 1, "there was room at once");
+    assert!(refused > 1, "the first attempt succeeded");
     memory.set_capacity(u64::MAX);
     let filter = Filter::<Any>::open_on(shared(&memory), options()).expect("there is space");
     assert_eq!(digest(&filter).value, before.value);
@@ -191,23 +192,23 @@ fn banks<K>(filter: &Filter<K>) -> u32 {
 }
 
 #[test]
-fn a_bank_that_finds_no_space_opens_later() {
+fn a_bank_without_space_opens_later() {
     let memory = Memory::new();
     let spec = TimeLimited::window(Duration::from_secs(600)).rate(1.0);
     let filter = Filter::create_on(shared(&memory), spec, options().segment_bytes(1 << 20));
     let filter = filter.expect("room");
     memory.set_capacity(used(&memory) + 100);
-    // Ten thousand keys a second, where one was expected.
+    // Ten thousand keys per second, although one was expected.
     let mut inserted = 0;
     let error = loop {
         match insert_at(&filter, inserted, inserted / 10) {
             Ok(_) => inserted += 1,
             Err(error) => break error,
         }
-        assert!(inserted < 30_000, "a bank was due long before");
+        assert!(inserted < 30_000, "no bank was due");
     };
     assert_full(&error);
-    assert!(error.to_string().contains("live-"), "it was the bank: {error}");
+    assert!(error.to_string().contains("live-"), "the error is not about the bank: {error}");
     assert_eq!(banks(&filter), 1);
     let before = digest(&filter);
     assert_has(&filter, 0..inserted);
@@ -227,7 +228,7 @@ fn a_bank_that_finds_no_space_opens_later() {
 }
 
 #[test]
-fn a_block_that_finds_no_room_for_its_counters_fails_that_insert_and_grows_later() {
+fn a_block_without_space_for_its_counters_fails_that_insert_and_grows_later() {
     for kind in ["dynamic-count", "spectral"] {
         let memory = Memory::new();
         let spec = Any::new(kind, Parameters::new().with("capacity", 20_000).with("fpr", 0.01));
@@ -238,10 +239,10 @@ fn a_block_that_finds_no_room_for_its_counters_fails_that_insert_and_grows_later
         }
         memory.set_capacity(used(&memory));
         let before = digest(&filter);
-        // Counters that need many more bits than there is room for.
+        // Counters that need many more bits than there is space for.
         let heavy = |key: u64| filter.call().times(1 << 23).insert(key.to_le_bytes());
         let refused = (0..5000).filter(|&key| heavy(key).is_err()).count();
-        assert!(refused > 0, "{kind}: there was room after all");
+        assert!(refused > 0, "{kind}: no insert was refused");
         for key in 0..5000_u64 {
             let estimate = filter.estimate(key.to_le_bytes()).expect("an answer");
             assert!(estimate.count >= 1.0, "{kind}: {key} is gone");
@@ -261,12 +262,12 @@ fn a_block_that_finds_no_room_for_its_counters_fails_that_insert_and_grows_later
 }
 
 #[test]
-fn a_block_has_the_same_room_after_a_restart_although_it_ends_in_zeros() {
+fn a_block_that_ends_in_zeros_keeps_its_size_across_a_restart() {
     let memory = Memory::new();
     let parameters = Parameters::new().with("capacity", 1000).with("cells", 8000).with("k", 1);
     let spec = Any::new("dynamic-count", parameters.with("mean-count", 1));
     let filter = Filter::create_on(shared(&memory), spec, options()).expect("room");
-    // One counter of many bits makes all of them as wide.
+    // One counter of many bits widens all of them.
     filter.call().times(8_000_000).insert("heavy").expect("room");
     let before = filter.stat().expect("figures").memory_bytes;
     filter.close().expect("a clean end");
@@ -274,16 +275,17 @@ fn a_block_has_the_same_room_after_a_restart_although_it_ends_in_zeros() {
     assert_eq!(filter.stat().expect("figures").memory_bytes, before);
 }
 
-/// Feeds a filter ten thousand keys a second, the first `notes` of them with a note in the log each. If the log is
-/// full when a bank is due, the bank is allocated but the segment for its record is not; then the rest follow
-/// `pause` milliseconds later, when the bank's size is decided anew. Whether that happened.
+/// Inserts ten thousand keys per second, the first `notes` of them with a record of their time. If
+/// the log is full when a bank is due, the bank is allocated but the segment for its record is not.
+/// The remaining keys then follow `pause` milliseconds later, when the bank's size is decided
+/// again. Returns whether that happened.
 fn bank_due_on_a_full_log(notes: u64, pause: u64) -> bool {
     let memory = Memory::new();
     let spec = TimeLimited::window(Duration::from_secs(600)).rate(1.0);
     let filter = Filter::create_on(shared(&memory), spec, options()).expect("room");
     let mut late = 0;
     for key in 0..4000 {
-        // Allocating a bank takes three calls, the next one is for the segment.
+        // Allocating a bank takes three calls; the next call is for the segment.
         memory.fail_after(4, ErrorKind::StorageFull);
         let mut inserted = insert_at(&filter, key, key / 10 + late);
         memory.clear_faults();
@@ -309,15 +311,15 @@ fn bank_due_on_a_full_log(notes: u64, pause: u64) -> bool {
 }
 
 #[test]
-fn a_bank_allocated_in_vain_is_not_taken_for_a_later_one_of_another_size() {
+fn a_bank_allocated_in_vain_is_not_used_for_a_later_one_of_another_size() {
     let happened = (96..128).filter(|&notes| bank_due_on_a_full_log(notes, 200)).count();
-    assert!(happened > 0, "for one of these places in a segment of 128 records");
+    assert!(happened > 0, "for no slot in a segment of 128 records");
 }
 
 const KEYS: u64 = 300;
 
-/// Creates, inserts, takes a snapshot, closes, opens, inserts. Returns how many inserts returned, and whether the
-/// filter was there, up to the first failure.
+/// Creates, inserts, takes a snapshot, closes, opens, inserts. Returns whether the filter was
+/// created and how many inserts returned, up to the first failure.
 fn workload(memory: &Memory, spec: &Any) -> (bool, u64, Result<(), Error>) {
     let (mut created, mut inserted) = (false, 0);
     let mut run = || -> Result<(), Error> {
@@ -363,7 +365,7 @@ fn sweep(spec: &Any, kind: ErrorKind) -> u64 {
         match Filter::<Any>::open_on(shared(&memory), options()) {
             Ok(filter) => {
                 let found = digest(&filter).inserts;
-                // The one that was under way may be there too.
+                // The insert in progress may be present as well.
                 assert!((inserted..=inserted + 1).contains(&found), "{n}: {found} of {inserted}");
                 assert_has(&filter, 0..inserted);
                 filter.checkpoint().expect("nothing fails any more");
@@ -381,7 +383,7 @@ fn sweep(spec: &Any, kind: ErrorKind) -> u64 {
 }
 
 #[test]
-fn any_single_failure_is_an_error_and_loses_nothing_that_returned() {
+fn any_single_failure_is_an_error_and_loses_no_insert_that_returned() {
     let kinds = [
         Any::new("age-partitioned", Parameters::new().with("window-items", 5000)),
         Any::new("time-limited", Parameters::new().with("window", 60_000_000).with("rate", 1)),
@@ -403,7 +405,7 @@ fn a_real_file_system_that_is_full_loses_nothing() {
         return;
     }
     let outcome = std::panic::catch_unwind(|| full_file_system(place.path()));
-    assert!(run("umount", &[&path]), "the mount goes");
+    assert!(run("umount", &[&path]), "unmounted");
     outcome.expect("see above");
 }
 
@@ -423,7 +425,7 @@ fn full_file_system(place: &std::path::Path) {
     assert_full(&filter.checkpoint().expect_err("no room for a snapshot"));
     assert_eq!(digest(&filter), before, "nothing changed");
     assert_full(&filter.close().expect_err("no room for a snapshot"));
-    // What is mapped takes space also after a close.
+    // A mapped file takes space even after a close.
     drop(filter);
     let filter = Filter::<Any>::open(&home, options()).expect("the log makes room for a snapshot");
     assert_eq!(digest(&filter).value, before.value);
@@ -439,9 +441,10 @@ fn full_file_system(place: &std::path::Path) {
     assert!(report.is_sound(), "{report:#?}");
 }
 
-/// The kernel finds space for a whole page when something is stored there, and ends the process if there is none.
+/// The kernel allocates a whole page when something is stored there, and kills the process if there
+/// is no space.
 #[test]
-fn where_blocks_are_smaller_than_pages_all_of_a_page_has_its_space() {
+fn on_blocks_smaller_than_pages_whole_pages_are_allocated() {
     let home = tempfile::tempdir().expect("a temporary directory");
     let (image, place) = (home.path().join("image"), home.path().join("place"));
     let made = std::fs::File::create(&image).and_then(|file| file.set_len(8 << 20));
@@ -462,15 +465,15 @@ fn where_blocks_are_smaller_than_pages_all_of_a_page_has_its_space() {
         assert!(space() >= begun + 4096);
         file.free(9050..3 * 4096).expect("the rest of the page is left");
         assert!(space() >= begun + 4096);
-        file.free(8192..3 * 4096).expect("all of it goes");
+        file.free(8192..3 * 4096).expect("all blocks are freed");
         assert!(space() < begun + 4096);
     });
-    assert!(run("umount", &[&path]), "the mount goes");
+    assert!(run("umount", &[&path]), "unmounted");
     outcome.expect("see above");
 }
 
 #[test]
-fn a_backup_without_space_leaves_nothing_behind_and_is_made_once_there_is_some() {
+fn a_backup_without_space_leaves_no_files_and_succeeds_once_there_is_space() {
     let place = tempfile::tempdir().expect("a temporary directory");
     let path = place.path().to_string_lossy().into_owned();
     if !run("mount", &["-t", "tmpfs", "-o", "size=4k", "tmpfs", &path]) {
@@ -478,11 +481,11 @@ fn a_backup_without_space_leaves_nothing_behind_and_is_made_once_there_is_some()
         return;
     }
     let outcome = std::panic::catch_unwind(|| backup_page_by_page(place.path()));
-    assert!(run("umount", &[&path]), "the mount goes");
+    assert!(run("umount", &[&path]), "unmounted");
     outcome.expect("see above");
 }
 
-/// Tries a backup with one page more each time, until there is room for it.
+/// Tries a backup with one more page each time, until it succeeds.
 fn backup_page_by_page(place: &std::path::Path) {
     let memory = Memory::new();
     let filter = Filter::create_on(shared(&memory), AgePartitioned::last(1000), options());

@@ -1,13 +1,13 @@
 //! Every kind gives the digest and the answers recorded in `golden.txt`, on every architecture.
 //!
 //! A difference means that a filter of an earlier build gets another state or other answers, or
-//! that a new filter gets other parameters. If that is intended,
-//! `EBBTIDE_RECORD=1 cargo test --test golden` writes the file, and the commit says why.
+//! that a new filter gets other parameters. If that is intended, `EBBTIDE_RECORD=1 cargo test
+//! --test golden` writes the file, and the commit states the reason.
 //!
-//! The results of `exp`, `ln` and `pow` may differ between platforms in their last bit. They
-//! decide parameters at creation, which `meta` keeps, and posteriors, but never the state. So the
-//! filters are created from the recorded parameters, a test of its own claims that planners choose
-//! the same ones, and a posterior may differ from the recorded one by a millionth of it.
+//! The results of `exp`, `ln` and `pow` may differ between platforms in their last bit. They affect
+//! parameters at creation, which `meta` stores, and posteriors, but never the state. The filters
+//! are therefore created from the recorded parameters, and a separate test checks that planners
+//! choose the same ones. A posterior may differ from the recorded one by a millionth of it.
 
 #[path = "common/kinds.rs"]
 mod kinds;
@@ -20,16 +20,17 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-/// Operations, one each millisecond: ten windows or more of each filter that has a window.
+/// The number of operations, one per millisecond: ten windows or more of each filter that has a
+/// window.
 const OPERATIONS: u64 = 3000;
-/// Keys whose presence is asked: half of them inserted lately, half never.
+/// The number of keys whose presence is recorded: half of them inserted recently, half never.
 const ASKED: u64 = 256;
-/// Keys of which more is asked.
+/// The number of keys whose other answers are recorded.
 const ASKED_MORE: u64 = 8;
-/// How far a probability may be from the one recorded, as a share of it.
+/// The relative tolerance of a recorded probability.
 const TOLERANCE: f64 = 1e-6;
 
-/// Each key is one insert in a thousand, of a thousand a second.
+/// Each key has a probability of one in a thousand, at a thousand inserts per second.
 struct Uniform;
 
 impl Prior for Uniform {
@@ -42,7 +43,7 @@ impl Prior for Uniform {
     }
 }
 
-/// What is recorded of one filter, by name.
+/// The recorded values of one filter, by name.
 type Record = BTreeMap<String, String>;
 
 fn fixture() -> PathBuf {
@@ -65,7 +66,7 @@ fn options(function: KeyHash) -> Options {
         .background(false)
 }
 
-/// The filters: each sample, and one with the other hash function.
+/// Returns the filters: each sample, and one with the other hash function.
 fn subjects() -> Vec<(String, &'static Sample, KeyHash)> {
     let with = |function: KeyHash, note: &'static str| {
         move |sample: &'static Sample| (format!("{}{note}", sample.name), sample, function)
@@ -78,7 +79,7 @@ fn key(number: u64) -> String {
     format!("key {number}")
 }
 
-/// One operation in four is about the key of the operation with half its number.
+/// Runs the operations; one in four uses the key of the operation with half its number.
 fn operate(filter: &Filter, sample: &Sample) {
     for number in 0..OPERATIONS {
         let time = Timestamp::from_unix_millis(1_700_000_000_000 + number);
@@ -88,7 +89,8 @@ fn operate(filter: &Filter, sample: &Sample) {
     }
 }
 
-/// The answers to one question about some keys, in one line; none if the kind does not answer it.
+/// Returns the answers to one kind of lookup for some keys, in one line; `None` if the kind does
+/// not support it.
 fn answers<T>(ask: impl Fn(&str) -> Result<T>, show: impl Fn(T) -> String) -> Option<String> {
     let mut all = Vec::new();
     for number in 0..ASKED_MORE {
@@ -101,7 +103,8 @@ fn answers<T>(ask: impl Fn(&str) -> Result<T>, show: impl Fn(T) -> String) -> Op
     Some(all.join(" "))
 }
 
-/// The number of a key that is asked: from the last one inserted back, and as many never inserted.
+/// Returns the number of a key to look up: from the last one inserted backwards, and as many never
+/// inserted.
 fn asked(number: u64) -> u64 {
     OPERATIONS - ASKED / 2 + number
 }
@@ -112,7 +115,7 @@ fn presences(filter: &Filter) -> String {
     (0..ASKED).step_by(4).filter_map(|at| char::from_digit(digit(at), 16)).collect()
 }
 
-/// What a filter of these parameters is and answers.
+/// Returns the parameters, the digest and the answers of a filter.
 fn observe(sample: &Sample, parameters: &Parameters, function: KeyHash) -> Record {
     let home = tempfile::tempdir().expect("a directory");
     let spec = Any::new(sample.kind, parameters.clone());
@@ -137,7 +140,7 @@ fn observe(sample: &Sample, parameters: &Parameters, function: KeyHash) -> Recor
     lines.collect()
 }
 
-/// The records of the fixture, by the filter's name.
+/// Returns the records of the fixture, by the filter's name.
 fn recorded() -> BTreeMap<String, Record> {
     let text = std::fs::read_to_string(fixture()).expect("tests/golden.txt");
     let mut all: BTreeMap<String, Record> = BTreeMap::new();
@@ -153,17 +156,17 @@ fn recorded() -> BTreeMap<String, Record> {
     all
 }
 
-/// What a filter has whose creator leaves the choice to the kind.
+/// Returns the parameters that the planner of a kind chooses.
 fn planned(sample: &Sample, function: KeyHash) -> Parameters {
     let home = tempfile::tempdir().expect("a directory");
     let filter = Filter::create(home.path().join("filter"), sample.spec(), options(function));
     filter.unwrap_or_else(|error| panic!("{}: {error}", sample.name)).parameters()
 }
 
-/// Writes the fixture anew.
+/// Writes the fixture.
 fn record() {
     let mut text =
-        "# What tests/golden.rs holds every kind against, and how to write it anew.\n".to_owned();
+        "# The recorded answers of every kind; tests/golden.rs checks them and can record them again.\n".to_owned();
     for (name, sample, function) in subjects() {
         writeln!(text, "\n{name}").expect("a string has room");
         for (word, value) in observe(sample, &planned(sample, function), function) {
@@ -173,12 +176,12 @@ fn record() {
     std::fs::write(fixture(), text).expect("a writable fixture");
 }
 
-/// What a record has to say of this.
+/// Returns an entry of a record.
 fn word<'a>(record: &'a Record, word: &str) -> &'a str {
     record.get(word).map_or("nothing", String::as_str)
 }
 
-/// Whether two lines of numbers are the same but for the last bits.
+/// Returns whether two lines of numbers are equal within the tolerance.
 fn are_near(expected: &str, found: &str) -> bool {
     let numbers = |line: &str| line.split(' ').map(|word| word.parse().ok()).collect();
     let (Some(expected), Some(found)): (Option<Vec<f64>>, Option<Vec<f64>>) =
@@ -193,7 +196,7 @@ fn are_near(expected: &str, found: &str) -> bool {
 fn fail_if_any(differences: &[String]) {
     assert!(
         differences.is_empty(),
-        "{}\nIf this is intended: EBBTIDE_RECORD=1 cargo test --test golden, and say why in the commit",
+        "{}\nIf this is intended: EBBTIDE_RECORD=1 cargo test --test golden, and state the reason in the commit",
         differences.join("\n")
     );
 }
@@ -257,6 +260,6 @@ fn the_fixture_names_no_filter_that_is_not_tested() {
     }
     let known: Vec<String> = subjects().into_iter().map(|(name, ..)| name).collect();
     for name in recorded().keys() {
-        assert!(known.contains(name), "{name} is recorded, and nothing is held against it");
+        assert!(known.contains(name), "{name} is recorded, but not tested");
     }
 }

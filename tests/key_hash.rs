@@ -1,4 +1,4 @@
-//! The two hash functions of keys: each gives the same filter again, and neither tells its secret.
+//! The two hash functions of keys: each recreates the same filter, and neither reveals its secret.
 
 use ebbtide::{Bloom, Clock, Error, Filter, KeyHash, Options, Reader, Result, inspect};
 use std::fs;
@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 const FUNCTIONS: [KeyHash; 2] = [KeyHash::Fast, KeyHash::Keyed];
 
-/// Without a seed.
+/// Options without a seed.
 fn unseeded(function: KeyHash) -> Options {
     Options::new().key_hash(function).stripes(4).segment_bytes(4 << 10).clock(Clock::stream())
 }
@@ -30,7 +30,7 @@ fn open(dir: &Path) -> Filter<Bloom> {
     Filter::open(dir, Options::new().clock(Clock::stream())).expect("the filter")
 }
 
-/// Keys of all lengths that the functions treat apart.
+/// Returns keys of all lengths that the functions treat differently.
 fn key(number: u32) -> Vec<u8> {
     (0..=number % 300)
         .map(|at| (number.rotate_left(at) ^ at) as u8)
@@ -54,7 +54,7 @@ fn assert_all(mut contains: impl FnMut(Vec<u8>) -> Result<bool>) {
 }
 
 #[test]
-fn equal_seeds_and_functions_give_equal_filters_however_often_they_are_opened() {
+fn equal_seeds_and_functions_give_equal_filters_even_if_reopened() {
     let mut digests = Vec::new();
     for function in FUNCTIONS {
         let (_one, one) = home();
@@ -95,7 +95,7 @@ fn every_handle_and_every_reader_of_a_filter_finds_the_others_keys() {
 }
 
 #[test]
-fn backups_and_restored_copies_hash_as_the_filter_did() {
+fn backups_and_restored_copies_use_the_hash_of_the_filter() {
     for function in FUNCTIONS {
         let (home, dir) = home();
         let (copy, again) = (home.path().join("copy"), home.path().join("again"));
@@ -112,7 +112,7 @@ fn backups_and_restored_copies_hash_as_the_filter_did() {
 }
 
 #[test]
-fn a_filter_of_another_function_or_seed_is_not_the_one_asked_for() {
+fn a_filter_with_another_function_or_seed_is_refused() {
     let asked = |dir: &Path, options| Filter::open_or_create(dir, Bloom::capacity(2000), options);
     for (function, other) in [(KeyHash::Fast, KeyHash::Keyed), (KeyHash::Keyed, KeyHash::Fast)] {
         let (_home, dir) = home();
@@ -130,13 +130,13 @@ fn a_filter_of_another_function_or_seed_is_not_the_one_asked_for() {
         assert!(matches!(&error, Error::Mismatch { what, .. } if what == "hash-seed"), "{error}");
         assert!(!error.to_string().contains("918273645"), "{error}");
     }
-    // What nothing says otherwise is fast.
+    // The default is fast.
     let (_home, dir) = home();
     drop(asked(&dir, Options::new()).expect("a new filter"));
     drop(asked(&dir, Options::new().key_hash(KeyHash::Fast)).expect("a fast filter"));
 }
 
-/// The secret of a filter as its file has it.
+/// Returns the secret of a filter from its file.
 fn secret(dir: &Path) -> String {
     let meta = fs::read_to_string(dir.join("meta")).expect("text");
     let line = meta.lines().find_map(|line| line.strip_prefix("seed "));
@@ -155,7 +155,7 @@ fn secrets_are_random_and_of_full_length() {
             .collect();
         for (at, secret) in secrets.iter().enumerate() {
             assert_eq!(secret.len(), digits, "{function}");
-            assert!(!secrets[..at].contains(secret), "{function}: twice the same");
+            assert!(!secrets[..at].contains(secret), "{function}: a repeated secret");
             // By chance in one run of ten million.
             assert!(!secret.contains("00000000"), "{function}: {secret}");
         }
@@ -163,7 +163,7 @@ fn secrets_are_random_and_of_full_length() {
 }
 
 #[test]
-fn nothing_that_is_shown_tells_a_seed() {
+fn debug_output_reveals_no_seed() {
     const SEED: u64 = 0xa1b2_c3d4_e5f6_0718;
     for function in FUNCTIONS {
         let (_home, dir) = home();
@@ -182,7 +182,7 @@ fn nothing_that_is_shown_tells_a_seed() {
 }
 
 #[test]
-fn a_damaged_meta_does_not_tell_its_seed() {
+fn the_error_about_a_damaged_meta_does_not_reveal_its_seed() {
     for function in FUNCTIONS {
         let (_home, dir) = home();
         create(&dir, unseeded(function)).close().expect("a clean end");
@@ -194,7 +194,7 @@ fn a_damaged_meta_does_not_tell_its_seed() {
             fs::write(&path, &bytes).expect("a write");
             let opened: Result<Filter<Bloom>> = Filter::open(&dir, Options::new());
             let text = opened.expect_err("damaged").to_string();
-            // Eight digits of it are 32 bits.
+            // Eight of its digits are 32 bits.
             let told = secret
                 .as_bytes()
                 .windows(8)

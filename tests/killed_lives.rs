@@ -1,5 +1,5 @@
-//! Filters whose every life ends without a close, few descriptors, small disks: each opens again, nothing is missing, and what
-//! they take of the disk has a bound.
+//! Filters whose every life ends without a close, with few descriptors, on small disks: each opens
+//! again, no key is missing, and the space that they need is bounded.
 
 use ebbtide::{Any, Durability, Filter, Options, Parameters, Reader, inspect};
 use std::fs;
@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, ExitStatus};
 
-/// Runs `mount` or the like; false if that is not possible here.
+/// Runs `mount` or a similar program; returns false if that is not possible here.
 fn run(program: &str, arguments: &[&str]) -> bool {
     let output = Command::new(program).args(arguments).output();
     output.is_ok_and(|output| output.status.success())
@@ -17,15 +17,15 @@ const ROLE: &str = "EBBTIDE_LIFE_IN";
 const KEYS: &str = "EBBTIDE_LIFE_KEYS";
 /// The test that a life runs; it does nothing without a role.
 const LIFE: &str = "a_life_inserts_and_ends_without_a_close_when_it_is_one";
-/// What a life may open: standard streams and libtest's among them.
+/// The largest number of open files of a life, including the standard streams and libtest's.
 const DESCRIPTORS: u32 = 48;
 
-/// How many lives of each kind; thousands if that is asked for.
+/// Returns the number of lives of each kind; the environment may request thousands.
 fn lives() -> u64 {
     std::env::var("EBBTIDE_LIVES").map_or(150, |lives| lives.parse().expect("a number"))
 }
 
-/// Three kinds that remember every one of so many keys.
+/// Three kinds that keep every one of this number of keys.
 fn kinds() -> [(&'static str, Any); 3] {
     let of = |kind, parameters| (kind, Any::new(kind, parameters));
     [
@@ -50,7 +50,7 @@ fn a_life_inserts_and_ends_without_a_close_when_it_is_one() {
     for key in number(from)..number(upto) {
         filter.insert(key.to_le_bytes()).expect("an insert");
     }
-    // As a signal would end it: neither closed nor dropped.
+    // Ends as by a signal: neither closed nor dropped.
     std::mem::forget(filter);
     std::process::exit(0);
 }
@@ -69,7 +69,7 @@ fn limited(test: &str, dir: &Path, keys: std::ops::Range<u64>) -> ExitStatus {
     output.status
 }
 
-/// Bytes of disk that the files of a filter take.
+/// Returns the bytes of disk space that the files of a filter take.
 fn disk_bytes(dir: &Path) -> u64 {
     let entries = fs::read_dir(dir).expect("a directory");
     entries
@@ -78,7 +78,7 @@ fn disk_bytes(dir: &Path) -> u64 {
 }
 
 #[test]
-fn however_many_lives_end_without_a_close_the_next_one_opens_and_the_disk_has_a_bound() {
+fn after_any_number_of_lives_without_a_close_the_filter_opens_and_its_disk_space_is_bounded() {
     for (name, kind) in kinds() {
         let place = tempfile::tempdir().expect("a temporary directory");
         let path = place.path().to_string_lossy().into_owned();
@@ -86,7 +86,7 @@ fn however_many_lives_end_without_a_close_the_next_one_opens_and_the_disk_has_a_
         let outcome =
             std::panic::catch_unwind(|| many_lives(&place.path().join("filter"), name, kind));
         if mounted {
-            assert!(run("umount", &[&path]), "the mount goes");
+            assert!(run("umount", &[&path]), "unmounted");
         }
         outcome.expect(name);
     }
@@ -102,25 +102,25 @@ fn many_lives(dir: &Path, name: &str, kind: Any) {
         most = most.max(disk_bytes(dir));
     }
     println!("{name}: {memory} bytes of memory, at most {most} of disk");
-    // What README says: five times the memory, and three segments (of 1 MiB at most here), and 8 KiB for each era whose log is
-    // kept, twice 17.
+    // As README states: five times the memory, three segments (of at most 1 MiB here), and 8 KiB
+    // for each timeline whose log is kept, twice 17.
     assert!(most <= 5 * memory + (3 << 20) + 34 * (8 << 10), "{name}: {most}");
     let filter = Filter::<Any>::open(dir, options()).expect("it opens");
     for key in 0..lives() {
-        assert!(filter.contains(key.to_le_bytes()).expect("an answer"), "{name}: {key} is gone");
+        assert!(filter.contains(key.to_le_bytes()).expect("an answer"), "{name}: {key} is missing");
     }
     assert_eq!(filter.stat().expect("figures").inserts, lives());
     filter.close().expect("a clean end");
     assert!(inspect::verify(dir).expect("a report").is_sound());
 }
 
-/// Runs in a process of its own.
+/// The test that runs in a separate process.
 const LONG: &str = "a_log_of_2000_segments_is_used_with_few_descriptors_when_it_is_one";
 const SEGMENTS: u64 = 2000;
-/// Records in a segment of 4 KiB.
+/// The number of records in a segment of 4 KiB.
 const RECORDS: u64 = 128;
 
-/// A filter with this much log since its beginning, and no snapshot.
+/// Creates a filter with a log of this many segments, and without a snapshot.
 fn long_log(options: &Options, dir: &Path) -> Filter {
     let kind = Any::new("age-partitioned", Parameters::new().with("window-items", 1_000_000));
     let filter = Filter::create(dir, kind, options.clone()).expect("a filter");
@@ -143,7 +143,7 @@ fn a_log_of_2000_segments_is_used_with_few_descriptors_when_it_is_one() {
     filter.backup(&backup).expect("a backup");
     assert!(inspect::verify(&dir).expect("a report").is_sound(), "beside a writer");
     std::mem::forget(filter);
-    // The locks of the forgotten handle are still held: what follows reads a copy.
+    // The forgotten handle still holds its locks: the following steps read a copy.
     fs::create_dir(&copy).expect("a directory");
     for entry in fs::read_dir(&dir).expect("a directory") {
         let name = entry.expect("an entry").file_name();
@@ -178,14 +178,14 @@ fn a_log_of_2000_segments_is_used_with_few_descriptors_when_it_is_one() {
 
 #[test]
 fn a_log_of_2000_segments_is_synced_recovered_verified_salvaged_and_read_with_48_descriptors() {
-    // Thousands of files are made and synced: in memory, where that can be.
+    // Creates and syncs thousands of files: in memory, if possible.
     let home = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
     let home = home.expect("a temporary directory");
     assert!(limited(LONG, home.path(), 0..0).success());
 }
 
 #[test]
-fn a_filter_that_has_outgrown_the_default_gets_larger_segments_when_it_is_opened_again() {
+fn a_filter_that_has_outgrown_the_default_gets_larger_segments_when_reopened() {
     let place = tempfile::tempdir().expect("a temporary directory");
     let dir = place.path().join("filter");
     let kind = Any::new("time-limited", Parameters::new().with("window", 3_600_000_000_u64));
@@ -204,11 +204,11 @@ fn a_filter_that_has_outgrown_the_default_gets_larger_segments_when_it_is_opened
     assert!(memory > 8 * first, "it has grown: {memory} bytes, segments of {first}");
     let before = filter.digest().expect("a digest");
     filter.close().expect("a clean end");
-    assert_eq!(largest(), first, "an era has one size");
+    assert_eq!(largest(), first, "a timeline has one segment size");
     let filter = Filter::<Any>::open(&dir, options()).expect("it opens");
     assert!(largest() >= 2 * (first - 4096), "{}", largest());
     assert_eq!(filter.digest().expect("a digest").value, before.value);
-    // Others, and repair, go by the size that the era has.
+    // Other handles, and repair, use the size of the timeline.
     let other = Filter::<Any>::open(&dir, options()).expect("it joins");
     for key in 2_000_000..2_100_000_u64 {
         other.insert(key.to_le_bytes()).expect("an insert");
@@ -219,7 +219,7 @@ fn a_filter_that_has_outgrown_the_default_gets_larger_segments_when_it_is_opened
 }
 
 #[test]
-fn a_small_filter_that_is_closed_keeps_no_space_for_log_that_is_not_there() {
+fn a_small_closed_filter_keeps_no_space_for_unused_log() {
     let place = tempfile::tempdir().expect("a temporary directory");
     let dir = place.path().join("filter");
     let kind = Any::new("age-partitioned", Parameters::new().with("window-items", 1000));

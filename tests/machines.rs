@@ -1,7 +1,7 @@
-//! What tells one run of a machine from another, and one device: boot ids that container managers mount over or hide, and a
-//! device that went and came back while the machine ran on.
+//! Identification of a boot of the machine, and of a device: boot ids that container managers
+//! replace or hide, and a device that is removed and returns during one boot.
 //!
-//! What needs to be root, or a tool that is not there, says that it was skipped.
+//! Tests that need root, or a missing tool, report that they were skipped.
 
 use ebbtide::{Any, Clock, Durability, Filter, Options, Parameters, Reader, inspect};
 use std::fs::{self, File};
@@ -13,9 +13,9 @@ use std::process::{Child, Command, Stdio};
 const ROLE: &str = "EBBTIDE_MACHINE";
 const TEST: &str = "the_child_plays_its_role_when_it_is_one";
 
-/// Puts a boot id of its own in the place of the kernel's, as LXC and `systemd-nspawn` do for each start of a container.
+/// Replaces the kernel's boot id, as LXC and `systemd-nspawn` do for each start of a container.
 const OWN_ID: &str = "mount --bind \"$0\" /proc/sys/kernel/random/boot_id && exec \"$@\"";
-/// Hides it, as `ProcSubset=pid` of systemd does.
+/// Hides the boot id, as `ProcSubset=pid` of systemd does.
 const NO_ID: &str = "mount -t proc -o subset=pid proc /proc && exec \"$@\"";
 
 fn options() -> Options {
@@ -58,7 +58,7 @@ fn the_child_plays_its_role_when_it_is_one() {
     let filter = open(dir);
     insert(&filter, number(from)..number(upto));
     if role == "half" {
-        // All of the image reaches the disk, and of the log what is durable.
+        // The whole image reaches the disk, and the durable part of the log.
         filter.sync().expect("a sync");
         insert(&filter, number(upto)..2 * number(upto));
         File::open(dir.join("live")).and_then(|live| live.sync_all()).expect("a sync");
@@ -71,11 +71,12 @@ fn the_child_plays_its_role_when_it_is_one() {
     panic!("to be killed");
 }
 
-/// A child in a mount namespace of its own, killed when dropped.
+/// A child in a separate mount namespace, killed when dropped.
 struct Running(Child);
 
 impl Running {
-    /// Lets it insert keys in a place that a script has changed. What it says of its boot id; `None` if that cannot be done here.
+    /// Starts a child that inserts keys in a namespace prepared by a script. Returns what it
+    /// reports about its boot id; `None` if that is not possible here.
     fn start(script: &str, id: &Path, dir: &Path, keys: Range<u64>) -> Option<(Self, String)> {
         let mut command = Command::new("unshare");
         command.args(["-m", "sh", "-c", script]).arg(id);
@@ -94,13 +95,13 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended.
+        // The child may have ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Whether mounts can be made in a namespace of their own.
+/// Returns whether mounts are possible in a separate namespace.
 fn can_mount() -> bool {
     let tried =
         Command::new("unshare").args(["-m", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]).output();
@@ -112,7 +113,7 @@ fn can_mount() -> bool {
 }
 
 #[test]
-fn processes_that_are_told_other_boot_ids_or_none_share_a_filter_and_open_it_again() {
+fn processes_with_different_or_no_boot_ids_share_a_filter_and_open_it_again() {
     if !can_mount() {
         return;
     }
@@ -125,7 +126,7 @@ fn processes_that_are_told_other_boot_ids_or_none_share_a_filter_and_open_it_aga
     create(&dir).close().expect("a clean end");
     let start = |script, number: u64, keys| {
         let started = Running::start(script, &id(number), &dir, keys);
-        started.expect("it opens the filter whatever it is told")
+        started.expect("it opens the filter with any boot id")
     };
     for round in 0..2_u64 {
         let first = 4000 * round;
@@ -143,25 +144,25 @@ fn processes_that_are_told_other_boot_ids_or_none_share_a_filter_and_open_it_aga
         assert!(inspect::verify(&dir).expect("a report").is_sound());
         filter.sync().expect("all of it is durable");
         std::mem::drop(filter);
-        // Now all the others are killed.
+        // Now all the other processes are killed.
     }
     let (_again, source) = start(NO_ID, 0, 8000..8001);
     assert_eq!(source, "Missing");
     assert_has(&open(&dir), 0..8001);
 }
 
-/// Runs a program; false if that is not possible here.
+/// Runs a program; returns false if that is not possible here.
 fn run(program: &str, arguments: &[&str]) -> bool {
     let output = Command::new(program).args(arguments).output();
     output.is_ok_and(|output| output.status.success())
 }
 
-/// Stops an ext4 file system where it is, without writing anything any more: `EXT4_IOC_SHUTDOWN`.
+/// Shuts down a mounted ext4 file system without any further write: `EXT4_IOC_SHUTDOWN`.
 const SHUT_DOWN: &str = "import fcntl, os, struct, sys\n\
     fcntl.ioctl(os.open(sys.argv[1], os.O_RDONLY), 0x8004587d, struct.pack('I', 2))";
 
 #[test]
-fn a_device_that_goes_and_comes_back_on_the_same_run_of_the_machine_keeps_what_was_durable() {
+fn a_device_removed_and_returned_during_one_boot_keeps_all_durable_inserts() {
     let home = tempfile::tempdir().expect("a temporary directory");
     let (image, place) = (home.path().join("image"), home.path().join("mount"));
     fs::create_dir(&place).expect("a directory");
@@ -173,7 +174,7 @@ fn a_device_that_goes_and_comes_back_on_the_same_run_of_the_machine_keeps_what_w
     let Some(device) =
         device.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
     else {
-        println!("skipped: no loop device can be had");
+        println!("skipped: no loop device is available");
         return;
     };
     if run("mkfs.ext4", &["-q", &device]) && run("mount", &[&device, &mount]) {
@@ -205,7 +206,7 @@ fn lose_device(device: &str, mount: &str) {
     let filter = open(&dir);
     assert_has(&filter, 0..KEYS);
     let inserts = filter.stat().expect("figures").inserts;
-    assert!((KEYS..2 * KEYS).contains(&inserts), "{inserts}: nothing was lost with the device");
+    assert!((KEYS..2 * KEYS).contains(&inserts), "{inserts}: the device lost no insert");
     filter.close().expect("a clean end");
     assert!(inspect::verify(&dir).expect("a report").is_sound());
 }

@@ -1,7 +1,9 @@
-//! Filters that earlier versions of the format left: each opens in the state that it was in, and verifies.
+//! Filters written by earlier versions of the format: each opens in its recorded state, and
+//! verifies.
 //!
-//! `tests/fixtures/format-<version>/<name>/` holds the durable files of a filter (`meta`, log segments, snapshots) as the
-//! engine of that version wrote them, and `expected`, what that engine said of it: digest, LSN, inserts, and estimates of keys.
+//! `tests/fixtures/format-<version>/<name>/` contains the durable files of a filter (`meta`, log
+//! segments, snapshots) as the engine of that version wrote them. The file `expected` contains what
+//! that engine reported about it: digest, LSN, inserts, and estimates of keys.
 
 use ebbtide::{
     Any, Clock, Durability, Filter, ManualClock, Options, Parameters, Timestamp, inspect,
@@ -14,9 +16,9 @@ use tempfile::TempDir;
 
 /// The time at which the fixtures were made, in milliseconds.
 const NOW: u64 = 1_700_000_000_000;
-/// How long a round of inserts takes by that clock.
+/// The duration of a round of inserts on that clock.
 const ROUND: Duration = Duration::from_secs(14);
-/// Keys whose answers are compared: the last ones are in no fixture.
+/// The keys whose answers are compared; the last ones are in no fixture.
 const KEYS: std::ops::Range<u64> = 0..1300;
 
 fn options(clock: &ManualClock) -> Options {
@@ -38,7 +40,7 @@ fn fixtures(version: u32) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/format-{version}"))
 }
 
-/// What the filter says of itself.
+/// Returns the report about a filter.
 fn told(filter: &Filter) -> String {
     let digest = filter.digest().expect("a digest");
     let mut text = format!("digest {digest}\nlsn {}\ninserts {}\n", digest.lsn, digest.inserts);
@@ -78,7 +80,7 @@ fn insert(filter: &Filter, keys: std::ops::Range<u64>) {
     });
 }
 
-/// Writes the fixtures of the format that is written today.
+/// Writes the fixtures of the current format.
 #[test]
 #[ignore = "writes the fixtures of a new format, once: name the version in EBBTIDE_FIXTURE"]
 fn write_fixtures() {
@@ -106,7 +108,7 @@ fn write_fixtures() {
                 filter.checkpoint().expect("a snapshot");
             }
             if round == 2 {
-                // Another era: what it left is killed, and opened elsewhere.
+                // Another timeline: the files are copied as after a kill, and opened elsewhere.
                 let other = home.path().join("other");
                 copy(&dir, &other);
                 drop(filter);
@@ -136,7 +138,7 @@ fn filters_of_older_formats_open_as_they_were() {
             let report = inspect::verify(home.path()).expect("a report");
             assert!(report.is_sound(), "{name}: {report:?}");
             let clock = clock();
-            // When the last answers were given.
+            // The time of the last recorded answers.
             clock.advance(4 * ROUND);
             let filter = Filter::<Any>::open(home.path(), options(&clock)).expect(&name);
             let expected = fs::read_to_string(place.join(&name).join("expected"));
@@ -145,7 +147,7 @@ fn filters_of_older_formats_open_as_they_were() {
     }
 }
 
-/// Equal but for the LSN after what a clean end has added.
+/// Compares two reports, except for the LSN after the records of a clean close.
 #[track_caller]
 fn similar(found: &str, expected: &str, name: &str) {
     let without = |text: &str| {

@@ -1,5 +1,5 @@
-//! Operations that do in one step, or in one call, what else takes several: they must come to the
-//! same as those, and be one step for all others.
+//! Operations that combine several others into one step or one call: they must have the same
+//! result, and be one atomic step for all other handles.
 
 use ebbtide::media::Memory;
 use ebbtide::{
@@ -30,7 +30,7 @@ fn exactly(count: f64) -> Estimate {
     Estimate { count, at_least: false }
 }
 
-/// Two handles on one filter, as two processes have.
+/// Creates two handles on one filter, as two processes have.
 fn two_handles<K: Spec>(spec: K) -> (TempDir, [Filter<K>; 2]) {
     let home = TempDir::new().expect("a directory");
     let dir = home.path().join("filter");
@@ -39,7 +39,7 @@ fn two_handles<K: Spec>(spec: K) -> (TempDir, [Filter<K>; 2]) {
     (home, [first, second])
 }
 
-/// What threads on both handles get, all in one list.
+/// Returns the results of all threads on both handles, in one list.
 fn from_all_threads<K: Spec, T: Send>(
     handles: &[Filter<K>; 2],
     act: impl Fn(&Filter<K>) -> Vec<T> + Sync,
@@ -62,12 +62,12 @@ fn gives_each_insert_a_count_of_its_own<K: Counts>(spec: K) {
         });
         counts.sort_unstable();
         let expected: Vec<_> = (1..=INSERTS * THREADS).collect();
-        assert!(counts == expected, "{}: not every count came once", handles[0].kind());
+        assert!(counts == expected, "{}: the counts are not distinct", handles[0].kind());
     }
 }
 
 #[test]
-fn of_concurrent_inserts_each_gets_a_count_of_its_own() {
+fn concurrent_inserts_receive_distinct_counts() {
     gives_each_insert_a_count_of_its_own(Counting::capacity(1000).counter_bits(16));
     gives_each_insert_a_count_of_its_own(Spectral::capacity(1000));
     gives_each_insert_a_count_of_its_own(Spectral::capacity(1000).policy(Policy::MinimalIncrease));
@@ -94,14 +94,14 @@ fn admits_as_many_as_the_limit_says<K: Counts>(spec: K) {
 }
 
 #[test]
-fn of_concurrent_inserts_as_many_are_admitted_as_the_limit_says() {
+fn concurrent_inserts_are_admitted_exactly_up_to_the_limit() {
     admits_as_many_as_the_limit_says(Counting::capacity(1000).counter_bits(16));
     admits_as_many_as_the_limit_says(Spectral::capacity(1000));
     admits_as_many_as_the_limit_says(DynamicCount::capacity(1000));
 }
 
 #[test]
-fn a_limit_counts_weights_and_refuses_counters_at_their_end() {
+fn a_limit_counts_weights_and_refuses_counters_at_their_maximum() {
     let filter = made(Counting::capacity(1000).counter_bits(4));
     let up_to = |times, limit| filter.call().times(times).insert_up_to("a", limit).expect("it");
     assert_eq!((up_to(6, 5.5).admitted, up_to(6, 5.5).estimate), (false, exactly(0.0)));
@@ -132,7 +132,7 @@ fn a_decayed_count_makes_room_again() {
 }
 
 #[test]
-fn a_kind_that_does_not_count_refuses_before_anything_has_changed() {
+fn a_kind_that_does_not_count_refuses_before_any_change() {
     let filter = made(Any::new("bloom", Parameters::new().with("capacity", 100)));
     let answers = [
         filter.insert_and_estimate("a").map(drop),
@@ -147,12 +147,13 @@ fn a_kind_that_does_not_count_refuses_before_anything_has_changed() {
     assert_eq!(filter.stat().expect("figures").inserts, 0);
 }
 
-/// Keys of a small alphabet, seconds, weights.
+/// Draws keys of a small alphabet, seconds, and weights.
 fn operations() -> impl Strategy<Value = Vec<(u8, u64, u32)>> {
     prop::collection::vec((0_u8..12, 0_u64..300, 1_u32..5), 1..120)
 }
 
-/// The same operations on two filters, in two ways, with the same answers and the same state after.
+/// Runs the same operations on two filters, in two ways, and compares the answers and the final
+/// states.
 fn same<K: Spec + Clone, A: PartialEq + std::fmt::Debug>(
     spec: &K,
     one: impl Fn(&Filter<K>) -> A,
@@ -168,7 +169,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
 
     #[test]
-    fn an_insert_with_its_count_is_an_insert_and_then_the_count(operations in operations()) {
+    fn an_insert_with_its_count_equals_an_insert_followed_by_an_estimate(operations in operations()) {
         fn check<K: Counts + Clone>(spec: &K, operations: &[(u8, u64, u32)]) {
             let both = |filter: &Filter<K>| -> Vec<_> {
                 let both = |&(key, second, times): &(u8, u64, u32)| {
@@ -194,7 +195,7 @@ proptest! {
     }
 
     #[test]
-    fn an_insert_up_to_a_limit_is_an_insert_if_the_count_has_room(operations in operations()) {
+    fn an_insert_up_to_a_limit_equals_an_insert_if_the_count_allows_it(operations in operations()) {
         fn check<K: Counts + Clone>(spec: &K, operations: &[(u8, u64, u32)]) {
             const LIMIT: f64 = 9.0;
             let asked = |filter: &Filter<K>| -> Vec<_> {
@@ -223,7 +224,7 @@ proptest! {
     }
 
     #[test]
-    fn entries_are_calls_one_by_one(operations in operations()) {
+    fn entries_equal_single_calls(operations in operations()) {
         fn check<K: Spec + Clone>(
             spec: &K,
             operations: &[(u8, u64, u32)],
@@ -246,8 +247,7 @@ proptest! {
                 answers.iter().filter(|checked| !checked.is_too_late()).count()
             };
             let inserted = |filter: &Filter<K>| filter.insert_entries(&entries).expect("inserts");
-            // What is too late to be inserted may be present, which an insert alone does not ask
-            // for.
+            // A key too late to insert may still be present, which a plain insert does not check.
             let late = |filter: &Filter<K>| {
                 let refused = filter.stat().expect("figures").refused as usize;
                 (operations.len() - refused, ())
@@ -288,7 +288,7 @@ proptest! {
 }
 
 #[test]
-fn what_an_entry_leaves_open_is_as_the_call_has_it() {
+fn an_entry_inherits_the_settings_of_its_call() {
     let filter = made(Decaying::capacity(100, 0.5, Duration::from_secs(60)));
     let call = filter.call().time(at(100)).times(3);
     call.insert_entries(&[Entry::new("a"), Entry::new("b").times(5), "c".into()]).expect("it");
@@ -302,7 +302,7 @@ fn what_an_entry_leaves_open_is_as_the_call_has_it() {
 }
 
 #[test]
-fn questions_in_bulk_are_questions_one_by_one_for_filters_and_readers() {
+fn bulk_lookups_equal_single_lookups_for_filters_and_readers() {
     let home = TempDir::new().expect("a directory");
     let dir = home.path().join("filter");
     let spec = Decaying::capacity(500, 0.5, Duration::from_secs(60)).fpr(0.3);
@@ -330,19 +330,19 @@ fn questions_in_bulk_are_questions_one_by_one_for_filters_and_readers() {
     };
     check();
     filter.close().expect("a clean end");
-    // From a state of its own.
+    // From a state recovered by the reader alone.
     check();
     assert!(reader.contains_all::<&str>(&[]).expect("no answers").is_empty());
     assert_eq!((reader.path(), filter.path()), (&*dir, &*dir));
 }
 
 #[test]
-fn a_hash_is_the_key_of_its_eight_bytes_and_need_not_be_uniform() {
+fn a_hash_equals_the_key_of_its_eight_bytes_and_need_not_be_uniform() {
     for function in [KeyHash::Fast, KeyHash::Keyed] {
         let options = options().key_hash(function);
         let home = TempDir::new().expect("a directory");
         let dir = home.path().join("filter");
-        // Consecutive numbers in place of hashes.
+        // Consecutive numbers instead of hashes.
         let spec = Bloom::capacity(20_000).fpr(0.01);
         let filter = Filter::create(&dir, spec, options.clone()).expect("a filter");
         for hash in 0..10_000_u64 {

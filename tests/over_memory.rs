@@ -1,6 +1,6 @@
-//! The whole engine over memory, in pieces small enough for Miri, which follows every access but makes no system calls
-//! worth the name. All handles find a file's words at one address here, so ThreadSanitizer, too, sees what they share,
-//! which of files mapped twice it cannot.
+//! The whole engine in memory, in parts small enough for Miri, which follows every access but
+//! supports few system calls. All handles see a file's words at one address here, so
+//! ThreadSanitizer sees shared accesses, too, unlike for files that are mapped twice.
 
 #[path = "common/kinds.rs"]
 mod kinds;
@@ -16,11 +16,11 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Operations of one thread in one filter; Miri takes some milliseconds for each.
+/// The number of operations of one thread in one filter; Miri takes some milliseconds for each.
 const OPERATIONS: u64 = if cfg!(miri) { 8 } else { 400 };
 
 fn options() -> Options {
-    // The clock of the system has one that Miri does not know.
+    // Miri does not support the system clock that the default uses.
     let clock = Clock::stream();
     let sizes = Options::new().stripes(2).block_bytes(512).segment_bytes(4096);
     sizes.hash_seed(9).clock(clock).durability(Durability::Never).background(false)
@@ -36,13 +36,13 @@ fn open(memory: &Memory) -> Result<Filter, Error> {
     Filter::open_on(Arc::new(memory.clone()), options())
 }
 
-/// Leaves out the LSN, which notes of syncs move.
+/// Returns the state without the LSN, which the records of syncs advance.
 fn state(digest: Result<Digest, Error>) -> (u128, u64) {
     let digest = digest.expect("a digest");
     (digest.value, digest.inserts)
 }
 
-/// What thread `thread` does as number `number`.
+/// Runs operation `number` of thread `thread`.
 fn operate(filter: &Filter, sample: &Sample, thread: u64, number: u64) {
     let time = Timestamp::from_unix_micros(1_000_000 + 1000 * number);
     let key = |number: u64| (number << 8 | thread).to_le_bytes();
@@ -50,7 +50,7 @@ fn operate(filter: &Filter, sample: &Sample, thread: u64, number: u64) {
     done.unwrap_or_else(|error| panic!("{}, {number}: {error}", sample.name));
 }
 
-/// The files with such names, in a memory that nobody has open.
+/// Copies the files with the selected names into a memory that no handle has open.
 fn copy(from: &Memory, keep: impl Fn(&str) -> bool) -> Memory {
     let to = Memory::new();
     to.make().expect("a directory");
@@ -79,7 +79,7 @@ fn is_found_as_it_was(sample: &Sample) {
     }
 }
 
-/// Two threads of each fill the filter, while a reader asks.
+/// Two threads per handle fill the filter, while a reader looks up keys.
 fn two_handles_and_a_reader_share_every_word(sample: &Sample) {
     let (memory, ours) = create(sample);
     let theirs = open(&memory).expect("a second handle");
@@ -101,7 +101,7 @@ fn two_handles_and_a_reader_share_every_word(sample: &Sample) {
         scope.spawn(|| {
             for number in 0..OPERATIONS {
                 for thread in 0..4 {
-                    // Whether it is there nobody knows yet; that it is asked while words change is the point.
+                    // The answer is undetermined; the point is a lookup while words change.
                     let key = (number << 8 | thread).to_le_bytes();
                     let _: bool = reader.contains(key).expect("an answer");
                 }
@@ -151,20 +151,21 @@ fn flipped_bytes_are_refused_or_found_and_nothing_worse() {
         names.sort();
         let name = &names[random.below(names.len() as u64) as usize];
         let file = damaged.open(name, Access::Write).expect("a file");
-        // What is read first is at the front.
+        // The front of a file is read first.
         let at = random.below(file.bytes().expect("a length").min(512));
         let mut byte = [0];
         file.read_at(&mut byte, at).expect("a byte");
         file.write_at(&[byte[0] ^ 1 << random.below(8)], at).expect("a byte");
         if let Ok(filter) = open(&damaged) {
-            // A flip in the live image may hide in a word that is not checked; then only memory must be safe.
+            // A bit flip in the live image may be in an unchecked word; then only memory safety is
+            // required.
             let _ = filter.insert(b"another");
             let _ = filter.digest();
         }
     }
 }
 
-/// A trial that fails by a panic.
+/// Returns a trial that fails by a panic.
 fn claim(name: String, run: impl FnOnce() + Send + 'static) -> Trial {
     Trial::test(name, move || {
         run();
@@ -172,17 +173,17 @@ fn claim(name: String, run: impl FnOnce() + Send + 'static) -> Trial {
     })
 }
 
-/// One trial for each kind, so that Miri can be given some of them.
+/// One trial for each kind, so that Miri can run a selection.
 fn main() -> ExitCode {
     let mut trials = vec![
         claim("background threads share every word".into(), background_threads_share_every_word),
         claim(
-            "flipped bytes are refused or found, and nothing worse".into(),
+            "flipped bytes are refused or tolerated, without undefined behaviour".into(),
             flipped_bytes_are_refused_or_found_and_nothing_worse,
         ),
     ];
     for sample in &SAMPLES {
-        let after = format!("{}: found as it was after closing, a death, a power cut", sample.name);
+        let after = format!("{}: intact after closing, a death, a power cut", sample.name);
         trials.push(claim(after, || is_found_as_it_was(sample)));
         let share = format!("{}: two handles and a reader share every word", sample.name);
         trials.push(claim(share, || two_handles_and_a_reader_share_every_word(sample)));

@@ -1,4 +1,4 @@
-//! Claims about the streams that the programs in `benches/papers/` are fed with.
+//! Claims about the streams that the programs in `benches/papers/` use.
 
 #[path = "common/random.rs"]
 mod random;
@@ -9,7 +9,7 @@ use random::{Random, mix};
 use zipf::Zipf;
 
 #[test]
-fn ranks_come_as_often_as_the_exponent_says() {
+fn the_frequencies_of_ranks_follow_the_exponent() {
     for exponent in [0.0, 0.5, 1.0, 1.5] {
         let (keys, draws) = (100, 200_000);
         let zipf = Zipf::new(keys, exponent);
@@ -27,6 +27,6 @@ fn ranks_come_as_often_as_the_exponent_says() {
 }
 
 #[test]
-fn one_key_is_all_there_is_to_draw() {
+fn a_universe_of_one_key_yields_only_that_key() {
     assert_eq!(Zipf::new(1, 1.0).next(&mut Random::new(3)), 0);
 }

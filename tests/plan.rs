@@ -1,4 +1,4 @@
-//! What is planned is what a filter then takes.
+//! A filter takes the space that was planned.
 
 #[path = "common/kinds.rs"]
 mod kinds;
@@ -15,7 +15,7 @@ fn options() -> Options {
 }
 
 #[test]
-fn a_filter_takes_what_was_planned_from_the_start_unless_it_grows() {
+fn a_filter_takes_the_planned_space_from_the_start_unless_it_grows() {
     let place = tempfile::tempdir().expect("a directory");
     for sample in &SAMPLES {
         let pairs = sample.parameters.iter();
@@ -36,7 +36,7 @@ fn a_filter_takes_what_was_planned_from_the_start_unless_it_grows() {
             assert!(stat.memory_bytes < later, "{}", sample.name);
         } else {
             assert_eq!(stat.memory_bytes, plan.memory_bytes, "{}", sample.name);
-            // Banks of another size are its way to grow.
+            // A time-limited filter grows by banks of another size.
             assert!(stat.memory_bytes == later || sample.kind == "time-limited", "{}", sample.name);
         }
         filter.close().expect("a clean end");
@@ -44,7 +44,7 @@ fn a_filter_takes_what_was_planned_from_the_start_unless_it_grows() {
 }
 
 #[test]
-fn kinds_that_grow_take_at_capacity_what_was_planned() {
+fn kinds_that_grow_take_the_planned_space_at_capacity() {
     const KEYS: u32 = 60_000;
     let base = || Parameters::new().with("capacity", KEYS).with("fpr", 0.001);
     let rows = [
@@ -62,10 +62,11 @@ fn kinds_that_grow_take_at_capacity_what_was_planned() {
         let keys: Vec<_> = (0..KEYS).map(u32::to_le_bytes).collect();
         filter.call().weight(f64::from(times)).insert_all(&keys).expect("inserts");
         let taken = filter.stat().expect("figures").memory_bytes;
-        // Room is given in pages, 4 KiB of some 30 KiB a block, and a block's largest counter varies by a bit, one of 5 or 8.
+        // Space is allocated in pages, 4 KiB of about 30 KiB per block, and a block's largest
+        // counter varies by one bit of 5 or 8.
         let share = taken as f64 / plan.memory_bytes as f64;
         assert!((0.8..1.25).contains(&share), "{kind} {parameters:?}: {share}");
-        // What it may grow to is far more.
+        // The limit of its growth is far larger.
         assert!(plan.memory_bytes < u64::from(KEYS) * 14 * 8, "{kind}: {}", plan.memory_bytes);
         filter.close().expect("a clean end");
     }

@@ -1,4 +1,4 @@
-//! Reading without writing: beside writers, after them, as somebody who may not write, and what is never to be noticed of it.
+//! Reading without writing: beside writers, after them, without write permission, and unnoticed.
 
 #[path = "common/talk.rs"]
 mod talk;
@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use talk::Child;
 use tempfile::TempDir;
 
-/// `nobody`, on every distribution.
+/// The user id of `nobody`, on every distribution.
 const OTHER: u32 = 65534;
 
 fn options() -> Options {
@@ -43,7 +43,7 @@ fn insert<K>(filter: &Filter<K>, keys: Range<u64>) {
     }
 }
 
-/// How many of the keys the reader finds.
+/// Returns how many of the keys the reader finds.
 fn found<K>(reader: &Reader<K>, keys: Range<u64>) -> usize {
     keys.filter(|key| reader.contains(key.to_le_bytes()).expect("an answer")).count()
 }
@@ -52,7 +52,7 @@ fn read(dir: &Path) -> Reader {
     Reader::open(dir, options()).expect("a reader")
 }
 
-/// What takes so long hangs: most of it takes a second, on a machine that has nothing else to do.
+/// A longer wait means that something hangs: most steps take a second on an idle machine.
 const HANG: Duration = Duration::from_secs(60);
 fn until(what: &str, holds: impl Fn() -> bool) {
     let began = Instant::now();
@@ -62,12 +62,12 @@ fn until(what: &str, holds: impl Fn() -> bool) {
     }
 }
 
-/// Waits until the reader finds the key: whoever opens a filter is noticed within a second.
+/// Waits until the reader finds the key: a reader notices a new opener within a second.
 fn notices<K>(reader: &Reader<K>, key: u64) {
     until("the key is found", || found(reader, key..key + 1) > 0);
 }
 
-/// What a child does: `write` or `read`, and the directory.
+/// Runs the role of a writing child on the directory.
 fn play_writer(dir: &Path) {
     let filter = Filter::<Any>::open(dir, options()).expect("a filter");
     talk::play(|line| {
@@ -87,7 +87,7 @@ fn play_writer(dir: &Path) {
 }
 
 fn play_reader(dir: &Path) {
-    let refused = Filter::<Any>::open(dir, options()).expect_err("it may not be written");
+    let refused = Filter::<Any>::open(dir, options()).expect_err("writing is not allowed");
     assert!(matches!(refused, Error::Io { .. }), "{refused}");
     let reader = read(dir);
     talk::play(|line| match line {
@@ -160,7 +160,7 @@ fn banks_that_a_writer_opens_and_closes_are_followed() {
 }
 
 #[test]
-fn a_reader_outlives_its_writers_and_notices_the_next_ones() {
+fn a_reader_outlives_its_writers_and_notices_later_ones() {
     let (_home, dir) = home();
     let filter = create(&dir);
     insert(&filter, 0..100);
@@ -168,27 +168,27 @@ fn a_reader_outlives_its_writers_and_notices_the_next_ones() {
     filter.close().expect("a clean end");
     assert_eq!(found(&reader, 0..100), 100);
     assert_eq!(reader.stat().expect("figures").handles, 0);
-    // One who is killed.
+    // A writer that is killed.
     let mut other = writer(&dir);
     other.ask("insert 100 200");
     notices(&reader, 100);
     assert_eq!(found(&reader, 0..200), 200);
     other.kill();
     assert_eq!(found(&reader, 0..200), 200);
-    // One who recovers after that.
+    // A writer that recovers after that.
     let filter = Filter::<Any>::open(&dir, options()).expect("a filter");
     insert(&filter, 200..300);
-    assert_eq!(found(&reader, 0..300), 300, "the image of the dead is given up at once");
+    assert_eq!(found(&reader, 0..300), 300, "the image of the dead writer is abandoned at once");
     filter.close().expect("a clean end");
     assert_eq!(found(&reader, 0..300), 300);
-    // One who comes and goes between two questions.
+    // A writer that opens and closes between two lookups.
     insert(&Filter::<Any>::open(&dir, options()).expect("a filter"), 300..400);
     notices(&reader, 300);
     assert_eq!(found(&reader, 0..400), 400);
 }
 
-/// Has readers ask while children are killed at any moment of their work, and `check` what they find then: one that was
-/// there before the child, one that came with it, one that comes after it.
+/// Has readers look up keys while children are killed at any moment, and runs `check` on three
+/// readers: one opened before the child, one opened with it, and one opened after its death.
 fn killed_at_work(rounds: u64, dir: &Path, mut check: impl FnMut([&Reader; 3])) {
     let lasting = read(dir);
     let mut half_changed = 0;
@@ -208,14 +208,13 @@ fn killed_at_work(rounds: u64, dir: &Path, mut check: impl FnMut([&Reader; 3])) 
         half_changed += usize::from(is_half_changed(dir));
         let began = Instant::now();
         check([&reader, &lasting, &read(dir)]);
-        // An opener has the patience of a minute; nobody here needs any.
+        // An opener waits up to a minute; here no wait is necessary.
         assert!(began.elapsed() < Duration::from_secs(40), "round {round}");
     }
-    println!("{half_changed} of {rounds} were killed in the middle of a change");
+    println!("{half_changed} of {rounds} were killed during a change");
 }
 
-/// A filter of a single stripe that holds 200 keys. Large segments, so that children do not spend their lives allocating
-/// them.
+/// Creates a filter of one stripe with 200 keys. Large segments spare children the allocation.
 fn one_stripe(dir: &Path) -> Filter<Bloom> {
     let options = options().stripes(1).segment_bytes(4 << 20).background(false);
     let filter = Filter::create(dir, Bloom::capacity(1000).fpr(1e-6), options).expect("a filter");
@@ -230,14 +229,14 @@ fn find_all(readers: [&Reader; 3]) {
 }
 
 #[test]
-fn what_killed_writers_leave_half_changed_holds_up_no_reader() {
+fn changes_left_incomplete_by_killed_writers_block_no_reader() {
     let (_home, dir) = home();
     one_stripe(&dir).close().expect("a clean end");
     killed_at_work(30, &dir, find_all);
 }
 
 #[test]
-fn what_killed_writers_leave_half_changed_is_repaired_for_readers_by_those_who_live() {
+fn live_writers_repair_changes_left_incomplete_by_killed_ones_for_readers() {
     let (_home, dir) = home();
     drop(one_stripe(&dir));
     let _idle = Filter::<Any>::open(&dir, options()).expect("a filter");
@@ -245,9 +244,9 @@ fn what_killed_writers_leave_half_changed_is_repaired_for_readers_by_those_who_l
 }
 
 #[test]
-fn a_reader_is_told_when_those_who_live_do_not_repair_what_the_dead_left() {
+fn a_reader_gets_an_error_if_live_writers_do_not_repair_the_changes_of_dead_ones() {
     let (_home, dir) = home();
-    // Without threads, it repairs what it needs itself.
+    // A handle without threads repairs only the stripes that it needs.
     let idle = one_stripe(&dir);
     killed_at_work(30, &dir, |readers| {
         let told = (0..200_u64).find_map(|key| readers[0].contains(key.to_le_bytes()).err());
@@ -259,26 +258,26 @@ fn a_reader_is_told_when_those_who_live_do_not_repair_what_the_dead_left() {
     });
 }
 
-/// Whether some block's version is odd; see `src/live/bank.rs` for where versions lie.
+/// Returns whether some block's version is odd; `src/live/bank.rs` defines where versions are.
 fn is_half_changed(dir: &Path) -> bool {
     let names = fs::read_dir(dir).expect("a directory").map(|entry| entry.expect("a name"));
     let mut banks = names
         .filter(|entry| entry.file_name().to_str().is_some_and(|name| name.starts_with("live-")));
-    // One page of headers behind the first page, 64 bytes each, which begin with the version.
+    // One page of headers behind the first page, 64 bytes each; a header begins with the version.
     banks.any(|bank| {
         let bytes = fs::read(bank.path()).expect("a bank");
         bytes[4096..8192].iter().step_by(64).any(|byte| byte & 1 != 0)
     })
 }
 
-/// Names, contents and times of all files.
+/// Returns names, contents and times of all files.
 fn files(dir: &Path) -> BTreeMap<PathBuf, (Vec<u8>, i64, i64)> {
     let look = |path: PathBuf| {
         let about = fs::metadata(&path)?;
         let content = (fs::read(&path)?, about.mtime(), about.mtime_nsec());
         Ok((path, content))
     };
-    // Again if a file has got its name meanwhile: a writer's threads may be at work.
+    // Repeat if a file was renamed in the meantime: a writer's threads may be active.
     loop {
         let paths = fs::read_dir(dir).expect("a directory");
         let paths = paths.map(|entry| entry.expect("a name").path());
@@ -312,11 +311,11 @@ fn a_reader_changes_no_file() {
     drop(Filter::<Any>::open(&dir, options()).expect("a filter"));
     let closed = files(&dir);
     ask_everything(&dir);
-    assert!(files(&dir) == closed, "after one that closed");
+    assert!(files(&dir) == closed, "after a writer that closed");
 }
 
 #[test]
-fn the_digest_is_that_of_the_writers() {
+fn a_reader_and_the_writers_have_the_same_digest() {
     let (_home, dir) = home();
     let filter = create(&dir);
     insert(&filter, 0..3000);
@@ -357,13 +356,13 @@ fn a_digest_can_be_taken_while_others_write() {
     rushing.kill();
 }
 
-/// A child who owns the files but may not write them, nor the directory.
+/// Starts a child that owns the files but may not write them, nor the directory.
 fn reading_child(home: &Path, dir: &Path) -> Option<Child> {
     if fs::metadata("/proc/self").map_or(true, |process| process.uid() != 0) {
         println!("skipped: only root can act as another user");
         return None;
     }
-    // Where the tests were built the other user may not even look.
+    // The other user may have no access to the build directory.
     let binary = home.join("tests");
     if !binary.exists() {
         let own = std::env::current_exe().expect("a name");
@@ -382,7 +381,8 @@ fn reading_child(home: &Path, dir: &Path) -> Option<Child> {
         command.args(["--clear-groups", "--"]).arg(&binary);
         command
     };
-    // A child that another thread is starting may have the copy open for a moment, as it was written: then it is busy.
+    // A child that another thread is starting may have inherited the descriptor that wrote the
+    // copy: the copy is then busy for a moment.
     let works = || command().arg("--list").output().is_ok_and(|output| output.status.success());
     if !(0..300).any(|_| {
         works() || {
@@ -390,7 +390,7 @@ fn reading_child(home: &Path, dir: &Path) -> Option<Child> {
             false
         }
     }) {
-        println!("skipped: there is no setpriv, or the other user cannot get at the tests");
+        println!("skipped: there is no setpriv, or the other user cannot access the tests");
         return None;
     }
     let command = command();
@@ -422,7 +422,7 @@ fn a_reader_needs_no_permission_to_write() {
 type Change = fn(&mut Vec<u8>);
 
 #[test]
-fn damaged_files_give_readers_the_errors_that_writers_get() {
+fn damaged_files_give_readers_the_same_errors_as_writers() {
     let damage: [(&str, Change); 5] = [
         ("meta", |bytes| bytes[20] ^= 1),
         ("meta", Vec::clear),
@@ -477,15 +477,15 @@ fn a_filter_without_a_lock_file_can_be_read() {
 }
 
 #[test]
-fn another_filter_in_the_place_of_the_one_that_was_is_noticed() {
+fn a_reader_notices_another_filter_in_the_same_directory() {
     let (_home, dir) = home();
-    // Without threads, which might make a file while the directory is removed.
+    // A handle without threads, which might create a file while the directory is removed.
     let spec = AgePartitioned::last(100_000).fpr(1e-6);
     let filter = Filter::create(&dir, spec, options().background(false)).expect("a filter");
     insert(&filter, 0..100);
     let reader = read(&dir);
     let typed = Reader::<AgePartitioned>::open(&dir, options()).expect("a reader");
-    // Beside those who have it open, whose files are gone.
+    // While handles have the filter open, whose files are gone.
     fs::remove_dir_all(&dir).expect("removed");
     assert_eq!(found(&reader, 0..100), 100);
     let other = create(&dir);
@@ -493,7 +493,7 @@ fn another_filter_in_the_place_of_the_one_that_was_is_noticed() {
     notices(&reader, 100);
     assert_eq!(found(&reader, 0..100), 0);
     drop(filter);
-    // And where nobody has one open.
+    // And while no handle has it open.
     other.close().expect("a clean end");
     assert_eq!(found(&reader, 100..200), 100);
     assert_eq!(found(&typed, 100..200), 100);
@@ -508,7 +508,7 @@ fn another_filter_in_the_place_of_the_one_that_was_is_noticed() {
 }
 
 #[test]
-fn many_threads_share_a_reader_whose_writers_come_and_go() {
+fn many_threads_share_a_reader_while_writers_open_and_close() {
     let (_home, dir) = home();
     let filter = create(&dir);
     insert(&filter, 0..100);
@@ -535,7 +535,7 @@ fn many_threads_share_a_reader_whose_writers_come_and_go() {
 }
 
 #[test]
-fn a_filter_in_memory_is_read_as_one_on_the_disk() {
+fn a_filter_in_memory_is_read_like_one_on_disk() {
     let memory = Memory::new();
     let media = || Arc::new(memory.clone()) as Arc<dyn Media>;
     let missing = Reader::<Any>::open_on(media(), options()).expect_err("nothing there");
@@ -556,7 +556,7 @@ fn a_filter_in_memory_is_read_as_one_on_the_disk() {
 }
 
 #[test]
-fn a_reader_is_as_sure_as_the_filter() {
+fn a_reader_gives_the_posteriors_of_the_filter() {
     let (_home, dir) = home();
     let spec = BlockTiming::last(1000).fpr(0.3);
     let filter = Filter::create(&dir, spec, options()).expect("a filter");
@@ -583,7 +583,7 @@ fn a_reader_is_as_sure_as_the_filter() {
 }
 
 #[test]
-fn the_time_of_a_filter_that_freezes_stands_for_readers_too_while_nobody_has_it_open() {
+fn readers_of_a_closed_frozen_filter_see_its_time_stopped() {
     let clock = ManualClock::new(Timestamp::from_unix_millis(1_000_000));
     let options = || options().downtime(Downtime::Freeze).clock(Clock::from(clock.clone()));
     let (_home, dir) = home();

@@ -1,5 +1,5 @@
-//! Readers of filters whose time stands because their writers were killed, and of directories in which another state of the
-//! same filter was put.
+//! Readers of filters whose time stopped because their writers were killed, and of directories in
+//! which the filter was replaced by another state of itself.
 
 #[path = "common/talk.rs"]
 #[expect(dead_code, reason = "children here are killed, none is let end")]
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use talk::Child;
 use tempfile::TempDir;
 
-/// The window of the filters that have one of time.
+/// The window of the filters that have a window of time.
 const WINDOW: Duration = Duration::from_secs(4);
 
 fn options() -> Options {
@@ -32,12 +32,13 @@ fn insert<K>(filter: &Filter<K>, keys: Range<u64>) {
     keys.for_each(|key| assert!(filter.insert(key.to_le_bytes()).is_ok(), "key {key}"));
 }
 
-/// How many of the keys the reader finds.
+/// Returns how many of the keys the reader finds.
 fn found(reader: &Reader, keys: Range<u64>) -> usize {
     keys.filter(|key| reader.contains(key.to_le_bytes()).expect("an answer")).count()
 }
 
-/// Waits until the reader finds so many of the keys; within the time in which it looks at the files, and some more.
+/// Waits until the reader finds `expected` of the keys; fails after the interval at which readers
+/// check the files, plus a margin.
 #[track_caller]
 fn comes_to_find(reader: &Reader, keys: Range<u64>, expected: usize, what: &str) {
     let began = Instant::now();
@@ -52,7 +53,7 @@ fn comes_to_find(reader: &Reader, keys: Range<u64>, expected: usize, what: &str)
     }
 }
 
-/// A child that opens the filter and inserts keys, as it is told.
+/// Runs a child that opens the filter and inserts keys on request.
 #[test]
 fn the_child_plays_its_role_when_it_is_one() {
     let Some(dir) = talk::role() else { return };
@@ -68,15 +69,15 @@ fn writer(dir: &Path) -> Child {
     Child::start(&dir.display().to_string())
 }
 
-/// What readers find, long after all writers of a filter were killed: one that was there before, one that came after, and the
-/// next one who opens the filter to write.
+/// Returns how many keys are found long after all writers were killed: by a reader opened before,
+/// by a reader opened after, and by the next writer.
 fn after_all_writers_were_killed(downtime: Downtime) -> [usize; 3] {
     let (_home, dir) = home();
     let spec = TimeLimited::window(WINDOW).fpr(1e-6);
     let filter = Filter::create(&dir, spec, options().downtime(downtime)).expect("a filter");
     let mut child = writer(&dir);
     child.ask("0 100");
-    // The last to be alive is one that is killed.
+    // The last live writer is the one that is killed.
     drop(filter);
     let before = Reader::<Any>::open(&dir, options()).expect("a reader");
     assert_eq!(found(&before, 0..100), 100, "while the writer lives");
@@ -90,17 +91,17 @@ fn after_all_writers_were_killed(downtime: Downtime) -> [usize; 3] {
 }
 
 #[test]
-fn the_time_of_a_filter_that_freezes_stands_when_its_writers_were_killed() {
+fn the_time_of_a_freezing_filter_stops_when_its_writers_were_killed() {
     assert_eq!(after_all_writers_were_killed(Downtime::Freeze), [100; 3]);
 }
 
 #[test]
-fn the_time_of_a_filter_that_ages_goes_on_when_its_writers_were_killed() {
+fn the_time_of_an_aging_filter_advances_when_its_writers_were_killed() {
     assert_eq!(after_all_writers_were_killed(Downtime::Age), [0; 3]);
 }
 
 #[test]
-fn ages_stand_with_the_time_of_a_frozen_filter_whose_writers_were_killed() {
+fn ages_stop_with_the_time_of_a_frozen_filter_whose_writers_were_killed() {
     let (_home, dir) = home();
     let spec = TimeLimited::window(Duration::from_secs(600)).fpr(1e-6);
     let frozen = options().downtime(Downtime::Freeze);
@@ -110,7 +111,7 @@ fn ages_stand_with_the_time_of_a_frozen_filter_whose_writers_were_killed() {
     let reader = Reader::<TimeLimited>::open(&dir, options()).expect("a reader");
     child.kill();
     let mut ages = Vec::new();
-    // Once it has looked who is alive.
+    // After the reader has checked which handles are alive.
     std::thread::sleep(Duration::from_millis(1500));
     for _ in 0..3 {
         for key in 0..10_u64 {
@@ -136,7 +137,7 @@ fn replace(dir: &Path, backup: &Path) {
 }
 
 #[test]
-fn a_backup_of_the_same_filter_in_its_place_is_noticed_by_who_read_a_closed_filter() {
+fn a_reader_of_a_closed_filter_notices_a_backup_restored_in_its_place() {
     let (home, dir) = home();
     let filter = create(&dir);
     insert(&filter, 0..100);
@@ -148,14 +149,15 @@ fn a_backup_of_the_same_filter_in_its_place_is_noticed_by_who_read_a_closed_filt
     assert_eq!(found(&reader, 0..300), 200);
     replace(&dir, &backup);
     comes_to_find(&reader, 0..300, 100, "restored");
-    // Whoever opens the restored filter, which begins an era of the number that the other had.
+    // The next writer of the restored filter begins a timeline with the number that the other
+    // filter had.
     let filter = Filter::<Any>::open(&dir, options()).expect("a filter");
     insert(&filter, 200..250);
     comes_to_find(&reader, 0..300, 150, "written to after the restore");
 }
 
 #[test]
-fn one_backup_after_another_in_the_same_place_is_noticed() {
+fn a_reader_notices_each_of_several_backups_restored_in_turn() {
     let (home, dir) = home();
     let filter = create(&home.path().join("original"));
     let backups = [100, 200, 300].map(|upto| {
@@ -175,7 +177,7 @@ fn one_backup_after_another_in_the_same_place_is_noticed() {
 }
 
 #[test]
-fn a_backup_of_the_same_filter_in_its_place_is_noticed_by_who_read_beside_writers_now_dead() {
+fn a_reader_beside_dead_writers_notices_a_backup_restored_in_its_place() {
     let (home, dir) = home();
     let filter = create(&dir);
     insert(&filter, 0..100);
@@ -187,13 +189,13 @@ fn a_backup_of_the_same_filter_in_its_place_is_noticed_by_who_read_beside_writer
     let reader = Reader::<Any>::open(&dir, options()).expect("a reader");
     assert_eq!(found(&reader, 0..300), 200);
     child.kill();
-    assert_eq!(found(&reader, 0..300), 200, "from what the dead left");
+    assert_eq!(found(&reader, 0..300), 200, "from the files of the dead writers");
     replace(&dir, &backup);
     comes_to_find(&reader, 0..300, 100, "restored");
 }
 
 #[test]
-fn a_restored_filter_that_is_written_to_is_noticed_by_who_read_an_image_of_the_same_era() {
+fn a_reader_of_an_image_of_the_same_era_notices_a_restored_filter_in_use() {
     let (home, dir) = home();
     let filter = create(&dir);
     insert(&filter, 0..100);
@@ -206,14 +208,14 @@ fn a_restored_filter_that_is_written_to_is_noticed_by_who_read_an_image_of_the_s
     assert_eq!(found(&reader, 0..300), 200);
     child.kill();
     replace(&dir, &backup);
-    // It begins the era that follows that of the backup, as the child did.
+    // It begins the timeline that follows that of the backup, as the child did.
     let filter = Filter::<Any>::open(&dir, options()).expect("a filter");
     insert(&filter, 200..250);
     comes_to_find(&reader, 0..300, 150, "restored and written to");
 }
 
 #[test]
-fn a_directory_from_which_the_filter_was_removed_is_no_filter_to_who_read_it_closed() {
+fn a_reader_of_a_closed_filter_notices_its_removal() {
     let (_home, dir) = home();
     let filter = create(&dir);
     insert(&filter, 0..100);
@@ -224,7 +226,7 @@ fn a_directory_from_which_the_filter_was_removed_is_no_filter_to_who_read_it_clo
     let error = loop {
         match reader.contains(0_u64.to_le_bytes()) {
             Err(error) => break error,
-            Ok(_) => assert!(began.elapsed() < Duration::from_secs(20), "it answers still"),
+            Ok(_) => assert!(began.elapsed() < Duration::from_secs(20), "the reader still answers"),
         }
     };
     assert!(matches!(error, Error::NotAFilter { .. }), "{error}");

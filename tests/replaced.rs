@@ -1,5 +1,6 @@
-//! Filters whose directory is moved, removed or replaced while processes have it open: whoever is left behind is told, or
-//! goes on where the directory went, and a filter that takes the place is not touched. And to whom new files belong.
+//! Filters whose directory is moved, removed or replaced while processes have it open: their
+//! handles get an error, or continue in the moved directory, and do not touch a filter that takes
+//! its place. Also tests the owner of new files.
 
 use ebbtide::{
     AgePartitioned, Checked, Clock, Durability, Error, Filter, Options, Reader, inspect,
@@ -29,8 +30,8 @@ fn create(dir: &Path) -> Seen {
     Filter::create(dir, spec(), options(true)).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Creates a filter in a place that was just emptied: a straggler's file may come between the check and its name, within
-/// microseconds. Then it lies there without a `meta`, and creation says so.
+/// Creates a filter in a directory that was just emptied. A file of an old handle may appear
+/// between the check and the creation of `meta`, within microseconds; creation then reports it.
 fn create_anew(dir: &Path) -> Seen {
     for _ in 0..3 {
         match Filter::create(dir, spec(), options(true)) {
@@ -39,7 +40,7 @@ fn create_anew(dir: &Path) -> Seen {
             Err(error) => panic!("{error}"),
         }
     }
-    panic!("late files again and again");
+    panic!("late files in every attempt");
 }
 
 fn insert(filter: &Seen, keys: std::ops::Range<u64>) -> Result<(), Error> {
@@ -50,7 +51,7 @@ fn has(filter: &Seen, keys: std::ops::Range<u64>) -> bool {
     keys.into_iter().all(|key| filter.contains(key.to_le_bytes()).expect("an answer"))
 }
 
-/// What somebody does who does not know that the place is another's by now.
+/// Uses a handle whose directory now belongs to another filter.
 fn straggle(filter: Seen, random: &mut Random) -> Result<(), Error> {
     for _ in 0..4 {
         match random.below(4) {
@@ -63,7 +64,7 @@ fn straggle(filter: Seen, random: &mut Random) -> Result<(), Error> {
     if random.below(2) == 0 { filter.close() } else { Ok(()) }
 }
 
-/// How the place was taken from those who are left behind.
+/// The ways in which the directory is taken away from open handles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Taken {
     Removed,
@@ -73,12 +74,12 @@ enum Taken {
 
 fn take_away(dir: &Path, how: Taken) {
     match how {
-        // A straggler's new file may come in between; whoever removes the directory does so again.
+        // An old handle's new file may appear during the removal; repeat it then.
         Taken::Removed => while fs::remove_dir_all(dir).is_err() {},
         Taken::Emptied => {
             let left =
                 || fs::read_dir(dir).expect("a directory").map(|entry| entry.expect("one").path());
-            // Likewise.
+            // As above.
             while left().map(fs::remove_file).count() > 0 {}
         }
         Taken::Moved => {
@@ -90,7 +91,7 @@ fn take_away(dir: &Path, how: Taken) {
 }
 
 #[test]
-fn a_filter_in_the_place_of_another_is_sound_whatever_those_do_who_had_that_open() {
+fn a_filter_in_the_place_of_another_stays_intact_beside_old_handles() {
     let rounds =
         std::env::var("EBBTIDE_ROUNDS").map_or(60, |rounds| rounds.parse().expect("a number"));
     let place = tempfile::tempdir().expect("a temporary directory");
@@ -109,7 +110,7 @@ fn a_filter_in_the_place_of_another_is_sound_whatever_those_do_who_had_that_open
         }
         take_away(&dir, how);
         let straggler = left.pop().expect("one");
-        // One straggles while the new filter is made, the others after.
+        // One old handle works while the new filter is created, the others after.
         let mut other = Random::new(round);
         let racing = std::thread::spawn(move || straggle(straggler, &mut other));
         let filter = create_anew(&dir);
@@ -124,7 +125,7 @@ fn a_filter_in_the_place_of_another_is_sound_whatever_those_do_who_had_that_open
                     assert!(replaced && how != Taken::Moved, "round {round}, {how:?}");
                     *refused.entry((format!("{how:?}"), "told")).or_insert(0) += 1;
                 }
-                // In the middle of the removal of its files, which are named.
+                // During the removal of its files, which are named.
                 Err(Error::Io { source, .. })
                     if source.kind() == std::io::ErrorKind::NotFound && how != Taken::Moved => {}
                 Err(error) => panic!("round {round}, {how:?}: {error}"),
@@ -153,7 +154,7 @@ fn a_filter_in_the_place_of_another_is_sound_whatever_those_do_who_had_that_open
 }
 
 #[test]
-fn a_filter_that_was_moved_goes_on_where_it_is_now() {
+fn a_moved_filter_continues_in_its_new_directory() {
     let place = tempfile::tempdir().expect("a temporary directory");
     let (dir, away) = (place.path().join("seen"), place.path().join("away"));
     let filter = create(&dir);
@@ -170,7 +171,7 @@ fn a_filter_that_was_moved_goes_on_where_it_is_now() {
 }
 
 #[test]
-fn whoever_has_a_removed_filter_open_is_told_so_and_makes_no_file() {
+fn a_handle_of_a_removed_filter_gets_an_error_and_creates_no_file() {
     let place = tempfile::tempdir().expect("a temporary directory");
     let dir = place.path().join("seen");
     let filter = create(&dir);
@@ -179,13 +180,13 @@ fn whoever_has_a_removed_filter_open_is_told_so_and_makes_no_file() {
     let error = filter.sync().expect_err("its files are gone");
     assert!(matches!(error, Error::Retired { replaced: true, .. }), "{error}");
     assert!(error.to_string().contains("was removed or replaced"), "{error}");
-    let told = insert(&filter, 10..11).expect_err("from now on nothing is taken");
+    let told = insert(&filter, 10..11).expect_err("later inserts are refused");
     assert!(matches!(told, Error::Retired { .. }), "{told}");
     assert!(filter.close().is_err() && !dir.exists());
 }
 
 #[test]
-fn a_reader_follows_the_path_to_the_filter_that_is_there_now() {
+fn a_reader_follows_the_path_to_the_current_filter() {
     let place = tempfile::tempdir().expect("a temporary directory");
     let dir = place.path().join("seen");
     let filter = create(&dir);
@@ -198,14 +199,14 @@ fn a_reader_follows_the_path_to_the_filter_that_is_there_now() {
     insert(&filter, 20..30).expect("inserted");
     let begun = std::time::Instant::now();
     while !reader.contains(23_u64.to_le_bytes()).expect("an answer") {
-        assert!(begun.elapsed().as_secs() < 30, "it still shows the one that was removed");
+        assert!(begun.elapsed().as_secs() < 30, "it still shows the removed filter");
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     assert!(!reader.contains(3_u64.to_le_bytes()).expect("an answer"));
 }
 
 #[test]
-fn log_and_snapshots_of_another_filter_are_named_and_passed_over() {
+fn log_and_snapshots_of_another_filter_are_named_and_ignored() {
     let place = tempfile::tempdir().expect("a temporary directory");
     let (dir, other) = (place.path().join("seen"), place.path().join("other"));
     let filter = create(&other);
@@ -223,7 +224,7 @@ fn log_and_snapshots_of_another_filter_are_named_and_passed_over() {
         let entry = entry.expect("an entry");
         let name = entry.file_name().to_string_lossy().into_owned();
         let is_ours = name.starts_with("wal-") || name.starts_with("snap-");
-        // Also where the filter's own next segments will lie.
+        // Also at the names of the filter's own next segments.
         if is_ours && !dir.join(&name).exists() {
             fs::copy(entry.path(), dir.join(&name)).expect("copied");
             put += 1;
@@ -243,7 +244,7 @@ fn log_and_snapshots_of_another_filter_are_named_and_passed_over() {
     assert!(has(&filter, 6000..9000) && !has(&filter, 0..10));
 }
 
-/// Name, owner, group and mode of every file.
+/// Returns name, owner, group and mode of every file.
 fn owners(dir: &Path) -> Vec<(String, u32, u32, u32)> {
     let entries = fs::read_dir(dir).expect("a directory").map(|entry| entry.expect("an entry"));
     let owner = |entry: fs::DirEntry| {
@@ -255,7 +256,7 @@ fn owners(dir: &Path) -> Vec<(String, u32, u32, u32)> {
 }
 
 #[test]
-fn files_that_root_makes_belong_to_the_owner_of_the_filter() {
+fn files_created_by_root_belong_to_the_owner_of_the_filter() {
     let place = tempfile::tempdir().expect("a temporary directory");
     let dir = place.path().join("seen");
     create(&dir).close().expect("closed");
@@ -279,7 +280,7 @@ fn files_that_root_makes_belong_to_the_owner_of_the_filter() {
 }
 
 #[test]
-fn a_filter_that_a_group_shares_does_so_whatever_the_umask() {
+fn a_filter_shared_by_a_group_stays_shared_for_any_umask() {
     let place = tempfile::tempdir().expect("a temporary directory");
     let dir = place.path().join("seen");
     let shared = options(true).mode(0o660);
@@ -290,19 +291,19 @@ fn a_filter_that_a_group_shares_does_so_whatever_the_umask() {
         assert_eq!(mode, 0o660, "{name}");
     }
     let mode = fs::metadata(&dir).expect("it is there").permissions().mode();
-    assert_eq!(mode & 0o070, 0o070, "the group makes files there, too");
+    assert_eq!(mode & 0o070, 0o070, "the group may create files there");
 }
 
 #[test]
-fn files_of_others_with_our_names_are_refused_and_left_as_they_are() {
+fn foreign_files_with_a_filters_names_are_refused_and_not_changed() {
     for name in ["live", "live-000009-0000", "tmp-7", "lock"] {
         let place = tempfile::tempdir().expect("a temporary directory");
         let path = place.path().join(name);
-        fs::write(&path, "mine, and nobody else's").expect("written");
+        fs::write(&path, "not a filter's file").expect("written");
         let error =
             Seen::create(place.path(), spec(), options(false)).expect_err("it is in the way");
         assert!(error.to_string().contains(name), "{name}: {error}");
-        assert_eq!(fs::read(&path).expect("it is there"), b"mine, and nobody else's", "{name}");
+        assert_eq!(fs::read(&path).expect("it is there"), b"not a filter's file", "{name}");
     }
     let place = tempfile::tempdir().expect("a temporary directory");
     fs::create_dir(place.path().join("tmp-3")).expect("a directory");
@@ -311,11 +312,12 @@ fn files_of_others_with_our_names_are_refused_and_left_as_they_are() {
     assert_eq!(fs::read(place.path().join("live")).expect("it is there"), b"mine");
 }
 
-/// In the environment of a process that shows something about itself: what, and where.
+/// Environment variables of a process that tests its own properties: the role and the directory.
 const ROLE: &str = "EBBTIDE_REPLACED_ROLE";
 const HOME: &str = "EBBTIDE_REPLACED_HOME";
 
-/// Has this same binary show, as a process of its own, what is the process's: working directory and descriptors.
+/// Runs a test as a separate process of this binary, for properties of a process: working directory
+/// and descriptors.
 fn in_a_process_of_its_own(test: &str, role: &str) -> tempfile::TempDir {
     let home = tempfile::tempdir().expect("a temporary directory");
     let mut command = Command::new(std::env::current_exe().expect("a name"));
@@ -348,9 +350,9 @@ fn a_working_directory_that_changes_does_not_matter() {
 }
 
 #[test]
-fn a_program_without_standard_streams_prints_into_no_file_of_ours() {
+fn a_program_without_standard_streams_does_not_print_into_a_filters_file() {
     let Some((_, home)) = role() else {
-        let test = "a_program_without_standard_streams_prints_into_no_file_of_ours";
+        let test = "a_program_without_standard_streams_does_not_print_into_a_filters_file";
         let home = in_a_process_of_its_own(test, "closes");
         let dir = home.path().join("seen");
         assert!(inspect::verify(&dir).expect("a report").is_sound());
@@ -359,7 +361,8 @@ fn a_program_without_standard_streams_prints_into_no_file_of_ours() {
         return;
     };
     let close = |stream| {
-        // SAFETY: nothing in this process uses the standard streams from here on but to show that they are harmless.
+        // SAFETY: from here on this process uses the standard streams only to show that they are
+        // harmless.
         #[expect(unsafe_code, reason = "the claim is about descriptors that were closed")]
         unsafe {
             libc::close(stream)
@@ -371,7 +374,7 @@ fn a_program_without_standard_streams_prints_into_no_file_of_ours() {
     let filter = create(&home.join("seen"));
     insert(&filter, 0..1000).expect("inserted");
     for stream in [0, 1, 2] {
-        let _ = rustix::io::write(borrowed(stream), b"a message for nobody in particular");
+        let _ = rustix::io::write(borrowed(stream), b"a message on a standard stream");
     }
     assert_eq!(filter.check_and_insert(5_u64.to_le_bytes()).expect("inserted"), Checked::Present);
     filter.close().expect("closed");
@@ -385,7 +388,8 @@ fn a_program_without_standard_streams_prints_into_no_file_of_ours() {
 }
 
 fn borrowed(stream: i32) -> std::os::fd::BorrowedFd<'static> {
-    // SAFETY: only asked or written to; a number that is not in use is an error.
+    // SAFETY: the descriptor is only queried or written to; a number that is not in use gives an
+    // error.
     #[expect(unsafe_code, reason = "standard streams that may be closed have no safe owner")]
     unsafe {
         std::os::fd::BorrowedFd::borrow_raw(stream)

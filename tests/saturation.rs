@@ -1,19 +1,19 @@
-//! A filter that is fuller than planned says so, and none that is as full as planned.
+//! A filter that is fuller than planned reports it; a filter that is as full as planned does not.
 
 use ebbtide::kinds::registry::REGISTRY;
 use ebbtide::media::Memory;
 use ebbtide::{Any, Clock, Durability, Filter, Options, Parameters, Stat, Timestamp};
 use std::sync::Arc;
 
-/// Keys that a kind is made for, in its capacity, its window, or the window's time.
+/// The number of keys to plan for: the capacity, the window, or the keys within the window's time.
 const PLANNED: u64 = 4000;
 
-/// What a stream of new keys without end does to a kind.
+/// The effect of an endless stream of new keys on a kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Flood {
-    /// Nothing goes: it fills up.
+    /// No key expires: the filter fills up.
     Fills,
-    /// Old keys go at the pace of the new ones, or it grows.
+    /// Old keys expire as fast as new ones arrive, or the filter grows.
     Bears,
 }
 
@@ -51,7 +51,7 @@ const ROWS: &[Row] = &[
     ("importance-h", CELLS, Bears),
 ];
 
-/// A filter in memory and how far its stream has come.
+/// A filter in memory, and the position of its stream.
 struct Fed {
     filter: Filter,
     kind: &'static str,
@@ -69,7 +69,7 @@ impl Fed {
         Self { filter: filter.expect("a filter"), kind, keys: 0 }
     }
 
-    /// Inserts new keys, one a millisecond, their importance spread evenly over the levels.
+    /// Inserts new keys, one per millisecond, with importances spread evenly over the levels.
     fn insert(&mut self, keys: u64) {
         for key in self.keys..self.keys + keys {
             let call = self.filter.call().time(at(key));
@@ -93,7 +93,7 @@ fn at(key: u64) -> Timestamp {
 }
 
 #[test]
-fn every_kind_is_silent_when_it_is_as_full_as_planned_and_those_that_fill_up_speak_beyond() {
+fn no_kind_is_saturated_at_its_planned_fill_and_those_that_fill_up_are_beyond_it() {
     for entry in REGISTRY {
         assert!(ROWS.iter().any(|(kind, ..)| *kind == entry.name), "{}", entry.name);
     }
@@ -109,14 +109,15 @@ fn every_kind_is_silent_when_it_is_as_full_as_planned_and_those_that_fill_up_spe
         for _ in 0..8 {
             fed.insert(PLANNED / 2);
             let stat = fed.stat();
-            // At 1.5 times the keys all that fill up are over twice the rate, also with few hash functions.
+            // At 1.5 times the planned keys all kinds that fill up exceed twice the planned rate,
+            // even with few hash functions.
             assert_eq!(stat.saturated, row.2 == Fills, "{row:?} after {} keys: {stat:?}", fed.keys);
         }
     }
 }
 
 #[test]
-fn keys_that_come_again_fill_nothing() {
+fn repeated_keys_do_not_fill_a_filter() {
     for &row in ROWS.iter().filter(|row| row.2 == Fills) {
         let mut fed = Fed::new(row);
         for _ in 0..10 {
@@ -134,7 +135,7 @@ fn a_decaying_filter_that_was_flooded_recovers() {
         let mut fed = Fed::new(row);
         fed.insert(4 * PLANNED);
         assert!(fed.stat().saturated, "{row:?}");
-        // An hour is sixty epochs, of which each halves all counts.
+        // An hour is sixty epochs, each of which halves all counts.
         let later = fed.filter.call().time(at(3_600_000));
         later.insert("later").expect("an insert");
         assert!(!fed.stat().saturated, "{row:?}: {:?}", fed.stat());
@@ -142,7 +143,7 @@ fn a_decaying_filter_that_was_flooded_recovers() {
 }
 
 #[test]
-fn a_time_limited_filter_bears_a_hundredfold_rate_after_a_while() {
+fn a_time_limited_filter_adapts_to_a_hundredfold_rate() {
     let row = ROWS.iter().find(|row| row.0 == "time-limited").expect("a row");
     let fed = Fed::new(*row);
     for key in 0..400_000_u64 {
@@ -153,11 +154,11 @@ fn a_time_limited_filter_bears_a_hundredfold_rate_after_a_while() {
 }
 
 #[test]
-fn keys_of_one_moment_that_come_late_do_not_overfill_a_time_limited_filter() {
+fn many_late_keys_of_one_time_do_not_overfill_a_time_limited_filter() {
     let row = ROWS.iter().find(|row| row.0 == "time-limited").expect("a row");
     let mut fed = Fed::new(*row);
     fed.insert(PLANNED / 2);
-    // Two hundred times what a generation has room for, of a second ago.
+    // Two hundred times the capacity of a generation, with times one second in the past.
     let (late, never) = (PLANNED..PLANNED + 20_000, 1_000_000..1_100_000_u64);
     let call = fed.filter.call().time(at(PLANNED / 4));
     for key in late.clone() {
@@ -176,10 +177,9 @@ fn keys_of_one_moment_that_come_late_do_not_overfill_a_time_limited_filter() {
 }
 
 #[test]
-fn important_keys_alone_fill_an_importance_aware_filter_beyond_its_plan_and_unimportant_ones_do_not()
- {
+fn important_keys_saturate_an_importance_aware_filter_and_unimportant_ones_do_not() {
     for &row in ROWS.iter().filter(|row| row.0.starts_with("importance")) {
-        // The plan takes all levels for equally frequent.
+        // The plan assumes that all levels are equally frequent.
         for (importance, saturated) in [(3.0, true), (0.0, false)] {
             let fed = Fed::new(row);
             for key in 0..4 * PLANNED {

@@ -1,4 +1,4 @@
-//! What the feature `serde` makes of the public types: names and units that do not change.
+//! The serialised form of the public types with the feature `serde`: names and units are stable.
 
 use ebbtide::{
     Age, Checked, Clock, Counting, Digest, Downtime, Durability, Estimate, Filter, Form, KeyHash,
@@ -18,7 +18,7 @@ fn reads_back<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(
 }
 
 #[test]
-fn values_have_names_and_units_that_stay_and_read_back() {
+fn values_have_stable_names_and_units_and_read_back() {
     reads_back(&Timestamp::from_unix_millis(1500), json!(1_500_000));
     reads_back(
         &[Checked::New, Checked::Present, Checked::TooLate],
@@ -42,7 +42,7 @@ fn values_have_names_and_units_that_stay_and_read_back() {
 }
 
 #[test]
-fn what_is_no_value_is_refused_with_what_was_expected() {
+fn a_malformed_value_is_refused_with_the_expected_form() {
     let error = from_value::<Durability>(json!("interval 1")).expect_err("no unit");
     assert!(error.to_string().contains("interval 1s"), "{error}");
     for wrong in ["ab", "zz0000000000000000000000000000ab", "+00000000000000000000000000000000ab"] {

@@ -1,8 +1,8 @@
-//! What goes on around a filter: files cut short under a running process, links in the place of files, other users, any
-//! umask, quotas, file systems in memory. (Full disks: `full_disk.rs`; read-only directories: `bad_input/`; readers without
-//! permission to write: `reader.rs`.)
+//! The environment of a filter: files truncated under a running process, links in the place of
+//! files, other users, any umask, quotas, file systems in memory. (Full disks: `full_disk.rs`;
+//! read-only directories: `bad_input/`; readers without write permission: `reader.rs`.)
 //!
-//! What needs to be root, or a tool that is not there, says that it was skipped.
+//! Tests that need root, or a missing tool, report that they were skipped.
 
 use ebbtide::{Any, Clock, Durability, Error, Filter, Options, Parameters, Reader, inspect};
 use std::collections::BTreeMap;
@@ -16,15 +16,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use tempfile::TempDir;
 
-/// `nobody`, on every distribution.
+/// The user id of `nobody`, on every distribution.
 const OTHER: u32 = 65534;
-/// How the system ends a process that touches a page of a mapped file beyond the file's end.
+/// The signal that ends a process that touches a page of a mapped file beyond the file's end.
 const SIGBUS: i32 = 7;
 
 const ROLE: &str = "EBBTIDE_SURROUNDED";
 /// The test that a child runs; it does nothing without a role.
 const TEST: &str = "the_child_plays_its_role_when_it_is_one";
-/// Marks what a child says among what the test harness prints.
+/// Marks a child's messages in the output of the test harness.
 const MARK: &str = "says: ";
 
 fn options() -> Options {
@@ -52,7 +52,7 @@ fn insert<K>(filter: &Filter<K>, keys: Range<u64>) -> Result<(), Error> {
     keys.into_iter().try_for_each(|key| filter.insert(key.to_le_bytes()).map(drop))
 }
 
-/// A filter with two snapshots and records beyond, closed.
+/// Creates a closed filter with two snapshots and records after them.
 fn create(dir: &Path) -> Filter {
     let filter = Filter::create(dir, spec(), options()).expect("a filter");
     for round in 0..2 {
@@ -83,7 +83,7 @@ fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0)
 }
 
-/// Runs a program to its end; false if that is not possible here.
+/// Runs a program to its end; returns false if that is not possible here.
 fn run(program: &str, arguments: &[&str]) -> bool {
     let output = Command::new(program).args(arguments).output();
     output.is_ok_and(|output| output.status.success())
@@ -96,7 +96,7 @@ struct Running {
 }
 
 impl Running {
-    /// Runs this binary in a role, up to the first line that it says; by itself or with this command.
+    /// Runs this binary in a role, directly or by this command, until its first message.
     fn start(mut command: Command, role: &str) -> (Self, String) {
         command.args(["--exact", TEST, "--nocapture"]).env(ROLE, role);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -118,7 +118,7 @@ impl Running {
         String::new()
     }
 
-    /// Lets it go on, and hears what it says and how it ends.
+    /// Lets the child continue; returns its message and its exit status.
     fn go_on(mut self) -> (String, ExitStatus) {
         let mut stdin = self.process.stdin.take().expect("a pipe");
         // It may have died before.
@@ -150,7 +150,7 @@ fn wait() {
     std::io::stdin().read_line(&mut String::new()).expect("the parent lives");
 }
 
-/// Opens a filter, and when told to goes on to use all of it.
+/// Opens a filter, waits, and then uses every part of it.
 fn use_all(dir: &Path) {
     let filter = Filter::<Any>::open(dir, options()).expect("a filter");
     say("ready");
@@ -159,7 +159,7 @@ fn use_all(dir: &Path) {
         .and_then(|()| filter.digest().map(drop))
         .and_then(|()| filter.checkpoint().map(drop))
         .and_then(|()| filter.close());
-    say(used.map_or_else(|error| error.to_string(), |()| "all went well".to_owned()));
+    say(used.map_or_else(|error| error.to_string(), |()| "success".to_owned()));
 }
 
 /// Creates a filter and closes it.
@@ -172,7 +172,7 @@ fn make(dir: &Path) {
     say(made.map_or_else(|error| error.to_string(), |()| "made".to_owned()));
 }
 
-/// Opens a filter of somebody else, for writing and for reading.
+/// Opens another user's filter, for writing and for reading.
 fn intrude(dir: &Path) {
     let opened = Filter::<Any>::open(dir, options()).map(drop);
     let read = Reader::<Any>::open(dir, options()).map(drop);
@@ -184,7 +184,7 @@ fn intrude(dir: &Path) {
     say(said.join(" | "));
 }
 
-/// Fills a filter until it fails, and when told to goes on.
+/// Fills a filter until an insert fails, waits, and then continues.
 fn fill(dir: &Path) {
     let filter = Filter::create(dir, spec(), options().segment_bytes(256 << 10)).expect("room");
     let full = (0..10_000_000).find_map(|key: u64| {
@@ -195,7 +195,7 @@ fn fill(dir: &Path) {
     say(format!("{key} {} {error}", error.is_full()));
     wait();
     let more = insert(&filter, key..key + 1000).and_then(|()| filter.close());
-    say(more.map_or_else(|error| error.to_string(), |()| "all went well".to_owned()));
+    say(more.map_or_else(|error| error.to_string(), |()| "success".to_owned()));
 }
 
 #[test]
@@ -210,13 +210,13 @@ fn the_child_plays_its_role_when_it_is_one() {
     }
 }
 
-/// Another user's child, in a place that he can get at.
+/// Returns the command of a child of another user, in a directory that this user can access.
 fn of_another(home: &Path) -> Option<Command> {
     if !is_root() {
         println!("skipped: only root can act as another user");
         return None;
     }
-    // Where the tests were built the other user may not even look.
+    // The other user may have no access to the build directory.
     let binary = home.join("tests");
     fs::copy(std::env::current_exe().expect("a name"), &binary).expect("a copy");
     for path in [home, &binary] {
@@ -225,7 +225,8 @@ fn of_another(home: &Path) -> Option<Command> {
     let mut command = Command::new("setpriv");
     command.arg(format!("--reuid={OTHER}")).arg(format!("--regid={OTHER}"));
     command.args(["--clear-groups", "--"]).arg(&binary);
-    // The copy may be busy for a moment: a child that another thread is starting has it open as it was written.
+    // The copy may be busy for a moment: a child that another thread is starting may have inherited
+    // the descriptor that wrote it.
     for _ in 0..300 {
         let mut works = Command::new(command.get_program());
         if works.args(command.get_args()).arg("--list").output().is_ok_and(|it| it.status.success())
@@ -234,17 +235,17 @@ fn of_another(home: &Path) -> Option<Command> {
         }
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
-    println!("skipped: there is no setpriv, or the other user cannot get at the tests");
+    println!("skipped: there is no setpriv, or the other user cannot access the tests");
     None
 }
 
-/// Files that are the memory of the running processes; the log is beside them.
+/// Returns whether a file is part of the shared memory of the running processes; the log is not.
 fn is_image(name: &str) -> bool {
     name == "live" || name.starts_with("live-")
 }
 
 #[test]
-fn a_file_cut_short_under_a_process_ends_it_by_a_signal_at_most_and_what_is_not_cut_is_kept() {
+fn truncating_a_file_at_most_kills_the_process_by_a_signal_and_loses_only_the_cut_part() {
     let mut cut = Vec::new();
     loop {
         let mut file = None;
@@ -257,7 +258,8 @@ fn a_file_cut_short_under_a_process_ends_it_by_a_signal_at_most_and_what_is_not_
             let Some(name) = &file else { break };
             let path = dir.join(name);
             let length = fs::metadata(&path).expect("a file").len();
-            // Whole pages: the rest of one would read as zeros, which nothing can tell from what was there.
+            // Whole pages: the rest of a partial page would read as zeros, which cannot be
+            // distinguished from its former contents.
             let bytes = length / 2 / 4096 * 4096 * keep;
             let shortened = fs::OpenOptions::new().write(true).open(&path);
             shortened.and_then(|file| file.set_len(bytes)).expect("it is cut");
@@ -266,7 +268,7 @@ fn a_file_cut_short_under_a_process_ends_it_by_a_signal_at_most_and_what_is_not_
             println!("{what}");
             let died = status.signal();
             assert!(died == Some(SIGBUS) || status.success() && !said.is_empty(), "{what}");
-            assert!(!is_image(name) || died.is_some(), "{what}: nobody noticed");
+            assert!(!is_image(name) || died.is_some(), "{what}: unnoticed");
             holds_what_was_not_cut(&dir, name, &what);
         }
         match file {
@@ -278,8 +280,8 @@ fn a_file_cut_short_under_a_process_ends_it_by_a_signal_at_most_and_what_is_not_
     assert!(kinds.iter().all(|kind| cut.iter().any(|name| name.starts_with(kind))), "{cut:?}");
 }
 
-/// All that was inserted before, unless it was the log or `meta` that was cut: then the error names the file and what to do, and
-/// what the rest proves can be saved.
+/// Checks that all earlier inserts are present, unless the log or `meta` was cut. In that case the
+/// error must name the file and the remedy, and salvage must recover what the rest proves.
 fn holds_what_was_not_cut(dir: &Path, name: &str, what: &str) {
     match Filter::<Any>::open(dir, options()) {
         Ok(filter) => assert_has(&filter, 0..KEYS, what),
@@ -291,7 +293,7 @@ fn holds_what_was_not_cut(dir: &Path, name: &str, what: &str) {
             assert!(text.contains("; "), "{what}: no remedy in {text}");
             let saved = dir.with_extension("saved");
             if name == "meta" {
-                inspect::salvage(dir, &saved).expect_err("the seed stands nowhere else");
+                inspect::salvage(dir, &saved).expect_err("the seed is stored nowhere else");
                 return;
             }
             let salvaged = inspect::salvage(dir, &saved).expect("the rest can be saved");
@@ -304,7 +306,7 @@ fn holds_what_was_not_cut(dir: &Path, name: &str, what: &str) {
 }
 
 #[test]
-fn a_link_in_the_place_of_a_file_is_neither_followed_nor_changed_at_its_end() {
+fn a_link_in_the_place_of_a_file_is_refused_and_its_target_not_changed() {
     let (_home, model) = home();
     create(&model).close().expect("a clean end");
     let mut refused = 0;
@@ -330,13 +332,13 @@ fn a_link_in_the_place_of_a_file_is_neither_followed_nor_changed_at_its_end() {
             assert!(text.contains("found a symbolic link; remove it"), "{name}: {text}");
         }
         let after = (fs::read(&target).expect("bytes"), fs::metadata(&target).expect("it").mode());
-        assert!(before == after, "{name}: what the link leads to was changed");
+        assert!(before == after, "{name}: the target of the link was changed");
     }
     assert!(refused >= 3, "`meta`, `lock` and the log are refused: {refused}");
 }
 
 #[test]
-fn links_laid_where_files_will_be_made_lead_to_no_new_file() {
+fn a_link_at_the_name_of_a_future_file_creates_no_file_elsewhere() {
     let (_home, model) = home();
     let filter = create(&model);
     let mut later: Vec<String> = names(&model);
@@ -359,7 +361,7 @@ fn links_laid_where_files_will_be_made_lead_to_no_new_file() {
             drop(filter);
             Filter::<Any>::open(&dir, options())?.close()
         });
-        assert!(!target.exists(), "{name}: a file was made elsewhere");
+        assert!(!target.exists(), "{name}: a file was created elsewhere");
         if let Err(error) = used {
             let text = error.to_string();
             assert!(text.contains(&*dir.to_string_lossy()), "{name}: {text}");
@@ -377,7 +379,7 @@ fn a_link_to_the_directory_is_followed() {
     assert_has(&filter, 0..KEYS, "through a link");
 }
 
-/// The mode of the directory and of all files.
+/// Returns the mode of the directory and of all files.
 fn modes(dir: &Path) -> BTreeMap<String, u32> {
     let mode = |path: &Path| fs::metadata(path).expect("it is there").mode() & 0o7777;
     let files = names(dir).into_iter().map(|name| (name.clone(), mode(&dir.join(name))));
@@ -385,7 +387,7 @@ fn modes(dir: &Path) -> BTreeMap<String, u32> {
 }
 
 #[test]
-fn whatever_the_umask_nobody_else_may_read_the_files_or_change_the_directory() {
+fn for_any_umask_other_users_can_neither_read_the_files_nor_change_the_directory() {
     for umask in ["000", "022", "077", "277", "777"] {
         let (_home, dir) = home();
         let below = dir.join("below");
@@ -401,7 +403,7 @@ fn whatever_the_umask_nobody_else_may_read_the_files_or_change_the_directory() {
             }
             assert_eq!(modes(&dir)["."] & 0o022, 0, "{umask}: the directory above");
         } else {
-            // Only where the user has kept himself out.
+            // Only if the user has no access to the user's own files.
             assert!(umask.starts_with(['2', '7']) && !is_root(), "{umask}: {said}");
             assert!(said.contains(&*dir.to_string_lossy()), "{umask}: {said}");
         }
@@ -409,7 +411,7 @@ fn whatever_the_umask_nobody_else_may_read_the_files_or_change_the_directory() {
 }
 
 #[test]
-fn a_umask_keeps_no_user_out_of_a_filter_of_his_own() {
+fn no_umask_excludes_a_user_from_their_own_filter() {
     let (home, dir) = home();
     let Some(command) = of_another(home.path()) else { return };
     fs::create_dir(&dir).expect("a directory");
@@ -431,11 +433,11 @@ fn a_umask_keeps_no_user_out_of_a_filter_of_his_own() {
 }
 
 #[test]
-fn another_user_is_refused_by_name_and_changes_nothing() {
+fn another_user_gets_an_error_with_the_file_name_and_changes_nothing() {
     let (home, dir) = home();
     let filter = create(&dir);
     let Some(command) = of_another(home.path()) else { return };
-    // Even where he may write the directory.
+    // Even if the other user may write the directory.
     fs::set_permissions(&dir, fs::Permissions::from_mode(0o777)).expect("root may");
     let before = names(&dir);
     let (running, said) = Running::start(command, &format!("intrude {}", dir.display()));
@@ -447,13 +449,13 @@ fn another_user_is_refused_by_name_and_changes_nothing() {
         assert!(refusal.contains("ermission denied"), "{refusal}");
     }
     assert_eq!(names(&dir), before);
-    insert(&filter, KEYS..KEYS + 10).expect("its owner goes on");
+    insert(&filter, KEYS..KEYS + 10).expect("its owner can use it");
     filter.close().expect("a clean end");
     let filter = Filter::<Any>::open(&dir, options()).expect("the same filter");
     assert_has(&filter, 0..KEYS + 10, "after an intruder");
 }
 
-/// Mounts something, does something there and takes it away again; or says that this is not possible.
+/// Mounts a file system, runs `act` in it and unmounts it; or reports that this is not possible.
 fn mounted(arguments: &[&str], act: impl FnOnce(&Path)) {
     let place = TempDir::new().expect("a directory");
     let path = place.path().to_string_lossy().into_owned();
@@ -462,7 +464,7 @@ fn mounted(arguments: &[&str], act: impl FnOnce(&Path)) {
         return;
     }
     let outcome = catch_unwind(AssertUnwindSafe(|| act(place.path())));
-    assert!(run("umount", &[&path]), "the mount goes");
+    assert!(run("umount", &[&path]), "unmounted");
     outcome.expect("see above");
 }
 
@@ -484,9 +486,9 @@ fn on_tmpfs_a_filter_outlives_its_processes() {
     });
 }
 
-/// Of btrfs, whose quotas are for a part of the file system, whoever writes.
+/// On btrfs, whose quotas apply to a part of the file system, for all users.
 #[test]
-fn an_exhausted_quota_is_a_full_disk_and_the_same_handle_goes_on_when_it_is_raised() {
+fn an_exhausted_quota_is_a_full_disk_and_the_same_handle_works_when_it_is_raised() {
     let home = TempDir::new().expect("a directory");
     let disk = home.path().join("disk").to_string_lossy().into_owned();
     fs::File::create(&disk).and_then(|file| file.set_len(256 << 20)).expect("a sparse file");
@@ -510,7 +512,7 @@ fn an_exhausted_quota_is_a_full_disk_and_the_same_handle_goes_on_when_it_is_rais
         assert!(error.contains("uota") && error.contains("nothing is lost"), "{said}");
         assert!(limit("64M"), "the second limit");
         let (said, status) = running.go_on();
-        assert!(status.success() && said == "all went well", "{said:?}, {status}");
+        assert!(status.success() && said == "success", "{said:?}, {status}");
         let filter = Filter::<Any>::open(&dir, options()).expect("it was closed");
         assert_has(&filter, 0..keys + 1000, "after a quota");
     });

@@ -1,4 +1,4 @@
-//! Disks that are planned tightly: a filter goes on in the space of what only damage would make it need.
+//! Tightly planned disks: a filter continues in the space that only a damaged filter would need.
 
 #[path = "common/space.rs"]
 mod space;
@@ -19,7 +19,7 @@ fn insert<K>(filter: &Filter<K>, keys: std::ops::Range<u64>) {
     keys.for_each(|key| assert!(filter.insert(key.to_le_bytes()).is_ok()));
 }
 
-/// Inserts keys from 0 on until there is no space; returns how many that were.
+/// Inserts keys from 0 on until there is no space; returns how many succeeded.
 fn fill<K>(filter: &Filter<K>) -> u64 {
     let failed = (0_u64..).find(|key| filter.insert(key.to_le_bytes()).is_err());
     failed.expect("a disk has an end")
@@ -37,7 +37,8 @@ fn names(memory: &dyn Media, start: &str) -> Vec<String> {
     names
 }
 
-/// What is there when everybody who has the filter open is killed, and the disk is as full as that.
+/// Returns the files as they are when every process of the filter is killed, on a disk without free
+/// space.
 fn killed(memory: &Memory) -> Memory {
     let copy = Memory::new();
     copy.make().expect("memory can be made");
@@ -59,7 +60,7 @@ fn damage(memory: &Memory, name: &str) {
     file.read_at(&mut byte, at).and_then(|()| file.write_at(&[byte[0] ^ 1], at)).expect("bytes");
 }
 
-/// A filter with so many snapshots, some log behind each, and no space left.
+/// Creates a filter with this many snapshots, some log after each, and no free space.
 fn filled(memory: &Memory, snapshots: u64) -> Filter<AgePartitioned> {
     let filter = made(memory);
     for round in 0..snapshots {
@@ -83,13 +84,13 @@ fn assert_survives(memory: &Memory, filter: Filter<AgePartitioned>) {
 }
 
 #[test]
-fn without_space_a_checkpoint_is_written_over_the_oldest_snapshot() {
+fn without_space_a_checkpoint_overwrites_the_oldest_snapshot() {
     let memory = Memory::new();
     let filter = filled(&memory, 2);
     let before = names(&memory, "snap-");
-    // What has changed since may take a little more.
+    // The changes since then may take a little more.
     memory.set_capacity(used(&memory) + 4096);
-    let start = filter.checkpoint().expect("that of the oldest");
+    let start = filter.checkpoint().expect("the space of the oldest snapshot");
     let after = names(&memory, "snap-");
     assert_eq!(after, [before[1].clone(), format!("snap-{start:016}")]);
     assert_eq!(names(&memory, "tmp-"), [""; 0]);
@@ -97,7 +98,7 @@ fn without_space_a_checkpoint_is_written_over_the_oldest_snapshot() {
 }
 
 #[test]
-fn no_snapshot_is_given_up_where_the_newer_one_is_damaged() {
+fn no_snapshot_is_overwritten_if_the_newer_one_is_damaged() {
     let memory = Memory::new();
     let filter = filled(&memory, 2);
     let before = names(&memory, "snap-");
@@ -112,7 +113,7 @@ fn no_snapshot_is_given_up_where_the_newer_one_is_damaged() {
 }
 
 #[test]
-fn of_one_snapshot_without_space_the_log_below_it_goes() {
+fn without_space_the_log_below_a_single_snapshot_is_removed() {
     let memory = Memory::new();
     let filter = made(&memory);
     insert(&filter, 0..2000);
@@ -127,7 +128,7 @@ fn of_one_snapshot_without_space_the_log_below_it_goes() {
 }
 
 #[test]
-fn without_a_snapshot_or_where_the_only_one_is_damaged_a_checkpoint_fails_and_the_log_stays() {
+fn without_an_intact_snapshot_a_checkpoint_fails_and_the_log_stays() {
     for snapshots in 0..2 {
         let memory = Memory::new();
         let filter = filled(&memory, snapshots);
@@ -144,7 +145,7 @@ fn without_a_snapshot_or_where_the_only_one_is_damaged_a_checkpoint_fails_and_th
 }
 
 #[test]
-fn a_filter_that_died_on_a_full_disk_opens_there_and_goes_on() {
+fn a_filter_that_died_on_a_full_disk_opens_and_works_there() {
     for snapshots in 1..4 {
         let memory = Memory::new();
         let filter = filled(&memory, snapshots);
@@ -163,10 +164,10 @@ fn a_filter_that_died_on_a_full_disk_opens_there_and_goes_on() {
 }
 
 #[test]
-fn a_filter_without_a_snapshot_that_died_on_a_full_disk_opens_there_in_the_place_of_its_log() {
+fn a_filter_without_a_snapshot_that_died_on_a_full_disk_opens_in_the_space_of_its_log() {
     let memory = Memory::new();
     let filter = made(&memory);
-    // As much log as the image takes several times.
+    // Several times as much log as the image needs.
     insert(&filter, 0..4000);
     memory.set_capacity(used(&memory));
     let keys = fill(&filter);
@@ -200,7 +201,7 @@ fn a_damaged_newest_snapshot_keeps_the_older_one_when_opened_on_a_full_disk() {
 }
 
 #[test]
-fn where_snapshots_lie_close_together_writers_go_on_in_the_space_of_the_older_one() {
+fn with_snapshots_close_together_writers_continue_in_the_space_of_the_older_one() {
     let memory = Memory::new();
     let options = options().background(true).checkpoint_bytes(1 << 40);
     let filter = Filter::create_on(shared(&memory), spec(), options).expect("room");
@@ -219,7 +220,7 @@ fn where_snapshots_lie_close_together_writers_go_on_in_the_space_of_the_older_on
 }
 
 #[test]
-fn counters_that_grow_find_their_room_in_the_place_of_log() {
+fn growing_counters_use_the_space_of_removed_log() {
     let memory = Memory::new();
     let spec = Any::new("dynamic-count", Parameters::new().with("capacity", 20_000));
     let options = options().background(true).checkpoint_bytes(1 << 40);
@@ -233,9 +234,9 @@ fn counters_that_grow_find_their_room_in_the_place_of_log() {
     (0..20).for_each(|key| assert!(heavy(key).expect("the log below the newest snapshot")));
 }
 
-/// On a file system, for what is mapped or open takes space there without a name, too.
+/// On a real file system, because mapped or open files take space there even without a name.
 #[test]
-fn threads_write_for_ever_on_a_disk_of_five_times_the_memory() {
+fn threads_write_without_limit_on_a_disk_of_five_times_the_memory() {
     let place = tempfile::tempdir().expect("a temporary directory");
     let path = place.path().to_string_lossy().into_owned();
     if !run("mount", &["-t", "tmpfs", "-o", "size=8m", "tmpfs", &path]) {
@@ -243,7 +244,7 @@ fn threads_write_for_ever_on_a_disk_of_five_times_the_memory() {
         return;
     }
     let outcome = std::panic::catch_unwind(|| on_tight_disk(&place.path().join("filter")));
-    assert!(run("umount", &[&path]), "the mount goes");
+    assert!(run("umount", &[&path]), "unmounted");
     outcome.expect("see above");
 }
 
@@ -254,7 +255,7 @@ fn on_tight_disk(home: &std::path::Path) {
     let filter = filter.expect("room");
     let memory = filter.stat().expect("figures").memory_bytes;
     assert!((MEMORY - 400_000..=MEMORY).contains(&memory), "{memory} bytes in 8 MiB");
-    // As much log as fits there twenty times.
+    // Twenty times as much log as fits there.
     std::thread::scope(|scope| {
         for thread in 0..3_u64 {
             let filter = &filter;

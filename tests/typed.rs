@@ -1,4 +1,5 @@
-//! Typed handles: each spec makes a filter that does what the spec's traits say, and no filter is taken for one of another type.
+//! Typed handles: each spec creates a filter that behaves as the spec's traits state, and no filter
+//! opens as another type.
 
 use ebbtide::{
     Age, AgePartitioned, Ages, Any, BlockTiming, Bloom, Call, Checked, Clock, Counting, Counts,
@@ -10,7 +11,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// A minute, long ago; decaying filters have epochs of one.
+/// The beginning of a minute long ago, in Unix seconds; decaying filters have epochs of one minute.
 const START: u64 = 28_333_333 * 60;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -23,7 +24,7 @@ fn options() -> Options {
     Options::new().hash_seed(7).clock(Clock::stream()).background(false)
 }
 
-/// A new filter of a spec, and its place.
+/// A new filter of a spec, and its directory.
 struct Made<K: Spec> {
     filter: Filter<K>,
     dir: PathBuf,
@@ -39,14 +40,14 @@ fn made<K: Spec + Clone>(spec: &K) -> Made<K> {
 }
 
 impl<K: Spec> Made<K> {
-    /// A call at a time in seconds.
+    /// Returns a call at a time in seconds.
     fn at(&self, seconds: u64) -> Call<'_, Filter<K>> {
         self.filter.call().time(at(seconds))
     }
 }
 
-/// What every filter does: it has what was inserted, tells new keys from known ones, and is there again when it is opened by its
-/// type, by name, or for reading. As another type it is refused.
+/// Checks every filter: it contains the inserted keys, distinguishes new keys from present ones,
+/// and reopens by its type, by name, or for reading. It does not open as another type.
 fn remembers<K: Spec + Clone>(spec: &K) {
     let made = made(spec);
     assert!(made.at(0).insert("a").expect("an insert"));
@@ -70,7 +71,7 @@ fn remembers<K: Spec + Clone>(spec: &K) {
     }
 }
 
-/// Opening as a type that it is not.
+/// Checks that a filter does not open as another type.
 fn is_no<K: Spec>(made: &Made<impl Spec>) {
     let wanted = K::KIND.expect("a type of its own");
     let refused = [
@@ -92,7 +93,7 @@ fn count<K: Counts>(call: Call<'_, Filter<K>>, key: &str) -> f64 {
     estimate.count
 }
 
-/// Counts of inserts and of weights, exact in a filter that is nearly empty.
+/// Checks counts of inserts and of weights, which are exact in a nearly empty filter.
 fn counts<K: Counts + Clone>(spec: &K) -> Made<K> {
     remembers(spec);
     let made = made(spec);
@@ -117,7 +118,7 @@ fn counts<K: Counts + Clone>(spec: &K) -> Made<K> {
     made
 }
 
-/// Counts that can be taken back.
+/// Checks counts that can be removed.
 fn removes<K: Removes + Clone>(spec: &K) {
     let made = counts(spec);
     assert!(made.filter.remove("a").expect("a removal"));
@@ -133,7 +134,7 @@ fn removes<K: Removes + Clone>(spec: &K) {
     assert_eq!((stat.inserts, stat.operations), (6, 9));
 }
 
-/// Counts of which each minute leaves a half.
+/// Checks counts that each minute halves.
 fn decays<K: Decays + Clone>(spec: &K) {
     let made = counts(spec);
     for (minutes, left) in [(0, 10.0), (1, 5.0), (2, 2.5), (30, 0.0)] {
@@ -144,7 +145,7 @@ fn decays<K: Decays + Clone>(spec: &K) {
     assert!(!made.at(1800).contains("a").expect("an answer"));
 }
 
-/// Ages that are never too old, and windows within the window.
+/// Checks that ages are never too high, and windows within the window.
 fn ages<K: Ages + Clone>(spec: &K) {
     remembers(spec);
     let made = made(spec);
@@ -167,7 +168,7 @@ fn ages<K: Ages + Clone>(spec: &K) {
     assert!(matches!(age, Some(Age::Items(age)) if (40..=83).contains(&age)), "{age:?}");
 }
 
-/// Keys that are the more important the longer they stay, and weights out of bounds.
+/// Checks that more important keys stay longer, and that weights out of bounds are refused.
 fn weighs<K: Weighs + Clone>(spec: &K) {
     remembers(spec);
     let made = made(spec);
@@ -192,7 +193,7 @@ fn weighs<K: Weighs + Clone>(spec: &K) {
 }
 
 #[test]
-fn counting_filters_count_and_take_back() {
+fn counting_filters_count_and_remove() {
     removes(&Counting::capacity(1000).fpr(0.001));
     removes(&Counting::capacity(1000).counter_bits(32));
     removes(&Spectral::capacity(1000).fpr(0.001));
@@ -202,7 +203,7 @@ fn counting_filters_count_and_take_back() {
 }
 
 #[test]
-fn minimal_increase_counts_but_takes_nothing_back() {
+fn minimal_increase_counts_but_does_not_remove() {
     let made = counts(&Spectral::capacity(1000).policy(Policy::MinimalIncrease));
     let error = made.filter.remove("a").expect_err("no removals");
     assert!(matches!(error, Error::Unsupported { kind: "spectral", operation: "remove" }));
@@ -210,7 +211,7 @@ fn minimal_increase_counts_but_takes_nothing_back() {
 }
 
 #[test]
-fn a_full_counter_says_at_least() {
+fn a_full_counter_gives_a_lower_bound() {
     let made = made(&Counting::capacity(1000).counter_bits(3));
     made.filter.call().times(6).insert("a").expect("an insert");
     assert_eq!(count(made.filter.call(), "a"), 6.0);
@@ -226,7 +227,7 @@ fn decaying_filters_count_less_with_time() {
 }
 
 #[test]
-fn windows_in_inserts_know_ages() {
+fn windows_in_inserts_give_ages() {
     ages(&Timing::last(100).fpr(0.001));
     ages(&BlockTiming::last(100).fpr(0.001));
     ages(&BlockTiming::last(100).batch(4));
@@ -235,7 +236,7 @@ fn windows_in_inserts_know_ages() {
 }
 
 #[test]
-fn a_window_in_time_knows_ages() {
+fn a_window_in_time_gives_ages() {
     let spec = TimeLimited::window(MINUTE).fpr(0.001).rate(10.0);
     remembers(&spec);
     let made = made(&spec);
@@ -249,7 +250,7 @@ fn a_window_in_time_knows_ages() {
 }
 
 #[test]
-fn windows_without_ages_remember() {
+fn windows_without_ages_contain_their_keys() {
     remembers(&Bloom::capacity(1000).fpr(0.001));
     remembers(&DoubleBuffering::last(1000).fpr(0.001));
     remembers(&TwoBuffer::last(1000).fpr(0.001));
@@ -257,10 +258,10 @@ fn windows_without_ages_remember() {
 }
 
 #[test]
-fn importance_aware_filters_keep_what_is_important() {
+fn importance_aware_filters_keep_important_keys() {
     weighs(&Importance2c::cells(7000, 7, 4, 20).importance_max(100.0));
     weighs(&ImportanceMc::cells(7000, 7, 4, 20).importance_max(100.0));
-    // It never draws a cell in vain.
+    // Every draw of this kind finds a cell above zero.
     weighs(&ImportanceH::cells(7000, 7, 4, 3).importance_max(100.0));
 }
 
@@ -290,7 +291,7 @@ fn a_filter_is_not_opened_as_another_type() {
 }
 
 #[test]
-fn a_kind_by_name_answers_what_it_can_and_names_what_it_cannot() {
+fn a_kind_by_name_refuses_unsupported_operations_by_name() {
     let filter = made(&Any::new("bloom", Parameters::new().with("capacity", 100))).filter;
     let refused = [
         ("estimate", filter.estimate("a").map(drop)),
@@ -312,7 +313,7 @@ fn a_kind_by_name_answers_what_it_can_and_names_what_it_cannot() {
 }
 
 #[test]
-fn a_filter_is_not_taken_for_one_with_other_parameters() {
+fn a_filter_with_other_parameters_is_refused() {
     let made = made(&Counting::capacity(100).counter_bits(4));
     let Made { filter, dir, _place } = made;
     filter.close().expect("a clean end");

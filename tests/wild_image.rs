@@ -1,12 +1,12 @@
-//! Live images whose words went wild: whoever joins finds out where it can be found out, and otherwise nothing hangs, panics
-//! or asks for space without end. Much of this was found by the fuzz target `live_image`.
+//! Live images with wrong words: an opener detects them where possible; otherwise nothing hangs,
+//! panics or requests unlimited space. The fuzz target `live_image` found many of these cases.
 
 use ebbtide::media::{Access, Mapping, Media, Memory};
 use ebbtide::{Any, Clock, Durability, Error, Filter, Options, Parameters, Since, inspect};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-// Words of `live`, as `docs/format.md` has them.
+// Words of `live`, as in `docs/format.md`.
 const TAIL: usize = 16;
 const DURABLE: usize = 24;
 const ALLOCATED: usize = 27;
@@ -16,7 +16,7 @@ const SYNCING: usize = 40;
 const TALLY_LANES: usize = 1024;
 const TERMS: usize = 512;
 const STRIPE_1: usize = 1536 + 8;
-/// Where a bank's first block has its version.
+/// The index of the version of a bank's first block.
 const VERSION: usize = 512;
 
 fn options() -> Options {
@@ -30,7 +30,7 @@ fn options() -> Options {
         .background(false)
 }
 
-/// A filter that somebody has open, on a disk that is soon full.
+/// An open filter, on a disk that is soon full.
 struct Scene {
     memory: Memory,
     first: Filter,
@@ -51,7 +51,7 @@ impl Scene {
         Filter::open_on(Arc::new(self.memory.clone()), options())
     }
 
-    /// The words of the file whose name begins so.
+    /// Maps the file whose name begins with `start`.
     fn map(&self, start: &str) -> Box<dyn Mapping> {
         let names = self.memory.list().expect("a directory");
         let name = names.iter().find(|name| name.starts_with(start)).expect("a file");
@@ -59,7 +59,7 @@ impl Scene {
         file.map(Access::Write).expect("whole words")
     }
 
-    /// Sets a word of `live`; returns what was there.
+    /// Sets a word of `live`; returns its old value.
     fn set(&self, at: usize, value: u64) -> u64 {
         self.map("live").words()[at].swap(value, Ordering::Relaxed)
     }
@@ -73,7 +73,7 @@ fn assert_damaged<T: std::fmt::Debug>(result: Result<T, Error>) {
 }
 
 #[test]
-fn ends_of_the_log_that_do_not_fit_together_are_damage_to_who_joins() {
+fn an_opener_reports_contradictory_ends_of_the_log_as_damage() {
     let scene = Scene::new();
     let wild = [
         (TAIL, 0),
@@ -87,27 +87,27 @@ fn ends_of_the_log_that_do_not_fit_together_are_damage_to_who_joins() {
         (ERA_START, u64::MAX),
         (ERA_START, 0),
         (SNAPSHOT, u64::MAX),
-        // What the stripe has counted.
+        // The counts of the stripe.
         (STRIPE_1 + 2, u64::MAX),
         (STRIPE_1 + 5, 1 << 40),
-        // The term that the next slot gets.
+        // The incarnation of the next session slot.
         (TERMS + 1, u64::MAX),
         (TERMS + 1, (1 << 48) - 1),
-        // The stripe, held by the handle that has the next slot, in its next term.
+        // The stripe, held by the handle that gets the next session slot, in its next incarnation.
         (STRIPE_1, 2 << 1 | 1 << 16),
     ];
     for (at, value) in wild {
         let before = scene.set(at, value);
         assert_damaged(scene.join());
         scene.set(at, before);
-        // A term that was taken stays taken.
+        // A used incarnation number stays used.
         scene.set(TERMS + 1, 0);
     }
-    scene.join().expect("all is as it was").insert("key").expect("an insert");
+    scene.join().expect("the words are restored").insert("key").expect("an insert");
 }
 
 #[test]
-fn a_tail_that_runs_away_from_a_writer_is_not_followed_with_files() {
+fn a_tail_far_beyond_a_writer_does_not_create_files() {
     let scene = Scene::new();
     let second = scene.join().expect("all is well");
     let files = scene.memory.list().expect("a directory").len();
@@ -119,17 +119,17 @@ fn a_tail_that_runs_away_from_a_writer_is_not_followed_with_files() {
 }
 
 #[test]
-fn nobody_waits_for_records_that_were_never_reserved_to_be_durable() {
+fn no_caller_waits_for_the_durability_of_records_never_reserved() {
     let scene = Scene::new();
     let second = scene.join().expect("all is well");
     let before = scene.set(STRIPE_1 + 2, u64::MAX);
     let call = second.call().durability(Durability::Always).since(Since::LastAccepted);
-    call.check_and_insert([3]).expect("it is there, and needs no record");
+    call.check_and_insert([3]).expect("the key is present, and needs no record");
     scene.set(STRIPE_1 + 2, before);
 }
 
 #[test]
-fn a_block_that_is_marked_as_being_changed_by_nobody_is_an_error_and_no_endless_wait() {
+fn a_block_marked_as_changing_without_an_owner_is_an_error_and_not_an_endless_wait() {
     let scene = Scene::new();
     let second = scene.join().expect("all is well");
     let bank = scene.map("live-");
@@ -139,10 +139,11 @@ fn a_block_that_is_marked_as_being_changed_by_nobody_is_an_error_and_no_endless_
 }
 
 #[test]
-fn a_stripe_whose_word_names_nobody_is_taken_over() {
+fn a_stripe_whose_word_names_no_owner_is_taken_over() {
     let scene = Scene::new();
     let second = scene.join().expect("all is well");
-    // A term and waiters, but no slot; a slot that no file has a byte for; one that nobody has.
+    // An incarnation and waiters, but no session slot; a session slot without a byte in any file;
+    // an unused session slot.
     for word in [5 << 16 | 1, 1, 1000 << 1 | 5 << 16, 9 << 1] {
         scene.set(STRIPE_1, word);
         second.insert(word.to_le_bytes()).expect("an insert");
@@ -151,7 +152,7 @@ fn a_stripe_whose_word_names_nobody_is_taken_over() {
 }
 
 #[test]
-fn what_a_dead_owner_left_is_repaired_whatever_its_stripe_has_counted() {
+fn the_changes_of_a_dead_owner_are_repaired_for_any_counts_of_its_stripe() {
     let scene = Scene::new();
     let second = scene.join().expect("all is well");
     let tail = scene.map("live").words()[TAIL].load(Ordering::Relaxed);
@@ -165,7 +166,7 @@ fn what_a_dead_owner_left_is_repaired_whatever_its_stripe_has_counted() {
 }
 
 #[test]
-fn counters_at_their_end_wrap() {
+fn counters_at_their_maximum_wrap() {
     let scene = Scene::new();
     for (at, value) in [(SYNCING, u64::MAX), (SYNCING, u64::MAX - 1)] {
         scene.set(at, value);
@@ -190,7 +191,7 @@ fn counters_at_their_end_wrap() {
 }
 
 #[test]
-fn a_snapshot_of_lsns_beyond_all_reason_is_damage_and_is_not_salvaged() {
+fn a_snapshot_with_impossible_lsns_is_damage_and_is_not_salvaged() {
     let Scene { memory, first } = Scene::new();
     first.checkpoint().expect("a snapshot");
     let names = memory.list().expect("a directory");
@@ -206,7 +207,7 @@ fn a_snapshot_of_lsns_beyond_all_reason_is_damage_and_is_not_salvaged() {
     file.write_at(&header, 0).expect("room");
     memory.rename(name, &format!("snap-{start:016}")).expect("another name");
     drop(first);
-    let report = inspect::verify_on(&memory).expect("it can be looked at");
+    let report = inspect::verify_on(&memory).expect("it can be inspected");
     assert!(!report.is_sound());
     let saved = Memory::new();
     inspect::salvage_on(&memory, &saved).expect("the log has all").expect("and is needed");

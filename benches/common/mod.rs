@@ -1,8 +1,9 @@
-//! What the benches of speed share: where their files lie, and their keys.
+//! Shared parts of the speed benches: the directory of their files, and their keys.
 
 use std::path::PathBuf;
 
-/// A directory that is removed at the end, on the disk of the build, or where `EBBTIDE_BENCH_DIR` says.
+/// Creates a directory that is removed at the end, on the disk of the build, or in
+/// `EBBTIDE_BENCH_DIR`.
 pub fn directory() -> tempfile::TempDir {
     let parent = std::env::var_os("EBBTIDE_BENCH_DIR");
     let parent = parent.map_or_else(|| PathBuf::from(env!("CARGO_TARGET_TMPDIR")), PathBuf::from);
@@ -10,7 +11,7 @@ pub fn directory() -> tempfile::TempDir {
     made.unwrap_or_else(|error| panic!("{}: {error}", parent.display()))
 }
 
-/// A 16-byte key; the same number gives the same key.
+/// Returns a 16-byte key, a function of the number.
 pub fn key(number: u64) -> [u8; 16] {
     let mut key = [0; 16];
     key[..8].copy_from_slice(&number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());

@@ -1,14 +1,16 @@
-//! What the programs about large filters share: filters of a wanted size, arguments, and tables.
+//! Shared parts of the programs about large filters: filters of a given size, arguments, and
+//! tables.
 
 pub use super::common::{directory, key};
 
 use ebbtide::{Any, Options, Parameters, inspect};
 use std::str::FromStr;
 
-/// Bytes of a mebibyte.
+/// The bytes of a mebibyte.
 pub const MIB: u64 = 1 << 20;
 
-/// The spec of a kind whose filter takes about so much memory. Windows of time and epochs last 4 seconds.
+/// Returns the spec of a kind whose filter takes about this much memory. Windows of time and epochs
+/// last 4 seconds.
 pub fn spec(kind: &str, mib: u64) -> Any {
     const SPAN_MICROS: u64 = 4_000_000;
     let sized = |size: u64| match kind {
@@ -34,26 +36,26 @@ pub fn spec(kind: &str, mib: u64) -> Any {
     Any::new(kind, sized(size))
 }
 
-/// What stands behind `--name` on the command line, or else `default`.
+/// Returns the value of `--name` on the command line, or `default`.
 pub fn argument<T: FromStr>(name: &str, default: T) -> T {
     let mut given = std::env::args().skip_while(|word| word.strip_prefix("--") != Some(name));
     match given.nth(1) {
         None => default,
         Some(word) => match word.parse() {
             Ok(value) => value,
-            Err(_) => panic!("--{name} {word}: not understood"),
+            Err(_) => panic!("--{name} {word}: invalid value"),
         },
     }
 }
 
-/// The middle one of some values.
+/// Returns the median of some values.
 pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// A time in a unit in which it is easy to read.
+/// Formats a time in a readable unit.
 pub fn time(nanos: f64) -> String {
     match nanos {
         _ if nanos < 1e4 => format!("{nanos:.0} ns"),
@@ -62,12 +64,12 @@ pub fn time(nanos: f64) -> String {
     }
 }
 
-/// A row of a table.
+/// Prints a row of a table.
 pub fn row(cells: impl IntoIterator<Item = String>) {
     println!("| {} |", cells.into_iter().collect::<Vec<_>>().join(" | "));
 }
 
-/// The head of a table.
+/// Prints the head of a table.
 pub fn head(cells: &[&str]) {
     row(cells.iter().map(|&cell| cell.to_owned()));
     println!("{}|", "|---".repeat(cells.len()));

@@ -1,4 +1,4 @@
-//! Work of about the length of an insert that has nothing to do with the engine.
+//! Work of about the duration of an insert that is unrelated to the engine.
 
 use std::fs::File;
 use std::hint::black_box;
@@ -6,35 +6,36 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::Instant;
 
-/// Words of a block, as in a filter.
+/// The number of words of a block, as in a filter.
 const BLOCK: usize = 2048;
-/// Bytes of the file that is written and synced, over and over.
+/// The bytes of the file that is written and synced repeatedly.
 const FILE: u64 = 16 << 20;
 
-/// What a control does.
+/// A control workload.
 pub enum Control {
     /// Stores to random words of a random block of an array.
     Stores {
         /// The array.
         words: Vec<u64>,
-        /// Stores in one work.
+        /// The number of stores per unit of work.
         stores: u32,
-        /// Of the random numbers.
+        /// The state of the random numbers.
         state: u64,
     },
     /// Writes 32 bytes to a file and makes them durable.
     Syncs {
         /// The file.
         file: File,
-        /// Where the next bytes go.
+        /// The offset of the next write.
         next: u64,
     },
 }
 
 impl Control {
-    /// As many stores to an array of so many bytes as usually take so long.
+    /// Creates a workload of stores to an array of this many bytes, with the number of stores that
+    /// usually takes this long.
     pub fn stores(bytes: u64, nanos: f64, seed: u64) -> Self {
-        // Not zeros, whose pages would come only with the first stores.
+        // Not zeros, whose pages would be allocated only at the first stores.
         let mut words = vec![1; bytes as usize / 8];
         let mut state = seed * 2 + 1;
         let mut usual = |stores| {
@@ -48,7 +49,7 @@ impl Control {
         Self::Stores { words, stores, state }
     }
 
-    /// Writes to a file of its own in this directory.
+    /// Creates a workload of writes to a file in this directory.
     pub fn syncs(directory: &Path, thread: u64) -> Self {
         let file = File::create(directory.join(format!("control-{thread}"))).expect("a file");
         file.write_all_at(&vec![1; FILE as usize], 0).expect("space");
@@ -56,7 +57,7 @@ impl Control {
         Self::Syncs { file, next: 0 }
     }
 
-    /// Does it once.
+    /// Runs one unit of work.
     pub fn work(&mut self) {
         match self {
             Self::Stores { words, stores, state } => store(words, *stores, state),

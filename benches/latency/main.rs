@@ -1,12 +1,15 @@
-//! How long single inserts take, each one measured, while segments change, checkpoints are written and generations shift.
+//! Measures the duration of each single insert, while segments change, checkpoints are written and
+//! generations shift.
 //!
-//! `cargo bench --bench latency -- [--kind age-partitioned] [--mib 256] [--seconds 60] [--threads 1]
-//! [--durability interval|never|always] [--operation insert|check] [--checkpoint-mib LOG]`
+//! `cargo bench --bench latency -- [--kind age-partitioned] [--mib 256] [--seconds 60] [--threads
+//! 1] [--durability interval|never|always] [--operation insert|check] [--checkpoint-mib LOG]`
 //!
-//! Turns of a second of inserts and a second of a *control*, on the same threads: stores to random words of a block of an array of
-//! the same size, as many as take as long as an insert (under `always`: a write of 32 bytes and `fdatasync`). What its tail shows is
-//! the machine's. The checkpoints are begun by this program, so that their begin and end are known; nothing else about them differs.
-//! By default one comes for as much log as the filter has memory, as often as the engine itself would write them.
+//! Turns of a second of inserts alternate with a second of a *control* on the same threads: stores
+//! to random words of a block of an array of the same size, as many as take as long as an insert
+//! (under `always`: a write of 32 bytes and `fdatasync`). The tail of the control is the machine's.
+//! This program starts the checkpoints, so that it has their begin and end; nothing else about them
+//! differs. By default there is one for as much log as the filter has memory, as often as the
+//! engine itself would write them.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -23,14 +26,14 @@ use seen::{Seen, Tasks};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long a turn of inserts or control lasts.
+/// The duration of a turn of inserts or control.
 const TURN: Duration = Duration::from_secs(1);
-/// Inserts that tell how long one usually takes.
+/// The number of inserts that determine the usual duration of one.
 const CALIBRATION: u64 = 100_001;
-/// Bytes of a record in the log.
+/// The bytes of a record in the log.
 const RECORD: u64 = 32;
 
-/// What is asked for.
+/// The arguments.
 struct Wanted {
     kind: String,
     mib: u64,
@@ -59,17 +62,18 @@ impl Wanted {
     }
 }
 
-/// What the threads share.
+/// The state shared by the threads.
 struct Shared {
     wanted: Wanted,
     filter: Filter<Any>,
-    /// How many inserts each thread has made.
+    /// The number of inserts of each thread.
     made: Vec<Counter>,
     checkpoint_runs: AtomicBool,
     start: Instant,
-    /// Inserts there were before.
+    /// The number of inserts before the measurement.
     warm: u64,
-    /// Inserts in a generation, where shifts come by their number and one thread alone knows it.
+    /// The number of inserts in a generation, if shifts depend on it and a single thread can
+    /// predict them.
     generation: Option<u64>,
 }
 
@@ -119,7 +123,7 @@ impl Shared {
         seen.insert.tasks += tasks.until_now();
     }
 
-    /// Does the control's work until the turn ends.
+    /// Runs the control's work until the turn ends.
     fn control_for(&self, control: &mut Control, seen: &mut Seen, turn_ends: Instant) {
         let tasks = Tasks::now();
         loop {
@@ -136,7 +140,7 @@ impl Shared {
         seen.control.tasks += tasks.until_now();
     }
 
-    /// A measuring thread: turns of both.
+    /// A measuring thread: alternates between both.
     fn measure(&self, thread: u64, mut control: Control) -> Seen {
         let mut seen = Seen::new();
         let mut turn_ends = self.start;
@@ -149,7 +153,8 @@ impl Shared {
         seen
     }
 
-    /// Writes a checkpoint whenever enough log has gathered; returns how many, and seconds in them.
+    /// Writes a checkpoint whenever enough log has accumulated; returns their number, and the
+    /// seconds in them.
     fn checkpoints(&self, log_bytes: u64) -> (u64, f64) {
         let (mut count, mut seconds, mut last) = (0, 0.0, 0);
         while !self.is_over() {
@@ -168,12 +173,13 @@ impl Shared {
     }
 }
 
-/// A filter all of whose pages have been touched, with how many inserts that took.
+/// Creates a filter all of whose pages have been touched; returns it with the number of inserts
+/// that took.
 fn warm_filter(wanted: &Wanted, directory: &std::path::Path) -> (Filter<Any>, u64) {
     let options = Options::new().durability(wanted.durability).checkpoint_bytes(u64::MAX);
     let spec = large::spec(&wanted.kind, wanted.mib);
     let filter = Filter::create(directory.join("filter"), spec, options).expect("a filter");
-    // As many as touch nearly every page, were there one in each.
+    // Enough to touch nearly every page, if each insert touched one.
     let inserts = wanted.mib * MIB / 4096 * 4;
     let quick = filter.call().durability(Durability::Never);
     let mut next = 0;
@@ -186,7 +192,7 @@ fn warm_filter(wanted: &Wanted, directory: &std::path::Path) -> (Filter<Any>, u6
     (filter, inserts)
 }
 
-/// The middle of the times of an insert, to make the control as long.
+/// Returns the median duration of an insert, to make the control as long.
 fn usual_nanos(shared: &Shared) -> f64 {
     let quick = shared.filter.call().durability(Durability::Never);
     large::median((shared.warm..shared.warm + CALIBRATION).map(|number| {

@@ -1,25 +1,25 @@
-//! What was measured.
+//! The measurements.
 
 use super::large::{row, time};
 use hdrhistogram::Histogram;
 use std::fs;
 use std::ops::{AddAssign, Sub};
 
-/// The quantiles that are printed.
+/// The printed quantiles.
 const QUANTILES: [f64; 5] = [0.5, 0.9, 0.99, 0.999, 0.9999];
-/// The longest time that is told from longer ones.
+/// The longest time that is distinguished from longer ones.
 const MOST_NANOS: u64 = 60_000_000_000;
 
-/// Times of one sort, with three digits.
+/// A histogram of times with three digits.
 fn times() -> Histogram<u64> {
     Histogram::new_with_bounds(1, MOST_NANOS, 3).expect("bounds that can be")
 }
 
-/// Times of an operation, apart by whether a checkpoint ran meanwhile.
+/// Times of an operation, separated by whether a checkpoint ran meanwhile.
 pub struct Times {
     alone: Histogram<u64>,
     beside: Histogram<u64>,
-    /// What happened to the threads meanwhile.
+    /// The scheduling events of the threads meanwhile.
     pub tasks: Tasks,
 }
 
@@ -28,7 +28,7 @@ impl Times {
         Self { alone: times(), beside: times(), tasks: Tasks::default() }
     }
 
-    /// Notes one.
+    /// Records a time.
     #[inline]
     pub fn note(&mut self, nanos: u64, beside: bool) {
         let histogram = if beside { &mut self.beside } else { &mut self.alone };
@@ -50,23 +50,23 @@ impl Times {
     }
 }
 
-/// All that a thread has seen.
+/// The measurements of a thread.
 pub struct Seen {
     /// Single inserts.
     pub insert: Times,
-    /// Those of them that caused a shift.
+    /// Inserts that caused a shift.
     pub shift: Histogram<u64>,
     /// The control.
     pub control: Times,
 }
 
 impl Seen {
-    /// Nothing yet.
+    /// Creates empty measurements.
     pub fn new() -> Self {
         Self { insert: Times::new(), shift: times(), control: Times::new() }
     }
 
-    /// What two threads have seen.
+    /// Combines the measurements of two threads.
     pub fn add(mut self, other: Self) -> Self {
         self.insert.add(&other.insert);
         self.shift.add(&other.shift).expect("the same bounds");
@@ -81,7 +81,7 @@ impl Seen {
         self.control.print("control");
     }
 
-    /// Prints what happened to the threads.
+    /// Prints the scheduling events of the threads.
     pub fn print_tasks(&self) {
         for (name, times) in [("inserts", &self.insert), ("control", &self.control)] {
             let Tasks { preempted, faults } = times.tasks;
@@ -99,7 +99,7 @@ fn print(name: &str, times: &Histogram<u64>) {
     row(cells.chain([time(times.max() as f64)]));
 }
 
-/// What the system did to this thread.
+/// The scheduling events of a thread.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Tasks {
     preempted: u64,
@@ -107,13 +107,13 @@ pub struct Tasks {
 }
 
 impl Tasks {
-    /// Since it began.
+    /// Returns the events since the start of the thread.
     pub fn now() -> Self {
         let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
         let preempted =
             status.lines().find_map(|line| line.strip_prefix("nonvoluntary_ctxt_switches:"));
         let stat = fs::read_to_string("/proc/thread-self/stat").unwrap_or_default();
-        // The tenth field; the second one, in parentheses, may have spaces.
+        // The tenth field; the second one, in parentheses, may contain spaces.
         let faults = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(7));
         let number = |text: Option<&str>| text.and_then(|text| text.trim().parse().ok());
         Self {
@@ -122,7 +122,7 @@ impl Tasks {
         }
     }
 
-    /// Since then.
+    /// Returns the events since an earlier count.
     pub fn until_now(self) -> Self {
         Self::now() - self
     }
@@ -143,10 +143,12 @@ impl AddAssign for Tasks {
     }
 }
 
-/// Seconds of processors that the machine's host gave to others, since it was started.
+/// Returns the seconds of processor time that the machine's host gave to other machines since the
+/// start.
 pub fn stolen() -> f64 {
     let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
-    // Of the line `cpu`: user, nice, system, idle, iowait, irq, softirq, steal, in hundredths of a second.
+    // The line `cpu`: user, nice, system, idle, iowait, irq, softirq, steal, in hundredths of a
+    // second.
     let steal = stat.lines().next().and_then(|line| line.split_whitespace().nth(8));
     steal.and_then(|text| text.parse::<f64>().ok()).unwrap_or_default() / 100.0
 }

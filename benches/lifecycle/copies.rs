@@ -1,7 +1,8 @@
-//! Checkpoints, backups and restores, beside plain copies of as many bytes.
+//! Checkpoints, backups and restores, compared with plain copies of the same size.
 //!
-//! A checkpoint also removes the snapshot before the last one, which may take longer than writing one, where the file system tells
-//! the disk of what it has freed. So the removal of a plain file stands beside it.
+//! A checkpoint also removes the snapshot before the last one. That may take longer than writing
+//! one if the file system informs the disk of freed blocks, so the removal of a plain file is
+//! measured as well.
 
 use super::large::{self, MIB, head, key, row};
 use super::{middle, seconds};
@@ -11,10 +12,10 @@ use std::hint::black_box;
 use std::io::{Read, Write};
 use std::path::Path;
 
-/// Bytes read or written at a time.
+/// The bytes read or written at a time.
 const PIECE: usize = 1 << 20;
 
-/// Seconds of each, in one round.
+/// The seconds of each, in one round.
 struct Round {
     checkpoint: f64,
     backup: f64,
@@ -26,10 +27,10 @@ struct Round {
     copy_to_fresh: f64,
 }
 
-/// What is looked up in a round.
+/// A value of a round.
 type Figure = fn(&Round) -> f64;
 
-/// Writes so many bytes to a new file and makes them durable.
+/// Writes this many bytes to a new file and makes them durable.
 fn write(path: &Path, bytes: u64) {
     let piece = vec![7; PIECE];
     let mut file = File::create(path).expect("a file");

@@ -1,7 +1,8 @@
 //! Opening after a clean close, and after the process was killed with records to replay.
 //!
-//! A round: a child of this program opens the filter (clean), inserts the records, none of them in a snapshot, syncs, and is killed;
-//! then this process opens it, and closes it. Replay is what the second opening takes longer than the first.
+//! In each round a child of this program opens the filter (clean), inserts the records, none of
+//! them in a snapshot, syncs, and is killed. Then this process opens and closes the filter. The
+//! time of replay is the difference of the two openings.
 
 use super::large::{self, MIB, argument, head, key, row};
 use super::{copies, middle, seconds};
@@ -11,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-/// What a child is told: where the filter is, and which keys to insert.
+/// The role of a child: the directory of the filter, and the keys to insert.
 pub struct Child {
     path: PathBuf,
     from: u64,
@@ -19,14 +20,14 @@ pub struct Child {
 }
 
 impl Child {
-    /// If this process is one.
+    /// Returns the role, if this process is a child.
     pub fn from_arguments() -> Option<Self> {
         let path = argument("child", PathBuf::new());
         let from = argument("from", 0);
         (path != PathBuf::new()).then(|| Self { path, from, records: argument("records", 0) })
     }
 
-    /// Inserts, tells how long it took, and waits to be killed.
+    /// Inserts, prints the duration, and waits to be killed.
     pub fn run(self) {
         let begin = Instant::now();
         let filter = open(&self.path);
@@ -36,7 +37,7 @@ impl Child {
                 filter.insert(key(number)).expect("an insert");
             }
         });
-        // So that the opening does not wait for the disk to write what this process did.
+        // The opening must not wait for the disk to write this process's data.
         filter.sync().expect("a sync");
         println!("{opened} {inserted}");
         loop {
@@ -45,7 +46,7 @@ impl Child {
     }
 }
 
-/// No checkpoint but those asked for.
+/// Options with explicit checkpoints only.
 fn options() -> Options {
     Options::new().checkpoint_bytes(u64::MAX)
 }
@@ -54,7 +55,7 @@ fn open(path: &Path) -> Filter<Any> {
     Filter::open(path, options()).expect("a filter")
 }
 
-/// Inserts so many keys that nearly every page has been written to.
+/// Inserts so many keys that nearly every page has been written.
 pub fn touch(filter: &Filter<Any>, mib: u64) -> u64 {
     let (mut next, inserts) = (0, mib * MIB / 4096 * 4);
     while next < inserts {
@@ -65,7 +66,7 @@ pub fn touch(filter: &Filter<Any>, mib: u64) -> u64 {
     next
 }
 
-/// Seconds of one round.
+/// The seconds of one round.
 struct Round {
     clean: f64,
     inserted: f64,

@@ -1,9 +1,12 @@
-//! What happens to large filters now and then: shifts and epochs, checkpoints, backups, restores, openings, crashes.
+//! Rare events of large filters: shifts and epochs, checkpoints, backups, restores, openings,
+//! crashes.
 //!
-//! `cargo bench --bench lifecycle -- [--rounds 3] [--mib 1024] [--records 10000000] [--only steps|copies|crash]`
+//! `cargo bench --bench lifecycle -- [--rounds 3] [--mib 1024] [--records 10000000] [--only
+//! steps|copies|crash]`
 //!
-//! Medians over rounds, ratios within a round. Files lie on the disk of the build, or where `EBBTIDE_BENCH_DIR` says, and are
-//! removed at the end; `--mib 1024` takes 8 GiB there. Everything read was written a moment ago: the page cache is warm.
+//! Medians over rounds, ratios within a round. Files lie on the disk of the build, or in
+//! `EBBTIDE_BENCH_DIR`, and are removed at the end; `--mib 1024` takes 8 GiB there. All data read
+//! was written a moment ago: the page cache is warm.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -17,14 +20,14 @@ mod steps;
 use large::argument;
 use std::time::Instant;
 
-/// Seconds that something takes.
+/// Returns the seconds that some work takes.
 fn seconds(work: impl FnOnce()) -> f64 {
     let begin = Instant::now();
     work();
     begin.elapsed().as_secs_f64()
 }
 
-/// The median of one figure of all rounds.
+/// Returns the median of one value over all rounds.
 fn middle<T>(rounds: &[T], figure: impl Fn(&T) -> f64) -> f64 {
     large::median(rounds.iter().map(figure))
 }

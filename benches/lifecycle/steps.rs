@@ -1,4 +1,5 @@
-//! A shift and an epoch: the insert that causes one, and those after it, which catch the blocks up.
+//! A shift and an epoch: the insert that causes one, and those after it, in which the blocks catch
+//! up.
 
 use super::large::{self, head, key, row, time};
 use super::middle;
@@ -6,9 +7,10 @@ use ebbtide::{Any, Durability, Filter, Options, Timestamp};
 use hdrhistogram::Histogram;
 use std::time::Instant;
 
-/// Inserts in an epoch: about as many as make half of the blocks of 1 GiB be touched fifty times.
+/// The number of inserts in an epoch: enough to touch about half of the blocks of 1 GiB fifty
+/// times.
 const EPOCH_INSERTS: u64 = 3_000_000;
-/// Inserts looked at apart, just before a step and just after it.
+/// The number of inserts measured separately, just before a step and just after it.
 const NEAR: u64 = 100_000;
 const EPOCH_MICROS: u64 = 4_000_000;
 const START_MICROS: u64 = 1_700_000_000_000_000;
@@ -18,14 +20,14 @@ struct Round {
     causing: f64,
     before: Histogram<u64>,
     after: Histogram<u64>,
-    /// All from one step to the next.
+    /// All inserts from one step to the next.
     all: Histogram<u64>,
 }
 
-/// A filter whose steps come by the number of inserts, or by stream time that goes by that number.
+/// A filter that steps by the number of inserts, or by stream time proportional to that number.
 struct Stepping {
     filter: Filter<Any>,
-    /// Inserts from one step to the next.
+    /// The number of inserts from one step to the next.
     length: u64,
     uses_time: bool,
     next: u64,
@@ -45,7 +47,7 @@ impl Stepping {
         Self { filter, length, uses_time, next: 0, _directory: directory }
     }
 
-    /// Inserts the next key; nanoseconds of it.
+    /// Inserts the next key; returns its nanoseconds.
     fn insert(&mut self) -> u64 {
         let (number, call) = (self.next, self.filter.call());
         self.next += 1;
@@ -72,11 +74,11 @@ impl Stepping {
         self.filter.stat().expect("figures").step
     }
 
-    /// From just before a step up to just before the next.
+    /// Measures from just before a step to just before the next.
     fn round(&mut self) -> Round {
         let due = self.next.next_multiple_of(self.length);
         self.insert_until(due - NEAR);
-        // Not just before the step, for it brings other things into the caches.
+        // Not just before the step, because it loads other data into the caches.
         let step = self.step();
         let before = self.insert_until(due);
         let causing = self.insert() as f64;

@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Of the filter.
+/// The size of the filter.
 pub const SIZE: Mebibytes = Mebibytes(256);
 /// Long enough for several checkpoints.
 const TIME: Duration = Duration::from_secs(4);
 
-/// Stops what looks at it when it is dropped, after a panic too.
+/// Sets a stop flag when dropped, also after a panic.
 struct Stop<'a>(&'a AtomicBool);
 
 impl Drop for Stop<'_> {

@@ -1,29 +1,37 @@
-//! What each operation costs: one by one and in bulk, of every kind, in and beyond the processor's caches, by several threads and
-//! processes, at each durability, and while checkpoints are written.
+//! Measures the cost of each operation: one by one and in bulk, of every kind, in and beyond the
+//! processor's caches, by several threads and processes, at each durability, and while checkpoints
+//! are written.
 //!
 //! ```sh
-//! cargo bench --bench operations                                    # all: about ten minutes, 4 GiB of memory, 14 GiB of disk
-//! cargo bench --bench operations -- '^insert/age-partitioned'       # what matches a regular expression
+//! cargo bench --bench operations                                # all: about ten minutes,
+//!                                                               # 4 GiB of memory, 14 GiB of disk
+//! cargo bench --bench operations -- '^insert/age-partitioned'   # matches of a regular expression
 //! cargo bench --bench operations -- --measurement-time 0.2 '16 MiB' # roughly
 //! cargo bench --bench operations -- --list
 //! ```
 //!
-//! (`--quick` counts the making of a filter as time of what is asked of it first, and gives up there after an operation or two.)
+//! (`--quick` counts the creation of a filter as time of its first operation, and stops there after
+//! an operation or two.)
 //!
-//! A filter is made only if something is asked of it, filled as full as it is planned before anything is timed, and removed
-//! afterwards. `EBBTIDE_BENCH_DIR` chooses where; by default it is beside the program, in `target/tmp`, where only an interrupted
-//! run leaves something behind. The log is always written, and checkpoints as by default; nothing waits for a sync but where the
-//! durability is what is measured. Kinds that make room for new keys are given new ones all the time, the others those again
-//! that they hold, so that each stays as full as it is planned.
+//! A filter is created only if a measurement needs it, filled to its planned size before anything
+//! is timed, and removed afterwards. `EBBTIDE_BENCH_DIR` sets the directory; by default it is
+//! beside the program, in `target/tmp`, where only an interrupted run leaves files. The log is
+//! always written, and checkpoints as by default; no operation waits for a sync except where the
+//! durability is measured. Kinds whose old keys expire receive new keys continuously, the others
+//! receive the keys that they contain, so that each stays at its planned fill.
 //!
-//! | names | what a time is | |
-//! |---|---|---|
-//! | *operation*`/`*kind*`/`*size* | one call by one thread; of an `-all`, of 1,000 keys | [`single`] |
-//! | `threads/`, `processes/` *operation*`/`*size*`/`*number* | one operation by each of them | [`together`] |
-//! | `durability/`*level*`/`*writers* | one insert by each of them | [`together`] |
-//! | `during-checkpoints/`*operation*`/`*size* | one operation, another thread writing checkpoints without end | [`checkpoints`] |
+//! The names of the measurements, and the meaning of a time:
 //!
-//! The throughput is in operations of all together. Every time includes making the keys, one or two nanoseconds each.
+//! - *operation*`/`*kind*`/`*size*: one call by one thread; of an `-all`, of 1,000 keys
+//!   ([`single`]).
+//! - `threads/`, `processes/` *operation*`/`*size*`/`*number*: one operation by each
+//!   ([`together`]).
+//! - `durability/`*level*`/`*writers*: one insert by each ([`together`]).
+//! - `during-checkpoints/`*operation*`/`*size*: one operation, while another thread writes
+//!   checkpoints continuously ([`checkpoints`]).
+//!
+//! The throughput is in operations of all together. Every time includes the creation of the keys,
+//! one or two nanoseconds each.
 
 mod checkpoints;
 #[path = "../common/mod.rs"]

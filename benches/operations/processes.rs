@@ -1,7 +1,7 @@
-//! Processes that work together: this program started again, with the filter's path in its environment.
+//! Concurrent processes: this program started again, with the filter's path in its environment.
 //!
-//! A worker is told on its standard input what to do and when to begin, and answers when it was done, both by the clock
-//! that all processes of a machine share. It ends with its input.
+//! A worker reads from its standard input the operation and the start time, and prints the end
+//! time, both by the clock that all processes of a machine share. It ends with its input.
 
 use crate::subject::Subject;
 use crate::together::Operation;
@@ -13,10 +13,10 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-/// Names the filter to a worker.
+/// The environment variable that contains the filter's path for a worker.
 const WORKER: &str = "EBBTIDE_BENCH_WORKER";
 
-/// From an order to the moment when all begin: enough for everyone to have read theirs.
+/// The time from an order to the common start: enough for all workers to have read their orders.
 const LEAD: Duration = Duration::from_millis(2);
 
 fn now() -> Duration {
@@ -24,7 +24,7 @@ fn now() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Whether this process was started as a worker; then it has done its work.
+/// Runs the work and returns true if this process was started as a worker.
 pub fn work_if_asked() -> bool {
     let path = std::env::var_os(WORKER);
     path.as_deref().map(work).is_some()
@@ -87,7 +87,7 @@ impl Worker {
 impl Drop for Worker {
     fn drop(&mut self) {
         drop(self.orders.take());
-        // A worker that failed has said so on its own.
+        // A failed worker has printed its error.
         let _ = self.process.wait();
     }
 }
@@ -100,7 +100,7 @@ impl Crew {
         Self((0..workers).map(|_| Worker::start(path)).collect())
     }
 
-    /// From the start of all to the end of the last; each does `count` operations.
+    /// Returns the time from the common start to the end of the last; each does `count` operations.
     pub fn run(&mut self, operation: Operation, subject: &Subject, count: u64) -> Duration {
         let start = now() + LEAD;
         for worker in &mut self.0 {

@@ -6,12 +6,12 @@ use ebbtide::Durability;
 use ebbtide::kinds::registry::REGISTRY;
 use std::hint::black_box;
 
-/// Kinds that are measured at all sizes, with everything they can do.
+/// Kinds that are measured at all sizes, with all their operations.
 const CLOSELY: [&str; 2] = ["age-partitioned", "bloom"];
 const SIZES: [Mebibytes; 4] = [Mebibytes(1), Mebibytes(16), Mebibytes(256), Mebibytes(1024)];
-/// Of the other kinds.
+/// The size of the other kinds.
 const SIZE: Mebibytes = Mebibytes(16);
-/// Keys in a bulk operation.
+/// The number of keys in a bulk operation.
 const BATCH: usize = 1000;
 
 pub fn all(criterion: &mut Criterion) {
@@ -28,7 +28,7 @@ pub fn all(criterion: &mut Criterion) {
     }
 }
 
-/// Measurements of one filter, which is made when the first of them is wanted.
+/// The measurements of one filter, which is created at the first of them.
 struct Bench<'a> {
     criterion: &'a mut Criterion,
     kind: Kind,
@@ -41,7 +41,7 @@ impl<'a> Bench<'a> {
         Self { criterion, kind, size, subject: lazily(kind, size, Durability::Never) }
     }
 
-    /// Times a call that does so many operations.
+    /// Times a call of this many operations.
     fn measure(&mut self, name: &str, operations: usize, mut call: impl FnMut(&Subject)) {
         let mut group = self.criterion.benchmark_group(format!("{name}/{}", self.kind.name));
         group.throughput(Throughput::Elements(operations as u64));
@@ -52,7 +52,7 @@ impl<'a> Bench<'a> {
         group.finish();
     }
 
-    /// The questions first: they find the filter as it was filled.
+    /// Lookups come first: they find the filter as it was filled.
     fn one_by_one(&mut self) {
         self.measure("contains-present", 1, |subject| {
             black_box(subject.filter.contains(subject.present()).expect("an answer"));

@@ -1,4 +1,4 @@
-//! The filters that are measured, as full as they are planned, and the keys they are given.
+//! The measured filters, at their planned fill, and their keys.
 
 use crate::common::{directory, key};
 use ebbtide::{Any, Call, Clock, Durability, Filter, Options, Parameters, Timestamp, inspect};
@@ -11,20 +11,21 @@ use std::time::{Duration, Instant};
 
 pub type Key = [u8; 16];
 
-/// Numbers of keys that no filter was given.
+/// The first number of the keys that no filter contains.
 const ABSENT: u64 = 1 << 60;
 
-/// Where a kind goes by time, this many inserts share a microsecond of a time that the inserts bring along.
+/// In kinds with time, this many inserts share a microsecond of the inserts' own time.
 const PER_MICRO: u64 = 4;
 const START: u64 = 1_700_000_000_000_000;
 
-/// A kind, and what must be known to fill it.
+/// A kind, with the properties needed to fill it.
 #[derive(Debug, Clone, Copy)]
 pub struct Kind {
     pub name: &'static str,
-    /// Parameters for so many keys.
+    /// The parameters for a number of keys.
     parameters: fn(u64) -> Parameters,
-    /// Whether it makes room by itself: then all that is inserted is new, else what it already holds.
+    /// Whether old keys expire: then all inserted keys are new, otherwise they are already
+    /// present.
     forgets: bool,
     by_time: bool,
     weighs: bool,
@@ -32,7 +33,7 @@ pub struct Kind {
 }
 
 impl Kind {
-    /// A kind by its name. A new kind needs a line here.
+    /// Returns a kind by its name. A new kind needs a line here.
     pub fn named(name: &'static str) -> Self {
         let kind = |parameters, forgets| Self {
             name,
@@ -54,11 +55,11 @@ impl Kind {
             "importance-2c" | "importance-mc" | "importance-h" => {
                 Self { weighs: true, ..kind(cells, true) }
             }
-            _ => panic!("nothing is known of the kind {name}"),
+            _ => panic!("unknown kind {name}"),
         }
     }
 
-    /// How many keys it is planned for when it takes so much memory.
+    /// Returns how many keys the kind is planned for when it takes this much memory.
     fn keys_in(self, bytes: u64) -> u64 {
         const KEYS: u64 = 1 << 20;
         let plan = inspect::plan(self.name, &(self.parameters)(KEYS), &Options::new());
@@ -85,8 +86,8 @@ fn time_limited(keys: u64) -> Parameters {
     Parameters::new().with("window", keys / PER_MICRO).with("rate", rate)
 }
 
-/// By the kinds' defaults an insert decrements about a hundred of the cells, whose highest value is 7: about as many inserts as
-/// there are keys bring a cell from there to zero.
+/// By the kinds' defaults an insert decrements about a hundred of the cells, whose highest value is
+/// 7: about as many inserts as there are keys lower a cell from there to zero.
 fn cells(keys: u64) -> Parameters {
     Parameters::new().with("cells", keys * 16)
 }
@@ -110,32 +111,33 @@ impl Mebibytes {
     }
 }
 
-/// Whether everything is only tried once: `--test`, or run by `cargo test`. All filters are small then.
+/// Returns whether everything is only tried once: with `--test`, or under `cargo test`. All filters
+/// are small then.
 fn is_test() -> bool {
     let given = |wanted: &str| std::env::args().any(|argument| argument == wanted);
     given("--test") || !given("--bench")
 }
 
-/// One of `range` numbers, whichever; another one for each `index`.
+/// Returns a pseudo-random number below `range`, a function of `index`.
 fn pick(index: u64, range: u64) -> u64 {
     let mixed = (index ^ (index >> 32)).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mixed = (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     ((u128::from(mixed) * u128::from(range)) >> 64) as u64
 }
 
-/// A filter that is as full as it is planned, and the stream of its keys.
+/// A filter at its planned fill, and the stream of its keys.
 pub struct Subject {
     pub filter: Filter,
     kind: Kind,
-    /// How many keys it is planned for.
+    /// The number of keys that it is planned for.
     planned: u64,
-    /// Inserts so far.
+    /// The number of inserts so far.
     inserts: Cell<u64>,
     questions: Cell<u64>,
     home: tempfile::TempDir,
 }
 
-/// A [`Subject`] that is made when something is first asked of it.
+/// A [`Subject`] that is created at its first use.
 pub type Lazy = LazyCell<Subject, Box<dyn FnOnce() -> Subject>>;
 
 pub fn lazily(kind: Kind, size: Mebibytes, durability: Durability) -> Lazy {
@@ -154,7 +156,7 @@ impl Subject {
         let spec = Any::new(kind.name, (kind.parameters)(planned));
         let filter = Filter::create(home.path().join("filter"), spec, options);
         let filter = filter.unwrap_or_else(|error| panic!("{}: {error}", kind.name));
-        // Where old keys make room for new ones, until some have.
+        // If old keys expire, fill until some have.
         let inserts = if kind.forgets { planned + planned / 8 } else { planned };
         fill(&filter, kind, inserts);
         let took = start.elapsed();
@@ -166,14 +168,14 @@ impl Subject {
         subject
     }
 
-    /// What was made in this time, so that a filter that is not what it shall be is seen.
+    /// Describes the created filter, so that a wrong filter is noticed.
     fn describe(&self, took: Duration) -> String {
         let stat = self.filter.stat().expect("figures");
         let found = |ask: fn(&Self) -> Key| {
             (0..1000).filter(|_| self.filter.contains(ask(self)).expect("an answer")).count()
         };
         format!(
-            "{}: {:.1} million inserts in {:.1} s; {:.1} MiB; of 1000 keys that are there it knows {}, of as many others {}",
+            "{}: {:.1} million inserts in {:.1} s; {:.1} MiB; of 1000 present keys it finds {}, of as many absent ones {}",
             self.kind.name,
             self.inserts.get() as f64 / 1e6,
             took.as_secs_f64(),
@@ -183,29 +185,30 @@ impl Subject {
         )
     }
 
-    /// Where the filter is.
+    /// Returns the path of the filter.
     pub fn path(&self) -> PathBuf {
         self.home.path().join("filter")
     }
 
-    /// A call for the next insert: at its time, with its importance.
+    /// Returns a call for the next insert: at its time, with its importance.
     pub fn call(&self) -> Call<'_> {
         call(&self.filter, self.kind, self.inserts.get())
     }
 
-    /// The next key to insert.
+    /// Returns the next key to insert.
     pub fn fresh(&self) -> Key {
         let number = self.inserts.replace(self.inserts.get() + 1);
         key(if self.kind.forgets { number } else { pick(number, self.planned) })
     }
 
-    /// The numbers of so many keys that were never inserted, for a kind that forgets.
+    /// Returns the numbers of keys that were never inserted, for a kind whose keys expire.
     pub fn take(&self, count: u64) -> u64 {
-        assert!(self.kind.forgets, "{} is planned for so many keys only", self.kind.name);
+        assert!(self.kind.forgets, "{} is planned for a fixed number of keys", self.kind.name);
         self.inserts.replace(self.inserts.get() + count)
     }
 
-    /// A key that was inserted and (but by kinds that forget at random) not forgotten, of any age.
+    /// Returns a key of any age that was inserted and has not expired (except in kinds with random
+    /// decay).
     pub fn present(&self) -> Key {
         let question = self.questions.replace(self.questions.get() + 1);
         key(if self.kind.forgets {
@@ -215,7 +218,7 @@ impl Subject {
         })
     }
 
-    /// A key that was never inserted.
+    /// Returns a key that was never inserted.
     pub fn absent(&self) -> Key {
         let question = self.questions.replace(self.questions.get() + 1);
         key(ABSENT + question)
@@ -227,14 +230,14 @@ fn call(filter: &Filter, kind: Kind, number: u64) -> Call<'_> {
     if kind.by_time {
         call.time(Timestamp::from_unix_micros(START + number / PER_MICRO))
     } else if kind.weighs {
-        // Of the importances 1 to 7 one after the other.
+        // Importances from 1 to 7 in turn.
         call.weight((number % 7 + 1) as f64)
     } else {
         call
     }
 }
 
-/// Inserts the first keys of the stream, on all cores, and leaves nothing of the log that must still be written to the disk.
+/// Inserts the first keys of the stream on all cores, and syncs the whole log.
 fn fill(filter: &Filter, kind: Kind, inserts: u64) {
     const SHARE: u64 = 4096;
     let next = AtomicU64::new(0);

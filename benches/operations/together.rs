@@ -1,5 +1,5 @@
-//! Several threads or processes at once. An iteration is one operation by each of them, so where they do not hinder each other its
-//! time does not depend on their number.
+//! Several threads or processes at once. An iteration is one operation by each of them, so its time
+//! does not depend on their number unless they hinder each other.
 
 use crate::checkpoints;
 use crate::common::key;
@@ -18,7 +18,7 @@ const SIZES: [Mebibytes; 2] = [Mebibytes(16), Mebibytes(256)];
 const NUMBERS: [u64; 2] = [1, 2];
 const WRITERS: [u64; 3] = [1, 8, 64];
 
-/// What each of them does again and again.
+/// The repeated operation of each.
 #[derive(Debug, Clone, Copy)]
 pub enum Operation {
     Insert,
@@ -35,7 +35,7 @@ impl Operation {
         }
     }
 
-    /// With the keys of these numbers.
+    /// Runs it with the keys of these numbers.
     pub fn run(self, filter: &Filter, numbers: Range<u64>) {
         for key in numbers.map(key) {
             match self {
@@ -47,7 +47,7 @@ impl Operation {
     }
 }
 
-/// Threads, processes, and operations during checkpoints, of the same filters.
+/// Measures threads, processes, and operations during checkpoints, on the same filters.
 pub fn all(criterion: &mut Criterion) {
     for size in SIZES {
         let subject = lazily(Kind::named(KIND), size, Durability::Never);
@@ -103,14 +103,15 @@ fn durabilities(criterion: &mut Criterion) {
     }
 }
 
-/// Samples of equal length: what a start costs is then little of each.
+/// Samples of equal length: the cost of a start is then a small part of each.
 fn group(criterion: &mut Criterion, name: String) -> BenchmarkGroup<'_, WallTime> {
     let mut group = criterion.benchmark_group(name);
     group.sampling_mode(SamplingMode::Flat);
     group
 }
 
-/// Times `number` of them; `run` is told how many operations each shall do, and says how long that took.
+/// Times `number` of them; `run` receives the number of operations for each, and returns the
+/// duration.
 fn measure(
     group: &mut BenchmarkGroup<'_, WallTime>,
     number: u64,
@@ -122,7 +123,7 @@ fn measure(
     });
 }
 
-/// From the start of the first thread to the end of the last.
+/// Returns the time from the start of the first thread to the end of the last.
 fn by_threads(subject: &Subject, operation: Operation, threads: u64, each: u64) -> Duration {
     let (filter, barrier) = (&subject.filter, &Barrier::new(threads as usize));
     let times = thread::scope(|scope| {

@@ -1,10 +1,12 @@
-//! The experiments of *Dynamic Count Filters* (Aguilar-Saborit, Trancoso, Muntés-Mulero, Larriba-Pey; SIGMOD Record 2006) on our
-//! kinds: Table 2 and Fig. 4 to 9.
+//! The experiments of *Dynamic Count Filters* (Aguilar-Saborit, Trancoso, Muntés-Mulero,
+//! Larriba-Pey; SIGMOD Record 2006) on our kinds: Table 2 and Fig. 4 to 9.
 //!
-//! `cargo bench --bench paper_dcf` prints the paper's figures beside ours and draws `target/papers/dcf-fig*.svg`. DCF is
-//! `dynamic-count`, SBF `spectral` (policy `ms`), CBF `counting`. The paper's defaults are kept: `k` = 3, `F_p` = 0.05, hence 6.53
-//! counters a key. Our overflow vector (OFV) is one for each block of at most 8,128 counters; with n = 1000 there is one block, and
-//! the rule is the paper's global one. For larger n a [`model`] follows the global rule.
+//! `cargo bench --bench paper_dcf` prints the paper's results beside ours and draws
+//! `target/papers/dcf-fig*.svg`. DCF is `dynamic-count`, SBF `spectral` (policy `ms`), CBF
+//! `counting`. The paper's defaults are used: `k` = 3, `F_p` = 0.05, hence 6.53 counters per key.
+//! There is one overflow vector (OFV) for each block of at most 8,128 counters; with n = 1000 there
+//! is one block, and the rule is the paper's global one. For larger n a [`model`] follows the
+//! global rule.
 
 #[path = "dcf/memory.rs"]
 mod memory;

@@ -1,12 +1,12 @@
-//! The experiments of *Importance-aware Bloom Filter* (Kulkarni, Boraskar, Gabale, Kulkarni) on our kinds:
-//! Table I and Fig. 5 to 20, and the formulas of Fig. 2 and 4.
+//! The experiments of *Importance-aware Bloom Filter* (Kulkarni, Boraskar, Gabale, Kulkarni) on our
+//! kinds: Table I and Fig. 5 to 20, and the formulas of Fig. 2 and 4.
 //!
-//! `cargo bench --bench paper_importance` prints the paper's figures beside ours and draws
-//! `target/papers/importance-fig*.svg`. The parameters are those of Table II. Left open by the paper and
-//! chosen here: false positives are counted among items that come for the first time, false negatives among
-//! those that have come before; a stream is as long as it takes for a Bloom filter of one bit a cell to have
-//! Table I's 34.81 % false positives; `f(imp) = ⌈7·imp/50⌉`, at least 1; how synthetic streams are drawn
-//! (`streams`).
+//! `cargo bench --bench paper_importance` prints the paper's results beside ours and draws
+//! `target/papers/importance-fig*.svg`. The parameters are those of Table II. The paper leaves the
+//! following open. False positives are counted among items that occur for the first time, false
+//! negatives among items that have occurred before. A stream has the length at which a Bloom filter
+//! of one bit per cell has Table I's 34.81 % false positives. `f(imp) = ⌈7·imp/50⌉`, at least 1.
+//! `streams` defines how synthetic streams are drawn.
 
 #[path = "importance/contest.rs"]
 mod contest;
@@ -41,7 +41,8 @@ use table::Table;
 
 type Done<T = ()> = Result<T, Box<dyn Error>>;
 
-/// Table I: FP, FN, wFP, wFN of the five filters on the two sets that the paper made of its trace.
+/// Table I: FP, FN, wFP, wFN of the five filters on the two sets that the paper derived from its
+/// trace.
 const PAPER: [[[f64; 4]; 5]; 2] = [
     [
         [34.81, 0.0, 35.29, 0.0],
@@ -59,7 +60,7 @@ const PAPER: [[[f64; 4]; 5]; 2] = [
     ],
 ];
 
-/// What the paper did with its trace: how items get their importance, and the figures.
+/// The paper's use of its trace: the mapping of items to importances, and the figures.
 type OfTrace = (&'static str, fn(&[Request]) -> Vec<Item>, [u32; 3]);
 
 const OF_TRACE: [OfTrace; 2] = [
@@ -78,7 +79,7 @@ const REPEATING: [f64; 3] = [0.1, 0.3, 0.5];
 /// The share that the figures show.
 const DRAWN: f64 = 0.3;
 
-/// Permutations of the trace, and streams of each synthetic set.
+/// The number of permutations of the trace, and of streams of each synthetic set.
 const STREAMS: usize = 20;
 
 fn main() -> Done {
@@ -92,7 +93,7 @@ fn main() -> Done {
     match &requests {
         Some(requests) => of_trace(requests, elements)?,
         None => println!(
-            "../shared/data/cdn_requests.txt is not there: Table I and Fig. 5 to 10 are skipped\n"
+            "../shared/data/cdn_requests.txt is missing: Table I and Fig. 5 to 10 are skipped\n"
         ),
     }
     synthetic(elements)?;
@@ -102,12 +103,13 @@ fn main() -> Done {
     stability::stable_points(whole.as_deref())
 }
 
-/// A rate, in per cent.
+/// Formats a rate in per cent.
 fn percent(rate: f64) -> String {
     format!("{rate:.2}")
 }
 
-/// The distinct elements after which a Bloom filter of [`CELLS`] bits has taken this share of them for known.
+/// Returns the number of distinct elements after which a Bloom filter of [`CELLS`] bits has had
+/// this share of false positives.
 fn elements(share: f64) -> usize {
     let (mut wrong, mut elements) = (0.0, 0);
     while elements == 0 || wrong / f64::from(elements) < share {
@@ -142,7 +144,7 @@ fn of_trace(requests: &[Request], elements: usize) -> Done {
     [16, 4].into_iter().try_for_each(|kibibytes| storage::same_storage(kibibytes, &whole))
 }
 
-/// [`STREAMS`] permutations, the same of every set.
+/// Returns [`STREAMS`] permutations, the same for every set.
 fn permutations(stream: &[Item]) -> Vec<Vec<Item>> {
     let mut random = Random::new(SEED);
     let permuted = |_| {

@@ -1,11 +1,12 @@
-//! The experiments of *Inferential Time-Decaying Bloom Filters* (Dautrich and Ravishankar, EDBT 2013) on our `block-timing`
-//! filter: Table 3, Fig. 7 to 12, and equation 17 beside equation 15.
+//! The experiments of *Inferential Time-Decaying Bloom Filters* (Dautrich and Ravishankar, EDBT
+//! 2013) on our `block-timing` filter: Table 3, Fig. 7 to 12, and equation 17 beside equation 15.
 //!
-//! `cargo bench --bench paper_inferential` prints the paper's figures beside ours and draws
-//! `target/papers/inferential-fig*.svg`. The paper's setting (section 5.1): each item is asked for, then inserted; penalties
-//! are uniform in [1, 10); bits of a timer `max(k, 3)`; of the numbers of functions from 1 to 30 the one that costs least, for
-//! each filter by itself. After six numbers in a row that were best for no filter larger ones are left out; `-- --patience 30`
-//! tries them all. `-- --items-log2 18` asks 2^18 times in place of the paper's 2^22.
+//! `cargo bench --bench paper_inferential` prints the paper's results beside ours and draws
+//! `target/papers/inferential-fig*.svg`. The setting is the paper's (section 5.1): each item is
+//! looked up, then inserted; penalties are uniform in [1, 10); a timer has `max(k, 3)` bits; each
+//! filter uses the cheapest number of functions from 1 to 30. After six consecutive numbers that
+//! were best for no filter, larger ones are skipped; `-- --patience 30` tries them all. `--
+//! --items-log2 18` makes 2^18 queries instead of the paper's 2^22.
 
 #[path = "inferential/contest.rs"]
 mod contest;
@@ -37,18 +38,19 @@ type Done<T = ()> = Result<T, Box<dyn Error>>;
 /// Bits for each item of the window: the paper's range is lost with its figures.
 const MEMORIES: [u64; 8] = [2, 4, 8, 12, 16, 24, 32, 48];
 
-/// Queries of a synthetic stream, as a power of two.
+/// The number of queries of a synthetic stream, as a power of two.
 const ITEMS_LOG2: u32 = 22;
 
-/// Numbers of functions in a row that are best for no filter, after which no more are tried.
+/// The number of consecutive function counts that are best for no filter, after which no more are
+/// tried.
 const PATIENCE: u32 = 6;
 
-/// An experiment of the paper, and what its text says of the figures.
+/// An experiment of the paper, and its text about the figures.
 struct Experiment {
     stream: fn(usize) -> Done<Option<Stream>>,
-    /// Windows, and the paper's Pos/Neg in Table 3.
+    /// The windows, and the paper's Pos/Neg in Table 3.
     windows: [(u64, f64); 2],
-    /// Penalty ratios and Posterior Errors.
+    /// The figures of penalty ratios and Posterior Errors.
     figures: [u32; 2],
     ratio: &'static str,
     error: &'static str,
@@ -120,7 +122,7 @@ fn main() -> Done {
     Ok(())
 }
 
-/// The number after an argument of this name, if it is there.
+/// Returns the number after an argument of this name, if it is present.
 fn argument(name: &str) -> Done<Option<u32>> {
     let value = std::env::args().skip_while(|argument| argument != name).nth(1);
     Ok(value.map(|value| value.parse()).transpose()?)
@@ -149,7 +151,7 @@ fn expected_distinct() -> Done {
     Ok(())
 }
 
-/// Table 3, and what answers would cost without any filter.
+/// Table 3, and the cost of answers without any filter.
 fn table_3(there: &[(&Experiment, &Stream)]) -> Done {
     let head = [
         "stream",
@@ -187,23 +189,24 @@ fn power_of_two(window: u64) -> String {
     format!("2^{}", window.ilog2())
 }
 
-/// A value of the best trial of a filter, or nothing if no trial was possible.
+/// Formats a value of the best trial of a filter, or nothing if no trial was possible.
 fn show(best: Option<&Best>, value: impl Fn(&Best) -> String) -> String {
     best.map(value).unwrap_or_default()
 }
 
-/// The mean penalty of a query.
+/// Returns the mean penalty of a query.
 fn penalty(point: &Point, filter: usize) -> Option<f64> {
     Some(point.best[filter].as_ref()?.tally.penalty())
 }
 
-/// The penalty of an inferential filter by that of the standard one, if that was ever wrong.
+/// Returns the penalty of an inferential filter relative to that of the standard one, if that was
+/// ever wrong.
 fn ratio(point: &Point, filter: usize) -> Option<f64> {
     let standard = penalty(point, 0).filter(|&penalty| penalty > 0.0)?;
     Some(penalty(point, filter)? / standard)
 }
 
-/// What the figure of penalty ratios shows, for one window.
+/// Prints the results of the figure of penalty ratios, for one window.
 fn costs(experiment: &Experiment, condition: &Condition<'_>, points: &[Point]) {
     let head = [
         "bits an item",
@@ -254,7 +257,7 @@ fn costs(experiment: &Experiment, condition: &Condition<'_>, points: &[Point]) {
     println!("{table}");
 }
 
-/// What the figure of Posterior Errors shows, for one window.
+/// Prints the results of the figure of Posterior Errors, for one window.
 fn errors(experiment: &Experiment, condition: &Condition<'_>, points: &[Point]) {
     let head = [
         "bits an item",
@@ -285,7 +288,7 @@ fn errors(experiment: &Experiment, condition: &Condition<'_>, points: &[Point]) 
     println!("{table}");
 }
 
-/// Draws what the tables of the windows say, and the penalties themselves besides.
+/// Draws the tables of the windows, and also the penalties.
 fn figures(experiment: &Experiment, conditions: &[Condition<'_>], points: &[Vec<Point>]) -> Done {
     let curves = |filters: &[usize], value: fn(&Point, usize) -> Option<f64>| {
         let of = |filter: usize, window: u64, points: &[Point]| {

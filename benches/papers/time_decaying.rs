@@ -1,10 +1,12 @@
-//! The experiments of *Efficient Web Profiling by Time-Decaying Bloom Filters* (Cheng, Iwaihara, Xiang, Ushijima; DBSJ Letters
-//! 4(1)) on our kinds: Fig. 1, Fig. 3 and the remark on creation times. B-TBF is `decaying`, O-TBF `decaying-optimized`.
+//! The experiments of *Efficient Web Profiling by Time-Decaying Bloom Filters* (Cheng, Iwaihara,
+//! Xiang, Ushijima; DBSJ Letters 4(1)) on our kinds: Fig. 1, Fig. 3 and the remark on creation
+//! times. B-TBF is `decaying`, O-TBF `decaying-optimized`.
 //!
-//! `cargo bench --bench paper_time_decaying` prints the paper's figures beside ours and draws
-//! `target/papers/time-decaying-fig*.svg`. The paper's trace of a web proxy is not public, and of its parameters only the bits of
-//! counters are told. Chosen here: 10,000 pages in a Zipf distribution of exponent 1.2, 50 epochs of 10,000 requests; 81,920
-//! counters, which at 16 bits are the 160 KB that Fig. 3 has room for; `k` = 6.
+//! `cargo bench --bench paper_time_decaying` prints the paper's results beside ours and draws
+//! `target/papers/time-decaying-fig*.svg`. The paper's trace of a web proxy is not public, and of
+//! its parameters only the bits of counters are given. Chosen here: 10,000 pages in a Zipf
+//! distribution of exponent 1.2, 50 epochs of 10,000 requests; 81,920 counters, which at 16 bits
+//! are the 160 KB that Fig. 3 has space for; `k` = 6.
 
 #[path = "common/plot.rs"]
 mod plot;
@@ -32,10 +34,10 @@ use timer::Timer;
 
 type Done<T = ()> = Result<T, Box<dyn Error>>;
 
-/// Counters of all filters.
+/// The number of counters of all filters.
 const CELLS: u64 = 81_920;
 const K: u32 = 6;
-/// An epoch, in microseconds: any length will do.
+/// The length of an epoch in microseconds, an arbitrary choice.
 const EPOCH: u64 = 3_600_000_000;
 /// The epoch in which streams begin, in the past.
 const FIRST: u64 = 470_000;
@@ -54,12 +56,13 @@ fn main() -> Done {
     creation(&stream)
 }
 
-/// Which sizes filters have.
+/// The sizes of filters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sizes {
-    /// The paper's: whole numbers, of 16 bits in the basic filter; a plain Bloom filter in front of the optimized one.
+    /// The paper's: whole numbers, of 16 bits in the basic filter; a plain Bloom filter in front of
+    /// the optimized one.
     Paper,
-    /// Our defaults: 8 fraction bits, 32 bits in all; a front that forgets.
+    /// Our defaults: 8 fraction bits, 32 bits in all; a front whose keys expire.
     Ours,
 }
 
@@ -75,7 +78,7 @@ impl Sizes {
         if self == Self::Paper { 0 } else { 8 }
     }
 
-    /// Bits of the optimized filter for each counter; with another pool.
+    /// Returns the bits of the optimized filter for each counter, with another pool.
     fn optimized_bits(self, pool: f64) -> f64 {
         let front = if self == Self::Paper { 1.0 } else { 2.0 };
         let memory = theory::memory(self.fraction_bits(), 0.0, front);
@@ -102,13 +105,13 @@ impl Sizes {
 const BASIC: &str = "decaying";
 const OPTIMIZED: &str = "decaying-optimized";
 
-/// A filter in memory: no disk is measured.
+/// Creates a filter in memory: no disk is measured.
 fn create(spec: Any) -> Done<Filter<Any>> {
     let options = Options::new().hash_seed(SEED).durability(Durability::Never);
     Ok(Filter::create_on(Arc::new(Memory::new()), spec, options)?)
 }
 
-/// The beginning of an epoch of a stream.
+/// Returns the beginning of an epoch of a stream.
 fn time(epoch: u64) -> Timestamp {
     Timestamp::from_unix_micros((FIRST + epoch) * EPOCH)
 }
@@ -119,7 +122,7 @@ fn feed(filter: &Filter<Any>, requests: &[u32], epoch: u64) -> Done {
     Ok(requests.iter().try_for_each(|page| call.insert(page.to_le_bytes()).map(drop))?)
 }
 
-/// Fig. 1: how skewed requests are, as they are and as filters tell it.
+/// Fig. 1: the skew of requests, exact and as estimated by filters.
 fn skew(synthetic: &Stream) -> Done {
     let head = [
         "stream",
@@ -154,7 +157,7 @@ fn skew(synthetic: &Stream) -> Done {
         stream.requests.iter().for_each(|&page| counts[page as usize] += 1.0);
         let mut profiles = vec![("exact counts", Profile::new(counts.iter().copied()))];
         for (kind, name) in [(BASIC, "B-TBF"), (OPTIMIZED, "O-TBF")] {
-            // All in one epoch: nothing decays. As many counters a page as in Fig. 3.
+            // All in one epoch: nothing decays. As many counters per page as in Fig. 3.
             let cells = (CELLS as usize * pages).div_ceil(PAGES);
             let parameters = Parameters::new().with("capacity", pages).with("cells", cells);
             let parameters = parameters.with("k", K).with("lambda", 0.5).with("epoch", EPOCH);
@@ -191,18 +194,20 @@ fn draw_profiles(profiles: &[(&str, Profile)]) -> Done {
     draw(&figure, &profiles.iter().map(curve).collect::<Vec<_>>())
 }
 
-/// What a filter was like in the course of the stream.
+/// The observations of a filter during the stream.
 struct Course {
     kib: f64,
-    /// The most digits of the pool that were in use, for each counter.
+    /// The largest number of pool digits in use, for each counter.
     digits: f64,
-    /// Additions that did not find a digit.
+    /// The number of additions that found no free digit.
     exhausted: u64,
-    /// Additions that were cut short.
+    /// The number of additions that were cut short.
     saturated: u64,
-    /// Pages whose estimates are too low by `ε` or more, though they do not say "at least".
+    /// The number of pages whose estimates are too low by `ε` or more, but are not marked "at
+    /// least".
     too_low: u64,
-    /// The percentage of pages whose estimates are right, as near as the kind says: a collision is what makes others wrong.
+    /// The percentage of pages whose estimates are correct to the precision of the kind; the
+    /// others are wrong because of a collision.
     right: f64,
 }
 
@@ -235,7 +240,7 @@ fn course(stream: &Stream, sizes: Sizes, kind: &str, lambda: f64) -> Done<Course
     Ok(course)
 }
 
-/// The decay factors of Fig. 3, in percent, and slower decay.
+/// Returns the decay factors of Fig. 3, in percent, and slower decay.
 fn lambdas() -> impl Iterator<Item = u32> {
     (1..=13).chain([50, 75, 90, 99])
 }
@@ -307,10 +312,10 @@ fn memory(stream: &Stream, sizes: Sizes) -> Done {
     draw(&figure, &names.into_iter().zip(lines).map(curve).collect::<Vec<_>>())
 }
 
-/// Turns of a measurement.
+/// The number of turns of a measurement.
 const TURNS: usize = 9;
 
-/// Nanoseconds of an insert in a filter made from nothing, with all that decay costs.
+/// Returns the nanoseconds per insert in a new filter, including the whole cost of decay.
 fn time_to_create(stream: &Stream, spec: Any) -> Done<f64> {
     let start = Timer::start();
     let filter = create(spec)?;
@@ -320,7 +325,7 @@ fn time_to_create(stream: &Stream, spec: Any) -> Done<f64> {
     Ok(start.nanos() / stream.requests.len() as f64)
 }
 
-/// The remark on creation times: both kinds by turns, the least time of each.
+/// The remark on creation times: both kinds in turns, the least time of each.
 fn creation(stream: &Stream) -> Done {
     let head = ["sizes", "λ (%)", "B-TBF (ns an insert)", "O-TBF", "O / B", "paper"];
     let mut table = Table::new("Creation: all inserts and all decay", &head);

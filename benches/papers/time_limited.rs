@@ -1,10 +1,12 @@
-//! The experiments of *Time-limited Bloom Filter* (Rodrigues, Shtul, Baquero, Almeida; extended version of the ACM SAC 2023
-//! paper) on our kinds: Table 2 and Fig. 1 to 5, and the rates of section 5.
+//! The experiments of *Time-limited Bloom Filter* (Rodrigues, Shtul, Baquero, Almeida; extended
+//! version of the ACM SAC 2023 paper) on our kinds: Table 2 and Fig. 1 to 5, and the rates of
+//! section 5.
 //!
-//! `cargo bench --bench paper_time_limited` prints the paper's figures beside ours and draws `target/papers/time-limited-*.svg`.
-//! The paper's text has lost the numbers of its settings. Chosen here: a window of 600 s, a distinct key every 10 ms (so
-//! 60,000 in the window), four windows; filters told to expect a tenth of that rate (under-dimensioned) or ten times of
-//! it (over-dimensioned); error rate 0.01 for Fig. 1 to 3.
+//! `cargo bench --bench paper_time_limited` prints the paper's results beside ours and draws
+//! `target/papers/time-limited-*.svg`. The paper's text has lost the numbers of its settings.
+//! Chosen here: a window of 600 s, a distinct key every 10 ms (so 60,000 in the window), four
+//! windows; filters that expect a tenth of that rate (under-dimensioned) or ten times of it
+//! (over-dimensioned); error rate 0.01 for Fig. 1 to 3.
 
 #[path = "time_limited/course.rs"]
 mod course;
@@ -27,8 +29,8 @@ use table::Table;
 
 type Done<T = ()> = Result<T, Box<dyn Error>>;
 
-/// An error rate, the paper's Table 2 for it (bits an element, least and most), and its pairs (k, l) as far as they fit in
-/// 64 columns.
+/// An error rate, the paper's Table 2 for it (bits per element, least and most), and its pairs (k,
+/// l) that fit in 64 columns.
 type Rate = (f64, (u32, u32), &'static [(u32, u32)]);
 
 const RATES: [Rate; 5] = [
@@ -39,10 +41,10 @@ const RATES: [Rate; 5] = [
     (1e-5, (41, 56), &[(17, 13), (18, 16), (19, 22), (20, 33)]),
 ];
 
-/// Windows that a stream of Fig. 1 to 5 lasts.
+/// The number of windows in a stream of Fig. 1 to 5.
 const WINDOWS: u64 = 4;
 
-/// What a filter is told of the rate, in the two halves of the paper's experiments.
+/// The expected rate, relative to the true one, in the two halves of the paper's experiments.
 const DIMENSIONS: [(&str, f64); 2] = [("under", 0.1), ("over", 10.0)];
 
 fn main() -> Done {
@@ -63,11 +65,11 @@ fn main() -> Done {
             asked = (asked.0 + course.asked.0, asked.1 + course.asked.1);
         }
     }
-    println!("keys of the window asked for: {}, missed: {} (the paper: none)", asked.0, asked.1);
+    println!("keys of the window looked up: {}, missed: {} (the paper: none)", asked.0, asked.1);
     Ok(())
 }
 
-/// A rate, short.
+/// Formats a rate briefly.
 fn short(rate: f64) -> String {
     if rate == 0.0 { "0".to_owned() } else { format!("{rate:.1e}") }
 }
@@ -76,18 +78,19 @@ fn pair((k, l): (u32, u32)) -> String {
     format!("({k}, {l})")
 }
 
-/// `least-most` of values, or the only one.
+/// Formats `least-most` of values, or the only one.
 fn range(values: impl Iterator<Item = f64> + Clone, show: fn(f64) -> String) -> String {
     let (least, most) = (values.clone().fold(f64::MAX, f64::min), values.fold(0.0, f64::max));
     format!("{}-{}", show(least), show(most))
 }
 
-/// Enough to see a few hundred false positives, but no more than takes a second or two.
+/// Returns enough probes for a few hundred false positives, but no more than takes a second or two.
 fn probes(rate: f64) -> u64 {
     ((400.0 / rate) as u64).clamp(40_000, 4_000_000)
 }
 
-/// A count-based filter's bits an element of the window, and its false-positive rate when it is fullest.
+/// Returns a count-based filter's bits per element of the window, and its false-positive rate when
+/// it is fullest.
 fn counted(kind: &str, rate: f64, slices: Option<(u32, u32)>) -> Done<(f64, f64)> {
     let mut parameters = Parameters::new().with("window-items", KEYS);
     parameters = match slices {
@@ -142,12 +145,13 @@ fn slices_of_the_paper() -> Done {
     Ok(())
 }
 
-/// The paper's bits an element of the window.
+/// Returns the paper's bits per element of the window.
 fn classical((k, l): (u32, u32)) -> f64 {
     f64::from((k + l) * k) / (f64::from(l) * LN_2)
 }
 
-/// The last window of a filter that knows the rate: bits an element, and the mean false-positive rate.
+/// Returns the results of the last window of a filter that expects the true rate: bits per element,
+/// and the mean false-positive rate.
 fn steady(rate: f64, slices: Option<(u32, u32)>) -> Done<(f64, f64)> {
     let probes = probes(rate) / 40;
     let setting = Setting { fpr: rate, slices, expected: 1.0, windows: 3, probes, probed: 1 };
@@ -158,12 +162,12 @@ fn steady(rate: f64, slices: Option<(u32, u32)>) -> Done<(f64, f64)> {
     Ok((bits, sum / f64::from(count)))
 }
 
-/// Bits of all cells for each element that is in the window.
+/// Returns the bits of all cells for each element in the window.
 fn per_element(sample: &Sample) -> f64 {
     sample.bits as f64 / sample.inserted.min(KEYS) as f64
 }
 
-/// Table 2: bits an element in the steady state.
+/// Table 2: bits per element in the steady state.
 fn table_2() -> Done {
     let head = [
         "error rate",
@@ -220,7 +224,7 @@ fn table_2() -> Done {
     Ok(())
 }
 
-/// The filters of Fig. 1 to 3.
+/// Runs the filters of Fig. 1 to 3.
 fn adapting(expected: f64) -> Done<Vec<Course>> {
     let (rate, _, pairs) = RATES[1];
     let setting = |slices| Setting {
@@ -234,7 +238,7 @@ fn adapting(expected: f64) -> Done<Vec<Course>> {
     Ok(pairs.iter().map(|&slices| run(&setting(slices))).collect::<Result<_, _>>()?)
 }
 
-/// What the samples of courses say, as curves over keys inserted.
+/// Returns the samples of courses as curves over inserted keys.
 fn curves(courses: &[Course], value: impl Fn(&Sample) -> Option<f64>) -> Vec<Curve> {
     let points = |course: &Course| {
         let point = |sample: &Sample| Some((sample.inserted as f64, value(sample)?));
@@ -288,7 +292,7 @@ fn slices(figure: u32, name: &str, courses: &[Course]) -> Done {
     draw(&shown, &curves(courses, |sample| Some(sample.slice_0 as f64)))
 }
 
-/// Fig. 3: bits an element of the window.
+/// Fig. 3: bits per element of the window.
 fn memory(name: &str, courses: &[Course]) -> Done {
     let head = ["(k, l)", "paper's formula", "most after a window", "at the end"];
     let title = format!("Fig. 3: bits an element, {name}-dimensioned, error rate 0.01");

@@ -1,4 +1,5 @@
-//! The command line: every command with its options, as `--help` shows them. No behaviour lives here.
+//! Declares the command line: every command with its options, as `--help` shows them. Contains no
+//! behaviour.
 
 use crate::kind_options::KindOptions;
 use crate::priors::{DistinctOption, PriorOption, parse_distinct, parse_prior, parse_rate};
@@ -10,16 +11,17 @@ use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Remembers which keys a stream has shown within the last N items or minutes, in a few bits a key.
+/// Suppresses keys that a stream has shown within the last N items or minutes, in a few bits per
+/// key.
 ///
-/// Keys are raw bytes, one a line. Exit codes: 0 done, 1 the answer is no (verify found damage,
-/// salvage found none), 2 a usage or environment error. Commands that change a filter end by
-/// SIGTERM, SIGINT or SIGHUP when they have answered what they have read and closed the filter; by
-/// a second one at once.
+/// Keys are raw bytes, one per line. Exit codes: 0 success, 1 the answer is no (verify found
+/// damage, salvage found none), 2 a usage or environment error. On SIGTERM, SIGINT or SIGHUP,
+/// commands that change a filter answer the keys that they have read, close the filter and end; a
+/// second signal ends them at once.
 #[derive(Debug, Parser)]
 #[command(name = "ebbtide", version, arg_required_else_help = true)]
 pub struct Cli {
-    /// What to do.
+    /// The command to run.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -33,75 +35,81 @@ pub enum Command {
     Create(Create),
     /// Inserts every key.
     Insert(Insert),
-    /// Prints 1 or 0 per key: whether it is in the window.
+    /// Prints 1 or 0 for each key: whether it is in the window.
     Contains(Query),
-    /// Checks and inserts: prints 1 if the key was in the window before, else 0.
+    /// Checks and inserts: prints 1 if the key was already in the window, else 0.
     Check(Check),
-    /// Removes every key once: prints 1 if it was there, else 0 (counting kinds).
+    /// Removes each key once: prints 1 if it was present, else 0 (counting kinds).
     Remove(Query),
-    /// Prints how often each key was inserted, by estimate (counting and decaying kinds).
+    /// Prints an estimate of how often each key was inserted (counting and decaying kinds).
     ///
-    /// An estimate that is a lower bound, for a counter is at its end, ends in a plus: 15+ is 15 or
-    /// more. With --json the number stands in "estimate", and "at_least" is true for a lower bound.
+    /// An estimate is a lower bound if a counter has reached its maximum. It then ends in a plus:
+    /// 15+ means 15 or more. With --json the number is in "estimate", and "at_least" is true for a
+    /// lower bound.
     Estimate(Estimate),
-    /// Prints the age of each key (inserts or seconds ago, a lower bound), or - if it is absent.
+    /// Prints the age of each key (inserts or seconds ago, a lower bound), or - if the key is
+    /// absent.
     Age(Query),
-    /// Prints how probable it is that each key is in the window, given how likely it was before the filter was asked
-    /// (bloom, timing, block-timing, age-partitioned, time-limited).
+    /// Prints the probability that each key is in the window, given its prior probability (bloom,
+    /// timing, block-timing, age-partitioned, time-limited).
     Posterior(Posterior),
-    /// Prints 1 or 0 per key: whichever costs less on average, given what wrong answers cost (the same kinds).
+    /// Prints 1 or 0 for each key: the answer with the lower expected cost, given what wrong
+    /// answers cost (the same kinds).
     Decide(Decide),
-    /// Prints kind, parameters, fill, memory, disk and where the log stands.
+    /// Prints kind, parameters, fill, memory, disk space and the positions in the log.
     Stat(Look),
-    /// Prints a hash of the logical state and the LSN it stands at.
+    /// Prints a hash of the logical state and its LSN.
     Digest(Look),
-    /// Checks every checksum and replays the log; names each damaged place (exit code 1).
+    /// Checks every checksum and replays the log; names each damaged location (exit code 1).
     Verify(Look),
-    /// Prints the records of the log. A key is told by a tag, the same for equal keys within one output and another in the next.
+    /// Prints the records of the log. A tag replaces each key: equal keys have equal tags within
+    /// one output only.
     Wal(Look),
-    /// Forgets all keys, in one step that every process using the filter sees at once.
+    /// Removes all keys in one step that every process using the filter sees at once.
     ///
-    /// The way to reset a filter that is in use: removing its directory would leave the processes that have it open with a
-    /// filter of their own, which ends with an error.
+    /// Use this command to reset a filter that is in use. If its directory were removed instead,
+    /// processes that have the filter open would continue on a detached filter, which ends with an
+    /// error.
     Clear(Look),
     /// Writes a snapshot now.
     Snapshot(Look),
-    /// Writes a consistent copy into a new directory.
+    /// Writes a consistent copy to a new directory.
     Backup(Backup),
-    /// Makes a filter from a backup, in a new directory.
+    /// Creates a filter from a backup, in a new directory.
     Restore(Restore),
-    /// Saves what a damaged filter still proves, in a new directory; tells what is lost.
+    /// Recovers the longest provable prefix of a damaged filter into a new directory and reports
+    /// what is lost.
     ///
-    /// The new filter is in the state after the longest unbroken prefix of the damaged one's records: a sound snapshot, and
-    /// the log up to the first damage. Records beyond are told and left out, for a state that skips operations is none that the
-    /// filter ever had. SRC is not changed, may be read-only, and must not be in use. Exit codes: 0 the new filter is there,
-    /// with what standard error (or --json) tells; 1 nothing is damaged, so SRC opens as it is and nothing was written; 2
-    /// nothing could be saved (as without `meta`, of which any backup has a copy), or another error.
+    /// The new filter has the state after the longest unbroken prefix of the damaged filter's
+    /// records: an intact snapshot, and the log up to the first damage. Later records are reported
+    /// and left out, because a state that skips operations never existed. SRC is not changed, may
+    /// be read-only, and must not be in use. Exit codes: 0 the new filter exists, and standard
+    /// error (or --json) describes it; 1 nothing is damaged, so SRC opens as it is and nothing was
+    /// written; 2 nothing could be recovered (for example without `meta`, of which every backup has
+    /// a copy), or another error.
     Salvage(Salvage),
-    /// Prints memory, disk, parameters and error rate of a filter before it is created.
+    /// Prints memory, disk space, parameters and error rate of a filter before it is created.
     Plan(Plan),
 }
 
-/// What follows the options of `dedup`.
+/// Help text after the options of `dedup`.
 const DEDUP_HELP: &str = "\
-With --state, which lines are printed when a run ends early:
-  at most once (the default): a line is remembered, then printed. A run that is stopped by SIGTERM,
-  SIGINT or SIGHUP prints all that it has remembered, closes the memory, and ends by the signal; a
-  second signal ends it at once. A run that is killed, or stopped twice, has remembered up to one
-  --batch of lines that it did not print. If the output fails, an error reports how many lines were
-  remembered and not printed, and the first of them; the exit code is 2, or 0 if the reader of the
-  output has closed it.
-  --at-least-once: a line is printed, then remembered. A killed run may have printed up to one
-  --batch of lines that the next run prints again, and loses none; runs that share the memory may each
-  print a line.
-  Of equal keys in a batch one line is printed all the same.
+With --state, output when a run ends early:
+  at most once (the default): a line is recorded, then printed. On SIGTERM, SIGINT or SIGHUP a run
+  prints every line that it has recorded, closes the filter, and ends by the signal; a second signal
+  ends it at once. If a run is killed, or stopped twice, up to one --batch of lines may be recorded
+  but not printed. If the output fails, an error reports the number of lines recorded but not
+  printed, and the first of them; the exit code is 2, or 0 if the reader has closed the output.
+  --at-least-once: a line is printed, then recorded. A killed run loses no line; the next run may
+  print up to one --batch of lines again. Runs that share a filter may each print the same line.
+  Of equal keys within a batch, one line is printed.
 
 Examples:
   ebbtide dedup --window 10m access.log
   tail -F app.log | ebbtide dedup --last 100000 --field 2 --state /var/lib/app/seen
   ebbtide dedup --window 1h --event-time --time-unit s --skip-bad --max-lead 5m events.tsv";
 
-/// What follows the options of `create`.
+/// Help text after the options of `create`.
 const CREATE_HELP: &str = "\
 Examples:
   ebbtide create seen --kind time-limited --window 10m --fpr 0.001
@@ -112,47 +120,46 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = DEDUP_HELP)]
 pub struct Dedup {
-    /// Forget a key after so long, such as 10m.
+    /// Remove a key from the window after this time, such as 10m.
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, conflicts_with = "last")]
     pub window: Option<Duration>,
-    /// Forget a key after so many further lines.
+    /// Remove a key from the window after N further lines.
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub last: Option<u64>,
-    /// Keep the memory in this directory for the next run; it is created if need be. One that
-    /// exists needs neither --window nor --last, and refuses others than its own. A directory of
-    /// other files is refused. Several runs may share a memory at the same time: each line is
-    /// printed by one of them. Without --state the memory is a temporary directory, removed at the
-    /// end.
+    /// Keep the filter in this directory for the next run; it is created if necessary. An existing
+    /// filter needs neither --window nor --last, and refuses values other than its own. A
+    /// directory of other files is refused. Several runs may share a filter at the same time:
+    /// one of them prints each line. Without --state the filter is a temporary directory,
+    /// removed at the end.
     #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,
-    /// Print lines before they are remembered: a run that is killed loses none, and may print some
-    /// twice.
+    /// Print lines before they are recorded: a killed run loses no line, and may print some twice.
     #[arg(long)]
     pub at_least_once: bool,
-    /// The share of new lines that may be taken for known ones and be suppressed [default: 0.001].
+    /// False-positive rate: the share of new lines that may be suppressed [default: 0.001].
     #[arg(long, value_name = "P", allow_negative_numbers = true)]
     pub fpr: Option<f64>,
-    /// The key is the Nth blank-separated field, from 1, not the whole line; a line without that field
-    /// has the empty key.
+    /// Use the Nth blank-separated field as the key, counted from 1, instead of the whole line; a
+    /// line without that field has the empty key.
     #[arg(long, value_name = "N")]
     pub field: Option<NonZeroUsize>,
-    /// Where the window of a key begins.
+    /// The event that starts the window of a key.
     #[arg(long, value_enum, default_value = "last-seen")]
     pub since: Since,
     /// The function that hashes the keys of a new filter.
     #[arg(long, value_enum, value_name = "FUNCTION")]
     pub hash: Option<KeyHash>,
-    /// The seed of the hash function of a new filter, for runs that can be repeated bit by bit.
+    /// The seed of the hash function of a new filter, for runs that are reproducible bit by bit.
     #[arg(long, value_name = "N")]
     pub hash_seed: Option<u64>,
-    /// The stripes (locks) of a new filter.
+    /// The number of stripes (locks) of a new filter.
     #[arg(long, value_name = "N")]
     pub stripes: Option<u32>,
-    /// How far ahead of the wall clock the times of a new filter's lines may lie, such as 5m
+    /// The largest lead of the times of a new filter's lines over the wall clock, such as 5m
     /// [default: 1h].
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub max_lead: Option<Duration>,
-    /// How keys are read and kept.
+    /// How keys are read and stored.
     #[command(flatten)]
     pub reading: Reading,
     /// Files to read in this order; - is standard input.
@@ -160,12 +167,12 @@ pub struct Dedup {
     pub files: Vec<PathBuf>,
 }
 
-/// Where the window of a key begins.
+/// The event that starts the window of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Since {
-    /// At its last appearance: each one refreshes the key.
+    /// The last appearance: each appearance refreshes the key.
     LastSeen,
-    /// At its last acceptance: only keys that were not in the window are inserted, and count.
+    /// The last acceptance: only keys that are not in the window are inserted and counted.
     Accepted,
 }
 
@@ -184,33 +191,36 @@ pub struct Reading {
     /// Keys end with a NUL byte, not with a newline.
     #[arg(short = '0', long)]
     pub null: bool,
-    /// Each line is TIME<TAB>KEY, and that is the clock. TIME is a number (see --time-unit) or a
-    /// date with its zone, as in 2026-11-22T15:04:05Z or 2026-11-22T16:04:05.250+01:00.
+    /// Read each line as TIME<TAB>KEY and use these times as the clock. TIME is a number (see
+    /// --time-unit) or a date with its zone, as in 2026-11-22T15:04:05Z or
+    /// 2026-11-22T16:04:05.250+01:00.
     #[arg(long)]
     pub event_time: bool,
-    /// The unit of times that are numbers, since the Unix epoch.
+    /// The unit of numeric times since the Unix epoch.
     #[arg(long, value_enum, value_name = "UNIT", default_value = "ms", requires = "event_time")]
     pub time_unit: TimeUnit,
-    /// Skip lines that are malformed or that the filter refuses, such as those too far ahead, and
-    /// report their number at the end. Where every line has an answer, theirs is ? (with --json
-    /// an object with "error").
+    /// Skip lines that are malformed or that the filter refuses, such as lines too far ahead, and
+    /// report their number at the end. Where every line has an answer, a skipped line has ? (with
+    /// --json an object with "error").
     #[arg(long)]
     pub skip_bad: bool,
-    /// Each line ends in <TAB>NUMBER: how often the key counts (counting and decaying kinds), or how important it is
-    /// (importance-aware kinds).
+    /// Read a number at the end of each line, after a tab: how often the key counts (counting and
+    /// decaying kinds), or its importance (importance-aware kinds).
     #[arg(long)]
     pub weight: bool,
-    /// When an insert counts as done: synced to disk (always), handed to the kernel (never), or synced
-    /// at least so often (1s). For this run, in place of the filter's own setting.
+    /// When an insert is acknowledged: when synced to disk (always), when handed to the kernel
+    /// (never), or with a sync at least once per interval (1s). Applies to this run, in place of
+    /// the filter's own setting.
     #[arg(long, value_name = "always|never|1s", value_parser = parse_durability)]
     pub durability: Option<Durability>,
-    /// Keys that share a sync (with always) and are answered together; fewer if the input pauses.
+    /// The number of keys that share a sync (with always) and are answered together; fewer if the
+    /// input pauses.
     #[arg(long, value_name = "N", default_value = "1024")]
     pub batch: NonZeroUsize,
 }
 
 impl Reading {
-    /// The byte that ends a line.
+    /// Returns the byte that ends a line.
     pub fn delimiter(&self) -> u8 {
         if self.null { 0 } else { b'\n' }
     }
@@ -221,20 +231,20 @@ impl Reading {
 pub struct Insert {
     /// The filter's directory.
     pub dir: PathBuf,
-    /// The file of keys; - or none is standard input.
+    /// The file of keys; - or no file means standard input.
     pub file: Option<PathBuf>,
-    /// How keys are read and kept.
+    /// How keys are read and stored.
     #[command(flatten)]
     pub reading: Reading,
 }
 
-/// A question per key.
+/// Options of commands that answer each key.
 #[derive(Debug, Args)]
 pub struct Query {
     /// The filter and the keys.
     #[command(flatten)]
     pub keys: Insert,
-    /// One JSON object per key.
+    /// Print one JSON object per key.
     #[arg(long)]
     pub json: bool,
 }
@@ -245,7 +255,7 @@ pub struct Estimate {
     /// The filter, the keys, and the form of the answers.
     #[command(flatten)]
     pub query: Query,
-    /// The decayed count times 1 - lambda: what the key comes to in an epoch (decaying kinds).
+    /// Print the decayed count times 1 - lambda: the key's count per epoch (decaying kinds).
     #[arg(long)]
     pub normalised: bool,
 }
@@ -256,41 +266,43 @@ pub struct Check {
     /// The filter, the keys, and the form of the answers.
     #[command(flatten)]
     pub query: Query,
-    /// Where the window of a key begins.
+    /// The event that starts the window of a key.
     #[arg(long, value_enum, default_value = "last-seen")]
     pub since: Since,
 }
 
-/// What is believed of the stream, and of which window it is asked.
+/// The assumed model of the stream, and the window in question.
 #[derive(Debug, Args)]
 pub struct Believing {
-    /// How likely each insert is one of the key, before the filter is asked. A probability from 0 to 1: all keys have this one.
-    /// uniform:U: so many keys are equally likely. power-law:U[:EXPONENT]: keys are their ranks, 1 to U, with probabilities
-    /// that fall with the rank to this power, 1 if not given. table:FILE: lines KEY<TAB>COUNT; others count
-    /// as half an insert. counted:DIR: a counting, spectral or dynamic-count filter that counts the same stream. line: each line ends in
-    /// <TAB>P (behind a weight, in front of penalties).
+    /// The prior probability that an insert is of the key. A probability from 0 to 1 applies to
+    /// all keys. uniform:U: U equally likely keys. power-law:U[:EXPONENT]: keys are their
+    /// ranks, 1 to U, with probabilities that fall with this power of the rank, 1 by default.
+    /// table:FILE: lines KEY<TAB>COUNT; other keys count as half an insert. counted:DIR: a
+    /// counting, spectral or dynamic-count filter that counts the same stream. line: each line
+    /// ends in <TAB>P (after a weight, before penalties).
     #[arg(long, value_name = "PRIOR", value_parser = parse_prior, allow_negative_numbers = true)]
     pub prior: Option<PriorOption>,
-    /// How keys repeat: all (each insert is of another key), uniform:U, power-law:U[:EXPONENT], or points:FILE, lines J<TAB>D:
-    /// among J inserts are D different keys on average. Else it is what the prior says, and all if that says nothing.
+    /// How keys repeat: all (each insert is of another key), uniform:U, power-law:U[:EXPONENT], or
+    /// points:FILE with lines J<TAB>D: J inserts contain D distinct keys on average. Defaults to
+    /// the model of --prior, or to all if --prior has none.
     #[arg(long, value_name = "REPEATS", value_parser = parse_distinct)]
     pub distinct: Option<DistinctOption>,
-    /// Inserts a second, of all keys together; for filters whose window is a time.
+    /// Inserts per second, over all keys; for filters whose window is a time.
     #[arg(long, value_name = "R", value_parser = parse_rate, allow_negative_numbers = true)]
     pub rate: Option<f64>,
-    /// The formulas.
+    /// The formulas to use.
     #[arg(long, value_enum, default_value = "refined")]
     pub form: Form,
-    /// Another window than the filter's own: the last N inserts.
+    /// Use the last N inserts as the window, not the filter's own window.
     #[arg(long, value_name = "N", conflicts_with = "window", allow_negative_numbers = true)]
     window_items: Option<u64>,
-    /// Another window than the filter's own, such as 10m.
+    /// Use this time as the window, such as 10m, not the filter's own window.
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     window: Option<Duration>,
 }
 
 impl Believing {
-    /// The window that is asked of, if it is not the filter's own.
+    /// Returns the window in question, if it is not the filter's own.
     pub fn window(&self) -> Option<Within> {
         let micros = |window: Duration| u64::try_from(window.as_micros()).unwrap_or(u64::MAX);
         let time = self.window.map(|window| Within::Time(micros(window)));
@@ -298,12 +310,12 @@ impl Believing {
     }
 }
 
-/// Which formulas a posterior is made by.
+/// The formulas that compute a posterior.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Form {
-    /// Better calibrated ones.
+    /// Formulas with better calibration.
     Refined,
-    /// Those that the paper prints.
+    /// Formulas as printed in the paper.
     Paper,
 }
 
@@ -322,10 +334,10 @@ pub struct Posterior {
     /// The filter, the keys, and the form of the answers.
     #[command(flatten)]
     pub query: Query,
-    /// What is believed of them.
+    /// The assumed model of the stream.
     #[command(flatten)]
     pub believing: Believing,
-    /// Tell the most likely and the expected age of each key as well, in inserts or seconds.
+    /// Print the most likely and the expected age of each key as well, in inserts or seconds.
     #[arg(long)]
     pub ages: bool,
 }
@@ -336,10 +348,10 @@ pub struct Decide {
     /// The filter, the keys, and the form of the answers.
     #[command(flatten)]
     pub query: Query,
-    /// What is believed of them.
+    /// The assumed model of the stream.
     #[command(flatten)]
     pub believing: Believing,
-    /// What it costs to answer 1 for a key that is not in the window.
+    /// The cost of answering 1 for a key that is not in the window.
     #[arg(
         long,
         value_name = "X",
@@ -347,7 +359,7 @@ pub struct Decide {
         required_unless_present = "penalties"
     )]
     pub false_positive: Option<f64>,
-    /// What it costs to answer 0 for a key that is, in the same unit.
+    /// The cost of answering 0 for a key that is in the window, in the same unit.
     #[arg(
         long,
         value_name = "Y",
@@ -355,25 +367,26 @@ pub struct Decide {
         required_unless_present = "penalties"
     )]
     pub false_negative: Option<f64>,
-    /// Each line ends in <TAB>X<TAB>Y instead: what the two mistakes cost for this key.
+    /// Read <TAB>X<TAB>Y at the end of each line instead: the costs of the two mistakes for this
+    /// key.
     #[arg(long, conflicts_with_all = ["false_positive", "false_negative"])]
     pub penalties: bool,
 }
 
-/// Settings of a new filter that no kind cares about.
+/// Settings of a new filter that do not depend on its kind.
 #[derive(Debug, Args)]
 pub struct Creation {
     /// The function that hashes keys.
     #[arg(long, value_enum, value_name = "FUNCTION")]
     pub hash: Option<KeyHash>,
-    /// The seed of the hash function; random if not given. It is as secret as the command line.
+    /// The seed of the hash function; random by default. It is as secret as the command line.
     #[arg(long, value_name = "N")]
     pub hash_seed: Option<u64>,
-    /// The stripes (locks); by size if not given.
+    /// The number of stripes (locks); derived from the size by default.
     #[arg(long, value_name = "N")]
     pub stripes: Option<u32>,
-    /// When an insert counts as done: synced to disk (always), handed to the kernel (never), or synced
-    /// at least so often (1s).
+    /// When an insert is acknowledged: when synced to disk (always), when handed to the kernel
+    /// (never), or with a sync at least once per interval (1s).
     #[arg(long, value_name = "always|never|1s", value_parser = parse_durability)]
     pub durability: Option<Durability>,
     /// The size of a block, the share of memory that one key touches, such as 16KiB.
@@ -382,10 +395,10 @@ pub struct Creation {
     /// The size of a segment of the log, such as 4MiB.
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub segment_bytes: Option<u64>,
-    /// How far ahead of the wall clock a key's time may lie, such as 1h.
+    /// The largest lead of a key's time over the wall clock, such as 1h.
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub max_lead: Option<Duration>,
-    /// What the system clock does while nobody has the filter open.
+    /// Whether the system clock advances while no process has the filter open.
     #[arg(long, value_enum, default_value = "age")]
     pub downtime: Downtime,
 }
@@ -395,7 +408,7 @@ pub struct Creation {
 pub enum KeyHash {
     /// XXH3 with a random seed, the default.
     Fast,
-    /// SipHash with a random key, for keys that strangers choose.
+    /// SipHash with a random key, for untrusted keys.
     Keyed,
 }
 
@@ -408,12 +421,12 @@ impl From<KeyHash> for ebbtide::KeyHash {
     }
 }
 
-/// What the system clock of a filter does while nobody has it open.
+/// Whether the system clock of a filter advances while no process has it open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Downtime {
-    /// It goes on: keys age.
+    /// The clock advances: keys age.
     Age,
-    /// It stands still: keys do not age.
+    /// The clock stops: keys do not age.
     Freeze,
 }
 
@@ -427,7 +440,7 @@ impl From<Downtime> for ebbtide::Downtime {
 }
 
 impl Creation {
-    /// The library's options, with its defaults for what is not given.
+    /// Returns the library's options, with its defaults where no option was given.
     pub fn options(&self) -> Options {
         let mut options = Options::new().downtime(self.downtime.into());
         if let Some(hash) = self.hash {
@@ -459,10 +472,11 @@ impl Creation {
 #[derive(Debug, Args)]
 #[command(after_help = CREATE_HELP)]
 pub struct Create {
-    /// The directory of the new filter: empty, or not there yet.
+    /// The directory of the new filter: empty or not existing.
     pub dir: PathBuf,
-    /// The kind of filter: bloom, counting, spectral, dynamic-count, decaying, decaying-optimized, timing, block-timing,
-    /// age-partitioned, time-limited, stable, importance-2c, importance-mc, importance-h, double-buffering or two-buffer.
+    /// The kind of filter: bloom, counting, spectral, dynamic-count, decaying, decaying-optimized,
+    /// timing, block-timing, age-partitioned, time-limited, stable, importance-2c,
+    /// importance-mc, importance-h, double-buffering or two-buffer.
     #[arg(long)]
     pub kind: String,
     /// The kind's parameters.
@@ -473,12 +487,12 @@ pub struct Create {
     pub creation: Creation,
 }
 
-/// A filter to look at.
+/// Options of commands that inspect a filter.
 #[derive(Debug, Args)]
 pub struct Look {
     /// The filter's directory.
     pub dir: PathBuf,
-    /// One JSON object per line.
+    /// Print one JSON object per line.
     #[arg(long)]
     pub json: bool,
 }
@@ -488,7 +502,7 @@ pub struct Look {
 pub struct Backup {
     /// The filter's directory.
     pub dir: PathBuf,
-    /// The directory of the copy, in which there must be no filter.
+    /// The directory of the copy, which must not contain a filter.
     pub dest: PathBuf,
 }
 
@@ -497,7 +511,7 @@ pub struct Backup {
 pub struct Restore {
     /// The directory of the backup.
     pub src: PathBuf,
-    /// The directory of the new filter, in which there must be none.
+    /// The directory of the new filter, which must not contain a filter.
     pub dir: PathBuf,
 }
 
@@ -506,9 +520,9 @@ pub struct Restore {
 pub struct Salvage {
     /// The directory of the damaged filter.
     pub src: PathBuf,
-    /// The directory of the new filter, in which there must be none.
+    /// The directory of the new filter, which must not contain a filter.
     pub dest: PathBuf,
-    /// One JSON object on standard output in place of the sentences on standard error.
+    /// Print one JSON object on standard output instead of sentences on standard error.
     #[arg(long)]
     pub json: bool,
 }
@@ -516,7 +530,7 @@ pub struct Salvage {
 /// Options of `plan`.
 #[derive(Debug, Args)]
 pub struct Plan {
-    /// The kind of filter, as for create; --window and --last imply theirs.
+    /// The kind of filter, as for create; --window and --last imply one.
     #[arg(long)]
     pub kind: Option<String>,
     /// The window in lines, as for dedup; the same as --window-items.
@@ -528,7 +542,7 @@ pub struct Plan {
     /// The filter's settings.
     #[command(flatten)]
     pub creation: Creation,
-    /// One JSON object.
+    /// Print one JSON object.
     #[arg(long)]
     pub json: bool,
 }

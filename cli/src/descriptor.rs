@@ -1,29 +1,29 @@
-//! Reading and writing descriptors that may be in non-blocking mode, as pipes and terminals are
-//! that another program shares: where they are not ready, the command waits.
+//! Reads and writes descriptors that may be in non-blocking mode, such as pipes and terminals
+//! shared with another program: waits until they are ready.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// What a wait ended with.
+/// The reason why a wait ended.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Ready {
-    /// Something can be read, if only the end or an error.
+    /// A read will not block; it may return the end or an error.
     Input,
     /// A signal asks the command to stop.
     Stopped,
-    /// Nobody reads the answers any more.
+    /// The reader has closed the output.
     OutputClosed,
 }
 
-/// Waits until `input` can be read, unless `stop` or the end of the reader of `output` comes first.
+/// Waits until `input` is readable, `stop` is readable, or the reader of `output` closes it.
 pub fn wait_to_read(
     input: BorrowedFd<'_>,
     stop: Option<BorrowedFd<'_>>,
     output: Option<BorrowedFd<'_>>,
 ) -> io::Result<Ready> {
     let mut waited = vec![PollFd::from_borrowed_fd(input, PollFlags::IN)];
-    // Errors are reported without being asked for: for a pipe, that its reader is gone.
+    // `poll` always reports errors; for a pipe, the error means that its reader has closed it.
     waited.extend(output.map(|output| PollFd::from_borrowed_fd(output, PollFlags::empty())));
     waited.extend(stop.map(|stop| PollFd::from_borrowed_fd(stop, PollFlags::IN)));
     wait(&mut waited, None)?;
@@ -36,7 +36,7 @@ pub fn wait_to_read(
     })
 }
 
-/// Whether nobody reads any more what is written here.
+/// Returns whether the reader of this descriptor has closed it.
 pub fn is_closed(output: BorrowedFd<'_>) -> bool {
     let mut waited = [PollFd::from_borrowed_fd(output, PollFlags::empty())];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
@@ -56,7 +56,7 @@ fn wait(waited: &mut [PollFd<'_>], limit: Option<&Timespec>) -> io::Result<()> {
     }
 }
 
-/// Writes all bytes, however often it has to wait; adds to `written` what was handed over.
+/// Writes all bytes, waiting as often as necessary; adds the number of bytes written to `written`.
 pub fn write_all(
     file: &mut (impl Write + AsFd),
     bytes: &[u8],

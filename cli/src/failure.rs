@@ -1,28 +1,28 @@
-//! How a command ends early, and how that is said on standard error.
+//! The ways in which a command ends early, and their messages on standard error.
 
 use crate::descriptor;
 use std::io;
 use std::path::Path;
 
-/// Bytes of a malformed line that an error quotes.
+/// The largest number of bytes of a malformed line that an error quotes.
 const SHOWN_BYTES: usize = 60;
 
-/// What every command returns.
+/// The result of a command.
 pub type Result<T> = std::result::Result<T, Failure>;
 
-/// Why a command ends early.
+/// The reason why a command ends early.
 #[derive(Debug)]
 pub enum Failure {
-    /// Nobody reads the answers any more: not an error.
+    /// The reader has closed the output: not an error.
     ClosedPipe,
-    /// This signal asked the command to stop, and everything that was begun is done.
+    /// This signal asked the command to stop, and everything begun is complete.
     Stopped(i32),
     /// A usage or environment error, in one sentence.
     Error(String),
 }
 
 impl Failure {
-    /// A failure of standard output.
+    /// Converts a failure of standard output.
     pub fn writing(error: &io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
             Self::ClosedPipe
@@ -31,7 +31,7 @@ impl Failure {
         }
     }
 
-    /// A failure of an input file.
+    /// Converts a failure of an input file.
     pub fn reading(path: &Path, error: &io::Error) -> Self {
         Self::Error(format!("cannot read {}: {error}", path.display()))
     }
@@ -49,13 +49,13 @@ impl From<ebbtide::kinds::Error> for Failure {
     }
 }
 
-/// What is wrong with a line that is not of the form expected.
+/// Describes a line that is not of the expected form.
 pub fn misfit(expected: &str, line: &[u8]) -> String {
     let start = String::from_utf8_lossy(&line[..line.len().min(SHOWN_BYTES)]);
     format!("expected {expected}, found {start:?}")
 }
 
-/// Says one sentence on standard error. A closed standard error is not worth a panic.
+/// Writes one sentence to standard error. A closed standard error does not justify a panic.
 pub fn note(sentence: &str) {
     let line = format!("ebbtide: {sentence}\n");
     let _ = descriptor::write_all(&mut io::stderr(), line.as_bytes(), &mut 0);

@@ -1,8 +1,8 @@
-//! Lines from files and standard input: raw bytes, of any length, in batches.
+//! Reads lines from files and standard input: raw bytes, of any length, in batches.
 //!
-//! A batch holds only lines that are in memory already, so a reader that gets one can answer it before
-//! it waits for more. A line ends at its delimiter or at the end of its file; the delimiter is not part
-//! of it, a carriage return is.
+//! A batch contains only lines that are already in memory, so the caller can answer it before it
+//! waits for more input. A line ends at its delimiter or at the end of its file. The delimiter is
+//! not part of the line; a carriage return is.
 
 use crate::descriptor::{self, Ready};
 use crate::failure::{Failure, Result};
@@ -16,12 +16,12 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// Bytes asked for at once; a longer line makes the buffer grow.
+/// The size of the first buffer, in bytes; a longer line makes the buffer grow.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// What lines are read from.
+/// A source of bytes for lines.
 trait Source: Read {
-    /// What can be waited for; `None` if reading never blocks.
+    /// Returns the descriptor to wait for; `None` if reading never blocks.
     fn descriptor(&self) -> Option<BorrowedFd<'_>>;
 }
 
@@ -31,7 +31,8 @@ impl Source for File {
     }
 }
 
-/// Standard input without the library's buffer: what waits in that cannot be waited for.
+/// Standard input without the buffer of the standard library: `poll` does not see bytes in that
+/// buffer.
 struct Unbuffered(Stdin);
 
 impl Read for Unbuffered {
@@ -46,42 +47,41 @@ impl Source for Unbuffered {
     }
 }
 
-/// The lines of several files, one after the other.
+/// The lines of several files, one file after another.
 pub struct Input<'a> {
     files: std::vec::IntoIter<PathBuf>,
     source: Option<Box<dyn Source>>,
     path: PathBuf,
     delimiter: u8,
     buffer: Vec<u8>,
-    /// What was read and not yet handed out: `buffer[start..end]`, its first `searched` bytes without a
-    /// delimiter.
+    /// Bytes that were read and not yet handed out: `buffer[start..end]`. Its first `searched`
+    /// bytes contain no delimiter.
     start: usize,
     end: usize,
     searched: usize,
     at_end: bool,
-    /// Lines handed out of this file, the current batch included.
+    /// The number of lines handed out of this file, including the current batch.
     lines: u64,
     ranges: Vec<Range<usize>>,
     progress: Progress,
-    /// What ends the reading before the input does: a signal, or that nobody reads the answers any
-    /// more.
+    /// Conditions that end the reading before the input does: a signal, or a closed output.
     stop: &'a Stop,
     output: Option<Stdout>,
 }
 
-/// Lines that are there now.
+/// Lines that are in memory.
 pub struct Batch<'a> {
-    /// Their file.
+    /// The file that contains them.
     pub path: &'a Path,
-    /// The number of the first, from 1.
+    /// The number of the first line, from 1.
     pub first_line: u64,
     /// The lines, without their delimiters.
     pub lines: Vec<&'a [u8]>,
 }
 
 impl<'s> Input<'s> {
-    /// Lines of these files in order; `-` and an empty list mean standard input. Files that are not
-    /// there are noticed now.
+    /// Creates the input of these files in order; `-` and an empty list mean standard input.
+    /// Reports missing files now.
     pub fn new(
         mut files: Vec<PathBuf>,
         delimiter: u8,
@@ -119,9 +119,9 @@ impl<'s> Input<'s> {
         })
     }
 
-    /// The next lines, at least one and at most `most`; `None` at the end of the last file, or when
-    /// a signal asks the command to stop. Calls `before_wait` before it reads, for reading may
-    /// block.
+    /// Returns the next lines, at least one and at most `most`; `None` at the end of the last file,
+    /// or when a signal asks the command to stop. Calls `before_wait` before it reads, because
+    /// reading may block.
     pub fn next_batch(
         &mut self,
         most: usize,
@@ -173,7 +173,8 @@ impl<'s> Input<'s> {
         }
     }
 
-    /// Reads once, behind what is left in the buffer; nothing if a signal asks the command to stop.
+    /// Reads once, behind the rest of the buffer; reads nothing if a signal asks the command to
+    /// stop.
     fn fill(&mut self) -> Result<()> {
         let Some(source) = &mut self.source else {
             return Ok(());
@@ -207,7 +208,7 @@ impl<'s> Input<'s> {
         Ok(())
     }
 
-    /// Opens the next file; false if there is none.
+    /// Opens the next file; returns false if there is none.
     fn open_next(&mut self) -> Result<bool> {
         let Some(path) = self.files.next() else {
             return Ok(false);
@@ -216,7 +217,8 @@ impl<'s> Input<'s> {
             self.path = PathBuf::from("standard input");
             self.source = Some(Box::new(Unbuffered(io::stdin())));
         } else {
-            // Opening a FIFO would wait for its writer, where no signal ends the wait.
+            // A blocking open of a FIFO would wait for its writer, and no signal would end the
+            // wait.
             let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
             let file = File::options().read(true).custom_flags(nonblocking).open(&path);
             self.source = Some(Box::new(file.map_err(|error| Failure::reading(&path, &error))?));
@@ -237,7 +239,7 @@ mod tests {
     use super::*;
     use std::sync::LazyLock;
 
-    /// Gives one piece a read; the buffer's size is a multiple of the largest.
+    /// Returns one piece per read; the buffer's size is a multiple of the largest piece.
     struct Pieces(std::vec::IntoIter<&'static [u8]>);
 
     impl Read for Pieces {
@@ -263,7 +265,8 @@ mod tests {
         input
     }
 
-    /// All batches, each with the number of its first line, and the number of waits before it.
+    /// Returns all batches, each with the number of its first line and the number of waits before
+    /// it.
     fn batches(mut input: Input<'_>, most: usize) -> Vec<(u64, usize, Vec<Vec<u8>>)> {
         let mut all = Vec::new();
         let mut waits = 0;
@@ -294,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_has_at_most_the_lines_asked_for_and_needs_no_new_read() {
+    fn a_batch_has_at_most_the_requested_lines_and_needs_no_new_read() {
         let all = batches(input(vec![b"a\nb\nc\n"]), 2);
         assert_eq!(all, [(1, 1, lines(&[b"a", b"b"])), (3, 1, lines(&[b"c"]))]);
     }

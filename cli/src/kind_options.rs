@@ -1,28 +1,29 @@
-//! The options of the kinds: one table from option to parameter. What the values must be is the library's to say; the names of
-//! kinds are here for `--help` only, and a test compares them with what the library takes.
+//! Declares the options of the kinds: one table from option to parameter. The library checks the
+//! values. The names of kinds are here for `--help` only, and a test compares them with the
+//! library's.
 
 use crate::failure::{Failure, Result};
 use crate::units;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 use ebbtide::Parameters;
 
-/// How the text of an option becomes the text of a parameter.
+/// The conversion of an option's text to a parameter's text.
 #[derive(Clone, Copy)]
 enum Form {
-    /// A number or a word, handed on as it is.
+    /// A number or a word, passed on unchanged.
     Plain,
-    /// A duration such as `10m`, handed on in microseconds.
+    /// A duration such as `10m`, passed on in microseconds.
     Duration,
 }
 
-/// What an option means to some kinds.
+/// The meaning of an option for some kinds.
 struct Use {
-    /// Their names with commas between; `all` kinds, or all `but` those named.
+    /// The names of the kinds, separated by commas; `all` kinds, or all `but` those named.
     kinds: &'static str,
     help: &'static str,
 }
 
-/// An option and the parameter of the same name.
+/// An option, and the parameter of the same name.
 struct KindOption {
     name: &'static str,
     value: &'static str,
@@ -53,14 +54,15 @@ const fn of(kinds: &'static str, help: &'static str) -> Use {
     Use { kinds, help }
 }
 
-/// A new kind adds its options here. Those of one letter are short ones.
+/// The options of all kinds. A new kind adds its options here. Options of one letter are short
+/// options.
 const OPTIONS: &[KindOption] = &[
     plain(
         "capacity",
         "N",
         &[of(
             "bloom, counting, spectral, dynamic-count, decaying, decaying-optimized",
-            "distinct keys it is made for",
+            "the number of distinct keys to plan for",
         )],
     ),
     plain(
@@ -68,15 +70,25 @@ const OPTIONS: &[KindOption] = &[
         "N",
         &[of(
             "timing, block-timing, age-partitioned, double-buffering, two-buffer",
-            "a key is remembered for the next N inserts",
+            "a key stays in the window for the next N inserts",
         )],
     ),
-    duration("window", &[of("time-limited", "a key is remembered for so long, such as 10m")]),
-    plain("fpr", "P", &[of("all", "the share of new keys that may be taken for known ones")]),
+    duration(
+        "window",
+        &[of("time-limited", "a key stays in the window for this time, such as 10m")],
+    ),
+    plain(
+        "fpr",
+        "P",
+        &[of("all", "false-positive rate: the share of new keys reported as present")],
+    ),
     plain(
         "rate",
         "R",
-        &[of("time-limited", "new keys a second to expect at first; it adapts to other rates")],
+        &[of(
+            "time-limited",
+            "expected new keys per second at first; the filter adapts to other rates",
+        )],
     ),
     plain(
         "bits",
@@ -84,7 +96,7 @@ const OPTIONS: &[KindOption] = &[
         &[
             of(
                 "bloom, double-buffering, two-buffer",
-                "bits in all, in place of what --fpr derives",
+                "total bits, instead of the number derived from --fpr",
             ),
             of("timing, block-timing", "bits of a timer"),
         ],
@@ -94,21 +106,24 @@ const OPTIONS: &[KindOption] = &[
         "K",
         &[of(
             "but stable, importance-2c, importance-mc, importance-h",
-            "hash functions, in place of what --fpr derives",
+            "hash functions, instead of the number derived from --fpr",
         )],
     ),
     plain("l", "L", &[of("age-partitioned, time-limited", "generations in the window (with --k)")]),
     plain(
         "generation",
         "N",
-        &[of("age-partitioned", "inserts in a generation, in place of window / l")],
+        &[of("age-partitioned", "inserts in a generation, instead of window / l")],
     ),
     plain("columns", "16|32|64", &[of("age-partitioned", "bits in a row, at least k + l")]),
     plain("words", "N", &[of("age-partitioned", "memory in 64-bit words")]),
     plain(
         "load",
         "L",
-        &[of("time-limited", "the highest load of a slice, in place of what --fpr derives")],
+        &[of(
+            "time-limited",
+            "the highest load of a slice, instead of the load derived from --fpr",
+        )],
     ),
     plain(
         "cells",
@@ -116,9 +131,9 @@ const OPTIONS: &[KindOption] = &[
         &[
             of(
                 "counting, spectral, dynamic-count, decaying, decaying-optimized",
-                "counters in all, in place of what --fpr derives",
+                "total counters, instead of the number derived from --fpr",
             ),
-            of("stable, importance-2c, importance-mc, importance-h", "cells in all"),
+            of("stable, importance-2c, importance-mc, importance-h", "total cells"),
         ],
     ),
     plain(
@@ -128,7 +143,7 @@ const OPTIONS: &[KindOption] = &[
             of("counting", "bits of a counter"),
             of(
                 "decaying, decaying-optimized",
-                "the most bits of a counter; with --window-epochs of one epoch's",
+                "the largest number of bits of a counter; with --window-epochs, of one epoch's counter",
             ),
         ],
     ),
@@ -137,18 +152,21 @@ const OPTIONS: &[KindOption] = &[
         "ms|mi|rm",
         &[of("spectral", "minimum selection, minimal increase or recurring minimum [default: ms]")],
     ),
-    plain("mean-count", "C", &[of("dynamic-count", "how often a key comes, on average")]),
+    plain("mean-count", "C", &[of("dynamic-count", "the mean number of inserts per key")]),
     plain(
         "lambda",
         "X",
         &[
-            of("decaying, decaying-optimized", "what an epoch leaves of a count, between 0 and 1"),
-            of("dynamic-count", "when counters become narrower again: from 0, late, to 1, early"),
+            of(
+                "decaying, decaying-optimized",
+                "the factor by which an epoch reduces a count, between 0 and 1",
+            ),
+            of("dynamic-count", "when counters shrink again, from 0 (late) to 1 (early)"),
         ],
     ),
     duration(
         "epoch",
-        &[of("decaying, decaying-optimized", "counts decay once in so long, such as 60s")],
+        &[of("decaying, decaying-optimized", "the time between two decays, such as 60s")],
     ),
     plain(
         "decay",
@@ -160,7 +178,7 @@ const OPTIONS: &[KindOption] = &[
         "N",
         &[of(
             "decaying",
-            "epochs until nothing is left of a count, with --decay sliding-window or linear",
+            "epochs until a count has decayed to zero, with --decay sliding-window or linear",
         )],
     ),
     plain(
@@ -173,7 +191,7 @@ const OPTIONS: &[KindOption] = &[
         "swapped|plain|none",
         &[of(
             "decaying-optimized",
-            "the Bloom filter in front: two that are swapped, one that never forgets, or none [default: swapped]",
+            "the Bloom filter in front: two swapped filters, one that keeps all keys, or none [default: swapped]",
         )],
     ),
     plain("front-bits", "N", &[of("decaying-optimized", "bits of each Bloom filter in front")]),
@@ -186,25 +204,25 @@ const OPTIONS: &[KindOption] = &[
     plain(
         "timers",
         "M",
-        &[of("timing, block-timing", "timers in all, in place of what --fpr derives")],
+        &[of("timing, block-timing", "total timers, instead of the number derived from --fpr")],
     ),
     plain(
         "padding",
         "P",
-        &[of("timing, block-timing", "ticks for which an expired timer may stay unnoticed")],
+        &[of("timing, block-timing", "ticks for which an expired timer may remain uncleared")],
     ),
     plain(
         "max",
         "MAX",
         &[of("stable, importance-2c, importance-mc, importance-h", "the highest value of a cell")],
     ),
-    plain("K", "K", &[of("stable, importance-2c, importance-mc, importance-h", "cells of a key")]),
+    plain("K", "K", &[of("stable, importance-2c, importance-mc, importance-h", "cells per key")]),
     plain(
         "P",
         "P",
         &[of(
             "stable, importance-2c, importance-mc, importance-h",
-            "cells that an insert decrements, in place of what --fpr derives",
+            "cells that an insert decrements, instead of the number derived from --fpr",
         )],
     ),
     plain(
@@ -217,17 +235,17 @@ const OPTIONS: &[KindOption] = &[
     ),
 ];
 
-/// The options of a kind as given, by the names of the parameters.
+/// The given kind options, by parameter name.
 #[derive(Debug, Clone, Default)]
 pub struct KindOptions(Vec<(&'static str, String)>);
 
 impl KindOptions {
-    /// The value of one of the options, in the parameter's form.
+    /// Returns the value of one option, in the parameter's form.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str())
     }
 
-    /// The kind's parameters.
+    /// Returns the kind's parameters.
     pub fn parameters(&self) -> Parameters {
         self.0.iter().fold(Parameters::new(), |all, (name, value)| all.with(name, value))
     }
@@ -278,20 +296,20 @@ impl Args for KindOptions {
     }
 }
 
-/// Reads a duration and writes it as microseconds, the way parameters hold it.
+/// Converts a duration to microseconds, the form of parameters.
 fn micros_text(text: &str) -> std::result::Result<String, String> {
     let duration = units::parse_duration(text)?;
     Ok(duration.as_micros().to_string())
 }
 
-/// The kind that is meant: the one named, else the one that `--window` or `--last` implies.
+/// Returns the named kind, else the kind that `--window` or `--last` implies.
 pub fn kind_or_implied<'a>(kind: Option<&'a str>, options: &KindOptions) -> Result<&'a str> {
     match kind {
         Some(kind) => Ok(kind),
         None if options.get("window").is_some() => Ok("time-limited"),
         None if options.get("window-items").is_some() => Ok("age-partitioned"),
         None => Err(Failure::Error(
-            "what to plan is not clear; give --kind, or --window DURATION, or --last N".to_owned(),
+            "the kind is missing; give --kind, or --window DURATION, or --last N".to_owned(),
         )),
     }
 }
@@ -306,7 +324,7 @@ mod tests {
         KindOptions::from_arg_matches(&command.try_get_matches_from(line)?)
     }
 
-    /// Whether an option's help names the kind.
+    /// Returns whether an option's help names the kind.
     fn names(option: &KindOption, kind: &str) -> bool {
         option.uses.iter().any(|Use { kinds, .. }| {
             let listed = |list: &str| list.split(", ").any(|name| name == kind);
@@ -314,7 +332,7 @@ mod tests {
         })
     }
 
-    /// The parameters that a kind takes, as it lists them when it refuses another.
+    /// Returns the parameters that a kind accepts, from its refusal of an unknown one.
     fn taken(kind: &str, parameters: Parameters) -> Vec<String> {
         let refused = registry::build(kind, &parameters.with("", 1)).expect_err("no such name");
         let Error::Parameter { expected, .. } = refused else {
@@ -344,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn help_names_only_kinds_that_there_are() {
+    fn help_names_only_existing_kinds() {
         let known = |kind: &str| registry::REGISTRY.iter().any(|entry| entry.name == kind);
         for Use { kinds, .. } in OPTIONS.iter().flat_map(|option| option.uses) {
             let list = kinds.strip_prefix("but ").unwrap_or(kinds);

@@ -1,9 +1,10 @@
-//! The `ebbtide` command: parses the arguments, runs one command, turns its outcome into an exit code.
+//! The `ebbtide` command: parses the arguments, runs one command, and turns its outcome into an
+//! exit code.
 //!
-//! Exit codes: 0 done, 1 the answer is "no" (`verify` found damage, `salvage` found none), 2 a
-//! usage or environment error, said in one sentence on standard error. A closed pipe ends the
-//! command quietly with 0. A signal that asks a command to stop ends it as that signal does, when
-//! what it has begun is done.
+//! Exit codes: 0 success, 1 the answer is "no" (`verify` found damage, `salvage` found none), 2 a
+//! usage or environment error, reported in one sentence on standard error. A closed pipe ends the
+//! command quietly with 0. After a signal that asks it to stop, a command finishes what it has
+//! begun and then ends by that signal.
 
 #![forbid(unsafe_code)]
 
@@ -27,7 +28,7 @@ use output::Output;
 use std::io::{IsTerminal, stdout};
 use std::process::ExitCode;
 
-/// A usage or environment error.
+/// The exit code of a usage or environment error.
 const ERROR: u8 = 2;
 
 fn main() -> ExitCode {
@@ -61,7 +62,7 @@ fn usage(error: &clap::Error) -> ExitCode {
         let colours = stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
         let text = error.render();
         let text = if colours { text.ansi().to_string() } else { text.to_string() };
-        // Nothing can be done if nobody reads the help.
+        // A failure to print help has no remedy.
         let _ = Output::new().and_then(|mut output| {
             output.text(text.trim_end_matches('\n'))?;
             output.flush()
@@ -72,7 +73,7 @@ fn usage(error: &clap::Error) -> ExitCode {
     if error.use_stderr() { ExitCode::from(ERROR) } else { ExitCode::SUCCESS }
 }
 
-/// A usage error in one sentence, with what was meant if that is likely.
+/// Returns a usage error as one sentence, with clap's suggestion if there is one.
 fn sentence(error: &clap::Error) -> String {
     let text = error.to_string();
     let paragraph = text.split("\n\n").next().unwrap_or(&text);
@@ -83,10 +84,10 @@ fn sentence(error: &clap::Error) -> String {
         Some(meant) => format!("; did you mean {meant}?"),
         None => ";".to_owned(),
     };
-    format!("{sentence}{meant} --help shows what can be given")
+    format!("{sentence}{meant} see --help")
 }
 
-/// What clap takes to be meant.
+/// Returns clap's suggestion for a misspelt argument.
 fn suggested(error: &clap::Error) -> Option<String> {
     let kinds =
         [ContextKind::SuggestedSubcommand, ContextKind::SuggestedArg, ContextKind::SuggestedValue];

@@ -1,4 +1,5 @@
-//! Answers on standard output: buffered, in order, and flushed when the caller is about to wait.
+//! Writes answers to standard output: buffered, in order, and flushed when the caller is about to
+//! wait.
 
 use crate::descriptor;
 use crate::failure::{Failure, Result};
@@ -7,21 +8,21 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 
-/// Bytes held back at most, unless they are [held](Output::hold) until a flush.
+/// The largest number of buffered bytes, unless output is [held](Output::hold) until a flush.
 const BUFFER_BYTES: usize = 64 << 10;
 
 /// Standard output.
 pub struct Output {
     file: File,
     buffer: Vec<u8>,
-    /// Nothing is written before a flush.
+    /// Whether nothing is written before a flush.
     held: bool,
-    /// Where in the buffer the answer to each input line ends, with the line's number.
+    /// The end of the answer to each input line in the buffer, with the line's number.
     answers: Vec<(usize, u64)>,
 }
 
 impl Output {
-    /// Standard output behind a buffer of our own.
+    /// Creates the output, with its own buffer.
     pub fn new() -> Result<Self> {
         let descriptor =
             io::stdout().as_fd().try_clone_to_owned().map_err(|error| Failure::writing(&error))?;
@@ -29,13 +30,14 @@ impl Output {
         Ok(Self { file, buffer: Vec::new(), held: false, answers: Vec::new() })
     }
 
-    /// Writes nothing before [`Output::flush`], so that what a failure leaves unprinted is known.
+    /// Writes nothing before [`Output::flush`], so that the caller can report which lines a failure
+    /// leaves unprinted.
     pub fn hold(mut self) -> Self {
         self.held = true;
         self
     }
 
-    /// Writes bytes and the byte that ends them.
+    /// Writes bytes and an end byte.
     pub fn line(&mut self, bytes: &[u8], end: u8) -> Result<()> {
         self.buffer.extend_from_slice(bytes);
         self.buffer.push(end);
@@ -47,12 +49,12 @@ impl Output {
         self.line(text.as_bytes(), b'\n')
     }
 
-    /// Writes an object on a line of its own.
+    /// Writes an object on its own line.
     pub fn json(&mut self, object: Map<String, Value>) -> Result<()> {
         self.text(&Value::Object(object).to_string())
     }
 
-    /// Notes that what was written since the last note answers the input line of this number.
+    /// Records that the output since the previous call answers the input line of this number.
     pub fn answers(&mut self, line: u64) {
         let end = self.buffer.len();
         if end > self.answers.last().map_or(0, |(end, _)| *end) {
@@ -60,12 +62,13 @@ impl Output {
         }
     }
 
-    /// How many of the noted lines have not been handed over in full, and the number of the first.
+    /// Returns how many recorded lines have not been written completely, and the number of the
+    /// first.
     pub fn unprinted(&self) -> Option<(usize, u64)> {
         self.answers.first().map(|(_, line)| (self.answers.len(), *line))
     }
 
-    /// Hands over everything written so far.
+    /// Writes the whole buffer to standard output.
     pub fn flush(&mut self) -> Result<()> {
         let mut written = 0;
         let done = descriptor::write_all(&mut self.file, &self.buffer, &mut written);
@@ -83,19 +86,20 @@ impl Output {
         done.map_err(|error| Failure::writing(&error))
     }
 
-    /// Whether nobody reads it any more, as far as the system says so before a write.
+    /// Returns whether the reader has closed the output, as far as the system reports that before a
+    /// write.
     pub fn is_closed(&self) -> bool {
         descriptor::is_closed(self.file.as_fd())
     }
 }
 
-/// An object of these members, in this order.
+/// Builds a JSON object of these members, in this order.
 pub fn object<const N: usize>(members: [(&str, Value); N]) -> Map<String, Value> {
     members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// An object that begins with a key: as text if it is UTF-8, else in hexadecimal digits under another
-/// name, so that every key can be told from every other.
+/// Builds a JSON object that begins with a key: as text if it is UTF-8, else in hexadecimal digits
+/// under another name, so that distinct keys stay distinct.
 pub fn keyed(key: &[u8]) -> Map<String, Value> {
     match std::str::from_utf8(key) {
         Ok(text) => object([("key", text.into())]),
@@ -106,7 +110,7 @@ pub fn keyed(key: &[u8]) -> Map<String, Value> {
     }
 }
 
-/// A parameter as JSON: a number if it is one, else a string.
+/// Converts a parameter to JSON: to a number if it is one, else to a string.
 pub fn parameter_value(text: &str) -> Value {
     if let Ok(integer) = text.parse::<u64>() {
         return integer.into();
@@ -117,7 +121,7 @@ pub fn parameter_value(text: &str) -> Value {
     }
 }
 
-/// Names and values in two columns, aligned for reading.
+/// Formats names and values in two aligned columns.
 pub fn table(rows: &[(&str, String)]) -> String {
     let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     let lines: Vec<_> =

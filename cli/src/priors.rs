@@ -1,4 +1,4 @@
-//! What the options say of a stream: how likely each key is, and how keys repeat.
+//! The model of a stream from the options: the probability of each key, and how keys repeat.
 
 use crate::args::Believing;
 use crate::failure::{Failure, Result, misfit};
@@ -8,27 +8,27 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// The exponent of a power law that is not given: the paper's.
+/// The default exponent of a power law, from the paper.
 const EXPONENT: f64 = 1.0;
 
-/// Where the prior of a key comes from.
+/// The source of a key's prior.
 #[derive(Debug, Clone)]
 pub enum PriorOption {
-    /// All keys have this one.
+    /// This probability for all keys.
     Number(f64),
-    /// So many keys are equally likely.
+    /// This number of equally likely keys.
     Uniform(u64),
-    /// Keys are ranks, from 1 to so many, with probabilities that fall with this power.
+    /// Keys are ranks, from 1 to this number, with probabilities that fall with this power.
     PowerLaw(u64, f64),
-    /// Lines of keys and counts.
+    /// A file of lines of keys and counts.
     Table(PathBuf),
     /// A filter that counts the stream.
     Counted(PathBuf),
-    /// Each line tells its own.
+    /// The end of each line.
     Line,
 }
 
-/// Reads a `--prior`.
+/// Parses a `--prior`.
 pub fn parse_prior(text: &str) -> std::result::Result<PriorOption, String> {
     let (name, value) = text.split_once(':').unwrap_or((text, ""));
     let read = match name {
@@ -50,15 +50,15 @@ pub fn parse_prior(text: &str) -> std::result::Result<PriorOption, String> {
 pub enum DistinctOption {
     /// No key comes twice.
     All,
-    /// So many keys are equally likely.
+    /// This number of equally likely keys.
     Uniform(u64),
-    /// So many keys, with probabilities that fall with this power of their rank.
+    /// This number of keys, with probabilities that fall with this power of their rank.
     PowerLaw(u64, f64),
-    /// Lines of numbers of inserts and of distinct keys among them.
+    /// A file of lines of numbers of inserts and of distinct keys among them.
     Points(PathBuf),
 }
 
-/// Reads a `--distinct`.
+/// Parses a `--distinct`.
 pub fn parse_distinct(text: &str) -> std::result::Result<DistinctOption, String> {
     let (name, value) = text.split_once(':').unwrap_or((text, ""));
     let read = match name {
@@ -71,13 +71,13 @@ pub fn parse_distinct(text: &str) -> std::result::Result<DistinctOption, String>
     read.ok_or_else(|| "expected all, uniform:U, power-law:U[:EXPONENT] or points:FILE".to_owned())
 }
 
-/// Reads a `--rate`.
+/// Parses a `--rate`.
 pub fn parse_rate(text: &str) -> std::result::Result<f64, String> {
     let read = text.parse().ok().filter(|rate: &f64| *rate > 0.0 && rate.is_finite());
     read.ok_or_else(|| "expected inserts a second, more than 0".to_owned())
 }
 
-/// `U` or `U:EXPONENT`.
+/// Parses `U` or `U:EXPONENT`.
 fn power_law(text: &str) -> Option<(u64, f64)> {
     let (keys, exponent) = match text.split_once(':') {
         Some((keys, exponent)) => (keys, exponent.parse().ok()?),
@@ -94,25 +94,26 @@ fn probability(text: &str) -> Option<f64> {
     text.parse().ok().filter(|p| (0.0..=1.0).contains(p))
 }
 
-/// What is believed of each key.
+/// The assumed model of the stream.
 pub struct Beliefs<'a> {
     keys: Keys<'a>,
-    /// How keys repeat, and how fast they come.
+    /// How keys repeat, and the insert rate.
     stream: Stream,
 }
 
-/// The prior of each key.
+/// The source of each key's prior.
 enum Keys<'a> {
-    /// Told by a model.
+    /// A model.
     Modelled(Box<dyn Prior + 'a>),
-    /// The same; the key is its rank, from 1 to so many.
+    /// A model of ranks: the key is its rank, from 1 to this number.
     Ranked(Box<dyn Prior + 'a>, u64),
-    /// Told by its line.
+    /// The line of the key.
     OfLine,
 }
 
 impl<'a> Beliefs<'a> {
-    /// From the options. A filter that counts is held open in `counts`. Lines of tables end as those of keys do.
+    /// Builds the model from the options. `counts` keeps a counting filter open. Lines of tables
+    /// end with the same delimiter as lines of keys.
     pub fn new(
         options: &Believing,
         counts: &'a mut Option<Reader<Any>>,
@@ -129,12 +130,13 @@ impl<'a> Beliefs<'a> {
         Ok(Self { keys, stream })
     }
 
-    /// What is believed of a key with this prior.
+    /// Returns the model of a key with this prior.
     pub fn with(&self, probability: f64) -> KeyPrior<'_> {
         self.stream.with(probability)
     }
 
-    /// What is believed of a key whose line tells this prior, if lines do.
+    /// Returns the model of a key; `told` is the prior on its line, used only if lines contain
+    /// priors.
     pub fn of(&self, key: &[u8], told: f64) -> ebbtide::Result<KeyPrior<'_>> {
         let p = match &self.keys {
             Keys::Modelled(prior) => prior.probability(key),
@@ -155,7 +157,7 @@ impl<'a> Beliefs<'a> {
 }
 
 impl<'a> Keys<'a> {
-    /// The priors, and how keys repeat as far as these tell.
+    /// Returns the source of the priors, and how keys repeat as far as it implies that.
     fn new(
         option: &PriorOption,
         counts: &'a mut Option<Reader<Any>>,
@@ -189,16 +191,16 @@ impl<'a> Keys<'a> {
 
 fn uncounted(dir: &Path, kind: &str) -> Failure {
     Failure::Error(format!(
-        "--prior counted: {} is of kind {kind}, and a prior is a share of all inserts, which a counting, spectral or \
-         dynamic-count filter knows; name one of these",
+        "--prior counted: {} is of kind {kind}, and a prior is a share of all inserts, which only a counting, spectral or \
+         dynamic-count filter counts; name one of these",
         dir.display()
     ))
 }
 
 fn no_prior() -> Failure {
     Failure::Error(
-        "--prior is needed, for a posterior is as good as its prior and none fits every stream; give how likely each insert is \
-         one of the key, as a probability, uniform:U, power-law:U, table:FILE, counted:DIR or line"
+        "--prior is missing: a posterior is only as good as its prior, and no default fits every stream; give the probability \
+         that an insert is of the key, as a number, uniform:U, power-law:U, table:FILE, counted:DIR or line"
             .to_owned(),
     )
 }
@@ -212,22 +214,22 @@ fn distinct(option: &DistinctOption) -> Result<Distinct> {
     })
 }
 
-/// A key as its rank; 0 if it is none.
+/// Parses a key as its rank; returns 0 if it is not a number.
 fn rank(key: &[u8]) -> u64 {
     number(key).unwrap_or(0)
 }
 
-/// Lines `KEY<TAB>COUNT`.
+/// Reads lines `KEY<TAB>COUNT`.
 fn counted(path: &Path, delimiter: u8) -> Result<Vec<(Vec<u8>, u64)>> {
     table(path, delimiter, "KEY<TAB>COUNT", |key, count| Some((key.to_vec(), number(count)?)))
 }
 
-/// Lines `J<TAB>D`.
+/// Reads lines `J<TAB>D`.
 fn points(path: &Path) -> Result<Vec<(f64, f64)>> {
     table(path, b'\n', "J<TAB>D", |j, d| Some((number(j)?, number(d)?)))
 }
 
-/// The lines of a file, each split at its last tab.
+/// Reads the lines of a file, each split at its last tab.
 fn table<T>(
     path: &Path,
     delimiter: u8,
@@ -279,11 +281,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_prior_is_refused() {
+    fn malformed_priors_are_refused() {
         let texts = ["", "1.5", "-1", "NaN", "uniform", "uniform:x", "power-law:9:x", "table:"];
         for text in texts.into_iter().chain(["line:", "lines", "counted", "zipf:9", "0.5:1"]) {
-            assert!(parse_prior(text).is_err(), "{text:?} was taken for a prior");
-            assert!(parse_distinct(text).is_err(), "{text:?} was taken for repeats");
+            assert!(parse_prior(text).is_err(), "{text:?} was accepted as a prior");
+            assert!(parse_distinct(text).is_err(), "{text:?} was accepted as repeats");
         }
     }
 }

@@ -1,14 +1,14 @@
-//! Progress on standard error. It is drawn only where it disturbs nobody: on a terminal that does not
-//! also show the answers or take the keys.
+//! Shows progress on standard error, but only on a terminal that does not also show the answers or
+//! read the keys.
 
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{IsTerminal, stderr, stdin, stdout};
 
-/// A bar over the bytes read, or nothing.
+/// A progress bar over the bytes read, or nothing.
 pub struct Progress(ProgressBar);
 
 impl Progress {
-    /// A bar over `total` bytes, or a running count if the total is not known.
+    /// Creates a bar over `total` bytes, or a running count if the total is unknown.
     pub fn new(total: Option<u64>, reads_stdin: bool, prints_answers: bool) -> Self {
         let disturbs =
             (prints_answers && stdout().is_terminal()) || (reads_stdin && stdin().is_terminal());
@@ -28,7 +28,7 @@ impl Progress {
         })
     }
 
-    /// So many more bytes were read.
+    /// Adds `bytes` to the bytes read.
     pub fn advance(&self, bytes: u64) {
         self.0.inc(bytes);
     }

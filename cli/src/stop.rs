@@ -1,9 +1,10 @@
-//! Signals: the three that ask the command to stop, and the one that a file-size limit sends.
+//! Handles signals: the three that ask the command to stop, and the one that a file-size limit
+//! sends.
 //!
-//! A command that changes a filter stops between two lines: it prints what it has remembered,
-//! closes the filter, and then ends by the signal that asked for it, so that its parent sees what
-//! it expects. A second signal ends it at once. Signals that were ignored when the command started
-//! stay ignored (`nohup`, background jobs of a script).
+//! A command that changes a filter stops between two lines. It prints the lines that it has
+//! recorded, closes the filter, and then ends by the signal, so that its parent sees the expected
+//! status. A second signal ends it at once. Signals that were ignored when the command started stay
+//! ignored (`nohup`, background jobs of a script).
 
 use crate::failure::{Failure, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
@@ -18,20 +19,21 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A signal this soon after the first one belongs to the same request: `timeout` and shells send
-/// theirs to the process and to its group.
+/// A signal within this time after the first belongs to the same request: `timeout` and shells
+/// signal the process and its group.
 const REPEATED: Duration = Duration::from_millis(200);
 
-/// Whether a signal has asked the command to stop.
+/// Indicates whether a signal has asked the command to stop.
 pub struct Stop {
-    /// The signal; 0 while there was none.
+    /// The signal; 0 before the first.
     signal: Arc<AtomicI32>,
-    /// Closed at its other end by the first signal: readable from then on.
+    /// The read end of a pipe. The first signal closes the write end, which makes this end
+    /// readable.
     wake: Option<PipeReader>,
 }
 
 impl Stop {
-    /// Leaves signals as they are.
+    /// Leaves the handling of signals unchanged.
     pub fn never() -> Self {
         Self { signal: Arc::default(), wake: None }
     }
@@ -47,8 +49,8 @@ impl Stop {
             let mut began = Instant::now();
             for signal in signals.forever() {
                 if waker.take().is_some() {
-                    // Release; partner: the Acquire in `signal`. (The first one drops the pipe's
-                    // end.)
+                    // Release; partner: the Acquire in `signal`. (The first signal also drops the
+                    // write end of the pipe.)
                     first.store(signal, Ordering::Release);
                     began = Instant::now();
                 } else if began.elapsed() > REPEATED {
@@ -60,19 +62,19 @@ impl Stop {
         Ok(Self { signal, wake: Some(wake) })
     }
 
-    /// The signal that has asked the command to stop, if one has.
+    /// Returns the signal that has asked the command to stop, if there was one.
     pub fn signal(&self) -> Option<i32> {
         // Acquire; partner: the Release in `on_signals`.
         Some(self.signal.load(Ordering::Acquire)).filter(|signal| *signal != 0)
     }
 
-    /// A descriptor that can be read as soon as a signal has come.
+    /// Returns a descriptor that becomes readable at the first signal.
     pub fn wake(&self) -> Option<BorrowedFd<'_>> {
         self.wake.as_ref().map(AsFd::as_fd)
     }
 }
 
-/// Waits for the signals that ask a command to stop, except those that were ignored already.
+/// Listens for the signals that ask a command to stop, except those that were ignored at the start.
 pub fn listen() -> Result<Signals> {
     let ignored = ignored();
     let heeded = [SIGINT, SIGTERM, SIGHUP].into_iter();
@@ -84,28 +86,28 @@ fn cannot_listen(error: std::io::Error) -> Failure {
     Failure::Error(format!("cannot listen for signals: {error}"))
 }
 
-/// The signals that this process ignores, one bit each; none where the system does not say.
+/// Returns the signals that this process ignores, one bit each; 0 if the system does not report
+/// them.
 fn ignored() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }
 
-/// Makes a file-size limit an error of the write that exceeds it, in place of the end of the
-/// process.
+/// Turns an exceeded file-size limit into an error of the write, instead of the end of the process.
 pub fn outlive_file_size_limit() {
-    // Without a handler the limit is a signal again, and nothing else is worse.
+    // If no handler can be installed, the limit ends the process by a signal; nothing else changes.
     let _ = signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
 }
 
-/// Ends the process as this signal does where nothing handles it.
+/// Ends the process by the default action of this signal.
 pub fn end_by(signal: i32) -> ExitCode {
     let _ = low_level::emulate_default_handler(signal);
-    // What shells report of a process that ended by a signal.
+    // The exit code that shells report for a process that ended by a signal.
     ExitCode::from(128_u8.saturating_add(u8::try_from(signal).unwrap_or(0)))
 }
 
-/// The name of a signal.
+/// Returns the name of a signal.
 pub fn name(signal: i32) -> &'static str {
     low_level::signal_name(signal).unwrap_or("a signal")
 }

@@ -1,14 +1,14 @@
-//! Times in front of keys: numbers in a unit, or dates as RFC 3339 has them.
+//! Parses the times in front of keys: numbers in a unit, or RFC 3339 dates.
 
 use crate::units;
 use clap::ValueEnum;
 use ebbtide::Timestamp;
 use std::time::UNIX_EPOCH;
 
-/// The unit of times that are numbers.
+/// The unit of numeric times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum TimeUnit {
-    /// Seconds since the Unix epoch; decimals are taken to the microsecond.
+    /// Seconds since the Unix epoch; decimals are used down to the microsecond.
     S,
     /// Milliseconds.
     Ms,
@@ -16,8 +16,8 @@ pub enum TimeUnit {
     Us,
 }
 
-/// Seconds since the Unix epoch from September 2001 to February 2103: times that a stream is likely
-/// of.
+/// Seconds since the Unix epoch from September 2001 to February 2103: the plausible times of a
+/// stream.
 const PLAUSIBLE: std::ops::Range<u64> = 1_000_000_000..4_200_000_000;
 
 impl TimeUnit {
@@ -31,7 +31,7 @@ impl TimeUnit {
         }
     }
 
-    /// Its name in a sentence.
+    /// Returns the name of the unit in a sentence.
     pub fn name(self) -> &'static str {
         match self {
             Self::S => "seconds",
@@ -40,7 +40,7 @@ impl TimeUnit {
         }
     }
 
-    /// Its name as a value of `--time-unit`.
+    /// Returns the name of the unit as a value of `--time-unit`.
     pub fn option(self) -> &'static str {
         match self {
             Self::S => "s",
@@ -49,7 +49,7 @@ impl TimeUnit {
         }
     }
 
-    /// Reads a time: a number of this unit's, or a date such as 2026-11-22T15:04:05Z.
+    /// Parses a time: a number in this unit, or a date such as 2026-11-22T15:04:05Z.
     pub fn read(self, text: &[u8]) -> Option<Timestamp> {
         let text = std::str::from_utf8(text).ok()?;
         let micros = match self.number(text) {
@@ -76,7 +76,7 @@ impl TimeUnit {
         micros.checked_add(decimals.parse().ok()?)
     }
 
-    /// Writes a time in this unit, and as a date.
+    /// Formats a time as a number in this unit, and as a date.
     pub fn write(self, time: Timestamp) -> String {
         let micros = time.as_unix_micros();
         let number = match self {
@@ -89,7 +89,7 @@ impl TimeUnit {
         }
     }
 
-    /// The form of lines that begin with a time in this unit.
+    /// Returns the form of lines that begin with a time in this unit.
     pub fn form(self) -> String {
         let number = match self {
             Self::S => "UNIX_SECONDS",
@@ -99,8 +99,8 @@ impl TimeUnit {
         format!("{number}<TAB>KEY (or a date such as 2026-11-22T15:04:05Z in front)")
     }
 
-    /// The unit in which the number of this time would be one of our days, if it is not one in this
-    /// unit.
+    /// Returns the unit in which the number of this time would be plausible, if it is not plausible
+    /// in this unit.
     pub fn likelier(self, time: Timestamp) -> Option<Self> {
         let number = time.as_unix_micros() / self.micros();
         let seconds = |unit: Self| number / (1_000_000 / unit.micros());
@@ -108,12 +108,12 @@ impl TimeUnit {
         Self::ALL.into_iter().find(fits).filter(|unit| *unit != self)
     }
 
-    /// The warning about a number that is likely one of a coarser unit: taken as it is, it lies
-    /// decades back.
+    /// Returns a warning about a number that is probably in a coarser unit: as read, it lies
+    /// decades in the past.
     pub fn doubt(self, time: Timestamp) -> Option<String> {
         let likelier = self.likelier(time).filter(|unit| unit.micros() > self.micros())?;
         Some(format!(
-            "time {} looks like {}, and is taken for {}; give --time-unit {} if so",
+            "time {} looks like {} but is read as {}; give --time-unit {} if so",
             self.write(time),
             likelier.name(),
             self.name(),
@@ -122,8 +122,8 @@ impl TimeUnit {
     }
 }
 
-/// Microseconds since the Unix epoch of a date with Z or an offset, as RFC 3339 and ISO 8601 write
-/// it.
+/// Parses a date with Z or an offset, in RFC 3339 or ISO 8601 form, as microseconds since the Unix
+/// epoch.
 fn date(text: &str) -> Option<u64> {
     let (local, ahead) = match text.strip_suffix(['Z', 'z']) {
         Some(local) => (local, 0),
@@ -132,7 +132,7 @@ fn date(text: &str) -> Option<u64> {
             (&text[..sign], minutes(&text[sign..])?)
         }
     };
-    // humantime takes a zone at the end for granted or for none.
+    // humantime accepts either a fixed zone at the end or none.
     if !local.ends_with(|last: char| last.is_ascii_digit()) || !local.is_ascii() {
         return None;
     }
@@ -141,7 +141,7 @@ fn date(text: &str) -> Option<u64> {
     u64::try_from(micros).ok()
 }
 
-/// Minutes of an offset such as `+01:00`, `-0330` or `+01`.
+/// Parses an offset such as `+01:00`, `-0330` or `+01`, in minutes.
 fn minutes(offset: &str) -> Option<i64> {
     let (sign, digits) = offset.split_at(1);
     let digits = match digits.len() {
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_is_refused() {
+    fn malformed_times_are_refused() {
         let dates = [
             "2025-11-22T15:04:05",
             "2025-11-22",

@@ -1,19 +1,20 @@
-//! Values as people write them: durations (`90s`, `10m`), sizes (`64KiB`), durability (`always`, `1s`).
+//! Parses and formats values on the command line: durations (`90s`, `10m`), sizes (`64KiB`),
+//! durability (`always`, `1s`).
 
 use ebbtide::{Durability, Timestamp};
 use std::time::{Duration, UNIX_EPOCH};
 
-/// Reads a duration such as `90s`, `10m` or `1h 30m`.
+/// Parses a duration such as `90s`, `10m` or `1h 30m`.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text).map_err(|error| format!("{error}, as in 90s, 10m or 24h"))
 }
 
-/// Writes a duration so that [`parse_duration`] reads it back.
+/// Formats a duration in the form that [`parse_duration`] reads.
 pub fn duration(duration: Duration) -> String {
     humantime::format_duration(duration).to_string()
 }
 
-/// Bytes a unit stands for: binary and decimal prefixes, as in IEC 80000-13.
+/// The number of bytes of each unit: binary and decimal prefixes, as in IEC 80000-13.
 const SIZES: &[(&str, u64)] = &[
     ("KiB", 1 << 10),
     ("MiB", 1 << 20),
@@ -26,7 +27,7 @@ const SIZES: &[(&str, u64)] = &[
     ("B", 1),
 ];
 
-/// Reads a whole number of bytes, with or without a unit: `65536`, `64KiB`, `1 GB`.
+/// Parses a whole number of bytes, with or without a unit: `65536`, `64KiB`, `1 GB`.
 pub fn parse_size(text: &str) -> Result<u64, String> {
     let (digits, unit) = SIZES
         .iter()
@@ -40,7 +41,7 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "expected a whole number of bytes, as in 65536, 64KiB or 1GiB".to_owned())
 }
 
-/// Reads `always`, `never`, or the longest time between two syncs.
+/// Parses `always`, `never`, or the longest time between two syncs.
 pub fn parse_durability(text: &str) -> Result<Durability, String> {
     match text {
         "always" => Ok(Durability::Always),
@@ -51,7 +52,7 @@ pub fn parse_durability(text: &str) -> Result<Durability, String> {
     }
 }
 
-/// Writes a durability so that [`parse_durability`] reads it back.
+/// Formats a durability in the form that [`parse_durability`] reads.
 pub fn durability(durability: Durability) -> String {
     match durability {
         Durability::Always => "always".to_owned(),
@@ -60,23 +61,23 @@ pub fn durability(durability: Durability) -> String {
     }
 }
 
-/// The last time that humantime writes: it ends with the year 9999.
+/// The last time that humantime formats, in microseconds: the end of the year 9999.
 const LAST: u64 = 253_402_300_799_999_999;
 
-/// Writes a time as RFC 3339 in UTC, to the microsecond.
+/// Formats a time as RFC 3339 in UTC, to the microsecond.
 pub fn time(time: Timestamp) -> String {
     let micros = time.as_unix_micros().min(LAST);
     humantime::format_rfc3339_micros(UNIX_EPOCH + Duration::from_micros(micros)).to_string()
 }
 
-/// As [`time`], without a fraction that is zero; `None` beyond the year 9999.
+/// Formats a time like [`time`], but without a zero fraction; returns `None` after the year 9999.
 pub fn date(time: Timestamp) -> Option<String> {
     let micros = Some(time.as_unix_micros()).filter(|micros| *micros <= LAST)?;
     let time = UNIX_EPOCH + Duration::from_micros(micros);
     Some(humantime::format_rfc3339(time).to_string())
 }
 
-/// Writes microseconds as seconds, with as many of six decimals as are needed.
+/// Formats microseconds as seconds, with up to six decimals, without zeros at the end.
 pub fn seconds(micros: u64) -> String {
     let (whole, fraction) = (micros / 1_000_000, micros % 1_000_000);
     if fraction == 0 {
@@ -85,10 +86,11 @@ pub fn seconds(micros: u64) -> String {
     format!("{whole}.{fraction:06}").trim_end_matches('0').to_owned()
 }
 
-/// Digits of a number that is an estimate anyway.
+/// The number of significant digits of an estimate.
 const DIGITS: usize = 6;
 
-/// Writes a number to six significant digits, without zeros at the end: `0.25`, `123457`, `1.5e-9`.
+/// Formats a number to six significant digits, without zeros at the end: `0.25`, `123457`,
+/// `1.5e-9`.
 pub fn significant(number: f64) -> String {
     let text = format!("{number:.*e}", DIGITS - 1);
     match text.parse::<f64>() {
@@ -114,9 +116,9 @@ mod tests {
     }
 
     #[test]
-    fn sizes_that_are_none_are_refused() {
+    fn malformed_sizes_are_refused() {
         for text in ["", "KiB", "-1", "1.5MiB", "64kib", "99999999TiB", "one"] {
-            assert!(parse_size(text).is_err(), "{text:?} was taken for a size");
+            assert!(parse_size(text).is_err(), "{text:?} was accepted as a size");
         }
     }
 

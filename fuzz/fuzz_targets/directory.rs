@@ -1,5 +1,6 @@
-//! The files of a filter, damaged behind right checksums: opening, verifying, reading and saving it may fail by a typed error, but
-//! nothing panics, hangs, or asks for memory by what it read. What opens is usable, and what is saved opens.
+//! The files of a filter, damaged behind correct checksums. Opening, verifying, reading and
+//! salvaging may fail with a typed error, but nothing panics, hangs, or allocates a length that it
+//! read. A filter that opens is usable, and a salvaged filter opens.
 #![no_main]
 
 use ebbtide::fuzzing::seal;
@@ -12,12 +13,12 @@ use ebbtide_fuzz::{limit, questions};
 use libfuzzer_sys::fuzz_target;
 use std::sync::Arc;
 
-/// Beside twice the files: what a snapshot is written through, and the state rebuilt (blocks whose cells are zero take no space in
-/// a snapshot).
+/// Bytes in addition to twice the files: the write buffer of a snapshot, and the rebuilt state
+/// (blocks of zero cells take no space in a snapshot).
 const WORK_BYTES: usize = 8 << 20;
 const MOST_CHANGES: usize = 12;
 
-/// Changes some bytes of one file, or its length, or takes it away.
+/// Changes some bytes of one file, or its length, or removes it.
 fn change(files: &mut Files, input: &mut Input<'_>) {
     let at = input.below(files.0.len().max(1));
     let Some(name) = files.0.keys().nth(at).cloned() else {
@@ -30,7 +31,7 @@ fn change(files: &mut Files, input: &mut Input<'_>) {
         1 => bytes.truncate(input.short()),
         2 => bytes.resize(bytes.len() + input.below(5000), input.byte()),
         3 => {
-            // Under another name: of another era, LSN or start.
+            // Under another name: of another timeline, LSN or start.
             let (prefix, _) = name.split_at(name.find('-').map_or(name.len(), |at| at + 1));
             let other = match prefix {
                 "wal-" => format!("wal-{:06}-{:016}", input.byte(), input.word()),
@@ -46,7 +47,7 @@ fn change(files: &mut Files, input: &mut Input<'_>) {
             seal(&name, bytes);
         }
         _ => {
-            // One word: of the header, of the first page of what follows, or anywhere.
+            // One word: of the header, of the first page after it, or anywhere.
             let words = bytes.len() / 8;
             let word = match how % 4 {
                 0 => input.below(16),
@@ -92,7 +93,7 @@ fuzz_target!(|bytes: &[u8]| {
             reader.digest().ok()
         });
         let Some(filter) = open(&memory) else {
-            assert!(!sound, "what is verified opens");
+            assert!(!sound, "a verified filter must open");
             return;
         };
         if let Some(read) = read {

@@ -1,5 +1,5 @@
-//! A live image of any words, joined and used as if others had left it so: answers may be wrong and errors typed, but nothing
-//! panics, hangs, or asks for memory by what it read.
+//! A live image of arbitrary words, joined and used as if other processes had left it: answers may
+//! be wrong and errors typed, but nothing panics, hangs, or allocates a length that it read.
 #![no_main]
 
 use ebbtide::media::{Access, Media, Memory};
@@ -16,21 +16,21 @@ use std::sync::atomic::Ordering;
 const PAGE_WORDS: usize = 512;
 const STRIPES: usize = 3 * PAGE_WORDS;
 const STRIPE_WORDS: usize = 8;
-/// Stripes of the samples, stripe 0 among them.
+/// The number of stripes of the samples, including stripe 0.
 const STRIPE_COUNT: usize = 3;
 const BLOCK0: usize = STRIPES + STRIPE_COUNT * STRIPE_WORDS;
-/// Beside the files: what a snapshot is written through, a rebuilt copy, segments.
+/// Bytes in addition to the files: the write buffer of a snapshot, a rebuilt copy, segments.
 const WORK_BYTES: usize = 8 << 20;
 const MOST_OPERATIONS: usize = 48;
 
-/// Words of the image that mean something: a file's name begins so, and they lie there.
+/// The meaningful words of the image: the beginning of a file name, and the range of words.
 const REGIONS: [(&str, Range<usize>); 9] = [
-    // Ends of the log, status, turns, time, the tally's head.
+    // Ends of the log, status, turns, time, the head of the counter shards.
     ("live", 16..72),
     ("live", PAGE_WORDS..PAGE_WORDS + 8),
     ("live", 2 * PAGE_WORDS..2 * PAGE_WORDS + 64),
     ("live", STRIPES..BLOCK0),
-    // The version and the tables of banks of both copies; the kind's words.
+    // The version and the tables of banks of both copies; the kind words.
     ("live", BLOCK0..BLOCK0 + 64),
     ("live", BLOCK0 + 520..BLOCK0 + 584),
     // Headers of blocks, undo areas, cells.
@@ -39,7 +39,7 @@ const REGIONS: [(&str, Range<usize>); 9] = [
     ("live", 16..usize::MAX),
 ];
 
-/// Changes a word. `used`: somebody has joined, and goes by the locks and terms.
+/// Changes a word. `used` means that a handle has joined, and uses the locks and incarnations.
 fn change(memory: &Memory, input: &mut Input<'_>, used: bool) {
     let (start, words) = &REGIONS[input.below(REGIONS.len())];
     let names = memory.list().expect("a directory");
@@ -121,7 +121,7 @@ fuzz_target!(|bytes: &[u8]| {
     let media: Arc<dyn Media> = Arc::new(memory.clone());
     limit::within(2 * files.bytes() + WORK_BYTES, || {
         if let Ok(filter) = Filter::open_on(media.clone(), options()) {
-            // Who was there has died; what they held is left.
+            // The other process has died; its locks and changes remain.
             drop(other);
             operate(&memory, sample, &filter, &mut input);
             drop(filter);
@@ -130,7 +130,7 @@ fuzz_target!(|bytes: &[u8]| {
             drop(Reader::<Any>::open_on(media.clone(), options()));
             drop(other);
         }
-        // Whoever comes next recovers, or saves what there is.
+        // The next opener recovers, or salvages.
         if form & 0x40 != 0 {
             let _ = inspect::salvage_on(&*media, &directory());
         }

@@ -1,6 +1,6 @@
-//! Sequences of operations on a filter of any kind, with full disks and failures, second handles, readers, backups of its files,
-//! deaths and reopenings: nothing that returned is lost, answers keep what the kind promises, and a filter that is opened again
-//! is what it was.
+//! Sequences of operations on a filter of any kind, with full disks and failures, second handles,
+//! readers, backups of its files, deaths and reopenings. No operation that returned is lost,
+//! answers keep the promises of the kind, and a reopened filter has its former state.
 #![no_main]
 
 use ebbtide::media::{Media, Memory};
@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 const MOST_OPERATIONS: usize = 64;
 
-/// A filter, what was done to it, and where it lives.
+/// A filter, the operations on it, and its medium.
 struct Run {
     sample: &'static Sample,
     memory: Memory,
@@ -47,7 +47,7 @@ impl Run {
         self.filter.as_ref().expect("it is open")
     }
 
-    /// A weight, and a call with it at this time.
+    /// Returns a weight, and a call with it at this time.
     fn call<'a>(
         &self,
         filter: &'a Filter,
@@ -101,7 +101,8 @@ impl Run {
         self.filter = Some(filter);
     }
 
-    /// Whoever opens the filter after its close, or after the death of all who had it, finds what was there.
+    /// Checks that a filter reopened after its close, or after the death of its processes, has its
+    /// former content.
     fn reopen(&mut self, dies: bool) {
         if dies {
             self.memory.clear_faults();
@@ -113,7 +114,7 @@ impl Run {
         self.memory.clear_faults();
         let filter = open(&self.memory);
         let after = filter.digest().expect("a digest");
-        // Without one, the filter was poisoned or could not be read.
+        // Without a digest, the filter was poisoned or could not be read.
         if let Ok(before) = before {
             equal(&before, &after);
         }
@@ -126,7 +127,7 @@ impl Run {
             .check(self.filter().call().time(Timestamp::from_unix_micros(self.now)), self.now);
     }
 
-    /// Others look at the filter, or work on it.
+    /// Lets other handles inspect the filter, or work on it.
     fn others(&mut self, key: u8, input: &mut Input<'_>, how: u8) {
         self.memory.clear_faults();
         let Ok(ours) = self.filter().digest() else {
@@ -151,13 +152,13 @@ impl Run {
                     &self.filter().digest().expect("nothing fails"),
                     &first.as_ref().expect("it was open").digest().expect("nothing fails"),
                 );
-                // The one who came first goes first, or last.
+                // The handle that came first closes first, or last.
                 if how & 128 == 0 {
                     self.filter = first;
                 }
             }
             _ => {
-                // What is damaged nowhere needs no saving.
+                // An undamaged filter needs no salvage.
                 let files = Files::read(&self.memory).lay();
                 let saved = inspect::salvage_on(&files, &directory()).expect("nothing fails");
                 assert!(saved.is_none(), "{saved:?}");

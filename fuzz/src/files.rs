@@ -1,4 +1,5 @@
-//! The files of a filter as bytes: taken from a directory in memory, damaged, and laid into another one.
+//! The files of a filter as bytes: read from a directory in memory, damaged, and written to another
+//! one.
 
 use crate::samples::{SAMPLES, Sample, options};
 use ebbtide::media::{Access, ByteLocks, Media, Memory};
@@ -7,36 +8,37 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
-/// Bytes that a directory may hold: far more than any filter here needs, so that wild sizes meet a full disk.
+/// The capacity of a directory in bytes: far more than any filter here needs, so that wild sizes
+/// meet a full disk.
 const CAPACITY: u64 = 4 << 20;
-/// Words of a file's header; the last is its checksum.
+/// The words of a file's header; the last is its checksum.
 const HEADER_WORDS: usize = 16;
-/// The word of the header of `live` that names its inode.
+/// The word of the header of `live` that contains its inode.
 const INODE_WORD: usize = 7;
-/// The lock byte of the last slot.
+/// The lock byte of the last session slot.
 const LAST_SLOT_BYTE: u64 = 126;
 
-/// The files of a filter, `lock` left out.
+/// The files of a filter, without `lock`.
 #[derive(Debug, Clone)]
 pub struct Files(pub BTreeMap<String, Vec<u8>>);
 
-/// How a filter was when its files were taken.
+/// The state of a filter when its files were read.
 #[derive(Debug, Clone, Copy)]
 pub enum Course {
-    /// It had only its log.
+    /// Only log, no snapshot.
     Logged,
-    /// It had two snapshots, and log after each.
+    /// Two snapshots, and log after each.
     Checkpointed,
-    /// It had been closed and opened again.
+    /// Closed and opened again.
     Reopened,
 }
 
 impl Course {
-    /// All of them.
+    /// All states.
     pub const ALL: [Self; 3] = [Self::Logged, Self::Checkpointed, Self::Reopened];
 }
 
-/// A directory in memory that is as good as empty.
+/// Creates an empty directory in memory.
 pub fn directory() -> Memory {
     let memory = Memory::with_capacity(CAPACITY);
     memory.make().expect("nothing fails yet");
@@ -57,7 +59,7 @@ fn insert(sample: &Sample, filter: &Filter, keys: std::ops::Range<u8>) {
 }
 
 impl Files {
-    /// The files that a sample's filter has while it is open.
+    /// Returns the files of a sample's filter while it is open.
     pub fn of(sample: &Sample, course: Course) -> Self {
         let memory = directory();
         let media: Arc<dyn Media> = Arc::new(memory.clone());
@@ -82,7 +84,7 @@ impl Files {
         Self::read(&memory)
     }
 
-    /// What a directory holds.
+    /// Reads the files of a directory.
     pub fn read(memory: &Memory) -> Self {
         let mut names = memory.list().expect("a directory");
         names.retain(|name| name != "lock");
@@ -95,12 +97,12 @@ impl Files {
         Self(names.into_iter().map(read).collect())
     }
 
-    /// How many bytes there are.
+    /// Returns the number of bytes.
     pub fn bytes(&self) -> usize {
         self.0.values().map(Vec::len).sum()
     }
 
-    /// A directory with these files. A file `live` is made out to be the one that was there.
+    /// Creates a directory with these files. A file `live` is adapted so that it belongs there.
     pub fn lay(&self) -> Memory {
         let memory = directory();
         for (name, bytes) in &self.0 {
@@ -122,7 +124,7 @@ impl Files {
                 let header = &mapping.words()[..HEADER_WORDS];
                 let mut words: Vec<u64> =
                     header.iter().map(|word| word.load(Ordering::Relaxed)).collect();
-                // One that was damaged stays so.
+                // A damaged header stays damaged.
                 let sound = words[HEADER_WORDS - 1] == header_sum(&words);
                 words[INODE_WORD] = inode;
                 header[INODE_WORD].store(inode, Ordering::Relaxed);
@@ -141,14 +143,14 @@ fn header_sum(words: &[u64]) -> u64 {
     crc32fast::hash(&bytes).into()
 }
 
-/// Somebody else has the filter open, as far as its locks tell.
+/// Simulates another process that has the filter open, as far as its locks show.
 #[derive(Debug)]
 pub struct Alive {
     _locks: Box<dyn ByteLocks>,
 }
 
 impl Alive {
-    /// From now on, until this is dropped.
+    /// Takes the lock, until this is dropped.
     pub fn on(memory: &Memory) -> Self {
         let locks = memory.locks("lock", Access::Write).expect("a file of locks");
         assert!(locks.try_lock(LAST_SLOT_BYTE, Access::Write).expect("no error"), "it is free");
@@ -156,7 +158,7 @@ impl Alive {
     }
 }
 
-/// The files of a sample in a course, made when they are first asked for.
+/// Returns the files of a sample in a state, created at the first call.
 pub fn files(sample: u8, course: u8) -> &'static Files {
     const COURSES: usize = Course::ALL.len();
     static ALL: [OnceLock<Files>; SAMPLES.len() * COURSES] =

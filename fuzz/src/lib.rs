@@ -1,4 +1,5 @@
-//! What the fuzz targets share: small filters of every kind, their files as bytes, and a bound on memory.
+//! The shared parts of the fuzz targets: small filters of every kind, their files as bytes, and a
+//! bound on memory.
 
 pub mod files;
 pub mod input;

@@ -1,28 +1,29 @@
-//! A bound on memory: whoever believes a length that he reads asks for more, and the process aborts.
+//! A bound on memory: code that trusts a length from its input allocates too much, and the process
+//! aborts.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::backtrace::Backtrace;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The system's allocator, and how much of it is held.
+/// The system's allocator, with a count of the allocated bytes.
 struct Counted;
 
-/// Bytes held, and the most that may be.
+/// The allocated bytes, and their limit.
 static HELD: AtomicUsize = AtomicUsize::new(0);
 static MOST: AtomicUsize = AtomicUsize::new(usize::MAX);
 
-// Relaxed, all of them: numbers only, and there is one thread.
+// All are Relaxed: they are only numbers, and there is one thread.
 fn take(bytes: usize) {
     let held = HELD.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
     if held > MOST.load(Ordering::Relaxed) {
-        // What follows needs memory itself.
+        // The following lines allocate memory.
         MOST.store(usize::MAX, Ordering::Relaxed);
         eprintln!("asked for {bytes} bytes more than allowed\n{}", Backtrace::force_capture());
         std::process::abort();
     }
 }
 
-// SAFETY: all is left to the system's allocator; counting does not touch what it gives.
+// SAFETY: delegates to the system's allocator; counting does not touch the allocations.
 unsafe impl GlobalAlloc for Counted {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         take(layout.size());
@@ -53,9 +54,9 @@ unsafe impl GlobalAlloc for Counted {
 #[global_allocator]
 static HEAP: Counted = Counted;
 
-/// Runs something that may hold so many bytes more at a time than are held now.
+/// Runs code that may allocate this many bytes more than are allocated now.
 pub fn within<T>(bytes: usize, run: impl FnOnce() -> T) -> T {
-    /// Lifts the limit, also when a panic is about to be told.
+    /// Lifts the limit, also before a panic is printed.
     struct Lift;
     impl Drop for Lift {
         fn drop(&mut self) {
@@ -75,14 +76,14 @@ pub fn within<T>(bytes: usize, run: impl FnOnce() -> T) -> T {
     run()
 }
 
-/// What messages, names and the lists of a medium may take.
+/// The bytes for messages, names and the lists of a medium.
 const BESIDE: usize = 16 << 10;
 
-/// What a log of some segments may take, which the fuzzer describes in a few bytes.
+/// The bytes for a log of some segments, which the fuzzer can describe in a few bytes.
 pub const OF_LOG: usize = 256 << 10;
 
-/// Runs what reads these bytes, of which the doors make copies with a page of header: as file, as words, sealed. Whoever reads has
-/// room for twice the file beside them.
+/// Runs code that reads these bytes, which the entry points copy with a page of header: as file, as
+/// words, sealed. The code may allocate twice the file in addition.
 pub fn of_reading<T>(bytes: &[u8], run: impl FnOnce() -> T) -> T {
     const COPIES: usize = 4;
     const PAGE: usize = 4096;

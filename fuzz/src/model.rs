@@ -1,36 +1,37 @@
-//! What must be true of a filter, by what was done to it: exact sets and counts of keys.
+//! The expected answers of a filter, from the operations on it: exact sets and counts of keys.
 
 use crate::samples::{Promise, Sample};
 use ebbtide::{Age, Call};
 use std::collections::BTreeMap;
 
-/// What is known of a key.
+/// The history of a key.
 #[derive(Debug, Clone, Copy, Default)]
 struct Known {
     /// The number of its last insert.
     number: u64,
     /// The time of its last insert.
     time: u64,
-    /// It was inserted at least so often, less what may have been removed.
+    /// It was inserted at least this often, less the possible removals.
     count: u64,
 }
 
-/// What was done to a filter.
+/// The operations on a filter.
 #[derive(Debug)]
 pub struct Model {
     sample: &'static Sample,
     keys: BTreeMap<u8, Known>,
-    /// Inserts so far, those that may have failed among them: what is among the last so many by this count is by the true one.
+    /// The number of inserts so far, including possibly failed ones: a key among the last N by
+    /// this count is also among the last N in fact.
     inserts: u64,
 }
 
 impl Model {
-    /// Nothing yet.
+    /// Creates an empty model.
     pub fn new(sample: &'static Sample) -> Self {
         Self { sample, keys: BTreeMap::new(), inserts: 0 }
     }
 
-    /// An insert was tried: it succeeded, or what came of it is not known.
+    /// Records an insert that succeeded, or whose result is unknown.
     pub fn inserted(&mut self, key: u8, time: u64, weight: u64, surely: bool) {
         self.inserts += 1;
         if surely {
@@ -41,19 +42,19 @@ impl Model {
         }
     }
 
-    /// Whether a key is there so often that it can be removed so often.
+    /// Returns whether a key can be removed with this weight.
     pub fn has(&self, key: u8, weight: u64) -> bool {
         self.sample.removes && self.keys.get(&key).is_some_and(|known| known.count >= weight)
     }
 
-    /// A removal was tried.
+    /// Records a removal that was tried.
     pub fn removed(&mut self, key: u8, weight: u64) {
         if let Some(known) = self.keys.get_mut(&key) {
             known.count = known.count.saturating_sub(weight);
         }
     }
 
-    /// The key inserted last, if its kind lets keys fade.
+    /// Returns whether the key must be present, by the promise of the kind.
     fn is_there(&self, known: &Known, now: u64) -> bool {
         match self.sample.promise {
             Promise::Forever => true,
@@ -64,7 +65,7 @@ impl Model {
         }
     }
 
-    /// Holds a filter's answers against what must be true at this time, which is the filter's latest.
+    /// Compares a filter's answers with the model at this time, which is the filter's latest.
     pub fn check(&self, call: Call<'_>, now: u64) {
         for (&key, known) in &self.keys {
             if !self.is_there(known, now) {

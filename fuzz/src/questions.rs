@@ -1,9 +1,9 @@
-//! Everything that a filter can be asked.
+//! All lookups of a filter.
 
 use ebbtide::inference::Stream;
 use ebbtide::{Filter, Form, Penalty, Reader, Timestamp, Within};
 
-/// Asks everything about a key at a time. Answers are within bounds, whatever the cells hold; errors are typed.
+/// Runs all lookups of a key at a time. Answers are within bounds for any cells; errors are typed.
 pub fn ask(filter: &Filter, key: u8, now: u64) {
     let call = filter.call().time(Timestamp::from_unix_micros(now));
     let _ = call.contains([key]);
@@ -19,7 +19,7 @@ pub fn ask(filter: &Filter, key: u8, now: u64) {
     }
 }
 
-/// Asks how sure the filter is of a key.
+/// Computes the posteriors of a key.
 pub fn infer(filter: &Filter, key: u8, now: u64) {
     let prior = Stream::uniform(100).expect("a universe").rate(50.0);
     let call = filter.call().time(Timestamp::from_unix_micros(now));
@@ -40,7 +40,7 @@ pub fn infer(filter: &Filter, key: u8, now: u64) {
     }
 }
 
-/// Asks a reader.
+/// Queries a reader.
 pub fn read(reader: &Reader, key: u8, now: u64) {
     let call = reader.call().time(Timestamp::from_unix_micros(now));
     let _ = call.contains([key]);

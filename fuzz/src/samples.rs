@@ -1,21 +1,22 @@
-//! A small filter of every kind, some of them in several ways: what `tests/common/kinds.rs` has, smaller still.
+//! A small filter of every kind, some with several parameters: like `tests/common/kinds.rs`, but
+//! smaller.
 
 use ebbtide::{Any, Clock, Durability, Options, Parameters};
 
-/// What a kind promises of keys that were inserted.
+/// The promise of a kind about inserted keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Promise {
-    /// A key is there for ever.
+    /// A key stays permanently.
     Forever,
-    /// It is there until it was removed as often as it was inserted, and its count is not too low.
+    /// It stays until it was removed as often as it was inserted, and its count is not too low.
     Counted,
-    /// It is there; its count may be too low.
+    /// It stays; its count may be too low.
     Undercounted,
-    /// It is there right after it was inserted, and fades.
+    /// It is present immediately after its insert, and decays.
     Fading,
-    /// It is among the last so many inserts.
+    /// It is present among this many last inserts.
     Items(u64),
-    /// It was inserted in the last so many microseconds.
+    /// It is present for this many microseconds.
     Time(u64),
 }
 
@@ -24,11 +25,11 @@ pub enum Promise {
 pub struct Sample {
     kind: &'static str,
     parameters: &'static [(&'static str, &'static str)],
-    /// The most that a key weighs, if it weighs.
+    /// The largest weight of a key, if the kind uses weights.
     pub heaviest: u8,
     /// Whether keys can be removed.
     pub removes: bool,
-    /// What it promises.
+    /// The promise of the kind.
     pub promise: Promise,
 }
 
@@ -104,12 +105,12 @@ pub const SAMPLES: [Sample; 18] = [
 ];
 
 impl Sample {
-    /// The sample of a byte.
+    /// Returns the sample of a byte.
     pub fn of(byte: u8) -> &'static Self {
         &SAMPLES[usize::from(byte) % SAMPLES.len()]
     }
 
-    /// What is asked for.
+    /// Returns the spec of the sample.
     pub fn spec(&self) -> Any {
         let pairs = self.parameters.iter();
         let all = pairs.fold(Parameters::new(), |all, (name, value)| all.with(name, value));
@@ -117,7 +118,7 @@ impl Sample {
     }
 }
 
-/// As small as filters get, without threads, on the time of their keys.
+/// Returns options for the smallest filters, without threads, on the time of their keys.
 pub fn options() -> Options {
     Options::new()
         .hash_seed(1)

@@ -1,11 +1,11 @@
-//! What can happen to a file.
+//! The kinds of damage to a file.
 
 use super::states::{State, seal};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-/// A file by its task.
+/// A file by its purpose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     Meta,
@@ -34,7 +34,7 @@ pub const ROLES: [Role; 10] = [
 ];
 
 impl Role {
-    /// The files that have it.
+    /// Returns the files with this purpose.
     pub fn files(self, state: &State) -> Vec<String> {
         let some = |start: &str, pick: fn(&[String]) -> Vec<String>| pick(&state.names(start));
         match self {
@@ -63,15 +63,15 @@ pub enum Damage {
     Half,
     OneByteLess,
     Removed,
-    /// Bit 0-7 of the byte at this offset.
+    /// The bit 0-7 of the byte at this offset.
     Flipped(usize, u32),
-    /// Bytes that were never ours, of the same length.
+    /// Random bytes of the same length.
     Foreign,
-    /// The file of another filter that was fed the same.
+    /// The file of another filter with the same inserts.
     OfAnother,
     Directory,
     Symlink,
-    /// Another format version under a right checksum.
+    /// Another format version under a correct checksum.
     Version,
     Extended,
 }
@@ -90,7 +90,8 @@ pub const DAMAGES: [Damage; 11] = [
     Damage::Extended,
 ];
 
-/// Does it to one file. False if it cannot be done to it, as nothing can be flipped in an empty file.
+/// Applies the damage to one file. Returns false if that is not possible, for example a flip in an
+/// empty file.
 pub fn inflict(home: &Path, name: &str, role: Role, damage: Damage, other: &State) -> bool {
     let path = home.join(name);
     let mut bytes = fs::read(&path).expect("a file");
@@ -120,7 +121,7 @@ pub fn inflict(home: &Path, name: &str, role: Role, damage: Damage, other: &Stat
             if damage == Damage::Directory {
                 fs::create_dir(&path).expect("a new directory");
             } else if damage == Damage::Symlink {
-                // To the very same bytes: it is the link that is refused.
+                // To the same bytes: the link itself is refused.
                 let target = home.with_extension("target");
                 fs::write(&target, &bytes).expect("a file");
                 symlink(&target, &path).expect("a link");
@@ -133,7 +134,7 @@ pub fn inflict(home: &Path, name: &str, role: Role, damage: Damage, other: &Stat
     true
 }
 
-/// Undoes it.
+/// Restores the file.
 pub fn heal(home: &Path, name: &str, state: &State) {
     let path = home.join(name);
     match fs::symlink_metadata(&path) {
@@ -154,7 +155,7 @@ fn newer_meta(bytes: &[u8]) -> Vec<u8> {
     format!("{body}checksum {sum:08x}\n").into_bytes()
 }
 
-/// Bytes from a fixed generator (splitmix64).
+/// Returns bytes from a fixed generator (splitmix64).
 pub fn noise(length: usize) -> Vec<u8> {
     let mut seed = 0x00C0_FFEE_u64;
     let mut next = || {

@@ -1,4 +1,4 @@
-//! Places that are no filter, and places that cannot be written.
+//! Directories that are not filters, and directories that cannot be written.
 
 use super::states::{End, build, kinds, options, place};
 use ebbtide::{Any, Error, Filter, inspect};
@@ -11,7 +11,7 @@ fn open(home: &Path) -> Result<Filter<Any>, Error> {
 }
 
 #[test]
-fn what_is_no_filter_is_refused_and_left_as_it_was() {
+fn a_directory_that_is_not_a_filter_is_refused_and_not_changed() {
     let place = place();
     let (missing, empty) = (place.path().join("missing"), place.path().join("empty"));
     let (file, foreign) = (place.path().join("file"), place.path().join("foreign"));
@@ -22,7 +22,7 @@ fn what_is_no_filter_is_refused_and_left_as_it_was() {
     for (home, found) in [
         (&missing, "nothing"),
         (&empty, "an empty directory"),
-        (&file, "a file that is no directory"),
+        (&file, "a file that is not a directory"),
         (&foreign, "a directory without one"),
     ] {
         let error = open(home).expect_err("there is no filter");
@@ -33,9 +33,9 @@ fn what_is_no_filter_is_refused_and_left_as_it_was() {
         inspect::wal(home, |_| Ok(())).expect_err("there is no log");
         let target = place.path().join("restored");
         inspect::restore(home, &target).expect_err("there is nothing to restore");
-        assert!(!target.exists(), "nothing was made of {}", home.display());
+        assert!(!target.exists(), "a filter was created from {}", home.display());
     }
-    assert!(!missing.exists(), "looking makes no directory");
+    assert!(!missing.exists(), "inspection created a directory");
     assert_eq!(fs::read_dir(&empty).expect("a directory").count(), 0);
     assert_eq!(fs::read_dir(&foreign).expect("a directory").count(), 1);
 }
@@ -67,7 +67,7 @@ fn a_filter_is_not_created_over_another() {
     let home = place.path().join("filter");
     let state = build(&kinds()[0], End::Killed);
     state.lay(&home);
-    let error = Filter::create(&home, kinds()[0].clone(), options()).expect_err("there is one");
+    let error = Filter::create(&home, kinds()[0].clone(), options()).expect_err("a filter exists");
     assert!(matches!(error, Error::Exists { .. }), "{error}");
     let filter = open(&home).expect("it is still there");
     assert_eq!(filter.digest().expect("a digest").value, state.digest.value);
@@ -92,7 +92,7 @@ fn a_path_that_is_too_long_is_an_error() {
     }
 }
 
-/// Runs `mount` or `umount`; false if that is not possible here.
+/// Runs `mount` or `umount`; returns false if that is not possible here.
 fn run(program: &str, arguments: &[&str]) -> bool {
     let output = Command::new(program).args(arguments).output();
     output.is_ok_and(|output| output.status.success())
@@ -111,7 +111,7 @@ fn a_directory_that_cannot_be_written_is_an_error_and_can_be_verified() {
     }
     let read_only = run("mount", &["-o", "remount,ro,bind", &path]);
     let outcome = std::panic::catch_unwind(|| {
-        assert!(read_only, "the mount is mine");
+        assert!(read_only, "remounted");
         let error = open(&home).expect_err("read-only");
         assert!(matches!(error, Error::Io { .. }), "{error}");
         assert!(error.to_string().contains(&path), "{error}");
@@ -128,7 +128,7 @@ fn a_directory_that_cannot_be_written_is_an_error_and_can_be_verified() {
         inspect::wal(&home, count).expect("reading is enough to read the log");
         assert!(records > 0);
     });
-    assert!(run("umount", &[&path]), "the mount goes");
+    assert!(run("umount", &[&path]), "unmounted");
     outcome.expect("see above");
     let filter = open(&home).expect("it can be written again");
     assert_eq!(filter.digest().expect("a digest").value, state.digest.value);

@@ -1,26 +1,27 @@
-//! Every damage to every file of a filter, however its last handle ended.
+//! Every damage to every file of a filter, for each end of its last handle.
 //!
-//! What is accepted, precisely:
-//! - the state as it was; or
-//! - an error, after which the filter opens with its state as it was once the file is put back; or
-//! - only after a power cut, and only if the log is what was damaged: the state of fewer inserts, but of all that
-//!   had been acknowledged as durable, for there the log's unsynced end is what a power cut may take (where the
-//!   newest segment as a whole is gone, what it held goes with it).
+//! The accepted results are:
+//! - the unchanged state; or
+//! - an error, after which the filter opens with its unchanged state once the file is restored; or
+//! - only after a power cut, and only if the log is damaged: a state with fewer inserts, but with
+//!   all durable ones. There a power cut may remove the log's unsynced end. (If the whole newest
+//!   segment is missing, its records are lost.)
 //!
-//! Some files are not needed, or can be replaced by nothing: there only one of the two is accepted.
+//! Some files are not needed, or are irreplaceable: for them only one of the first two results is
+//! accepted.
 
 use super::damage::{DAMAGES, Damage, ROLES, Role, heal, inflict};
 use super::states::{ENDS, End, State, build, kinds, options, place};
 use ebbtide::{Any, Error, Filter, inspect};
 use std::path::Path;
 
-/// What one damage may lead to.
+/// The accepted result of one damage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Accepted {
     Same,
     Refused,
     Either,
-    /// Or fewer inserts, but all that were durable.
+    /// Or fewer inserts, but all durable ones.
     Prefix,
     /// Or fewer inserts.
     Less,
@@ -31,18 +32,19 @@ fn accepted(role: Role, damage: Damage, end: End) -> Accepted {
     match (role, damage) {
         (Role::Meta, _) => Accepted::Refused,
         (Role::Lock, _) if no_file => Accepted::Refused,
-        // A directory cannot be renamed over; a link can, and is none of ours.
+        // A rename cannot replace a directory; it can replace a link, which is not a filter's file.
         (Role::Live, Damage::Directory) => Accepted::Refused,
-        // Its counters carry no checksum. They are asked for holes after a kill and may lie.
+        // Its counters have no checksum. After a kill they determine the accepted gaps and may be
+        // wrong.
         (Role::Live, Damage::Flipped(..)) => Accepted::Either,
         (Role::Lock | Role::Live | Role::Bank, _) => Accepted::Same,
         (Role::NewestSnapshot | Role::OlderSnapshot, _) if no_file => Accepted::Either,
         (Role::NewestSnapshot | Role::OlderSnapshot, _) => Accepted::Same,
         (Role::BothSnapshots, Damage::Flipped(..)) => Accepted::Either,
-        // The log from the first record on is gone by then.
+        // The log no longer begins with the first record.
         (Role::BothSnapshots, _) => Accepted::Refused,
         (Role::AllSegments, Damage::Removed) => Accepted::Refused,
-        // One that is gone cannot be told from one that was never made.
+        // A removed segment cannot be distinguished from one that was never created.
         (Role::NewestSegment, Damage::Removed) if end == End::PowerCut => Accepted::Less,
         _ if role.is_log() && end == End::PowerCut => Accepted::Prefix,
         _ => Accepted::Either,
@@ -61,7 +63,7 @@ impl Case<'_> {
         format!("{:?} {:?} after {:?}", self.role, self.damage, self.state.end)
     }
 
-    /// Damages a filter and looks at what comes of it. False if this cannot be done to it.
+    /// Damages a filter and checks the result. Returns false if the damage is not possible.
     fn run(&self, home: &Path) -> bool {
         let (state, what) = (self.state, self.what());
         let files = self.role.files(state);
@@ -90,7 +92,7 @@ impl Case<'_> {
             }
             Err(error) => {
                 assert!(accepted != Accepted::Same, "{what}: {error}");
-                assert!(!sound, "{what}: verify called it sound, but: {error}");
+                assert!(!sound, "{what}: verify found no damage, but: {error}");
                 assert_clear(&error, home, &what);
                 for name in &files {
                     heal(home, name, state);
@@ -102,7 +104,8 @@ impl Case<'_> {
     }
 }
 
-/// A checkpoint removes what is superfluous, and says so if it cannot; by then it is a file in the making.
+/// Checks that the filter closes. A checkpoint removes superfluous files and reports an error if it
+/// cannot; by then the file is a temporary one.
 fn assert_closes(filter: Filter, case: &Case<'_>, what: &str) {
     let stuck = case.role == Role::OlderSnapshot && case.damage == Damage::Directory;
     match filter.close() {
@@ -111,11 +114,11 @@ fn assert_closes(filter: Filter, case: &Case<'_>, what: &str) {
             error.to_string().contains("remove") && error.to_string().contains("tmp-"),
             "{what}: {error}"
         ),
-        Err(error) => panic!("{what}: a sound filter closes, but: {error}"),
+        Err(error) => panic!("{what}: an intact filter must close, but: {error}"),
     }
 }
 
-/// Names the place, what was expected and found, and what to do.
+/// Checks that the error names the location, the expected and the found value, and the remedy.
 fn assert_clear(error: &Error, home: &Path, what: &str) {
     let text = error.to_string();
     assert!(text.contains(&*home.to_string_lossy()), "{what}: where? {text}");
@@ -141,7 +144,7 @@ fn assert_same(home: &Path, state: &State, what: &str) {
     assert_eq!(found.value, state.digest.value, "{what}");
 }
 
-/// Runs cases in directories of their own and tells all that failed.
+/// Runs cases in separate directories and reports all failures.
 fn run_all<'a>(cases: impl Iterator<Item = Case<'a>>) -> usize {
     let place = place();
     let (mut ran, mut failed) = (0, Vec::new());
@@ -163,7 +166,7 @@ fn states(kind: &Any) -> Vec<(State, State)> {
 }
 
 #[test]
-fn an_undamaged_filter_opens_as_it_was_and_is_sound() {
+fn an_undamaged_filter_opens_unchanged_and_verifies() {
     for kind in kinds() {
         for (state, _) in states(&kind) {
             let place = place();
@@ -185,13 +188,13 @@ fn a_bad_file_gives_the_same_state_or_an_error_and_nothing_is_lost() {
                 DAMAGES.iter().map(move |&damage| Case { state, other, role, damage })
             })
         });
-        assert!(run_all(cases) > 300, "all cases but a few can be done");
+        assert!(run_all(cases) > 300, "too few cases are possible");
     }
 }
 
 #[test]
 fn one_flipped_bit_anywhere_gives_the_same_state_or_an_error() {
-    // Every byte of the first 200, and some 100 others spread over the file.
+    // Every byte of the first 200, and about 100 others spread over the file.
     let states = states(&kinds()[0]);
     let cases = states.iter().flat_map(|(state, other)| {
         ROLES.iter().flat_map(move |&role| {
@@ -208,7 +211,7 @@ fn one_flipped_bit_anywhere_gives_the_same_state_or_an_error() {
 }
 
 #[test]
-fn looking_at_a_damaged_filter_changes_nothing() {
+fn inspecting_a_damaged_filter_changes_nothing() {
     let (state, other) = (build(&kinds()[0], End::Killed), build(&kinds()[0], End::Killed));
     let place = place();
     for (number, role) in ROLES.into_iter().enumerate() {
@@ -238,7 +241,7 @@ fn contents(home: &Path) -> Vec<(String, Vec<u8>)> {
 
 #[test]
 fn a_filter_that_lost_its_meta_is_not_replaced_by_a_new_one() {
-    // Not even one that was killed before its first snapshot.
+    // Not even if it was killed before its first snapshot.
     let place = place();
     for (name, keys) in [("killed early", 3_u64), ("killed later", 400)] {
         let home = place.path().join(name);
@@ -260,7 +263,7 @@ fn a_filter_that_lost_its_meta_is_not_replaced_by_a_new_one() {
 }
 
 #[test]
-fn a_lost_log_of_the_last_era_is_noticed_even_if_an_older_one_is_there() {
+fn a_lost_log_of_the_last_era_is_noticed_even_if_an_older_era_has_log() {
     let place = place();
     let home = place.path().join("filter");
     let insert = |filter: &Filter, keys: std::ops::Range<u64>| {
@@ -270,7 +273,8 @@ fn a_lost_log_of_the_last_era_is_noticed_even_if_an_older_one_is_there() {
     };
     let filter = Filter::create(&home, kinds()[0].clone(), options()).expect("a new filter");
     insert(&filter, 0..50);
-    // A copy is what a power cut leaves; it goes on in an era of its own, without a snapshot.
+    // A copy has the files that a power cut leaves. It continues in its own timeline, without a
+    // snapshot.
     let copy = place.path().join("copy");
     copy_files(&home, &copy);
     drop(filter);
@@ -283,7 +287,7 @@ fn a_lost_log_of_the_last_era_is_noticed_even_if_an_older_one_is_there() {
     let (lost, _) = contents(&again).pop().expect("the newest segment comes last");
     assert!(lost.contains("wal-000003-"), "{lost}");
     std::fs::rename(&lost, place.path().join("lost")).expect("a file");
-    let error = Filter::<Any>::open(&again, options()).expect_err("50 durable inserts are gone");
+    let error = Filter::<Any>::open(&again, options()).expect_err("50 durable inserts are missing");
     assert!(matches!(error, Error::Damaged { .. }), "{error}");
     assert!(!inspect::verify(&again).expect("a report").is_sound());
     std::fs::rename(place.path().join("lost"), &lost).expect("a file");
@@ -299,7 +303,8 @@ fn copy_files(from: &Path, to: &Path) {
     }
 }
 
-/// Makes the last insert but a few the empty place of a writer that died, and returns how many are left.
+/// Turns one of the last inserts into the empty slot of a dead writer, and returns how many inserts
+/// remain.
 fn leave_a_hole(home: &Path, state: &State) -> u64 {
     let name = state.names("wal-").pop().expect("a log");
     let first: u64 = name[11..].parse().expect("a number");
@@ -319,7 +324,7 @@ fn leave_a_hole(home: &Path, state: &State) -> u64 {
 }
 
 #[test]
-fn a_restored_copy_has_what_lies_beyond_the_empty_place_of_a_writer_that_died() {
+fn a_restored_copy_contains_the_records_after_the_empty_slot_of_a_dead_writer() {
     for kind in kinds() {
         let place = place();
         let [home, restored] = ["filter", "restored"].map(|name| place.path().join(name));
@@ -328,19 +333,19 @@ fn a_restored_copy_has_what_lies_beyond_the_empty_place_of_a_writer_that_died() 
         let left = leave_a_hole(&home, &state);
         let before = contents(&home);
         inspect::restore(&home, &restored).expect("the live image explains the hole");
-        assert_eq!(contents(&home), before, "restoring changes nothing where it reads");
+        assert_eq!(contents(&home), before, "restore must not change its source");
         assert!(inspect::verify(&restored).expect("a report").is_sound());
         let [found, expected] = [&restored, &home].map(|home| {
             let filter: Filter = Filter::open(home, options()).expect("the same filter");
             filter.digest().expect("a digest")
         });
-        assert_eq!(expected.inserts, left, "in place the hole is passed over");
+        assert_eq!(expected.inserts, left, "in place the gap is skipped");
         assert_eq!((found.value, found.inserts), (expected.value, expected.inserts));
     }
 }
 
 #[test]
-fn another_format_version_is_said_to_be_one_whichever_file_has_it() {
+fn another_format_version_is_reported_for_every_file() {
     let state = build(&kinds()[1], End::Killed);
     let place = place();
     let newer = |test: &str, names: &[String]| {
@@ -370,11 +375,11 @@ fn another_format_version_is_said_to_be_one_whichever_file_has_it() {
             assert!(is_version(&error, &home, &name), "{name}: {error}");
         }
     }
-    // One can be spared; two cannot.
+    // One snapshot is dispensable; both are not.
     let home = newer("both", &snapshots);
     let error = Filter::<Any>::open(&home, options()).expect_err("snapshots are needed");
     assert!(snapshots.iter().any(|name| is_version(&error, &home, name)), "{error}");
-    // What is made anew at each opening is not asked for its version.
+    // Files that are recreated at each opening are not checked for their version.
     let home = newer("working image", &[banks, vec!["live".to_owned()]].concat());
     assert_same(&home, &state, "a newer working image");
 }

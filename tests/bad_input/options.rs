@@ -11,7 +11,7 @@ fn parameters() -> Parameters {
 }
 
 #[test]
-fn options_out_of_bounds_are_refused_and_nothing_is_made() {
+fn options_out_of_bounds_are_refused_and_create_no_files() {
     let place = place();
     let home = place.path().join("filter");
     let interval = |interval| Options::new().durability(Durability::Interval(interval));
@@ -44,12 +44,12 @@ fn options_out_of_bounds_are_refused_and_nothing_is_made() {
                 other => panic!("{name}: {other}"),
             }
         }
-        assert!(!home.exists(), "{name} left something behind");
+        assert!(!home.exists(), "{name} left files behind");
     }
 }
 
 #[test]
-fn options_at_their_bounds_make_filters_that_open_again() {
+fn filters_with_options_at_their_bounds_open_again() {
     let place = place();
     for (at, options) in [
         Options::new().stripes(1).block_bytes(512).segment_bytes(4096),
@@ -79,7 +79,7 @@ fn options_at_their_bounds_make_filters_that_open_again() {
 }
 
 #[test]
-fn keys_of_any_length_are_keys() {
+fn keys_may_have_any_length() {
     let place = place();
     for (at, kind) in kinds().into_iter().enumerate() {
         let home = place.path().join(at.to_string());
@@ -96,7 +96,7 @@ fn keys_of_any_length_are_keys() {
 }
 
 #[test]
-fn a_time_beyond_the_lead_is_refused_and_a_question_at_any_time_is_answered() {
+fn a_time_beyond_the_lead_is_refused_and_a_lookup_at_any_time_is_answered() {
     let place = place();
     let limit = 1_000_000_000 + 3_600_000_000;
     for (at, kind) in kinds().into_iter().enumerate() {
@@ -125,7 +125,7 @@ fn a_time_beyond_the_lead_is_refused_and_a_question_at_any_time_is_answered() {
 }
 
 #[test]
-fn stream_time_at_the_end_of_time_harms_nothing() {
+fn stream_time_at_its_maximum_does_no_harm() {
     let place = place();
     let options = options().clock(Clock::stream());
     for (at, kind) in kinds().into_iter().enumerate() {

@@ -1,11 +1,11 @@
-//! Parameters of every kind that are out of bounds, unknown, or do not fit each other.
+//! Parameters of every kind that are out of bounds, unknown, or contradictory.
 
 use super::states::place;
 use ebbtide::kinds::registry::REGISTRY;
 use ebbtide::{Any, Error, Filter, Options, Parameters, TimeLimited, inspect};
 use std::time::Duration;
 
-/// Kind, name and values, and parameters to be completed by.
+/// Kind, name and values, and the other parameters.
 type Row =
     (&'static str, &'static str, &'static [&'static str], &'static [(&'static str, &'static str)]);
 
@@ -20,7 +20,7 @@ const RING: &[(&str, &str)] =
     &[("capacity", "1000"), ("epoch", "60000000"), ("decay", "linear"), ("counter-bits", "16")];
 const CELLS: &[(&str, &str)] = &[("cells", "1000"), ("max", "7"), ("K", "4"), ("P", "10")];
 
-/// Kinds that remember.
+/// Kinds with windows, or with capacity.
 const WINDOWS: &[Row] = &[
     ("bloom", "capacity", NO_COUNT, &[]),
     ("bloom", "capacity", &["18446744073709551615", "70368744177665"], &[]),
@@ -87,7 +87,7 @@ const WINDOWS: &[Row] = &[
     ("two-buffer", "k", NO_COUNT, ITEMS),
 ];
 
-/// Kinds that count, for ever or with decay.
+/// Kinds that count, with or without decay.
 const COUNTERS: &[Row] = &[
     ("counting", "capacity", NO_COUNT, &[]),
     ("counting", "capacity", &["18446744073709551615", "70368744177665"], &[]),
@@ -152,7 +152,7 @@ const COUNTERS: &[Row] = &[
     ("decaying-optimized", "decay", &["exponential"], DECAY),
 ];
 
-/// Kinds that forget at random.
+/// Kinds with random decay.
 const FORGETFUL: &[Row] = &[
     ("stable", "cells", NO_COUNT, &[("max", "7"), ("K", "4"), ("P", "10")]),
     (
@@ -188,7 +188,7 @@ fn assert_parameter(error: &Error, what: &str) {
 }
 
 #[test]
-fn values_out_of_bounds_are_refused_by_name_and_nothing_is_made() {
+fn values_out_of_bounds_are_refused_by_name_and_create_no_files() {
     let place = place();
     let home = place.path().join("filter");
     for &(kind, name, values, others) in [WINDOWS, COUNTERS, FORGETFUL].into_iter().flatten() {
@@ -200,12 +200,12 @@ fn values_out_of_bounds_are_refused_by_name_and_nothing_is_made() {
             let what = format!("{kind} {parameters:?}");
             let spec = Any::new(kind, parameters.clone());
             match Filter::create(&home, spec, Options::new()) {
-                Ok(_) => panic!("{what} was taken"),
+                Ok(_) => panic!("{what} was accepted"),
                 Err(error) => assert_parameter(&error, &what),
             }
             let error = inspect::plan(kind, &parameters, &Options::new()).expect_err("as above");
             assert_parameter(&error, &what);
-            assert!(!home.exists(), "{what} left something behind");
+            assert!(!home.exists(), "{what} left files behind");
         }
     }
 }
@@ -249,7 +249,7 @@ fn unknown_and_missing_names_are_refused() {
     }
 }
 
-/// Parameters of a kind that are the largest, or the smallest, that it takes.
+/// The largest or the smallest parameters of a kind.
 type Extreme = (&'static str, &'static [(&'static str, &'static str)]);
 
 const LARGEST: &[Extreme] = &[
@@ -355,7 +355,7 @@ fn of(pairs: &[(&str, &str)]) -> Parameters {
 }
 
 #[test]
-fn every_kind_has_its_extremes_here() {
+fn every_kind_has_a_row_of_extremes() {
     for entry in REGISTRY {
         for extremes in [LARGEST, SMALLEST] {
             assert!(extremes.iter().any(|(kind, _)| *kind == entry.name), "{}", entry.name);
@@ -364,7 +364,7 @@ fn every_kind_has_its_extremes_here() {
 }
 
 #[test]
-fn the_largest_filters_are_planned_in_no_time_and_no_memory() {
+fn planning_the_largest_filters_needs_little_time_and_memory() {
     for (kind, parameters) in LARGEST {
         let parameters = of(parameters);
         let plan = inspect::plan(kind, &parameters, &Options::new()).expect("a plan");
@@ -372,7 +372,7 @@ fn the_largest_filters_are_planned_in_no_time_and_no_memory() {
         assert!(plan.fpr > 0.0 && plan.fpr <= 1.0, "{kind}: {}", plan.fpr);
         let wide = Options::new().checkpoint_bytes(u64::MAX);
         let plan = inspect::plan(kind, &parameters, &wide).expect("a plan");
-        assert_eq!(plan.disk_bytes, u64::MAX, "more than there is, not less");
+        assert_eq!(plan.disk_bytes, u64::MAX, "the sum saturates");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Filters to be damaged: the bytes of all their files, and what they hold.
+//! Filters to be damaged: the bytes of all their files, and their contents.
 
 use ebbtide::{
     Any, Clock, Digest, Durability, Filter, ManualClock, Options, Parameters, Timestamp,
@@ -9,14 +9,15 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use tempfile::TempDir;
 
-/// A directory in memory where there is one: thousands of filters are opened here.
+/// Creates a directory in memory if possible: thousands of filters are opened here.
 pub fn place() -> TempDir {
     tempfile::tempdir_in("/dev/shm")
         .or_else(|_| tempfile::tempdir())
         .expect("a temporary directory")
 }
 
-/// A handle without a thread and with a clock that stands, so that nothing happens by itself.
+/// Options of a handle without threads and with a stopped clock, so that no background work
+/// happens.
 pub fn options() -> Options {
     let clock = ManualClock::new(Timestamp::from_unix_millis(1_000_000));
     Options::new()
@@ -29,7 +30,7 @@ pub fn options() -> Options {
         .clock(Clock::from(clock))
 }
 
-/// The two sorts of kinds: those of one bank, and those that open and close banks.
+/// Two kinds: one with a single bank, and one that opens and closes banks.
 pub fn kinds() -> [Any; 2] {
     [
         Any::new("age-partitioned", Parameters::new().with("window-items", 300).with("fpr", 0.01)),
@@ -37,26 +38,26 @@ pub fn kinds() -> [Any; 2] {
     ]
 }
 
-/// How the last handle ended.
+/// The end of the last handle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// It was closed.
+    /// The handle was closed.
     Closed,
-    /// Its process was killed, and the kernel lives: everything that returned must be there.
+    /// The process was killed, and the kernel survived: every insert that returned must be present.
     Killed,
-    /// The power was cut (or, which comes to the same, somebody copied the directory meanwhile): what was not
-    /// synced may be missing from some record on.
+    /// The power was cut (or, equivalently, the directory was copied while the filter was open):
+    /// from some record on, unsynced records may be missing.
     PowerCut,
 }
 
 pub const ENDS: [End; 3] = [End::Closed, End::Killed, End::PowerCut];
 
-/// A filter at rest.
+/// A filter that no handle has open.
 pub struct State {
     pub end: End,
     pub files: BTreeMap<String, Vec<u8>>,
     pub digest: Digest,
-    /// Inserts that were acknowledged as durable.
+    /// The number of inserts that were acknowledged as durable.
     pub durable: u64,
 }
 
@@ -68,8 +69,8 @@ fn insert(filter: &Filter, keys: std::ops::Range<u64>) {
     }
 }
 
-/// A filter with two snapshots, segments of two eras, and records beyond the newest snapshot, some of them
-/// synced. Every call makes another filter that was fed the same.
+/// Builds a filter with two snapshots, segments of two timelines, and records beyond the newest
+/// snapshot, some of them synced. Every call builds another filter with the same inserts.
 pub fn build(kind: &Any, end: End) -> State {
     let place = place();
     let home = place.path().join("filter");
@@ -84,7 +85,7 @@ pub fn build(kind: &Any, end: End) -> State {
     let durable = filter.digest().expect("a digest").inserts;
     insert(&filter, 360..400);
     let digest = filter.digest().expect("a digest");
-    // Nothing moves: the files are what a killed process leaves behind.
+    // No thread is active: the files are those of a killed process.
     let files = if end == End::Closed {
         filter.close().expect("a clean end");
         read(&home)
@@ -105,7 +106,8 @@ fn read(home: &Path) -> BTreeMap<String, Vec<u8>> {
 }
 
 impl State {
-    /// Writes the files to a new directory. But for a power cut the live image is made to belong there.
+    /// Writes the files to a new directory. Except for a power cut, adapts the live image to this
+    /// directory.
     pub fn lay(&self, home: &Path) {
         fs::create_dir(home).expect("a new directory");
         for name in self.files.keys() {
@@ -113,7 +115,7 @@ impl State {
         }
     }
 
-    /// Writes one file as it was.
+    /// Writes one file as recorded.
     pub fn put_back(&self, home: &Path, name: &str) {
         let path = home.join(name);
         fs::write(&path, &self.files[name]).expect("a file");
@@ -126,7 +128,7 @@ impl State {
         }
     }
 
-    /// Files whose name begins so, ascending.
+    /// Returns the files whose name begins with `start`, ascending.
     pub fn names(&self, start: &str) -> Vec<String> {
         let names = self.files.keys().filter(|name| name.starts_with(start));
         names.cloned().collect()

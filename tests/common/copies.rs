@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-/// A copy of the filter's lasting files with the newest snapshot damaged, if there is an older one.
+/// Copies the filter's durable files and damages the newest snapshot, if there is an older one.
 pub fn copy_with_newest_damaged(dir: &Path) -> std::io::Result<Option<tempfile::TempDir>> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(dir)? {

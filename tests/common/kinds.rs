@@ -1,17 +1,18 @@
-//! A small filter of every kind, and operations that make it do all it can: steps, halvings, rebuilds, saturation, removals.
+//! A small filter of every kind, and operations that exercise all of it: steps, halvings, rebuilds,
+//! saturation, removals.
 
 use ebbtide::{Any, Call, Error, Parameters};
 
-/// A kind with parameters so small that everything happens within some thousand operations.
+/// A kind with parameters so small that all its events happen within some thousand operations.
 #[derive(Debug)]
 pub struct Sample {
-    /// What it is called, unique.
+    /// The unique name of the sample.
     pub name: &'static str,
     /// The kind.
     pub kind: &'static str,
-    /// Its parameters.
+    /// The parameters.
     pub parameters: &'static [(&'static str, &'static str)],
-    /// The most that a key weighs, if it weighs.
+    /// The largest weight of a key, if the kind uses weights.
     pub heaviest: u64,
     /// Whether every fourth operation is a removal.
     pub removes: bool,
@@ -30,7 +31,7 @@ const DECAYED: &[(&str, &str)] =
     &[("capacity", "500"), ("fpr", "0.01"), ("lambda", "0.7"), ("epoch", "20000")];
 const STABLE: &[(&str, &str)] = &[("cells", "20000"), ("max", "7"), ("K", "4"), ("P", "12")];
 
-/// All kinds, some of them in several ways.
+/// All kinds, some with several parameters.
 pub const SAMPLES: [Sample; 18] = [
     PLAIN,
     Sample {
@@ -53,7 +54,8 @@ pub const SAMPLES: [Sample; 18] = [
         kind: "spectral",
         parameters: &[("capacity", "500"), ("fpr", "0.01"), ("policy", "rm")],
         heaviest: 9,
-        // A few keys are undercounted, as published: what was just inserted may not be there to be removed.
+        // A few keys are undercounted, as published: a key may be absent immediately after its
+        // insert, and cannot be removed.
         removes: false,
     },
     Sample {
@@ -121,7 +123,7 @@ pub const SAMPLES: [Sample; 18] = [
 ];
 
 impl Sample {
-    /// What is asked for.
+    /// Returns the spec of the sample.
     pub fn spec(&self) -> Any {
         let pairs = self.parameters.iter();
         Any::new(
@@ -130,14 +132,15 @@ impl Sample {
         )
     }
 
-    /// The operation of this number; `key` gives the keys by number. Each leaves one record.
+    /// Runs the operation of this number; `key` returns keys by number. Each operation leaves one
+    /// record.
     pub fn operate<K: AsRef<[u8]>>(
         &self,
         call: Call<'_>,
         number: u64,
         key: impl Fn(u64) -> K,
     ) -> Result<(), Error> {
-        // Weights cycle, so that a removal takes what the insert before it gave.
+        // Weights cycle, so that a removal uses the weight of its insert.
         let weight = |number: u64| 1 + number * 7 % self.heaviest;
         let weighing = |number| {
             if self.heaviest > 1 { call.weight(weight(number) as f64) } else { call }
@@ -145,7 +148,7 @@ impl Sample {
         let before = number.wrapping_sub(1);
         if self.removes && number % 4 == 3 {
             let removed = weighing(before).remove(key(before))?;
-            assert!(removed, "operation {before} is there to be removed");
+            assert!(removed, "operation {before} can be removed");
         } else if number.is_multiple_of(2) {
             weighing(number).insert(key(number))?;
         } else {

@@ -1,16 +1,16 @@
-//! A small seeded generator, so that every run can be repeated.
+//! A small seeded generator, so that every run is reproducible.
 
 /// SplitMix64.
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 
 impl Random {
-    /// The stream of this seed.
+    /// Creates the stream of this seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// A number below `limit`, which is not zero; its bias does not matter to tests.
+    /// Draws a number below `limit`, which must not be zero; the bias is irrelevant to tests.
     pub fn below(&mut self, limit: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         mix(self.0) % limit

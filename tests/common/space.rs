@@ -1,11 +1,12 @@
-//! Filters on media whose space can be set, and file systems of a few megabytes.
+//! Filters on media of adjustable size, and file systems of a few megabytes.
 
 use ebbtide::media::{Access, Media, Memory};
 use ebbtide::{AgePartitioned, Clock, Digest, Durability, Filter, ManualClock, Options, Timestamp};
 use std::process::Command;
 use std::sync::Arc;
 
-/// A handle without a thread and with a clock that stands, so that nothing happens by itself.
+/// Options of a handle without threads and with a stopped clock, so that no background work
+/// happens.
 pub fn options() -> Options {
     let clock = ManualClock::new(Timestamp::from_unix_millis(1_000_000));
     Options::new()
@@ -22,17 +23,17 @@ pub fn spec() -> AgePartitioned {
     AgePartitioned::last(10_000)
 }
 
-/// The medium, as an engine takes it.
+/// Returns the medium in the form that an engine takes.
 pub fn shared(memory: &Memory) -> Arc<dyn Media> {
     Arc::new(memory.clone())
 }
 
-/// What the filter holds.
+/// Returns the digest of the filter.
 pub fn digest<K>(filter: &Filter<K>) -> Digest {
     filter.digest().expect("a digest")
 }
 
-/// Bytes that the files on a medium take, as it counts them.
+/// Returns the bytes that the files on a medium take.
 pub fn used(memory: &Memory) -> u64 {
     let bytes = |name: &String| {
         let file = memory.open(name, Access::Read).expect("a file");
@@ -41,7 +42,7 @@ pub fn used(memory: &Memory) -> u64 {
     memory.list().expect("a directory").iter().map(bytes).sum()
 }
 
-/// Runs `mount` or the like; false if that is not possible here.
+/// Runs `mount` or a similar program; returns false if that is not possible here.
 pub fn run(program: &str, arguments: &[&str]) -> bool {
     let output = Command::new(program).args(arguments).output();
     output.is_ok_and(|output| output.status.success())

@@ -1,4 +1,5 @@
-//! A child process that does what it is told, line by line: this same test binary, with a role in its environment.
+//! A child process that executes commands, line by line: this test binary, with a role in its
+//! environment.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{ChildStdin, Command, Stdio};
@@ -8,10 +9,10 @@ use std::time::Duration;
 const ROLE: &str = "EBBTIDE_TALKING_CHILD";
 /// The test that a child runs; it calls [`role`] and does nothing without one.
 const TEST: &str = "the_child_plays_its_role_when_it_is_one";
-/// Marks the child's answers among what the test harness prints.
+/// Marks the child's answers in the output of the test harness.
 const MARK: &str = "answer: ";
 
-/// A child that listens.
+/// A child that reads commands.
 #[derive(Debug)]
 pub struct Child {
     process: std::process::Child,
@@ -35,7 +36,7 @@ impl Child {
         let (tell, answers) = channel();
         std::thread::spawn(move || {
             for line in stdout.lines().map_while(Result::ok) {
-                // The harness ends no line before the first answer.
+                // The harness does not end a line before the first answer.
                 if let Some((_, answer)) = line.split_once(MARK)
                     && tell.send(answer.to_owned()).is_err()
                 {
@@ -46,25 +47,25 @@ impl Child {
         Self { process, stdin, answers }
     }
 
-    /// Says a line without waiting for the answer.
+    /// Sends a command without waiting for the answer.
     pub fn tell(&mut self, command: &str) {
         let stdin = self.stdin.as_mut().expect("a pipe");
-        writeln!(stdin, "{command}").expect("the child listens");
+        writeln!(stdin, "{command}").expect("the child reads");
     }
 
-    /// Says a line and hears the answer. One that never comes is a failure, not a hang.
+    /// Sends a command and returns the answer. Fails after a minute without one.
     pub fn ask(&mut self, command: &str) -> String {
         self.tell(command);
         self.answers.recv_timeout(Duration::from_secs(60)).expect(command)
     }
 
-    /// Kills it and waits until it is gone.
+    /// Kills the child and waits until it has ended.
     pub fn kill(mut self) {
         self.process.kill().expect("it lives");
         self.process.wait().expect("it ends");
     }
 
-    /// Lets it end, which it does well.
+    /// Lets the child end, and expects success.
     pub fn end(mut self) {
         self.stdin.take();
         assert!(self.process.wait().expect("it ends").success());
@@ -73,18 +74,18 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        // After a failed test; else it has ended.
+        // After a failed test; otherwise the child has ended.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// The role of this process, if it is a child.
+/// Returns the role of this process, if it is a child.
 pub fn role() -> Option<String> {
     std::env::var(ROLE).ok()
 }
 
-/// Answers every line until there are no more.
+/// Answers every line of the input.
 pub fn play(mut answer: impl FnMut(&str) -> String) {
     for line in std::io::stdin().lines().map_while(Result::ok) {
         println!("{MARK}{}", answer(&line));

@@ -1,52 +1,54 @@
-//! What a power cut leaves of what it may leave: chosen by chance, or one way after the other until all have been.
+//! Chooses the result of a power cut among the possible ones: at random, or one after the other
+//! until all have been tried.
 
 use crate::random::Random;
 use crate::tape::{Moment, SECTOR_WORDS, Sector};
 use std::ops::Range;
 
-/// How chance leans.
+/// The bias of random choices.
 #[derive(Debug, Clone, Copy)]
 enum Leaning {
     Even,
     /// Mostly the newest: a disk that was nearly idle.
     New,
-    /// Mostly the oldest: nothing was written back by itself.
+    /// Mostly the oldest: the kernel wrote nothing back.
     Old,
     /// The oldest or the newest.
     Ends,
 }
 
-/// How closely all ways are gone through.
+/// The detail in which all results are enumerated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Detail {
-    /// Of each sector what was last synced and the newest version: every subset of the dirty sectors.
+    /// For each sector the last synced and the newest version: every subset of the dirty sectors.
     Subsets,
-    /// And all versions between.
+    /// Also all versions between.
     Versions,
-    /// And every mixture of words of the newest with the one before, if at most four differ: a record is four words.
+    /// Also every mixture of words of the newest version with the one before, if at most four
+    /// differ: a record is four words.
     Torn,
 }
 
-/// Words of the newest version that may each be old: sixteen mixtures.
+/// The words of the newest version that may each be old: sixteen mixtures.
 const TORN_WORDS: usize = 4;
 
-/// Decides what was left open.
+/// Decides the open choices.
 #[derive(Debug)]
 pub enum Chooser {
-    /// By chance.
+    /// At random.
     Chance(Chance),
-    /// One way of all.
+    /// One result of all.
     Way(Way),
 }
 
-/// Chance.
+/// Random choices.
 #[derive(Debug)]
 pub struct Chance {
     random: Random,
     leaning: Leaning,
 }
 
-/// One way through all choices: what was taken at each, and of how many.
+/// One path through all choices: the selection at each, and the number of options.
 #[derive(Debug)]
 pub struct Way {
     steps: Vec<(usize, usize)>,
@@ -55,7 +57,7 @@ pub struct Way {
 }
 
 impl Chooser {
-    /// By chance.
+    /// Creates a random chooser.
     pub fn chance(mut random: Random) -> Self {
         let leaning = match random.below(6) {
             0 | 1 => Leaning::Even,
@@ -66,12 +68,12 @@ impl Chooser {
         Self::Chance(Chance { random, leaning })
     }
 
-    /// The first way of all: the oldest of everything.
+    /// Returns the first result of all: the oldest version of everything.
     pub fn first(detail: Detail) -> Self {
         Self::Way(Way { steps: Vec::new(), at: 0, detail })
     }
 
-    /// Goes on to the next way; false if there is none.
+    /// Advances to the next result; returns false if there is none.
     pub fn next(&mut self) -> bool {
         let Self::Way(way) = self else {
             return true;
@@ -87,7 +89,7 @@ impl Chooser {
         false
     }
 
-    /// How many ways there would be, if all had the choices that this one had.
+    /// Returns the number of results, if all had the same choices as this one.
     pub fn ways(&self) -> u128 {
         match self {
             Self::Chance(_) => u128::MAX,
@@ -98,7 +100,7 @@ impl Chooser {
         }
     }
 
-    /// One of so many, ascending by age.
+    /// Chooses one of `of` options, ascending by age.
     pub fn pick(&mut self, of: usize) -> usize {
         if of < 2 {
             return 0;
@@ -109,7 +111,8 @@ impl Chooser {
         }
     }
 
-    /// What a sector holds of which these versions may be there, oldest first; `asked` are the words that somebody wants to know.
+    /// Returns the content of a sector with these possible versions, oldest first; `asked` are the
+    /// words that the caller needs.
     pub fn sector(&mut self, versions: &[(Moment, Sector)], asked: Range<usize>) -> Sector {
         if let [(_, only)] = versions {
             return only.clone();
@@ -141,7 +144,7 @@ impl Chance {
         if version == 0 || self.below(6) > 0 {
             return versions[version].1.clone();
         }
-        // It was being written: each eight bytes are new or what was there before.
+        // The sector was being written: each eight bytes are new or have their former value.
         let mut torn = *versions[version].1;
         let before = &versions[self.below(version)].1;
         for (word, old) in torn.iter_mut().zip(before.iter()) {
@@ -159,7 +162,7 @@ impl Way {
             self.steps.push((0, of));
         }
         let (taken, of_then) = self.steps[self.at];
-        assert_eq!(of, of_then, "the same way leads to the same choices");
+        assert_eq!(of, of_then, "the same path must lead to the same choices");
         self.at += 1;
         taken
     }
@@ -173,7 +176,7 @@ impl Way {
             Detail::Versions => {}
             Detail::Torn => may_be.extend(torn(&versions[newest - 1].1, &versions[newest].1)),
         }
-        // Those that nobody can tell from another are left out.
+        // Versions that are equal in these words are omitted.
         let mut kept: Vec<Sector> = Vec::with_capacity(may_be.len());
         for one in may_be.into_iter().rev() {
             if !kept.iter().any(|other| other[asked.clone()] == one[asked.clone()]) {
@@ -186,7 +189,7 @@ impl Way {
     }
 }
 
-/// All mixtures of two versions that differ in few words.
+/// Returns all mixtures of two versions that differ in few words.
 fn torn(old: &Sector, new: &Sector) -> Vec<Sector> {
     let differ: Vec<usize> = (0..SECTOR_WORDS).filter(|&at| old[at] != new[at]).collect();
     if differ.len() > TORN_WORDS {

@@ -1,4 +1,4 @@
-//! Small claims about syncs, cuts and deaths, one by one.
+//! Single claims about syncs, cuts and deaths.
 
 use crate::choices::{Chooser, Detail};
 use crate::disk::CrashDisk;
@@ -11,39 +11,36 @@ use ebbtide::{
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// No answer for so long is a hang.
+/// A longer wait means that something hangs.
 const HANG: Duration = Duration::from_secs(60);
 
-/// All of them.
+/// All claims.
 pub const ALL: [(&str, fn()); 18] = [
     (
-        "after_a_failed_sync_every_write_is_refused_and_reads_go_on_until_reopened",
-        after_a_failed_sync_every_write_is_refused_and_reads_go_on_until_reopened,
+        "after_a_failed_sync_every_write_is_refused_and_reads_work_until_reopened",
+        after_a_failed_sync_every_write_is_refused_and_reads_work_until_reopened,
     ),
-    (
-        "a_failed_sync_fails_everyone_who_waits_for_it",
-        a_failed_sync_fails_everyone_who_waits_for_it,
-    ),
+    ("a_failed_sync_fails_every_waiting_caller", a_failed_sync_fails_every_waiting_caller),
     ("concurrent_durable_inserts_share_syncs", concurrent_durable_inserts_share_syncs),
     (
-        "a_durable_answer_present_waits_for_the_record_it_rests_on",
-        a_durable_answer_present_waits_for_the_record_it_rests_on,
+        "a_durable_answer_present_waits_for_the_record_it_depends_on",
+        a_durable_answer_present_waits_for_the_record_it_depends_on,
     ),
     (
         "while_a_sync_is_under_way_nothing_more_counts_as_durable",
         while_a_sync_is_under_way_nothing_more_counts_as_durable,
     ),
     (
-        "at_an_interval_inserts_become_durable_though_nobody_asks",
-        at_an_interval_inserts_become_durable_though_nobody_asks,
+        "at_an_interval_inserts_become_durable_without_a_request",
+        at_an_interval_inserts_become_durable_without_a_request,
     ),
     (
-        "after_a_process_died_an_empty_place_below_the_durable_end_is_damage",
-        after_a_process_died_an_empty_place_below_the_durable_end_is_damage,
+        "after_a_process_died_an_empty_slot_below_the_durable_end_is_damage",
+        after_a_process_died_an_empty_slot_below_the_durable_end_is_damage,
     ),
     (
-        "after_a_process_died_the_empty_place_of_its_writer_is_passed_over",
-        after_a_process_died_the_empty_place_of_its_writer_is_passed_over,
+        "after_a_process_died_the_empty_slot_of_its_writer_is_skipped",
+        after_a_process_died_the_empty_slot_of_its_writer_is_skipped,
     ),
     (
         "a_wrong_record_below_the_tail_of_a_process_that_died_is_damage",
@@ -58,36 +55,36 @@ pub const ALL: [(&str, fn()); 18] = [
         a_checkpoint_is_never_ahead_of_the_durable_log,
     ),
     (
-        "what_a_recovery_found_is_durable_before_anything_is_built_on_it",
-        what_a_recovery_found_is_durable_before_anything_is_built_on_it,
+        "recovered_records_are_durable_before_anything_is_built_on_them",
+        recovered_records_are_durable_before_anything_is_built_on_them,
     ),
     (
-        "a_backup_that_fails_leaves_nothing_behind_and_can_be_made_there_again",
-        a_backup_that_fails_leaves_nothing_behind_and_can_be_made_there_again,
+        "a_failed_backup_leaves_no_files_and_can_be_repeated_there",
+        a_failed_backup_leaves_no_files_and_can_be_repeated_there,
     ),
     (
         "snapshots_that_cannot_be_read_for_a_while_are_not_removed",
         snapshots_that_cannot_be_read_for_a_while_are_not_removed,
     ),
     (
-        "where_a_creator_died_and_the_power_went_a_filter_can_be_opened_or_created",
-        where_a_creator_died_and_the_power_went_a_filter_can_be_opened_or_created,
+        "where_a_creator_died_and_the_power_failed_a_filter_can_be_opened_or_created",
+        where_a_creator_died_and_the_power_failed_a_filter_can_be_opened_or_created,
     ),
     (
-        "where_creating_failed_and_the_power_went_a_filter_can_be_opened_or_created",
-        where_creating_failed_and_the_power_went_a_filter_can_be_opened_or_created,
+        "where_creating_failed_and_the_power_failed_a_filter_can_be_opened_or_created",
+        where_creating_failed_and_the_power_failed_a_filter_can_be_opened_or_created,
     ),
     (
-        "a_segment_whose_maker_failed_is_durable_before_it_is_used",
-        a_segment_whose_maker_failed_is_durable_before_it_is_used,
+        "a_segment_whose_creator_failed_is_durable_before_it_is_used",
+        a_segment_whose_creator_failed_is_durable_before_it_is_used,
     ),
     (
-        "on_a_full_disk_nothing_goes_before_the_newest_snapshot_is_there_for_good",
-        on_a_full_disk_nothing_goes_before_the_newest_snapshot_is_there_for_good,
+        "on_a_full_disk_no_file_is_removed_before_the_newest_snapshot_is_durable",
+        on_a_full_disk_no_file_is_removed_before_the_newest_snapshot_is_durable,
     ),
 ];
 
-/// Small segments, nothing in the background.
+/// Options with small segments, without background work.
 pub fn options() -> Options {
     Options::new()
         .hash_seed(7)
@@ -111,7 +108,7 @@ fn reopen(disk: &CrashDisk) -> Result<Filter<Bloom>, Error> {
     Filter::open_on(Arc::new(disk.clone()), options())
 }
 
-fn after_a_failed_sync_every_write_is_refused_and_reads_go_on_until_reopened() {
+fn after_a_failed_sync_every_write_is_refused_and_reads_work_until_reopened() {
     let disk = CrashDisk::new();
     let filter = create(&disk, always());
     filter.insert("before").expect("the disk is sound");
@@ -119,7 +116,7 @@ fn after_a_failed_sync_every_write_is_refused_and_reads_go_on_until_reopened() {
     let refused =
         |result: Result<bool, Error>| assert!(matches!(result, Err(Error::Poisoned { .. })));
     refused(filter.insert("during"));
-    // The disk works again, but nobody can know what it holds.
+    // The disk works again, but its content is unknown.
     let never = filter.call().durability(Durability::Never);
     for _ in 0..3 {
         refused(filter.insert("after"));
@@ -128,8 +125,8 @@ fn after_a_failed_sync_every_write_is_refused_and_reads_go_on_until_reopened() {
         assert!(matches!(checked, Err(Error::Poisoned { .. })));
         assert!(matches!(filter.sync(), Err(Error::Poisoned { .. })));
         assert!(matches!(filter.checkpoint(), Err(Error::Poisoned { .. })));
-        assert!(filter.contains("before").expect("reads go on"));
-        assert!(!filter.contains("after").expect("reads go on"));
+        assert!(filter.contains("before").expect("reads work"));
+        assert!(!filter.contains("after").expect("reads work"));
     }
     assert!(matches!(filter.close(), Err(Error::Poisoned { .. })));
     let filter = reopen(&disk).expect("recovery");
@@ -139,7 +136,7 @@ fn after_a_failed_sync_every_write_is_refused_and_reads_go_on_until_reopened() {
     filter.close().expect("a sound disk");
 }
 
-fn a_failed_sync_fails_everyone_who_waits_for_it() {
+fn a_failed_sync_fails_every_waiting_caller() {
     let disk = CrashDisk::new();
     let filter = create(&disk, always());
     let failed: usize = std::thread::scope(|scope| {
@@ -149,13 +146,13 @@ fn a_failed_sync_fails_everyone_who_waits_for_it() {
         wait_until(|| {
             (0..8_u64).all(|thread| filter.contains(thread.to_le_bytes()).expect("a query"))
         });
-        // The one that is held goes well; those that came after it began wait for the next, which fails.
+        // The held sync succeeds; callers that came after it began wait for the next, which fails.
         disk.fail_next_log_sync();
         disk.hold_log_syncs(false);
         let ended = waiting.into_iter().map(|thread| thread.join().expect("no panic"));
         ended.filter(|result| matches!(result, Err(Error::Poisoned { .. }))).count()
     });
-    // The leader's sync may have covered all of them if it began last; then the next one meets the failure.
+    // The leader's sync may have covered all of them if it began last; then the next sync fails.
     let refused = filter.insert("one more");
     assert!(matches!(refused, Err(Error::Poisoned { .. })), "{failed} failed before");
 }
@@ -178,20 +175,21 @@ fn concurrent_durable_inserts_share_syncs() {
         });
     }
     let syncs = disk.log_syncs() - before;
-    // All eight have their LSN before the first sync ends, so whoever leads next syncs for all the rest; all
-    // records lie in one segment. On a busy machine the first may be taken for stopped and overtaken, and the second too.
+    // All eight have their LSN before the first sync ends, so the next leader syncs for all the
+    // others; all records lie in one segment. On a busy machine the first leader may appear stopped
+    // and be overtaken, and the second too.
     assert!(syncs <= 4 * ROUNDS, "{syncs} syncs for {} inserts", 8 * ROUNDS);
     assert!(syncs >= ROUNDS, "{syncs} syncs for {ROUNDS} rounds that each waited for one");
 }
 
-/// Waits for other threads; the test's run is bounded by whoever runs it.
+/// Waits for other threads; the test harness limits the time.
 fn wait_until(mut done: impl FnMut() -> bool) {
     while !done() {
         std::thread::yield_now();
     }
 }
 
-fn a_durable_answer_present_waits_for_the_record_it_rests_on() {
+fn a_durable_answer_present_waits_for_the_record_it_depends_on() {
     use ebbtide::{Checked, Since};
     let disk = CrashDisk::new();
     let filter = create(&disk, options().durability(Durability::Never));
@@ -224,7 +222,7 @@ fn while_a_sync_is_under_way_nothing_more_counts_as_durable() {
     assert!(durable() > before);
 }
 
-fn at_an_interval_inserts_become_durable_though_nobody_asks() {
+fn at_an_interval_inserts_become_durable_without_a_request() {
     let disk = CrashDisk::new();
     let every = Durability::Interval(Duration::from_millis(1));
     let filter = create(&disk, options().durability(every).background(true));
@@ -234,7 +232,7 @@ fn at_an_interval_inserts_become_durable_though_nobody_asks() {
     let figures = || filter.stat().expect("figures");
     let (end, begun) = (figures().lsn, Instant::now());
     while figures().durable_lsn < end {
-        assert!(begun.elapsed() < HANG, "nobody syncs");
+        assert!(begun.elapsed() < HANG, "no sync within the limit");
     }
     for seed in 0..20 {
         let left = disk.without_power(Random::new(seed));
@@ -243,7 +241,8 @@ fn at_an_interval_inserts_become_durable_though_nobody_asks() {
     }
 }
 
-/// The segment and offset of an LSN in the last era of a disk whose segments hold 128 records.
+/// Returns the segment and offset of an LSN in the last timeline of a disk whose segments hold 128
+/// records.
 fn place(disk: &CrashDisk, lsn: u64) -> (String, u64) {
     let log = disk.names("wal-");
     let first = |name: &str| name.rsplit('-').next().and_then(|first| first.parse().ok());
@@ -253,13 +252,13 @@ fn place(disk: &CrashDisk, lsn: u64) -> (String, u64) {
     (name, offset)
 }
 
-fn after_a_process_died_an_empty_place_below_the_durable_end_is_damage() {
+fn after_a_process_died_an_empty_slot_below_the_durable_end_is_damage() {
     let disk = CrashDisk::new();
     let filter = create(&disk, options().durability(Durability::Never));
     for key in 0..100_u64 {
         filter.insert(key.to_le_bytes()).expect("an insert");
     }
-    // Of what was not durable the device may have lost any part: the log ends there.
+    // The device may have lost any part of the log that was not durable: the log ends there.
     let killed = disk.without_process();
     let (name, offset) = place(&killed, 50);
     killed.overwrite(&name, offset, &[0; 32]);
@@ -270,12 +269,12 @@ fn after_a_process_died_an_empty_place_below_the_durable_end_is_damage() {
     let (name, offset) = place(&killed, 50);
     killed.overwrite(&name, offset, &[0; 32]);
     let Err(Error::Damaged { path, offset: at, .. }) = reopen(&killed) else {
-        panic!("a record is gone that was durable, and nobody said so");
+        panic!("a durable record is missing without an error");
     };
     assert!(path.ends_with(&name) && at == offset, "{path:?} {at}");
 }
 
-fn after_a_process_died_the_empty_place_of_its_writer_is_passed_over() {
+fn after_a_process_died_the_empty_slot_of_its_writer_is_skipped() {
     let disk = CrashDisk::new();
     let filter = create(&disk, options().durability(Durability::Never));
     for key in 0..100_u64 {
@@ -286,7 +285,7 @@ fn after_a_process_died_the_empty_place_of_its_writer_is_passed_over() {
     killed.overwrite(&name, offset, &[0; 32]);
     // The lock word of the first ordinary stripe: the second entry of the table in the fourth page.
     killed.overwrite("live", 8 * (1536 + 8), &1_u64.to_le_bytes());
-    // Who recovers dies, too, so that the next one reads the same log.
+    // The recovering process dies, too, so that the next one reads the same log.
     let mut left = killed;
     for _ in 0..3 {
         let filter = reopen(&left).expect("recovery");
@@ -307,7 +306,7 @@ fn a_wrong_record_below_the_tail_of_a_process_that_died_is_damage() {
         let byte = killed.content(&name)[offset as usize + 3] ^ 0x10;
         killed.overwrite(&name, offset + 3, &[byte]);
         let Err(Error::Damaged { path, offset: at, .. }) = reopen(&killed) else {
-            panic!("record {lsn} is damaged and nobody said so");
+            panic!("record {lsn} is damaged without an error");
         };
         assert!(path.ends_with(&name) && at == offset, "{path:?} {at}");
         let report = inspect::verify_on(&killed).expect("a report");
@@ -344,7 +343,7 @@ fn a_checkpoint_is_never_ahead_of_the_durable_log() {
         }
         filter.checkpoint().expect("a checkpoint");
         let left = disk.without_power(Random::new(seed));
-        // It may turn out to be damaged: then the log leads to the same state.
+        // The snapshot may turn out to be damaged: then the log leads to the same state.
         if seed % 2 == 0 {
             let name = left.names("snap-").pop().expect("a snapshot");
             left.overwrite(&name, 4096, &[0xFF; 8]);
@@ -355,14 +354,14 @@ fn a_checkpoint_is_never_ahead_of_the_durable_log() {
     }
 }
 
-fn what_a_recovery_found_is_durable_before_anything_is_built_on_it() {
+fn recovered_records_are_durable_before_anything_is_built_on_them() {
     for seed in 0..40 {
         let disk = CrashDisk::new();
         let filter = create(&disk, options().durability(Durability::Never));
         for key in 0..300_u64 {
             filter.insert(key.to_le_bytes()).expect("an insert");
         }
-        // The process dies, and nothing has been synced.
+        // The process dies before any sync.
         let killed = disk.without_process();
         let filter = reopen(&killed).expect("recovery");
         let call = filter.call().durability(Durability::Always);
@@ -374,7 +373,7 @@ fn what_a_recovery_found_is_durable_before_anything_is_built_on_it() {
     }
 }
 
-fn a_backup_that_fails_leaves_nothing_behind_and_can_be_made_there_again() {
+fn a_failed_backup_leaves_no_files_and_can_be_repeated_there() {
     let disk = CrashDisk::new();
     let filter = create(&disk, options().durability(Durability::Never));
     for key in 0..300_u64 {
@@ -382,7 +381,7 @@ fn a_backup_that_fails_leaves_nothing_behind_and_can_be_made_there_again() {
     }
     let home = tempfile::tempdir().expect("a temporary directory");
     let copy = home.path().join("copy");
-    // The copy of the state is written by then; the log cannot be made durable through its end.
+    // The copy of the state is complete by then; the log cannot be made durable through its end.
     disk.fail_next_log_sync();
     let refused = filter.backup(&copy);
     assert!(matches!(refused, Err(Error::Poisoned { .. })), "{refused:?}");
@@ -390,7 +389,7 @@ fn a_backup_that_fails_leaves_nothing_behind_and_can_be_made_there_again() {
         .expect("a directory")
         .map(|entry| entry.expect("an entry").file_name())
         .collect();
-    assert_eq!(left, ["lock"], "which is empty and is never removed");
+    assert_eq!(left, ["lock"], "`lock` is empty and is never removed");
     drop(filter);
     let filter = reopen(&disk).expect("recovery");
     filter.backup(&copy).expect("a backup in the same place");
@@ -408,15 +407,16 @@ fn snapshots_that_cannot_be_read_for_a_while_are_not_removed() {
         filter.checkpoint().expect("a checkpoint");
     }
     (600..900).for_each(insert);
-    // Every read gets a bit wrong: all snapshots look damaged. The log before the first of them is gone by now.
+    // Every read returns a wrong bit: all snapshots look damaged. The log before the first of them
+    // is already removed.
     disk.plan(Some(Plan::new(Fault::BitFlip, 1, true)));
-    filter.checkpoint().expect("a checkpoint reads nothing that it needs");
+    filter.checkpoint().expect("a checkpoint does not depend on reads");
     disk.plan(None);
     let found = reopen(&disk.without_process()).expect("recovery");
     assert_eq!(found.digest().expect("a digest").inserts, 900);
 }
 
-fn where_a_creator_died_and_the_power_went_a_filter_can_be_opened_or_created() {
+fn where_a_creator_died_and_the_power_failed_a_filter_can_be_opened_or_created() {
     for calls in 0.. {
         let disk = CrashDisk::new();
         disk.die_after(calls);
@@ -425,7 +425,8 @@ fn where_a_creator_died_and_the_power_went_a_filter_can_be_opened_or_created() {
             assert!(calls > 40, "creating takes more calls than {calls}");
             return;
         };
-        // Who comes next on the living kernel opens what may not be durable, or creates anew.
+        // The next process on the living kernel opens files that may not be durable, or creates the
+        // filter again.
         let next = reopen(&killed).or_else(|_| {
             let spec = Bloom::capacity(10_000).fpr(1e-6);
             Filter::create_on(Arc::new(killed.clone()), spec, always())
@@ -435,7 +436,7 @@ fn where_a_creator_died_and_the_power_went_a_filter_can_be_opened_or_created() {
     }
 }
 
-/// Cuts the power at every moment, in all ways: nothing is ever damaged.
+/// Cuts the power at every moment, with all results: no file is ever damaged.
 fn all_cuts_leave_a_filter_or_none(tape: &Arc<Tape>, what: &str) {
     for at in tape.fullest() {
         let by = Arc::new(Mutex::new(Chooser::first(Detail::Subsets)));
@@ -452,7 +453,7 @@ fn all_cuts_leave_a_filter_or_none(tape: &Arc<Tape>, what: &str) {
     }
 }
 
-fn where_creating_failed_and_the_power_went_a_filter_can_be_opened_or_created() {
+fn where_creating_failed_and_the_power_failed_a_filter_can_be_opened_or_created() {
     let faults = [(Fault::InputOutput, false), (Fault::DirectorySyncFails, true)];
     for (fault, sticky) in faults {
         for call in 1.. {
@@ -471,7 +472,7 @@ fn where_creating_failed_and_the_power_went_a_filter_can_be_opened_or_created() 
     }
 }
 
-fn a_segment_whose_maker_failed_is_durable_before_it_is_used() {
+fn a_segment_whose_creator_failed_is_durable_before_it_is_used() {
     const KEYS: u64 = 300;
     let mut failed = 0;
     for fault in [Fault::DirectorySyncFails, Fault::DoneAndFailed] {
@@ -510,7 +511,7 @@ fn a_segment_whose_maker_failed_is_durable_before_it_is_used() {
     assert!(failed > 3, "{failed} inserts had to be repeated");
 }
 
-fn on_a_full_disk_nothing_goes_before_the_newest_snapshot_is_there_for_good() {
+fn on_a_full_disk_no_file_is_removed_before_the_newest_snapshot_is_durable() {
     const KEYS: u64 = 400;
     let mut cuts = 0;
     for calls in 0.. {
@@ -529,7 +530,7 @@ fn on_a_full_disk_nothing_goes_before_the_newest_snapshot_is_there_for_good() {
             return;
         };
         let died = killed.tape().now;
-        // Who comes next on the living kernel finds the disk full, and then some space.
+        // The next process on the living kernel finds the disk full, and then some space.
         killed.plan(Some(Plan::new(Fault::NoSpace, 1, false)));
         let next = reopen(&killed).expect("the older snapshot has space");
         let tape = killed.end();

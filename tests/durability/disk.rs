@@ -1,8 +1,9 @@
 //! A disk in memory that can lose its power or its process at any call, and fail on demand.
 //!
-//! It records what is written to it on a [tape](crate::tape), from which what a power cut leaves is made: a disk of its own,
-//! in the next run of the machine. Stores through mappings are seen at the next call that changes something, and when an
-//! operation has returned. After the death of the process everything is as it was, on the same run of the machine.
+//! It records all writes on a [tape](crate::tape), from which the result of a power cut is derived:
+//! another disk, in the next boot of the machine. Stores through mappings are recorded at the next
+//! call that changes something, and when an operation has returned. After the death of the process
+//! the content is unchanged, on the same boot of the machine.
 
 use crate::choices::Chooser;
 use crate::fault::{Call, Fault, Plan};
@@ -17,7 +18,7 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 
-/// Who decides what a cut left; shared with whoever goes on to the next way.
+/// Decides the results of a cut; shared with the caller that advances to the next result.
 pub type Decider = Arc<Mutex<Chooser>>;
 
 /// A handle on the disk; clones share it.
@@ -26,7 +27,7 @@ pub struct CrashDisk(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    /// Holds each file that somebody has asked for under its inode number, for ever.
+    /// Keeps each file that was opened under its inode number, permanently.
     memory: Memory,
     state: Mutex<State>,
     gate: Condvar,
@@ -39,7 +40,7 @@ pub(crate) struct State {
     pub(crate) recording: bool,
     decider: Option<Decider>,
     violations: Vec<String>,
-    /// Every call fails: nobody is interested any more.
+    /// Every call fails: the test no longer needs the disk.
     dead: bool,
     fault: Option<Plan>,
     /// The process dies before this many more calls.
@@ -49,17 +50,17 @@ pub(crate) struct State {
     failing: bool,
     /// Syncs of log segments wait.
     held: bool,
-    /// Syncs of log segments so far.
+    /// The number of syncs of log segments so far.
     log_syncs: u64,
 }
 
-/// What a call is to do, once it is let in.
+/// The result of a call that was admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
     Well,
     /// Half of it, or one bit wrong; then the error, if there is one.
     Badly,
-    /// Well; then the error.
+    /// Success; then the error.
     Late,
 }
 
@@ -81,7 +82,7 @@ impl State {
         }
     }
 
-    /// Notes what has been stored through mappings.
+    /// Records the stores through mappings.
     pub(crate) fn look(&mut self) {
         if !self.recording {
             return;
@@ -96,7 +97,7 @@ impl State {
         }
     }
 
-    /// Holds something against what must be.
+    /// Checks an invariant of the tape.
     pub(crate) fn expect(&mut self, holds: impl FnOnce(&Tape) -> Result<(), String>) {
         if self.recording
             && !monitor::is_blind()
@@ -110,7 +111,7 @@ impl State {
         self.tape.find(name).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    /// Files without a name cannot come back once the directory is synced.
+    /// Drops the files without a name, which cannot come back once the directory is synced.
     fn forget_nameless(&mut self) {
         let names = self.tape.names.values().filter_map(|course| *course.last());
         let named: Vec<u64> = names.collect();
@@ -121,7 +122,7 @@ impl State {
         }
     }
 
-    /// What the name of a file is the name of, as it can be read and written.
+    /// Returns the content of a file, for reads and writes.
     pub(crate) fn content(&mut self, memory: &Memory, number: u64) -> &mut Content {
         let decider = &self.decider;
         let inode = self.tape.inodes.entry(number).or_default();
@@ -134,7 +135,7 @@ impl State {
         })
     }
 
-    /// Notes what has been written to these bytes of a file by a call.
+    /// Records a write by a call to these bytes of a file.
     pub(crate) fn note(&mut self, number: u64, file: &dyn MediaFile, bytes: Range<u64>) {
         let Some(inode) = self.tape.inodes.get_mut(&number).filter(|_| self.recording) else {
             return;
@@ -154,12 +155,12 @@ impl State {
         }
     }
 
-    /// The failure that is planned.
+    /// Returns the planned failure.
     pub(crate) fn planned(&self) -> Option<Fault> {
         self.fault.map(|plan| plan.fault)
     }
 
-    /// Decides what these bytes of a file are, unless that is decided.
+    /// Decides these bytes of a file, unless they are decided.
     pub(crate) fn decide(&mut self, number: u64, bytes: Range<u64>) {
         let (Some(inode), Some(content)) =
             (self.tape.inodes.get_mut(&number), self.contents.get(&number))
@@ -204,7 +205,7 @@ fn pick(decider: &Option<Decider>, of: usize) -> usize {
 }
 
 impl CrashDisk {
-    /// An empty disk that records.
+    /// Creates an empty disk that records.
     pub fn new() -> Self {
         Self::over(State::new(Tape::new(1), true))
     }
@@ -216,7 +217,7 @@ impl CrashDisk {
         Self(Arc::new(shared))
     }
 
-    /// What a power cut at a moment of this tape leaves, to be decided by `by`.
+    /// Returns the disk that a power cut at a moment of this tape leaves; `by` decides its content.
     pub fn after_cut(tape: &Arc<Tape>, at: Moment, by: &Decider, recording: bool) -> Self {
         let left = tape.cut(at, &mut by.lock().expect("no panic"));
         let state = State { decider: Some(by.clone()), ..State::new(left, recording) };
@@ -231,12 +232,13 @@ impl CrashDisk {
         &self.0.memory
     }
 
-    /// There is a filter now.
+    /// Records that the filter exists.
     pub fn tell_created(&self) {
         self.tell(|told| told.created = true);
     }
 
-    /// A checkpoint has been written or was not needed: if there are two snapshots, either may be damaged again.
+    /// Records that a checkpoint was written or was not needed: if there are two snapshots, either
+    /// may be damaged again.
     pub fn tell_relieved(&self) {
         let is_there = |(name, course): (&String, &Course<Option<u64>>)| {
             name.starts_with("snap-") && course.last().is_some()
@@ -245,17 +247,19 @@ impl CrashDisk {
         self.tell(|told| told.full &= snapshots < 2);
     }
 
-    /// Operations up to this one will be begun, and nobody looks at the disk between them.
+    /// Records that operations up to this one will begin, with no inspection of the disk between
+    /// them.
     pub fn tell_begun(&self, count: u64) {
         self.tell(|told| told.begun = count);
     }
 
-    /// So many operations of a thread have returned.
+    /// Records that this many operations of a thread have returned.
     pub fn tell_returned(&self, thread: usize, count: u64) {
         self.tell(|told| told.returned[thread] = count);
     }
 
-    /// So many operations of a thread have returned and are durable; those that were not before had these times.
+    /// Records that this many operations of a thread have returned and are durable; the newly
+    /// durable ones had these times.
     pub fn tell_durable(&self, thread: usize, count: u64, times: &[u64]) {
         self.tell(|told| {
             told.returned[thread] = told.returned[thread].max(count);
@@ -273,17 +277,17 @@ impl CrashDisk {
         state.tape.told.set(now, told);
     }
 
-    /// What users have been told so far.
+    /// Returns the recorded acknowledgements so far.
     pub fn told(&self) -> Told {
         *self.state().tape.told.last()
     }
 
-    /// What happened although it must not.
+    /// Returns the violations so far.
     pub fn violations(&self) -> Vec<String> {
         std::mem::take(&mut self.state().violations)
     }
 
-    /// Ends the recording, and with it the use of the disk: every call fails from now on.
+    /// Ends the recording, and with it the use of the disk: every later call fails.
     pub fn end(&self) -> Arc<Tape> {
         let mut state = self.state();
         state.look();
@@ -292,21 +296,22 @@ impl CrashDisk {
         Arc::new(std::mem::replace(&mut state.tape, Tape::new(boot)))
     }
 
-    /// The recording so far.
+    /// Returns the recording so far.
     pub fn tape(&self) -> Arc<Tape> {
         let mut state = self.state();
         state.look();
         Arc::new(state.tape.clone())
     }
 
-    /// What a power cut would leave now.
+    /// Returns the disk that a power cut would leave now.
     pub fn without_power(&self, random: crate::random::Random) -> Self {
         let tape = self.tape();
         let by = Arc::new(Mutex::new(Chooser::chance(random)));
         Self::after_cut(&tape, tape.now, &by, true)
     }
 
-    /// What the death of the process would leave now: everything, on the same run of the machine.
+    /// Returns the disk that the death of the process would leave now: the whole content, on the
+    /// same boot of the machine.
     pub fn without_process(&self) -> Self {
         self.killed(&mut self.state())
     }
@@ -328,22 +333,23 @@ impl CrashDisk {
         killed
     }
 
-    /// Lets the process die before so many more calls; [`CrashDisk::left`] has what it leaves.
+    /// Lets the process die before this many more calls; [`CrashDisk::left`] returns the disk that
+    /// it leaves.
     pub fn die_after(&self, calls: u64) {
         self.state().death = Some(calls);
     }
 
-    /// Whether the death of the process has come.
+    /// Returns whether the process has died.
     pub fn has_left(&self) -> bool {
         self.state().left.is_some()
     }
 
-    /// What the death of the process left, if it has come.
+    /// Returns the disk that the death of the process left, if it has died.
     pub fn left(&self) -> Option<Self> {
         self.state().left.take()
     }
 
-    /// Lets calls fail, or no more.
+    /// Sets the planned failure, or clears it.
     pub fn plan(&self, fault: Option<Plan>) -> Option<Plan> {
         std::mem::replace(&mut self.state().fault, fault)
     }
@@ -353,41 +359,42 @@ impl CrashDisk {
         self.state().failing = true;
     }
 
-    /// Makes syncs of log segments wait, or lets them go.
+    /// Holds syncs of log segments, or releases them.
     pub fn hold_log_syncs(&self, held: bool) {
         self.state().held = held;
         self.0.gate.notify_all();
     }
 
-    /// How many syncs of log segments there were.
+    /// Returns the number of syncs of log segments.
     pub fn log_syncs(&self) -> u64 {
         self.state().log_syncs
     }
 
-    /// Overwrites bytes of a file, as decay would.
+    /// Overwrites bytes of a file, to simulate decay.
     pub fn overwrite(&self, name: &str, offset: u64, bytes: &[u8]) {
         let file = self.open(name, Access::Write).expect(name);
         file.write_at(bytes, offset).expect("memory is large");
     }
 
-    /// Makes it so that the writer of the newest record, of the operation at this time, died before it published that: its place is
-    /// reserved and empty, and a stripe is held.
+    /// Simulates the death of the writer of the newest record, of the operation at this time,
+    /// before the publication: its slot is reserved and empty, and a stripe is held.
     pub fn unpublish(&self, time: u64) {
         let place = monitor::publication(&self.state().tape, time);
-        let (name, offset) = place.expect("it was the newest record");
+        let (name, offset) = place.expect("the newest record has this time");
         self.overwrite(&name, offset, &[0; 8]);
-        // The lock word of the first ordinary stripe: the second entry of the table in the fourth page.
+        // The lock word of the first ordinary stripe: the second entry of the table in the fourth
+        // page.
         self.overwrite("live", 8 * (1536 + 8), &1_u64.to_le_bytes());
     }
 
-    /// The names that begin so, ascending.
+    /// Returns the names that begin with `prefix`, ascending.
     pub fn names(&self, prefix: &str) -> Vec<String> {
         let mut names = self.list().expect("a directory");
         names.retain(|name| name.starts_with(prefix));
         names
     }
 
-    /// The bytes of a file.
+    /// Returns the bytes of a file.
     pub fn content(&self, name: &str) -> Vec<u8> {
         let file = self.open(name, Access::Read).expect(name);
         let mut content = vec![0; file.bytes().expect("memory has a length") as usize];
@@ -395,11 +402,11 @@ impl CrashDisk {
         content
     }
 
-    /// The way into every call: the process may die before it, and it may fail.
+    /// Admits a call: the process may die before it, and it may fail.
     pub(crate) fn enter(&self, call: Call) -> io::Result<(MutexGuard<'_, State>, Way)> {
         let mut state = self.state();
         if state.dead {
-            return Err(io::Error::other("nobody needs this disk any more"));
+            return Err(io::Error::other("the disk is no longer in use"));
         }
         match state.death.take() {
             Some(0) => state.left = Some(self.killed(&mut state)),
@@ -434,13 +441,13 @@ impl CrashDisk {
         }
         match fault.error() {
             Some(_) if fault == Fault::DoneAndFailed => Ok((state, Way::Late)),
-            // What a failing write or sync leaves behind is theirs to say.
+            // Writes and syncs define the effect of their failures themselves.
             Some(error) if !matches!(call, Call::Write | Call::Sync) => Err(error),
             _ => Ok((state, Way::Badly)),
         }
     }
 
-    /// The way into a sync of a file.
+    /// Admits a sync of a file.
     pub(crate) fn enter_sync(&self, number: u64) -> io::Result<(MutexGuard<'_, State>, Way)> {
         let (mut state, way) = self.enter(Call::Sync)?;
         let mut log = state.tape.names.iter().filter(|(name, _)| name.starts_with("wal-"));
@@ -520,7 +527,8 @@ impl Media for CrashDisk {
     fn open(&self, name: &str, access: Access) -> io::Result<Box<dyn MediaFile>> {
         let (mut state, _) = self.enter(Call::Open)?;
         if name == "lock" {
-            // It is empty, and made before all others; file systems keep the order in which names come to a directory.
+            // It is empty, and created before all others; file systems keep the order of new names
+            // in a directory.
             drop(self.0.memory.locks(name, Access::Write)?);
             return self.0.memory.open(name, access);
         }

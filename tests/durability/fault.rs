@@ -1,4 +1,5 @@
-//! Failures of single calls to the medium: which calls a kind of failure can hit, and what it does to them.
+//! Failures of single calls to the medium: the calls that each kind of failure can hit, and its
+//! effect.
 
 use std::io;
 
@@ -44,7 +45,7 @@ pub enum Call {
 }
 
 impl Call {
-    /// Whether it changes the directory or a file, or makes a change durable.
+    /// Returns whether the call changes the directory or a file, or makes a change durable.
     fn changes(self) -> bool {
         matches!(
             self,
@@ -68,41 +69,43 @@ pub enum Fault {
     InputOutput,
     /// Any call: interrupted by a signal.
     Interrupted,
-    /// Whatever takes space: there is none.
+    /// Calls that take space: there is none.
     NoSpace,
-    /// Whatever takes space: the user's share is used up.
+    /// Calls that take space: the quota is exhausted.
     QuotaExceeded,
-    /// Whatever changes the directory or a file by a call: the file system can only be read, as one may turn after an error.
+    /// Calls that change the directory or a file: the file system is read-only, as it may become
+    /// after an error.
     ReadOnly,
-    /// Whatever changes something: it is done, and yet an input or output error is told.
+    /// Calls that change something: the change is made, and an input or output error is reported.
     DoneAndFailed,
-    /// A write does half of it and then finds no space.
+    /// A write completes half and then finds no space.
     ShortWrite,
-    /// Whatever opens a file: too many are open.
+    /// Calls that open a file: too many are open.
     TooManyFiles,
-    /// Whatever locks: no locks available.
+    /// Calls that lock: no locks available.
     NoLocks,
-    /// A sync of a file fails, its pages count as clean since: the next one says that all is well.
+    /// A sync of a file fails, and its pages count as clean afterwards: the next sync reports
+    /// success.
     SyncFails,
-    /// A read gets one bit wrong.
+    /// A read returns one wrong bit.
     BitFlip,
     /// A read finds the end of the file.
     ReadEnds,
     /// A mapping fails.
     MapFails,
-    /// A renaming fails.
+    /// A rename fails.
     RenameFails,
     /// A sync of the directory fails.
     DirectorySyncFails,
-    /// An allocation fails for want of memory.
+    /// An allocation fails for lack of memory.
     AllocationFails,
     /// A removal is not permitted.
     RemoveFails,
-    /// Files, the directory or the boot id cannot be looked at.
+    /// Files, the directory or the boot id cannot be examined.
     LookFails,
 }
 
-/// All of them.
+/// All faults.
 pub const FAULTS: [Fault; 18] = [
     Fault::InputOutput,
     Fault::Interrupted,
@@ -125,12 +128,12 @@ pub const FAULTS: [Fault; 18] = [
 ];
 
 impl Fault {
-    /// Whether there is no space.
+    /// Returns whether the fault means that there is no space.
     pub fn is_full(self) -> bool {
         matches!(self, Self::NoSpace | Self::QuotaExceeded | Self::ShortWrite)
     }
 
-    /// Whether it can happen to a call.
+    /// Returns whether the fault can hit a call.
     fn hits(self, call: Call) -> bool {
         match self {
             Self::InputOutput | Self::Interrupted => true,
@@ -155,7 +158,7 @@ impl Fault {
         }
     }
 
-    /// What the system says; nothing for a flipped bit, of which it does not know.
+    /// Returns the system's error; `None` for a flipped bit, which the system does not detect.
     pub fn error(self) -> Option<io::Error> {
         // The numbers of Linux.
         let number = match self {
@@ -178,26 +181,26 @@ impl Fault {
     }
 }
 
-/// A failure to come.
+/// A planned failure.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
-    /// What it is.
+    /// The fault.
     pub fault: Fault,
-    /// Which of the calls that it can hit, from 1.
+    /// The number of the call to hit, among those that it can hit, from 1.
     pub at: u64,
-    /// Whether all later ones are hit, too.
+    /// Whether all later calls are hit, too.
     pub sticky: bool,
-    /// Calls so far that it could hit.
+    /// The number of calls so far that it could hit.
     seen: u64,
 }
 
 impl Plan {
-    /// It will hit this call, or from this one on.
+    /// Plans to hit this call, or every call from this one on.
     pub fn new(fault: Fault, at: u64, sticky: bool) -> Self {
         Self { fault, at, sticky, seen: 0 }
     }
 
-    /// Whether it hits this call.
+    /// Returns whether the fault hits this call.
     pub fn strikes(&mut self, call: Call) -> bool {
         if !self.fault.hits(call) {
             return false;
@@ -206,7 +209,7 @@ impl Plan {
         self.seen == self.at || self.sticky && self.seen > self.at
     }
 
-    /// Whether it has hit a call.
+    /// Returns whether the fault has hit a call.
     pub fn has_struck(&self) -> bool {
         self.seen >= self.at
     }

@@ -1,11 +1,13 @@
-//! Every call to the medium fails, one run after the other: once, or from then on.
+//! Every call to the medium fails, one run after the other: once, or permanently from that call on.
 //!
-//! The script creates a filter, works on it with two handles, takes checkpoints, makes a backup, reads it with a handle that may
-//! only read, beside writers and without them, verifies its files, closes, opens, lets the process die and recovers, so that
-//! the n-th call is in each of these for some n. Whatever fails, nothing panics. A failed operation is
-//! tried again once the failure is over: it goes well and counts once, or the filter is poisoned and says so from then on, and
-//! answers questions. When the failure is over, what a living kernel holds opens with every operation that had returned,
-//! and what a power cut leaves of any moment with every operation that was durable.
+//! The script creates a filter, works on it with two handles, and takes checkpoints. It makes a
+//! backup and verifies the files. A read-only handle reads the filter, beside writers and without
+//! them. The script closes and opens the filter, lets the process die, and recovers. The n-th call
+//! therefore falls into each of these steps for some n. No failure causes a panic. A failed
+//! operation is retried once the failure is over: it succeeds and counts once, or the filter is
+//! poisoned, reports that from then on, and answers lookups. When the failure is over, the files on
+//! a living kernel open with every operation that had returned, and the files after a power cut at
+//! any moment with every operation that was durable.
 
 use crate::choices::Chooser;
 use crate::disk::CrashDisk;
@@ -18,29 +20,29 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-/// Power cuts after each run.
+/// The number of power cuts after each run.
 const CUTS: u64 = 3;
 
 /// A step of the script.
 #[derive(Debug, Clone, Copy)]
 enum Step {
-    /// So many operations, one in five durable.
+    /// This many operations, one in five durable.
     Operate(u64),
-    /// The same through the second handle.
+    /// This many operations through the second handle.
     OperateBeside(u64),
     Sync,
     Checkpoint,
-    /// Looks at figures, and verifies the files.
+    /// Reads statistics, and verifies the files.
     Look,
-    /// Opens a reader, which must see what the filter holds.
+    /// Opens a reader, which must see the content of the filter.
     Read,
-    /// The same of a filter that nobody has open.
+    /// As `Read`, for a filter that no handle has open.
     CloseAndRead,
-    /// Makes a backup, which must hold what the filter does.
+    /// Makes a backup, which must have the content of the filter.
     Backup,
     /// Opens a second handle.
     Attach,
-    /// Closes it.
+    /// Closes the second handle.
     Detach,
     Close,
     /// The process dies.
@@ -88,13 +90,13 @@ struct Run<'a> {
     beside: Option<Filter>,
     number: u64,
     undurable: Vec<u64>,
-    /// Errors that were met.
+    /// The number of errors.
     errors: u64,
     /// How often the filter was poisoned.
     poisoned: u64,
 }
 
-/// What came of a step.
+/// The result of a step.
 enum Came {
     Well,
     /// The failure stays, so the run ends here.
@@ -102,17 +104,14 @@ enum Came {
 }
 
 impl Run<'_> {
-    /// Notes an error: it has to say something.
+    /// Records an error, which must have a message.
     fn met(&mut self, error: &Error) -> Checked<()> {
         self.errors += 1;
-        if error.to_string().len() > 10 {
-            Ok(())
-        } else {
-            Err(format!("that is no sentence: {error}"))
-        }
+        if error.to_string().len() > 10 { Ok(()) } else { Err(format!("not a sentence: {error}")) }
     }
 
-    /// Tries what may fail, and again if the failure is over by then. `None` if it goes on failing, which it must only if it may.
+    /// Tries a call, and again if the failure is over by then. Returns `None` if it keeps failing,
+    /// which is correct only for a permanent failure.
     fn attempt<T>(
         &mut self,
         what: &str,
@@ -132,10 +131,10 @@ impl Run<'_> {
         if self.sticky || poisoned && matches!(call(self), Err(Error::Poisoned { .. })) {
             return Ok(None);
         }
-        Err(format!("{what} failed, and went on failing when the cause was gone: {first}; {again}"))
+        Err(format!("{what} failed, and failed again without the cause: {first}; {again}"))
     }
 
-    /// Makes sure that there is an open filter.
+    /// Opens the filter if it is not open.
     fn open(&mut self) -> Checked<Option<()>> {
         if self.filter.is_some() {
             return Ok(Some(()));
@@ -146,7 +145,7 @@ impl Run<'_> {
             if created { run.workload.open(&run.disk) } else { run.workload.create(&run.disk) }
         })?;
         let Some(filter) = opened else { return Ok(None) };
-        // Counting what is there is no part of what may fail.
+        // Counting the operations must not fail.
         let plan = self.disk.plan(None);
         self.number = self.workload.identify(&filter, told.returned[0], told.returned[0] + 1)?;
         self.disk.plan(plan);
@@ -184,7 +183,7 @@ impl Run<'_> {
         Ok(Some(()))
     }
 
-    /// A step on the open filter; nothing if it went on failing.
+    /// Runs a step on the open filter; returns `None` if it kept failing.
     fn step(&mut self, step: Step) -> Checked<Option<()>> {
         let on_filter = |run: &mut Self, call: fn(&Filter) -> Result<(), Error>| {
             run.attempt("a call", |run| run.filter.as_ref().map_or(Ok(()), call))
@@ -223,7 +222,7 @@ impl Run<'_> {
         })
     }
 
-    /// A close that fails ends the handle all the same.
+    /// Closes a handle; a failed close ends the handle, too.
     fn close(&mut self, beside: bool) -> Checked<Option<()>> {
         let handle = if beside { &mut self.beside } else { &mut self.filter };
         match handle.take().map(|filter| filter.close()) {
@@ -238,7 +237,7 @@ impl Run<'_> {
         }
     }
 
-    /// What a reader sees is what has returned.
+    /// Checks that a reader sees the operations that returned.
     fn read(&mut self) -> Checked<Option<()>> {
         let seen = self.attempt("reading", |run| {
             let options = run.workload.options();
@@ -249,10 +248,11 @@ impl Run<'_> {
         if wanted == (seen.value, seen.inserts) {
             return Ok(Some(()));
         }
-        Err(format!("a reader sees {seen:?}, and not what is after {} operations", self.number))
+        Err(format!("a reader sees {seen:?}, not the state after {} operations", self.number))
     }
 
-    /// A backup holds what has returned, and if it fails it leaves no filter.
+    /// Checks that a backup contains the operations that returned, and that a failed backup leaves
+    /// no filter.
     fn back_up(&mut self) -> Checked<Option<()>> {
         let home = memory_or_disk().map_err(|error| error.to_string())?;
         let copy = home.path().join("copy");
@@ -267,14 +267,15 @@ impl Run<'_> {
                 opened => Err(format!("a backup failed and left {opened:?}")),
             };
         }
-        // A checkpoint in the place of the backup would have made everything durable, and so has this.
+        // A checkpoint instead of the backup would have made everything durable, and so does the
+        // backup.
         self.durable();
         let found = Filter::<Any>::open(&copy, self.workload.options()).and_then(|it| it.digest());
         let found = found.map_err(|error| error.to_string())?;
         if self.workload.digest(self.number) == (found.value, found.inserts) {
             return Ok(Some(()));
         }
-        Err(format!("the backup holds {found:?}, and not {} operations", self.number))
+        Err(format!("the backup contains {found:?}, not {} operations", self.number))
     }
 
     fn die(&mut self) {
@@ -285,7 +286,7 @@ impl Run<'_> {
         (self.filter, self.beside) = (None, None);
     }
 
-    /// Step by step. After a poisoning everybody closes and somebody opens again.
+    /// Runs all steps. After a poisoning all handles close and the filter is opened again.
     fn all(&mut self) -> Checked<Came> {
         for step in SCRIPT {
             let done = match self.open()? {
@@ -295,7 +296,7 @@ impl Run<'_> {
             if done.is_none() {
                 let asked = self.filter.as_ref().map(|filter| filter.contains("a key"));
                 if let Some(Err(error)) = asked {
-                    return Err(format!("a poisoned filter does not answer: {error}"));
+                    return Err(format!("a poisoned filter refuses a lookup: {error}"));
                 }
                 self.poisoned += 1;
                 (self.filter, self.beside) = (None, None);
@@ -311,7 +312,7 @@ impl Run<'_> {
         Ok(Came::Well)
     }
 
-    /// Power cuts at the end and at other moments, and then what the living kernel has.
+    /// Checks power cuts at the end and at other moments, and then the files on the living kernel.
     fn check(&mut self, random: &mut Random) -> Checked<()> {
         (self.filter, self.beside) = (None, None);
         self.disk.plan(None);
@@ -341,7 +342,7 @@ impl Run<'_> {
     }
 }
 
-/// A directory in memory where there is one: thousands of backups are made.
+/// Creates a directory in memory if possible: thousands of backups are made.
 fn memory_or_disk() -> std::io::Result<tempfile::TempDir> {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir())
 }
@@ -353,7 +354,7 @@ struct Tally {
     poisoned: u64,
 }
 
-/// One run in which this call fails; `None` if there are not so many.
+/// Runs the script once while this call fails; returns `None` if there are fewer calls.
 fn run(workload: &mut Workload, plan: Plan, seed: u64) -> Checked<Option<Tally>> {
     let disk = CrashDisk::new();
     disk.plan(Some(plan));
@@ -370,16 +371,16 @@ fn run(workload: &mut Workload, plan: Plan, seed: u64) -> Checked<Option<Tally>>
     };
     let came = run.all()?;
     let struck = run.disk.plan(None).is_some_and(|plan| plan.has_struck());
-    // A bit that nobody looks at is no error.
+    // A flipped bit that is never checked is not an error.
     if let (Came::Over, false) = (came, struck) {
-        return Err("it failed before anything had failed".to_owned());
+        return Err("an error without a planned failure".to_owned());
     }
     run.check(&mut Random::new(seed))?;
     let tally = Tally { runs: 1, errors: run.errors, poisoned: run.poisoned };
     Ok(struck.then_some(tally))
 }
 
-/// The calls that a fault can hit, one run after the other.
+/// Runs over the calls that a fault can hit.
 fn sweep(settings: &Settings, number: u64, fault: Fault, sticky: bool) -> Checked<Tally> {
     let seed = settings.seed;
     let mut all = Tally::default();
@@ -403,7 +404,7 @@ fn sweep(settings: &Settings, number: u64, fault: Fault, sticky: bool) -> Checke
     Ok(all)
 }
 
-/// All faults, once and sticky, on all processors.
+/// Runs all faults, once and permanently, on all processors.
 pub fn sweep_all(settings: &Settings) -> Checked<()> {
     let (seed, start) = (settings.seed, Instant::now());
     let mut cases = Vec::new();
@@ -438,7 +439,7 @@ pub fn sweep_all(settings: &Settings) -> Checked<()> {
         }
     }
     println!(
-        "{} kinds, {} faults, once and sticky, at every call: {} runs, {} errors, {} times given up; seed {seed}, {:.1} s",
+        "{} kinds, {} faults, once and sticky, at every call: {} runs, {} errors, {} times poisoned; seed {seed}, {:.1} s",
         settings.kinds().count(),
         FAULTS.len(),
         all.runs,

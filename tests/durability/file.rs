@@ -7,11 +7,11 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A file that somebody has asked for.
+/// A file that was opened.
 #[derive(Debug)]
 pub(crate) struct Content {
     pub(crate) file: Arc<dyn MediaFile>,
-    /// Where stores through mappings are seen, once it has been mapped.
+    /// The mapping through which stores are seen, once the file has been mapped.
     pub(crate) look: Option<Box<dyn Mapping>>,
 }
 
@@ -56,7 +56,7 @@ impl MediaFile for CrashFile {
         state.decide(self.inode, offset..offset.saturating_add(buffer.len() as u64));
         self.file.read_at(buffer, offset)?;
         if way == Way::Badly {
-            // Which bit depends on where it is read, so that not always the same is wrong.
+            // The bit depends on the offset of the read, so that different bits are wrong.
             let at = (offset as usize / 8 + 5 * buffer.len() / 7) % buffer.len().max(1);
             buffer.iter_mut().skip(at).take(1).for_each(|byte| *byte ^= 0x10);
         }
@@ -113,12 +113,12 @@ impl MediaFile for CrashFile {
 }
 
 impl crate::disk::State {
-    /// What the system says of a call that has done what it should.
+    /// Returns the system's result for a call that has succeeded.
     pub(crate) fn late(&self, way: Way) -> io::Result<()> {
         if way == Way::Late { Err(self.failure()) } else { Ok(()) }
     }
 
-    /// What the system says of a call that goes badly.
+    /// Returns the system's error for a failed call.
     fn failure(&self) -> io::Error {
         self.planned()
             .and_then(Fault::error)

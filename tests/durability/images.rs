@@ -1,4 +1,5 @@
-//! Crash images by chance: many cuts of each of many recorded workloads, and cuts of the recoveries that follow.
+//! Random crash images: many cuts of each of many recorded workloads, and cuts of the recoveries
+//! that follow.
 
 use crate::choices::Chooser;
 use crate::disk::CrashDisk;
@@ -10,11 +11,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// Images of each workload.
+/// The number of images of each workload.
 const EACH: u64 = 500;
-/// How often the power goes again, at most.
+/// The largest number of consecutive cuts.
 const IN_A_ROW: u64 = 4;
-/// What is done between two cuts.
+/// The workload between two cuts.
 const BETWEEN: Size = Size {
     lives: 1,
     steps: 40,
@@ -27,20 +28,20 @@ const BETWEEN: Size = Size {
 };
 const PROGRESS: Duration = Duration::from_secs(10);
 
-/// What was seen.
+/// The results of a run.
 #[derive(Debug, Default, Clone, Copy)]
 struct Tally {
     images: u64,
-    /// Of them, cuts of the recovery from another.
+    /// Cuts of the recovery from another image.
     again: u64,
     workloads: u64,
-    /// There was no filter yet.
+    /// Images without a filter.
     early: u64,
-    /// An event without its insert was there.
+    /// Images with an event without its insert.
     between: u64,
-    /// The newest snapshot was damaged.
+    /// Images with a damaged newest snapshot.
     damaged: u64,
-    /// Segments, banks and snapshots in the recordings.
+    /// The number of segments, banks and snapshots in the recordings.
     files: [u64; 3],
 }
 
@@ -68,7 +69,7 @@ fn damage_newest_snapshot(disk: &CrashDisk) -> bool {
     true
 }
 
-/// Cuts the power once, and perhaps again while the filter recovers or after it went on.
+/// Cuts the power once, and possibly again while the filter recovers or after it resumed.
 fn image(workload: &mut Workload, tape: &Arc<Tape>, number: u64) -> Result<Tally, String> {
     let mut random = workload.random(number + 1);
     let (mut tape, mut tally) = (tape.clone(), Tally::default());
@@ -101,13 +102,13 @@ fn image(workload: &mut Workload, tape: &Arc<Tape>, number: u64) -> Result<Tally
         };
         workload.sound(&disk).map_err(place)?;
         tape = disk.end();
-        // The process is gone with the power: what it had open must not touch the disk any more.
+        // The process ends with the power: its open files must not change the disk.
         drop(filter);
     }
     Ok(tally)
 }
 
-/// Records a workload and makes these of its images, up to the first that fails.
+/// Records a workload and checks these images, up to the first that fails.
 fn images(seed: u64, number: u64, which: impl Iterator<Item = u64>) -> (Tally, Option<Failure>) {
     let mut workload = Workload::new(mix(seed), number);
     let named = format!("{} ({:?})", workload.sample.name, workload.habit);
@@ -127,10 +128,10 @@ fn images(seed: u64, number: u64, which: impl Iterator<Item = u64>) -> (Tally, O
     (tally, None)
 }
 
-/// The image, and what is wrong.
+/// The number of an image, and the failure.
 type Failure = (u64, String);
 
-/// What the threads share.
+/// The state shared by the threads.
 #[derive(Debug, Default)]
 struct Shared {
     next: AtomicU64,
@@ -139,7 +140,7 @@ struct Shared {
     failures: Mutex<Vec<Failure>>,
 }
 
-/// All images asked for, on all processors.
+/// Checks all requested images, on all processors.
 pub fn run(settings: &Settings) -> Result<(), String> {
     let (seed, start) = (settings.seed, Instant::now());
     if let Some((seed, image)) = settings.only {
@@ -171,10 +172,10 @@ pub fn run(settings: &Settings) -> Result<(), String> {
             if told.elapsed() > PROGRESS {
                 told = Instant::now();
                 let done = shared.tally.lock().expect("no panic").images;
-                // All before these are done.
+                // All images before these are complete.
                 let from = shared.next.load(Ordering::Relaxed).saturating_sub(threads) * EACH;
                 println!(
-                    "{done} images in {:.0} s; go on with --from {from} --seed {seed}",
+                    "{done} images in {:.0} s; continue with --from {from} --seed {seed}",
                     start.elapsed().as_secs_f64()
                 );
             }

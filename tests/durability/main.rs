@@ -1,11 +1,13 @@
-//! What is acknowledged as durable survives power cuts, and a failed sync is never taken for a good one.
+//! Operations acknowledged as durable survive power cuts, and a failed sync is never treated as a
+//! success.
 //!
-//! Arguments, next to those of every test: `--images N` crash images by chance (default 100,000), `--seed S`, `--from I` to go
-//! on where a run ended (images, small workloads, kinds), `--only S:I` for one image again, `--all` to count failures instead of ending with the first;
-//! `--workloads N` small workloads of which all ways are gone through (default 1), and `--every N` for how many first
-//! cuts of theirs one is followed by all second ones (default 100); `--kinds N` kinds in which every call fails (default 1), or one in
-//! `--calls N`;
-//! `--blind` to do without the ordering monitor.
+//! Arguments, in addition to those of every test: `--images N` random crash images (default
+//! 30,000), `--seed S`, `--from I` to continue where a run ended (images, small workloads, kinds),
+//! `--only S:I` for a single image, `--all` to count failures instead of ending with the first;
+//! `--workloads N` small workloads whose power cuts are enumerated completely (default 1), and
+//! `--every N` to follow one in N first cuts with all second cuts (default 100); `--kinds N` kinds
+//! in which every call fails (default 1), or one in `--calls N`; `--blind` to disable the ordering
+//! monitor.
 
 mod choices;
 mod claims;
@@ -57,7 +59,7 @@ fn main() -> ExitCode {
             "any_call_to_the_medium_may_fail_and_nothing_that_returned_is_lost",
             faults::sweep_all,
         ),
-        claim("whatever_threads_were_told_is_durable_survives_a_power_cut", threads::run),
+        claim("whatever_threads_saw_acknowledged_survives_a_power_cut", threads::run),
     ]);
     libtest_mimic::run(&arguments, trials).exit_code()
 }

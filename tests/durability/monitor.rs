@@ -1,30 +1,33 @@
-//! What must be on the disk before something else may happen: asserted at every such moment of every recording.
+//! Checks at every moment of every recording that certain data is on disk before certain actions.
 //!
-//! It reads the tape, knows the formats of segments and snapshots from `docs/format.md`, and nothing of the engine.
+//! The monitor reads the tape and uses the formats of segments and snapshots from `docs/format.md`,
+//! but no code of the engine. A power cut at the moment of these actions must not lose the
+//! following data:
 //!
-//! | when | what must not be lost in a power cut now |
-//! |---|---|
-//! | an operation is acknowledged as durable | its record, and the name of its segment |
-//! | a snapshot gets its name | all of its content, and the log from the newest snapshot before through its `end`, names included |
-//! | a segment is removed | two snapshots, with their names, that begin at or after its end; or the first segment of a newer era that begins at or before it |
-//! | a snapshot is removed | a newer snapshot, with its name |
-//! | a segment or `meta` gets its name | all of its content |
-//! | an image gets its name | the first segment of its era, with its name |
+//! - An operation is acknowledged as durable: its record, and the name of its segment.
+//! - A snapshot gets its name: all of its content, and the log from the newest snapshot before
+//!   through its `end`, names included.
+//! - A segment is removed: two snapshots, with their names, that begin at or after its end; or the
+//!   first segment of a newer timeline that begins at or before it.
+//! - A snapshot is removed: a newer snapshot, with its name.
+//! - A segment or `meta` gets its name: all of its content.
+//! - An image gets its name: the first segment of its timeline, with its name.
 //!
-//! A file that others read by its name is removed by renaming it to one in the making. What is removed while there is no `meta` belongs to no filter.
+//! A file that others read by its name is removed by renaming it to a temporary name. A file that
+//! is removed while there is no `meta` belongs to no filter.
 
 use crate::tape::{Inode, SECTOR_BYTES, SECTOR_WORDS, Tape};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether nobody looks, to see what is found without.
+/// Disables the monitor, to find out which tests fail without it.
 static BLIND: AtomicBool = AtomicBool::new(false);
 
-/// Looks no more.
+/// Disables the monitor.
 pub fn be_blind() {
     BLIND.store(true, Ordering::Relaxed);
 }
 
-/// Whether it looks.
+/// Returns whether the monitor is disabled.
 pub fn is_blind() -> bool {
     BLIND.load(Ordering::Relaxed)
 }
@@ -35,7 +38,7 @@ const RECORDS_A_SECTOR: u64 = (SECTOR_WORDS / RECORD_WORDS) as u64;
 const INSERT: u64 = 1;
 const REMOVE: u64 = 8;
 
-/// A segment of the log as it is now.
+/// A segment of the log in its current state.
 struct Segment<'a> {
     name: &'a str,
     file: &'a Inode,
@@ -45,12 +48,12 @@ struct Segment<'a> {
     era_start: u64,
 }
 
-/// A word of the header as it is now.
+/// Returns a word of the header in its current state.
 fn header(file: &Inode, word: usize) -> Option<u64> {
     Some(file.newest(0)?[word])
 }
 
-/// The files whose names begin so, with the rest of their names.
+/// Returns the files whose names begin with `prefix`, with the rest of their names.
 fn named<'a>(tape: &'a Tape, prefix: &str) -> Vec<(&'a str, &'a str, &'a Inode)> {
     let all = tape.names.iter().filter_map(|(name, course)| {
         let rest = name.strip_prefix(prefix)?;
@@ -69,12 +72,12 @@ fn segments(tape: &Tape) -> Vec<Segment<'_>> {
     all.collect()
 }
 
-/// Whether a name is that of the same file after a cut now, in any case.
+/// Returns whether a name certainly refers to the same file after a cut now.
 fn name_lasts(tape: &Tape, name: &str) -> bool {
     matches!(tape.left_by_name(name, tape.now)[..], [Some(_)])
 }
 
-/// The starts of snapshots that a cut now does not touch.
+/// Returns the starts of snapshots that survive a cut now.
 fn lasting_snapshots(tape: &Tape) -> Vec<u64> {
     let lasting = named(tape, "snap-").into_iter();
     let lasting =
@@ -83,13 +86,13 @@ fn lasting_snapshots(tape: &Tape) -> Vec<u64> {
 }
 
 impl Segment<'_> {
-    /// The LSN after its last record, or the one at which a newer era begins.
+    /// Returns the LSN after its last record, or the one at which a newer timeline begins.
     fn end(&self, all: &[Self]) -> u64 {
         let newer = all.iter().filter(|other| other.era > self.era).map(|other| other.era_start);
         newer.fold(self.first + self.capacity, u64::min)
     }
 
-    /// The four words of a record that a cut now leaves as they are.
+    /// Returns the four words of a record that certainly survive a cut now.
     fn certain(&self, lsn: u64, now: u64) -> Option<Vec<u64>> {
         let (sector, word) = self.place(lsn);
         self.file.certain(sector, word..word + RECORD_WORDS, now)
@@ -101,7 +104,7 @@ impl Segment<'_> {
         (sector, (at % RECORDS_A_SECTOR) as usize * RECORD_WORDS)
     }
 
-    /// The newest record of an operation at this time.
+    /// Returns the newest record of an operation at this time.
     fn operation_at(&self, time: u64) -> Option<u64> {
         let lsns = (self.first..self.first + self.capacity).rev();
         lsns.into_iter().find(|&lsn| {
@@ -113,7 +116,8 @@ impl Segment<'_> {
     }
 }
 
-/// The segment with the record of the operation at a time, and the offset of the record's last word, which publishes it.
+/// Returns the segment with the record of the operation at a time, and the offset of the record's
+/// last word, which publishes it.
 pub fn publication(tape: &Tape, time: u64) -> Option<(String, u64)> {
     segments(tape).iter().rev().find_map(|segment| {
         let (sector, word) = segment.place(segment.operation_at(time)?);
@@ -122,7 +126,7 @@ pub fn publication(tape: &Tape, time: u64) -> Option<(String, u64)> {
     })
 }
 
-/// Operations of these times have been acknowledged as durable.
+/// Checks that the operations of these times, acknowledged as durable, are on disk.
 pub fn acknowledged(tape: &Tape, times: &[u64]) -> Result<(), String> {
     let all = segments(tape);
     for &time in times {
@@ -146,9 +150,9 @@ pub fn acknowledged(tape: &Tape, times: &[u64]) -> Result<(), String> {
     Ok(())
 }
 
-/// A file is about to be renamed.
+/// Checks a rename that is about to happen.
 pub fn renamed(tape: &Tape, from: &str, to: &str) -> Result<(), String> {
-    // That is how what others read begins to be removed.
+    // This rename begins the removal of a file that others read.
     if to.starts_with("tmp-") {
         return removed(tape, from);
     }
@@ -176,8 +180,8 @@ pub fn renamed(tape: &Tape, from: &str, to: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether every record below `end` is on the disk, from the start of the snapshot that is the newest so far: what comes before
-/// it is needed no more.
+/// Checks that every record below `end` is on disk, from the start of the newest snapshot: older
+/// records are not needed.
 fn log_lasts(tape: &Tape, end: u64) -> Result<(), String> {
     let all = segments(tape);
     let start = lasting_snapshots(tape).into_iter().max().unwrap_or(0);
@@ -196,7 +200,7 @@ fn log_lasts(tape: &Tape, end: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// A file is about to be removed.
+/// Checks a removal that is about to happen.
 pub fn removed(tape: &Tape, name: &str) -> Result<(), String> {
     if tape.find("meta").is_none() {
         return Ok(());

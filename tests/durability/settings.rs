@@ -1,28 +1,28 @@
-//! What a run is told by its arguments.
+//! The settings of a run, from its arguments.
 
 use crate::effort::scaled;
 use crate::monitor;
 
-/// How much to do, and how.
+/// The amount and the mode of the work.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Crash images by chance.
+    /// The number of random crash images.
     pub images: u64,
-    /// The first of them, or of the small workloads or kinds, to go on where a run ended.
+    /// The first image, small workload or kind, to continue an earlier run.
     pub from: u64,
-    /// Where all chance comes from.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// One image only: seed and number.
+    /// A single image: seed and number.
     pub only: Option<(u64, u64)>,
-    /// Small workloads of which all ways are gone through.
+    /// The number of small workloads whose power cuts are enumerated completely.
     pub workloads: u64,
-    /// Of how many first cuts of theirs one is followed by all second ones.
+    /// One in this many first cuts is followed by all second cuts.
     pub every: u64,
-    /// Kinds in which every call fails.
+    /// The number of kinds in which every call fails.
     pub kinds: u64,
-    /// Of how many of those calls one fails.
+    /// One in this many of those calls fails.
     pub calls: u64,
-    /// Go on after a failure and count.
+    /// Whether to continue after a failure and count.
     pub all: bool,
 }
 
@@ -31,7 +31,7 @@ fn number(name: &str, text: &str) -> u64 {
 }
 
 impl Settings {
-    /// The settings, and the arguments that are not ours.
+    /// Returns the settings, and the remaining arguments.
     pub fn read() -> (Self, Vec<String>) {
         let mut settings = Self {
             images: scaled(30_000),
@@ -69,8 +69,8 @@ impl Settings {
         (settings, rest)
     }
 
-    /// The workloads of the kinds in which every call fails: first one that removes and whose blocks grow, then one whose banks
-    /// open and close.
+    /// Returns the workloads of the kinds in which every call fails: first one that removes and
+    /// whose blocks grow, then one whose banks open and close.
     pub fn kinds(&self) -> impl Iterator<Item = u64> {
         [5, 11]
             .into_iter()
@@ -79,7 +79,7 @@ impl Settings {
             .take(self.kinds as usize)
     }
 
-    /// One a processor.
+    /// Returns the number of threads: one per processor.
     pub fn threads(&self) -> u64 {
         std::thread::available_parallelism().map_or(1, |threads| threads.get() as u64)
     }

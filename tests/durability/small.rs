@@ -1,12 +1,15 @@
-//! All that a power cut may leave of a small workload, at every moment, and of every recovery from it.
+//! Enumerates everything that a power cut may leave of a small workload, at every moment, and of
+//! every recovery from it.
 //!
-//! Between two syncs what a cut may leave only grows, so what it may leave at any moment it may leave right before the next
-//! sync, too, or at the end, where at least as much has been acknowledged. All ways of leaving it are gone through there: for
-//! each name each of its files since the directory was synced, for each length each since the file was, for each
-//! sector that the recovery reads each version since then, and each mixture of words of the newest with the one before if at
-//! most four differ. (Sectors that nobody reads make no difference. Of versions that agree in what is read one is taken.)
-//! Where those are more than [`MOST`], mixtures are left out first, then versions between the oldest and the newest, and then
-//! chance chooses so many; the tally says how often.
+//! Between two syncs the set of possible results only grows. A result that is possible at any
+//! moment is therefore possible right before the next sync, or at the end, when at least as much
+//! has been acknowledged. All results are enumerated at those moments: for each name each of its
+//! files since the directory was synced, for each length each value since the file was synced, and
+//! for each sector that the recovery reads each version since then, with each mixture of words of
+//! the newest version with the one before if at most four differ. (Sectors that are never read make
+//! no difference. Of versions that agree in the words read, one is used.) If there are more than
+//! [`MOST`] results, mixtures are omitted first, then versions between the oldest and the newest,
+//! and then a random selection is used; the tally reports how often.
 
 use crate::choices::{Chooser, Detail};
 use crate::disk::{CrashDisk, Decider};
@@ -18,11 +21,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-/// Ways that all are gone through.
+/// The largest number of results that are enumerated completely.
 const MOST: u128 = 4096;
-/// Sectors of files that are read after a cut and are not on the disk for certain.
+/// The largest number of sectors of files that are read after a cut and are not certainly on disk.
 const DIRTY: usize = 12;
-/// Draws of a workload, of which one must be small.
+/// The number of draws of a workload, of which one must be small.
 const DRAWS: u64 = 200;
 /// The sample of this kind.
 const TIME_LIMITED: u64 = 11;
@@ -37,7 +40,7 @@ const SMALL: Size = Size {
     unsynced: 120,
 };
 
-/// What was gone through.
+/// The results of a run.
 #[derive(Debug, Default, Clone, Copy)]
 struct Tally {
     /// Moments before a sync, of workloads and of recoveries.
@@ -46,9 +49,9 @@ struct Tally {
     images: [u64; 2],
     /// Moments with mixtures of words, with versions, with subsets only.
     details: [u64; 3],
-    /// The most dirty sectors.
+    /// The largest number of dirty sectors.
     dirty: usize,
-    /// Workloads that were gone through, and draws that were too large.
+    /// Completed workloads, and draws that were too large.
     workloads: [u64; 2],
 }
 
@@ -68,11 +71,11 @@ impl Tally {
     }
 }
 
-/// Why a workload is not gone through to its end.
+/// The reason why a workload is not enumerated completely.
 enum Ended {
-    /// It is too large for that.
+    /// The workload is too large.
     Large,
-    /// Something is wrong.
+    /// A failure.
     Wrong(String),
 }
 
@@ -82,7 +85,7 @@ impl From<String> for Ended {
     }
 }
 
-/// A cut after so many others.
+/// A cut after this many others.
 struct Cut<'a> {
     tape: &'a Arc<Tape>,
     at: Moment,
@@ -91,7 +94,7 @@ struct Cut<'a> {
 }
 
 impl Cut<'_> {
-    /// One way: recovers, and if that is wanted cuts the recovery in all ways.
+    /// Checks one result: recovers, and cuts the recovery in all ways if requested.
     fn one(&self, workload: &mut Workload, by: &Decider, tally: &mut Tally) -> Result<(), Ended> {
         let again = self.depth == 0 && tally.images[0].is_multiple_of(self.every);
         let told = *self.tape.told.at(self.at);
@@ -114,7 +117,7 @@ impl Cut<'_> {
         Ok(())
     }
 
-    /// All ways, as closely as there are not too many.
+    /// Checks all results, in as much detail as their number permits.
     fn all(&self, workload: &mut Workload, tally: &mut Tally) -> Result<(), Ended> {
         tally.moments[self.depth] += 1;
         for (which, detail) in
@@ -127,7 +130,7 @@ impl Cut<'_> {
                 continue;
             }
             let mut gone = 1;
-            // The first way says how many there are, unless others read more.
+            // The first result determines their number, unless others read more.
             while gone <= MOST && next() {
                 self.one(workload, &by, tally)?;
                 gone += 1;
@@ -141,11 +144,12 @@ impl Cut<'_> {
     }
 }
 
-/// Goes through a workload, or finds that it is too large.
+/// Enumerates a workload, or finds that it is too large.
 fn explore(workload: &mut Workload, every: u64) -> Result<Tally, Ended> {
     let mut tally = Tally::default();
     let tape = workload.record(SMALL)?;
-    // The image and its banks are never synced, and read after a cut for nothing but the era in the image's header.
+    // The image and its banks are never synced; after a cut only the timeline in the image's header
+    // is read.
     let counts =
         |name: &str| name.starts_with("wal-") || name.starts_with("snap-") || name == "meta";
     tally.dirty = tape.fullest().map(|at| tape.dirty(at, counts)).max().unwrap_or(0);
@@ -159,10 +163,10 @@ fn explore(workload: &mut Workload, every: u64) -> Result<Tally, Ended> {
     Ok(tally)
 }
 
-/// Draws the workload of this number until it is small, and goes through it.
+/// Draws the workload of this number until it is small, and enumerates it.
 fn workload(seed: u64, number: u64, every: u64) -> Result<Tally, String> {
     for draw in 0..DRAWS {
-        // The first is one whose banks open and close.
+        // The first workload is one whose banks open and close.
         let mut workload = Workload::new(mix(seed ^ 2).wrapping_add(draw), number + TIME_LIMITED);
         match explore(&mut workload, every) {
             Ok(tally) => return Ok(Tally { workloads: [1, draw], ..tally }),
@@ -173,7 +177,7 @@ fn workload(seed: u64, number: u64, every: u64) -> Result<Tally, String> {
     Err(format!("none of {DRAWS} draws is small"))
 }
 
-/// Goes through small workloads, on all processors.
+/// Enumerates small workloads, on all processors.
 pub fn run(settings: &Settings) -> Result<(), String> {
     let (seed, start) = (settings.seed, Instant::now());
     let last = settings.from + settings.workloads;

@@ -1,17 +1,22 @@
-//! What was written to a disk, and when: enough to tell what a power cut at any moment may leave.
+//! The history of all writes to a disk: enough to derive the possible results of a power cut at any
+//! moment.
 //!
-//! A moment is a number: each call to the medium has one before its effect and one after it, each operation one when it
-//! returned. Of each 512-byte sector of a file the tape has the version of every moment at which it had changed, of each file
-//! every length, of each name in the directory every file that it was the name of; and when each was synced. What a sync found
-//! is on the disk; what came later may be there or not, each sector and each name for itself.
+//! A moment is a number: each call to the medium has one before its effect and one after it, and
+//! each operation has one when it returned. For each 512-byte sector of a file the tape contains
+//! the version of every moment at which it had changed. For each file it contains every length, and
+//! for each name in the directory every file that it referred to; and the moments of all syncs.
+//! Data found by a sync is on disk. Later data may be there or not, each sector and each name
+//! independently.
 //!
-//! The blocks of a file without a name may be given to another one before the removal of its last name is on the disk (ext4 mounted with
-//! `data=writeback` does so). If the name comes back, foreign bytes may be behind it.
+//! The blocks of a file without a name may be given to another file before the removal of its last
+//! name is on disk (ext4 mounted with `data=writeback` does so). If the name comes back, it may
+//! refer to foreign bytes.
 //!
-//! What is in the banks of a live image is not noted: it is most of what is written, and nobody must read it after a cut. Who opens
-//! one then is reported.
+//! The content of the banks of a live image is not recorded: it is most of the data written, and
+//! must not be read after a cut. Opening a bank then is reported as a violation.
 //!
-//! A disk that was left by a cut has a tape of its own, and reads from the one before what nobody has asked for yet.
+//! A disk after a cut has its own tape, and takes from the previous tape the data that has not been
+//! read yet.
 
 use crate::choices::Chooser;
 use std::collections::BTreeMap;
@@ -19,69 +24,71 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
-/// Bytes that a disk writes in one piece, or at least each eight of them.
+/// The number of bytes that a disk writes atomically, or at least each eight of them.
 pub const SECTOR_BYTES: usize = 512;
-/// Words of a sector.
+/// The number of words of a sector.
 pub const SECTOR_WORDS: usize = SECTOR_BYTES / 8;
-/// Threads whose operations are counted.
+/// The number of threads whose operations are counted.
 pub const THREADS: usize = 4;
 
-/// A place on the tape.
+/// A position on the tape.
 pub type Moment = u64;
 /// A version of a sector.
 pub type Sector = Arc<[u64; SECTOR_WORDS]>;
 
-/// What the users of a disk have been told.
+/// The acknowledgements given to the users of a disk.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Told {
-    /// That there is a filter.
+    /// The filter exists.
     pub created: bool,
-    /// That the disk is full: what would be needed if the newest snapshot were damaged may go.
+    /// The disk is full: data that only a damaged newest snapshot would require may be removed.
     pub full: bool,
-    /// How many operations of the first thread may have been begun, where that is more than one that has not returned.
+    /// The number of operations of the first thread that may have begun, where more than one may
+    /// be unfinished.
     pub begun: u64,
-    /// How many operations of each thread have returned.
+    /// The number of operations of each thread that have returned.
     pub returned: [u64; THREADS],
-    /// How many operations of each thread are durable.
+    /// The number of operations of each thread that are durable.
     pub durable: [u64; THREADS],
 }
 
 impl Told {
-    /// The most operations that there can be.
+    /// Returns the largest possible number of operations.
     pub fn most(&self) -> u64 {
         self.begun.max(self.returned[0] + 1)
     }
 }
 
-/// Something that changes, with the moments at which it did, ascending.
+/// The values of something over time, with the moments of the changes, ascending.
 #[derive(Debug, Clone)]
 pub struct Course<T>(Vec<(Moment, T)>);
 
 impl<T: Clone + PartialEq> Course<T> {
-    /// What is on the disk from the beginning.
+    /// Creates a course with a value that is on disk from the beginning.
     pub fn beginning(with: T) -> Self {
         Self(vec![(0, with)])
     }
 
-    /// What it is now.
+    /// Returns the current value.
     pub fn last(&self) -> &T {
         &self.0[self.0.len() - 1].1
     }
 
-    /// It changes.
+    /// Changes the value.
     pub fn set(&mut self, now: Moment, to: T) {
         if *self.last() != to {
             self.0.push((now, to));
         }
     }
 
-    /// What it was at a moment.
+    /// Returns the value at a moment.
     pub fn at(&self, moment: Moment) -> &T {
         let after = self.0.partition_point(|(when, _)| *when <= moment);
         &self.0[after.max(1) - 1].1
     }
 
-    /// What a cut at a moment may leave, oldest first, if the last sync before it was at `synced`.
+    /// Returns the values that a cut at a moment may leave, oldest first, if the last sync before
+    /// it was at `synced`.
     pub fn since(&self, synced: Moment, at: Moment) -> &[(Moment, T)] {
         let end = self.0.partition_point(|(when, _)| *when <= at).max(1);
         let begin = self.0[..end].partition_point(|(when, _)| *when < synced).max(1) - 1;
@@ -89,13 +96,14 @@ impl<T: Clone + PartialEq> Course<T> {
     }
 }
 
-/// The last of these moments that is not after `at`; 1, before which the tape does not reach, if there is none.
+/// Returns the last of these moments that is not after `at`; 1, the beginning of the tape, if there
+/// is none.
 fn last_before(syncs: &[Moment], at: Moment) -> Moment {
     let after = syncs.partition_point(|&sync| sync <= at);
     after.checked_sub(1).map_or(1, |last| syncs[last])
 }
 
-/// Where the content of a file comes from that a cut left.
+/// The origin of the content of a file after a cut.
 #[derive(Debug, Clone)]
 struct Origin {
     tape: Arc<Tape>,
@@ -103,54 +111,54 @@ struct Origin {
     at: Moment,
 }
 
-/// The content of a file, whatever its name.
+/// The content of a file, independent of its name.
 #[derive(Debug, Clone, Default)]
 pub struct Inode {
-    /// What is not below is as the cut left it, which is not decided yet.
+    /// Sectors not listed below are as the cut left them, still undecided.
     origin: Option<Origin>,
     length: Option<Course<u64>>,
     sectors: Vec<Option<Course<Sector>>>,
     syncs: Vec<Moment>,
-    /// The cut left its blocks with what another file had written to them.
+    /// The cut left its blocks with the data of another file.
     foreign: bool,
-    /// A bank of the live image: what is stored in it is not noted.
+    /// A bank of the live image, whose content is not recorded.
     bank: bool,
-    /// A sync of it has failed: no sync proves anything until it is opened anew.
+    /// A sync of it has failed: no sync proves anything until it is opened again.
     failed: bool,
 }
 
-/// What a sector holds that was never written.
+/// The content of a sector that was never written.
 static ZEROS: LazyLock<[(Moment, Sector); 1]> =
     LazyLock::new(|| [(0, Arc::new([0; SECTOR_WORDS]))]);
 
-/// What a sector holds that belonged to another file since.
+/// The content of a sector that has since belonged to another file.
 static FOREIGN: LazyLock<[(Moment, Sector); 1]> =
     LazyLock::new(|| [(0, Arc::new([0x6e67_6965_726f_6620; SECTOR_WORDS]))]);
 
 impl Inode {
-    /// A new file of zeros.
+    /// Creates a file of zeros.
     pub fn new(now: Moment, bytes: u64, bank: bool) -> Self {
         let mut length = Course::beginning(0);
         length.set(now, bytes);
         Self { length: Some(length), bank, ..Self::default() }
     }
 
-    /// Whether what is stored in it is not noted.
+    /// Returns whether its content is not recorded.
     pub fn is_bank(&self) -> bool {
         self.bank
     }
 
-    /// Whether a power cut has left it.
+    /// Returns whether a power cut has left it.
     pub fn was_left(&self) -> bool {
         self.origin.is_some()
     }
 
-    /// Its last sync before a moment.
+    /// Returns its last sync before a moment.
     fn synced(&self, at: Moment) -> Moment {
         last_before(&self.syncs, at)
     }
 
-    /// The lengths that a cut may leave, each once, oldest first.
+    /// Returns the lengths that a cut may leave, without duplicates, oldest first.
     pub fn lengths(&self, at: Moment) -> Vec<u64> {
         match (&self.length, &self.origin) {
             (Some(length), _) => distinct(length.since(self.synced(at), at)),
@@ -159,7 +167,7 @@ impl Inode {
         }
     }
 
-    /// The versions of a sector that a cut may leave, oldest first.
+    /// Returns the versions of a sector that a cut may leave, oldest first.
     pub fn versions(&self, sector: usize, at: Moment) -> &[(Moment, Sector)] {
         match (self.sectors.get(sector), &self.origin) {
             (Some(Some(course)), _) => course.since(self.synced(at), at),
@@ -169,17 +177,17 @@ impl Inode {
         }
     }
 
-    /// Whether the cut that left the file left open what is in a sector.
+    /// Returns whether the content of a sector is undecided after the cut that left the file.
     pub fn is_open(&self, sector: usize) -> bool {
         self.origin.is_some() && !matches!(self.sectors.get(sector), Some(Some(_)))
     }
 
-    /// Its length has been decided.
+    /// Decides its length.
     pub fn decide_length(&mut self, bytes: u64) {
         self.length.get_or_insert_with(|| Course::beginning(bytes));
     }
 
-    /// What is in a sector has been decided.
+    /// Decides the content of a sector.
     pub fn decide(&mut self, sector: usize, content: Sector) {
         *self.track(sector) = Some(Course::beginning(content));
     }
@@ -191,14 +199,14 @@ impl Inode {
         &mut self.sectors[sector]
     }
 
-    /// The file is so long now.
+    /// Records a new length of the file.
     pub fn grow(&mut self, now: Moment, bytes: u64) {
         if let Some(length) = &mut self.length {
             length.set(now, bytes);
         }
     }
 
-    /// A sector that is not open is mapped and holds these words now.
+    /// Records the words of a decided, mapped sector.
     pub fn look(&mut self, now: Moment, sector: usize, words: &[AtomicU64]) {
         let differ = |last: &Sector| {
             let each = words.iter().zip(last.iter());
@@ -213,7 +221,7 @@ impl Inode {
         }
     }
 
-    /// A sector that is not open holds these words now; missing ones are zero.
+    /// Records the words of a decided sector; missing ones are zero.
     pub fn store(&mut self, now: Moment, sector: usize, words: &[u64]) {
         let same = |last: &Sector| last[..words.len()] == *words;
         match self.track(sector) {
@@ -226,49 +234,49 @@ impl Inode {
         }
     }
 
-    /// Everything so far is on the disk.
+    /// Records that everything so far is on disk.
     pub fn sync(&mut self, now: Moment) {
         if !self.failed {
             self.syncs.push(now);
         }
     }
 
-    /// A sync has failed: its pages count as clean, and may not be on the disk.
+    /// Records a failed sync: its pages count as clean, and may not be on disk.
     pub fn fail(&mut self) {
         self.failed = true;
     }
 
-    /// It was opened: who does so after a failed sync stores to each page before it relies on the next sync, which a model that
-    /// looks at contents cannot see.
+    /// Records that the file was opened again. After a failed sync an opener stores to each page
+    /// before it relies on the next sync; a model that compares contents cannot see that.
     pub fn reopen(&mut self) {
         self.failed = false;
     }
 
-    /// The words of a range of a sector, if a cut now leaves them as they are for certain.
+    /// Returns the words of a range of a sector, if they certainly survive a cut now.
     pub fn certain(&self, sector: usize, words: Range<usize>, now: Moment) -> Option<Vec<u64>> {
         let (newest, others) = self.versions(sector, now).split_last()?;
         let newest = &newest.1[words.clone()];
         others.iter().all(|(_, other)| other[words.clone()] == *newest).then(|| newest.to_vec())
     }
 
-    /// The newest version of a sector that somebody has asked for.
+    /// Returns the newest version of a sector that was accessed.
     pub fn newest(&self, sector: usize) -> Option<&Sector> {
         Some(self.sectors.get(sector)?.as_ref()?.last())
     }
 
-    /// Whether nothing of it is lost in a cut now.
+    /// Returns whether a cut now loses nothing of it.
     pub fn is_synced(&self, now: Moment) -> bool {
         let mut sectors = 0..self.sectors.len();
         self.lengths(now).len() == 1 && sectors.all(|at| self.versions(at, now).len() == 1)
     }
 
-    /// Sectors that have changed since the last sync before a moment.
+    /// Returns the number of sectors that have changed since the last sync before a moment.
     fn dirty(&self, at: Moment) -> usize {
         (0..self.sectors.len()).filter(|&sector| self.versions(sector, at).len() > 1).count()
     }
 }
 
-/// What may be left, each once, the newest of equal ones.
+/// Returns the possible values without duplicates; of equal ones the newest.
 fn distinct<T: Copy + PartialEq>(all: &[(Moment, T)]) -> Vec<T> {
     let mut kept: Vec<T> = Vec::with_capacity(all.len());
     for &(_, one) in all.iter().rev() {
@@ -283,25 +291,25 @@ fn distinct<T: Copy + PartialEq>(all: &[(Moment, T)]) -> Vec<T> {
 /// The tape of one disk.
 #[derive(Debug, Clone)]
 pub struct Tape {
-    /// The run of the machine.
+    /// The boot of the machine.
     pub boot: u128,
     /// The newest moment.
     pub now: Moment,
-    /// What each name is the name of.
+    /// The file of each name.
     pub names: BTreeMap<String, Course<Option<u64>>>,
     /// The files.
     pub inodes: BTreeMap<u64, Inode>,
-    /// The last one made.
+    /// The number of the last file created.
     pub last_inode: u64,
-    /// What users were told.
+    /// The acknowledgements given to users.
     pub told: Course<Told>,
     syncs: Vec<Moment>,
-    /// The moments right before something got synced that was not on the disk for certain.
+    /// The moments right before a sync of data that was not certainly on disk.
     fullest: Vec<Moment>,
 }
 
 impl Tape {
-    /// An empty directory in this run of the machine.
+    /// Creates an empty directory in this boot of the machine.
     pub fn new(boot: u128) -> Self {
         Self {
             boot,
@@ -315,32 +323,32 @@ impl Tape {
         }
     }
 
-    /// The file of a name.
+    /// Returns the file of a name.
     pub fn find(&self, name: &str) -> Option<u64> {
         *self.names.get(name)?.last()
     }
 
-    /// A name is now that of another file, or of none.
+    /// Assigns a name to another file, or to none.
     pub fn name(&mut self, name: &str, inode: Option<u64>) {
         let names = self.names.entry(name.to_owned());
         names.or_insert_with(|| Course::beginning(None)).set(self.now, inode);
     }
 
-    /// What a name may be the name of after a cut at a moment, oldest first.
+    /// Returns the files that a name may refer to after a cut at a moment, oldest first.
     pub fn left_by_name(&self, name: &str, at: Moment) -> Vec<Option<u64>> {
         let synced = last_before(&self.syncs, at);
         let course = self.names.get(name).map(|course| course.since(synced, at));
         distinct(course.unwrap_or_default())
     }
 
-    /// The directory is synced.
+    /// Records a sync of the directory.
     pub fn sync(&mut self) {
         self.now += 1;
         self.fullest.push(self.now - 1);
         self.syncs.push(self.now);
     }
 
-    /// A file is synced.
+    /// Records a sync of a file.
     pub fn sync_file(&mut self, inode: u64) {
         self.now += 1;
         if let Some(file) = self.inodes.get_mut(&inode) {
@@ -349,26 +357,29 @@ impl Tape {
         }
     }
 
-    /// How many files there have been whose names begin so.
+    /// Returns how many files there have been whose names begin with `prefix`.
     pub fn count(&self, prefix: &str) -> u64 {
         self.names.keys().filter(|name| name.starts_with(prefix)).count() as u64
     }
 
-    /// The moments at which a cut may leave most: what it may leave at any other moment, it may leave at the next of these,
-    /// when no less has been acknowledged. For between syncs what may be left only grows.
+    /// Returns the moments at which the set of possible results is largest. A result that is
+    /// possible at any other moment is possible at the next of these, when no less has been
+    /// acknowledged: between syncs the set only grows.
     pub fn fullest(&self) -> impl Iterator<Item = Moment> {
         let before = self.fullest.iter().copied();
         before.chain([self.now]).filter(|&moment| moment > 0)
     }
 
-    /// Sectors, of files with these names at a moment, that are not on the disk for certain.
+    /// Returns the number of sectors, of files with these names at a moment, that are not certainly
+    /// on disk.
     pub fn dirty(&self, at: Moment, counts: impl Fn(&str) -> bool) -> usize {
         let named = self.names.iter().filter(|(name, _)| counts(name));
         let inodes = named.filter_map(|(_, course)| *course.at(at));
         inodes.map(|inode| self.inodes[&inode].dirty(at)).sum()
     }
 
-    /// What a cut at a moment leaves. Names are decided now, contents when somebody asks.
+    /// Returns the disk after a cut at a moment. Names are decided now, contents at the first
+    /// access.
     pub fn cut(self: &Arc<Self>, at: Moment, chooser: &mut Chooser) -> Self {
         let mut left = Self { last_inode: self.last_inode, ..Self::new(self.boot + 1) };
         left.told = Course::beginning(*self.told.at(at));
@@ -390,7 +401,7 @@ impl Tape {
         let file = &self.inodes[&inode];
         let untouched = file.length.is_none() && file.sectors.is_empty();
         let here = || Origin { tape: self.clone(), inode, at };
-        // Nobody has asked for it on this tape: it is still as an earlier cut left it.
+        // The file was not accessed on this tape: it is still as an earlier cut left it.
         let origin = file.origin.clone().filter(|_| untouched).unwrap_or_else(here);
         let foreign = file.foreign && untouched;
         Inode { origin: Some(origin), foreign, bank: file.bank, ..Inode::default() }

@@ -1,6 +1,8 @@
-//! Power cuts of a filter that several threads insert into, half the time with background threads beside them.
+//! Power cuts of a filter that several threads insert into, in every second round with background
+//! threads.
 //!
-//! Who comes when is up to the machine, so the seed says which cuts are made of a recording, not what is recorded.
+//! The machine determines the order of the threads. The seed therefore determines the cuts of a
+//! recording, but not the recording.
 
 use crate::choices::Chooser;
 use crate::claims::options;
@@ -13,9 +15,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 const ROUNDS: u64 = 60;
-/// Cuts of each round.
+/// The number of cuts of each round.
 const CUTS: u64 = 50;
-/// Inserts of each thread.
+/// The number of inserts of each thread.
 const INSERTS: u64 = 60;
 
 fn key(thread: usize, number: u64) -> [u8; 16] {
@@ -25,7 +27,7 @@ fn key(thread: usize, number: u64) -> [u8; 16] {
 fn record(round: u64) -> Result<Arc<Tape>, String> {
     let disk = CrashDisk::new();
     let spec = Bloom::capacity(10_000).fpr(1e-6);
-    // Syncs at intervals, segments ahead and checkpoints come from threads of their own.
+    // Separate threads sync at intervals, create segments in advance and write checkpoints.
     let background = round % 2 == 1;
     let durability = if background {
         Durability::Interval(Duration::from_micros(300))
@@ -43,7 +45,8 @@ fn record(round: u64) -> Result<Arc<Tape>, String> {
                 for number in 0..INSERTS {
                     let time = 1_000_000 + number * THREADS as u64 + thread as u64;
                     let call = filter.call().time(Timestamp::from_unix_micros(time));
-                    // In some rounds most records are durable by syncs of others only, or by the checkpoints.
+                    // In some rounds most records become durable only by syncs of other threads, or
+                    // by the checkpoints.
                     let durable = round % 4 < 2 || thread == 0 && number % 20 == 0;
                     let call = if durable { call.durability(Durability::Always) } else { call };
                     call.insert(key(thread, number)).expect("an insert");
@@ -75,7 +78,7 @@ fn cut(tape: &Arc<Tape>, random: &mut Random) -> Result<(), String> {
     for (thread, &count) in told.durable.iter().enumerate() {
         for number in 0..count {
             if !found.contains(key(thread, number)).map_err(|error| error.to_string())? {
-                return Err(format!("cut at {at}: insert {number} of thread {thread} is gone"));
+                return Err(format!("cut at {at}: insert {number} of thread {thread} is missing"));
             }
         }
     }
@@ -83,7 +86,7 @@ fn cut(tape: &Arc<Tape>, random: &mut Random) -> Result<(), String> {
     Ok(())
 }
 
-/// Records rounds and cuts each of them often.
+/// Records rounds and cuts each of them many times.
 pub fn run(settings: &Settings) -> Result<(), String> {
     for round in 0..ROUNDS {
         let seed = settings.seed;

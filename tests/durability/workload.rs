@@ -1,8 +1,9 @@
-//! What is done to a filter while its disk records, and what it must hold afterwards.
+//! Workloads on a recording disk, and the states that are correct afterwards.
 //!
-//! Operations are numbered, and each is a function of its number, so the state is one of how many there were. A workload
-//! has several lives: each ends with a clean close, or with the death of the process between two operations or in the middle
-//! of one, and the next opens what is there. In between there are checkpoints, syncs, and now and then a second handle.
+//! Operations are numbered, and each is a function of its number, so the state is a function of
+//! their count. A workload has several lives. Each ends with a clean close, or with the death of
+//! the process between two operations or during one, and the next life opens the remaining files.
+//! Checkpoints, syncs, and sometimes a second handle occur in between.
 
 use crate::disk::CrashDisk;
 use crate::fault::{Fault, Plan};
@@ -15,37 +16,39 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// When operations are durable.
+/// The durability of operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Habit {
-    /// Each before it returns.
+    /// Each operation before it returns.
     Always,
     /// One in seven, and all before it.
     Mixed,
-    /// Whenever somebody syncs, as a background thread would.
+    /// At syncs, as by a background thread.
     Interval,
     /// At checkpoints and closes only.
     Never,
 }
 
-/// How much is done.
+/// The size of a workload.
 #[derive(Debug, Clone, Copy)]
 pub struct Size {
-    /// Lives, at least one.
+    /// The number of lives, at least one.
     pub lives: u64,
-    /// The most steps of a life.
+    /// The largest number of steps of a life.
     pub steps: u64,
-    /// Of a thousand steps so many are checkpoints.
+    /// The number of checkpoints per thousand steps.
     pub checkpoints: u64,
-    /// Of a thousand steps so many are checkpoints that find the disk full, and then find some space.
+    /// The number of checkpoints per thousand steps that find the disk full, and then find some
+    /// space.
     pub full: u64,
-    /// Of a thousand steps so many are syncs, where somebody syncs.
+    /// The number of syncs per thousand steps, where syncs occur.
     pub syncs: u64,
-    /// The process may die before so many calls of a life.
+    /// The number of calls of a life before which the process may die.
     pub calls: u64,
-    /// The most operations between two looks at the disk, now and then; else it is one.
+    /// The largest number of operations between two inspections of the disk, in some cases;
+    /// otherwise one.
     pub burst: u64,
-    /// The most operations without a sync, whatever the habit.
+    /// The largest number of operations without a sync, for any habit.
     pub unsynced: u64,
 }
 
@@ -67,15 +70,15 @@ pub struct Workload {
     seed: u64,
     /// The kind.
     pub sample: &'static Sample,
-    /// When operations are durable.
+    /// The durability of operations.
     pub habit: Habit,
     options: Options,
     witness: Filter,
-    /// What the digest is after so many operations, and how many inserts it counts.
+    /// The digest after each number of operations, and the number of inserts.
     digests: Vec<(u128, u64)>,
-    /// So many operations have been begun, at most.
+    /// The largest number of operations that may have begun.
     most: u64,
-    /// Digests of a state in which an event has come without its insert.
+    /// The number of recovered states with an event but without its insert.
     pub between: u64,
 }
 
@@ -85,13 +88,13 @@ fn text(error: Error) -> String {
     error.to_string()
 }
 
-/// A panic is a failure like others, to be told with its seed.
+/// Turns a panic into an error, so that it is reported with its seed.
 pub fn caught<T>(run: impl FnOnce() -> Checked<T>) -> Checked<T> {
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Err("a panic".to_owned()))
 }
 
 impl Workload {
-    /// The workload of this number.
+    /// Creates the workload of this number.
     pub fn new(seed: u64, number: u64) -> Self {
         let sample = &const { &SAMPLES }[number as usize % SAMPLES.len()];
         let mut random = Random::new(mix(seed) ^ mix(number + 1));
@@ -121,7 +124,7 @@ impl Workload {
         Self { seed, sample, habit, options, witness, digests: Vec::new(), most: 0, between: 0 }
     }
 
-    /// A stream of chance of its own.
+    /// Returns a separate stream of random numbers.
     pub fn random(&self, of: u64) -> Random {
         Random::new(mix(self.seed ^ mix(of)))
     }
@@ -139,7 +142,8 @@ impl Workload {
         Filter::open_on(Arc::new(disk.clone()), self.options.clone())
     }
 
-    /// The time of an operation: in turns fast and slow, so that banks open and close; no two the same.
+    /// Returns the time of an operation: alternately fast and slow, so that banks open and close;
+    /// all times differ.
     pub fn time(number: u64) -> u64 {
         let (turn, rest) = (number / 150, number % 150);
         let within = match rest / 50 {
@@ -150,21 +154,21 @@ impl Workload {
         1_700_000_000_000_000 + turn * 221_000 + within
     }
 
-    /// Does the operation of a number.
+    /// Runs the operation of a number.
     pub fn operate(&self, filter: &Filter, number: u64, durable: bool) -> Result<(), Error> {
         let call = filter.call().time(Timestamp::from_unix_micros(Self::time(number)));
         let call = if durable { call.durability(Durability::Always) } else { call };
-        // Keys come again now and then.
+        // Some keys repeat.
         let key = |number: u64| (mix(number ^ self.seed) % 600).to_le_bytes();
         self.sample.operate(call, number, key)
     }
 
-    /// Notes that operations up to this number may have been begun.
+    /// Records that operations up to this number may have begun.
     pub fn begun(&mut self, number: u64) {
         self.most = self.most.max(number + 1);
     }
 
-    /// The digests after no operation, one, and so on.
+    /// Returns the digests after no operation, one, and so on.
     fn digests(&mut self) -> &[(u128, u64)] {
         for number in self.digests.len() as u64..=self.most + 1 {
             if number > 0 {
@@ -176,18 +180,18 @@ impl Workload {
         &self.digests
     }
 
-    /// The settings of every handle.
+    /// Returns the options of every handle.
     pub fn options(&self) -> Options {
         self.options.clone()
     }
 
-    /// The digest after so many operations, and how many inserts it counts.
+    /// Returns the digest after this many operations, and the number of inserts.
     pub fn digest(&mut self, after: u64) -> (u128, u64) {
         self.begun(after);
         self.digests()[after as usize]
     }
 
-    /// Opens the filter on a disk that is full when some space is needed, and then no more.
+    /// Opens the filter on a disk that is full for some allocation, and then no longer.
     fn open_on_full(&self, disk: &CrashDisk, random: &mut Random) -> Result<Filter, Error> {
         disk.plan(Some(Plan::new(Fault::NoSpace, 1 + random.below(8), false)));
         let opened = self.open(disk);
@@ -198,7 +202,8 @@ impl Workload {
         }
     }
 
-    /// Writes a checkpoint on a disk that is full when some space is needed, and then no more. False if that failed.
+    /// Writes a checkpoint on a disk that is full for some allocation, and then no longer. Returns
+    /// false if it failed.
     fn checkpoint_on_full(disk: &CrashDisk, filter: &Filter, random: &mut Random) -> Checked<bool> {
         let fault = [Fault::NoSpace, Fault::ShortWrite][random.below(2) as usize];
         disk.plan(Some(Plan::new(fault, 1 + random.below(3), false)));
@@ -214,7 +219,8 @@ impl Workload {
         }
     }
 
-    /// How many operations a filter holds, which must be one of these numbers, the first ones and nothing else.
+    /// Returns how many operations a filter contains. The number must be in this range, and these
+    /// must be the first operations.
     pub fn identify(&mut self, found: &Filter, least: u64, most: u64) -> Checked<u64> {
         let digest = found.digest().map_err(text)?;
         let same = |wanted: &(u128, u64)| *wanted == (digest.value, digest.inserts);
@@ -224,9 +230,10 @@ impl Workload {
             return Ok(least + at as u64);
         }
         if let Some(at) = digests.iter().position(same) {
-            return Err(format!("it holds {at} operations, and should hold {least} to {most}"));
+            return Err(format!("it contains {at} operations, expected {least} to {most}"));
         }
-        // A snapshot may have seen an event whose insert is lost: then the next insert finds nothing due.
+        // A snapshot may include an event whose insert is lost: then the next insert finds nothing
+        // due.
         let operations = found.stat().map_err(text)?.operations;
         if range.contains(&(operations as usize)) {
             self.begun(operations);
@@ -238,11 +245,12 @@ impl Workload {
             }
         }
         Err(format!(
-            "its digest is that of no operations from {least} to {most}; it counts {operations}"
+            "its digest matches no number of operations from {least} to {most}; it counts {operations}"
         ))
     }
 
-    /// Opens what a crash left and holds it against what users were told. `None` if it came before there was a filter.
+    /// Opens the files after a crash and compares them with the acknowledgements. Returns `None` if
+    /// the crash came before there was a filter.
     pub fn recover(
         &mut self,
         disk: &CrashDisk,
@@ -253,7 +261,7 @@ impl Workload {
         self.compare(disk, opened, least, told)
     }
 
-    /// Holds what was opened after a crash against what users were told.
+    /// Compares a filter opened after a crash with the acknowledgements.
     fn compare(
         &mut self,
         disk: &CrashDisk,
@@ -265,7 +273,7 @@ impl Workload {
         match opened {
             Ok(filter) => {
                 let number = self.identify(&filter, least, told.most())?;
-                // What has been recovered is durable, or nothing could be built on it.
+                // Recovered operations are durable: otherwise nothing could be built on them.
                 disk.tell_created();
                 disk.tell_durable(0, number, &[]);
                 Ok(Some((filter, number)))
@@ -323,14 +331,14 @@ impl Workload {
         Ok(disk.end())
     }
 
-    /// Whether nothing happened on a disk that must not.
+    /// Checks that no violation occurred on a disk.
     pub fn sound(&self, disk: &CrashDisk) -> Checked<()> {
         let violations = disk.violations();
         if violations.is_empty() { Ok(()) } else { Err(violations.join("; ")) }
     }
 
-    /// What the death of the process leaves, between two operations or between the reservation of a record's place and its
-    /// publication.
+    /// Returns the disk after the death of the process, between two operations or between the
+    /// reservation of a record's slot and its publication.
     fn kill(
         &mut self,
         disk: &CrashDisk,
@@ -349,7 +357,7 @@ impl Workload {
         Ok(killed)
     }
 
-    /// The process died; its filter must not do anything any more.
+    /// Ends the use of a disk whose process died, and drops its filter.
     fn bury(&self, disk: &CrashDisk, open: Option<(Filter, u64)>, killed: CrashDisk) -> CrashDisk {
         disk.end();
         drop(open);

@@ -1,4 +1,4 @@
-//! The child that is killed, and how the parent does it.
+//! The child that is killed, and the parent's side.
 
 use crate::scenes::{Checkpoints, Scene};
 use ebbtide::{Error, Filter, Result};
@@ -13,22 +13,23 @@ use std::time::{Duration, Instant};
 
 const ROLE: &str = "EBBTIDE_KILLED_CHILD";
 const TEST: &str = "the_child_plays_its_role_when_it_is_one";
-/// What takes so long hangs.
+/// A longer wait means that something hangs.
 const HANG: Duration = Duration::from_secs(60);
-/// Printed before the filter is opened.
+/// The byte printed before the filter is opened.
 const READY: u8 = b'#';
 
-/// What a child is told.
+/// The task of a child.
 #[derive(Debug)]
 pub struct Role {
     scene: &'static Scene,
     home: PathBuf,
-    /// For each thread the number of its first operation; if not given, as many as the filter holds.
+    /// For each thread the number of its first operation; `None` means the number of operations in
+    /// the filter.
     starts: [Option<u64>; 2],
 }
 
 impl Role {
-    /// The role, if this process is a child.
+    /// Returns the role, if this process is a child.
     pub fn from_environment() -> Option<Self> {
         let text = std::env::var(ROLE).ok()?;
         let mut parts = text.split('\n');
@@ -42,7 +43,7 @@ impl Role {
     pub fn play(self) {
         let notes = notes(&self.home);
         let mut out = std::io::stdout();
-        out.write_all(&[READY]).and_then(|()| out.flush()).expect("the parent listens");
+        out.write_all(&[READY]).and_then(|()| out.flush()).expect("the parent reads");
         let dir = crate::filter_of(&self.home);
         let (scene, options) = (self.scene, self.scene.options());
         let open = || Filter::open_or_create(&dir, scene.spec(), options.clone());
@@ -62,8 +63,9 @@ impl Role {
     }
 }
 
-/// Tries again for a while if the filter is locked: a child that another test has just forked holds copies of the
-/// parent's descriptors, and with them the locks of filters that the parent had open, until it executes.
+/// Retries for a while if the filter is locked. A child that another test has just forked inherits
+/// the parent's descriptors until it executes, and with them the locks of filters that the parent
+/// had open.
 pub fn patiently<T>(open: impl Fn() -> Result<T>) -> Result<T> {
     let began = Instant::now();
     while began.elapsed() < HANG {
@@ -75,13 +77,14 @@ pub fn patiently<T>(open: impl Fn() -> Result<T>) -> Result<T> {
     open()
 }
 
-/// How many operations a filter of one thread holds: those noted and at most one more.
+/// Returns how many operations a filter of one thread contains: the noted ones and at most one
+/// more.
 fn recount(filter: &Filter, notes: &File) -> u64 {
     let operations = filter.stat().expect("figures").operations;
     let noted = read_notes(notes)[0];
     assert!(
         operations == noted || operations == noted + 1,
-        "{noted} operations had returned, {operations} are there"
+        "{noted} operations had returned, {operations} are present"
     );
     operations
 }
@@ -100,7 +103,8 @@ fn insert(scene: &Scene, filter: &Filter, notes: &File, thread: usize, start: u6
     }
 }
 
-/// So many operations of the thread have returned. A write that is done outlives its process.
+/// Notes that this many operations of the thread have returned. A completed write survives its
+/// process.
 fn note(notes: &File, thread: usize, count: u64) {
     notes.write_all_at(&count.to_le_bytes(), thread as u64 * 8).expect("a note");
 }
@@ -115,7 +119,7 @@ fn notes(home: &Path) -> File {
     file
 }
 
-/// The number of operations of each thread that returned (and of those before where it started).
+/// Returns how many operations of each thread returned, including those before its start.
 fn read_notes(file: &File) -> [u64; 2] {
     let mut bytes = [0; 16];
     file.read_exact_at(&mut bytes, 0).expect("notes");
@@ -123,7 +127,8 @@ fn read_notes(file: &File) -> [u64; 2] {
     [low, high as u64]
 }
 
-/// Starts a child, kills it so long after it began to open the filter, and returns what it noted.
+/// Starts a child, kills it after `after` from the moment when it begins to open the filter, and
+/// returns its notes.
 pub fn kill(
     scene: &Scene,
     home: &Path,
@@ -153,24 +158,24 @@ pub fn kill(
         while stdout.read(&mut byte).unwrap_or(0) == 1 && byte[0] != READY {}
         let _ = ready.send(stdout);
     });
-    // Kept, so that the child can go on printing.
+    // Kept open, so that the child can continue to print.
     let Ok(_stdout) = is_ready.recv_timeout(HANG) else {
         let _ = child.kill();
-        return Err(format!("the child does not begin within {HANG:?}"));
+        return Err(format!("the child did not start within {HANG:?}"));
     };
     std::thread::sleep(after);
-    // It may have died by itself, which its status tells.
+    // It may have died before; its status shows that.
     let _ = child.kill();
     let ended =
         child.wait_with_output().map_err(|error| format!("cannot wait for the child: {error}"))?;
     if ended.status.signal() == Some(9) {
         let said = String::from_utf8_lossy(&ended.stderr);
-        // A thread of the child that panicked just before it was killed.
+        // A thread of the child that panicked just before the kill.
         if said.contains("panicked") {
-            return Err(format!("the child said: {said}"));
+            return Err(format!("the child printed: {said}"));
         }
         return Ok(read_notes(&notes));
     }
     let said = String::from_utf8_lossy(&ended.stderr).into_owned();
-    Err(format!("the child ended by itself, {}: {said}", ended.status))
+    Err(format!("the child ended without a kill, {}: {said}", ended.status))
 }

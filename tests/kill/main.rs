@@ -1,10 +1,12 @@
-//! Processes killed at random moments lose nothing that had returned.
+//! Processes killed at random moments lose no operation that had returned.
 //!
-//! A child opens (or creates) a filter and inserts; after each operation that returned it notes so in a file, which
-//! survives its death. The parent kills it and checks that the filter recovers to a prefix of the operations that
-//! holds every noted one. Each directory goes through several kills in a row.
+//! A child opens (or creates) a filter and inserts. After each operation that returned, it writes a
+//! note to a file, which survives its death. The parent kills it and checks that the filter
+//! recovers to a prefix of the operations that contains every noted one. Each directory goes
+//! through several kills in a row.
 //!
-//! `EBBTIDE_KILLS` sets the number of kills (default 200, and more for one thread of each kind), `EBBTIDE_SEED` the seed; `EBBTIDE_KEEP` keeps the directories.
+//! `EBBTIDE_KILLS` sets the number of kills (default 200, and more for one thread of each kind),
+//! `EBBTIDE_SEED` the seed; `EBBTIDE_KEEP` keeps the directories.
 
 mod child;
 #[path = "../common/copies.rs"]
@@ -26,7 +28,7 @@ use std::path::Path;
 use std::time::Duration;
 use witness::Witness;
 
-/// Kills that each directory goes through.
+/// The number of kills of each directory.
 const KILLS_IN_A_ROW: u64 = 10;
 
 fn from_environment(name: &str, default: u64) -> u64 {
@@ -34,7 +36,7 @@ fn from_environment(name: &str, default: u64) -> u64 {
         .map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} must be a number")))
 }
 
-/// A share of all kills, at least one row.
+/// Returns the number of rows for a share of all kills, at least one.
 fn rows(tenths: u64) -> u64 {
     (from_environment("EBBTIDE_KILLS", scaled(200)) * tenths).div_ceil(10 * KILLS_IN_A_ROW)
 }
@@ -43,7 +45,8 @@ fn seed() -> u64 {
     from_environment("EBBTIDE_SEED", 0x0EBB)
 }
 
-/// Up to 40 ms after the child begins to open the filter; every fourth within the few that opening takes.
+/// Draws a time up to 40 ms after the child begins to open the filter; every fourth within the few
+/// milliseconds that opening takes.
 fn moment(random: &mut Random) -> Duration {
     let most = if random.below(4) == 0 { 4_000 } else { 40_000 };
     Duration::from_micros(random.below(most))
@@ -55,7 +58,7 @@ fn home() -> tempfile::TempDir {
     made.expect("a temporary directory")
 }
 
-/// Says what failed, so that it can be repeated.
+/// Panics with the parameters that reproduce a failure.
 fn told<T>(scene: &Scene, row: u64, kill: u64, checked: Result<T, String>) -> T {
     let seed = seed();
     checked.unwrap_or_else(|what| {
@@ -71,9 +74,9 @@ fn the_child_plays_its_role_when_it_is_one() {
 }
 
 #[test]
-fn one_thread_killed_at_any_moment_loses_nothing_that_had_returned() {
+fn one_thread_killed_at_any_moment_loses_no_operation_that_had_returned() {
     let (mut kills, mut stepped) = (0, 0);
-    // Each kind once at least.
+    // Each kind at least once.
     for row in 0..rows(5).max(ALL_EXACT.len() as u64) {
         let scene = &ALL_EXACT[row as usize % ALL_EXACT.len()];
         let home = home();
@@ -84,8 +87,8 @@ fn one_thread_killed_at_any_moment_loses_nothing_that_had_returned() {
             let checked = child::kill(scene, home.path(), starts, moment(&mut random));
             let noted = told(scene, row, kill, checked);
             kills += 1;
-            // Else the next child checks the number alone, so that one crash follows on another without a clean
-            // close.
+            // Otherwise the next child checks only the number of operations, so that crashes follow
+            // each other without a clean close.
             starts = [None; 2];
             if random.below(2) == 0 || kill + 1 == KILLS_IN_A_ROW {
                 let checked = witness.check_exact(&filter_of(home.path()), noted[0]);
@@ -101,7 +104,7 @@ fn one_thread_killed_at_any_moment_loses_nothing_that_had_returned() {
 }
 
 #[test]
-fn two_threads_killed_at_any_moment_lose_nothing_that_had_returned() {
+fn two_threads_killed_at_any_moment_lose_no_operation_that_had_returned() {
     let mut kills = 0;
     for row in 0..rows(3) {
         let scene = &UNORDERED[row as usize % UNORDERED.len()];
@@ -141,7 +144,7 @@ fn after_a_kill_every_snapshot_leads_to_the_same_state() {
                 scene.name
             );
             counted = inserts;
-            // Operations that were under way are passed over, whatever became of them.
+            // Operations that were in progress are skipped, whether recorded or not.
             before = noted.map(|noted| noted + 1);
             kills += 1;
         }

@@ -1,5 +1,6 @@
-//! What the children do: kinds with small windows, small segments and frequent checkpoints, so that steps, banks,
-//! segment changes and snapshots are under way at every moment.
+//! The workloads of the children: kinds with small windows, small segments and frequent
+//! checkpoints, so that steps, banks, segment changes and snapshots are in progress at every
+//! moment.
 
 use crate::kinds::{SAMPLES, Sample};
 use crate::random::mix;
@@ -7,43 +8,43 @@ use ebbtide::{Any, Clock, Downtime, Durability, Filter, Options, Timestamp};
 use std::sync::LazyLock;
 use std::time::Duration;
 
-/// Who writes checkpoints.
+/// The writer of checkpoints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Checkpoints {
-    /// The thread that inserts, after so many operations; there is no background thread.
+    /// The inserting thread, after this many operations; there is no background thread.
     Inline(u64),
     /// The background thread.
     Background,
-    /// And another one that does nothing else.
+    /// The background thread, and another thread that does nothing else.
     Always,
 }
 
-/// One way of using a filter.
+/// A workload.
 #[derive(Debug)]
 pub struct Scene {
-    /// What it is called, unique.
+    /// The unique name of the workload.
     pub name: &'static str,
     sample: Sample,
     segment_bytes: u64,
     durability: Durability,
     downtime: Downtime,
-    /// Who writes checkpoints, next to the background thread if there is one.
+    /// The writer of checkpoints, in addition to the background thread if there is one.
     pub checkpoints: Checkpoints,
-    /// One, or two.
+    /// The number of threads: one or two.
     pub threads: usize,
-    /// Whether the system's clock gives the times.
+    /// Whether the system clock gives the times.
     pub clocked: bool,
-    /// The most operations of each thread between two kills.
+    /// The largest number of operations of each thread between two kills.
     pub most: u64,
 }
 
-/// A kind of bits, whose keys weigh nothing.
+/// A kind without weights.
 const fn bits(kind: &'static str, parameters: &'static [(&'static str, &'static str)]) -> Sample {
     Sample { name: kind, kind, parameters, heaviest: 1, removes: false }
 }
 
-/// One thread, times given, nothing in the background: the state is a function of how many operations there were. These, and
-/// one for each kind.
+/// One thread, given times, no background work: the state is a function of the number of
+/// operations. Besides these workloads there is one for each kind.
 const EXACT: [Scene; 4] = [
     Scene {
         name: "age-partitioned, long",
@@ -91,8 +92,8 @@ const EXACT: [Scene; 4] = [
     },
 ];
 
-/// Two threads whose operations commute, for a generation is 60,000 inserts and none ends: the state is a function of
-/// which operations there were.
+/// Two threads whose operations commute, because a generation is 60,000 inserts and none ends: the
+/// state is a function of the set of operations.
 pub const UNORDERED: [Scene; 3] = [
     Scene {
         name: "two threads",
@@ -116,7 +117,7 @@ pub const UNORDERED: [Scene; 3] = [
         clocked: false,
         most: 2500,
     },
-    // A record that a snapshot has seen and the log tells again must not count twice.
+    // A record that a snapshot includes and the log contains must not count twice.
     Scene {
         name: "counts by two threads, many checkpoints",
         sample: bits("counting", &[("capacity", "20000"), ("fpr", "0.0001")]),
@@ -130,8 +131,8 @@ pub const UNORDERED: [Scene; 3] = [
     },
 ];
 
-/// Two threads with events and a background thread: what an insert meets depends on who comes first, which only the log
-/// knows.
+/// Two threads with events and a background thread: the effect of an insert depends on the order of
+/// the threads, which only the log records.
 pub const LOOSE: [Scene; 4] = [
     Scene {
         name: "two threads with shifts",
@@ -179,7 +180,7 @@ pub const LOOSE: [Scene; 4] = [
     },
 ];
 
-/// All scenes of one thread.
+/// All workloads of one thread.
 pub static ALL_EXACT: LazyLock<Vec<Scene>> = LazyLock::new(|| {
     let of_kind = |sample: Sample| Scene {
         name: sample.name,
@@ -196,18 +197,18 @@ pub static ALL_EXACT: LazyLock<Vec<Scene>> = LazyLock::new(|| {
 });
 
 impl Scene {
-    /// The scene of this name.
+    /// Returns the workload of this name.
     pub fn named(name: &str) -> Option<&'static Self> {
         let mut all = ALL_EXACT.iter().chain(&UNORDERED).chain(&LOOSE);
         all.find(|scene| scene.name == name)
     }
 
-    /// The kind.
+    /// Returns the kind.
     pub fn spec(&self) -> Any {
         self.sample.spec()
     }
 
-    /// The operation of this number; each leaves one record.
+    /// Runs the operation of this number; each leaves one record.
     pub fn operate(&self, filter: &Filter, thread: usize, number: u64) {
         let call = filter.call();
         let call = self.time(number).map_or(call, |time| call.time(time));
@@ -215,7 +216,7 @@ impl Scene {
         done.expect("an operation");
     }
 
-    /// The settings that children use.
+    /// Returns the options of the children.
     pub fn options(&self) -> Options {
         let clock = if self.clocked { Clock::system() } else { Clock::stream() };
         self.common_options()
@@ -227,7 +228,7 @@ impl Scene {
             .clock(clock)
     }
 
-    /// The settings of a filter in memory that has the same digest.
+    /// Returns the options of a filter in memory with the same digest.
     pub fn reference_options(&self) -> Options {
         self.common_options()
             .segment_bytes(1 << 20)
@@ -240,19 +241,20 @@ impl Scene {
         Options::new().hash_seed(4711).stripes(4).block_bytes(2048)
     }
 
-    /// The key of a thread's operation. One thread repeats keys now and then; two never meet.
+    /// Returns the key of a thread's operation. One thread repeats some keys; two threads never
+    /// share a key.
     pub fn key(&self, thread: usize, number: u64) -> [u8; 8] {
         let key = if self.threads == 1 { mix(number) % 50_000 } else { number * 2 + thread as u64 };
         key.to_le_bytes()
     }
 
-    /// Whether no key leaves the window during the test.
+    /// Returns whether no key leaves the window during the test.
     pub fn keeps_all(&self) -> bool {
         self.clocked || self.sample.kind == "bloom"
     }
 
-    /// The time of a thread's operation, if it is given: in turns 1000 operations each at 100,000, 10,000 and 1000 a
-    /// second, so that banks open and close.
+    /// Returns the time of a thread's operation, if it is given: 1000 operations each at 100,000,
+    /// 10,000 and 1000 per second in turn, so that banks open and close.
     pub fn time(&self, number: u64) -> Option<Timestamp> {
         let (turn, rest) = (number / 3000, number % 3000);
         let within = match rest / 1000 {

@@ -1,4 +1,4 @@
-//! What the filter must be: the same operations fed to a filter in memory that nobody kills.
+//! The expected filter: the same operations in a filter in memory that is never killed.
 
 use crate::child;
 use crate::copies::copy_with_newest_damaged;
@@ -10,16 +10,16 @@ use std::sync::Arc;
 
 type Checked<T> = Result<T, String>;
 
-/// A filter in memory with everything that the killed one should hold.
+/// A filter in memory with the expected operations of the killed one.
 pub struct Witness {
     scene: &'static Scene,
     filter: Filter,
-    /// Operations of each thread.
+    /// The number of operations of each thread.
     fed: [u64; 2],
 }
 
 impl Witness {
-    /// Nothing so far.
+    /// Creates an empty witness.
     pub fn new(scene: &'static Scene) -> Self {
         let options = scene.reference_options();
         let filter = Filter::create_on(Arc::new(Memory::new()), scene.spec(), options)
@@ -27,7 +27,7 @@ impl Witness {
         Self { scene, filter, fed: [0; 2] }
     }
 
-    /// How many operations of each thread the filter held when it was last looked at.
+    /// Returns how many operations of each thread the filter contained at the last check.
     pub fn fed(&self) -> [u64; 2] {
         self.fed
     }
@@ -50,14 +50,14 @@ impl Witness {
         } else {
             let inserts = found.digest().map_err(text)?.inserts;
             Err(format!(
-                "with {inserts} inserts its digest is not that of the operations {:?}",
+                "with {inserts} inserts its digest differs from that of the operations {:?}",
                 self.fed
             ))
         }
     }
 
-    /// One thread: the noted operations and at most one more, nothing else. True if the process died after it had
-    /// recorded the event that the next insert needs.
+    /// Checks one thread: the noted operations and at most one more, nothing else. Returns true if
+    /// the process died after recording the event that the next insert needs.
     pub fn check_exact(&mut self, dir: &Path, noted: u64) -> Checked<bool> {
         let Some(found) = open(self.scene, dir)? else {
             return if noted == 0 {
@@ -68,12 +68,13 @@ impl Witness {
         };
         let operations = found.stat().map_err(text)?.operations;
         if operations < noted.max(self.fed[0]) || operations > noted + 1 {
-            return Err(format!("{noted} operations had returned, {operations} are there"));
+            return Err(format!("{noted} operations had returned, {operations} are present"));
         }
         self.feed(0, operations);
         let stepped = !self.same(&found);
         if stepped {
-            // Then the next insert finds nothing due, and all is as if the event had come with it.
+            // The next insert then finds nothing due, and the state is as if the event had occurred
+            // with it.
             self.scene.operate(&found, 0, operations);
             self.feed(0, operations + 1);
             self.agree(&found)?;
@@ -82,7 +83,8 @@ impl Witness {
         Ok(stepped)
     }
 
-    /// Two threads whose operations commute: the noted operations and at most one more of each.
+    /// Checks two threads whose operations commute: the noted operations and at most one more of
+    /// each.
     pub fn check_unordered(&mut self, dir: &Path, noted: [u64; 2]) -> Checked<()> {
         let Some(found) = open(self.scene, dir)? else {
             return if noted == [0; 2] {
@@ -96,10 +98,10 @@ impl Witness {
             self.feed(thread, count);
         }
         let Some(more) = inserts.checked_sub(noted[0] + noted[1]) else {
-            return Err(format!("{noted:?} operations had returned, {inserts} are there"));
+            return Err(format!("{noted:?} operations had returned, {inserts} are present"));
         };
         for (thread, &count) in noted.iter().enumerate() {
-            // Keys are never repeated, and false positives all but impossible at this fill.
+            // Keys are never repeated, and false positives are negligible at this fill.
             let there = found.contains(self.scene.key(thread, count));
             if more == 2 || more == 1 && there.map_err(text)? && self.fed == noted {
                 self.feed(thread, count + 1);
@@ -114,7 +116,7 @@ fn text(error: Error) -> String {
     error.to_string()
 }
 
-/// Opens what a killed child left; `None` if it was killed before there was a filter.
+/// Opens the filter of a killed child; returns `None` if it was killed before the filter existed.
 fn open(scene: &Scene, dir: &Path) -> Checked<Option<Filter>> {
     match child::patiently(|| Filter::open(dir, scene.options())) {
         Ok(filter) => Ok(Some(filter)),
@@ -123,8 +125,9 @@ fn open(scene: &Scene, dir: &Path) -> Checked<Option<Filter>> {
     }
 }
 
-/// Two threads with events: recovery from each snapshot, and a second one, lead to the same state, which holds every
-/// operation that was noted since the last kill. Returns how many inserts it holds.
+/// Checks two threads with events: recovery from each snapshot, and a second recovery, lead to the
+/// same state, which contains every operation noted since the last kill. Returns the number of
+/// inserts.
 pub fn check_loose(scene: &Scene, dir: &Path, before: [u64; 2], noted: [u64; 2]) -> Checked<u64> {
     let Some(found) = open(scene, dir)? else {
         return Ok(0);
@@ -134,7 +137,7 @@ pub fn check_loose(scene: &Scene, dir: &Path, before: [u64; 2], noted: [u64; 2])
         let numbers = if scene.keeps_all() { before[thread]..noted[thread] } else { 0..0 };
         for number in numbers {
             if !found.contains(scene.key(thread, number)).map_err(text)? {
-                return Err(format!("operation {number} of thread {thread} is not there"));
+                return Err(format!("operation {number} of thread {thread} is missing"));
             }
         }
     }

@@ -1,4 +1,5 @@
-//! What exists in two copies: block 0, which readers never wait for, and a stripe's sums, which outlive their writer.
+//! Data with two copies: block 0, which readers never wait for, and a stripe's sums, which survive
+//! their writer.
 
 use ebbtide::models::Totals;
 use ebbtide::models::stripe::{STRIPE_WORDS, Stripe, StripeSums};
@@ -9,14 +10,14 @@ use loom::sync::Arc;
 use loom::sync::atomic::fence;
 use loom::thread;
 
-/// Two copies of two words; both words of a copy are the version to which it belongs.
+/// Two copies of two words; both words of a copy equal the version to which it belongs.
 struct Copies {
     lock: AtomicU64,
     version: AtomicU64,
     words: [[AtomicU64; 2]; 2],
 }
 
-/// How a writer begins and lets its copy count, how a reader begins and checks.
+/// The protocol: how a writer begins and publishes its copy, how a reader begins and validates.
 #[derive(Clone, Copy)]
 struct Protocol {
     begin_other: fn(&AtomicU64) -> u64,
@@ -47,7 +48,7 @@ impl Copies {
         (protocol.flip)(&self.version, next);
     }
 
-    /// The last word is read first: the order that a missing fence would spoil.
+    /// Reads the last word first: the order that a missing fence would break.
     fn read(&self, protocol: Protocol) {
         let before = (protocol.current)(&self.version);
         let copy = &self.words[(before & 1) as usize];
@@ -59,12 +60,12 @@ impl Copies {
     }
 }
 
-/// Who changes.
+/// The writers of the model.
 #[derive(Clone, Copy)]
 enum Writers {
-    /// One, twice: the second change overwrites the copy that was read.
+    /// One writer, twice: the second change overwrites the copy that was read.
     Twice,
-    /// Two, each once if it finds the stripe free.
+    /// Two writers, each once if it finds the stripe free.
     Two,
 }
 
@@ -86,7 +87,7 @@ fn block0(writers: Writers, protocol: Protocol) {
                 let copies = Arc::clone(&copies);
                 thread::spawn(move || {
                     let owner = Owner { slot, term: 1 };
-                    // One that waited would double the interleavings; the lock has models of its own.
+                    // A waiting writer would double the interleavings; the lock has its own models.
                     if try_lock(&copies.lock, owner) {
                         copies.change(protocol);
                         unlock(&copies.lock, owner).expect("held by this thread");
@@ -104,12 +105,12 @@ fn block0(writers: Writers, protocol: Protocol) {
 }
 
 #[test]
-fn a_copy_that_still_counts_was_read_whole() {
+fn a_copy_that_is_still_valid_was_read_whole() {
     block0(Writers::Twice, PROPER);
 }
 
 #[test]
-fn a_copy_that_still_counts_was_read_whole_whoever_wrote_it() {
+fn a_copy_that_is_still_valid_was_read_whole_for_any_writer() {
     block0(Writers::Two, PROPER);
 }
 
@@ -176,16 +177,18 @@ fn sums(of: u64) -> StripeSums {
     StripeSums { lsn: of, inserts: of, time: of, novelty: of }
 }
 
-/// Where the words of a copy lie: the record with LSN 1 is counted in the second copy, that with LSN 2 in the first.
+/// The index of the words of a copy: the record with LSN 1 is counted in the second copy, that with
+/// LSN 2 in the first.
 const FIRST: usize = 2;
-/// The time has one copy, for it only grows.
+/// The time has one copy, because it only grows.
 const TIME: usize = 1;
 
-/// What `Stripe::update` stores for LSN 2, in order.
+/// The stores of `Stripe::update` for LSN 2, in order.
 const PROPER_STORES: [(usize, u64); 5] =
     [(FIRST, 0), (FIRST + 1, 2), (FIRST + 2, 2), (TIME, 2), (FIRST, 2)];
 
-/// The holder of a stripe counts one record, and dies after so many stores of the next. Whoever takes over reads.
+/// The owner of a stripe counts one record, and dies after some stores of the next. The successor
+/// reads.
 fn death(stores: [(usize, u64); 5], left: usize) {
     loom::model(move || {
         let words = [(); STRIPE_WORDS].map(|()| AtomicU64::new(0));
@@ -197,7 +200,8 @@ fn death(stores: [(usize, u64); 5], left: usize) {
                 for &(at, value) in &stores[..left] {
                     shared.words[at].store(value, Ordering::Relaxed);
                 }
-                // Release: it stands for the kernel, which lets go of the byte lock of the dead.
+                // Release: it stands for the kernel, which releases the byte lock of the dead
+                // process.
                 shared.dead.store(1, Ordering::Release);
             })
         };
@@ -207,10 +211,10 @@ fn death(stores: [(usize, u64); 5], left: usize) {
                 if shared.dead.load(Ordering::Acquire) == 1 {
                     let found = Stripe::new(&shared.words).sums();
                     let lsn = if left == stores.len() { 2 } else { 1 };
-                    // The time may be that of the record that is about to be counted.
+                    // The time may be that of the record about to be counted.
                     assert_eq!(StripeSums { time: lsn, ..found }, sums(lsn), "half counted");
                     assert!((lsn..=2).contains(&found.time));
-                    // The repair.
+                    // Repair.
                     if lsn == 1 {
                         Stripe::new(&shared.words).count(2, 2, Totals { inserts: 1, novelty: 1 });
                     }
@@ -224,12 +228,12 @@ fn death(stores: [(usize, u64); 5], left: usize) {
 }
 
 #[test]
-fn sums_are_those_before_or_after_whenever_their_writer_dies() {
+fn if_their_writer_dies_sums_are_those_before_or_after() {
     (0..=PROPER_STORES.len()).for_each(|left| death(PROPER_STORES, left));
 }
 
 #[test]
-fn the_stores_of_the_model_are_those_of_the_code() {
+fn the_model_and_the_code_store_the_same_words() {
     // Loom's atomics exist in models only.
     loom::model(|| {
         let thread = thread::spawn(|| {

@@ -1,4 +1,5 @@
-//! New segments: none is written to before it is there, whoever allocates it, however many do.
+//! New segments: no record is written to a segment before it exists, for any number of concurrent
+//! creators.
 
 use ebbtide::models::place::reserve;
 use ebbtide::models::sync::{AtomicU64, Ordering};
@@ -7,21 +8,21 @@ use loom::sync::Arc;
 use loom::thread;
 use std::time::Duration;
 
-/// Segments of one place each.
+/// Segments of one slot each.
 const SEGMENTS: usize = 2;
 
-/// What the processes share: memory, and files.
+/// The shared state: memory, and files.
 struct Shared {
     tail: AtomicU64,
     allocated: AtomicU64,
     growing: AtomicU64,
-    /// Whether a segment has its name. The kernel lets one maker succeed.
+    /// Whether a segment has its name. The kernel lets one creator succeed.
     named: [AtomicU64; SEGMENTS],
-    /// Whether it is durable: Relaxed, as nothing but the end that is raised tells others.
+    /// Whether it is durable: Relaxed, because only the raised end publishes it to others.
     made: [AtomicU64; SEGMENTS],
 }
 
-/// How the end is raised and read.
+/// The orderings with which the end is raised and read.
 #[derive(Clone, Copy)]
 struct Protocol {
     raise: Ordering,
@@ -40,7 +41,7 @@ impl Shared {
     }
 
     fn make(&self, first: u64) {
-        // Who finds that another one was quicker makes what that one left durable.
+        // A creator that was slower makes the other one's segment durable.
         let _ =
             self.named[first as usize].compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed);
         self.made[first as usize].store(1, Ordering::Relaxed);
@@ -54,7 +55,7 @@ impl Shared {
         self.allocated.fetch_max(first + 1, protocol.raise);
     }
 
-    /// As `Engine::make_room`: returns what is mapped now, beyond `end`.
+    /// As `Engine::make_room`: returns the mapped end, beyond `end`.
     fn make_room(&self, end: u64, protocol: Protocol) -> u64 {
         loop {
             let allocated = self.allocated.load(protocol.see);
@@ -72,13 +73,13 @@ impl Shared {
         }
     }
 
-    /// A handle's insert, with its own mapped end.
+    /// An insert of a handle, with its own mapped end.
     fn insert(&self, protocol: Protocol) -> u64 {
         let mut mapped = 0;
         loop {
             if let Some(lsn) = reserve(&self.tail, mapped) {
                 let made = self.made[lsn as usize].load(Ordering::Relaxed);
-                assert_eq!(made, 1, "a segment that is not there");
+                assert_eq!(made, 1, "a segment that does not exist");
                 return lsn;
             }
             mapped = self.make_room(mapped, protocol);
@@ -86,7 +87,7 @@ impl Shared {
     }
 }
 
-/// Two handles insert; before them a third one may have been stopped in the middle of its turn.
+/// Two handles insert; before them a third one may have been stopped during its turn.
 fn growth(stopped: bool, protocol: Protocol) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
@@ -96,7 +97,7 @@ fn growth(stopped: bool, protocol: Protocol) {
             let shared = Arc::clone(&shared);
             let stopped = thread::spawn(move || {
                 let taken = turn::take(&shared.growing, Duration::ZERO);
-                // It has named the segment, and does not come on.
+                // It has named the segment, and makes no further progress.
                 let _ =
                     shared.named[0].compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed);
                 drop(taken);
@@ -115,29 +116,29 @@ fn growth(stopped: bool, protocol: Protocol) {
 }
 
 #[test]
-fn a_reserved_place_lies_in_a_segment_that_is_there_whoever_made_it() {
+fn a_reserved_slot_lies_in_an_existing_segment_for_any_creator() {
     growth(false, PROPER);
 }
 
 #[test]
-fn a_grower_that_was_stopped_holds_up_nobody() {
+fn a_stopped_creator_blocks_no_other_handle() {
     growth(true, PROPER);
 }
 
 #[test]
-#[should_panic = "a segment that is not there"]
+#[should_panic = "a segment that does not exist"]
 fn a_planted_end_raised_before_the_segment_is_there_is_found() {
     growth(false, Protocol { raised_first: true, ..PROPER });
 }
 
 #[test]
-#[should_panic = "a segment that is not there"]
+#[should_panic = "a segment that does not exist"]
 fn a_planted_allocated_end_raised_without_release_is_found() {
     growth(false, Protocol { raise: Ordering::Relaxed, ..PROPER });
 }
 
 #[test]
-#[should_panic = "a segment that is not there"]
+#[should_panic = "a segment that does not exist"]
 fn a_planted_allocated_end_read_without_acquire_is_found() {
     growth(false, Protocol { see: Ordering::Relaxed, ..PROPER });
 }

@@ -4,8 +4,8 @@
 //! RUSTFLAGS="--cfg loom" cargo test --release --test loom
 //! ```
 //!
-//! A model counts only if it finds a planted bug, so each has a twin that must fail. All actors are spawned
-//! threads: with one of them on the main thread loom 0.7 passes vacuously.
+//! A model is valid only if it finds a planted bug, so each has a twin that must fail. All actors
+//! are spawned threads: with an actor on the main thread loom 0.7 passes vacuously.
 #![cfg(loom)]
 
 mod copies;

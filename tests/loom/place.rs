@@ -1,4 +1,4 @@
-//! A record's place in the log: reserved once, written once, complete before it counts as durable.
+//! A record's slot in the log: reserved once, written once, complete before it counts as durable.
 
 use ebbtide::models::place::{last_word, publish, reserve, void};
 use ebbtide::models::sync::{AtomicU64, Ordering};
@@ -18,7 +18,7 @@ fn record(writer: u64) -> [u64; 4] {
     [writer, writer + 1, writer + 2, writer + 3]
 }
 
-/// Whether the place holds a whole record of some writer.
+/// Returns whether the slot contains a whole record of some writer.
 fn is_whole(slot: &Slot, last: u64) -> bool {
     let words = [0, 1, 2].map(|at: usize| slot[at].load(Ordering::Relaxed));
     words == [last - 3, last - 2, last - 1]
@@ -27,7 +27,7 @@ fn is_whole(slot: &Slot, last: u64) -> bool {
 type Reserve = fn(&AtomicU64, u64) -> Option<u64>;
 type Publish = fn(&[AtomicU64], [u64; 4]) -> bool;
 
-/// Three writers and room for two: nobody gets a place twice or one that is not there.
+/// Three writers and space for two: no slot is reserved twice, or beyond the end.
 fn reservation(reserve: Reserve) {
     loom::model(move || {
         let tail = Arc::new(AtomicU64::new(1));
@@ -42,7 +42,7 @@ fn reservation(reserve: Reserve) {
 }
 
 #[test]
-fn every_place_is_reserved_once_and_below_the_end() {
+fn every_slot_is_reserved_once_and_below_the_end() {
     reservation(reserve);
 }
 
@@ -60,7 +60,7 @@ fn a_planted_reservation_in_two_steps_is_found() {
     reservation(two_steps);
 }
 
-/// A place that a handle maps while another thread waits to write it.
+/// A segment that a handle maps while another thread waits to write to it.
 struct Mapped {
     tail: AtomicU64,
     end: AtomicU64,
@@ -68,10 +68,12 @@ struct Mapped {
 }
 
 #[expect(unsafe_code, reason = "the segment is shared under the protocol that is being modelled")]
-// SAFETY: `segment` is written before `end` is raised and read after `end` was seen raised; loom checks just that.
+// SAFETY: `segment` is written before `end` is raised and read after the raised `end` was seen;
+// loom checks exactly that.
 unsafe impl Sync for Mapped {}
 
-/// One thread maps a segment and raises the end, another reserves below the end and uses the segment.
+/// One thread maps a segment and raises the end, another reserves below the end and uses the
+/// segment.
 #[expect(unsafe_code, reason = "as above")]
 fn growth(raise: Ordering, see: Ordering) {
     loom::model(move || {
@@ -83,7 +85,7 @@ fn growth(raise: Ordering, see: Ordering) {
         let grower = {
             let log = Arc::clone(&log);
             thread::spawn(move || {
-                // SAFETY: loom has checked that nobody else uses it now.
+                // SAFETY: loom has checked that no other thread uses it now.
                 log.segment.with_mut(|segment| unsafe { *segment = true });
                 log.end.store(2, raise);
             })
@@ -92,7 +94,7 @@ fn growth(raise: Ordering, see: Ordering) {
             let log = Arc::clone(&log);
             thread::spawn(move || {
                 if reserve(&log.tail, log.end.load(see)).is_some() {
-                    // SAFETY: loom has checked that nobody writes it now.
+                    // SAFETY: loom has checked that no other thread writes it now.
                     assert!(log.segment.with(|segment| unsafe { *segment }));
                 }
             })
@@ -103,7 +105,7 @@ fn growth(raise: Ordering, see: Ordering) {
 }
 
 #[test]
-fn a_reserved_place_is_mapped() {
+fn a_reserved_slot_is_mapped() {
     growth(Ordering::Release, Ordering::Acquire);
 }
 
@@ -113,7 +115,7 @@ fn a_planted_end_raised_without_release_is_found() {
     growth(Ordering::Relaxed, Ordering::Acquire);
 }
 
-/// A writer publishes, somebody without patience voids, a third looks.
+/// A writer publishes, an impatient thread voids, a third thread reads.
 fn publication(publish: Publish) {
     loom::model(move || {
         let slot = Arc::new(slot());
@@ -137,14 +139,14 @@ fn publication(publish: Publish) {
         voider.join().expect("no panic");
         let seen = reader.join().expect("no panic");
         let last = last_word(&*slot);
-        assert!(seen == 0 || seen == last, "a place changed after it was complete");
-        assert_eq!(last != VOID, published, "the writer knows whether its record stands");
+        assert!(seen == 0 || seen == last, "a slot changed after it was complete");
+        assert_eq!(last != VOID, published, "the writer's result must match the slot");
         assert!(last == VOID || is_whole(&slot, last));
     });
 }
 
 #[test]
-fn a_place_becomes_a_whole_record_or_a_void_and_the_writer_knows_which() {
+fn a_slot_becomes_a_whole_record_or_a_void_and_its_writer_learns_which() {
     publication(publish);
 }
 
@@ -174,8 +176,8 @@ fn a_planted_publication_that_overwrites_a_void_is_found() {
     publication(overwriting);
 }
 
-/// A writer appends, another one reserves a place and dies; somebody walks the places up to the tail, syncs, and says
-/// how far the log is durable. `closing` is whether the walk voids empty places.
+/// A writer appends; another one reserves a slot and dies. A third thread walks the slots up to the
+/// tail, syncs, and publishes the durable end. `closing` is whether the walk voids empty slots.
 fn walk(closing: bool) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
@@ -201,9 +203,9 @@ fn walk(closing: bool) {
                     if closing && last_word(slot) == 0 {
                         void(slot, VOID);
                     }
-                    // What a sync would put on the disk now.
+                    // The words that a sync would write to disk now.
                     let last = last_word(slot);
-                    assert!(last == VOID || last != 0 && is_whole(slot, last), "a hole");
+                    assert!(last == VOID || last != 0 && is_whole(slot, last), "a gap");
                 }
             })
         };
@@ -219,15 +221,15 @@ fn everything_below_the_durable_end_is_complete() {
 }
 
 #[test]
-#[should_panic = "a hole"]
+#[should_panic = "a gap"]
 fn a_planted_walk_that_does_not_close_holes_is_found() {
     walk(false);
 }
 
 type Void = fn(&[AtomicU64], u64);
 
-/// A writer that was stopped with a place in hand comes back after somebody has voided it, or just before: it goes on
-/// until its record stands. `heeds` is whether it asks if it does.
+/// A writer that was stopped with a reserved slot resumes after a walker has voided it, or just
+/// before, and retries until its record stands. `heeds` is whether it checks the result.
 fn come_back(void: Void, heeds: bool) {
     loom::model(move || {
         let tail = Arc::new(AtomicU64::new(0));
@@ -236,7 +238,7 @@ fn come_back(void: Void, heeds: bool) {
             let (tail, slots) = (Arc::clone(&tail), Arc::clone(&slots));
             thread::spawn(move || {
                 loop {
-                    // The walker goes once, so it spoils one place at most.
+                    // The walker runs once, so it voids at most one slot.
                     let lsn = reserve(&tail, 2).expect("room for a second try");
                     if publish(&slots[lsn as usize], record(10)) || !heeds {
                         return lsn;
@@ -256,12 +258,12 @@ fn come_back(void: Void, heeds: bool) {
         walker.join().expect("no panic");
         let standing: Vec<u64> =
             (0..2).filter(|&at: &u64| last_word(&slots[at as usize]) == 13).collect();
-        assert_eq!(standing, [lsn], "a record stands once, where its writer thinks it does");
+        assert_eq!(standing, [lsn], "a record stands once, in the slot that its writer returned");
     });
 }
 
 #[test]
-fn a_writer_that_comes_back_too_late_writes_its_record_once_elsewhere() {
+fn a_writer_that_resumes_too_late_writes_its_record_once_in_another_slot() {
     come_back(|slot, word| void(slot, word), true);
 }
 

@@ -1,4 +1,4 @@
-//! The stripe lock: exclusion, and takeover from the dead.
+//! The stripe lock: exclusion, and takeover from a dead owner.
 
 use ebbtide::models::stripe_lock::{
     Acquired, Lost, Owner, Verdict, holder, lock, try_lock, unlock,
@@ -12,8 +12,8 @@ const A: Owner = Owner { slot: 0, term: 1 };
 const B: Owner = Owner { slot: 1, term: 1 };
 const C: Owner = Owner { slot: 2, term: 5 };
 
-/// A lock word and what it guards: loom fails a model in which two threads touch the number without
-/// one's access happening before the other's.
+/// A lock word and the data that it guards: loom fails a model in which two threads access the
+/// number without a happens-before order.
 struct Stripe {
     word: AtomicU64,
     number: UnsafeCell<u64>,
@@ -21,7 +21,7 @@ struct Stripe {
 }
 
 #[expect(unsafe_code, reason = "the number is shared under the lock that is being modelled")]
-// SAFETY: threads touch `number` only while they hold `word`; loom checks just that.
+// SAFETY: threads access `number` only while they hold `word`; loom checks exactly that.
 unsafe impl Sync for Stripe {}
 
 impl Stripe {
@@ -33,7 +33,7 @@ impl Stripe {
     #[expect(unsafe_code, reason = "as above")]
     fn increment(&self) -> u64 {
         self.number.with_mut(|number| {
-            // SAFETY: the pointer is valid, and loom has checked that nobody else uses it now.
+            // SAFETY: the pointer is valid, and loom has checked that no other thread uses it now.
             unsafe {
                 *number += 1;
                 *number
@@ -52,7 +52,7 @@ impl Stripe {
     }
 }
 
-const PATIENT: &str = "this judge does not give up";
+const PATIENT: &str = "this judge never abandons the wait";
 
 type Lock = fn(&Stripe, Owner) -> Acquired;
 type Unlock = fn(&AtomicU64, Owner) -> Result<(), Lost>;
@@ -62,7 +62,8 @@ fn proper_lock(stripe: &Stripe, owner: Owner) -> Acquired {
     lock(&stripe.word, owner, &|other| stripe.judge(other, Ordering::Acquire)).expect(PATIENT)
 }
 
-/// Each thread goes twice through the lock: one that goes once never meets its own unlock.
+/// Each thread acquires the lock twice: with one acquisition a thread would never meet its own
+/// unlock.
 fn exclusion(owners: [Owner; 2], lock: Lock, unlock: Unlock) {
     loom::model(move || {
         let stripe = Stripe::new();
@@ -123,7 +124,7 @@ fn a_planted_lock_without_acquire_is_found() {
 #[should_panic = "Causality violation"]
 fn a_planted_check_before_the_lock_is_found() {
     fn late_lock(stripe: &Stripe, owner: Owner) -> Acquired {
-        // The bug: seeing zero and storing are two steps.
+        // The bug: reading zero and storing are two steps.
         while stripe.word.load(Ordering::Acquire) != 0 {
             thread::yield_now();
         }
@@ -137,7 +138,7 @@ fn a_planted_check_before_the_lock_is_found() {
     exclusion([A, B], late_lock, quiet_unlock);
 }
 
-/// What a dying owner's thread does; true if it died holding the lock.
+/// Runs a dying owner's thread; returns true if it died holding the lock.
 fn die_holding(stripe: &Stripe) -> bool {
     let held = try_lock(&stripe.word, A);
     if held {
@@ -147,7 +148,7 @@ fn die_holding(stripe: &Stripe) -> bool {
     held
 }
 
-/// A thread that takes the lock, from the dead if need be.
+/// Starts a thread that takes the lock, from the dead owner if necessary.
 fn heir(stripe: &Arc<Stripe>, owner: Owner, lock: Lock) -> thread::JoinHandle<Acquired> {
     let stripe = Arc::clone(stripe);
     thread::spawn(move || {
@@ -158,8 +159,8 @@ fn heir(stripe: &Arc<Stripe>, owner: Owner, lock: Lock) -> thread::JoinHandle<Ac
     })
 }
 
-/// A has died holding the lock; B and C both want it. (With A dying beside them the model would have
-/// no end: loom lets two waiters alternate forever while a third thread could run.)
+/// A has died holding the lock; B and C both want it. (With A dying concurrently the model would
+/// not end: loom lets two waiters alternate without limit while a third thread could run.)
 fn two_heirs(lock: Lock) {
     loom::model(move || {
         let stripe = Stripe::new();
@@ -185,7 +186,7 @@ fn heir_of_the_dying(lock: Lock) {
         let heir = heir(&stripe, B, lock);
         let held = dying.join().expect("no panic");
         let taken_over = heir.join().expect("no panic") == Acquired::TakenOver(A);
-        // Relaxed: the threads were joined. If A came last, nobody was there to take over from it.
+        // Relaxed: the threads were joined. If A came last, no successor took over from it.
         let left = holder(stripe.word.load(Ordering::Relaxed));
         assert_eq!(left, (held && !taken_over).then_some(A));
         assert_eq!(stripe.increment(), 2 + u64::from(held));
@@ -216,7 +217,7 @@ fn a_planted_probe_that_does_not_synchronise_is_found() {
 #[should_panic = "Causality violation"]
 fn a_planted_takeover_from_the_living_is_found() {
     fn hasty_lock(stripe: &Stripe, owner: Owner) -> Acquired {
-        // The bug: nobody looked.
+        // The bug: no check.
         lock(&stripe.word, owner, &|_| Verdict::Dead).expect(PATIENT)
     }
     heir_of_the_dying(hasty_lock);

@@ -1,4 +1,5 @@
-//! An insert whose time is ahead is told to stripe 0 first: a step that ends by an event has no key that is later than the event.
+//! An insert whose time is ahead records it in stripe 0 first: a step that ends by an event
+//! contains no key later than the event.
 
 use ebbtide::models::stripe::{STRIPE_WORDS, Stripe};
 use ebbtide::models::stripe_lock::{Owner, try_lock, unlock};
@@ -7,22 +8,23 @@ use ebbtide::models::version;
 use loom::sync::Arc;
 use loom::thread;
 
-/// The key's time, which somebody else has told or is just telling.
+/// The key's time, which another thread has recorded or is recording.
 const TIME: u64 = 7;
 
 struct Filter {
     /// Block 0's version: 0 while the first step is open.
     version: AtomicU64,
-    /// When the first step ended, and one.
+    /// The time at which the first step ended, plus one.
     ended: AtomicU64,
     /// Stripe 0's lock and time.
     stripe: [AtomicU64; STRIPE_WORDS],
 }
 
-/// What an insert does: whether its time has been told, and the version of block 0 that it goes by.
+/// The plan of an insert: whether its time has been recorded, and the version of block 0 that it
+/// uses.
 type Plan = fn(&Filter) -> (bool, u64);
 
-/// How stripe 0 notes a time.
+/// The way in which stripe 0 records a time.
 type Note = fn(&Filter, u64, u64);
 
 impl Filter {
@@ -30,7 +32,7 @@ impl Filter {
         Stripe::new(&self.stripe)
     }
 
-    /// Under stripe 0, unless it is busy.
+    /// Acts under stripe 0, unless it is busy.
     fn hold(&self, slot: u16, act: impl FnOnce()) {
         let owner = Owner { slot, term: 1 };
         if try_lock(self.stripe().lock_word(), owner) {
@@ -39,7 +41,7 @@ impl Filter {
         }
     }
 
-    /// Ends the first step at the time that stripe 0 knows.
+    /// Ends the first step at the recorded time of stripe 0.
     fn end_step(&self, note: Note) {
         let time = self.stripe().time();
         let next = version::begin_other(&self.version);

@@ -1,4 +1,4 @@
-//! Turns, and the group commit that is built on them: whoever leads, whoever is overtaken or fails.
+//! The leader gate (turn), and the group commit built on it: with any leader, overtaken or failing.
 
 use ebbtide::models::place::reserve;
 use ebbtide::models::sync::{AtomicU64, Ordering};
@@ -9,13 +9,13 @@ use std::time::Duration;
 
 const PLACES: usize = 2;
 
-/// What the processes share, and the disk.
+/// The shared memory, and the disk.
 struct Shared {
     syncing: AtomicU64,
     tail: AtomicU64,
     durable: AtomicU64,
     poisoned: AtomicU64,
-    /// The last word of each place; how the rest is published is modelled in `place.rs`.
+    /// The last word of each slot; `place.rs` models the publication of the others.
     places: [AtomicU64; PLACES],
     disk: [AtomicU64; PLACES],
 }
@@ -44,11 +44,11 @@ fn take(word: &AtomicU64) -> Taken<'_> {
     turn::take(word, Duration::ZERO)
 }
 
-/// How a leader goes about it.
+/// The way in which a leader works.
 #[derive(Clone, Copy)]
 struct Lead {
     raised_before_the_sync: bool,
-    /// With what order the durable end is raised, and read by whoever relies on it.
+    /// The ordering with which the durable end is raised, and read by its users.
     raise: Ordering,
     closes_holes: bool,
 }
@@ -64,7 +64,7 @@ impl Lead {
             shared.durable.fetch_max(upto, self.raise); // the bug
         }
         for at in 0..upto as usize {
-            // A place that stays empty becomes a VOID: here without any patience.
+            // A slot that stays empty becomes a VOID: here without patience.
             if self.closes_holes {
                 let _ = shared.places[at].compare_exchange(
                     0,
@@ -93,7 +93,8 @@ impl Lead {
         }
     }
 
-    /// Appends a record and waits until it is durable. Whatever the place then holds, the disk must hold.
+    /// Appends a record and waits until it is durable. The disk must contain the content of the
+    /// slot.
     fn append(self, shared: &Shared, record: u64) {
         let lsn = reserve(&shared.tail, PLACES as u64).expect("room for all") as usize;
         let _ =
@@ -105,7 +106,7 @@ impl Lead {
     }
 }
 
-/// Two threads append and commit. A leader may have been stopped in the middle before them.
+/// Two threads append and commit. Before them a leader may have been stopped in the middle.
 fn group_commit(stopped: bool, lead: Lead) {
     explore(move || {
         let shared = Shared::new();
@@ -126,12 +127,12 @@ fn group_commit(stopped: bool, lead: Lead) {
 }
 
 #[test]
-fn what_is_acknowledged_is_on_the_disk() {
+fn every_acknowledged_record_is_on_the_disk() {
     group_commit(false, PROPER);
 }
 
 #[test]
-fn a_leader_that_was_stopped_holds_up_nobody() {
+fn a_stopped_leader_blocks_no_other_handle() {
     group_commit(true, PROPER);
 }
 
@@ -153,13 +154,13 @@ fn a_planted_leader_that_leaves_holes_is_found() {
     group_commit(false, Lead { closes_holes: false, ..PROPER });
 }
 
-/// A turn of the code's, or one of a planted kind by its number.
+/// A turn of the code, or of a planted variant by its number.
 enum Held<'a> {
     Code(Turn<'a>),
     Planted(u64),
 }
 
-/// How turns are taken (with whether the one before has ended) and ended.
+/// The way in which turns are taken (with whether the one before has ended) and ended.
 #[derive(Clone, Copy)]
 struct Turns {
     take: for<'a> fn(&'a AtomicU64) -> Option<(bool, Held<'a>)>,
@@ -191,12 +192,12 @@ fn take_by_hand(word: &AtomicU64, order: Ordering) -> Option<(bool, Held<'_>)> {
     Some((seen & 1 == 0, Held::Planted(number)))
 }
 
-/// A leader's sync fails; another asks meanwhile how the turn before its own came to its end.
+/// A leader's sync fails; another thread checks meanwhile how the turn before its own ended.
 fn failure(turns: Turns) {
     explore(move || {
         let shared = Shared::new();
         let failing = thread::spawn(move || {
-            let (_, held) = (turns.take)(&shared.syncing).expect("nobody else is there");
+            let (_, held) = (turns.take)(&shared.syncing).expect("no other thread holds the turn");
             let next = {
                 let shared = Arc::clone(&shared);
                 thread::spawn(move || {
@@ -204,12 +205,12 @@ fn failure(turns: Turns) {
                     let poisoned = shared.poisoned.load(Ordering::Relaxed);
                     assert!(
                         !in_order || poisoned == 1,
-                        "in order after a failure that is not seen"
+                        "a failure of the previous turn was not seen"
                     );
                     (turns.end)(&shared.syncing, held);
                 })
             };
-            // Relaxed: what orders it is the end of the turn.
+            // Relaxed: ordered by the end of the turn.
             if turns.poisons_late {
                 (turns.end)(&shared.syncing, held);
                 shared.poisoned.store(1, Ordering::Relaxed);
@@ -224,7 +225,7 @@ fn failure(turns: Turns) {
 }
 
 #[test]
-fn who_is_told_that_the_turn_before_has_ended_sees_its_failure() {
+fn a_leader_that_sees_the_previous_turn_ended_sees_its_failure() {
     failure(CODE);
 }
 
@@ -259,8 +260,8 @@ fn a_planted_turn_ended_without_release_is_found() {
     failure(Turns { take: |word| take_by_hand(word, Ordering::Acquire), end, ..CODE });
 }
 
-/// Two threads take turns, each twice. Each turn has a number of its own, whoever was overtaken, so the word tells in the
-/// end how many there were.
+/// Two threads take turns, each twice. Each turn has its own number, also after an overtake, so the
+/// word contains the number of turns in the end.
 fn taking(turns: Turns) {
     explore(move || {
         let shared = Shared::new();
@@ -284,7 +285,7 @@ fn taking(turns: Turns) {
 }
 
 #[test]
-fn no_turn_is_taken_twice_and_none_is_taken_back() {
+fn no_turn_is_taken_twice_and_none_is_undone() {
     taking(CODE);
 }
 

@@ -1,7 +1,8 @@
-//! The undo area: whoever finds a changed word of a dead owner's block also finds what it was.
+//! The undo area: a successor that finds a changed word of a dead owner's block also finds its
+//! former value.
 //!
-//! The owner dies after any of its stores. In the model it merely stops, and the heir sees its stores in any order that the
-//! fences allow.
+//! The owner dies after any of its stores. In the model it merely stops, and the successor sees its
+//! stores in any order that the fences allow.
 
 use ebbtide::models::sync::{AtomicU64, Ordering};
 use ebbtide::models::undo::{Begun, Undo};
@@ -9,7 +10,8 @@ use loom::sync::Arc;
 use loom::sync::atomic::fence;
 use loom::thread;
 
-/// The count, what the notes are about, and room for the notes of the model: each further word multiplies the interleavings.
+/// The count, the header of the notes, and space for the notes of the model: each further word
+/// multiplies the interleavings.
 const AREA_WORDS: usize = 3 + 2 * 2;
 
 /// A block of two words and its stripe's undo area.
@@ -18,7 +20,7 @@ struct Shared {
     area: [AtomicU64; AREA_WORDS],
 }
 
-/// How a word is changed.
+/// The way in which a word is changed.
 type Change = fn(&Undo<'_>, &[AtomicU64; 2], usize, u64);
 
 fn proper(undo: &Undo<'_>, block: &[AtomicU64; 2], at: usize, value: u64) {
@@ -26,7 +28,8 @@ fn proper(undo: &Undo<'_>, block: &[AtomicU64; 2], at: usize, value: u64) {
     block[at].store(value, Ordering::Relaxed);
 }
 
-/// The owner of a stripe changes a word twice; the heir finds some of that and takes it back.
+/// The owner of a stripe changes a word twice; the successor finds some of the stores and undoes
+/// them.
 fn death(change: Change) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
@@ -47,7 +50,8 @@ fn death(change: Change) {
         let heir = {
             let shared = Arc::clone(&shared);
             thread::spawn(move || {
-                // What the heir finds, copied, for the owner of the model goes on.
+                // A copy of the words that the successor finds, because the owner of the model
+                // continues.
                 let found: Vec<_> =
                     shared.block.iter().map(|word| word.load(Ordering::Relaxed)).collect();
                 // Acquire fence: pairs with the Release fence in `note`. It stands for the death.
@@ -59,12 +63,12 @@ fn death(change: Change) {
                     .collect();
                 let undo = Undo::new(&area);
                 if found != [0, 0] {
-                    assert_eq!(undo.begun(), Some(Begun { block: 7, lsn: 3 }), "not taken back");
+                    assert_eq!(undo.begun(), Some(Begun { block: 7, lsn: 3 }), "not undone");
                 }
                 let block: Vec<_> = found.into_iter().map(AtomicU64::new).collect();
                 undo.take_back(&block[..1], &block[1..]);
                 let values = block.iter().map(|word| word.load(Ordering::Relaxed));
-                assert_eq!(values.collect::<Vec<_>>(), [0, 0], "not taken back");
+                assert_eq!(values.collect::<Vec<_>>(), [0, 0], "not undone");
             })
         };
         owner.join().expect("no panic");
@@ -73,12 +77,12 @@ fn death(change: Change) {
 }
 
 #[test]
-fn whatever_was_changed_can_be_taken_back() {
+fn every_change_can_be_undone() {
     death(proper);
 }
 
 #[test]
-#[should_panic = "not taken back"]
+#[should_panic = "not undone"]
 fn a_planted_change_before_its_note_is_found() {
     death(|undo, block, at, value| {
         let old = block[at].load(Ordering::Relaxed);
@@ -88,7 +92,7 @@ fn a_planted_change_before_its_note_is_found() {
 }
 
 #[test]
-#[should_panic = "not taken back"]
+#[should_panic = "not undone"]
 fn a_planted_note_of_the_new_value_is_found() {
     death(|undo, block, at, value| {
         undo.note(&block[..1], &block[1..], at, value); // the bug

@@ -6,13 +6,13 @@ use loom::sync::Arc;
 use loom::sync::atomic::fence;
 use loom::thread;
 
-/// A block of two cells that are always equal when the version is even.
+/// A block of two cells that are equal whenever the version is even.
 struct Block {
     version: AtomicU64,
     cells: [AtomicU64; 2],
 }
 
-/// How a writer begins and ends, how a reader begins and checks.
+/// The protocol: how a writer begins and ends, how a reader begins and validates.
 #[derive(Clone, Copy)]
 struct Protocol {
     begin: fn(&AtomicU64),
@@ -52,7 +52,7 @@ fn model(protocol: Protocol) {
                 let Some(before) = (protocol.read)(&block.version) else {
                     return;
                 };
-                // The cell written last is read first: the order that a missing fence would spoil.
+                // Read the cell written last first: the order that a missing fence would break.
                 let second = block.cells[1].load(Ordering::Relaxed);
                 let first = block.cells[0].load(Ordering::Relaxed);
                 if (protocol.unchanged)(&block.version, before) {

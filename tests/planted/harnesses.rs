@@ -57,19 +57,19 @@ pub const HARNESSES: &[Harness] = &[
     harness(
         "salvage",
         Test::Of("salvage"),
-        "-q --skip of_one_damage_anywhere --skip of_several_damages",
+        "-q --skip after_any_single_damage --skip after_several_random_damages",
     ),
-    harness("recovery", Test::Of("recovery"), "-q --skip opening_often --skip restart"),
+    harness("recovery", Test::Of("recovery"), "-q --skip repeated_opening --skip restart"),
     harness(
         "full disk",
         Test::Of("full_disk"),
         "-q --skip any_single_failure --skip a_bank_allocated_in_vain",
     ),
-    harness("tight disk", Test::Of("tight_disk"), "-q --skip threads_write_for_ever"),
+    harness("tight disk", Test::Of("tight_disk"), "-q --skip threads_write_without_limit"),
     harness(
         "attach",
         Test::Of("attach"),
-        "-q --skip banks_that_one_handle --skip backups_through_one_handle",
+        "-q --skip banks_that_one_handle --skip a_backup_by_one_handle",
     ),
     harness("fork", Test::Of("fork"), "-q"),
     harness("concurrency", Test::Of("concurrency"), "-q"),

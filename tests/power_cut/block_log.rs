@@ -1,12 +1,12 @@
 //! The log of a block device, in the format of dm-log-writes.
 //!
-//! The first sector is a header; then entries, each a sector that tells what follows, and its data. All numbers are of 64
-//! bits, little-endian, and count sectors of 512 bytes.
+//! The first sector is a header. Entries follow, each a sector that describes the entry, and its
+//! data. All numbers have 64 bits, are little-endian, and count sectors of 512 bytes.
 
 use std::ops::Range;
 use std::path::Path;
 
-/// The unit of everything, and what a disk writes whole.
+/// The unit of all numbers, and of atomic disk writes.
 pub const SECTOR: usize = 512;
 const MAGIC: u64 = 0x006A_7366_7773_6872;
 const FLUSH: u64 = 1;
@@ -18,15 +18,15 @@ pub struct Entry {
     /// The first sector written.
     pub sector: u64,
     sectors: u64,
-    /// Where the data is in the log; nothing for a flush and a discard.
+    /// The range of the data in the log; empty for a flush and a discard.
     data: Range<usize>,
-    /// Whether everything logged before is on the disk.
+    /// Whether all data logged before is on disk.
     pub flush: bool,
-    /// Where the log ended after it.
+    /// The end of the entry in the log.
     pub end: u64,
 }
 
-/// What was done to a device, in order.
+/// The writes to a device, in order.
 #[derive(Debug)]
 pub struct BlockLog {
     bytes: Vec<u8>,
@@ -60,26 +60,26 @@ impl BlockLog {
         Ok(Self { bytes, entries })
     }
 
-    /// All of it.
+    /// Returns all entries.
     pub fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
-    /// The sectors that an entry wrote, with their bytes. A discard writes zeros: the loop device
-    /// passes on what the file system wants to be zeros as a hole to be punched, and never discards
-    /// anything else, for the file system is mounted without that.
+    /// Returns the sectors that an entry wrote, with their bytes. A discard writes zeros. The loop
+    /// device turns blocks that the file system wants to be zero into punched holes, and never
+    /// discards anything else, because the file system is mounted without discard.
     pub fn sectors(&self, entry: &Entry) -> impl Iterator<Item = (u64, &[u8])> {
         let written = self.bytes[entry.data.clone()].chunks(SECTOR);
         let discarded = if entry.data.is_empty() { entry.sectors as usize } else { 0 };
         (entry.sector..).zip(written.chain(std::iter::repeat_n(&[0; SECTOR][..], discarded)))
     }
 
-    /// How long the log was after so many entries.
+    /// Returns the length of the log after this many entries.
     pub fn position(&self, entries: usize) -> u64 {
         entries.checked_sub(1).map_or(SECTOR as u64, |last| self.entries[last].end)
     }
 
-    /// How many entries there were when the log was so long.
+    /// Returns how many entries there were when the log had this length.
     pub fn entries_at(&self, position: u64) -> usize {
         self.entries.partition_point(|entry| entry.end <= position)
     }

@@ -1,5 +1,6 @@
-//! Who uses the filter while the disk is logged: a director, and the processes that it starts one after another, or two
-//! at a time. They end by closing the filter, or are killed by themselves in the middle of their work.
+//! The users of the filter while the disk is logged: a director, and the processes that it starts
+//! one after another, or two at a time. They end by closing the filter, or kill themselves during
+//! their work.
 
 use crate::notes::{Notes, STREAMS};
 use crate::random::{Random, mix};
@@ -16,12 +17,12 @@ use std::time::Duration;
 
 const ROLE: &str = "EBBTIDE_POWER_CUT_ROLE";
 
-/// Which recording of two: on an empty disk, or on one that lost its power.
+/// The recording: on an empty disk, or on one after a power cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
-    /// Three processes, or pairs of them, do some hundred operations each.
+    /// Three processes, or pairs of them, run some hundred operations each.
     First,
-    /// One, or one pair, recovers and does a few.
+    /// One process, or one pair, recovers and runs a few.
     Second,
 }
 
@@ -35,33 +36,33 @@ impl Part {
     }
 }
 
-/// What a process is for.
+/// The role of a process.
 #[derive(Debug, Clone)]
 pub struct Role {
-    /// Where the notes and the mounted disk are.
+    /// The directory of the notes and the mounted disk.
     pub dir: PathBuf,
-    /// What is done.
+    /// The workload.
     pub scene: &'static Scene,
-    /// Where its randomness comes from.
+    /// The seed of its random choices.
     pub seed: u64,
-    /// Which recording.
+    /// The recording.
     pub part: Part,
-    /// In which turn, and as which of its processes; nothing for the director.
+    /// The turn, and the process within it; `None` for the director.
     stint: Option<(u64, u64)>,
 }
 
-/// Where the filter is on a disk that is mounted there.
+/// Returns the directory of the filter on a disk mounted there.
 pub fn filter_of(mounted: &Path) -> PathBuf {
     mounted.join("filter")
 }
 
 impl Role {
-    /// The director of a recording.
+    /// Returns the role of the director of a recording.
     pub fn director(dir: &Path, scene: &'static Scene, seed: u64, part: Part) -> Self {
         Self { dir: dir.to_owned(), scene, seed, part, stint: None }
     }
 
-    /// The role, if this process has one.
+    /// Returns the role, if this process has one.
     pub fn from_environment() -> Option<Self> {
         let text = std::env::var(ROLE).ok()?;
         let mut parts = text.split('\n');
@@ -74,7 +75,7 @@ impl Role {
         Some(Self { dir, scene, seed, part, stint })
     }
 
-    /// Lets a command play it, which runs this program.
+    /// Passes the role to a command that runs this program.
     pub fn give(&self, command: &mut Command) {
         let mut text = format!(
             "{}\n{}\n{}\n{}",
@@ -89,7 +90,7 @@ impl Role {
         command.env(ROLE, text);
     }
 
-    /// Does what is to be done.
+    /// Runs the role.
     pub fn play(self) {
         match self.stint {
             Some((stint, process)) => self.work(stint, process),
@@ -141,7 +142,7 @@ impl Role {
         };
         let found = counts(self.scene, &filter);
         if self.scene.crew != Crew::Processes {
-            // Who opens alone has made durable what it found.
+            // A single opener has made durable what it found.
             streams.clone().for_each(|stream| notes.acknowledge(stream, found[stream]));
         }
         let most = self.part.operations(&mut random);
@@ -166,12 +167,12 @@ impl Role {
     }
 }
 
-/// How many operations of each stream a filter holds. Each has a prefix of its operations there.
+/// Returns how many operations of each stream a filter contains. They are a prefix of the stream.
 pub fn counts(scene: &Scene, filter: &Filter) -> [u64; STREAMS] {
     if scene.crew == Crew::One {
         return [filter.stat().expect("figures").operations, 0];
     }
-    // False positives are all but impossible at this fill.
+    // False positives are negligible at this fill.
     let there = |stream, number| filter.contains(scene.key(stream, number)).expect("an answer");
     [0, 1].map(|stream| {
         (0..).find(|&number| !there(stream, number)).expect("no filter holds all numbers")
@@ -188,7 +189,7 @@ struct Hand<'a> {
 }
 
 impl Hand<'_> {
-    /// So many operations, some of them durable, among checkpoints and syncs.
+    /// Runs up to `most` operations, some of them durable, among checkpoints and syncs.
     fn operate(&mut self, start: u64, most: u64) {
         let one_in = [3, 10, 50][self.random.below(3) as usize];
         for number in start..start + most {
@@ -203,7 +204,7 @@ impl Hand<'_> {
                     self.filter.sync().expect("a sync");
                     self.notes.acknowledge(self.stream, number);
                 }
-                // Time for the threads in the background.
+                // Time for the background threads.
                 3 | 4 => std::thread::sleep(Duration::from_millis(1)),
                 _ => {}
             }
@@ -222,7 +223,8 @@ impl Hand<'_> {
     }
 }
 
-/// What else goes on on a machine: the system writes back what it likes, and other programs sync their own files.
+/// Simulates other activity of the machine: the kernel writes back some files, and other programs
+/// sync their own.
 struct Stirrer {
     other: PathBuf,
     random: Random,
@@ -250,18 +252,18 @@ impl Stirrer {
         }
     }
 
-    /// Has the system begin to write back some file of the filter; no flush comes with it.
+    /// Starts the write-back of a file of the filter, without a flush.
     fn write_back(&mut self, filter: &Path) {
         let Ok(entries) = std::fs::read_dir(filter) else { return };
         let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-        // Locks belong to descriptors; others leave that file alone.
+        // Closing another descriptor of `lock` could release locks, so that file is excluded.
         files.retain(|file| !file.ends_with("lock"));
         files.sort();
         if files.is_empty() {
             return;
         }
         let file = &files[self.random.below(files.len() as u64) as usize];
-        // It may be gone by now.
+        // It may be removed by now.
         if let Ok(file) = File::open(file) {
             fadvise(file, 0, None, Advice::DontNeed).expect("advice is free");
         }

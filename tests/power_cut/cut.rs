@@ -1,7 +1,8 @@
-//! Power cuts: at which point of the log, and what had reached the disk by then.
+//! Power cuts: the position in the log, and the writes that had reached the disk by then.
 //!
-//! Everything up to the last flush has. Of each sector written since, the disk may hold what it held at the flush, or any
-//! of the later writes: a disk has a cache, writes from it in any order, and writes whole sectors.
+//! All writes up to the last flush have. Of each sector written since, the disk may have the
+//! content of the flush, or any of the later writes: a disk has a cache, writes from it in any
+//! order, and writes whole sectors.
 
 use crate::block_log::BlockLog;
 use crate::image::Image;
@@ -9,29 +10,30 @@ use crate::notes::Noted;
 use crate::random::Random;
 use std::fmt;
 
-/// The second sector of ext4's superblock. It shares the fate of the first: ext4 cannot mount a torn one.
+/// The second sector of ext4's superblock. It has the same fate as the first: ext4 cannot mount a
+/// torn superblock.
 const SUPERBLOCK_END: u64 = 3;
 
-/// How the writes since the last flush fared.
+/// The fate of the writes since the last flush.
 #[derive(Debug, Clone, Copy)]
 enum Fate {
     /// None reached the disk.
     Lost,
-    /// All did.
+    /// All reached the disk.
     Kept,
-    /// So many of eight did, each whole.
+    /// This many of eight writes reached it, each completely.
     Writes(u64),
-    /// So many of eight sectors did.
+    /// This many of eight sectors reached it.
     Sectors(u64),
 }
 
 /// A power cut.
 #[derive(Debug, Clone)]
 pub struct Cut {
-    /// Entries logged before it.
+    /// The number of entries logged before it.
     pub issued: usize,
     fate: Fate,
-    /// Decides of each write or sector.
+    /// Decides the fate of each write or sector.
     random: Random,
 }
 
@@ -42,8 +44,8 @@ impl fmt::Display for Cut {
 }
 
 impl Cut {
-    /// Any of a recording: often right after an acknowledgement or before a flush, or while the filter was opened, closed
-    /// or copied.
+    /// Draws a power cut of a recording: often right after an acknowledgement or before a flush, or
+    /// while the filter was opened, closed or copied.
     pub fn any(log: &BlockLog, noted: &Noted, random: &mut Random) -> Self {
         let last = log.entries().len();
         let issued = match random.below(20) {
@@ -80,14 +82,14 @@ impl Cut {
         Self { issued, fate, random }
     }
 
-    /// The entries that no flush covers.
+    /// Returns the entries that no flush covers.
     pub fn open(&self, log: &BlockLog) -> std::ops::Range<usize> {
         let issued = &log.entries()[..self.issued];
         let flushed = issued.iter().rposition(|entry| entry.flush).map_or(0, |flush| flush + 1);
         flushed..self.issued
     }
 
-    /// Adds to what had been flushed what of the rest reached the disk.
+    /// Applies those unflushed writes that reached the disk.
     pub fn tear(&self, log: &BlockLog, image: &mut Image) {
         let mut random = self.random.clone();
         let mut chosen = |share| random.below(8) < share;
@@ -111,7 +113,7 @@ impl Cut {
     }
 }
 
-/// Some flush, rather one that covers many writes: how many entries came before it.
+/// Draws a flush, preferably one that covers many writes; returns how many entries came before it.
 fn busiest_flush(log: &BlockLog, random: &mut Random) -> usize {
     let entries = log.entries().iter().enumerate();
     let flushes: Vec<usize> = entries.filter(|(_, entry)| entry.flush).map(|(at, _)| at).collect();
@@ -121,7 +123,7 @@ fn busiest_flush(log: &BlockLog, random: &mut Random) -> usize {
     flushes[busiest]
 }
 
-/// Applies entries whole.
+/// Applies whole entries.
 pub fn replay(log: &BlockLog, entries: std::ops::Range<usize>, image: &mut Image) {
     for entry in &log.entries()[entries] {
         for (sector, bytes) in log.sectors(entry) {

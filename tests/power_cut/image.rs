@@ -11,12 +11,12 @@ const SECTORS: usize = PAGE / SECTOR;
 
 type Page = Box<[u8; PAGE]>;
 
-/// What a disk holds; pages of zeros are left out.
+/// The content of a disk; pages of zeros are omitted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Image(Vec<Option<Page>>);
 
 impl Image {
-    /// What is in a file.
+    /// Reads the content of a file.
     pub fn read(path: &Path) -> io::Result<Self> {
         let mut file = File::open(path)?;
         let mut pages = vec![None; (file.metadata()?.len() as usize).div_ceil(PAGE)];
@@ -35,7 +35,7 @@ impl Image {
         page[at..at + SECTOR].copy_from_slice(bytes);
     }
 
-    /// Whether both hold the same.
+    /// Returns whether both have the same content.
     pub fn is_like(&self, other: &Self) -> bool {
         const ZEROS: [u8; PAGE] = [0; PAGE];
         let bytes = |page: &Option<Page>| page.as_ref().map_or(ZEROS, |page| **page);
@@ -43,7 +43,7 @@ impl Image {
             && self.0.iter().zip(&other.0).all(|(ours, theirs)| bytes(ours) == bytes(theirs))
     }
 
-    /// Makes a file that holds it.
+    /// Writes the content to a new file.
     pub fn write(&self, path: &Path) -> io::Result<()> {
         let file = File::create(path)?;
         file.set_len((self.0.len() * PAGE) as u64)?;

@@ -1,12 +1,14 @@
-//! What was acknowledged as durable survives a power cut of a real ext4.
+//! Operations acknowledged as durable survive a power cut of a real ext4.
 //!
-//! A workload runs on an ext4 whose every block write and flush is logged (`rig.sh`). For each power cut the disk is
-//! rebuilt as it may have been at some point of the log ([`cut`]), mounted, and the filter on it opened and held
-//! against the notes of what was acknowledged by then ([`oracle`]). Needs root, a few tools and kernel features; elsewhere it
-//! says what is missing and is skipped. README.md has the rest.
+//! A workload runs on an ext4 whose every block write and flush is logged (`rig.sh`). For each
+//! power cut the disk is rebuilt in a possible state at some position of the log ([`cut`]) and
+//! mounted. The filter on it is opened and compared with the notes of the acknowledgements until
+//! then ([`oracle`]). The test needs root, a few tools and kernel features; elsewhere it reports
+//! what is missing and is skipped. README.md has the details.
 //!
-//! Arguments, next to those of every test: `--states N` power cuts (default 200), `--seed S`, `--from N` the first
-//! one's number, `--kind NAME` one scene only, `--replay DIR` power cuts of a recording that was kept after a failure.
+//! Arguments, in addition to those of every test: `--states N` power cuts (default 200), `--seed
+//! S`, `--from N` the first one's number, `--kind NAME` one scene only, `--replay DIR` power cuts
+//! of a recording that was kept after a failure.
 
 mod block_log;
 mod crew;
@@ -31,12 +33,12 @@ use settings::Settings;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// A claim, and what shows it in this directory.
+/// A claim, and its test in this directory.
 type Claim = (&'static str, fn(&Settings, &std::path::Path) -> Result<(), String>);
 
 const CLAIMS: [Claim; 2] = [
-    ("what_was_acknowledged_survives_a_power_cut_of_a_real_ext4", run::all),
-    ("an_acknowledgement_before_its_flush_is_found_out", run::early_acknowledgements),
+    ("acknowledged_operations_survive_a_power_cut_of_a_real_ext4", run::all),
+    ("an_acknowledgement_before_its_flush_is_detected", run::early_acknowledgements),
 ];
 
 fn main() -> ExitCode {
@@ -59,7 +61,7 @@ fn main() -> ExitCode {
 fn claims(home: PathBuf) -> ExitCode {
     let (settings, rest) = Settings::read();
     let mut arguments = Arguments::from_iter(rest);
-    // They share mounts and the name that this run of the machine has.
+    // They share mounts and the simulated boot id.
     arguments.test_threads = Some(1);
     let trials = CLAIMS.map(|(claim, show)| {
         let (settings, home) = (settings.clone(), home.clone());

@@ -1,17 +1,19 @@
-//! What the workload notes outside the disk: what was acknowledged, and how long the block log was then.
+//! The notes of the workload, stored outside the disk: the acknowledgements, and the length of the
+//! block log at each.
 //!
-//! The log grows before a write or flush returns to whoever asked. So when an operation has been acknowledged, all that it
-//! rests on is in the log, and a power cut after the length noted must not lose it.
+//! The log grows before a write or flush returns to its caller. When an operation has been
+//! acknowledged, all the writes that it depends on are therefore in the log, and a power cut after
+//! the noted length must not lose it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Threads, or processes, that have operations of their own.
+/// The number of threads, or processes, with their own operations.
 pub const STREAMS: usize = 2;
 
-/// Notes being taken.
+/// The notes of a running recording.
 #[derive(Debug)]
 pub struct Notes {
     log: PathBuf,
@@ -27,7 +29,7 @@ fn moments(home: &Path) -> PathBuf {
     home.join("moments")
 }
 
-/// What was acknowledged before the recording began, if there was a filter.
+/// Notes the acknowledgements before the recording, if there was a filter.
 pub fn begin(home: &Path, acknowledged: Option<[u64; STREAMS]>) -> io::Result<()> {
     for at in 0..STREAMS {
         let entry = acknowledged.map(|counts| [counts[at], 0]);
@@ -38,7 +40,7 @@ pub fn begin(home: &Path, acknowledged: Option<[u64; STREAMS]>) -> io::Result<()
 }
 
 impl Notes {
-    /// Those of a recording that has begun.
+    /// Opens the notes of a running recording.
     pub fn new(home: &Path) -> io::Result<Self> {
         let open = |path| OpenOptions::new().append(true).open(path);
         let [first, second] = [0, 1].map(|at| open(stream(home, at)));
@@ -53,24 +55,24 @@ impl Notes {
         self.log.metadata().expect("the log of the disk").size()
     }
 
-    /// So many operations of the stream have been acknowledged as durable.
+    /// Notes that this many operations of the stream have been acknowledged as durable.
     pub fn acknowledge(&self, stream: usize, count: u64) {
         let note = [count, self.position()].map(u64::to_le_bytes);
         (&self.acknowledged[stream]).write_all(note.as_flattened()).expect("a note");
     }
 
-    /// Something that does more than one thing begins or ends.
+    /// Notes that an action of several steps begins or ends.
     pub fn moment(&self) {
         (&self.moments).write_all(&self.position().to_le_bytes()).expect("a note");
     }
 }
 
-/// Notes of a recording that has ended.
+/// The notes of a finished recording.
 #[derive(Debug)]
 pub struct Noted {
-    /// For each stream how many operations had been acknowledged, and how long the log was.
+    /// For each stream the number of acknowledged operations, with the length of the log.
     acknowledged: [Vec<(u64, u64)>; STREAMS],
-    /// How long the log was at the moments noted.
+    /// The lengths of the log at the noted moments.
     pub moments: Vec<u64>,
 }
 
@@ -80,7 +82,7 @@ fn words(path: &Path) -> io::Result<Vec<u64>> {
 }
 
 impl Noted {
-    /// Reads them.
+    /// Reads the notes.
     pub fn read(home: &Path) -> io::Result<Self> {
         let read = |at| {
             let words = words(&stream(home, at))?;
@@ -89,13 +91,13 @@ impl Noted {
         let [first, second] = [0, 1].map(read);
         let first: io::Result<Vec<_>> = first;
         let mut moments = words(&moments(home))?;
-        // Two processes may note theirs in another order.
+        // Two processes may have noted theirs in another order.
         moments.sort_unstable();
         Ok(Self { acknowledged: [first?, second?], moments })
     }
 
-    /// How many operations of each stream had been acknowledged when the log was so long; nothing if there need not have been a
-    /// filter.
+    /// Returns how many operations of each stream had been acknowledged at this length of the log;
+    /// `None` if there may have been no filter.
     pub fn at(&self, position: u64) -> Option<[u64; STREAMS]> {
         let upto = |notes: &Vec<(u64, u64)>| {
             notes.iter().filter(|note| note.1 <= position).map(|note| note.0).max()
@@ -104,13 +106,14 @@ impl Noted {
         counts.iter().any(Option::is_some).then(|| counts.map(Option::unwrap_or_default))
     }
 
-    /// How long the log was at each acknowledgement, and at the beginning.
+    /// Returns the length of the log at each acknowledgement, and at the beginning.
     pub fn positions(&self) -> Vec<u64> {
         let all = self.acknowledged.iter().flatten();
         [0].into_iter().chain(all.map(|note| note.1)).collect()
     }
 
-    /// The same with each acknowledgement given as early as the one before it: what an engine would do that does not wait.
+    /// Moves each acknowledgement to the time of the one before it: this simulates an engine that
+    /// does not wait.
     pub fn hastened(mut self) -> Self {
         for notes in &mut self.acknowledged {
             for at in 1..notes.len() {

@@ -1,4 +1,5 @@
-//! What a filter must be after a power cut: some prefix of the recorded operations, with everything that was acknowledged.
+//! The correct states of a filter after a power cut: a prefix of the recorded operations that
+//! contains every acknowledged one.
 
 use crate::crew::counts;
 use crate::notes::STREAMS;
@@ -16,21 +17,21 @@ type Hash = (u128, u64);
 /// More operations than any recording has.
 const MOST: u64 = 100_000;
 
-/// What was found after a power cut.
+/// The state found after a power cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Found {
-    /// No filter, and none was promised.
+    /// No filter, and none was acknowledged.
     Nothing,
     /// A prefix.
     Prefix,
-    /// A prefix, and the event that comes before the next insert.
+    /// A prefix, and the event before the next insert.
     Stepped,
 }
 
-/// What the operations of one scene lead to.
+/// The states after the operations of one scene.
 pub struct Oracle {
     scene: &'static Scene,
-    /// A filter in memory that nothing happens to.
+    /// A filter in memory that is never killed.
     filter: Filter,
     /// The digests after each operation of the only stream.
     hashes: Vec<Hash>,
@@ -49,7 +50,7 @@ fn is_sound(dir: &Path) -> Checked<()> {
     match inspect::verify(dir) {
         Ok(report) if report.is_sound() => Ok(()),
         Ok(report) => Err(format!("damaged: {report:?}")),
-        // Which whoever opens it finds out, too.
+        // An opener gets the same error.
         Err(Error::NotAFilter { .. }) => Ok(()),
         Err(error) => Err(text(error)),
     }
@@ -61,12 +62,12 @@ fn in_memory(scene: &Scene) -> Filter {
 }
 
 impl Oracle {
-    /// For a scene.
+    /// Creates the oracle of a scene.
     pub fn new(scene: &'static Scene) -> Self {
         Self { scene, filter: in_memory(scene), hashes: Vec::new() }
     }
 
-    /// What so many operations of each stream lead to.
+    /// Returns the expected state after this many operations of each stream.
     fn expected(&mut self, counts: [u64; STREAMS]) -> Checked<Hash> {
         if self.scene.crew == Crew::One {
             while self.hashes.len() as u64 <= counts[0] {
@@ -85,7 +86,7 @@ impl Oracle {
         hash(&filter)
     }
 
-    /// Opens the filter that a power cut left, holds it against what was promised, and goes on with it.
+    /// Opens the filter after a power cut, compares it with the acknowledgements, and uses it.
     pub fn check(
         &mut self,
         dir: &Path,
@@ -93,7 +94,7 @@ impl Oracle {
         random: &mut Random,
     ) -> Checked<Found> {
         if random.below(2) == 0 {
-            // Whatever bears its name was durable before it got it, so a power cut damages nothing.
+            // Every file was durable before it got its name, so a power cut damages nothing.
             is_sound(dir)?;
         }
         let options = Scene::plain_options();
@@ -107,7 +108,9 @@ impl Oracle {
         let promised = promised.unwrap_or_default();
         let mut counts = counts(self.scene, &filter);
         if counts[0] > MOST || counts.iter().zip(promised).any(|(&found, most)| found < most) {
-            return Err(format!("{promised:?} operations were acknowledged, {counts:?} are there"));
+            return Err(format!(
+                "{promised:?} operations were acknowledged, {counts:?} are present"
+            ));
         }
         let found = hash(&filter)?;
         let mut stepped = false;
@@ -115,11 +118,12 @@ impl Oracle {
             if self.scene.crew != Crew::One {
                 return Err(format!("{found:?} is not the digest of the operations {counts:?}"));
             }
-            // The log may end between an event and the insert that it came before: that one finds nothing due then.
+            // The log may end between an event and the insert after it: that insert then finds
+            // nothing due.
             stepped = true;
             self.go_on(&filter, &mut counts, Durability::Never);
             if hash(&filter)? != self.expected(counts)? {
-                return Err(format!("{found:?} is the digest of no operations near {counts:?}"));
+                return Err(format!("{found:?} matches no number of operations near {counts:?}"));
             }
         }
         for _ in 0..random.below(6) {
@@ -138,7 +142,7 @@ impl Oracle {
         })
     }
 
-    /// One more operation of each stream.
+    /// Runs one more operation of each stream.
     fn go_on(&self, filter: &Filter, counts: &mut [u64; STREAMS], durability: Durability) {
         for (stream, count) in counts.iter_mut().enumerate().take(self.scene.streams()) {
             self.scene.operate(filter, stream, *count, durability);
@@ -159,7 +163,7 @@ impl Oracle {
         if hash(&filter)? == self.expected(counts)? {
             filter.close().map_err(text)
         } else {
-            Err(format!("opened again, it has not the digest of the operations {counts:?}"))
+            Err(format!("opened again, it differs from the operations {counts:?}"))
         }
     }
 }

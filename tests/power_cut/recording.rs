@@ -1,4 +1,5 @@
-//! A recording: a disk as it was, the log of what was done to it, and the notes of what was acknowledged.
+//! A recording: the initial disk, the log of the writes to it, and the notes of the
+//! acknowledgements.
 
 use crate::block_log::BlockLog;
 use crate::crew::{Part, Role};
@@ -11,24 +12,25 @@ use crate::shelter;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// One that has ended.
+/// A finished recording.
 #[derive(Debug)]
 pub struct Recording {
-    /// Where its files are.
+    /// The directory of its files.
     dir: PathBuf,
-    /// What was done.
+    /// The workload.
     pub scene: &'static Scene,
-    /// What was logged.
+    /// The log of the disk.
     pub log: BlockLog,
-    /// What was noted.
+    /// The notes.
     pub noted: Noted,
     base: Image,
-    /// The disk after so many entries, none of them open.
+    /// The disk after this many entries, all of them flushed.
     flushed: (usize, Image),
 }
 
-/// How the file system is made and mounted. Without `auto_da_alloc` a file that has replaced another by a rename may be empty
-/// after a power cut; with `data=writeback` the blocks of a removed one may be another's before the removal is on the disk.
+/// The options with which the file system is created and mounted. Without `auto_da_alloc` a file
+/// that has replaced another by a rename may be empty after a power cut. With `data=writeback` the
+/// blocks of a removed file may belong to another file before the removal is on disk.
 const MADE: [&str; 2] = ["-b 1024", "-b 4096"];
 const MOUNTED: [&str; 5] =
     ["rw", "noauto_da_alloc", "noauto_da_alloc,commit=1", "data=journal", "data=writeback"];
@@ -38,12 +40,13 @@ fn told(path: &Path) -> impl Fn(std::io::Error) -> String {
 }
 
 impl Recording {
-    /// Where its files are.
+    /// Returns the directory of its files.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Records a scene in an empty directory, on an empty disk or on one that was left with so many operations acknowledged.
+    /// Records a scene in an empty directory, on an empty disk or on one that was left with these
+    /// acknowledgements.
     pub fn make(
         dir: &Path,
         scene: &'static Scene,
@@ -51,7 +54,7 @@ impl Recording {
         mounted: Option<&str>,
         left: Option<(&Image, Option<[u64; STREAMS]>)>,
     ) -> Result<Self, String> {
-        // What an earlier recording had there.
+        // Removes the files of an earlier recording.
         let _ = std::fs::remove_dir_all(dir);
         std::fs::create_dir_all(dir).map_err(told(dir))?;
         notes::begin(dir, left.and_then(|left| left.1)).map_err(told(dir))?;
@@ -78,7 +81,7 @@ impl Recording {
         }
     }
 
-    /// One that was made before.
+    /// Reads an earlier recording.
     pub fn read(dir: &Path) -> Result<Self, String> {
         let name = std::fs::read_to_string(dir.join("scene")).map_err(told(dir))?;
         let scene = Scene::named(&name).ok_or_else(|| format!("no scene is called {name:?}"))?;
@@ -90,12 +93,12 @@ impl Recording {
         Ok(Self { dir: dir.to_owned(), scene, log, noted, base, flushed })
     }
 
-    /// What was acknowledged before a power cut; nothing if there need not be a filter.
+    /// Returns the acknowledgements before a power cut; `None` if there may be no filter.
     pub fn promised(&self, cut: &Cut) -> Option<[u64; STREAMS]> {
         self.noted.at(self.log.position(cut.issued))
     }
 
-    /// The disk after a power cut. Quickest if asked for in the order of the cuts.
+    /// Returns the disk after a power cut. It is fastest in the order of the cuts.
     pub fn disk(&mut self, cut: &Cut) -> Image {
         let flushed = cut.open(&self.log).start;
         if flushed < self.flushed.0 {
@@ -109,10 +112,10 @@ impl Recording {
     }
 }
 
-/// Puts the files of a recording where they outlive the shelter.
+/// Copies the files of a recording to a directory that outlives the shelter.
 pub fn keep(dir: &Path, name: &str) -> Result<PathBuf, String> {
     let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join("power-cut-kept").join(name);
-    // What an earlier failure of this name left.
+    // Removes the files of an earlier failure of this name.
     let _ = std::fs::remove_dir_all(&kept);
     std::fs::create_dir_all(&kept).map_err(told(&kept))?;
     let from = dir.join(".");

@@ -1,8 +1,9 @@
 //! Power cuts by number.
 //!
-//! Eight are a unit: a recording on an empty disk with five power cuts, and one that begins where a power cut of the first
-//! left it, with three, so that the power also goes while the filter recovers. All of a unit follows
-//! from its number and the seed, but for the moments that the machine adds.
+//! Eight are a unit: a recording on an empty disk with five power cuts, and a second one with
+//! three. The second begins on the disk after a power cut of the first, so that the power also
+//! fails while the filter recovers. A unit is determined by its number and the seed, except for the
+//! timing of the machine.
 
 use crate::crew::filter_of;
 use crate::cut::Cut;
@@ -19,11 +20,11 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Power cuts of a first recording, and of a second.
+/// The number of power cuts of a first recording, and of a second.
 const CUTS: [u64; 2] = [5, 3];
 const UNIT: u64 = CUTS[0] + CUTS[1];
 
-/// What was seen.
+/// The results of a run.
 #[derive(Debug, Default)]
 struct Tally {
     cuts: u64,
@@ -63,7 +64,7 @@ struct Run<'a> {
     told: Instant,
 }
 
-/// The power cuts that were asked for.
+/// Runs the requested power cuts.
 pub fn all(settings: &Settings, home: &Path) -> Result<(), String> {
     let now = Instant::now();
     let mut run = Run { settings, home, tally: Tally::default(), began: now, told: now };
@@ -85,8 +86,8 @@ pub fn all(settings: &Settings, home: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether an engine that acknowledges before it has flushed would be caught: as if each acknowledgement had come as early as the
-/// one before it.
+/// Checks that an engine that acknowledges before the flush would be detected: each acknowledgement
+/// is moved to the time of the one before it.
 pub fn early_acknowledgements(settings: &Settings, home: &Path) -> Result<(), String> {
     const CUTS: u64 = 100;
     let scene = &SCENES[0];
@@ -100,14 +101,15 @@ pub fn early_acknowledgements(settings: &Settings, home: &Path) -> Result<(), St
     };
     match (0..CUTS).find(|&number| caught(number)) {
         Some(number) => {
-            println!("caught by the power cut number {number}");
+            println!("detected by the power cut number {number}");
             Ok(())
         }
-        None => Err(format!("not caught by {CUTS} power cuts, seed {}", settings.seed)),
+        None => Err(format!("not detected by {CUTS} power cuts, seed {}", settings.seed)),
     }
 }
 
-/// Makes the disk that a power cut left, mounts it on another run of the machine, and looks at the filter.
+/// Builds the disk after a power cut, mounts it in another simulated boot of the machine, and
+/// checks the filter.
 fn check(
     home: &Path,
     recording: &mut Recording,
@@ -125,7 +127,7 @@ fn check(
     let looked =
         catch_unwind(AssertUnwindSafe(|| oracle.check(&filter_of(&mounted), promised, random)));
     done(Command::new("umount").arg(&mounted))?;
-    looked.unwrap_or_else(|_| Err("a panic, told above".to_owned()))
+    looked.unwrap_or_else(|_| Err("a panic, printed above".to_owned()))
 }
 
 impl Run<'_> {
@@ -133,7 +135,8 @@ impl Run<'_> {
         Random::new(mix(self.settings.seed) ^ mix(number))
     }
 
-    /// The power cuts from this number on that belong to the same unit. Returns the number of the next.
+    /// Runs the power cuts from this number on that belong to the same unit. Returns the number of
+    /// the next.
     fn unit(&mut self, from: u64) -> Result<u64, String> {
         let unit = from / UNIT;
         let upto = ((unit + 1) * UNIT).min(self.settings.from + self.settings.states);
@@ -204,7 +207,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Keeps the recording and says how to see it again.
+    /// Keeps the recording and prints how to reproduce the failure.
     fn failed(&self, recording: &Recording, number: u64, cut: &Cut, what: &str) -> String {
         let (name, seed) = (recording.scene.name, self.settings.seed);
         let told = format!("number {number}, `{name}`, seed {seed}, {cut}: {what}");

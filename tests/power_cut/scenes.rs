@@ -1,4 +1,5 @@
-//! What is recorded: filters with small windows and small segments, used by one thread, two threads or two processes.
+//! The workloads: filters with small windows and small segments, used by one thread, two threads or
+//! two processes.
 
 use crate::kinds::{SAMPLES, Sample};
 use crate::random::{Random, mix};
@@ -6,24 +7,24 @@ use ebbtide::{Any, Clock, Durability, Filter, Options, Timestamp};
 use std::sync::LazyLock;
 use std::time::Duration;
 
-/// Who uses the filter.
+/// The users of the filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Crew {
-    /// One thread: the state is a function of how many operations there were.
+    /// One thread: the state is a function of the number of operations.
     One,
-    /// Two threads whose operations commute: the state is a function of which there were.
+    /// Two threads whose operations commute: the state is a function of the set of operations.
     Threads,
     /// Two processes, likewise.
     Processes,
 }
 
-/// One way of using a filter.
+/// A workload.
 #[derive(Debug)]
 pub struct Scene {
-    /// What it is called, unique.
+    /// The unique name of the workload.
     pub name: &'static str,
     sample: Sample,
-    /// Who uses it.
+    /// The users of the filter.
     pub crew: Crew,
 }
 
@@ -37,7 +38,8 @@ const fn commuting(
 }
 
 const ROOMY: &[(&str, &str)] = &[("capacity", "20000"), ("fpr", "0.00001")];
-/// A generation is 60,000 inserts, and none ends. (In `bloom` what an insert counts as new depends on who came first.)
+/// A generation is 60,000 inserts, and none ends. (In `bloom` the new bits of an insert depend on
+/// the order.)
 const LONG: &[(&str, &str)] = &[("window-items", "600000"), ("k", "12"), ("l", "10")];
 
 /// All scenes: each kind with one thread, some with more.
@@ -52,42 +54,43 @@ pub static SCENES: LazyLock<Vec<Scene>> = LazyLock::new(|| {
     SAMPLES.into_iter().map(alone).chain(together).collect()
 });
 
-/// What is kept at creation.
+/// Returns the options that are fixed at creation.
 fn kept() -> Options {
     Options::new().hash_seed(4711).stripes(4).block_bytes(2048).clock(Clock::stream())
 }
 
 impl Scene {
-    /// The scene of this name.
+    /// Returns the scene of this name.
     pub fn named(name: &str) -> Option<&'static Self> {
         SCENES.iter().find(|scene| scene.name == name)
     }
 
-    /// The kind.
+    /// Returns the kind.
     pub fn spec(&self) -> Any {
         self.sample.spec()
     }
 
-    /// How many streams of operations there are.
+    /// Returns the number of streams of operations.
     pub fn streams(&self) -> usize {
         if self.crew == Crew::One { 1 } else { 2 }
     }
 
-    /// The operation of this number; each leaves one record.
+    /// Runs the operation of this number; each leaves one record.
     pub fn operate(&self, filter: &Filter, stream: usize, number: u64, durability: Durability) {
         let call = filter.call().time(time(number)).durability(durability);
         let done = self.sample.operate(call, number, |number| self.key(stream, number));
         done.expect("an operation");
     }
 
-    /// The key of a stream's operation. One stream repeats keys now and then; two never meet.
+    /// Returns the key of a stream's operation. One stream repeats some keys; two streams never
+    /// share a key.
     pub fn key(&self, stream: usize, number: u64) -> [u8; 8] {
         let alone = self.crew == Crew::One;
         let key = if alone { mix(number) % 50_000 } else { number * 2 + stream as u64 };
         key.to_le_bytes()
     }
 
-    /// The settings of a recording.
+    /// Returns the options of a recording.
     pub fn options(random: &mut Random) -> Options {
         let segment_bytes = [4 << 10, 4 << 10, 16 << 10][random.below(3) as usize];
         kept()
@@ -97,15 +100,15 @@ impl Scene {
             .background(random.below(2) == 0)
     }
 
-    /// The settings with which a filter is looked at after a power cut, and those of a filter in memory with the same
-    /// digest.
+    /// Returns the options with which a filter is checked after a power cut, and those of a filter
+    /// in memory with the same digest.
     pub fn plain_options() -> Options {
         kept().durability(Durability::Never).background(false)
     }
 }
 
-/// The time of an operation: in turns 300 operations each at 100,000, 10,000 and 1000 a second, so that banks open and
-/// close.
+/// Returns the time of an operation: 300 operations each at 100,000, 10,000 and 1000 per second in
+/// turn, so that banks open and close.
 fn time(number: u64) -> Timestamp {
     let (turn, rest) = (number / 900, number % 900);
     let within = match rest / 300 {

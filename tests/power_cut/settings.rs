@@ -1,21 +1,21 @@
-//! What a run is told by its arguments.
+//! The settings of a run, from its arguments.
 
 use crate::effort::scaled;
 use crate::scenes::{SCENES, Scene};
 use std::path::PathBuf;
 
-/// How much to do, and how.
+/// The amount and the mode of the work.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// How many power cuts.
+    /// The number of power cuts.
     pub states: u64,
     /// The number of the first.
     pub from: u64,
-    /// Where all randomness comes from, except the moments that the machine adds.
+    /// The seed of all random choices; the machine adds its own timing.
     pub seed: u64,
-    /// The scene, if not all in turns.
+    /// The scene, if not all in turn.
     pub scene: Option<&'static Scene>,
-    /// How the file system is mounted, if not in every way in turns.
+    /// The mount options, if not all in turn.
     pub mount: Option<String>,
     /// A recording that was kept.
     pub replay: Option<PathBuf>,
@@ -39,7 +39,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The settings, and the arguments that are not ours.
+    /// Returns the settings, and the remaining arguments.
     pub fn read() -> (Self, Vec<String>) {
         let mut settings = Self::default();
         let mut rest = Vec::new();

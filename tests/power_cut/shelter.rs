@@ -1,18 +1,20 @@
-//! A place of its own for everything that a run makes: namespaces for mounts and processes, and a file system in memory.
+//! An isolated environment for all processes and files of a run: namespaces for mounts and
+//! processes, and a file system in memory.
 //!
-//! When the run ends, by whatever means, the namespaces end with it, and with them every process, mount and
-//! loop device in them. Nothing has to be tidied up, and nothing that an earlier run left can be in the way.
+//! When the run ends, for any reason, the namespaces end with it, and with them every process,
+//! mount and loop device in them. No cleanup is necessary, and no leftover of an earlier run can
+//! interfere.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 const INSIDE: &str = "EBBTIDE_POWER_CUT_SHELTER";
 
-/// What runs a command in new namespaces, all of which die with whoever asked.
+/// The command that runs another command in new namespaces, which end with the caller.
 const SHELTER: [&str; 8] =
     ["setpriv", "--pdeathsig=KILL", "unshare", "--mount", "--pid", "--fork", "--kill-child", "--"];
 
-/// Programs, and the package of Debian that has them.
+/// Programs, and the Debian package of each.
 const TOOLS: [(&str, &str); 6] = [
     ("qemu-storage-daemon", "qemu-utils"),
     ("mkfs.ext4", "e2fsprogs"),
@@ -22,12 +24,12 @@ const TOOLS: [(&str, &str); 6] = [
     ("umount", "mount"),
 ];
 
-/// Whether this process is in the shelter.
+/// Returns whether this process is in the shelter.
 pub fn is_inside() -> bool {
     std::env::var_os(INSIDE).is_some()
 }
 
-/// Runs this program again in the shelter, or says why that cannot be.
+/// Runs this program again in the shelter, or prints why that is impossible.
 pub fn enter() -> ExitCode {
     let mut path = std::env::var_os("PATH").unwrap_or_default();
     path.push(":/usr/sbin:/sbin");
@@ -66,8 +68,8 @@ fn missing(path: &std::ffi::OsStr) -> Option<String> {
     Some(format!("{tool} is missing, which is in Debian's package {package}"))
 }
 
-/// Makes the shelter ready: an empty directory in memory, and a file in place of the name that this run of the
-/// machine has. Tells why if the rig does not work here.
+/// Prepares the shelter: an empty directory in memory, and a file that replaces the boot id.
+/// Returns an error if the rig does not work here.
 pub fn furnish() -> Result<PathBuf, String> {
     let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("power-cut");
     std::fs::create_dir_all(&home).map_err(|error| format!("{}: {error}", home.display()))?;
@@ -81,12 +83,12 @@ pub fn furnish() -> Result<PathBuf, String> {
     Ok(home)
 }
 
-/// From now on this is another run of the machine.
+/// Simulates another boot of the machine from now on.
 pub fn reboot(home: &Path, number: u64) -> std::io::Result<()> {
     std::fs::write(home.join("boot_id"), format!("00000000-0000-0000-0000-{number:012x}\n"))
 }
 
-/// The rig's script, to which a command is to be added.
+/// Returns the rig's script, to which the caller adds a command.
 pub fn rig(dir: &Path, options: &str) -> Command {
     let mut command = Command::new("sh");
     command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/power_cut/rig.sh"));
@@ -94,7 +96,7 @@ pub fn rig(dir: &Path, options: &str) -> Command {
     command
 }
 
-/// Runs a command; says what it said if it failed.
+/// Runs a command; returns its error output if it failed.
 pub fn done(command: &mut Command) -> Result<(), String> {
     let ended = command.output().map_err(|error| format!("{command:?}: {error}"))?;
     if ended.status.success() {

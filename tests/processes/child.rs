@@ -1,4 +1,4 @@
-//! The parent's side of a child: start, ask, stop, kill.
+//! The parent's side of a child: start, command, stop, kill.
 
 use crate::reports;
 use crate::settings::HANG;
@@ -11,16 +11,16 @@ use std::process::{ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-/// What a check came to.
+/// The result of a check.
 pub type Checked<T> = Result<T, String>;
 
-/// A child that runs.
+/// A running child.
 #[derive(Debug)]
 pub struct Child {
-    /// Its number in the directory.
+    /// The number of the child in the directory.
     pub number: u64,
     process: std::process::Child,
-    /// The child itself, where `process` is only what started it.
+    /// The child itself, where `process` is only its launcher.
     inner: Option<Pid>,
     commands: ChildStdin,
     lines: Receiver<String>,
@@ -32,13 +32,13 @@ fn text(error: impl ToString) -> String {
 }
 
 impl Child {
-    /// Starts one; in a namespace of process numbers of its own if asked.
+    /// Starts a child; in a separate pid namespace if requested.
     pub fn start(role: &Role, namespace: bool) -> Checked<Self> {
         let file = std::env::current_exe().map_err(text)?;
         let said = role.said();
         let mut command = if namespace {
             let mut command = Command::new("unshare");
-            // What `unshare` itself has to say about the child's death is no complaint of a child.
+            // The messages of `unshare` about the child's death are not failures of a child.
             command.args(["--pid", "--fork", "--kill-child", "sh", "-c", "exec \"$0\" 2>>\"$1\""]);
             command.arg(file).arg(said).stderr(Stdio::null());
             command
@@ -70,17 +70,17 @@ impl Child {
         Ok(child)
     }
 
-    /// The number of the process that is the child.
+    /// Returns the process id of the child.
     pub fn pid(&self) -> Pid {
         self.inner.unwrap_or_else(|| Pid::from_child(&self.process))
     }
 
-    /// Whether it is in a namespace of its own.
+    /// Returns whether the child is in a separate namespace.
     pub fn is_apart(&self) -> bool {
         self.inner.is_some()
     }
 
-    /// The next line it says.
+    /// Returns the child's next line.
     fn line(&mut self, about: &str) -> Checked<String> {
         let what = match self.lines.recv_timeout(HANG) {
             Ok(line) => return Ok(line),
@@ -91,14 +91,14 @@ impl Child {
         Err(format!("child {} {what}, asked to {about}{threads}", self.number))
     }
 
-    /// Waits until it runs, and says what its number is outside.
+    /// Waits until the child runs, and returns its process id as seen from outside.
     fn here(&mut self) -> Checked<Pid> {
         let line = self.line("start")?;
         let number = line.strip_prefix("here ").and_then(|number| number.parse().ok());
-        number.and_then(Pid::from_raw).ok_or(format!("a child said {line:?} when it started"))
+        number.and_then(Pid::from_raw).ok_or(format!("a child printed {line:?} when it started"))
     }
 
-    /// Waits until it has the filter open.
+    /// Waits until the child has the filter open.
     pub fn opened(&mut self) -> Checked<()> {
         if self.opened {
             return Ok(());
@@ -108,13 +108,13 @@ impl Child {
         }
         let line = self.line("open the filter")?;
         self.opened = true;
-        if line == "open" { Ok(()) } else { Err(format!("child {} said {line}", self.number)) }
+        if line == "open" { Ok(()) } else { Err(format!("child {} printed {line}", self.number)) }
     }
 
-    /// Gives a command without waiting for the answer.
+    /// Sends a command without waiting for the answer.
     pub fn tell(&mut self, command: &str) -> Checked<()> {
         self.opened()?;
-        // If it has ended, the missing answer tells.
+        // If the child has ended, the missing answer reveals that.
         let _ = writeln!(self.commands, "{command}");
         Ok(())
     }
@@ -128,13 +128,13 @@ impl Child {
         }
     }
 
-    /// Gives a command and waits for the answer.
+    /// Sends a command and waits for the answer.
     pub fn ask(&mut self, command: &str) -> Checked<String> {
         self.tell(command)?;
         self.told(command)
     }
 
-    /// Asks it to close the filter, and waits for its end.
+    /// Lets the child close the filter, and waits for its end.
     pub fn close(mut self) -> Checked<()> {
         let answer = self.ask("close")?;
         let status = self.ended()?;
@@ -156,27 +156,28 @@ impl Child {
         Err(format!("child {} does not end{}", self.number, reports::threads(self.pid())))
     }
 
-    /// Kills it. An error if it had ended by itself.
+    /// Kills the child. Fails if it had ended before.
     pub fn kill(self) -> Checked<()> {
         self.signal(Signal::KILL)?;
         self.killed()
     }
 
-    /// Waits for the end of a child that somebody has killed.
+    /// Waits for the end of a child that was killed.
     pub fn killed(mut self) -> Checked<()> {
         let status = self.ended()?;
-        // What started it has several ways to tell that it ended badly; a child that fails by itself complains, too.
+        // Its launcher has several exit codes for a bad end; a child that fails also prints an
+        // error.
         if status.signal() == Some(9) || self.inner.is_some() && !status.success() {
             Ok(())
         } else {
-            Err(format!("child {} ended by itself, {status}", self.number))
+            Err(format!("child {} ended without a kill, {status}", self.number))
         }
     }
 
     /// Sends a signal.
     pub fn signal(&self, signal: Signal) -> Checked<()> {
         match kill_process(self.pid(), signal) {
-            // It is waited for after this: who ended by itself is found there.
+            // The caller waits for the child next and detects there if it had ended.
             Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
             Err(error) => Err(format!("cannot send {signal:?} to child {}: {error}", self.number)),
         }
@@ -185,7 +186,8 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        // After an error; else it has ended already, and its number may be another's.
+        // After an error; otherwise it has ended already, and its process id may belong to another
+        // process.
         if matches!(self.process.try_wait(), Ok(None)) {
             let _ = self.signal(Signal::KILL);
             let _ = self.process.kill();

@@ -7,10 +7,11 @@ use crate::settings::{HANG, Settings, filter_of};
 use crate::work::Task;
 use std::time::{Duration, Instant};
 
-/// How long each directory lasts.
+/// The lifetime of each directory.
 const DIRECTORY: Duration = Duration::from_secs(1);
 
-/// Children open, insert a little, close or drop, again and again; now and then one is killed, wherever it is.
+/// Children open, insert a few keys, and close or drop, repeatedly; from time to time one is killed
+/// at any point.
 pub fn churn(settings: &Settings) -> Checked<()> {
     let (began, mut kills, mut returned) = (Instant::now(), 0, 0);
     for directory in 0.. {
@@ -40,7 +41,8 @@ fn once(crew: &mut Crew, processes: u64) -> Checked<(u64, u64)> {
             return Err(format!("no child has made the filter for {HANG:?}"));
         }
         if began.elapsed() >= DIRECTORY {
-            // A slow machine creates no filter between two kills: now somebody may.
+            // On a slow machine no child may have created the filter between two kills: wait
+            // longer.
             continue;
         }
         crew.kill_any()?;
@@ -50,7 +52,8 @@ fn once(crew: &mut Crew, processes: u64) -> Checked<(u64, u64)> {
     Ok((kills, crew.returned()))
 }
 
-/// All start at once where there is no directory yet; one creates the filter, the others find it.
+/// All children start at once where there is no directory yet; one creates the filter, the others
+/// find it.
 pub fn creation(settings: &Settings) -> Checked<()> {
     for turn in 0..settings.share(20, 4) {
         let crew = Crew::new(settings, &NARROW, 10 << 24 ^ turn);

@@ -1,4 +1,4 @@
-//! All children of one directory, and the checks that must hold for what they leave.
+//! All children of one directory, and the checks of the files that they leave.
 
 use crate::child::{Checked, Child};
 use crate::copies::copy_with_newest_damaged;
@@ -17,14 +17,14 @@ use tempfile::TempDir;
 /// Children that share a filter.
 #[derive(Debug)]
 pub struct Crew {
-    /// Those that run. Dropped, and so killed, before their directory.
+    /// The running children. Dropped, and so killed, before their directory.
     pub children: Vec<Child>,
     scene: &'static Scene,
     seed: u64,
     home: TempDir,
-    /// The moments of everything.
+    /// The source of all random choices.
     pub random: Random,
-    /// How many there have been.
+    /// The number of children started.
     started: u64,
 }
 
@@ -33,18 +33,19 @@ fn text(error: impl ToString) -> String {
 }
 
 impl Crew {
-    /// Nobody yet, in an empty directory. `salt` makes its moments differ from those of others.
+    /// Creates a crew without children, in an empty directory. `salt` separates its random choices
+    /// from those of others.
     pub fn new(settings: &Settings, scene: &'static Scene, salt: u64) -> Self {
         let random = Random::new(settings.seed ^ salt << 32);
         let (seed, home) = (settings.seed, settings.home());
         Self { scene, seed, home, random, children: Vec::new(), started: 0 }
     }
 
-    /// Does something in this directory; an error says which it is.
+    /// Acts in this directory; an error names the directory.
     pub fn run<T>(mut self, act: impl FnOnce(&mut Self) -> Checked<T>) -> Checked<T> {
         let done = act(&mut self).and_then(|done| self.silence().map(|()| done));
         done.map_err(|what| {
-            // To be looked at.
+            // Keep the directory for inspection.
             self.home.disable_cleanup(true);
             let said = self.silence().err().unwrap_or_default();
             let threads = if what.contains("hangs") { self.threads() } else { String::new() };
@@ -63,21 +64,21 @@ impl Crew {
         Child::start(&role, namespace)
     }
 
-    /// Starts a child and lets it open the filter meanwhile.
+    /// Starts a child, which opens the filter concurrently.
     pub fn start(&mut self, task: Task) -> Checked<()> {
         let child = self.recruit(task, false)?;
         self.children.push(child);
         Ok(())
     }
 
-    /// Starts a child in a namespace of its own.
+    /// Starts a child in a separate namespace.
     pub fn start_apart(&mut self, task: Task) -> Checked<()> {
         let child = self.recruit(task, true)?;
         self.children.push(child);
         Ok(())
     }
 
-    /// A child that only does what it is asked, with the filter open.
+    /// Starts a child that only executes commands, with the filter open.
     pub fn helper(&mut self) -> Checked<Child> {
         let mut child = self.recruit(Task::Idle, false)?;
         child.opened()?;
@@ -89,45 +90,45 @@ impl Crew {
         self.children.iter_mut().try_for_each(Child::opened)
     }
 
-    /// Kills one of them and waits for its end.
+    /// Kills a random child and waits for its end.
     pub fn kill_any(&mut self) -> Checked<()> {
         let at = self.random.below(self.children.len() as u64) as usize;
         self.children.swap_remove(at).kill()
     }
 
-    /// Kills all at once.
+    /// Kills all children at once.
     pub fn kill_all(&mut self) -> Checked<()> {
         use rustix::process::Signal;
         self.children.iter().try_for_each(|child| child.signal(Signal::KILL))?;
         self.children.drain(..).try_for_each(Child::killed)
     }
 
-    /// Some time between two of these, in microseconds.
+    /// Sleeps for a random time between these limits, in microseconds.
     pub fn pause(&mut self, least: u64, most: u64) {
         std::thread::sleep(Duration::from_micros(least + self.random.below(most - least)));
     }
 
-    /// The directory with filter and notes.
+    /// Returns the directory with filter and notes.
     pub fn home(&self) -> &Path {
         self.home.path()
     }
 
-    /// Operations that have returned, of all children there were.
+    /// Returns the number of operations that have returned, over all children.
     pub fn returned(&self) -> u64 {
         witness::total(self.home(), 0..self.started)
     }
 
-    /// Waits until more operations than these have returned.
+    /// Waits until more than `before` operations have returned.
     pub fn progress(&self, before: u64) -> Checked<()> {
         await_more(before, || self.returned())
-            .map_err(|()| format!("nothing returns any more{}", self.threads()))
+            .map_err(|()| format!("no operation returns any more{}", self.threads()))
     }
 
-    /// Waits until a child has returned from one more operation.
+    /// Waits until one more operation of a child has returned.
     pub fn progress_of(&self, child: u64) -> Checked<()> {
         let returned = || witness::total(self.home(), child..=child);
         await_more(returned(), returned)
-            .map_err(|()| format!("child {child} does not go on{}", self.threads()))
+            .map_err(|()| format!("child {child} makes no progress{}", self.threads()))
     }
 
     fn threads(&self) -> String {
@@ -136,10 +137,10 @@ impl Crew {
         self.children.iter().map(of).collect()
     }
 
-    /// Nobody complained.
+    /// Checks that no child has reported an error.
     fn silence(&self) -> Checked<()> {
         let said = std::fs::read_to_string(Role::said_in(self.home())).unwrap_or_default();
-        if said.is_empty() { Ok(()) } else { Err(format!("children said: {said}")) }
+        if said.is_empty() { Ok(()) } else { Err(format!("children printed: {said}")) }
     }
 
     fn keys(&self) -> String {
@@ -151,9 +152,9 @@ impl Crew {
         if report.is_sound() { Ok(()) } else { Err(format!("{report:?}")) }
     }
 
-    /// All end their work, and some close. Then the digest of who stays, that of who comes now, that of a recovery after
-    /// all were killed, and that of a recovery from an older snapshot must be the same; and every operation that returned
-    /// must be there. Nobody is left.
+    /// All children end their work, and some close. The digests of a remaining handle, of a new
+    /// handle, of a recovery after all were killed, and of a recovery from an older snapshot must
+    /// be equal; and every operation that returned must be present. No child is left.
     pub fn check(&mut self) -> Checked<()> {
         self.silence()?;
         self.children.iter_mut().try_for_each(|child| child.tell("end"))?;
@@ -167,7 +168,7 @@ impl Crew {
                 self.children.push(child);
             }
         }
-        // An event that no insert follows is not replayed.
+        // An event without a following insert is not replayed.
         holder.ask("insert")?;
         let live = holder.ask("digest")?;
         if !self.children.is_empty() {
@@ -178,17 +179,17 @@ impl Crew {
         self.recover(Some(&live))
     }
 
-    /// All are killed at once in the middle of their work; every operation that returned must be there.
+    /// Kills all children at once during their work; every operation that returned must be present.
     pub fn crash(&mut self) -> Checked<()> {
         self.silence()?;
         self.kill_all()?;
         self.recover(None)
     }
 
-    /// Who comes while others have the filter open sees what they see.
+    /// Checks that a new handle sees the same state as the open ones.
     fn attach(&mut self, live: &str) -> Checked<()> {
         let mut guest = self.helper()?;
-        same("who comes later", &guest.ask("digest")?, live)?;
+        same("a later handle", &guest.ask("digest")?, live)?;
         let (handles, expected) = (guest.ask("stat")?, self.children.len() + 2);
         if handles != expected.to_string() {
             return Err(format!("{handles} handles, expected {expected}"));
@@ -198,7 +199,7 @@ impl Crew {
         if self.random.below(2) == 0 { guest.kill() } else { guest.close() }
     }
 
-    /// Nobody has the filter open: what recovery makes of it.
+    /// Checks the recovery of a filter that no handle has open.
     fn recover(&mut self, live: Option<&str>) -> Checked<()> {
         self.sound()?;
         let mut first = self.helper()?;

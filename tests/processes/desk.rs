@@ -1,4 +1,4 @@
-//! What a child answers when the parent asks.
+//! The child's side: answers the commands of the parent.
 
 use crate::random::{Random, mix};
 use crate::witness::{self, ROUND, Returned, THREADS, key, pool_key};
@@ -12,29 +12,30 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Inserts right after a kill that are looked at for a gap.
+/// The time after a kill in which inserts are checked for a gap.
 const AFTERMATH: Duration = Duration::from_millis(30);
 
-/// Keys inserted at once to see whether others can go on.
+/// The number of keys inserted concurrently to test whether others make progress.
 pub const PROBES: u64 = 128;
 
-/// What answers commands.
+/// Answers commands.
 pub struct Desk {
     filter: Arc<Filter<Any>>,
-    /// Further handles.
+    /// Additional handles.
     more: Vec<Filter<Any>>,
     worker: Arc<Worker>,
-    /// Its threads.
+    /// The worker threads.
     threads: Vec<JoinHandle<()>>,
-    /// Operations done on command in the threads' streams; only a child without that thread is asked.
+    /// The number of operations done on command in the threads' streams; only a child without that
+    /// thread receives such commands.
     operations: [u64; 2],
-    /// Keys that belong to no stream.
+    /// The number of keys that belong to no stream.
     others: u64,
     role: Role,
 }
 
 impl Desk {
-    /// For a child that has the filter open and its threads at work.
+    /// Creates the desk of a child that has the filter open and its threads at work.
     pub fn new(
         role: Role,
         filter: Arc<Filter<Any>>,
@@ -44,7 +45,7 @@ impl Desk {
         Self { filter, more: Vec::new(), worker, threads, operations: [0; 2], others: 0, role }
     }
 
-    /// Does what a line says.
+    /// Executes a command line.
     pub fn answer(&mut self, line: &str) -> Result<String> {
         let (command, rest) = line.split_once(' ').unwrap_or((line, ""));
         let number = rest.parse::<u64>().unwrap_or(0);
@@ -80,8 +81,9 @@ impl Desk {
         [b"other".as_slice(), &child, &self.others.to_le_bytes()].concat()
     }
 
-    /// Inserts many keys at once, each in a thread of its own, and says how many returned after so many milliseconds. The
-    /// rest return later, or else this child cannot end its threads.
+    /// Inserts many keys at once, each in its own thread, and returns how many inserts completed
+    /// within the time. The remaining inserts must return later, or this child cannot end its
+    /// threads.
     fn probe(&mut self, milliseconds: u64) -> String {
         let returned = Arc::new(AtomicU64::new(0));
         for _ in 0..PROBES {
@@ -96,18 +98,19 @@ impl Desk {
         returned.load(Ordering::Relaxed).to_string()
     }
 
-    /// A key that nobody inserted yet; present for both who ask right after.
+    /// Inserts a new key, which must be present immediately afterwards.
     fn insert(&mut self) -> Result<String> {
         let began = Instant::now();
         let key = self.other_key();
         self.filter.insert(&key)?;
         let there = self.filter.contains(&key)?;
-        // Whoever was held up for longer than the window may have lost it.
+        // An insert that took longer than the window may have lost its key.
         let late = self.role.scene.window.is_some_and(|window| began.elapsed() >= window);
-        Ok(if there || late { "inserted" } else { "failed: a new key is not there" }.to_owned())
+        Ok(if there || late { "inserted" } else { "failed: a new key is missing" }.to_owned())
     }
 
-    /// Looks for every key of children up to `children` whose operation has returned, and at who won the pool's.
+    /// Checks that every key of children up to `children` is present whose operation has returned,
+    /// and that each pool key has one winner.
     fn check(&self, children: u64) -> Result<String> {
         let (role, mut keys) = (&self.role, 0_u64);
         for child in 0..children {
@@ -136,7 +139,7 @@ impl Desk {
             }
             keys += 1;
             if tally.is_there() && !self.filter.contains(pool_key(number))? {
-                return Ok(format!("failed: key {number} of the pool is not there: {tally:?}"));
+                return Ok(format!("failed: key {number} of the pool is missing: {tally:?}"));
             }
         }
         Ok(format!("{keys} keys"))
@@ -149,7 +152,8 @@ impl Desk {
         Ok(self.filter.insert_all(&keys)?.to_string())
     }
 
-    /// Kills a process while inserting, and tells the longest time from the kill on until an insert returned, in nanoseconds.
+    /// Kills a process while inserting, and returns the longest time from the kill until an insert
+    /// returned, in nanoseconds.
     fn kill(&mut self, pid: u64) -> String {
         let mut operation = self.operations[0];
         let mut insert = || {
@@ -174,7 +178,7 @@ impl Desk {
         longest.as_nanos().to_string()
     }
 
-    /// Writes the times of durable inserts to a file, and says how many there are.
+    /// Writes the times of durable inserts to a file, and returns their number.
     fn latencies(&self) -> String {
         let times = self.worker.latencies.lock().expect("a list");
         let bytes: Vec<u8> =

@@ -1,4 +1,4 @@
-//! As many handles as there are slots.
+//! The largest possible number of handles.
 
 use crate::child::{Checked, Child};
 use crate::crew::Crew;
@@ -6,13 +6,14 @@ use crate::scenes::WIDE;
 use crate::settings::Settings;
 use crate::work::Task;
 
-/// The most handles a filter may have.
+/// The largest number of handles of a filter.
 const MOST: usize = 126;
 
-/// Those of other processes.
+/// The number of handles of other processes.
 const OTHERS: usize = 6;
 
-/// One process has most of them, others one each. The next is told why it is refused, and gets in once one is closed.
+/// One process opens most handles, others one each. The next handle is refused with the reason, and
+/// opens once another is closed.
 pub fn all(settings: &Settings) -> Checked<()> {
     Crew::new(settings, &WIDE, 11).run(|crew| {
         let mut many = crew.helper()?;
@@ -30,7 +31,7 @@ pub fn all(settings: &Settings) -> Checked<()> {
         }
         expect(&mut many, "release", "released")?;
         expect(&mut many, "handles 1", &format!("{more} more"))?;
-        // A killed one's place is free at once.
+        // The session slot of a killed handle is free at once.
         crew.kill_any()?;
         expect(&mut many, "handles 1", &format!("{} more", more + 1))?;
         for _ in 0..=more {

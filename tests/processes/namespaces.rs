@@ -1,4 +1,4 @@
-//! Processes that cannot name each other share a filter.
+//! Processes in different pid namespaces, which cannot address each other, share a filter.
 
 use crate::child::Checked;
 use crate::crew::Crew;
@@ -7,13 +7,13 @@ use crate::settings::Settings;
 use crate::work::Task;
 use std::process::{Command, Stdio};
 
-/// Two here and two each in a namespace of its own, killed in turn.
+/// Two processes here and two in separate namespaces, killed in turn.
 pub fn all(settings: &Settings) -> Checked<()> {
     let mut command = Command::new("unshare");
     command.args(["--pid", "--fork", "--kill-child", "true"]);
     let made = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
     if !made.is_ok_and(|status| status.success()) {
-        println!("skipped: namespaces of process numbers cannot be made here");
+        println!("skipped: pid namespaces are not available here");
         return Ok(());
     }
     Crew::new(settings, &NARROW, 8).run(|crew| {

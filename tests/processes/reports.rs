@@ -1,25 +1,25 @@
-//! Figures of many measurements, and what a process that hangs is doing.
+//! Statistics of many measurements, and the state of a process that hangs.
 
 use rustix::process::Pid;
 use std::path::Path;
 use std::time::Duration;
 
-/// Times of one sort.
+/// Durations of one kind.
 #[derive(Debug, Default)]
 pub struct Times(Vec<Duration>);
 
 impl Times {
-    /// One more.
+    /// Adds a duration.
     pub fn add(&mut self, time: Duration) {
         self.0.push(time);
     }
 
-    /// How many are longer.
+    /// Returns how many durations are longer.
     pub fn above(&self, limit: Duration) -> usize {
         self.0.iter().filter(|&&time| time > limit).count()
     }
 
-    /// How many, and the 50th, 99th and 100th percentile.
+    /// Returns the count, and the 50th, 99th and 100th percentile.
     pub fn figures(&mut self) -> String {
         self.0.sort_unstable();
         let Some(&most) = self.0.last() else {
@@ -30,7 +30,7 @@ impl Times {
     }
 }
 
-/// What each thread of a process waits for.
+/// Returns the system call in which each thread of a process waits.
 pub fn threads(pid: Pid) -> String {
     let read = |path: &Path| std::fs::read_to_string(path).unwrap_or_default().trim().to_owned();
     let mut text = String::new();

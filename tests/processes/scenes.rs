@@ -3,10 +3,10 @@
 use ebbtide::{Any, Durability, Options, Parameters};
 use std::time::Duration;
 
-/// A filter, and what may be expected of it.
+/// A filter, and its expected properties.
 #[derive(Debug)]
 pub struct Scene {
-    /// What it is called, unique.
+    /// The unique name of the scene.
     pub name: &'static str,
     kind: &'static str,
     parameters: &'static [(&'static str, &'static str)],
@@ -15,20 +15,21 @@ pub struct Scene {
     segment_bytes: u64,
     checkpoint_bytes: u64,
     durability: Durability,
-    /// Whether no key is forgotten during a test.
+    /// Whether no key expires during a test.
     pub keeps_all: bool,
-    /// Whether false positives are too rare to be met (below 1e-7 at the number of keys that a test inserts), so that
-    /// who is first with a key must be told so.
+    /// Whether false positives are negligible (below 1e-7 at the number of keys that a test
+    /// inserts), so that the first insert of a key must receive `New`.
     pub exact: bool,
-    /// The window, if keys are forgotten by time.
+    /// The window, if keys expire by time.
     pub window: Option<Duration>,
 }
 
 const MILLISECOND: Durability = Durability::Interval(Duration::from_millis(1));
 
-/// Nothing is forgotten: one generation is longer than any test, and `words` are enough for its keys.
+/// No key expires: one generation is longer than any test, and `words` is large enough for its
+/// keys.
 pub const WIDE: Scene = Scene {
-    name: "age-partitioned, nothing forgotten",
+    name: "age-partitioned, nothing expires",
     kind: "age-partitioned",
     parameters: &[("window-items", "1000000000000"), ("k", "16"), ("l", "8"), ("words", "2097152")],
     stripes: 64,
@@ -41,7 +42,7 @@ pub const WIDE: Scene = Scene {
     window: None,
 };
 
-/// Few stripes, small blocks, segments and checkpoints: somebody is always in the middle of something.
+/// Few stripes, small blocks, segments and checkpoints: some process is always within an operation.
 pub const NARROW: Scene = Scene {
     name: "bloom, few stripes",
     kind: "bloom",
@@ -56,7 +57,7 @@ pub const NARROW: Scene = Scene {
     window: None,
 };
 
-/// Grows while it is used.
+/// Grows while it is in use.
 const GROWING: Scene = Scene {
     name: "time-limited, growing",
     kind: "time-limited",
@@ -88,10 +89,10 @@ const WIDENING: Scene = Scene {
     ..NARROW
 };
 
-/// The filters of the soak that forget nothing.
+/// The filters of the soak in which no key expires.
 pub const LASTING: [Scene; 5] = [WIDE, COUNTING, NARROW, WIDENING, GROWING];
 
-/// The filters of the soak that step all the time.
+/// The filters of the soak that step continuously.
 pub const FORGETTING: [Scene; 5] = [
     Scene {
         name: "age-partitioned, small window",
@@ -182,14 +183,14 @@ const fn one_stripe(
 }
 
 impl Scene {
-    /// The scene of this name.
+    /// Returns the scene of this name.
     pub fn named(name: &str) -> Option<&'static Self> {
         const OTHERS: [Scene; 2] = [SMALL, LARGE];
         let mut all = LASTING.iter().chain(&FORGETTING).chain(&OTHERS);
         all.find(|scene| scene.name == name)
     }
 
-    /// The kind.
+    /// Returns the kind.
     pub fn spec(&self) -> Any {
         let pairs = self.parameters.iter();
         Any::new(
@@ -198,7 +199,7 @@ impl Scene {
         )
     }
 
-    /// The settings that all children use.
+    /// Returns the options of all children.
     pub fn options(&self) -> Options {
         Options::new()
             .hash_seed(4711)

@@ -1,24 +1,24 @@
-//! What a run is told by its arguments and environment.
+//! The settings of a run, from its arguments and environment.
 
 use crate::effort::scaled;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// No answer for so long is a hang, also on a machine that is busy with other work.
+/// A longer wait means that something hangs, even on a busy machine.
 pub const HANG: Duration = Duration::from_secs(60);
 
-/// How much to do, and how.
+/// The amount and the mode of the work.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Kills of the soak.
+    /// The number of kills of the soak.
     pub kills: u64,
-    /// How many of them have been done by an earlier run.
+    /// How many of them an earlier run has done.
     pub from: u64,
-    /// Where all randomness comes from, except the moments the machine adds.
+    /// The seed of all random choices; the machine adds its own timing.
     pub seed: u64,
-    /// Whether directories stay.
+    /// Whether directories are kept.
     pub keep: bool,
-    /// Processes of the soak.
+    /// The number of processes of the soak.
     pub processes: u64,
     /// How long processes open and close.
     pub churn: Duration,
@@ -32,13 +32,13 @@ fn from_environment(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| number(name, &text))
 }
 
-/// The kills of the soak for which the numbers of the other scenes are written.
+/// The number of kills of the soak to which the numbers of the other scenes refer.
 const KILLS: u64 = 500;
-/// The kills of a run to which no number is given.
+/// The default number of kills.
 const DEFAULT_KILLS: u64 = 200;
 
 impl Settings {
-    /// The settings, and the arguments that are not ours.
+    /// Returns the settings, and the remaining arguments.
     pub fn read() -> (Self, Vec<String>) {
         let (mut kills, mut seed) =
             (from_environment("EBBTIDE_KILLS"), from_environment("EBBTIDE_SEED"));
@@ -69,19 +69,19 @@ impl Settings {
         (settings, rest)
     }
 
-    /// So many of something where the soak has 500 kills; at least `least`.
+    /// Scales a number that is `of` for 500 kills of the soak; returns at least `least`.
     pub fn share(&self, of: u64, least: u64) -> u64 {
         (self.kills * of / KILLS).max(least)
     }
 
-    /// An empty directory.
+    /// Creates an empty directory.
     pub fn home(&self) -> tempfile::TempDir {
         let made = tempfile::Builder::new().prefix("ebbtide-").disable_cleanup(self.keep).tempdir();
         made.expect("a temporary directory")
     }
 }
 
-/// Where the filter is in such a directory.
+/// Returns the directory of the filter in such a directory.
 pub fn filter_of(home: &std::path::Path) -> PathBuf {
     home.join("filter")
 }

@@ -1,4 +1,4 @@
-//! Kills at random moments, for long.
+//! Kills at random moments, over a long time.
 
 use crate::child::Checked;
 use crate::crew::Crew;
@@ -7,18 +7,18 @@ use crate::settings::Settings;
 use crate::work::Task;
 use std::ops::Range;
 
-/// Kills between two checks.
+/// The number of kills between two checks.
 const BETWEEN_CHECKS: u64 = 20;
 
-/// Kills in a directory.
+/// The number of kills in a directory.
 const PER_DIRECTORY: u64 = 60;
 
-/// Filters that forget nothing: every operation that returned is looked for.
+/// Filters in which no key expires: checks that every operation that returned is present.
 pub fn lasting(settings: &Settings) -> Checked<()> {
     soak(settings, &LASTING, settings.from.div_ceil(2)..settings.kills.div_ceil(2), 1)
 }
 
-/// Filters that forget at once: who survives must go on, and leave what replay leaves.
+/// Filters with small windows: survivors must make progress, and leave the state of a replay.
 pub fn forgetting(settings: &Settings) -> Checked<()> {
     soak(settings, &FORGETTING, settings.from / 2..settings.kills / 2, 2)
 }
@@ -43,12 +43,12 @@ fn soak(
         let ran = crew.run(|crew| directory(crew, settings.processes, kills_here));
         returned += ran.map_err(|what| {
             let what = format!("directory {turn}, among the first {done} kills: {what}");
-            // At once: the other tests of a long run take hours.
+            // Print now: the other tests of a long run take hours.
             eprintln!("{what}");
             what
         })?;
         if turn % 10 == 9 && kills.end > 1_000 {
-            eprintln!("{done} kills, {returned} operations; go on with --from {}", 2 * done);
+            eprintln!("{done} kills, {returned} operations; continue with --from {}", 2 * done);
         }
     }
     println!(

@@ -1,4 +1,5 @@
-//! Processes that are stopped (SIGSTOP) and go on: they are alive, and whatever they hold is theirs.
+//! Processes that are stopped (SIGSTOP) and resume: they are alive, and keep the locks that they
+//! hold.
 
 use crate::child::Checked;
 use crate::crew::Crew;
@@ -10,11 +11,13 @@ use crate::work::Task;
 use rustix::process::Signal;
 use std::time::Duration;
 
-/// What a durable insert may take at most where a stopped process held nothing it needed; printed, not demanded.
+/// The expected longest time of a durable insert while a stopped process holds nothing that it
+/// needs; printed, not required.
 const LONG: Duration = Duration::from_millis(50);
 
-/// One of five is stopped. It holds one stripe for each of its threads at most, of 64: of keys that another process inserts
-/// meanwhile most must return, even if those who insert all the time are held up by the same stripe soon.
+/// Stops one of five processes. It holds at most one stripe of 64 for each of its threads. Of the
+/// keys that another process inserts meanwhile, most inserts must return, although processes that
+/// insert continuously soon wait for the same stripe.
 pub fn goes_on(settings: &Settings) -> Checked<()> {
     let stop = if settings.kills > 500 { 2_000 } else { 500 };
     Crew::new(settings, &WIDE, 5).run(|crew| {
@@ -38,7 +41,7 @@ pub fn goes_on(settings: &Settings) -> Checked<()> {
                 "stopped for {stop} ms: {probes} of {PROBES} probes and {meanwhile} operations of others returned"
             );
             if probes.parse().unwrap_or(0) < PROBES / 2 {
-                return Err(format!("{probes} of {PROBES} inserts went on while one was stopped"));
+                return Err(format!("{probes} of {PROBES} inserts returned while one was stopped"));
             }
             let number = crew.children[at].number;
             crew.progress_of(number)?;
@@ -48,7 +51,7 @@ pub fn goes_on(settings: &Settings) -> Checked<()> {
     })
 }
 
-/// Stopped processes are killed without having gone on: then they are dead.
+/// Stopped processes are killed before they resume: then they are dead.
 pub fn killed(settings: &Settings) -> Checked<()> {
     Crew::new(settings, &NARROW, 7).run(|crew| {
         for _ in 0..settings.share(20, 2) {
@@ -68,7 +71,8 @@ pub fn killed(settings: &Settings) -> Checked<()> {
     })
 }
 
-/// Two insert durably while a third, which inserts, syncs and writes checkpoints, is stopped now and then.
+/// Two processes insert durably, while a third one, which inserts, syncs and writes checkpoints, is
+/// stopped from time to time.
 pub fn durable(settings: &Settings) -> Checked<()> {
     let stops = settings.share(100, 10);
     Crew::new(settings, &WIDE, 6).run(|crew| {

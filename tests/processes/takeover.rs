@@ -1,4 +1,4 @@
-//! How long a stripe stays held by the dead: measured, and only a hang is an error.
+//! Measures how long a stripe stays held by a dead process; only a hang is an error.
 
 use crate::child::Checked;
 use crate::crew::Crew;
@@ -16,7 +16,7 @@ pub fn small(settings: &Settings) -> Checked<()> {
     Crew::new(settings, &SMALL, 3).run(|crew| measure(crew, settings, &SMALL, 7_000, 100_000))
 }
 
-/// A filter of 64 MiB: all of it is in use, and the log since the last snapshot is 32 MB.
+/// A filter of 64 MiB that is fully in use, with a log of 32 MB since the last snapshot.
 pub fn large(settings: &Settings) -> Checked<()> {
     Crew::new(settings, &LARGE, 4).run(|crew| measure(crew, settings, &LARGE, 490_000, 1_000_000))
 }
@@ -37,10 +37,10 @@ fn measure(
         let returned = crew.returned();
         crew.start(Task::Fast)?;
         crew.opened()?;
-        // It works.
+        // The victim makes progress.
         crew.progress(returned)?;
         crew.pause(1_000, 20_000);
-        let victim = crew.children.pop().ok_or("nobody to kill")?;
+        let victim = crew.children.pop().ok_or("no child to kill")?;
         let answer = survivor.ask(&format!("kill {}", victim.pid().as_raw_nonzero()))?;
         victim.killed()?;
         let nanos = answer.parse().map_err(|_| format!("a time, not {answer:?}"))?;

@@ -1,7 +1,9 @@
-//! What children note after it happened, in files that survive them: one pair of files for each child.
+//! The notes of children, written after each operation to files that survive them: one pair of
+//! files for each child.
 //!
-//! `returned-<child>` holds for each of its two streams how many operations have returned. `pool-<child>-<thread>` holds, for
-//! each key of the pool that it tried, that it began and what it was told.
+//! `returned-<child>` contains for each of its two streams how many operations have returned.
+//! `pool-<child>-<thread>` contains, for each pool key that it tried, whether it began and the
+//! answer.
 
 use crate::random::mix;
 use std::collections::HashMap;
@@ -10,13 +12,14 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Threads of a child that insert, each with a stream of its own.
+/// The number of inserting threads of a child, each with its own stream.
 pub const THREADS: u64 = 2;
 
-/// Different keys of a stream: its operations go round and round them.
+/// The number of distinct keys of a stream, which its operations use cyclically.
 pub const ROUND: u64 = 512;
 
-/// The key of an operation: a function of the seed, the child, its thread and the operation's number.
+/// Returns the key of an operation: a function of the seed, the child, its thread and the
+/// operation's number.
 pub fn key(seed: u64, child: u64, thread: u64, operation: u64) -> [u8; 16] {
     let stream = mix(seed) ^ (child * THREADS + thread);
     let mut key = [0; 16];
@@ -25,7 +28,7 @@ pub fn key(seed: u64, child: u64, thread: u64, operation: u64) -> [u8; 16] {
     key
 }
 
-/// A key that children compete for.
+/// Returns a key for which children compete.
 pub fn pool_key(number: u64) -> [u8; 12] {
     let mut key = *b"pool........";
     key[4..].copy_from_slice(&number.to_le_bytes());
@@ -38,34 +41,34 @@ fn open(path: PathBuf) -> File {
     options.open(path).expect("a file for notes")
 }
 
-/// One child's counts.
+/// The counts of one child.
 #[derive(Debug)]
 pub struct Returned(File);
 
 impl Returned {
-    /// Those of a child in this directory.
+    /// Opens the counts of a child in this directory.
     pub fn new(home: &Path, child: u64) -> Self {
         Self(open(home.join(format!("returned-{child}"))))
     }
 
-    /// So many operations of the thread have returned.
+    /// Notes that this many operations of the thread have returned.
     pub fn note(&self, thread: u64, count: u64) {
         self.0.write_all_at(&count.to_le_bytes(), thread * 8).expect("a note");
     }
 
-    /// How many have.
+    /// Returns how many operations have returned.
     pub fn read(&self, thread: u64) -> u64 {
         let mut bytes = [0; 8];
         match self.0.read_exact_at(&mut bytes, thread * 8) {
             Ok(()) => u64::from_le_bytes(bytes),
-            // Nothing noted yet.
+            // No note yet.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => 0,
             Err(error) => panic!("notes cannot be read: {error}"),
         }
     }
 }
 
-/// How many operations of these children have returned.
+/// Returns how many operations of these children have returned.
 pub fn total(home: &Path, children: impl Iterator<Item = u64>) -> u64 {
     let of = |child| {
         let returned = Returned::new(home, child);
@@ -74,18 +77,18 @@ pub fn total(home: &Path, children: impl Iterator<Item = u64>) -> u64 {
     children.map(of).sum()
 }
 
-/// What a child was told about a key of the pool.
+/// The answer to an insert of a pool key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Try {
-    /// Nothing so far.
+    /// No answer yet.
     Begun = 0,
-    /// That it was the first.
+    /// The key was new.
     Won = 1,
-    /// That somebody else was.
+    /// The key was present.
     Lost = 2,
 }
 
-/// One thread's notes about the pool.
+/// The notes of one thread about the pool.
 #[derive(Debug)]
 pub struct Tries {
     file: File,
@@ -93,7 +96,7 @@ pub struct Tries {
 }
 
 impl Tries {
-    /// Those of a child's thread, none so far.
+    /// Creates the notes of a child's thread.
     pub fn new(home: &Path, child: u64, thread: u64) -> Self {
         Self { file: open(home.join(format!("pool-{child}-{thread}"))), count: 0 }
     }
@@ -103,7 +106,7 @@ impl Tries {
         self.file.write_all_at(&entry.to_le_bytes(), self.count * 8).expect("a note");
     }
 
-    /// Notes that it begins, lets it happen, notes what was told.
+    /// Notes the beginning, runs the operation, and notes the answer.
     pub fn note(&mut self, number: u64, happen: impl FnOnce() -> Try) {
         self.write(number, Try::Begun);
         let told = happen();
@@ -112,30 +115,31 @@ impl Tries {
     }
 }
 
-/// What all children together were told about a key of the pool.
+/// The answers of all children about one pool key.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Tally {
-    /// Who were told that they came first.
+    /// The number of children for which the key was new.
     pub won: u64,
-    /// Who were told that somebody else did.
+    /// The number of children for which the key was present.
     pub lost: u64,
-    /// Who died before they could note what they were told.
+    /// The number of children that died before they noted the answer.
     pub silent: u64,
 }
 
 impl Tally {
-    /// Whether an operation with the key has returned.
+    /// Returns whether an operation with the key has returned.
     pub fn is_there(self) -> bool {
         self.won + self.lost > 0
     }
 
-    /// Whether exactly one came first; one that died may be the one. Without `exact` a false positive may stand for it.
+    /// Returns whether exactly one child came first, possibly one that died. Without `exact` a
+    /// false positive may replace it.
     pub fn is_fair(self, exact: bool) -> bool {
         self.won == 1 || self.won == 0 && (self.lost == 0 || self.silent > 0 || !exact)
     }
 }
 
-/// All keys of the pool that anybody tried in this directory.
+/// Returns all pool keys that were tried in this directory.
 pub fn pool(home: &Path) -> io::Result<HashMap<u64, Tally>> {
     let mut tallies = HashMap::<u64, Tally>::new();
     for entry in std::fs::read_dir(home)? {

@@ -1,4 +1,4 @@
-//! What a child's threads do until they are told to end, or killed.
+//! The work of a child's threads until a command ends them, or a kill.
 
 use crate::scenes::Scene;
 use crate::witness::{ROUND, Returned, Tries, Try, key, pool_key};
@@ -8,23 +8,23 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// A fresh key for all to compete for, so often.
+/// The interval at which a fresh key is provided for all children to compete for.
 const POOL_EVERY: Duration = Duration::from_micros(250);
 
-/// What a child is for.
+/// The task of a child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Task {
-    /// Does only what it is asked.
+    /// Executes commands only.
     Idle,
-    /// Both threads do operations of all sorts, and compete for the pool.
+    /// Both threads run operations of all kinds, and compete for the pool.
     Mixed,
-    /// One thread inserts as fast as it can.
+    /// One thread inserts as fast as possible.
     Fast,
-    /// One thread inserts durably and keeps the times.
+    /// One thread inserts durably and records the times.
     Always,
     /// One thread inserts, the other syncs and writes checkpoints.
     Writer,
-    /// Opens and closes all the time.
+    /// Opens and closes continuously.
     Churn,
 }
 
@@ -38,17 +38,17 @@ impl Task {
         ("churn", Self::Churn),
     ];
 
-    /// By its name.
+    /// Returns the task of this name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.iter().find(|(its, _)| *its == name).map(|&(_, task)| task)
     }
 
-    /// Its name.
+    /// Returns the name of the task.
     pub fn name(self) -> &'static str {
         Self::ALL.iter().find(|&&(_, task)| task == self).map_or("", |(name, _)| name)
     }
 
-    /// How many threads it needs.
+    /// Returns the number of threads that the task needs.
     pub fn threads(self) -> u64 {
         match self {
             Self::Idle | Self::Churn => 0,
@@ -58,22 +58,22 @@ impl Task {
     }
 }
 
-/// What a thread knows.
+/// The shared state of a child's threads.
 #[derive(Debug)]
 pub struct Worker {
     /// The filter's scene.
     pub scene: &'static Scene,
-    /// Where notes go.
+    /// The directory of the notes.
     pub home: PathBuf,
     /// The run's seed.
     pub seed: u64,
     /// The child's number.
     pub child: u64,
-    /// Its counts.
+    /// The child's counts.
     pub returned: Returned,
     /// Set to end its threads between two operations.
     pub ending: AtomicBool,
-    /// How long durable inserts took.
+    /// The durations of durable inserts.
     pub latencies: Mutex<Vec<Duration>>,
 }
 
@@ -82,7 +82,7 @@ impl Worker {
         key(self.seed, self.child, thread, operation)
     }
 
-    /// One operation of a thread's stream, noted.
+    /// Runs one operation of a thread's stream, and notes it.
     pub fn operate(
         &self,
         filter: &Filter<Any>,
@@ -95,7 +95,7 @@ impl Worker {
         if let Some(durability) = durability {
             call = call.durability(durability);
         }
-        // In turns, and after a round the other way.
+        // Alternately, and with the opposite parity in the next round.
         if (operation + operation / ROUND).is_multiple_of(2) {
             let checked = call.check_and_insert(key).expect("an insert");
             let again = operation >= ROUND;
@@ -104,7 +104,7 @@ impl Worker {
                 Checked::Present => !again && self.scene.exact,
                 Checked::TooLate => true,
             };
-            assert!(!wrong, "operation {operation} of thread {thread} was told {checked:?}");
+            assert!(!wrong, "operation {operation} of thread {thread} got {checked:?}");
         } else {
             assert!(call.insert(key).expect("an insert"), "operation {operation} came too late");
         }
@@ -112,16 +112,16 @@ impl Worker {
         if self.scene.keeps_all && operation.is_multiple_of(16) {
             let earlier = self.key(thread, operation / 2);
             let there = filter.contains(earlier).expect("an answer");
-            assert!(there, "operation {} of thread {thread} is gone", operation / 2);
+            assert!(there, "operation {} of thread {thread} is missing", operation / 2);
         }
     }
 
-    /// The numbers of operations, until the threads shall end.
+    /// Returns the numbers of operations, until the threads must end.
     fn operations(&self) -> impl Iterator<Item = u64> {
         (0..).take_while(|_| !self.ending.load(Ordering::Relaxed))
     }
 
-    /// Inserts until the end, and competes for each fresh key of the pool.
+    /// Inserts until the end, and competes for each fresh pool key.
     fn mixed(&self, filter: &Filter<Any>, thread: u64) {
         let mut tries = Tries::new(&self.home, self.child, thread);
         let mut last = 0;
@@ -148,7 +148,7 @@ impl Worker {
         }
     }
 
-    /// Runs a task's thread.
+    /// Runs a thread of a task.
     pub fn run(&self, filter: &Filter<Any>, task: Task, thread: u64) {
         match (task, thread) {
             (Task::Mixed, _) => self.mixed(filter, thread),

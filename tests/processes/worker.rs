@@ -1,7 +1,9 @@
-//! A child: opens the filter, lets its threads work, and does what the parent asks, line by line.
+//! A child: opens the filter, lets its threads work, and executes the parent's commands, line by
+//! line.
 //!
-//! It prints `here <pid>` before it opens the filter (the process number as the parent's `/proc` has it), `open` when it
-//! has it open, and one line for each question. It dies with its parent, whose end closes its input.
+//! It prints `here <pid>` before it opens the filter (the process id as in the parent's `/proc`),
+//! `open` when it has it open, and one line for each command. It ends with its parent, whose end
+//! closes its input.
 
 use crate::desk::Desk;
 use crate::random::{Random, mix};
@@ -15,42 +17,42 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
-/// The variable that says that this process is a child, and which.
+/// The environment variable that contains the role of a child.
 pub const ROLE: &str = "EBBTIDE_PROCESS";
 
-/// What a child is told at its start.
+/// The role of a child.
 #[derive(Debug)]
 pub struct Role {
     /// The filter.
     pub scene: &'static Scene,
-    /// Its number, never used twice in a directory.
+    /// The child's number, unique in a directory.
     pub child: u64,
     /// The run's seed.
     pub seed: u64,
-    /// What it is for.
+    /// The child's task.
     pub task: Task,
     /// The directory with filter and notes.
     pub home: PathBuf,
 }
 
 impl Role {
-    /// As the variable's text.
+    /// Returns the text of the environment variable.
     pub fn text(&self) -> String {
         let Self { scene, child, seed, task, home } = self;
         format!("{}\n{child}\n{seed}\n{}\n{}", scene.name, task.name(), home.display())
     }
 
-    /// Where children write what they cannot cope with.
+    /// Returns the file for the errors of children.
     pub fn said(&self) -> PathBuf {
         Self::said_in(&self.home)
     }
 
-    /// The same, by the directory.
+    /// Returns that file of a directory.
     pub fn said_in(home: &Path) -> PathBuf {
         home.join("said")
     }
 
-    /// The role, if this process is a child.
+    /// Returns the role, if this process is a child.
     pub fn from_environment() -> Option<Self> {
         let text = std::env::var(ROLE).ok()?;
         let mut parts = text.split('\n');
@@ -68,9 +70,9 @@ impl Role {
         Filter::open_or_create(filter_of(&self.home), self.scene.spec(), self.scene.options())
     }
 
-    /// Plays it to the end, which is a kill, a command or the parent's death.
+    /// Runs the role to its end: a kill, a command, or the parent's death.
     pub fn play(self) {
-        // A thread that fails must not leave the others to go on. Nothing is unwound, as in a kill.
+        // A failing thread must also stop the others. Nothing is unwound, as in a kill.
         let child = self.child;
         std::panic::set_hook(Box::new(move |what| {
             eprintln!("child {child}: {what}");
@@ -142,6 +144,6 @@ impl Role {
 
 fn say(line: &str) {
     let mut out = std::io::stdout().lock();
-    // If nobody listens the input ends too.
+    // If the parent no longer reads, the input ends as well.
     let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }

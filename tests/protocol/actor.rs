@@ -1,8 +1,8 @@
-//! What a process does, step by step. It may die before each, and sleep for as long as it likes.
+//! The steps of a process. It may die before each step, and sleep for any time.
 
 use super::world::{LSNS, Place, Rules, STRIPES, Snapshot, World, log};
 
-/// Where an actor is, with what it has in hand.
+/// The position of an actor, with its local data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum At {
     Idle,
@@ -12,7 +12,7 @@ pub enum At {
         stripe: u8,
         job: Job,
     },
-    /// Took a stripe over: reads where the newest snapshot starts.
+    /// Took a stripe over: reads the start of the newest snapshot.
     Ground {
         stripe: u8,
         job: Job,
@@ -23,13 +23,13 @@ pub enum At {
         job: Job,
         from: u8,
     },
-    /// Applies what it finds.
+    /// Applies the records that it finds.
     Apply {
         stripe: u8,
         job: Job,
         from: u8,
     },
-    /// Has the stripe.
+    /// Holds the stripe.
     Held {
         stripe: u8,
         job: Job,
@@ -80,7 +80,7 @@ pub enum At {
         own: u8,
         then: Next,
     },
-    /// Goes through the snapshots it has listed.
+    /// Processes the snapshots that it has listed.
     Snapshots {
         listed: u16,
         segments: u16,
@@ -89,7 +89,7 @@ pub enum At {
         own: u8,
         then: Next,
     },
-    /// Goes through the segments it has listed.
+    /// Processes the segments that it has listed.
     Segments {
         listed: u16,
         least: u8,
@@ -97,28 +97,28 @@ pub enum At {
     },
 }
 
-/// What a stripe is wanted for.
+/// The purpose of a stripe's lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Job {
     Insert,
     Copy { start: u8, copies: [u8; STRIPES] },
 }
 
-/// What follows a commit.
+/// The step after a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Then {
     Acknowledge,
     Name(Draft),
 }
 
-/// What follows the tidying up.
+/// The step after the removal of old files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Next {
     Nothing,
     Name(Draft),
 }
 
-/// A snapshot without a name.
+/// A snapshot without its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Draft {
     start: u8,
@@ -126,15 +126,15 @@ pub struct Draft {
     copies: [u8; STRIPES],
 }
 
-/// A thread of a process of its own.
+/// A thread in its own process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Actor {
     pub at: At,
-    /// Stripes of the records it has still to write.
+    /// The stripes of the remaining records.
     inserts: &'static [u8],
     /// Whether it waits for them to be durable.
     waits: bool,
-    /// Checkpoints it has still to begin.
+    /// The remaining checkpoints.
     checkpoints: u8,
     dies: bool,
 }
@@ -149,15 +149,15 @@ impl Actor {
     }
 }
 
-/// What a step leads to, or what goes wrong in it.
+/// The result of a step, or the violation in it.
 type Step = Result<World, String>;
 
-/// Every step that some actor can take.
+/// Returns every step that some actor can take.
 pub fn steps(world: &World, rules: Rules) -> Vec<Step> {
     let mut all = Vec::new();
     for me in 0..world.actors.len() {
         let at = world.actors[me].at;
-        // To die with nothing in hand is to do nothing more, which is a way on for everybody.
+        // An idle actor that dies does nothing more, which leaves the other actors all their steps.
         if world.actors[me].dies && !matches!(at, At::Dead | At::Idle) {
             all.push(Ok(to(world.clone(), me, At::Dead)));
         }
@@ -183,7 +183,7 @@ pub fn steps(world: &World, rules: Rules) -> Vec<Step> {
 fn to(mut world: World, me: usize, at: At) -> World {
     let durable = world.durable;
     let actor = &mut world.actors[me];
-    // What is so for good and seen by nobody is no step of its own: fewer states.
+    // A change that is final and invisible to other actors is not a separate step: fewer states.
     let at = match at {
         At::Commit { target, then: Then::Acknowledge } if durable >= target => At::Idle,
         At::Commit { target, then: Then::Name(draft) } if durable >= target => At::Rename { draft },
@@ -191,7 +191,7 @@ fn to(mut world: World, me: usize, at: At) -> World {
         at => at,
     };
     actor.at = at;
-    // Who has nothing left to do is as good as dead, and the dead have nothing left to do: fewer states.
+    // An actor without further work is equivalent to a dead one: fewer states.
     match at {
         At::Idle if actor.inserts.is_empty() && actor.checkpoints == 0 => actor.at = At::Dead,
         At::Dead => (actor.inserts, actor.checkpoints) = (&[], 0),
@@ -200,7 +200,7 @@ fn to(mut world: World, me: usize, at: At) -> World {
     world
 }
 
-/// The one step that an actor takes if nothing fails; none if it waits or is done.
+/// Returns the single step that an actor takes if nothing fails; `None` if it waits or is done.
 fn step(mut world: World, me: usize, at: At, rules: Rules) -> Option<Step> {
     let next = match at {
         At::Dead => return None,
@@ -234,7 +234,7 @@ fn step(mut world: World, me: usize, at: At, rules: Rules) -> Option<Step> {
         At::Rename { draft: Draft { start, end, copies } } => {
             world.snapshots[usize::from(start)] = Some(Snapshot { end, copies, durable: false });
             let next = At::SyncDirectory { start };
-            // Again fewer states: power cuts are left to the search in which all die.
+            // Power cuts are left to the search in which all actors die: fewer states.
             if !world.actors[me].dies {
                 return step(world, me, next, rules);
             }
@@ -266,7 +266,7 @@ fn step(mut world: World, me: usize, at: At, rules: Rules) -> Option<Step> {
     Some(Ok(to(world, me, next)))
 }
 
-/// An insert, from the taking of its stripe on.
+/// An insert, from the acquisition of its stripe.
 fn insert(world: &mut World, me: usize, at: At) -> Option<At> {
     Some(match at {
         At::Held { stripe, job: Job::Insert } => match reserve(world) {
@@ -278,7 +278,7 @@ fn insert(world: &mut World, me: usize, at: At) -> Option<At> {
                 world.places[usize::from(lsn)] = Place::Record(stripe);
                 At::Count { stripe, lsn }
             }
-            // Somebody lost patience: the record goes elsewhere.
+            // A walker voided the slot: the record goes to another slot.
             _ => At::Held { stripe, job: Job::Insert },
         },
         At::Count { stripe, lsn } => {
@@ -296,7 +296,7 @@ fn insert(world: &mut World, me: usize, at: At) -> Option<At> {
     })
 }
 
-/// Reads where the log ends, once all is copied.
+/// Reads the end of the log, once all stripes are copied.
 fn end(world: &World, start: u8, copies: [u8; STRIPES], rules: Rules) -> At {
     let draft =
         Draft { start: if rules.late_start { world.tail } else { start }, end: world.tail, copies };
@@ -334,7 +334,7 @@ fn lock(mut world: World, me: usize, stripe: u8, job: Job, rules: Rules) -> Opti
         return Some(to(world, me, next));
     }
     let next = match (world.stripes[index].owner, job) {
-        // Of one that does not die nobody sees that it holds a stripe: fewer states.
+        // No actor observes that an immortal one holds a stripe: fewer states.
         (None, Job::Copy { start, copies }) if !world.actors[me].dies => {
             let next = copy(&world, stripe, start, copies);
             return Some(to(world, me, next));
@@ -351,7 +351,7 @@ fn lock(mut world: World, me: usize, stripe: u8, job: Job, rules: Rules) -> Opti
     Some(to(world, me, next))
 }
 
-/// Copies a stripe, and goes on to the next.
+/// Copies a stripe, and continues with the next.
 fn copy(world: &World, stripe: u8, start: u8, mut copies: [u8; STRIPES]) -> At {
     copies[usize::from(stripe)] = world.stripes[usize::from(stripe)].applied;
     match stripe + 1 {
@@ -416,11 +416,12 @@ fn done(then: Next) -> At {
     }
 }
 
-/// Looks at the newest of the snapshots that are left in the listing. `opens` is false if the system refuses to open it.
+/// Checks the newest snapshot left in the listing. `opens` is false if the system refuses to open
+/// it.
 fn tidy_snapshot(mut world: World, me: usize, at: At, opens: bool, rules: Rules) -> World {
     let At::Snapshots { listed, segments, kept, least, own, then } = at else { return world };
     let Some(start) = listed.checked_ilog2().map(|start| start as u8) else {
-        // With fewer than two the whole log is the second ground to stand on.
+        // With fewer than two snapshots the whole log is the fallback base.
         let next =
             if kept < 2 { done(then) } else { At::Segments { listed: segments, least, then } };
         return to(world, me, next);
@@ -449,7 +450,7 @@ fn tidy_segment(world: &mut World, listed: u16, least: u8, then: Next, rules: Ru
         superfluous & superfluous.wrapping_neg()
     };
     if world.segments & bit == 0 {
-        // Somebody else is tidying up.
+        // Another process is removing files.
         return done(then);
     }
     world.segments &= !bit;

@@ -1,12 +1,14 @@
 //! Log, checkpoints and deaths: the protocol between processes, explored exhaustively.
 //!
-//! Loom runs the real code through all interleavings of a few loads and stores. What goes wrong between a checkpoint, the
-//! removal of log and the death of a process takes hundreds of steps of four actors and the directory's files, too many
-//! for it. So this is a model of the protocol as `docs/architecture.md` tells it, one step for each thing that
-//! others can see, and a search through all states that small bounds allow. Weak memory is not modelled
-//! here: that is what `tests/loom` is for.
+//! Loom runs the real code through all interleavings of a few loads and stores. Errors between a
+//! checkpoint, the removal of log and the death of a process take hundreds of steps of four actors
+//! and the directory's files, too many for loom. This is therefore a model of the protocol in
+//! `docs/architecture.md`, with one step for each effect that other actors can observe, and a
+//! search through all states within small bounds. Weak memory is not modelled here; `tests/loom`
+//! does that.
 //!
-//! Each rule of the protocol can be broken ([`Rules`]), and the search must then find what goes wrong.
+//! Each rule of the protocol can be broken ([`Rules`]), and the search must then find the
+//! violation.
 
 mod actor;
 mod search;
@@ -16,7 +18,8 @@ use actor::Actor;
 use search::{Found, explore};
 use world::{Rules, World};
 
-/// Two checkpointers that may overtake each other in any way, one of them going twice, and a writer.
+/// Two checkpointers that may overtake each other in any way, one of them running twice, and a
+/// writer.
 fn checkpoints(rules: Rules) -> Found {
     let actors = [
         Actor::writer(&[1, 0], true, true),
@@ -26,8 +29,8 @@ fn checkpoints(rules: Rules) -> Found {
     explore(&World::new(&actors), rules)
 }
 
-/// Two writers, one of which may die under the other's eyes, and a checkpoint of each of two processes. (Those who repair
-/// and tidy up die in the other search.)
+/// Two writers, one of which may die while the other runs, and one checkpoint of each of two
+/// processes. (Actors that repair and remove files die in the other search.)
 fn takeovers(rules: Rules) -> Found {
     let (first, second) = (Actor::writer(&[0, 1], false, true), Actor::writer(&[1], false, false));
     explore(
@@ -50,7 +53,7 @@ fn no_acknowledged_record_is_lost_by_checkpoints_that_overlap_and_die() {
 }
 
 #[test]
-fn no_record_is_lost_and_no_log_missed_by_whoever_takes_a_stripe_over() {
+fn no_record_is_lost_and_no_log_is_missing_for_a_takeover() {
     let found = takeovers(Rules::PROPER);
     assert!(found.wrong.is_none(), "{found}");
     println!("{} states", found.states);
@@ -117,7 +120,7 @@ fn a_planted_takeover_without_repair_is_found() {
 }
 
 #[test]
-fn a_planted_repair_whose_segments_are_let_go_of_is_found() {
+fn a_planted_repair_whose_segments_are_released_is_found() {
     let found = takeovers(Rules { repair_forgets: true, ..Rules::PROPER });
     finds(&found, "a record is not applied");
 }
@@ -131,5 +134,5 @@ fn a_planted_repair_that_does_not_look_again_is_found() {
 #[test]
 fn a_planted_takeover_that_does_not_account_for_the_hole_is_found() {
     let found = takeovers(Rules { hole_uncounted: true, ..Rules::PROPER });
-    finds(&found, "a hole that nobody");
+    finds(&found, "an unaccounted gap");
 }

@@ -1,4 +1,5 @@
-//! The search: every state that can be reached, breadth first, so that the way to what it finds is a shortest one.
+//! The search over all reachable states, breadth first, so that the path to a violation is a
+//! shortest one.
 
 use super::actor;
 use super::world::{Rules, World};
@@ -6,13 +7,13 @@ use std::collections::HashMap;
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// What came of a search.
+/// The result of a search.
 pub struct Found {
-    /// How many states there are, or were seen until something was wrong.
+    /// The number of states, or of states seen before a violation.
     pub states: usize,
-    /// What is wrong in one of them.
+    /// The violation, if there is one.
     pub wrong: Option<String>,
-    /// The states that lead there.
+    /// The states that lead to it.
     trace: Vec<World>,
 }
 
@@ -23,17 +24,17 @@ impl fmt::Display for Found {
     }
 }
 
-/// States are told apart by these alone: for a few million of them two are mistaken for each other with a probability
-/// of one in a million, and if so always, as the hash has no seed.
+/// Returns the fingerprint that identifies a state. Among a few million states two collide with a
+/// probability of one in a million; a collision is reproducible, because the hash has no seed.
 fn fingerprint(world: &World) -> u64 {
     let mut hasher = DefaultHasher::new();
     world.hash(&mut hasher);
     hasher.finish()
 }
 
-/// Goes through all states from `first` on, until one is wrong.
+/// Explores all states from `first` on, until one violates an invariant.
 pub fn explore(first: &World, rules: Rules) -> Found {
-    // Each state that was seen, with the one it was first reached from.
+    // Each state seen, with the state from which it was first reached.
     let mut seen = HashMap::from([(fingerprint(first), 0)]);
     let mut level = vec![first.clone()];
     while !level.is_empty() {
@@ -70,7 +71,7 @@ pub fn explore(first: &World, rules: Rules) -> Found {
     Found { states: seen.len(), wrong: None, trace: Vec::new() }
 }
 
-/// Goes the way to a state once more.
+/// Reconstructs the path to a state.
 fn trace(first: &World, last: u64, seen: &HashMap<u64, u64>, rules: Rules) -> Vec<World> {
     let mut way = vec![last];
     while let Some(&parent) = way.last().and_then(|at| seen.get(at)).filter(|&&parent| parent != 0)

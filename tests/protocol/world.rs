@@ -1,17 +1,17 @@
-//! What all processes share: memory and files; and what must always hold of it.
+//! The state shared by all processes: memory and files; and its invariants.
 
 use super::actor::Actor;
 
-/// LSNs go from 1 to below this; a segment holds one record, so it is named by it.
+/// LSNs range from 1 to below this; a segment contains one record and is named by it.
 pub const LSNS: usize = 6;
 pub const STRIPES: usize = 2;
 
-/// Which rules of the protocol are broken.
+/// The broken rules of the protocol.
 #[derive(Clone, Copy)]
 pub struct Rules {
-    /// Log goes by the newest snapshot's start.
+    /// Log is removed below the newest snapshot's start.
     pub by_newest: bool,
-    /// Log goes, as if the new snapshot were there, before it has its name.
+    /// Log is removed before the new snapshot has its name, as if it had it.
     pub tidy_first: bool,
     /// Segments are removed from the end on.
     pub descending: bool,
@@ -25,15 +25,15 @@ pub struct Rules {
     pub without_stripe: bool,
     /// Any error in opening a snapshot counts as damage.
     pub removes_unopened: bool,
-    /// A commit that does not find a segment gives up.
+    /// A commit that does not find a segment is abandoned.
     pub maps_once: bool,
-    /// Who takes a stripe over goes on as if it had been free.
+    /// A takeover continues as if the stripe had been free.
     pub without_repair: bool,
-    /// Other threads let go of segments that a repair has just mapped.
+    /// Other threads unmap segments that a repair has just mapped.
     pub repair_forgets: bool,
-    /// A repair that does not find a segment gives up.
+    /// A repair that does not find a segment is abandoned.
     pub repairs_once: bool,
-    /// A takeover is not noted among the places that may stay empty.
+    /// A takeover is not recorded among the slots that may stay empty.
     pub hole_uncounted: bool,
 }
 
@@ -55,7 +55,7 @@ impl Rules {
     };
 }
 
-/// A record's place.
+/// A record's slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Place {
     Empty,
@@ -64,47 +64,48 @@ pub enum Place {
     Record(u8),
 }
 
-/// A stripe: who holds it, and the LSN last applied and counted.
+/// A stripe: its owner, and the LSN last applied and counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Stripe {
     pub owner: Option<u8>,
     pub applied: u8,
 }
 
-/// A snapshot: the end of the log when it was written, and the LSN that each stripe's copy is at.
+/// A snapshot: the end of the log when it was written, and the LSN of each stripe's copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Snapshot {
     pub end: u8,
     pub copies: [u8; STRIPES],
-    /// Its name is on the disk, not only in the kernel's memory.
+    /// Whether its name is on disk, not only in the kernel's memory.
     pub durable: bool,
 }
 
-/// Everything.
+/// The whole state.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct World {
     pub tail: u8,
     pub durable: u8,
-    /// The start of the newest snapshot, as the header has it.
+    /// The start of the newest snapshot, as in the header.
     pub ground: u8,
-    /// How many places may be empty that no held stripe accounts for.
+    /// The number of slots that may be empty without a held stripe.
     pub unaccounted: u8,
     pub places: [Place; LSNS],
     pub stripes: [Stripe; STRIPES],
-    /// Segments that have a name, as bits.
+    /// The segments that have a name, as bits.
     pub segments: u16,
-    /// By start.
+    /// The snapshots, by start.
     pub snapshots: [Option<Snapshot>; LSNS],
     pub actors: Vec<Actor>,
 }
 
-/// The segments from one LSN up to another.
+/// Returns the segments from one LSN up to another.
 pub fn log(from: u8, to: u8) -> u16 {
     (from..to).map(|lsn| 1 << lsn).sum()
 }
 
 impl World {
-    /// One record is there, durable and applied. Actors write, some of them waiting until it is durable, or go for checkpoints.
+    /// Creates a state with one record, durable and applied. Actors write, some of them waiting for
+    /// durability, or run checkpoints.
     pub fn new(actors: &[Actor]) -> Self {
         let mut world = Self {
             tail: 2,
@@ -122,17 +123,18 @@ impl World {
         world
     }
 
-    /// The places below the tail (from an LSN on) with what is in them.
+    /// Returns the slots below the tail, from an LSN on, with their content.
     pub fn written(&self, from: u8) -> impl Iterator<Item = (u8, Place)> + '_ {
         (from..self.tail).map(|lsn| (lsn, self.places[lsn as usize]))
     }
 
-    /// Starts of snapshots, newest first.
+    /// Returns the starts of snapshots, newest first.
     pub fn starts(&self) -> Vec<u8> {
         (1..LSNS as u8).rev().filter(|&start| self.snapshots[start as usize].is_some()).collect()
     }
 
-    /// What is wrong, if anything is: now, if everybody died now, or if the power failed now.
+    /// Returns a violation, if there is one: in the current state, after the death of all actors,
+    /// or after a power cut.
     pub fn wrong(&self) -> Option<String> {
         self.wrong_in_memory().or_else(|| self.wrong_snapshots()).or_else(|| self.wrong_log())
     }
@@ -145,11 +147,11 @@ impl World {
                 return Some(format!("a record is not applied though stripe {index} is free"));
             }
         }
-        // Recovery takes more of them for damage.
+        // Recovery treats more gaps as damage.
         let holes = self.written(self.durable).filter(|&(_, place)| place == Place::Empty).count();
         let held = self.stripes.iter().filter(|stripe| stripe.owner.is_some()).count();
         let allowed = held + usize::from(self.unaccounted);
-        (holes > allowed).then(|| format!("a hole that nobody accounts for: {holes}, {allowed}"))
+        (holes > allowed).then(|| format!("an unaccounted gap: {holes}, {allowed}"))
     }
 
     fn wrong_snapshots(&self) -> Option<String> {
@@ -172,7 +174,8 @@ impl World {
     fn wrong_log(&self) -> Option<String> {
         let missing = |from: u8| log(from, self.tail) & !self.segments != 0;
         let starts = self.starts();
-        // Both of the two newest snapshots can be stood upon, or the newest and the whole log.
+        // Recovery must work from both of the two newest snapshots, or from the newest and the
+        // whole log.
         let second = starts.get(1).copied().unwrap_or(1);
         if missing(second) {
             return Some(format!("log is missing from {second} on"));
@@ -183,6 +186,6 @@ impl World {
             return Some(format!("log is missing after a power cut from {first} on"));
         }
         let run = self.segments >> self.segments.trailing_zeros();
-        (run & (run + 1) != 0).then(|| "a gap in the log that is left".to_owned())
+        (run & (run + 1) != 0).then(|| "a gap in the remaining log".to_owned())
     }
 }

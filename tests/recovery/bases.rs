@@ -1,5 +1,5 @@
-//! There are two bases to recover from at all times: if the newest snapshot turns out to be damaged, the older one (or, where
-//! there is none, the log from its beginning) leads to the same state.
+//! Two recovery bases exist at all times: if the newest snapshot is damaged, the older one (or,
+//! without one, the log from its beginning) leads to the same state.
 
 use super::{digest, directory, flip, insert, kinds, names, open, stream};
 use ebbtide::{Filter, Options};
@@ -19,8 +19,8 @@ impl Random {
     }
 }
 
-/// Copies what a power cut would leave: snapshots, log, `meta`. A file that goes meanwhile belongs to a checkpoint that removes
-/// it, so all is copied again.
+/// Copies the files that a power cut would leave: snapshots, log, `meta`. If a file disappears
+/// meanwhile, a checkpoint is removing files; the copy is then repeated.
 fn copy_lasting(from: &Path, to: &Path) {
     let lasting = || -> Vec<String> {
         let kept =
@@ -36,10 +36,10 @@ fn copy_lasting(from: &Path, to: &Path) {
             return;
         }
     }
-    panic!("the files of {} never stand still", from.display());
+    panic!("the files of {} never stop changing", from.display());
 }
 
-/// Damages the newest snapshot in the middle; false if there is none.
+/// Damages the newest snapshot in the middle; returns false if there is none.
 fn damage_newest(dir: &Path) -> bool {
     let Some(newest) = names(dir, "snap-").pop() else { return false };
     let path = dir.join(newest);
@@ -48,7 +48,7 @@ fn damage_newest(dir: &Path) -> bool {
     true
 }
 
-/// A filter, and what has happened to it.
+/// A filter, and its history.
 struct History {
     home: tempfile::TempDir,
     dir: PathBuf,
@@ -56,9 +56,9 @@ struct History {
     options: Options,
     keys: u64,
     moves: u32,
-    /// What was done, for messages.
+    /// The steps so far, for messages.
     done: Vec<String>,
-    /// One base was damaged, and there has been no checkpoint since: there need not be two.
+    /// Whether one base was damaged without a checkpoint since: then there may be only one.
     short: bool,
 }
 
@@ -89,7 +89,7 @@ impl History {
         self.filter = Some(open(&self.dir, self.options.clone()));
     }
 
-    /// As after a power cut when all was written back: the files without the live image, elsewhere.
+    /// Simulates a power cut after all writes: copies the files without the live image.
     fn crash(&mut self) {
         self.moves += 1;
         let next = self.home.path().join(self.moves.to_string());
@@ -99,7 +99,7 @@ impl History {
         self.open();
     }
 
-    /// The newest snapshot is damaged while nobody has the filter open.
+    /// Damages the newest snapshot while no handle has the filter open.
     fn damage(&mut self, clean: bool) {
         if clean {
             self.close();
@@ -152,7 +152,7 @@ impl History {
         self.done.push(what);
     }
 
-    /// Makes sure that both bases lead to the state that there is.
+    /// Checks that both bases lead to the current state.
     fn check(&self, seed: u64) {
         let expected = digest(self.filter());
         for newest_damaged in [false, true] {
@@ -177,7 +177,7 @@ impl History {
 }
 
 #[test]
-fn both_bases_lead_to_the_same_state_whatever_has_happened() {
+fn after_any_history_both_bases_lead_to_the_same_state() {
     for seed in 0..20 {
         let spec = kinds()[seed as usize % kinds().len()].clone();
         let mut history = History::new(spec, stream());
@@ -211,7 +211,8 @@ fn after_a_damaged_snapshot_a_clean_close_without_an_insert_leaves_two_bases() {
     }
 }
 
-/// Checkpoints come whenever they are due, log is removed beside inserts, and the files are looked at anywhen.
+/// Checkpoints run whenever they are due, log is removed beside inserts, and the files are checked
+/// at any moment.
 #[test]
 fn a_busy_filter_has_two_bases_at_any_moment() {
     for (at, spec) in kinds().into_iter().enumerate() {
@@ -229,6 +230,6 @@ fn a_busy_filter_has_two_bases_at_any_moment() {
             }
         }
         let first = names(&history.dir, "wal-").remove(0);
-        assert!(history.keys < 4000 || !first.ends_with("-0000000000000001"), "log was removed");
+        assert!(history.keys < 4000 || !first.ends_with("-0000000000000001"), "no log was removed");
     }
 }

@@ -1,5 +1,5 @@
-//! A restart changes nothing: whatever was closed, copied, backed up or cut off opens to the state it had, or says
-//! what is wrong.
+//! A restart changes nothing: after a close, a copy, a backup or a crash, the filter opens in its
+//! former state, or reports the damage.
 
 mod bases;
 mod copies;
@@ -16,7 +16,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Records of a segment, and where the first lies.
+/// The number of records of a segment, and the offset of the first.
 const SEGMENT: u64 = 128;
 const PAGE: u64 = 4096;
 
@@ -60,7 +60,7 @@ fn open(dir: &Path, options: Options) -> Filter {
     Filter::open(dir, options).unwrap_or_else(|error| panic!("{}: {error}", dir.display()))
 }
 
-/// Inserts these numbers, one a millisecond.
+/// Inserts these numbers, one per millisecond.
 fn insert(filter: &Filter, numbers: std::ops::Range<u64>) {
     for number in numbers {
         let time = Timestamp::from_unix_millis(1_000_000 + number);
@@ -68,7 +68,7 @@ fn insert(filter: &Filter, numbers: std::ops::Range<u64>) {
     }
 }
 
-/// A filter of the last 60 inserts, fed these numbers, and nothing else.
+/// Creates a filter of the last 60 inserts that contains exactly these numbers.
 fn reference(numbers: &[std::ops::Range<u64>]) -> Filter {
     let filter = Filter::create_on(Arc::new(Memory::new()), kinds()[1].clone(), stream());
     let filter = filter.expect("a filter in memory");
@@ -76,7 +76,7 @@ fn reference(numbers: &[std::ops::Range<u64>]) -> Filter {
     filter
 }
 
-/// What a power cut would leave of an open filter if all had been written back.
+/// Copies the files that a power cut would leave of an open filter after all writes.
 fn copy(from: &Path, to: &Path) {
     fs::create_dir(to).expect("a new directory");
     for name in names(from, "") {
@@ -84,7 +84,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// The names that begin so, ascending.
+/// Returns the names that begin with `prefix`, ascending.
 fn names(dir: &Path, prefix: &str) -> Vec<String> {
     let entries = fs::read_dir(dir).expect("a directory");
     let names =
@@ -104,7 +104,7 @@ fn flip(path: &Path, offset: u64) {
     change(path, offset, |bytes| bytes[0] ^= 0x40);
 }
 
-/// The file and offset of a record of the newest era.
+/// Returns the file and offset of a record of the newest timeline.
 fn place(dir: &Path, lsn: u64) -> (PathBuf, u64) {
     let first = |name: &str| -> u64 { name[11..].parse().expect("a number") };
     let log = names(dir, "wal-");
@@ -139,7 +139,7 @@ fn closing_and_opening_again_changes_nothing() {
         for round in 0..6 {
             insert(&filter, round * 150..(round + 1) * 150);
             let before = digest(&filter);
-            // Dropping is closing.
+            // Dropping closes as well.
             if round % 2 == 0 {
                 filter.close().expect("a clean close");
             } else {
@@ -153,7 +153,7 @@ fn closing_and_opening_again_changes_nothing() {
 }
 
 #[test]
-fn opening_often_leaves_no_pile_of_files() {
+fn repeated_opening_does_not_accumulate_files() {
     for spec in kinds() {
         let home = directory();
         let dir = home.path().join("f");
@@ -161,7 +161,7 @@ fn opening_often_leaves_no_pile_of_files() {
         insert(&filter, 0..1000);
         let before = digest(&filter).value;
         filter.close().expect("a clean close");
-        // The second opening may still remove what the first one needed.
+        // The second opening may still remove files that the first one needed.
         (0..2).for_each(|_| drop(open(&dir, stream())));
         let files = names(&dir, "").len();
         for _ in 0..30 {
@@ -176,7 +176,7 @@ fn opening_often_leaves_no_pile_of_files() {
 }
 
 #[test]
-fn checkpoints_let_go_of_the_log() {
+fn checkpoints_remove_log() {
     let home = directory();
     let dir = home.path().join("f");
     let filter = Filter::create(&dir, kinds()[1].clone(), stream()).expect("a filter");
@@ -190,7 +190,7 @@ fn checkpoints_let_go_of_the_log() {
 }
 
 #[test]
-fn a_directory_in_the_place_of_a_file_that_is_needed_no_more_stops_nobody() {
+fn a_directory_in_the_place_of_an_unneeded_file_does_no_harm() {
     for name in ["snap-0000000000000001", "live-000002-0000", "tmp-77"] {
         let home = directory();
         let dir = home.path().join("f");
@@ -225,9 +225,10 @@ fn a_filter_whose_newest_snapshot_is_damaged_is_restored_without_it() {
     assert_eq!(digest(&open(&restored, stream())).value, before.value);
 }
 
-/// A handle that stopped while it made a segment may give it its name when the others have filled theirs, and removed it.
+/// A handle that stopped while it created a segment may rename it after the others have filled and
+/// removed theirs.
 #[test]
-fn an_empty_segment_where_one_was_removed_is_no_damage_and_goes_with_the_next_checkpoint() {
+fn an_empty_recreated_segment_is_no_damage_and_the_next_checkpoint_removes_it() {
     for open_while_asked in [true, false] {
         let home = directory();
         let dir = home.path().join("f");
@@ -238,7 +239,7 @@ fn an_empty_segment_where_one_was_removed_is_no_damage_and_goes_with_the_next_ch
             insert(&filter, round * 300..(round + 1) * 300);
             filter.checkpoint().expect("a checkpoint");
         }
-        assert_ne!(names(&dir, "wal-")[0], first, "it was removed");
+        assert_ne!(names(&dir, "wal-")[0], first, "the segment was not removed");
         fs::write(dir.join(&first), empty).expect("a file");
         let before = digest(&filter).value;
         let filter = open_while_asked.then_some(filter);
@@ -255,11 +256,12 @@ fn an_empty_segment_where_one_was_removed_is_no_damage_and_goes_with_the_next_ch
         assert_eq!(digest(&filter).value, before);
         insert(&filter, 900..901);
         filter.checkpoint().expect("a checkpoint");
-        assert!(!names(&dir, "wal-").contains(&first), "it is gone again");
+        assert!(!names(&dir, "wal-").contains(&first), "the segment was not removed again");
     }
 }
 
-/// A directory with two snapshots, log after them, and no more log than they need; with the digest.
+/// Creates a directory with two snapshots, log after them, and no more log than they need; returns
+/// it with the digest.
 fn two_snapshots(home: &Path) -> (PathBuf, Digest) {
     let dir = home.join("f");
     let filter = Filter::create(&dir, kinds()[1].clone(), stream()).expect("a filter");
@@ -285,7 +287,7 @@ fn if_the_newest_snapshot_is_damaged_the_older_one_leads_to_the_same_state() {
         assert!(!inspect::verify(&dir).expect("a report").is_sound(), "byte {at}");
         let filter = open(&dir, stream());
         assert_eq!(digest(&filter).value, before.value, "byte {at}");
-        // The damaged one is replaced, and two sound ones are there again.
+        // The damaged one is replaced, and two intact snapshots exist again.
         for round in 0..2 {
             insert(&filter, 1000 + round..1001 + round);
             filter.checkpoint().expect("a checkpoint");
@@ -298,7 +300,7 @@ fn if_the_newest_snapshot_is_damaged_the_older_one_leads_to_the_same_state() {
 }
 
 #[test]
-fn if_all_snapshots_are_damaged_and_the_log_begins_later_opening_says_so() {
+fn if_all_snapshots_are_damaged_and_the_log_begins_later_opening_reports_it() {
     let home = directory();
     let (dir, _) = two_snapshots(home.path());
     let snapshots = names(&dir, "snap-");
@@ -330,7 +332,7 @@ fn without_sound_snapshots_the_whole_log_leads_to_the_same_state() {
 }
 
 #[test]
-fn a_damaged_record_below_a_durable_note_is_damage_and_its_place_is_named() {
+fn a_damaged_record_below_a_durable_note_is_damage_and_its_offset_is_named() {
     for lsn in [1, 20, 128, 129, 150] {
         let home = directory();
         let dir = home.path().join("f");
@@ -360,7 +362,7 @@ fn beyond_the_last_durable_note_the_first_damaged_record_is_the_end() {
     insert(&filter, 50..100);
     let copied = home.path().join("copy");
     copy(&dir, &copied);
-    // Record 51 is the note.
+    // Record 51 is the durable note.
     let (path, offset) = place(&copied, 70);
     flip(&path, offset);
     let found = open(&copied, stream());
@@ -376,7 +378,7 @@ fn a_shift_whose_insert_was_never_recorded_has_not_happened() {
     let spec = || Any::new("age-partitioned", Parameters::new().with("window-items", 40));
     let dir = home.path().join("f");
     let filter = Filter::create(&dir, spec(), stream()).expect("a filter");
-    // One insert after another, so that the last record is sometimes behind a shift.
+    // One insert after another, so that the last record sometimes follows a shift.
     let mut shifts = 0;
     for number in 0..40_u64 {
         let before = digest(&filter);
@@ -404,8 +406,8 @@ fn a_missing_or_short_segment_is_damage() {
         copy(&dir, &copied);
         fs::remove_file(copied.join(name)).expect("a file");
         let end = number(name, 11) + SEGMENT;
-        // Those that the newest snapshot makes superfluous are not missed, nor are the last ones, which nothing says
-        // were there.
+        // Segments that the newest snapshot makes superfluous are not needed. The absence of the
+        // last ones cannot be detected.
         if end > start && end <= found.lsn {
             damage(try_open(&copied));
         }
@@ -426,7 +428,8 @@ fn records_that_a_recovery_left_behind_never_join_later_ones() {
     let mut history = Vec::new();
     let (mut lsn, mut number) = (1, 0);
     for round in 1..8_u64 {
-        // As many records as numbers: inserts and shifts; a record in the middle is lost, valid ones lie beyond it.
+        // As many records as numbers: inserts and shifts. A record in the middle is lost; valid
+        // ones follow it.
         insert(&filter, number..number + 200);
         let lost = lsn + 40 + 17 * round;
         let next = home.path().join(round.to_string());
@@ -440,7 +443,7 @@ fn records_that_a_recovery_left_behind_never_join_later_ones() {
         let before: u64 =
             history.iter().map(|numbers: &std::ops::Range<u64>| numbers.end - numbers.start).sum();
         let kept = found.inserts - before;
-        // A shift that nothing follows any more is lost with the insert that needed it.
+        // A shift without a following record is lost with the insert that needed it.
         assert!(kept > 0 && kept < 200 && (lost - 1..=lost).contains(&found.lsn), "{found:?}");
         history.push(number..number + kept);
         assert_eq!(found.value, digest(&reference(&history)).value, "round {round}");
@@ -450,12 +453,12 @@ fn records_that_a_recovery_left_behind_never_join_later_ones() {
         number += 1;
         assert_eq!(digest(&filter).value, digest(&reference(&history)).value, "round {round}");
         lsn = digest(&filter).lsn;
-        // The next crash finds the old records still there, in segments of the old era.
+        // The next crash finds the old records still in the segments of the old timeline.
     }
 }
 
 #[test]
-fn a_filter_of_another_kind_is_refused_and_left_alone() {
+fn a_filter_of_another_kind_is_refused_and_not_changed() {
     let home = directory();
     let dir = home.path().join("f");
     let filter = Filter::create(&dir, AgePartitioned::last(100), stream()).expect("a filter");
@@ -472,7 +475,8 @@ fn a_filter_of_another_kind_is_refused_and_left_alone() {
 
 #[test]
 fn snapshots_of_the_largest_blocks_are_read_back() {
-    // One stripe of 12,000 words: more than a block may have, less than two of the size aimed at.
+    // One stripe of 12,000 words: more than a block may have, less than two blocks of the target
+    // size.
     let words = 12_000;
     let bits = Parameters::new().with("capacity", 50_000).with("bits", words * 64);
     let aged = Parameters::new().with("window-items", 500).with("k", 10).with("l", 10);
@@ -499,14 +503,14 @@ fn snapshots_of_the_largest_blocks_are_read_back() {
 }
 
 #[test]
-fn a_filter_is_the_same_if_it_is_what_the_spec_names() {
+fn a_filter_matches_a_spec_by_its_named_parameters() {
     let home = directory();
     let dir = home.path().join("f");
     let named = |pairs: &[(&str, &str)]| {
         let all = pairs.iter().fold(Parameters::new(), |all, (name, value)| all.with(name, value));
         Any::new("age-partitioned", all)
     };
-    // What no planner would choose.
+    // Parameters that no planner would choose.
     let (window, fpr) = (("window-items", "1000"), ("fpr", "0.01"));
     let (k, l, words) = (("k", "9"), ("l", "20"), ("words", "7777"));
     let spec = named(&[window, fpr, k, l, words]);
@@ -536,5 +540,5 @@ fn a_filter_is_the_same_if_it_is_what_the_spec_names() {
         };
         assert_eq!((&*what, &*expected, &*found), (name, wanted, has));
     }
-    assert_eq!(digest(&open(&dir, stream())).value, before, "it was left alone");
+    assert_eq!(digest(&open(&dir, stream())).value, before, "the filter was changed");
 }

@@ -1,10 +1,12 @@
-//! Panics of the program around a filter are not the filter's: it goes on, and closes, while a thread unwinds.
+//! Panics elsewhere in the program do not affect the filter: it works, and closes, while a thread
+//! unwinds.
 
 use super::{digest, directory, insert, kinds, names, open, reference, stream};
 use ebbtide::{Error, Filter, Timestamp};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Uses a filter while its thread unwinds, and tells how that went: a second panic would end the process.
+/// Uses a filter while its thread unwinds, and records the result: a second panic would end the
+/// process.
 struct WhileUnwinding<'a>(&'a Filter, &'a mut Option<Result<(), Error>>);
 
 impl WhileUnwinding<'_> {
@@ -48,7 +50,7 @@ fn a_filter_used_while_a_thread_unwinds_from_another_panic_is_not_poisoned() {
 }
 
 #[test]
-fn a_filter_dropped_while_a_thread_unwinds_is_closed_as_ever() {
+fn a_filter_dropped_while_a_thread_unwinds_is_closed_normally() {
     let home = directory();
     let dir = home.path().join("f");
     let unwound = catch_unwind(|| {

@@ -1,4 +1,5 @@
-//! Random histories of operations, restarts and copies, beside a filter that only does the operations.
+//! Random histories of operations, restarts and copies, compared with a filter that only runs the
+//! operations.
 //!
 //! `EBBTIDE_CASES` sets the number of histories (default 16), `EBBTIDE_SEED` the seed.
 
@@ -11,12 +12,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What may happen to a filter.
+/// A step of a history.
 #[derive(Debug, Clone)]
 enum Step {
     Insert(u16),
     Check(u16),
-    /// An insert with a time of its own, so many milliseconds from now.
+    /// An insert with its own time, at this offset from now in milliseconds.
     InsertAt(u16, i64),
     Advance(u64),
     Checkpoint,
@@ -43,7 +44,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..40).prop_map(|steps| steps.concat())
 }
 
-/// A filter that goes through everything, and one that only does the operations.
+/// A filter that runs all steps, and one that only runs the operations.
 struct Pair {
     home: tempfile::TempDir,
     moves: u32,
@@ -78,7 +79,7 @@ impl Pair {
         self.home.path().join(self.moves.to_string())
     }
 
-    /// Goes on with what is in another directory.
+    /// Continues with the filter in another directory.
     fn move_to(&mut self, dir: PathBuf) {
         self.filter = None;
         self.dir = dir;
@@ -152,7 +153,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn a_restart_is_no_restart(steps in steps(), kind in 0..3_usize) {
+    fn a_restart_changes_no_answer(steps in steps(), kind in 0..3_usize) {
         let mut pair = Pair::new(&kinds()[kind]);
         for step in &steps {
             pair.step(step);

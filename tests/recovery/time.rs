@@ -1,5 +1,5 @@
-//! Time over restarts: only records move it, it never runs backwards, and an outage counts or not as the filter was
-//! told.
+//! Time across restarts: only records advance it, it never decreases, and an outage counts or not
+//! as set for the filter.
 
 use super::{digest, directory, kinds, options};
 use ebbtide::media::Memory;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 #[test]
-fn an_outage_ages_keys_or_not_as_the_filter_was_told() {
+fn an_outage_ages_keys_or_not_as_set_for_the_filter() {
     for (downtime, outage, there) in [
         (Downtime::Age, 11, false),
         (Downtime::Age, 5, true),
@@ -30,7 +30,7 @@ fn an_outage_ages_keys_or_not_as_the_filter_was_told() {
         hand.advance(Duration::from_secs(outage));
         let filter: Filter<TimeLimited> = Filter::open(&dir, settings()).expect("it opens");
         assert_eq!(filter.contains("key").expect("a query"), there, "{downtime:?}, {outage} s");
-        // While it is open time passes, whatever was told.
+        // While the filter is open, time advances for either setting.
         filter.insert("another").expect("an insert");
         hand.advance(Duration::from_secs(12));
         filter.insert("a third").expect("an insert");
@@ -39,7 +39,7 @@ fn an_outage_ages_keys_or_not_as_the_filter_was_told() {
 }
 
 #[test]
-fn time_does_not_run_backwards_over_a_restart() {
+fn time_does_not_decrease_across_a_restart() {
     for downtime in [Downtime::Age, Downtime::Freeze] {
         let home = directory();
         let dir = home.path().join("f");
@@ -57,12 +57,12 @@ fn time_does_not_run_backwards_over_a_restart() {
         assert_eq!(filter.stat().expect("a stat").time, before, "{downtime:?}");
         hand.advance(Duration::from_secs(12));
         filter.insert("a third").expect("an insert");
-        assert!(!filter.contains("key").expect("a query"), "{downtime:?}: it goes on from there");
+        assert!(!filter.contains("key").expect("a query"), "{downtime:?}: it continues from there");
     }
 }
 
 #[test]
-fn only_records_move_time() {
+fn only_records_advance_time() {
     let home = directory();
     let dir = home.path().join("f");
     let hand = ManualClock::new(Timestamp::from_unix_millis(1_700_000_000_000));
@@ -128,7 +128,7 @@ fn a_time_too_far_ahead_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn late_keys_with_times_of_their_own_do_not_stop_the_clock_over_a_restart() {
+fn late_keys_do_not_stop_the_clock_across_a_restart() {
     let home = directory();
     let dir = home.path().join("f");
     let now = 1_700_000_000_000;
@@ -139,7 +139,7 @@ fn late_keys_with_times_of_their_own_do_not_stop_the_clock_over_a_restart() {
     let witness = Filter::create_on(Arc::new(Memory::new()), spec, settings()).expect("a filter");
     let late = Timestamp::from_unix_millis(now - 10);
     for filter in [&filter, &witness] {
-        // Generations fill, and some of the steps come with a late key.
+        // Generations fill, and some of the steps occur with a late key.
         for key in 0..3000_u64 {
             filter.insert(key.to_le_bytes()).expect("an insert");
             let call = filter.call().time(late);
@@ -159,7 +159,7 @@ fn late_keys_with_times_of_their_own_do_not_stop_the_clock_over_a_restart() {
 }
 
 #[test]
-fn only_a_filter_that_a_clock_has_moved_notes_that_it_is_alive() {
+fn only_a_filter_advanced_by_a_clock_records_heartbeats() {
     let home = directory();
     let settings = || options().downtime(Downtime::Freeze).background(true);
     let create = |name: &str| {
@@ -171,7 +171,7 @@ fn only_a_filter_that_a_clock_has_moved_notes_that_it_is_alive() {
     fed.call().time(time).insert("key").expect("an insert");
     let before = [&fresh, &fed].map(|filter| filter.digest().expect("a digest"));
     moved.insert("key").expect("an insert");
-    // Two beats of the one that is opened last: the others have had one by then.
+    // Two heartbeats of the filter opened last: by then the others have had one.
     for _ in 0..2 {
         let (lsn, began) = (moved.stat().expect("a stat").lsn, Instant::now());
         while moved.stat().expect("a stat").lsn == lsn {

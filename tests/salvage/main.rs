@@ -1,5 +1,5 @@
-//! What is saved of a damaged filter is the longest unbroken prefix that its undamaged bytes prove, and what is lost is
-//! said exactly. For every kind.
+//! Salvage recovers the longest unbroken prefix of a damaged filter that its undamaged bytes prove,
+//! and reports exactly what is lost. For every kind.
 
 #[path = "../common/kinds.rs"]
 mod kinds;
@@ -16,10 +16,10 @@ use random::Random;
 use scenes::{End, Files, PAGE, RECORD, Scene, Story, options, place, read, seal};
 use std::path::Path;
 
-/// Random damages to each kind.
+/// The number of random damages to each kind.
 const DAMAGES: u64 = 60;
 
-/// What became of the damages.
+/// The results of the damages.
 #[derive(Debug, Default)]
 struct Tally {
     saved: u64,
@@ -28,7 +28,7 @@ struct Tally {
     nothing: u64,
 }
 
-/// Damages a filter, salvages it, and holds the outcome against the oracle.
+/// Damages a filter, salvages it, and compares the result with the oracle.
 fn check(scene: &Scene, harms: &[(String, Harm)], tally: &mut Tally) {
     let what = format!("{} {:?} {:?} {harms:?}", scene.sample.name, scene.story, scene.end);
     let place = place();
@@ -69,7 +69,7 @@ fn check(scene: &Scene, harms: &[(String, Harm)], tally: &mut Tally) {
     }
 }
 
-/// The report says what is lost, no more and no less.
+/// Checks that the report names exactly what is lost.
 fn check_told(scene: &Scene, files: &Files, salvaged: &Salvaged, what: &str) {
     let what = format!("{what}: {salvaged:?}");
     let live = scene.end == End::Killed && files.get("live") == scene.files.get("live");
@@ -86,7 +86,7 @@ fn check_told(scene: &Scene, files: &Files, salvaged: &Salvaged, what: &str) {
     assert_eq!(beyond, Oracle::new(scene, files).beyond(salvaged.lsn), "{what}");
 }
 
-/// The filter has the state after so many operations, and goes on from there.
+/// Checks that the filter has the state after this many operations, and accepts more.
 fn check_state(scene: &Scene, home: &Path, operations: usize, what: &str) {
     let filter: Filter = match Filter::open(home, options()) {
         Ok(filter) => filter,
@@ -95,7 +95,7 @@ fn check_state(scene: &Scene, home: &Path, operations: usize, what: &str) {
     let digest = |filter: &Filter| filter.digest().expect("a digest").value;
     assert_eq!(digest(&filter), scene.digests[operations], "{what}: {operations} operations");
     Scene::feed(scene.sample, &filter, operations as u64..scene.ends.len() as u64);
-    assert_eq!(Some(&digest(&filter)), scene.digests.last(), "{what}: it goes on");
+    assert_eq!(Some(&digest(&filter)), scene.digests.last(), "{what}: more operations");
     filter.close().unwrap_or_else(|error| panic!("{what}: {error}"));
 }
 
@@ -105,7 +105,7 @@ fn scenes(sample: &'static Sample) -> impl Iterator<Item = Scene> {
     })
 }
 
-/// One damage to each part of a file.
+/// Returns one damage to each part of a file.
 fn harms(scene: &Scene, name: &str) -> Vec<Harm> {
     let length = scene.files[name].len();
     let mut harms = vec![Harm::Remove, Harm::Cut(0), Harm::Cut(length / 2), Harm::Cut(length - 1)];
@@ -129,14 +129,14 @@ fn harms(scene: &Scene, name: &str) -> Vec<Harm> {
 }
 
 #[test]
-fn of_one_damage_anywhere_the_longest_proved_prefix_is_left_for_every_kind() {
+fn after_any_single_damage_the_longest_proved_prefix_is_recovered_for_every_kind() {
     let mut tally = Tally::default();
     for (number, sample) in SAMPLES.iter().enumerate() {
         // Each kind in one of the stories in turn, the first in all.
         let of_turn = |at: &usize| number == 0 || *at == number % 4;
         for (_, scene) in scenes(sample).enumerate().filter(|(at, _)| of_turn(at)) {
             for start in ["meta", "wal-", "snap-", "live"] {
-                // The banks of the live image are never read.
+                // Salvage never reads the banks of the live image.
                 let names = scene.names(start).into_iter().filter(|name| !name.contains("live-"));
                 for name in names {
                     for harm in harms(&scene, name) {
@@ -152,7 +152,7 @@ fn of_one_damage_anywhere_the_longest_proved_prefix_is_left_for_every_kind() {
 }
 
 #[test]
-fn of_several_damages_by_chance_the_longest_proved_prefix_is_left() {
+fn after_several_random_damages_the_longest_proved_prefix_is_recovered() {
     let mut tally = Tally::default();
     for (number, sample) in SAMPLES.iter().enumerate() {
         let mut random = Random::new(number as u64);
@@ -178,7 +178,7 @@ fn of_several_damages_by_chance_the_longest_proved_prefix_is_left() {
 #[test]
 fn a_snapshot_counts_only_if_the_log_reaches_its_end() {
     let mut scene = Scene::build(&SAMPLES[1], Story::Old, End::Killed);
-    // As if it had been written while 20 further records came.
+    // As if the snapshot had been written while 20 more records arrived.
     let newest = scene.names("snap-").pop().expect("a snapshot").to_owned();
     let bytes = scene.files.get_mut(&newest).expect("a snapshot");
     let end = u64::from_le_bytes(bytes[48..56].try_into().expect("eight bytes")) + 20;
@@ -197,14 +197,14 @@ fn first(segment: &str) -> u64 {
 }
 
 #[test]
-fn log_that_only_names_tell_of_is_lost_and_not_taken_for_its_end() {
+fn log_known_only_from_names_is_reported_lost_and_not_as_the_end() {
     let scene = Scene::build(&SAMPLES[0], Story::Old, End::Killed);
     let newest = |start| scene.names(start).into_iter().rev().map(str::to_owned);
     let live = ("live".to_owned(), Harm::Remove);
-    // The last segment but one, and the page by which the last one would be known.
+    // The last segment but one, and the page that would reveal the last one.
     let [last, before] = [0, 1].map(|at| newest("wal-").nth(at).expect("segments"));
     let gap = [live.clone(), (last, Harm::Zero(0)), (before.clone(), Harm::Remove)];
-    // All of the era in which the newest snapshot was written.
+    // The whole timeline in which the newest snapshot was written.
     let era: Vec<_> = newest("wal-000003-").map(|name| (name, Harm::Remove)).collect();
     let snapshot: u64 = newest("snap-").next().expect("a snapshot")[5..].parse().expect("a number");
     for (harms, lsn) in [(gap.to_vec(), first(&before)), ([era, vec![live]].concat(), snapshot)] {
@@ -220,7 +220,7 @@ fn log_that_only_names_tell_of_is_lost_and_not_taken_for_its_end() {
 }
 
 #[test]
-fn empty_places_of_writers_that_died_are_passed_over() {
+fn empty_slots_of_dead_writers_are_skipped() {
     let scene = Scene::build(&SAMPLES[0], Story::Old, End::Killed);
     let place = place();
     let [home, again, dest] = ["filter", "again", "saved"].map(|name| place.path().join(name));
@@ -234,7 +234,7 @@ fn empty_places_of_writers_that_died_are_passed_over() {
     Harm::Remove.inflict(&mut files, scene.names("snap-")[0]);
     Harm::Flip(5000).inflict(&mut files, scene.names("snap-")[1]);
     scene.lay(&home, &files);
-    // Without snapshots nothing is left, for the log does not begin at LSN 1 any more.
+    // Without snapshots nothing can be recovered, because the log no longer begins at LSN 1.
     assert!(inspect::salvage(&home, &dest).is_err());
     std::fs::remove_dir_all(&home).expect("a directory");
     files.insert(scene.names("snap-")[0].to_owned(), scene.files[scene.names("snap-")[0]].clone());
@@ -250,7 +250,7 @@ fn empty_places_of_writers_that_died_are_passed_over() {
 }
 
 #[test]
-fn what_nobody_may_touch_is_left_alone() {
+fn filters_in_use_and_existing_targets_are_not_changed() {
     let place = place();
     let [home, dest, other] = ["filter", "saved", "other"].map(|name| place.path().join(name));
     let filter = Filter::create(&home, SAMPLES[0].spec(), options()).expect("a filter");
@@ -261,7 +261,7 @@ fn what_nobody_may_touch_is_left_alone() {
     filter.insert("key").expect("an insert");
     filter.close().expect("a clean end");
     assert!(inspect::salvage(&home, &dest).expect("a look").is_none() && !dest.exists());
-    // A filter where the new one should go, and the same one.
+    // A filter at the target of the new one, and the source as its own target.
     Filter::create(&other, SAMPLES[0].spec(), options()).expect("a filter").close().expect("one");
     let newest = read(&home).into_keys().rfind(|name| name.starts_with("snap-"));
     let mut files = read(&home);
@@ -270,7 +270,7 @@ fn what_nobody_may_touch_is_left_alone() {
     scenes::write(&home, &files);
     for taken in [&other, &home] {
         let Err(Error::Exists { .. }) = inspect::salvage(&home, taken) else {
-            panic!("a filter is there");
+            panic!("the target contains a filter");
         };
     }
     assert_eq!(read(&home), files);

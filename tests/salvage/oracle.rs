@@ -1,9 +1,9 @@
-//! Damage, and what can be proved in spite of it: worked out from the bytes that it left as they were.
+//! Damage, and the provable prefix in spite of it, derived from the unchanged bytes.
 
 use crate::random::Random;
 use crate::scenes::{Files, PAGE, RECORD, Scene};
 
-/// What happens to one file.
+/// A damage to one file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Harm {
     /// A bit of the byte at this offset flips.
@@ -12,14 +12,14 @@ pub enum Harm {
     Cut(usize),
     /// The page with this offset reads as zeros.
     Zero(usize),
-    /// The file is gone.
+    /// The file is removed.
     Remove,
-    /// So many bytes too many.
+    /// This many extra bytes.
     Extend(usize),
 }
 
 impl Harm {
-    /// One by chance.
+    /// Draws a damage at random.
     pub fn any(random: &mut Random, length: usize) -> Self {
         let at = random.below(length.max(1) as u64) as usize;
         match random.below(8) {
@@ -31,7 +31,7 @@ impl Harm {
         }
     }
 
-    /// Does it.
+    /// Applies the damage.
     pub fn inflict(self, files: &mut Files, name: &str) {
         let Some(bytes) = files.get_mut(name) else {
             return;
@@ -57,7 +57,7 @@ impl Harm {
     }
 }
 
-/// The log as it was, and what of it is left.
+/// The original log, and its rest.
 pub struct Oracle<'a> {
     scene: &'a Scene,
     files: &'a Files,
@@ -72,7 +72,7 @@ impl<'a> Oracle<'a> {
         Self { scene, files }
     }
 
-    /// Where the record of an LSN lies: in the newest era that has it.
+    /// Returns the location of the record of an LSN: in the newest timeline that contains it.
     fn place(&self, lsn: u64) -> Option<(&'a str, usize)> {
         let mut log = self.scene.names("wal-").into_iter().rev();
         log.find_map(|name| {
@@ -83,7 +83,8 @@ impl<'a> Oracle<'a> {
         })
     }
 
-    /// The record of an LSN, if none of its bytes has changed and its file is known to be the filter's.
+    /// Returns the record of an LSN, if none of its bytes has changed and its file is provably the
+    /// filter's.
     fn record(&self, lsn: u64) -> Option<&'a [u8]> {
         let (name, at) = self.place(lsn)?;
         let (was, is) = (&self.scene.files[name], self.files.get(name)?);
@@ -96,11 +97,12 @@ impl<'a> Oracle<'a> {
         self.record(lsn).map(|record| record[31] & 0x7f)
     }
 
-    /// The first LSN that cannot be proved, by the best of all grounds; none without any.
+    /// Returns the first LSN that cannot be proved, from the best recovery base; `None` without
+    /// any.
     pub fn stop(&self) -> Option<u64> {
         let snapshots = self.scene.names("snap-").into_iter().filter_map(|name| {
             let was = &self.scene.files[name];
-            // What follows a header in its page is not read.
+            // The rest of a header's page is not read.
             let parts = |bytes: &'a [u8]| Some((bytes.get(..128)?, bytes.get(PAGE..)?));
             let same = self.files.get(name).is_some_and(|is| parts(is) == parts(was));
             same.then(|| (number(was, 40), number(was, 48)))
@@ -113,7 +115,7 @@ impl<'a> Oracle<'a> {
         stops.max().filter(|&stop| stop > 1)
     }
 
-    /// Events that nothing follows have not happened, unless a snapshot saw them.
+    /// Events without a following record have not happened, unless a snapshot includes them.
     fn without_events(&self, end: u64, mut stop: u64) -> u64 {
         for lsn in (end..stop).rev() {
             match self.operation(lsn) {
@@ -125,7 +127,7 @@ impl<'a> Oracle<'a> {
         stop
     }
 
-    /// Operations that are whole from an LSN on: how many, the first and the last.
+    /// Returns the number of intact operations from an LSN on, the first and the last.
     pub fn beyond(&self, from: u64) -> Option<(u64, u64, u64)> {
         let whole = |lsn: &u64| matches!(self.operation(*lsn), Some(1 | 8));
         let lsns: Vec<u64> = (from..self.scene.tail()).filter(whole).collect();

@@ -1,4 +1,4 @@
-//! Filters to be damaged: their files, what was done to them, and what they were after each operation.
+//! Filters to be damaged: their files, their history, and their state after each operation.
 
 use crate::kinds::Sample;
 use ebbtide::media::Memory;
@@ -10,23 +10,23 @@ use std::path::Path;
 use std::sync::Arc;
 use tempfile::TempDir;
 
-/// Bytes before a segment's first record, and of a record.
+/// The bytes before a segment's first record, and of a record.
 pub const PAGE: usize = 4096;
 pub const RECORD: usize = 32;
-/// Operations in all.
+/// The total number of operations.
 const OPERATIONS: u64 = 640;
 
 /// The files of a directory, by name.
 pub type Files = BTreeMap<String, Vec<u8>>;
 
-/// A directory in memory where there is one: thousands of filters are opened here.
+/// Creates a directory in memory if possible: thousands of filters are opened here.
 pub fn place() -> TempDir {
     tempfile::tempdir_in("/dev/shm")
         .or_else(|_| tempfile::tempdir())
         .expect("a temporary directory")
 }
 
-/// Segments of 128 records; nothing happens by itself.
+/// Options with segments of 128 records, and without background work.
 pub fn options() -> Options {
     Options::new()
         .hash_seed(4711)
@@ -38,25 +38,25 @@ pub fn options() -> Options {
         .clock(Clock::stream())
 }
 
-/// What the filter went through.
+/// The history of a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Story {
-    /// Two snapshots are there, and segments of two eras from the older one on.
+    /// Two snapshots exist, and segments of two timelines from the older one on.
     Old,
-    /// No snapshot, but all of the log, of four eras.
+    /// No snapshot, but the whole log, of four timelines.
     Young,
 }
 
-/// How it ended.
+/// The end of the last handle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// All processes were killed, on the same run of the machine.
+    /// All processes were killed, on the same boot of the machine.
     Killed,
-    /// The power was cut, or the directory copied.
+    /// The power was cut, or the directory was copied.
     PowerCut,
 }
 
-/// A filter at rest.
+/// A filter that no handle has open.
 pub struct Scene {
     pub sample: &'static Sample,
     pub story: Story,
@@ -70,7 +70,7 @@ pub struct Scene {
     pub durable: u64,
 }
 
-/// The time of an operation: in turns fast and slow, so that banks open and close.
+/// Returns the time of an operation: alternately fast and slow, so that banks open and close.
 fn time(number: u64) -> Timestamp {
     let (turn, rest) = (number / 300, number % 300);
     let within = match rest / 100 {
@@ -82,7 +82,7 @@ fn time(number: u64) -> Timestamp {
 }
 
 impl Scene {
-    /// Feeds a filter the operations of these numbers.
+    /// Runs the operations of these numbers.
     pub fn feed(sample: &Sample, filter: &Filter, numbers: std::ops::Range<u64>) -> Vec<u64> {
         let mut ends = Vec::new();
         for number in numbers {
@@ -113,7 +113,7 @@ impl Scene {
                     filter
                 }
                 Story::Young => {
-                    // What a power cut leaves goes on in an era of its own.
+                    // The files that a power cut leaves continue in their own timeline.
                     let copy = place.path().join(number.to_string());
                     write(&copy, &read(filter_home(&place, number)));
                     drop(filter);
@@ -123,7 +123,7 @@ impl Scene {
         }
         ends.extend(Self::feed(sample, &filter, 300..450));
         filter.sync().expect("a sync");
-        // The note of it has the next LSN.
+        // The durable note has the next LSN.
         let durable = *ends.last().expect("operations");
         ends.extend(Self::feed(sample, &filter, 450..OPERATIONS));
         let files = match story {
@@ -132,26 +132,26 @@ impl Scene {
         };
         let digests = reference(sample);
         let now = filter.digest().expect("a digest").value;
-        assert_eq!(digests.last(), Some(&now), "{} is as in memory", sample.name);
+        assert_eq!(digests.last(), Some(&now), "{} differs from memory", sample.name);
         Self { sample, story, end, files, ends, digests, durable }
     }
 
-    /// The LSN after the last record.
+    /// Returns the LSN after the last record.
     pub fn tail(&self) -> u64 {
         *self.ends.last().expect("operations")
     }
 
-    /// How many operations lie below an LSN.
+    /// Returns how many operations lie below an LSN.
     pub fn operations_below(&self, lsn: u64) -> usize {
         self.ends.partition_point(|&end| end <= lsn)
     }
 
-    /// Files whose name begins so, ascending.
+    /// Returns the files whose name begins with `start`, ascending.
     pub fn names(&self, start: &str) -> Vec<&str> {
         self.files.keys().map(String::as_str).filter(|name| name.starts_with(start)).collect()
     }
 
-    /// Writes files that were damaged; the live image is made to belong there if the processes were killed.
+    /// Writes damaged files; if the processes were killed, adapts the live image to this directory.
     pub fn lay(&self, home: &Path, files: &Files) {
         write(home, files);
         let path = home.join("live");
@@ -170,13 +170,13 @@ impl Scene {
     }
 }
 
-/// The directory after so many moves.
+/// Returns the directory after this many moves.
 fn filter_home(place: &TempDir, moves: i32) -> std::path::PathBuf {
     let name = if moves <= 1 { "filter".to_owned() } else { (moves - 1).to_string() };
     place.path().join(name)
 }
 
-/// The digests of a filter in memory, before each operation and after the last.
+/// Returns the digests of a filter in memory, before each operation and after the last.
 fn reference(sample: &Sample) -> Vec<u128> {
     let filter: Filter =
         Filter::create_on(Arc::new(Memory::new()), sample.spec(), options()).expect("a filter");
@@ -195,7 +195,7 @@ pub fn seal(bytes: &mut [u8]) {
     bytes[120..128].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// All files of a directory.
+/// Returns all files of a directory.
 pub fn read(home: impl AsRef<Path>) -> Files {
     let entries = fs::read_dir(home).expect("a directory").map(|entry| entry.expect("an entry"));
     let files = entries.map(|entry| {

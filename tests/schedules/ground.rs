@@ -1,4 +1,4 @@
-//! The filters that schedules begin with.
+//! The initial filters of schedules.
 
 use crate::history::Promise;
 use crate::media;
@@ -9,8 +9,8 @@ use std::sync::Arc;
 /// Parameters, with their names.
 type Pairs = &'static [(&'static str, &'static str)];
 
-/// Of each kind of promise and of each way in which the engine treats a kind: plain bits, undo, growing blocks, events by
-/// inserts and by time.
+/// One kind for each kind of promise and for each mechanism of the engine: plain bits, undo,
+/// growing blocks, events by inserts and by time.
 const KINDS: [(&str, Pairs, Promise, Pace); 7] = [
     ("bloom", &[("capacity", "200"), ("fpr", "1e-7")], Promise::Kept, STEADY),
     (
@@ -34,7 +34,8 @@ const KINDS: [(&str, Pairs, Promise, Pace); 7] = [
         Promise::Within(200_000),
         STEADY,
     ),
-    // Generations close because their 66 keys are used up, while others insert keys of later times.
+    // Generations close because their 66 keys are used up, while others insert keys of later
+    // times.
     (
         "time-limited",
         &[("window", "20000"), ("fpr", "0.01"), ("rate", "1")],
@@ -43,20 +44,20 @@ const KINDS: [(&str, Pairs, Promise, Pace); 7] = [
     ),
 ];
 
-/// The times of a schedule's inserts, those before it included.
+/// The times of a schedule's inserts, including those before it.
 #[derive(Debug, Clone, Copy)]
 pub struct Pace {
-    /// How many come within as many microseconds, at first.
+    /// The number of inserts that arrive within as many microseconds, at first.
     pub at_once: u64,
-    /// Microseconds from each of the others to the next.
+    /// The microseconds from each later insert to the next.
     pub apart: u64,
 }
 
 const STEADY: Pace = Pace { at_once: 0, apart: 7_000 };
 
-/// Bytes of a log segment: five records, or seventeen.
+/// The bytes of a log segment: five records, or seventeen.
 const SEGMENTS: [u64; 2] = [5 * 32, 17 * 32];
-/// Keys from here on are inserted before the schedule begins, and never again.
+/// The first of the keys that are inserted before the schedule begins, and never again.
 pub const OLD_KEYS: u64 = 1 << 32;
 
 /// A filter that was closed.
@@ -67,19 +68,19 @@ pub struct Ground {
     pub pace: Pace,
 }
 
-/// What a handle is opened with.
+/// Returns the options of a handle.
 pub fn options() -> Options {
     Options::new().clock(Clock::stream()).background(false).checkpoint_bytes(600)
 }
 
 impl Pace {
-    /// The time of the n-th insert.
+    /// Returns the time of the n-th insert.
     pub fn time_of(self, number: u64) -> u64 {
         let soon = number.min(self.at_once);
         1_000_000 + soon + (number - soon) * self.apart
     }
 
-    /// Inserts so many keys that nobody inserts again.
+    /// Inserts keys that no thread inserts again.
     pub fn fill(
         self,
         filter: &Filter<Any>,
@@ -93,7 +94,7 @@ impl Pace {
     }
 }
 
-/// All of them.
+/// Returns all initial filters.
 pub fn all() -> Result<Vec<Ground>, ebbtide::Error> {
     let mut all = Vec::new();
     for (kind, parameters, promise, pace) in KINDS {

@@ -1,42 +1,42 @@
-//! What was asked for and what came of it, and whether a filter agrees.
+//! The requested operations and their results, and the comparison with a filter.
 
 use ebbtide::{Any, Checked, Filter, Timestamp};
 use std::collections::BTreeMap;
 
-/// What a kind promises of a key.
+/// The promise of a kind about a key.
 #[derive(Debug, Clone, Copy)]
 pub enum Promise {
-    /// It is there for ever.
+    /// The key stays permanently.
     Kept,
-    /// It is there as often as it was inserted.
+    /// The key is counted as often as it was inserted.
     Counted,
-    /// It is there until so many more have been inserted.
+    /// The key stays until this many more keys have been inserted.
     Last(u64),
-    /// It is there until so many microseconds are over.
+    /// The key stays until this many microseconds have passed.
     Within(u64),
 }
 
 #[derive(Debug, Default)]
 struct OfKey {
-    /// How often it may have been inserted.
+    /// How often the key may have been inserted.
     begun: u64,
-    /// How often it was inserted for certain.
+    /// How often the key was certainly inserted.
     inserted: u64,
-    /// How often it was found new by those who insert new keys only.
+    /// How often inserts of new keys only found the key new.
     new: u64,
-    /// Somebody inserted it in any other way.
+    /// Whether the key was inserted in any other way.
     plain: bool,
     /// Of the latest insert: how many had returned when it began, and its time.
     latest: Option<(u64, u64)>,
 }
 
-/// The inserts of a schedule. No more than one a key and thread is under way.
+/// The inserts of a schedule. At most one per key and thread is in progress.
 #[derive(Debug)]
 pub struct History {
     promise: Promise,
     begun: u64,
     inserted: u64,
-    /// Those that returned without having inserted anything.
+    /// The number of inserts that returned without having inserted anything.
     idle: u64,
     time: u64,
     keys: BTreeMap<u64, OfKey>,
@@ -51,7 +51,7 @@ pub struct Begun {
 }
 
 impl Begun {
-    /// The same at another time.
+    /// Returns the same insert at another time.
     pub fn at(self, time: u64) -> Self {
         Self { time, ..self }
     }
@@ -71,7 +71,8 @@ impl History {
         Begun { key, time, returned: self.inserted + self.idle }
     }
 
-    /// It returned; `checked` is what a check said. New keys only are inserted with a check.
+    /// Records that an insert returned; `checked` is the result of a check. Only new keys are
+    /// inserted with a check.
     pub fn end(&mut self, begun: Begun, checked: Option<Checked>) {
         let of_key = self.keys.entry(begun.key).or_default();
         of_key.new += u64::from(checked == Some(Checked::New));
@@ -85,17 +86,17 @@ impl History {
         }
     }
 
-    /// Whether keys leave the filter after a while.
+    /// Returns whether keys expire.
     pub fn forgets(&self) -> bool {
         matches!(self.promise, Promise::Last(_) | Promise::Within(_))
     }
 
-    /// How many were begun.
+    /// Returns how many inserts were begun.
     pub fn begun(&self) -> u64 {
         self.begun
     }
 
-    /// The keys that must be there whatever is under way.
+    /// Returns the keys that must be present whatever operations are in progress.
     pub fn certain(&self) -> Vec<u64> {
         let keys = self.keys.iter();
         keys.filter(|(_, of_key)| self.is_certain(of_key)).map(|(&key, _)| key).collect()
@@ -110,14 +111,15 @@ impl History {
         }
     }
 
-    /// Holds a filter that nobody works on against what was asked for. `before` had been inserted before all that.
+    /// Compares an idle filter with the requested operations. `before` is the number of inserts
+    /// before the schedule.
     pub fn check(&self, filter: &Filter<Any>, before: u64) -> Result<(), String> {
         let text = |error: ebbtide::Error| error.to_string();
         let inserts = filter.stat().map_err(text)?.inserts - before;
         let most = self.begun - self.idle;
         if !(self.inserted..=most).contains(&inserts) {
             let least = self.inserted;
-            return Err(format!("{inserts} inserts, and should be {least} to {most}"));
+            return Err(format!("{inserts} inserts, expected {least} to {most}"));
         }
         for (key, of_key) in &self.keys {
             let there = match (self.promise, of_key.latest) {
@@ -129,7 +131,7 @@ impl History {
                 _ => filter.contains(key.to_le_bytes()),
             };
             if self.is_certain(of_key) && !there.map_err(text)? {
-                return Err(format!("key {key} is gone"));
+                return Err(format!("key {key} is missing"));
             }
             if !self.forgets() && !of_key.plain && of_key.new > 1 {
                 return Err(format!("key {key} was new {} times", of_key.new));
@@ -138,9 +140,7 @@ impl History {
                 let count = filter.estimate(key.to_le_bytes()).map_err(text)?.count as u64;
                 if !(of_key.inserted..=of_key.begun).contains(&count) {
                     let (least, most) = (of_key.inserted, of_key.begun);
-                    return Err(format!(
-                        "key {key} {count} times, and should be {least} to {most}"
-                    ));
+                    return Err(format!("key {key} {count} times, expected {least} to {most}"));
                 }
             }
         }

@@ -1,11 +1,13 @@
-//! Random schedules of the engine itself: processes of several threads work on one filter, and are killed at any step.
+//! Random schedules of the engine: processes of several threads work on one filter, and are killed
+//! at any step.
 //!
 //! ```text
-//! RUSTFLAGS="--cfg shuttle" cargo test --release --target-dir target/shuttle --test schedules -- --count 100000 --seed 1
+//! RUSTFLAGS="--cfg shuttle" cargo test --release --target-dir target/shuttle --test schedules \
+//!     -- --count 100000 --seed 1
 //! ```
 //!
-//! `--count N` schedules (default 100,000) of `--seed S`, `--from I` to go on where a run ended. A schedule that fails
-//! prints the arguments that repeat it.
+//! `--count N` schedules (default 100,000) of `--seed S`, `--from I` to continue where a run ended.
+//! A schedule that fails prints the arguments that repeat it.
 
 #[cfg(shuttle)]
 mod ground;

@@ -1,4 +1,5 @@
-//! The directory as a process sees it: each call is one step, and what a dead process held is let go.
+//! The directory in the view of a process: each call is one step, and the locks of a dead process
+//! are released.
 
 use crate::stage;
 use ebbtide::media::{Access, ByteLocks, Mapping, Media, MediaFile, Memory};
@@ -8,22 +9,22 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-/// A mistake of the system, which a schedule must bring to light.
+/// A planted mistake of the system, which a schedule must detect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Planted {
-    /// Who holds a byte seems not to, so that the living are taken for dead.
+    /// The holder of a byte appears not to hold it, so that a live process is judged dead.
     FalseDeath,
-    /// Two can hold the opening byte at once.
+    /// Two processes can hold the opening byte at once.
     TwoOpen,
-    /// A name that is there is replaced where it must stay.
+    /// A rename replaces an existing name where it must not.
     NamesReplaced,
-    /// With a segment of the log the one after it goes.
+    /// The removal of a log segment also removes the one after it.
     OneSegmentTooMany,
 }
 
 type Locks = Arc<Mutex<Option<Box<dyn ByteLocks>>>>;
 
-/// One directory, and who holds what there.
+/// One directory, and the holders of its locks.
 #[derive(Debug, Clone)]
 pub struct Place {
     pub memory: Memory,
@@ -37,12 +38,12 @@ impl Place {
         Self { memory, planted, held: Arc::default() }
     }
 
-    /// The directory as a process sees it.
+    /// Returns the directory in the view of a process.
     pub fn of(&self, process: usize) -> Arc<dyn Media> {
         Arc::new(View { place: self.clone(), process })
     }
 
-    /// The system lets go of the locks of a process.
+    /// Releases the locks of a process.
     pub fn bury(&self, process: usize) {
         let held = std::mem::take(&mut *self.held.lock().expect("not poisoned"));
         let (gone, left) = held.into_iter().partition(|(holder, _)| *holder == process);
@@ -54,7 +55,7 @@ impl Place {
     }
 }
 
-/// A call to the system.
+/// Makes a call to the system.
 fn call<T>(act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     if stage::step() { stage::at_once(act) } else { Err(io::Error::other("the process is dead")) }
 }
@@ -117,7 +118,7 @@ impl Media for View {
         let (replaces, too_many) =
             (self.is(Planted::NamesReplaced), self.is(Planted::OneSegmentTooMany));
         call(|| {
-            // That is how the removal of a segment begins.
+            // The removal of a segment begins with this rename.
             if too_many && from.starts_with("wal-") {
                 let mut names = self.memory().list()?.into_iter();
                 let next = names.find(|other| other.starts_with("wal-") && other.as_str() > from);
@@ -233,7 +234,7 @@ impl MediaFile for File {
     }
 }
 
-/// A copy of the files with these names.
+/// Copies the files with these names.
 pub fn copy(from: &Memory, which: impl Fn(&str) -> bool) -> io::Result<Memory> {
     let to = Memory::new();
     to.make()?;

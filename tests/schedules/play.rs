@@ -1,4 +1,5 @@
-//! One schedule: some processes work on a filter, and die; then the filter is held against what was asked for.
+//! One schedule: some processes work on a filter, and die; then the filter is compared with the
+//! requested operations.
 
 use crate::ground::{self, Ground, Pace};
 use crate::history::{Begun, History};
@@ -10,15 +11,15 @@ use ebbtide::{Any, Checked, Durability, Error, Filter, Reader, Since, Timestamp}
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
-/// Processes beyond those of the schedule, which look at what it left.
+/// The number of processes besides those of the schedule, which check its result.
 const WITNESSES: usize = 3;
-/// Keys that several threads insert, each once at most.
+/// The number of keys that several threads insert, each at most once.
 const SHARED_KEYS: u64 = 4;
 
 type Opened = Filter<Any>;
 type Outcome = Result<(), String>;
 
-/// What a process does.
+/// The script of a process.
 #[derive(Debug, Clone)]
 struct Script {
     begins: Duration,
@@ -39,16 +40,16 @@ enum Act {
     Digest,
 }
 
-/// What all threads of a schedule share.
+/// The state that all threads of a schedule share.
 struct Play {
     place: Place,
     history: Mutex<History>,
     /// The handles by process, while they are open.
     handles: Vec<Mutex<Option<Arc<Opened>>>>,
-    /// The threads of each that have not come to their end.
+    /// The number of unfinished threads of each process.
     working: Vec<Mutex<usize>>,
     pace: Pace,
-    /// Inserts before the schedule.
+    /// The number of inserts before the schedule.
     before: u64,
 }
 
@@ -104,7 +105,8 @@ fn acts(random: &mut Random, fresh: &mut u64) -> Vec<Act> {
     (0..count).map(one).collect()
 }
 
-/// After how many of its steps each process dies, if it does: most while they open, or within their first operations.
+/// Draws after how many steps each process dies, if it does: most die while they open, or within
+/// their first operations.
 fn deaths(random: &mut Random, scripts: &[Script]) -> Vec<Option<u64>> {
     let mut death = |_| {
         let span = 8 << random.below(10);
@@ -116,10 +118,10 @@ fn deaths(random: &mut Random, scripts: &[Script]) -> Vec<Option<u64>> {
 }
 
 impl Play {
-    /// Lets a first process prepare the filter, alone: the log's end comes close, there may be snapshots.
+    /// Lets a first process prepare the filter alone: it advances the log, and may write snapshots.
     fn prepare(&mut self, random: &mut Random) -> Outcome {
         let filter: Opened = Filter::open_on(self.place.of(0), ground::options()).map_err(text)?;
-        // Those that come at once, a few less or more; or some, or none.
+        // About as many as arrive at once; or some, or none.
         let at_once = self.pace.at_once;
         let rounds = if at_once > 0 { 1 } else { random.below(3) };
         for _ in 0..rounds {
@@ -135,7 +137,7 @@ impl Play {
         } else if random.below(2) == 0 {
             filter.close().map_err(text)?;
         } else {
-            // It was killed.
+            // The process was killed.
             let witness = self.handles.len();
             self.place.bury(0);
             stage::kill(witness);
@@ -144,7 +146,7 @@ impl Play {
         Ok(())
     }
 
-    /// A thread of a process, from its beginning to its end.
+    /// Runs a thread of a process, from its beginning to its end.
     fn thread(&self, process: usize, number: usize, script: &Script) -> Outcome {
         stage::pause(script.begins);
         if script.reads_only {
@@ -153,7 +155,7 @@ impl Play {
         if number == 0 && lock(&self.handles[process]).is_none() {
             match Filter::open_on(self.place.of(process), ground::options()) {
                 Ok(filter) => *lock(&self.handles[process]) = Some(Arc::new(filter)),
-                // Others were at it for a minute.
+                // Another process held the lock for a minute.
                 Err(Error::Locked { .. }) => {}
                 Err(error) => return Err(text(error)),
             }
@@ -222,18 +224,18 @@ impl Play {
         Ok(())
     }
 
-    /// So many of these inserts were not too late.
+    /// Records that this many of these inserts were not too late.
     fn inserted(&self, all: &[Begun], count: usize) {
         let mut history = lock(&self.history);
         for &begun in all {
-            // Either all came too late or none, for they have one time.
+            // All were too late or none, because they have the same time.
             history.end(begun, (count == 0).then_some(Checked::TooLate));
         }
     }
 
     fn read(&self, process: usize, acts: &[Act]) -> Outcome {
         let patient = |error: Error| match error {
-            // Writers come and go, or what they left waits for the next of them.
+            // Writers open and close, or incomplete changes wait for the next writer.
             Error::Locked { .. } | Error::Retired { .. } => Ok(()),
             other => Err(text(other)),
         };
@@ -248,7 +250,8 @@ impl Play {
                 }
                 _ => {
                     let certain = lock(&self.history).certain();
-                    // A state of its own it leaves for that of new writers ten milliseconds later at most.
+                    // A reader with its own recovered state switches to the state of new writers
+                    // within ten milliseconds.
                     stage::pause(Duration::from_millis(11));
                     let contains = |key: u64| reader.contains(key.to_le_bytes());
                     self.ask(&certain, |key| {
@@ -260,10 +263,10 @@ impl Play {
         Ok(())
     }
 
-    /// Asks for keys that must be there.
+    /// Looks up keys that must be present.
     fn ask(&self, certain: &[u64], contains: impl Fn(u64) -> Result<bool, String>) -> Outcome {
         for key in certain {
-            // Unless it has left the window meanwhile.
+            // Unless the key has left the window meanwhile.
             if !contains(*key)? && lock(&self.history).certain().contains(key) {
                 return Err(format!("key {key} is not found"));
             }
@@ -277,7 +280,7 @@ impl Play {
         Ok((digest.value, digest.inserts))
     }
 
-    /// Holds what is left against what was asked for.
+    /// Compares the final state with the requested operations.
     fn judge(&self, random: &mut Random) -> Outcome {
         let witness = self.handles.len();
         let mut left = Vec::new();
@@ -290,14 +293,14 @@ impl Play {
             }
         }
         if let Some((_, filter)) = left.first() {
-            // A place that was left empty ends what a reader reads, until somebody closes it.
+            // An empty slot ends the log for a reader, until a handle voids it.
             filter.sync().map_err(text)?;
         }
         let mut digest = None;
         for (process, filter) in &left {
             let found = self.check(filter)?;
             if *digest.get_or_insert(found) != found {
-                return Err(format!("the digest of process {process} is another"));
+                return Err(format!("the digest of process {process} differs"));
             }
         }
         if let Some(live) = digest {
@@ -305,7 +308,7 @@ impl Play {
                 Reader::open_on(self.place.of(witness), ground::options()).map_err(text)?;
             let replayed = reader.digest().map_err(text)?;
             if (replayed.value, replayed.inserts) != live {
-                return Err("replay comes to another digest than the living".to_owned());
+                return Err("the replay has another digest than the live processes".to_owned());
             }
         }
         for (process, filter) in left {
@@ -322,7 +325,7 @@ impl Play {
                 Filter::open_on(self.place.of(witness), ground::options()).map_err(text)?;
             let found = self.check(&filter)?;
             if *digest.get_or_insert(found) != found {
-                return Err(format!("recovery {witness} comes to another digest"));
+                return Err(format!("recovery {witness} has another digest"));
             }
             stage::kill(witness);
             stage::let_go(witness, filter);
@@ -330,7 +333,7 @@ impl Play {
         Ok(())
     }
 
-    /// Of two snapshots the older one must do.
+    /// Of two snapshots the older one must suffice.
     fn damage_a_snapshot(&self, random: &mut Random) -> std::io::Result<()> {
         let memory = &self.place.memory;
         let mut names = memory.list()?;
@@ -346,7 +349,7 @@ impl Play {
     }
 }
 
-/// Plays a schedule in shuttle's first thread; what is wrong the stage knows.
+/// Plays a schedule in shuttle's first thread; the stage records a failure.
 pub fn play(ground: &Ground, mut random: Random, planted: Option<Planted>) {
     let scripts = scripts(&mut random);
     let memory = media::copy(&ground.memory, |_| true).expect("memory is large");

@@ -1,24 +1,26 @@
-//! By what chance it is decided whose turn it is, and for how long: some mistakes show when threads alternate at every
-//! step, others when one sleeps at a bad place while others do a lot.
+//! Random policies that select the next thread, and for how long. Some mistakes appear when threads
+//! alternate at every step, others when one thread sleeps at a bad moment while others make much
+//! progress.
 
 use crate::random::Random;
 use crate::stage::Doing;
 
-/// Steps of which a change of priorities happens at one.
+/// The number of steps with one change of priorities.
 const SPAN: u64 = 6_000;
 
-/// One way to choose.
+/// A policy.
 #[derive(Debug)]
 pub enum Policy {
-    /// Turns of so many steps on average; then anybody.
+    /// Turns of this many steps on average; then any thread.
     Walk { turn: u64 },
-    /// Probabilistic concurrency testing (Burckhardt et al., 2010): the thread of the highest priority goes on. At a few steps
-    /// chosen beforehand it falls below all others; so does who waits.
+    /// Probabilistic concurrency testing (Burckhardt et al., 2010): the thread of the highest
+    /// priority runs. At a few steps chosen beforehand it falls below all others; so does a waiting
+    /// thread.
     Priorities { changes: Vec<u64>, of: Vec<u64>, lowest: u64 },
 }
 
 impl Policy {
-    /// Any of them.
+    /// Draws a policy.
     pub fn choose_one(random: &mut Random) -> Self {
         if random.below(3) > 0 {
             return Self::Walk { turn: [2, 6, 20, 60, 200][random.below(5) as usize] };
@@ -28,7 +30,7 @@ impl Policy {
         Self::Priorities { changes, of: Vec::new(), lowest: 1 << 32 }
     }
 
-    /// How many steps whoever was chosen after so many may take.
+    /// Returns how many steps the thread that is chosen after `steps` steps may take.
     pub fn length_of_turn(&mut self, steps: u64, random: &mut Random) -> u64 {
         match self {
             Self::Walk { turn } => 1 + random.below(2 * *turn),
@@ -41,14 +43,14 @@ impl Policy {
         }
     }
 
-    /// A thread has had its turn, and could go on.
+    /// Records that a thread has used up its turn, and could continue.
     pub fn turn_is_over(&mut self, thread: usize) {
         if let Self::Priorities { of, lowest, .. } = self {
             fall(of, lowest, thread);
         }
     }
 
-    /// One of those who can go on.
+    /// Chooses one of the runnable threads.
     pub fn choose(
         &mut self,
         runnable: &[usize],
@@ -58,7 +60,7 @@ impl Policy {
     ) -> usize {
         match self {
             Self::Walk { .. } => {
-                // Who waits lets somebody else go on, if there is anybody.
+                // A waiting thread lets another one run, if there is any.
                 let waits = matches!(threads[current], Doing::Waits(..));
                 let others = runnable.iter().filter(|&&thread| !waits || thread != current);
                 let others: Vec<usize> = others.copied().collect();

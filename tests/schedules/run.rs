@@ -11,16 +11,16 @@ use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-/// The most schedules in which a planted mistake must show.
+/// The largest number of schedules in which a planted mistake must be detected.
 const ENOUGH: u64 = 20_000;
 
-/// How far a run has come.
+/// The progress of a run.
 #[derive(Debug, Default)]
 struct Progress {
-    /// The schedule that is next.
+    /// The next schedule.
     next: u64,
     end: u64,
-    /// The schedule that failed, and why.
+    /// The schedule that failed, and the reason.
     failed: Option<(u64, String)>,
     steps: u64,
     switches: u64,
@@ -87,7 +87,7 @@ fn planted_mistake(settings: &Settings, planted: Planted) -> Result<(), String> 
     Ok(())
 }
 
-/// Everything.
+/// Runs all claims.
 pub fn run() -> ExitCode {
     stage::install();
     let (settings, rest) = Settings::read();
@@ -96,17 +96,17 @@ pub fn run() -> ExitCode {
         Trial::test(name, move || run(&settings).map_err(Into::into))
     };
     let trials = vec![
-        claim("whatever_the_schedule_nothing_that_returned_is_lost", whatever_the_schedule),
-        claim("a_system_that_takes_the_living_for_dead_is_found_out", |settings| {
+        claim("in_every_schedule_no_operation_that_returned_is_lost", whatever_the_schedule),
+        claim("a_system_that_judges_live_processes_dead_is_detected", |settings| {
             planted_mistake(settings, Planted::FalseDeath)
         }),
-        claim("a_system_that_lets_two_open_at_once_is_found_out", |settings| {
+        claim("a_system_that_lets_two_open_at_once_is_detected", |settings| {
             planted_mistake(settings, Planted::TwoOpen)
         }),
-        claim("a_system_that_replaces_names_is_found_out", |settings| {
+        claim("a_system_that_replaces_names_is_detected", |settings| {
             planted_mistake(settings, Planted::NamesReplaced)
         }),
-        claim("a_segment_that_goes_too_early_is_found_out", |settings| {
+        claim("a_segment_removed_too_early_is_detected", |settings| {
             planted_mistake(settings, Planted::OneSegmentTooMany)
         }),
     ];

@@ -1,13 +1,13 @@
-//! What a run is told by its arguments.
+//! The settings of a run, from its arguments.
 
-/// How much to do, and how.
+/// The amount of work.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Schedules.
+    /// The number of schedules.
     pub count: u64,
-    /// The first of them, to go on where a run ended.
+    /// The first of them, to continue an earlier run.
     pub from: u64,
-    /// Where all chance comes from.
+    /// The seed of all random choices.
     pub seed: u64,
 }
 
@@ -16,7 +16,7 @@ fn number(name: &str, text: &str) -> u64 {
 }
 
 impl Settings {
-    /// The settings, and the arguments that are not ours.
+    /// Returns the settings, and the remaining arguments.
     pub fn read() -> (Self, Vec<String>) {
         let mut settings = Self { count: 100_000, from: 0, seed: 20_261_122 };
         let mut rest = Vec::new();

@@ -1,12 +1,14 @@
-//! Who goes on, who waits, who dies: every step of a schedule is chosen here, by chance.
+//! Decides at random at every step of a schedule which thread runs, which waits, and which process
+//! dies.
 //!
-//! The threads of a schedule are shuttle's: coroutines of one thread of the system. Before each step on shared words and
-//! before each call to the medium the engine asks here. Mostly the same thread goes on; when it is another's turn, shuttle
-//! switches to the one that is chosen. A thread that waits may be chosen, too: then its time is up, however little the
-//! others have done meanwhile.
+//! The threads of a schedule are shuttle's: coroutines of one thread of the system. Before each
+//! step on shared words and before each call to the medium the engine calls this module. Mostly the
+//! same thread continues; at a change of turn, shuttle switches to the chosen thread. A waiting
+//! thread may be chosen, too: its wait then times out, however little progress the others have
+//! made.
 //!
-//! A process dies when it has taken so many steps. From then on none of its steps has an effect, and its threads unwind
-//! when they come on next, up to where they began.
+//! A process dies when it has taken a given number of steps. From then on none of its steps has an
+//! effect. When its threads run next, they unwind to their beginnings.
 
 use crate::policy::Policy;
 use crate::random::Random;
@@ -15,30 +17,30 @@ use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Duration;
 
-/// More steps than any schedule takes that comes to an end. A reader looks a thousand times whether somebody repairs what it waits
-/// for, some hundred steps each.
+/// More steps than any terminating schedule takes. A reader checks a thousand times whether the
+/// changes that it waits for have been repaired, with some hundred steps each.
 const MOST_STEPS: u64 = 4_000_000;
-/// Longer than anything waits that comes to an end.
+/// A longer time than any terminating wait.
 const LONGEST_TIME: Duration = Duration::from_secs(600);
-/// Whoever has not waited for so many steps lets others go on.
+/// A thread that has not waited for this many steps lets others run.
 const LONGEST_RUN: u64 = 20_000;
 
-/// What a thread unwinds with whose process is dead.
+/// The payload with which the threads of a dead process unwind.
 struct Killed;
 
 /// A process of a schedule.
 struct Life {
-    /// It dies when it takes the step after so many.
+    /// The number of steps until it dies.
     left: u64,
     dead: bool,
 }
 
-/// What a thread is doing.
+/// The state of a thread.
 #[derive(Debug, Clone, Copy)]
 pub enum Doing {
-    /// It can take its next step.
+    /// The thread can take its next step.
     Works,
-    /// It waits until this time, or until somebody wakes it, where that may be.
+    /// The thread waits until this time, or until it is woken, if that is possible.
     Waits(Duration, bool),
 }
 
@@ -46,7 +48,7 @@ struct Inner {
     random: Random,
     policy: Policy,
     lives: Vec<Life>,
-    /// By the number that shuttle gives them.
+    /// The threads, by the number that shuttle assigns.
     threads: Vec<Doing>,
     failure: Option<String>,
     bury: Box<dyn Fn(usize)>,
@@ -54,17 +56,17 @@ struct Inner {
 
 struct Stage {
     inner: RefCell<Option<Inner>>,
-    /// Whose step is next; nobody's while nothing is chosen.
+    /// The process of the next step; `None` while none is chosen.
     process: Cell<Option<usize>>,
     thread: Cell<usize>,
-    /// In a call to the medium, which is one step.
+    /// Whether the thread is in a call to the medium, which is one step.
     within: Cell<bool>,
     woken: Cell<bool>,
     now: Cell<Duration>,
     steps: Cell<u64>,
     switches: Cell<u64>,
     killed: Cell<u64>,
-    /// How many steps the thread whose turn it is was given, and how many of them it has not taken.
+    /// The number of steps granted to the running thread, and the number remaining.
     given: Cell<u64>,
     left: Cell<u64>,
 }
@@ -94,7 +96,8 @@ impl Stage {
         self.with_inner(|inner| inner.lives[process].dead)
     }
 
-    /// Ends a thread whose process is dead. Destructors that run meanwhile get false: what they do must not be.
+    /// Ends a thread whose process is dead. Destructors that run meanwhile get false: their steps
+    /// must have no effect.
     fn end(&self) -> bool {
         if std::thread::panicking() {
             return false;
@@ -112,7 +115,7 @@ impl Stage {
         self.decide()
     }
 
-    /// The step after those that were given.
+    /// Takes the step after the granted ones.
     #[cold]
     fn decide(&self) -> bool {
         let Some(process) = self.process.get().filter(|_| !self.within.get()) else {
@@ -126,7 +129,7 @@ impl Stage {
         }
         self.settle();
         if self.steps.get() > MOST_STEPS {
-            fail("it does not come to an end".to_owned());
+            fail("the schedule does not terminate".to_owned());
             return self.end();
         }
         if self.with_inner(|inner| inner.lives[process].left == 0) {
@@ -139,7 +142,7 @@ impl Stage {
         true
     }
 
-    /// Counts the steps that were taken of those that were given.
+    /// Counts the steps that were taken of those granted.
     fn settle(&self) {
         let taken = self.given.get() - self.left.get();
         self.steps.set(self.steps.get() + taken);
@@ -150,7 +153,7 @@ impl Stage {
         self.left.set(0);
     }
 
-    /// Gives the thread that goes on so many steps, if its process lives so long.
+    /// Grants steps to the running thread, as far as its process lives.
     fn give(&self) {
         let Some(process) = self.process.get() else { return };
         let steps = self.with_inner(|inner| {
@@ -162,7 +165,7 @@ impl Stage {
         self.left.set(steps);
     }
 
-    /// Lets the one who is chosen go on, until we are chosen again; true if we were woken.
+    /// Lets the chosen thread run, until this one is chosen again; returns true if it was woken.
     fn switch(&self, doing: Doing) -> bool {
         let process = self.process.get();
         self.settle();
@@ -181,10 +184,7 @@ impl Stage {
         match self.process.get() {
             None => {
                 self.now.set(self.now.get() + time);
-                assert!(
-                    self.now.get() < LONGEST_TIME,
-                    "whoever looks at what is left waits for ever"
-                );
+                assert!(self.now.get() < LONGEST_TIME, "a witness waits without end");
                 false
             }
             Some(process) if self.is_dead(process) => {
@@ -202,7 +202,8 @@ impl Stage {
             if inner.threads.len() <= most {
                 inner.threads.resize(most + 1, Doing::Works);
             }
-            // The first thread is nobody's: it only begins the others and waits for their end.
+            // The first thread belongs to no process: it only starts the others and waits for their
+            // end.
             if runnable.contains(&0) {
                 return 0;
             }
@@ -223,7 +224,7 @@ impl Stage {
     }
 }
 
-/// Has the engine ask here before each step, for good.
+/// Makes the engine call this module before each step, permanently.
 pub fn install() {
     ebbtide::scheduled::install(ebbtide::scheduled::Harness {
         step,
@@ -232,7 +233,7 @@ pub fn install() {
     });
 }
 
-/// A step is next. False if the process is dead: then it must not be.
+/// Takes a step. Returns false if the process is dead: then the step must have no effect.
 pub fn step() -> bool {
     STAGE.with(Stage::step)
 }
@@ -242,7 +243,7 @@ pub fn pause(time: Duration) {
     STAGE.with(|stage| stage.pause(time, false));
 }
 
-/// Does several steps in one.
+/// Runs several steps as one.
 pub fn at_once<T>(act: impl FnOnce() -> T) -> T {
     STAGE.with(|stage| {
         let before = stage.within.replace(true);
@@ -252,7 +253,8 @@ pub fn at_once<T>(act: impl FnOnce() -> T) -> T {
     })
 }
 
-/// Begins a schedule: which process dies after how many of its steps, and what its death does to others' view of it.
+/// Begins a schedule: after how many steps each process dies, and the effect of its death on the
+/// view of others.
 pub fn begin(mut random: Random, deaths: Vec<Option<u64>>, bury: impl Fn(usize) + 'static) {
     STAGE.with(|stage| {
         let lives =
@@ -275,7 +277,7 @@ pub fn begin(mut random: Random, deaths: Vec<Option<u64>>, bury: impl Fn(usize) 
     });
 }
 
-/// Runs a thread of a process, as far as it comes. Its failure is that of the schedule.
+/// Runs a thread of a process, as far as it gets. Its failure is that of the schedule.
 pub fn perform(process: usize, act: impl FnOnce() -> Result<(), String>) {
     STAGE.with(|stage| {
         stage.process.set(Some(process));
@@ -286,7 +288,7 @@ pub fn perform(process: usize, act: impl FnOnce() -> Result<(), String>) {
     });
 }
 
-/// Runs what may fail: then the schedule has.
+/// Runs code whose failure is that of the schedule.
 pub fn watch(act: impl FnOnce() -> Result<(), String>) {
     match catch_unwind(AssertUnwindSafe(act)) {
         Ok(Ok(())) => {}
@@ -300,7 +302,7 @@ pub fn watch(act: impl FnOnce() -> Result<(), String>) {
     }
 }
 
-/// Lets go of what a process had: as itself, if it is dead.
+/// Drops the resources of a process: in its own name, without effects if it is dead.
 pub fn let_go<T>(process: usize, of: T) {
     perform(process, || {
         drop(of);
@@ -314,13 +316,13 @@ pub fn kill(process: usize) {
         let was = stage.with_inner(|inner| std::mem::replace(&mut inner.lives[process].dead, true));
         if !was {
             stage.settle();
-            // Nothing of it happens from here on, so its locks may go.
+            // No step of it has an effect from here on, so its locks may be released.
             stage.inner.borrow().as_ref().inspect(|inner| (inner.bury)(process));
         }
     });
 }
 
-/// Ends the schedule: whoever is left dies, and what each had goes.
+/// Ends the schedule: the remaining processes die, and their resources are dropped.
 pub fn end<T>(of: impl Fn(usize) -> T) {
     for process in 0..STAGE.with(|stage| stage.with_inner(|inner| inner.lives.len())) {
         kill(process);
@@ -328,12 +330,12 @@ pub fn end<T>(of: impl Fn(usize) -> T) {
     }
 }
 
-/// Whether a process has died.
+/// Returns whether a process has died.
 pub fn is_dead(process: usize) -> bool {
     STAGE.with(|stage| stage.is_dead(process))
 }
 
-/// The schedule has failed: the first reason is kept, and everybody dies.
+/// Records the failure of the schedule: the first reason is kept, and all processes die.
 pub fn fail(sentence: String) {
     let lives = STAGE.with(|stage| {
         stage.with_inner(|inner| {
@@ -344,12 +346,12 @@ pub fn fail(sentence: String) {
     (0..lives).for_each(kill);
 }
 
-/// Why the schedule failed, if it did.
+/// Returns why the schedule failed, if it did.
 pub fn failure() -> Option<String> {
     STAGE.with(|stage| stage.with_inner(|inner| inner.failure.clone()))
 }
 
-/// What happened in a schedule.
+/// The statistics of a schedule.
 #[derive(Debug, Clone, Copy)]
 pub struct Figures {
     pub steps: u64,
@@ -357,7 +359,7 @@ pub struct Figures {
     pub killed: u64,
 }
 
-/// What has happened in the schedule so far.
+/// Returns the statistics of the schedule so far.
 pub fn figures() -> Figures {
     STAGE.with(|stage| Figures {
         steps: stage.steps.get(),
@@ -366,9 +368,9 @@ pub fn figures() -> Figures {
     })
 }
 
-/// What shuttle asks whose turn it is.
+/// The scheduler that shuttle uses.
 pub struct Director {
-    /// Schedules to come.
+    /// Whether to run another schedule.
     pub more: Box<dyn FnMut() -> bool>,
 }
 
@@ -391,6 +393,6 @@ impl Scheduler for Director {
     }
 
     fn next_u64(&mut self) -> u64 {
-        0 // nobody asks shuttle for chance
+        0 // no code uses shuttle's random numbers
     }
 }

@@ -1,4 +1,4 @@
-//! Finding out, on a copy, which of the next inserts will do what a scene is about.
+//! Determines, on a copy, which of the next inserts has the effect that a scene tests.
 
 use crate::copies::Copied;
 use crate::scenes::{Aim, SILENCES, Scene};
@@ -6,15 +6,16 @@ use ebbtide::Filter;
 use std::ops::Range;
 use std::path::Path;
 
-/// Inserts after a checkpoint, so that there is something to recover.
+/// The number of inserts after a checkpoint, so that there is something to recover.
 const LATER: u64 = 20;
-/// Inserts in which it must have happened.
+/// The number of inserts within which the effect must occur.
 const MOST: u64 = 20_000;
-/// Inserts between two looks at the figures, which take longer than an insert.
+/// The number of inserts between two checks of the statistics, which take longer than an insert.
 const STRIDE: u64 = 64;
 
-/// The inserts that come before those to warm up and the operations under test, so that the first of the latter does what the scene
-/// is about. `next` is the number of the next insert, `place` the LSN of its record counted from the beginning of the era.
+/// Returns the inserts before those that warm up and the operations under test, so that the first
+/// of the latter has the effect that the scene tests. `next` is the number of the next insert,
+/// `place` the LSN of its record counted from the beginning of the timeline.
 pub fn before(scene: &Scene, dir: &Path, next: u64, place: u64) -> Result<Range<u64>, String> {
     let warm = scene.victims;
     let before = match scene.aim {
@@ -40,7 +41,7 @@ fn figure(scene: &Scene, filter: &Filter) -> u64 {
     }
 }
 
-/// The first insert after `next` that changes what the scene is about.
+/// Returns the first insert after `next` that has the effect of the scene.
 fn change(scene: &Scene, dir: &Path, next: u64) -> Result<u64, String> {
     let insert = |copied: &Copied, number| {
         scene.insert(&copied.filter, number).map_err(|error| format!("on a copy: {error}"))
@@ -52,14 +53,14 @@ fn change(scene: &Scene, dir: &Path, next: u64) -> Result<u64, String> {
     let mut at = next + 1;
     while figure(scene, &coarse.filter) == start {
         if at > next + MOST {
-            return Err(format!("nothing happened in {MOST} inserts"));
+            return Err(format!("no effect in {MOST} inserts"));
         }
         for number in at..at + STRIDE {
             insert(&coarse, number)?;
         }
         at += STRIDE;
     }
-    // It happened within the last stride: once more, and each looked at.
+    // The effect occurred within the last stride: repeat it and check each insert.
     drop(coarse);
     let fine = copied()?;
     for number in next..at - STRIDE {
@@ -71,5 +72,5 @@ fn change(scene: &Scene, dir: &Path, next: u64) -> Result<u64, String> {
             return Ok(number);
         }
     }
-    Err("what happened on one copy did not on another".to_owned())
+    Err("the effect on one copy did not occur on another".to_owned())
 }

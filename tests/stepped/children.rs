@@ -1,4 +1,4 @@
-//! The children: this very file, executed again with a role.
+//! The children: this binary, executed again with a role.
 
 use crate::ptrace::{self, Stop, Tracee};
 use crate::scenes::{Operation, Scene};
@@ -11,44 +11,45 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 const ROLE: &str = "EBBTIDE_STEPPED_ROLE";
-/// How a child ends that must not be traced, and one that may but has other addresses every time.
+/// The exit codes of a child that must not be traced, and of one that may be but has randomised
+/// addresses.
 const REFUSED: i32 = 77;
 const SHUFFLED: i32 = 78;
 
-/// What a child is told.
+/// The role of a child.
 #[derive(Debug)]
 pub enum Role {
-    /// Only to offer to be traced.
+    /// Only offers to be traced.
     Offer,
-    /// To be killed or stopped in the middle of an operation.
+    /// Is killed or stopped during an operation.
     Victim(&'static Scene, PathBuf, Plan),
-    /// To go on.
+    /// Continues to work.
     Survivor(&'static Scene, PathBuf),
 }
 
-/// What a victim does: some inserts, one more to warm up, then the operation under test.
+/// The plan of a victim: some inserts, one more to warm up, then the operation under test.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// The inserts before.
     pub before: Range<u64>,
-    /// The last one before the mark.
+    /// The last insert before the mark.
     pub warm: u64,
-    /// The one that is stepped through.
+    /// The insert that is single-stepped.
     pub tested: u64,
 }
 
-/// What the system allows.
+/// The system's permissions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Allowed {
     /// No tracing.
     Nothing,
     /// Tracing, but addresses differ from child to child.
     Steps,
-    /// Everything.
+    /// Tracing with constant addresses.
     Leaps,
 }
 
-/// Asks the system by trying.
+/// Determines the permissions by trying.
 pub fn allowed() -> Allowed {
     let mut command = myself("offer");
     let status = ptrace::tame(&mut command).stdin(Stdio::null()).status();
@@ -66,7 +67,7 @@ fn myself(role: &str) -> Command {
 }
 
 impl Role {
-    /// The role, if this process is a child.
+    /// Returns the role, if this process is a child.
     pub fn from_environment() -> Option<Self> {
         let text = std::env::var(ROLE).ok()?;
         let mut parts = text.split('\n');
@@ -84,7 +85,7 @@ impl Role {
         Some(Self::Victim(scene, dir, plan))
     }
 
-    /// Does what the role says, to the end of the process.
+    /// Runs the role, to the end of the process.
     pub fn play(self) -> ! {
         match self {
             Self::Offer => std::process::exit(match (ptrace::offer(), ptrace::is_tame()) {
@@ -99,7 +100,7 @@ impl Role {
 }
 
 fn suffer(scene: &Scene, dir: &Path, plan: &Plan) -> ! {
-    // Who is to open it has others insert.
+    // If the victim itself opens the filter, others have made the inserts.
     let filter = (scene.operation != Operation::Open).then(|| {
         let filter = scene.open(dir).expect("the filter opens");
         for number in plan.before.clone().chain([plan.warm]) {
@@ -111,20 +112,20 @@ fn suffer(scene: &Scene, dir: &Path, plan: &Plan) -> ! {
     ptrace::mark();
     let done = scene.operate(filter, dir, plan);
     ptrace::mark();
-    // Only those that were stopped come here.
+    // Only stopped victims reach this line.
     done.expect("the operation ends well, later than usual");
     std::process::exit(0)
 }
 
-/// A child that is killed or stopped in the middle of an operation.
+/// A child that is killed or stopped during an operation.
 #[derive(Debug)]
 pub struct Victim {
-    /// Under the parent's control.
+    /// The traced process, under the parent's control.
     pub tracee: Tracee,
 }
 
 impl Victim {
-    /// Starts one.
+    /// Starts a victim.
     pub fn start(scene: &Scene, dir: &Path, plan: &Plan) -> Result<Self, String> {
         let Plan { before: Range { start, end }, warm, tested } = plan;
         let dir = dir.display();
@@ -135,29 +136,29 @@ impl Victim {
         Ok(Self { tracee: Tracee::new(&child) })
     }
 
-    /// Waits until it stands before the operation under test.
+    /// Waits until the victim has reached the operation under test.
     pub fn stand(&mut self) -> Result<(), String> {
         match self.tracee.wait().and_then(|stop| self.tracee.bind().map(|()| stop)) {
             Ok(Stop::Mark) => Ok(()),
-            other => Err(format!("the victim did not come to its operation: {other:?}")),
+            other => Err(format!("the victim did not reach its operation: {other:?}")),
         }
     }
 }
 
-/// What the survivor answers.
+/// The survivor's answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
-    /// Insert operations that the filter counts.
+    /// The number of inserts that the filter counts.
     pub inserts: u64,
     /// The LSN of the next record.
     pub lsn: u64,
     /// The digest.
     pub digest: String,
-    /// How many of the keys asked for were there.
+    /// How many of the requested keys were present.
     pub present: u64,
 }
 
-/// A child that goes on.
+/// A child that continues to work.
 #[derive(Debug)]
 pub struct Survivor {
     child: Child,
@@ -166,7 +167,7 @@ pub struct Survivor {
 }
 
 impl Survivor {
-    /// Starts one, which opens the filter at once.
+    /// Starts a survivor, which opens the filter at once.
     pub fn start(scene: &Scene, dir: &Path) -> Result<Self, String> {
         let mut command = myself(&format!("survivor\n{}\n{}", scene.path, dir.display()));
         let child = ptrace::tame(&mut command).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
@@ -176,48 +177,49 @@ impl Survivor {
         Ok(Self { child, tell, hear })
     }
 
-    /// Its process id.
+    /// Returns the process id.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// The inserts of these numbers.
+    /// Inserts these numbers.
     pub fn insert(&mut self, numbers: Range<u64>) -> Result<Answer, String> {
         self.ask(&format!("insert {} {}", numbers.start, numbers.end))
     }
 
-    /// How many of these keys are there.
+    /// Counts how many of these keys are present.
     pub fn count(&mut self, numbers: Range<u64>) -> Result<Answer, String> {
         self.ask(&format!("count {} {}", numbers.start, numbers.end))
     }
 
-    /// How many of these keys are there, without the digest and its locks.
+    /// Counts how many of these keys are present, without the digest and its locks.
     pub fn glance(&mut self, numbers: Range<u64>) -> Result<u64, String> {
         Ok(self.ask(&format!("glance {} {}", numbers.start, numbers.end))?.present)
     }
 
-    /// Inserts the keys of the first numbers at once and those of the second one by one, each durable when it returns,
-    /// beside a victim that stands still. Those that it holds up wait for [`Survivor::join`].
+    /// Inserts the keys of the first range concurrently and those of the second one by one, each
+    /// durable when it returns, beside a victim that is stopped. [`Survivor::join`] waits for the
+    /// inserts that it blocks.
     pub fn stand(&mut self, beside: &Beside) -> Result<Stood, String> {
         let Beside { at_once, in_turn, held_up } = beside;
         let line = self.tell(&format!(
             "stand {} {} {} {held_up}",
             at_once.start, in_turn.start, in_turn.end
         ))?;
-        Stood::from_line(&line).ok_or_else(|| format!("the survivor said {line}"))
+        Stood::from_line(&line).ok_or_else(|| format!("the survivor printed {line}"))
     }
 
-    /// Waits for those that were held up.
+    /// Waits for the blocked inserts.
     pub fn join(&mut self) -> Result<Answer, String> {
         self.ask("join 0 0")
     }
 
-    /// A checkpoint.
+    /// Writes a checkpoint.
     pub fn checkpoint(&mut self) -> Result<Answer, String> {
         self.ask("checkpoint 0 0")
     }
 
-    /// A sync.
+    /// Syncs.
     pub fn sync(&mut self) -> Result<Answer, String> {
         self.ask("sync 0 0")
     }
@@ -249,18 +251,18 @@ impl Survivor {
 
 impl Drop for Survivor {
     fn drop(&mut self) {
-        // It may have died by itself; then there is nothing to do.
+        // It may have died already; then there is nothing to do.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
 fn survive(scene: &'static Scene, dir: &Path) -> ! {
-    // Its threads live as long as it does.
+    // The threads live as long as the process.
     let filter: &'static Filter = Box::leak(Box::new(scene.open(dir).expect("the filter opens")));
     let mut wave = Wave::default();
     for line in std::io::stdin().lock().lines() {
-        let line = line.expect("the parent speaks");
+        let line = line.expect("the parent writes");
         if let Some(beside) = Beside::from_line(&line) {
             println!("{}", wave.stand(scene, filter, &beside));
             continue;
@@ -268,10 +270,11 @@ fn survive(scene: &'static Scene, dir: &Path) -> ! {
         if line.starts_with("join") {
             wave.join(scene, filter);
         }
-        let answer = answer(scene, filter, &line).unwrap_or_else(|| panic!("what is `{line}`?"));
+        let answer =
+            answer(scene, filter, &line).unwrap_or_else(|| panic!("unknown command `{line}`"));
         println!("{answer}");
     }
-    // The parent has gone. A clean close is none of its wishes.
+    // The parent has ended. It does not expect a clean close.
     std::process::exit(0)
 }
 

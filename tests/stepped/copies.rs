@@ -1,33 +1,33 @@
-//! What recovery makes of a filter's files while nobody changes them.
+//! Recovers copies of a filter's files while no process changes them.
 
 use crate::scenes::Scene;
 use ebbtide::{Filter, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A copy of a filter, opened alone.
+/// A copy of a filter, open in one handle only.
 #[derive(Debug)]
 pub struct Copied {
-    /// Recovered from the files as they were.
+    /// The filter, recovered from the copied files.
     pub filter: Filter,
     place: PathBuf,
 }
 
 impl Copied {
-    /// Copies what a filter has on the disk, and recovers it.
+    /// Copies a filter's files, and recovers the copy.
     pub fn of(scene: &Scene, dir: &Path) -> Result<Self> {
         let place = dir.with_extension("copy");
-        copy(dir, &place).expect("a copy of files that nobody changes");
+        copy(dir, &place).expect("a copy of unchanging files");
         Ok(Self { filter: scene.open(&place)?, place })
     }
 
-    /// Where it lies.
+    /// Returns the directory of the copy.
     pub fn place(&self) -> &Path {
         &self.place
     }
 }
 
-/// Copies all files, over those of an earlier copy.
+/// Copies all files, replacing those of an earlier copy.
 fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
     match fs::remove_dir_all(to) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),

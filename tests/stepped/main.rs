@@ -1,15 +1,18 @@
-//! A process killed after any instruction leaves a filter with which the others go on; one that is stopped holds up its
-//! own stripe only.
+//! A process killed after any instruction leaves a filter with which other processes can continue;
+//! a stopped process blocks only its own stripe.
 //!
-//! A child opens the filter and comes to the operation under test; the parent lets it do so many instructions of it,
-//! one at a time, and kills it. Then the survivor must go on: nothing hangs, the child's insert is there in full or not at
-//! all, and what is live is what recovery makes of the files. Or it leaves the child standing there: others insert durably,
-//! but for the keys of one stripe, and it prints how long each took; then the child goes on. Linux on x86-64 only, and only where `ptrace` is allowed:
-//! elsewhere it says that it was skipped.
+//! A child opens the filter and reaches the operation under test. The parent lets it execute some
+//! instructions, one at a time, and kills it. The survivor must then continue: nothing hangs, the
+//! child's insert is present completely or not at all, and the live state equals the state that
+//! recovery derives from the files. Alternatively the parent stops the child there: others insert
+//! durably, except for the keys of one stripe, and the test prints the durations; then the child
+//! resumes. Linux on x86-64 only, and only where `ptrace` is allowed: elsewhere the test reports
+//! that it was skipped.
 //!
-//! Arguments, next to those of every test: `--every N` instructions one kill (default: by scene; 1 is all of them), `--seed S`
-//! (printed; default: the time), `--from I` and `--kills N` for so many of those kills from this one on (of who repairs: so many
-//! rounds), `--path P` one path of `table.rs` only; `--each` tells of each stop, with its place for `addr2line`.
+//! Arguments, in addition to those of every test: `--every N` instructions per kill (default: by
+//! scene; 1 means all), `--seed S` (printed; default: the time), `--from I` and `--kills N` for
+//! this many of those kills from this one on (for repairing victims: this many rounds), `--path P`
+//! for one path of `table.rs` only; `--each` prints each stop, with its address for `addr2line`.
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]
 mod aim;

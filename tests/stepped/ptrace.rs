@@ -1,6 +1,6 @@
-//! Stepping a child through its instructions. Owns every system call that Rust has no safe name for.
+//! Single-steps a child. Contains every system call for which Rust has no safe function.
 //!
-//! A thread traces the children that it has started itself, and no other thread can. A tracee dies with its tracer.
+//! A thread traces only the children that it has started itself. A tracee dies with its tracer.
 #![expect(unsafe_code, reason = "ptrace, waitpid and the mark have no safe names")]
 
 use std::ffi::{c_int, c_void};
@@ -10,41 +10,41 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 use std::ptr::{null_mut, without_provenance_mut};
 
-/// `si_code` of a trap after a single step into a system call and out of it, after any other single step, at the instruction
-/// `int3`, and at a hardware breakpoint.
+/// The `si_code` of a trap after a single step into a system call and out of it, after any other
+/// single step, at the instruction `int3`, and at a hardware breakpoint.
 const TRAP_BRKPT: c_int = 1;
 const TRAP_TRACE: c_int = 2;
 const TRAP_KERNEL: c_int = 0x80;
 const TRAP_HWBKPT: c_int = 4;
 
-/// Where the debug registers lie for `PTRACE_POKEUSER`.
+/// The offset of the debug registers for `PTRACE_POKEUSER`.
 const DEBUG_REGISTERS: usize = offset_of!(libc::user, u_debugreg);
-/// In debug register 7: breakpoint 0 is on, for execution.
+/// In debug register 7: enables breakpoint 0, for execution.
 const FIRST_ON: usize = 1;
 
-/// Why a tracee stands still, or no longer does.
+/// The reason why a tracee has stopped or ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Stop {
-    /// One instruction is done.
+    /// One instruction was executed.
     Step,
-    /// It came to a [`mark`].
+    /// It reached a [`mark`].
     Mark,
-    /// It came to the breakpoint.
+    /// It reached the breakpoint.
     Breakpoint,
-    /// It ended by itself, with this code.
+    /// It ended with this exit code.
     Exit(c_int),
-    /// Anything else, in words.
+    /// Any other reason, in words.
     Other(String),
 }
 
-/// A child that is traced, killed and reaped when dropped.
+/// A traced child, killed and reaped when dropped.
 #[derive(Debug)]
 pub struct Tracee {
     pid: libc::pid_t,
     gone: bool,
 }
 
-/// In a child: asks its parent to trace it. False if the system forbids that.
+/// In a child: asks its parent to trace it. Returns false if the system forbids that.
 pub fn offer() -> bool {
     // SAFETY: takes no address.
     unsafe {
@@ -52,14 +52,15 @@ pub fn offer() -> bool {
     }
 }
 
-/// In a tracee: stops here. No code is moved across it.
+/// In a tracee: stops here. The compiler moves no code across it.
 #[inline(never)]
 pub fn mark() {
-    // SAFETY: a trap that the tracer takes; the program goes on after it with nothing changed.
+    // SAFETY: a trap that the tracer handles; the program continues after it without any change.
     unsafe { core::arch::asm!("int3") }
 }
 
-/// Lets the children of a command die with the thread that starts them, and have the same addresses every time.
+/// Makes the children of a command die with the thread that starts them, and have constant
+/// addresses.
 pub fn tame(command: &mut Command) -> &mut Command {
     let tame = || {
         // SAFETY: plain system calls that take numbers only.
@@ -69,21 +70,22 @@ pub fn tame(command: &mut Command) -> &mut Command {
         }
         Ok(())
     };
-    // SAFETY: between fork and exec it does system calls only: it allocates nothing and takes no locks.
+    // SAFETY: between fork and exec the closure makes system calls only: it allocates nothing and
+    // takes no locks.
     unsafe { command.pre_exec(tame) }
 }
 
-/// In a child: whether its addresses are those of every child of [`tame`].
+/// In a child: returns whether its addresses are constant, as set by [`tame`].
 pub fn is_tame() -> bool {
-    // SAFETY: takes a number only; this one asks and changes nothing.
+    // SAFETY: takes a number only; this one queries and changes nothing.
     let now = unsafe { libc::personality(0xffff_ffff) };
     now & libc::ADDR_NO_RANDOMIZE != 0
 }
 
-/// Keeps this thread, and the children that it starts from now on, on one processor: a step there and back then costs a
-/// third. `turn` says which, of those that may be used.
+/// Pins this thread, and the children that it starts from now on, to one processor: the cost of a
+/// step then falls to a third. `turn` selects one of the permitted processors.
 pub fn stay_on_one_processor(turn: usize) {
-    // SAFETY: the set is plain bits, for which zero is valid, and its size is given.
+    // SAFETY: the set is plain bits, for which zero is valid, and its size is passed.
     unsafe {
         let mut set: libc::cpu_set_t = zeroed();
         if libc::sched_getaffinity(0, size_of_val(&set), &mut set) != 0 {
@@ -93,25 +95,26 @@ pub fn stay_on_one_processor(turn: usize) {
             (0..libc::CPU_SETSIZE as usize).filter(|&at| libc::CPU_ISSET(at, &set)).collect();
         libc::CPU_ZERO(&mut set);
         libc::CPU_SET(all[turn % all.len()], &mut set);
-        // If it is refused, it is slower.
+        // If it is refused, the test is only slower.
         libc::sched_setaffinity(0, size_of_val(&set), &set);
     }
 }
 
 impl Tracee {
-    /// A child that will [offer](offer) to be traced.
+    /// Attaches to a child that will [offer](offer) to be traced.
     pub fn new(child: &Child) -> Self {
         Self { pid: child.id() as libc::pid_t, gone: false }
     }
 
-    /// Its process id.
+    /// Returns the process id.
     pub fn id(&self) -> u32 {
         self.pid as u32
     }
 
     fn request(&self, request: libc::c_uint, at: usize, data: *mut c_void) -> Result<()> {
         let at = without_provenance_mut::<c_void>(at);
-        // SAFETY: the callers pass what the request takes; what it writes to outlives the call.
+        // SAFETY: the callers pass the arguments that the request requires; memory that it writes
+        // to outlives the call.
         match unsafe { libc::ptrace(request, self.pid, at, data) } {
             -1 => Err(Error::last_os_error()),
             _ => Ok(()),
@@ -151,13 +154,14 @@ impl Tracee {
         })
     }
 
-    /// Lets it do one instruction.
+    /// Lets it execute one instruction.
     pub fn step(&mut self) -> Result<Stop> {
         self.request(libc::PTRACE_SINGLESTEP, 0, null_mut())?;
         self.wait()
     }
 
-    /// Lets it run until the instruction at `place` is next for so many times, counted from here and with here.
+    /// Lets it run until it has reached the instruction at `place` this many times, including its
+    /// current position.
     pub fn run_to(&mut self, place: u64, times: u32) -> Result<Stop> {
         let register = |number: usize| DEBUG_REGISTERS + number * size_of::<libc::c_ulonglong>();
         self.request(libc::PTRACE_POKEUSER, register(0), without_provenance_mut(place as usize))?;
@@ -168,7 +172,7 @@ impl Tracee {
             stop = self.wait()?;
             match stop {
                 Stop::Breakpoint => left -= 1,
-                // The system has been seen to give another reason now and then; what counts is the place.
+                // The system sometimes reports another reason; only the address matters.
                 Stop::Step if self.place()? == place => left -= 1,
                 Stop::Step => {}
                 _ => break,
@@ -183,13 +187,13 @@ impl Tracee {
         Ok(stop)
     }
 
-    /// Lets it run until something happens.
+    /// Lets it run until the next stop.
     pub fn go_on(&mut self) -> Result<Stop> {
         self.request(libc::PTRACE_CONT, 0, null_mut())?;
         self.wait()
     }
 
-    /// The address of its next instruction.
+    /// Returns the address of its next instruction.
     pub fn place(&self) -> Result<u64> {
         // SAFETY: plain numbers, for which zero is valid.
         let mut registers: libc::user_regs_struct = unsafe { zeroed() };
@@ -197,7 +201,7 @@ impl Tracee {
         Ok(registers.rip)
     }
 
-    /// Sees to it that it dies if this process does.
+    /// Makes it die with this process.
     pub fn bind(&self) -> Result<()> {
         let options = libc::PTRACE_O_EXITKILL as usize;
         self.request(libc::PTRACE_SETOPTIONS, 0, without_provenance_mut(options))

@@ -14,58 +14,63 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::path::PathBuf;
 
-/// Kills between two deaths of the survivor, after which the directory itself is recovered.
+/// The number of kills between two deaths of the survivor, after which the directory itself is
+/// recovered.
 const KILLS_IN_A_ROW: u64 = 64;
-/// Kills between two looks at what recovery makes of a copy. Before it the survivor syncs, which fills the holes that victims
-/// left in the log: only `live` explains them, and a copy of that is not believed.
+/// The number of kills between two recoveries of a copy. Before the copy the survivor syncs, which
+/// fills the gaps that victims left in the log: only `live` explains them, and a copy of `live` is
+/// not accepted.
 const COPY: u64 = 8;
-/// Kills between two checkpoints.
+/// The number of kills between two checkpoints.
 const CHECKPOINT: u64 = 16;
-/// Kills between two after which the survivor dies, too, before it has inserted anything.
+/// The number of kills between two after which the survivor dies, too, before it has inserted
+/// anything.
 const AT_ONCE: u64 = 7;
-/// How many instructions are stepped through at most if there is a place to run to.
+/// The largest number of single steps if there is an address to run to.
 const FAR: usize = 4000;
-/// Stops in a scene, if not given.
+/// The default number of stops in a scene.
 const STOPS: usize = 16;
-/// Rounds where who repairs is killed too, if every one is wanted.
+/// The number of rounds in which a repairing process is killed too, if all were requested.
 const ROUNDS: usize = 200;
 
-/// Where the survivor is while the victim is killed, and whether it is.
+/// The relation of the survivor to the victim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Company {
-    /// It has, and repairs.
+    /// The survivor has the filter open, and repairs.
     Beside,
-    /// It opens it afterwards, and recovers.
+    /// The survivor opens the filter afterwards, and recovers.
     After,
-    /// It has it open, and the victim is stopped only: the survivor goes on meanwhile, and later the victim does.
+    /// The survivor has the filter open, and the victim is only stopped: the survivor works
+    /// meanwhile, and later the victim resumes.
     Stopped,
 }
 
-/// What the arguments say.
+/// The settings from the arguments.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
-    /// Instructions from kill to kill; by scene, if not given.
+    /// The number of instructions from kill to kill; by scene, if not given.
     pub every: Option<usize>,
-    /// Of everything random.
+    /// The seed of all random choices.
     pub seed: u64,
-    /// The first kill of those that there would be, to go on where a run ended.
+    /// The first kill to run, to continue an earlier run.
     pub from: usize,
-    /// How many kills; all, if not given, or pairs by scene.
+    /// The number of kills; all, if not given, or pairs by scene.
     pub kills: Option<usize>,
     /// Whether addresses are the same in every child.
     pub leaps: bool,
-    /// Whether to tell of each stop.
+    /// Whether to print each stop.
     pub each: bool,
 }
 
-/// Where an operation's instructions lie: before the first, after the first, ...
+/// The addresses of an operation's instructions: before the first, after the first, ...
 #[derive(Debug, Default)]
 pub struct Way {
     pub places: Vec<u64>,
-    /// For each number of instructions how often the child will have come to where it is then; 0 where a repeated instruction
-    /// (`rep movs`) makes that unclear.
+    /// For each number of instructions, how often the child will have reached its address by then;
+    /// 0 where a repeated instruction (`rep movs`) makes that ambiguous.
     times: Vec<u32>,
-    /// The numbers after which it is somewhere else than before: not in the middle of a repeated instruction.
+    /// The numbers after which the address differs from the one before: not within a repeated
+    /// instruction.
     points: Vec<usize>,
 }
 
@@ -84,8 +89,9 @@ impl Way {
         Self { places, times, points }
     }
 
-    /// The number of instructions, not above `count`, up to which it is best to run: from stop to stop at one place, then
-    /// step by step, which takes about as long each. Zero if that is no better than to step from the start.
+    /// Returns the best number of instructions, not above `count`, to run to with the breakpoint
+    /// before single-stepping the rest; a stop costs about as much as a step. Zero if
+    /// single-stepping from the start is at least as fast.
     fn best(&self, count: usize) -> usize {
         let stops = |at: usize| self.times[at] as usize + count - at;
         let candidates = count.saturating_sub(FAR)..=count.min(self.times.len() - 1);
@@ -94,31 +100,32 @@ impl Way {
     }
 }
 
-/// How far the victims go.
+/// The goal of a victim.
 #[derive(Debug, Clone, Copy)]
 pub enum Goal {
-    /// To the end, and note the way.
+    /// To the end, recording the path.
     End,
-    /// So many instructions.
+    /// This many instructions.
     After(usize),
 }
 
-/// What came of a scene.
+/// The results of a scene.
 #[derive(Debug, Default)]
 pub struct Tally {
-    /// Instructions of the operation.
+    /// The number of instructions of the operation.
     pub instructions: usize,
-    /// Victims killed in the middle of it.
+    /// The number of victims killed during it.
     pub kills: u64,
-    /// Of these, whose insert is there.
+    /// Of these, the number whose insert is present.
     pub counted: u64,
-    /// Of these, at another place than the first, measured one after as many instructions.
+    /// Of these, the number at an address that differs from the first measurement after as many
+    /// instructions.
     pub astray: u64,
-    /// Beside those that were stopped.
+    /// The durations of inserts beside stopped victims.
     pub waits: Waits,
-    /// Those that came to the end of a shorter way.
+    /// The number of victims that reached the end of a shorter path.
     pub ended: u64,
-    /// Times that the directory was recovered, and copies of it.
+    /// The number of recoveries of the directory, and of copies.
     pub recovered: (u64, u64),
 }
 
@@ -131,12 +138,12 @@ pub struct Run<'a> {
     pub survivor: Option<Survivor>,
     /// The number of the next insert.
     pub next: u64,
-    /// After the last answer.
+    /// The number of inserts after the last answer.
     pub inserts: u64,
-    /// Records since the beginning of the era, after the last answer.
+    /// The number of records since the beginning of the timeline, after the last answer.
     place: u64,
     era_start: u64,
-    /// How the operation, and the one of who repairs, goes.
+    /// The paths of the operation, and of the repairing ones.
     pub ways: Vec<Way>,
     pub tally: Tally,
 }
@@ -177,7 +184,8 @@ pub fn run(scene: &'static Scene, company: Company, settings: Settings) -> Resul
     Ok(run.tally)
 }
 
-/// In memory if possible, unless the environment names a place: what is killed here is processes, not machines.
+/// Creates a directory in memory if possible, unless the environment names one: these tests kill
+/// processes, not machines.
 fn home() -> tempfile::TempDir {
     let named = std::env::var_os("TMPDIR").map(PathBuf::from);
     let memory = named.unwrap_or_else(|| PathBuf::from("/dev/shm"));
@@ -204,9 +212,9 @@ impl Run<'_> {
         filter.close().map_err(told)
     }
 
-    /// Measures the ways, and says how far the victims of each round go.
+    /// Measures the paths, and returns the goals of the victims of each round.
     fn goals(&mut self, every: usize) -> Result<Vec<Vec<Goal>>, String> {
-        // Who repairs goes the longer way after a death in the middle.
+        // A repairing process takes the longer path after a death in the middle.
         let mut middles = Vec::new();
         for at in 0..self.scene.victims as usize {
             self.kill(1, &[&middles[..], &[Goal::End]].concat())?;
@@ -227,7 +235,7 @@ impl Run<'_> {
         let start = random.below(every as u64) as usize;
         let points = self.ways[0].points.iter().skip(start).step_by(every);
         let points = points.skip(from).take(kills.unwrap_or(usize::MAX));
-        // One that has not begun, to compare with.
+        // One victim that has not begun, for comparison.
         let points = points.chain(stopped.then_some(&0));
         Ok(points.map(|&point| vec![Goal::After(point)]).collect())
     }
@@ -238,7 +246,7 @@ impl Run<'_> {
         self.watch.over(what, pids, act)
     }
 
-    /// Asks the survivor, which is started if need be.
+    /// Sends a command to the survivor, starting it if necessary.
     pub fn ask(
         &mut self,
         what: &str,
@@ -266,12 +274,13 @@ impl Run<'_> {
         Ok(answer)
     }
 
-    /// One round: the victims in turn, then the survivor.
+    /// Runs one round: the victims in turn, then the survivor.
     fn kill(&mut self, round: u64, goals: &[Goal]) -> Result<(), String> {
         let (earlier, done) = self.prepare()?;
         let tested = self.victims(earlier, goals)?;
         if round.is_multiple_of(AT_ONCE) && self.company == Company::Beside {
-            // What the survivor saw when nobody had inserted since is what recovery makes of the files.
+            // Without an insert in between, the state that the survivor saw equals the state that
+            // recovery derives from the files.
             self.recover()?;
             self.ask("insert the victims' keys", |survivor| survivor.insert(tested))?;
             return Ok(());
@@ -280,7 +289,7 @@ impl Run<'_> {
         let expected = self.inserts + done + warmed;
         self.go_on(expected, tested)?;
         if round.is_multiple_of(KILLS_IN_A_ROW) {
-            // Without a sync before: the holes of the kills since the last one are still there.
+            // Without a sync before: the gaps of the kills since the last one are still there.
             return self.recover();
         }
         if round.is_multiple_of(COPY) || self.company == Company::After {
@@ -295,13 +304,14 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The inserts that come before: those that are left to the victim, and how many there are in all.
+    /// Makes the inserts before the operation: returns those left to the victim, and the total
+    /// number.
     pub fn prepare(&mut self) -> Result<(Range<u64>, u64), String> {
         let beside = self.company != Company::After;
         if beside {
             self.inserts = self.ask("look", |survivor| survivor.count(0..0))?.inserts;
         } else {
-            // A victim begins an era when it opens.
+            // A victim that opens the filter begins a timeline.
             let copied = Copied::of(self.scene, &self.dir).map_err(told)?;
             self.inserts = copied.filter.digest().map_err(told)?.inserts;
             self.place = 0;
@@ -320,8 +330,9 @@ impl Run<'_> {
         Ok((earlier, done))
     }
 
-    /// All victims come to their operations before the first goes on: what they do before needs what others may hold when
-    /// they die. Returns the numbers of the inserts under test.
+    /// Runs the victims. All reach their operations before the first continues, because their
+    /// preparation needs locks that others may hold when they die. Returns the numbers of the
+    /// inserts under test.
     fn victims(&mut self, before: Range<u64>, goals: &[Goal]) -> Result<Range<u64>, String> {
         let count = goals.len() as u64;
         let first_tested = self.next + count;
@@ -344,9 +355,10 @@ impl Run<'_> {
         Ok(first_tested..first_tested + count)
     }
 
-    /// What a victim inserts to warm up, if it is to open the filter only. Nobody has it open then, or the survivor has.
+    /// Makes the warm-up inserts of a victim that only opens the filter. No other handle has it
+    /// open then, except the survivor's.
     fn fill_for_others(&mut self, numbers: Range<u64>) -> Result<(), String> {
-        // So that the ways from round to round are about as long.
+        // This keeps the paths of all rounds about equally long.
         self.ask("checkpoint before opening", Survivor::checkpoint)?;
         self.ask("fill before opening", |survivor| survivor.insert(numbers))?;
         if self.company == Company::After {
@@ -370,7 +382,7 @@ impl Run<'_> {
                     self.tally.ended += 1;
                     return Ok(());
                 }
-                other => return Err(format!("on the way to {best} instructions: {other:?}")),
+                other => return Err(format!("while running to {best} instructions: {other:?}")),
             }
         }
         loop {
@@ -399,7 +411,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// What the survivor must be able to do, and see.
+    /// Checks the abilities and the view of the survivor.
     fn go_on(&mut self, expected: u64, tested: Range<u64>) -> Result<(), String> {
         let count = tested.end - tested.start;
         let mut glanced = 0;
@@ -412,7 +424,7 @@ impl Run<'_> {
         self.ask("insert after the kill", |survivor| survivor.insert(other..other + 1))?;
         let seen = self.ask("query after that", |survivor| survivor.count(tested.clone()))?;
         let most = if self.scene.operation.inserts() { count } else { 0 };
-        // Whoever died in the middle of a clear has cleared all or nothing.
+        // A process that died during a clear has cleared all or nothing.
         let cleared = self.scene.operation == Operation::Clear && seen.inserts == 1;
         let counted = if cleared { 0 } else { seen.inserts.wrapping_sub(expected + 1) };
         if counted > most {
@@ -421,7 +433,7 @@ impl Run<'_> {
         }
         if self.scene.keeps > 0 && seen.present < counted.max(glanced) {
             return Err(format!(
-                "{glanced} of the victims' keys were there at first, then {}, of which {counted} are counted",
+                "{glanced} of the victims' keys were present at first, then {}, of which {counted} are counted",
                 seen.present
             ));
         }
@@ -434,18 +446,18 @@ impl Run<'_> {
         self.find_latest()
     }
 
-    /// The latest keys must be there.
+    /// Checks that the latest keys are present.
     pub fn find_latest(&mut self) -> Result<(), String> {
         let latest = self.scene.latest(self.next);
         let wanted = latest.end - latest.start;
         let found = self.ask("query for the latest keys", |survivor| survivor.count(latest))?;
         if found.present != wanted {
-            return Err(format!("{} of the {wanted} latest keys are there", found.present));
+            return Err(format!("{} of the {wanted} latest keys are present", found.present));
         }
         Ok(())
     }
 
-    /// What is live must be what recovery makes of the files.
+    /// Checks that the live state equals the state that recovery derives from the files.
     pub fn compare(&mut self) -> Result<(), String> {
         let live = self.ask("the digest after a sync", Survivor::sync)?;
         let copied = Copied::of(self.scene, &self.dir).map_err(told)?;
@@ -472,5 +484,5 @@ fn same(live: &Answer, found: &ebbtide::Digest) -> Result<(), String> {
     if live.digest == found.to_string() && live.inserts == found.inserts {
         return Ok(());
     }
-    Err(format!("live it was {live:?}, recovery says {found:?}"))
+    Err(format!("live state {live:?}, recovered state {found:?}"))
 }

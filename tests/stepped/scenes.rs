@@ -1,4 +1,5 @@
-//! What is killed or stopped: kinds with small windows and blocks, and where the operation under test stands.
+//! The workloads whose processes are killed or stopped: kinds with small windows and blocks, and
+//! the conditions of the operation under test.
 
 use crate::children::Plan;
 use crate::random::mix;
@@ -12,7 +13,7 @@ use std::time::Duration;
 pub enum Operation {
     /// An insert.
     Insert,
-    /// An insert of what is not there.
+    /// A check and insert of an absent key.
     Check,
     /// A removal of the key that was inserted to warm up.
     Remove,
@@ -22,20 +23,20 @@ pub enum Operation {
     Checkpoint,
     /// A sync.
     Sync,
-    /// Opening: attaching to what others have open, or recovering what one left who was killed.
+    /// Opening: attaching to a filter in use, or recovering one whose process was killed.
     Open,
-    /// Closing: leaving it to others, or ending it.
+    /// Closing: with other handles open, or as the last handle.
     Close,
 }
 
 impl Operation {
-    /// Whether it inserts a key.
+    /// Returns whether it inserts a key.
     pub fn inserts(self) -> bool {
         matches!(self, Self::Insert | Self::Check)
     }
 }
 
-/// Where it stands.
+/// The condition of the operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Aim {
     /// Anywhere.
@@ -46,65 +47,68 @@ pub enum Aim {
     AfterStep,
     /// It is the insert with which the number of banks changes.
     Banks,
-    /// It is the insert that finds no room in the log.
+    /// It is the insert that finds no space in the log.
     Segment,
-    /// It is the insert after a silence longer than the window: a step that skips generations.
+    /// It is the insert after a pause longer than the window: a step that skips generations.
     Silence,
-    /// It is the insert with which a block gets other room.
+    /// It is the insert with which a block changes its size.
     Room,
-    /// It comes some inserts after a checkpoint.
+    /// It follows some inserts after a checkpoint.
     Later,
 }
 
 impl Aim {
-    /// Whether it is found by trying on a copy.
+    /// Returns whether the insert is determined on a copy.
     pub fn needs_copies(self) -> bool {
         matches!(self, Self::Step | Self::AfterStep | Self::Banks | Self::Room)
     }
 }
 
-/// One way of using a filter.
+/// A workload.
 #[derive(Debug, Clone, Copy)]
 pub struct Scene {
-    /// What `--path` calls it, unique.
+    /// The unique name for `--path`.
     pub path: &'static str,
-    /// What is opened.
+    /// The kind of filter.
     pub kind: &'static str,
-    /// Its parameters.
+    /// The parameters.
     pub parameters: &'static [(&'static str, &'static str)],
-    /// Of a segment.
+    /// The bytes of a segment.
     pub segment_bytes: u64,
-    /// What is done while instructions are counted.
+    /// The operation under test.
     pub operation: Operation,
-    /// When.
+    /// The condition of the operation.
     pub aim: Aim,
-    /// Instructions from kill to kill, if not given: some 10 s for a scene. (Of who repairs: one of so many pairs.)
+    /// The default number of instructions from kill to kill: some 10 s for a scene. (For repairing
+    /// victims: one of this many pairs.)
     pub every: usize,
-    /// How many of the latest keys are certainly there; none of kinds that may forget a key at once.
+    /// The number of latest keys that are certainly present; 0 for kinds that may lose a key at
+    /// once.
     pub keeps: u64,
-    /// How many are killed, one after the other: from the second on they repair what the one before left.
+    /// The number of victims, killed one after the other: from the second on they repair the
+    /// changes of the one before.
     pub victims: u64,
-    /// The most that a key weighs, if it weighs.
+    /// The largest weight of a key, if the kind uses weights.
     pub heaviest: u64,
-    /// Shares of the keys.
+    /// The number of stripes.
     pub stripes: u32,
 }
 
-/// Fixed, so that [`Scene::stripe`] is known.
+/// Fixed, so that [`Scene::stripe`] can be computed.
 const HASH_SEED: u64 = 4711;
 
-/// Inserts from silence to silence: more than a round has after the one under test.
+/// The number of inserts from pause to pause: more than a round makes after the one under test.
 pub const SILENCES: u64 = 100;
 const SILENCE: Duration = Duration::from_millis(1200);
 
-/// Inserts of equal weight, where weights grow up to the most that one insert may weigh.
+/// The number of inserts of equal weight, where weights grow up to the largest of one insert.
 const HEAVIER: u64 = 1000;
 
 /// In microseconds.
 const WINDOW: u64 = 500_000;
 
 impl Scene {
-    /// The kind.
+    /// Returns the kind.
     pub fn spec(&self) -> Any {
         let pairs = self.parameters.iter();
         Any::new(
@@ -113,7 +117,7 @@ impl Scene {
         )
     }
 
-    /// The settings of every handle.
+    /// Returns the options of every handle.
     pub fn options(&self) -> Options {
         Options::new()
             .hash_seed(HASH_SEED)
@@ -125,29 +129,29 @@ impl Scene {
             .clock(Clock::stream())
     }
 
-    /// Records in a segment.
+    /// Returns the number of records in a segment.
     pub fn segment_records(&self) -> u64 {
         self.segment_bytes / 32
     }
 
-    /// Opens the filter, whoever else has it open.
+    /// Opens the filter, with or without other open handles.
     pub fn open(&self, dir: &Path) -> Result<Filter> {
         Filter::open(dir, self.options())
     }
 
-    /// The key of an insert.
+    /// Returns the key of an insert.
     pub fn key(&self, number: u64) -> [u8; 8] {
         mix(number).to_le_bytes()
     }
 
-    /// Which share of the keys that of an insert belongs to, as docs/format.md has it.
+    /// Returns the stripe of an insert's key, as docs/format.md defines it.
     pub fn stripe(&self, number: u64) -> u32 {
         let hash = xxhash_rust::xxh3::xxh3_64_with_seed(&self.key(number), HASH_SEED);
         ((u128::from(hash) * u128::from(self.stripes)) >> 64) as u32
     }
 
-    /// The time of an insert: 2000 in turns at 50,000 and at 1000 a second, so that banks open and close, or with
-    /// silences between. Kinds without time do not mind.
+    /// Returns the time of an insert: alternately 2000 at 50,000 and at 1000 per second, so that
+    /// banks open and close, or with pauses in between. Kinds without time ignore it.
     fn time(&self, number: u64) -> Timestamp {
         let (turn, rest) = (number / 4000, number % 4000);
         let within = if rest < 2000 { rest * 20 } else { 40_000 + (rest - 2000) * 1000 };
@@ -161,7 +165,7 @@ impl Scene {
     fn call<'a>(&self, filter: &'a Filter, number: u64) -> Call<'a> {
         let call = filter.call().time(self.time(number));
         match self.aim {
-            // Ever heavier, so that there is always a block whose counters get wider.
+            // Increasing weights, so that there is always a block whose counters get wider.
             Aim::Room => call.weight(f64::from(1 << (number / HEAVIER % 24))),
             _ if self.heaviest > 1 => call.weight((1 + number * 7 % self.heaviest) as f64),
             _ => call,
@@ -183,21 +187,22 @@ impl Scene {
         Ok(())
     }
 
-    /// Whether the key of this number is there, by time to the end of its window.
+    /// Returns whether the key of this number is present, at the end of its window.
     pub fn contains(&self, filter: &Filter, number: u64) -> bool {
         let last = self.time(number).as_unix_micros() + WINDOW - 1;
         let call = filter.call().time(Timestamp::from_unix_micros(last));
         call.contains(self.key(number)).expect("an answer")
     }
 
-    /// The latest keys, all of them in the window, where the next insert is `next`.
+    /// Returns the latest keys, all of them in the window, if the next insert is `next`.
     pub fn latest(&self, next: u64) -> Range<u64> {
-        // What came before a silence is gone.
+        // Keys before a pause have expired.
         let spoken = if self.aim == Aim::Silence { (next - 1) / SILENCES * SILENCES } else { 0 };
         next.saturating_sub(self.keeps).max(spoken)..next
     }
 
-    /// Does the operation under test. What has become of the handle is dropped by nobody: dropping is an operation of its own.
+    /// Runs the operation under test. The handle is not dropped afterwards: dropping is a separate
+    /// operation.
     pub fn operate(&self, filter: Option<Filter>, dir: &Path, plan: &Plan) -> Result<()> {
         let Some(filter) = filter else { return self.open(dir).map(std::mem::forget) };
         let number = plan.tested;
@@ -208,7 +213,7 @@ impl Scene {
             }
             Operation::Remove => {
                 let removed = self.call(&filter, plan.warm).remove(self.key(plan.warm))?;
-                assert!(removed, "{} is there", plan.warm);
+                assert!(removed, "{} is present", plan.warm);
             }
             Operation::Clear => filter.clear()?,
             Operation::Checkpoint => drop(filter.checkpoint()?),

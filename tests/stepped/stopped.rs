@@ -1,4 +1,5 @@
-//! Stop after stop: what others do while the victim stands in the middle of its operation, and after it has gone on.
+//! Stop after stop: the operations of others while the victim is stopped during its operation, and
+//! after it has resumed.
 
 use crate::children::{Plan, Survivor, Victim};
 use crate::ptrace::Stop;
@@ -9,19 +10,20 @@ use std::fmt;
 use std::fs;
 use std::time::Duration;
 
-/// Inserts at once beside a victim, and then in turn.
+/// The numbers of concurrent inserts beside a victim, and of those one by one.
 const AT_ONCE: u64 = 24;
 const IN_TURN: u64 = 32;
-/// What is worth telling. Not asserted: on a busy machine a thread waits as long for a processor.
+/// The duration that is reported. It is not asserted: on a busy machine a thread waits that long
+/// for a processor.
 const LONG: Duration = Duration::from_millis(50);
 
-/// How long inserts took beside victims that stood.
+/// The durations of inserts beside stopped victims.
 #[derive(Debug, Default)]
 pub struct Waits {
     at_once: Vec<Duration>,
     in_turn: Vec<Duration>,
     held_up: usize,
-    /// Where the victim stood when one took long, and how long.
+    /// The address of the victim during a long insert, and the duration.
     long: Vec<String>,
 }
 
@@ -41,13 +43,14 @@ impl fmt::Display for Waits {
                 "{count} inserts {name}: p50 {half:?}, p99 {nearly:?}, max {most:?}, {long} above {LONG:?}; "
             )?;
         }
-        write!(f, "{} held up in the victim's stripe", self.held_up)?;
+        write!(f, "{} blocked in the victim's stripe", self.held_up)?;
         self.long.iter().try_for_each(|long| write!(f, "\n  {long}"))
     }
 }
 
 impl Run<'_> {
-    /// One round: the victim is stopped after so much of its operation, others insert, then it goes on to the end.
+    /// Runs one round: the victim is stopped within its operation, others insert, then it runs to
+    /// the end.
     pub fn stop(&mut self, round: u64, goal: Goal) -> Result<(), String> {
         let (_, done) = self.prepare()?;
         let (warm, tested) = (self.next, self.next + 1);
@@ -63,7 +66,7 @@ impl Run<'_> {
             return Err(format!("{} inserts wait for a victim at {place}", stood.overdue));
         }
         self.let_go(&mut victim)?;
-        let seen = self.ask("wait for those that the victim held up", Survivor::join)?;
+        let seen = self.ask("wait for the inserts that the victim blocked", Survivor::join)?;
         let own = 1 + u64::from(self.scene.operation.inserts());
         let expected = self.inserts + done + own + AT_ONCE + IN_TURN;
         if seen.inserts != expected {
@@ -74,10 +77,10 @@ impl Run<'_> {
         if self.scene.operation.inserts() {
             let found = self.ask("query for the victim's key", |survivor| survivor.count(mine))?;
             if found.present != 1 {
-                return Err("the victim's key is not there".to_owned());
+                return Err("the victim's key is missing".to_owned());
             }
         } else {
-            // So that all keys up to here are there.
+            // So that all keys up to here are present.
             self.inserts =
                 self.ask("insert the key left out", |survivor| survivor.insert(mine))?.inserts;
         }
@@ -106,16 +109,16 @@ impl Run<'_> {
         stood
     }
 
-    /// To the end of its operation, and of itself.
+    /// Lets the victim run to the end of its operation, and of its process.
     fn let_go(&mut self, victim: &mut Victim) -> Result<(), String> {
         let pid = victim.tracee.id();
-        self.doing("the victim goes on", &[pid], || {
+        self.doing("the victim resumes", &[pid], || {
             loop {
                 match victim.tracee.go_on() {
-                    // There is one at the end; it may stand there already.
+                    // There is a mark at the end; the victim may have reached it already.
                     Ok(Stop::Mark) => {}
                     Ok(Stop::Exit(0)) => return Ok(()),
-                    other => return Err(format!("the victim did not go on: {other:?}")),
+                    other => return Err(format!("the victim did not resume: {other:?}")),
                 }
             }
         })
@@ -127,7 +130,7 @@ impl Run<'_> {
         let after = stood.in_turn.iter().max().copied().unwrap_or(Duration::ZERO);
         let line = || {
             let (place, held_up) = (self.place_of(victim, goal), stood.held_up);
-            format!("{goal:?} at {place}: {most:?}, in turn {after:?}, {held_up} held up")
+            format!("{goal:?} at {place}: {most:?}, in turn {after:?}, {held_up} blocked")
         };
         if self.settings.each {
             println!("  {}: {}", self.scene.path, line());
@@ -140,7 +143,8 @@ impl Run<'_> {
         waits.long.extend(line);
     }
 
-    /// Where a victim stands, for `addr2line`: how far into this very file, or into what it was called from.
+    /// Returns the address of a victim for `addr2line`: the offset into this binary, either of its
+    /// position or of its caller.
     fn place_of(&self, victim: &Victim, goal: Goal) -> String {
         let maps = fs::read_to_string(format!("/proc/{}/maps", victim.tracee.id()));
         let own = std::env::current_exe().unwrap_or_default();

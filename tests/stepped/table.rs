@@ -1,4 +1,5 @@
-//! All scenes: the paths under test, for kinds whose operations may be repeated, and for those whose are taken back first.
+//! All scenes: the paths under test, for kinds whose operations are idempotent, and for those whose
+//! operations are undone first.
 
 use crate::scenes::{Aim, Operation, Scene};
 
@@ -15,9 +16,9 @@ const LAST: &[(&str, &str)] = &[("window-items", "2000"), ("fpr", "0.01")];
 const COUNTED: &[(&str, &str)] = &[("capacity", "2000"), ("fpr", "0.01")];
 const MINIMAL: &[(&str, &str)] = &[("capacity", "2000"), ("fpr", "0.01"), ("policy", "mi")];
 const RECURRING: &[(&str, &str)] = &[("capacity", "2000"), ("fpr", "0.01"), ("policy", "rm")];
-/// So many blocks that there is always one that has to grow.
+/// A large number of blocks, so that one of them always has to grow.
 const ROOMY: &[(&str, &str)] = &[("capacity", "200000"), ("fpr", "0.01")];
-/// A key is there for many halvings more than its window has.
+/// A key stays for many more halvings than its window has.
 const HALVED: &[(&str, &str)] =
     &[("capacity", "2000"), ("fpr", "0.01"), ("lambda", "0.5"), ("epoch", "200000")];
 const DRAWN: &[(&str, &str)] = &[("cells", "4096"), ("max", "7"), ("K", "4"), ("P", "12")];
@@ -58,7 +59,7 @@ const CATCH_UP: Scene =
     Scene { path: "catch-up", parameters: SHORT, aim: Aim::AfterStep, every: 5, ..PLAIN };
 const COUNT: Scene =
     Scene { path: "count", kind: "counting", parameters: COUNTED, every: 5, ..PLAIN };
-/// All of a block changes.
+/// A whole block changes.
 const HALVING: Scene = Scene {
     path: "halving",
     kind: "decaying",
@@ -103,18 +104,18 @@ const PATHS: [Scene; 21] = [
     Scene { path: "check", operation: Operation::Check, every: 41, ..PLAIN },
     Scene { path: "open", operation: Operation::Open, aim: Aim::Later, every: 3001, ..PLAIN },
     Scene { path: "close", operation: Operation::Close, every: 601, ..PLAIN },
-    // Kinds whose operations are taken back before they are done again.
+    // Kinds whose operations are undone before they are repeated.
     COUNT,
     Scene { path: "remove", operation: Operation::Remove, keeps: 0, every: 61, ..COUNT },
     HALVING,
     DRAWS,
     WIDEN,
     Scene { path: "widen-spectral", kind: "spectral", every: 15_001, ..WIDEN },
-    // Opening with all that has to be undone, in a log with several records.
+    // Opening with an undo, in a log with several records.
     Scene { path: "open-draws", operation: Operation::Open, aim: Aim::Later, every: 9001, ..DRAWS },
 ];
 
-/// An insert into every kind that has none above.
+/// An insert into every kind without one above.
 const fn kind(
     path: &'static str,
     kind: &'static str,
@@ -131,7 +132,7 @@ const KINDS: [Scene; 13] = [
     kind("block-timing", "block-timing", LAST),
     Scene { heaviest: 9, ..kind("spectral", "spectral", COUNTED) },
     Scene { heaviest: 9, ..kind("minimal-increase", "spectral", MINIMAL) },
-    // Few keys are undercounted, as published.
+    // A few keys are undercounted, as published.
     Scene { heaviest: 9, keeps: 0, ..kind("recurring-minimum", "spectral", RECURRING) },
     Scene { heaviest: 9, ..kind("dynamic-count", "dynamic-count", COUNTED) },
     Scene { heaviest: 40, keeps: 32, ..kind("decaying-optimized", "decaying-optimized", HALVED) },
@@ -140,7 +141,7 @@ const KINDS: [Scene; 13] = [
     Scene { heaviest: 7, keeps: 0, every: 1201, ..kind("importance-h", "importance-h", DRAWN) },
 ];
 
-/// Who repairs is killed too, and who repairs that.
+/// The repairing process is killed too, and so is the one that repairs its changes.
 const fn deaths(path: &'static str, victims: u64, scene: Scene) -> Scene {
     Scene { path, victims, every: 8, ..scene }
 }
@@ -169,17 +170,18 @@ const REPAIRS: [Scene; 24] = [
     deaths("repair-importance-mc", 2, KINDS[11]),
     deaths("repair-importance-h", 2, KINDS[12]),
     deaths("repair-dynamic-count", 2, KINDS[8]),
-    // Recovery that is cut off, and the recovery from that.
+    // An interrupted recovery, and the recovery from that.
     deaths("recover-twice", 2, PATHS[12]),
 ];
 
-/// Stripes where the victim is stopped: it may hold up the keys of one.
+/// The number of stripes where the victim is stopped: it may block the keys of one.
 const MANY: u32 = 16;
 
-/// Those in which the victim is stopped. (Where a time-limited filter's victim holds stripe 0, others wait for it.)
+/// The scenes in which the victim is stopped. (If a time-limited filter's victim holds stripe 0,
+/// others wait for it.)
 const STOPS: [Scene; 6] = [
     Scene { path: "stopped-insert", stripes: MANY, ..PLAIN },
-    // Others do without the next generation for as many inserts as one takes.
+    // Others continue without the next generation for as many inserts as one generation holds.
     Scene { path: "stopped-shift", stripes: MANY, parameters: MIDDLE, ..SHIFT },
     Scene { path: "stopped-catch-up", stripes: MANY, ..CATCH_UP },
     Scene { path: "stopped-append", stripes: MANY, ..APPEND },
@@ -187,18 +189,18 @@ const STOPS: [Scene; 6] = [
     Scene { path: "stopped-sync", stripes: MANY, ..SYNC },
 ];
 
-/// Those in which the victim is killed.
+/// Returns the scenes in which the victim is killed.
 pub fn killed() -> impl Iterator<Item = &'static Scene> {
     let single = const { &PATHS }.iter().chain(const { &KINDS });
     single.chain(const { &REPAIRS })
 }
 
-/// Those in which the victim is stopped.
+/// Returns the scenes in which the victim is stopped.
 pub fn stopped() -> impl Iterator<Item = &'static Scene> {
     const { &STOPS }.iter()
 }
 
-/// The scene of this path.
+/// Returns the scene of this path.
 pub fn named(path: &str) -> Option<&'static Scene> {
     killed().chain(stopped()).find(|scene| scene.path == path)
 }

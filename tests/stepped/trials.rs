@@ -17,7 +17,7 @@ struct Asked {
     from: usize,
     kills: Option<usize>,
     each: bool,
-    /// For the test harness.
+    /// The arguments of the test harness.
     rest: Vec<String>,
 }
 
@@ -44,8 +44,8 @@ fn asked() -> Asked {
     asked
 }
 
-/// In which company a scene's victims are killed. Who repairs needs somebody beside whom to open the filter, and recovery
-/// nobody.
+/// Returns the positions of the survivor for a scene. A repairing victim needs another open handle,
+/// and a recovering one none.
 fn companies(scene: &Scene) -> &'static [Company] {
     match (scene.victims, scene.operation) {
         (1, _) => &[Company::Beside, Company::After],
@@ -75,7 +75,7 @@ fn claim(scene: &Scene, company: Company) -> String {
     }
 }
 
-/// Runs the tests that were asked for.
+/// Runs the requested tests.
 pub fn main() -> ExitCode {
     let asked = asked();
     let arguments = Arguments::from_iter(&asked.rest);
@@ -112,7 +112,7 @@ fn tell(scene: &Scene, company: Company, tally: &Tally, settings: Settings, star
     let Tally { instructions, kills, counted, astray, ended, recovered, waits } = tally;
     if company == Company::Stopped {
         println!(
-            "{}: {instructions} instructions, {kills} stops ({astray} had gone another way), {ended} came to the end, seed {}, {:.1} s: {waits}",
+            "{}: {instructions} instructions, {kills} stops ({astray} on another path), {ended} reached the end, seed {}, {:.1} s: {waits}",
             scene.path,
             settings.seed,
             start.elapsed().as_secs_f64()
@@ -120,7 +120,7 @@ fn tell(scene: &Scene, company: Company, tally: &Tally, settings: Settings, star
         return;
     }
     println!(
-        "{} ({company:?}): {instructions} instructions, {kills} kills ({counted} inserts there; {astray} had gone another way), {ended} came to the end, \
+        "{} ({company:?}): {instructions} instructions, {kills} kills ({counted} inserts present; {astray} on another path), {ended} reached the end, \
          recovered {} times and {} copies, seed {}, {:.1} s",
         scene.path,
         recovered.0,

@@ -1,10 +1,11 @@
-//! Nothing may hang: who takes too long is reported, and the test ends.
+//! Detects hangs: a step that takes too long is reported, and the test ends.
 
 use std::fs;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// How long the survivor may take to answer: twice the patience of `wave.rs`, which is part of it.
+/// The time within which the survivor must answer: twice the patience of `wave.rs`, which is part
+/// of it.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Default)]
@@ -27,7 +28,7 @@ impl Watch {
         std::thread::spawn(move || {
             loop {
                 std::thread::sleep(Duration::from_millis(100));
-                let watched = watched.lock().expect("nobody panics here");
+                let watched = watched.lock().expect("no panic while locked");
                 if watched.over {
                     return;
                 }
@@ -40,16 +41,16 @@ impl Watch {
         watch
     }
 
-    /// Does something that these processes may keep from ending.
+    /// Runs a step that these processes may prevent from ending.
     pub fn over<T>(&self, doing: String, processes: &[u32], act: impl FnOnce() -> T) -> T {
         {
-            let mut watched = self.0.lock().expect("nobody panics here");
+            let mut watched = self.0.lock().expect("no panic while locked");
             watched.until = Some(Instant::now() + PATIENCE);
             watched.doing = doing;
             watched.processes = processes.to_vec();
         }
         let done = act();
-        self.0.lock().expect("nobody panics here").until = None;
+        self.0.lock().expect("no panic while locked").until = None;
         done
     }
 }
@@ -73,7 +74,7 @@ fn report(watched: &Watched) {
             }
         }
     }
-    eprintln!("  the directory is left as it is");
+    eprintln!("  the directory is kept");
 }
 
 fn telling(line: &str) -> bool {

@@ -1,4 +1,4 @@
-//! What a survivor does beside a victim that stands still, and how long each of it takes.
+//! The inserts of a survivor beside a stopped victim, and their durations.
 
 use crate::scenes::Scene;
 use ebbtide::Filter;
@@ -8,12 +8,14 @@ use std::ops::Range;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-/// How long those that the victim may hold up are waited for once all others have returned: they may only be slow.
+/// The time to wait for inserts that the victim may block after all others have returned: they may
+/// only be slow.
 const SETTLED: Duration = Duration::from_millis(60);
-/// How long the others may take: it is not timing that is claimed here, only that they return.
+/// The time within which the others must return: a generous limit, because the claim is not about
+/// duration.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Which inserts a victim that stands still may hold up.
+/// The inserts that a stopped victim may block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HeldUp {
     /// None.
@@ -35,7 +37,7 @@ impl fmt::Display for HeldUp {
 }
 
 impl HeldUp {
-    /// Whether the inserts that have not returned may be held up by the victim.
+    /// Returns whether the victim may block the inserts that have not returned.
     fn allows(self, waiting: &BTreeSet<u32>) -> bool {
         match self {
             Self::Nothing => waiting.is_empty(),
@@ -45,19 +47,19 @@ impl HeldUp {
     }
 }
 
-/// What the survivor is to insert.
+/// The inserts of the survivor.
 #[derive(Debug)]
 pub struct Beside {
-    /// Each by a thread of its own.
+    /// Inserts in separate threads.
     pub at_once: Range<u64>,
-    /// Afterwards, but for those of stripes in which none of the others has returned.
+    /// Inserts afterwards, except for stripes in which no other insert has returned.
     pub in_turn: Range<u64>,
-    /// What may be.
+    /// The inserts that may be blocked.
     pub held_up: HeldUp,
 }
 
 impl Beside {
-    /// What [`crate::children::Survivor::stand`] said, if it did.
+    /// Parses the command of [`crate::children::Survivor::stand`].
     pub fn from_line(line: &str) -> Option<Self> {
         let mut parts = line.strip_prefix("stand ")?.split(' ');
         let mut number = || parts.next()?.parse().ok();
@@ -71,21 +73,21 @@ impl Beside {
     }
 }
 
-/// How long the inserts took that returned while the victim stood.
+/// The durations of the inserts that returned while the victim was stopped.
 #[derive(Debug, Default)]
 pub struct Stood {
-    /// How many did not return, though they should have.
+    /// The number of inserts that did not return although they should have.
     pub overdue: usize,
-    /// How many of those at once the victim held up.
+    /// The number of concurrent inserts that the victim blocked.
     pub held_up: usize,
-    /// The others.
+    /// The durations of the other concurrent inserts.
     pub at_once: Vec<Duration>,
-    /// Those one by one.
+    /// The durations of those one by one.
     pub in_turn: Vec<Duration>,
 }
 
 impl Stood {
-    /// What the survivor answers.
+    /// Parses the survivor's answer.
     pub fn from_line(line: &str) -> Option<Self> {
         let mut parts = line.trim_end().split(' ');
         let (overdue, held_up) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
@@ -108,12 +110,12 @@ impl fmt::Display for Stood {
     }
 }
 
-/// In the survivor: what the victim holds up.
+/// In the survivor: the blocked inserts.
 #[derive(Debug, Default)]
 pub struct Wave {
     returned: Option<Receiver<(u64, Duration)>>,
     left: usize,
-    /// Not begun.
+    /// Inserts not begun.
     skipped: Vec<u64>,
 }
 
@@ -131,7 +133,7 @@ impl Wave {
             std::thread::spawn(move || {
                 let start = Instant::now();
                 scene.insert_durably(filter, number).expect("an insert beside the victim");
-                // Nobody listens any more if this process is about to end.
+                // There is no receiver any more if this process is about to end.
                 let _ = tell.send((number, start.elapsed()));
             });
         }
@@ -159,7 +161,8 @@ impl Wave {
             return stood;
         }
         stood.held_up = waiting.len();
-        // Those of which a key has returned; the victim may hold one that no key was in.
+        // The stripes in which an insert has returned; the victim may hold a stripe without any of
+        // these keys.
         let free = stripes(&beside.at_once.clone().filter(|it| !waiting.contains(it)).collect());
         for number in beside.in_turn.clone() {
             let stripe = scene.stripe(number);
@@ -174,7 +177,7 @@ impl Wave {
         stood
     }
 
-    /// Waits for those that were held up, and does those that would have been.
+    /// Waits for the blocked inserts, and makes the skipped ones.
     pub fn join(&mut self, scene: &Scene, filter: &Filter) {
         if let Some(returned) = self.returned.take() {
             returned.iter().take(self.left).for_each(drop);

@@ -1,4 +1,5 @@
-//! Figures as SVG files in `target/papers/`. Text stays text in them, so no fonts are needed here.
+//! Draws figures as SVG files in `target/papers/`. Text stays text in them, so no fonts are needed
+//! here.
 
 use plotters::prelude::*;
 use std::error::Error;
@@ -7,30 +8,30 @@ use std::path::Path;
 
 /// A line of a figure.
 pub struct Curve {
-    /// What the legend says.
+    /// The text of the legend.
     pub name: String,
-    /// Its points from left to right.
+    /// The points from left to right.
     pub points: Vec<(f64, f64)>,
 }
 
-/// How the vertical axis runs.
+/// The scale of the vertical axis.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Scale {
     /// From zero on.
     Linear,
-    /// By powers of ten; what is not above zero is left out.
+    /// By powers of ten; values that are not above zero are omitted.
     Logarithmic,
 }
 
-/// What a figure shows.
+/// The description of a figure.
 pub struct Figure<'a> {
     /// The file's name without `.svg`.
     pub file: &'a str,
-    /// What stands above it.
+    /// The title.
     pub title: &'a str,
-    /// What runs to the right.
+    /// The label of the horizontal axis.
     pub x: &'a str,
-    /// What runs upwards, and how.
+    /// The label and the scale of the vertical axis.
     pub y: (&'a str, Scale),
 }
 

@@ -1,4 +1,5 @@
-//! Tables of a paper's figures beside ours, in Markdown, so that they can go into `docs/papers.md` as they are.
+//! Tables of a paper's results beside ours, in Markdown, in the form in which `docs/papers.md`
+//! contains them.
 
 use std::fmt;
 
@@ -10,7 +11,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// Without rows yet.
+    /// Creates a table without rows.
     pub fn new(title: &str, head: &[&str]) -> Self {
         let head = head.iter().map(|&name| name.to_owned()).collect();
         Self { title: title.to_owned(), head, rows: Vec::new() }

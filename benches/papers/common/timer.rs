@@ -1,4 +1,5 @@
-//! How long something takes on this thread's processor: the time in which others had the processor does not count.
+//! Measures the processor time of this thread: time in which other threads use the processor does
+//! not count.
 
 use rustix::time::{ClockId, clock_gettime};
 
@@ -6,12 +7,12 @@ use rustix::time::{ClockId, clock_gettime};
 pub struct Timer(f64);
 
 impl Timer {
-    /// Begins.
+    /// Starts a measurement.
     pub fn start() -> Self {
         Self(now())
     }
 
-    /// Nanoseconds since the beginning.
+    /// Returns the nanoseconds since the start.
     pub fn nanos(&self) -> f64 {
         now() - self.0
     }

@@ -1,4 +1,4 @@
-//! Fig. 7, Table 2, and bits a counter where the overflow vector is not one for all.
+//! Fig. 7, Table 2, and bits per counter with several overflow vectors.
 
 use super::Done;
 use super::model::Model;
@@ -8,7 +8,8 @@ use super::runs::{Kind, SEED, Setting, State, Subject, shuffle};
 use super::table::Table;
 use ebbtide::kinds::dynamic_count::fixed_bits;
 
-/// How often each of so many keys comes if `all` come in a Zipf distribution: what is expected, rounded up or down by chance.
+/// Returns how often each of `keys` keys occurs if `all` inserts have a Zipf distribution: the
+/// expected number, rounded up or down at random.
 fn counts(keys: u64, all: u64, exponent: f64, random: &mut Random) -> Vec<u64> {
     let weight = |rank: u64| (rank as f64).powf(-exponent);
     let sum: f64 = (1..=keys).map(weight).sum();
@@ -20,7 +21,7 @@ fn counts(keys: u64, all: u64, exponent: f64, random: &mut Random) -> Vec<u64> {
     (1..=keys).map(count).collect()
 }
 
-/// Inserts keys as often as they come, in rounds of random order, all by turns.
+/// Inserts keys as often as they occur, in rounds of random order, all in turn.
 fn fill(subject: &Subject, counts: &[u64], rounds: u64, random: &mut Random) -> Done {
     let mut order: Vec<u32> = (0..counts.len() as u32).collect();
     for round in 0..rounds {
@@ -38,7 +39,7 @@ fn fill(subject: &Subject, counts: &[u64], rounds: u64, random: &mut Random) -> 
     Ok(())
 }
 
-/// A filter with these counts in it.
+/// Creates a filter with these counts.
 fn filled(setting: Setting, counts: &[u64], rounds: u64) -> Done<(Subject, State)> {
     let subject = Subject::new(setting)?;
     fill(&subject, counts, rounds, &mut Random::new(SEED))?;
@@ -46,17 +47,17 @@ fn filled(setting: Setting, counts: &[u64], rounds: u64) -> Done<(Subject, State
     Ok((subject, state))
 }
 
-/// The same counts in the paper's structures.
+/// Returns the same counts in the paper's structures.
 fn modelled(cells: u64, block: u64, counts: &[u64]) -> Model {
     let mut model = Model::new(cells, block);
     counts.iter().zip(0..).for_each(|(&count, key)| model.insert(key, count));
     model
 }
 
-/// Fig. 7's number of keys: all counters are in one block.
+/// The number of keys of Fig. 7: all counters are in one block.
 const KEYS: u64 = 1000;
 
-/// Fig. 7: the spectral filter's memory over the dynamic count filter's.
+/// Fig. 7: the memory of the spectral filter relative to that of the dynamic count filter.
 pub fn ratios() -> Done {
     let means = [10, 100, 1000, 10_000];
     let head = [
@@ -118,15 +119,16 @@ pub fn ratios() -> Done {
     draw(&figure, &curves)
 }
 
-/// Table 2's mean count.
+/// The mean count of Table 2.
 const MEAN: u64 = 1_000_000;
-/// The paper's memory of the bounded filter, over that of the unbounded one.
+/// The paper's memory of the bounded filter, relative to that of the unbounded one.
 const PAPER_BOUND: f64 = 16_950.0 / 20_125.0;
 
 /// Table 2: many repeated values.
 pub fn table_2() -> Done {
     let mut random = Random::new(SEED);
-    // The sum of twelve uniform numbers is nearly normal, of standard deviation 1: the counts' is the root of their mean.
+    // The sum of twelve uniform numbers is nearly normal, with standard deviation 1; the standard
+    // deviation of the counts is the root of their mean.
     let mut normal =
         || (0..12).map(|_| random.below(1 << 32) as f64 / 4_294_967_296.0).sum::<f64>() - 6.0;
     let deviation = (MEAN as f64).sqrt();
@@ -188,8 +190,9 @@ pub fn table_2() -> Done {
     Ok(())
 }
 
-/// Bits a counter of the Zipf distribution of exponent 1, by how many counters share the width of the overflow vector. Twice the
-/// mean width is how often it would be rebuilt if keys came and went one by one.
+/// Prints the bits per counter for the Zipf distribution of exponent 1, by the number of counters
+/// that share the width of the overflow vector. Twice the mean width is the number of rebuilds if
+/// keys were inserted and removed one by one.
 pub fn bits_by_block() -> Done {
     let (keys, mean) = (1_000_000, 100);
     let counts = counts(keys, keys * mean, 1.0, &mut Random::new(SEED));

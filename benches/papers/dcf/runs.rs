@@ -1,4 +1,4 @@
-//! Filters of the experiments, streams of keys for them, and how long these take.
+//! The filters of the experiments, their streams of keys, and their timing.
 
 use super::random::Random;
 use super::timer::Timer;
@@ -14,39 +14,40 @@ pub const K: u32 = 3;
 /// The paper's `F_p`, the share of false positives.
 pub const FPR: f64 = 0.05;
 
-/// The paper's `m` for so many distinct keys: with that many counters `k` functions keep `F_p`.
+/// Returns the paper's `m` for this many distinct keys: with that many counters `k` functions keep
+/// `F_p`.
 pub fn counters_for(keys: u64) -> u64 {
     let full = -(-FPR.powf(1.0 / f64::from(K))).ln_1p();
     (f64::from(K) * keys as f64 / full).ceil() as u64
 }
 
-/// What is compared.
+/// The compared kinds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Dynamic,
     Spectral,
-    /// With counters of so many bits.
+    /// With counters of this many bits.
     Counting(u32),
 }
 
-/// A filter to be made.
+/// The parameters of a filter.
 #[derive(Debug, Clone, Copy)]
 pub struct Setting {
     pub kind: Kind,
-    /// Distinct keys.
+    /// The number of distinct keys.
     pub keys: u64,
-    /// How often a key comes on average: the paper's `M/n`.
+    /// The mean number of inserts per key: the paper's `M/n`.
     pub mean: f64,
-    /// Counters.
+    /// The number of counters.
     pub cells: u64,
     /// The threshold of delayed shrinking.
     pub lambda: f64,
-    /// As many stripes as the kind likes if none.
+    /// The number of stripes; the kind's default if `None`.
     pub stripes: Option<u32>,
 }
 
 impl Setting {
-    /// The paper's defaults.
+    /// Returns the paper's defaults.
     pub fn new(kind: Kind, keys: u64, mean: f64) -> Self {
         Self { kind, keys, mean, cells: counters_for(keys), lambda: 0.5, stripes: None }
     }
@@ -68,7 +69,7 @@ impl Setting {
     }
 }
 
-/// A filter of an experiment. It lives in memory: no disk is measured.
+/// A filter of an experiment. It is in memory: no disk is measured.
 pub struct Subject {
     setting: Setting,
     filter: Filter<Any>,
@@ -84,22 +85,22 @@ impl Subject {
         Ok(Self { setting, filter })
     }
 
-    /// Inserts a key so many times at once.
+    /// Inserts a key this many times at once.
     pub fn insert(&self, key: u32, times: u32) -> Result<()> {
         self.filter.call().times(times).insert(key.to_le_bytes()).map(drop)
     }
 
-    /// Removes a key so many times at once.
+    /// Removes a key this many times at once.
     pub fn remove(&self, key: u32, times: u32) -> Result<()> {
         self.filter.call().times(times).remove(key.to_le_bytes()).map(drop)
     }
 
-    /// How often a key was inserted.
+    /// Returns how often a key was inserted.
     pub fn count(&self, key: u32) -> Result<f64> {
         Ok(self.filter.estimate(key.to_le_bytes())?.count)
     }
 
-    /// What the filter tells of itself.
+    /// Returns the state of the filter from its statistics.
     pub fn state(&self) -> Result<State> {
         let stat = self.filter.stat()?;
         let figure = |name| stat.figures.iter().find(|f| f.0 == name).map_or(0, |figure| figure.1);
@@ -109,7 +110,8 @@ impl Subject {
                 let x = ebbtide::kinds::dynamic_count::fixed_bits(self.setting.mean);
                 cells * f64::from(x) + figure("overflow_bits") as f64
             }
-            // Headers of two words for 28 counters, the groups' data, and the eighth of slack that a rebuild leaves.
+            // Headers of two words for 28 counters, the groups' data, and the slack of an eighth
+            // that a rebuild leaves.
             Kind::Spectral => cells / 28.0 * 128.0 + figure("live_words") as f64 * 72.0,
             Kind::Counting(bits) => cells * f64::from(bits),
         };
@@ -124,7 +126,8 @@ impl Subject {
         })
     }
 
-    /// Nanoseconds to estimate a key's count, on average over random keys: the least of some turns.
+    /// Returns the nanoseconds of an estimate, on average over random keys: the least of some
+    /// turns.
     pub fn time_to_read(&self) -> Result<f64> {
         let mut random = Random::new(SEED);
         let mut least = f64::MAX;
@@ -141,33 +144,33 @@ impl Subject {
     }
 }
 
-/// A filter at one moment.
+/// The state of a filter at one moment.
 #[derive(Debug, Clone, Copy)]
 pub struct State {
-    /// Bits of the counters and of what is needed to find them.
+    /// The bits of the counters and of their indexes.
     pub bits: f64,
     /// All memory, in pages.
     pub memory_bytes: u64,
     pub blocks: u64,
-    /// Rebuilds of whole blocks.
+    /// The number of rebuilds of whole blocks.
     pub rebuilds: u64,
-    /// Counters of the spectral kind that outgrew their width.
+    /// The number of counters of the spectral kind that outgrew their width.
     pub expansions: u64,
-    /// Counters rewritten by any of these.
+    /// The number of counters rewritten by any of these.
     pub rewritten: u64,
     pub saturated: u64,
 }
 
-/// Keys inserted one after the other, and in which order they are removed.
+/// Keys inserted one after the other, and the order of their removal.
 pub struct Stream {
     pub inserts: Vec<u32>,
     pub removals: Vec<u32>,
-    /// How often each comes at once.
+    /// The number of inserts of each key at once.
     pub times: u32,
 }
 
 impl Stream {
-    /// `inserts` keys of a Zipf distribution, removed in random order.
+    /// Creates `inserts` keys of a Zipf distribution, removed in random order.
     pub fn zipf(keys: u64, inserts: u64, exponent: f64, times: u32) -> Self {
         let mut random = Random::new(SEED);
         let inserts: Vec<u32> = if exponent == 0.0 {
@@ -182,7 +185,7 @@ impl Stream {
     }
 }
 
-/// Puts things into random order.
+/// Shuffles a slice.
 pub fn shuffle<T>(all: &mut [T], random: &mut Random) {
     for last in (1..all.len()).rev() {
         all.swap(last, random.below(last as u64 + 1) as usize);
@@ -197,19 +200,20 @@ struct Chunk {
     rewritten: f64,
 }
 
-/// What operations of one sort took.
+/// The cost of operations of one kind.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Cost {
-    /// Nanoseconds in all.
+    /// The total nanoseconds.
     pub total: f64,
-    /// Nanoseconds of one that rebuilds nothing.
+    /// The nanoseconds of one operation without a rebuild.
     pub each: f64,
-    /// Nanoseconds of rebuilding in all.
+    /// The total nanoseconds of rebuilding.
     pub rebuilding: f64,
 }
 
 impl Cost {
-    /// Fits `nanos = each · operations + b · rewritten` by least squares. The chunks are of one size.
+    /// Fits `nanos = each · operations + b · rewritten` by least squares. The chunks have equal
+    /// size.
     fn of(chunks: &[Chunk]) -> Self {
         let sum = |value: fn(&Chunk) -> f64| chunks.iter().map(value).sum::<f64>();
         let count = chunks.len() as f64;
@@ -228,17 +232,18 @@ impl Cost {
     }
 }
 
-/// What a stream took.
+/// The cost of a stream.
 pub struct Timed {
     pub inserts: Cost,
     pub removals: Cost,
-    /// Nanoseconds of an estimate, when all keys were in.
+    /// The nanoseconds of an estimate, when all keys were inserted.
     pub read: f64,
-    /// When all were removed again.
+    /// The state after all keys were removed again.
     pub empty: State,
 }
 
-/// Runs a stream several times, and takes the least time of each of `chunks` parts: others use this machine, too.
+/// Runs a stream several times, and uses the least time of each of `chunks` parts, because other
+/// programs use this machine, too.
 pub fn run(setting: Setting, stream: &Stream, chunks: usize, repeats: usize) -> Result<Timed> {
     let mut best: [Vec<Chunk>; 2] = [Vec::new(), Vec::new()];
     let mut last = None;

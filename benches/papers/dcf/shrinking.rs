@@ -1,4 +1,5 @@
-//! Fig. 4 and 5: how often the overflow vector is rebuilt while keys come and go, and what the threshold λ does about it.
+//! Fig. 4 and 5: how often the overflow vector is rebuilt while keys are inserted and removed, and
+//! the effect of the threshold λ.
 
 use super::Done;
 use super::plot::{Curve, Figure, Scale, draw};
@@ -7,22 +8,23 @@ use super::runs::{Kind, SEED, Setting, Subject};
 use super::table::Table;
 use super::zipf::Zipf;
 
-/// Distinct keys: all counters are in one block, so the rule is the paper's global one.
+/// The number of distinct keys: all counters are in one block, so the rule is the paper's global
+/// one.
 const KEYS: u64 = 1000;
-/// Zipf exponents from 0 to 2 that streams choose from.
+/// The number of Zipf exponents from 0 to 2 from which streams choose.
 const EXPONENTS: usize = 9;
 
-/// The thresholds of both figures.
+/// Returns the thresholds of both figures.
 fn lambdas() -> impl Iterator<Item = f64> {
     (1..=10).map(|tenth| f64::from(tenth) / 10.0)
 }
 
-/// Zipf distributions of all exponents.
+/// Returns Zipf distributions of all exponents.
 fn skews() -> Vec<Zipf> {
     (0..EXPONENTS).map(|quarter| Zipf::new(KEYS as usize, quarter as f64 / 4.0)).collect()
 }
 
-/// A filter, and the keys that are in it.
+/// A filter, and the keys in it.
 struct Population<'a> {
     subject: Subject,
     skews: &'a [Zipf],
@@ -38,7 +40,7 @@ impl<'a> Population<'a> {
         Ok(Self { subject, skews, live: Vec::new(), random })
     }
 
-    /// Any of the exponents.
+    /// Draws one of the exponents.
     fn any_skew(&mut self) -> usize {
         self.random.below(self.skews.len() as u64) as usize
     }
@@ -49,7 +51,7 @@ impl<'a> Population<'a> {
         Ok(self.subject.insert(key, 1)?)
     }
 
-    /// Removes any of the keys that are in, if there is one.
+    /// Removes a random key from the filter, if there is one.
     fn remove(&mut self) -> Done {
         if self.live.is_empty() {
             return Ok(());
@@ -59,7 +61,7 @@ impl<'a> Population<'a> {
         Ok(self.subject.remove(key, 1)?)
     }
 
-    /// An insert or a removal, at `ratio` inserts to one removal.
+    /// Inserts or removes a key, at `ratio` inserts per removal.
     fn either(&mut self, skew: usize, ratio: f64) -> Done {
         let limit = 1 << 32;
         let share = ratio / (1.0 + ratio) * limit as f64;
@@ -71,15 +73,16 @@ impl<'a> Population<'a> {
     }
 }
 
-/// Fig. 4's time: steps that populate the filter, then steps of inserts and removals.
+/// The time axis of Fig. 4: steps that populate the filter, then steps of inserts and removals.
 const FILLING: usize = 10;
 const STEPS: usize = 60;
-/// Operations of a step.
+/// The number of operations of a step.
 const STEP: u64 = 10_000;
-/// Fig. 4's scenarios: inserts to one removal.
+/// The scenarios of Fig. 4: inserts per removal.
 const SCENARIOS: [(&str, f64); 3] = [("T1: R = 2", 2.0), ("T2: R = 1", 1.0), ("T3: R = 0.5", 0.5)];
 
-/// Rebuilds after each step, from step 0 on, on average over all λ; and those that came after step 10 with the last λ, 1.
+/// Returns the rebuilds after each step, from step 0 on, on average over all λ; and the number
+/// after step 10 with the last λ, 1.
 fn course(ratio: f64) -> Done<(Vec<f64>, f64)> {
     let skews = skews();
     let mut sums = vec![0.0; STEPS + 1];
@@ -137,10 +140,10 @@ pub fn over_time() -> Done {
     draw(&figure, &curves)
 }
 
-/// Fig. 5's mean count of a key when all are in.
+/// The mean count of a key in Fig. 5 when all are inserted.
 const MEAN: u64 = 20;
 
-/// Rebuilds until nothing is left, on average over five exponents from 0 to 2.
+/// Returns the rebuilds until the filter is empty, on average over five exponents from 0 to 2.
 fn until_empty(ratio: f64, lambda: f64, skews: &[Zipf]) -> Done<f64> {
     let (mut sum, mut executions) = (0.0, 0.0);
     for skew in (0..EXPONENTS).step_by(2) {

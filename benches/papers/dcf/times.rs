@@ -1,4 +1,4 @@
-//! Fig. 6, 8 and 9: what operations and rebuilds take, and how many rebuilds there are.
+//! Fig. 6, 8 and 9: the times of operations and rebuilds, and the number of rebuilds.
 
 use super::Done;
 use super::model::Model;
@@ -10,8 +10,8 @@ use ebbtide::kinds::dynamic_count::fixed_bits;
 /// The paper's mean count `M/n`.
 const MEAN: u64 = 100;
 
-/// Fig. 6's numbers of keys; in how many lots a key's counts come at once; chunks that are timed, and repeats; the paper's
-/// rebuilds, of DCF and SBF.
+/// Fig. 6: numbers of keys; the number of batches for a key's count; timed chunks, and repeats; the
+/// paper's rebuilds, of DCF and SBF.
 const SIZES: [(u64, u64, usize, usize, &str, &str); 4] = [
     (1000, 1, 200, 5, "", ""),
     (10_000, 1, 200, 3, "8", "over 45000"),
@@ -19,12 +19,12 @@ const SIZES: [(u64, u64, usize, usize, &str, &str); 4] = [
     (1_000_000, 10, 100, 2, "9", "over 4.5 million"),
 ];
 
-/// A time in nanoseconds, to the whole one.
+/// Formats a time in whole nanoseconds.
 fn whole(nanos: f64) -> String {
     format!("{nanos:.0}")
 }
 
-/// Fig. 6, and the rebuilds that its text tells of.
+/// Fig. 6, and the rebuilds mentioned in its text.
 pub fn sizes() -> Done {
     let head = [
         "n",
@@ -82,7 +82,8 @@ pub fn sizes() -> Done {
     draw(&figure, &curves)
 }
 
-/// Adds what operations took to the table of Fig. 6 and to the curves for reads, writes and rebuilds.
+/// Adds the cost of operations to the table of Fig. 6 and to the curves for reads, writes and
+/// rebuilds.
 fn operations(keys: u64, kind: &str, timed: &Timed, times: &mut Table, curves: &mut [Curve]) {
     let events = (timed.empty.expansions + timed.empty.rebuilds).max(1) as f64;
     let a_rebuild = (timed.inserts.rebuilding + timed.removals.rebuilding) / events;
@@ -101,10 +102,10 @@ fn operations(keys: u64, kind: &str, timed: &Timed, times: &mut Table, curves: &
     }
 }
 
-/// Fig. 8 and 9's number of keys.
+/// The number of keys of Fig. 8 and 9.
 const KEYS: u64 = 1000;
 
-/// Points of a curve for each of these kinds.
+/// The points of a curve for each of these kinds.
 struct Lines {
     names: &'static [&'static str],
     points: Vec<Vec<(f64, f64)>>,
@@ -129,7 +130,7 @@ impl Lines {
     }
 }
 
-/// Fig. 8 and 9: all time that a stream takes, and the share of rebuilds in it.
+/// Fig. 8 and 9: the total time of a stream, and the share of rebuilds in it.
 pub fn skews() -> Done {
     let head = [
         "θ",
@@ -154,7 +155,8 @@ pub fn skews() -> Done {
             run(setting, &stream, 200, 5)
         };
         let dynamic = run(Kind::Dynamic)?;
-        // As wide as a counter of all keys would have to be: nobody knows the skew before.
+        // As wide as a counter of all keys would have to be, because the skew is not known in
+        // advance.
         let all = [run(Kind::Spectral)?, run(Kind::Counting(17))?];
         let all = [&dynamic, &all[0], &all[1]];
         let total = all.map(|timed| (timed.inserts.total + timed.removals.total) / 1e6);

@@ -1,5 +1,5 @@
-//! The filters that the paper compares (Table III), and what becomes of a stream's items in one of them: each
-//! is asked for, then inserted.
+//! The filters that the paper compares (Table III), and their answers to a stream's items: each
+//! item is looked up, then inserted.
 
 use super::Done;
 use super::streams::{HIGHEST, Item};
@@ -13,13 +13,13 @@ use std::sync::Arc;
 
 /// The seed of streams and of hashing.
 pub const SEED: u64 = 20_261_120;
-/// Cells: 16 KB at the paper's 8 bits (Table II); bits, of a Bloom filter.
+/// The number of cells: 16 KB at the paper's 8 bits (Table II); of bits, in a Bloom filter.
 pub const CELLS: u64 = 16384;
 /// The highest value of a cell.
 pub const MAX: u32 = 7;
-/// Cells of a key.
+/// The number of cells of a key.
 pub const K: u32 = 5;
-/// Cells decremented by an insert.
+/// The number of cells decremented by an insert.
 pub const P: u32 = 10;
 
 /// A filter of the comparison.
@@ -38,15 +38,15 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    /// In the paper's order.
+    /// All filters, in the paper's order.
     pub const ALL: [Self; 5] =
         [Self::Bloom, Self::Stable, Self::TwoClasses, Self::ManyClasses, Self::Hybrid];
 
-    /// Those that forget.
+    /// The filters with random decay.
     pub const FORGETTING: [Self; 4] =
         [Self::Stable, Self::TwoClasses, Self::ManyClasses, Self::Hybrid];
 
-    /// The paper's name.
+    /// Returns the paper's name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Bloom => "BF",
@@ -57,7 +57,7 @@ impl Algorithm {
         }
     }
 
-    /// Ours.
+    /// Returns the name of our kind.
     pub fn kind(self) -> &'static str {
         match self {
             Self::Bloom => "bloom",
@@ -68,7 +68,7 @@ impl Algorithm {
         }
     }
 
-    /// The filter with the paper's parameters.
+    /// Creates the filter with the paper's parameters.
     pub fn filter(self, seed: u64) -> Result<Contestant> {
         let parameters = match self {
             Self::Bloom => {
@@ -79,18 +79,19 @@ impl Algorithm {
         Contestant::new(self.kind(), parameters, seed)
     }
 
-    /// So many cells, with the paper's `max`, `K` and scale of importance, but without `P`.
+    /// Returns parameters with this many cells, and with the paper's `max`, `K` and scale of
+    /// importance, but without `P`.
     pub fn cells(self, cells: u64) -> Parameters {
         let shared = Parameters::new().with("cells", cells).with("max", MAX).with("K", K);
         if self == Self::Stable { shared } else { shared.with("importance-max", HIGHEST) }
     }
 
-    /// How the filter chooses cells to decrement.
+    /// Returns how the filter chooses cells to decrement.
     pub fn deletion(self) -> Deletion {
         if self == Self::Hybrid { Deletion::ByValue } else { Deletion::Uniform }
     }
 
-    /// The `Q_i` of a stream: the share of its items that raise cells to `i` or more.
+    /// Returns the `Q_i` of a stream: the share of its items that raise cells to `i` or more.
     pub fn shares(self, stream: &[Item]) -> Vec<f64> {
         let mut levels = [0.0; MAX as usize];
         for item in stream {
@@ -103,13 +104,13 @@ impl Algorithm {
         }
     }
 
-    /// The closed form of a filter that forgets, with the paper's parameters.
+    /// Returns the closed form of a filter with random decay, with the paper's parameters.
     pub fn chain(self, shares: &[f64]) -> Chain {
         Chain::new(CELLS, K, P.into(), shares, self.deletion())
     }
 }
 
-/// The level of an importance: 1 to [`MAX`].
+/// Returns the level of an importance: 1 to [`MAX`].
 fn level(importance: u32) -> u32 {
     (importance * MAX).div_ceil(HIGHEST).clamp(1, MAX)
 }
@@ -122,7 +123,7 @@ pub struct Contestant {
 }
 
 impl Contestant {
-    /// A filter of this kind in one stripe; `seed` is that of its key hash.
+    /// Creates a filter of this kind in one stripe; `seed` is that of its key hash.
     pub fn new(kind: &str, parameters: Parameters, seed: u64) -> Result<Self> {
         let options = Options::new()
             .hash_seed(seed)
@@ -134,7 +135,7 @@ impl Contestant {
         Ok(Self { filter, weighs: kind.starts_with("importance") })
     }
 
-    /// Asks for an item, then inserts it.
+    /// Looks up an item, then inserts it.
     pub fn take(&self, item: Item) -> Result<bool> {
         let mut call = self.filter.call();
         if self.weighs {
@@ -143,17 +144,17 @@ impl Contestant {
         Ok(call.check_and_insert(item.key.to_le_bytes())? == Checked::Present)
     }
 
-    /// Takes a stream from its beginning.
+    /// Processes a stream from its beginning.
     pub fn take_all(&self, stream: &[Item], tally: &mut Tally) -> Done {
         tally.take_all(stream, |item| Ok(self.take(item)?))
     }
 
-    /// The share of cells that are zero.
+    /// Returns the share of cells that are zero.
     pub fn zeros(&self) -> Result<f64> {
         Ok(1.0 - self.filter.stat()?.fill)
     }
 
-    /// The share of so many keys, never inserted, that are found; `round` chooses them.
+    /// Returns the share of keys, never inserted, that are found; `round` chooses the keys.
     pub fn false_positives(&self, round: u64, probes: u64) -> Result<f64> {
         let first = (1 << 63) + round * probes;
         let keys: Vec<_> = (first..first + probes).map(u64::to_le_bytes).collect();
@@ -162,35 +163,35 @@ impl Contestant {
     }
 }
 
-/// What became of the items of one importance.
+/// The results for the items of one importance.
 #[derive(Clone, Copy, Default)]
 pub struct Counts {
-    /// Items that had not come before.
+    /// The number of items that had not occurred before.
     pub first: u64,
-    /// Those that were found all the same.
+    /// Of these, the number found: false positives.
     pub false_positives: u64,
-    /// Items that had come before.
+    /// The number of items that had occurred before.
     pub repeated: u64,
-    /// Those that were not found.
+    /// Of these, the number not found.
     pub false_negatives: u64,
 }
 
-/// What became of all items, by importance.
+/// The results for all items, by importance.
 pub struct Tally([Counts; HIGHEST as usize + 1]);
 
 impl Tally {
-    /// Of no items yet.
+    /// Creates an empty tally.
     pub fn new() -> Self {
         Self([Counts::default(); HIGHEST as usize + 1])
     }
 
-    /// Importances that items had, with what became of these.
+    /// Returns the importances that occurred, with their results.
     pub fn by_importance(&self) -> impl Iterator<Item = (u32, &Counts)> {
         (0..).zip(&self.0).filter(|(_, counts)| counts.first > 0)
     }
 
-    /// Lets a filter, which asks for an item, inserts it and says whether it was found, take a stream from its
-    /// beginning.
+    /// Processes a stream from its beginning; `take` looks up an item, inserts it, and returns
+    /// whether it was found.
     pub fn take_all(&mut self, stream: &[Item], mut take: impl FnMut(Item) -> Done<bool>) -> Done {
         let mut seen = HashSet::new();
         for &item in stream {
@@ -222,18 +223,18 @@ impl Tally {
         if all > 0.0 { 100.0 * wrong / all } else { 0.0 }
     }
 
-    /// False positives among the first items of these importances, in per cent.
+    /// Returns the false positives among the first items of these importances, in per cent.
     pub fn false_positives(&self, range: RangeInclusive<u32>) -> f64 {
         self.share(range, |_| 1.0, |counts| (counts.false_positives, counts.first))
     }
 
-    /// False negatives among the repeated ones, in per cent.
+    /// Returns the false negatives among the repeated ones, in per cent.
     pub fn false_negatives(&self, range: RangeInclusive<u32>) -> f64 {
         self.share(range, |_| 1.0, |counts| (counts.false_negatives, counts.repeated))
     }
 
-    /// FP, FN, wFP, wFN over all importances, in per cent; the weighted ones count each item by its
-    /// importance.
+    /// Returns FP, FN, wFP, wFN over all importances, in per cent; the weighted ones count each
+    /// item by its importance.
     pub fn aggregates(&self) -> [f64; 4] {
         let all = 0..=HIGHEST;
         [
@@ -245,15 +246,15 @@ impl Tally {
     }
 }
 
-/// What became of streams in all five filters.
+/// The results of streams in all five filters.
 pub struct Contest {
     tallies: [Tally; 5],
-    /// How many streams.
+    /// The number of streams.
     pub streams: usize,
 }
 
 impl Contest {
-    /// Runs streams, each through filters of its own whose seed comes from the stream's number.
+    /// Runs streams, each through new filters whose seed derives from the stream's number.
     pub fn run(streams: &[Vec<Item>]) -> Done<Self> {
         let mut tallies = Algorithm::ALL.map(|_| Tally::new());
         for (number, stream) in (0..).zip(streams) {
@@ -264,7 +265,7 @@ impl Contest {
         Ok(Self { tallies, streams: streams.len() })
     }
 
-    /// What became of them in one filter.
+    /// Returns the results in one filter.
     pub fn of(&self, algorithm: Algorithm) -> &Tally {
         &self.tallies[algorithm as usize]
     }

@@ -1,10 +1,11 @@
-//! The paper's Fig. 2 and 4 as they are printed: the share of zeros by formulas that do not agree with their
-//! own Markov chains. They stand here only to be shown beside the closed form and what is measured.
+//! The formulas of the paper's Fig. 2 and 4 as printed: their share of zeros does not agree with
+//! the Markov chains of the same paper. They serve only for comparison with the closed form and the
+//! measurements.
 //!
-//! `p = P/m` and `k = K/m` are used throughout, where the text also writes `P/M`, `K/M` and `K` itself. `M/2`
-//! of an odd `M` is rounded down where it is a cell's value.
+//! `p = P/m` and `k = K/m` are used throughout, where the text also writes `P/M`, `K/M` and `K`
+//! itself. `M/2` of an odd `M` is rounded down where it is a cell's value.
 
-/// What the formulas are about: `M`, `k` and `p' = p·(1 - k)`.
+/// The variables of the formulas: `M`, `k` and `p' = p·(1 - k)`.
 #[derive(Clone, Copy)]
 pub struct Cell {
     max: i32,
@@ -13,13 +14,14 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// A cell of a filter of so many, with values up to `max`.
+    /// Creates a cell of a filter of `cells` cells, with values up to `max`.
     pub fn new(cells: u64, max: u32, functions: u32, decrements: u32) -> Self {
         let [k, p] = [functions, decrements].map(|count| f64::from(count) / cells as f64);
         Self { max: max as i32, k, lowered: p * (1.0 - k) }
     }
 
-    /// `V_i` of IBF-2C for all `i` above `M/2`, from `M` downwards; the figure and the proof agree on them.
+    /// Returns `V_i` of IBF-2C for all `i` above `M/2`, from `M` downwards; the figure and the
+    /// proof agree on them.
     fn upper(self) -> (f64, f64) {
         let half = self.k / 2.0;
         let ratio = self.lowered / (self.lowered + half);
@@ -28,7 +30,7 @@ impl Cell {
         ((0..above).map(|step| ratio.powi(step) * highest).sum(), ratio.powi(self.max / 2))
     }
 
-    /// `V_0` of IBF-2C by Fig. 2.
+    /// Returns `V_0` of IBF-2C by Fig. 2.
     pub fn figure_2(self) -> f64 {
         let (a, power) = self.upper();
         let b = power / (self.lowered + self.k);
@@ -38,7 +40,7 @@ impl Cell {
         1.0 - a - lower
     }
 
-    /// `V_0` of IBF-2C by the last lines of the proof of theorem III.1.
+    /// Returns `V_0` of IBF-2C by the last lines of the proof of theorem III.1.
     pub fn proof_of_theorem_1(self) -> f64 {
         let (a, b) = self.upper();
         let half = self.k / 2.0;
@@ -47,8 +49,8 @@ impl Cell {
         1.0 - a - middle - f64::from(self.max / 2 - 1) * below
     }
 
-    /// `V_0 = 1/A_M` of IBF-MC by Fig. 4, where `A_i = U_i`; and with `A_i` the sum of all `U` so far, as its
-    /// first lines have it.
+    /// Returns `V_0 = 1/A_M` of IBF-MC by Fig. 4, where `A_i = U_i`; and with `A_i` the sum of all
+    /// `U` so far, as in its first lines.
     pub fn figure_4(self) -> (f64, f64) {
         let (k, lowered, max) = (self.k, self.lowered, f64::from(self.max));
         let mut u = k / lowered;

@@ -1,6 +1,6 @@
-//! Other readings of what the paper leaves open, on plain arrays, because our kinds have one reading each:
-//! whether the least important items are stored at all, and how IBF-H chooses cells. They show how far Table I
-//! depends on it.
+//! Other interpretations of the paper's open points, on plain arrays, because our kinds implement
+//! one each: whether the least important items are stored at all, and how IBF-H chooses cells. They
+//! show how much Table I depends on these points.
 
 use super::contest::{Algorithm, CELLS, K, MAX, P, SEED, Tally};
 use super::random::{Random, mix};
@@ -8,7 +8,7 @@ use super::streams::{HIGHEST, Item};
 use super::table::Table;
 use super::{Done, PAPER, percent};
 
-/// How importance becomes a value from 0 to [`MAX`].
+/// The mapping of importance to a value from 0 to [`MAX`].
 #[derive(Clone, Copy)]
 enum Levels {
     /// `⌈7·imp/50⌉`, at least 1: ours.
@@ -17,11 +17,11 @@ enum Levels {
     Down,
 }
 
-/// A filter as it may have been meant.
+/// A possible interpretation of a filter.
 struct Reading {
     algorithm: Algorithm,
     levels: Levels,
-    /// Cells that IBF-H draws until it accepts one.
+    /// The number of cells that IBF-H draws until it accepts one.
     attempts: u32,
     says: &'static str,
 }
@@ -47,7 +47,7 @@ const fn reading(
 }
 
 impl Reading {
-    /// What an item raises its cells to.
+    /// Returns the value to which an item raises its cells.
     fn value(&self, importance: u32) -> u32 {
         let level = match self.levels {
             Levels::Up => (MAX * importance).div_ceil(HIGHEST).max(1),
@@ -60,7 +60,7 @@ impl Reading {
         }
     }
 
-    /// The cell that is decremented next, if any.
+    /// Draws the cell to decrement next, if any.
     fn drawn(&self, cells: &[u32], random: &mut Random) -> Option<usize> {
         (0..self.attempts).find_map(|_| {
             let at = random.below(CELLS) as usize;
@@ -73,7 +73,7 @@ impl Reading {
         })
     }
 
-    /// Algorithms 1 and 2, as they stand.
+    /// Runs algorithms 1 and 2 as printed.
     fn take_all(&self, stream: &[Item], number: u64, tally: &mut Tally) -> Done {
         let mut random = Random::new(mix(SEED + number));
         let mut cells = vec![0_u32; CELLS as usize];
@@ -93,7 +93,8 @@ impl Reading {
     }
 }
 
-/// Table I by other readings, on permutations of the trace; `sets` are the two made of it.
+/// Table I by other interpretations, on permutations of the trace; `sets` are the two derived from
+/// it.
 pub fn table(sets: &[Vec<Vec<Item>>; 2]) -> Done {
     let head = ["filter", "reading", "data 1: FP", "FN", "data 2: FP", "FN"];
     let mut table = Table::new("Table I by other readings, permuted, in %", &head);

@@ -1,5 +1,5 @@
-//! Fig. 5 to 19: for each data set the distribution of importance, and false positives and false negatives by
-//! importance; and what the paper's text says of them.
+//! Fig. 5 to 19: for each data set the distribution of importance, false positives and false
+//! negatives by importance; and the claims of the paper's text about them.
 
 use super::contest::{Algorithm, Contest, Counts, Tally};
 use super::plot::{Curve, Figure, Scale, draw};
@@ -8,12 +8,12 @@ use super::table::Table;
 use super::{Done, percent};
 use std::ops::RangeInclusive;
 
-/// The paper speaks of importance above 35; below it is cut in two.
+/// The paper discusses importance above 35; the range below is split in two.
 const BANDS: [RangeInclusive<u32>; 3] = [0..=15, 16..=35, HIGH];
 
-/// A data set and what became of it.
+/// A data set and its results.
 pub struct Set {
-    /// The paper's name of it.
+    /// The paper's name of the set.
     pub name: &'static str,
     /// The paper's figures: distribution, false positives, false negatives.
     pub figures: [u32; 3],
@@ -21,7 +21,7 @@ pub struct Set {
     pub contest: Contest,
 }
 
-/// A curve for each filter: a rate of each importance.
+/// Returns a curve for each filter: a rate of each importance.
 fn curves(contest: &Contest, rate: fn(&Tally, u32) -> f64) -> Vec<Curve> {
     let curve = |algorithm: &Algorithm| {
         let tally = contest.of(*algorithm);
@@ -96,8 +96,8 @@ impl Set {
         println!("{table}");
     }
 
-    /// At how many importances a filter has fewer false positives, or negatives, than SBF, and the median of
-    /// how many fewer.
+    /// Returns at how many importances a filter has fewer false positives, or negatives, than SBF,
+    /// and the median difference.
     fn fewer(&self, rate: fn(&Tally, u32) -> f64) -> String {
         let tell = |algorithm: &Algorithm| {
             let [ours, stable] = [*algorithm, Algorithm::Stable].map(|each| self.contest.of(each));
@@ -111,7 +111,7 @@ impl Set {
         Algorithm::ALL[2..].iter().map(tell).collect::<Vec<_>>().join("; ")
     }
 
-    /// What each of some filters has in a band.
+    /// Returns the rate of each of some filters in a band.
     fn in_band(
         &self,
         algorithms: &[Algorithm],
@@ -125,7 +125,7 @@ impl Set {
         algorithms.iter().map(tell).collect::<Vec<_>>().join(", ")
     }
 
-    /// How a rate goes from the lowest importances to the highest.
+    /// Returns a rate from the lowest importances to the highest.
     fn course(
         &self,
         algorithms: &[Algorithm],
@@ -139,7 +139,8 @@ impl Set {
     }
 }
 
-/// What the paper says of Fig. 6, 7, 9 and 10, and what is here; `set` is one of the two made of the trace.
+/// Prints the paper's claims about Fig. 6, 7, 9 and 10, and our results; `set` is one of the two
+/// derived from the trace.
 pub fn claims_of_trace(set: &Set) {
     let [_, positives, negatives] = set.figures;
     let mut table = claims();
@@ -157,7 +158,8 @@ pub fn claims_of_trace(set: &Set) {
     println!("{table}");
 }
 
-/// What it says of Fig. 12 to 19; the sets are the three synthetic ones.
+/// Prints the paper's claims about Fig. 12 to 19, and our results; the sets are the three synthetic
+/// ones.
 pub fn claims_of_synthetic([first, second, third]: &[Set; 3]) {
     let mut table = claims();
     let mut say = |figure: &str, paper: &str, ours: String| {

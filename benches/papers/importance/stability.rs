@@ -1,5 +1,5 @@
-//! Fig. 20, the stable point and the bound of the false-positive rate: what the closed forms say, and what
-//! filters of the paper's parameters come to.
+//! Fig. 20, the stable point and the bound of the false-positive rate: the closed forms, and the
+//! results of filters with the paper's parameters.
 
 use super::contest::{Algorithm, CELLS, K, MAX, P, SEED};
 use super::plot::{Curve, Figure, Scale, draw};
@@ -11,20 +11,20 @@ use super::zipf::Zipf;
 use super::{Done, percent};
 use ebbtide::kinds::stable::theory::{decrements_for, fp_of_fill};
 
-/// Inserts of Fig. 20, and after how many there is a point.
+/// The number of inserts of Fig. 20, and between two points.
 const INSERTS: u64 = 60_000;
 const EVERY: u64 = 1000;
 
-/// Inserts of the synthetic streams that are measured when stable.
+/// The number of inserts of the synthetic streams that are measured when stable.
 const LONG: u64 = 200_000;
 
-/// Keys asked for at one moment.
+/// The number of keys looked up at one moment.
 const PROBES: u64 = 20_000;
 
 /// The paper's upper bound of false positives, from which it chose `K` and `P` (section III-D).
 const PAPERS_BOUND: f64 = 0.2;
 
-/// Distinct keys whose importance is 1 to 50, by the key.
+/// Returns distinct keys whose importance is 1 to 50, by the key.
 fn distinct(number: u64) -> Item {
     Item { key: number, importance: mix(number ^ SEED) as u32 % HIGHEST + 1 }
 }
@@ -84,15 +84,15 @@ pub fn figure_20() -> Done {
     draw(&figure, &rates)
 }
 
-/// A filter when it is stable: the mean share of zeros, the mean false-positive rate, and the mean of the
-/// rates that each moment's fill gives.
+/// A stable filter: the mean share of zeros, the mean false-positive rate, and the mean of the
+/// rates implied by each moment's fill.
 struct Stable {
     zeros: f64,
     found: f64,
     by_fill: f64,
 }
 
-/// Looks at a filter at 20 moments of a stream's second half.
+/// Measures a filter at 20 moments of a stream's second half.
 fn stable(algorithm: Algorithm, stream: &[Item]) -> Done<Stable> {
     const MOMENTS: usize = 20;
     let contestant = algorithm.filter(SEED)?;
@@ -109,7 +109,8 @@ fn stable(algorithm: Algorithm, stream: &[Item]) -> Done<Stable> {
     Ok(sums)
 }
 
-/// Keys in equal classes, as the paper's analysis assumes: half of them important, or as many of each level.
+/// Returns keys in equal classes, as the paper's analysis assumes: half of them important, or
+/// equally many of each level.
 fn in_equal_classes(algorithm: Algorithm) -> Vec<Item> {
     let item = |number| {
         let random = mix(number ^ SEED) as u32;
@@ -122,8 +123,8 @@ fn in_equal_classes(algorithm: Algorithm) -> Vec<Item> {
     (0..LONG).map(item).collect()
 }
 
-/// The stable point and the bound of false positives on streams that the paper's analysis is made for, and
-/// others.
+/// Prints the stable point and the bound of false positives on streams for which the paper's
+/// analysis is made, and on others.
 pub fn stable_points(trace: Option<&[Item]>) -> Done {
     let mut random = Random::new(SEED);
     let zipf = Zipf::new(100_000, 1.0);
@@ -169,7 +170,7 @@ fn stable_point(table: &mut Table, name: &str, algorithm: Algorithm, stream: &[I
     Ok(())
 }
 
-/// The paper's formulas as printed, and the `P` that its upper bound takes.
+/// Prints the paper's formulas as printed, and the `P` for its upper bound.
 pub fn formulas() {
     let cell = Cell::new(CELLS, MAX, K, P);
     let (as_printed, summed) = cell.figure_4();

@@ -1,6 +1,6 @@
-//! What memory holds in fact: the paper counts a cell as a byte, which makes 16,384 of each sort; packed, a
-//! cell up to 7 takes 3 bits and one of a Bloom filter takes one. Beside them the two-buffer filters, which
-//! the paper names but does not measure.
+//! The actual memory: the paper counts a cell as a byte, which makes 16,384 of each kind. Packed, a
+//! cell up to 7 takes 3 bits and one of a Bloom filter takes one. For comparison: the two-buffer
+//! filters, which the paper names but does not measure.
 
 use super::contest::{Algorithm, CELLS, Contestant, K, SEED, Tally};
 use super::streams::{HIGH, Item};
@@ -9,10 +9,12 @@ use super::{Done, percent};
 use ebbtide::Parameters;
 use ebbtide::kinds::registry;
 
-/// The paper's upper bound of false positives (section III-D), which all filters are planned for here.
+/// The paper's upper bound of false positives (section III-D), for which all filters are planned
+/// here.
 const BOUND: f64 = 0.2;
 
-/// The longest window of a filter of two buffers that keeps the bound in these bits, as parameters.
+/// Returns parameters with the longest window of a filter of two buffers that keeps the bound in
+/// these bits.
 fn longest_window(kind: &str, bits: u64) -> Done<Parameters> {
     let planned = |window: u64| {
         let parameters = Parameters::new().with("window-items", window).with("fpr", BOUND);
@@ -27,7 +29,7 @@ fn longest_window(kind: &str, bits: u64) -> Done<Parameters> {
     Ok(planned(low)?)
 }
 
-/// All kinds in so much memory, planned for 20 % false positives, on the whole trace in its order.
+/// All kinds in the same memory, planned for 20 % false positives, on the whole trace in its order.
 pub fn same_storage(kibibytes: u64, stream: &[Item]) -> Done {
     let bits = kibibytes * 8 * 1024;
     let head = ["filter", "parameters", "FP", "FN", "wFN", "FN above 35"];

@@ -1,8 +1,8 @@
-//! The streams of the Importance-aware experiments: requests to a content delivery network in place of the
-//! paper's YouTube trace, and the three synthetic sets.
+//! The streams of the Importance-aware experiments: requests to a content delivery network in place
+//! of the paper's YouTube trace, and the three synthetic sets.
 //!
-//! A stream's items carry the importance of their element, a whole number from 0 or 1 to [`HIGHEST`]. An
-//! element has the same importance whenever it comes.
+//! A stream's items have the importance of their element, a whole number from 0 or 1 to
+//! [`HIGHEST`]. An element has the same importance at each occurrence.
 
 use super::random::{Random, mix};
 use std::collections::{HashMap, HashSet};
@@ -17,10 +17,10 @@ pub const HIGHEST: u32 = 50;
 /// The importances that the paper calls high.
 pub const HIGH: RangeInclusive<u32> = 36..=HIGHEST;
 
-/// What comes along in a stream.
+/// An item of a stream.
 #[derive(Clone, Copy)]
 pub struct Item {
-    /// Which element it is.
+    /// The element.
     pub key: u64,
     /// The element's importance.
     pub importance: u32,
@@ -28,16 +28,18 @@ pub struct Item {
 
 /// A request of the trace.
 pub struct Request {
-    /// The object asked for.
+    /// The requested object.
     pub key: u64,
-    /// Its size when it was first asked for: 1,079 of 36,815 objects change theirs, but importance is to be a
-    /// function of the element.
+    /// Its size at the first request: 1,079 of 36,815 objects change theirs, but importance must
+    /// be a function of the element.
     pub size: u64,
 }
 
-/// Reads the trace, which lies beside the project and not in it; `None` if it is not there.
+/// Reads the trace, which is stored beside the project; returns `None` if it is missing.
 ///
-/// # Errors If it cannot be read, or a line is not `tick key size`.
+/// # Errors
+///
+/// If it cannot be read, or a line is not `tick key size`.
 pub fn trace() -> Result<Option<Vec<Request>>, Box<dyn Error>> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data/cdn_requests.txt");
     if !path.exists() {
@@ -55,7 +57,8 @@ pub fn trace() -> Result<Option<Vec<Request>>, Box<dyn Error>> {
     Ok(Some(requests))
 }
 
-/// The requests up to the one that brings so many elements; all, if there are not so many.
+/// Returns the requests up to the one that completes this number of elements; all, if there are
+/// fewer.
 pub fn with_elements(requests: &[Request], elements: usize) -> &[Request] {
     let mut seen = HashSet::new();
     let full = requests.iter().position(|request| {
@@ -65,7 +68,7 @@ pub fn with_elements(requests: &[Request], elements: usize) -> &[Request] {
     full.map_or(requests, |last| &requests[..=last])
 }
 
-/// The elements from the smallest to the largest, with their sizes.
+/// Returns the elements from the smallest to the largest, with their sizes.
 fn by_size(requests: &[Request]) -> Vec<(u64, u64)> {
     let sizes: HashMap<_, _> = requests.iter().map(|request| (request.key, request.size)).collect();
     let mut elements: Vec<_> = sizes.into_iter().map(|(key, size)| (size, key)).collect();
@@ -78,8 +81,8 @@ fn items(requests: &[Request], importance: impl Fn(&Request) -> u32) -> Vec<Item
     requests.iter().map(item).collect()
 }
 
-/// The paper's first set: importance in proportion to size, 0 to 49 up to the 90th percentile of the elements,
-/// 50 above.
+/// Returns the paper's first set: importance in proportion to size, 0 to 49 up to the 90th
+/// percentile of the elements, 50 above.
 pub fn proportional(requests: &[Request]) -> Vec<Item> {
     let elements = by_size(requests);
     let percentile = elements[elements.len() * 9 / 10].1.max(1);
@@ -88,8 +91,8 @@ pub fn proportional(requests: &[Request]) -> Vec<Item> {
     })
 }
 
-/// The paper's second set: importance by the rank of the size, so that all from 0 to 49 have equally many
-/// elements.
+/// Returns the paper's second set: importance by the rank of the size, so that all values from 0 to
+/// 49 have equally many elements.
 pub fn percentiles(requests: &[Request]) -> Vec<Item> {
     let elements = by_size(requests);
     let ranks: HashMap<_, _> =
@@ -97,14 +100,14 @@ pub fn percentiles(requests: &[Request]) -> Vec<Item> {
     items(requests, |request| (ranks[&request.key] * HIGHEST as usize / ranks.len()) as u32)
 }
 
-/// In another order, every order being equally likely.
+/// Shuffles a stream; all orders are equally likely.
 pub fn shuffle(stream: &mut [Item], random: &mut Random) {
     for last in (1..stream.len()).rev() {
         stream.swap(last, random.below(last as u64 + 1) as usize);
     }
 }
 
-/// How often an element of a synthetic set comes.
+/// How often an element of a synthetic set occurs.
 #[derive(Clone, Copy)]
 pub enum Occurs {
     /// As often as any other: the paper's first set.
@@ -125,18 +128,20 @@ impl Occurs {
     }
 }
 
-/// A synthetic set: elements, as many of each importance from 1 to 50, that are drawn independently.
+/// A synthetic set: elements, equally many of each importance from 1 to 50, that are drawn
+/// independently.
 pub struct Synthetic {
     occurs: Occurs,
-    /// Elements of each importance there are to draw from.
+    /// The number of elements of each importance.
     each: u64,
-    /// Items of a stream.
+    /// The number of items of a stream.
     pub length: usize,
 }
 
 impl Synthetic {
-    /// The set whose streams bring so many distinct elements, while a share `repeating` of their items has
-    /// come before: both on average. That says how long a stream is and from how many elements it is drawn.
+    /// Creates the set whose streams contain this many distinct elements, while a share `repeating`
+    /// of their items has occurred before: both on average. This determines the length of a stream
+    /// and the number of elements from which it is drawn.
     pub fn new(occurs: Occurs, elements: usize, repeating: f64) -> Self {
         let length = (elements as f64 / (1.0 - repeating)).round();
         let weights: f64 = (1..=HIGHEST).map(|importance| occurs.weight(importance)).sum();
@@ -155,7 +160,7 @@ impl Synthetic {
         Self { occurs, each: high, length: length as usize }
     }
 
-    /// A stream of it.
+    /// Draws a stream.
     pub fn stream(&self, random: &mut Random) -> Vec<Item> {
         let mut sums = vec![0.0];
         for importance in 1..=HIGHEST {
@@ -164,7 +169,7 @@ impl Synthetic {
         let all = sums[sums.len() - 1];
         let item = |_| {
             let part = random.below(1 << 53) as f64 / (1_u64 << 53) as f64 * all;
-            // The sums begin with nothing, so the first above `part` is that of importance 1 or more.
+            // The sums begin with 0, so the first above `part` is that of importance 1 or more.
             let importance = sums.partition_point(|&sum| sum <= part).min(sums.len() - 1) as u32;
             let number = u64::from(importance) * self.each + random.below(self.each);
             Item { key: mix(number), importance }

@@ -1,4 +1,5 @@
-//! All trials of an experiment: for each memory the number of functions that costs each filter least.
+//! All trials of an experiment: for each memory the number of functions with the least cost, for
+//! each filter.
 
 use super::geometry::{Geometry, MOST_FUNCTIONS};
 use super::streams::Stream;
@@ -21,18 +22,18 @@ pub struct Best {
     pub tally: Tally,
 }
 
-/// What came of the trials with one memory.
+/// The results of the trials with one memory.
 #[derive(Debug, Clone, Default)]
 pub struct Point {
     pub bpi: u64,
-    /// Of the three filters, in the order of [`trial::NAMES`].
+    /// The best trials of the three filters, in the order of [`trial::NAMES`].
     pub best: [Option<Best>; 3],
-    /// The numbers of functions that were tried.
+    /// The tried numbers of functions.
     pub tried: Vec<u32>,
 }
 
 impl Point {
-    /// Whether one of the filters has become better.
+    /// Adds a trial; returns whether one of the filters has improved.
     fn take(&mut self, geometry: Geometry, tallies: Tallies) -> bool {
         self.tried.push(geometry.k);
         let mut better = false;
@@ -46,7 +47,8 @@ impl Point {
     }
 }
 
-/// Tries all numbers of functions, but those after `patience` in a row that were best for none of the filters.
+/// Tries all numbers of functions, but stops after `patience` in a row that were best for none of
+/// the filters.
 fn point(condition: &Condition<'_>, bpi: u64, patience: u32) -> Result<Point> {
     let mut point = Point { bpi, ..Point::default() };
     let mut worse = 0;
@@ -61,9 +63,11 @@ fn point(condition: &Condition<'_>, bpi: u64, patience: u32) -> Result<Point> {
     Ok(point)
 }
 
-/// Runs the trials of all conditions with all memories, on all processors. Gives for each condition its points, by memory.
+/// Runs the trials of all conditions with all memories, on all processors. Returns for each
+/// condition its points, by memory.
 ///
 /// # Errors
+///
 /// Those of the filters.
 pub fn run(
     conditions: &[Condition<'_>],

@@ -2,29 +2,30 @@
 
 use ebbtide::{Any, Parameters};
 
-/// The most hash functions that are tried.
+/// The largest number of hash functions that is tried.
 pub const MOST_FUNCTIONS: u32 = 30;
 
-/// A block timing filter.
+/// The parameters of a block timing filter.
 #[derive(Debug, Clone, Copy)]
 pub struct Geometry {
     /// The window `w`, in inserts.
     pub window: u64,
-    /// Hash functions.
+    /// The number of hash functions.
     pub k: u32,
-    /// Bits of a timer.
+    /// The bits of a timer.
     pub bits: u32,
-    /// Timers in all: `m`.
+    /// The total number of timers: `m`.
     pub timers: u64,
     /// The padding `P`.
     pub padding: u64,
-    /// Inserts with one timestamp: `B`.
+    /// The number of inserts with one timestamp: `B`.
     pub batch: u64,
 }
 
 impl Geometry {
-    /// `bpt = max(k, 3)`, as many timers as `bpi` bits for each item of the window hold, the least padding with which an insert
-    /// checks at most `k` timers, and then the smallest batches that the bits tell apart. `None` if no padding does it.
+    /// Returns the paper's parameters: `bpt = max(k, 3)`, as many timers as fit in `bpi` bits per
+    /// item of the window, the least padding with which an insert checks at most `k` timers, and
+    /// then the smallest batches that the bits distinguish. Returns `None` if no padding suffices.
     pub fn of_paper(window: u64, bpi: u64, k: u32) -> Option<Self> {
         let bits = k.max(3);
         let timers = window * bpi / u64::from(bits);
@@ -34,7 +35,7 @@ impl Geometry {
             let batch = window.div_ceil((room - padding).min(window));
             Self { window, k, bits, timers, padding, batch }
         };
-        // Both padding and the batches that it makes larger lower the cost.
+        // Both padding and the batches that it enlarges lower the cost.
         let is_cheap = |padding| with(padding).checked_per_insert() <= f64::from(k);
         let (mut low, mut high) = (0, room - 1);
         if !is_cheap(high) {
@@ -47,12 +48,12 @@ impl Geometry {
         Some(with(low))
     }
 
-    /// Timers that an insert checks for having expired: `m/(B(P+1))`.
+    /// Returns the number of timers that an insert checks for expiry: `m/(B(P+1))`.
     fn checked_per_insert(&self) -> f64 {
         self.timers as f64 / (self.batch as f64 * (self.padding as f64 + 1.0))
     }
 
-    /// Our kind with these parameters.
+    /// Returns our kind with these parameters.
     pub fn spec(&self) -> Any {
         let parameters = Parameters::new()
             .with("window-items", self.window)

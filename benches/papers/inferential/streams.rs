@@ -1,5 +1,5 @@
-//! The streams of the Inferential paper: two synthetic ones, and two real ones in place of its trace of source addresses,
-//! which is not public.
+//! The streams of the Inferential paper: two synthetic ones, and two real ones in place of its
+//! trace of source addresses, which is not public.
 
 use super::random::Random;
 use super::zipf::Zipf;
@@ -12,26 +12,27 @@ use std::path::Path;
 /// The seed of streams, penalties and hashing.
 pub const SEED: u64 = 20_261_120;
 
-/// The keys that synthetic streams draw from.
+/// The number of keys from which synthetic streams draw.
 pub const UNIVERSE: usize = 1 << 16;
 
-/// Inserts before the first query of a synthetic stream.
+/// The number of inserts before the first query of a synthetic stream.
 const WARM_UP: usize = 1 << 20;
 
-/// Of so many places of a real stream the mean is taken for `D(j)`, as the paper does.
+/// The number of positions of a real stream over which the mean is taken for `D(j)`, as in the
+/// paper.
 const PLACES: usize = 8;
 
-/// The age of a key that never came.
+/// The age of a key that never occurred.
 const NEVER: u32 = u32::MAX;
 
-/// A stream, and what is known of it.
+/// A stream, with its model.
 pub struct Stream {
     pub name: &'static str,
-    /// Keys by number.
+    /// The keys by number.
     pub keys: Vec<u32>,
-    /// How many of them come before the first query.
+    /// The number of keys before the first query.
     pub warm_up: usize,
-    /// The age of each key when it comes, or [`NEVER`].
+    /// The age of each key at its occurrence, or [`NEVER`].
     ages: Vec<u32>,
     /// `p_x` of each key.
     pub priors: Vec<f64>,
@@ -56,7 +57,7 @@ impl Stream {
         Self { name, keys, warm_up, ages, priors, distinct }
     }
 
-    /// Section 5.2, with so many queries.
+    /// Creates the stream of section 5.2, with this many queries.
     pub fn uniform(queries: usize) -> Result<Self> {
         let mut random = Random::new(SEED);
         let keys = (0..WARM_UP + queries).map(|_| random.below(UNIVERSE as u64) as u32);
@@ -65,7 +66,7 @@ impl Stream {
         Ok(Self::new("uniform", keys.collect(), WARM_UP, priors, distinct))
     }
 
-    /// Section 5.3.1, with so many queries.
+    /// Creates the stream of section 5.3.1, with this many queries.
     pub fn power_law(queries: usize) -> Result<Self> {
         let (zipf, mut random) = (Zipf::new(UNIVERSE, 1.0), Random::new(SEED));
         let keys = (0..WARM_UP + queries).map(|_| zipf.next(&mut random) as u32);
@@ -73,12 +74,12 @@ impl Stream {
         Ok(Self::new("power law", keys.collect(), WARM_UP, power_law(), distinct))
     }
 
-    /// Section 5.3.2: the first field of each line of a file; `None`, with a notice, if it is not there. Priors are how often
-    /// keys come in all of it.
+    /// Reads the stream of section 5.3.2: the first field of each line of a file; returns `None`,
+    /// with a notice, if it is missing. The prior of a key is its frequency in the whole file.
     pub fn real(name: &'static str, file: &str) -> Result<Option<Self>> {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data").join(file);
         let Ok(text) = fs::read_to_string(&path) else {
-            println!("../shared/data/{file} is not there: its rows are left out\n");
+            println!("../shared/data/{file} is missing: its rows are omitted\n");
             return Ok(None);
         };
         let (mut numbers, mut counts) = (HashMap::new(), Vec::new());
@@ -94,7 +95,7 @@ impl Stream {
         Ok(Some(Self::new(name, keys, 0, priors, distinct)))
     }
 
-    /// Key, prior, and whether it is in a window, of each query.
+    /// Returns key, prior, and whether it is in a window, of each query.
     pub fn queries(&self, window: u64) -> impl Iterator<Item = (u32, f64, bool)> + '_ {
         let (keys, ages) = (&self.keys[self.warm_up..], &self.ages[self.warm_up..]);
         keys.iter()
@@ -102,20 +103,20 @@ impl Stream {
             .map(move |(&key, &age)| (key, self.priors[key as usize], u64::from(age) < window))
     }
 
-    /// Of the queries, those of keys in a window by those of others, as counted.
+    /// Returns the ratio of queries of keys in a window to those of other keys, as counted.
     pub fn odds(&self, window: u64) -> f64 {
         let inside = self.queries(window).filter(|query| query.2).count() as f64;
         inside / (self.queries(window).count() as f64 - inside)
     }
 
-    /// The same by the priors: `p/(1-p)` with `p = Σ p_x·(1 - (1-p_x)^w)`.
+    /// Returns the same ratio by the priors: `p/(1-p)` with `p = Σ p_x·(1 - (1-p_x)^w)`.
     pub fn expected_odds(&self, window: u64) -> f64 {
         let outside: f64 = self.priors.iter().map(|&p| p * power(1.0 - p, window as f64)).sum();
         (1.0 - outside) / outside
     }
 }
 
-/// `p_x` of the power law: `1/(x·H)`.
+/// Returns `p_x` of the power law: `1/(x·H)`.
 pub fn power_law() -> Vec<f64> {
     let harmonic: f64 = (1..=UNIVERSE).map(|x| 1.0 / x as f64).sum();
     (1..=UNIVERSE).map(|x| 1.0 / (x as f64 * harmonic)).collect()
@@ -125,7 +126,8 @@ fn power(base: f64, exponent: f64) -> f64 {
     (exponent * base.ln()).exp()
 }
 
-/// The distinct keys among so many inserts, for 1, 10, 100, ... and all: means over places that lie evenly in the stream.
+/// Returns the distinct keys among this many inserts, for 1, 10, 100, ... and all: means over
+/// positions that are evenly spaced in the stream.
 fn samples(keys: &[u32]) -> Vec<(f64, f64)> {
     let powers = std::iter::successors(Some(1), |j| Some(j * 10));
     let mut lengths: Vec<usize> = powers.take_while(|&j| j < keys.len()).collect();

@@ -1,4 +1,5 @@
-//! One trial: a filter is asked for each item of a stream, and then gets it; what its answers cost.
+//! One trial: each item of a stream is looked up in a filter, and then inserted; the cost of the
+//! answers.
 
 use super::geometry::Geometry;
 use super::random::Random;
@@ -8,20 +9,20 @@ use ebbtide::media::Memory;
 use ebbtide::{Durability, Filter, Form, Options, Result};
 use std::sync::Arc;
 
-/// Bins of equation 28.
+/// The number of bins of equation 28.
 const BINS: usize = 20;
 
-/// Queries whose posteriors are about the same.
+/// Queries with about the same posterior.
 #[derive(Debug, Clone, Copy, Default)]
 struct Bin {
     queries: f64,
-    /// Those of keys that were in the window.
+    /// The number of queries of keys in the window.
     inside: f64,
     /// The sum of their posteriors.
     posteriors: f64,
 }
 
-/// What was told of the queries of a trial, and what it cost.
+/// The answers to the queries of a trial, and their cost.
 #[derive(Debug, Clone, Default)]
 pub struct Tally {
     queries: f64,
@@ -50,22 +51,24 @@ impl Tally {
         Ok(())
     }
 
-    /// How many answers were wrong.
+    /// Returns the number of wrong answers.
     pub fn wrong(&self) -> u64 {
         self.wrong
     }
 
-    /// The mean penalty of a query.
+    /// Returns the mean penalty of a query.
     pub fn penalty(&self) -> f64 {
         self.penalty / self.queries
     }
 
-    /// Posterior Error, equation 28: how far the share of keys in the window is from the middle of the bin, on average.
+    /// Returns the Posterior Error, equation 28: the mean distance of the share of keys in the
+    /// window from the middle of the bin.
     pub fn posterior_error(&self) -> f64 {
         self.error(|bin, _| (bin as f64 + 0.5) / BINS as f64)
     }
 
-    /// The same with the mean posterior of the bin in place of its middle: no error is left then if posteriors are right.
+    /// Returns the same with the mean posterior of the bin instead of its middle: correct
+    /// posteriors then have no error.
     pub fn calibration_error(&self) -> f64 {
         self.error(|_, posterior| posterior)
     }
@@ -80,22 +83,24 @@ impl Tally {
     }
 }
 
-/// The penalties of the queries in turn: both uniform in [1, 10), the same in all trials.
+/// Returns the penalties of the queries in turn: both uniform in [1, 10), the same in all trials.
 fn penalties() -> impl Iterator<Item = Penalty> {
     let mut random = Random::new(!SEED);
     let mut next = move || 1.0 + 9.0 * (random.below(1 << 53) as f64 / (1_u64 << 53) as f64);
     std::iter::from_fn(move || Some(Penalty { false_positive: next(), false_negative: next() }))
 }
 
-/// What the three filters told: the standard one, the inferential one by the paper's formulas, and by the refined ones.
+/// The answers of the three filters: the standard one, the inferential one by the paper's formulas,
+/// and by the refined ones.
 pub type Tallies = [Tally; 3];
 
-/// The names of the three.
+/// The names of the three filters.
 pub const NAMES: [&str; 3] = ["standard", "the paper's form", "refined"];
 
-/// Runs a filter of this geometry over a stream. All three read the same cells.
+/// Runs a filter of this geometry over a stream. All three filters read the same cells.
 ///
 /// # Errors
+///
 /// Those of the filter.
 pub fn run(stream: &Stream, geometry: &Geometry) -> Result<Tallies> {
     let options = Options::new().hash_seed(SEED).stripes(1).durability(Durability::Never);
@@ -116,10 +121,12 @@ pub fn run(stream: &Stream, geometry: &Geometry) -> Result<Tallies> {
     Ok(tallies)
 }
 
-/// What decisions by the prior alone would cost, without any filter: `1 - (1-p_x)^w` in place of the posterior.
+/// Returns the cost of decisions by the prior alone, without any filter: `1 - (1-p_x)^w` instead of
+/// the posterior.
 ///
 /// # Errors
-/// None that is expected: priors are probabilities.
+///
+/// None is expected: priors are probabilities.
 pub fn by_prior(stream: &Stream, window: u64) -> Result<Tally> {
     let mut tally = Tally::default();
     for ((_, prior, inside), penalty) in stream.queries(window).zip(penalties()) {

@@ -1,5 +1,6 @@
-//! Runs a time-limited filter on a stream of distinct keys at a steady rate, and tells its course: slices, their size, memory
-//! and false-positive rate, sample by sample. Slices and memory are read from the events in the filter's own log.
+//! Runs a time-limited filter on a stream of distinct keys at a steady rate, and samples its
+//! course: slices, their size, memory and false-positive rate. Slices and memory are read from the
+//! events in the filter's own log.
 
 use super::random::{Random, mix};
 use ebbtide::inspect::{self, Entry};
@@ -9,61 +10,63 @@ use ebbtide::{Any, Durability, Filter, Options, Parameters, Result, Timestamp};
 pub const SEED: u64 = 20_261_120;
 /// The window, in seconds.
 pub const WINDOW: u64 = 600;
-/// Distinct keys inserted a second, evenly spaced.
+/// The number of distinct keys inserted per second, evenly spaced.
 pub const RATE: u64 = 100;
-/// Samples a window.
+/// The number of samples per window.
 pub const SAMPLES: u64 = 120;
-/// Keys of a window.
+/// The number of keys of a window.
 pub const KEYS: u64 = WINDOW * RATE;
 
 const MICROS: u64 = 1_000_000;
-/// When the streams begin: any past time will do.
+/// The beginning of the streams, an arbitrary past time.
 const BEGIN: u64 = 1_700_000_000 * MICROS;
 const STRIPES: u32 = 16;
 
 /// A filter and its stream.
 pub struct Setting {
-    /// The false-positive rate that the filter is to keep.
+    /// The planned false-positive rate of the filter.
     pub fpr: f64,
-    /// Numbers of slices; the planner's if none.
+    /// The numbers of slices; the planner's if `None`.
     pub slices: Option<(u32, u32)>,
-    /// The rate that the filter is told to expect, as a multiple of the true one.
+    /// The expected rate of the filter, as a multiple of the true one.
     pub expected: f64,
-    /// How long the stream is.
+    /// The length of the stream.
     pub windows: u64,
-    /// Keys, never inserted, that are asked for at each sample of the last `probed` windows.
+    /// The number of keys, never inserted, that are looked up at each sample of the last `probed`
+    /// windows.
     pub probes: u64,
-    /// Windows at the end in which false positives are counted.
+    /// The number of windows at the end in which false positives are counted.
     pub probed: u64,
 }
 
 /// The filter at one moment.
 pub struct Sample {
-    /// Keys inserted so far.
+    /// The number of keys inserted so far.
     pub inserted: u64,
-    /// Banks, each of which has slices of one size.
+    /// The number of banks, each of which has slices of one size.
     pub banks: usize,
-    /// Slices alive.
+    /// The number of slices alive.
     pub slices: u64,
-    /// Bits of the youngest slice.
+    /// The bits of the youngest slice.
     pub slice_0: u64,
-    /// Bits of all cells there are.
+    /// The bits of all cells.
     pub bits: u64,
-    /// The share of probes that were taken for present, if there were any.
+    /// The share of probes that were reported as present, if there were any.
     pub fpr: Option<f64>,
 }
 
-/// What became of a filter.
+/// The course of a filter.
 pub struct Course {
-    /// Slices that take inserts.
+    /// The number of slices that receive inserts.
     pub k: u32,
-    /// Slices that only age.
+    /// The number of slices that only age.
     pub l: u32,
-    /// Sample by sample.
+    /// The samples.
     pub samples: Vec<Sample>,
-    /// Keys of the window that were asked for, and how many of them were missed.
+    /// The number of keys of the window that were looked up, and the number missed.
     pub asked: (u64, u64),
-    /// Keys inserted when the last bank opened, after which the slices' size stays.
+    /// The number of keys inserted when the last bank opened, after which the slices' size is
+    /// constant.
     pub settled: u64,
 }
 
@@ -74,7 +77,7 @@ enum Change {
     Close(u64),
 }
 
-/// A bank that is open.
+/// An open bank.
 struct Bank {
     number: u64,
     since: u64,
@@ -89,12 +92,13 @@ fn key(number: u64) -> [u8; 16] {
     key
 }
 
-/// The time of the key of this number, counted from the stream's beginning.
+/// Returns the time of the key of this number, counted from the stream's beginning.
 fn time_of(number: u64) -> u64 {
     number * MICROS / RATE
 }
 
-/// The share of `probes` keys, never inserted, that a filter takes for present; `round` chooses them.
+/// Returns the share of `probes` keys, never inserted, that a filter reports as present; `round`
+/// chooses the keys.
 pub fn false_positives<K>(
     filter: &Filter<K>,
     at: Option<u64>,
@@ -111,7 +115,7 @@ pub fn false_positives<K>(
     Ok(found as f64 / probes as f64)
 }
 
-/// Inserts the keys of these numbers, at no time of their own.
+/// Inserts the keys of these numbers, without times.
 pub fn feed<K>(filter: &Filter<K>, numbers: std::ops::Range<u64>) -> Result<()> {
     for from in numbers.clone().step_by(4096) {
         let keys: Vec<_> = (from..(from + 4096).min(numbers.end)).map(key).collect();
@@ -124,7 +128,8 @@ fn timestamp(at: u64) -> Timestamp {
     Timestamp::from_unix_micros(BEGIN + at)
 }
 
-/// The settings of all filters here: repeatable, no syncing, and a log that is kept.
+/// Returns the options of all filters here: reproducible, without syncs, and with a log that is
+/// kept.
 pub fn options() -> Options {
     Options::new()
         .hash_seed(SEED)
@@ -133,7 +138,7 @@ pub fn options() -> Options {
         .checkpoint_bytes(1 << 40)
 }
 
-/// A number among a filter's parameters.
+/// Returns a number among a filter's parameters.
 pub fn number<T: std::str::FromStr>(parameters: &Parameters, name: &'static str) -> Result<T> {
     Ok(parameters.required(name, "a number")?)
 }
@@ -141,6 +146,7 @@ pub fn number<T: std::str::FromStr>(parameters: &Parameters, name: &'static str)
 /// Runs a filter.
 ///
 /// # Errors
+///
 /// Those of the filter.
 pub fn run(setting: &Setting) -> Result<Course> {
     let directory = tempfile::tempdir().expect("a temporary directory");
@@ -188,7 +194,7 @@ pub fn run(setting: &Setting) -> Result<Course> {
     Ok(Course { k, l, samples, asked: (asked, missed), settled })
 }
 
-/// The events of a filter's log, each with its time.
+/// Returns the events of a filter's log, each with its time.
 fn changes(dir: &std::path::Path) -> Result<Vec<(u64, Change)>> {
     let mut changes = Vec::new();
     inspect::wal(dir, |entry| {
@@ -214,7 +220,7 @@ fn change(entry: &Entry) -> Option<Change> {
     }
 }
 
-/// The samples at moments given by the keys inserted until then.
+/// Returns the samples at moments given by the keys inserted until then.
 fn samples(
     k: u32,
     first_words: u64,
@@ -223,7 +229,8 @@ fn samples(
 ) -> Vec<Sample> {
     let mut changes = changes.iter().peekable();
     let mut banks = vec![Bank { number: 0, since: 0, words: first_words }];
-    // When each closed generation dies; those before the stream, which the filter skipped, are dead.
+    // The expiry of each closed generation; those before the stream, which the filter skipped, are
+    // expired.
     let mut deaths: Vec<u64> = Vec::new();
     let mut all = Vec::new();
     for (inserted, fpr) in moments {
@@ -242,7 +249,7 @@ fn samples(
         }
         let alive = deaths.partition_point(|death| *death <= now) as u64;
         let open = deaths.len() as u64;
-        // Each bank has slices of its own for the generations that it serves, and k-1 before them.
+        // Each bank has its own slices for the generations that it serves, and k-1 before them.
         let served = banks.iter().enumerate().map(|(index, bank)| {
             let next = banks.get(index + 1).map_or(open + 1, |next| next.since.min(open + 1));
             match next.saturating_sub(bank.since.max(alive)) {

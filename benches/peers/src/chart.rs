@@ -1,4 +1,5 @@
-//! Horizontal bars on a logarithmic scale, a panel for each figure, as SVG. Text stays text, so no fonts are needed here.
+//! Draws horizontal bars on a logarithmic scale, a panel for each figure, as SVG. Text stays text,
+//! so no fonts are needed here.
 
 use crate::measure::Sample;
 use crate::peers::{Durability, OURS, Result};
@@ -11,7 +12,7 @@ use std::path::Path;
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 const WIDTH: i32 = 900;
-/// Where bars begin and end.
+/// The horizontal range of bars.
 const LEFT: i32 = 150;
 const RIGHT: i32 = WIDTH - 80;
 /// Heights: a panel's title, a bar with the space around it, the axis.
@@ -23,7 +24,7 @@ const OUR_COLOUR: RGBColor = RGBColor(0x1f, 0x77, 0xb4);
 const OTHER_COLOUR: RGBColor = RGBColor(0x9a, 0xa5, 0xb1);
 const LINE_COLOUR: RGBColor = RGBColor(0xe0, 0xe4, 0xe8);
 
-/// One figure of all peers, or of those that have it.
+/// One figure of all peers that have it.
 struct Panel {
     title: String,
     bars: Vec<(&'static str, f64)>,
@@ -32,7 +33,7 @@ struct Panel {
 impl Panel {
     fn new(title: String, rows: &[Row], figure: Figure, scale: f64) -> Self {
         let bars = rows.iter().map(|row| (row.entry.name, row.median(figure) / scale));
-        // What takes nothing has no place on a logarithmic scale.
+        // A zero has no position on a logarithmic scale.
         Self { title, bars: bars.filter(|bar| bar.1 > 0.0).collect() }
     }
 
@@ -40,7 +41,7 @@ impl Panel {
         TITLE + BAR * self.bars.len() as i32 + AXIS
     }
 
-    /// The powers of ten around all bars.
+    /// Returns the powers of ten around all bars.
     fn decades(&self) -> (i32, i32) {
         let logs = || self.bars.iter().map(|bar| bar.1.log10());
         let low = logs().fold(f64::INFINITY, f64::min).floor() as i32;
@@ -49,7 +50,7 @@ impl Panel {
     }
 }
 
-/// The panels of a scene: time, and without fsync also space.
+/// Returns the panels of a scene: time, and without fsync also space.
 fn panels(scene: &Scene) -> Vec<Panel> {
     let (title, rows, keys) = (scene.title(), &scene.rows, scene.distinct as f64);
     let panel =
@@ -68,7 +69,7 @@ fn panels(scene: &Scene) -> Vec<Panel> {
     panels
 }
 
-/// Draws what was measured of a stream, if anybody took part.
+/// Draws the measurements of a stream, if there are any.
 pub fn draw(path: &Path, scenes: &[Scene]) -> Result<()> {
     let panels: Vec<Panel> = scenes.iter().flat_map(panels).collect();
     if panels.is_empty() {

@@ -1,8 +1,9 @@
-//! The same check-and-insert stream on ebbtide and on what users would pick instead: what an operation costs in time, a key in
-//! memory and on disk.
+//! Runs the same check-and-insert stream on ebbtide and its alternatives: measures time per
+//! operation, memory and disk space per key.
 //!
-//! Each peer runs in each round in a process of its own, one after the other, each round beginning with another peer. Figures are
-//! medians over the rounds, ratios medians of ratios within a round. README.md says how each peer is set.
+//! Each peer runs in each round in a separate process, one after the other; each round begins with
+//! another peer. Results are medians over the rounds, ratios are medians of ratios within a round.
+//! README.md describes the settings of each peer.
 
 mod chart;
 mod measure;
@@ -20,35 +21,38 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use stream::{Source, Stream};
 
-/// Runs the same check-and-insert stream on ebbtide and on what users would pick instead.
+/// Runs the same check-and-insert stream on ebbtide and its alternatives.
 #[derive(Parser)]
 #[command(disable_help_subcommand = true)]
 struct Arguments {
-    /// How many operations.
+    /// The number of operations.
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     keys: u64,
-    /// `uniform` (each key is new), `zipf` (exponent 1), or a file: each line is a key, or with `FILE:N` the Nth word of each.
+    /// `uniform` (each key is new), `zipf` (exponent 1), or a file: each line is a key, or with
+    /// `FILE:N` the Nth word of each.
     #[arg(long, value_delimiter = ',', default_value = "uniform")]
     stream: Vec<Source>,
-    /// `none` (no fsync) or `always` (an fsync for each operation, or one that several writers share).
+    /// `none` (no fsync) or `always` (an fsync for each operation, or one that several writers
+    /// share).
     #[arg(long, value_enum, value_delimiter = ',', default_value = "none,always")]
     durability: Vec<Durability>,
-    /// Threads that call at once. Default: 1 without fsync; 1, 8 and 64 with it.
+    /// The number of concurrent threads. Default: 1 without fsync; 1, 8 and 64 with it.
     #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..))]
     writers: Vec<u16>,
-    /// Only these.
+    /// Runs only these peers.
     #[arg(long, value_delimiter = ',', value_parser = entry)]
     peers: Vec<&'static Entry>,
-    /// Medians are over so many.
+    /// The number of rounds over which medians are taken.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
     rounds: u16,
-    /// After how long each run with fsync stops, if its keys last so long.
+    /// The seconds after which each run with fsync stops, if its keys last that long.
     #[arg(long, default_value_t = 5)]
     seconds: u64,
-    /// Where files are made, in a folder that goes again: on the file system to measure. Default: beside this program.
+    /// The directory of temporary files: on the file system to measure. Default: beside this
+    /// program.
     #[arg(long)]
     dir: Option<PathBuf>,
-    /// Writes `peers.md` and a chart for each stream here.
+    /// Writes `peers.md` and a chart for each stream to this directory.
     #[arg(long)]
     write: Option<PathBuf>,
     #[command(subcommand)]
@@ -57,7 +61,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Inner {
-    /// One run of one peer, in a process of its own.
+    /// One run of one peer, in a separate process.
     #[command(hide = true)]
     Measure(Order),
 }
@@ -96,7 +100,7 @@ impl Arguments {
     }
 }
 
-/// Measures all that was asked for, and prints each scene as it is done.
+/// Measures everything requested, and prints each scene when it is complete.
 fn compare(arguments: &Arguments) -> Result<()> {
     let beside = std::env::current_exe()?.parent().map(Path::to_owned).unwrap_or_default();
     let parent = arguments.dir.as_ref().unwrap_or(&beside);
@@ -132,7 +136,7 @@ fn compare(arguments: &Arguments) -> Result<()> {
     }
 }
 
-/// All rounds of one stream, durability and number of writers.
+/// Measures all rounds of one stream, durability and number of writers.
 fn measure_scene(
     arguments: &Arguments,
     dir: &Path,
@@ -153,7 +157,8 @@ fn measure_scene(
             syncs.push(resources::fdatasync(dir)?);
         }
         for turn in 0..rows.len() {
-            // Each round begins with another, so that nobody is always first, or always after the same.
+            // Each round begins with another peer, so that no peer is always first, or always after
+            // the same one.
             let at = (round + turn) % rows.len();
             let row = &mut rows[at];
             let order = Order {
@@ -175,7 +180,7 @@ fn measure_scene(
     Ok(Scene { stream, operations, distinct, durability, writers, rows, left_out, syncs })
 }
 
-/// What ran, and where.
+/// Describes the machine and the versions.
 fn head(arguments: &Arguments) -> String {
     let system = rustix::system::uname();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
@@ -187,7 +192,7 @@ fn head(arguments: &Arguments) -> String {
     )
 }
 
-/// Writes all tables into one file, and a chart for each stream.
+/// Writes all tables to one file, and a chart for each stream.
 fn write_down(folder: &Path, head: &str, scenes: &[Scene]) -> Result<()> {
     fs::create_dir_all(folder)?;
     let tables: Vec<String> = scenes.iter().map(Scene::markdown).collect();

@@ -1,7 +1,8 @@
-//! One peer, one stream, once: in a process of its own, so that its memory is its own and nothing of another peer is warm.
+//! Runs one peer on one stream once, in a separate process, so that its memory is its own and no
+//! cache of another peer is warm.
 //!
-//! The process that is asked ([`Order::run`]) starts the program anew with a hidden command, which obeys ([`Order::obey`]) and prints
-//! its [`Sample`].
+//! The parent ([`Order::run`]) starts the program again with a hidden command, which executes the
+//! order ([`Order::obey`]) and prints its [`Sample`].
 
 use crate::peers::{Durability, Entry, FPR, GROUP, Key, Peer, Result, Setup};
 use crate::resources::{allocated, resident};
@@ -14,29 +15,29 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long after its checkpoint a peer has to let go of what it needs no more.
+/// The time after its checkpoint in which a peer may release unneeded resources.
 const REST: Duration = Duration::from_secs(2);
 
-/// Keys asked for again after the run, or for the first time.
+/// The number of keys looked up again after the run, or for the first time.
 const AGAIN: usize = 10_000;
 
-/// What a process is to do.
+/// The order of a process.
 #[derive(Debug, Clone, clap::Args)]
 pub struct Order {
     pub peer: String,
-    /// The file that holds the keys of the stream, 16 bytes each.
+    /// The file that contains the keys of the stream, 16 bytes each.
     pub keys: PathBuf,
-    /// Different keys among them.
+    /// The number of distinct keys.
     pub distinct: usize,
     pub durability: Durability,
     pub writers: usize,
-    /// When writers that wait for syncs stop, if their keys last so long.
+    /// The time when writers that wait for syncs stop, if their keys last that long.
     pub seconds: u64,
     /// An empty directory for the peer.
     pub dir: PathBuf,
 }
 
-/// What one run came to.
+/// The result of one run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sample {
     pub operations: u64,
@@ -51,7 +52,7 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// Nanoseconds of the clock for one operation of any writer.
+    /// Returns elapsed nanoseconds per operation, over all writers.
     pub fn each(&self) -> f64 {
         self.nanoseconds / self.operations as f64
     }
@@ -70,24 +71,25 @@ impl Sample {
     }
 }
 
-/// What one writer did.
+/// The result of one writer.
 struct Written {
     begun: Instant,
     ended: Instant,
     new: u64,
-    /// How many keys of its share.
+    /// The number of processed keys of its share.
     done: usize,
 }
 
-/// What the writers did together.
+/// The result of all writers.
 struct Run {
     nanoseconds: f64,
     new: u64,
-    /// How many keys of each writer's share were done.
+    /// The number of processed keys of each writer's share.
     done: Vec<usize>,
 }
 
-/// Nothing is new to it. A run on it leaves the memory of a run behind, threads and all, but for the peer's.
+/// A peer without any key. A run on it allocates all the memory of a run, including threads, except
+/// the peer's.
 struct Nobody;
 
 impl Peer for Nobody {
@@ -97,7 +99,7 @@ impl Peer for Nobody {
 }
 
 impl Order {
-    /// Has a process of its own do it.
+    /// Executes the order in a separate process.
     pub fn run(&self) -> Result<Sample> {
         let words: [OsString; 8] = [
             "measure".into(),
@@ -109,7 +111,7 @@ impl Order {
             self.seconds.to_string().into(),
             self.dir.clone().into(),
         ];
-        // This very program, even if it has been built anew since.
+        // The running binary, even if it has been rebuilt since.
         let output =
             Command::new("/proc/self/exe").args(words).stderr(Stdio::inherit()).output()?;
         let line = String::from_utf8_lossy(&output.stdout);
@@ -117,10 +119,10 @@ impl Order {
         sample.ok_or_else(|| format!("{} failed: {}", self.peer, output.status).into())
     }
 
-    /// Does it in this process.
+    /// Executes the order in this process.
     pub fn obey(&self) -> Result<()> {
         let entry = Entry::named(&self.peer).ok_or("no peer of this name")?;
-        // Nothing is made besides: what is let go of would make room that the peer's memory hides in.
+        // No other allocation is made here: freed memory would hide a part of the peer's.
         let bytes = fs::read(&self.keys)?;
         let (keys, _) = bytes.as_chunks();
         self.drive(&Nobody, keys)?;
@@ -147,12 +149,12 @@ impl Order {
         Ok(())
     }
 
-    /// The part of each writer.
+    /// Returns the share of each writer.
     fn shares<'a>(&self, keys: &'a [Key]) -> impl Iterator<Item = &'a [Key]> + Clone {
         keys.chunks(keys.len().div_ceil(self.writers).max(1))
     }
 
-    /// Lets the writers run, all at once, and waits for them.
+    /// Runs all writers concurrently, and waits for them.
     fn drive(&self, peer: &dyn Peer, keys: &[Key]) -> Result<Run> {
         let shares = self.shares(keys);
         let start = Barrier::new(shares.clone().count());
@@ -175,9 +177,9 @@ impl Order {
         Ok(run)
     }
 
-    /// What one writer does, once all are there.
+    /// Runs one writer, after all have started.
     fn write(&self, peer: &dyn Peer, share: &[Key], start: &Barrier) -> Result<Written> {
-        // Between looks at the clock.
+        // The number of keys between checks of the clock.
         let (step, limit) = match self.durability {
             Durability::None => (GROUP, Duration::MAX),
             Durability::Always => (1, Duration::from_secs(self.seconds)),
@@ -195,8 +197,9 @@ impl Order {
         Ok(Written { begun, ended: Instant::now(), new, done })
     }
 
-    /// Holds the answers against the truth: as many new keys as there were different ones, and none that is new again. Filters may
-    /// have taken some for known, which they have not taken in then; also when they are full, no more than their rate allows.
+    /// Checks the answers: there must be as many new keys as distinct ones, and none may be new
+    /// again. Filters may report some new keys as present and then do not insert them; even when
+    /// they are full, no more than their rate allows.
     fn check(&self, entry: &Entry, peer: &dyn Peer, keys: &[Key], run: &Run) -> Result<()> {
         let shares = self.shares(keys).zip(&run.done);
         let done: Vec<Key> = shares.flat_map(|(share, &done)| &share[..done]).copied().collect();
@@ -204,26 +207,30 @@ impl Order {
         let allowed = if entry.filter { false_positives(distinct) } else { 0 };
         if run.new > distinct || run.new + allowed < distinct {
             let new = run.new;
-            return Err(format!("{name}: {new} of {distinct} keys were said to be new").into());
+            return Err(format!("{name}: {new} of {distinct} keys were reported as new").into());
         }
         let again = peer.check_and_insert(&done[..done.len().min(AGAIN)])?;
         if again > allowed {
             return Err(format!("{name}: {again} keys were new a second time").into());
         }
         if entry.filter && self.durability == Durability::None {
-            // Few, as they fill it beyond what it was made for.
+            // Few, because they fill it beyond its plan.
             let unseen = unseen_keys(AGAIN.min(done.len() / 50));
             let asked = unseen.len() as u64;
             let known = asked - peer.check_and_insert(&unseen)?;
             if known > false_positives(asked) {
-                return Err(format!("{name}: {known} of {asked} new keys seem known").into());
+                return Err(format!(
+                    "{name}: {known} of {asked} new keys were reported as present"
+                )
+                .into());
             }
         }
         Ok(())
     }
 }
 
-/// So many of these new keys a filter may take for known ones: its rate when it is full, and five deviations.
+/// Returns how many of these new keys a full filter may report as present: its rate, and five
+/// deviations.
 fn false_positives(keys: u64) -> u64 {
     let expected = keys as f64 * FPR;
     (expected + 5.0 * expected.sqrt()).ceil() as u64

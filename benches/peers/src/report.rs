@@ -1,10 +1,10 @@
-//! Tables in Markdown, with ratios to ebbtide, and what they say about the goals.
+//! Tables in Markdown, with ratios to ebbtide, and the findings about the goals.
 
 use crate::measure::Sample;
 use crate::peers::{Durability, Entry, OURS};
 use std::fmt::Write;
 
-/// What was measured of one stream under one durability with so many writers.
+/// The measurements of one stream under one durability with this many writers.
 pub struct Scene {
     pub stream: String,
     pub operations: usize,
@@ -12,13 +12,13 @@ pub struct Scene {
     pub durability: Durability,
     pub writers: usize,
     pub rows: Vec<Row>,
-    /// Who did not take part, and why.
+    /// The peers that did not take part, with the reasons.
     pub left_out: Vec<(&'static Entry, &'static str)>,
     /// The time of an fdatasync in each round, where there were any.
     pub syncs: Vec<f64>,
 }
 
-/// One peer, a sample a round.
+/// One peer, with a sample per round.
 pub struct Row {
     pub entry: &'static Entry,
     pub samples: Vec<Sample>,
@@ -27,7 +27,7 @@ pub struct Row {
 /// A figure of a sample.
 pub type Figure = fn(&Sample) -> f64;
 
-/// The middle of the values, or the mean of the two in the middle.
+/// Returns the median of the values, or the mean of the two in the middle.
 pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
@@ -38,7 +38,7 @@ pub fn median(mut values: Vec<f64>) -> f64 {
     }
 }
 
-/// To three digits, as a person writes it.
+/// Formats a value with three digits.
 pub fn short(value: f64) -> String {
     match value.abs() {
         size if size >= 99.95 => format!("{value:.0}"),
@@ -48,12 +48,12 @@ pub fn short(value: f64) -> String {
 }
 
 impl Row {
-    /// The median over the rounds.
+    /// Returns the median over the rounds.
     pub fn median(&self, figure: Figure) -> f64 {
         median(self.samples.iter().map(figure).collect())
     }
 
-    /// The median, over the rounds, of how many times the other's figure of the same round it is.
+    /// Returns the median, over the rounds, of the ratio to the other's figure of the same round.
     pub fn ratio(&self, other: &Self, figure: Figure) -> f64 {
         let pairs = self.samples.iter().zip(&other.samples);
         median(pairs.map(|(this, other)| figure(this) / figure(other)).collect())
@@ -61,7 +61,7 @@ impl Row {
 }
 
 impl Scene {
-    /// What is measured, in words.
+    /// Returns the title of the scene.
     pub fn title(&self) -> String {
         let durability = match self.durability {
             Durability::None => "no fsync",
@@ -75,14 +75,15 @@ impl Scene {
         self.rows.iter().find(|row| row.entry.name == OURS)
     }
 
-    /// The peer with files that has least of something, among those that take so many operations at once.
+    /// Returns the peer with files with the smallest figure, among those with such groups of
+    /// operations.
     fn least(&self, group: impl Fn(usize) -> bool, figure: Figure) -> Option<&Row> {
         let foreign = |row: &&Row| !row.entry.name.starts_with(OURS) && row.entry.persists();
         let peers = self.rows.iter().filter(foreign).filter(|row| group(row.entry.group));
         peers.min_by(|one, other| one.median(figure).total_cmp(&other.median(figure)))
     }
 
-    /// A figure and, in brackets, how many times ebbtide's it is.
+    /// Formats a figure with its ratio to ebbtide's in brackets.
     fn cell(&self, row: &Row, figure: Figure, scale: f64) -> String {
         let value = short(row.median(figure) / scale);
         match self.ours() {
@@ -91,7 +92,7 @@ impl Scene {
         }
     }
 
-    /// The table under its title, and what follows from it.
+    /// Returns the table under its title, with the findings.
     pub fn markdown(&self) -> String {
         let unsynced = self.durability == Durability::None;
         let mut head = vec!["", "operations/s", "ns"];
@@ -125,7 +126,7 @@ impl Scene {
         format!("## {title}\n\n{count}\n\n{table}\n{notes}\n")
     }
 
-    /// Who did not take part, by reasons.
+    /// Returns the peers that did not take part, by reason.
     fn left_out(&self) -> Vec<String> {
         let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
         for &(entry, reason) in &self.left_out {
@@ -139,7 +140,7 @@ impl Scene {
         reasons.iter().map(line).collect()
     }
 
-    /// What the goals ask for.
+    /// Returns the findings about the goals.
     fn findings(&self) -> Vec<String> {
         let Some(ours) = self.ours() else {
             return Vec::new();
@@ -180,7 +181,7 @@ impl Scene {
     }
 }
 
-/// A Markdown table whose columns are aligned in the source too.
+/// Formats a Markdown table whose columns are aligned in the source too.
 fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
@@ -275,7 +276,8 @@ mod tests {
 
     #[test]
     fn syncs_are_held_against_what_the_disk_could_do_for_so_many_writers() {
-        // Ten operations in 500 ns by four writers, where a sync takes 100 ns: half of four in 100 ns.
+        // Ten operations in 500 ns by four writers, where a sync takes 100 ns: half of four in 100
+        // ns.
         let scene = scene(Durability::Always, vec![row(OURS, &[500.0], 0.0)], vec![100.0]);
         let text = scene.markdown();
         assert!(text.contains("ebbtide does 0.50 of (writers / that time)"), "{text}");

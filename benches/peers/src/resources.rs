@@ -1,4 +1,4 @@
-//! What the system says: memory of a process, room on the disk, the time of an fdatasync.
+//! System measurements: memory of a process, space on the disk, the time of an fdatasync.
 
 use crate::peers::Result;
 use crate::report::median;
@@ -7,10 +7,10 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::time::Instant;
 
-/// The bytes of memory that a process occupies, its own, shared and of files it has mapped. (What the kernel keeps of files that are
-/// read and written by calls is not among them.)
+/// Returns the bytes of memory that a process occupies: private, shared and mapped from files. (The
+/// kernel's cache of files accessed by calls is not included.)
 pub fn resident(process: u32) -> Result<u64> {
-    // Exact, unlike the figure of `status`, which threads add to in lots.
+    // Exact, unlike the number in `status`, which threads update in batches.
     let path = format!("/proc/{process}/smaps_rollup");
     let text = fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
     let line = text.lines().find_map(|line| line.strip_prefix("Rss:"));
@@ -19,7 +19,7 @@ pub fn resident(process: u32) -> Result<u64> {
     Ok(kibibytes << 10)
 }
 
-/// The bytes of disk that the files below a directory occupy.
+/// Returns the bytes of disk that the files below a directory occupy.
 pub fn allocated(dir: &Path) -> Result<u64> {
     let mut bytes = 0;
     for entry in fs::read_dir(dir)? {
@@ -31,19 +31,19 @@ pub fn allocated(dir: &Path) -> Result<u64> {
     Ok(bytes)
 }
 
-/// Writes back what is still to be written of a file system, so that nobody pays for those before.
+/// Writes back all pending data of a file system, so that no peer pays for earlier writes.
 pub fn settle(dir: &Path) -> Result<()> {
     Ok(rustix::fs::syncfs(File::open(dir)?)?)
 }
 
-/// Whether files in this directory are in memory only, where syncs mean nothing.
+/// Returns whether files in this directory are in memory only, where syncs have no meaning.
 pub fn in_memory(dir: &Path) -> Result<bool> {
     const TMPFS: rustix::fs::FsWord = 0x0102_1994;
     Ok(rustix::fs::statfs(dir)?.f_type == TMPFS)
 }
 
-/// The nanoseconds that writing a page and `fdatasync` take on this file system: the median over as many pages of a file that has its
-/// blocks already, one after the other, as a log is written.
+/// Returns the nanoseconds of writing a page with `fdatasync` on this file system: the median over
+/// consecutive pages of a file with allocated blocks, as a log is written.
 pub fn fdatasync(dir: &Path) -> Result<f64> {
     const PAGES: usize = 256;
     const PAGE: [u8; 4096] = [0x5a; 4096];

@@ -1,4 +1,4 @@
-//! Streams of keys, made before any clock starts, and once for all peers.
+//! Streams of keys, generated before any clock starts, and once for all peers.
 
 use crate::peers::{Key, Result};
 use std::collections::HashSet;
@@ -9,16 +9,17 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use xxhash_rust::xxh3::xxh3_128;
 
-/// Seeds of what is made here, so that every run has the same keys.
+/// The seeds of the generated keys, so that every run has the same keys.
 const KEY_SEED: u64 = 0x7065_6572_7320_6b65;
 const RANK_SEED: u64 = 0x7065_6572_7320_7261;
 
-/// Where a stream comes from.
+/// The source of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
     /// Each key is new.
     Uniform,
-    /// As many different keys as the stream is long, the one of rank `r` with probability proportional to `1/r`.
+    /// As many distinct keys as the stream is long, the one of rank `r` with probability
+    /// proportional to `1/r`.
     Zipf,
     /// The lines of a file, or the words in one column of it, counted from 1.
     File(PathBuf, Option<usize>),
@@ -52,16 +53,17 @@ impl fmt::Display for Source {
     }
 }
 
-/// Keys in the order in which they come.
+/// The keys of a stream in order.
 pub struct Stream {
     pub name: String,
     pub keys: Vec<Key>,
-    /// How many different ones there are.
+    /// The number of distinct keys.
     pub distinct: usize,
 }
 
 impl Stream {
-    /// The first `length` keys of a source, or fewer if it ends before; nothing if its file is not there.
+    /// Reads the first `length` keys of a source, or fewer if it ends before; returns `None` if its
+    /// file is missing.
     pub fn read(source: &Source, length: usize) -> Result<Option<Self>> {
         let keys = match source {
             Source::Uniform => (0..length as u64).map(key).collect(),
@@ -80,17 +82,17 @@ impl Stream {
     }
 }
 
-/// Keys that are in no stream.
+/// Returns keys that are in no stream.
 pub fn unseen_keys(count: usize) -> Vec<Key> {
     (0..count as u64).map(|number| key(u64::MAX / 4 - number)).collect()
 }
 
-/// How many different keys there are.
+/// Returns the number of distinct keys.
 pub fn distinct(keys: &[Key]) -> usize {
     keys.iter().collect::<HashSet<_>>().len()
 }
 
-/// Output `number` of SplitMix64 from a seed. Different numbers give different outputs.
+/// Returns output `number` of SplitMix64 from a seed. Different numbers give different outputs.
 fn mixed(seed: u64, number: u64) -> u64 {
     let mut z = seed.wrapping_add(number.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -98,7 +100,7 @@ fn mixed(seed: u64, number: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// The key of this number: 16 bytes as of a hash or a random id, in no order.
+/// Returns the key of this number: 16 bytes as of a hash or a random id, in no order.
 fn key(number: u64) -> Key {
     let halves = [mixed(KEY_SEED, 2 * number), mixed(KEY_SEED, 2 * number + 1)];
     let mut key = Key::default();
@@ -122,7 +124,7 @@ fn zipf(length: usize) -> Vec<Key> {
     (0..length as u64).map(draw).collect()
 }
 
-/// A line or word becomes a key by its hash, for lines differ in length.
+/// Hashes each line or word to a key, because lines differ in length.
 fn lines(text: &[u8], column: Option<usize>, length: usize) -> Vec<Key> {
     let whole = |line: &[u8]| xxh3_128(line.trim_ascii_end()).to_le_bytes();
     let lines = text.split(|&byte| byte == b'\n').filter(|line| !line.trim_ascii().is_empty());

@@ -1,10 +1,10 @@
-//! `dedup --at-least-once`: asks, prints, hands over, and only then inserts. A run that is killed
-//! in between prints lines again in the next one, and loses none.
+//! `dedup --at-least-once`: checks lines, prints and flushes the new ones, and only then inserts. A
+//! run that is killed in between loses no line; the next run prints some again.
 //!
-//! Lines are asked about before those in front of them are inserted, in pieces that end early
-//! enough for the answers to be those of one line after the other: before a key comes again in the
-//! piece, which may be new or refreshed by it, and before the piece is a considerable share of the
-//! window.
+//! Lines are checked before the lines in front of them are inserted. A piece therefore ends early
+//! enough for its answers to equal those of checking and inserting line by line: before a key
+//! repeats within the piece, because the first occurrence may be new or refresh it, and before the
+//! piece is a considerable share of the window.
 
 use super::run::{Ended, Run};
 use super::stream::{Line, LineError, Stream};
@@ -16,14 +16,15 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// A piece is at most this share of a window of items: as much longer a key may be remembered.
+/// The largest share of a window of items in one piece; a key may stay in the window for that much
+/// longer.
 const SHARE: usize = 64;
 
-/// What a run has asked about, printed if it is new, and not inserted yet.
+/// Lines that were checked, printed if new, and not inserted yet.
 struct Piece<'b> {
-    /// The lines that are to be inserted, and whether each was printed.
+    /// The lines to insert, and whether each was printed.
     lines: Vec<(Line<'b>, bool)>,
-    /// Their keys.
+    /// The keys of these lines.
     keys: HashSet<&'b [u8]>,
 }
 
@@ -49,7 +50,7 @@ impl AtLeastOnce<'_> {
             let mut piece = Piece { lines: Vec::new(), keys: HashSet::new() };
             let limit = limit(lead);
             let done = self.batch(batch, run, &mut piece, most, limit);
-            // Printed or not, what comes before a bad line is done.
+            // Lines before a bad line are complete, printed or not.
             self.insert(batch, run, &mut piece)?;
             stream.sync()?;
             run.output.flush()?;
@@ -91,8 +92,8 @@ impl AtLeastOnce<'_> {
         Ok(())
     }
 
-    /// Whether the key of a line is in the window. A line that its insert would refuse is refused
-    /// now, before it is printed.
+    /// Returns whether the key of a line is in the window. Refuses now, before printing, a line
+    /// that its insert would refuse.
     fn is_present(&self, line: &Line<'_>, limit: u64) -> ebbtide::Result<bool> {
         match line.time.map(Timestamp::as_unix_micros) {
             Some(time) if time > limit => Err(Error::TimeAhead { time, limit }),
@@ -100,7 +101,7 @@ impl AtLeastOnce<'_> {
         }
     }
 
-    /// Hands over what was printed, then inserts all lines of the piece.
+    /// Flushes the printed lines, then inserts all lines of the piece.
     fn insert(&mut self, batch: &Batch<'_>, run: &mut Run, piece: &mut Piece<'_>) -> Result<()> {
         run.output.flush()?;
         piece.keys.clear();
@@ -111,8 +112,8 @@ impl AtLeastOnce<'_> {
                 Since::Accepted => call.check_and_insert(line.key).map(|it| it != Checked::TooLate),
             };
             match inserted {
-                // Too late to be inserted: it was printed unchecked, unless it was known all the
-                // same.
+                // The line is too late to insert. It was printed unchecked, unless its key was
+                // present.
                 Ok(inserted) => *self.late += u64::from(printed && !inserted),
                 Err(error) => {
                     self.stream.judge(LineError::Refused(error), batch, line.number, run)?;
@@ -123,7 +124,8 @@ impl AtLeastOnce<'_> {
     }
 }
 
-/// The latest time, in microseconds since the Unix epoch, that a filter with this lead takes now.
+/// Returns the latest time, in microseconds since the Unix epoch, that a filter with this lead
+/// accepts now.
 fn limit(lead: Duration) -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(now.saturating_add(lead).as_micros()).unwrap_or(u64::MAX)

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// The error rate without `--fpr`.
+/// The false-positive rate without `--fpr`.
 const FPR: f64 = 0.001;
 
 /// Runs the command.
@@ -55,7 +55,7 @@ pub fn dedup(mut arguments: Dedup) -> Result<()> {
             })?;
             let spec = spec.ok_or_else(no_window)?;
             remove_on_signal(dir.path())?;
-            // Nobody opens it again.
+            // No later run opens it.
             options = options.durability(Durability::Never);
             let filter = Filter::create(dir.path().join("memory"), spec, options)?;
             feed(&filter, &mut arguments)?.finish()
@@ -63,14 +63,15 @@ pub fn dedup(mut arguments: Dedup) -> Result<()> {
     }
 }
 
-/// Removes the temporary memory when the run is interrupted, which is how `tail -f | ebbtide dedup` ends.
+/// Removes the temporary filter when the run is interrupted, the usual end of `tail -f | ebbtide
+/// dedup`.
 fn remove_on_signal(dir: &Path) -> Result<()> {
     let dir = dir.to_path_buf();
     let mut signals = stop::listen()?;
     std::thread::spawn(move || {
         if let Some(signal) = signals.forever().next() {
-            // Moved first: at its old place the filter's own threads might still be making files. What cannot be removed
-            // stays; the signal ends the run all the same.
+            // Rename first: the filter's own threads may still create files in the old directory.
+            // Files that cannot be removed stay; the signal ends the run in any case.
             let away = dir.with_extension("gone");
             let moved = std::fs::rename(&dir, &away).is_ok();
             let _ = std::fs::remove_dir_all(if moved { &away } else { &dir });
@@ -80,7 +81,7 @@ fn remove_on_signal(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The filter that is asked for; `None` if that is left to one that exists.
+/// Returns the requested filter; `None` if the options leave that to an existing one.
 fn spec(arguments: &Dedup) -> Result<Option<Any>> {
     let fpr = arguments.fpr.unwrap_or(FPR);
     let parameters = Parameters::new().with("fpr", fpr);
@@ -98,7 +99,7 @@ fn spec(arguments: &Dedup) -> Result<Option<Any>> {
     }
 }
 
-/// The memory of earlier runs, or a new one.
+/// Opens the filter of earlier runs, or creates it.
 fn remembered(dir: &Path, spec: Option<Any>, options: Options) -> Result<Filter<Any>> {
     let Some(spec) = spec else {
         return Filter::open(dir, options).map_err(|error| match error {
@@ -110,12 +111,10 @@ fn remembered(dir: &Path, spec: Option<Any>, options: Options) -> Result<Filter<
 }
 
 fn no_window() -> Failure {
-    Failure::Error(
-        "how long to remember a line is not clear; give --window DURATION or --last N".to_owned(),
-    )
+    Failure::Error("the window is missing; give --window DURATION or --last N".to_owned())
 }
 
-/// Makes sure that a filter that was there has the max lead that is asked for.
+/// Checks that an existing filter has the requested max lead.
 fn check_lead(filter: &Filter<Any>, dir: &Path, wanted: Option<Duration>) -> Result<()> {
     let found = filter.stat()?.max_lead;
     match wanted.filter(|wanted| *wanted != found) {
@@ -167,7 +166,8 @@ fn feed_at_most_once(
             Checked::Present => Ok(()),
             Checked::New => output.line(line.whole, end),
             Checked::TooLate => {
-                // Whether it was seen is not known any more. A line twice is better than none.
+                // The filter no longer stores whether this key was seen. A duplicate line is better
+                // than a lost one.
                 *late += 1;
                 output.line(line.whole, end)
             }

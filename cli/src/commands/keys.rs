@@ -1,4 +1,5 @@
-//! `insert`, `contains`, `check`, `remove`, `estimate` and `age`: one filter, one file of keys, an answer per key.
+//! `insert`, `contains`, `check`, `remove`, `estimate` and `age`: one filter, one file of keys, one
+//! answer per key.
 
 use super::stream::{Skipped, Stream};
 use crate::args::{Check, Estimate, Insert, Query};
@@ -24,7 +25,7 @@ pub fn insert(arguments: Insert) -> Result<()> {
     changed
 }
 
-/// Answers whether each key is in the window.
+/// Prints whether each key is in the window.
 pub fn contains(arguments: Query) -> Result<()> {
     let json = arguments.json;
     ask(
@@ -35,7 +36,7 @@ pub fn contains(arguments: Query) -> Result<()> {
     )
 }
 
-/// Answers whether each key was in the window, and inserts it.
+/// Prints whether each key was in the window, and inserts it.
 pub fn check(arguments: Check) -> Result<()> {
     let json = arguments.query.json;
     let since = arguments.since.into();
@@ -61,7 +62,7 @@ pub fn check(arguments: Check) -> Result<()> {
     changed
 }
 
-/// Answers whether each key was there, and removes it.
+/// Prints whether each key was present, and removes it.
 pub fn remove(arguments: Query) -> Result<()> {
     let json = arguments.json;
     change(
@@ -72,7 +73,7 @@ pub fn remove(arguments: Query) -> Result<()> {
     )
 }
 
-/// Answers how often each key was inserted.
+/// Prints how often each key was inserted.
 pub fn estimate(arguments: Estimate) -> Result<()> {
     let (json, normalised) = (arguments.query.json, arguments.normalised);
     let mut bounds = 0_u64;
@@ -93,12 +94,14 @@ pub fn estimate(arguments: Estimate) -> Result<()> {
         },
     );
     if bounds > 0 {
-        note(&format!("estimates that are lower bounds, for a counter is at its end: {bounds}"));
+        note(&format!(
+            "estimates that are lower bounds, because a counter is at its maximum: {bounds}"
+        ));
     }
     asked
 }
 
-/// Answers how long ago each key was seen.
+/// Prints how long ago each key was seen.
 pub fn age(arguments: Query) -> Result<()> {
     let json = arguments.json;
     ask(
@@ -119,8 +122,8 @@ pub fn age(arguments: Query) -> Result<()> {
     )
 }
 
-/// Opens the filter, feeds it the keys, closes it. `skipped` stands for the answers of bad lines;
-/// for nothing where there are no answers.
+/// Opens the filter, passes it the keys, and closes it. `skipped` selects the output for bad lines,
+/// `Skipped::Nothing` where there are no answers.
 fn change<A>(
     arguments: Insert,
     skipped: Skipped,
@@ -140,7 +143,7 @@ fn change<A>(
     ended.finish()
 }
 
-/// Asks the filter about the keys, and changes nothing.
+/// Looks up the keys; changes nothing.
 fn ask<A>(
     arguments: Insert,
     json: bool,
@@ -159,7 +162,7 @@ fn ask<A>(
     ended.finish()
 }
 
-/// Writes one answer in the form asked for.
+/// Writes one answer, as text or as JSON.
 fn answer(
     output: &mut Output,
     json: bool,

@@ -1,4 +1,5 @@
-//! `stat`, `digest`, `verify`, `wal` and `snapshot`: what a filter is and what its files hold.
+//! `stat`, `digest`, `verify`, `wal`, `clear` and `snapshot`: the state of a filter and the
+//! contents of its files.
 
 use super::{at_rest, open_at_rest};
 use crate::args::Look;
@@ -13,12 +14,12 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// What `stat` adds of a filter that is fuller than planned.
-const SATURATED: &str = "SATURATED: the filter is fuller than planned, and takes more than twice as many new keys for known \
-                         ones as planned; create a larger one (see `ebbtide plan`) and move to it, and if you did not \
-                         expect so many keys, find out who inserts them: flooding a filter is an attack";
+/// The warning of `stat` about a filter that is fuller than planned.
+const SATURATED: &str = "SATURATED: the filter is fuller than planned: its false-positive rate is more than twice the \
+                         planned rate; create a larger filter (see `ebbtide plan`) and move to it; if this many keys are \
+                         unexpected, find their source, because flooding a filter is an attack";
 
-/// Prints what the filter says of itself.
+/// Prints the statistics of a filter.
 pub fn stat(arguments: &Look) -> Result<()> {
     let reader = Reader::<Any>::open(&arguments.dir, at_rest())?;
     let stat = reader.stat()?;
@@ -99,7 +100,7 @@ fn stat_text(stat: &Stat) -> String {
     table(&rows)
 }
 
-/// Prints the digest and where it stands.
+/// Prints the digest and its LSN.
 pub fn digest(arguments: &Look) -> Result<()> {
     let reader = Reader::<Any>::open(&arguments.dir, at_rest())?;
     let digest = reader.digest()?;
@@ -117,7 +118,7 @@ pub fn digest(arguments: &Look) -> Result<()> {
     output.flush()
 }
 
-/// Names each file with what is wrong in it; exit code 1 if something is.
+/// Lists each file with its damage; returns exit code 1 if there is any.
 pub fn verify(arguments: &Look) -> Result<ExitCode> {
     let report = inspect::verify(&arguments.dir)?;
     let mut output = Output::new()?;
@@ -133,7 +134,7 @@ pub fn verify(arguments: &Look) -> Result<ExitCode> {
             ]))?;
         } else {
             let state = if file.damage.is_empty() { "sound" } else { "DAMAGED" };
-            // What concerns all files together has no size of its own.
+            // An entry for all files together has no size.
             let size =
                 if file.bytes == 0 { String::new() } else { format!(", {}", bytes(file.bytes)) };
             let detail =
@@ -148,7 +149,7 @@ pub fn verify(arguments: &Look) -> Result<ExitCode> {
     Ok(if report.is_sound() { ExitCode::SUCCESS } else { ExitCode::from(super::NO) })
 }
 
-/// What is damaged, as an object.
+/// Returns the description of a damage as JSON.
 pub fn damage_json(error: &Error) -> Value {
     let mut members = object([("message", error.to_string().into())]);
     if let Error::Damaged { path, offset, expected, found, .. } = error {
@@ -160,8 +161,11 @@ pub fn damage_json(error: &Error) -> Value {
     Value::Object(members)
 }
 
-/// Prints the log, one record a line: LSN, time, operation, the rest. In place of a key's hash, which may tell the filter's seed, stands
-/// its hash under a key of this run: so equal keys are known again within one output, and nothing else is told.
+/// Prints the log, one record per line: LSN, time, operation, details.
+///
+/// A tag replaces each key hash, which could reveal the filter's seed. The tag is the hash of the
+/// key hash under a random key of this run, so it shows only which keys are equal within one
+/// output.
 pub fn wal(arguments: &Look) -> Result<()> {
     let mut output = Output::new()?;
     let tags = RandomState::new();
@@ -184,7 +188,7 @@ pub fn wal(arguments: &Look) -> Result<()> {
     Ok(read?)
 }
 
-/// What makes the library stop reading; it is seen by nobody.
+/// Returns an error that stops the library's reading; the caller discards it.
 fn stop() -> Error {
     Error::Io {
         action: "write to",
@@ -193,7 +197,7 @@ fn stop() -> Error {
     }
 }
 
-/// The time of a record, if it has one.
+/// Returns the time of a record, if it has one.
 fn entry_time(entry: &inspect::Entry) -> Option<Timestamp> {
     (entry.time != Timestamp::default()).then_some(entry.time)
 }
@@ -207,7 +211,7 @@ fn entry_json(entry: &inspect::Entry, tags: &RandomState) -> Map<String, Value> 
         ("stream_time", entry.is_stream_time().into()),
     ]);
     for (name, value) in entry.details() {
-        // A tag uses all 64 bits, more than a number in JSON can be relied on to hold.
+        // A tag uses all 64 bits, more than JSON numbers reliably hold.
         let (name, value) = match name {
             "hash" => ("key", tag(value, tags).into()),
             _ => (name, value.into()),
@@ -229,12 +233,12 @@ fn entry_text(entry: &inspect::Entry, tags: &RandomState) -> String {
     text
 }
 
-/// What stands for a key in one output.
+/// Returns the tag of a key hash within one output.
 fn tag(hash: u64, tags: &RandomState) -> String {
     format!("{:016x}", tags.hash_one(hash))
 }
 
-/// Forgets all keys and says how many inserts that were.
+/// Removes all keys and prints how many inserts they were.
 pub fn clear(arguments: &Look) -> Result<()> {
     let filter = open_at_rest(&arguments.dir)?;
     let inserts = filter.stat()?.inserts;
@@ -243,14 +247,14 @@ pub fn clear(arguments: &Look) -> Result<()> {
     if arguments.json {
         output.json(object([("inserts", inserts.into())]))?;
     } else {
-        output.text(&format!("cleared; {inserts} inserts are forgotten"))?;
+        output.text(&format!("cleared; {inserts} inserts removed"))?;
     }
     output.flush()?;
     filter.close()?;
     Ok(())
 }
 
-/// Writes a snapshot and says from which LSN the log is needed with it.
+/// Writes a snapshot and prints the LSN from which it needs the log.
 pub fn snapshot(arguments: &Look) -> Result<()> {
     let filter = open_at_rest(&arguments.dir)?;
     let start = filter.checkpoint()?;
@@ -258,21 +262,21 @@ pub fn snapshot(arguments: &Look) -> Result<()> {
     if arguments.json {
         output.json(object([("start_lsn", start.into())]))?;
     } else {
-        output.text(&format!("snapshot written; the log counts from LSN {start}"))?;
+        output.text(&format!("snapshot written; it needs the log from LSN {start}"))?;
     }
     output.flush()?;
     filter.close()?;
     Ok(())
 }
 
-/// Parameters as an object.
+/// Returns parameters as a JSON object.
 pub fn parameters_json(parameters: &Parameters) -> Value {
     let members: Map<_, _> =
         parameters.iter().map(|(name, value)| (name.to_owned(), parameter_value(value))).collect();
     Value::Object(members)
 }
 
-/// Parameters as rows of a table.
+/// Returns parameters as rows of a table.
 pub fn parameter_rows(parameters: &Parameters) -> Vec<(&str, String)> {
     parameters
         .iter()
@@ -285,7 +289,7 @@ pub fn parameter_rows(parameters: &Parameters) -> Vec<(&str, String)> {
         .collect()
 }
 
-/// A number of bytes to read: rounded, and exact where that says more.
+/// Formats a number of bytes: rounded, with the exact number if that differs.
 pub fn bytes(count: u64) -> String {
     if count < 1024 { format!("{count} B") } else { format!("{} ({count} B)", BinaryBytes(count)) }
 }

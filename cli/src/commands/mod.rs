@@ -1,4 +1,4 @@
-//! One module per group of commands; this one chooses.
+//! Dispatches each command to its module; one module per group of commands.
 
 mod at_least_once;
 mod create;
@@ -70,12 +70,12 @@ fn warn_if_ahead(lead: Option<Duration>) {
         let ahead = units::duration(Duration::from_secs(60 * minutes));
         note(&format!(
             "the filter's time is {ahead} ahead of the clock; keys without a time expire as usual, \
-             keys with times of their own look older than they are and may be refused as too late"
+             keys with their own times appear older than they are and may be refused as too late"
         ));
     }
 }
 
-/// Without a clock: what a filter is asked is answered as of its own latest time.
+/// Returns options without a clock: answers refer to the filter's own latest time.
 fn at_rest() -> Options {
     Options::new().clock(Clock::stream())
 }

@@ -1,19 +1,18 @@
-//! Where a new filter may be: in a directory of its own.
+//! Checks the directory of a new filter: it must not contain other files.
 
 use crate::failure::{Failure, Result};
 use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// Refuses a directory that holds other files and no filter: a filter among them is hardly meant.
+/// Refuses a directory that contains other files and no filter, which is most likely a mistake.
 ///
-/// What a creation that did not end has left is a filter's, and so is what another one is just
-/// making.
+/// The files of an interrupted or a concurrent creation count as a filter's files.
 pub fn check(dir: &Path) -> Result<()> {
     let entries = match fs::read_dir(dir) {
         Ok(entries) => entries,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        // No directory, or not for us: what is to be made in it says so, and why.
+        // Not a directory, or not readable: the creation that follows reports the cause.
         Err(_) => return Ok(()),
     };
     let mut foreign = None;
@@ -31,14 +30,14 @@ pub fn check(dir: &Path) -> Result<()> {
         None => Ok(()),
         Some(name) => Err(Failure::Error(format!(
             "{} holds other files, such as {}, and no filter; name a directory that is empty or \
-             does not exist, for a filter needs one of its own",
+             does not exist, because a filter needs its own",
             dir.display(),
             name.display()
         ))),
     }
 }
 
-/// Whether a file's name is one of those that filters give, or of a fresh file system.
+/// Returns whether a file name is one that filters use, or that a fresh file system contains.
 fn is_of_a_filter(name: &str) -> bool {
     let is_number = |text: &str| {
         let is_digit = |byte: u8| byte.is_ascii_digit() || byte == b'-';

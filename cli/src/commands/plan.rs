@@ -1,4 +1,4 @@
-//! `plan`: what a filter would need, before anything is created.
+//! `plan`: the requirements of a filter, before anything is created.
 
 use super::look::{bytes, parameter_rows, parameters_json};
 use crate::args::Plan;
@@ -8,7 +8,7 @@ use crate::output::{Output, object, table};
 use ebbtide::inspect;
 use serde_json::{Map, Value};
 
-/// The error rate without `--fpr`, as for `dedup`.
+/// The false-positive rate without `--fpr`, as for `dedup`.
 const FPR: f64 = 0.001;
 
 /// Prints the plan.

@@ -1,4 +1,5 @@
-//! `posterior` and `decide`: how sure the filter is, and what to answer where mistakes cost differently.
+//! `posterior` and `decide`: the probability that a key is in the window, and the answer with the
+//! lower expected cost.
 
 use super::stream::{Skipped, Stream};
 use crate::args::{Believing, Decide, Posterior, Query};
@@ -10,12 +11,12 @@ use ebbtide::inference::{KeyPrior, decide as cheaper};
 use ebbtide::{Any, Call, Form, Options, Penalty, Reader, Within};
 use serde_json::{Map, Value};
 
-/// The number of a line by `--prior line`.
+/// The name of the number that `--prior line` adds to a line.
 const PRIOR: &str = "P";
-/// The numbers of a line by `--penalties`.
+/// The names of the numbers that `--penalties` adds to a line.
 const PENALTIES: [&str; 2] = ["FP", "FN"];
 
-/// Answers how probable it is that each key is in the window.
+/// Prints the probability that each key is in the window.
 pub fn posterior(arguments: &Posterior) -> Result<()> {
     let filter = Reader::open(&arguments.query.keys.dir, Options::new())?;
     let in_time = filter.parameters().get("window").is_some();
@@ -43,7 +44,7 @@ pub fn posterior(arguments: &Posterior) -> Result<()> {
     )
 }
 
-/// Answers what costs less on average: to take each key for one of the window, or not to.
+/// Prints the answer with the lower expected cost: whether to treat each key as in the window.
 pub fn decide(arguments: &Decide) -> Result<()> {
     let given = match (arguments.false_positive, arguments.false_negative) {
         (Some(false_positive), Some(false_negative)) => {
@@ -77,8 +78,8 @@ pub fn decide(arguments: &Decide) -> Result<()> {
     )
 }
 
-/// Opens what the options name, asks about every key, and closes it. `ask` gets the prior of the key and the numbers of its line
-/// behind it; `names` are theirs.
+/// Looks up every key by the options and writes the answers. `ask` receives the prior of the key
+/// and the numbers after it on its line; `names` are the names of these numbers.
 fn ask<A>(
     filter: Reader<Any>,
     query: &Query,
@@ -91,7 +92,7 @@ fn ask<A>(
     let mut counts = None;
     let beliefs = Beliefs::new(believing, &mut counts, reading.delimiter())?;
     let (form, window) = (believing.form.into(), believing.window());
-    // What is wrong with the options, whatever the keys, is not to be blamed on a line.
+    // Check the options first: an error in them must not be blamed on a line.
     let question = about(filter.call(), form, window);
     question.posterior(b"", &beliefs.with(0.0))?;
     let own_prior = matches!(believing.prior, Some(PriorOption::Line));
@@ -114,7 +115,7 @@ fn ask<A>(
     ended.finish()
 }
 
-/// A question by these formulas, and in another window than the filter's own if one is given.
+/// Returns a request with these formulas, and with this window if one is given.
 fn about(call: Call<'_, Reader>, form: Form, window: Option<Within>) -> Call<'_, Reader> {
     let call = call.form(form);
     match window {

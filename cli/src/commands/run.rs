@@ -1,5 +1,5 @@
-//! One run over lines: its output, the signals that may stop it, the lines that it skips, and what
-//! it reports at its end.
+//! One run over lines: its output, the signals that may stop it, the lines that it skips, and its
+//! report at the end.
 
 use super::stream::{Line, Skipped};
 use crate::args::Reading;
@@ -11,33 +11,33 @@ use std::rc::Rc;
 
 /// A run over lines.
 pub struct Run {
-    /// Where answers go.
+    /// Receives the answers.
     pub output: Output,
-    /// Whether a signal asks the run to stop.
+    /// Indicates whether a signal asks the run to stop.
     pub stop: Rc<Stop>,
-    /// Whether what is remembered outlives the run.
+    /// Whether the filter outlives the run.
     outlives: bool,
-    /// The file and the number of the last line begun with.
+    /// The file and the number of the last line begun.
     last: (PathBuf, u64),
-    /// How many lines were skipped, and what is wrong with the first.
+    /// The number of skipped lines, and what is wrong with the first.
     skipped: (u64, String),
-    /// What stands for the answers to those.
+    /// The output for skipped lines.
     form: Skipped,
-    /// Whether a time of the wrong unit was warned about.
+    /// Whether the run has warned about a time of the wrong unit.
     warned: bool,
 }
 
-/// How a run has ended, short of an error.
+/// How a run has ended, other than by an error.
 #[must_use = "a signal may have ended it"]
 pub enum Ended {
     /// At the end of the input.
     AtEnd,
-    /// By this signal, after this line.
+    /// By this signal, after the line described.
     Stopped(i32, String),
 }
 
 impl Ended {
-    /// To be called when the filter is closed: by a signal, the command ends now.
+    /// Ends the command by its signal, if there was one. The caller has closed the filter.
     pub fn finish(self) -> Result<()> {
         match self {
             Self::AtEnd => Ok(()),
@@ -50,7 +50,7 @@ impl Ended {
 }
 
 impl Run {
-    /// A run whose filter changes or not, and outlives it or not.
+    /// Creates a run whose filter outlives it or not, and changes or not.
     pub fn new(outlives: bool, changes: bool, form: Skipped) -> Result<Self> {
         let output = Output::new()?;
         Ok(Self {
@@ -64,7 +64,7 @@ impl Run {
         })
     }
 
-    /// Begins with a line; false if a signal asks the run to stop before it.
+    /// Begins a line; returns false if a signal asks the run to stop before it.
     pub fn take(&mut self, path: &Path, number: u64) -> bool {
         if self.stop.signal().is_some() {
             return false;
@@ -76,7 +76,7 @@ impl Run {
         true
     }
 
-    /// Warns once if a line's time is likely in another unit than it is taken to be.
+    /// Warns once if a line's time is probably in another unit than assumed.
     pub fn look_at_time(&mut self, path: &Path, line: &Line<'_>, reading: &Reading) {
         if self.warned {
             return;
@@ -87,7 +87,7 @@ impl Run {
         }
     }
 
-    /// Counts a line that is skipped.
+    /// Counts a skipped line.
     pub fn skip(&mut self, what: impl FnOnce() -> String) {
         if self.skipped.0 == 0 {
             self.skipped.1 = what();
@@ -95,7 +95,7 @@ impl Run {
         self.skipped.0 += 1;
     }
 
-    /// Prints what stands for the answer to a line that is skipped.
+    /// Prints the output for a skipped line.
     pub fn print_skipped(&mut self, number: u64, what: &str) -> Result<()> {
         match self.form {
             Skipped::Nothing => Ok(()),
@@ -106,7 +106,7 @@ impl Run {
         }
     }
 
-    /// At the end of the input, or after a signal; everything is handed over.
+    /// Reports the end of the input, or the stop by a signal. The caller has flushed the output.
     pub fn end(self) -> Ended {
         if self.skipped.0 > 0 {
             let (count, first) = &self.skipped;
@@ -124,18 +124,18 @@ impl Run {
         }
     }
 
-    /// After a failure: what is remembered and not printed is reported.
+    /// Reports a failure, with the lines that are recorded but not printed.
     pub fn fail(self, failure: Failure) -> Result<Ended> {
         let unprinted = self.output.unprinted().filter(|_| self.outlives);
         let lost = unprinted.map(|(count, first)| {
             let what = if self.form == Skipped::Nothing { "printed" } else { "answered" };
             let path = self.last.0.display();
-            format!("lines remembered but not {what}: {count}, the first is line {first} of {path}")
+            format!("lines recorded but not {what}: {count}, the first is line {first} of {path}")
         });
         match (failure, lost) {
             (Failure::ClosedPipe, lost) => {
                 if let Some(lost) = lost {
-                    note(&format!("nobody reads the output any more; {lost}"));
+                    note(&format!("the output is closed; {lost}"));
                 }
                 match self.stop.signal() {
                     Some(_) => Ok(self.end()),

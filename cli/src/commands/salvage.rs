@@ -1,4 +1,5 @@
-//! `salvage`: a new filter from what a damaged one still proves, and what is lost, said exactly.
+//! `salvage`: recovers the longest provable prefix of a damaged filter into a new one, and reports
+//! what is lost.
 
 use super::look::damage_json;
 use super::place;
@@ -12,7 +13,7 @@ use serde_json::{Map, Value};
 use std::path::Path;
 use std::process::ExitCode;
 
-/// Saves what can be saved; exit code 1 if nothing is damaged.
+/// Recovers what is provable; returns exit code 1 if nothing is damaged.
 pub fn salvage(arguments: &Salvage) -> Result<ExitCode> {
     place::check(&arguments.dest)?;
     let salvaged = inspect::salvage(&arguments.src, &arguments.dest)?;
@@ -51,11 +52,11 @@ fn tell(salvaged: &Salvaged, dest: &Path) {
         &salvaged
             .beyond
             .as_ref()
-            .map_or_else(|| "not saved: nothing that can be read".to_owned(), beyond),
+            .map_or_else(|| "not saved: no readable operations".to_owned(), beyond),
     );
 }
 
-/// What is damaged and how, without what could be done about it: that has just been done.
+/// Returns the location and kind of a damage, without the remedy: salvage was the remedy.
 fn place(error: &Error) -> String {
     match error {
         Error::Damaged { path, offset, expected, found, .. } => {
@@ -68,7 +69,7 @@ fn place(error: &Error) -> String {
 fn lost(salvaged: &Salvaged) -> String {
     let (first, Some(lost)) = (salvaged.lsn, &salvaged.lost) else {
         return format!(
-            "lost: nothing, for nothing tells that the log went on at LSN {}",
+            "lost: nothing; no evidence that the log continued at LSN {}",
             salvaged.lsn
         );
     };
@@ -77,7 +78,7 @@ fn lost(salvaged: &Salvaged) -> String {
         let last = lost.end - 1;
         format!("lost: the records from LSN {first} up to LSN {last} at least; {cause}")
     } else {
-        format!("lost: the records from LSN {first} on, if there were any; {cause}")
+        format!("lost: any records from LSN {first} on; {cause}")
     }
 }
 
@@ -100,12 +101,12 @@ fn beyond(beyond: &Beyond) -> String {
         _ => String::new(),
     };
     format!(
-        "not saved: {operations} operations that can be read beyond, LSN {first} to {last}{times}; without those before \
-         them they lead to no state that the filter ever had"
+        "not saved: {operations} readable operations after the damage, LSN {first} to {last}{times}; without the lost \
+         records they do not lead to a state that the filter ever had"
     )
 }
 
-/// A time, if it is one.
+/// Returns the time, if it is set.
 fn time(time: Timestamp) -> Option<Timestamp> {
     (time != Timestamp::default()).then_some(time)
 }

@@ -1,10 +1,11 @@
-//! What every command over keys does: reads a batch, asks the filter, then answers; and hands over all
-//! answers before it waits for more input.
+//! The loop of every command over keys: reads a batch, queries the filter, then answers; flushes
+//! all answers before it waits for more input.
 //!
-//! No answer is given before the filter has acknowledged the whole batch: a line that was printed
-//! is remembered as safely as the durability says. What was acknowledged before an error is
-//! answered, and also before a signal ends the command. A kill between the two loses the answers of
-//! that batch, never the memory; what cannot be written to the output is counted and reported.
+//! No answer is given before the filter has acknowledged the whole batch: a printed line is
+//! recorded as safely as the durability setting promises. Operations acknowledged before an error,
+//! or before a signal ends the command, are answered. A kill between the two loses the answers of
+//! that batch, but no recorded key; answers that cannot be written to the output are counted and
+//! reported.
 
 use super::run::{Ended, Run};
 use crate::args::Reading;
@@ -14,28 +15,28 @@ use crate::output::Output;
 use ebbtide::{Any, Call, Durability, Error, Filter, Reader, Timestamp};
 use std::path::PathBuf;
 
-/// Numbers at the end of a line, at most, besides its weight.
+/// The largest number of numbers at the end of a line, besides its weight.
 pub const MOST_NUMBERS: usize = 3;
 
-/// What can be fed lines.
+/// A filter or reader that processes lines.
 pub trait Fed {
-    /// An operation with settings of its own.
+    /// An operation with its settings.
     type Call<'a>
     where
         Self: 'a;
 
-    /// One with these settings.
+    /// Returns an operation with these settings.
     fn call(&self, settings: Settings) -> Self::Call<'_>;
 }
 
-/// What is said of one operation.
+/// Settings of one operation.
 #[derive(Clone, Copy, Default)]
 pub struct Settings {
-    /// Its time, if the lines carry times.
+    /// The time, if the lines contain times.
     pub time: Option<Timestamp>,
-    /// Its weight, if the lines carry weights.
+    /// The weight, if the lines contain weights.
     pub weight: Option<f64>,
-    /// Its durability, if it is not the filter's.
+    /// The durability, if it is not the filter's.
     pub durability: Option<Durability>,
 }
 
@@ -69,38 +70,38 @@ impl Fed for Filter<Any> {
     }
 }
 
-/// A filter that is fed lines.
+/// Passes lines to a filter.
 pub struct Stream<'a, F> {
     filter: &'a F,
     reading: &'a Reading,
     field: Option<usize>,
-    /// The names of the numbers in which lines end.
+    /// The names of the numbers at the end of lines.
     numbers: &'a [&'a str],
     /// The durability of each call.
     durability: Option<Durability>,
-    /// Whether the filter changes: then no answer is held back for longer than its batch.
+    /// Whether the filter changes: then no answer is delayed beyond its batch.
     changes: bool,
-    /// Whether the filter outlives the run: then no answer may be lost to it unnoticed.
+    /// Whether the filter outlives the run: then no lost answer may go unreported.
     outlives: bool,
-    /// What is synced after every batch, before it is answered.
+    /// The filter to sync after every batch, before the answers.
     sync_batches: Option<&'a Filter<Any>>,
-    /// What stands for the answer to a line that is skipped.
+    /// The output for a skipped line.
     skipped: Skipped,
 }
 
-/// What is printed for a line that `--skip-bad` skips.
+/// The output for a line that `--skip-bad` skips.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Skipped {
     /// Nothing: answers are lines of the input, or there are none.
     Nothing,
-    /// A question mark, so that answers and lines stay side by side.
+    /// A question mark, so that answers and lines stay aligned.
     Mark,
-    /// An object with an error.
+    /// A JSON object with an error.
     Json,
 }
 
 impl Skipped {
-    /// In place of an answer.
+    /// Returns the output for a skipped line of a command that answers every line.
     pub fn answer(json: bool) -> Self {
         if json { Self::Json } else { Self::Mark }
     }
@@ -109,29 +110,29 @@ impl Skipped {
 /// A line of input.
 #[derive(Clone, Copy)]
 pub struct Line<'a> {
-    /// All of it.
+    /// The whole line.
     pub whole: &'a [u8],
-    /// Its number in its file, from 1.
+    /// The number of the line in its file, from 1.
     pub number: u64,
-    /// Its key.
+    /// The key.
     pub key: &'a [u8],
-    /// Its time, if the lines carry times.
+    /// The time, if the lines contain times.
     pub time: Option<Timestamp>,
-    /// Its weight, if the lines carry weights.
+    /// The weight, if the lines contain weights.
     weight: Option<f64>,
-    /// The numbers in which it ends, as many as the stream was told of, in order.
+    /// The numbers at the end of the line, in the order of the stream's names.
     pub numbers: [f64; MOST_NUMBERS],
 }
 
 impl<'a> Stream<'a, Filter<Any>> {
-    /// Changes `filter` by lines; whole lines are keys.
+    /// Creates a stream that changes `filter`; whole lines are keys.
     pub fn changing(filter: &'a Filter<Any>, reading: &'a Reading) -> Result<Self> {
         let mut stream = Self { changes: true, outlives: true, ..Self::asking(filter, reading) };
         let wanted = match reading.durability {
             Some(wanted) => wanted,
             None => filter.stat()?.durability,
         };
-        // Where each call would wait for the disk, the calls of a batch share one sync.
+        // Avoids one wait for the disk per call: the calls of a batch share one sync.
         if matches!(wanted, Durability::Always) {
             stream.durability = Some(Durability::Never);
             stream.sync_batches = Some(filter);
@@ -139,7 +140,7 @@ impl<'a> Stream<'a, Filter<Any>> {
         Ok(stream)
     }
 
-    /// The filter is removed at the end: answers that are lost leave no trace in it.
+    /// Declares that the filter is removed at the end, so that lost answers leave no trace in it.
     pub fn for_this_run(mut self) -> Self {
         self.outlives = false;
         self
@@ -147,7 +148,7 @@ impl<'a> Stream<'a, Filter<Any>> {
 }
 
 impl<'a, F: Fed> Stream<'a, F> {
-    /// Asks `filter` about lines; whole lines are keys.
+    /// Creates a stream that only queries `filter`; whole lines are keys.
     pub fn asking(filter: &'a F, reading: &'a Reading) -> Self {
         Self {
             filter,
@@ -162,25 +163,27 @@ impl<'a, F: Fed> Stream<'a, F> {
         }
     }
 
-    /// The key is this field of the line, from 1.
+    /// Uses this field of the line as the key, from 1.
     pub fn by_field(mut self, number: Option<usize>) -> Self {
         self.field = number;
         self
     }
 
-    /// Lines end in these numbers, behind the weight if they carry one: at most [`MOST_NUMBERS`].
+    /// Reads numbers of these names at the end of each line, after the weight if there is one: at
+    /// most [`MOST_NUMBERS`].
     pub fn ending_in(mut self, names: &'a [&'a str]) -> Self {
         self.numbers = names;
         self
     }
 
-    /// What is printed for a line that is skipped.
+    /// Sets the output for skipped lines.
     pub fn skipping(mut self, skipped: Skipped) -> Self {
         self.skipped = skipped;
         self
     }
 
-    /// Feeds all lines of the files: `ask` gets every line, `tell` every line with its answer, in order.
+    /// Processes all lines of the files: `ask` receives every line, `tell` every line with its
+    /// answer, in order.
     pub fn run<A>(
         &self,
         files: Vec<PathBuf>,
@@ -198,7 +201,8 @@ impl<'a, F: Fed> Stream<'a, F> {
                 }
                 run.output.answers(number);
             }
-            // Not printed, for it is not as safe as the durability says; but counted.
+            // Without the sync the answers are not printed, because their operations may not be
+            // durable; but they are counted.
             synced?;
             if self.changes || failure.is_some() {
                 run.output.flush()?;
@@ -207,8 +211,8 @@ impl<'a, F: Fed> Stream<'a, F> {
         })
     }
 
-    /// Hands every batch of lines to `work`, until the end, an error, or a signal. `work` calls
-    /// [`Run::take`] for each line that it begins with.
+    /// Passes every batch of lines to `work`, until the end, an error, or a signal. `work` calls
+    /// [`Run::take`] for each line that it begins.
     pub fn feed(
         &self,
         files: Vec<PathBuf>,
@@ -222,7 +226,7 @@ impl<'a, F: Fed> Stream<'a, F> {
         loop {
             let done = match input.next_batch(most, || run.output.flush()) {
                 Ok(None) => break,
-                // Nobody would read the answers: the batch is not remembered either.
+                // No reader would receive the answers: the batch is not recorded either.
                 Ok(Some(_)) if self.changes && prints_answers && run.output.is_closed() => {
                     Err(Failure::ClosedPipe)
                 }
@@ -231,13 +235,13 @@ impl<'a, F: Fed> Stream<'a, F> {
             };
             if let Err(failure) = done {
                 if !self.changes {
-                    // Nothing was refused but the next line: the answers to those before it stand.
+                    // Only the next line was refused: the answers to the lines before it are valid.
                     let _ = run.output.flush();
                 }
                 return run.fail(failure);
             }
         }
-        // With it goes the progress that it shows.
+        // Also clears the progress bar.
         drop(input);
         match run.output.flush() {
             Ok(()) => Ok(run.end()),
@@ -245,8 +249,8 @@ impl<'a, F: Fed> Stream<'a, F> {
         }
     }
 
-    /// The lines with their answers, or with what is wrong with those that are skipped, up to the
-    /// first that is not skipped; and what is wrong with that.
+    /// Returns the lines with their answers, or with the error of a skipped line, up to the first
+    /// failure; and that failure.
     fn ask_all<'b, A>(
         &self,
         batch: &Batch<'b>,
@@ -258,7 +262,7 @@ impl<'a, F: Fed> Stream<'a, F> {
             if !run.take(batch.path, number) {
                 break;
             }
-            // Key by key: if one fails, the answers to those before it are known, and not lost.
+            // One call per key: if one fails, the answers to the keys before it are not lost.
             let answer = self.parse(whole, number).map_err(LineError::Malformed);
             let answer = answer.and_then(|line| {
                 run.look_at_time(batch.path, &line, self.reading);
@@ -274,18 +278,18 @@ impl<'a, F: Fed> Stream<'a, F> {
         (answered, None)
     }
 
-    /// Syncs what a batch has changed, where every batch is to be synced.
+    /// Syncs the changes of a batch, if every batch is synced.
     pub fn sync(&self) -> Result<()> {
         Ok(self.sync_batches.map_or(Ok(()), Filter::sync)?)
     }
 
-    /// An operation with the settings of a line.
+    /// Returns an operation with the settings of a line.
     pub fn call(&self, line: &Line<'_>) -> F::Call<'a> {
         let Line { time, weight, .. } = *line;
         self.filter.call(Settings { time, weight, durability: self.durability })
     }
 
-    /// The line of this number in its parts; `None` if it is skipped.
+    /// Parses the line of this number; returns `None` if it is skipped.
     pub fn line<'b>(
         &self,
         batch: &Batch<'b>,
@@ -302,7 +306,8 @@ impl<'a, F: Fed> Stream<'a, F> {
         }
     }
 
-    /// Whether a line that has no answer is skipped, with what is wrong with it, or ends the run.
+    /// Decides about a line without an answer: returns its error if it is skipped, fails if it ends
+    /// the run.
     pub fn judge(
         &self,
         error: LineError,
@@ -322,7 +327,7 @@ impl<'a, F: Fed> Stream<'a, F> {
         Ok(what)
     }
 
-    /// What is wrong with a line that the filter refuses; any other error ends the run.
+    /// Returns what is wrong with a line that the filter refuses; any other error ends the run.
     fn refused(&self, error: Error) -> Result<String> {
         let unit = self.reading.time_unit;
         match error {
@@ -348,7 +353,7 @@ impl<'a, F: Fed> Stream<'a, F> {
         }
     }
 
-    /// A line in its parts, or what is wrong with it.
+    /// Parses a line, or returns what is wrong with it.
     fn parse<'b>(&self, whole: &'b [u8], number: u64) -> std::result::Result<Line<'b>, String> {
         let numbers = [0.0; MOST_NUMBERS];
         let mut line = Line { whole, number, key: whole, time: None, weight: None, numbers };
@@ -380,14 +385,14 @@ impl<'a, F: Fed> Stream<'a, F> {
     }
 }
 
-/// Numbers of lines, each with its line and answer, or with what is wrong with it.
+/// Numbers of lines, each with its line and answer, or with the error of a skipped line.
 type Answers<'a, A> = Vec<(u64, std::result::Result<(Line<'a>, A), String>)>;
 
 /// Why a line has no answer.
 pub enum LineError {
-    /// It is not of the form expected; this is wrong with it.
+    /// The line is malformed; this is what is wrong with it.
     Malformed(String),
-    /// The filter has refused it.
+    /// The filter refused the line.
     Refused(Error),
 }
 
@@ -398,7 +403,8 @@ fn numbered(line: &[u8]) -> Option<(&[u8], f64)> {
     Some((&line[..tab], weight))
 }
 
-/// The field of this number, from 1, as awk splits fields: at blanks, those at the ends ignored. Empty if there is none.
+/// Returns the field of this number, from 1, split at blanks as awk does, without those at the
+/// ends. Empty if there is no such field.
 fn field(line: &[u8], number: usize) -> &[u8] {
     line.split(|byte| matches!(byte, b' ' | b'\t'))
         .filter(|field| !field.is_empty())

@@ -1,9 +1,9 @@
-//! `insert`, `contains`, `check`, `age`: one answer per key, and what they say when they cannot.
+//! `insert`, `contains`, `check`, `age`: one answer per key, and the errors where there is none.
 
 use crate::support::{Place, ok, refused, run};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// A filter in a place of its own.
+/// Creates a filter in its own directory.
 fn filter(options: &[&str]) -> (Place, String) {
     let place = Place::new();
     let dir = place.at("filter");
@@ -58,13 +58,16 @@ fn an_age_in_items_is_a_lower_bound() {
     assert_eq!(lines[60], "-");
     for (number, line) in lines[..60].iter().enumerate() {
         let age: usize = line.parse().expect(line);
-        assert!(age <= 60 - number, "key {number} is said to be {age} inserts old");
+        assert!(age <= 60 - number, "key {number} has the reported age {age}");
     }
-    assert!(lines[0].parse::<usize>().expect("age") > 20, "ages tell nothing: {lines:?}");
+    assert!(
+        lines[0].parse::<usize>().expect("age") > 20,
+        "ages are too small to test anything: {lines:?}"
+    );
 }
 
 #[test]
-fn an_age_in_seconds_is_told_at_the_time_of_the_line() {
+fn an_age_in_seconds_refers_to_the_time_of_its_line() {
     let (_place, dir) = filter(&MINUTE);
     let start = now_millis() - 3_600_000;
     ok(&["insert", &dir, "--event-time"], format!("{start}\ta\n").as_bytes());
@@ -77,7 +80,7 @@ fn an_age_in_seconds_is_told_at_the_time_of_the_line() {
 }
 
 #[test]
-fn asking_moves_no_time() {
+fn a_lookup_does_not_advance_the_time() {
     let (_place, dir) = filter(&MINUTE);
     let start = now_millis() - 3_600_000;
     ok(&["insert", &dir, "--event-time"], format!("{start}\ta\n").as_bytes());
@@ -133,7 +136,7 @@ fn keys_too_late_to_insert_are_counted() {
 }
 
 #[test]
-fn every_durability_is_taken() {
+fn every_durability_is_accepted() {
     for durability in ["always", "never", "250ms"] {
         let (_place, dir) = filter(&[&LAST_100[..], &["--durability", durability]].concat());
         ok(&["insert", &dir], b"a\n");
@@ -155,7 +158,7 @@ fn a_kind_without_ages_says_so() {
 }
 
 #[test]
-fn what_is_not_a_filter_is_named() {
+fn a_directory_that_is_not_a_filter_is_named() {
     let place = Place::new();
     let missing = place.at("missing");
     let commands: [&[&str]; 9] = [
@@ -181,7 +184,7 @@ fn now_millis() -> u64 {
 }
 
 #[test]
-fn a_key_from_the_future_is_warned_of_and_stops_no_clock() {
+fn a_key_from_the_future_causes_a_warning_and_does_not_stop_the_clock() {
     let (_place, dir) = filter(&["--kind", "time-limited", "--window", "1s"]);
     let ahead = now_millis() + 1_800_000;
     ok(&["insert", &dir, "--event-time"], format!("{ahead}\tx\n").as_bytes());
@@ -194,5 +197,5 @@ fn a_key_from_the_future_is_warned_of_and_stops_no_clock() {
     let lead = stat.json()[0]["clock_lead_ms"].as_u64().expect("a lead");
     assert!((60_000..1_900_000).contains(&lead), "{lead}");
     std::thread::sleep(std::time::Duration::from_secs(2));
-    assert_eq!(check().text(), "0\n", "it has expired, as 30 minutes ahead as the filter is");
+    assert_eq!(check().text(), "0\n", "it has expired, with the filter still 30 minutes ahead");
 }

@@ -1,5 +1,5 @@
-//! Several commands on one filter at the same time: beside a daemon, beside each other, and when one of them is stopped
-//! or killed.
+//! Concurrent commands on one filter: beside a daemon, beside each other, and when one of them is
+//! stopped or killed.
 
 use crate::support::{Place, Talk, command, input, ok, refused, run, signal};
 use serde_json::Value;
@@ -8,12 +8,13 @@ use std::path::Path;
 use std::process::Stdio;
 use std::thread;
 
-/// A daemon that keeps the filter open: it reads a pipe. What it is asked it has answered before it is asked more.
+/// Starts a daemon that keeps the filter open and reads a pipe. It has answered each key before it
+/// receives the next.
 fn daemon(state: &str) -> Talk {
     Talk::new(&["dedup", "--last", "100000", "--hash-seed", "7", "--state", state])
 }
 
-/// A place with a filter that a daemon has open, which has seen these keys.
+/// Creates a directory with a filter that a daemon has open, and inserts these keys.
 fn beside_a_daemon(keys: &[&str]) -> (Place, String, Talk) {
     let place = Place::new();
     let state = place.at("state");
@@ -42,7 +43,7 @@ fn a_daemon_and_commands_see_each_others_keys() {
     assert_eq!(contains(&state, b"a\nb\nc\n"), "110");
     assert_eq!(ok(&["check", &state], b"b\nc\n").stdout, b"1\n0\n");
     ok(&["insert", &state], b"d\n");
-    // Neither `c` nor `d` is new to the daemon: the next line it prints is another.
+    // Neither `c` nor `d` is new to the daemon: the next line that it prints is another.
     daemon.say("c\nd\n");
     assert_eq!(daemon.ask("e"), "e");
     assert_eq!(contains(&state, b"d\ne\nf\n"), "110");
@@ -66,7 +67,7 @@ fn an_age_beside_a_daemon_counts_the_inserts_of_all() {
 }
 
 #[test]
-fn stat_counts_the_live_handles_and_is_none_itself() {
+fn stat_counts_the_live_handles_without_its_own() {
     let (_place, state, first) = beside_a_daemon(&["a"]);
     assert_eq!(stat(&state)["handles"], 1);
     let mut others: Vec<_> = (0..4).map(|_| Talk::new(&["check", &state])).collect();
@@ -89,20 +90,20 @@ fn stat_counts_the_live_handles_and_is_none_itself() {
 }
 
 #[test]
-fn the_digest_beside_a_daemon_is_the_one_found_when_all_have_left() {
+fn the_digest_beside_a_daemon_equals_the_digest_after_all_have_closed() {
     let (_place, state, mut daemon) = beside_a_daemon(&["a", "b"]);
     ok(&["insert", &state], b"c\nd\n");
     assert_eq!(daemon.ask("e"), "e");
     let beside = digest(&state);
     assert_eq!(beside["inserts"], 5);
-    // The LSN may have moved: syncs are noted in the log, too.
+    // The LSN may have advanced: syncs are recorded in the log, too.
     assert_eq!(digest(&state)["digest"], beside["digest"]);
     daemon.end();
     assert_eq!(digest(&state)["digest"], beside["digest"]);
 }
 
 #[test]
-fn the_files_can_be_looked_at_beside_a_daemon() {
+fn the_files_can_be_inspected_beside_a_daemon() {
     let (_place, state, mut daemon) = beside_a_daemon(&["a", "b"]);
     ok(&["insert", &state], b"c\n");
     let inserts = || {
@@ -121,7 +122,7 @@ fn the_files_can_be_looked_at_beside_a_daemon() {
     assert_eq!(daemon.ask("d"), "d");
     assert_eq!(inserts(), 4);
     assert!(verify().contains("4 inserts"), "{}", verify());
-    // Snapshots, and the removal of log that follows them, disturb nobody.
+    // Snapshots, and the log removal that follows them, do not affect the daemon.
     for key in ["e", "f", "g"] {
         assert!(ok(&["snapshot", &state], b"").text().contains("LSN"));
         assert_eq!(daemon.ask(key), key);
@@ -170,7 +171,7 @@ fn a_backup_beside_a_daemon_holds_what_was_answered_and_nothing_later() {
 }
 
 #[test]
-fn a_filter_in_use_is_not_restored_from_nor_onto_nor_created_again() {
+fn restore_and_create_refuse_a_filter_in_use() {
     let (place, state, mut daemon) = beside_a_daemon(&["a"]);
     let copy = place.at("copy");
     let sentence = refused(&["restore", &state, &copy], b"");
@@ -181,7 +182,7 @@ fn a_filter_in_use_is_not_restored_from_nor_onto_nor_created_again() {
     let create = ["create", &state, "--kind", "bloom", "--capacity", "10", "--fpr", "0.1"];
     assert!(refused(&create, b"").contains("already holds a filter"));
     assert!(refused(&["dedup", "--last", "5", "--state", &state], b"").contains(&state));
-    // The refused ones have disturbed nothing.
+    // The refused commands have changed nothing.
     daemon.say("a\n");
     assert_eq!(daemon.ask("b"), "b");
     daemon.end();
@@ -204,7 +205,7 @@ fn every_kind_is_shared_with_a_command_that_reads_a_pipe() {
             let check = ["check", &dir, "--durability", durability];
             let mut both = [Talk::new(&check), Talk::new(&check)];
             for number in 0..40 {
-                // Whoever is asked second knows what the first was told.
+                // The second process must see the insert of the first.
                 let key = format!("key {number}");
                 let (first, second) = (number % 2, (number + 1) % 2);
                 assert_eq!(both[first].ask(&key), "0", "{kind:?} {durability}");
@@ -221,7 +222,8 @@ fn every_kind_is_shared_with_a_command_that_reads_a_pipe() {
 fn two_dedups_on_one_state_print_each_line_once() {
     let place = Place::new();
     let state = place.at("state");
-    // No false positives to be expected: 30,000 times 1e-9. Both start on a state that is not there yet.
+    // No false positives are expected: 30,000 times 1e-9. Both commands start before the filter
+    // exists.
     let dedup = ["dedup", "--last", "100000", "--fpr", "1e-9", "--state", &state, "--batch", "16"];
     let mut both = [Talk::new(&dedup), Talk::new(&dedup)];
     let mut printed = Vec::new();
@@ -248,7 +250,7 @@ fn two_dedups_on_one_state_print_each_line_once() {
 }
 
 #[test]
-fn a_stopped_daemon_that_is_at_rest_holds_up_nobody() {
+fn a_stopped_idle_daemon_does_not_block_other_commands() {
     let (_place, state, mut daemon) = beside_a_daemon(&["a"]);
     signal(&daemon.child, "STOP");
     assert_eq!(ok(&["check", &state], b"a\nb\n").stdout, b"1\n0\n");
@@ -262,7 +264,7 @@ fn a_stopped_daemon_that_is_at_rest_holds_up_nobody() {
 }
 
 #[test]
-fn when_a_daemon_is_killed_at_work_the_others_go_on() {
+fn when_a_daemon_is_killed_at_work_the_others_continue() {
     for wanted in [1, 700, 5_000, 20_000] {
         let place = Place::new();
         let state = place.at("state");
@@ -281,7 +283,8 @@ fn when_a_daemon_is_killed_at_work_the_others_go_on() {
         }
         daemon.kill().expect("kill");
         daemon.wait().expect("wait");
-        // What it printed is known: to who had the filter open all the time, and to who comes later.
+        // Every printed line is in the filter, both for a handle that was open all the time and for
+        // a later one.
         let text = String::from_utf8(heard).expect("UTF-8");
         let lines: Vec<_> = text.lines().collect();
         assert_eq!(lines.len(), wanted);

@@ -3,7 +3,8 @@
 use crate::support::{Place, ok, refused, run};
 use serde_json::Value;
 
-/// A minute, long ago; decaying filters have epochs of one.
+/// The beginning of a minute long ago, in Unix milliseconds; decaying filters have epochs of one
+/// minute.
 const MINUTE: u64 = 28_333_333 * 60_000;
 
 fn filter(options: &[&str]) -> (Place, String) {
@@ -26,7 +27,8 @@ fn stat(dir: &str) -> Value {
     ok(&["stat", dir, "--json"], b"").json().remove(0)
 }
 
-/// A filter whose key `full` was inserted more often than its counters can tell, and `few` once.
+/// Creates a filter whose key `full` was inserted more often than its counters can count, and `few`
+/// once.
 fn saturated() -> (Place, String) {
     let (place, dir) = filter(COUNTING);
     ok(&["insert", &dir, "--weight"], b"full\t100\nfew\t1\n");
@@ -47,7 +49,7 @@ fn a_key_can_be_removed_as_often_as_it_was_inserted() {
         );
         let stat = stat(&dir);
         assert_eq!(stat["inserts"], 3, "{kind:?}");
-        assert_eq!(stat["operations"], 6, "what removed nothing is no operation: {kind:?}");
+        assert_eq!(stat["operations"], 6, "a removal without effect is not an operation: {kind:?}");
     }
 }
 
@@ -113,7 +115,7 @@ fn an_estimate_that_is_a_lower_bound_is_noted() {
 }
 
 #[test]
-fn wide_counters_tell_large_counts_exactly() {
+fn wide_counters_count_large_numbers_exactly() {
     for kind in [SPECTRAL, DYNAMIC, &[COUNTING, &["--counter-bits", "32"]].concat()] {
         let (_place, dir) = filter(kind);
         ok(&["insert", &dir, "--weight"], b"a\t16777215\na\t16777215\n");
@@ -133,7 +135,8 @@ fn decayed_counts_are_halved_with_each_epoch_and_end_at_zero() {
         let estimates: Vec<f64> =
             outcome.text().lines().map(|line| line.parse().expect("a number")).collect();
         for (epoch, estimate) in estimates.iter().enumerate() {
-            // Each epoch is a half-life here: nothing is rounded, and of the last unit, 2^-8, nothing is left.
+            // Each epoch is a half-life here: nothing is rounded, and the last unit, 2^-8, decays
+            // to nothing.
             let left = 64.0 / 2.0_f64.powi(epoch as i32);
             let expected = if left >= 1.0 / 256.0 { left } else { 0.0 };
             assert_eq!(*estimate, expected, "{kind}, epoch {epoch}");
@@ -155,7 +158,7 @@ fn only_decaying_kinds_are_normalised() {
 }
 
 #[test]
-fn figures_of_a_kind_are_told() {
+fn stat_reports_the_metrics_of_a_kind() {
     let (_place, dir) = saturated();
     assert!(stat(&dir)["figures"]["saturated_cells"].as_u64() > Some(0), "{}", stat(&dir));
     let kinds: [(&[&str], &[&str]); 4] = [
@@ -183,10 +186,10 @@ fn figures_of_a_kind_are_told() {
 }
 
 #[test]
-fn draws_of_a_stable_filter_are_told() {
+fn stat_reports_the_draws_of_a_stable_filter() {
     let options = ["stable", "--cells", "4000", "--max", "3", "-K", "4", "-P", "10"];
     let (_place, dir) = filter(&options);
     ok(&["insert", &dir], b"a\nb\nc\n");
-    // One block: it has settled all that it owes.
+    // With one block, all pending draws are settled.
     assert_eq!(stat(&dir)["figures"]["draws"], 30);
 }

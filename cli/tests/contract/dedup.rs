@@ -1,10 +1,10 @@
-//! `dedup`: which lines it prints, and how it reads them.
+//! `dedup`: the lines that it prints, and how it reads them.
 
 use crate::exact::{Since, judge};
 use crate::support::{Place, input, ok, refused, run, stream};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// `dedup --last 1000` and more options.
+/// Runs `dedup --last 1000` with more options.
 fn dedup(more: &[&str], input: &[u8]) -> Vec<u8> {
     ok(&[&["dedup", "--last", "1000", "--hash-seed", "7"], more].concat(), input).stdout
 }
@@ -20,7 +20,10 @@ fn no_line_in_the_window_is_printed_and_few_new_ones_are_suppressed() {
     for since in [Since::LastSeen, Since::Accepted] {
         let judgement = judge(&keys, 2_000, since, &[]);
         judgement.assert_within_promise();
-        assert!(judgement.surely_new > 1_000, "the stream tests little: {judgement:?}");
+        assert!(
+            judgement.surely_new > 1_000,
+            "too few surely new lines in the stream: {judgement:?}"
+        );
     }
 }
 
@@ -96,7 +99,7 @@ fn files_are_read_in_order_and_each_ends_its_last_line() {
 }
 
 #[test]
-fn a_missing_file_is_named_before_anything_is_read() {
+fn a_missing_file_is_reported_before_any_input_is_read() {
     let place = Place::new();
     let one = place.file("one", b"a\n");
     let missing = place.at("missing");
@@ -107,8 +110,8 @@ fn a_missing_file_is_named_before_anything_is_read() {
 }
 
 #[test]
-fn accepted_keys_return_after_the_window_however_often_they_were_seen() {
-    // Filler is new each time. A hot key comes every 10 lines; the window is 40.
+fn with_since_accepted_a_frequent_key_is_printed_again_after_the_window() {
+    // Filler keys are always new. A hot key occurs every 10 lines; the window is 40.
     let lines: Vec<_> = (0..2_000)
         .map(|number| if number % 10 == 0 { "hot".into() } else { format!("filler {number}") })
         .collect();
@@ -147,7 +150,7 @@ fn a_field_of_event_lines_is_counted_behind_the_time() {
 }
 
 #[test]
-fn an_event_line_without_a_time_is_named_and_what_came_before_is_done() {
+fn an_event_line_without_a_time_is_named_and_the_lines_before_it_are_processed() {
     let place = Place::new();
     let now = now_millis() - 1000;
     let file = place.file("events", format!("{now}\ta\n{now}\tb\nbad\n{now}\tc\n").as_bytes());
@@ -254,15 +257,18 @@ fn without_a_state_nothing_is_left_behind() {
 }
 
 #[test]
-fn at_least_once_answers_as_the_usual_order_does() {
+fn at_least_once_gives_the_same_answers_as_the_default_order() {
     let keys = stream(20_000, 15_000);
     let keys: Vec<_> = keys.iter().map(String::as_bytes).collect();
     for since in [Since::LastSeen, Since::Accepted] {
-        // A window that is shorter than a batch, and one that is longer.
+        // One window is shorter than a batch, one is longer.
         for window in [50, 5_000] {
             let judgement = judge(&keys, window, since, &["--at-least-once"]);
             judgement.assert_within_promise();
-            assert!(judgement.surely_new > 500, "the stream tests little: {judgement:?}");
+            assert!(
+                judgement.surely_new > 500,
+                "too few surely new lines in the stream: {judgement:?}"
+            );
         }
     }
     let twice = [&b"a\n"[..]; 2_000].concat();

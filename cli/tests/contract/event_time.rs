@@ -1,4 +1,4 @@
-//! Times in front of keys: units, dates, bad lines, and how far ahead they may lie.
+//! Times in front of keys: units, dates, bad lines, and the largest lead.
 
 use crate::support::{Place, ok, refused, run};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -7,7 +7,7 @@ fn now_seconds() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("clock").as_secs()
 }
 
-/// `dedup` of lines with times.
+/// Returns the arguments of `dedup` for lines with times.
 fn timed(more: &[&str]) -> Vec<String> {
     let dedup = ["dedup", "--window", "60s", "--event-time", "--hash-seed", "7"];
     dedup.iter().chain(more).map(|text| (*text).to_owned()).collect()
@@ -18,11 +18,11 @@ fn strings(arguments: &[String]) -> Vec<&str> {
 }
 
 #[test]
-fn times_are_of_the_unit_that_is_named() {
+fn times_are_read_in_the_given_unit() {
     for (unit, factor) in [("s", 1), ("ms", 1_000), ("us", 1_000_000)] {
         let at = |second: u64| (1_700_000_000 + second) * factor;
         let lines: String = [0, 30, 80, 400].map(|second| format!("{}\ta\n", at(second))).concat();
-        // Each one refreshes the key; only the last comes after its window.
+        // Each line refreshes the key; only the last one comes after its window.
         let expected = format!("{}\ta\n{}\ta\n", at(0), at(400));
         let arguments = timed(&["--time-unit", unit]);
         let outcome = ok(&strings(&arguments), lines.as_bytes());
@@ -53,24 +53,24 @@ fn a_date_without_a_zone_and_a_time_without_a_key_are_named() {
 }
 
 #[test]
-fn seconds_that_are_taken_for_milliseconds_are_warned_about_once() {
+fn seconds_read_as_milliseconds_cause_one_warning() {
     let arguments = timed(&[]);
     let outcome = run(&strings(&arguments), b"5\tx\n1700000000\ta\n1700000030\tb\n");
     assert_eq!(outcome.code, Some(0));
     assert_eq!(outcome.lines().len(), 3);
     let warning = "ebbtide: standard input, line 2: time 1700000000 (1970-01-20T16:13:20Z) looks \
-                   like seconds, and is taken for milliseconds; give --time-unit s if so\n";
+                   like seconds but is read as milliseconds; give --time-unit s if so\n";
     assert_eq!(outcome.stderr, warning);
 }
 
 #[test]
-fn a_time_too_far_ahead_is_told_in_the_unit_of_the_input() {
+fn a_time_too_far_ahead_is_reported_in_the_unit_of_the_input() {
     let ahead = (now_seconds() + 86_400) * 1000;
     let arguments = timed(&[]);
     let sentence = refused(&strings(&arguments), format!("{ahead}\ta\n").as_bytes());
     assert!(sentence.contains(&format!("time {ahead} (20")), "{sentence}");
     assert!(sentence.contains("--max-lead") && !sentence.contains("µs"), "{sentence}");
-    // Milliseconds among seconds lie far ahead; what may be meant is said.
+    // Milliseconds read as seconds lie far ahead; the error suggests the likelier unit.
     let arguments = timed(&["--time-unit", "s"]);
     let sentence = refused(&strings(&arguments), b"1700000000000\ta\n");
     assert!(sentence.contains("--time-unit ms"), "{sentence}");
@@ -79,13 +79,13 @@ fn a_time_too_far_ahead_is_told_in_the_unit_of_the_input() {
         assert_eq!(
             (outcome.code, outcome.text()),
             (Some(2), ""),
-            "it was printed before it was refused"
+            "the line was printed before it was refused"
         );
     }
 }
 
 #[test]
-fn a_larger_lead_is_taken_at_creation_and_no_other_one_later() {
+fn a_larger_lead_is_accepted_at_creation_and_cannot_change_later() {
     let place = Place::new();
     let state = place.at("state");
     let line = format!("{}\ta\n", (now_seconds() + 7_200) * 1000);
@@ -93,7 +93,7 @@ fn a_larger_lead_is_taken_at_creation_and_no_other_one_later() {
     refused(&strings(&timed(&[])), line.as_bytes());
     let larger = timed(&[&["--max-lead", "3h"], &with_state[..]].concat());
     assert_eq!(ok(&strings(&larger), line.as_bytes()).text(), line);
-    // From now on the filter's time is ahead, and that is said.
+    // From now on the filter's time is ahead, and each command warns about it.
     let warned = |arguments: &[&str], input: &[u8]| {
         let outcome = run(arguments, input);
         assert_eq!(outcome.code, Some(0), "{outcome:?}");
@@ -102,7 +102,7 @@ fn a_larger_lead_is_taken_at_creation_and_no_other_one_later() {
     };
     let stat = warned(&["stat", &state, "--json"], b"").json();
     assert_eq!(stat[0]["max_lead_seconds"], 10_800.0);
-    // It belongs to the filter: the next run may name it or not, but not another.
+    // The lead is fixed in the filter: the next run may repeat it or omit it, but not change it.
     for same in [larger, timed(&with_state)] {
         assert_eq!(warned(&strings(&same), line.as_bytes()).text(), "");
     }
@@ -128,7 +128,7 @@ fn bad_lines_can_be_skipped_and_are_counted() {
 }
 
 #[test]
-fn answers_and_lines_stay_side_by_side_where_bad_lines_are_skipped() {
+fn answers_and_lines_stay_aligned_where_bad_lines_are_skipped() {
     let place = Place::new();
     let dir = place.at("filter");
     ok(&["create", &dir, "--kind", "counting", "--capacity", "100"], b"");
@@ -150,7 +150,7 @@ fn answers_and_lines_stay_side_by_side_where_bad_lines_are_skipped() {
 
 #[test]
 fn at_least_once_prints_the_same_lines_of_events_in_the_same_order() {
-    // Half of the lines are behind, some by more than the window: those are printed unchecked.
+    // Half of the lines are late, some by more than the window: those are printed unchecked.
     let start = (now_seconds() - 100_000) * 1000;
     let line = |number: u64| {
         let behind = if number.is_multiple_of(2) { (number * 7_919) % 90_000 } else { 0 };
@@ -164,7 +164,7 @@ fn at_least_once_prints_the_same_lines_of_events_in_the_same_order() {
     assert_eq!((first, other.lines().len()), (None, usual.lines().len()));
     assert!(
         usual.stderr.contains("printed unchecked: "),
-        "the stream tests little: {}",
+        "no late lines in the stream: {}",
         usual.stderr
     );
     assert_eq!(other.stderr, usual.stderr);

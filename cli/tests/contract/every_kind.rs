@@ -1,14 +1,14 @@
-//! Every kind of the registry with the options of the contract: each command gives its answer, or says in one sentence that the kind
-//! has no such operation.
+//! Runs every command on every kind of the registry, with the options of the contract: the command
+//! answers, or reports in one sentence that the kind does not support the operation.
 
 use crate::support::{Place, ok, refused};
 use ebbtide::kinds::registry::REGISTRY;
 use serde_json::Value;
 
-/// When the keys come: far in the past, in the middle of an epoch.
+/// The time of the keys: far in the past, in the middle of an epoch.
 const TIME: u64 = 1_700_000_000_000;
 
-/// A kind and what can be asked of it.
+/// A kind and the operations that it supports.
 struct Row {
     kind: &'static str,
     options: &'static [&'static str],
@@ -43,7 +43,7 @@ const ITEMS: &[&str] = &["--window-items", "1000", "--fpr", "0.001"];
 const CELLS: &[&str] = &["--cells", "100000", "--max", "7", "-K", "5", "-P", "100"];
 const GRADED: &[&str] =
     &["--cells", "100000", "--max", "7", "-K", "5", "-P", "100", "--importance-max", "100"];
-/// Of the last kind, whose draws hardly ever meet a zero.
+/// Parameters with which draws hardly ever meet a zero, for the last kind.
 const SPARED: &[&str] =
     &["--cells", "100000", "--max", "7", "-K", "5", "-P", "17", "--importance-max", "100"];
 
@@ -82,7 +82,7 @@ const ROWS: &[Row] = &[
 ];
 
 impl Row {
-    /// A new filter, the same every time.
+    /// Creates a filter that is the same every time.
     fn create(&self, place: &Place) -> String {
         let dir = place.at("filter");
         let settings = ["create", &dir, "--hash-seed", "7", "--kind", self.kind];
@@ -94,7 +94,8 @@ impl Row {
         format!("{} {:?}", self.kind, self.options)
     }
 
-    /// The answers of a command, or that the kind has no such operation.
+    /// Returns the answers of a command, after checking the error if the kind does not support the
+    /// operation.
     fn answers(&self, has: bool, command: &[&str], operation: &str, keys: &[&str]) -> Vec<String> {
         let input = timed(keys);
         let command = [command, &["--event-time"]].concat();
@@ -108,7 +109,7 @@ impl Row {
     }
 }
 
-/// Lines of keys, all of the same time.
+/// Returns lines of keys that all have the same time.
 fn timed(keys: &[&str]) -> Vec<u8> {
     keys.iter().map(|key| format!("{TIME}\t{key}\n")).collect::<String>().into_bytes()
 }
@@ -118,7 +119,7 @@ fn json(command: &str, dir: &str) -> Value {
 }
 
 #[test]
-fn every_kind_of_the_registry_is_here() {
+fn every_kind_of_the_registry_has_a_row() {
     for entry in REGISTRY {
         assert!(ROWS.iter().any(|row| row.kind == entry.name), "{}", entry.name);
     }
@@ -141,7 +142,7 @@ fn every_kind_answers_what_it_can_and_refuses_the_rest_by_name() {
 
         let command = ["estimate", &dir];
         let estimates = row.answers(row.counts, &command, "estimate", &["a", "x", "b", "z"]);
-        // Fractions are rounded up in decaying kinds, by less than one unit of 2^-8 an insert.
+        // Decaying kinds round fractions up, by less than one unit of 2^-8 per insert.
         let near = |text: &String, count: f64| {
             let estimate: f64 = text.parse().expect("a number");
             let more = if row.decays { count / 256.0 } else { 0.0 };
@@ -164,14 +165,14 @@ fn every_kind_answers_what_it_can_and_refuses_the_rest_by_name() {
     }
 }
 
-/// The ages of `c`, inserted before five others, of `y`, the last, and of a key that is not there.
+/// Checks the ages of `c`, inserted before five others, of `y`, the last, and of an absent key.
 fn ages(row: &Row, dir: &str) {
     let ages = row.answers(row.age.is_some(), &["age", dir], "age", &["c", "y", "z"]);
     let Some(member) = row.age else {
         return;
     };
     assert_eq!(ages[2], "-", "{}", row.what());
-    // Inserts since; in time all are of the same moment.
+    // Ages count later inserts; as times, all are equal.
     for (age, most) in ages.iter().zip([6.0, 1.0]) {
         let age: f64 = age.parse().expect("a number");
         assert!((0.0..=most).contains(&age), "{}: {ages:?}", row.what());
@@ -183,7 +184,7 @@ fn ages(row: &Row, dir: &str) {
 }
 
 #[test]
-fn every_kind_is_planned_told_of_verified_and_hashed() {
+fn plan_stat_verify_and_digest_work_for_every_kind() {
     for row in ROWS {
         let place = Place::new();
         let dir = row.create(&place);
@@ -225,7 +226,7 @@ fn every_kind_is_planned_told_of_verified_and_hashed() {
 }
 
 #[test]
-fn weights_are_taken_by_kinds_that_weigh() {
+fn weights_are_accepted_by_kinds_that_use_them() {
     for row in ROWS {
         let place = Place::new();
         let dir = row.create(&place);
@@ -244,7 +245,7 @@ fn weights_are_taken_by_kinds_that_weigh() {
         let expected: &[u64] =
             match (row.counts, row.weighs, row.options.contains(&"--importance-max")) {
                 (_, false, _) => &[],
-                // Of 7 levels up to 100, the first.
+                // The first of 7 levels up to 100.
                 (false, true, true) => &[1, 1],
                 _ => &[3, 1],
             };

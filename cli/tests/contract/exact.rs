@@ -1,9 +1,9 @@
-//! Exact windows to hold the command against.
+//! Exact windows as a reference for the command.
 
 use crate::support::ok;
 use std::collections::{HashMap, HashSet};
 
-/// What counts towards the window, and where a key's place in it begins.
+/// The lines that count towards the window and refresh a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Since {
     /// Every line.
@@ -12,39 +12,39 @@ pub enum Since {
     Accepted,
 }
 
-/// How the printed lines differ from those of exact windows.
+/// The difference between the printed lines and those of exact windows.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Judgement {
-    /// Lines printed.
+    /// The number of printed lines.
     pub printed: usize,
-    /// Printed although the key was within the window: must never be.
+    /// Lines printed although the key was within the window: must be 0.
     pub wrongly_printed: usize,
-    /// Lines whose key was not in the window, nor were its last traces.
+    /// Lines whose key was neither in the window nor in its remaining traces.
     pub surely_new: usize,
-    /// Those of them that were suppressed all the same: false positives.
+    /// Surely new lines that were suppressed: false positives.
     pub wrongly_suppressed: usize,
 }
 
 impl Judgement {
-    /// Fails if a line was printed that should not be, or if more lines were suppressed than an error
-    /// rate of 0.001 explains: the expected number and four standard deviations (a binomial number is
-    /// beyond them once in 30,000 times, and the hash seed is fixed), and one for the rounding.
+    /// Fails if a line was printed wrongly, or if more lines were suppressed than an error rate of
+    /// 0.001 explains: the expected number, four standard deviations (a binomial number exceeds
+    /// them once in 30,000 runs, and the hash seed is fixed), and one for the rounding.
     pub fn assert_within_promise(&self) {
         assert_eq!(self.wrongly_printed, 0, "{self:?}");
         let expected = self.surely_new as f64 * 0.001;
         let bound = expected + 4.0 * expected.sqrt() + 1.0;
-        assert!(self.wrongly_suppressed as f64 <= bound, "{self:?}, at most {bound} were allowed");
+        assert!(self.wrongly_suppressed as f64 <= bound, "{self:?}, at most {bound} are allowed");
     }
 }
 
-/// Runs `dedup` over the keys and holds each answer against a window of the last `items` inserts.
+/// Runs `dedup` over the keys and compares each answer with a window of the last `items` inserts.
 ///
-/// The window is over what the command itself inserted, so that one wrong answer is counted once. An
-/// age-partitioned filter forgets within a few generations: with (k, l) = (12, 52), the plan for an
-/// error rate of 0.001, the last trace of a key lingers for at most 13 generations of `items / 52`. So a
-/// key that was not among the last 1.5 × `items` is surely new.
+/// The window covers the inserts of the command itself, so that one wrong answer is counted once.
+/// An age-partitioned filter expires keys within a few generations: with (k, l) = (12, 52), the
+/// plan for an error rate of 0.001, the last trace of a key remains for at most 13 generations of
+/// `items / 52`. A key that was not among the last 1.5 × `items` inserts is therefore surely new.
 pub fn judge(keys: &[&[u8]], items: u64, since: Since, more: &[&str]) -> Judgement {
-    // With its number behind the key, each printed line tells which one it is.
+    // The number behind the key identifies each printed line.
     let mut lines = Vec::new();
     for (number, key) in keys.iter().enumerate() {
         lines.extend_from_slice(key);
@@ -69,7 +69,7 @@ pub fn judge(keys: &[&[u8]], items: u64, since: Since, more: &[&str]) -> Judgeme
     let mut inserts = 0;
     for (number, key) in keys.iter().enumerate() {
         let is_printed = printed.contains(&number);
-        // The insert just before has age 1.
+        // The latest insert has age 1.
         let age = last_insert.get(key).map(|insert| inserts - insert + 1);
         let surely_new = age.is_none_or(|age| age > items + items / 2);
         judgement.surely_new += usize::from(surely_new);
@@ -83,7 +83,8 @@ pub fn judge(keys: &[&[u8]], items: u64, since: Since, more: &[&str]) -> Judgeme
     judgement
 }
 
-/// Lines that exact windows of the last `items` lines, each line refreshing its key, would print.
+/// Returns the number of lines that an exact window of the last `items` lines prints if each line
+/// refreshes its key.
 pub fn printed_exactly(keys: &[&[u8]], items: usize) -> usize {
     let mut last: HashMap<&[u8], usize> = HashMap::new();
     let mut printed = 0;

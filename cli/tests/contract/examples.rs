@@ -1,4 +1,5 @@
-//! The access log in `examples/`, the program that makes it, and what a page of the documentation shows of it.
+//! The access log in `examples/`, the program that generates it, and the examples of the
+//! documentation pages.
 
 use crate::support::{Place, ok, project_file};
 use std::path::Path;
@@ -23,13 +24,13 @@ fn the_example_log_has_repeats_to_suppress() {
     assert!((1_500..9_000).contains(&printed), "{printed} of 12,000 lines");
 }
 
-/// The fenced blocks of a page that are of this language, one after the other.
+/// Returns the fenced blocks of a page in this language, concatenated.
 fn blocks(page: &str, language: &str) -> String {
     let fences = page.split("```").skip(1).step_by(2);
     fences.filter_map(|block| block.strip_prefix(language)?.strip_prefix('\n')).collect()
 }
 
-/// What these commands print, run in the project's folder with the command in the path.
+/// Returns the output of these commands, run in the project's folder with the command in the path.
 fn printed(commands: &str, temporary: &str) -> String {
     let folder = Path::new(env!("CARGO_BIN_EXE_ebbtide")).parent().expect("a folder");
     let path = std::env::var("PATH").expect("a path");
@@ -53,7 +54,7 @@ fn the_commands_of_the_page_about_posteriors_print_what_it_shows() {
 }
 
 #[test]
-fn the_commands_of_the_page_about_the_command_print_what_it_shows_however_often_they_are_run() {
+fn the_commands_of_the_page_about_the_command_print_what_it_shows_on_every_run() {
     let page = std::fs::read_to_string(project_file("docs/command-line.md")).expect("the page");
     let commands = blocks(&page, "sh");
     assert!(commands.matches("mktemp -d").count() >= 3, "{commands}");

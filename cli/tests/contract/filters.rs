@@ -1,4 +1,4 @@
-//! Commands about a filter as a whole: create, stat, digest, verify, wal, snapshot, backup, restore, plan.
+//! Commands on a whole filter: create, stat, digest, verify, wal, snapshot, backup, restore, plan.
 
 use crate::support::{Place, input, ok, refused, run, stream};
 use std::fs;
@@ -18,11 +18,11 @@ fn digest(dir: &str) -> serde_json::Value {
 }
 
 #[test]
-fn a_cleared_filter_knows_no_key_and_takes_new_ones() {
+fn a_cleared_filter_contains_no_key_and_accepts_new_ones() {
     let place = Place::new();
     let dir = created(&place, "filter", "7");
     ok(&["insert", &dir], b"a\nb\nc\n");
-    assert_eq!(ok(&["clear", &dir], b"").text(), "cleared; 3 inserts are forgotten\n");
+    assert_eq!(ok(&["clear", &dir], b"").text(), "cleared; 3 inserts removed\n");
     assert_eq!(ok(&["contains", &dir], b"a\nb\n").text(), "0\n0\n");
     ok(&["insert", &dir], b"b\n");
     assert_eq!(ok(&["contains", &dir], b"a\nb\n").text(), "0\n1\n");
@@ -87,7 +87,7 @@ fn stat_is_readable_without_json() {
 }
 
 #[test]
-fn equal_histories_have_equal_digests_however_often_the_filter_was_reopened() {
+fn equal_histories_have_equal_digests_even_if_the_filter_was_reopened() {
     let place = Place::new();
     let one = created(&place, "one", "7");
     let two = created(&place, "two", "7");
@@ -107,7 +107,7 @@ fn equal_histories_have_equal_digests_however_often_the_filter_was_reopened() {
     assert!(text.starts_with(digest(&one)["digest"].as_str().expect("hex")), "{text}");
 }
 
-/// The keys with increasing times.
+/// Returns lines of the keys with increasing times.
 fn timed(keys: &[String]) -> Vec<u8> {
     let lines: Vec<_> = keys
         .iter()
@@ -118,7 +118,7 @@ fn timed(keys: &[String]) -> Vec<u8> {
 }
 
 #[test]
-fn a_sound_filter_is_verified_with_exit_code_0() {
+fn verify_of_an_intact_filter_has_exit_code_0() {
     let place = Place::new();
     let dir = created(&place, "filter", "7");
     ok(&["insert", &dir], &input(&stream(1_000, 900)));
@@ -210,7 +210,7 @@ fn a_restored_backup_has_the_digest_of_the_filter() {
 }
 
 #[test]
-fn nothing_that_exists_is_overwritten() {
+fn existing_filters_are_never_overwritten() {
     let place = Place::new();
     let dir = created(&place, "filter", "7");
     let other = created(&place, "other", "7");
@@ -225,7 +225,7 @@ fn nothing_that_exists_is_overwritten() {
 }
 
 #[test]
-fn creating_takes_settings_and_refuses_what_does_not_fit() {
+fn create_accepts_settings_and_refuses_wrong_ones() {
     let place = Place::new();
     let dir = place.at("filter");
     let settings = ["--stripes", "2", "--durability", "2s", "--block-bytes", "8KiB"];
@@ -253,12 +253,12 @@ fn creating_takes_settings_and_refuses_what_does_not_fit() {
         let new = place.at("new");
         let sentence = refused(&[&["create", &new], options].concat(), b"");
         assert!(sentence.contains(word), "{sentence}");
-        assert!(!Path::new(&new).exists(), "{options:?} left something behind");
+        assert!(!Path::new(&new).exists(), "{options:?} left files behind");
     }
 }
 
 #[test]
-fn a_plan_is_what_creation_makes_and_creates_nothing() {
+fn a_plan_equals_the_created_filter_and_creates_nothing() {
     let place = Place::new();
     let dir = place.at("filter");
     let options = ["--kind", "age-partitioned", "--window-items", "100000", "--fpr", "0.001"];
@@ -293,7 +293,7 @@ fn a_window_is_enough_for_a_plan() {
 }
 
 #[test]
-fn usage_errors_are_one_sentence_and_help_is_none() {
+fn usage_errors_are_one_sentence_and_help_is_not_an_error() {
     refused(&["frobnicate"], b"");
     refused(&["create"], b"");
     refused(&["dedup", "--nonsense"], b"");

@@ -1,4 +1,5 @@
-//! The function that hashes keys: chosen with `--hash`, told by `stat`; and its secret, which no command tells.
+//! The function that hashes keys: selected with `--hash`, reported by `stat`; and its secret, which
+//! no command reveals.
 
 use crate::support::{Outcome, Place, input, ok, refused, run, stream};
 use std::fs;
@@ -80,7 +81,8 @@ fn dedup_keeps_a_hash_and_refuses_another() {
     assert!(sentence.contains("hash-seed") && !sentence.contains("918273645"), "{sentence}");
 }
 
-/// A secret in all spellings in which it might slip out: as a whole and in halves, in either order of bytes.
+/// Returns a secret in all forms in which it might leak: as a whole and in halves, in either byte
+/// order.
 fn spellings(secret: &str) -> Vec<String> {
     let halves =
         secret.as_bytes().chunks(16).map(|half| std::str::from_utf8(half).expect("digits"));
@@ -96,7 +98,7 @@ fn spellings(secret: &str) -> Vec<String> {
 }
 
 #[test]
-fn no_command_tells_the_secret() {
+fn no_command_reveals_the_secret() {
     for hash in ["fast", "keyed"] {
         let place = Place::new();
         let dir = created(&place, "filter", &["--hash", hash]);
@@ -107,7 +109,7 @@ fn no_command_tells_the_secret() {
         let silent = |what: &str, outcome: &Outcome| {
             let said = format!("{}{}", outcome.text(), outcome.stderr).to_lowercase();
             let told = spellings.iter().find(|spelling| said.contains(spelling.as_str()));
-            assert!(told.is_none(), "{hash}: {what} tells {told:?}: {said}");
+            assert!(told.is_none(), "{hash}: {what} reveals {told:?}: {said}");
         };
         let (copy, again) = (place.at("copy"), place.at("again"));
         let keys = input(&stream(300, 200));
@@ -137,7 +139,7 @@ fn no_command_tells_the_secret() {
         for command in commands {
             silent(command[0], &run(command, &keys));
         }
-        // Also not when its file is damaged, in particular where the seed stands last.
+        // Not even with a damaged `meta`, in particular where the seed is its last entry.
         let at = meta.find("seed ").expect("a seed");
         for end in (at..at + 60).chain([0, 1, 20]) {
             fs::write(&file, &meta[..end]).expect("write");
@@ -150,7 +152,7 @@ fn no_command_tells_the_secret() {
     }
 }
 
-/// The hashes of keys in the log, as the library tells them.
+/// Returns the hashes of keys in the log, as reported by the library.
 fn logged_hashes(dir: &str) -> Vec<u64> {
     let mut hashes = Vec::new();
     let note = |entry: &ebbtide::inspect::Entry| {
@@ -163,7 +165,7 @@ fn logged_hashes(dir: &str) -> Vec<u64> {
 }
 
 #[test]
-fn the_printed_log_tells_equal_keys_but_no_hash() {
+fn the_printed_log_shows_equal_keys_but_no_hash() {
     let place = Place::new();
     for hash in ["fast", "keyed"] {
         let dir = created(&place, hash, &["--hash", hash]);
@@ -199,12 +201,12 @@ fn the_printed_log_tells_equal_keys_but_no_hash() {
         let in_text: Vec<_> = words.collect();
         assert!(in_text.len() == keys.len() && in_text[0] == in_text[2], "{text}");
         let (again, others) = printed();
-        assert!(again != text && others[0] != tags[0], "each run has tags of its own");
+        assert!(again != text && others[0] != tags[0], "each run has its own tags");
     }
 }
 
 #[test]
-fn a_saturated_filter_is_told_of_in_stat_and_a_full_one_is_not() {
+fn stat_warns_of_a_saturated_filter_but_not_of_a_full_one() {
     let place = Place::new();
     let dir = place.at("filter");
     ok(&["create", &dir, "--kind", "bloom", "--capacity", "1000", "--fpr", "0.001"], b"");

@@ -1,15 +1,16 @@
-//! System calls that fail under a running command, once or from one on: it says one sentence or goes on, and nothing that
-//! was there is lost.
+//! System calls that fail in a running command, once or from some call on: the command prints one
+//! sentence or continues, and loses no existing data.
 //!
-//! `strace` makes the calls fail, from outside; only those of the main thread. Without it, or where one process must not trace
-//! another, this says that it was skipped.
+//! `strace` injects the failures from outside, in the main thread only. Without `strace`, or where
+//! a process may not trace another, the test reports that it was skipped.
 
 use crate::support::{Outcome, Place, input, ok, run};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Command;
 
-/// Calls with an error that they may end with, and what marks those of them that concern the filter; nothing if all do.
+/// System calls, an error for each, and the text that marks those calls that concern the filter; an
+/// empty text marks all.
 const INJECTED: [(&str, &str, &str); 21] = [
     ("fdatasync", "EIO", ""),
     ("msync", "EIO", ""),
@@ -25,18 +26,19 @@ const INJECTED: [(&str, &str, &str); 21] = [
     ("openat", "EROFS", "filter"),
     ("mmap", "ENOMEM", "MAP_SHARED"),
     ("madvise", "ENOMEM", "DONTFORK"),
-    // Some architectures lack those behind a question mark.
+    // A question mark means that some architectures lack the call.
     ("?rename,?renameat,renameat2", "EIO", "filter"),
     ("fcntl", "ENOLCK", "OFD"),
     ("fcntl", "EIO", "OFD"),
     ("?unlink,unlinkat", "EACCES", "filter"),
     ("getdents64", "EIO", ""),
     ("statfs,fstatfs", "EIO", ""),
-    // No thread can be had.
+    // No thread can be created.
     ("clone,clone3", "EAGAIN", ""),
 ];
 
-/// Of the calls of a kind so many fail, one a run; and from so many on all do.
+/// The number of runs in which one call of a kind fails, and of runs in which all calls from some
+/// number on fail.
 const RUNS: usize = 4;
 const STICKY_RUNS: usize = 2;
 
@@ -60,10 +62,11 @@ fn insert(strace: &[&str], dir: &str, keys: &Path) -> Outcome {
     }
 }
 
-/// Which calls of a kind, from 1, concern the filter.
+/// Returns which calls of a kind, numbered from 1, concern the filter.
 fn calls(place: &Place, dir: &str, keys: &Path, call: &str, mark: &str) -> Vec<usize> {
     let trace = place.at("trace");
-    // With the paths of descriptors: files are opened by their names, below the descriptor of the directory.
+    // Show the paths of descriptors: files are opened by name, relative to the descriptor of the
+    // directory.
     let outcome = insert(&["-qq", "-y", "-o", &trace, "-e", &format!("trace={call}")], dir, keys);
     assert_eq!(outcome.code, Some(0), "{outcome:?}");
     let trace = std::fs::read_to_string(trace).expect("a trace");
@@ -80,13 +83,13 @@ fn copy(from: &str, to: &str) {
     }
 }
 
-/// Whether all these keys are there.
+/// Returns whether all these keys are present.
 fn all_there(dir: &str, keys: &[u8]) -> bool {
     ok(&["contains", dir], keys).lines().iter().all(|answer| *answer == b"1")
 }
 
 #[test]
-fn a_system_call_that_fails_is_one_sentence_and_loses_nothing() {
+fn a_failing_system_call_is_reported_in_one_sentence_and_loses_nothing() {
     let traced = Command::new("strace").args(["-o", "/dev/null", "true"]).output();
     if !traced.is_ok_and(|output| output.status.success()) {
         println!("skipped: no strace here, or no right to trace");
@@ -110,11 +113,11 @@ fn a_system_call_that_fails_is_one_sentence_and_loses_nothing() {
             refused += u64::from(!fails(&inject, &dir, Path::new(&file)));
         }
     }
-    println!("{runs} system calls failed, {refused} of them were told as one sentence");
+    println!("{runs} system calls failed, {refused} of them were reported in one sentence");
     assert!(runs > 60 && refused > 20, "{runs} runs, {refused} refused");
 }
 
-/// Inserts while calls fail, and looks at what came of it. Whether it went well all the same.
+/// Inserts while calls fail, and checks the result. Returns whether the command succeeded.
 fn fails(inject: &str, dir: &str, file: &Path) -> bool {
     let outcome = insert(&["-qq", "-o", "/dev/null", "-e", inject], dir, file);
     let named = format!("{inject}: {outcome:?}");
@@ -130,7 +133,8 @@ fn fails(inject: &str, dir: &str, file: &Path) -> bool {
     outcome.code == Some(0)
 }
 
-/// Nothing that was there is lost, nor what was inserted if that went well; and it goes on.
+/// Checks that no existing key is lost, nor an inserted one if the insert succeeded, and that the
+/// filter remains usable.
 fn recovers(dir: &str, well: bool, named: &str) {
     let verified = run(&["verify", dir], b"");
     assert_eq!(verified.code, Some(0), "{named}: {verified:?}");
@@ -140,7 +144,8 @@ fn recovers(dir: &str, well: bool, named: &str) {
     assert!(all_there(dir, &keys(0, 1500)), "{named}");
 }
 
-/// A filter with 1000 keys and two snapshots, so that there is something to remove, and a file of 500 keys more.
+/// Creates a filter with 1000 keys and two snapshots, so that there are files to remove, and a file
+/// of 500 more keys.
 fn base(place: &Place) -> (String, String) {
     let (base, file) = (place.at("base-filter"), place.at("keys"));
     let kind = ["--kind", "bloom", "--capacity", "10000", "--fpr", "0.000001"];
@@ -152,22 +157,23 @@ fn base(place: &Place) -> (String, String) {
     (base, file)
 }
 
-/// The signal by which the runtime ends a process where memory runs out. (A file that would grow
-/// too large is an error.)
+/// The signal by which the runtime ends a process if memory runs out. (A file that exceeds its
+/// limit is an error.)
 const ABORT: i32 = 6;
 
 #[test]
-fn a_limit_of_the_process_is_one_sentence_or_its_end_and_loses_nothing() {
+fn a_process_limit_is_reported_in_one_sentence_or_ends_the_process_and_loses_nothing() {
     if !Command::new("prlimit").arg("true").output().is_ok_and(|output| output.status.success()) {
         println!("skipped: no prlimit here");
         return;
     }
     let place = Place::new();
     let (base, file) = base(&place);
-    // Open files; bytes of a file, beyond which a write is an error; bytes of memory.
+    // Limits of open files, of the bytes of a file (a write beyond is an error), and of bytes of
+    // memory.
     let files = (3..24).map(|files| format!("--nofile={files}"));
     let sizes = (0..12).map(|size| format!("--fsize={}", size * 4096));
-    // With less no process begins.
+    // A process cannot start with less.
     let memory = (8..40).map(|size| format!("--as={}", size * (1 << 19)));
     let (mut well, mut refused, mut ended) = (0, 0, 0);
     for limit in files.chain(sizes).chain(memory) {
@@ -185,12 +191,12 @@ fn a_limit_of_the_process_is_one_sentence_or_its_end_and_loses_nothing() {
                 assert_eq!(String::from_utf8_lossy(&output.stderr).lines().count(), 1, "{named}");
             }
             (_, Some(ABORT)) => ended += 1,
-            // It did not even begin: the libraries found no room.
+            // The process did not start: its libraries found no memory.
             (Some(1 | 126 | 127), _) => ended += 1,
             _ => panic!("{named}"),
         }
         recovers(&dir, output.status.success(), &named);
     }
-    println!("{well} went well, {refused} were told as one sentence, {ended} were ended");
-    assert!(well > 0 && refused > 10, "{well} went well, {refused} were refused");
+    println!("{well} succeeded, {refused} were reported in one sentence, {ended} were ended");
+    assert!(well > 0 && refused > 10, "{well} succeeded, {refused} were refused");
 }

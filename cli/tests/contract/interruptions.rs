@@ -1,4 +1,4 @@
-//! Input that pauses, readers that leave, runs that are killed.
+//! Input that pauses, readers that close the output, runs that are killed.
 
 use crate::support::{Place, Talk, command, input, ok, signal as send, start, stream};
 use std::collections::HashSet;
@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::process::Stdio;
 
 #[test]
-fn answers_are_there_before_the_next_question() {
+fn an_answer_is_written_before_the_next_key_arrives() {
     let place = Place::new();
     let dir = place.at("filter");
     let bloom = ["create", &dir, "--kind", "bloom", "--capacity", "1000", "--fpr", "0.001"];
@@ -16,7 +16,7 @@ fn answers_are_there_before_the_next_question() {
         talk.say(question);
         assert_eq!(talk.hear(), answer);
     }
-    // Half a line is no question yet.
+    // Half a line is not a key yet.
     talk.say("b\nhalf");
     assert_eq!(talk.hear(), "1\n");
     talk.say(" a line\n");
@@ -35,7 +35,7 @@ fn new_lines_are_printed_when_the_input_pauses() {
 }
 
 #[test]
-fn a_reader_that_leaves_ends_the_command_quietly() {
+fn a_reader_that_closes_the_output_ends_the_command_quietly() {
     let place = Place::new();
     // More than pipes and buffers hold, so that the command does write to a closed pipe.
     let keys: Vec<_> = (0..200_000).map(|number| format!("key {number}")).collect();
@@ -70,7 +70,7 @@ fn an_output_that_is_full_is_an_error() {
 }
 
 #[test]
-fn what_was_printed_before_a_kill_is_remembered_after_it() {
+fn lines_printed_before_a_kill_are_recorded_after_it() {
     for wanted in [1, 500, 3_000, 20_000] {
         let place = Place::new();
         let state = place.at("state");
@@ -88,17 +88,17 @@ fn what_was_printed_before_a_kill_is_remembered_after_it() {
         }
         child.kill().expect("kill");
         child.wait().expect("wait");
-        // What is still in the pipe was printed as well; the last line may be half a line.
+        // The lines still in the pipe were printed as well; the last one may be incomplete.
         stdout.read_to_end(&mut seen).expect("read");
         let whole = seen.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         let printed = &seen[..whole];
         assert!(printed.iter().filter(|byte| **byte == b'\n').count() >= wanted);
-        assert_eq!(ok(&arguments, printed).stdout, b"", "printed lines were forgotten");
+        assert_eq!(ok(&arguments, printed).stdout, b"", "printed lines were not recorded");
     }
 }
 
 #[test]
-fn a_kill_loses_the_answers_of_one_batch_at_most() {
+fn a_kill_loses_the_answers_of_at_most_one_batch() {
     for batch in [1_u64, 64] {
         let place = Place::new();
         let state = place.at("state");
@@ -127,7 +127,7 @@ fn a_kill_loses_the_answers_of_one_batch_at_most() {
 }
 
 #[test]
-fn an_interrupted_run_leaves_no_temporary_memory_behind() {
+fn an_interrupted_run_leaves_no_temporary_filter_behind() {
     for signal in ["INT", "TERM", "HUP"] {
         let place = Place::new();
         let temporary = place.at("tmp");
@@ -149,11 +149,11 @@ fn an_interrupted_run_leaves_no_temporary_memory_behind() {
 }
 
 #[test]
-fn killed_again_and_again_it_goes_on_exactly() {
+fn repeated_kills_change_no_answer() {
     let place = Place::new();
     let state = place.at("state");
-    // Each line has its number, so that it is known which ones an unbroken run prints. The window is
-    // short: keys leave it and come back on the way.
+    // Each line has its number, which shows which lines an unbroken run prints. The window is
+    // short: keys expire and return during the run.
     let keys = stream(2_000, 300);
     let lines: Vec<_> =
         keys.iter().enumerate().map(|(number, key)| format!("{key} {number}\n")).collect();
@@ -166,7 +166,8 @@ fn killed_again_and_again_it_goes_on_exactly() {
     let mut heard = Vec::new();
     let mut rest = lines.as_slice();
     while heard.len() < unbroken.len() {
-        // A piece ends with a line that is printed: its answer tells that all before it is done.
+        // A piece ends with a line that is printed: its answer shows that all lines before it are
+        // processed.
         let mut end = rest.len().min(150);
         while end > 0 && !printed.contains(rest[end - 1].as_str()) {
             end -= 1;

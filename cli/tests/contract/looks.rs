@@ -1,14 +1,14 @@
-//! Commands that only look leave no trace, whoever runs them and whatever state the filter is in.
+//! Commands that only inspect a filter leave no trace, for any user and in any state of the filter.
 
 use crate::support::{Place, Talk, input, ok, signal, stream};
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-/// What `ls -li` shows of a file: inode, size, mode, owner, and the time it was written.
+/// The data of `ls -li` about a file: inode, size, mode, owner, and modification time.
 type Entry = (u64, u64, u32, u32, (i64, i64));
 
-/// Every file of a directory, the directory itself included.
+/// Returns the entries of a directory and of all files in it.
 fn listing(dir: &str) -> BTreeMap<String, Entry> {
     let entry = |name: &str| {
         let file = fs::symlink_metadata(format!("{dir}/{name}")).expect("a file");
@@ -20,7 +20,7 @@ fn listing(dir: &str) -> BTreeMap<String, Entry> {
     names.map(|name| (name.clone(), entry(&name))).collect()
 }
 
-/// Every command that only looks at this filter, `counts` another one.
+/// Runs every command that only inspects this filter; `counts` is another filter.
 fn look(dir: &str, counts: &str) {
     let keys = b"key-1\nkey-2\nabsent\n";
     for more in [&[][..], &["--json"]] {
@@ -53,7 +53,7 @@ fn filters(place: &Place) -> (String, String) {
 }
 
 #[test]
-fn looks_at_a_filter_that_nobody_has_open_change_nothing() {
+fn inspecting_a_closed_filter_changes_nothing() {
     let place = Place::new();
     let (dir, counts) = filters(&place);
     let before = [listing(&dir), listing(&counts)];
@@ -62,7 +62,7 @@ fn looks_at_a_filter_that_nobody_has_open_change_nothing() {
 }
 
 #[test]
-fn looks_at_a_filter_whose_writer_was_killed_change_nothing() {
+fn inspecting_a_filter_whose_writer_was_killed_changes_nothing() {
     let place = Place::new();
     let (dir, counts) = filters(&place);
     for filter in [&dir, &counts] {
@@ -73,19 +73,19 @@ fn looks_at_a_filter_whose_writer_was_killed_change_nothing() {
     let before = [listing(&dir), listing(&counts)];
     look(&dir, &counts);
     assert_eq!([listing(&dir), listing(&counts)], before);
-    // What the killed ones had inserted is seen all the same.
+    // The inserts of the killed writers are visible.
     assert_eq!(ok(&["contains", &dir], b"new\n").text(), "1\n");
 }
 
 #[test]
-fn looks_beside_a_writer_change_nothing_but_what_the_writer_writes() {
+fn inspecting_beside_a_writer_changes_nothing_but_the_files_the_writer_writes() {
     let place = Place::new();
     let (dir, counts) = filters(&place);
     let mut writers = [&dir, &counts].map(|filter| Talk::new(&["check", filter]));
     for writer in &mut writers {
         assert_eq!(writer.ask("new"), "0");
     }
-    // A stopped writer writes nothing; what it had mapped may still get its time of writing.
+    // A stopped writer writes nothing; its mapped files may still get a later modification time.
     for writer in &writers {
         signal(&writer.child, "STOP");
         let status = format!("/proc/{}/status", writer.child.id());
@@ -108,7 +108,7 @@ fn looks_beside_a_writer_change_nothing_but_what_the_writer_writes() {
 }
 
 #[test]
-fn a_question_that_waits_for_its_key_follows_a_writer_that_comes_later() {
+fn a_lookup_that_waits_for_its_key_follows_a_later_writer() {
     let place = Place::new();
     let (dir, _) = filters(&place);
     let mut talk = Talk::new(&["contains", &dir]);

@@ -1,4 +1,4 @@
-//! Which file and line a message names when there are several inputs.
+//! The file and line that a message names when there are several inputs.
 
 use crate::support::{Place, ok, run};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -8,13 +8,15 @@ fn now_millis() -> u64 {
     now.as_millis() as u64 - 60_000
 }
 
-/// Lines of these numbers with a time, each with its own key, in a file or for standard input.
+/// Returns lines of these numbers with a time, each with its own key, for a file or for standard
+/// input.
 fn good(keys: std::ops::Range<u64>) -> String {
     let now = now_millis();
     keys.map(|key| format!("{now}\tkey {key}\n")).collect()
 }
 
-/// Runs `dedup` on these inputs, the third of which may be standard input; returns how many lines it printed, and its message.
+/// Runs `dedup` on these inputs, the third of which may be standard input; returns the number of
+/// printed lines, and the message.
 fn refused_by(files: &[&str], stdin: &str, batch: &str) -> (usize, String) {
     let arguments = ["dedup", "--window", "1h", "--event-time", "--batch", batch];
     let outcome = run(&[&arguments[..], files].concat(), stdin.as_bytes());
@@ -52,19 +54,19 @@ fn a_bad_line_is_named_by_its_own_file_and_counted_from_that_files_beginning() {
 }
 
 #[test]
-fn a_bad_line_far_behind_the_first_read_of_a_second_file_is_counted_right() {
+fn a_bad_line_far_behind_the_first_read_of_a_second_file_has_the_right_number() {
     let place = Place::new();
     let first = place.file("first", good(0..20_000).as_bytes());
     let second = good(20_000..50_000) + "bad\n";
     let second = place.file("second", second.as_bytes());
     let (lines, message) = refused_by(&[&first, &second], "", "700");
     assert!(message.contains(&format!("{second}, line 30001: ")), "{message}");
-    // A few new ones are taken for known.
+    // A few new keys are false positives.
     assert!((49_800..=50_000).contains(&lines), "{lines} lines printed");
 }
 
 #[test]
-fn a_bad_line_of_a_file_that_is_inserted_is_named_and_those_before_it_are_there() {
+fn a_bad_line_of_an_inserted_file_is_named_and_the_lines_before_it_are_inserted() {
     let place = Place::new();
     let dir = place.at("filter");
     ok(&["create", &dir, "--kind", "counting", "--capacity", "100"], b"");
@@ -75,5 +77,10 @@ fn a_bad_line_of_a_file_that_is_inserted_is_named_and_those_before_it_are_there(
     let found = ok(&["contains", &dir], b"a\nb\nc\nd\ne\n");
     assert_eq!(found.lines().len(), 5);
     let there = found.lines().iter().filter(|line| line.starts_with(b"1")).count();
-    assert_eq!(there, 3, "what came before is done, what comes after is not: {}", found.text());
+    assert_eq!(
+        there,
+        3,
+        "the lines before are inserted, the lines after are not: {}",
+        found.text()
+    );
 }

@@ -1,4 +1,4 @@
-//! Streams in non-blocking mode, as programs leave them that share them: the command waits.
+//! Streams in non-blocking mode, as other programs that share them leave them: the command waits.
 
 use crate::support::{Place, command, input};
 use rustix::fs::{OFlags, fcntl_setfl};
@@ -9,7 +9,7 @@ use std::process::Stdio;
 use std::thread::{self, sleep};
 use std::time::Duration;
 
-/// A pipe whose ends do not block.
+/// Creates a pipe whose ends do not block.
 fn nonblocking() -> (PipeReader, PipeWriter) {
     let (reader, writer) = pipe().expect("a pipe");
     set(&reader);
@@ -36,7 +36,7 @@ fn an_output_that_does_not_block_loses_no_line_to_a_late_reader() {
     let dedup = ["dedup", "--last", "100000", "--fpr", "1e-9", "--state", &state, &file];
     let mut child = command(&dedup).stdin(Stdio::null()).stdout(writer).spawn().expect("start");
     sleep(LATE);
-    // The mode belongs to the reader's end alone; from now on it waits.
+    // The mode is set on the reader's end only; from now on the reader waits.
     fcntl_setfl(&reader, OFlags::empty()).expect("a mode");
     let mut printed = Vec::new();
     (&reader).read_to_end(&mut printed).expect("read");
@@ -66,7 +66,7 @@ fn an_input_that_does_not_block_is_waited_for() {
 }
 
 #[test]
-fn an_error_output_that_is_full_and_does_not_block_gets_its_sentence_whole() {
+fn a_full_nonblocking_error_output_receives_its_whole_sentence() {
     let (mut reader, mut writer) = nonblocking();
     let mut before = 0;
     while let Ok(count) = writer.write(&[b'.'; 4096]) {
@@ -87,7 +87,7 @@ fn an_error_output_that_is_full_and_does_not_block_gets_its_sentence_whole() {
 }
 
 #[test]
-fn help_reaches_a_late_reader_of_a_full_pipe_that_does_not_block() {
+fn help_reaches_a_late_reader_of_a_full_nonblocking_pipe() {
     let (mut reader, mut writer) = nonblocking();
     let mut before = 0;
     while let Ok(count) = writer.write(&[b'.'; 4096]) {

@@ -1,4 +1,4 @@
-//! Where filters are made, and what the command says of usage errors and limits.
+//! The directories of new filters, and the messages about usage errors and limits.
 
 use crate::support::{Outcome, Place, ok, refused, run};
 use std::fs;
@@ -7,11 +7,11 @@ use std::process::Command;
 const BLOOM: [&str; 4] = ["--kind", "bloom", "--capacity", "9"];
 
 #[test]
-fn a_directory_of_other_files_is_refused_and_left_alone() {
+fn a_directory_of_other_files_is_refused_and_not_changed() {
     let place = Place::new();
     let (dir, copy) = (place.at("sources"), place.at("copy"));
     fs::create_dir(&dir).expect("a directory");
-    // Some have names that a filter might give.
+    // Some have names that a filter might use.
     for name in ["main.rs", "live", "tmp-7"] {
         fs::write(format!("{dir}/{name}"), "mine").expect("write");
     }
@@ -37,7 +37,7 @@ fn a_directory_of_other_files_is_refused_and_left_alone() {
 }
 
 #[test]
-fn a_directory_that_is_empty_fresh_or_holds_a_filter_is_taken() {
+fn an_empty_directory_a_fresh_file_system_and_a_filter_are_accepted() {
     let place = Place::new();
     let (empty, fresh) = (place.at("empty"), place.at("fresh"));
     fs::create_dir(&empty).expect("a directory");
@@ -45,7 +45,7 @@ fn a_directory_that_is_empty_fresh_or_holds_a_filter_is_taken() {
     let dedup = |dir| ["dedup", "--last", "5", "--state", dir];
     for dir in [&empty, &fresh, &place.at("missing")] {
         assert_eq!(ok(&dedup(dir), b"a\n").text(), "a\n");
-        // Now a filter is there, and a file beside it disturbs nobody.
+        // The directory now contains a filter, and another file beside it does no harm.
         fs::write(format!("{dir}/notes.txt"), "mine").expect("write");
         assert_eq!(ok(&dedup(dir), b"a\nb\n").text(), "b\n");
         assert!(refused(&[&["create", dir], &BLOOM[..]].concat(), b"").contains("already holds"));
@@ -53,7 +53,7 @@ fn a_directory_that_is_empty_fresh_or_holds_a_filter_is_taken() {
 }
 
 #[test]
-fn what_may_be_meant_is_suggested() {
+fn the_likely_spelling_is_suggested() {
     for (arguments, meant) in [
         (&["inser", "x"][..], "did you mean 'insert'?"),
         (&["dedup", "--windw", "3s"], "did you mean '--window'?"),
@@ -89,7 +89,7 @@ fn help_ends_with_examples_that_run() {
 }
 
 #[test]
-fn a_file_size_limit_is_an_error_and_the_filter_is_sound_after_it() {
+fn a_file_size_limit_is_an_error_and_leaves_the_filter_intact() {
     let place = Place::new();
     let (dir, keys) = (place.at("filter"), place.at("keys"));
     let lines: String = (0..200_000).map(|number| format!("key {number}\n")).collect();

@@ -1,4 +1,4 @@
-//! `posterior` and `decide`: how sure a filter is, from which priors, and what is answered then.
+//! `posterior` and `decide`: probabilities from each form of prior, and the resulting answers.
 
 use crate::support::{Place, ok, refused, run};
 use serde_json::Value;
@@ -16,14 +16,14 @@ fn numbers(range: std::ops::Range<u64>) -> Vec<u8> {
     range.flat_map(|number| format!("{number}\n").into_bytes()).collect()
 }
 
-/// A filter that has seen the keys 0 to 2999, each once.
+/// Creates a filter that contains the keys 0 to 2999, each inserted once.
 fn fed(place: &Place, options: &[&str]) -> String {
     let dir = filter(place, "filter", options);
     ok(&["insert", &dir], &numbers(0..3000));
     dir
 }
 
-/// The posteriors of keys by these options.
+/// Returns the posteriors of keys with these options.
 fn posteriors(dir: &str, options: &[&str], keys: &[u8]) -> Vec<f64> {
     let outcome = ok(&[&["posterior", dir, "--json"], options].concat(), keys);
     outcome.json().iter().map(|line| line["posterior"].as_f64().expect("a number")).collect()
@@ -32,7 +32,10 @@ fn posteriors(dir: &str, options: &[&str], keys: &[u8]) -> Vec<f64> {
 #[track_caller]
 fn assert_same(left: &[f64], right: &[f64]) {
     assert_eq!(left.len(), right.len());
-    assert!(left.iter().any(|p| (0.01..0.99).contains(p)), "too sure to tell apart: {left:?}");
+    assert!(
+        left.iter().any(|p| (0.01..0.99).contains(p)),
+        "too close to 0 or 1 to be compared: {left:?}"
+    );
     for (left, right) in left.iter().zip(right) {
         assert!((left - right).abs() < 1e-9, "{left} and {right}");
     }
@@ -102,7 +105,7 @@ fn each_form_of_a_prior_is_the_number_it_stands_for() {
 }
 
 #[test]
-fn a_filter_that_counts_the_stream_is_a_prior() {
+fn a_filter_that_counts_the_stream_serves_as_prior() {
     for kind in ["counting", "spectral", "dynamic-count"] {
         let place = Place::new();
         let dir = fed(&place, LEAKY);
@@ -168,7 +171,7 @@ fn penalties_and_priors_stand_at_the_end_of_their_lines() {
     let lines = b"7\t3e-4\t1\t10\n7\t1e-9\t1\t10\n7\t3e-4\t10\t1\n";
     let own = ["decide", &dir, "--prior", "line", "--penalties"];
     assert_eq!(ok(&own, lines).text(), "1\n0\n0\n");
-    // Times in front, weights (which no question minds) between key and prior.
+    // Times in front, weights (which lookups ignore) between key and prior.
     let all = [&own[..], &["--event-time", "--weight", "--json"]].concat();
     let outcome = ok(&all, b"1700000000000\t7\t5\t3e-4\t1\t10\n").json();
     assert_eq!((&outcome[0]["key"], &outcome[0]["present"]), (&"7".into(), &true.into()));
@@ -191,7 +194,7 @@ fn a_shorter_window_is_less_probable_and_a_longer_one_more() {
 }
 
 #[test]
-fn ages_are_told_with_their_unit() {
+fn ages_are_printed_with_their_unit() {
     let place = Place::new();
     let dir = fed(&place, &["timing", "--window-items", "1000", "--fpr", "0.001"]);
     let ages = ["posterior", &dir, "--prior", "1e-4", "--ages"];
@@ -203,7 +206,7 @@ fn ages_are_told_with_their_unit() {
         .collect();
     assert_eq!((lines[0][1], lines[1][1]), (0.0, 99.0));
     assert!((99.0..=105.0).contains(&lines[1][2]), "{lines:?}");
-    // One that has expired was inserted before all that timers cover, 1/p inserts before that on average.
+    // An expired key was inserted before all that timers cover, on average 1/p inserts before that.
     assert!(lines[2][1] >= 1000.0 && (10_990.0..11_010.0).contains(&lines[2][2]), "{lines:?}");
     let json = ok(&[&ages[..], &["--json"]].concat(), b"2900\n").json();
     assert_eq!(json[0]["most_likely_age_items"], 99);
@@ -215,7 +218,7 @@ fn ages_are_told_with_their_unit() {
 }
 
 #[test]
-fn both_forms_of_the_formulas_can_be_had() {
+fn both_forms_of_the_formulas_are_available() {
     let place = Place::new();
     let dir = fed(&place, LEAKY);
     let by =
@@ -225,7 +228,7 @@ fn both_forms_of_the_formulas_can_be_had() {
 }
 
 #[test]
-fn asking_how_sure_changes_nothing() {
+fn posteriors_and_decisions_change_nothing() {
     let place = Place::new();
     let dir = fed(&place, LAST_1000);
     let before = ok(&["digest", &dir], b"").stdout;
@@ -238,7 +241,7 @@ fn asking_how_sure_changes_nothing() {
 }
 
 #[test]
-fn kinds_that_tell_no_posteriors_say_so() {
+fn kinds_without_posteriors_are_refused_by_name() {
     for kind in [
         &["counting", "--capacity", "1000"][..],
         &["decaying", "--capacity", "1000", "--lambda", "0.5", "--epoch", "60s"],
@@ -258,7 +261,7 @@ fn kinds_that_tell_no_posteriors_say_so() {
 }
 
 #[test]
-fn what_is_wrong_with_the_options_is_said_before_any_line() {
+fn errors_in_the_options_are_reported_before_any_line() {
     let place = Place::new();
     let dir = filter(&place, "filter", LAST_1000);
     let bloom = filter(&place, "bloom", LEAKY);
@@ -305,7 +308,7 @@ fn what_is_wrong_with_the_options_is_said_before_any_line() {
 }
 
 #[test]
-fn what_is_wrong_with_the_penalties_is_said() {
+fn errors_in_the_penalties_are_reported() {
     let place = Place::new();
     let dir = filter(&place, "filter", LAST_1000);
     let rows: &[(&[&str], &str)] = &[
@@ -329,7 +332,7 @@ fn what_is_wrong_with_the_penalties_is_said() {
 }
 
 #[test]
-fn a_line_that_is_no_question_is_named() {
+fn a_malformed_line_is_named() {
     let place = Place::new();
     let dir = filter(&place, "filter", LAST_1000);
     let own = ["posterior", &dir, "--prior", "line"];
@@ -353,7 +356,7 @@ fn a_line_that_is_no_question_is_named() {
         let good = if arguments.contains(&"power-law:99") { "5" } else { good };
         let outcome = run(arguments, format!("{good}\n{line}\n{good}\n").as_bytes());
         assert_eq!(outcome.code, Some(2), "{arguments:?} {line:?}");
-        // What was answered before is printed.
+        // The answers to the lines before are printed.
         assert_eq!(outcome.lines().len(), 1, "{outcome:?}");
         let sentence = outcome.stderr;
         assert!(sentence.contains("standard input, line 2: "), "{sentence}");

@@ -1,4 +1,4 @@
-//! Who may read a filter's files but not write them: questions are answered, nothing is changed.
+//! Users who may read a filter's files but not write them: lookups work, nothing is changed.
 
 use crate::support::{Outcome, Place, Talk, ok};
 use serde_json::Value;
@@ -8,17 +8,17 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// `nobody`, on every distribution.
+/// The user id of `nobody`, on every distribution.
 const OTHER: &str = "65534";
 
-/// Another user, who has a copy of the command, and a filter of ours that this user may read.
+/// Another user, with a copy of the command and a filter of ours that this user may read.
 struct Other {
     place: Place,
     state: String,
 }
 
 impl Other {
-    /// Says that the test is skipped where we cannot act as another user.
+    /// Prints that the test is skipped if it cannot act as another user.
     fn new() -> Option<Self> {
         let is_root = fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
         if !is_root {
@@ -26,14 +26,14 @@ impl Other {
             return None;
         }
         let place = Place::new();
-        // Where the command was built the other user may not even look.
+        // The other user may have no access to the build directory.
         fs::copy(env!("CARGO_BIN_EXE_ebbtide"), place.at("ebbtide")).expect("a copy");
         let state = place.at("state");
         let other = Self { place, state };
         allow_reading(&other.place.at("."));
         let probe = other.command(&["--version"]).stdin(Stdio::null()).output();
         if !probe.is_ok_and(|output| output.status.success()) {
-            println!("skipped: setpriv is not there, or the other user cannot get at the command");
+            println!("skipped: setpriv is not there, or the other user cannot access the command");
             return None;
         }
         Some(other)
@@ -46,7 +46,7 @@ impl Other {
         command
     }
 
-    /// What the command says to the other user, who reads keys from a file.
+    /// Runs the command as the other user, with keys from a file.
     fn run(&self, arguments: &[&str]) -> Outcome {
         allow_reading(&self.state);
         let output = self.command(arguments).stdin(Stdio::null()).output().expect("run");
@@ -63,14 +63,14 @@ impl Other {
         outcome
     }
 
-    /// A file of keys that the other user may read.
+    /// Creates a file of keys that the other user may read.
     fn keys(&self, lines: &str) -> String {
         let path = self.place.file("keys", lines.as_bytes());
         allow_reading(&path);
         path
     }
 
-    /// The daemon that has the filter open and has seen `a` and `b`.
+    /// Starts a daemon that has the filter open and has inserted `a` and `b`.
     fn daemon(&self) -> Talk {
         let dedup = ["dedup", "--last", "1000", "--hash-seed", "7", "--state", &self.state];
         let mut daemon = Talk::new(&dedup);
@@ -80,7 +80,7 @@ impl Other {
         daemon
     }
 
-    /// All the questions there are, of a filter that holds `a` and `b`.
+    /// Runs all lookups and inspections on a filter that contains `a` and `b`.
     fn asks_everything(&self) -> Value {
         let (state, keys) = (self.state.as_str(), self.keys("a\nabsent\nb\n"));
         assert_eq!(self.ok(&["contains", state, &keys]).stdout, b"1\n0\n1\n");
@@ -101,7 +101,7 @@ impl Other {
         digest
     }
 
-    /// Nothing that changes the filter is allowed.
+    /// Checks that every command that changes the filter is refused.
     fn is_refused_changes(&self) {
         let keys = self.keys("a\nnew\n");
         for arguments in [
@@ -123,13 +123,13 @@ impl Other {
     }
 }
 
-/// As `chmod -R a+rX`.
+/// Does the same as `chmod -R a+rX`.
 fn allow_reading(path: &str) {
     let done = Command::new("chmod").args(["-R", "a+rX", path]).status();
     assert!(done.expect("chmod runs").success());
 }
 
-/// Every file of a filter with its bytes.
+/// Returns every file of a filter with its bytes.
 fn files(dir: &str) -> BTreeMap<String, Vec<u8>> {
     let entries =
         fs::read_dir(dir).expect("a directory").map(|entry| entry.expect("an entry").path());
@@ -138,7 +138,7 @@ fn files(dir: &str) -> BTreeMap<String, Vec<u8>> {
 }
 
 #[test]
-fn a_reader_beside_a_writer_sees_what_the_writer_did() {
+fn a_reader_beside_a_writer_sees_the_changes_of_the_writer() {
     let Some(other) = Other::new() else { return };
     let mut daemon = other.daemon();
     let digest = other.asks_everything();
@@ -146,7 +146,7 @@ fn a_reader_beside_a_writer_sees_what_the_writer_did() {
     assert!(stat["handles"].as_u64() >= Some(1), "{stat}");
     other.is_refused_changes();
     assert_eq!(ok(&["digest", &other.state, "--json"], b"").json()[0]["digest"], digest["digest"]);
-    // The reader has disturbed nothing, and sees the next key as well.
+    // The reader has changed nothing, and sees the next key as well.
     daemon.say("a\nb\n");
     assert_eq!(daemon.ask("c"), "c");
     let keys = other.keys("c\nd\n");
@@ -174,7 +174,7 @@ fn a_reader_after_a_killed_writer_sees_all_that_was_answered_and_changes_no_byte
     other.is_refused_changes();
     assert!(files(&other.state) == before, "a reader has changed files");
     assert_eq!(ok(&["digest", &other.state, "--json"], b"").json()[0]["digest"], digest["digest"]);
-    // Who may write goes on from there.
+    // A process with write access continues from there.
     let mut daemon = Talk::new(&["dedup", "--state", &other.state]);
     daemon.say("a\nb\n");
     assert_eq!(daemon.ask("c"), "c");
@@ -182,7 +182,7 @@ fn a_reader_after_a_killed_writer_sees_all_that_was_answered_and_changes_no_byte
 }
 
 #[test]
-fn how_sure_a_filter_is_may_be_asked_by_those_who_only_read() {
+fn users_with_read_access_only_can_compute_posteriors() {
     let Some(other) = Other::new() else { return };
     let state = other.state.as_str();
     let leaky = ["--kind", "bloom", "--capacity", "1000", "--fpr", "0.3", "--hash-seed", "7"];
@@ -218,7 +218,7 @@ fn a_damaged_filter_that_may_only_be_read_is_salvaged_without_a_trace() {
     let mut bytes = fs::read(&newest).expect("read");
     bytes[5000] ^= 1;
     fs::write(&newest, bytes).expect("write");
-    // A place where the other user may make something.
+    // A directory in which the other user may create files.
     let open = other.place.at("open");
     fs::create_dir(&open).expect("a new directory");
     assert!(Command::new("chmod").args(["0777", &open]).status().expect("chmod runs").success());

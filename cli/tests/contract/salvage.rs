@@ -1,4 +1,4 @@
-//! `salvage`: what a damaged filter still proves goes to a new directory, and what is lost is said.
+//! `salvage`: recovers the longest provable prefix into a new directory and reports what is lost.
 
 use crate::support::{Place, Talk, input, ok, refused, run};
 use serde_json::Value;
@@ -23,14 +23,14 @@ fn flip(dir: &str, name: &str, at: usize) {
     fs::write(path, bytes).expect("write");
 }
 
-/// Keys of these numbers, a millisecond apart.
+/// Returns keys of these numbers, a millisecond apart.
 fn keys(numbers: std::ops::Range<u64>) -> Vec<u8> {
     let lines: Vec<_> =
         numbers.map(|number| format!("{}\tkey-{number}", 1_700_000_000_000 + number)).collect();
     input(&lines)
 }
 
-/// A filter that was fed the numbers up to these, one command each.
+/// Creates a filter and inserts the numbers up to each of these ends, with one command each.
 fn filter(place: &Place, name: &str, ends: &[u64]) -> String {
     let dir = place.at(name);
     ok(&["create", &dir, "--kind", "bloom", "--capacity", "1000", "--hash-seed", "7"], b"");
@@ -49,14 +49,15 @@ fn digest(dir: &str) -> Value {
 /// A filter of 300 inserts that refuses to open.
 struct Damaged {
     dir: String,
-    /// The segment that holds the first damaged record, and where.
+    /// The segment that contains the first damaged record, and its offset.
     log: String,
     offset: usize,
     /// The LSNs of its last 51 inserts, the first of which is damaged.
     lsns: Vec<u64>,
 }
 
-/// One whose newest snapshot is damaged, and the 250th insert, which is in the log that the older snapshot needs.
+/// Damages the newest snapshot, and the 250th insert, which is in the log that the older snapshot
+/// needs.
 fn damaged(place: &Place) -> Damaged {
     let dir = filter(place, "filter", &[200, 300]);
     let entries = ok(&["wal", &dir, "--json"], b"").json();
@@ -75,13 +76,13 @@ fn damaged(place: &Place) -> Damaged {
 }
 
 #[test]
-fn what_is_saved_and_lost_is_said_in_sentences() {
+fn salvage_reports_in_sentences_what_is_recovered_and_lost() {
     let place = Place::new();
     let (Damaged { dir, log, lsns, .. }, dest) = (damaged(&place), place.at("saved"));
     let before = files(&dir);
     let outcome = run(&["salvage", &dir, &dest], b"");
     assert_eq!((outcome.code, outcome.text()), (Some(0), ""));
-    assert_eq!(files(&dir), before, "the damaged filter is as it was");
+    assert_eq!(files(&dir), before, "the damaged filter is unchanged");
     let lines: Vec<_> = outcome.stderr.lines().collect();
     let [saved, bad, lost, durable, beyond] = lines[..] else {
         panic!("{lines:?}");
@@ -103,19 +104,19 @@ fn what_is_saved_and_lost_is_said_in_sentences() {
     assert!(durable.starts_with("ebbtide: acknowledged as durable: up to LSN "), "{durable}");
     assert!(durable.ends_with("some of it is lost"), "{durable}");
     let expected = format!(
-        "ebbtide: not saved: 50 operations that can be read beyond, LSN {} to {}, of times 2023-11-14T22:13:20.250",
+        "ebbtide: not saved: 50 readable operations after the damage, LSN {} to {}, of times 2023-11-14T22:13:20.250",
         lsns[1], lsns[50]
     );
     assert!(beyond.starts_with(&expected), "{beyond}");
     assert_eq!(digest(&dest), digest(&filter(&place, "again", &[249])));
-    // It goes on.
+    // The new filter accepts inserts.
     ok(&["insert", &dest, "--event-time"], &keys(249..300));
     assert_eq!(digest(&dest), digest(&filter(&place, "whole", &[300])));
     assert_eq!(run(&["verify", &dest], b"").code, Some(0));
 }
 
 #[test]
-fn the_same_in_json_is_one_object() {
+fn the_report_in_json_is_one_object() {
     let place = Place::new();
     let (Damaged { dir, log, offset, lsns }, dest) = (damaged(&place), place.at("saved"));
     let outcome = ok(&["salvage", &dir, &dest, "--json"], b"");
@@ -144,7 +145,7 @@ fn the_same_in_json_is_one_object() {
 }
 
 #[test]
-fn damage_that_costs_nothing_is_told_and_nothing_is_lost() {
+fn damage_without_loss_is_reported() {
     let place = Place::new();
     let (dir, dest) = (filter(&place, "filter", &[200, 300]), place.at("saved"));
     flip(&dir, &named(&dir, "snap-")[0], 5000);
@@ -156,7 +157,7 @@ fn damage_that_costs_nothing_is_told_and_nothing_is_lost() {
 }
 
 #[test]
-fn a_sound_filter_is_said_to_be_one_with_exit_code_1_and_nothing_is_written() {
+fn an_intact_filter_gives_exit_code_1_and_nothing_is_written() {
     let place = Place::new();
     let (dir, dest) = (filter(&place, "filter", &[200]), place.at("saved"));
     let outcome = run(&["salvage", &dir, &dest], b"");
@@ -172,7 +173,7 @@ fn a_sound_filter_is_said_to_be_one_with_exit_code_1_and_nothing_is_written() {
 }
 
 #[test]
-fn where_nothing_can_be_saved_one_sentence_says_why_and_what_to_do() {
+fn if_nothing_can_be_recovered_one_sentence_gives_the_reason_and_the_remedy() {
     let place = Place::new();
     let dest = place.at("saved");
     let dir = filter(&place, "filter", &[200]);
@@ -189,10 +190,10 @@ fn where_nothing_can_be_saved_one_sentence_says_why_and_what_to_do() {
     fs::remove_file(&meta).expect("a file");
     let sentence = refused(&["salvage", &dir, &dest], b"");
     assert!(sentence.contains(remedy) && sentence.contains("found none"), "{sentence}");
-    // As it says.
+    // Follow the advice of the message.
     fs::copy(Path::new(&copy).join("meta"), &meta).expect("a copy");
     assert_eq!(fs::read(&meta).expect("read"), good);
-    assert_eq!(run(&["salvage", &dir, &dest], b"").code, Some(1), "all is well again");
+    assert_eq!(run(&["salvage", &dir, &dest], b"").code, Some(1), "the filter is intact again");
     for name in named(&dir, "snap-") {
         fs::remove_file(Path::new(&dir).join(name)).expect("a file");
     }
@@ -205,7 +206,7 @@ fn where_nothing_can_be_saved_one_sentence_says_why_and_what_to_do() {
 }
 
 #[test]
-fn a_filter_in_use_is_not_salvaged_nor_written_over() {
+fn salvage_refuses_a_source_in_use_and_an_existing_destination() {
     let place = Place::new();
     let (state, dest) = (place.at("state"), place.at("saved"));
     let mut daemon = Talk::new(&["dedup", "--last", "1000", "--state", &state]);

@@ -1,5 +1,5 @@
-//! Runs that are asked to stop, or killed, at any moment, and outputs that fail: nothing that is
-//! remembered stays unprinted without a word.
+//! Runs that are stopped or killed at any moment, and outputs that fail: no recorded line stays
+//! unprinted without a report.
 
 use crate::support::{Place, Talk, command, input, ok, run, signal, start};
 use std::collections::HashSet;
@@ -10,13 +10,13 @@ use std::process::{Child, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Signals that ask a command to stop, with their numbers.
+/// The signals that ask a command to stop, with their numbers.
 const STOPS: [(&str, i32); 3] = [("TERM", 15), ("INT", 2), ("HUP", 1)];
 
-/// Longer than anything here takes.
+/// A limit longer than any step takes.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Waits for the end of a child; one that does not end is a failure, not a hang.
+/// Waits for the end of a child; a child that does not end is a failure, not a hang.
 fn end(child: &mut Child) -> ExitStatus {
     let began = Instant::now();
     while began.elapsed() < LIMIT {
@@ -29,7 +29,7 @@ fn end(child: &mut Child) -> ExitStatus {
     panic!("the command did not end");
 }
 
-/// Moments that look random and are the same each time.
+/// Pseudo-random durations, the same in each run.
 struct Moments(u64);
 
 impl Moments {
@@ -45,7 +45,7 @@ fn inserts(dir: &str) -> u64 {
     ok(&["stat", dir, "--json"], b"").json()[0]["inserts"].as_u64().expect("a number")
 }
 
-/// Lines of 16 bytes with the newline, all different.
+/// Returns distinct lines of 16 bytes, including the newline.
 fn different(count: usize) -> Vec<String> {
     (0..count).map(|number| format!("key {number:011}")).collect()
 }
@@ -58,7 +58,7 @@ fn appending(arguments: &[&str], path: &str) -> Child {
 }
 
 #[test]
-fn stopped_at_any_moment_and_run_again_each_line_is_printed_exactly_once() {
+fn across_stops_and_restarts_each_line_is_printed_exactly_once() {
     let keys = different(40_000);
     let orders =
         STOPS.map(|stop| (stop, None)).into_iter().chain([(STOPS[0], Some("--at-least-once"))]);
@@ -73,7 +73,7 @@ fn stopped_at_any_moment_and_run_again_each_line_is_printed_exactly_once() {
         let mut stopped = 0;
         for round in 0.. {
             let mut child = appending(&arguments, &printed);
-            // The last rounds are left alone, however slow the machine is.
+            // The last rounds are not stopped, so that a slow machine finishes, too.
             if round < 25 {
                 sleep(moments.next(Duration::from_millis(2 + 2 * round)));
                 signal(&child, name);
@@ -95,7 +95,7 @@ fn stopped_at_any_moment_and_run_again_each_line_is_printed_exactly_once() {
 }
 
 #[test]
-fn a_stop_answers_every_key_that_check_has_inserted_and_says_where_it_stopped() {
+fn a_stop_answers_every_key_that_check_has_inserted_and_names_the_last_line() {
     let keys = different(400_000);
     let place = Place::new();
     let (dir, answers) = (place.at("filter"), place.at("answers"));
@@ -154,10 +154,10 @@ fn a_run_that_waits_for_a_fifo_without_a_writer_is_stopped() {
     while ok(&["stat", &state, "--json"], b"").json()[0]["handles"] != 1 {
         sleep(Duration::from_millis(5));
     }
-    // It may be about to open the FIFO, or wait in it: both end.
+    // The command may be about to open the FIFO, or may wait for it: both waits end.
     signal(&child, "TERM");
     assert_eq!(end(&mut child).signal(), Some(15));
-    // And with a writer it reads it to its end, however often that pauses.
+    // With a writer it reads the FIFO to its end, across pauses.
     let mut child = start(&["dedup", "--state", &state, &fifo]);
     let mut writer = File::options().write(true).open(&fifo).expect("a reader");
     for key in ["a\n", "b\n", "c\n"] {
@@ -169,14 +169,14 @@ fn a_run_that_waits_for_a_fifo_without_a_writer_is_stopped() {
     assert_eq!(child.wait_with_output().expect("output").stdout, b"b\nc\n");
 }
 
-/// A run of `dedup` whose reader does not read: it has remembered 5 batches and printed 4.
+/// Starts a run of `dedup` whose reader does not read: it records 5 batches and prints 4.
 fn blocked(state: &str, file: &str, more: &[&str]) -> Child {
-    // A batch is a quarter of what a pipe holds.
+    // A batch is a quarter of the capacity of a pipe.
     let dedup = ["dedup", "--last", "100000", "--fpr", "1e-9", "--state", state, file];
     let child = start(&[&dedup[..], more].concat());
     let began = Instant::now();
     let expected = if more.is_empty() { 5 * 1024 } else { 4 * 1024 };
-    // The filter may not be there yet.
+    // The filter may not exist yet.
     let inserts = || match run(&["stat", state, "--json"], b"") {
         done if done.code == Some(0) => done.json()[0]["inserts"].as_u64().expect("a number"),
         _ => 0,
@@ -196,8 +196,9 @@ fn a_second_signal_ends_a_run_whose_output_is_stuck_at_once() {
     let mut child = blocked(&state, &file, &[]);
     signal(&child, "TERM");
     sleep(Duration::from_millis(500));
-    assert!(child.try_wait().expect("wait").is_none(), "it did not wait for its reader");
-    // On a busy machine the next one may still come too soon after it has noticed the first.
+    assert!(child.try_wait().expect("wait").is_none(), "the run did not wait for its reader");
+    // On a busy machine the next signal may still come too soon after the command noticed the
+    // first.
     let mut sent = 0;
     while child.try_wait().expect("wait").is_none() && sent < 100 {
         signal(&child, "TERM");
@@ -208,13 +209,13 @@ fn a_second_signal_ends_a_run_whose_output_is_stuck_at_once() {
 }
 
 #[test]
-fn a_stop_waits_for_a_slow_reader_and_prints_all_that_is_remembered() {
+fn a_stop_waits_for_a_slow_reader_and_prints_all_recorded_lines() {
     let place = Place::new();
     let state = place.at("state");
     let keys = different(10_000);
     let file = place.file("keys", &input(&keys));
     let child = blocked(&state, &file, &[]);
-    // As `timeout` does: the process, and a moment later its group.
+    // As `timeout` does: a signal to the process, and immediately after to its group.
     let twice = format!("kill -s TERM {0}; kill -s TERM {0}", child.id());
     let sent = std::process::Command::new("sh").args(["-c", &twice]).status();
     assert!(sent.expect("sh runs").success());
@@ -226,7 +227,7 @@ fn a_stop_waits_for_a_slow_reader_and_prints_all_that_is_remembered() {
 }
 
 #[test]
-fn a_reader_that_leaves_lines_in_a_stuck_pipe_is_told_how_many_are_remembered_and_not_printed() {
+fn after_a_reader_abandons_a_stuck_pipe_the_recorded_unprinted_lines_are_counted() {
     let place = Place::new();
     let state = place.at("state");
     let file = place.file("keys", &input(&different(10_000)));
@@ -234,7 +235,7 @@ fn a_reader_that_leaves_lines_in_a_stuck_pipe_is_told_how_many_are_remembered_an
     drop(child.stdout.take());
     assert!(end(&mut child).success());
     let said = child.wait_with_output().expect("output").stderr;
-    let expected = "ebbtide: nobody reads the output any more; lines remembered but not printed: \
+    let expected = "ebbtide: the output is closed; lines recorded but not printed: \
                     1024, the first is line 4097 of ";
     let said = String::from_utf8_lossy(&said).into_owned();
     assert_eq!(said, format!("{expected}{file}\n"));
@@ -242,7 +243,7 @@ fn a_reader_that_leaves_lines_in_a_stuck_pipe_is_told_how_many_are_remembered_an
 }
 
 #[test]
-fn a_reader_that_leaves_loses_nothing_at_least_once() {
+fn at_least_once_a_reader_that_closes_the_output_loses_nothing() {
     let place = Place::new();
     let state = place.at("state");
     let file = place.file("keys", &input(&different(10_000)));
@@ -256,20 +257,20 @@ fn a_reader_that_leaves_loses_nothing_at_least_once() {
 }
 
 #[test]
-fn a_reader_that_leaves_ends_a_run_that_waits_for_input() {
+fn a_reader_that_closes_the_output_ends_a_run_that_waits_for_input() {
     let place = Place::new();
     let state = place.at("state");
     let mut talk = Talk::new(&["dedup", "--last", "1000", "--state", &state]);
     assert_eq!(talk.ask("a"), "a");
     let mut child = start(&["dedup", "--state", &state]);
     drop(child.stdout.take());
-    assert!(end(&mut child).success(), "its standard input is open, and nobody reads its output");
+    assert!(end(&mut child).success(), "standard input is open, and the output is closed");
     talk.end();
     assert_eq!(inserts(&state), 1);
 }
 
 #[test]
-fn an_output_that_is_full_says_how_many_lines_are_remembered_and_not_printed() {
+fn after_a_full_output_the_recorded_unprinted_lines_are_counted() {
     let place = Place::new();
     let fails = |arguments: &[&str], lines: &[u8]| {
         let full = OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
@@ -283,13 +284,13 @@ fn an_output_that_is_full_says_how_many_lines_are_remembered_and_not_printed() {
     let state = place.at("state");
     ok(&dedup(&state), b"known\n");
     let said = fails(&dedup(&state), b"known\n1\n1\n2\n3\n");
-    let lost = "; lines remembered but not printed: 3, the first is line 2 of standard input\n";
+    let lost = "; lines recorded but not printed: 3, the first is line 2 of standard input\n";
     assert!(said.ends_with(lost), "{said}");
     // `check` prints a line for each key.
     let said = fails(&["check", &state], b"known\n1\n4\n");
-    let lost = "; lines remembered but not answered: 3, the first is line 1 of standard input\n";
+    let lost = "; lines recorded but not answered: 3, the first is line 1 of standard input\n";
     assert!(said.ends_with(lost), "{said}");
-    // Without a state, and if nothing is remembered before it is printed, nothing is lost.
+    // Without a state, or if lines are printed before they are recorded, nothing is lost.
     let other = place.at("other");
     for arguments in
         [&["dedup", "--last", "10"][..], &[&dedup(&other)[..], &["--at-least-once"]].concat()]
@@ -319,8 +320,9 @@ fn a_hangup_that_was_ignored_at_the_start_stays_ignored() {
 }
 
 #[test]
-fn killed_at_any_moment_a_run_at_least_once_loses_no_line() {
-    // Each key comes twice in a row: one of the two is printed, but for those that a kill repeats.
+fn at_least_once_a_kill_at_any_moment_loses_no_line() {
+    // Each key occurs twice in a row: one of the two lines is printed, except those that a kill
+    // repeats.
     let keys = different(20_000);
     let twice: Vec<_> = keys.iter().flat_map(|key| [key.clone(), key.clone()]).collect();
     let place = Place::new();
@@ -340,7 +342,7 @@ fn killed_at_any_moment_a_run_at_least_once_loses_no_line() {
         }
         let status = end(&mut child);
         let mut bytes = fs::read(&out).expect("what was printed");
-        // A kill may have cut a line in two.
+        // A kill may have cut the last line.
         bytes.truncate(bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1));
         printed.extend(
             bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).map(<[u8]>::to_vec),

@@ -1,4 +1,4 @@
-//! Runs the command and looks at what it did.
+//! Runs the command and collects its results.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// What a finished command left.
+/// The results of a finished command.
 #[derive(Debug)]
 pub struct Outcome {
     pub code: Option<i32>,
@@ -17,7 +17,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// The output in lines, newlines removed.
+    /// Returns the output as lines, without newlines.
     pub fn lines(&self) -> Vec<&[u8]> {
         let text = self.stdout.strip_suffix(b"\n").unwrap_or(&self.stdout);
         if self.stdout.is_empty() {
@@ -27,20 +27,21 @@ impl Outcome {
         }
     }
 
-    /// The output as text.
+    /// Returns the output as text.
     pub fn text(&self) -> &str {
         std::str::from_utf8(&self.stdout).expect("output is not UTF-8")
     }
 
-    /// The output as one JSON value a line.
+    /// Returns the output as one JSON value per line.
     pub fn json(&self) -> Vec<serde_json::Value> {
         self.text().lines().map(|line| serde_json::from_str(line).expect(line)).collect()
     }
 }
 
-/// Whether the tests were started with a signal ignored that ends a run, as `nohup` does: the command would keep it so.
+/// Returns whether the tests were started with a stop signal ignored, as `nohup` does: the command
+/// would keep ignoring it.
 fn signals_are_ignored() -> bool {
-    // A bit for each signal, the lowest for number 1.
+    // One bit for each signal, the lowest for number 1.
     let ending = [1, 2, 15].map(|signal| 1_u64 << (signal - 1)).iter().sum::<u64>();
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -48,7 +49,7 @@ fn signals_are_ignored() -> bool {
     mask.is_some_and(|mask| mask & ending != 0)
 }
 
-/// The command, not yet run, all three streams piped.
+/// Returns the command, not yet started, with all three streams piped.
 pub fn command(arguments: &[&str]) -> Command {
     let mut command = if signals_are_ignored() {
         let mut command = Command::new("env");
@@ -71,7 +72,7 @@ pub fn run(arguments: &[&str], input: &[u8]) -> Outcome {
     let mut child = start(arguments);
     let mut stdin = child.stdin.take().expect("stdin");
     let input = input.to_vec();
-    // A command that fails early does not read its input: a broken pipe here is fine.
+    // A command that fails early does not read its input: ignore a broken pipe.
     let writer = thread::spawn(move || drop(stdin.write_all(&input)));
     let output = child.wait_with_output().expect("wait");
     writer.join().expect("writer");
@@ -82,14 +83,14 @@ pub fn run(arguments: &[&str], input: &[u8]) -> Outcome {
     }
 }
 
-/// Runs the command and expects that all goes well, without a word on standard error.
+/// Runs the command and expects success, without output on standard error.
 pub fn ok(arguments: &[&str], input: &[u8]) -> Outcome {
     let outcome = run(arguments, input);
     assert_eq!((outcome.code, outcome.stderr.as_str()), (Some(0), ""), "{arguments:?}");
     outcome
 }
 
-/// Runs the command and expects exit code 2 with one sentence, which is returned.
+/// Runs the command, expects exit code 2 with one sentence, and returns the sentence.
 pub fn refused(arguments: &[&str], input: &[u8]) -> String {
     let outcome = run(arguments, input);
     assert_eq!(outcome.code, Some(2), "{arguments:?}: {outcome:?}");
@@ -106,7 +107,7 @@ pub fn signal(child: &Child, name: &str) {
     assert!(sent.expect("kill runs").success());
 }
 
-/// A command with one who talks to it.
+/// A running command with pipes for keys and answers.
 pub struct Talk {
     pub child: Child,
     pub stdin: ChildStdin,
@@ -118,7 +119,7 @@ impl Talk {
         Self::of(&mut command(arguments))
     }
 
-    /// With any program.
+    /// Starts any program.
     pub fn of(command: &mut Command) -> Self {
         let mut child =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("cannot start");
@@ -140,37 +141,37 @@ impl Talk {
         self.stdin.write_all(text.as_bytes()).expect("write");
     }
 
-    /// The next line. One that never comes is a failure, not a hang.
+    /// Returns the next line. Fails after a minute without one.
     pub fn hear(&mut self) -> String {
         self.answers.recv_timeout(Duration::from_secs(60)).expect("no answer in a minute")
     }
 
-    /// Says a line and hears the answer, newline removed.
+    /// Sends a line and returns the answer, without the newline.
     pub fn ask(&mut self, line: &str) -> String {
         self.say(&format!("{line}\n"));
         self.hear().trim_end().to_owned()
     }
 
-    /// Ends the input and expects that the command ends well. The lines that it has printed besides.
+    /// Ends the input, expects success, and returns the remaining lines.
     pub fn finish(mut self) -> Vec<String> {
         drop(self.stdin);
         assert!(self.child.wait().expect("wait").success());
         self.answers.iter().collect()
     }
 
-    /// As [`Talk::finish`], where nothing more is to be heard.
+    /// As [`Talk::finish`], and expects no more lines.
     pub fn end(self) {
         assert_eq!(self.finish(), [""; 0]);
     }
 
-    /// Kills the command and waits until it is gone.
+    /// Kills the command and waits until it has ended.
     pub fn kill(mut self) {
         self.child.kill().expect("kill");
         self.child.wait().expect("wait");
     }
 }
 
-/// A place for filters, removed at the end.
+/// A directory for filters, removed at the end.
 pub struct Place(TempDir);
 
 impl Place {
@@ -178,12 +179,12 @@ impl Place {
         Self(TempDir::new().expect("temporary directory"))
     }
 
-    /// The path of something in it.
+    /// Returns the path of an entry in it.
     pub fn at(&self, name: &str) -> String {
         self.0.path().join(name).to_str().expect("UTF-8").to_owned()
     }
 
-    /// The path of a new file in it.
+    /// Creates a file in it and returns its path.
     pub fn file(&self, name: &str, bytes: &[u8]) -> String {
         let path = self.at(name);
         std::fs::write(&path, bytes).expect("write");
@@ -191,12 +192,12 @@ impl Place {
     }
 }
 
-/// A file of the project.
+/// Returns the path of a file of the project.
 pub fn project_file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name)
 }
 
-/// A real stream, where it is there; else says that the test is skipped.
+/// Returns the path of a real stream; if it is missing, prints that the test is skipped.
 pub fn real_stream(name: &str) -> Option<PathBuf> {
     let path = project_file("../shared/data").join(name);
     if path.exists() {
@@ -206,7 +207,8 @@ pub fn real_stream(name: &str) -> Option<PathBuf> {
     None
 }
 
-/// Keys in a skewed order that is always the same: half of them from the 50 most frequent ones.
+/// Returns keys in a skewed order that is always the same: half of them are from the 50 most
+/// frequent ones.
 pub fn stream(count: usize, distinct: u64) -> Vec<String> {
     let mut state: u64 = 0x9E37_79B9_7F4A_7C15;
     let mut draw = |bound: u64| {
@@ -223,7 +225,7 @@ pub fn stream(count: usize, distinct: u64) -> Vec<String> {
         .collect()
 }
 
-/// The keys as input, one a line.
+/// Returns the keys as input, one per line.
 pub fn input(keys: &[String]) -> Vec<u8> {
     keys.iter().flat_map(|key| [key.as_bytes(), b"\n"].concat()).collect()
 }

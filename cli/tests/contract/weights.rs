@@ -17,8 +17,8 @@ const COUNTERS: [&[&str]; 5] = [
 ];
 const IMPORTANCE: [&str; 3] = ["importance-2c", "importance-mc", "importance-h"];
 
-/// A small filter of levels 1 to 7, for importances up to 100. The last kind finds a cell above zero with each draw, the others
-/// only sometimes.
+/// Returns the options of a small filter of levels 1 to 7, for importances up to 100. In the last
+/// kind each draw finds a cell above zero, in the other kinds only some draws do.
 fn graded(kind: &'static str) -> [&'static str; 11] {
     let draws = if kind == "importance-h" { "3" } else { "20" };
     [kind, "--cells", "7000", "--max", "7", "-K", "4", "-P", draws, "--importance-max", "100"]
@@ -34,16 +34,16 @@ fn digest(dir: &str) -> serde_json::Value {
 }
 
 #[test]
-fn a_weight_counts_as_so_many_inserts() {
+fn a_weight_counts_as_that_number_of_inserts() {
     for kind in COUNTERS {
         let place = Place::new();
         let dir = filter(&place, "filter", kind);
-        // What is between the first and the last tab belongs to the key.
+        // The text between the first and the last tab belongs to the key.
         ok(&["insert", &dir, "--weight"], b"a\t20\nb\tc\t3\na\t22\n\t5\n");
         ok(&["check", &dir, "--weight"], b"d\t6.0\nd\t1e1\n");
         let outcome = ok(&["estimate", &dir], b"a\nb\tc\n\nd\nb\n");
         let counts = outcome.text().lines().map(|line| line.parse::<f64>().expect("a number"));
-        // Decaying kinds round fractions up, by less than 1/256 an insert.
+        // Decaying kinds round fractions up, by less than 1/256 per insert.
         assert_eq!(counts.map(f64::floor).collect::<Vec<_>>(), [42.0, 3.0, 5.0, 16.0, 0.0]);
         assert_eq!(weights(&dir), [20, 3, 22, 5, 6, 10], "{kind:?}");
     }
@@ -84,14 +84,14 @@ fn an_importance_becomes_a_level() {
 }
 
 #[test]
-fn the_highest_importance_is_the_highest_level_unless_told() {
+fn the_highest_importance_defaults_to_the_highest_level() {
     for kind in IMPORTANCE {
         let place = Place::new();
         let options = [kind, "--cells", "7000", "--max", "7", "-K", "4", "-P", "20"];
         let dir = filter(&place, "filter", &options);
         ok(&["insert", &dir, "--weight"], b"a\t3\nb\t2.5\nc\t8\n");
         ok(&["insert", &dir], b"d\n");
-        // A key without a weight is of the lowest level.
+        // A key without a weight has the lowest level.
         assert_eq!(weights(&dir), [3, 3, 7, 1], "{kind}");
     }
 }
@@ -111,8 +111,9 @@ fn important_keys_stay_longer() {
             let answers = ok(&["contains", &dir], &input(&keys));
             answers.text().lines().filter(|line| *line == "1").count()
         };
-        // By the next 600 inserts a cell is lowered about twice, in the last kind four times at most: cells of 7 are nearly all
-        // left, and of four cells that began at 1 or 3 one is likely to be at 0.
+        // The next 600 inserts lower a cell about twice, in the last kind at most four times. Cells
+        // at 7 nearly all remain above 0; of four cells that began at 1 or 3, one has probably
+        // reached 0.
         let (important, unimportant) = (keep(100), keep(1));
         assert!(important > unimportant + 50, "{kind}: {important} and {unimportant}");
     }
@@ -144,7 +145,7 @@ fn a_line_without_a_weight_is_named_with_its_file() {
             assert!(sentence.contains(&format!("{file}, line 3: ")), "{sentence}");
             assert!(sentence.contains("KEY<TAB>NUMBER"), "{sentence}");
         }
-        // The lines before were taken each time, the one behind never.
+        // The lines before were inserted each time, the line after never.
         let stat = ok(&["stat", &dir, "--json"], b"").json();
         assert_eq!(stat[0]["inserts"], 12, "{kind:?}");
         let sentence = refused(&["insert", &dir, "--weight"], b"c\n");
@@ -153,7 +154,7 @@ fn a_line_without_a_weight_is_named_with_its_file() {
 }
 
 #[test]
-fn a_number_that_is_no_weight_is_named_with_its_line() {
+fn an_invalid_weight_is_named_with_its_line() {
     let counts: &[&str] = &["0", "-1", "1.5", "16777216", "NaN", "inf", "1e30"];
     let importances: &[&str] = &["-1", "NaN", "inf", "-inf", "-1e-9"];
     let rows = COUNTERS.map(|kind| (kind.to_vec(), counts)).into_iter();
@@ -185,13 +186,13 @@ fn both_a_time_and_a_weight_are_needed_where_both_are_announced() {
         let sentence = refused(&insert, line.as_bytes());
         assert!(sentence.contains(expected) && sentence.contains("line 1"), "{sentence}");
     }
-    // Of two numbers the first is the time and the second the weight, of the empty key.
+    // The first of two numbers is the time, the second the weight of the empty key.
     ok(&insert, b"1700000000000\t\t3\n");
     assert_eq!(weights(&dir), [3]);
 }
 
 #[test]
-fn weights_are_refused_by_kinds_that_do_not_weigh() {
+fn weights_are_refused_by_kinds_without_weights() {
     for kind in [
         &["bloom", "--capacity", "1000"][..],
         &["timing", "--window-items", "1000"],

@@ -1,5 +1,5 @@
-//! An age-partitioned filter whose window is the keys of the stream; default options but for the durability, so background
-//! threads allocate log and write checkpoints during the run.
+//! An age-partitioned filter whose window is the keys of the stream. It has default options except
+//! for the durability, so background threads allocate log and write checkpoints during the run.
 
 use super::{Durability, FPR, GROUP, Key, Peer, Result, Setup, count_new};
 use ebbtide::{AgePartitioned, Checked, Filter, Options, Since};
@@ -9,7 +9,7 @@ struct Ebbtide {
     grouped: bool,
 }
 
-/// `grouped`: many keys a call.
+/// `grouped`: many keys per call.
 pub fn open(setup: &Setup<'_>, grouped: bool) -> Result<Box<dyn Peer>> {
     let durability = match setup.durability {
         Durability::None => ebbtide::Durability::Never,
@@ -23,7 +23,7 @@ pub fn open(setup: &Setup<'_>, grouped: bool) -> Result<Box<dyn Peer>> {
 
 impl Peer for Ebbtide {
     fn check_and_insert(&self, keys: &[Key]) -> Result<u64> {
-        // A known key stays as it is, as with all others here.
+        // A present key is not refreshed, as with all others here.
         let call = self.filter.call().since(Since::LastAccepted);
         if !self.grouped {
             return count_new(keys, |key| Ok(call.check_and_insert(key)? == Checked::New));

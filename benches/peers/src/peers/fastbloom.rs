@@ -5,10 +5,10 @@ use super::{FPR, Key, Peer, Result, Setup, count_new};
 use fastbloom::{AtomicBloomFilter, BloomFilter};
 use parking_lot::Mutex;
 
-/// Taken once for all keys of a call: it belongs to one thread.
+/// Locked once for all keys of a call: it belongs to one thread.
 struct Plain(Mutex<BloomFilter>);
 
-/// The plain filter.
+/// Opens the plain filter.
 pub fn open_plain(setup: &Setup<'_>) -> Result<Box<dyn Peer>> {
     let filter = BloomFilter::with_false_pos(FPR).expected_items(setup.keys);
     Ok(Box::new(Plain(Mutex::new(filter))))
@@ -21,13 +21,14 @@ impl Peer for Plain {
     }
 }
 
-/// Two threads that insert one key at a time may both set some of its bits, and both be told that it is new: hence locks.
+/// Two threads that insert the same key may each set some of its bits, and both find it new: hence
+/// the locks.
 struct Atomic {
     filter: AtomicBloomFilter,
     stripes: Stripes,
 }
 
-/// The atomic filter.
+/// Opens the atomic filter.
 pub fn open_atomic(setup: &Setup<'_>) -> Result<Box<dyn Peer>> {
     let filter = AtomicBloomFilter::with_false_pos(FPR).expected_items(setup.keys);
     Ok(Box::new(Atomic { filter, stripes: Stripes::new(setup.writers) }))

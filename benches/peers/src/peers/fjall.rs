@@ -1,5 +1,6 @@
-//! fjall, a log-structured tree like RocksDB. Its expiry is a compaction filter that reads the time in the value. Look and
-//! insert under a lock by key, for only that makes them one step; each fsync is one writer's.
+//! fjall, a log-structured tree like RocksDB. Its expiry is a compaction filter that reads the time
+//! in the value. Get and insert run under a lock by key, which makes them one step; each fsync
+//! belongs to one writer.
 
 use super::stripes::Stripes;
 use super::{Durability, EXPIRY, Key, Peer, Result, Setup, count_new, seconds_now};
@@ -51,10 +52,10 @@ impl Peer for Fjall {
     }
 }
 
-/// Forgets keys when a compaction comes by and they are old.
+/// Removes old keys during compaction.
 struct Expiry;
 
-/// What is older than this goes.
+/// Removes entries older than this.
 struct OlderThan(u32);
 
 impl Factory for Expiry {

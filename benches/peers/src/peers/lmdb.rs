@@ -1,5 +1,5 @@
-//! LMDB through heed: a B+ tree that copies pages on writing, one writer at a time. Without fsync it writes straight into
-//! its map. It has no expiry: beside each key stands its time.
+//! LMDB through heed: a B+ tree with copy-on-write pages, one writer at a time. Without fsync it
+//! writes directly to its map. It has no expiry: each key is stored with its time.
 
 use super::{Durability, Key, Peer, Result, Setup, seconds_now};
 use heed::types::Bytes;
@@ -11,18 +11,20 @@ struct Lmdb {
     group: usize,
 }
 
-/// `group`: operations in a transaction.
+/// `group`: operations per transaction.
 #[expect(unsafe_code, reason = "heed leaves to its caller that nobody else changes the files")]
 pub fn open(setup: &Setup<'_>, group: usize) -> Result<Box<dyn Peer>> {
     let mut options = EnvOpenOptions::new();
     // Address space only; the file grows as it is written.
     options.map_size((1 << 30) + 1024 * setup.keys.next_multiple_of(4));
     if setup.durability == Durability::None {
-        // SAFETY: the flags give up what a power cut would leave, as all do that run without fsync. The lock file stays in
-        // use, and no code here writes to memory it does not own.
+        // SAFETY: the flags abandon consistency after a power cut, as all peers do that run without
+        // fsync. The lock file stays in use, and no code here writes to memory that it does not
+        // own.
         unsafe { options.flags(EnvFlags::NO_SYNC | EnvFlags::WRITE_MAP) };
     }
-    // SAFETY: the directory is new and this process's own, so nothing else changes the mapped file, and it is opened once.
+    // SAFETY: the directory is new and used by this process only, so no other code changes the
+    // mapped file, and it is opened once.
     let env = unsafe { options.open(setup.dir)? };
     let made = env.create_databases_and_commit(env.write_txn()?, |opener, transaction| {
         opener.create_database(transaction, None).map(CommitOrAbort::<_, ()>::Commit)
@@ -41,7 +43,7 @@ impl Peer for Lmdb {
                 let known = self.seen.get_or_put(&mut transaction, key, &now)?;
                 new += u64::from(known.is_none());
             }
-            // Does nothing, and syncs nothing, where nothing has changed.
+            // Has no effect, and syncs nothing, without changes.
             transaction.commit()?;
         }
         Ok(new)

@@ -1,7 +1,8 @@
-//! What is compared: one trait, and the list of those who have it.
+//! The peers: one trait, and the list of its implementations.
 //!
-//! A peer answers whether keys are new and takes them in, in one step for each key: of two writers with the same new key
-//! exactly one is told that it is new. Everything else about a peer, its settings above all, is its own file's business.
+//! A peer reports whether keys are new and inserts them, in one atomic step for each key: of two
+//! writers with the same new key exactly one finds it new. Everything else about a peer, in
+//! particular its settings, is in its own file.
 
 mod ebbtide;
 mod fastbloom;
@@ -21,22 +22,22 @@ use std::fmt;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// What may go wrong in any of them.
+/// An error of any peer.
 pub type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
 /// A key of the stream.
 pub type Key = [u8; 16];
 
-/// The false-positive rate that filters are made for.
+/// The false-positive rate of all filters.
 pub const FPR: f64 = 0.001;
 
-/// After what time those that have expiry forget a key: later than any run ends.
+/// The time after which peers with expiry remove a key: later than any run ends.
 const EXPIRY: Duration = Duration::from_secs(3600);
 
-/// How many operations share a transaction, a round trip or a call with those that do so.
+/// The number of operations that share a transaction, a round trip or a call in grouped peers.
 pub const GROUP: usize = 1000;
 
-/// The one that all others are held against.
+/// The peer with which all others are compared.
 pub const OURS: &str = "ebbtide";
 
 /// When an operation must have reached the disk.
@@ -57,14 +58,14 @@ impl fmt::Display for Durability {
     }
 }
 
-/// What an answered operation outlives.
+/// The failure that an answered operation survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outlives {
-    /// Nothing: there is no file.
+    /// None: there is no file.
     Nothing,
-    /// The death of the process, if a durable commit came later.
+    /// The death of the process, if a durable commit followed.
     DeathOnceCommitted,
-    /// The death of the process, but for the last transaction.
+    /// The death of the process, except for the last transaction.
     DeathButGroup,
     /// The death of the process.
     Death,
@@ -84,19 +85,19 @@ impl fmt::Display for Outlives {
     }
 }
 
-/// What a peer may know of the run before it begins.
+/// The parameters of a run that a peer may use.
 pub struct Setup<'a> {
     /// An empty directory.
     pub dir: &'a Path,
     pub durability: Durability,
-    /// Threads that will call.
+    /// The number of calling threads.
     pub writers: usize,
-    /// Distinct keys of the stream.
+    /// The number of distinct keys of the stream.
     pub keys: usize,
 }
 
 impl Setup<'_> {
-    /// Bytes of cache that hold everything, in whatever way a database lays out 20 bytes.
+    /// Returns a cache size that holds all data, for any layout of 20 bytes in a database.
     fn cache_bytes(&self) -> usize {
         (64 << 20).max(256 * self.keys)
     }
@@ -104,26 +105,27 @@ impl Setup<'_> {
 
 /// An open peer.
 pub trait Peer: Sync {
-    /// Asks for each key in turn and takes it in; how many were new.
+    /// Checks and inserts each key in turn; returns how many were new.
     fn check_and_insert(&self, keys: &[Key]) -> Result<u64>;
 
-    /// Writes down what is in memory only, and makes the files as small as the peer can by itself.
+    /// Writes data that is in memory only, and makes the files as small as the peer can.
     fn checkpoint(&mut self) -> Result<()> {
         Ok(())
     }
 
-    /// The process that holds the keys, if it is not this one.
+    /// Returns the process that stores the keys, if it is not this one.
     fn server(&self) -> Option<u32> {
         None
     }
 }
 
-/// For peers that take one key at a time.
+/// For peers that process one key at a time.
 fn count_new(keys: &[Key], mut is_new: impl FnMut(&Key) -> Result<bool>) -> Result<u64> {
     keys.iter().try_fold(0, |new, key| Ok(new + u64::from(is_new(key)?)))
 }
 
-/// Seconds since 1970, which databases without expiry keep beside a key: by it a job of the user's finds what is old.
+/// Returns the seconds since 1970, which databases without expiry store with a key: a job of the
+/// user removes old keys by it.
 fn seconds_now() -> u32 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u32::try_from(since.as_secs()).unwrap_or(u32::MAX)
@@ -134,13 +136,13 @@ type Open = fn(&Setup<'_>) -> Result<Box<dyn Peer>>;
 
 /// A peer with one way of using it.
 pub struct Entry {
-    /// On the command line and in tables.
+    /// The name on the command line and in tables.
     pub name: &'static str,
-    /// What an operation outlives without fsync.
+    /// The failure that an operation survives without fsync.
     pub unsynced: Outlives,
-    /// Whether it may take a new key for a known one.
+    /// Whether it may report a new key as present.
     pub filter: bool,
-    /// How many operations share a transaction, a round trip or a call.
+    /// The number of operations that share a transaction, a round trip or a call.
     pub group: usize,
     pub open: Open,
 }
@@ -150,17 +152,17 @@ const fn exact(name: &'static str, unsynced: Outlives, open: Open) -> Entry {
     Entry { name, unsynced, filter: false, group: 1, open }
 }
 
-/// An exact peer that takes many operations at once.
+/// An exact peer that processes many operations at once.
 const fn grouped(name: &'static str, unsynced: Outlives, open: Open) -> Entry {
     Entry { name, unsynced, filter: false, group: GROUP, open }
 }
 
-// The names of those that cannot take part everywhere.
+// The names of peers that do not take part everywhere.
 const PLAIN_FASTBLOOM: &str = "fastbloom";
 const REDIS: &str = "redis";
 const PIPELINED_REDIS: &str = "redis-1000";
 
-/// All there are, in the order of the tables.
+/// All peers, in the order of the tables.
 pub const ALL: &[Entry] = &[
     Entry { filter: true, ..exact(OURS, Outlives::Death, |setup| ebbtide::open(setup, false)) },
     Entry {
@@ -184,12 +186,12 @@ pub const ALL: &[Entry] = &[
 ];
 
 impl Entry {
-    /// The one of this name.
+    /// Returns the peer of this name.
     pub fn named(name: &str) -> Option<&'static Self> {
         ALL.iter().find(|entry| entry.name == name)
     }
 
-    /// What an operation outlives.
+    /// Returns the failure that an operation survives.
     pub fn outlives(&self, durability: Durability) -> Outlives {
         match durability {
             Durability::None => self.unsynced,
@@ -197,12 +199,12 @@ impl Entry {
         }
     }
 
-    /// Whether any of it outlives the process.
+    /// Returns whether any data outlives the process.
     pub fn persists(&self) -> bool {
         self.unsynced != Outlives::Nothing
     }
 
-    /// Why it does not take part, if so.
+    /// Returns the reason why it does not take part, if there is one.
     pub fn skipped(&self, durability: Durability, writers: usize) -> Option<&'static str> {
         if durability == Durability::Always && !self.persists() {
             Some("no files")
@@ -218,7 +220,8 @@ impl Entry {
     }
 }
 
-/// What the peers are, with their versions: those that were compiled in, and the server that was found.
+/// Returns the peers with their versions: those that were compiled in, and the server that was
+/// found.
 pub fn versions() -> String {
     let lock = include_str!("../../Cargo.lock");
     let names = ["fastbloom", "moka", "rocksdb", "fjall", "heed", "redb", "rusqlite"];

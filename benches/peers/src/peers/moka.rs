@@ -1,11 +1,12 @@
-//! A concurrent cache in memory with expiry. Without a bound: one would make it evict by use, not by age.
+//! A concurrent cache in memory with expiry. It is unbounded: with a bound it would evict by use,
+//! not by age.
 
 use super::{EXPIRY, Key, Peer, Result, Setup, count_new};
 use moka::sync::Cache;
 
 struct Moka(Cache<Key, ()>);
 
-/// Room for all keys from the start.
+/// Reserves space for all keys at the start.
 pub fn open(setup: &Setup<'_>) -> Result<Box<dyn Peer>> {
     let cache = Cache::builder().initial_capacity(setup.keys).time_to_live(EXPIRY).build();
     Ok(Box::new(Moka(cache)))

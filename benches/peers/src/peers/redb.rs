@@ -1,5 +1,5 @@
-//! redb: a B-tree that copies pages on writing, one writer at a time. Without fsync its commits stay in memory until a durable
-//! one. It has no expiry: beside each key stands its time.
+//! redb: a B-tree with copy-on-write pages, one writer at a time. Without fsync its commits stay in
+//! memory until a durable one. It has no expiry: each key is stored with its time.
 
 use super::{Durability, Key, Peer, Result, Setup, seconds_now};
 use redb::{Builder, Database, ReadableTable, TableDefinition};
@@ -12,7 +12,7 @@ struct Redb {
     group: usize,
 }
 
-/// `group`: operations in a transaction.
+/// `group`: operations per transaction.
 pub fn open(setup: &Setup<'_>, group: usize) -> Result<Box<dyn Peer>> {
     let durability = match setup.durability {
         Durability::None => redb::Durability::None,
@@ -28,7 +28,7 @@ pub fn open(setup: &Setup<'_>, group: usize) -> Result<Box<dyn Peer>> {
 }
 
 impl Redb {
-    /// One transaction; how many keys were new.
+    /// Runs one transaction; returns how many keys were new.
     fn transaction(&self, keys: &[Key], now: u32) -> Result<u64> {
         let mut transaction = self.database.begin_write()?;
         transaction.set_durability(self.durability)?;
@@ -42,7 +42,7 @@ impl Redb {
                 }
             }
         }
-        // A commit without changes would sync all the same.
+        // A commit without changes would sync as well.
         if new == 0 {
             transaction.abort()?
         } else {
@@ -60,7 +60,7 @@ impl Peer for Redb {
     }
 
     fn checkpoint(&mut self) -> Result<()> {
-        // Durable by default, and with it all commits before.
+        // Durable by default, together with all earlier commits.
         self.database.begin_write()?.commit()?;
         self.database.compact()?;
         Ok(())

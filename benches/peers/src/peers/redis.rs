@@ -1,5 +1,6 @@
-//! Redis over a Unix socket: `SET key "" NX EX seconds`, with the append-only file as its log. The program starts the server and
-//! stops it; each writer has a connection. With fsync, commands that come in together share one.
+//! Redis over a Unix socket: `SET key "" NX EX seconds`, with the append-only file as its log. The
+//! program starts and stops the server; each writer has a connection. With fsync, commands that
+//! arrive together share one.
 
 use super::{Durability, EXPIRY, Key, Peer, Result, Setup};
 use parking_lot::Mutex;
@@ -13,10 +14,10 @@ use tempfile::TempDir;
 
 const SERVER: &str = "redis-server";
 
-/// How long the server may take to answer for the first time, or to write its files anew.
+/// The time in which the server must answer for the first time, or rewrite its files.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The server's name and version, if it is installed.
+/// Returns the server's version, if it is installed.
 pub fn version() -> Option<String> {
     let output = Command::new(SERVER).arg("--version").output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
@@ -40,7 +41,7 @@ struct Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended by itself, and then neither matters.
+        // It may have ended already; then both calls fail without harm.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -84,7 +85,7 @@ impl Peer for Redis {
 
     fn checkpoint(&mut self) -> Result<()> {
         let connection = self.idle.get_mut().first_mut().ok_or("no connection")?;
-        // One that the server began by itself first: it would refuse ours.
+        // First wait for a rewrite that the server began on its own: it would refuse ours.
         connection.wait_for_rewrite()?;
         connection.call("BGREWRITEAOF")?;
         connection.wait_for_rewrite()
@@ -97,7 +98,7 @@ impl Peer for Redis {
 
 struct Connection {
     stream: BufReader<UnixStream>,
-    /// What stands before a key in a command, and after it.
+    /// The text before and after a key in a command.
     around: (&'static [u8], Vec<u8>),
     out: Vec<u8>,
     line: String,
@@ -114,7 +115,7 @@ impl Connection {
         Ok(Self { stream, around, out: Vec::new(), line: String::new() })
     }
 
-    /// Sets each key that is not there; how many were not.
+    /// Sets each absent key; returns how many were absent.
     fn set(&mut self, keys: &[Key]) -> Result<u64> {
         self.out.clear();
         for key in keys {
@@ -134,7 +135,7 @@ impl Connection {
         Ok(new)
     }
 
-    /// A command of plain words that is answered by a line, or by a text of some length.
+    /// Sends a command of plain words whose answer is a line, or a text with a length.
     fn call(&mut self, command: &str) -> Result<String> {
         self.stream.get_mut().write_all(format!("{command}\r\n").as_bytes())?;
         let first = self.read_line()?.to_owned();
@@ -149,7 +150,7 @@ impl Connection {
         }
     }
 
-    /// Until the append-only file is not being written anew, nor soon will be.
+    /// Waits until no rewrite of the append-only file is running or scheduled.
     fn wait_for_rewrite(&mut self) -> Result<()> {
         let busy = ["aof_rewrite_in_progress:1", "aof_rewrite_scheduled:1"];
         let begun = Instant::now();

@@ -1,5 +1,6 @@
-//! RocksDB with a time to live, set for point lookups of keys that are mostly absent: Bloom filters on memtables and tables.
-//! Get and put under a lock by key, for only that makes them one step. Concurrent writes with `sync` share one fsync.
+//! RocksDB with a time to live, configured for point lookups of mostly absent keys: Bloom filters
+//! on memtables and tables. Get and put run under a lock by key, which makes them one step.
+//! Concurrent writes with `sync` share one fsync.
 
 use super::stripes::Stripes;
 use super::{Durability, EXPIRY, Key, Peer, Result, Setup, count_new};

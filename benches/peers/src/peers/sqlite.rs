@@ -1,5 +1,5 @@
-//! SQLite with a write-ahead log and prepared statements. One connection, which writers take in turn: there is one writer at a
-//! time whatever one does. It has no expiry: beside each key stands its time.
+//! SQLite with a write-ahead log and prepared statements. Writers use one connection in turn,
+//! because SQLite permits one writer at a time. It has no expiry: each key is stored with its time.
 
 use super::{Durability, Key, Peer, Result, Setup, seconds_now};
 use parking_lot::Mutex;
@@ -10,14 +10,14 @@ struct Sqlite {
     group: usize,
 }
 
-/// `group`: operations in a transaction.
+/// `group`: operations per transaction.
 pub fn open(setup: &Setup<'_>, group: usize) -> Result<Box<dyn Peer>> {
     let connection = Connection::open(setup.dir.join("seen.sqlite"))?;
     let synchronous = match setup.durability {
         Durability::None => "OFF",
         Durability::Always => "FULL",
     };
-    // A log of up to 40 MB: written back less often, a page takes more changes with it.
+    // A log of up to 40 MB: pages are written back less often, each with more changes.
     connection.execute_batch(&format!(
         "PRAGMA journal_mode = WAL;
          PRAGMA synchronous = {synchronous};
@@ -30,7 +30,8 @@ pub fn open(setup: &Setup<'_>, group: usize) -> Result<Box<dyn Peer>> {
 }
 
 impl Sqlite {
-    /// One transaction; how many keys were new. A single statement is one by itself.
+    /// Runs one transaction; returns how many keys were new. A single statement is its own
+    /// transaction.
     fn transaction(&self, keys: &[Key], now: u32) -> Result<u64> {
         let connection = self.connection.lock();
         if self.group > 1 {
