@@ -6,6 +6,7 @@ use crate::cells::{Block, OWN_WORDS};
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::hash::{DigestHasher, KeyHash};
+use crate::kinds::state::STATE_WORDS;
 use crate::kinds::{Moment, Parameters, Sample};
 use crate::live::Bank;
 use crate::media::{Access, BootIdSource};
@@ -185,6 +186,8 @@ impl Engine {
             hasher.words(&[sums.inserts, time, sums.novelty]);
         }
         copy(&header.block0().current().block(), &mut words);
+        // However many of them the kind uses.
+        words.resize(OWN_WORDS + STATE_WORDS, 0);
         hasher.words(&words);
         self.image.follow()?;
         let (state, banks) = (header.state(), self.image.banks());

@@ -32,6 +32,7 @@ pub use parameters::Parameters;
 pub use sample::Sample;
 pub use state::{BankEntry, State};
 
+use self::state::SMALL_STATE_WORDS;
 use crate::cells::{Block, Blocks, Geometry, Layout, load};
 use crate::error::{Error, Result};
 use crate::inference::{Belief, Piece};
@@ -228,6 +229,11 @@ pub trait Kind: Debug + Send + Sync {
     /// The number of stripes when the user names none: enough that threads rarely meet.
     fn default_stripes(&self, block_words: u32) -> u32 {
         (self.first_words() / u64::from(block_words.max(1))).clamp(1, 64) as u32
+    }
+
+    /// Words of the filter-wide state that it uses: the table of banks, and its own ones.
+    fn state_words(&self) -> usize {
+        SMALL_STATE_WORDS
     }
 
     /// Fills the filter-wide state of a new filter, which is all zero, and opens its first bank.

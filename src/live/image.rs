@@ -8,7 +8,6 @@ use super::event;
 use super::header::{Identity, LiveHeader};
 use crate::cells::{Block, Blocks, Layout};
 use crate::error::Result;
-use crate::kinds::state::STATE_WORDS;
 use crate::kinds::{Change, Event, Kind, Operation, State, Totals};
 use crate::media::{Access, Media};
 use crate::names::FileName;
@@ -44,7 +43,7 @@ struct FixedBanks {
 /// What a filter begins with when it is cleared: its banks are there, but not listed yet.
 #[derive(Debug)]
 pub struct Cleared {
-    words: Box<[AtomicU64; STATE_WORDS]>,
+    words: Box<[AtomicU64]>,
     banks: Vec<Bank>,
 }
 
@@ -128,6 +127,12 @@ impl Image {
         kind: &dyn Kind,
         access: Access,
     ) -> Result<Self> {
+        let Identity { stripes, state_words, .. } = *header.identity();
+        if (stripes, state_words as usize) != (layout.stripes, kind.state_words()) {
+            let expected = format!("{} stripes, {} words", layout.stripes, kind.state_words());
+            let found = format!("{stripes} stripes, {state_words} words");
+            return Err(header.damaged(media.path(), expected, found));
+        }
         let image = Self::over(header, layout, BankForm::of(kind), media, access);
         image.follow()?;
         image.fix_banks(kind);
@@ -287,9 +292,8 @@ impl Image {
     /// # Errors
     /// [`crate::Error::Io`], a full disk among them: nothing has changed then.
     pub fn prepare_clear(&self, kind: &dyn Kind) -> Result<Cleared> {
-        let words: Box<[AtomicU64; STATE_WORDS]> =
-            Box::new(std::array::from_fn(|_| AtomicU64::new(0)));
-        let state = State::new(&*words);
+        let words: Box<[AtomicU64]> = (0..kind.state_words()).map(|_| AtomicU64::new(0)).collect();
+        let state = State::new(&words);
         state.begin_after(&self.header.state());
         kind.start(&state, self.layout);
         // Those that were allocated in vain, for a record that found no room, are replaced.
@@ -305,7 +309,7 @@ impl Image {
         for bank in &cleared.banks {
             bank.begin_at(lsn);
         }
-        self.header.block0().change(lsn, |state| state.become_as(&State::new(&*cleared.words)));
+        self.header.block0().change(lsn, |state| state.become_as(&State::new(&cleared.words)));
         let era = self.header.identity().era;
         for entry in before {
             // As in `apply_event`.

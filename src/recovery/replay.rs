@@ -67,6 +67,7 @@ pub fn replay(
         inode: 0,
         device: 0,
         stripes: meta.layout.stripes,
+        state_words: meta.kind.state_words() as u32,
     };
     let mut unsound = Vec::new();
     let ground = listing.snapshots.iter().find_map(|&start| {
@@ -297,7 +298,8 @@ pub(super) fn load_alone(home: &dyn Media, meta: &Meta, start: u64) -> Result<Sn
     let memory: Arc<dyn Media> = Arc::new(Memory::new());
     memory.make().map_err(Error::io("make", memory.path()))?;
     let (uuid, stripes) = (meta.uuid, meta.layout.stripes);
-    let identity = Identity { uuid, era: 1, boot: 0, inode: 0, device: 0, stripes };
+    let state_words = meta.kind.state_words() as u32;
+    let identity = Identity { uuid, era: 1, boot: 0, inode: 0, device: 0, stripes, state_words };
     let image = Image::create(memory, "image", identity, meta.layout, &*meta.kind)?;
     Ok(load(home, meta, start, image, &|| {})?.1)
 }
@@ -314,11 +316,15 @@ fn load_state(
     frame: &Frame,
     words: &[u64],
 ) -> Result<()> {
-    if words.len() != OWN_WORDS + STATE_WORDS {
-        return Err(misfit(reader, frame, words));
-    }
     let current = image.header().block0().current();
     let block = current.block();
+    // Zeros at the end are left out; up to version 4 they were not.
+    let own = OWN_WORDS + block.cells.len();
+    let beyond = words.get(own..).unwrap_or_default();
+    let in_bounds = (OWN_WORDS..=OWN_WORDS + STATE_WORDS).contains(&words.len());
+    if !in_bounds || beyond.iter().any(|&word| word != 0) {
+        return Err(misfit(reader, frame, words));
+    }
     for (to, from) in block.own.iter().chain(block.cells).zip(words) {
         store(to, *from);
     }

@@ -6,8 +6,9 @@
 //! of a place is in [`super::place`].
 
 use super::place;
-use super::record::Record;
-use super::segment::{Segment, SegmentHeader, is_of_another};
+use super::record::{RECORD_BYTES, Record};
+use super::segment::{Segment, SegmentFile, SegmentHeader, is_of_another};
+use crate::bytes::PAGE_BYTES;
 use crate::error::{Error, Result};
 use crate::media::{Access, Media};
 use crate::names::FileName;
@@ -15,6 +16,26 @@ use crate::planted::Mistake;
 use crate::sync::{AtomicU64, Mutex, Ordering};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// Places in a page of a segment: each piece of one that is allocated ends with a page, or with the
+/// segment.
+pub const PAGE_RECORDS: u64 = PAGE_BYTES / RECORD_BYTES;
+
+/// The least piece of a segment that is allocated at once: 8 KiB.
+const PIECE_LEAST: u64 = 2 * PAGE_RECORDS;
+
+/// Up to which place space is allocated next, where it is allocated up to `allocated` now. `segment`
+/// is the segment that the next place lies in, `start` the era's first LSN.
+///
+/// An era's pieces grow by half of what it has, so that a log takes little more than it holds. Once
+/// a whole segment is full they are whole segments: none of those costs more than its creation.
+#[must_use]
+pub fn next_end(segment: &SegmentHeader, start: u64, allocated: u64) -> u64 {
+    let grown = allocated.saturating_sub(start);
+    let piece = if grown < segment.capacity { grown / 2 } else { segment.capacity };
+    let places = allocated.saturating_sub(segment.first) + piece.max(PIECE_LEAST);
+    segment.first + places.next_multiple_of(PAGE_RECORDS).min(segment.capacity)
+}
 
 /// One handle's view of the log of the current era.
 #[derive(Debug)]
@@ -104,21 +125,32 @@ impl Log {
         self.segments.lock().entry(segment.first()).or_insert_with(|| Arc::new(segment)).clone()
     }
 
-    /// Allocates the segment that begins at `first`, durable with its name, and maps it; returns its end. If another handle
-    /// has just made it, that one is made durable again: its maker may not have come so far.
+    /// Allocates the next piece of the log, where it is allocated up to `first` now; returns its
+    /// end. If `first` begins a segment, the segment is created, durable with its name. If another
+    /// handle has just made it, that one is made durable again: its maker may not have come so far.
+    ///
+    /// The rest of a segment needs no sync of its own: the sync that makes a record durable writes
+    /// what finding the record takes, and a piece that is lost in a power cut holds no record.
     ///
     /// # Errors
     /// [`Error::Io`], a full disk among them, and `NotFound` if `is_current` says that the directory is another's by now: nothing
     /// has changed then.
     pub fn allocate(&self, first: u64, is_current: &dyn Fn() -> bool) -> Result<u64> {
         let (header, media) = (self.header_of(first), &*self.media);
-        let segment = match Segment::create_if(media, header, self.next_draft(), is_current) {
-            Err(error) if error.is_exists() && self.remove_another(&header)? => {
-                Segment::create_if(media, header, self.next_draft(), is_current)?
-            }
+        let upto = next_end(&header, self.first.first, first);
+        let open = || {
+            SegmentFile::open(media, header.era, header.first, header.uuid, self.access)
+                .and_then(|file| file.allocate(first, upto).map(|()| file))
+        };
+        if first > header.first {
+            return open().map(|_| upto);
+        }
+        let places = upto - first;
+        let create = || Segment::create_if(media, header, places, self.next_draft(), is_current);
+        let segment = match create() {
+            Err(error) if error.is_exists() && self.remove_another(&header)? => create()?,
             Err(error) if error.is_exists() => {
-                let (era, uuid) = (header.era, header.uuid);
-                let found = Segment::open(&*self.media, era, header.first, uuid, self.access)?;
+                let found = open()?.map(self.access)?;
                 if !Mistake::FoundSegmentTrusted.is_planted() {
                     found.dirty(first, first);
                     let synced = found.sync().and_then(|()| self.media.sync());
@@ -128,7 +160,8 @@ impl Log {
             }
             made => made?,
         };
-        Ok(self.add(segment).end())
+        drop(self.add(segment));
+        Ok(upto)
     }
 
     /// Removes the file with a segment's name if it says that it belongs to another filter: a process that had a filter open

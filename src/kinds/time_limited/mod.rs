@@ -36,6 +36,7 @@ mod tests;
 use super::age_partitioned::{MOST_WORDS, design, theory};
 use super::columns::{Columns, caught_up};
 use super::parameters::{DEFAULT_FPR, within};
+use super::state::STATE_WORDS;
 use super::{
     Age, BankEntry, BankMask, Decision, Event, Kind, Micros, Moment, Operation, Parameters, Query,
     Sample, State, Totals, Within,
@@ -266,6 +267,10 @@ impl Kind for TimeLimited {
 
     fn default_stripes(&self, block_words: u32) -> u32 {
         (self.first_words() / u64::from(block_words.max(1))).clamp(16, 64) as u32
+    }
+
+    fn state_words(&self) -> usize {
+        STATE_WORDS
     }
 
     fn start(&self, state: &State<'_>, layout: Layout) {
