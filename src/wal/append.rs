@@ -21,8 +21,8 @@ use std::sync::Arc;
 /// segment.
 pub const PAGE_RECORDS: u64 = PAGE_BYTES / RECORD_BYTES;
 
-/// The least piece of a segment that is allocated at once: 8 KiB.
-const PIECE_LEAST: u64 = 2 * PAGE_RECORDS;
+/// The least piece of a segment that is allocated at once, and the first of an era: 8 and 16 KiB.
+const PIECES_LEAST: [u64; 2] = [2 * PAGE_RECORDS, 4 * PAGE_RECORDS];
 
 /// Up to which place space is allocated next, where it is allocated up to `allocated` now. `segment`
 /// is the segment that the next place lies in, `start` the era's first LSN.
@@ -32,8 +32,12 @@ const PIECE_LEAST: u64 = 2 * PAGE_RECORDS;
 #[must_use]
 pub fn next_end(segment: &SegmentHeader, start: u64, allocated: u64) -> u64 {
     let grown = allocated.saturating_sub(start);
-    let piece = if grown < segment.capacity { grown / 2 } else { segment.capacity };
-    let places = allocated.saturating_sub(segment.first) + piece.max(PIECE_LEAST);
+    let piece = match grown {
+        0 => PIECES_LEAST[1],
+        few if few < segment.capacity => (few / 2).max(PIECES_LEAST[0]),
+        _ => segment.capacity,
+    };
+    let places = allocated.saturating_sub(segment.first) + piece;
     segment.first + places.next_multiple_of(PAGE_RECORDS).min(segment.capacity)
 }
 
@@ -224,6 +228,53 @@ mod tests {
         assert!(!known(5) && !known(14) && known(15) && known(34) && !known(35));
         assert!(!log.forget_below(15));
         assert!(log.forget_below(35) && !known(34));
+    }
+
+    #[test]
+    fn pieces_grow_with_the_log_and_end_with_a_page_or_a_segment() {
+        let segment = |first, capacity| SegmentHeader { first, capacity, ..FIRST };
+        let mut ends = vec![5];
+        while let Some(&allocated) = ends.last()
+            && allocated < 5 + 3 * 32768
+        {
+            let first = 5 + (allocated - 5) / 32768 * 32768;
+            ends.push(next_end(&segment(first, 32768), 5, allocated));
+        }
+        let pieces = ends.windows(2).map(|ends| ends[1] - ends[0]);
+        let expected = [512, 256, 384, 640, 896, 1408, 2048, 3072, 4608, 6912, 10368, 1664];
+        assert_eq!(pieces.collect::<Vec<_>>(), [&expected[..], &[32768, 32768]].concat());
+        // A segment may be smaller than a piece, and its length no number of pages.
+        assert_eq!([5, 15, 25].map(|at| next_end(&segment(at, 10), 5, at)), [15, 25, 35]);
+        assert_eq!(next_end(&segment(5, 700), 5, 5 + 512), 705);
+    }
+
+    #[test]
+    fn a_segment_gets_its_space_piece_by_piece_whoever_allocates_it() {
+        let media = Arc::new(Memory::new());
+        media.make().expect("nothing fails yet");
+        let first = SegmentHeader { capacity: 4096, ..FIRST };
+        let log = |draft| Log::new(media.clone(), first, draft, Access::Write);
+        let (one, other) = (log(100), log(200));
+        let name = FileName::Segment { era: 2, first: 5 }.to_string();
+        let allocated = || {
+            let file = media.open(&name, Access::Read).expect("it is there");
+            file.allocated_bytes().expect("it is open") / RECORD_BYTES - PAGE_RECORDS
+        };
+        assert_eq!(one.allocate(5, &|| true).expect("space"), 517);
+        assert_eq!(allocated(), 512);
+        // Who made it did not come to say so; then both extend it.
+        assert_eq!(other.allocate(5, &|| true).expect("the one that is there"), 517);
+        for log in [&one, &other] {
+            assert_eq!(log.allocate(517, &|| true).expect("space"), 773);
+            assert_eq!(allocated(), 768);
+        }
+        media.set_capacity(0);
+        let error = one.allocate(773, &|| true).expect_err("no space");
+        assert!(error.is_full() && allocated() == 768, "{error}");
+        media.set_capacity(u64::MAX);
+        media.remove(&name).expect("it is there");
+        let error = other.allocate(773, &|| true).expect_err("a checkpoint has removed it");
+        assert!(error.is_not_found(), "{error}");
     }
 
     #[test]

@@ -7,8 +7,8 @@ use loom::sync::Arc;
 use loom::thread;
 use std::time::Duration;
 
-/// Segments of one place each.
-const SEGMENTS: usize = 2;
+/// The places that are written.
+const PLACES: usize = 2;
 
 /// What the processes share: memory, and files.
 struct Shared {
@@ -16,9 +16,12 @@ struct Shared {
     allocated: AtomicU64,
     growing: AtomicU64,
     /// Whether a segment has its name. The kernel lets one maker succeed.
-    named: [AtomicU64; SEGMENTS],
-    /// Whether it is durable: Relaxed, as nothing but the end that is raised tells others.
-    made: [AtomicU64; SEGMENTS],
+    named: [AtomicU64; PLACES],
+    /// Whether a place has its space, and its segment is durable: Relaxed, as nothing but the end
+    /// that is raised tells others.
+    made: [AtomicU64; PLACES],
+    /// Pieces of one place each in a segment.
+    pieces: usize,
 }
 
 /// How the end is raised and read.
@@ -33,16 +36,23 @@ const PROPER: Protocol =
     Protocol { raise: Ordering::Release, see: Ordering::Acquire, raised_first: false };
 
 impl Shared {
-    fn new() -> Arc<Self> {
+    fn new(pieces: usize) -> Arc<Self> {
         let zero = || AtomicU64::new(0);
         let (named, made) = ([zero(), zero()], [zero(), zero()]);
-        Arc::new(Self { tail: zero(), allocated: zero(), growing: zero(), named, made })
+        Arc::new(Self { tail: zero(), allocated: zero(), growing: zero(), named, made, pieces })
     }
 
     fn make(&self, first: u64) {
+        let segment = first as usize / self.pieces;
+        if !(first as usize).is_multiple_of(self.pieces) {
+            // The kernel extends a file that has its name.
+            let named = self.named[segment].load(Ordering::Relaxed);
+            assert_eq!(named, 1, "a piece of a segment that is not there");
+            self.made[first as usize].store(1, Ordering::Relaxed);
+            return;
+        }
         // Who finds that another one was quicker makes what that one left durable.
-        let _ =
-            self.named[first as usize].compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed);
+        let _ = self.named[segment].compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed);
         self.made[first as usize].store(1, Ordering::Relaxed);
     }
 
@@ -86,12 +96,13 @@ impl Shared {
     }
 }
 
-/// Two handles insert; before them a third one may have been stopped in the middle of its turn.
-fn growth(stopped: bool, protocol: Protocol) {
+/// Two handles insert into segments of so many pieces; before them a third one may have been stopped
+/// in the middle of its turn, when the file had its name and the end was not raised.
+fn growth(pieces: usize, stopped: bool, protocol: Protocol) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(move || {
-        let shared = Shared::new();
+        let shared = Shared::new(pieces);
         if stopped {
             let shared = Arc::clone(&shared);
             let stopped = thread::spawn(move || {
@@ -116,28 +127,44 @@ fn growth(stopped: bool, protocol: Protocol) {
 
 #[test]
 fn a_reserved_place_lies_in_a_segment_that_is_there_whoever_made_it() {
-    growth(false, PROPER);
+    growth(1, false, PROPER);
+}
+
+#[test]
+fn a_reserved_place_lies_in_a_piece_that_is_there_whoever_allocated_it() {
+    growth(2, false, PROPER);
+}
+
+#[test]
+fn a_grower_that_was_stopped_before_it_raised_the_end_of_a_piece_holds_up_nobody() {
+    growth(2, true, PROPER);
+}
+
+#[test]
+#[should_panic = "that is not there"]
+fn a_planted_end_raised_before_the_piece_is_there_is_found() {
+    growth(2, false, Protocol { raised_first: true, ..PROPER });
 }
 
 #[test]
 fn a_grower_that_was_stopped_holds_up_nobody() {
-    growth(true, PROPER);
+    growth(1, true, PROPER);
 }
 
 #[test]
 #[should_panic = "a segment that is not there"]
 fn a_planted_end_raised_before_the_segment_is_there_is_found() {
-    growth(false, Protocol { raised_first: true, ..PROPER });
+    growth(1, false, Protocol { raised_first: true, ..PROPER });
 }
 
 #[test]
 #[should_panic = "a segment that is not there"]
 fn a_planted_allocated_end_raised_without_release_is_found() {
-    growth(false, Protocol { raise: Ordering::Relaxed, ..PROPER });
+    growth(1, false, Protocol { raise: Ordering::Relaxed, ..PROPER });
 }
 
 #[test]
 #[should_panic = "a segment that is not there"]
 fn a_planted_allocated_end_read_without_acquire_is_found() {
-    growth(false, Protocol { see: Ordering::Relaxed, ..PROPER });
+    growth(1, false, Protocol { see: Ordering::Relaxed, ..PROPER });
 }
