@@ -219,7 +219,8 @@ impl Options {
         self
     }
 
-    /// Kept at creation. The size of a log segment, 4 KiB to 1 GiB, allocated ahead of use. Default: a quarter of the first
+    /// Kept at creation. The size of a log segment, 4 KiB to 1 GiB: how much is allocated at once,
+    /// ahead of use, when the log has grown to one (until then, half of what it has). Default: a quarter of the first
     /// bank, rounded up to a power of two, at least 1 MiB and at most 16 MiB; above 1 GiB of memory a 64th, at most 1 GiB. A
     /// filter that has outgrown its default gets larger ones each time that the first handle opens it. Two or three of them hold little, so smaller
     /// ones save disk; but allocating one must take less time than filling it.
@@ -275,8 +276,8 @@ impl Options {
         self
     }
 
-    /// Of this handle. Whether background threads allocate log segments ahead, sync at intervals and write
-    /// checkpoints. Default yes. Without it segments are allocated by the writer that needs one, checkpoints are written by
+    /// Of this handle. Whether background threads allocate log ahead, sync at intervals and write
+    /// checkpoints. Default yes. Without it log is allocated by the writer that needs one, checkpoints are written by
     /// [`Filter::checkpoint`](crate::Filter::checkpoint) and the last close, and
     /// [`Durability::Interval`] holds only as far as later operations or [`Filter::sync`](crate::Filter::sync) carry it.
     #[must_use]

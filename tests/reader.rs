@@ -264,10 +264,14 @@ fn is_half_changed(dir: &Path) -> bool {
     let names = fs::read_dir(dir).expect("a directory").map(|entry| entry.expect("a name"));
     let mut banks = names
         .filter(|entry| entry.file_name().to_str().is_some_and(|name| name.starts_with("live-")));
-    // One page of headers behind the first page, 64 bytes each, which begin with the version.
+    // In a small bank the blocks' headers follow the file's, 64 bytes each, which begin with the version.
     banks.any(|bank| {
         let bytes = fs::read(bank.path()).expect("a bank");
-        bytes[4096..8192].iter().step_by(64).any(|byte| byte & 1 != 0)
+        let words = u64::from_le_bytes(bytes[56..64].try_into().expect("a word"));
+        let (rest, each) = (bytes.len() - 128, 64 + 8 * words as usize);
+        assert!(bytes.len() <= 16 << 10 && rest.is_multiple_of(each), "no small bank: {words}");
+        let headers = &bytes[128..128 + rest / each * 64];
+        headers.iter().step_by(64).any(|byte| byte & 1 != 0)
     })
 }
 

@@ -59,16 +59,7 @@ pub fn replay(
 ) -> Result<Recovered> {
     let listing = Listing::of_filter(home, meta.uuid)?;
     let mut history = History::open(home, &listing, meta.uuid)?;
-    let boot = boot_id(home)?;
-    let identity = Identity {
-        uuid: meta.uuid,
-        era: history.last_era().saturating_add(1),
-        boot,
-        inode: 0,
-        device: 0,
-        stripes: meta.layout.stripes,
-        state_words: meta.kind.state_words() as u32,
-    };
+    let identity = identity(meta, history.last_era().saturating_add(1), boot_id(home)?);
     let mut unsound = Vec::new();
     let ground = listing.snapshots.iter().find_map(|&start| {
         let image = Image::create(live.clone(), draft, identity, meta.layout, &*meta.kind);
@@ -118,6 +109,13 @@ pub fn replay(
     }
     image.finish(kind, prefix.stop);
     Ok(Recovered { image, history, prefix, start, listing, unsound })
+}
+
+/// What identifies an image of this filter.
+fn identity(meta: &Meta, era: u64, boot: u128) -> Identity {
+    let (uuid, stripes, state_words) =
+        (meta.uuid, meta.layout.stripes, meta.kind.state_words() as u32);
+    Identity { uuid, era, boot, inode: 0, device: 0, stripes, state_words }
 }
 
 /// As [`replay`], but the image is in memory, and nothing is written to `home`.
@@ -297,10 +295,7 @@ pub(super) fn load(
 pub(super) fn load_alone(home: &dyn Media, meta: &Meta, start: u64) -> Result<SnapshotHeader> {
     let memory: Arc<dyn Media> = Arc::new(Memory::new());
     memory.make().map_err(Error::io("make", memory.path()))?;
-    let (uuid, stripes) = (meta.uuid, meta.layout.stripes);
-    let state_words = meta.kind.state_words() as u32;
-    let identity = Identity { uuid, era: 1, boot: 0, inode: 0, device: 0, stripes, state_words };
-    let image = Image::create(memory, "image", identity, meta.layout, &*meta.kind)?;
+    let image = Image::create(memory, "image", identity(meta, 1, 0), meta.layout, &*meta.kind)?;
     Ok(load(home, meta, start, image, &|| {})?.1)
 }
 
