@@ -220,7 +220,8 @@ impl Options {
     }
 
     /// Kept at creation. The size of a log segment, 4 KiB to 1 GiB: how much is allocated at once,
-    /// ahead of use, when the log has grown to one (until then, half of what it has). Default: a quarter of the first
+    /// ahead of use, when the log has grown to one (until then, half of what it has).
+    /// Default: a quarter of the first
     /// bank, rounded up to a power of two, at least 1 MiB and at most 16 MiB; above 1 GiB of memory a 64th, at most 1 GiB. A
     /// filter that has outgrown its default gets larger ones each time that the first handle opens it. Two or three of them hold little, so smaller
     /// ones save disk; but allocating one must take less time than filling it.

@@ -6,8 +6,8 @@ use super::{BankMask, Event};
 use crate::cells::{Geometry, MAX_BANKS, load, store};
 use crate::sync::{AtomicU64, Ordering};
 
-/// The most words of the state: 4 KiB. A kind says how many of them it uses ([`Kind::state_words`]);
-/// the others are zero, and lie nowhere.
+/// The most words of the state: 4 KiB. A kind says how many of them it uses
+/// ([`Kind::state_words`]); the others are zero, and lie nowhere.
 ///
 /// [`Kind::state_words`]: super::Kind::state_words
 pub const STATE_WORDS: usize = 512;

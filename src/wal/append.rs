@@ -24,8 +24,8 @@ pub const PAGE_RECORDS: u64 = PAGE_BYTES / RECORD_BYTES;
 /// The least piece of a segment that is allocated at once, and the first of an era: 8 and 16 KiB.
 const PIECES_LEAST: [u64; 2] = [2 * PAGE_RECORDS, 4 * PAGE_RECORDS];
 
-/// Up to which place space is allocated next, where it is allocated up to `allocated` now. `segment`
-/// is the segment that the next place lies in, `start` the era's first LSN.
+/// Up to which place space is allocated next, where it is allocated up to `allocated` now.
+/// `segment` is the segment that the next place lies in, `start` the era's first LSN.
 ///
 /// An era's pieces grow by half of what it has, so that a log takes little more than it holds. Once
 /// a whole segment is full they are whole segments: none of those costs more than its creation.

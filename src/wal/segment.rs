@@ -181,7 +181,8 @@ impl SegmentFile {
         freed.map_err(Error::io("free the rest of", &self.path))
     }
 
-    /// Makes sure that the places from `from` up to `upto` have their space; nobody has written there.
+    /// Makes sure that the places from `from` up to `upto`, where nobody has written, have their
+    /// space.
     ///
     /// # Errors
     /// [`Error::Io`], a full disk among them: nothing has changed then.
