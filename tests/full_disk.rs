@@ -7,7 +7,7 @@
 #[path = "common/space.rs"]
 mod space;
 
-use ebbtide::media::{Disk, Media, Memory};
+use ebbtide::media::{Access, Disk, Media, Memory};
 use ebbtide::{
     AgePartitioned, Any, Bloom, Error, Filter, Parameters, TimeLimited, Timestamp, inspect,
 };
@@ -34,6 +34,15 @@ fn assert_has<K>(filter: &Filter<K>, keys: std::ops::Range<u64>) {
 fn assert_full(error: &Error) {
     assert!(error.is_full(), "{error}");
     assert!(error.to_string().contains("nothing is lost"), "{error}");
+}
+
+/// Gives the log the space of its whole segments, so that something else is the first to find none.
+fn allocate_log(memory: &Memory) {
+    let names = memory.list().expect("a directory");
+    for name in names.iter().filter(|name| name.starts_with("wal-")) {
+        let file = memory.open(name, Access::Write).expect("it is there");
+        file.allocate(0..file.bytes().expect("a length")).expect("space");
+    }
 }
 
 #[test]
@@ -197,6 +206,7 @@ fn a_bank_without_space_opens_later() {
     let spec = TimeLimited::window(Duration::from_secs(600)).rate(1.0);
     let filter = Filter::create_on(shared(&memory), spec, options().segment_bytes(1 << 20));
     let filter = filter.expect("room");
+    allocate_log(&memory);
     memory.set_capacity(used(&memory) + 100);
     // Ten thousand keys per second, although one was expected.
     let mut inserted = 0;
@@ -237,6 +247,7 @@ fn a_block_without_space_for_its_counters_fails_that_insert_and_grows_later() {
         for key in 0..5000_u64 {
             filter.insert(key.to_le_bytes()).expect("room");
         }
+        allocate_log(&memory);
         memory.set_capacity(used(&memory));
         let before = digest(&filter);
         // Counters that need many more bits than there is space for.

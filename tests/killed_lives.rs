@@ -232,7 +232,7 @@ fn a_small_closed_filter_keeps_no_space_for_unused_log() {
     let closed = disk_bytes(&dir);
     println!("{open} bytes open, {closed} closed");
     // The image, a snapshot, and the log of 1,000 inserts.
-    assert!(open > 1 << 20 && closed <= 112 << 10, "{open} {closed}");
+    assert!(open <= 64 << 10 && closed <= 64 << 10, "{open} {closed}");
     let filter = Filter::<Any>::open(&dir, options()).expect("it opens");
     assert_eq!(filter.stat().expect("figures").inserts, 1000);
     filter.close().expect("a clean end");

@@ -258,15 +258,16 @@ fn a_reader_gets_an_error_if_live_writers_do_not_repair_the_changes_of_dead_ones
     });
 }
 
-/// Returns whether some block's version is odd; `src/live/bank.rs` defines where versions are.
+/// Returns whether some block's version is odd; `src/live/bank.rs` defines where they are in a small
+/// bank.
 fn is_half_changed(dir: &Path) -> bool {
     let names = fs::read_dir(dir).expect("a directory").map(|entry| entry.expect("a name"));
     let mut banks = names
         .filter(|entry| entry.file_name().to_str().is_some_and(|name| name.starts_with("live-")));
-    // One page of headers behind the first page, 64 bytes each; a header begins with the version.
     banks.any(|bank| {
         let bytes = fs::read(bank.path()).expect("a bank");
-        bytes[4096..8192].iter().step_by(64).any(|byte| byte & 1 != 0)
+        let each = 64 + 8 * u16::from_le_bytes([bytes[56], bytes[57]]) as usize;
+        bytes[128..].iter().step_by(64).take((bytes.len() - 128) / each).any(|byte| byte & 1 != 0)
     })
 }
 

@@ -13,11 +13,11 @@ const ALLOCATED: usize = 27;
 const ERA_START: usize = 31;
 const SNAPSHOT: usize = 32;
 const SYNCING: usize = 40;
-const TALLY_LANES: usize = 1024;
-const TERMS: usize = 512;
-const STRIPE_1: usize = 1536 + 8;
-/// The index of the version of a bank's first block.
-const VERSION: usize = 512;
+const TALLY_LANES: usize = 432;
+const TERMS: usize = 128;
+const STRIPE_1: usize = 256 + 8;
+/// The index of the version of the first block of a small bank.
+const VERSION: usize = 16;
 
 fn options() -> Options {
     Options::new()
@@ -133,7 +133,8 @@ fn a_block_marked_as_changing_without_an_owner_is_an_error_and_not_an_endless_wa
     let scene = Scene::new();
     let second = scene.join().expect("all is well");
     let bank = scene.map("live-");
-    let blocks = &bank.words()[VERSION..VERSION + 64];
+    let blocks = scene.first.stat().expect("figures").blocks as usize;
+    let blocks = &bank.words()[VERSION..VERSION + 8 * blocks];
     blocks.iter().step_by(8).for_each(|version| version.store(7, Ordering::Relaxed));
     assert!(matches!(second.contains([3]), Err(Error::Poisoned { .. })));
 }
@@ -174,11 +175,11 @@ fn counters_at_their_maximum_wrap() {
         scene.first.sync().expect("a sync");
     }
     let image = scene.map("live");
-    for lane in image.words()[TALLY_LANES..TALLY_LANES + 512].iter().step_by(16) {
-        lane.store(u64::MAX, Ordering::Relaxed);
-    }
+    // One stripe, and so one lane.
+    image.words()[TALLY_LANES].store(u64::MAX, Ordering::Relaxed);
     let bank = scene.map("live-");
-    let blocks = &bank.words()[VERSION..VERSION + 64];
+    let blocks = scene.first.stat().expect("figures").blocks as usize;
+    let blocks = &bank.words()[VERSION..VERSION + 8 * blocks];
     blocks.iter().step_by(8).for_each(|version| version.store(u64::MAX - 1, Ordering::Relaxed));
     scene.first.insert("key").expect("an insert");
     assert!(scene.first.contains("key").expect("an answer"));

@@ -9,14 +9,20 @@ use crate::event::Event;
 /// A set of bank slots, one bit each.
 pub type BankMask = u8;
 
-/// Words of block 0: 4 KiB.
+/// The most words of the state: 4 KiB. A kind says how many of them it uses
+/// ([`Kind::state_words`]); the others are zero, and lie nowhere.
+///
+/// [`Kind::state_words`]: crate::kind::Kind::state_words
 pub const STATE_WORDS: usize = 512;
+
+/// Words of the state of a kind that has 32 words of its own at most.
+pub const SMALL_STATE_WORDS: usize = 2 * OWN;
 
 const NEXT_BANK: usize = MAX_BANKS * ENTRY_WORDS;
 const OWN: usize = 32;
 const ENTRY_WORDS: usize = 3;
 
-/// Kind words of the state.
+/// The most kind words of the state.
 pub const STATE_OWN_WORDS: usize = STATE_WORDS - OWN;
 
 /// A bank as the table lists it.
@@ -35,18 +41,19 @@ pub struct BankEntry {
 /// The filter-wide state of one filter.
 #[derive(Debug, Clone, Copy)]
 pub struct State<'a> {
-    words: &'a [AtomicU64; STATE_WORDS],
+    words: &'a [AtomicU64],
 }
 
 impl<'a> State<'a> {
     /// Creates the state over the words of block 0.
     ///
     /// # Panics
-    /// If there are not [`STATE_WORDS`] of them.
+    /// If there are not at least [`SMALL_STATE_WORDS`] of them.
     #[must_use]
     #[inline]
     pub fn new(words: &'a [AtomicU64]) -> Self {
-        Self { words: words.try_into().expect("all words of the state") }
+        assert!(words.len() >= SMALL_STATE_WORDS, "all words of the state");
+        Self { words }
     }
 
     /// Returns the bank in a slot.
@@ -114,7 +121,7 @@ impl<'a> State<'a> {
         (0..MAX_BANKS).find(|&slot| self.bank(slot).is_none())
     }
 
-    /// Returns a kind word, below [`STATE_OWN_WORDS`].
+    /// Returns a kind word, below the number that the kind states.
     #[must_use]
     #[inline]
     pub fn own(&self, index: usize) -> u64 {

@@ -10,7 +10,7 @@ use crate::live::Bank;
 use crate::media::Media;
 use crate::names::FileName;
 use crate::recovery::Listing;
-use crate::recovery::ground::{copy, copy_short};
+use crate::recovery::ground::{copy_short, copy_state};
 use crate::recovery::removal::remove_for_good;
 use crate::snapshot::write::SnapshotWriter;
 use crate::snapshot::{Content, Frame, FrameSeal, SnapshotHeader, SnapshotReader};
@@ -243,10 +243,9 @@ impl Engine {
 
     fn copy_state(&self) -> Result<CopiedState> {
         let _stripe = self.lock(0);
-        let current = self.image.header().block0().current();
         let mut words = Vec::new();
-        copy(&current.block(), &mut words);
-        Ok(CopiedState { lsn: current.lsn(), words, banks: self.image.listed_banks()? })
+        let lsn = copy_state(self.image.header(), &mut words);
+        Ok(CopiedState { lsn, words, banks: self.image.listed_banks()? })
     }
 
     fn write_stripes(&self, writer: &mut SnapshotWriter) -> io::Result<()> {

@@ -26,6 +26,9 @@ pub(super) const RECORDS_A_RING: u64 = (128 << 10) / RECORD_BYTES;
 /// The places whose pages are made present ahead of the tail: enough until the thread has woken up and come to it.
 const PRESENT: u64 = 2 * RECORDS_A_RING;
 
+/// Where so small a share of a segment is left, the next one is allocated for any filter.
+const NEARLY_FULL: u64 = 8;
+
 /// How the tasks of a filter are woken.
 #[derive(Debug)]
 pub struct Bell {
@@ -254,8 +257,10 @@ impl Engine {
         }
     }
 
-    /// Makes sure that the pages are present that so many of the next records go to, and that a whole segment lies ready behind
-    /// the one in use.
+    /// Makes the pages present that so many of the next records go to, and allocates log ahead:
+    /// where as many come as a busy writer writes between two rings, a whole segment, or twice what
+    /// the era has if that is less. Else writers allocate pieces themselves, and only the next
+    /// segment, which takes longer, is allocated ahead, when the last one is nearly full.
     fn allocate_ahead(&self, ahead: u64) -> Result<()> {
         let header = self.image.header();
         // While writers wait for a checkpoint it may need the space.
@@ -263,15 +268,24 @@ impl Engine {
             return Ok(());
         }
         let (tail, mapped) = (header.tail().load(Ordering::Relaxed), self.log.mapped_end());
-        let (mut at, upto) = (tail, tail.saturating_add(ahead));
+        let (is_busy, capacity) = (ahead >= PRESENT, self.log.capacity());
+        let grown = mapped.saturating_sub(header.era_start().load(Ordering::Relaxed));
+        let wanted = match grown.is_multiple_of(capacity) {
+            _ if is_busy => grown.saturating_mul(2),
+            true => ahead.max(capacity / NEARLY_FULL),
+            false => 0,
+        };
+        let wanted = tail.saturating_add(wanted.min(capacity));
+        // Behind what is allocated a page that is made present would take space.
+        let (mut at, upto) = (tail, tail.saturating_add(ahead).min(mapped));
         while at < upto
             && let Some(segment) = self.log.segment(at)
         {
             segment.populate(at, upto);
             at = segment.end();
         }
-        if tail.saturating_add(self.log.capacity()) > mapped {
-            self.make_room(mapped)?;
+        while self.log.mapped_end() < wanted {
+            self.make_room(self.log.mapped_end())?;
         }
         Ok(())
     }

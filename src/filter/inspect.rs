@@ -511,8 +511,8 @@ pub fn plan(kind: &str, parameters: &Parameters, options: &Options) -> Result<Pl
     options.check()?;
     let kind = registry::build(kind, parameters)?;
     let layout = layout(&*kind, options);
-    let identity =
-        Identity { uuid: 0, era: 0, boot: 0, inode: 0, device: 0, stripes: layout.stripes };
+    let (stripes, state_words) = (layout.stripes, kind.state_words() as u32);
+    let identity = Identity { uuid: 0, era: 0, boot: 0, inode: 0, device: 0, stripes, state_words };
     let geometry = kind.geometry(layout);
     let bank_bytes = first_bank_bytes(&*kind, layout)?;
     let unused_words = layout.words(geometry).saturating_sub(kind.planned_words(layout));

@@ -26,6 +26,7 @@ use crate::recovery::eras::History;
 use crate::recovery::removal::{self, remove_for_good};
 use crate::recovery::{Known, Listing, Recovered, ground, rebuild, replay};
 use crate::sync::{AtomicU64, Ordering};
+use crate::wal::append::next_end;
 use crate::wal::record::RECORD_BYTES;
 use crate::wal::segment::SegmentHeader;
 use crate::wal::{Log, Segment};
@@ -506,8 +507,11 @@ fn begin_era(
     let set = |word: &AtomicU64, value| word.store(value, Ordering::Relaxed);
     set(header.era_start(), recovered.prefix.stop);
     set(header.segment_records(), segment_records(meta, &recovered.image));
-    let first = Segment::create(media, first_segment(meta, &recovered.image), SEGMENT_DRAFT)?;
-    set(header.allocated(), first.end());
+    let first = first_segment(meta, &recovered.image);
+    let upto = next_end(&first, first.first, first.first);
+    let places = upto - first.first;
+    drop(Segment::create_if(media, first, places, SEGMENT_DRAFT, &|| true)?);
+    set(header.allocated(), upto);
     let sound = recovered.listing.snapshots.iter().filter(|&&start| start <= recovered.start);
     set(header.snapshot(), sound.copied().max().unwrap_or(0));
     for (word, (start, _)) in header.unsound().iter().zip(&recovered.unsound) {

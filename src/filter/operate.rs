@@ -317,8 +317,11 @@ impl Engine {
             if !last.as_ref().is_some_and(|segment| segment.holds(lsn)) {
                 *last = self.log.segment(lsn);
                 // Only where no whole segment lies ready: most stripes enter one long after the first of them did, and those
-                // that are woken take the processor away from the inserts.
-                if self.log.mapped_end().saturating_sub(lsn) <= self.log.capacity() {
+                // that are woken take the processor away from the inserts. Not while a segment gets
+                // its pieces: a busy writer rings soon enough, others need nothing ahead.
+                let end = self.log.mapped_end();
+                let is_whole = last.as_ref().is_some_and(|segment| segment.end() <= end);
+                if is_whole && end.saturating_sub(lsn) <= self.log.capacity() {
                     self.bell.ring();
                 }
             }

@@ -16,6 +16,7 @@ use crate::wal::segment::SegmentFile;
 use ebbtide_core::block::{Block, OWN_WORDS};
 use ebbtide_core::hash::{DigestHasher, KeyHash};
 use ebbtide_core::kind::{Moment, Parameters, Sample};
+use ebbtide_core::state::STATE_WORDS;
 use std::fmt;
 use std::time::Duration;
 
@@ -185,6 +186,8 @@ impl Engine {
             hasher.words(&[sums.inserts, time, sums.novelty]);
         }
         copy(&header.block0().current().block(), &mut words);
+        // However many of them the kind uses.
+        words.resize(OWN_WORDS + STATE_WORDS, 0);
         hasher.words(&words);
         self.image.follow()?;
         let (state, banks) = (header.state(), self.image.banks());

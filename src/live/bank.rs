@@ -4,12 +4,14 @@
 //! stripe if the kind needs them, then the cells. It belongs to one era's image, is allocated before its event is written and
 //! removed after its end.
 //!
+//! In a bank of up to 16 KiB these parts follow one another without gaps.
+//!
 //! All of it is allocated from the start, but for kinds whose blocks grow: there each block's cells lie in a hole of the
 //! file, which is filled from its beginning as far as the block needs it.
 
 use super::header::{BLOCK_HEADER_WORDS, BlockHeader};
 use super::version;
-use crate::bytes::{HEADER_BYTES, Header, IMAGE, PAGE_WORDS};
+use crate::bytes::{HEADER_BYTES, HEADER_WORDS, Header, IMAGE, PAGE_WORDS};
 use crate::error::{Error, Result};
 use crate::media::{Access, Mapped, Media, MediaFile};
 use crate::names::FileName;
@@ -29,6 +31,9 @@ const REMEDY: &str =
 
 /// The largest bank, in words of cells: far beyond memory, far below overflow.
 pub const BANK_WORDS_MAX: u64 = 1 << 40;
+
+/// A bank of so many words in all has no part that begins a page: 16 KiB.
+const PACKED_MOST: usize = 4 * PAGE_WORDS;
 
 /// What the banks of a kind have beside cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +55,7 @@ impl BankForm {
 /// Where things lie in a bank's file, in words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Places {
+    headers: usize,
     undo: usize,
     area: usize,
     cells: usize,
@@ -70,12 +76,18 @@ impl Places {
             let expected = format!("at most {BANK_WORDS_MAX} words of cells in a bank");
             return Err(Error::parameter("words", expected, words));
         }
-        let headers = layout.blocks(geometry) as usize * BLOCK_HEADER_WORDS;
-        let undo = PAGE_WORDS + headers.next_multiple_of(PAGE_WORDS);
+        let blocks = layout.blocks(geometry) as usize * BLOCK_HEADER_WORDS;
         let size = geometry.words_per_block as usize;
         let area = if form.undo { area_words(OWN_WORDS + size) } else { 0 };
-        let cells = undo + (area * layout.stripes as usize).next_multiple_of(PAGE_WORDS);
-        Ok(Self { undo, area, cells, end: cells + words as usize })
+        let lay_out = |headers: usize, unit: usize| {
+            let undo = headers + blocks.next_multiple_of(unit);
+            let cells = undo + (area * layout.stripes as usize).next_multiple_of(unit);
+            Self { headers, undo, area, cells, end: cells + words as usize }
+        };
+        // Whole pages for each part of a small bank would be most of it.
+        let packed = lay_out(HEADER_WORDS, BLOCK_HEADER_WORDS);
+        let is_small = packed.end <= PACKED_MOST && !form.grows;
+        Ok(if is_small { packed } else { lay_out(PAGE_WORDS, PAGE_WORDS) })
     }
 }
 
@@ -232,7 +244,7 @@ impl Bank {
     #[inline(always)]
     pub fn block(&self, index: usize) -> (BlockHeader<'_>, Block<'_>) {
         let words = self.mapping.words();
-        let header_at = PAGE_WORDS + index * BLOCK_HEADER_WORDS;
+        let header_at = self.places.headers + index * BLOCK_HEADER_WORDS;
         let header =
             BlockHeader(words[header_at..].first_chunk().expect("a header for each block"));
         let cells = &words[self.cells_of(index)];

@@ -8,15 +8,17 @@ use super::version;
 use crate::sync::{AtomicU64, Ordering};
 use ebbtide_core::block::{Block, OWN_WORDS, load, store};
 use ebbtide_core::kind::State;
-use ebbtide_core::state::STATE_WORDS;
 
-/// Words of a copy: its LSN, a spare one, the kind's words, the state.
-const COPY_WORDS: usize = 2 + OWN_WORDS + STATE_WORDS;
+/// Words of a copy before the state: its LSN, a spare one, the kind's words.
+const HEAD_WORDS: usize = 2 + OWN_WORDS;
 /// The version has a cache line of its own.
 const COPIES: usize = 8;
 
-/// Words of block 0.
-pub const BLOCK0_WORDS: usize = COPIES + 2 * COPY_WORDS;
+/// Words of block 0, with a state of so many words.
+#[must_use]
+pub const fn block0_words(state_words: usize) -> usize {
+    COPIES + 2 * (HEAD_WORDS + state_words)
+}
 
 /// Block 0.
 #[derive(Debug, Clone, Copy)]
@@ -30,11 +32,12 @@ impl<'a> Block0<'a> {
     /// Block 0 in these words.
     ///
     /// # Panics
-    /// If there are not [`BLOCK0_WORDS`] of them.
+    /// If they are not [`block0_words`] of some state.
     #[must_use]
     #[inline]
     pub fn new(words: &'a [AtomicU64]) -> Self {
-        assert!(words.len() == BLOCK0_WORDS, "block 0 has {BLOCK0_WORDS} words");
+        let whole = words.len() >= block0_words(0) && words.len().is_multiple_of(2);
+        assert!(whole, "block 0 has a version and two copies");
         Self(words)
     }
 
@@ -56,16 +59,15 @@ impl<'a> Block0<'a> {
     #[must_use]
     #[inline]
     pub fn copy(&self, version: u64) -> Copy0<'a> {
-        let at = COPIES + (version & 1) as usize * COPY_WORDS;
-        Copy0(&self.0[at..at + COPY_WORDS])
+        let (one, other) = self.0[COPIES..].split_at((self.0.len() - COPIES) / 2);
+        Copy0(if version & 1 == 0 { one } else { other })
     }
 
     /// The filter-wide state of a version.
     #[must_use]
     #[inline]
     pub fn state(&self, version: u64) -> State<'a> {
-        let at = COPIES + (version & 1) as usize * COPY_WORDS + 2 + OWN_WORDS;
-        State::new(&self.0[at..at + STATE_WORDS])
+        State::new(&self.copy(version).0[HEAD_WORDS..])
     }
 
     /// The copy that counts now.
@@ -131,10 +133,10 @@ mod tests {
     use super::*;
     use ebbtide_core::block::Geometry;
     use ebbtide_core::kind::Event;
-    use ebbtide_core::state::STATE_OWN_WORDS;
+    use ebbtide_core::state::{STATE_OWN_WORDS, STATE_WORDS};
 
     fn words() -> Vec<AtomicU64> {
-        (0..BLOCK0_WORDS).map(|_| AtomicU64::new(0)).collect()
+        (0..block0_words(STATE_WORDS)).map(|_| AtomicU64::new(0)).collect()
     }
 
     #[test]
@@ -179,7 +181,8 @@ mod tests {
             block0.copy(version).0.iter().for_each(|word| store(word, value));
         }
         let count = |value| words.iter().filter(|&word| load(word) == value).count();
-        assert_eq!([count(1), count(2), count(0)], [COPY_WORDS, COPY_WORDS, COPIES]);
+        let copy = HEAD_WORDS + STATE_WORDS;
+        assert_eq!([count(1), count(2), count(0)], [copy, copy, COPIES]);
         assert_eq!(block0.version(), 0);
     }
 }

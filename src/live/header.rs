@@ -10,19 +10,20 @@
 //! | 49, 50 | how far the filter's time is ahead of the wall clock; places in a segment of the era |
 //! | 56 | the latest time |
 //! | 64-68 | the tally's head |
-//! | 512-1023 | slots: the term of each |
-//! | 1024-1535 | the tally's lanes |
-//! | 1536- | stripes, 8 words each; stripe 0 guards block 0 |
+//! | 128-255 | slots: the term of each |
+//! | 256- | stripes, 8 words each; stripe 0 guards block 0 |
 //! | after them | block 0, in two copies |
+//! | after it | the tally's lanes |
 
-use super::block0::{BLOCK0_WORDS, Block0};
+use super::block0::{Block0, block0_words};
 use super::stripe::{STRIPE_WORDS, Stripe};
-use super::tally::{HEAD_WORDS, LANES_WORDS, Tally};
-use crate::bytes::{HEADER_BYTES, HEADER_WORDS, Header, IMAGE, PAGE_BYTES, PAGE_WORDS};
+use super::tally::{HEAD_WORDS, Tally, lanes_words};
+use crate::bytes::{HEADER_BYTES, HEADER_WORDS, Header, IMAGE, PAGE_BYTES};
 use crate::error::{Error, Result};
-use crate::media::{Access, Mapped, Media, MediaFile};
+use crate::media::{Access, Mapped, Mapping, Media, MediaFile};
 use crate::names::{ERA_MAX, FileName};
 use crate::sync::{AtomicU64, Ordering, fence};
+use crate::wal::append::PAGE_RECORDS;
 use crate::wal::segment::{CAPACITY_MAX, LSN_MAX};
 use ebbtide_core::block::{OWN_WORDS, load, store};
 use ebbtide_core::kind::State;
@@ -51,9 +52,9 @@ pub(super) const LEAD: usize = 49;
 const SEGMENT_RECORDS: usize = 50;
 const TIME: usize = 56;
 const TALLY: usize = 64;
-const SLOTS: usize = PAGE_WORDS;
-const LANES: usize = 2 * PAGE_WORDS;
-const STRIPES: usize = 3 * PAGE_WORDS;
+const SLOTS: usize = 128;
+const SLOTS_WORDS: usize = 128;
+const STRIPES: usize = SLOTS + SLOTS_WORDS;
 
 /// Writes are refused: a sync failed, or a change was left half done.
 const POISONED: u64 = 1;
@@ -71,7 +72,7 @@ const _: () = assert!(
 );
 const _: () = assert!(HEADER_WORDS <= TAIL, "counters lie behind the checked header");
 const _: () = assert!((LEAD + 1) * 8 <= 512, "one sector holds header, time base and lead");
-const _: () = assert!(LANES + LANES_WORDS <= STRIPES && TALLY + HEAD_WORDS <= SLOTS);
+const _: () = assert!(TALLY + HEAD_WORDS <= SLOTS && STRIPES.is_multiple_of(STRIPE_WORDS));
 
 /// The run of the machine; 0 where the system does not say.
 ///
@@ -107,6 +108,8 @@ pub struct Identity {
     pub device: u64,
     /// Ordinary stripes.
     pub stripes: u32,
+    /// Words of the filter-wide state.
+    pub state_words: u32,
 }
 
 impl Identity {
@@ -118,7 +121,7 @@ impl Identity {
             self.boot as u64,
             (self.boot >> 64) as u64,
             self.inode,
-            u64::from(self.stripes),
+            u64::from(self.state_words) << 32 | u64::from(self.stripes),
             self.device,
         ];
         Header { version: IMAGE.written, words }
@@ -133,15 +136,26 @@ impl Identity {
             inode,
             device,
             stripes: stripes as u32,
+            state_words: (stripes >> 32) as u32,
         }
+    }
+
+    /// Where block 0 begins, and where it ends, in words.
+    fn block0(&self) -> (usize, usize) {
+        let at = STRIPES + (self.stripes as usize + 1) * STRIPE_WORDS;
+        (at, at + block0_words(self.state_words as usize))
+    }
+
+    /// Where the tally's lanes begin, and where they end: each in a pair of cache lines of its own.
+    fn lanes(&self) -> (usize, usize) {
+        let at = self.block0().1.next_multiple_of(2 * STRIPE_WORDS);
+        (at, at + lanes_words(self.stripes))
     }
 
     /// Bytes of the file.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        let stripes = (u64::from(self.stripes) + 1) * STRIPE_WORDS as u64;
-        let words = STRIPES as u64 + stripes + BLOCK0_WORDS as u64;
-        (words * 8).next_multiple_of(PAGE_BYTES)
+        (self.lanes().1 as u64 * 8).next_multiple_of(PAGE_BYTES)
     }
 }
 
@@ -183,6 +197,9 @@ impl<'a> BlockHeader<'a> {
 #[derive(Debug)]
 pub struct LiveHeader {
     pub(super) identity: Identity,
+    /// Where block 0 and the lanes lie, in words.
+    block0: (usize, usize),
+    lanes: (usize, usize),
     mapping: Mapped,
 }
 
@@ -196,11 +213,17 @@ impl LiveHeader {
         let file = media.create(draft, identity.bytes()).map_err(Error::io("allocate", &path))?;
         identity.inode = file.identity().map_err(Error::io("examine", &path))?;
         identity.device = file.device().map_err(Error::io("examine", &path))?;
-        let mapping = Mapped::new(file.map(Access::Write).map_err(Error::io("map", &path))?);
+        let mapping = file.map(Access::Write).map_err(Error::io("map", &path))?;
+        let header = Self::of(identity, mapping);
         for (at, word) in identity.words().encode(MAGIC).into_iter().enumerate() {
-            store(&mapping.words()[at], word);
+            store(header.word(at), word);
         }
-        Ok(Self { identity, mapping })
+        Ok(header)
+    }
+
+    fn of(identity: Identity, mapping: Box<dyn Mapping>) -> Self {
+        let (block0, lanes) = (identity.block0(), identity.lanes());
+        Self { identity, block0, lanes, mapping: Mapped::new(mapping) }
     }
 
     /// Opens the image that other handles use. The caller has made sure that one lives, or holds the opening byte. It is not
@@ -229,7 +252,7 @@ impl LiveHeader {
     ) -> Result<Self> {
         let path = || media.path().join(FileName::Live.to_string());
         let mapping = file.map(access).map_err(|error| Error::io("map", path())(error))?;
-        Ok(Self { identity, mapping: Mapped::new(mapping) })
+        Ok(Self::of(identity, mapping))
     }
 
     /// The image's file, if it is one of this filter and no copy; and the device that it is on now.
@@ -300,7 +323,7 @@ impl LiveHeader {
             && tail <= allocated
             && start < allocated
             && allocated <= LSN_MAX
-            && (allocated - start).is_multiple_of(capacity)
+            && ((allocated - start) % capacity).is_multiple_of(PAGE_RECORDS)
             && counted < tail
             && snapshot <= tail;
         if sound {
@@ -380,7 +403,7 @@ impl LiveHeader {
     #[inline]
     pub fn tally(&self) -> Tally<'_> {
         let words = self.mapping.words();
-        Tally::new(&words[TALLY..TALLY + HEAD_WORDS], &words[LANES..LANES + LANES_WORDS])
+        Tally::new(&words[TALLY..TALLY + HEAD_WORDS], &words[self.lanes.0..self.lanes.1])
     }
 
     /// Not 0 while writers wait for a checkpoint; what comes on with it counts it up. A hint.
@@ -511,7 +534,7 @@ impl LiveHeader {
     /// The term of a slot: how often it was taken.
     #[must_use]
     pub fn slot_term(&self, slot: usize) -> &AtomicU64 {
-        self.word(SLOTS + slot % PAGE_WORDS)
+        self.word(SLOTS + slot % SLOTS_WORDS)
     }
 
     /// Ordinary stripes and stripe 0.
@@ -538,17 +561,11 @@ impl LiveHeader {
         (held as u64).saturating_add(load(self.noting()))
     }
 
-    #[inline]
-    fn block0_at(&self) -> usize {
-        STRIPES + self.stripe_count() * STRIPE_WORDS
-    }
-
     /// Block 0.
     #[must_use]
     #[inline]
     pub fn block0(&self) -> Block0<'_> {
-        let at = self.block0_at();
-        Block0::new(&self.mapping.words()[at..at + BLOCK0_WORDS])
+        Block0::new(&self.mapping.words()[self.block0.0..self.block0.1])
     }
 
     /// The filter-wide state that counts now; it may stop to count at any moment, but for the holder of stripe 0.

@@ -14,7 +14,6 @@ use arc_swap::ArcSwap;
 use ebbtide_core::block::{Block, Blocks, Layout};
 use ebbtide_core::event;
 use ebbtide_core::kind::{Change, Event, Kind, Operation, State, Totals};
-use ebbtide_core::state::STATE_WORDS;
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
@@ -43,7 +42,7 @@ struct FixedBanks {
 /// What a filter begins with when it is cleared: its banks are there, but not listed yet.
 #[derive(Debug)]
 pub struct Cleared {
-    words: Box<[AtomicU64; STATE_WORDS]>,
+    words: Box<[AtomicU64]>,
     banks: Vec<Bank>,
 }
 
@@ -127,6 +126,12 @@ impl Image {
         kind: &dyn Kind,
         access: Access,
     ) -> Result<Self> {
+        let Identity { stripes, state_words, .. } = *header.identity();
+        if (stripes, state_words as usize) != (layout.stripes, kind.state_words()) {
+            let expected = format!("{} stripes, {} words", layout.stripes, kind.state_words());
+            let found = format!("{stripes} stripes, {state_words} words");
+            return Err(header.damaged(media.path(), expected, found));
+        }
         let image = Self::over(header, layout, BankForm::of(kind), media, access);
         image.follow()?;
         image.fix_banks(kind);
@@ -286,9 +291,8 @@ impl Image {
     /// # Errors
     /// [`crate::Error::Io`], a full disk among them: nothing has changed then.
     pub fn prepare_clear(&self, kind: &dyn Kind) -> Result<Cleared> {
-        let words: Box<[AtomicU64; STATE_WORDS]> =
-            Box::new(std::array::from_fn(|_| AtomicU64::new(0)));
-        let state = State::new(&*words);
+        let words: Box<[AtomicU64]> = (0..kind.state_words()).map(|_| AtomicU64::new(0)).collect();
+        let state = State::new(&words);
         state.begin_after(&self.header.state());
         kind.start(&state, self.layout);
         // Those that were allocated in vain, for a record that found no room, are replaced.
@@ -304,7 +308,7 @@ impl Image {
         for bank in &cleared.banks {
             bank.begin_at(lsn);
         }
-        self.header.block0().change(lsn, |state| state.become_as(&State::new(&*cleared.words)));
+        self.header.block0().change(lsn, |state| state.become_as(&State::new(&cleared.words)));
         let era = self.header.identity().era;
         for entry in before {
             // As in `apply_event`.

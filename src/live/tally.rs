@@ -8,12 +8,18 @@
 use crate::sync::{AtomicU64, Ordering};
 use ebbtide_core::kind::Totals;
 
-/// How many lanes there are; more threads than that share them.
-pub const LANES: usize = 32;
+/// The most lanes; more threads than that share them.
+const LANES: usize = 32;
 /// Words of a lane: two cache lines, for processors fetch them in pairs.
 const LANE_WORDS: usize = 16;
-/// Words of all lanes.
-pub const LANES_WORDS: usize = LANES * LANE_WORDS;
+
+/// Words of the lanes of an image with so many ordinary stripes: a lane for each, up to 32, a power
+/// of two. More threads than stripes wait for one another in any case.
+#[must_use]
+pub fn lanes_words(stripes: u32) -> usize {
+    (stripes as usize).clamp(1, LANES).next_power_of_two() * LANE_WORDS
+}
+
 /// Words of the tally's head: what was announced, what the image began with, and which lanes were used.
 pub const HEAD_WORDS: usize = 5;
 
@@ -28,7 +34,7 @@ const LOTS: [u64; 2] = [16, 256];
 #[derive(Debug, Clone, Copy)]
 pub struct Tally<'a> {
     head: &'a [AtomicU64; HEAD_WORDS],
-    lanes: &'a [AtomicU64; LANES_WORDS],
+    lanes: &'a [AtomicU64],
 }
 
 impl<'a> Tally<'a> {
@@ -39,8 +45,15 @@ impl<'a> Tally<'a> {
     #[must_use]
     #[inline]
     pub fn new(head: &'a [AtomicU64], lanes: &'a [AtomicU64]) -> Self {
-        let (head, lanes) = (head.first_chunk(), lanes.first_chunk());
-        Self { head: head.expect("all words of the head"), lanes: lanes.expect("all lanes") }
+        let whole = lanes.len().is_power_of_two() && lanes.len() >= LANE_WORDS;
+        assert!(whole, "as many lanes as a power of two");
+        Self { head: head.first_chunk().expect("all words of the head"), lanes }
+    }
+
+    /// The lane of this number, counted round.
+    #[inline]
+    fn lane(&self, number: usize) -> usize {
+        number & (self.lanes.len() / LANE_WORDS - 1)
     }
 
     /// Begins with these sums, for whoever is alone with the image.
@@ -54,7 +67,7 @@ impl<'a> Tally<'a> {
     /// Counts inserts and novelty in a lane.
     #[inline(always)] // called out of line, an insert takes half as long again
     pub fn count(&self, lane: usize, inserts: u64, novelty: u64) {
-        let lane = lane % LANES;
+        let lane = self.lane(lane);
         let words = &self.lanes[lane * LANE_WORDS..][..2];
         if (inserts, novelty) == (0, 0) {
             return;
@@ -108,7 +121,7 @@ impl<'a> Tally<'a> {
         let mut sums = [0, 1].map(|at| self.head[BEGAN_WITH + at].load(Ordering::Relaxed));
         let mut used = self.head[USED].load(Ordering::Relaxed);
         while used != 0 {
-            let lane = used.trailing_zeros() as usize % LANES;
+            let lane = self.lane(used.trailing_zeros() as usize);
             used &= used - 1;
             for (at, sum) in sums.iter_mut().enumerate() {
                 let counted = self.lanes[lane * LANE_WORDS + at].load(Ordering::Relaxed);
@@ -132,7 +145,7 @@ mod tests {
 
     #[test]
     fn the_sum_is_exact_and_the_bound_is_above_it_by_a_lot_a_lane_at_most() {
-        let (head, lanes) = (words(HEAD_WORDS), words(LANES_WORDS));
+        let (head, lanes) = (words(HEAD_WORDS), words(lanes_words(64)));
         let tally = Tally::new(&head, &lanes);
         let mut expected = Totals { inserts: 1000, novelty: 7 };
         tally.begin(expected);
@@ -151,7 +164,7 @@ mod tests {
 
     #[test]
     fn a_lane_that_counts_no_inserts_begins_once() {
-        let (head, lanes) = (words(HEAD_WORDS), words(LANES_WORDS));
+        let (head, lanes) = (words(HEAD_WORDS), words(lanes_words(64)));
         let tally = Tally::new(&head, &lanes);
         (0..1000).for_each(|_| tally.count(3, 0, 1));
         assert_eq!(tally.sum().novelty, 1000);
@@ -160,7 +173,7 @@ mod tests {
 
     #[test]
     fn what_was_not_announced_is_caught_up_with() {
-        let (head, lanes) = (words(HEAD_WORDS), words(LANES_WORDS));
+        let (head, lanes) = (words(HEAD_WORDS), words(lanes_words(64)));
         let tally = Tally::new(&head, &lanes);
         tally.begin(Totals { inserts: 7, novelty: 70 });
         tally.count(0, 100, 3000);
@@ -181,7 +194,7 @@ mod tests {
 
     #[test]
     fn what_counts_nothing_uses_no_lane() {
-        let (head, lanes) = (words(HEAD_WORDS), words(LANES_WORDS));
+        let (head, lanes) = (words(HEAD_WORDS), words(lanes_words(64)));
         Tally::new(&head, &lanes).count(3, 0, 0);
         let all = head.iter().chain(&lanes);
         assert!(all.into_iter().all(|word| word.load(Ordering::Relaxed) == 0));
@@ -189,7 +202,7 @@ mod tests {
 
     #[test]
     fn threads_that_share_lanes_lose_nothing() {
-        let (head, lanes) = (words(HEAD_WORDS), words(LANES_WORDS));
+        let (head, lanes) = (words(HEAD_WORDS), words(lanes_words(64)));
         let tally = Tally::new(&head, &lanes);
         std::thread::scope(|scope| {
             for thread in 0..4 {

@@ -9,7 +9,7 @@ use super::listing::Listing;
 use super::removal::remove_for_good;
 use super::replay::{Recovered, load_alone};
 use crate::error::{Error, Result};
-use crate::live::Image;
+use crate::live::{Image, LiveHeader};
 use crate::media::{Access, Media};
 use crate::meta::Meta;
 use crate::names::FileName;
@@ -38,6 +38,18 @@ pub fn copy(block: &Block<'_>, words: &mut Vec<u64>) {
 /// Copies a block as a snapshot holds it: zeros at the end are left out.
 pub fn copy_short(kind: &dyn Kind, block: Block<'_>, words: &mut Vec<u64>) {
     copy(&used(kind, block), words);
+    shorten(words);
+}
+
+/// Copies block 0 as a snapshot holds it: zeros at the end are left out.
+pub fn copy_state(header: &LiveHeader, words: &mut Vec<u64>) -> u64 {
+    let current = header.block0().current();
+    copy(&current.block(), words);
+    shorten(words);
+    current.lsn()
+}
+
+fn shorten(words: &mut Vec<u64>) {
     let last = words.iter().rposition(|&word| word != 0).map_or(0, |last| last + 1);
     words.truncate(last.max(OWN_WORDS));
 }
@@ -148,10 +160,9 @@ fn write(home: &dyn Media, meta: &Meta, state: &Recovered, draft: &str) -> io::R
 /// The frames of an image that nobody else has.
 fn write_frames(kind: &dyn Kind, image: &Image, writer: &mut SnapshotWriter) -> io::Result<()> {
     let header = image.header();
-    let current = header.block0().current();
     let mut words = Vec::new();
-    copy(&current.block(), &mut words);
-    let frame = Frame { content: Content::State, bank: 0, index: 0, lsn: current.lsn() };
+    let lsn = copy_state(header, &mut words);
+    let frame = Frame { content: Content::State, bank: 0, index: 0, lsn };
     writer.frame(&frame, &words)?;
     for at in 0..header.stripe_count() {
         let sums = header.stripe(at).sums();

@@ -59,15 +59,7 @@ pub fn replay(
 ) -> Result<Recovered> {
     let listing = Listing::of_filter(home, meta.uuid)?;
     let mut history = History::open(home, &listing, meta.uuid)?;
-    let boot = boot_id(home)?;
-    let identity = Identity {
-        uuid: meta.uuid,
-        era: history.last_era().saturating_add(1),
-        boot,
-        inode: 0,
-        device: 0,
-        stripes: meta.layout.stripes,
-    };
+    let identity = identity(meta, history.last_era().saturating_add(1), boot_id(home)?);
     let mut unsound = Vec::new();
     let ground = listing.snapshots.iter().find_map(|&start| {
         let image = Image::create(live.clone(), draft, identity, meta.layout, &*meta.kind);
@@ -117,6 +109,13 @@ pub fn replay(
     }
     image.finish(kind, prefix.stop);
     Ok(Recovered { image, history, prefix, start, listing, unsound })
+}
+
+/// What identifies an image of this filter.
+fn identity(meta: &Meta, era: u64, boot: u128) -> Identity {
+    let (uuid, stripes, state_words) =
+        (meta.uuid, meta.layout.stripes, meta.kind.state_words() as u32);
+    Identity { uuid, era, boot, inode: 0, device: 0, stripes, state_words }
 }
 
 /// As [`replay`], but the image is in memory, and nothing is written to `home`.
@@ -295,9 +294,7 @@ pub(super) fn load(
 pub(super) fn load_alone(home: &dyn Media, meta: &Meta, start: u64) -> Result<SnapshotHeader> {
     let memory: Arc<dyn Media> = Arc::new(Memory::new());
     memory.make().map_err(Error::io("make", memory.path()))?;
-    let (uuid, stripes) = (meta.uuid, meta.layout.stripes);
-    let identity = Identity { uuid, era: 1, boot: 0, inode: 0, device: 0, stripes };
-    let image = Image::create(memory, "image", identity, meta.layout, &*meta.kind)?;
+    let image = Image::create(memory, "image", identity(meta, 1, 0), meta.layout, &*meta.kind)?;
     Ok(load(home, meta, start, image, &|| {})?.1)
 }
 
@@ -313,11 +310,15 @@ fn load_state(
     frame: &Frame,
     words: &[u64],
 ) -> Result<()> {
-    if words.len() != OWN_WORDS + STATE_WORDS {
-        return Err(misfit(reader, frame, words));
-    }
     let current = image.header().block0().current();
     let block = current.block();
+    // Zeros at the end are left out; up to version 4 they were not.
+    let own = OWN_WORDS + block.cells.len();
+    let beyond = words.get(own..).unwrap_or_default();
+    let in_bounds = (OWN_WORDS..=OWN_WORDS + STATE_WORDS).contains(&words.len());
+    if !in_bounds || beyond.iter().any(|&word| word != 0) {
+        return Err(misfit(reader, frame, words));
+    }
     for (to, from) in block.own.iter().chain(block.cells).zip(words) {
         store(to, *from);
     }

@@ -6,14 +6,39 @@
 //! of a place is in [`super::place`].
 
 use super::place;
-use super::record::Record;
-use super::segment::{Segment, SegmentHeader, is_of_another};
+use super::record::{RECORD_BYTES, Record};
+use super::segment::{Segment, SegmentFile, SegmentHeader, is_of_another};
+use crate::bytes::PAGE_BYTES;
 use crate::error::{Error, Result};
 use crate::media::{Access, Media};
 use crate::names::FileName;
 use crate::sync::{AtomicU64, Mutex, Ordering};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// Places in a page of a segment: each piece of one that is allocated ends with a page, or with the
+/// segment.
+pub const PAGE_RECORDS: u64 = PAGE_BYTES / RECORD_BYTES;
+
+/// The least piece of a segment that is allocated at once, and the first of an era: 8 and 16 KiB.
+const PIECES_LEAST: [u64; 2] = [2 * PAGE_RECORDS, 4 * PAGE_RECORDS];
+
+/// Up to which place space is allocated next, where it is allocated up to `allocated` now.
+/// `segment` is the segment that the next place lies in, `start` the era's first LSN.
+///
+/// An era's pieces grow by half of what it has, so that a log takes little more than it holds. Once
+/// a whole segment is full they are whole segments: none of those costs more than its creation.
+#[must_use]
+pub fn next_end(segment: &SegmentHeader, start: u64, allocated: u64) -> u64 {
+    let grown = allocated.saturating_sub(start);
+    let piece = match grown {
+        0 => PIECES_LEAST[1],
+        few if few < segment.capacity => (few / 2).max(PIECES_LEAST[0]),
+        _ => segment.capacity,
+    };
+    let places = allocated.saturating_sub(segment.first) + piece;
+    segment.first + places.next_multiple_of(PAGE_RECORDS).min(segment.capacity)
+}
 
 /// One handle's view of the log of the current era.
 #[derive(Debug)]
@@ -103,21 +128,32 @@ impl Log {
         self.segments.lock().entry(segment.first()).or_insert_with(|| Arc::new(segment)).clone()
     }
 
-    /// Allocates the segment that begins at `first`, durable with its name, and maps it; returns its end. If another handle
-    /// has just made it, that one is made durable again: its maker may not have come so far.
+    /// Allocates the next piece of the log, where it is allocated up to `first` now; returns its
+    /// end. If `first` begins a segment, the segment is created, durable with its name. If another
+    /// handle has just made it, that one is made durable again: its maker may not have come so far.
+    ///
+    /// The rest of a segment needs no sync of its own: the sync that makes a record durable writes
+    /// what finding the record takes, and a piece that is lost in a power cut holds no record.
     ///
     /// # Errors
     /// [`Error::Io`], a full disk among them, and `NotFound` if `is_current` says that the directory is another's by now: nothing
     /// has changed then.
     pub fn allocate(&self, first: u64, is_current: &dyn Fn() -> bool) -> Result<u64> {
         let (header, media) = (self.header_of(first), &*self.media);
-        let segment = match Segment::create_if(media, header, self.next_draft(), is_current) {
-            Err(error) if error.is_exists() && self.remove_another(&header)? => {
-                Segment::create_if(media, header, self.next_draft(), is_current)?
-            }
+        let upto = next_end(&header, self.first.first, first);
+        let open = || {
+            SegmentFile::open(media, header.era, header.first, header.uuid, self.access)
+                .and_then(|file| file.allocate(first, upto).map(|()| file))
+        };
+        if first > header.first {
+            return open().map(|_| upto);
+        }
+        let places = upto - first;
+        let create = || Segment::create_if(media, header, places, self.next_draft(), is_current);
+        let segment = match create() {
+            Err(error) if error.is_exists() && self.remove_another(&header)? => create()?,
             Err(error) if error.is_exists() => {
-                let (era, uuid) = (header.era, header.uuid);
-                let found = Segment::open(&*self.media, era, header.first, uuid, self.access)?;
+                let found = open()?.map(self.access)?;
                 found.dirty(first, first);
                 let synced = found.sync().and_then(|()| self.media.sync());
                 synced.map_err(Error::io("sync", self.media.path()))?;
@@ -125,7 +161,8 @@ impl Log {
             }
             made => made?,
         };
-        Ok(self.add(segment).end())
+        drop(self.add(segment));
+        Ok(upto)
     }
 
     /// Removes the file with a segment's name if it says that it belongs to another filter: a process that had a filter open
@@ -188,6 +225,53 @@ mod tests {
         assert!(!known(5) && !known(14) && known(15) && known(34) && !known(35));
         assert!(!log.forget_below(15));
         assert!(log.forget_below(35) && !known(34));
+    }
+
+    #[test]
+    fn pieces_grow_with_the_log_and_end_with_a_page_or_a_segment() {
+        let segment = |first, capacity| SegmentHeader { first, capacity, ..FIRST };
+        let mut ends = vec![5];
+        while let Some(&allocated) = ends.last()
+            && allocated < 5 + 3 * 32768
+        {
+            let first = 5 + (allocated - 5) / 32768 * 32768;
+            ends.push(next_end(&segment(first, 32768), 5, allocated));
+        }
+        let pieces = ends.windows(2).map(|ends| ends[1] - ends[0]);
+        let expected = [512, 256, 384, 640, 896, 1408, 2048, 3072, 4608, 6912, 10368, 1664];
+        assert_eq!(pieces.collect::<Vec<_>>(), [&expected[..], &[32768, 32768]].concat());
+        // A segment may be smaller than a piece, and its length no number of pages.
+        assert_eq!([5, 15, 25].map(|at| next_end(&segment(at, 10), 5, at)), [15, 25, 35]);
+        assert_eq!(next_end(&segment(5, 700), 5, 5 + 512), 705);
+    }
+
+    #[test]
+    fn a_segment_gets_its_space_piece_by_piece_whoever_allocates_it() {
+        let media = Arc::new(Memory::new());
+        media.make().expect("nothing fails yet");
+        let first = SegmentHeader { capacity: 4096, ..FIRST };
+        let log = |draft| Log::new(media.clone(), first, draft, Access::Write);
+        let (one, other) = (log(100), log(200));
+        let name = FileName::Segment { era: 2, first: 5 }.to_string();
+        let allocated = || {
+            let file = media.open(&name, Access::Read).expect("it is there");
+            file.allocated_bytes().expect("it is open") / RECORD_BYTES - PAGE_RECORDS
+        };
+        assert_eq!(one.allocate(5, &|| true).expect("space"), 517);
+        assert_eq!(allocated(), 512);
+        // Who made it did not come to say so; then both extend it.
+        assert_eq!(other.allocate(5, &|| true).expect("the one that is there"), 517);
+        for log in [&one, &other] {
+            assert_eq!(log.allocate(517, &|| true).expect("space"), 773);
+            assert_eq!(allocated(), 768);
+        }
+        media.set_capacity(0);
+        let error = one.allocate(773, &|| true).expect_err("no space");
+        assert!(error.is_full() && allocated() == 768, "{error}");
+        media.set_capacity(u64::MAX);
+        media.remove(&name).expect("it is there");
+        let error = other.allocate(773, &|| true).expect_err("a checkpoint has removed it");
+        assert!(error.is_not_found(), "{error}");
     }
 
     #[test]

@@ -180,9 +180,24 @@ impl SegmentFile {
         freed.map_err(Error::io("free the rest of", &self.path))
     }
 
-    fn map(self, access: Access) -> Result<Segment> {
+    /// Makes sure that the places from `from` up to `upto`, where nobody has written, have their
+    /// space.
+    ///
+    /// # Errors
+    /// [`Error::Io`], a full disk among them: nothing has changed then.
+    pub fn allocate(&self, from: u64, upto: u64) -> Result<()> {
+        let bytes = self.header.offset(from)..self.header.offset(upto);
+        self.file.allocate(bytes).map_err(Error::io("allocate more of", &self.path))
+    }
+
+    /// Maps it.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn map(self, access: Access) -> Result<Segment> {
         let mapping = self.file.map(access).map_err(Error::io("map", &self.path))?;
-        Ok(Segment::over(self.header, self.file, Mapped::new(mapping)))
+        let is_whole = self.allocated_bytes()? >= self.header.bytes();
+        Ok(Segment::over(self.header, self.file, Mapped::new(mapping), is_whole))
     }
 }
 
@@ -206,32 +221,45 @@ pub struct Segment {
 }
 
 impl Segment {
-    fn over(header: SegmentHeader, file: Box<dyn MediaFile>, mapping: Mapped) -> Self {
+    fn over(
+        header: SegmentHeader,
+        file: Box<dyn MediaFile>,
+        mapping: Mapped,
+        is_whole: bool,
+    ) -> Self {
+        if !is_whole {
+            // Else a store could need the space of a hole beside it.
+            mapping.scatter();
+        }
         let file = (!file.maps_with_sync()).then_some(file);
         Self { header, file, mapping, syncs: Mutex::default() }
     }
 
-    /// Creates a segment and makes it durable, name included.
+    /// Creates a segment with the space of all its places and makes it durable, name included.
     ///
     /// # Errors
     /// [`Error::Io`], `AlreadyExists` if there is one of this name; nothing is left behind but perhaps a temporary file.
     pub fn create(media: &dyn Media, header: SegmentHeader, temporary: u64) -> Result<Self> {
-        Self::create_if(media, header, temporary, &|| true)
+        Self::create_if(media, header, header.capacity, temporary, &|| true)
     }
 
-    /// As [`Segment::create`], but it gets its name only if the directory is still the filter's right before.
+    /// As [`Segment::create`], but only so many places have their space, and the segment gets its
+    /// name only if the directory is still the filter's right before.
     ///
     /// # Errors
     /// As [`Segment::create`]; [`Error::Io`], `NotFound`, if the directory is another's by now.
     pub fn create_if(
         media: &dyn Media,
         header: SegmentHeader,
+        places: u64,
         temporary: u64,
         is_current: &dyn Fn() -> bool,
     ) -> Result<Self> {
         let (name, draft) = (header.name().to_string(), FileName::Temporary(temporary).to_string());
         let path = media.path().join(&name);
-        let file = media.create(&draft, header.bytes()).map_err(Error::io("allocate", &path))?;
+        let allocated = PAGE_BYTES + places * RECORD_BYTES;
+        let file = media.create_with_hole(&draft, header.bytes(), allocated);
+        let file = file.map_err(Error::io("allocate", &path))?;
         let made = Self::fill(&*file, &header)
             .and_then(|mapping| {
                 file.sync()?;
@@ -244,7 +272,7 @@ impl Segment {
             })
             .map_err(Error::io("create", &path));
         match made {
-            Ok(mapping) => Ok(Self::over(header, file, mapping)),
+            Ok(mapping) => Ok(Self::over(header, file, mapping, places == header.capacity)),
             Err(error) => {
                 // The error that matters is the first one; a leftover is removed at the next opening.
                 let _ = media.remove(&draft);

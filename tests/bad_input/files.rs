@@ -318,7 +318,7 @@ fn leave_a_hole(home: &Path, state: &State) -> u64 {
     std::fs::write(home.join(&name), log).expect("a file");
     let mut live = std::fs::read(home.join("live")).expect("a file");
     // The lock word of the first ordinary stripe: the second entry of the table in the fourth page.
-    live[12288 + 64] = 3;
+    live[2048 + 64] = 3;
     std::fs::write(home.join("live"), live).expect("a file");
     state.digest.inserts - 1
 }

@@ -382,9 +382,8 @@ impl CrashDisk {
         let place = monitor::publication(&self.state().tape, time);
         let (name, offset) = place.expect("the newest record has this time");
         self.overwrite(&name, offset, &[0; 8]);
-        // The lock word of the first ordinary stripe: the second entry of the table in the fourth
-        // page.
-        self.overwrite("live", 8 * (1536 + 8), &1_u64.to_le_bytes());
+        // The lock word of the first ordinary stripe: the second entry of the table at word 256.
+        self.overwrite("live", 8 * (256 + 8), &1_u64.to_le_bytes());
     }
 
     /// Returns the names that begin with `prefix`, ascending.

@@ -8,8 +8,8 @@ use loom::sync::Arc;
 use loom::thread;
 use std::time::Duration;
 
-/// Segments of one slot each.
-const SEGMENTS: usize = 2;
+/// The slots that are written.
+const SLOTS: usize = 2;
 
 /// The shared state: memory, and files.
 struct Shared {
@@ -17,9 +17,12 @@ struct Shared {
     allocated: AtomicU64,
     growing: AtomicU64,
     /// Whether a segment has its name. The kernel lets one creator succeed.
-    named: [AtomicU64; SEGMENTS],
-    /// Whether it is durable: Relaxed, because only the raised end publishes it to others.
-    made: [AtomicU64; SEGMENTS],
+    named: [AtomicU64; SLOTS],
+    /// Whether a slot has its space, and its segment is durable: Relaxed, because only the raised
+    /// end publishes it to others.
+    made: [AtomicU64; SLOTS],
+    /// Pieces of one slot each in a segment.
+    pieces: usize,
 }
 
 /// The orderings with which the end is raised and read.
@@ -34,16 +37,23 @@ const PROPER: Protocol =
     Protocol { raise: Ordering::Release, see: Ordering::Acquire, raised_first: false };
 
 impl Shared {
-    fn new() -> Arc<Self> {
+    fn new(pieces: usize) -> Arc<Self> {
         let zero = || AtomicU64::new(0);
         let (named, made) = ([zero(), zero()], [zero(), zero()]);
-        Arc::new(Self { tail: zero(), allocated: zero(), growing: zero(), named, made })
+        Arc::new(Self { tail: zero(), allocated: zero(), growing: zero(), named, made, pieces })
     }
 
     fn make(&self, first: u64) {
+        let segment = first as usize / self.pieces;
+        if !(first as usize).is_multiple_of(self.pieces) {
+            // The kernel extends a file that has its name.
+            let named = self.named[segment].load(Ordering::Relaxed);
+            assert_eq!(named, 1, "a piece of a segment that does not exist");
+            self.made[first as usize].store(1, Ordering::Relaxed);
+            return;
+        }
         // A creator that was slower makes the other one's segment durable.
-        let _ =
-            self.named[first as usize].compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed);
+        let _ = self.named[segment].compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed);
         self.made[first as usize].store(1, Ordering::Relaxed);
     }
 
@@ -87,12 +97,13 @@ impl Shared {
     }
 }
 
-/// Two handles insert; before them a third one may have been stopped during its turn.
-fn growth(stopped: bool, protocol: Protocol) {
+/// Two handles insert into segments of this many pieces; before them a third one may have been
+/// stopped during its turn, when the file had its name and the end was not raised.
+fn growth(pieces: usize, stopped: bool, protocol: Protocol) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(move || {
-        let shared = Shared::new();
+        let shared = Shared::new(pieces);
         if stopped {
             let shared = Arc::clone(&shared);
             let stopped = thread::spawn(move || {
@@ -117,28 +128,44 @@ fn growth(stopped: bool, protocol: Protocol) {
 
 #[test]
 fn a_reserved_slot_lies_in_an_existing_segment_for_any_creator() {
-    growth(false, PROPER);
+    growth(1, false, PROPER);
+}
+
+#[test]
+fn a_reserved_slot_lies_in_an_existing_piece_for_any_allocator() {
+    growth(2, false, PROPER);
+}
+
+#[test]
+fn an_allocator_stopped_before_it_raised_the_end_blocks_no_other_handle() {
+    growth(2, true, PROPER);
+}
+
+#[test]
+#[should_panic = "that does not exist"]
+fn a_planted_end_raised_before_the_piece_exists_is_found() {
+    growth(2, false, Protocol { raised_first: true, ..PROPER });
 }
 
 #[test]
 fn a_stopped_creator_blocks_no_other_handle() {
-    growth(true, PROPER);
+    growth(1, true, PROPER);
 }
 
 #[test]
 #[should_panic = "a segment that does not exist"]
 fn a_planted_end_raised_before_the_segment_is_there_is_found() {
-    growth(false, Protocol { raised_first: true, ..PROPER });
+    growth(1, false, Protocol { raised_first: true, ..PROPER });
 }
 
 #[test]
 #[should_panic = "a segment that does not exist"]
 fn a_planted_allocated_end_raised_without_release_is_found() {
-    growth(false, Protocol { raise: Ordering::Relaxed, ..PROPER });
+    growth(1, false, Protocol { raise: Ordering::Relaxed, ..PROPER });
 }
 
 #[test]
 #[should_panic = "a segment that does not exist"]
 fn a_planted_allocated_end_read_without_acquire_is_found() {
-    growth(false, Protocol { see: Ordering::Relaxed, ..PROPER });
+    growth(1, false, Protocol { see: Ordering::Relaxed, ..PROPER });
 }

@@ -123,7 +123,7 @@ fn harms(scene: &Scene, name: &str) -> Vec<Harm> {
     }
     if name == "live" {
         // The tail, the durable end, a stripe's lock word.
-        harms.extend([128, 130, 192, 193, 12288 + 64].map(Harm::Flip));
+        harms.extend([128, 130, 192, 193, 2048 + 64].map(Harm::Flip));
     }
     harms
 }
@@ -229,7 +229,7 @@ fn empty_slots_of_dead_writers_are_skipped() {
     let hole = PAGE + RECORD * (scene.tail() - 5 - first(&log)) as usize;
     files.get_mut(&log).expect("a log")[hole..hole + RECORD].fill(0);
     // The lock word of the first ordinary stripe.
-    files.get_mut("live").expect("an image")[12288 + 64] = 3;
+    files.get_mut("live").expect("an image")[2048 + 64] = 3;
     scene.lay(&again, &files);
     Harm::Remove.inflict(&mut files, scene.names("snap-")[0]);
     Harm::Flip(5000).inflict(&mut files, scene.names("snap-")[1]);

@@ -18,6 +18,7 @@ pub use sample::Sample;
 use crate::block::{Block, Blocks, Geometry, Layout, load};
 use crate::error::{Error, Result};
 use crate::inference::{Belief, Piece};
+use crate::state::SMALL_STATE_WORDS;
 use std::fmt::Debug;
 
 /// Filter-wide sums, as read: another thread's latest insert may be missing, but no insert is
@@ -178,6 +179,12 @@ pub trait Kind: Debug + Send + Sync {
     /// Returns the number of stripes if the user names none: enough that threads rarely contend.
     fn default_stripes(&self, block_words: u32) -> u32 {
         (self.first_words() / u64::from(block_words.max(1))).clamp(1, 64) as u32
+    }
+
+    /// Returns the words of the filter-wide state that the kind uses: the table of banks, and its
+    /// kind words.
+    fn state_words(&self) -> usize {
+        SMALL_STATE_WORDS
     }
 
     /// Fills the filter-wide state of a new filter, which is all zero, and opens its first bank.

@@ -4,7 +4,7 @@ use super::*;
 use crate::clock::Clock;
 use crate::media::Memory;
 use crate::{Any, Durability, Filter, Options, Parameters, Timestamp};
-use ebbtide_core::state::STATE_OWN_WORDS;
+use ebbtide_core::state::SMALL_STATE_WORDS;
 use std::cell::Cell;
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ fn insert(filter: &Filter, key: u64) {
 
 /// All that a question can see of a state: the kind's words and the numbers of the banks.
 fn words(state: &State<'_>) -> Vec<u64> {
-    let own = (0..STATE_OWN_WORDS).map(|at| state.own(at));
+    let own = (0..SMALL_STATE_WORDS / 2).map(|at| state.own(at));
     own.chain(state.banks().map(|bank| bank.id.into())).collect()
 }
 

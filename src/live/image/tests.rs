@@ -17,8 +17,15 @@ const STRIPE: usize = 4;
 fn made(spec: &impl Spec) -> (Image, Arc<dyn Kind>, Arc<Memory>) {
     let (kind, memory) = (spec.kind().expect("a kind"), Arc::new(Memory::new()));
     memory.make().expect("nothing fails yet");
-    let identity =
-        Identity { uuid: 7, era: 1, boot: 1, inode: 0, device: 0, stripes: LAYOUT.stripes };
+    let identity = Identity {
+        uuid: 7,
+        era: 1,
+        boot: 1,
+        inode: 0,
+        device: 0,
+        stripes: LAYOUT.stripes,
+        state_words: kind.state_words() as u32,
+    };
     let image = Image::create(memory.clone(), "live", identity, LAYOUT, &*kind).expect("space");
     image.start(&*kind).expect("space");
     (image, kind, memory)

@@ -53,7 +53,8 @@ fn state(blocks: u64, block: u64) -> [u64; OWN_WORDS + STATE_WORDS] {
 }
 
 fn load_into_new(media: &Arc<dyn Media>, meta: &Meta) -> Result<Image> {
-    let identity = Identity { uuid: 7, era: 2, boot: 1, inode: 0, device: 0, stripes: 2 };
+    let identity =
+        Identity { uuid: 7, era: 2, boot: 1, inode: 0, device: 0, stripes: 2, state_words: 64 };
     let image = Image::create(media.clone(), "image", identity, LAYOUT, &*meta.kind);
     load(&**media, meta, 1, image.expect("room"), &|| {}).map(|(image, _)| image)
 }

@@ -48,6 +48,7 @@ use crate::kind::{
     Age, BankEntry, BankMask, Decision, Event, Kind, Micros, Moment, Operation, Parameters, Query,
     Sample, State, Totals, Within,
 };
+use crate::state::STATE_WORDS;
 use fills::Measure;
 use generations::{Generations, Opening};
 use std::sync::Arc;
@@ -279,6 +280,10 @@ impl Kind for TimeLimited {
 
     fn default_stripes(&self, block_words: u32) -> u32 {
         (self.first_words() / u64::from(block_words.max(1))).clamp(16, 64) as u32
+    }
+
+    fn state_words(&self) -> usize {
+        STATE_WORDS
     }
 
     fn start(&self, state: &State<'_>, layout: Layout) {
