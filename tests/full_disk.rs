@@ -286,10 +286,10 @@ fn a_block_that_ends_in_zeros_keeps_its_size_across_a_restart() {
     assert_eq!(filter.stat().expect("figures").memory_bytes, before);
 }
 
-/// Inserts ten thousand keys per second, the first `notes` of them with a record of their time. If
-/// the log is full when a bank is due, the bank is allocated but the segment for its record is not.
-/// The remaining keys then follow `pause` milliseconds later, when the bank's size is decided
-/// again. Returns whether that happened.
+/// Inserts ten thousand keys per second, the first `notes` of them followed by a sync, which writes
+/// a durable note to the log. If the log is full when a bank is due, the bank is allocated but the
+/// segment for its record is not. The remaining keys then follow `pause` milliseconds later, when
+/// the bank's size is decided again. Returns whether that happened.
 fn bank_due_on_a_full_log(notes: u64, pause: u64) -> bool {
     let memory = Memory::new();
     let spec = TimeLimited::window(Duration::from_secs(600)).rate(1.0);

@@ -10,8 +10,8 @@ use loom::sync::Arc;
 use loom::sync::atomic::fence;
 use loom::thread;
 
-/// The count, the header of the notes, and space for the notes of the model: each further word
-/// multiplies the interleavings.
+/// The count, the block and the LSN of the notes, and space for the notes of the model: each
+/// further word multiplies the interleavings.
 const AREA_WORDS: usize = 3 + 2 * 2;
 
 /// A block of two words and its stripe's undo area.

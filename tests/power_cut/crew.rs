@@ -256,7 +256,7 @@ impl Stirrer {
     fn write_back(&mut self, filter: &Path) {
         let Ok(entries) = std::fs::read_dir(filter) else { return };
         let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-        // Closing another descriptor of `lock` could release locks, so that file is excluded.
+        // Locks belong to descriptors, and other programs do not open that file.
         files.retain(|file| !file.ends_with("lock"));
         files.sort();
         if files.is_empty() {

@@ -143,8 +143,8 @@ impl Run<'_> {
         waits.long.extend(line);
     }
 
-    /// Returns the address of a victim for `addr2line`: the offset into this binary, either of its
-    /// position or of its caller.
+    /// Returns the address of a victim for `addr2line`: the offset in this binary of its position,
+    /// or of its last position in this binary before that.
     fn place_of(&self, victim: &Victim, goal: Goal) -> String {
         let maps = fs::read_to_string(format!("/proc/{}/maps", victim.tracee.id()));
         let own = std::env::current_exe().unwrap_or_default();

@@ -88,8 +88,8 @@ struct Run {
     done: Vec<usize>,
 }
 
-/// A peer without any key. A run on it allocates all the memory of a run, including threads, except
-/// the peer's.
+/// A peer for which no key is new. A run on it allocates all the memory of a run, including
+/// threads, except the peer's.
 struct Nobody;
 
 impl Peer for Nobody {
