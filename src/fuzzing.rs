@@ -3,11 +3,11 @@
 //! Checksums would stop nearly every input at the door, so each door also lets in input with its checksum put
 //! right. What lies behind must then refuse it by its own means.
 
-use crate::bytes::{DURABLE, HEADER_BYTES, PAGE_BYTES, to_bytes, to_words};
+use crate::format::header::{DURABLE, HEADER_BYTES, PAGE_BYTES, to_bytes, to_words};
+use crate::format::meta::Meta;
+use crate::format::names::FileName;
 use crate::media::{Access, Media, Memory};
-use crate::meta::Meta;
-use crate::names::FileName;
-use crate::recovery::eras::History;
+use crate::recovery::history::History;
 use crate::recovery::{Known, Listing};
 use crate::snapshot::{SnapshotReader, seal_frames};
 use crate::wal::record::{Decoded, Op, RECORD_BYTES, Record, sealed};

@@ -65,26 +65,25 @@
 
 #![cfg_attr(loom, expect(dead_code, reason = "loom's atomics cannot be mapped: there is no disk"))]
 
-mod bytes;
+mod admin;
+mod api;
 mod clock;
+mod engine;
 mod error;
-mod filter;
-mod fork;
+mod format;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
-mod live;
+mod image;
+mod locks;
 pub mod media;
-mod meta;
-mod names;
 mod options;
-mod processes;
+mod platform;
 mod recovery;
 #[cfg(feature = "serde")]
 mod serial;
 mod snapshot;
 mod sync;
-mod threads;
 mod wal;
 
 /// The filter algorithms and their theory.
@@ -97,27 +96,27 @@ pub mod kinds {
     pub use ebbtide_core::{Error, Result, state};
 }
 
+#[cfg(not(loom))]
+pub use admin::inspect;
+pub use api::call::{Call, Handle};
+pub use api::config::{
+    AgePartitioned, Ages, Any, BlockTiming, Bloom, Counting, Counts, Decaying, DecayingOptimized,
+    Decays, DoubleBuffering, DynamicCount, Importance2c, ImportanceH, ImportanceMc, Infers, Policy,
+    Removes, Spec, Spectral, Stable, TimeLimited, Timing, TwoBuffer, Weighs,
+};
+pub use api::count_prior::Frequencies;
+pub use api::entry::Entry;
+pub use api::filter::Filter;
+pub use api::outcome::{Admission, Checked, Since};
+#[cfg(not(loom))]
+pub use api::reader::Reader;
 pub use clock::{Clock, ManualClock, Timestamp};
 #[doc(inline)]
 pub use ebbtide_core::{
     Age, AgePosterior, Estimate, Form, KeyHash, Parameters, Penalty, Prior, Within, inference,
 };
+pub use engine::stats::{Digest, Stat};
 pub use error::{Error, Result};
-pub use filter::call::{Call, Handle};
-pub use filter::entry::Entry;
-pub use filter::frequencies::Frequencies;
-pub use filter::handle::Filter;
-#[cfg(not(loom))]
-pub use filter::inspect;
-#[cfg(not(loom))]
-pub use filter::reader::Reader;
-pub use filter::request::{Admission, Checked, Since};
-pub use filter::spec::{
-    AgePartitioned, Ages, Any, BlockTiming, Bloom, Counting, Counts, Decaying, DecayingOptimized,
-    Decays, DoubleBuffering, DynamicCount, Importance2c, ImportanceH, ImportanceMc, Infers, Policy,
-    Removes, Spec, Spectral, Stable, TimeLimited, Timing, TwoBuffer, Weighs,
-};
-pub use filter::stat::{Digest, Stat};
 pub use options::{Downtime, Durability, Options};
 
 /// The examples of the front page compile.
@@ -134,8 +133,8 @@ pub use sync::scheduled;
 #[cfg(loom)]
 #[doc(hidden)]
 pub mod models {
-    pub use crate::live::{stripe, version};
-    pub use crate::processes::{stripe_lock, turn};
+    pub use crate::image::{seqlock, stripe_table};
+    pub use crate::locks::{leader_gate, robust_word};
     pub mod sync {
         pub use crate::sync::{AtomicU64, Ordering};
     }
@@ -143,5 +142,5 @@ pub mod models {
     pub mod undo {
         pub use ebbtide_core::block::undo_log::{Begun, Undo, area_words};
     }
-    pub use crate::wal::place;
+    pub use crate::wal::slot;
 }

@@ -1,8 +1,8 @@
 //! Serialisation of what has a text of its own, under the feature `serde`. Plain structs and enums
 //! derive it where they are.
 
+use crate::engine::stats::Digest;
 use crate::error::Error;
-use crate::filter::stat::Digest;
 use crate::options::{Downtime, Durability};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};

@@ -1,6 +1,6 @@
 //! The boot id: what tells one run of the kernel from another, if no other file is mounted over it.
 
-use super::BootIdSource;
+use crate::media::BootIdSource;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;

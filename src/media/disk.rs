@@ -12,7 +12,7 @@ mod mapping;
 use self::directory::{Directory, file_system};
 use self::locks::DiskLocks;
 use self::mapping::DiskMapping;
-use super::{Access, BootIdSource, ByteLocks, Mapping, Media, MediaFile, boot};
+use crate::media::{Access, BootIdSource, ByteLocks, Mapping, Media, MediaFile, boot};
 use crate::sync::AtomicU64;
 use rustix::fs::{FallocateFlags, IFlags, OFlags, fallocate, ioctl_getflags, ioctl_setflags};
 use rustix::io::Errno;
@@ -272,7 +272,7 @@ impl MediaFile for DiskFile {
     fn map(&self, access: Access) -> io::Result<Box<dyn Mapping>> {
         let bytes = self.bytes()?;
         if !bytes.is_multiple_of(8) {
-            return Err(super::not_whole_words(bytes));
+            return Err(crate::media::not_whole_words(bytes));
         }
         Ok(Box::new(DiskMapping::new(&self.file, bytes, access == Access::Write)?))
     }

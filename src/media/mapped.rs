@@ -1,7 +1,7 @@
 //! A mapping whose words are reached without a call through the trait: for the paths that every operation takes.
 #![expect(unsafe_code, reason = "keeps a pointer to the words beside their mapping")]
 
-use super::Mapping;
+use crate::media::Mapping;
 use crate::sync::AtomicU64;
 use std::ptr::NonNull;
 

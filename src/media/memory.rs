@@ -4,7 +4,7 @@
 //! so that it can be full, and fails on demand. What it cannot do: a file that grows beyond its spare words
 //! gets new ones, so a *mapped* file may only grow within them; the engine never grows a mapped file.
 
-use super::{Access, ByteLocks, Mapping, Media, MediaFile};
+use crate::media::{Access, ByteLocks, Mapping, Media, MediaFile};
 use crate::sync::mutex::Mutex;
 use crate::sync::{AtomicU64, Ordering};
 use std::collections::{BTreeMap, BTreeSet};
@@ -420,7 +420,7 @@ impl MediaFile for MemoryFile {
         self.permit(access)?;
         let content = self.node.content.lock();
         if !content.bytes.is_multiple_of(8) {
-            return Err(super::not_whole_words(content.bytes));
+            return Err(crate::media::not_whole_words(content.bytes));
         }
         let length = (content.bytes / 8) as usize;
         Ok(Box::new(MemoryMapping { words: Arc::clone(&content.words), length }))

@@ -2,7 +2,7 @@
 
 mod holes;
 
-use super::{Access, ByteLocks, Disk, Media, Memory};
+use crate::media::{Access, ByteLocks, Disk, Media, Memory};
 use crate::sync::Ordering;
 use std::io::ErrorKind;
 
@@ -347,7 +347,7 @@ mod disk {
 /// What becomes of locks and mappings in children made by fork, and of the locks of parents of such.
 mod forks {
     use super::*;
-    use crate::fork::children::Child;
+    use crate::platform::fork::children::Child;
     use memmap2::MmapMut;
     use std::cell::Cell;
     use std::io::{BufRead, BufReader, Read};

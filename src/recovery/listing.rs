@@ -1,8 +1,8 @@
 //! What files a filter's directory holds.
 
 use crate::error::{Error, Result};
+use crate::format::names::FileName;
 use crate::media::Media;
-use crate::names::FileName;
 use crate::wal::segment::is_of_another;
 
 /// The files of a filter, by role.

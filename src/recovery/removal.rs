@@ -6,8 +6,8 @@
 //! removed. Nobody reads files in the making.
 
 use crate::error::{Error, Result};
+use crate::format::names::FileName;
 use crate::media::Media;
-use crate::names::FileName;
 use std::io::ErrorKind;
 
 /// Removes files that nothing needs any more, in this order, as files in the making with these numbers; those that are taken

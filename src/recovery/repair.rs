@@ -9,7 +9,7 @@
 //! The caller holds the stripe.
 
 use crate::error::Result;
-use crate::live::{Image, version};
+use crate::image::{Image, seqlock};
 use crate::sync::Ordering;
 use crate::wal::record::Decoded;
 use crate::wal::{Op, Record, Segment};
@@ -51,7 +51,7 @@ pub fn stripe(
     if let Some(stripe) = index.checked_sub(1) {
         take_back(image, stripe);
     }
-    // Acquire: pairs with the Release of `place::reserve`.
+    // Acquire: pairs with the Release of `slot::reserve`.
     let tail = image.header().tail().load(Ordering::Acquire);
     for segment in segments {
         let Some(from) = from else { break };
@@ -74,8 +74,8 @@ pub fn stripe(
     if let Some(stripe) = index.checked_sub(1) {
         for (_, bank) in image.banks().iter() {
             for header in bank.blocks_of_stripe(stripe) {
-                if version::read(header.version()).is_none() {
-                    version::end(header.version());
+                if seqlock::read(header.version()).is_none() {
+                    seqlock::end(header.version());
                 }
             }
         }
@@ -110,7 +110,7 @@ fn is_of(image: &Image, index: usize, record: &Record) -> bool {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::live::header::Identity;
+    use crate::image::control::Identity;
     use crate::media::{Media, Memory};
     use crate::{Bloom, Counting, Spec};
     use ebbtide_core::block::{Layout, OWN_WORDS};

@@ -1,16 +1,16 @@
 //! Building an image: the newest sound snapshot, or nothing at all, and the log from there.
 
-use super::eras::{History, Known, Prefix};
-use super::ground;
-use super::listing::Listing;
-use super::removal::remove_for_good;
 use crate::error::{Error, Result};
-use crate::live::header::{Identity, LiveHeader, boot_id};
-use crate::live::stripe::StripeSums;
-use crate::live::{Bank, BankForm, BankSet, Image};
+use crate::format::meta::Meta;
+use crate::format::names::FileName;
+use crate::image::control::{Identity, LiveHeader, boot_id};
+use crate::image::stripe_table::StripeSums;
+use crate::image::{Bank, BankForm, BankSet, Image};
 use crate::media::{Access, Media, Memory};
-use crate::meta::Meta;
-use crate::names::FileName;
+use crate::recovery::history::{History, Known, Prefix};
+use crate::recovery::listing::Listing;
+use crate::recovery::removal::remove_for_good;
+use crate::recovery::trim;
 use crate::snapshot::{Content, Frame, SnapshotHeader, SnapshotReader};
 use crate::wal::segment::SegmentFile;
 use crate::wal::{Op, Record};
@@ -291,7 +291,7 @@ pub(super) fn load(
 }
 
 /// Loads a snapshot into memory, which shows that it is sound and fits the filter.
-pub(super) fn load_alone(home: &dyn Media, meta: &Meta, start: u64) -> Result<SnapshotHeader> {
+pub(crate) fn load_alone(home: &dyn Media, meta: &Meta, start: u64) -> Result<SnapshotHeader> {
     let memory: Arc<dyn Media> = Arc::new(Memory::new());
     memory.make().map_err(Error::io("make", memory.path()))?;
     let image = Image::create(memory, "image", identity(meta, 1, 0), meta.layout, &*meta.kind)?;
@@ -405,12 +405,12 @@ impl Recovered {
         Ok(any)
     }
 
-    /// See [`ground::gathered`], of the log that is needed beside the snapshot used.
+    /// See [`trim::gathered`], of the log that is needed beside the snapshot used.
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::Damaged`].
     pub fn gathered(&self, home: &dyn Media) -> Result<(u64, u64)> {
-        ground::gathered(home, &self.history, &self.prefix, self.start)
+        trim::gathered(home, &self.history, &self.prefix, self.start)
     }
 
     /// Files of `home` that belong to no one once the new era has begun: segments from the stop on, and banks that the

@@ -9,7 +9,7 @@ pub mod write;
 
 pub use read::SnapshotReader;
 
-use crate::bytes::{DURABLE, Header, to_bytes};
+use crate::format::header::{DURABLE, Header, to_bytes};
 
 const MAGIC: &[u8; 8] = b"EBBTSNP\n";
 const FRAME_WORDS: usize = 6;
@@ -109,7 +109,7 @@ impl FrameSeal {
 /// Puts the checksums of all frames right, as far as their lengths lead through the file's bytes.
 #[cfg(fuzzing)]
 pub fn seal_frames(file: &mut [u8]) {
-    use crate::bytes::{HEADER_BYTES, PAGE_BYTES, to_words};
+    use crate::format::header::{HEADER_BYTES, PAGE_BYTES, to_words};
     const HEAD_BYTES: usize = FRAME_WORDS * 8;
     let Some(header) = file.get(..HEADER_BYTES) else {
         return;

@@ -1,10 +1,10 @@
 //! Reading a snapshot: nothing is handed on before its checksum is right.
 
-use super::{Content, FRAME_WORDS, Frame, FrameSeal, MAGIC, REMEDY, SnapshotHeader};
-use crate::bytes::{DURABLE, HEADER_BYTES, Header, PAGE_BYTES, to_words};
 use crate::error::{Error, Result};
+use crate::format::header::{DURABLE, HEADER_BYTES, Header, PAGE_BYTES, to_words};
+use crate::format::names::{ERA_MAX, FileName};
 use crate::media::{Access, Media, MediaFile};
-use crate::names::{ERA_MAX, FileName};
+use crate::snapshot::{Content, FRAME_WORDS, Frame, FrameSeal, MAGIC, REMEDY, SnapshotHeader};
 use crate::wal::segment::LSN_MAX;
 use ebbtide_core::block::{Layout, OWN_WORDS};
 use std::path::PathBuf;

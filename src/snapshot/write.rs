@@ -1,8 +1,8 @@
 //! Writing a snapshot: frames first, the header last, then one sync.
 
-use super::{Frame, FrameSeal, MAGIC, SnapshotHeader};
-use crate::bytes::{PAGE_BYTES, to_bytes};
+use crate::format::header::{PAGE_BYTES, to_bytes};
 use crate::media::{Access, Media, MediaFile};
+use crate::snapshot::{Frame, FrameSeal, MAGIC, SnapshotHeader};
 use std::io;
 
 /// Bytes gathered before they are written.

@@ -68,7 +68,7 @@ impl Instant {
     }
 }
 
-/// As [`super::mutex::Mutex`].
+/// As [`crate::sync::mutex::Mutex`].
 #[derive(Debug, Default)]
 pub struct Mutex<T>(sync::Mutex<T>);
 

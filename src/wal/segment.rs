@@ -3,13 +3,13 @@
 //! A segment is written under a temporary name, synced, renamed and its directory synced before the first
 //! record may go into it. So a file with a segment's name and a bad header is damage, never a leftover.
 
-use super::place;
-use super::record::{Decoded, RECORD_BYTES, RECORD_WORDS, Record, void_word};
-use crate::bytes::{self, DURABLE, HEADER_BYTES, Header, PAGE_BYTES, PAGE_WORDS};
 use crate::error::{Error, Result};
+use crate::format::header::{self, DURABLE, HEADER_BYTES, Header, PAGE_BYTES, PAGE_WORDS};
+use crate::format::names::FileName;
 use crate::media::{Access, Mapped, Media, MediaFile};
-use crate::names::FileName;
 use crate::sync::{AtomicU64, Mutex, Ordering};
+use crate::wal::record::{Decoded, RECORD_BYTES, RECORD_WORDS, Record, void_word};
+use crate::wal::slot;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -29,7 +29,7 @@ pub const LSN_MAX: u64 = 1 << 62;
 pub fn is_of_another(media: &dyn Media, name: &str, uuid: u128) -> bool {
     let mut start = [0; HEADER_BYTES];
     let read = media.open(name, Access::Read).and_then(|file| file.read_at(&mut start, 0));
-    read.is_ok() && bytes::owner(&start).is_some_and(|owner| owner != uuid)
+    read.is_ok() && header::owner(&start).is_some_and(|owner| owner != uuid)
 }
 
 /// What a segment's header says.
@@ -340,20 +340,20 @@ impl Segment {
     #[must_use]
     pub fn read(&self, lsn: u64) -> Decoded {
         let slot = self.slot(lsn);
-        let last = place::last_word(slot);
+        let last = slot::last_word(slot);
         let [a, b, c] = [0, 1, 2].map(|at: usize| slot[at].load(Ordering::Relaxed));
         Record::decode([a, b, c, last], self.header.era, lsn)
     }
 
     /// Turns a place that is still empty into a VOID.
     pub fn void(&self, lsn: u64) {
-        place::void(self.slot(lsn), void_word(self.header.era, lsn));
+        slot::void(self.slot(lsn), void_word(self.header.era, lsn));
     }
 
     /// Whether a place's record is published, or the place voided.
     #[must_use]
     pub fn is_complete(&self, lsn: u64) -> bool {
-        place::last_word(self.slot(lsn)) != 0
+        slot::last_word(self.slot(lsn)) != 0
     }
 
     /// Whether anything was ever written to a place.

@@ -1,8 +1,8 @@
 //! Byte locks of open file descriptions, on a file that children made by `fork` do not keep.
 
-use super::directory::Directory;
-use crate::fork::Unshared;
+use crate::media::disk::directory::Directory;
 use crate::media::{Access, ByteLocks};
+use crate::platform::fork::Unshared;
 use rustix::fs::{OFlags, fstat};
 use std::fs::File;
 use std::io;

@@ -1,7 +1,7 @@
 //! Shared mappings of whole files.
 
-use super::{Mapping, PAGE_BYTES};
-use crate::fork::Guard;
+use crate::media::disk::{Mapping, PAGE_BYTES};
+use crate::platform::fork::Guard;
 use crate::sync::AtomicU64;
 use memmap2::{Advice, MmapOptions, MmapRaw, UncheckedAdvice};
 use std::fs::File;

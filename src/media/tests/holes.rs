@@ -1,6 +1,6 @@
 //! Files with holes.
 
-use super::*;
+use crate::media::tests::*;
 
 #[test]
 fn a_hole_takes_space_only_where_it_is_allocated_and_gives_it_back() {

@@ -1,11 +1,11 @@
 //! What a snapshot must hold, and what replay makes of events at the end.
 
-use super::*;
 use crate::options::{Downtime, Durability};
+use crate::recovery::replay::*;
 use crate::snapshot::FrameSeal;
 use crate::snapshot::write::SnapshotWriter;
 use crate::wal::segment::SegmentHeader;
-use crate::wal::{Segment, place};
+use crate::wal::{Segment, slot};
 use crate::{Bloom, Spec, TimeLimited};
 use ebbtide_core::block::Layout;
 use ebbtide_core::hash::{KeyHash, KeyHasher};
@@ -125,7 +125,7 @@ fn log(media: &dyn Media, first: u64, records: &[Record]) {
     let header = SegmentHeader { uuid: 7, era: 1, era_start: 1, first, capacity: 128 };
     let segment = Segment::create(media, header, 0).expect("room");
     for (lsn, record) in (first..).zip(records) {
-        place::publish(segment.slot(lsn), record.encode(1, lsn));
+        slot::publish(segment.slot(lsn), record.encode(1, lsn));
     }
 }
 

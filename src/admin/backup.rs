@@ -1,0 +1,112 @@
+//! A consistent copy of a filter while others write.
+//!
+//! A snapshot written straight to the new place, and the records from its start to its end as one segment. Together they are
+//! a filter: opening it replays them like any other.
+
+use crate::engine::Engine;
+use crate::engine::checkpoint::{PATIENCE, Place};
+use crate::engine::open::{clear, write_file, write_new};
+use crate::error::{Error, Result};
+use crate::format::names::FileName;
+use crate::media::Media;
+use crate::snapshot::SnapshotHeader;
+use crate::sync::Ordering;
+use crate::wal::segment::SegmentHeader;
+use crate::wal::{Segment, slot};
+use std::sync::Arc;
+
+const SNAPSHOT_DRAFT: u64 = 0;
+const SEGMENT_DRAFT: u64 = 1;
+const META_DRAFT: u64 = 2;
+
+/// How often a copy is begun anew when checkpoints of other processes have removed log that it needs.
+const TRIES: u32 = 3;
+
+impl Engine {
+    pub(crate) fn backup(&self, to: &dyn Media) -> Result<()> {
+        self.check_process()?;
+        write_new(to, |_locks| {
+            // Others leave the log alone meanwhile, unless they need space badly.
+            let _writing = self.begin_snapshot(PATIENCE)?;
+            for _ in 0..TRIES {
+                if self.copy_filter(to)? {
+                    return write_file(
+                        to,
+                        META_DRAFT,
+                        &FileName::Meta.to_string(),
+                        &self.meta.encode(),
+                    );
+                }
+                clear(to)?;
+            }
+            let overtaken = std::io::Error::new(
+                std::io::ErrorKind::Interrupted,
+                "checkpoints removed the log under it; try again, or raise `checkpoint_bytes`",
+            );
+            Err(Error::io("back up", self.media.path())(overtaken))
+        })
+    }
+
+    /// Copies state and log; false if log was removed that the copy needs.
+    fn copy_filter(&self, to: &dyn Media) -> Result<bool> {
+        // Held from the start: who has a segment mapped keeps what it holds, whoever removes its file.
+        let (_, mut held) = self.map_log()?;
+        let draft = FileName::Temporary(SNAPSHOT_DRAFT).to_string();
+        let snapshot = self.copy_to(Place::Backup(to), &draft)?;
+        // Acquire: pairs with the Release in `make_room`.
+        let end = self.image.header().allocated().load(Ordering::Acquire);
+        match self.log.map(snapshot.start, end) {
+            Err(error) if error.is_not_found() => {}
+            mapped => held.extend(mapped?),
+        }
+        held.sort_by_key(|segment| segment.first());
+        held.dedup_by_key(|segment| segment.first());
+        let name = FileName::Snapshot { start: snapshot.start }.to_string();
+        to.rename(&draft, &name).map_err(Error::io("name", to.path().join(&name)))?;
+        self.copy_log(&held, to, &snapshot)
+    }
+
+    /// Copies the records that the snapshot needs; all are published, for the log is durable through its end. False if one of
+    /// them is not in these segments, which are in the order of their LSNs.
+    fn copy_log(
+        &self,
+        held: &[Arc<Segment>],
+        to: &dyn Media,
+        snapshot: &SnapshotHeader,
+    ) -> Result<bool> {
+        let header = SegmentHeader {
+            uuid: self.meta.uuid,
+            era: snapshot.era,
+            era_start: snapshot.start,
+            first: snapshot.start,
+            capacity: (snapshot.end - snapshot.start).max(1),
+        };
+        let segment = Segment::create(to, header, SEGMENT_DRAFT)?;
+        let mut next = snapshot.start;
+        for from in held {
+            if next < snapshot.end && from.first() > next {
+                return Ok(false);
+            }
+            let upto = snapshot.end.min(from.end());
+            for lsn in next..upto {
+                let mut words = [0; 4];
+                for (word, cell) in words.iter_mut().zip(from.slot(lsn)) {
+                    // Acquire: pairs with the Release of `slot::publish`.
+                    *word = cell.load(Ordering::Acquire);
+                }
+                if words[3] == 0 {
+                    // Not the segment that held the record: an empty one that got the name of one removed.
+                    return Ok(false);
+                }
+                slot::publish(segment.slot(lsn), words);
+            }
+            next = next.max(upto);
+        }
+        let name = FileName::Segment { era: header.era, first: header.first };
+        segment.sync().map_err(Error::io("sync", to.path().join(name.to_string())))?;
+        Ok(next == snapshot.end)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -1,0 +1,539 @@
+//! Looking at filters by their files, also while others have them open: verify, print the log, restore, salvage, plan.
+//!
+//! Nothing here changes the files it looks at. State is rebuilt privately, in memory.
+
+use crate::admin::salvage;
+use crate::clock::Timestamp;
+use crate::engine::open::{first_bank_bytes, layout, read_meta, write_file, write_new};
+use crate::error::{Error, Result};
+use crate::format::header::DURABLE;
+use crate::format::meta::Meta;
+use crate::format::names::FileName;
+use crate::image::control::Identity;
+use crate::locks::session::Slots;
+use crate::media::{Access, Disk, Media};
+use crate::options::Options;
+use crate::recovery::history::History;
+use crate::recovery::{Known, Listing, Recovered, rebuild};
+use crate::snapshot::SnapshotReader;
+use crate::wal::record::RECORD_BYTES;
+use crate::wal::{Op, Record};
+use ebbtide_core::event;
+use ebbtide_core::kind::{Event, Parameters};
+use ebbtide_core::kinds::registry;
+use std::fmt;
+use std::path::Path;
+use std::time::Duration;
+
+pub use crate::admin::salvage::{Beyond, Lost};
+
+/// Bytes copied at a time.
+const COPY_BYTES: usize = 1 << 20;
+
+/// What [`verify`] found about one file, or about what all files together say.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct FileReport {
+    /// The file's name; `.` for all of them together.
+    pub name: String,
+    /// What it is, in a few words.
+    pub detail: String,
+    /// Its size.
+    pub bytes: u64,
+    /// What is wrong with it.
+    pub damage: Vec<Error>,
+}
+
+/// What [`verify`] found.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Report {
+    /// File by file.
+    pub files: Vec<FileReport>,
+}
+
+impl Report {
+    /// Whether nothing is damaged.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        self.files.iter().all(|file| file.damage.is_empty())
+    }
+
+    /// This report, or the first error in it that says nothing about the files.
+    fn unless(mut self, is_no_damage: impl Fn(&Error) -> bool) -> Result<Self> {
+        let found = self.files.iter().position(|file| file.damage.iter().any(&is_no_damage));
+        match found.and_then(|at| self.files[at].damage.pop()) {
+            Some(error) => Err(error),
+            None => Ok(self),
+        }
+    }
+
+    fn add(&mut self, media: &dyn Media, name: impl fmt::Display, found: Result<String>) {
+        let (detail, damage) = match found {
+            Ok(detail) => (detail, Vec::new()),
+            Err(error) => (String::new(), vec![error]),
+        };
+        let name = name.to_string();
+        let bytes = media.open(&name, Access::Read).and_then(|file| file.bytes()).unwrap_or(0);
+        self.files.push(FileReport { name, detail, bytes, damage });
+    }
+}
+
+/// How long others are waited for that open, recover or close the filter.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How often a look begins anew because files went that were listed.
+const TRIES: u32 = 20;
+/// How often damage is looked at beside those who write.
+const LOOKS_AT_DAMAGE: u32 = 5;
+
+/// A look at a filter's files.
+pub(crate) struct Look {
+    /// Keeps others from opening the filter, unless somebody has it open anyway. None where there is no file `lock`.
+    pub(crate) locks: Option<Slots>,
+    pub(crate) known: Known,
+}
+
+impl Look {
+    pub(crate) fn begin(media: &dyn Media, meta: &Meta) -> Result<Self> {
+        let locks = match Slots::open(media, Access::Read) {
+            Err(error) if error.is_not_found() => None,
+            opened => Some(opened?),
+        };
+        let Some(locks) = locks else {
+            return Ok(Self { locks: None, known: Known::of_the_dead(media, meta.uuid)? });
+        };
+        if !locks.wait_opening(Access::Read, PATIENCE)? {
+            return Err(Error::Locked { path: media.path().to_path_buf() });
+        }
+        let known = if locks.anyone_else()? {
+            locks.end_opening()?;
+            Known::of_the_living(media, meta.uuid)?
+        } else {
+            Known::of_the_dead(media, meta.uuid)?
+        };
+        Ok(Self { locks: Some(locks), known })
+    }
+
+    /// Shows those who wait to open the filter that the look progresses.
+    pub(crate) fn note_progress(&self) {
+        if let Some(locks) = &self.locks {
+            locks.note_progress();
+        }
+    }
+}
+
+/// Looks at a filter's files, and again if some went meanwhile: whoever has the filter open removes what is needed no more.
+fn look<T>(media: &dyn Media, meta: &Meta, mut at: impl FnMut(Known) -> Result<T>) -> Result<T> {
+    let mut left = TRIES;
+    loop {
+        let look = Look::begin(media, meta)?;
+        left -= 1;
+        match at(look.known) {
+            Err(error) if left > 0 && may_have_gone(&error, look.known) => {}
+            done => return done,
+        }
+    }
+}
+
+/// Whether an error may come from files that went while they were looked at: those who write remove what is needed no more, and
+/// a listing may tell of a file but not of the one before it.
+fn may_have_gone(error: &Error, known: Known) -> bool {
+    let gone = match error {
+        Error::Damaged { .. } => true,
+        error => error.is_not_found(),
+    };
+    gone && matches!(known, Known::Living { .. })
+}
+
+fn describe(recovered: &Recovered) -> String {
+    let (stop, start) = (recovered.prefix.stop, recovered.start);
+    let inserts = recovered.image.sum_stripes().0.inserts;
+    format!("state at LSN {stop} with {inserts} inserts, replayed from LSN {start}")
+}
+
+/// Checks every checksum of a filter's files and replays its log, changing nothing.
+///
+/// # Errors
+/// What keeps it from looking at all: [`Error::NotAFilter`], [`Error::Locked`], [`Error::Io`]. Damage is in the report.
+pub fn verify(dir: impl AsRef<Path>) -> Result<Report> {
+    verify_on(&Disk::new(dir.as_ref()))
+}
+
+/// As [`verify`], on a medium of the caller's.
+///
+/// # Errors
+/// As [`verify`].
+pub fn verify_on(media: &dyn Media) -> Result<Report> {
+    let meta = match read_meta(media) {
+        Err(error @ (Error::Damaged { .. } | Error::Version { .. })) => {
+            let mut report = Report { files: Vec::new() };
+            report.add(media, FileName::Meta, Err(error));
+            return Ok(report);
+        }
+        other => other?,
+    };
+    // Damage beside those who write may be files that went while they were looked at: a listing may tell of a snapshot
+    // and not yet of the segment that it leads to.
+    for _ in 1..LOOKS_AT_DAMAGE {
+        let (report, lives) = verify_once(media, &meta)?;
+        if report.is_sound() || !lives {
+            return Ok(report);
+        }
+    }
+    verify_once(media, &meta).map(|(report, _)| report)
+}
+
+/// One look at everything, and whether somebody writes meanwhile.
+fn verify_once(media: &dyn Media, meta: &Meta) -> Result<(Report, bool)> {
+    look(media, meta, |known| {
+        let mut report = Report { files: Vec::new() };
+        report.add(media, FileName::Meta, Ok(format!("kind {}", meta.kind.name())));
+        let listing = Listing::of_filter(media, meta.uuid)?;
+        for &file in &listing.others {
+            let detail = "of another filter, not read; move it away, or remove it";
+            report.add(media, file, Ok(detail.to_owned()));
+        }
+        for &start in listing.snapshots.iter().rev() {
+            report.add(media, FileName::Snapshot { start }, verify_snapshot(media, start, meta));
+        }
+        verify_log(media, &listing, meta, known, &mut report);
+        if let Some(found) = verify_live(media) {
+            report.add(media, FileName::Live, found);
+        }
+        let rebuilt = rebuild(media, meta, known, &|| {});
+        report.add(media, ".", rebuilt.map(|recovered| describe(&recovered)));
+        // What cannot be looked at, for whatever reason, is not damaged; nor what is gone, while somebody writes.
+        let lives = matches!(known, Known::Living { .. });
+        let says_nothing = |error: &Error| !(error.is_damage() || error.is_not_found() && !lives);
+        report.unless(says_nothing).map(|report| (report, lives))
+    })
+}
+
+fn verify_snapshot(media: &dyn Media, start: u64, meta: &Meta) -> Result<String> {
+    let mut reader = SnapshotReader::open(media, start, meta.uuid)?;
+    reader.frames(|_, _, _| Ok(()))?;
+    let header = reader.header();
+    let (end, frames, format) = (header.end, header.frames, of_format(reader.version()));
+    Ok(format!("snapshot from LSN {start} to {end}, {frames} frames{format}"))
+}
+
+/// Says that a file is of an older format; the next snapshot and the segments that come with it are not.
+fn of_format(version: u32) -> String {
+    if version == DURABLE.written { String::new() } else { format!(", of format {version}") }
+}
+
+/// Checks that the next opening can replace the live image, if there is one; what it holds does not matter.
+fn verify_live(media: &dyn Media) -> Option<Result<String>> {
+    let name = FileName::Live.to_string();
+    match media.open(&name, Access::Read) {
+        Ok(_) => Some(Ok("live image, rebuilt when the filter is opened".to_owned())),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+        Err(error) => Some(Err(Error::io("open", media.path().join(name))(error))),
+    }
+}
+
+/// Checks each segment's header on its own, then all records together.
+fn verify_log(
+    media: &dyn Media,
+    listing: &Listing,
+    meta: &Meta,
+    known: Known,
+    report: &mut Report,
+) {
+    for &(era, first) in &listing.segments {
+        let one = Listing { segments: vec![(era, first)], ..Listing::default() };
+        let opened = History::open(media, &one, meta.uuid);
+        let opened = opened.map(|history| {
+            format!("log of era {era} from LSN {first}{}", of_format(history.version()))
+        });
+        report.add(media, FileName::Segment { era, first }, opened);
+    }
+    let read = needed_log(media, listing, meta).and_then(|history| {
+        let first = history.segments().first().map_or(1, |segment| segment.first);
+        let prefix = history.read(media, first, known, |_, _, _| Ok(()))?;
+        Ok(format!("log with {} records from LSN {first} to {}", prefix.records, prefix.stop))
+    });
+    report.add(media, "wal", read);
+}
+
+/// The log without what nobody needs any more, and the next checkpoint removes.
+fn needed_log(media: &dyn Media, listing: &Listing, meta: &Meta) -> Result<History> {
+    let segments = listing.segments_needed().to_vec();
+    let needed = Listing { segments, ..Listing::default() };
+    let mut history = History::open(media, &needed, meta.uuid)?;
+    // Who writes may remove files meanwhile.
+    history.hold(media, 0)?;
+    Ok(history)
+}
+
+/// A record as `ebbtide wal` prints it.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct Entry {
+    /// Its number.
+    pub lsn: u64,
+    /// Its era.
+    pub era: u64,
+    /// Its time; the epoch itself where it has none.
+    pub time: Timestamp,
+    /// What it is about: `insert`, `remove`, `step`, `open-bank`, `close-bank`, `heartbeat`, `durable`, `void`.
+    pub operation: &'static str,
+    record: Record,
+    /// Whether the argument of an operation is its weight.
+    weighs: bool,
+}
+
+/// What the record of a bank says.
+fn bank_details(record: &Record) -> Vec<(&'static str, u64)> {
+    match event::from_record(record) {
+        Some(Event::OpenBank { id, geometry, since, .. }) => vec![
+            ("bank", id.into()),
+            ("since", since),
+            ("blocks-per-stripe", geometry.blocks_per_stripe.into()),
+            ("words", geometry.words_per_block.into()),
+        ],
+        Some(Event::CloseBank { id, .. }) => vec![("bank", id.into())],
+        _ => Vec::new(),
+    }
+}
+
+impl Entry {
+    /// What else it says, as names and values.
+    #[must_use]
+    pub fn details(&self) -> Vec<(&'static str, u64)> {
+        let Record { payload, step, argument, .. } = self.record;
+        let argument = u64::from(argument);
+        match self.record.op {
+            Op::Insert | Op::Remove => {
+                let what = if self.weighs { "weight" } else { "new" };
+                vec![("hash", payload), ("step", step), (what, argument)]
+            }
+            Op::Step => vec![("step", step), ("word", payload)],
+            Op::OpenBank | Op::CloseBank => bank_details(&self.record),
+            Op::Durable => vec![("upto", payload)],
+            Op::Heartbeat | Op::Clear | Op::Void => Vec::new(),
+        }
+    }
+
+    /// Whether its time came with the key.
+    #[must_use]
+    pub fn is_stream_time(&self) -> bool {
+        self.record.stream
+    }
+}
+
+/// Hands every record of a filter's log to `visit`, in the order of LSNs, from the oldest that is still there.
+///
+/// # Errors
+/// [`Error::NotAFilter`], [`Error::Locked`], [`Error::Io`], [`Error::Damaged`] after what can be read, and what `visit` returns.
+pub fn wal(dir: impl AsRef<Path>, mut visit: impl FnMut(&Entry) -> Result<()>) -> Result<()> {
+    let media = Disk::new(dir.as_ref());
+    let meta = read_meta(&media)?;
+    let (_look, known, history) = look(&media, &meta, |known| {
+        let listing = Listing::of_filter(&media, meta.uuid)?;
+        let history = needed_log(&media, &listing, &meta)?;
+        Ok((Look::begin(&media, &meta)?, known, history))
+    })?;
+    let first = history.segments().first().map_or(1, |segment| segment.first);
+    history.read(&media, first, known, |era, lsn, record| {
+        let time = Timestamp::from_unix_micros(record.time);
+        let (operation, record) = (record.op.name(), *record);
+        visit(&Entry { lsn, era, time, operation, record, weighs: meta.kind.weighs() })
+    })?;
+    Ok(())
+}
+
+/// Makes a filter in a new directory from a backup (or from any filter that nobody has open), after checking that its
+/// state can be rebuilt in full.
+///
+/// # Errors
+/// [`Error::NotAFilter`], [`Error::Locked`], [`Error::Damaged`], [`Error::Exists`], [`Error::Io`].
+pub fn restore(from: impl AsRef<Path>, dir: impl AsRef<Path>) -> Result<()> {
+    let (from, to) = (Disk::new(from.as_ref()), Disk::new(dir.as_ref()));
+    let meta = read_meta(&from)?;
+    let look = Look::begin(&from, &meta)?;
+    if let Known::Living { .. } = look.known {
+        return Err(Error::Locked { path: from.path().to_path_buf() });
+    }
+    let recovered = rebuild(&from, &meta, look.known, &|| look.note_progress())?;
+    write_new(&to, |_locks| {
+        let listing = &recovered.listing;
+        // Others are not needed, and may be damaged.
+        let used = listing.snapshots.iter().filter(|&&start| start == recovered.start);
+        let snapshots = used.map(|&start| FileName::Snapshot { start });
+        let segments = listing.segments.iter();
+        let segments = segments.map(|&(era, first)| FileName::Segment { era, first });
+        for name in snapshots.chain(segments) {
+            let name = name.to_string();
+            copy_file(&from, &to, &name).map_err(Error::io("copy", from.path().join(&name)))?;
+        }
+        // Only the live image, which is not copied, explains places that dead writers left empty: close them.
+        let copied = Listing::read(&to)?;
+        let history = History::open(&to, &copied, meta.uuid)?;
+        history.secure(&to, recovered.start, &recovered.prefix)?;
+        // Last: it makes the directory a filter.
+        write_file(&to, 0, &FileName::Meta.to_string(), &meta.encode())
+    })
+}
+
+/// What [`salvage()`] saved.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Salvaged {
+    /// The first LSN that was not saved: the new filter is in the state after all records below, and gives this one to its
+    /// next.
+    pub lsn: u64,
+    /// Insert operations in that state, since creation.
+    pub inserts: u64,
+    /// Where the snapshot starts that the state rests on; none if the log was there from the beginning.
+    pub snapshot: Option<u64>,
+    /// Every LSN below had been acknowledged as durable, as far as anything that is left tells. Notes of that are written after
+    /// the fact, so it may have been a little more.
+    pub durable_lsn: u64,
+    /// What is lost, from `lsn` on; none if nothing tells that the log went on there.
+    pub lost: Option<Lost>,
+    /// What can be read beyond and was left out.
+    pub beyond: Option<Beyond>,
+    /// What is damaged besides the place where the log breaks off, file by file: snapshots that could not be used, newest
+    /// first, segments, `live`.
+    pub damaged: Vec<Error>,
+}
+
+/// Makes a filter in a new directory from a damaged one, in the latest state that can be proved: that after the longest
+/// unbroken prefix of its records. What can be read beyond the damage is told and left out, for a state that skips
+/// operations is none that the filter ever had. Nothing is changed where it reads, which may be read-only, and nobody may have
+/// the filter open. The new filter goes on in its place: it is the same one by its uuid, as after [`restore`].
+///
+/// `None` if nothing is damaged, so that the filter opens as it is; nothing is written then.
+///
+/// # Errors
+/// [`Error::Damaged`] if nothing can be saved, as without `meta`; [`Error::NotAFilter`], [`Error::Locked`], [`Error::Exists`],
+/// [`Error::Version`], [`Error::Io`].
+pub fn salvage(from: impl AsRef<Path>, dir: impl AsRef<Path>) -> Result<Option<Salvaged>> {
+    salvage_on(&Disk::new(from.as_ref()), &Disk::new(dir.as_ref()))
+}
+
+/// As [`salvage()`], on media of the caller's.
+///
+/// # Errors
+/// As [`salvage()`].
+pub fn salvage_on(from: &dyn Media, to: &dyn Media) -> Result<Option<Salvaged>> {
+    let meta = read_meta(from)?;
+    let look = Look::begin(from, &meta)?;
+    if let Known::Living { .. } = look.known {
+        return Err(Error::Locked { path: from.path().to_path_buf() });
+    }
+    let mut found = salvage::examine(from, &meta, look.known)?;
+    found.damaged.extend(verify_live(from).and_then(Result::err));
+    if !found.is_needed() {
+        return Ok(None);
+    }
+    let inserts = write_new(to, |_locks| {
+        if let Some(start) = found.snapshot {
+            let name = FileName::Snapshot { start }.to_string();
+            copy_file(from, to, &name).map_err(Error::io("copy", from.path().join(&name)))?;
+        }
+        found.write_log(from, to, &meta)?;
+        let inserts = rebuilt_inserts(to, &meta, found.stop)?;
+        // Last: it makes the directory a filter.
+        write_file(to, 0, &FileName::Meta.to_string(), &meta.encode())?;
+        Ok(inserts)
+    })?;
+    Ok(Some(Salvaged {
+        lsn: found.stop,
+        inserts,
+        snapshot: found.snapshot,
+        durable_lsn: found.durable,
+        lost: found.lost,
+        beyond: found.beyond,
+        damaged: found.damaged,
+    }))
+}
+
+/// Makes sure that what was written leads to a state, with every record below `stop`. How many inserts it has.
+fn rebuilt_inserts(media: &dyn Media, meta: &Meta, stop: u64) -> Result<u64> {
+    let rebuilt = rebuild(media, meta, Known::Nothing, &|| {})?;
+    if rebuilt.prefix.stop == stop {
+        return Ok(rebuilt.image.sum_stripes().0.inserts);
+    }
+    Err(Error::Damaged {
+        path: media.path().to_path_buf(),
+        offset: 0,
+        expected: format!("every record below {stop}, as just written"),
+        found: format!("those below {}", rebuilt.prefix.stop),
+        remedy: "this place does not keep what is written to it: choose another",
+    })
+}
+
+fn copy_file(from: &dyn Media, to: &dyn Media, name: &str) -> std::io::Result<()> {
+    let source = from.open(name, Access::Read)?;
+    let bytes = source.bytes()?;
+    let target = to.create(name, bytes)?;
+    let mut buffer = vec![0; COPY_BYTES];
+    let mut offset = 0;
+    while offset < bytes {
+        let size = (bytes - offset).min(COPY_BYTES as u64) as usize;
+        source.read_at(&mut buffer[..size], offset)?;
+        target.write_at(&buffer[..size], offset)?;
+        offset += size as u64;
+    }
+    target.sync()
+}
+
+/// What a filter will cost and do, before anything is created.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Plan {
+    /// The kind's name.
+    pub kind: &'static str,
+    /// All parameters, completed.
+    pub parameters: Parameters,
+    /// Bytes of memory at creation: blocks, headers, tables; the log separately. Of kinds whose blocks begin small and grow, bytes
+    /// to expect when the filter is as full as planned.
+    pub memory_bytes: u64,
+    /// The most bytes of disk: the live image, three snapshots (two and one in the making), and the log. Of kinds whose blocks
+    /// grow what to expect, as of memory.
+    pub disk_bytes: u64,
+    /// Bits of memory for each key of the window, where the kind has a window or capacity in keys.
+    pub bits_per_key: Option<f64>,
+    /// The false-positive rate when the filter is as full as planned, by theory.
+    pub fpr: f64,
+    /// Shares of the key-hash space.
+    pub stripes: u32,
+    /// Blocks of the first bank.
+    pub blocks: u64,
+}
+
+/// Plans a filter of a kind with these parameters.
+///
+/// # Errors
+/// [`Error::Parameter`] for what the kind refuses.
+pub fn plan(kind: &str, parameters: &Parameters, options: &Options) -> Result<Plan> {
+    options.check()?;
+    let kind = registry::build(kind, parameters)?;
+    let layout = layout(&*kind, options);
+    let (stripes, state_words) = (layout.stripes, kind.state_words() as u32);
+    let identity = Identity { uuid: 0, era: 0, boot: 0, inode: 0, device: 0, stripes, state_words };
+    let geometry = kind.geometry(layout);
+    let bank_bytes = first_bank_bytes(&*kind, layout)?;
+    let unused_words = layout.words(geometry).saturating_sub(kind.planned_words(layout));
+    let memory_bytes = identity.bytes() + bank_bytes - unused_words * 8;
+    let parameters = kind.parameters();
+    let keys = ["window-items", "capacity"]
+        .iter()
+        .find_map(|name| parameters.get(name)?.parse::<f64>().ok());
+    let segments = 4 * options.segment_records(bank_bytes) * RECORD_BYTES;
+    // Log of up to two checkpoints is kept, and a segment on either side.
+    let due = options.checkpoint_due(memory_bytes);
+    let log = due.saturating_mul(2).saturating_add(segments);
+    Ok(Plan {
+        kind: kind.name(),
+        memory_bytes,
+        disk_bytes: memory_bytes.saturating_mul(4).saturating_add(log),
+        bits_per_key: keys.map(|keys| memory_bytes as f64 * 8.0 / keys),
+        fpr: kind.planned_fpr(layout),
+        stripes: layout.stripes,
+        blocks: layout.blocks(geometry),
+        parameters,
+    })
+}

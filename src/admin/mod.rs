@@ -1,0 +1,9 @@
+//! Administration of filters: verification, backups, salvage.
+//!
+//! `inspect` works on a filter's files without a handle, `backup` copies an open filter, `salvage`
+//! recovers what a damaged filter still proves.
+
+pub mod backup;
+#[cfg(not(loom))]
+pub mod inspect;
+pub mod salvage;

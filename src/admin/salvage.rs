@@ -1,0 +1,431 @@
+//! What a damaged filter still proves: the longest unbroken prefix of its operations.
+//!
+//! That is a snapshot and the log from its start up to the first damage. A snapshot counts if all of it is sound and the log
+//! leads from its start to its end, for its blocks may hold anything up to there. The newest that counts leads furthest: an
+//! older one needs the log that leads to the newest, and beyond that both read the same. Without a snapshot the log has to
+//! begin at LSN 1.
+//!
+//! Records beyond the first damage are counted and told, and never applied: a state that skips operations is none
+//! that the filter ever had. Nothing here writes to the damaged filter.
+
+use crate::clock::Timestamp;
+use crate::error::{Error, Result};
+use crate::format::header::{HEADER_BYTES, PAGE_BYTES, to_words};
+use crate::format::meta::Meta;
+use crate::format::names::FileName;
+use crate::image::LiveHeader;
+use crate::media::{Access, Media, Memory};
+use crate::recovery::history::{History, Known, Prefix, check_start};
+use crate::recovery::listing::Listing;
+use crate::recovery::replay::load_alone;
+use crate::snapshot::SnapshotReader;
+use crate::sync::Ordering;
+use crate::wal::record::{Decoded, RECORD_BYTES};
+use crate::wal::segment::{CAPACITY_MAX, SegmentHeader};
+use crate::wal::{Op, Record, Segment, slot};
+use ebbtide_core::event;
+
+/// The number of the temporary name that a segment of the new log is made under.
+const SEGMENT_DRAFT: u64 = 1;
+/// Words of a segment's header: where the filter's uuid (two words) and the capacity stand.
+const UUID_WORD: usize = 2;
+const CAPACITY_WORD: usize = 7;
+
+const REMEDY: &str = "no snapshot can be used, and the log cannot be read from its beginning, so nothing can be \
+                      saved: restore a backup, or create the filter anew";
+
+/// What a damaged filter has lost: every record from the first LSN on that was not saved.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Lost {
+    /// Every LSN below this one was given to some record, as far as anything that is left tells.
+    pub end: u64,
+    /// Where the log breaks off, what was expected there and what was found.
+    pub cause: Error,
+}
+
+/// Operations that can be read beyond what is saved, and are not saved: some between are missing. A power cut leaves such, too,
+/// of operations that were not yet durable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Beyond {
+    /// How many inserts and removals.
+    pub operations: u64,
+    /// The LSN of the first of them.
+    pub first: u64,
+    /// The LSN of the last.
+    pub last: u64,
+    /// The earliest time of one; the epoch itself if the filter has no clock.
+    pub since: Timestamp,
+    /// The latest.
+    pub until: Timestamp,
+}
+
+/// What can be saved of a filter, and how.
+#[derive(Debug)]
+pub struct Salvage {
+    history: History,
+    known: Known,
+    /// Where the log is needed from.
+    start: u64,
+    /// The first LSN that is not saved.
+    pub stop: u64,
+    /// The snapshot to begin with, by its start.
+    pub snapshot: Option<u64>,
+    /// Every LSN below was durable, as far as anything that is left tells.
+    pub durable: u64,
+    /// The era of the new log: none that is named anywhere is above it.
+    era: u64,
+    /// What is lost, if anything is.
+    pub lost: Option<Lost>,
+    /// What can be read beyond and is left out.
+    pub beyond: Option<Beyond>,
+    /// What is damaged besides.
+    pub damaged: Vec<Error>,
+}
+
+/// A segment that is not as it should be.
+struct Bad {
+    first: u64,
+    /// The LSN at which a reader runs out of it before its end; none if all its places are there.
+    breaks_off: Option<u64>,
+    error: Error,
+}
+
+/// How far the log leads from some LSN.
+struct Reach {
+    prefix: Prefix,
+    damage: Option<Error>,
+    /// Durable through here, say the notes on the way.
+    noted: u64,
+}
+
+/// What the files tell of how far the log once reached.
+#[derive(Debug, Clone, Copy)]
+struct Told {
+    /// The newest era named.
+    era: u64,
+    /// Every LSN below was durable.
+    durable: u64,
+    /// Every LSN below was given to some record.
+    end: u64,
+}
+
+/// Finds out what can be saved of the filter in `home`; nobody may have it open for writing.
+///
+/// # Errors
+/// [`Error::Damaged`] if that is nothing; [`Error::Io`], [`Error::Version`] where a file says nothing about that.
+pub fn examine(home: &dyn Media, meta: &Meta, known: Known) -> Result<Salvage> {
+    let listing = Listing::of_filter(home, meta.uuid)?;
+    let (history, mut bad) = open_log(home, &listing, meta.uuid)?;
+    let mut damaged = Vec::new();
+    let mut grounds = Vec::new();
+    for &start in &listing.snapshots {
+        match load_alone(home, meta, start) {
+            Ok(header) => grounds.push((Some(start), start, header.end)),
+            Err(error) => damaged.push(if_damage(error)?),
+        }
+    }
+    grounds.push((None, 1, 1));
+    let mut told = told(home, &listing, &history, meta.uuid)?;
+    for (snapshot, start, end) in grounds {
+        let Reach { prefix, damage, noted } = reach(home, &history, known, start)?;
+        if prefix.stop < end {
+            continue;
+        }
+        let stop = without_events(&history, end, prefix.stop);
+        let cause = cause(&history, &mut bad, told, prefix.stop, damage);
+        told.durable = told.durable.max(noted);
+        let beyond = beyond(&history, stop, &mut told);
+        let end = told.end.max(told.durable).max(stop);
+        let lost = cause.map(|cause| Lost { end, cause });
+        damaged.extend(bad.into_iter().map(|bad| bad.error));
+        if lost.is_none() {
+            // Older log, which nothing needs any more.
+            let first = history.segments().first().map_or(1, |segment| segment.first);
+            damaged.extend(reach(home, &history, known, first)?.damage);
+        }
+        let found = Salvage {
+            history,
+            known,
+            start,
+            stop,
+            snapshot,
+            durable: told.durable,
+            era: told.era.max(1),
+            lost,
+            beyond,
+            damaged,
+        };
+        return found.unless_nothing();
+    }
+    // The last ground is none and needs nothing.
+    Err(history.lost(told.era))
+}
+
+impl Salvage {
+    /// Whether anything is damaged or lost.
+    #[must_use]
+    pub fn is_needed(&self) -> bool {
+        self.lost.is_some() || !self.damaged.is_empty()
+    }
+
+    /// This, unless everything is lost.
+    fn unless_nothing(mut self) -> Result<Self> {
+        let Some(Lost { cause, .. }) = self.lost.take_if(|_| self.stop == 1) else {
+            return Ok(self);
+        };
+        // Snapshots first: with one of them there would be something.
+        Err(match self.damaged.into_iter().next().unwrap_or(cause) {
+            Error::Damaged { path, offset, expected, found, .. } => {
+                Error::Damaged { path, offset, expected, found, remedy: REMEDY }
+            }
+            other => other,
+        })
+    }
+
+    /// Writes the log that goes with the snapshot, as one era, and makes it durable.
+    ///
+    /// # Errors
+    /// [`Error::Io`], a full disk among them.
+    pub fn write_log(&self, home: &dyn Media, to: &dyn Media, meta: &Meta) -> Result<()> {
+        let capacity = meta.segment_records;
+        let create = |first| {
+            let (uuid, era, era_start) = (meta.uuid, self.era, self.start);
+            let header = SegmentHeader { uuid, era, era_start, first, capacity };
+            Segment::create(to, header, SEGMENT_DRAFT)
+        };
+        let mut segments = vec![create(self.start)?];
+        while let Some(end) = segments.last().map(Segment::end).filter(|&end| end < self.stop) {
+            segments.push(create(end)?);
+        }
+        let mut prefix = Prefix { stop: self.start, ..Prefix::default() };
+        // Where reading ends, and why, is known.
+        let _ = self.history.read_on(home, self.known, &mut prefix, |_, lsn, record| {
+            let segment = (lsn - self.start) / capacity;
+            if let Some(segment) = segments.get(segment as usize).filter(|_| lsn < self.stop) {
+                slot::publish(segment.slot(lsn), record.encode(self.era, lsn));
+            }
+            Ok(())
+        });
+        for segment in &segments {
+            let places = segment.first()..segment.end().min(self.stop);
+            // Only the live image of the damaged filter explains places that dead writers left empty.
+            places.filter(|&lsn| !segment.is_complete(lsn)).for_each(|lsn| segment.void(lsn));
+            let name = FileName::Segment { era: self.era, first: segment.first() };
+            segment.sync().map_err(Error::io("sync", to.path().join(name.to_string())))?;
+        }
+        Ok(())
+    }
+}
+
+/// An error that says something about the file; others end the search.
+fn if_damage(error: Error) -> Result<Error> {
+    if error.is_damage() { Ok(error) } else { Err(error) }
+}
+
+/// Maps all of the log that can be read.
+fn open_log(home: &dyn Media, listing: &Listing, uuid: u128) -> Result<(History, Vec<Bad>)> {
+    let mut segments: Vec<Segment> = Vec::new();
+    let mut bad = Vec::new();
+    // Sound ones first: they tell where the eras of the others began.
+    for &(era, first) in &listing.segments {
+        let opened = Segment::open(home, era, first, uuid, Access::Read).and_then(|segment| {
+            let of_era = segments.last();
+            of_era.map_or(Ok(()), |before| check_start(home, before.header(), segment.header()))?;
+            Ok(segment)
+        });
+        match opened {
+            Ok(segment) => segments.push(segment),
+            Err(error) => bad.push((era, first, if_damage(error)?)),
+        }
+    }
+    let mut found = Vec::new();
+    for (era, first, error) in bad {
+        let (mended, breaks_off) = match error {
+            // Of another version, or no file at all.
+            Error::Version { .. } | Error::Io { .. } => (None, Some(first)),
+            _ => mend(home, listing, &segments, (era, first), uuid)?,
+        };
+        segments.extend(mended);
+        found.push(Bad { first, breaks_off, error });
+    }
+    segments.sort_by_key(|segment| (segment.header().era, segment.first()));
+    Ok((History::of_mapped(home.path().to_path_buf(), segments), found))
+}
+
+/// A copy in memory of a segment that is too short or too long, or whose header is damaged but for the uuid: name and length
+/// tell the rest of it, and each record proves that it belongs to this era and LSN. Where a reader runs out of it, too.
+fn mend(
+    home: &dyn Media,
+    listing: &Listing,
+    sound: &[Segment],
+    (era, first): (u64, u64),
+    uuid: u128,
+) -> Result<(Option<Segment>, Option<u64>)> {
+    let name = FileName::Segment { era, first }.to_string();
+    let path = home.path().join(&name);
+    let file = home.open(&name, Access::Read).map_err(Error::io("open", &path))?;
+    let bytes = file.bytes().map_err(Error::io("measure", &path))?;
+    let places = bytes.saturating_sub(PAGE_BYTES) / RECORD_BYTES;
+    // The next one of the era knows where this one ends.
+    let next = listing.segments.iter().find(|&&(of, at)| of == era && at > first);
+    let capacity = next.map_or(places, |&(_, next)| places.min(next - first)).min(CAPACITY_MAX);
+    if capacity == 0 || first.checked_add(capacity).is_none() {
+        return Ok((None, Some(first)));
+    }
+    let mut buffer = vec![0; (capacity * RECORD_BYTES) as usize];
+    let mut header = [0; HEADER_BYTES];
+    let read = file.read_at(&mut header, 0).and_then(|()| file.read_at(&mut buffer, PAGE_BYTES));
+    read.map_err(Error::io("read", &path))?;
+    let header: Vec<u64> = to_words(&header).collect();
+    if u128::from(header[UUID_WORD + 1]) << 64 | u128::from(header[UUID_WORD]) != uuid {
+        return Ok((None, Some(first)));
+    }
+    // Without a header that tells, the era began with its first segment. If that is gone, the log of the era below ends where
+    // this one began, at a place that is no record, and is not read up to here.
+    let told = sound.iter().map(Segment::header).find(|header| header.era == era);
+    let lowest = listing.segments.iter().find(|&&(of, _)| of == era).map_or(first, |&(_, at)| at);
+    let era_start = told.map_or(lowest, |header| header.era_start).min(first);
+    let memory = Memory::new();
+    memory.make().map_err(Error::io("make", memory.path()))?;
+    let header_mended = SegmentHeader { uuid, era, era_start, first, capacity };
+    let segment = Segment::create(&memory, header_mended, SEGMENT_DRAFT)?;
+    for (lsn, record) in (first..).zip(buffer.chunks_exact(RECORD_BYTES as usize)) {
+        let mut words = [0; 4];
+        for (to, word) in words.iter_mut().zip(to_words(record)) {
+            *to = word;
+        }
+        slot::publish(segment.slot(lsn), words);
+    }
+    let whole = header[CAPACITY_WORD] <= places;
+    Ok((Some(segment), (!whole).then_some(first + capacity)))
+}
+
+/// What snapshots, eras and the live image tell of how far the log once reached.
+fn told(home: &dyn Media, listing: &Listing, history: &History, uuid: u128) -> Result<Told> {
+    let named = listing.segments.last().map_or(0, |&(era, _)| era);
+    let era = named.max(LiveHeader::previous_era(home, uuid)?.unwrap_or(0));
+    // An era begins on ground that was made durable.
+    let began = history.eras().map(|(_, start, _)| start).max().unwrap_or(1);
+    let mut told = Told { era, durable: began, end: began };
+    for &start in &listing.snapshots {
+        // It got its name when the log was durable through its end.
+        let header = SnapshotReader::open(home, start, uuid).map(|reader| *reader.header());
+        let (era, end) = header.map_or((0, start), |header| (header.era, header.end));
+        told.era = told.era.max(era);
+        told.durable = told.durable.max(end);
+    }
+    if let Some(image) = LiveHeader::open_previous(home, uuid, Access::Read)? {
+        // Relaxed: whoever wrote them is dead. They have no checksum, but must fit together.
+        let [durable, tail, allocated] = [image.durable(), image.tail(), image.allocated()]
+            .map(|word| word.load(Ordering::Relaxed));
+        if durable <= tail && tail <= allocated && image.identity().era == told.era {
+            told.durable = told.durable.max(durable);
+            told.end = told.end.max(tail);
+        }
+    }
+    Ok(told)
+}
+
+/// How far the log leads from this LSN.
+fn reach(home: &dyn Media, history: &History, known: Known, start: u64) -> Result<Reach> {
+    let (mut prefix, mut noted) = (Prefix { stop: start, ..Prefix::default() }, 0);
+    let read = history.read_on(home, known, &mut prefix, |_, lsn, record| {
+        if record.op == Op::Durable && record.payload <= lsn {
+            noted = noted.max(record.payload);
+        }
+        Ok(())
+    });
+    let damage = match read {
+        Ok(()) => None,
+        Err(error @ Error::Damaged { .. }) => Some(error),
+        Err(error) => return Err(error),
+    };
+    Ok(Reach { prefix, damage, noted })
+}
+
+/// Where the prefix ends without the events that no operation follows: as in replay they have not happened, unless the
+/// snapshot, which ends at `end`, may have seen them.
+fn without_events(history: &History, end: u64, mut stop: u64) -> u64 {
+    for lsn in (end..stop).rev() {
+        match read(history, lsn) {
+            Some(Record { op: Op::Insert | Op::Remove | Op::Heartbeat | Op::Clear, .. }) => break,
+            Some(record) if event::from_record(&record).is_some() => stop = lsn,
+            _ => {}
+        }
+    }
+    stop
+}
+
+/// The record of an LSN, which belongs to the newest era that has it.
+fn read(history: &History, lsn: u64) -> Option<Record> {
+    let segment = history.held().rev().find(|segment| segment.holds(lsn))?;
+    match segment.read(lsn) {
+        Decoded::Valid(record) => Some(record),
+        Decoded::Empty | Decoded::Wrong => None,
+    }
+}
+
+/// Why the log ends at `stop` and should not; none if that is its end. `damage` is what the reader met there.
+fn cause(
+    history: &History,
+    bad: &mut Vec<Bad>,
+    told: Told,
+    stop: u64,
+    damage: Option<Error>,
+) -> Option<Error> {
+    let short = || (stop < told.durable).then(|| history.missing(stop, told.durable));
+    let lost = || (history.last_era() < told.era).then(|| history.lost(told.era));
+    // One further on was made when those before it were there.
+    let next = bad.iter().map(|bad| bad.first).find(|&first| first > stop);
+    let next = next.filter(|_| !history.segments().iter().any(|segment| segment.holds(stop)));
+    let gap = next.map(|next| history.missing(stop, next));
+    // The file that breaks off there says more than that it is missing.
+    let broken = bad.iter().position(|bad| bad.breaks_off == Some(stop));
+    match damage {
+        Some(Error::Damaged { offset, .. }) if offset > 0 => damage,
+        damage => match broken {
+            Some(at) => Some(bad.remove(at).error),
+            None => damage.or_else(short).or(gap).or_else(lost),
+        },
+    }
+}
+
+/// What can be read from `stop` on. What it tells of how far the log reached goes into `told`.
+fn beyond(history: &History, stop: u64, told: &mut Told) -> Option<Beyond> {
+    let mut found: Option<Beyond> = None;
+    for (era, start, end) in history.eras() {
+        let of_era = history.held().filter(|segment| segment.header().era == era);
+        for segment in of_era {
+            let first = stop.max(start).max(segment.first());
+            for lsn in first..segment.end().min(end.unwrap_or(u64::MAX)) {
+                let Decoded::Valid(record) = segment.read(lsn) else {
+                    continue;
+                };
+                told.end = told.end.max(lsn + 1);
+                match record.op {
+                    Op::Durable if record.payload <= lsn => {
+                        told.durable = told.durable.max(record.payload);
+                    }
+                    Op::Insert | Op::Remove | Op::Clear => {
+                        let time = Timestamp::from_unix_micros(record.time);
+                        let all = found.get_or_insert(Beyond {
+                            operations: 0,
+                            first: lsn,
+                            last: lsn,
+                            since: time,
+                            until: time,
+                        });
+                        all.operations += 1;
+                        all.last = lsn;
+                        all.since = all.since.min(time);
+                        all.until = all.until.max(time);
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+    found
+}

@@ -1,0 +1,504 @@
+//! Operations with settings of their own: a time, a durability, a weight, a window.
+//!
+//! Each read is written once, for filters and readers: a [`Handle`] is what runs it.
+
+use crate::api::config::{Ages, Any, Counts, Decays, Infers, Removes, Weighs};
+use crate::api::entry::{Entry, Item};
+use crate::api::filter::Filter;
+use crate::api::outcome::{Admission, Ask, Checked, Request, Since};
+use crate::clock::Timestamp;
+use crate::engine::Engine;
+use crate::engine::infer::Asking;
+use crate::error::{Error, Result};
+use crate::options::Durability;
+use ebbtide_core::inference::{AgePosterior, Form, Penalty, Prior, decide};
+use ebbtide_core::kind::{Age, Estimate, Micros, Within};
+use std::cell::Cell;
+
+/// How many keys of a bulk operation are fetched ahead: enough for their misses to overlap, few enough to stay in the cache.
+pub(crate) const AHEAD: usize = 32;
+
+/// What runs a call: a [`Filter`] or a [`Reader`](crate::Reader).
+pub trait Handle: sealed::Handle {
+    /// The kind, as a type.
+    type Kind;
+}
+
+pub(crate) mod sealed {
+    use super::{Engine, Result};
+
+    pub trait Handle {
+        /// Runs a question on the engine that has the filter's state; on another one again if that
+        /// state was given up meanwhile.
+        fn ask<T>(&self, ask: impl FnMut(&Engine) -> Result<T>) -> Result<T>;
+    }
+}
+
+impl<K> Handle for Filter<K> {
+    type Kind = K;
+}
+
+impl<K> sealed::Handle for Filter<K> {
+    #[inline]
+    fn ask<T>(&self, mut ask: impl FnMut(&Engine) -> Result<T>) -> Result<T> {
+        ask(&self.engine)
+    }
+}
+
+/// Operations with settings of their own; see [`Filter::call`] and [`Reader::call`](crate::Reader::call).
+#[derive(Debug)]
+pub struct Call<'a, H = Filter<Any>> {
+    handle: &'a H,
+    time: Option<u64>,
+    durability: Option<Durability>,
+    since: Since,
+    weight: Option<f64>,
+    asking: Asking,
+}
+
+impl<H> Clone for Call<'_, H> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<H> Copy for Call<'_, H> {}
+
+impl<'a, H: Handle> Call<'a, H> {
+    /// With the handle's settings.
+    #[inline]
+    pub(crate) fn new(handle: &'a H) -> Self {
+        Self {
+            handle,
+            time: None,
+            durability: None,
+            since: Since::LastSeen,
+            weight: None,
+            asking: Asking::default(),
+        }
+    }
+
+    /// At this time instead of the clock's. As long as all times of inserts came so, no clock moves
+    /// the filter; the first insert without one starts the clock from the filter's latest time.
+    #[must_use]
+    pub fn time(mut self, time: Timestamp) -> Self {
+        self.time = Some(time.as_unix_micros());
+        self
+    }
+
+    /// Asks the engine about a key.
+    #[inline]
+    fn ask<T>(
+        &self,
+        key: impl AsRef<[u8]>,
+        ask: impl Fn(&Engine, u64, Option<Micros>) -> Result<T>,
+    ) -> Result<T> {
+        let key = key.as_ref();
+        self.handle.ask(|engine| ask(engine, engine.meta.hasher.hash(key), self.time))
+    }
+
+    /// Asks the engine about each of many keys, whose cells are fetched ahead.
+    fn ask_all<T: AsRef<[u8]>, A>(
+        &self,
+        keys: &[T],
+        ask: impl Fn(&Engine, u64, Option<Micros>) -> Result<A>,
+    ) -> Result<Vec<A>> {
+        let mut answers = Vec::with_capacity(keys.len());
+        for keys in keys.chunks(AHEAD) {
+            // These answers are of one state; between chunks a reader may turn to another one.
+            let before = answers.len();
+            self.handle.ask(|engine| {
+                answers.truncate(before);
+                let hashes = fetch(engine, keys, Engine::prefetch);
+                hashes[..keys.len()].iter().try_for_each(|&hash| {
+                    answers.push(ask(engine, hash, self.time)?);
+                    Ok(())
+                })
+            })?;
+        }
+        Ok(answers)
+    }
+
+    /// See [`Filter::contains`].
+    ///
+    /// # Errors
+    /// As there, and of a reader as [`Reader::contains`](crate::Reader::contains).
+    #[inline]
+    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.ask(key, Engine::contains)
+    }
+
+    /// See [`Filter::contains_all`].
+    ///
+    /// # Errors
+    /// As [`Call::contains`].
+    pub fn contains_all<T: AsRef<[u8]>>(&self, keys: &[T]) -> Result<Vec<bool>> {
+        self.ask_all(keys, Engine::contains)
+    }
+
+    /// See [`Filter::contains_hash`].
+    ///
+    /// # Errors
+    /// As [`Call::contains`].
+    #[inline]
+    pub fn contains_hash(&self, hash: u64) -> Result<bool> {
+        self.contains(hash.to_le_bytes())
+    }
+}
+
+impl<K> Call<'_, Filter<K>> {
+    /// With this durability instead of the filter's.
+    #[must_use]
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = Some(durability);
+        self
+    }
+
+    /// When a key counts as seen, for [`Call::check_and_insert`].
+    #[must_use]
+    pub fn since(mut self, since: Since) -> Self {
+        self.since = since;
+        self
+    }
+
+    fn engine(&self) -> &Engine {
+        &self.handle.engine
+    }
+
+    #[inline]
+    fn hash(&self, key: &[u8]) -> u64 {
+        self.engine().meta.hasher.hash(key)
+    }
+
+    fn write(&self, key: &[u8], ask: Ask) -> Result<Checked> {
+        self.write_and_tell(key, ask, None)
+    }
+
+    #[inline]
+    fn write_and_tell(
+        &self,
+        key: &[u8],
+        ask: Ask,
+        told: Option<&Cell<Option<Estimate>>>,
+    ) -> Result<Checked> {
+        let hash = self.hash(key);
+        self.engine().prefetch_to_write(hash);
+        let request = self.request(hash, ask)?;
+        let written = self.engine().write(&Request { told, ..request })?;
+        self.engine().settle(written.lsn, self.durability)?;
+        Ok(written.checked)
+    }
+
+    /// Writes a key, and returns its count together with the answer.
+    fn write_and_count(&self, key: &[u8], ask: Ask) -> Result<(Checked, Estimate)> {
+        let told = Cell::new(None);
+        let checked = self.write_and_tell(key, ask, Some(&told))?;
+        let estimate = told.get().ok_or_else(|| self.engine().unsupported("estimate"))?;
+        Ok((checked, estimate))
+    }
+
+    #[inline]
+    fn request(&self, hash: u64, ask: Ask) -> Result<Request<'static>> {
+        let weight = self.weight.map_or(Ok(1), |given| self.engine().meta.kind.weight(given))?;
+        Ok(Request { hash, time: self.time, weight, ask, told: None })
+    }
+
+    /// Writes keys in order and passes on each answer; what was written before an error becomes
+    /// durable all the same.
+    fn write_all<T: Item>(
+        &self,
+        items: &[T],
+        ask: Ask,
+        mut tell: impl FnMut(Checked),
+    ) -> Result<()> {
+        let mut last = 0;
+        let mut write = |item: &T, hash| {
+            let (time, weight) = item.settings();
+            let call = Self { time: time.or(self.time), weight: weight.or(self.weight), ..*self };
+            let written = self.engine().write(&call.request(hash, ask)?)?;
+            last = last.max(written.lsn);
+            tell(written.checked);
+            Ok(())
+        };
+        let written = items.chunks(AHEAD).try_for_each(|items| {
+            let hashes = fetch(self.engine(), items, Engine::prefetch_to_write);
+            items.iter().zip(hashes).try_for_each(|(item, hash)| write(item, hash))
+        });
+        self.engine().settle(last, self.durability)?;
+        written
+    }
+
+    /// See [`Filter::insert`].
+    ///
+    /// # Errors
+    /// As there, and [`Error::TimeAhead`].
+    #[inline]
+    pub fn insert(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        Ok(self.write(key.as_ref(), Ask::Nothing)? != Checked::TooLate)
+    }
+
+    /// See [`Filter::check_and_insert`].
+    ///
+    /// # Errors
+    /// As there, and [`Error::TimeAhead`].
+    #[inline]
+    pub fn check_and_insert(&self, key: impl AsRef<[u8]>) -> Result<Checked> {
+        self.write(key.as_ref(), Ask::Present(self.since))
+    }
+
+    /// See [`Filter::insert_all`].
+    ///
+    /// # Errors
+    /// As there, and [`Error::TimeAhead`].
+    pub fn insert_all<T: AsRef<[u8]>>(&self, keys: &[T]) -> Result<usize> {
+        self.count_inserted(keys)
+    }
+
+    /// See [`Filter::insert_entries`].
+    ///
+    /// # Errors
+    /// As there, and [`Error::TimeAhead`].
+    pub fn insert_entries<T: AsRef<[u8]>>(&self, entries: &[Entry<T, K>]) -> Result<usize> {
+        self.count_inserted(entries)
+    }
+
+    fn count_inserted<T: Item>(&self, items: &[T]) -> Result<usize> {
+        let mut inserted = 0;
+        self.write_all(items, Ask::Nothing, |checked| {
+            inserted += usize::from(checked != Checked::TooLate);
+        })?;
+        Ok(inserted)
+    }
+
+    /// See [`Filter::insert_hash`].
+    ///
+    /// # Errors
+    /// As [`Call::insert`].
+    #[inline]
+    pub fn insert_hash(&self, hash: u64) -> Result<bool> {
+        self.insert(hash.to_le_bytes())
+    }
+
+    /// See [`Filter::check_and_insert_hash`].
+    ///
+    /// # Errors
+    /// As [`Call::check_and_insert`].
+    #[inline]
+    pub fn check_and_insert_hash(&self, hash: u64) -> Result<Checked> {
+        self.check_and_insert(hash.to_le_bytes())
+    }
+
+    /// See [`Filter::check_and_insert_all`].
+    ///
+    /// # Errors
+    /// As there, and [`Error::TimeAhead`].
+    pub fn check_and_insert_all<T: AsRef<[u8]>>(
+        &self,
+        keys: &[T],
+        answers: &mut Vec<Checked>,
+    ) -> Result<()> {
+        answers.reserve(keys.len());
+        self.write_all(keys, Ask::Present(self.since), |checked| answers.push(checked))
+    }
+
+    /// See [`Filter::check_and_insert_entries`].
+    ///
+    /// # Errors
+    /// As there, and [`Error::TimeAhead`].
+    pub fn check_and_insert_entries<T: AsRef<[u8]>>(
+        &self,
+        entries: &[Entry<T, K>],
+        answers: &mut Vec<Checked>,
+    ) -> Result<()> {
+        answers.reserve(entries.len());
+        self.write_all(entries, Ask::Present(self.since), |checked| answers.push(checked))
+    }
+}
+
+/// Hashes up to [`AHEAD`] keys and asks the processor for their cells, so that the misses of all of
+/// them overlap.
+#[inline]
+pub(crate) fn fetch<T: Item>(
+    engine: &Engine,
+    items: &[T],
+    prefetch: fn(&Engine, u64),
+) -> [u64; AHEAD] {
+    let mut hashes = [0; AHEAD];
+    for (hash, item) in hashes.iter_mut().zip(items) {
+        *hash = engine.meta.hasher.hash(item.key());
+        prefetch(engine, *hash);
+    }
+    hashes
+}
+
+impl<H: Handle<Kind: Ages>> Call<'_, H> {
+    /// See [`Filter::age`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn age(&self, key: impl AsRef<[u8]>) -> Result<Option<Age>> {
+        self.ask(key, Engine::age)
+    }
+
+    /// See [`Filter::seen_within`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn seen_within(&self, key: impl AsRef<[u8]>, within: Within) -> Result<bool> {
+        self.ask(key, |engine, hash, time| engine.seen_within(hash, time, within))
+    }
+}
+
+impl<H: Handle<Kind: Infers>> Call<'_, H> {
+    /// Posteriors of another window than the filter's own, shorter or longer.
+    #[must_use]
+    pub fn window(mut self, window: Within) -> Self {
+        self.asking.window = Some(window);
+        self
+    }
+
+    /// Posteriors by these formulas.
+    #[must_use]
+    pub fn form(mut self, form: Form) -> Self {
+        self.asking.form = form;
+        self
+    }
+
+    /// See [`Filter::posterior`].
+    ///
+    /// # Errors
+    /// As there, and [`Error::Parameter`] for a window in another unit than the filter's.
+    #[inline]
+    pub fn posterior<P: Prior + ?Sized>(&self, key: impl AsRef<[u8]>, prior: &P) -> Result<f64> {
+        let key = key.as_ref();
+        self.ask(key, |engine, hash, time| engine.posterior(key, hash, time, self.asking, prior))
+    }
+
+    /// See [`Filter::contains_with`].
+    ///
+    /// # Errors
+    /// As there, and as [`Call::posterior`].
+    #[inline]
+    pub fn contains_with<P: Prior + ?Sized>(
+        &self,
+        key: impl AsRef<[u8]>,
+        prior: &P,
+        penalty: Penalty,
+    ) -> Result<bool> {
+        Ok(decide(self.posterior(key, prior)?, penalty)?)
+    }
+
+    /// See [`Filter::age_posterior`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn age_posterior<P: Prior + ?Sized>(
+        &self,
+        key: impl AsRef<[u8]>,
+        prior: &P,
+    ) -> Result<AgePosterior> {
+        let (key, form) = (key.as_ref(), self.asking.form);
+        self.ask(key, |engine, hash, time| engine.age_posterior(key, hash, time, form, prior))
+    }
+}
+
+impl<H: Handle<Kind: Counts>> Call<'_, H> {
+    /// See [`Filter::estimate`].
+    ///
+    /// # Errors
+    /// As there.
+    #[inline]
+    pub fn estimate(&self, key: impl AsRef<[u8]>) -> Result<Estimate> {
+        self.ask(key, Engine::estimate)
+    }
+
+    /// See [`Filter::estimate_all`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn estimate_all<T: AsRef<[u8]>>(&self, keys: &[T]) -> Result<Vec<Estimate>> {
+        self.ask_all(keys, Engine::estimate)
+    }
+}
+
+impl<K: Counts> Call<'_, Filter<K>> {
+    /// Each key counts so many times, as if it came so often at once. From 1 to 2^24 - 1.
+    ///
+    /// ```
+    /// # use ebbtide::{Counting, Filter, Options};
+    /// # let parent = tempfile::tempdir()?;
+    /// # let dir = parent.path().join("sold");
+    /// let sold = Filter::create(&dir, Counting::capacity(1000).counter_bits(8), Options::new())?;
+    /// sold.call().times(12).insert("apples")?;
+    /// sold.call().times(2).remove("apples")?;
+    /// assert_eq!(sold.estimate("apples")?.count, 10.0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn times(mut self, count: u32) -> Self {
+        self.weight = Some(count.into());
+        self
+    }
+
+    /// See [`Filter::insert_and_estimate`].
+    ///
+    /// # Errors
+    /// As there, and [`Error::TimeAhead`].
+    pub fn insert_and_estimate(&self, key: impl AsRef<[u8]>) -> Result<Estimate> {
+        Ok(self.write_and_count(key.as_ref(), Ask::Estimate)?.1)
+    }
+
+    /// See [`Filter::insert_up_to`].
+    ///
+    /// # Errors
+    /// As there, and [`Error::TimeAhead`].
+    pub fn insert_up_to(&self, key: impl AsRef<[u8]>, limit: f64) -> Result<Admission> {
+        if limit.is_nan() {
+            return Err(Error::parameter("limit", "a number", limit));
+        }
+        let (checked, estimate) = self.write_and_count(key.as_ref(), Ask::UpTo(limit))?;
+        Ok(Admission { admitted: checked == Checked::New, estimate })
+    }
+}
+
+impl<H: Handle<Kind: Decays>> Call<'_, H> {
+    /// See [`Filter::frequency`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn frequency(&self, key: impl AsRef<[u8]>) -> Result<Estimate> {
+        self.ask(key, Engine::frequency)
+    }
+}
+
+impl<K: Removes> Call<'_, Filter<K>> {
+    /// See [`Filter::remove`].
+    ///
+    /// # Errors
+    /// As there, and [`Error::TimeAhead`].
+    #[inline]
+    pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        if !self.engine().meta.kind.removes() {
+            return Err(self.engine().unsupported("remove"));
+        }
+        Ok(self.write(key.as_ref(), Ask::Removable)? == Checked::Present)
+    }
+}
+
+impl Call<'_, Filter<Any>> {
+    /// Each key weighs so much: how often it counts or how important it is, as the filter's kind takes it.
+    #[must_use]
+    pub fn weight(mut self, weight: f64) -> Self {
+        self.weight = Some(weight);
+        self
+    }
+}
+
+impl<K: Weighs> Call<'_, Filter<K>> {
+    /// Each key is so important, on the scale from 0 to the kind's `importance-max`. A key without it is of the lowest level.
+    #[must_use]
+    pub fn importance(mut self, importance: f64) -> Self {
+        self.weight = Some(importance);
+        self
+    }
+}

@@ -1,0 +1,123 @@
+//! What a user asks for: a kind with its parameters, as a type of its own or by name.
+//!
+//! The types say what their kinds can do by traits, so that what cannot be asked of a filter does not compile.
+
+use crate::error::Result;
+use ebbtide_core::kind::{Kind, Parameters};
+use ebbtide_core::kinds::registry;
+use std::sync::Arc;
+
+/// A kind with parameters; the type parameter of [`Filter`](crate::Filter).
+pub trait Spec {
+    /// The kind's name; `None` if only the value knows.
+    const KIND: Option<&'static str>;
+
+    /// The kind's name, as on the command line.
+    fn name(&self) -> &str;
+
+    /// What is asked of it; the kind completes the rest.
+    fn parameters(&self) -> &Parameters;
+
+    /// The kind, all parameters checked and completed.
+    ///
+    /// # Errors
+    /// [`crate::Error::Parameter`] for values out of bounds.
+    fn kind(&self) -> Result<Arc<dyn Kind>> {
+        Ok(registry::build(self.name(), self.parameters())?)
+    }
+}
+
+/// A [`Spec`] of a kind that knows how long ago a key was seen.
+pub trait Ages: Spec {}
+
+/// A [`Spec`] of a kind that tells how sure it is that a key is in the window.
+pub trait Infers: Spec {}
+
+/// A [`Spec`] of a kind that knows how often a key was inserted.
+pub trait Counts: Spec {}
+
+/// A [`Spec`] of a kind whose counts decay.
+pub trait Decays: Counts {}
+
+/// A [`Spec`] of a kind from which keys can be removed.
+pub trait Removes: Counts {}
+
+/// A [`Spec`] of a kind that keeps important keys longer.
+pub trait Weighs: Spec {}
+
+/// A kind by name, for programs that learn it at run time.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Any {
+    kind: String,
+    parameters: Parameters,
+}
+
+impl Any {
+    /// The kind of this name with these parameters, both in the spelling of the command line.
+    #[must_use]
+    pub fn new(kind: &str, parameters: Parameters) -> Self {
+        Self { kind: kind.to_owned(), parameters }
+    }
+}
+
+impl Spec for Any {
+    const KIND: Option<&'static str> = None;
+
+    fn name(&self) -> &str {
+        &self.kind
+    }
+
+    fn parameters(&self) -> &Parameters {
+        &self.parameters
+    }
+}
+
+// What a kind does not do it answers with `Error::Unsupported`.
+impl Ages for Any {}
+impl Infers for Any {}
+impl Counts for Any {}
+impl Decays for Any {}
+impl Removes for Any {}
+impl Weighs for Any {}
+
+/// Defines the spec of a kind: its parameters under its name.
+macro_rules! spec {
+    ($(#[$meta:meta])* $spec:ident, $name:expr) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, PartialEq, Eq, Hash)]
+        pub struct $spec(ebbtide_core::kind::Parameters);
+
+        impl crate::api::config::Spec for $spec {
+            const KIND: Option<&'static str> = Some($name);
+
+            fn name(&self) -> &str {
+                $name
+            }
+
+            fn parameters(&self) -> &ebbtide_core::kind::Parameters {
+                &self.0
+            }
+        }
+    };
+}
+
+/// Defines what nearly all specs can be told: the false-positive rate to keep to.
+macro_rules! fpr {
+    () => {
+        /// The false-positive rate when the filter is as full as planned. Default 0.001.
+        #[must_use]
+        pub fn fpr(self, rate: f64) -> Self {
+            Self(self.0.with("fpr", rate))
+        }
+    };
+}
+
+mod counters;
+mod random_decay;
+mod windows;
+
+pub use counters::{Counting, Decaying, DecayingOptimized, DynamicCount, Policy, Spectral};
+pub use random_decay::{Importance2c, ImportanceH, ImportanceMc, Stable};
+pub use windows::{
+    AgePartitioned, BlockTiming, Bloom, DoubleBuffering, TimeLimited, Timing, TwoBuffer,
+};

@@ -1,0 +1,439 @@
+//! The public face of an open filter.
+
+use crate::api::call::Call;
+use crate::api::config::{Any, Spec};
+use crate::api::entry::Entry;
+use crate::api::outcome::Checked;
+use crate::engine::Engine;
+use crate::engine::background::Duties;
+use crate::engine::close::Opened;
+use crate::engine::stats::{Digest, Stat};
+use crate::error::{Error, Result};
+use crate::media::Media;
+use crate::options::Options;
+use ebbtide_core::hash::KeyHasher;
+use ebbtide_core::kind::Parameters;
+use std::marker::PhantomData;
+use std::path::Path;
+use std::sync::Arc;
+
+/// An open filter of kind `K`; [`Any`] if the kind is known at run time only.
+///
+/// All operations take `&self` and may be called from any number of threads. Answers are exact with respect to the
+/// records: a key whose insert has returned is found by every later query within the window, without
+/// exception, also after a restart or the death of the process.
+///
+/// Keys are bytes: anything that is `AsRef<[u8]>`. Give integers as bytes of a fixed order,
+/// `filter.insert(id.to_le_bytes())`, and other values in an encoding that never changes;
+/// [`std::hash::Hash`] is none, for what it feeds to a hasher may differ between platforms and
+/// versions. Methods block while they wait for the disk; `docs/async.md` says which ones do, and
+/// how to call them from async code.
+///
+/// ```
+/// use ebbtide::{AgePartitioned, Checked, Filter, Options};
+/// # let parent = tempfile::tempdir()?;
+/// # let dir = parent.path().join("seen");
+/// let seen = Filter::open_or_create(&dir, AgePartitioned::last(10_000), Options::new())?;
+/// assert_eq!(seen.check_and_insert("order 17")?, Checked::New);
+/// assert_eq!(seen.check_and_insert("order 17")?, Checked::Present);
+/// seen.close()?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Filter<K = Any> {
+    // First, so that the handle is closed before the engine is dropped.
+    opened: Opened,
+    pub(crate) engine: Arc<Engine>,
+    kind: PhantomData<fn() -> K>,
+}
+
+impl<K: Spec> Filter<K> {
+    /// As [`Filter::create`], on a medium of the caller's.
+    ///
+    /// # Errors
+    /// As [`Filter::create`].
+    pub fn create_on(media: Arc<dyn Media>, spec: K, options: Options) -> Result<Self> {
+        Self::start(Engine::create(media, spec.kind()?, options)?)
+    }
+
+    /// As [`Filter::open`], on a medium of the caller's.
+    ///
+    /// # Errors
+    /// As [`Filter::open`].
+    pub fn open_on(media: Arc<dyn Media>, options: Options) -> Result<Self> {
+        let engine = Engine::open(media, options)?;
+        engine.check_kind(K::KIND)?;
+        Self::start(engine)
+    }
+
+    pub(crate) fn start(engine: Engine) -> Result<Self> {
+        let engine = Arc::new(engine);
+        let path = engine.media.path().to_path_buf();
+        let duties =
+            Duties::start(engine.clone()).map_err(Error::io("start a thread for", path))?;
+        Ok(Self { opened: Opened::new(engine.clone(), duties), engine, kind: PhantomData })
+    }
+
+    /// Makes sure that the filter is what `spec` asks for; what the kind has derived from it may differ from what
+    /// another version would derive.
+    pub(crate) fn check_same(self, spec: &K) -> Result<Self> {
+        let kind = &self.engine.meta.kind;
+        if kind.name() != spec.name() {
+            return Err(mismatch(&self.engine, "kind", spec.name(), kind.name()));
+        }
+        let (meta, options) = (&self.engine.meta, &self.engine.options);
+        let has = meta.hasher.function();
+        if let Some(wanted) = options.key_hash.filter(|&wanted| wanted != has) {
+            return Err(mismatch(&self.engine, "hash", &wanted.to_string(), &has.to_string()));
+        }
+        let other = |seed| KeyHasher::from_seed(has, seed) != meta.hasher;
+        if options.hash_seed.is_some_and(other) {
+            // Seeds are never told: who knows one can choose keys that collide.
+            return Err(mismatch(&self.engine, "hash-seed", "the one given", "another"));
+        }
+        if let Some(stripes) = options.stripes.filter(|&stripes| stripes != meta.layout.stripes) {
+            let [wanted, has] = [stripes, meta.layout.stripes].map(|stripes| stripes.to_string());
+            return Err(mismatch(&self.engine, "stripes", &wanted, &has));
+        }
+        let (found, wanted) = (kind.parameters(), spec.kind()?.parameters());
+        for (name, _) in spec.parameters().iter() {
+            let [has, value] = [&found, &wanted].map(|all| all.get(name).unwrap_or("nothing"));
+            if has != value {
+                return Err(mismatch(&self.engine, name, value, has));
+            }
+        }
+        Ok(self)
+    }
+}
+
+fn mismatch(engine: &Engine, what: &str, expected: &str, found: &str) -> Error {
+    Error::Mismatch {
+        path: engine.media.path().to_path_buf(),
+        what: what.to_owned(),
+        expected: expected.to_owned(),
+        found: found.to_owned(),
+    }
+}
+
+impl<K> Filter<K> {
+    /// Inserts a key. False if its time lies before the window, and nothing was changed.
+    ///
+    /// # Errors
+    /// [`Error::Io`] (a full disk: nothing has changed, try again once there is space), [`Error::Poisoned`].
+    #[inline]
+    pub fn insert(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.call().insert(key)
+    }
+
+    /// Whether a key is in the window. Never false for one that is; true for one that is not at the filter's
+    /// false-positive rate.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`] if a thread panicked in the middle of changing the key's block.
+    #[inline]
+    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.call().contains(key)
+    }
+
+    /// Asks for a key and inserts it, in one step: of any number of threads with a new key exactly one gets [`Checked::New`].
+    ///
+    /// # Errors
+    /// As [`Filter::insert`].
+    #[inline]
+    pub fn check_and_insert(&self, key: impl AsRef<[u8]>) -> Result<Checked> {
+        self.call().check_and_insert(key)
+    }
+
+    /// Inserts keys in order; they become durable together. Much faster than one by one where the filter is larger than the
+    /// processor's caches. Returns how many were inserted: all but those that were too late.
+    ///
+    /// # Errors
+    /// As [`Filter::insert`]; the keys before the failing one are inserted.
+    pub fn insert_all<T: AsRef<[u8]>>(&self, keys: &[T]) -> Result<usize> {
+        self.call().insert_all(keys)
+    }
+
+    /// Asks for many keys; faster than one by one, as [`Filter::insert_all`].
+    ///
+    /// # Errors
+    /// As [`Filter::contains`].
+    pub fn contains_all<T: AsRef<[u8]>>(&self, keys: &[T]) -> Result<Vec<bool>> {
+        self.call().contains_all(keys)
+    }
+
+    /// Asks for and inserts keys in order, each in one step; they become durable together. Faster than one by one, as
+    /// [`Filter::insert_all`]. Answers are added to `answers`.
+    ///
+    /// # Errors
+    /// As [`Filter::insert`]; `answers` then tells of the keys before the failing one, which are inserted.
+    pub fn check_and_insert_all<T: AsRef<[u8]>>(
+        &self,
+        keys: &[T],
+        answers: &mut Vec<Checked>,
+    ) -> Result<()> {
+        self.call().check_and_insert_all(keys, answers)
+    }
+
+    /// Inserts keys in order, each with the time or the weight that its [`Entry`] has; else as
+    /// [`Filter::insert_all`].
+    ///
+    /// ```
+    /// use ebbtide::{Entry, Filter, Options, TimeLimited, Timestamp};
+    /// # use std::time::Duration;
+    /// # let parent = tempfile::tempdir()?;
+    /// # let dir = parent.path().join("seen");
+    /// let minute = Duration::from_secs(60);
+    /// let seen = Filter::create(&dir, TimeLimited::window(minute), Options::new())?;
+    /// let at = |second: u64| Timestamp::from_unix_millis(1_700_000_000_000 + second * 1000);
+    /// let inserted = seen.insert_entries(&[
+    ///     Entry::new("a").time(at(100)),
+    ///     Entry::new("b").time(at(90)),
+    ///     // The filter's time is that of "a": this key's window is over.
+    ///     Entry::new("c").time(at(0)),
+    /// ])?;
+    /// assert_eq!(inserted, 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Filter::insert_all`], [`Error::TimeAhead`], and [`Error::Parameter`] for a weight that
+    /// the kind does not take.
+    pub fn insert_entries<T: AsRef<[u8]>>(&self, entries: &[Entry<T, K>]) -> Result<usize> {
+        self.call().insert_entries(entries)
+    }
+
+    /// Checks and inserts keys in order, each with the time or the weight that its [`Entry`] has;
+    /// else as [`Filter::check_and_insert_all`].
+    ///
+    /// # Errors
+    /// As [`Filter::insert_entries`]; `answers` then has those for the keys before the failing one,
+    /// which are inserted.
+    pub fn check_and_insert_entries<T: AsRef<[u8]>>(
+        &self,
+        entries: &[Entry<T, K>],
+        answers: &mut Vec<Checked>,
+    ) -> Result<()> {
+        self.call().check_and_insert_entries(entries, answers)
+    }
+
+    /// Inserts a key that the caller has hashed: exactly `insert(hash.to_le_bytes())`, as for each
+    /// of the methods with `_hash`.
+    ///
+    /// The filter hashes these 8 bytes again, with its own function and seed, in some two
+    /// nanoseconds. So the bits need not be uniform (an identifier will do), and false positives of
+    /// filters with different seeds stay independent. What the filter cannot undo is a collision:
+    /// keys of one hash are one key, which adds `n / 2^64` to the false-positive rate of `n` keys
+    /// for a good 64-bit hash, and more for others. For untrusted keys hash with a secret key, or
+    /// give the filter the keys themselves with [`KeyHash::Keyed`](crate::KeyHash::Keyed). A hash
+    /// function must give the same value in every process and version that uses the filter, which
+    /// that of `std` does not.
+    ///
+    /// For all other operations give the bytes: `estimate(hash.to_le_bytes())`. A key inserted by
+    /// its own bytes is not found by its hash, nor the other way round.
+    ///
+    /// ```
+    /// # use ebbtide::{AgePartitioned, Filter, Options};
+    /// # let parent = tempfile::tempdir()?;
+    /// # let dir = parent.path().join("seen");
+    /// let seen = Filter::create(&dir, AgePartitioned::last(1000), Options::new())?;
+    /// let order: u64 = 4711;
+    /// assert!(seen.check_and_insert_hash(order)?.is_new());
+    /// assert!(seen.contains_hash(order)? && seen.contains(order.to_le_bytes())?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Filter::insert`].
+    #[inline]
+    pub fn insert_hash(&self, hash: u64) -> Result<bool> {
+        self.call().insert_hash(hash)
+    }
+
+    /// Whether a key that the caller has hashed is in the window; see [`Filter::insert_hash`].
+    ///
+    /// # Errors
+    /// As [`Filter::contains`].
+    #[inline]
+    pub fn contains_hash(&self, hash: u64) -> Result<bool> {
+        self.call().contains_hash(hash)
+    }
+
+    /// Atomic check-and-insert of a key that the caller has hashed; see [`Filter::insert_hash`].
+    ///
+    /// # Errors
+    /// As [`Filter::check_and_insert`].
+    #[inline]
+    pub fn check_and_insert_hash(&self, hash: u64) -> Result<Checked> {
+        self.call().check_and_insert_hash(hash)
+    }
+
+    /// The same operations with settings of their own.
+    #[must_use]
+    #[inline]
+    pub fn call(&self) -> Call<'_, Self> {
+        Call::new(self)
+    }
+
+    /// Forgets all keys, in one step that all processes see at once and that is durable when this returns. What was
+    /// inserted before is gone, what is inserted after stays; [`Stat::inserts`] begins at 0 again, the filter's time
+    /// goes on. Writers wait meanwhile, as long as allocating the filter's first memory anew takes.
+    ///
+    /// This is the way to reset a filter: removing its directory beside a process that has it open makes two.
+    ///
+    /// ```
+    /// use ebbtide::{AgePartitioned, Filter, Options};
+    /// # let parent = tempfile::tempdir()?;
+    /// # let dir = parent.path().join("seen");
+    /// let seen = Filter::create(&dir, AgePartitioned::last(10_000), Options::new())?;
+    /// seen.insert("order 17")?;
+    /// seen.clear()?;
+    /// assert!(!seen.contains("order 17")?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Io`] (a full disk: nothing has changed, for a moment old and new memory are both needed),
+    /// [`Error::Poisoned`], [`Error::Retired`].
+    pub fn clear(&self) -> Result<()> {
+        let _busy = self.engine.enter()?;
+        self.engine.clear()
+    }
+
+    /// Returns once everything so far is durable.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`] if a sync fails or has failed.
+    pub fn sync(&self) -> Result<()> {
+        let _busy = self.engine.enter()?;
+        self.engine.commit_all()
+    }
+
+    /// Writes a snapshot (unless the newest says everything already) and removes log that is no longer needed. Others go on
+    /// meanwhile. Returns the LSN at which the newest snapshot starts; 0 for a filter that has never changed and needs none.
+    ///
+    /// # Errors
+    /// [`Error::Io`] (a full disk, although the space of the older snapshot was taken), [`Error::Poisoned`].
+    pub fn checkpoint(&self) -> Result<u64> {
+        let _busy = self.engine.enter()?;
+        self.engine.checkpoint()
+    }
+
+    /// A hash of the logical state: equal for filters with the same parameters, hash, seed and stripes that were fed the same
+    /// operations with the same times, however often they were killed on the way. Writers wait meanwhile.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`], [`Error::Io`].
+    pub fn digest(&self) -> Result<Digest> {
+        let _busy = self.engine.enter()?;
+        self.engine.digest()
+    }
+
+    /// What there is to know about the filter.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn stat(&self) -> Result<Stat> {
+        let _busy = self.engine.enter()?;
+        self.engine.stat()
+    }
+
+    /// What the background threads do, once.
+    ///
+    /// # Errors
+    /// As [`Filter::checkpoint`].
+    #[cfg(shuttle)]
+    #[doc(hidden)]
+    pub fn do_duties(&self) -> Result<()> {
+        self.engine.do_duties()
+    }
+
+    /// The filter's directory, as it was given when the handle was opened.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.engine.media.path()
+    }
+
+    /// The same handle without its type.
+    #[must_use]
+    pub fn into_any(self) -> Filter<Any> {
+        Filter { opened: self.opened, engine: self.engine, kind: PhantomData }
+    }
+
+    /// The kind's name.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        self.engine.meta.kind.name()
+    }
+
+    /// All parameters of the kind.
+    #[must_use]
+    pub fn parameters(&self) -> Parameters {
+        self.engine.meta.kind.parameters()
+    }
+
+    /// Writes a snapshot and closes the filter cleanly, so that the next opening has nothing to
+    /// replay. Dropping the handle does the same but cannot return the error.
+    ///
+    /// Takes `&self`, so that one of several owners of an `Arc<Filter>` can close it. Waits for
+    /// operations that other threads have begun; those that begin later fail with
+    /// [`Error::Closed`]. A second call waits for the first and returns `Ok`. The filter can be
+    /// opened again at once. Memory mappings and file descriptors stay until the handle is dropped,
+    /// and with them the disk space of files that were removed meanwhile.
+    ///
+    /// ```
+    /// # use ebbtide::{AgePartitioned, Error, Filter, Options};
+    /// # use std::sync::Arc;
+    /// # let parent = tempfile::tempdir()?;
+    /// # let dir = parent.path().join("seen");
+    /// let seen = Arc::new(Filter::create(&dir, AgePartitioned::last(1000), Options::new())?);
+    /// let worker = seen.clone();
+    /// seen.insert("a")?;
+    /// seen.close()?;
+    /// assert!(matches!(worker.insert("b"), Err(Error::Closed { .. })));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Filter::checkpoint`]; the filter is closed all the same and nothing is lost but the
+    /// snapshot.
+    pub fn close(&self) -> Result<()> {
+        self.opened.close()
+    }
+}
+
+impl Filter<Any> {
+    /// The same handle with the type of its kind, for what only some kinds can do.
+    ///
+    /// ```
+    /// use ebbtide::{Any, Counting, DynamicCount, Filter, Options, Parameters};
+    /// # let parent = tempfile::tempdir()?;
+    /// # let dir = parent.path().join("filter");
+    /// let by_name = Any::new("counting", Parameters::new().with("capacity", 1000));
+    /// let filter = Filter::create(&dir, by_name, Options::new())?;
+    /// let filter = filter.typed::<DynamicCount>().expect_err("it is of another kind");
+    /// let filter: Filter<Counting> = filter.typed().expect("its own kind");
+    /// filter.insert("a")?;
+    /// assert_eq!(filter.estimate("a")?.count, 1.0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The handle as it was, if the filter is of another kind than `K`.
+    pub fn typed<K: Spec>(self) -> std::result::Result<Filter<K>, Self> {
+        if self.engine.check_kind(K::KIND).is_err() {
+            return Err(self);
+        }
+        Ok(Filter { opened: self.opened, engine: self.engine, kind: PhantomData })
+    }
+}
+
+impl Engine {
+    /// Makes sure that the filter is of this kind, if one is wanted.
+    pub(crate) fn check_kind(&self, wanted: Option<&'static str>) -> Result<()> {
+        let found = self.meta.kind.name();
+        match wanted {
+            Some(wanted) if wanted != found => Err(mismatch(self, "kind", wanted, found)),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! What users hold: handles, requests, answers, and the configuration of each kind.
+//!
+//! `filter` is the handle and `abilities` what only some kinds can do; `paths` the ways to a handle
+//! by directory; `config` what a user asks for; `call` an operation with settings, `entry`
+//! one of many; `outcome` their results. `reader` is the handle without
+//! write permission, `count_prior` takes priors from a filter that counts. Nothing here is a
+//! protocol: those are in [`crate::engine`].
+
+pub mod abilities;
+pub mod call;
+pub mod config;
+pub mod count_prior;
+pub mod entry;
+pub mod filter;
+pub mod outcome;
+#[cfg(not(loom))]
+pub mod paths;
+#[cfg(not(loom))]
+pub mod reader;

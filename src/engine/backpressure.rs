@@ -1,0 +1,305 @@
+//! When log grows faster than checkpoints remove it, and when the disk is full.
+//!
+//! Writers wait for a checkpoint then, within bounds: it may be held up by a process that is stopped. A checkpoint that finds no
+//! space takes that of the second ground: what would only be read if the newest snapshot were damaged.
+
+use crate::engine::Engine;
+use crate::engine::checkpoint::{PATIENCE, Place};
+use crate::error::{Error, Result};
+use crate::format::names::FileName;
+use crate::recovery::Listing;
+use crate::recovery::removal::remove_for_good;
+use crate::snapshot::{SnapshotHeader, SnapshotReader};
+use crate::sync::{self, Instant, Ordering};
+use crate::wal::record::RECORD_BYTES;
+use std::iter::repeat_with;
+use std::time::Duration;
+
+/// At so many times the log that makes a checkpoint due writers wait for it.
+pub(crate) const RESTRAINED: u64 = 2;
+/// How often who waits looks whether the checkpoint is there.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// What would only be read if the newest snapshot were damaged.
+#[derive(Default)]
+struct SecondGround {
+    /// Starts of older snapshots, the oldest last.
+    snapshots: Vec<u64>,
+    /// The log below the newest.
+    log: Vec<FileName>,
+}
+
+impl Engine {
+    /// Whether writers, of all handles, are to wait for a checkpoint.
+    #[inline]
+    pub(crate) fn is_checkpoint_wanted(&self) -> bool {
+        // Relaxed, as wherever it is written: a hint.
+        self.image.header().wanted().load(Ordering::Relaxed) != 0
+    }
+
+    /// Where the newest snapshot starts.
+    pub(crate) fn newest_snapshot(&self) -> u64 {
+        self.image.header().snapshot().load(Ordering::Relaxed)
+    }
+
+    /// Lets the background thread write a checkpoint, and writers wait for it. False if there is no such thread.
+    #[cold]
+    pub(crate) fn want_checkpoint(&self) -> bool {
+        let has_thread = self.options.background;
+        if has_thread {
+            let wanted = self.image.header().wanted();
+            // Whoever set it before may be dead.
+            let _ = wanted.compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed);
+            self.bell.ring();
+        }
+        has_thread
+    }
+
+    /// How far the checkpoint has come that is wanted.
+    pub(crate) fn progress(&self) -> u64 {
+        self.image.header().wanted().load(Ordering::Relaxed)
+    }
+
+    /// The checkpoint that writers may wait for comes on.
+    pub(crate) fn note_progress(&self) {
+        if self.is_checkpoint_wanted() {
+            // Should the wait have ended meanwhile, it begins again until somebody ends it.
+            self.image.header().wanted().fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// The checkpoint was written, or could not be: writers go on.
+    pub(crate) fn end_wait_for_checkpoint(&self) {
+        self.image.header().wanted().store(0, Ordering::Relaxed);
+    }
+
+    /// Waits for the checkpoint that is wanted, as long as it comes on. The caller holds no stripe, for the checkpoint needs
+    /// them all.
+    #[cold]
+    pub(crate) fn wait_for_checkpoint(&self) {
+        // What is removed takes space for as long as we have it mapped.
+        self.let_go_of_log();
+        let (mut seen, mut since) = (self.progress(), Instant::now());
+        while seen != 0 && !self.image.header().refuses() {
+            sync::sleep(PAUSE);
+            let now = self.progress();
+            if now != seen {
+                (seen, since) = (now, Instant::now());
+            } else if since.elapsed() >= PATIENCE {
+                return self.end_wait_for_checkpoint();
+            }
+        }
+    }
+
+    /// Wants a checkpoint, for there is far too much log since the last one, or no space for more. Not again before as much
+    /// has been added as makes one due: where none succeeds, writers wait that often, and no more often.
+    #[cold]
+    pub(crate) fn restrain_writers(&self) {
+        let tail = self.image.header().tail().load(Ordering::Relaxed);
+        let from = &self.snapshots.restrained_from;
+        let seen = from.load(Ordering::Relaxed);
+        let due = self.options.checkpoint_due(self.image.memory_bytes()) / RECORD_BYTES;
+        let next = tail.saturating_add(due);
+        // Relaxed: a hint of this handle. One of those who see it does it.
+        if tail >= seen
+            && from.compare_exchange(seen, next, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+        {
+            self.want_checkpoint();
+        }
+    }
+
+    /// Writes a snapshot where there was no space for one, which is the error `full`: in the space of the second ground.
+    pub(crate) fn copy_into_second_ground(
+        &self,
+        draft: &str,
+        full: Error,
+    ) -> Result<SnapshotHeader> {
+        let Some(mut ground) = self.second_ground()? else { return Err(full) };
+        if let Some(oldest) = ground.snapshots.pop() {
+            match self.copy_over(oldest, draft) {
+                Err(error) if error.is_full() || error.is_not_found() => {}
+                written => return written,
+            }
+        }
+        if !self.remove_ground(ground)? {
+            return Err(full);
+        }
+        // What was written of it so far.
+        let _ = self.media.remove(draft);
+        self.copy_to(Place::New, draft)
+    }
+
+    /// Removes the log of the second ground, where a segment finds no space and there is nothing to write a snapshot of. The
+    /// older snapshots are of no use then, but keep their space from log for the next one.
+    pub(crate) fn give_up_second_log(&self) -> Result<()> {
+        let ground = self.second_ground()?.unwrap_or_default();
+        self.remove_ground(SecondGround { snapshots: Vec::new(), ..ground }).map(|_| ())
+    }
+
+    /// What would only be read if the newest sound snapshot were damaged, once all of that has been read. `None` where none is
+    /// sound.
+    fn second_ground(&self) -> Result<Option<SecondGround>> {
+        let mut listing = Listing::read(&*self.media)?;
+        let proven = listing.snapshots.iter().position(|&start| self.is_proven(start));
+        let Some(at) = proven else { return Ok(None) };
+        // Its name may be newer than the last sync of the directory, and its writer dead.
+        self.media.sync().map_err(Error::io("sync", self.media.path()))?;
+        let newest = listing.snapshots[at];
+        // Release: as in `write_checkpoint`; whoever wrote it may not have come to say so. Repair must not look for log below.
+        self.image.header().snapshot().fetch_max(newest, Ordering::Release);
+        let log = listing.segments_below(newest).iter();
+        let log = log.map(|&(era, first)| FileName::Segment { era, first }).collect();
+        Ok(Some(SecondGround { snapshots: listing.snapshots.split_off(at + 1), log }))
+    }
+
+    /// False if there is nothing of it.
+    fn remove_ground(&self, ground: SecondGround) -> Result<bool> {
+        let SecondGround { snapshots, log } = ground;
+        let snapshots = snapshots.into_iter().rev().map(|start| FileName::Snapshot { start });
+        let rest: Vec<_> = snapshots.chain(log).collect();
+        let any = !rest.is_empty();
+        remove_for_good(&*self.media, rest, repeat_with(|| self.log.next_draft()))?;
+        self.let_go_of_log();
+        Ok(any)
+    }
+
+    /// Writes a snapshot over an old one.
+    fn copy_over(&self, oldest: u64, draft: &str) -> Result<SnapshotHeader> {
+        let name = FileName::Snapshot { start: oldest }.to_string();
+        // It loses its name for good before anything else is written there.
+        let renamed = self.media.rename(&name, draft).and_then(|()| self.media.sync());
+        renamed.map_err(Error::io("rename", self.media.path().join(name)))?;
+        self.copy_to(Place::Over, draft)
+    }
+
+    /// Whether a snapshot is sound as a whole.
+    pub(crate) fn is_proven(&self, start: u64) -> bool {
+        let unsound = self.image.header().unsound();
+        let known = unsound.iter().any(|other| other.load(Ordering::Relaxed) == start);
+        let read = || {
+            let mut reader = SnapshotReader::open(&*self.media, start, self.meta.uuid)?;
+            reader.frames(|_, _, _| {
+                self.note_progress();
+                Ok(())
+            })?;
+            Ok::<_, Error>(self.is_ours(reader.header()))
+        };
+        // One that cannot be read now is no ground to give up another.
+        !known && read().unwrap_or(false)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::locks::robust_word::{self, Owner};
+    use crate::media::{Access, Media, Memory};
+    use crate::{Bloom, Durability, Filter, Options};
+    use std::sync::Arc;
+
+    /// A filter for which a checkpoint is due after 2048 records.
+    fn made(background: bool) -> Filter<Bloom> {
+        let options = Options::new()
+            .segment_bytes(16 << 10)
+            .checkpoint_bytes(64 << 10)
+            .durability(Durability::Never)
+            .background(background);
+        Filter::create_on(Arc::new(Memory::new()), Bloom::capacity(1000), options)
+            .expect("a filter")
+    }
+
+    fn insert(filter: &Filter<Bloom>, keys: std::ops::Range<u64>) {
+        keys.for_each(|key| assert!(filter.insert(key.to_le_bytes()).is_ok()));
+    }
+
+    #[test]
+    fn who_waits_goes_on_when_the_checkpoint_is_there_or_patience_ends() {
+        let filter = made(false);
+        let engine = &filter.engine;
+        let start = Instant::now();
+        engine.image.header().wanted().store(1, Ordering::Relaxed);
+        insert(&filter, 0..1);
+        assert!(start.elapsed() >= PATIENCE && !engine.is_checkpoint_wanted());
+        let start = Instant::now();
+        engine.image.header().wanted().store(1, Ordering::Relaxed);
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| {
+                insert(&filter, 1..2);
+                Instant::now()
+            });
+            sync::sleep(Duration::from_millis(30));
+            let ended = Instant::now();
+            engine.end_wait_for_checkpoint();
+            let gone_on = waiting.join().expect("no panic");
+            assert!(gone_on >= ended || start.elapsed() >= PATIENCE);
+        });
+    }
+
+    #[test]
+    fn without_background_threads_nobody_is_waited_for() {
+        let filter = made(false);
+        assert!(!filter.engine.want_checkpoint() && !filter.engine.is_checkpoint_wanted());
+    }
+
+    #[test]
+    fn writers_wait_for_a_snapshot_that_does_not_progress_until_another_is_written_beside_it() {
+        let filter = made(true);
+        let writing = filter.engine.begin_snapshot(Duration::ZERO).expect("no error");
+        let start = Instant::now();
+        insert(&filter, 0..9000);
+        assert!(start.elapsed() >= PATIENCE / 2, "four times what makes a checkpoint due");
+        assert!(filter.engine.newest_snapshot() > 0);
+        drop(writing);
+        insert(&filter, 9000..100_000);
+    }
+
+    #[test]
+    fn a_checkpoint_is_wanted_again_only_after_as_much_as_makes_one_due() {
+        let filter = made(true);
+        let engine = &filter.engine;
+        let _writing = engine.begin_snapshot(Duration::ZERO).expect("no error");
+        engine.restrain_writers();
+        assert!(engine.is_checkpoint_wanted());
+        engine.end_wait_for_checkpoint();
+        engine.restrain_writers();
+        assert!(!engine.is_checkpoint_wanted());
+        insert(&filter, 0..2047);
+        engine.restrain_writers();
+        assert!(!engine.is_checkpoint_wanted());
+        insert(&filter, 2047..2048);
+        engine.restrain_writers();
+        assert!(engine.is_checkpoint_wanted());
+    }
+
+    #[test]
+    fn who_removes_log_below_a_snapshot_that_nobody_announced_can_repair_what_its_writer_left() {
+        let memory = Arc::new(Memory::new());
+        let options = Options::new().hash_seed(7).stripes(8).segment_bytes(4096);
+        let options = options.durability(Durability::Never).background(false);
+        let filter = Filter::create_on(memory.clone(), Bloom::capacity(1000), options);
+        let filter = filter.expect("a filter");
+        let (engine, header) = (&filter.engine, filter.engine.image.header());
+        let stripe = |key: &u64| {
+            engine.image.layout().stripe_of(engine.meta.hasher.hash(&key.to_le_bytes()))
+        };
+        let insert = |keys: std::ops::Range<u64>| {
+            let others = keys.filter(|key| stripe(key) != 0);
+            others.for_each(|key| assert!(filter.insert(key.to_le_bytes()).is_ok()));
+        };
+        insert(0..4000);
+        filter.checkpoint().expect("room");
+        // It was renamed and not announced by one who held stripe 1, to which nothing was written.
+        header.snapshot().store(0, Ordering::Relaxed);
+        let dead = Owner { slot: 9, term: 1 };
+        assert!(robust_word::try_lock(header.stripe(1).lock_word(), dead));
+        insert(4000..4200);
+        let names = memory.list().expect("a directory");
+        let bytes = names.iter().map(|name| {
+            let file = memory.open(name, Access::Read).expect("a file");
+            file.allocated_bytes().expect("a length")
+        });
+        memory.set_capacity(bytes.sum());
+        filter.checkpoint().expect("in the place of the log");
+        assert!(!header.is_poisoned());
+    }
+}

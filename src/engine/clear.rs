@@ -1,0 +1,56 @@
+//! Clearing a filter: all keys are forgotten in one step, while others have it open.
+//!
+//! The protocol is in `docs/architecture.md`. All stripes are held, so no insert is under way. The record comes
+//! first; then block 0 lists a new, empty bank in the place of the old ones; then each stripe takes back what it has
+//! counted. Whoever takes over a stripe of a clearer that died completes the same steps, stripe 0 first.
+
+use crate::engine::{Engine, Local};
+use crate::error::Result;
+use crate::image::shared::stamp as stripe_time;
+use crate::locks::stripes::StripeGuard;
+use crate::wal::{Op, Record};
+
+impl Engine {
+    /// Forgets all keys, durably. Writers wait meanwhile.
+    ///
+    /// # Errors
+    /// [`crate::Error::Io`] (a full disk: nothing has changed), [`crate::Error::Poisoned`].
+    pub(crate) fn clear(&self) -> Result<()> {
+        self.check_process()?;
+        self.check_place()?;
+        loop {
+            let mut held = self.lock_all();
+            self.check_writable()?;
+            let end = self.log.mapped_end();
+            if let Some(lsn) = self.clear_held(&mut held)? {
+                drop(held);
+                return self.commit(lsn.saturating_add(1));
+            }
+            drop(held);
+            self.make_room(end)?;
+        }
+    }
+
+    /// `None` without room in the log: nothing has happened then. `held` are all stripes, stripe 0 the last.
+    fn clear_held(&self, held: &mut [StripeGuard<'_, Local>]) -> Result<Option<u64>> {
+        let time = self.stamp(None)?;
+        let cleared = self.image.prepare_clear(&*self.meta.kind)?;
+        let record = Record { time: time.time, stream: time.stream, ..Record::new(Op::Clear) };
+        let Some(events) = held.last_mut() else { return Ok(None) };
+        let Some(lsn) = self.append_for_stripe_0(events, &record) else {
+            return Ok(None);
+        };
+        // Before any stripe counts the record: whoever takes one over looks for it there.
+        self.image.clear_state(lsn, &cleared);
+        let time = stripe_time(time.time, time.stream);
+        let tally = self.image.header().tally();
+        for stripe in held.iter() {
+            let counted = stripe.entry().clear(lsn, time);
+            let (inserts, novelty) =
+                (counted.inserts.wrapping_neg(), counted.novelty.wrapping_neg());
+            tally.count(self.lane(), inserts, novelty);
+        }
+        self.raise_time(time);
+        Ok(Some(lsn))
+    }
+}

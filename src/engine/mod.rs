@@ -1,0 +1,191 @@
+//! The engine of an open filter: its parts, and the protocols over them.
+//!
+//! `open` creates and attaches, `close` waits for operations in progress. `write` inserts and
+//! removes, `read` answers, `infer` computes posteriors, `clear` removes all keys. `stripes` acquires
+//! stripes and repairs what a dead owner left, `group_commit` makes the log durable, `checkpoint`
+//! writes snapshots and removes log, `backpressure` lets writers wait for it when the log is long or
+//! the disk is full. `background` has the maintenance tasks of a filter, `task_threads` the two
+//! threads of the process that run them. `time` is the filter's time, `stats` counts and hashes. No
+//! other module reads the clock.
+
+pub mod background;
+pub mod backpressure;
+pub mod checkpoint;
+pub mod clear;
+pub mod close;
+pub mod group_commit;
+pub mod infer;
+pub mod open;
+pub mod read;
+pub mod stats;
+pub mod stripes;
+pub mod task_threads;
+pub mod time;
+pub mod write;
+
+use crate::engine::background::Bell;
+use crate::engine::checkpoint::Snapshots;
+use crate::engine::close::Closing;
+use crate::engine::group_commit::Committer;
+use crate::engine::time::{Stamp, TimeBase};
+use crate::error::{Error, Result};
+use crate::format::meta::Meta;
+use crate::image::Image;
+use crate::locks::session::Slots;
+use crate::locks::stripes::Stripes;
+use crate::media::{Access, Media};
+use crate::options::Options;
+use crate::platform::fork::Guard;
+use crate::sync::{AtomicU64, Ordering};
+use crate::wal::{Log, Segment};
+use ebbtide_core::kind::{Micros, Moment, Totals};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+/// How far the lanes of the first threads of two slots lie apart.
+const LANES_APART: usize = 3;
+
+/// The lane of the next thread that asks for one.
+static NEXT_LANE: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    /// This thread's lane, in every filter.
+    static LANE: usize = NEXT_LANE.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+}
+
+/// What a stripe keeps for this handle.
+#[derive(Debug, Default)]
+pub struct Local {
+    /// The segment this stripe wrote to last.
+    pub segment: Option<Arc<Segment>>,
+}
+
+/// An open filter.
+pub struct Engine {
+    pub(crate) media: Arc<dyn Media>,
+    pub(crate) meta: Meta,
+    pub(crate) options: Options,
+    pub(crate) image: Image,
+    pub(crate) log: Log,
+    pub(crate) stripes: Stripes<Local>,
+    pub(crate) committer: Committer,
+    pub(crate) snapshots: Snapshots,
+    pub(crate) bell: Bell,
+    pub(crate) time_base: TimeBase,
+    /// The word of stripe 0 when it was last given up on: whoever held it then is not waited for again.
+    pub(crate) given_up: AtomicU64,
+    /// What the kind says of itself, kept here: asking it is a call that every operation would make.
+    pub(crate) uses_time: bool,
+    pub(crate) counts_inserts: bool,
+    /// The kind's [grace](ebbtide_core::kind::Kind::grace).
+    pub(crate) grace: Micros,
+    pub(crate) access: Access,
+    /// Tells a child made by fork from the process that opened the filter.
+    pub(crate) guard: Guard,
+    /// Whether the handle is closed, and what must end before it is.
+    pub(crate) closing: Closing,
+    /// The proof that this handle lives. Last, so that everything else is gone before it is.
+    pub(crate) slots: Arc<Slots>,
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Engine");
+        shown.field("path", &self.media.path()).field("kind", &self.meta.kind.name());
+        shown.finish_non_exhaustive()
+    }
+}
+
+impl Engine {
+    /// Whether this handle may read only.
+    #[inline]
+    pub(crate) fn is_reader(&self) -> bool {
+        self.access == Access::Read
+    }
+
+    /// Makes sure that this process opened the filter, and is not a child made by fork since.
+    #[inline]
+    pub(crate) fn check_process(&self) -> Result<()> {
+        if self.guard.is_foreign() { Err(self.forked()) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn forked(&self) -> Error {
+        Error::Forked { path: self.media.path().to_path_buf() }
+    }
+
+    /// Makes sure that writes are not refused; under a stripe, or as a hint.
+    #[inline]
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        if self.image.header().refuses() { Err(self.refused()) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn refused(&self) -> Error {
+        if self.image.header().is_poisoned() { self.poisoned() } else { self.retired() }
+    }
+
+    /// The error of a handle whose image has been given up.
+    pub(crate) fn retired(&self) -> Error {
+        Error::Retired { path: self.media.path().to_path_buf(), replaced: !self.slots.is_current() }
+    }
+
+    /// Makes sure that the directory still holds this filter. If not, the image is retired, so that all of its handles
+    /// find out.
+    pub(crate) fn check_place(&self) -> Result<()> {
+        if self.slots.is_current() || self.is_reader() {
+            return Ok(());
+        }
+        self.image.header().retire();
+        Err(self.retired())
+    }
+
+    /// Refuses all further writes, of all handles.
+    pub(crate) fn poison(&self, cause: String) {
+        self.committer.blame(cause);
+        self.image.header().poison();
+    }
+
+    /// The error of a poisoned filter.
+    pub(crate) fn poisoned(&self) -> Error {
+        let cause = self.committer.cause();
+        let cause = cause.unwrap_or_else(|| {
+            "an operation panicked, or a sync failed in another process".to_owned()
+        });
+        Error::Poisoned { path: self.media.path().to_path_buf(), cause }
+    }
+
+    /// The lane of this thread in the tally of inserts.
+    #[inline]
+    pub(crate) fn lane(&self) -> usize {
+        // A thread that is ending takes any. Slots lie apart, so that the first threads of several processes do not meet.
+        let thread = LANE.try_with(|lane| *lane).unwrap_or(0);
+        thread + LANES_APART * usize::from(self.stripes.owner().slot)
+    }
+
+    /// What is known when an operation at this time is decided.
+    #[inline]
+    pub(crate) fn moment(&self, stamp: Stamp) -> Moment {
+        self.moment_with(stamp, self.totals())
+    }
+
+    /// The sums for decisions and answers. Where the kind does not count by them they may be a little too high, which is enough to
+    /// find out cheaply that no step is due.
+    #[inline]
+    pub(crate) fn totals(&self) -> Totals {
+        let tally = self.image.header().tally();
+        if self.counts_inserts { tally.sum() } else { tally.at_most() }
+    }
+
+    /// The same with the sums as they are.
+    pub(crate) fn exact_moment(&self, stamp: Stamp) -> Moment {
+        self.moment_with(stamp, self.image.header().tally().sum())
+    }
+
+    #[inline]
+    fn moment_with(&self, stamp: Stamp, totals: Totals) -> Moment {
+        let latest = self.image.header().time().load(Ordering::Relaxed) >> 1;
+        Moment { time: stamp.time, now: stamp.time.max(latest), totals }
+    }
+}

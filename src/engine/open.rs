@@ -1,0 +1,585 @@
+//! Creating and opening.
+//!
+//! While others have the filter open an opener joins them: it attaches to their live image. The first one recovers: the live
+//! image is rebuilt from snapshot and log, the ground is made durable, a new era begins. The last one out writes a
+//! snapshot. All of it under the opening byte. Whatever moment a creator or an opener dies at, the next one finds
+//! either the old filter or the new one.
+
+use crate::engine::Engine;
+use crate::engine::background::Bell;
+use crate::engine::checkpoint::Snapshots;
+use crate::engine::close::Closing;
+use crate::engine::group_commit::Committer;
+use crate::engine::time::{TimeBase, continue_time};
+use crate::error::{Error, Result};
+use crate::format::header::{self, PAGE_BYTES};
+use crate::format::meta::Meta;
+use crate::format::names::FileName;
+use crate::image::{Bank, BankForm, Image, LiveHeader};
+use crate::locks::robust_word::{self, Owner};
+use crate::locks::session::{SLOTS, Slots};
+use crate::locks::stripes::Stripes;
+use crate::media::{Access, Media, MediaFile};
+use crate::options::Options;
+use crate::platform::fork::Guard;
+use crate::recovery::history::History;
+use crate::recovery::removal::{self, remove_for_good};
+use crate::recovery::{Known, Listing, Recovered, rebuild, replay, trim};
+use crate::sync::{AtomicU64, Ordering};
+use crate::wal::log::next_end;
+use crate::wal::record::RECORD_BYTES;
+use crate::wal::segment::SegmentHeader;
+use crate::wal::{Log, Segment};
+use ebbtide_core::block::Layout;
+use ebbtide_core::hash::KeyHasher;
+use ebbtide_core::kind::Kind;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The temporary names of the live image and of the rest, while a filter is created or opened.
+const LIVE_DRAFT: u64 = 0;
+const META_DRAFT: u64 = 1;
+const SEGMENT_DRAFT: u64 = 2;
+/// What an opener removes is renamed to one of these and those above.
+const LEFTOVER_DRAFT: u64 = 16;
+/// The drafts of a handle are numbered from its slot, counted from 1, in the high half; those above are in the lowest.
+const SLOT_DRAFTS: u32 = 32;
+
+/// An opener that finds log of more eras than this since the newest snapshot writes another one.
+const ERAS_MOST: u64 = 16;
+/// Segments of log beside what makes a checkpoint due, at which an opener writes one.
+const SEGMENTS_BESIDE: u64 = 3;
+
+/// How long others are waited for that open, recover or close the filter, since they have last shown progress.
+const OPENING_TIME: Duration = Duration::from_secs(60);
+/// The same when closing: whoever comes next can do what is left undone.
+const CLOSING_TIME: Duration = Duration::from_secs(10);
+
+/// What all banks of a filter will share.
+pub(crate) fn layout(kind: &dyn Kind, options: &Options) -> Layout {
+    let block_words = (options.block_bytes / 8) as u32;
+    let stripes = options.stripes.unwrap_or_else(|| kind.default_stripes(block_words));
+    Layout { stripes, block_words }
+}
+
+/// Bytes of memory that the first bank of a filter takes.
+pub(crate) fn first_bank_bytes(kind: &dyn Kind, layout: Layout) -> Result<u64> {
+    Bank::bytes(layout, kind.geometry(layout), BankForm::of(kind))
+}
+
+fn random() -> Result<u128> {
+    let mut bytes = [0; 16];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
+        .map_err(|error| Error::io("get random bytes for", "a new filter")(error.into()))?;
+    Ok(u128::from_le_bytes(bytes))
+}
+
+impl Engine {
+    /// Creates a filter where there is none.
+    pub(crate) fn create(
+        media: Arc<dyn Media>,
+        kind: Arc<dyn Kind>,
+        options: Options,
+    ) -> Result<Self> {
+        options.check()?;
+        let layout = layout(&*kind, &options);
+        let memory = first_bank_bytes(&*kind, layout)?;
+        let function = options.key_hash.unwrap_or_default();
+        let hasher = match options.hash_seed {
+            Some(seed) => KeyHasher::from_seed(function, seed),
+            None => KeyHasher::new(function, random()?),
+        };
+        let meta = Meta {
+            uuid: random()?,
+            hasher,
+            layout,
+            segment_records: options.segment_records(memory),
+            durability: options.durability,
+            downtime: options.downtime,
+            max_lead: options.max_lead,
+            kind,
+        };
+        write_new(&*media, |slots| {
+            begin_log(&*media, &meta)?;
+            let engine = Self::recover(media.clone(), meta, options, slots)?;
+            engine.check_place()?;
+            write_meta(&engine)?;
+            engine.slots.end_opening()?;
+            Ok(engine)
+        })
+    }
+
+    /// Opens the filter that is there.
+    pub(crate) fn open(media: Arc<dyn Media>, options: Options) -> Result<Self> {
+        // Before anything is written: opening what is no filter must not leave a lock file there.
+        read_meta(&*media)?;
+        let slots = Arc::new(enter(&*media)?);
+        let meta = read_meta(&*media)?;
+        let engine = if slots.anyone_else()? {
+            Self::attach(media, meta, options, slots)?
+        } else {
+            Self::recover(media, meta, options, slots)?
+        };
+        engine.slots.end_opening()?;
+        Ok(engine)
+    }
+
+    /// Joins those who have the filter open. Should they all die meanwhile, their image lives on with us.
+    fn attach(
+        media: Arc<dyn Media>,
+        meta: Meta,
+        options: Options,
+        slots: Arc<Slots>,
+    ) -> Result<Self> {
+        let header = LiveHeader::attach(&*media, meta.uuid, Access::Write)?;
+        let image = Image::attach(media.clone(), header, meta.layout, &*meta.kind, Access::Write)?;
+        image.header().check(media.path())?;
+        let engine = Self::assemble(media, meta, options, slots, image)?;
+        engine.check_writable()?;
+        engine.check_locks()?;
+        engine.map_log()?;
+        Ok(engine)
+    }
+
+    /// Makes sure that no stripe is held in our name, which is new: it would be waited for without end.
+    fn check_locks(&self) -> Result<()> {
+        let (header, ours) = (self.image.header(), self.stripes.owner());
+        let holder =
+            |at| robust_word::holder(header.stripe(at).lock_word().load(Ordering::Relaxed));
+        let mut holders = (0..header.stripe_count()).filter_map(holder);
+        match holders.find(|of| of.slot == ours.slot && of.term >= ours.term) {
+            Some(found) => {
+                let (expected, found) = (format!("no stripe of {ours:?}"), format!("{found:?}"));
+                Err(header.damaged(self.media.path(), expected, found))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Rebuilds the state and begins a new era on it. The caller has the filter alone.
+    fn recover(
+        media: Arc<dyn Media>,
+        meta: Meta,
+        options: Options,
+        slots: Arc<Slots>,
+    ) -> Result<Self> {
+        if let Some(left) = LiveHeader::open_previous(&*media, meta.uuid, Access::Write)? {
+            // Nobody should be left who writes to it; whoever is all the same, finds out.
+            left.retire();
+        }
+        remove_drafts(&*media)?;
+        let draft = FileName::Temporary(LIVE_DRAFT).to_string();
+        let known = Known::of_the_dead(&*media, meta.uuid)?;
+        let begin = || {
+            let advance = || slots.note_progress();
+            let recovered = replay(&*media, &media, &meta, &draft, known, &advance)?;
+            begin_era(&*media, &slots, &meta, &options, &recovered, &draft)?;
+            Ok(recovered)
+        };
+        // The first error is the one to report. Half an image would only take space.
+        let clear = |_: &Error| drop(remove_drafts(&*media));
+        let (recovered, full) = match begin().inspect_err(clear) {
+            Err(error) if error.is_full() => {
+                let begin = || begin().inspect_err(clear);
+                (begin_in_space_of_log(&*media, &meta, (known, &slots), error, begin)?, true)
+            }
+            begun => (begun?, false),
+        };
+        // No later reader looks at them; the next opening tries again.
+        let _ = remove_for_good(&*media, recovered.leftovers(&*media)?, LEFTOVER_DRAFT..);
+        trim::free_ends(&*media, &recovered.history, recovered.prefix.stop);
+        // If it cannot be measured, a later opener finds out.
+        let gathered = recovered.gathered(&*media).unwrap_or_default();
+        let engine = Self::assemble(media, meta, options, slots, recovered.image)?;
+        // If that was a snapshot, it has just been read.
+        engine.snapshots.proven.lock().push(recovered.start);
+        engine.map_log()?;
+        if full || engine.is_crowded(gathered) {
+            // Before log takes the space that was given up. Should even that be too little, writers will hear of it.
+            let _ = engine.checkpoint_anew();
+        }
+        Ok(engine)
+    }
+
+    /// Whether so many eras have log since the newest snapshot, or it takes so many bytes of disk, that an opener writes a
+    /// checkpoint: those before it died before they came to it.
+    fn is_crowded(&self, (eras, bytes): (u64, u64)) -> bool {
+        let segment = first_segment(&self.meta, &self.image).bytes();
+        let most = self.options.checkpoint_due(self.image.memory_bytes());
+        eras > ERAS_MOST || bytes > most.saturating_add(segment.saturating_mul(SEGMENTS_BESIDE))
+    }
+
+    /// A handle on an image, in a slot of its own.
+    fn assemble(
+        media: Arc<dyn Media>,
+        meta: Meta,
+        options: Options,
+        slots: Arc<Slots>,
+        image: Image,
+    ) -> Result<Self> {
+        let header = image.header();
+        let Some(slot) = slots.take()? else {
+            return Err(Error::Crowded { path: media.path().to_path_buf(), most: SLOTS });
+        };
+        // Release: pairs with the Acquire of `judge`: who sees the term knows that older ones are dead.
+        let term = header.slot_term(slot.into()).fetch_add(1, Ordering::AcqRel).saturating_add(1);
+        if term >= Owner::TERMS {
+            let (expected, found) = (format!("a term below {}", Owner::TERMS), term.to_string());
+            return Err(header.damaged(media.path(), expected, found));
+        }
+        remove_drafts_of(&*media, slot)?;
+        let time_base = TimeBase::new(header, &meta, &options.clock, Access::Write);
+        let first = first_segment(&meta, &image);
+        let draft = (u64::from(slot) + 1) << SLOT_DRAFTS;
+        let engine = Self {
+            time_base,
+            stripes: Stripes::new(header.stripe_count(), Owner { slot, term }),
+            log: Log::new(media.clone(), first, draft, Access::Write),
+            committer: Committer::default(),
+            snapshots: Snapshots::default(),
+            bell: Bell::new(meta.durability),
+            given_up: AtomicU64::new(0),
+            uses_time: meta.kind.uses_time(),
+            counts_inserts: meta.kind.counts_inserts(),
+            grace: meta.kind.grace(),
+            access: Access::Write,
+            guard: Guard::new(),
+            closing: Closing::default(),
+            media,
+            meta,
+            options,
+            image,
+            slots,
+        };
+        engine.tend_time();
+        Ok(engine)
+    }
+
+    /// Makes everything so far durable. The last one out writes a snapshot and retires the image.
+    pub(crate) fn close(&self) -> Result<()> {
+        self.commit_all()?;
+        // Given back with the slot, by the caller.
+        let entered = self.slots.wait_opening(Access::Write, CLOSING_TIME)?;
+        if entered && !self.slots.anyone_else()? {
+            self.tend_time();
+            self.checkpoint()?;
+            self.image.header().retire();
+            self.free_rest_of_log();
+        }
+        Ok(())
+    }
+
+    /// Gives back the space of the log that nobody has written to, nor will: the image is retired, and this handle is the last.
+    fn free_rest_of_log(&self) {
+        let tail = self.image.header().tail().load(Ordering::Acquire);
+        let (era, uuid) = (self.image.header().identity().era, self.meta.uuid);
+        // As far as that is possible: it is space, nothing else.
+        let Ok(mut listing) = Listing::read(&*self.media) else { return };
+        listing.segments.retain(|&(of, _)| of == era);
+        if let Ok(history) = History::open(&*self.media, &listing, uuid) {
+            trim::free_ends(&*self.media, &history, tail);
+        }
+    }
+}
+
+/// Begins although there was no space, which is the error `full`: in that of log that no era needs, of what would only be read if
+/// the newest snapshot were damaged, or at last of all log, once the state is written as a snapshot.
+fn begin_in_space_of_log(
+    media: &dyn Media,
+    meta: &Meta,
+    (known, slots): (Known, &Slots),
+    full: Error,
+    begin: impl Fn() -> Result<Recovered>,
+) -> Result<Recovered> {
+    let proven = rebuild(media, meta, known, &|| slots.note_progress())?;
+    trim::free_ends(media, &proven.history, u64::MAX);
+    // As far as that is possible: it is space, nothing else.
+    let _ = trim::free_unwritten(media, &proven.history, proven.prefix.stop);
+    proven.give_up_second_ground(media, LEFTOVER_DRAFT..)?;
+    match begin() {
+        Err(error) if error.is_full() => {}
+        begun => return begun,
+    }
+    let proven = rebuild(media, meta, known, &|| slots.note_progress())?;
+    // Of what only looks damaged nothing goes, nor of what an older snapshot would need in its place.
+    if !proven.unsound.is_empty() {
+        return Err(full);
+    }
+    match trim::write_snapshot(media, meta, &proven, LEFTOVER_DRAFT) {
+        Err(error) if error.is_full() => return Err(full),
+        written => written?,
+    }
+    drop(proven);
+    begin()
+}
+
+/// The header of the first segment of an image's era.
+pub(crate) fn first_segment(meta: &Meta, image: &Image) -> SegmentHeader {
+    let header = image.header();
+    let start = header.era_start().load(Ordering::Relaxed);
+    // An image that a reader has rebuilt for itself has no log.
+    let capacity = match header.segment_records().load(Ordering::Relaxed) {
+        0 => meta.segment_records,
+        records => records,
+    };
+    SegmentHeader {
+        uuid: meta.uuid,
+        era: header.identity().era,
+        era_start: start,
+        first: start,
+        capacity,
+    }
+}
+
+/// Places in the segments of a new era: what was chosen at creation, but for a filter that has outgrown the default as many as it
+/// would get by default today.
+fn segment_records(meta: &Meta, image: &Image) -> u64 {
+    let first = first_bank_bytes(&*meta.kind, meta.layout).unwrap_or_default();
+    let chosen = meta.segment_records;
+    if !Options::is_default_segment(chosen, first) {
+        return chosen;
+    }
+    let banks = image.memory_bytes().saturating_sub(image.header().bytes());
+    chosen.max(Options::default_segment_bytes(banks) / RECORD_BYTES)
+}
+
+/// Lets `make` write a filter where there is none, `meta` last; it gets the locks, to hold or to keep. If it fails,
+/// nothing is left behind.
+pub(crate) fn write_new<T>(
+    media: &dyn Media,
+    make: impl FnOnce(Arc<Slots>) -> Result<T>,
+) -> Result<T> {
+    media.make().map_err(Error::io("make", media.path()))?;
+    // Before the locks: a filter that is open there is said to exist, not to be locked.
+    check_vacant(media)?;
+    check_ours(media)?;
+    let slots = Arc::new(enter(media)?);
+    check_vacant(media)?;
+    // The files of a filter were removed, but for `lock`, while processes have it open: they still write here.
+    if slots.anyone_else()? {
+        return Err(Error::Locked { path: media.path().to_path_buf() });
+    }
+    // What an earlier attempt left: without `meta` it is nobody's.
+    clear(media)?;
+    make(slots.clone()).inspect_err(|_| {
+        // The first error is the one to report. Still under the opening byte: nobody else can have begun.
+        let _ = clear(media);
+    })
+}
+
+/// Reads `meta`; if it is missing, tells a filter that has lost it from a place without one.
+pub(crate) fn read_meta(media: &dyn Media) -> Result<Meta> {
+    match Meta::read(media) {
+        Err(nothing @ Error::NotAFilter { .. }) => match check_vacant(media) {
+            Err(lost @ Error::Damaged { .. }) => Err(lost),
+            _ => Err(nothing),
+        },
+        other => other,
+    }
+}
+
+/// Makes sure that no filter is here: neither a whole one nor the rest of one whose `meta` was lost.
+fn check_vacant(media: &dyn Media) -> Result<()> {
+    let path = media.path().join(FileName::Meta.to_string());
+    check_no_meta(media)?;
+    let listing = Listing::read(media)?;
+    let mut ours = listing.snapshots.len();
+    for &(era, first) in &listing.segments {
+        // A creator that died leaves the empty segments of the first two eras and nothing else.
+        if era > 2 || first > 1 || has_records(media, &FileName::Segment { era, first })? {
+            ours += 1;
+        }
+    }
+    if ours == 0 {
+        return Ok(());
+    }
+    // What was listed may be that of a filter created meanwhile.
+    check_no_meta(media)?;
+    Err(Error::Damaged {
+        path,
+        offset: 0,
+        expected: "the file `meta`".to_owned(),
+        found: format!("none, but {ours} snapshots and log segments of a filter"),
+        remedy: "without it nothing can be saved: copy `meta` from any backup of this filter, however old, for it never \
+                 changes; or create the new filter in another directory",
+    })
+}
+
+/// Makes sure that no file of somebody else's has a name of ours: those are removed to make place for a filter. Whatever a
+/// creator left that died lies beside an empty file `lock`, which it makes first; what is in the other files is not
+/// known after a power cut.
+fn check_ours(media: &dyn Media) -> Result<()> {
+    // Before the file `lock` is looked for: what is listed was there without it, if it is not there.
+    let names = media.list().map_err(Error::io("list", media.path()))?;
+    let is_empty = |file: Box<dyn MediaFile>| file.bytes().map(|bytes| bytes == 0);
+    let lock = FileName::Lock.to_string();
+    if media.open(&lock, Access::Read).and_then(is_empty).unwrap_or(false) {
+        return Ok(());
+    }
+    for name in names.iter().filter(|name| FileName::parse(name).is_some()) {
+        let mut start = [0; header::MAGIC_BYTES];
+        let read = media.open(name, Access::Read).and_then(|file| {
+            let length = file.bytes()?.min(start.len() as u64) as usize;
+            file.read_at(&mut start[..length], 0)
+        });
+        let path = || media.path().join(name);
+        match read {
+            Ok(()) if header::is_magic(&start) => {}
+            // No regular file at all.
+            Err(error) if error.kind() != std::io::ErrorKind::InvalidInput => {
+                return Err(Error::io("read", path())(error));
+            }
+            _ => return Err(Error::Occupied { path: path() }),
+        }
+    }
+    Ok(())
+}
+
+fn check_no_meta(media: &dyn Media) -> Result<()> {
+    let name = FileName::Meta.to_string();
+    match media.open(&name, Access::Read) {
+        Ok(_) => Err(Error::Exists { path: media.path().to_path_buf() }),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(Error::io("open", media.path().join(name))(error)),
+    }
+}
+
+/// Whether anything was ever written where a segment's first record lies.
+fn has_records(media: &dyn Media, name: &FileName) -> Result<bool> {
+    let name = name.to_string();
+    let mut first = [0; RECORD_BYTES as usize];
+    let read =
+        media.open(&name, Access::Read).and_then(|file| file.read_at(&mut first, PAGE_BYTES));
+    match read {
+        Ok(()) => Ok(first.iter().any(|&byte| byte != 0)),
+        // A creator's segments are whole, so this is the rest of another filter's.
+        Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => Ok(true),
+        // Whoever is creating the filter just removed it.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(Error::io("read", media.path().join(name))(error)),
+    }
+}
+
+/// Opens the lock file and enters: nobody else opens, recovers or closes the filter until the opening is ended, or
+/// the locks dropped.
+pub(crate) fn enter(media: &dyn Media) -> Result<Slots> {
+    loop {
+        let slots = Slots::open(media, Access::Write).map_err(|error| removed(media, error))?;
+        if !slots.wait_opening(Access::Write, OPENING_TIME)? {
+            return Err(Error::Locked { path: media.path().to_path_buf() });
+        }
+        // Else the file was removed while it was waited for, and others lock another one by now.
+        if slots.is_current() {
+            return Ok(slots);
+        }
+    }
+}
+
+/// A directory that was there a moment ago and cannot take a file any more was removed.
+fn removed(media: &dyn Media, error: Error) -> Error {
+    if !error.is_not_found() {
+        return error;
+    }
+    Error::Retired { path: media.path().to_path_buf(), replaced: true }
+}
+
+/// The first era, which recovery will end at once: a filter always has a log.
+fn begin_log(media: &dyn Media, meta: &Meta) -> Result<()> {
+    let header = SegmentHeader { uuid: meta.uuid, era: 1, era_start: 1, first: 1, capacity: 1 };
+    Segment::create(media, header, SEGMENT_DRAFT).map(|_| ())
+}
+
+/// Begins the era after the last on what was recovered: makes that ground durable with its names, creates the era's first segment
+/// where the log stopped, and gives the image its name.
+fn begin_era(
+    media: &dyn Media,
+    slots: &Slots,
+    meta: &Meta,
+    options: &Options,
+    recovered: &Recovered,
+    draft: &str,
+) -> Result<()> {
+    recovered.history.secure(media, recovered.start, &recovered.prefix)?;
+    // The names, too: who gave them may have died before the directory was synced. Else a new era could outlive `meta`.
+    media.sync().map_err(Error::io("sync", media.path()))?;
+    let header = recovered.image.header();
+    // Relaxed, all of them: nobody else has the image.
+    let set = |word: &AtomicU64, value| word.store(value, Ordering::Relaxed);
+    set(header.era_start(), recovered.prefix.stop);
+    set(header.segment_records(), segment_records(meta, &recovered.image));
+    let first = first_segment(meta, &recovered.image);
+    let upto = next_end(&first, first.first, first.first);
+    let places = upto - first.first;
+    drop(Segment::create_if(media, first, places, SEGMENT_DRAFT, &|| true)?);
+    set(header.allocated(), upto);
+    let sound = recovered.listing.snapshots.iter().filter(|&&start| start <= recovered.start);
+    set(header.snapshot(), sound.copied().max().unwrap_or(0));
+    for (word, (start, _)) in header.unsound().iter().zip(&recovered.unsound) {
+        set(word, *start);
+    }
+    continue_time(media, meta, &options.clock, header)?;
+    // Recovery may have taken long: never over the image of a filter that is here by now.
+    if !slots.is_current() {
+        return Err(Error::Retired { path: media.path().to_path_buf(), replaced: true });
+    }
+    let live = FileName::Live.to_string();
+    let named = media.rename(draft, &live).and_then(|()| media.sync());
+    named.map_err(Error::io("name", media.path().join(&live)))
+}
+
+/// Writes `meta`, which makes the directory a filter.
+fn write_meta(engine: &Engine) -> Result<()> {
+    write_file(&*engine.media, META_DRAFT, &FileName::Meta.to_string(), &engine.meta.encode())
+}
+
+/// Writes a small file so that it is there in full or not at all.
+pub(crate) fn write_file(media: &dyn Media, draft: u64, name: &str, bytes: &[u8]) -> Result<()> {
+    let draft = FileName::Temporary(draft).to_string();
+    let write = || {
+        let file = media.create(&draft, 0)?;
+        file.write_at(bytes, 0)?;
+        file.sync()?;
+        media.rename(&draft, name)?;
+        media.sync()
+    };
+    write().map_err(Error::io("write", media.path().join(name)))
+}
+
+/// Removes files in the making, and the banks of an earlier image: nobody reads them again, and the new image needs
+/// their space. (The file `live` stays: it explains holes in the log.)
+fn remove_drafts(media: &dyn Media) -> Result<()> {
+    let listing = Listing::read(media)?;
+    // What cannot be removed takes space and nothing else: whoever needs its name gets the error.
+    let _ = removal::remove_drafts(media, &listing.temporaries);
+    for (era, bank) in listing.banks {
+        // Likewise: the new image has other names.
+        let _ = media.remove(&FileName::Bank { era, bank }.to_string());
+    }
+    Ok(())
+}
+
+/// Removes what the handle left in the making that had a slot before.
+fn remove_drafts_of(media: &dyn Media, slot: u16) -> Result<()> {
+    let mut drafts = Listing::read(media)?.temporaries;
+    drafts.retain(|number| number >> SLOT_DRAFTS == u64::from(slot) + 1);
+    // One that cannot be removed takes space; its number is passed over.
+    let _ = removal::remove_drafts(media, &drafts);
+    Ok(())
+}
+
+/// Removes every file of ours but the lock.
+pub(crate) fn clear(media: &dyn Media) -> Result<()> {
+    let names = media.list().map_err(Error::io("list", media.path()))?;
+    let ours = names.iter().filter_map(|name| FileName::parse(name));
+    let ours: Vec<_> = ours.filter(|&file| file != FileName::Lock).collect();
+    if ours.is_empty() {
+        return Ok(());
+    }
+    // `meta` first, and for good: without it the rest is no filter, at whatever moment we are cut off. Synced even if it is not
+    // there: who removed it may not have come to that.
+    remove_for_good(media, [FileName::Meta], LEFTOVER_DRAFT..)?;
+    media.sync().map_err(Error::io("sync", media.path()))?;
+    let rest = |file: &FileName| !matches!(file, FileName::Meta | FileName::Temporary(_));
+    remove_for_good(media, ours.into_iter().filter(rest), LEFTOVER_DRAFT..)?;
+    removal::remove_drafts(media, &Listing::read(media)?.temporaries)
+}

@@ -1,0 +1,332 @@
+//! Holding stripes: waiting for living owners, taking over from dead ones, repairing what they left.
+//!
+//! Nobody enters a stripe through anything else, so nobody works on one that needs repair.
+
+use crate::engine::{Engine, Local};
+use crate::error::{Error, Result};
+use crate::locks::robust_word::{self, Acquired, Owner, Verdict};
+use crate::locks::stripes::StripeGuard;
+use crate::recovery::repair;
+use crate::sync::{self, Ordering, patience};
+use std::time::Duration;
+
+/// How long a reader waits for writers to repair what one of them left; they look once a second.
+const READERS_PATIENCE: Duration = patience(Duration::from_millis(5));
+/// How often a reader waits so for the repair of what a dead writer left: some seconds. A handle without background threads
+/// repairs only what it needs itself.
+const REPAIR_WAITS: u32 = if cfg!(fuzzing) { 5 } else { 1000 };
+
+impl Engine {
+    /// Takes a stripe: 0 for block 0, else one more than the share of the key-hash space. Waits for living owners,
+    /// stopped ones too; what a dead one left is repaired first.
+    #[inline]
+    pub(crate) fn lock(&self, stripe: usize) -> StripeGuard<'_, Local> {
+        match self.stripes.try_lock(self.image.header(), stripe) {
+            Some(guard) => guard,
+            None => self.wait_for(stripe),
+        }
+    }
+
+    /// As [`Engine::lock`], for an operation that may come after the handle was closed: then it
+    /// takes nothing.
+    #[inline]
+    pub(crate) fn lock_unless_closed(&self, stripe: usize) -> Result<StripeGuard<'_, Local>> {
+        match self.stripes.try_lock(self.image.header(), stripe) {
+            Some(guard) if self.is_closed() => Err(self.come_too_late(guard, Acquired::Free)),
+            Some(guard) => Ok(guard),
+            None => self.wait_unless_closed(stripe),
+        }
+    }
+
+    #[cold]
+    fn wait_unless_closed(&self, stripe: usize) -> Result<StripeGuard<'_, Local>> {
+        let judge = |owner| if self.is_closed() { Verdict::GiveUp } else { self.judge(owner) };
+        let header = self.image.header();
+        match self.stripes.lock(header, stripe, &judge) {
+            Some((guard, acquired)) if self.is_closed() => Err(self.come_too_late(guard, acquired)),
+            Some((guard, acquired)) => Ok(self.entered(guard, acquired)),
+            None => Err(self.closed()),
+        }
+    }
+
+    /// Gets rid of a stripe that was taken after the handle was closed. By then others take this
+    /// handle for dead.
+    #[cold]
+    pub(crate) fn come_too_late(&self, guard: StripeGuard<'_, Local>, acquired: Acquired) -> Error {
+        match acquired {
+            Acquired::Free => guard.forgo(),
+            // It needs repair, which is up to a living handle: whoever comes next takes it over
+            // from this one.
+            Acquired::TakenOver(_) => std::mem::forget(guard),
+        }
+        self.closed()
+    }
+
+    #[cold]
+    fn wait_for(&self, stripe: usize) -> StripeGuard<'_, Local> {
+        loop {
+            // This judge never gives up.
+            if let Some(guard) = self.lock_judged(stripe, &|owner| self.judge(owner)) {
+                return guard;
+            }
+        }
+    }
+
+    /// Takes stripe 0 unless a process that does not come on keeps it.
+    pub(crate) fn lock_events(&self) -> Option<StripeGuard<'_, Local>> {
+        // Without the mark of those who wait. Relaxed, as all of these: at worst we wait once more, or once less.
+        let word = self.image.header().stripe(0).lock_word();
+        let holder = || word.load(Ordering::Relaxed) & !robust_word::WAITERS;
+        let given_up = self.given_up.load(Ordering::Relaxed);
+        if given_up != 0 && given_up == holder() {
+            return None;
+        }
+        let guard = self.lock_soon(0);
+        let now_given_up = if guard.is_none() { holder() } else { 0 };
+        if now_given_up != given_up {
+            self.given_up.store(now_given_up, Ordering::Relaxed);
+        }
+        guard
+    }
+
+    /// Takes a stripe unless another living handle keeps it for more than some milliseconds.
+    pub(crate) fn lock_soon(&self, stripe: usize) -> Option<StripeGuard<'_, Local>> {
+        let impatient = |owner| match self.judge(owner) {
+            Verdict::Wait => Verdict::GiveUp,
+            other => other,
+        };
+        self.lock_judged(stripe, &impatient)
+    }
+
+    fn lock_judged(
+        &self,
+        stripe: usize,
+        judge: &dyn Fn(Owner) -> Verdict,
+    ) -> Option<StripeGuard<'_, Local>> {
+        let (guard, acquired) = self.stripes.lock(self.image.header(), stripe, judge)?;
+        Some(self.entered(guard, acquired))
+    }
+
+    /// A stripe that was just taken, whole.
+    fn entered<'a>(
+        &'a self,
+        guard: StripeGuard<'a, Local>,
+        acquired: Acquired,
+    ) -> StripeGuard<'a, Local> {
+        match acquired {
+            Acquired::Free => guard,
+            Acquired::TakenOver(_) => self.repaired(guard),
+        }
+    }
+
+    /// Dead if its slot was taken again since, or is nobody's now.
+    pub(crate) fn judge(&self, owner: Owner) -> Verdict {
+        // Acquire: pairs with the Release of whoever took the slot since.
+        let term = self.image.header().slot_term(owner.slot.into()).load(Ordering::Acquire);
+        let dead = owner.term < term || !self.slots.is_alive(owner.slot);
+        if dead { Verdict::Dead } else { Verdict::Wait }
+    }
+
+    /// Repairs a stripe that was taken over.
+    #[cold]
+    fn repaired<'a>(&'a self, mut stripe: StripeGuard<'a, Local>) -> StripeGuard<'a, Local> {
+        let (header, index) = (self.image.header(), stripe.index());
+        let before = stripe.entry().sums();
+        let cleared = match self.repair(index) {
+            Ok(cleared) => cleared,
+            Err(error) => {
+                self.poison(format!("what a dead process left could not be repaired ({error})"));
+                // The place that it left empty is not voided: recovery must know of it when the stripe is free.
+                header.noting().fetch_add(1, Ordering::Relaxed);
+                return stripe;
+            }
+        };
+        if cleared && index > 0 {
+            // The dead owner held all stripes. Block 0 is still as it was until stripe 0 is repaired, too, and nobody may
+            // insert by it any more.
+            drop(self.lock(0));
+        }
+        let after = stripe.entry().sums();
+        // Who had not counted in the stripe had not counted here either.
+        let inserts = after.inserts.wrapping_sub(before.inserts);
+        let novelty = after.novelty.wrapping_sub(before.novelty);
+        header.tally().count(self.lane(), inserts, novelty);
+        self.raise_time(after.time);
+        if index == 0 {
+            self.confirm_events(&mut stripe);
+        } else if let Some(mut events) = self.lock_events() {
+            self.confirm_events(&mut events);
+        }
+        stripe
+    }
+
+    fn repair(&self, index: usize) -> Result<bool> {
+        let header = self.image.header();
+        loop {
+            // Acquire: pairs with the Release of the checkpoint that raised it.
+            let ground = header.snapshot().load(Ordering::Acquire);
+            let from = repair::from(&self.image, index, ground);
+            // Acquire: pairs with the Release in `make_room`.
+            let end = header.allocated().load(Ordering::Acquire);
+            let segments = from.map_or(Ok(Vec::new()), |from| self.log.map(from, end));
+            match segments {
+                // Nobody removes log from the newest snapshot on, but that may be newer by now.
+                Err(error)
+                    if error.is_not_found()
+                        && header.snapshot().load(Ordering::Acquire) > ground => {}
+                segments => {
+                    let kind = &*self.meta.kind;
+                    return repair::stripe(&self.image, kind, index, &segments?, from);
+                }
+            }
+        }
+    }
+
+    /// Repairs every stripe that a dead process holds.
+    pub(crate) fn repair_all(&self) {
+        let header = self.image.header();
+        for index in 0..header.stripe_count() {
+            let word = header.stripe(index).lock_word().load(Ordering::Relaxed);
+            let holder = robust_word::holder(word);
+            let ours = self.stripes.owner();
+            if holder.is_some_and(|holder| holder != ours && self.judge(holder) == Verdict::Dead) {
+                // Somebody else may have taken it over by now, and been stopped.
+                drop(self.lock_soon(index));
+            }
+        }
+    }
+
+    /// Lets a reader sleep a little before it looks again at what a writer is changing. `idle` counts the times that nobody
+    /// alive was at it.
+    ///
+    /// # Errors
+    /// [`Error::Retired`] if no writer is left who could go on, [`Error::Locked`] if there are, and none of them does.
+    pub(crate) fn wait_for_writers(&self, stripe: usize, idle: &mut u32) -> Result<()> {
+        sync::sleep(READERS_PATIENCE);
+        // In an image that is given up the slots tell of others by now: they are those of its successor.
+        if self.image.header().is_retired() || !self.slots.anyone_else()? {
+            return Err(self.retired());
+        }
+        let word = self.image.header().stripe(stripe).lock_word().load(Ordering::Relaxed);
+        let at_work =
+            robust_word::holder(word).is_some_and(|holder| self.judge(holder) != Verdict::Dead);
+        *idle = if at_work { 0 } else { *idle + 1 };
+        if *idle < REPAIR_WAITS {
+            return Ok(());
+        }
+        Err(Error::Locked { path: self.media.path().to_path_buf() })
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::locks::session::Slots;
+    use crate::media::{Access, Memory};
+    use crate::wal::{Op, Record, slot};
+    use crate::{Bloom, Durability, Filter, Options};
+    use std::sync::Arc;
+
+    fn made() -> (Filter<Bloom>, Arc<Memory>) {
+        let memory = Arc::new(Memory::new());
+        let options =
+            Options::new().hash_seed(7).stripes(2).durability(Durability::Never).background(false);
+        let filter = Filter::create_on(memory.clone(), Bloom::capacity(1000), options);
+        (filter.expect("a filter"), memory)
+    }
+
+    /// Another handle's hold on slot 1, which was taken five times.
+    fn neighbour(engine: &Engine, memory: &Memory) -> Slots {
+        let slots = Slots::open(memory, Access::Write).expect("the lock file");
+        assert_eq!(slots.take().expect("no error"), Some(1));
+        engine.image.header().slot_term(1).store(5, Ordering::Relaxed);
+        slots
+    }
+
+    const DEAD: Owner = Owner { slot: 9, term: 1 };
+    const LIVING: Owner = Owner { slot: 1, term: 5 };
+
+    #[test]
+    fn repair_applies_and_counts_what_the_dead_left_of_this_stripe_and_of_no_other() {
+        let (filter, _memory) = made();
+        let engine = &filter.engine;
+        let header = engine.image.header();
+        (0..20_u64).for_each(|key| assert!(filter.insert(key.to_le_bytes()).is_ok()));
+        let unapplied = |stripe| {
+            let mut hashes = (100_u64..).map(|key| engine.meta.hasher.hash(&key.to_le_bytes()));
+            let hash = hashes.find(|&hash| engine.image.layout().stripe_of(hash) == stripe);
+            let record = Record {
+                payload: hash.expect("a key of the stripe"),
+                argument: 3,
+                ..Record::new(Op::Insert)
+            };
+            engine.append(&mut None, &record).expect("room")
+        };
+        let (_others, lsn) = (unapplied(1), unapplied(0));
+        let hole = slot::reserve(header.tail(), engine.log.mapped_end()).expect("room");
+        assert!(robust_word::try_lock(header.stripe(1).lock_word(), DEAD));
+        let sums = || [1, 2].map(|stripe| header.stripe(stripe).sums());
+        let (before, total) = (sums(), header.tally().sum());
+        engine.repair_all();
+        assert_eq!(header.stripe(1).lock_word().load(Ordering::Relaxed), 0);
+        let after = sums();
+        let counted = |at: usize| {
+            (after[at].inserts - before[at].inserts, after[at].novelty - before[at].novelty)
+        };
+        assert_eq!((after[0].lsn, counted(0)), (lsn, (1, 3)));
+        assert_eq!((after[1].lsn, counted(1)), (before[1].lsn, (0, 0)), "that of a living writer");
+        let sum = header.tally().sum();
+        assert_eq!((sum.inserts - total.inserts, sum.novelty - total.novelty), (1, 3));
+        assert!(engine.log.segment(hole).is_some_and(|segment| segment.is_complete(hole)));
+    }
+
+    #[test]
+    fn nobody_waits_on_an_image_that_is_given_up_for_a_slot_of_its_successor() {
+        let (filter, memory) = made();
+        let engine = &filter.engine;
+        let _alive = neighbour(engine, &memory);
+        assert!(robust_word::try_lock(engine.image.header().stripe(1).lock_word(), LIVING));
+        let mut idle = 0;
+        assert!(engine.wait_for_writers(1, &mut idle).is_ok(), "it may come on");
+        engine.image.header().retire();
+        let told = engine.wait_for_writers(1, &mut idle);
+        assert!(matches!(told, Err(Error::Retired { .. })), "{told:?}");
+    }
+
+    #[test]
+    fn the_living_keep_their_stripes_and_lose_them_when_they_die() {
+        let (filter, memory) = made();
+        let engine = &filter.engine;
+        let alive = neighbour(engine, &memory);
+        let word = engine.image.header().stripe(1).lock_word();
+        assert_eq!(engine.judge(LIVING), Verdict::Wait);
+        assert_eq!(engine.judge(Owner { term: 4, ..LIVING }), Verdict::Dead, "taken again since");
+        assert_eq!(engine.judge(DEAD), Verdict::Dead);
+        assert!(robust_word::try_lock(word, LIVING));
+        let ours = engine.lock(2);
+        engine.repair_all();
+        let holder = || robust_word::holder(word.load(Ordering::Relaxed));
+        assert_eq!(holder(), Some(LIVING));
+        drop(alive);
+        engine.repair_all();
+        assert_eq!(holder(), None);
+        assert_eq!(ours.index(), 2);
+    }
+
+    #[test]
+    fn a_holder_of_stripe_0_is_given_up_once_and_not_waited_for_again() {
+        let (filter, memory) = made();
+        let engine = &filter.engine;
+        let _alive = neighbour(engine, &memory);
+        let word = engine.image.header().stripe(0).lock_word();
+        let given_up = || engine.given_up.load(Ordering::Relaxed);
+        assert!(engine.lock_events().is_some() && given_up() == 0);
+        assert!(robust_word::try_lock(word, LIVING));
+        for _ in 0..2 {
+            assert!(engine.lock_events().is_none());
+            assert_eq!(robust_word::holder(given_up()), Some(LIVING));
+        }
+        assert!(robust_word::unlock(word, LIVING).is_ok());
+        assert!(engine.lock_events().is_some() && given_up() == 0);
+    }
+}

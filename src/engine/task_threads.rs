@@ -1,0 +1,356 @@
+//! The background threads of the process: two in all, however many filters it has open.
+//!
+//! Each worker has a list of tasks, one for each filter, and the times at which they are due. It sleeps until the
+//! first of them, or until one is woken. The thread of a worker starts with its first task and ends with its last.
+//!
+//! Invariants: what the whole process shares is found through an atomic pointer and names its process by a
+//! [`Guard`], so a forked child, which has none of the threads, makes workers of its own. A task that was removed
+//! does not run any more. A worker never holds its lock while it runs a task.
+
+use crate::platform::fork::Guard;
+use crate::platform::threads;
+use crate::sync::mutex::{Condvar, Mutex};
+use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// What a worker does for one filter, again and again.
+pub(crate) trait Task: Send + Sync {
+    /// Does what is due. Returns when it is due next.
+    fn run(&self) -> Instant;
+}
+
+/// Which worker runs a task.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Work {
+    /// What never takes long but for syncs: the log.
+    Log,
+    /// Checkpoints, for which no sync waits.
+    Snapshots,
+}
+
+/// A task on the list of a worker.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Registered {
+    worker: &'static Worker,
+    task: u64,
+}
+
+impl Registered {
+    /// Makes the task due now.
+    pub(crate) fn wake(&self) {
+        self.worker.wake(self.task);
+    }
+
+    /// Takes the task off the list, and waits until it does not run any more.
+    pub(crate) fn remove(&self) {
+        self.worker.remove(self.task);
+    }
+}
+
+/// Has a worker of this process run a task from now on, for the first time at once.
+///
+/// # Errors
+/// The system's refusal of a thread.
+pub(crate) fn register(work: Work, task: Arc<dyn Task>) -> std::io::Result<Registered> {
+    let workers = Workers::of_this_process();
+    let worker = match work {
+        Work::Log => &workers.log,
+        Work::Snapshots => &workers.snapshots,
+    };
+    worker.add(task).map(|task| Registered { worker, task })
+}
+
+/// The next of the moments at which all filters do what is due once in so long: together, so that a process with many
+/// filters wakes once for all of them.
+pub(crate) fn next_beat(now: Instant, every: Duration) -> Instant {
+    let begun = Workers::of_this_process().begun;
+    let passed = now.saturating_duration_since(begun).as_nanos();
+    let left = every.as_nanos() - passed % every.as_nanos().max(1);
+    now + Duration::from_nanos(left as u64)
+}
+
+/// The workers of a process.
+#[derive(Debug)]
+struct Workers {
+    guard: Guard,
+    begun: Instant,
+    log: Worker,
+    snapshots: Worker,
+}
+
+static WORKERS: AtomicPtr<Workers> = AtomicPtr::new(ptr::null_mut());
+
+impl Workers {
+    /// Those of this process. Never freed: there are as many as processes in a line of forks that opened filters.
+    #[expect(
+        unsafe_code,
+        reason = "a lock around them could be inherited locked by a forked child"
+    )]
+    fn of_this_process() -> &'static Self {
+        // Acquire: pairs with the Release below, which published them.
+        let seen = WORKERS.load(Ordering::Acquire);
+        // SAFETY: null, or workers that were leaked and are never freed.
+        if let Some(workers) = unsafe { seen.as_ref() }.filter(|all| !all.guard.is_foreign()) {
+            return workers;
+        }
+        let new = Box::into_raw(Box::new(Self {
+            guard: Guard::new(),
+            begun: Instant::now(),
+            log: Worker::new("ebbtide-log"),
+            snapshots: Worker::new("ebbtide-snap"),
+        }));
+        match WORKERS.compare_exchange(seen, new, Ordering::Release, Ordering::Acquire) {
+            // SAFETY: leaked just now.
+            Ok(_) => unsafe { &*new },
+            Err(theirs) => {
+                // SAFETY: it came from a box just now, and nobody else has seen it.
+                drop(unsafe { Box::from_raw(new) });
+                // SAFETY: what others of this process published is never freed.
+                unsafe { &*theirs }
+            }
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Worker {
+    name: &'static str,
+    list: Mutex<List>,
+    /// Notified when the list has changed, and when a task has come to its end.
+    changed: Condvar,
+}
+
+/// A task, and when it is due: one that runs is not, unless it was woken meanwhile.
+struct Entry {
+    task: Arc<dyn Task>,
+    due: Option<Instant>,
+}
+
+#[derive(Default)]
+struct List {
+    tasks: BTreeMap<u64, Entry>,
+    /// When tasks are due, in order: what their entries say.
+    due: BTreeSet<(Instant, u64)>,
+    last_task: u64,
+    running: Option<u64>,
+    thread: Option<JoinHandle<()>>,
+    /// Which thread serves the list: one that finds another number here ends.
+    serving: u64,
+}
+
+impl std::fmt::Debug for List {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("List").field("tasks", &self.tasks.len()).finish_non_exhaustive()
+    }
+}
+
+impl List {
+    /// Makes a task due at a time, unless it is due before. False if that changes nothing.
+    fn schedule(&mut self, task: u64, at: Instant) -> bool {
+        let Some(entry) = self.tasks.get_mut(&task) else { return false };
+        if entry.due.is_some_and(|before| before <= at) {
+            return false;
+        }
+        if let Some(later) = entry.due.replace(at) {
+            self.due.remove(&(later, task));
+        }
+        self.due.insert((at, task))
+    }
+
+    /// Takes the first task that is due; else says how long until one is.
+    fn take_due(&mut self) -> Result<(u64, Arc<dyn Task>), Duration> {
+        const LONG: Duration = Duration::from_secs(3600);
+        let Some(&(at, task)) = self.due.first() else { return Err(LONG) };
+        let left = at.saturating_duration_since(Instant::now());
+        if !left.is_zero() {
+            return Err(left);
+        }
+        self.due.remove(&(at, task));
+        let Some(entry) = self.tasks.get_mut(&task) else { return Err(Duration::ZERO) };
+        entry.due = None;
+        Ok((task, entry.task.clone()))
+    }
+
+    fn remove(&mut self, task: u64) {
+        if let Some(Entry { due: Some(at), .. }) = self.tasks.remove(&task) {
+            self.due.remove(&(at, task));
+        }
+    }
+}
+
+impl Worker {
+    fn new(name: &'static str) -> Self {
+        Self { name, list: Mutex::default(), changed: Condvar::default() }
+    }
+
+    fn add(&'static self, task: Arc<dyn Task>) -> std::io::Result<u64> {
+        let mut list = self.list.lock();
+        if list.thread.is_none() {
+            list.serving += 1;
+            let number = list.serving;
+            list.thread = Some(threads::spawn(self.name, move || self.serve(number))?);
+        }
+        list.last_task += 1;
+        let number = list.last_task;
+        list.tasks.insert(number, Entry { task, due: None });
+        list.schedule(number, Instant::now());
+        self.changed.notify_all();
+        Ok(number)
+    }
+
+    fn wake(&self, task: u64) {
+        let mut list = self.list.lock();
+        if list.schedule(task, Instant::now()) {
+            self.changed.notify_all();
+        }
+    }
+
+    fn remove(&self, task: u64) {
+        let mut list = self.list.lock();
+        list.remove(task);
+        while list.running == Some(task) {
+            list = self.changed.wait(list);
+        }
+        let last = list.tasks.is_empty().then(|| list.thread.take()).flatten();
+        drop(list);
+        if let Some(thread) = last {
+            self.changed.notify_all();
+            // It has nothing to say: a panic of a task has been reported on standard error.
+            let _ = thread.join();
+        }
+    }
+
+    /// Runs what is due until there is nothing left to serve.
+    fn serve(&self, number: u64) {
+        let mut list = self.list.lock();
+        while list.serving == number && (list.thread.is_some() || !list.tasks.is_empty()) {
+            let (task, run) = match list.take_due() {
+                Ok(due) => due,
+                Err(left) => {
+                    list = self.changed.wait_for(list, left);
+                    continue;
+                }
+            };
+            list.running = Some(task);
+            drop(list);
+            let next = catch_unwind(AssertUnwindSafe(|| run.run()));
+            // Before the list is locked: it may be the last reference to a filter.
+            drop(run);
+            list = self.list.lock();
+            list.running = None;
+            match next {
+                Ok(next) => drop(list.schedule(task, next)),
+                // One that panics stays off: its filter goes on without, as far as it is sound.
+                Err(_) => list.remove(task),
+            }
+            self.changed.notify_all();
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicU64;
+    use std::sync::mpsc::{Sender, channel};
+
+    const LIMIT: Duration = Duration::from_secs(60);
+
+    /// Counts its runs, and tells of each.
+    struct Counting {
+        runs: AtomicU64,
+        told: Mutex<Sender<u64>>,
+        every: Duration,
+    }
+
+    impl Task for Counting {
+        fn run(&self) -> Instant {
+            let runs = self.runs.fetch_add(1, Ordering::SeqCst) + 1;
+            // Whoever listened may be gone.
+            let _ = self.told.lock().send(runs);
+            Instant::now() + self.every
+        }
+    }
+
+    fn counting(every: Duration) -> (Arc<Counting>, std::sync::mpsc::Receiver<u64>) {
+        let (told, heard) = channel();
+        let told = Mutex::new(told);
+        (Arc::new(Counting { runs: AtomicU64::new(0), told, every }), heard)
+    }
+
+    #[test]
+    fn a_task_runs_at_once_then_when_due_and_whenever_it_is_woken() {
+        let (task, heard) = counting(Duration::from_millis(1));
+        let often = register(Work::Log, task.clone()).expect("a thread");
+        for run in 1..4 {
+            assert_eq!(heard.recv_timeout(LIMIT), Ok(run));
+        }
+        often.remove();
+        let (task, heard) = counting(Duration::from_secs(3600));
+        let seldom = register(Work::Log, task).expect("a thread");
+        assert_eq!(heard.recv_timeout(LIMIT), Ok(1));
+        for run in 2..50 {
+            seldom.wake();
+            assert_eq!(heard.recv_timeout(LIMIT), Ok(run), "woken");
+        }
+        seldom.remove();
+        seldom.wake();
+        assert!(heard.recv_timeout(Duration::from_millis(20)).is_err(), "it was removed");
+    }
+
+    #[test]
+    fn a_removed_task_does_not_run_any_more_once_its_remover_returns() {
+        struct Slow(AtomicU64);
+        impl Task for Slow {
+            fn run(&self) -> Instant {
+                self.0.fetch_add(1, Ordering::SeqCst);
+                std::thread::sleep(Duration::from_millis(5));
+                self.0.fetch_add(1, Ordering::SeqCst);
+                Instant::now()
+            }
+        }
+        for _ in 0..20 {
+            let task = Arc::new(Slow(AtomicU64::new(0)));
+            let registered = register(Work::Snapshots, task.clone()).expect("a thread");
+            std::thread::sleep(Duration::from_millis(2));
+            registered.remove();
+            let steps = task.0.load(Ordering::SeqCst);
+            assert_eq!(steps % 2, 0, "it is in the middle of a run");
+            assert_eq!(Arc::strong_count(&task), 1);
+        }
+    }
+
+    #[test]
+    fn a_task_that_panics_is_off_the_list_and_the_others_go_on() {
+        struct Bad;
+        impl Task for Bad {
+            fn run(&self) -> Instant {
+                panic!("this is the test's own panic")
+            }
+        }
+        let bad = Arc::new(Bad);
+        let registered = register(Work::Log, bad.clone()).expect("a thread");
+        let (task, heard) = counting(Duration::from_millis(1));
+        let good = register(Work::Log, task).expect("a thread");
+        for run in 1..20 {
+            assert_eq!(heard.recv_timeout(LIMIT), Ok(run));
+        }
+        assert_eq!(Arc::strong_count(&bad), 1, "it is not kept");
+        registered.remove();
+        good.remove();
+    }
+
+    #[test]
+    fn beats_are_the_same_for_all_and_lie_ahead() {
+        let (now, every) = (Instant::now(), Duration::from_secs(1));
+        let beat = next_beat(now, every);
+        assert!(beat > now && beat <= now + every);
+        assert_eq!(next_beat(beat - Duration::from_nanos(1), every), beat);
+        assert_eq!(next_beat(beat, every), beat + every);
+    }
+}

@@ -1,0 +1,297 @@
+//! The filter's time: where it comes from, and how it continues over restarts and reboots.
+//!
+//! Records carry time into the state, and the filter's latest time never decreases. Between records
+//! a *time base* turns readings of a clock that only counts forward (`CLOCK_BOOTTIME`) into the
+//! filter's time: one time of the filter, and the reading that belongs to it. The base lives in the
+//! image, all handles whose clock is the same use it, and each image takes it from the one before
+//! as long as the machine runs. So the wall clock is read once a boot, at the first opening, and a
+//! step of it changes nothing after that. What is then known of the wall clock is how far the
+//! filter's time is ahead of it, its *lead*, which also survives a reboot. Nothing here changes the
+//! state.
+
+use crate::api::filter::Filter;
+use crate::clock::Clock;
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::format::meta::Meta;
+use crate::image::LiveHeader;
+use crate::media::{Access, Media};
+use crate::options::Downtime;
+use crate::sync::{AtomicU64, Ordering};
+use ebbtide_core::kind::Micros;
+use std::time::Duration;
+
+/// The latest time there is: a record's mark needs the highest bit. It lies in the year 294,000.
+const LATEST: Micros = u64::MAX >> 1;
+
+/// The lead is noted again when it has changed by this many milliseconds: only a step of the wall
+/// clock changes it.
+const LEAD_STEP: u64 = 100;
+
+/// A lead below this is not reported: clocks of several machines differ by as much.
+const LEAD_REPORTED: Duration = Duration::from_secs(1);
+
+/// A time, and whether it came with the key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stamp {
+    /// Microseconds since the Unix epoch.
+    pub time: Micros,
+    /// Given by the caller, not read from a clock.
+    pub stream: bool,
+}
+
+impl Stamp {
+    /// The latest time in an image, of a kind that uses time.
+    fn latest_of(header: &LiveHeader) -> Self {
+        Self::from_word(header.time().load(Ordering::Relaxed))
+    }
+
+    fn from_word(word: u64) -> Self {
+        Self { time: word >> 1, stream: word & 1 != 0 }
+    }
+}
+
+/// Where a handle finds its time base.
+#[derive(Debug)]
+pub struct TimeBase {
+    /// The handle's own, as its clock is not that of the image.
+    own: Option<[AtomicU64; 2]>,
+}
+
+/// A new image's time base and lead, from those of the image before. The base continues as long as
+/// the machine runs, unless time stands still while the filter is closed, or the opener has another
+/// clock.
+///
+/// # Errors
+/// [`Error::Io`] if the image before cannot be read.
+pub fn continue_time(
+    media: &dyn Media,
+    meta: &Meta,
+    clock: &Clock,
+    header: &LiveHeader,
+) -> Result<()> {
+    if let Some(lead) = LiveHeader::previous_lead(media, meta.uuid)? {
+        header.set_lead(lead);
+    }
+    let Some(before) = LiveHeader::open_previous(media, meta.uuid, Access::Read)? else {
+        return Ok(());
+    };
+    let ours = clock.identity();
+    let base = before.time_base();
+    let [filter, elapsed, which] = [0, 1, 2].map(|at: usize| base[at].load(Ordering::Relaxed));
+    if filter != 0 && meta.downtime == Downtime::Age && ours.is_none_or(|ours| ours == which) {
+        for (word, value) in header.time_base().iter().zip([filter, elapsed, which]) {
+            word.store(value, Ordering::Relaxed);
+        }
+    }
+    Ok(())
+}
+
+/// The filter's time when its first handle with a clock opens it, or the first whose clock is
+/// another; `None` if only times that came with keys have moved it so far.
+fn first_time(header: &LiveHeader, downtime: Downtime, clock: &Clock) -> Option<Micros> {
+    let (latest, lead) = (Stamp::latest_of(header), header.lead());
+    if latest.time == 0 || (latest.stream && lead.is_none()) {
+        return None;
+    }
+    match downtime {
+        Downtime::Freeze => Some(latest.time),
+        Downtime::Age => {
+            let ahead = lead.unwrap_or(0).saturating_mul(1000);
+            let time = clock.wall()?.saturating_add_signed(ahead);
+            Some(time.clamp(latest.time, LATEST))
+        }
+    }
+}
+
+impl TimeBase {
+    /// The base of a handle on this image. The first handle that has a clock gives the image a base
+    /// if it has the right to write: it holds the opening byte, or is alone with the image.
+    #[must_use]
+    pub fn new(header: &LiveHeader, meta: &Meta, clock: &Clock, access: Access) -> Self {
+        let shared = Self { own: None };
+        let ([filter, elapsed, which], Some(ours)) = (header.time_base(), clock.identity()) else {
+            return shared;
+        };
+        // Acquire: pairs with the Release below.
+        let found = which.load(Ordering::Acquire);
+        if found == ours || !meta.kind.uses_time() {
+            return shared;
+        }
+        let first = first_time(header, meta.downtime, clock).unwrap_or(0);
+        let read = clock.elapsed();
+        if found != 0 || access == Access::Read {
+            return Self { own: Some([AtomicU64::new(first), AtomicU64::new(read)]) };
+        }
+        filter.store(first, Ordering::Relaxed);
+        elapsed.store(read, Ordering::Relaxed);
+        // Release: a handle that finds the clock finds its base.
+        which.store(ours, Ordering::Release);
+        shared
+    }
+
+    fn words<'a>(&'a self, header: &'a LiveHeader) -> [&'a AtomicU64; 2] {
+        let words = self.own.as_ref().map_or(header.time_base(), |own| own);
+        [&words[0], &words[1]]
+    }
+
+    /// The filter's time by the clock; `None` without a clock, and while only times that came with
+    /// keys have moved the filter.
+    #[inline]
+    fn read(&self, header: &LiveHeader, clock: &Clock) -> Option<Micros> {
+        if !clock.ticks() {
+            return None;
+        }
+        // Relaxed: the two belong together whichever raise of the first is found.
+        let [filter, elapsed] = self.words(header).map(|word| word.load(Ordering::Relaxed));
+        let passed = clock.elapsed().saturating_sub(elapsed);
+        let time = (filter as i64).saturating_add_unsigned(passed);
+        (filter != 0).then_some(time.max(0) as u64)
+    }
+
+    /// Sets the filter's time by the clock to this one, unless it is later already.
+    fn raise(&self, header: &LiveHeader, clock: &Clock, to: Micros) {
+        let [filter, elapsed] = self.words(header);
+        let passed = clock.elapsed().saturating_sub(elapsed.load(Ordering::Relaxed));
+        // As a signed number, which may lie before 1970: the time that the filter would have had
+        // when its clock was first read.
+        let raised = match (to.min(LATEST) as i64).saturating_sub_unsigned(passed) {
+            0 => 1,
+            raised => raised,
+        };
+        let higher = |old: u64| (old == 0 || (old as i64) < raised).then_some(raised as u64);
+        let _ = filter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, higher);
+    }
+}
+
+impl Engine {
+    /// The filter's latest time, and whether it came with a key.
+    pub(crate) fn latest(&self) -> Stamp {
+        let header = self.image.header();
+        if self.uses_time {
+            return Stamp::latest_of(header);
+        }
+        let stripes = 0..header.stripe_count();
+        Stamp::from_word(stripes.map(|at| header.stripe(at).sums().time).max().unwrap_or(0))
+    }
+
+    /// The time of a question that names none, or of a sign of life: by the clock once a clock has
+    /// moved the filter, else the filter's latest time.
+    #[inline]
+    pub(crate) fn now(&self) -> Stamp {
+        let clock = &self.options.clock;
+        if !self.uses_time {
+            return Stamp { time: clock.coarse_wall().unwrap_or(0), stream: false };
+        }
+        let latest = self.latest();
+        match self.time_base.read(self.image.header(), clock) {
+            Some(time) => Stamp { time: time.max(latest.time), stream: false },
+            // Nothing has happened yet.
+            None if latest.time == 0 && clock.ticks() => {
+                Stamp { time: clock.wall().map_or(0, |wall| wall.min(LATEST)), stream: false }
+            }
+            None => Stamp { time: latest.time, stream: latest.stream || !clock.ticks() },
+        }
+    }
+
+    /// The time of an operation that writes: the one given, checked against the wall clock, or what
+    /// the filter's clock says.
+    #[inline]
+    pub(crate) fn stamp(&self, given: Option<Micros>) -> Result<Stamp> {
+        match given {
+            Some(time) => self.check_lead(time),
+            None if self.uses_time && self.options.clock.ticks() => Ok(self.clock_stamp()),
+            None => Ok(self.now()),
+        }
+    }
+
+    /// By the clock, which moves the filter from now on, beginning at its latest time.
+    #[inline]
+    fn clock_stamp(&self) -> Stamp {
+        let read = self.time_base.read(self.image.header(), &self.options.clock);
+        let latest = self.latest().time;
+        match read {
+            Some(time) if time >= latest => Stamp { time, stream: false },
+            _ => self.begin_clock(),
+        }
+    }
+
+    /// Keys have brought a time ahead of the clock, or no clock has moved the filter yet: it goes
+    /// on from the latest time.
+    #[cold]
+    fn begin_clock(&self) -> Stamp {
+        let (now, latest) = (self.now().time, self.latest());
+        // A microsecond after a key's own time, so that the state shows that a clock has moved it
+        // since.
+        let time = now.max(latest.time.saturating_add(latest.stream.into())).min(LATEST);
+        self.time_base.raise(self.image.header(), &self.options.clock, time);
+        self.note_lead();
+        Stamp { time, stream: false }
+    }
+
+    fn check_lead(&self, time: Micros) -> Result<Stamp> {
+        let mut limit = LATEST;
+        if let Some(wall) = self.options.clock.wall() {
+            let lead = u64::try_from(self.meta.max_lead.as_micros()).unwrap_or(u64::MAX);
+            limit = limit.min(wall.saturating_add(lead));
+        }
+        if time > limit {
+            return Err(Error::TimeAhead { time, limit });
+        }
+        Ok(Stamp { time, stream: true })
+    }
+
+    /// Brings the time base up to times that came with keys, and the lead up to the wall clock: at
+    /// the opening, once a second, at the close. Not for readers.
+    pub(crate) fn tend_time(&self) {
+        let (header, clock) = (self.image.header(), &self.options.clock);
+        if !self.uses_time {
+            return;
+        }
+        let latest = self.latest().time;
+        if self.time_base.read(header, clock).is_some_and(|time| time < latest) {
+            self.time_base.raise(header, clock, latest);
+        }
+        self.note_lead();
+    }
+
+    /// Notes how far the filter's time is ahead of the wall clock, for the first opening after a
+    /// reboot.
+    fn note_lead(&self) {
+        let (header, clock) = (self.image.header(), &self.options.clock);
+        let time = self.time_base.read(header, clock).filter(|_| self.time_base.own.is_none());
+        let (Some(time), Some(wall)) = (time, clock.wall()) else {
+            return;
+        };
+        let lead = (time.min(LATEST) as i64 - wall.min(LATEST) as i64) / 1000;
+        if header.lead().is_none_or(|noted| noted.abs_diff(lead) >= LEAD_STEP) {
+            header.set_lead(lead);
+        }
+    }
+
+    /// How far the filter's time is ahead of the clock, the system's for a handle without one, if
+    /// that is worth reporting.
+    pub(crate) fn clock_lead(&self) -> Option<Duration> {
+        let wall = self.options.clock.wall().or_else(|| Clock::system().wall());
+        let wall = wall.filter(|_| self.uses_time)?;
+        let lead = Duration::from_micros(self.now().time.checked_sub(wall)?);
+        (lead >= LEAD_REPORTED).then_some(lead)
+    }
+}
+
+impl<K> Filter<K> {
+    /// How far the filter's time is ahead of the handle's clock (of the system's for a handle
+    /// without one); `None` if it is less than a second, and if the kind does not use time.
+    ///
+    /// The filter's time is ahead if the clock was ahead once and has been set right, or if a key
+    /// came with a time of the future (see [`Options::max_lead`](crate::Options::max_lead)). Keys
+    /// without a time expire after their window all the same. Keys with times of their own look
+    /// older than they are, by as much, and may be refused as too late. See `docs/time.md`.
+    #[must_use]
+    pub fn clock_lead(&self) -> Option<Duration> {
+        self.engine.clock_lead()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

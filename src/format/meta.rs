@@ -1,0 +1,361 @@
+//! The file `meta`: what never changes after a filter's creation.
+//!
+//! Lines of text, one name and value each, between a first line with the format's version and a last one with
+//! the checksum of all others. The checksum is looked at before anything else is interpreted.
+
+use crate::error::{Error, Result};
+use crate::format::header::DURABLE;
+use crate::format::names::FileName;
+use crate::media::{Access, Media};
+use crate::options::{Downtime, Durability, STRIPES_MAX};
+use crate::wal::segment::CAPACITY_MAX;
+use ebbtide_core::block::Layout;
+use ebbtide_core::hash::{KeyHash, KeyHasher};
+use ebbtide_core::kind::{Kind, Parameters};
+use ebbtide_core::kinds::registry;
+use std::fmt::Write;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+const TITLE: &str = "ebbtide meta ";
+const CHECKSUM: &str = "checksum ";
+const REMEDY: &str = "it alone holds the kind, its parameters and the seed of the key hash, so without it nothing can be \
+                      saved: copy `meta` from any backup of this filter, however old, for it never changes";
+/// More than any `meta` has.
+const BYTES_MAX: u64 = 64 << 10;
+
+/// The name that a hash function has here, and how many hexadecimal digits its secret. A filter made with another function
+/// cannot be opened.
+fn described(function: KeyHash) -> (&'static str, usize) {
+    match function {
+        KeyHash::Fast => ("xxh3-64", 16),
+        KeyHash::Keyed => ("siphash-2-4", 32),
+    }
+}
+
+/// The contents of `meta`.
+#[derive(Debug, Clone)]
+pub struct Meta {
+    /// Identifies the filter; every other file repeats it.
+    pub uuid: u128,
+    /// What hashes keys, with its secret.
+    pub hasher: KeyHasher,
+    /// Stripes and size of block.
+    pub layout: Layout,
+    /// Records in each log segment.
+    pub segment_records: u64,
+    /// The filter's durability.
+    pub durability: Durability,
+    /// What time does while nobody has the filter open.
+    pub downtime: Downtime,
+    /// How far ahead of the wall clock a key's time may lie.
+    pub max_lead: Duration,
+    /// The kind with its parameters.
+    pub kind: Arc<dyn Kind>,
+}
+
+impl Meta {
+    /// The file's bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut text = format!("{TITLE}{}\n", DURABLE.written);
+        let mut line = |name: &str, value: &dyn std::fmt::Display| {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "{name} {value}");
+        };
+        line("uuid", &format_args!("{:032x}", self.uuid));
+        let (name, digits) = described(self.hasher.function());
+        line("hash", &name);
+        line("seed", &format_args!("{:0digits$x}", self.hasher.secret()));
+        line("stripes", &self.layout.stripes);
+        line("block-words", &self.layout.block_words);
+        line("segment-records", &self.segment_records);
+        match self.durability {
+            // The format has microseconds and no unit.
+            Durability::Interval(every) => {
+                line("durability", &format_args!("interval {}", every.as_micros()));
+            }
+            named => line("durability", &named),
+        }
+        line("downtime", &self.downtime);
+        line("max-lead", &self.max_lead.as_micros());
+        line("kind", &self.kind.name());
+        for (name, value) in self.kind.parameters().iter() {
+            line("parameter", &format_args!("{name} {value}"));
+        }
+        let sum = crc32fast::hash(text.as_bytes());
+        let _ = writeln!(text, "{CHECKSUM}{sum:08x}");
+        text.into_bytes()
+    }
+
+    /// Reads a filter's `meta`.
+    ///
+    /// # Errors
+    /// [`Error::NotAFilter`] if there is none, [`Error::Damaged`], [`Error::Version`], [`Error::Io`].
+    pub fn read(media: &dyn Media) -> Result<Self> {
+        let name = FileName::Meta.to_string();
+        let path = media.path().join(&name);
+        let file = match media.open(&name, Access::Read) {
+            Ok(file) => file,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                let found = match media.list() {
+                    Ok(names) if names.is_empty() => "an empty directory".to_owned(),
+                    Ok(_) => "a directory without one".to_owned(),
+                    Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                        "nothing".to_owned()
+                    }
+                    Err(error) => error.to_string(),
+                };
+                return Err(Error::NotAFilter { path: media.path().to_path_buf(), found });
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => {
+                let found = "a file that is no directory".to_owned();
+                return Err(Error::NotAFilter { path: media.path().to_path_buf(), found });
+            }
+            Err(error) => return Err(Error::io("open", &path)(error)),
+        };
+        let bytes = file.bytes().map_err(Error::io("measure", &path))?;
+        if bytes > BYTES_MAX {
+            let expected = format!("at most {BYTES_MAX} bytes");
+            return Err(damaged(&path, 0, expected, format!("{bytes} bytes")));
+        }
+        let mut text = vec![0; bytes as usize];
+        file.read_at(&mut text, 0).map_err(Error::io("read", &path))?;
+        Self::decode(&text, &path)
+    }
+
+    /// Reads the file's bytes: checksum, then version, then the rest.
+    ///
+    /// No error tells what stands in a place where the seed may: a file that was cut off may end in it.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] naming the place, [`Error::Version`].
+    pub fn decode(bytes: &[u8], path: &Path) -> Result<Self> {
+        if !bytes.starts_with(TITLE.as_bytes()) {
+            let found = if bytes.is_empty() { "nothing" } else { "something else" };
+            let expected = format!("the line `{TITLE}{}`", DURABLE.written);
+            return Err(damaged(path, 0, expected, found.to_owned()));
+        }
+        let body_end = bytes.len().saturating_sub(CHECKSUM.len() + 9);
+        let (body, last) = bytes.split_at(body_end);
+        let sum = crc32fast::hash(body);
+        if last != format!("{CHECKSUM}{sum:08x}\n").as_bytes() {
+            let found = if last.starts_with(CHECKSUM.as_bytes()) { "another sum" } else { "none" };
+            let expected = "a last line with the checksum of the others".to_owned();
+            return Err(damaged(path, body_end as u64, expected, found.to_owned()));
+        }
+        let text = std::str::from_utf8(body).map_err(|e| {
+            damaged(path, e.valid_up_to() as u64, "text".into(), "other bytes".into())
+        })?;
+        let mut lines = Lines { path, text, parameters: Parameters::new() };
+        DURABLE.check(lines.take(TITLE.trim_end(), "a number")?, path)?;
+        lines.meta()
+    }
+}
+
+fn damaged(path: &Path, offset: u64, expected: String, found: String) -> Error {
+    Error::Damaged { path: path.to_path_buf(), offset, expected, found, remedy: REMEDY }
+}
+
+/// The lines of a checked file.
+struct Lines<'a> {
+    path: &'a Path,
+    text: &'a str,
+    parameters: Parameters,
+}
+
+impl Lines<'_> {
+    fn meta(&mut self) -> Result<Meta> {
+        let uuid = self.hexadecimal("uuid")?;
+        let hasher = self.hasher()?;
+        let layout = Layout {
+            stripes: self.number("stripes", 1, STRIPES_MAX.into())? as u32,
+            block_words: self.number(
+                "block-words",
+                Layout::LEAST_BLOCK_WORDS.into(),
+                Layout::MOST_BLOCK_WORDS.into(),
+            )? as u32,
+        };
+        let segment_records = self.number("segment-records", 1, CAPACITY_MAX)?;
+        let durability = self.durability()?;
+        let downtime = match self.take::<String>("downtime", "age or freeze")?.as_str() {
+            "age" => Downtime::Age,
+            "freeze" => Downtime::Freeze,
+            other => return Err(self.wrong("downtime", "age or freeze", other)),
+        };
+        let max_lead = Duration::from_micros(self.number("max-lead", 0, u64::MAX)?);
+        let kind_name: String = self.take("kind", "a kind's name")?;
+        while !self.text.is_empty() {
+            let line: String = self.take("parameter", "a name and a value")?;
+            match line.split_once(' ') {
+                Some((name, value)) => self.parameters.set(name, value),
+                None => return Err(self.wrong("parameter", "a name and a value", &line)),
+            }
+        }
+        let kind = registry::build(&kind_name, &self.parameters).map_err(|error| {
+            self.wrong("kind", "parameters that its kind takes", &error.to_string())
+        })?;
+        Ok(Meta { uuid, hasher, layout, segment_records, durability, downtime, max_lead, kind })
+    }
+
+    fn hasher(&mut self) -> Result<KeyHasher> {
+        let name: String = self.take("hash", "a hash function's name")?;
+        let known = [KeyHash::Fast, KeyHash::Keyed];
+        let Some(function) = known.into_iter().find(|&known| described(known).0 == name) else {
+            return Err(self.wrong(
+                "hash",
+                &known.map(|known| described(known).0).join(" or "),
+                &name,
+            ));
+        };
+        let seed: String = self.take("seed", "hexadecimal digits")?;
+        let digits = described(function).1;
+        match u128::from_str_radix(&seed, 16) {
+            Ok(secret) if seed.len() == digits => Ok(KeyHasher::new(function, secret)),
+            _ => Err(self.wrong("seed", &format!("{digits} hexadecimal digits"), "something else")),
+        }
+    }
+
+    fn wrong(&self, name: &str, expected: &str, found: &str) -> Error {
+        damaged(self.path, 0, format!("{name}: {expected}"), format!("`{}`", found.escape_debug()))
+    }
+
+    /// The value of the next line, which must have this name.
+    fn take<T: std::str::FromStr>(&mut self, name: &str, expected: &str) -> Result<T> {
+        let (line, rest) = self.text.split_once('\n').unwrap_or((self.text, ""));
+        self.text = rest;
+        let value = line.strip_prefix(name).and_then(|value| value.strip_prefix(' '));
+        let value = value.ok_or_else(|| self.wrong(name, "a line of this name", "another"))?;
+        value.parse().map_err(|_| self.wrong(name, expected, value))
+    }
+
+    fn number(&mut self, name: &str, least: u64, most: u64) -> Result<u64> {
+        let expected = format!("an integer from {least} to {most}");
+        let value: u64 = self.take(name, &expected)?;
+        if (least..=most).contains(&value) {
+            Ok(value)
+        } else {
+            Err(self.wrong(name, &expected, &value.to_string()))
+        }
+    }
+
+    fn hexadecimal(&mut self, name: &str) -> Result<u128> {
+        let value: String = self.take(name, "hexadecimal digits")?;
+        u128::from_str_radix(&value, 16).map_err(|_| self.wrong(name, "hexadecimal digits", &value))
+    }
+
+    fn durability(&mut self) -> Result<Durability> {
+        let value: String = self.take("durability", "always, never or interval")?;
+        let interval = value.strip_prefix("interval ").and_then(|micros| micros.parse().ok());
+        match (value.as_str(), interval) {
+            ("always", _) => Ok(Durability::Always),
+            ("never", _) => Ok(Durability::Never),
+            (_, Some(micros)) => Ok(Durability::Interval(Duration::from_micros(micros))),
+            _ => Err(self.wrong("durability", "always, never or interval", &value)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ebbtide_core::kinds::registry::build;
+
+    fn meta(hasher: KeyHasher) -> Meta {
+        Meta {
+            uuid: 0x1234,
+            hasher,
+            layout: Layout { stripes: 2, block_words: 64 },
+            segment_records: 128,
+            durability: Durability::Never,
+            downtime: Downtime::Age,
+            max_lead: Duration::from_secs(3600),
+            kind: build("bloom", &Parameters::new().with("capacity", 1000)).expect("a kind"),
+        }
+    }
+
+    /// The bytes with another text in the place of one, and the checksum put right.
+    fn with(meta: &Meta, old: &str, new: &str) -> Vec<u8> {
+        let text = String::from_utf8(meta.encode()).expect("text");
+        let (body, _) = text.rsplit_once(CHECKSUM).expect("a checksum");
+        assert!(body.contains(old), "{body}");
+        let body = body.replace(old, new);
+        let sum = crc32fast::hash(body.as_bytes());
+        format!("{body}{CHECKSUM}{sum:08x}\n").into_bytes()
+    }
+
+    const SIPHASH: &str = "hash siphash-2-4\nseed 00112233445566778899aabbccddeeff\n";
+
+    fn keyed() -> Meta {
+        meta(KeyHasher::new(KeyHash::Keyed, 0x0011_2233_4455_6677_8899_aabb_ccdd_eeff))
+    }
+
+    #[test]
+    fn the_first_lines_are_those_of_the_format_and_read_back() {
+        let written = DURABLE.written;
+        let title = format!("{TITLE}{written}\nuuid 00000000000000000000000000001234\n");
+        let fast = meta(KeyHasher::new(KeyHash::Fast, 7));
+        for (meta, lines) in [(fast, "hash xxh3-64\nseed 0000000000000007\n"), (keyed(), SIPHASH)] {
+            let bytes = meta.encode();
+            let expected = format!("{title}{lines}stripes 2\nblock-words 64\n");
+            assert!(bytes.starts_with(expected.as_bytes()), "{}", String::from_utf8_lossy(&bytes));
+            let read = Meta::decode(&bytes, Path::new("meta")).expect("what was written");
+            assert!(read.hasher == meta.hasher && read.encode() == bytes);
+        }
+    }
+
+    #[test]
+    fn an_interval_has_microseconds_without_a_unit_and_reads_back() {
+        let every = Durability::Interval(Duration::from_secs(1));
+        for (durability, line) in [
+            (Durability::Always, "always"),
+            (every, "interval 1000000"),
+            (Durability::Never, "never"),
+        ] {
+            let bytes = Meta { durability, ..keyed() }.encode();
+            let text = String::from_utf8_lossy(&bytes);
+            assert!(text.contains(&format!("\ndurability {line}\n")), "{text}");
+            let read = Meta::decode(&bytes, Path::new("meta")).expect("what was written");
+            assert_eq!(read.durability, durability);
+        }
+    }
+
+    #[test]
+    fn a_seed_of_another_length_and_an_unknown_hash_are_damage_that_tells_no_seed() {
+        for wrong in [
+            "hash siphash-2-4\nseed 8899aabbccddeeff\n",
+            "hash siphash-2-4\nseed 00112233445566778899aabbccddeeff0\n",
+            "hash siphash-2-4\nseed 00112233445566778899aabbccddeefg\n",
+            "hash xxh3-64\nseed 00112233445566778899aabbccddeeff\n",
+            "hash siphash-1-3\nseed 00112233445566778899aabbccddeeff\n",
+            "seed 00112233445566778899aabbccddeeff\nhash siphash-2-4\n",
+        ] {
+            let error = Meta::decode(&with(&keyed(), SIPHASH, wrong), Path::new("meta"));
+            let error = error.expect_err(wrong);
+            assert!(matches!(error, Error::Damaged { .. }), "{error}");
+            assert!(!error.to_string().contains("aabbcc"), "{error}");
+        }
+    }
+
+    #[test]
+    fn versions_that_are_not_read_are_named_and_older_ones_that_are_read_say_the_same() {
+        let of = |version: u64| {
+            let title = format!("{TITLE}{}", DURABLE.written);
+            let meta = with(&keyed(), &title, &format!("{TITLE}{version}"));
+            Meta::decode(&meta, Path::new("meta"))
+        };
+        for version in DURABLE.oldest..=DURABLE.written {
+            assert_eq!(of(version.into()).expect("a version that is read").uuid, 0x1234);
+        }
+        let newer = DURABLE.written + 1;
+        for (version, named) in [(3, 3), (newer.into(), newer), (1 << 32, u32::MAX)] {
+            match of(version) {
+                Err(Error::Version { expected, found, .. }) => {
+                    assert_eq!((expected, found), (DURABLE.written, named));
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}

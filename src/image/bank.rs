@@ -1,0 +1,528 @@
+//! Banks: files of blocks, and the set of them that a handle has mapped.
+//!
+//! A bank's file holds a page of checked header, then a cache line of header for each block, then an undo area for each
+//! stripe if the kind needs them, then the cells. It belongs to one era's image, is allocated before its event is written and
+//! removed after its end.
+//!
+//! In a bank of up to 16 KiB these parts follow one another without gaps.
+//!
+//! All of it is allocated from the start, but for kinds whose blocks grow: there each block's cells lie in a hole of the
+//! file, which is filled from its beginning as far as the block needs it.
+
+use crate::error::{Error, Result};
+use crate::format::header::{HEADER_BYTES, HEADER_WORDS, Header, IMAGE, PAGE_WORDS};
+use crate::format::names::FileName;
+use crate::image::control::{BLOCK_HEADER_WORDS, BlockHeader};
+use crate::image::seqlock;
+use crate::media::{Access, Mapped, Media, MediaFile};
+use ebbtide_core::block::undo_log::{Undo, area_words};
+use ebbtide_core::block::{
+    Block, Blocks, Geometry, Layout, MAX_BANKS, OWN_WORDS, prefetch, prefetch_write, store,
+};
+use ebbtide_core::hash::scale;
+use ebbtide_core::kind::{BankMask, Kind};
+use std::ops::Range;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+const MAGIC: &[u8; 8] = b"EBBTBNK\n";
+const REMEDY: &str =
+    "close every handle on the filter and open it again: its banks are then rebuilt";
+
+/// The largest bank, in words of cells: far beyond memory, far below overflow.
+pub const BANK_WORDS_MAX: u64 = 1 << 40;
+
+/// A bank of so many words in all has no part that begins a page: 16 KiB.
+const PACKED_MOST: usize = 4 * PAGE_WORDS;
+
+/// What the banks of a kind have beside cells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BankForm {
+    /// An undo area for each stripe.
+    undo: bool,
+    /// Blocks that begin without room for cells.
+    pub grows: bool,
+}
+
+impl BankForm {
+    /// The form of a kind's banks.
+    #[must_use]
+    pub fn of(kind: &dyn Kind) -> Self {
+        Self { undo: !kind.repeatable(), grows: kind.grows() }
+    }
+}
+
+/// Where things lie in a bank's file, in words.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Places {
+    headers: usize,
+    undo: usize,
+    area: usize,
+    cells: usize,
+    end: usize,
+}
+
+impl Places {
+    /// # Errors
+    /// [`Error::Parameter`] if they are beyond all reason.
+    fn new(layout: Layout, geometry: Geometry, form: BankForm) -> Result<Self> {
+        let (blocks, block) = (geometry.blocks_per_stripe, geometry.words_per_block);
+        if blocks == 0 || !(1..=Layout::MOST_BLOCK_WORDS).contains(&block) {
+            let expected = format!("blocks of 1 to {} words", Layout::MOST_BLOCK_WORDS);
+            return Err(Error::parameter("words", expected, format!("{geometry:?}")));
+        }
+        let words = layout.words(geometry);
+        if words > BANK_WORDS_MAX {
+            let expected = format!("at most {BANK_WORDS_MAX} words of cells in a bank");
+            return Err(Error::parameter("words", expected, words));
+        }
+        let blocks = layout.blocks(geometry) as usize * BLOCK_HEADER_WORDS;
+        let size = geometry.words_per_block as usize;
+        let area = if form.undo { area_words(OWN_WORDS + size) } else { 0 };
+        let lay_out = |headers: usize, unit: usize| {
+            let undo = headers + blocks.next_multiple_of(unit);
+            let cells = undo + (area * layout.stripes as usize).next_multiple_of(unit);
+            Self { headers, undo, area, cells, end: cells + words as usize }
+        };
+        // Whole pages for each part of a small bank would be most of it.
+        let packed = lay_out(HEADER_WORDS, BLOCK_HEADER_WORDS);
+        let is_small = packed.end <= PACKED_MOST && !form.grows;
+        Ok(if is_small { packed } else { lay_out(PAGE_WORDS, PAGE_WORDS) })
+    }
+}
+
+/// One mapped bank.
+#[derive(Debug)]
+pub struct Bank {
+    id: u32,
+    geometry: Geometry,
+    blocks: u64,
+    layout: Layout,
+    form: BankForm,
+    places: Places,
+    path: PathBuf,
+    /// Kept for kinds that grow only: an open filter of the others takes no descriptor for its banks.
+    file: Option<Box<dyn MediaFile>>,
+    mapping: Mapped,
+}
+
+impl Bank {
+    /// Bytes of a bank's file.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] if they are beyond all reason.
+    pub fn bytes(layout: Layout, geometry: Geometry, form: BankForm) -> Result<u64> {
+        Ok(Places::new(layout, geometry, form)?.end as u64 * 8)
+    }
+
+    /// Creates a bank, all zero, for the image of an era. A file of the same name is a leftover (nothing was
+    /// ever recorded about it, or it would have been opened) and is replaced.
+    ///
+    /// # Errors
+    /// [`Error::Io`], a full disk among them, and [`Error::Parameter`] for an absurd size.
+    pub fn create(
+        media: &dyn Media,
+        uuid: u128,
+        era: u64,
+        id: u32,
+        layout: Layout,
+        geometry: Geometry,
+        form: BankForm,
+    ) -> Result<Self> {
+        let name = FileName::Bank { era, bank: id }.to_string();
+        let path = media.path().join(&name);
+        let places = Places::new(layout, geometry, form)?;
+        match media.remove(&name) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(Error::io("replace", &path)(error));
+            }
+            _ => {}
+        }
+        let bytes = places.end as u64 * 8;
+        let allocated = if form.grows { places.cells as u64 * 8 } else { bytes };
+        let file = media.create_with_hole(&name, bytes, allocated);
+        let file = file.map_err(Error::io("allocate", &path))?;
+        let mapping = Mapped::new(file.map(Access::Write).map_err(Error::io("map", &path))?);
+        let header = Self::header(uuid, era, id, geometry);
+        for (at, word) in header.encode(MAGIC).into_iter().enumerate() {
+            store(&mapping.words()[at], word);
+        }
+        let blocks = layout.blocks(geometry);
+        let file = form.grows.then_some(file);
+        let bank = Self { id, geometry, blocks, layout, form, places, path, file, mapping };
+        if form.grows {
+            bank.mapping.scatter();
+        }
+        Ok(bank)
+    }
+
+    /// Maps a bank that another handle has created for the image of an era.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::Damaged`] if it is not what block 0 says.
+    pub fn open(
+        media: &dyn Media,
+        (uuid, era): (u128, u64),
+        id: u32,
+        layout: Layout,
+        geometry: Geometry,
+        (form, access): (BankForm, Access),
+    ) -> Result<Self> {
+        let name = FileName::Bank { era, bank: id }.to_string();
+        let path = media.path().join(&name);
+        let file = media.open(&name, access).map_err(Error::io("open", &path))?;
+        let bytes = file.bytes().map_err(Error::io("measure", &path))?;
+        let mut start = vec![0; HEADER_BYTES];
+        file.read_at(&mut start, 0).map_err(Error::io("read", &path))?;
+        let found: Header<6> = Header::decode(&start, MAGIC, IMAGE, &path, REMEDY)?;
+        let places = Places::new(layout, geometry, form)?;
+        let (wanted, length) = (Self::header(uuid, era, id, geometry), places.end as u64 * 8);
+        if (found.words, bytes) != (wanted.words, length) {
+            let expected = format!("{:x?} and {length} bytes", wanted.words);
+            let found = format!("{:x?} and {bytes} bytes", found.words);
+            return Err(Error::Damaged { path, offset: 16, expected, found, remedy: REMEDY });
+        }
+        let mapping = Mapped::new(file.map(access).map_err(Error::io("map", &path))?);
+        let blocks = layout.blocks(geometry);
+        let file = form.grows.then_some(file);
+        let bank = Self { id, geometry, blocks, layout, form, places, path, file, mapping };
+        if form.grows {
+            bank.mapping.scatter();
+        }
+        Ok(bank)
+    }
+
+    fn header(uuid: u128, era: u64, id: u32, geometry: Geometry) -> Header<6> {
+        Header {
+            version: IMAGE.written,
+            words: [
+                uuid as u64,
+                (uuid >> 64) as u64,
+                era,
+                u64::from(id),
+                u64::from(geometry.blocks_per_stripe),
+                u64::from(geometry.words_per_block),
+            ],
+        }
+    }
+
+    /// Makes all blocks, which are empty, those of a filter that was cleared by this record: none before it concerns them.
+    pub fn begin_at(&self, lsn: u64) {
+        for index in 0..self.blocks {
+            self.block(index as usize).0.set_lsn(lsn);
+        }
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// Its size.
+    #[must_use]
+    pub fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    /// How many blocks it has.
+    #[must_use]
+    pub fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    /// The block of a key.
+    #[must_use]
+    #[inline(always)]
+    pub fn block_of(&self, hash: u64) -> (BlockHeader<'_>, Block<'_>) {
+        let (header, block) = self.block(scale(hash, self.blocks) as usize);
+        (header, Block { undo: self.undo(self.layout.stripe_of(hash)), ..block })
+    }
+
+    /// A block by number, below [`Bank::blocks`]; changes of it are not noted.
+    #[must_use]
+    #[inline(always)]
+    pub fn block(&self, index: usize) -> (BlockHeader<'_>, Block<'_>) {
+        let words = self.mapping.words();
+        let header_at = self.places.headers + index * BLOCK_HEADER_WORDS;
+        let header =
+            BlockHeader(words[header_at..].first_chunk().expect("a header for each block"));
+        let cells = &words[self.cells_of(index)];
+        let (own, number) = (header.own(), index as u64);
+        (header, Block { own, cells, number, of: self.blocks, undo: Undo::NONE })
+    }
+
+    /// Where a block's cells lie, in words of the file.
+    #[inline]
+    fn cells_of(&self, index: usize) -> Range<usize> {
+        let size = self.geometry.words_per_block as usize;
+        let at = self.places.cells + index * size;
+        at..at + size
+    }
+
+    /// The undo area of an ordinary stripe (from 0), if the kind needs them.
+    #[must_use]
+    #[inline]
+    pub fn undo(&self, stripe: usize) -> Undo<'_> {
+        if !self.form.undo {
+            return Undo::NONE;
+        }
+        let at = self.places.undo + stripe * self.places.area;
+        Undo::new(&self.mapping.words()[at..at + self.places.area])
+    }
+
+    /// Makes sure that the first words of a block's cells have their space, in banks whose blocks grow.
+    ///
+    /// # Errors
+    /// [`Error::Io`], a full disk among them: nothing has changed then.
+    pub fn allocate(&self, block: u64, words: usize) -> Result<()> {
+        let Some(file) = &self.file else { return Ok(()) };
+        let cells = self.cells_of(block as usize);
+        let end = (cells.start + words).min(cells.end);
+        let allocated = file.allocate(cells.start as u64 * 8..end as u64 * 8);
+        allocated.map_err(Error::io("allocate room in", &self.path))
+    }
+
+    /// Gives back the space of a block's cells from this word on, which are all zero.
+    pub fn free(&self, block: u64, from: usize) {
+        let Some(file) = &self.file else { return };
+        let cells = self.cells_of(block as usize);
+        let start = (cells.start + from).min(cells.end);
+        // What cannot be given back is used again when the block grows.
+        let _ = file.free(start as u64 * 8..cells.end as u64 * 8);
+    }
+
+    /// The blocks of an ordinary stripe (from 0).
+    pub fn blocks_of_stripe(&self, stripe: usize) -> impl Iterator<Item = BlockHeader<'_>> {
+        let each = u64::from(self.geometry.blocks_per_stripe);
+        let first = stripe as u64 * each;
+        (first..(first + each).min(self.blocks)).map(|index| self.block(index as usize).0)
+    }
+
+    /// The ordinary stripe (from 0) that a block belongs to.
+    #[must_use]
+    pub fn stripe_of_block(&self, index: u64) -> usize {
+        (index / u64::from(self.geometry.blocks_per_stripe.max(1))) as usize
+    }
+
+    /// Bytes of memory: of a bank whose blocks grow what they have room for.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        let all = self.mapping.words().len() as u64 * 8;
+        let occupied = self.file.as_ref().and_then(|file| file.allocated_bytes().ok());
+        occupied.map_or(all, |some| some.min(all))
+    }
+}
+
+/// The banks a handle has mapped, by their slots in block 0's table.
+#[derive(Debug, Clone, Default)]
+pub struct BankSet {
+    slots: [Option<Arc<Bank>>; MAX_BANKS],
+    /// The slots that hold a bank.
+    present: BankMask,
+    /// The version of block 0 that lists just these, if that is known.
+    version: Option<u64>,
+}
+
+impl BankSet {
+    /// This set with a bank in a slot, or with the slot empty.
+    #[must_use]
+    pub fn with(&self, slot: usize, bank: Option<Arc<Bank>>) -> Self {
+        let mut set = self.clone();
+        let bit = 1 << (slot % MAX_BANKS);
+        set.present = if bank.is_some() { set.present | bit } else { set.present & !bit };
+        set.slots[slot % MAX_BANKS] = bank;
+        set.version = None;
+        set
+    }
+
+    /// This set, known to be what this version of block 0 lists.
+    #[must_use]
+    pub fn of_version(self, version: u64) -> Self {
+        Self { version: Some(version), ..self }
+    }
+
+    /// Whether it is known to be what this version of block 0 lists.
+    #[must_use]
+    #[inline]
+    pub fn is_of(&self, version: u64) -> bool {
+        self.version == Some(version)
+    }
+
+    /// The bank in a slot.
+    #[must_use]
+    #[inline]
+    pub fn get(&self, slot: usize) -> Option<&Arc<Bank>> {
+        self.slots.get(slot)?.as_ref()
+    }
+
+    /// All banks with their slots.
+    pub fn iter(&self) -> impl Iterator<Item = (usize, &Arc<Bank>)> {
+        self.among(BankMask::MAX)
+    }
+
+    /// The banks in the slots of `mask`.
+    #[inline]
+    fn among(&self, mask: BankMask) -> impl Iterator<Item = (usize, &Arc<Bank>)> {
+        let mut left = mask & self.present;
+        std::iter::from_fn(move || {
+            let slot = left.trailing_zeros() as usize;
+            left &= left.wrapping_sub(1);
+            Some((slot, self.get(slot)?))
+        })
+    }
+
+    /// The key's blocks in the banks of `mask`.
+    #[must_use]
+    #[inline(always)] // called, it is copied by those who get it, right after its words were stored, which waits for them
+    pub fn locate(&self, mask: BankMask, hash: u64) -> Located<'_> {
+        let wanted = mask & self.present;
+        if let (1, Some(bank)) = (wanted, &self.slots[0]) {
+            let (header, block) = bank.block_of(hash);
+            return Located { headers: Headers::One(header), blocks: Blocks::One(block) };
+        }
+        self.locate_many(wanted, hash)
+    }
+
+    #[inline(never)]
+    fn locate_many(&self, wanted: BankMask, hash: u64) -> Located<'_> {
+        let (mut headers, mut blocks) = ([None; MAX_BANKS], [None; MAX_BANKS]);
+        for (slot, bank) in self.among(wanted) {
+            let (header, block) = bank.block_of(hash);
+            headers[slot] = Some(header);
+            blocks[slot] = Some(block);
+        }
+        Located { headers: Headers::Many(headers), blocks: Blocks::Many(blocks) }
+    }
+}
+
+/// The blocks of one key, with their headers.
+#[derive(Debug)]
+pub struct Located<'a> {
+    /// Their headers.
+    pub headers: Headers<'a>,
+    /// The blocks, as their kind sees them.
+    pub blocks: Blocks<'a>,
+}
+
+/// Headers by slot; as [`Blocks`].
+#[derive(Debug)]
+pub enum Headers<'a> {
+    /// That of the only bank.
+    One(BlockHeader<'a>),
+    /// Those of any banks.
+    Many([Option<BlockHeader<'a>>; MAX_BANKS]),
+}
+
+impl<'a> Headers<'a> {
+    /// Whether a test holds for each, with its slot; ends with the first for which it does not.
+    #[inline]
+    fn all(&self, mut test: impl FnMut(usize, &BlockHeader<'a>) -> bool) -> bool {
+        match self {
+            // Not as a list of one: the loop would cost a question more than what is done in it.
+            Self::One(header) => test(0, header),
+            Self::Many(slots) => {
+                let mut slots = slots.iter().enumerate();
+                slots.all(|(slot, header)| header.as_ref().is_none_or(|header| test(slot, header)))
+            }
+        }
+    }
+
+    #[inline]
+    fn each(&self, mut visit: impl FnMut(usize, &BlockHeader<'a>)) {
+        self.all(|slot, header| {
+            visit(slot, header);
+            true
+        });
+    }
+
+    /// The sum of their versions before the blocks are read; `None` if one is being changed.
+    #[must_use]
+    #[inline]
+    pub fn versions(&self) -> Option<u64> {
+        let mut sum = 0_u64;
+        let whole = self.all(|_, header| match seqlock::read(header.version()) {
+            Some(version) => {
+                sum = sum.wrapping_add(version);
+                true
+            }
+            None => false,
+        });
+        whole.then_some(sum)
+    }
+
+    /// Whether none has changed since: versions only grow, so their sum is the same only if each of them is.
+    #[must_use]
+    #[inline]
+    pub fn unchanged(&self, before: u64) -> bool {
+        let mut sum = 0_u64;
+        self.each(|_, header| sum = sum.wrapping_add(seqlock::again(header.version())));
+        sum == before
+    }
+}
+
+impl Located<'_> {
+    /// Asks the processor for the headers, to read.
+    #[inline]
+    pub fn prefetch_headers(&self) {
+        self.headers.each(|_, header| prefetch(header.version()));
+    }
+
+    /// The same, to write.
+    #[inline]
+    pub fn prefetch_headers_to_write(&self) {
+        self.headers.each(|_, header| prefetch_write(header.version()));
+    }
+
+    /// Marks all of them as being changed; see [`seqlock`] and [`ebbtide_core::block::undo_log`].
+    #[inline]
+    pub fn begin(&self) {
+        self.begin_undo();
+        self.headers.each(|_, header| seqlock::begin(header.version()));
+    }
+
+    /// Says what block the notes are about that will follow.
+    #[inline]
+    pub fn begin_undo(&self) {
+        self.headers.each(|slot, header| {
+            if let (0, Some(block)) = (slot, self.blocks.get(0)) {
+                block.undo.begin(block.number, header.lsn());
+            }
+        });
+    }
+
+    /// Marks all of them as whole again, up to this LSN if one was applied.
+    #[inline]
+    pub fn end(&self, lsn: Option<u64>) {
+        self.headers.each(|_, header| {
+            if let Some(lsn) = lsn {
+                header.set_lsn(lsn);
+            }
+            seqlock::end(header.version());
+        });
+    }
+
+    /// Those of these blocks to which this LSN has not been applied.
+    #[must_use]
+    pub fn older_than(&self, lsn: u64) -> Blocks<'_> {
+        let mut older = [None; MAX_BANKS];
+        self.headers.each(|slot, header| {
+            if lsn > header.lsn() {
+                older[slot] = self.blocks.get(slot).copied();
+            }
+        });
+        Blocks::Many(older)
+    }
+
+    /// Notes that this LSN has been applied to all of them.
+    pub fn note(&self, lsn: u64) {
+        self.headers.each(|_, header| {
+            if lsn > header.lsn() {
+                header.set_lsn(lsn);
+            }
+        });
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -1,0 +1,587 @@
+//! The file `live`: header, counters, slots, stripe table and block 0.
+//!
+//! | words | hold |
+//! |---|---|
+//! | 0-15 | checked header: magic, version, uuid (2), era, boot id (2), inode, stripes; checksum in word 15 |
+//! | 16 | the tail, which every insert moves |
+//! | 24-31 | what is mostly read: ends of the log (durable, allocated), status, refused; notes; where events begin |
+//! | 32-39 | snapshots: the newest, damaged ones; where the filter's time began; whether writers wait for a snapshot |
+//! | 40, 48 | turns: syncing, growing the log |
+//! | 49, 50 | how far the filter's time is ahead of the wall clock; places in a segment of the era |
+//! | 56 | the latest time |
+//! | 64-68 | the tally's head |
+//! | 128-255 | slots: the term of each |
+//! | 256- | stripes, 8 words each; stripe 0 guards block 0 |
+//! | after them | block 0, in two copies |
+//! | after it | the tally's lanes |
+
+use crate::error::{Error, Result};
+use crate::format::header::{HEADER_BYTES, HEADER_WORDS, Header, IMAGE, PAGE_BYTES};
+use crate::format::names::{ERA_MAX, FileName};
+use crate::image::counters::{HEAD_WORDS, Tally, lanes_words};
+use crate::image::state_block::{Block0, block0_words};
+use crate::image::stripe_table::{STRIPE_WORDS, Stripe};
+use crate::media::{Access, Mapped, Mapping, Media, MediaFile};
+use crate::sync::{AtomicU64, Ordering, fence};
+use crate::wal::log::PAGE_RECORDS;
+use crate::wal::segment::{CAPACITY_MAX, LSN_MAX};
+use ebbtide_core::block::{OWN_WORDS, load, store};
+use ebbtide_core::kind::State;
+use std::path::Path;
+
+const MAGIC: &[u8; 8] = b"EBBTLIV\n";
+const REMEDY: &str =
+    "close every handle on the filter and open it again: the image is then rebuilt";
+
+const TAIL: usize = 16;
+const DURABLE: usize = 24;
+const STATUS: usize = 25;
+const REFUSED: usize = 26;
+const ALLOCATED: usize = 27;
+const NOTED: usize = 28;
+const NOTING: usize = 29;
+const EVENTS_FROM: usize = 30;
+const ERA_START: usize = 31;
+const SNAPSHOT: usize = 32;
+const UNSOUND: usize = 33;
+const TIME_BASE: usize = 36;
+const WANTED: usize = 39;
+const SYNCING: usize = 40;
+const GROWING: usize = 48;
+pub(crate) const LEAD: usize = 49;
+const SEGMENT_RECORDS: usize = 50;
+const TIME: usize = 56;
+const TALLY: usize = 64;
+const SLOTS: usize = 128;
+const SLOTS_WORDS: usize = 128;
+const STRIPES: usize = SLOTS + SLOTS_WORDS;
+
+/// Writes are refused: a sync failed, or a change was left half done.
+const POISONED: u64 = 1;
+/// Another image has taken this one's place, or will.
+const RETIRED: u64 = 2;
+
+/// Damaged snapshots that an image can name.
+pub const UNSOUND_MAX: usize = 3;
+
+/// Words of a block's header: one cache line.
+pub const BLOCK_HEADER_WORDS: usize = 2 + OWN_WORDS;
+
+const _: () = assert!(
+    BLOCK_HEADER_WORDS == 8 && UNSOUND + UNSOUND_MAX <= TIME_BASE && TIME_BASE + 3 <= WANTED
+);
+const _: () = assert!(HEADER_WORDS <= TAIL, "counters lie behind the checked header");
+const _: () = assert!((LEAD + 1) * 8 <= 512, "one sector holds header, time base and lead");
+const _: () = assert!(TALLY + HEAD_WORDS <= SLOTS && STRIPES.is_multiple_of(STRIPE_WORDS));
+
+/// The run of the machine; 0 where the system does not say.
+///
+/// # Errors
+/// [`Error::Io`] if it cannot be found out now.
+pub fn boot_id(media: &dyn Media) -> Result<u128> {
+    use std::io::ErrorKind::{InvalidData, NotADirectory, NotFound, PermissionDenied};
+    match media.boot_id() {
+        Err(error)
+            if matches!(
+                error.kind(),
+                NotFound | NotADirectory | PermissionDenied | InvalidData
+            ) =>
+        {
+            Ok(0)
+        }
+        read => read.map_err(Error::io("read the boot id for", media.path())),
+    }
+}
+
+/// What identifies an image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Identity {
+    /// The filter.
+    pub uuid: u128,
+    /// The era whose image it is.
+    pub era: u64,
+    /// The run of the machine in which it was made; 0 if the system did not say.
+    pub boot: u128,
+    /// The inode of the file itself: a copy is not the image.
+    pub inode: u64,
+    /// The device that the file is on: a snapshot of the device is not the image.
+    pub device: u64,
+    /// Ordinary stripes.
+    pub stripes: u32,
+    /// Words of the filter-wide state.
+    pub state_words: u32,
+}
+
+impl Identity {
+    fn words(&self) -> Header<8> {
+        let words = [
+            self.uuid as u64,
+            (self.uuid >> 64) as u64,
+            self.era,
+            self.boot as u64,
+            (self.boot >> 64) as u64,
+            self.inode,
+            u64::from(self.state_words) << 32 | u64::from(self.stripes),
+            self.device,
+        ];
+        Header { version: IMAGE.written, words }
+    }
+
+    fn from_words(header: Header<8>) -> Self {
+        let [uuid, uuid_high, era, boot, boot_high, inode, stripes, device] = header.words;
+        Self {
+            uuid: u128::from(uuid_high) << 64 | u128::from(uuid),
+            era,
+            boot: u128::from(boot_high) << 64 | u128::from(boot),
+            inode,
+            device,
+            stripes: stripes as u32,
+            state_words: (stripes >> 32) as u32,
+        }
+    }
+
+    /// Where block 0 begins, and where it ends, in words.
+    fn block0(&self) -> (usize, usize) {
+        let at = STRIPES + (self.stripes as usize + 1) * STRIPE_WORDS;
+        (at, at + block0_words(self.state_words as usize))
+    }
+
+    /// Where the tally's lanes begin, and where they end: each in a pair of cache lines of its own.
+    fn lanes(&self) -> (usize, usize) {
+        let at = self.block0().1.next_multiple_of(2 * STRIPE_WORDS);
+        (at, at + lanes_words(self.stripes))
+    }
+
+    /// Bytes of the file.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        (self.lanes().1 as u64 * 8).next_multiple_of(PAGE_BYTES)
+    }
+}
+
+/// A block's header.
+#[derive(Debug, Clone, Copy)]
+pub struct BlockHeader<'a>(pub(crate) &'a [AtomicU64; BLOCK_HEADER_WORDS]);
+
+impl<'a> BlockHeader<'a> {
+    /// The version word; see [`crate::image::seqlock`].
+    #[must_use]
+    #[inline]
+    pub fn version(&self) -> &'a AtomicU64 {
+        &self.0[0]
+    }
+
+    /// The LSN last applied.
+    #[must_use]
+    #[inline]
+    pub fn lsn(&self) -> u64 {
+        load(&self.0[1])
+    }
+
+    /// Sets the LSN last applied.
+    #[inline]
+    pub fn set_lsn(&self, lsn: u64) {
+        // Release: whoever finds this LSN after its writer's death finds all that was applied up to it.
+        self.0[1].store(lsn, Ordering::Release);
+    }
+
+    /// The kind's words.
+    #[must_use]
+    #[inline]
+    pub fn own(&self) -> &'a [AtomicU64] {
+        &self.0[2..]
+    }
+}
+
+/// The mapped file `live`.
+#[derive(Debug)]
+pub struct LiveHeader {
+    pub(crate) identity: Identity,
+    /// Where block 0 and the lanes lie, in words.
+    block0: (usize, usize),
+    lanes: (usize, usize),
+    mapping: Mapped,
+}
+
+impl LiveHeader {
+    /// Creates the image's file under a temporary name, all zero but for its identity.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn create(media: &dyn Media, draft: &str, mut identity: Identity) -> Result<Self> {
+        let path = media.path().join(FileName::Live.to_string());
+        let file = media.create(draft, identity.bytes()).map_err(Error::io("allocate", &path))?;
+        identity.inode = file.identity().map_err(Error::io("examine", &path))?;
+        identity.device = file.device().map_err(Error::io("examine", &path))?;
+        let mapping = file.map(Access::Write).map_err(Error::io("map", &path))?;
+        let header = Self::of(identity, mapping);
+        for (at, word) in identity.words().encode(MAGIC).into_iter().enumerate() {
+            store(header.word(at), word);
+        }
+        Ok(header)
+    }
+
+    fn of(identity: Identity, mapping: Box<dyn Mapping>) -> Self {
+        let (block0, lanes) = (identity.block0(), identity.lanes());
+        Self { identity, block0, lanes, mapping: Mapped::new(mapping) }
+    }
+
+    /// Opens the image that other handles use. The caller has made sure that one lives, or holds the opening byte. It is not
+    /// asked in which run of the machine the image was made: who holds a byte of this `lock` does so now.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::Damaged`] if it is not the image of this filter, in its own file.
+    pub fn attach(media: &dyn Media, uuid: u128, access: Access) -> Result<Self> {
+        let (identity, file, _) = Self::examine(media, uuid, access)?;
+        Self::over(media, identity, &*file, access)
+    }
+
+    /// The image of those who are alive; `None` if it is none of this filter.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if that cannot be found out.
+    pub fn find(media: &dyn Media, uuid: u128, access: Access) -> Result<Option<Self>> {
+        Self::attach(media, uuid, access).map_or_else(Self::none_if_unfit, |image| Ok(Some(image)))
+    }
+
+    fn over(
+        media: &dyn Media,
+        identity: Identity,
+        file: &dyn MediaFile,
+        access: Access,
+    ) -> Result<Self> {
+        let path = || media.path().join(FileName::Live.to_string());
+        let mapping = file.map(access).map_err(|error| Error::io("map", path())(error))?;
+        Ok(Self::of(identity, mapping))
+    }
+
+    /// The image's file, if it is one of this filter and no copy; and the device that it is on now.
+    fn examine(
+        media: &dyn Media,
+        uuid: u128,
+        access: Access,
+    ) -> Result<(Identity, Box<dyn MediaFile>, u64)> {
+        let path = media.path().join(FileName::Live.to_string());
+        let name = FileName::Live.to_string();
+        let file = media.open(&name, access).map_err(Error::io("open", &path))?;
+        let mut start = vec![0; HEADER_BYTES];
+        file.read_at(&mut start, 0).map_err(Error::io("read", &path))?;
+        let identity = Identity::from_words(Header::decode(&start, MAGIC, IMAGE, &path, REMEDY)?);
+        let bytes = file.bytes().map_err(Error::io("measure", &path))?;
+        let found = (identity.uuid, identity.inode, identity.bytes());
+        let inode = file.identity().map_err(Error::io("examine", &path))?;
+        let device = file.device().map_err(Error::io("examine", &path))?;
+        let expected = (uuid, inode, bytes);
+        if found != expected {
+            let (expected, found) = (format!("{expected:x?}"), format!("{found:x?}"));
+            let expected = format!("filter, inode and length {expected}");
+            return Err(Error::Damaged { path, offset: 16, expected, found, remedy: REMEDY });
+        }
+        Ok((identity, file, device))
+    }
+
+    /// Opens the image that an earlier handle left, for what its counters say of holes in the log. `None` unless
+    /// it is beyond doubt the image of this filter, made in this run of the machine and on this device.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if that cannot be found out.
+    pub fn open_previous(media: &dyn Media, uuid: u128, access: Access) -> Result<Option<Self>> {
+        Self::previous_in(boot_id(media)?, media, uuid, access)
+    }
+
+    fn previous_in(
+        boot: u128,
+        media: &dyn Media,
+        uuid: u128,
+        access: Access,
+    ) -> Result<Option<Self>> {
+        let found = || {
+            let (identity, file, device) = Self::examine(media, uuid, access)?;
+            // Of another one nothing but the header is read: the rest is what a power cut has left.
+            let is_of_now = boot != 0 && boot == identity.boot && device == identity.device;
+            is_of_now.then(|| Self::over(media, identity, &*file, access)).transpose()
+        };
+        found().or_else(Self::none_if_unfit)
+    }
+
+    /// Makes sure that the ends of the log fit together, with the size of segments and with what the stripes have counted. The image has no checksums, and nobody may write by an end that was never reached.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`].
+    pub fn check(&self, directory: &Path) -> Result<()> {
+        // In the order in which each stays below the next while others go on: LSNs are reserved before they are counted. Acquire
+        // fence: pairs with the Release of whoever stored what was read before it.
+        let counted = (0..self.stripe_count()).map(|at| self.stripe(at).lsn()).max().unwrap_or(0);
+        let snapshot = self.snapshot().load(Ordering::Acquire);
+        fence(Ordering::Acquire);
+        let ends = [self.era_start(), self.durable(), self.tail(), self.allocated()];
+        let [start, durable, tail, allocated] = ends.map(|end| end.load(Ordering::Acquire));
+        let capacity = self.segment_records().load(Ordering::Relaxed);
+        let sound = (1..=CAPACITY_MAX).contains(&capacity)
+            && start <= durable
+            && durable <= tail
+            && tail <= allocated
+            && start < allocated
+            && allocated <= LSN_MAX
+            && ((allocated - start) % capacity).is_multiple_of(PAGE_RECORDS)
+            && counted < tail
+            && snapshot <= tail;
+        if sound {
+            return Ok(());
+        }
+        let found = format!(
+            "start {start}, durable {durable}, tail {tail}, allocated {allocated}, counted {counted}, snapshot {snapshot}, \
+             segments of {capacity}"
+        );
+        Err(self.damaged(directory, "ends of the log that fit together".to_owned(), found))
+    }
+
+    /// The error for an image that cannot be right.
+    #[must_use]
+    pub fn damaged(&self, directory: &Path, expected: String, found: String) -> Error {
+        let (path, offset) = (directory.join(FileName::Live.to_string()), HEADER_BYTES as u64);
+        Error::Damaged { path, offset, expected, found, remedy: REMEDY }
+    }
+
+    /// The era of the image that an earlier handle left, if there is one that can be read. An image gets its name only when
+    /// its era's first segment is durable, so this holds also after a power cut and for a copy.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if that cannot be found out.
+    pub fn previous_era(media: &dyn Media, uuid: u128) -> Result<Option<u64>> {
+        let read = || {
+            let name = FileName::Live.to_string();
+            let path = media.path().join(&name);
+            let file = media.open(&name, Access::Read).map_err(Error::io("open", &path))?;
+            let mut start = vec![0; HEADER_BYTES];
+            file.read_at(&mut start, 0).map_err(Error::io("read", &path))?;
+            let identity =
+                Identity::from_words(Header::decode(&start, MAGIC, IMAGE, &path, REMEDY)?);
+            let ours = identity.uuid == uuid && identity.era <= ERA_MAX;
+            Ok(ours.then_some(identity.era))
+        };
+        read().or_else(Self::none_if_unfit)
+    }
+
+    /// Nothing, if the error says that no image is there, or another one; the error, if it says nothing about that.
+    pub(crate) fn none_if_unfit<T>(error: Error) -> Result<Option<T>> {
+        use std::io::ErrorKind::{InvalidData, InvalidInput, NotFound, UnexpectedEof};
+        match error {
+            Error::Damaged { .. } | Error::Version { .. } => Ok(None),
+            Error::Io { ref source, .. }
+                if matches!(
+                    source.kind(),
+                    NotFound | InvalidInput | InvalidData | UnexpectedEof
+                ) =>
+            {
+                Ok(None)
+            }
+            error => Err(error),
+        }
+    }
+
+    /// What identifies the image.
+    #[must_use]
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    #[inline]
+    pub(crate) fn word(&self, at: usize) -> &AtomicU64 {
+        &self.mapping.words()[at]
+    }
+
+    /// The next LSN to reserve.
+    #[must_use]
+    #[inline]
+    pub fn tail(&self) -> &AtomicU64 {
+        self.word(TAIL)
+    }
+
+    /// A cache of the stripes' sums, for steps.
+    #[must_use]
+    #[inline]
+    pub fn tally(&self) -> Tally<'_> {
+        let words = self.mapping.words();
+        Tally::new(&words[TALLY..TALLY + HEAD_WORDS], &words[self.lanes.0..self.lanes.1])
+    }
+
+    /// Not 0 while writers wait for a checkpoint; what comes on with it counts it up. A hint.
+    #[must_use]
+    #[inline]
+    pub fn wanted(&self) -> &AtomicU64 {
+        self.word(WANTED)
+    }
+
+    /// A cache of the latest time (doubled, plus one if it came with its key), for kinds that use time.
+    #[must_use]
+    #[inline]
+    pub fn time(&self) -> &AtomicU64 {
+        self.word(TIME)
+    }
+
+    /// Every LSN below is durable.
+    #[must_use]
+    pub fn durable(&self) -> &AtomicU64 {
+        self.word(DURABLE)
+    }
+
+    /// Inserts refused as too late since the image was made.
+    #[must_use]
+    pub fn refused(&self) -> &AtomicU64 {
+        self.word(REFUSED)
+    }
+
+    /// Refuses all further writes, for good. Relaxed will do: the flag guards no other data.
+    pub fn poison(&self) {
+        self.word(STATUS).fetch_or(POISONED, Ordering::Relaxed);
+    }
+
+    /// Whether a sync failed, or a change was left half done.
+    #[must_use]
+    pub fn is_poisoned(&self) -> bool {
+        self.word(STATUS).load(Ordering::Relaxed) & POISONED != 0
+    }
+
+    /// Marks the image as given up: nobody may write to it any more.
+    pub fn retire(&self) {
+        self.word(STATUS).fetch_or(RETIRED, Ordering::Release);
+    }
+
+    /// Whether the image was given up. Acquire: pairs with the Release in [`LiveHeader::retire`].
+    #[must_use]
+    #[inline]
+    pub fn is_retired(&self) -> bool {
+        self.word(STATUS).load(Ordering::Acquire) & RETIRED != 0
+    }
+
+    /// Whether writes are refused, for whatever reason.
+    #[must_use]
+    #[inline]
+    pub fn refuses(&self) -> bool {
+        self.word(STATUS).load(Ordering::Relaxed) != 0
+    }
+
+    /// The end of the log that is allocated and durable as far as its files go: records below may be written.
+    #[must_use]
+    pub fn allocated(&self) -> &AtomicU64 {
+        self.word(ALLOCATED)
+    }
+
+    /// The LSN at which the era began.
+    #[must_use]
+    pub fn era_start(&self) -> &AtomicU64 {
+        self.word(ERA_START)
+    }
+
+    /// Places in a segment of the era.
+    #[must_use]
+    pub fn segment_records(&self) -> &AtomicU64 {
+        self.word(SEGMENT_RECORDS)
+    }
+
+    /// The LSN of the newest note of what is durable.
+    #[must_use]
+    pub fn noted(&self) -> &AtomicU64 {
+        self.word(NOTED)
+    }
+
+    /// Notes that are being written, ones whose writers died at it, and stripes let go that could not be repaired: so many
+    /// places may be empty without a stripe being held.
+    #[must_use]
+    pub fn noting(&self) -> &AtomicU64 {
+        self.word(NOTING)
+    }
+
+    /// The tail when stripe 0 was last about to write a record: its records begin there.
+    #[must_use]
+    pub fn events_from(&self) -> &AtomicU64 {
+        self.word(EVENTS_FROM)
+    }
+
+    /// Where the newest snapshot starts; 0 without one.
+    #[must_use]
+    pub fn snapshot(&self) -> &AtomicU64 {
+        self.word(SNAPSHOT)
+    }
+
+    /// Where damaged snapshots start; 0 for none.
+    #[must_use]
+    pub fn unsound(&self) -> &[AtomicU64] {
+        &self.mapping.words()[UNSOUND..UNSOUND + UNSOUND_MAX]
+    }
+
+    /// A time of the filter (0 if no clock has moved it yet), what the clock measured then, and
+    /// which clock that was (0: none yet). How the words are used is described in `filter/time.rs`.
+    #[must_use]
+    #[inline]
+    pub fn time_base(&self) -> &[AtomicU64] {
+        &self.mapping.words()[TIME_BASE..TIME_BASE + 3]
+    }
+
+    /// The turn of whoever syncs the log.
+    #[must_use]
+    pub fn syncing(&self) -> &AtomicU64 {
+        self.word(SYNCING)
+    }
+
+    /// The turn of whoever allocates a segment.
+    #[must_use]
+    pub fn growing(&self) -> &AtomicU64 {
+        self.word(GROWING)
+    }
+
+    /// The term of a slot: how often it was taken.
+    #[must_use]
+    pub fn slot_term(&self, slot: usize) -> &AtomicU64 {
+        self.word(SLOTS + slot % SLOTS_WORDS)
+    }
+
+    /// Ordinary stripes and stripe 0.
+    #[must_use]
+    #[inline]
+    pub fn stripe_count(&self) -> usize {
+        self.identity.stripes as usize + 1
+    }
+
+    /// A stripe's entry. Stripe 0 guards block 0, stripe `i + 1` the `i`-th share of the key-hash space.
+    #[must_use]
+    #[inline]
+    pub fn stripe(&self, index: usize) -> Stripe<'_> {
+        let at = STRIPES + index * STRIPE_WORDS;
+        Stripe::new(&self.mapping.words()[at..at + STRIPE_WORDS])
+    }
+
+    /// How many places of the log those who died may have left empty: one for each stripe that is held, one for each
+    /// note that was being written.
+    #[must_use]
+    pub fn unfinished(&self) -> u64 {
+        let stripes = (0..self.stripe_count()).map(|at| self.stripe(at));
+        let held = stripes.filter(|stripe| load(stripe.lock_word()) != 0).count();
+        (held as u64).saturating_add(load(self.noting()))
+    }
+
+    /// Block 0.
+    #[must_use]
+    #[inline]
+    pub fn block0(&self) -> Block0<'_> {
+        Block0::new(&self.mapping.words()[self.block0.0..self.block0.1])
+    }
+
+    /// The filter-wide state that counts now; it may stop to count at any moment, but for the holder of stripe 0.
+    #[must_use]
+    #[inline]
+    pub fn state(&self) -> State<'_> {
+        let block0 = self.block0();
+        block0.state(block0.version())
+    }
+
+    /// Bytes of the file.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.identity.bytes()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -1,0 +1,523 @@
+//! All of a live image, and how a record is applied to it.
+//!
+//! [`Image::apply`] is the one way by which a record changes state, in replay as well as (for events) live.
+//! A record is applied to a block if and only if it is newer than the block: exactly once.
+
+use crate::error::Result;
+use crate::format::names::FileName;
+use crate::image::bank::{Bank, BankForm, BankSet};
+use crate::image::control::{Identity, LiveHeader};
+use crate::media::{Access, Media};
+use crate::sync::{AtomicU64, Mutex, Ordering};
+use crate::wal::{Op, Record};
+use arc_swap::ArcSwap;
+use ebbtide_core::block::{Block, Blocks, Layout};
+use ebbtide_core::event;
+use ebbtide_core::kind::{Change, Event, Kind, Operation, State, Totals};
+use std::ops::Deref;
+use std::sync::{Arc, OnceLock};
+
+/// A mapped live image.
+#[derive(Debug)]
+pub struct Image {
+    header: LiveHeader,
+    layout: Layout,
+    form: BankForm,
+    banks: ArcSwap<BankSet>,
+    /// The banks of a kind that never changes them, until the filter is cleared: read without an atomic swap.
+    fixed: OnceLock<FixedBanks>,
+    /// Held while the set of banks is made to follow block 0.
+    following: Mutex<()>,
+    media: Arc<dyn Media>,
+    access: Access,
+}
+
+/// Banks that stay as long as no further bank is opened.
+#[derive(Debug)]
+struct FixedBanks {
+    banks: Arc<BankSet>,
+    next_bank: u32,
+}
+
+/// What a filter begins with when it is cleared: its banks are there, but not listed yet.
+#[derive(Debug)]
+pub struct Cleared {
+    words: Box<[AtomicU64]>,
+    banks: Vec<Bank>,
+}
+
+/// The banks of an image at one moment.
+pub enum Banks<'a> {
+    /// They never change.
+    Fixed(&'a BankSet),
+    /// They may have changed since.
+    Current(arc_swap::Guard<Arc<BankSet>>),
+}
+
+impl Deref for Banks<'_> {
+    type Target = BankSet;
+
+    #[inline]
+    fn deref(&self) -> &BankSet {
+        match self {
+            Self::Fixed(banks) => banks,
+            Self::Current(banks) => banks,
+        }
+    }
+}
+
+/// A time as stripes keep it: doubled, plus one if it came with its key, so that of two equal times the
+/// one from a stream counts.
+#[must_use]
+#[inline]
+pub fn stamp(time: u64, stream: bool) -> u64 {
+    time << 1 | u64::from(stream)
+}
+
+/// What the record of an operation counts for.
+#[must_use]
+#[inline]
+pub fn counts_of(kind: &dyn Kind, record: &Record) -> Totals {
+    match record.op {
+        Op::Insert if kind.weighs() => Totals { inserts: 1, novelty: 0 },
+        Op::Insert => Totals { inserts: 1, novelty: record.argument.into() },
+        _ => Totals { inserts: 0, novelty: 1 },
+    }
+}
+
+/// Applies an operation to its blocks.
+#[inline]
+pub fn change_block(
+    kind: &dyn Kind,
+    state: &State<'_>,
+    blocks: &Blocks<'_>,
+    operation: &Operation,
+) {
+    match operation.change {
+        Change::Insert => kind.insert(state, blocks, operation),
+        Change::Remove => kind.remove(state, blocks, operation),
+    }
+}
+
+impl Image {
+    /// Creates an empty image for an era under the temporary name `draft`. No bank is open yet.
+    ///
+    /// # Errors
+    /// [`crate::Error::Io`], a full disk among them.
+    pub fn create(
+        media: Arc<dyn Media>,
+        draft: &str,
+        identity: Identity,
+        layout: Layout,
+        kind: &dyn Kind,
+    ) -> Result<Self> {
+        let header = LiveHeader::create(&*media, draft, identity)?;
+        Ok(Self::over(header, layout, BankForm::of(kind), media, Access::Write))
+    }
+
+    /// The image that other handles use; see [`LiveHeader::attach`].
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::Damaged`].
+    pub fn attach(
+        media: Arc<dyn Media>,
+        header: LiveHeader,
+        layout: Layout,
+        kind: &dyn Kind,
+        access: Access,
+    ) -> Result<Self> {
+        let Identity { stripes, state_words, .. } = *header.identity();
+        if (stripes, state_words as usize) != (layout.stripes, kind.state_words()) {
+            let expected = format!("{} stripes, {} words", layout.stripes, kind.state_words());
+            let found = format!("{stripes} stripes, {state_words} words");
+            return Err(header.damaged(media.path(), expected, found));
+        }
+        let image = Self::over(header, layout, BankForm::of(kind), media, access);
+        image.follow()?;
+        image.fix_banks(kind);
+        Ok(image)
+    }
+
+    fn over(
+        header: LiveHeader,
+        layout: Layout,
+        form: BankForm,
+        media: Arc<dyn Media>,
+        access: Access,
+    ) -> Self {
+        let (banks, fixed) = (ArcSwap::default(), OnceLock::new());
+        Self { header, layout, form, banks, fixed, following: Mutex::new(()), media, access }
+    }
+
+    fn fix_banks(&self, kind: &dyn Kind) {
+        if !kind.changes_banks() {
+            let next_bank = self.header.state().next_bank();
+            self.fixed.get_or_init(|| FixedBanks { banks: self.banks.load_full(), next_bank });
+        }
+    }
+
+    /// The file `live`.
+    #[must_use]
+    #[inline]
+    pub fn header(&self) -> &LiveHeader {
+        &self.header
+    }
+
+    /// What all banks share.
+    #[must_use]
+    #[inline]
+    pub fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// The banks that are mapped now.
+    #[inline]
+    pub fn banks(&self) -> Banks<'_> {
+        match self.fixed.get() {
+            Some(fixed) if fixed.next_bank == self.header.state().next_bank() => {
+                Banks::Fixed(&fixed.banks)
+            }
+            _ => Banks::Current(self.banks.load()),
+        }
+    }
+
+    /// Banks that were mapped lately, for hints to the processor. Reads no mapped word: a child made by fork, which has no
+    /// mapping, gets to this before it is refused.
+    #[inline]
+    pub fn recent_banks(&self) -> Banks<'_> {
+        match self.fixed.get() {
+            Some(fixed) => Banks::Fixed(&fixed.banks),
+            None => Banks::Current(self.banks.load()),
+        }
+    }
+
+    /// The banks that are mapped now, to be kept over many operations.
+    #[must_use]
+    pub fn keep_banks(&self) -> Arc<BankSet> {
+        self.banks.load_full()
+    }
+
+    /// Whether these banks are what a version of block 0 lists; if not, [`Image::follow`].
+    #[must_use]
+    #[inline]
+    pub fn are_listed(&self, banks: &Banks<'_>, version: u64) -> bool {
+        match banks {
+            Banks::Fixed(_) => {
+                let next_bank = self.header.block0().state(version).next_bank();
+                self.fixed.get().is_some_and(|fixed| fixed.next_bank == next_bank)
+            }
+            Banks::Current(banks) => banks.is_of(version),
+        }
+    }
+
+    /// Maps the banks that block 0 lists now and lets go of the others.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::Damaged`].
+    pub fn follow(&self) -> Result<()> {
+        let _following = self.following.lock();
+        let block0 = self.header.block0();
+        loop {
+            let version = block0.version();
+            if self.banks.load().is_of(version) {
+                return Ok(());
+            }
+            let listed = self.listed(&block0.state(version));
+            if block0.unchanged(version) {
+                self.banks.store(Arc::new(listed?.of_version(version)));
+                return Ok(());
+            }
+            // An event came in between: what was listed may have been no table at all, or be gone.
+        }
+    }
+
+    /// The banks that a state lists, mapped.
+    fn listed(&self, state: &State<'_>) -> Result<BankSet> {
+        let (mapped, mut listed) = (self.banks.load(), BankSet::default());
+        for entry in state.banks() {
+            let known = mapped.get(entry.slot);
+            let known =
+                known.filter(|bank| bank.id() == entry.id && bank.geometry() == entry.geometry);
+            let bank = match known {
+                Some(bank) => bank.clone(),
+                None => {
+                    let Identity { uuid, era, .. } = *self.header.identity();
+                    let (layout, geometry) = (self.layout, entry.geometry);
+                    let (image, how) = ((uuid, era), (self.form, self.access));
+                    Arc::new(Bank::open(&*self.media, image, entry.id, layout, geometry, how)?)
+                }
+            };
+            listed = listed.with(entry.slot, Some(bank));
+        }
+        Ok(listed)
+    }
+
+    /// Puts the filter into the state it is created with: the kind's start, and its first bank.
+    ///
+    /// # Errors
+    /// [`crate::Error::Io`], a full disk among them.
+    pub fn start(&self, kind: &dyn Kind) -> Result<()> {
+        self.header.block0().change(0, |state| kind.start(state, self.layout));
+        self.create_listed_banks()
+    }
+
+    /// Creates every bank that block 0 lists, in an image that has none.
+    ///
+    /// # Errors
+    /// [`crate::Error::Io`], a full disk among them.
+    pub fn create_listed_banks(&self) -> Result<()> {
+        for entry in self.header.state().banks() {
+            drop(self.create_bank(entry.id, entry.geometry)?);
+        }
+        self.follow()
+    }
+
+    /// The banks that block 0 lists, mapped. Consistent for the holder of stripe 0.
+    ///
+    /// # Errors
+    /// As [`Image::follow`].
+    pub fn listed_banks(&self) -> Result<Vec<Arc<Bank>>> {
+        self.follow()?;
+        Ok(self.banks().iter().map(|(_, bank)| bank.clone()).collect())
+    }
+
+    fn create_bank(&self, id: u32, geometry: ebbtide_core::block::Geometry) -> Result<Bank> {
+        let Identity { uuid, era, .. } = *self.header.identity();
+        Bank::create(&*self.media, uuid, era, id, self.layout, geometry, self.form)
+    }
+
+    /// Allocates what the filter will begin with when it is cleared. The caller holds stripe 0, or is alone.
+    ///
+    /// # Errors
+    /// [`crate::Error::Io`], a full disk among them: nothing has changed then.
+    pub fn prepare_clear(&self, kind: &dyn Kind) -> Result<Cleared> {
+        let words: Box<[AtomicU64]> = (0..kind.state_words()).map(|_| AtomicU64::new(0)).collect();
+        let state = State::new(&words);
+        state.begin_after(&self.header.state());
+        kind.start(&state, self.layout);
+        // Those that were allocated in vain, for a record that found no room, are replaced.
+        let banks = state.banks().map(|entry| self.create_bank(entry.id, entry.geometry));
+        let banks = banks.collect::<Result<_>>()?;
+        Ok(Cleared { words, banks })
+    }
+
+    /// Clears the filter-wide state. The caller holds stripe 0 and all others, or is alone, or repairs stripe 0 after
+    /// one who held them all.
+    pub fn clear_state(&self, lsn: u64, cleared: &Cleared) {
+        let before: Vec<_> = self.header.state().banks().collect();
+        for bank in &cleared.banks {
+            bank.begin_at(lsn);
+        }
+        self.header.block0().change(lsn, |state| state.become_as(&State::new(&cleared.words)));
+        let era = self.header.identity().era;
+        for entry in before {
+            // As in `apply_event`.
+            let _ = self.media.remove(&FileName::Bank { era, bank: entry.id }.to_string());
+        }
+    }
+
+    /// Applies the record of a clear as far as it concerns one stripe, which the caller holds; unless it has been applied.
+    ///
+    /// # Errors
+    /// [`crate::Error::Io`] if the first bank cannot be allocated or mapped.
+    pub fn apply_clear(
+        &self,
+        kind: &dyn Kind,
+        index: usize,
+        lsn: u64,
+        record: &Record,
+    ) -> Result<()> {
+        if index == 0 && lsn > self.header.block0().current().lsn() {
+            let cleared = self.prepare_clear(kind)?;
+            self.clear_state(lsn, &cleared);
+            self.follow()?;
+        }
+        let stripe = self.header.stripe(index);
+        if lsn > stripe.sums().lsn {
+            stripe.clear(lsn, stamp(record.time, record.stream));
+        }
+        Ok(())
+    }
+
+    /// Allocates the bank that an event is about to open, so that it is there before the event is. Does nothing for other
+    /// events. The caller holds stripe 0, or is alone.
+    ///
+    /// # Errors
+    /// [`crate::Error::Io`], a full disk among them: nothing has changed then.
+    pub fn prepare(&self, event: &Event) -> Result<()> {
+        match *event {
+            Event::OpenBank { id, geometry, .. } if id >= self.header.state().next_bank() => {
+                // One of the same name was allocated in vain, for a record that found no room; it is replaced.
+                self.create_bank(id, geometry).map(|_| ())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Applies an event to block 0. The caller holds stripe 0, or is alone, and has [prepared](Image::prepare)
+    /// the event.
+    pub fn apply_event(&self, kind: &dyn Kind, lsn: u64, event: &Event) {
+        self.header.block0().change(lsn, |state| {
+            state.apply_banks(event);
+            kind.apply(state, self.layout, event);
+        });
+        if let Event::CloseBank { id, .. } = *event {
+            let name = FileName::Bank { era: self.header.identity().era, bank: id }.to_string();
+            // What stays behind if this fails is removed at the next opening; a mapping lives as long as anyone uses it.
+            let _ = self.media.remove(&name);
+        }
+    }
+
+    /// Applies one record, unless it has been applied: in replay, where the caller is alone with the image, or in repair,
+    /// where it holds the record's stripe. `banks` are those that are mapped now; an event changes them.
+    ///
+    /// Block first, then its LSN, then the stripe's sums: cut off anywhere, it is completed by doing it again.
+    ///
+    /// # Errors
+    /// [`crate::Error::Io`] if a bank cannot be allocated or mapped.
+    pub fn apply(&self, kind: &dyn Kind, banks: &BankSet, lsn: u64, record: &Record) -> Result<()> {
+        match record.op {
+            Op::Void | Op::Durable => {}
+            Op::Heartbeat => {
+                let stripe = self.header.stripe(0);
+                if lsn > stripe.sums().lsn {
+                    stripe.note(lsn, stamp(record.time, record.stream));
+                }
+            }
+            Op::Insert => self.apply_operation(kind, banks, lsn, record, Change::Insert)?,
+            Op::Remove => self.apply_operation(kind, banks, lsn, record, Change::Remove)?,
+            Op::Clear => {
+                for index in 0..self.header.stripe_count() {
+                    self.apply_clear(kind, index, lsn, record)?;
+                }
+            }
+            Op::Step | Op::OpenBank | Op::CloseBank => {
+                if let Some(event) = event::from_record(record) {
+                    let stripe = self.header.stripe(0);
+                    if lsn > self.header.block0().current().lsn() {
+                        self.prepare(&event)?;
+                        self.apply_event(kind, lsn, &event);
+                        self.follow()?;
+                    }
+                    if lsn > stripe.sums().lsn {
+                        stripe.note(lsn, stamp(record.time, record.stream));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Applies an operation to the key's block, and counts it in its stripe's sums.
+    fn apply_operation(
+        &self,
+        kind: &dyn Kind,
+        banks: &BankSet,
+        lsn: u64,
+        record: &Record,
+        change: Change,
+    ) -> Result<()> {
+        let (hash, step, time) = (record.payload, record.step, record.time);
+        let weight = if kind.weighs() { record.argument } else { 1 };
+        let operation = Operation { change, hash, step, time, weight };
+        let state = self.header.state();
+        let located = banks.locate(kind.touches(&state, operation.step), operation.hash);
+        let older = located.older_than(lsn);
+        let mut room = 0;
+        if let Some(block) = older.get(0) {
+            room = self.make_room(kind, banks, block, &operation)?;
+            located.begin_undo();
+        }
+        change_block(kind, &state, &older, &operation);
+        located.note(lsn);
+        self.give_back_room(kind, banks, &located.blocks, room);
+        let stripe = self.header.stripe(self.layout.stripe_of(operation.hash) + 1);
+        if lsn > stripe.sums().lsn {
+            stripe.count(lsn, stamp(time, record.stream), counts_of(kind, record));
+        }
+        Ok(())
+    }
+
+    /// Makes sure that a block has room for what an operation will do to it, where blocks grow. Returns the room it used so
+    /// far.
+    ///
+    /// # Errors
+    /// [`crate::Error::Io`], a full disk among them: nothing has changed then.
+    #[inline]
+    pub fn make_room(
+        &self,
+        kind: &dyn Kind,
+        banks: &BankSet,
+        block: &Block<'_>,
+        operation: &Operation,
+    ) -> Result<usize> {
+        if !self.form.grows {
+            return Ok(0);
+        }
+        let (used, wanted) = (kind.room_now(block), kind.room(block, operation));
+        if let Some(bank) = banks.get(0).filter(|_| wanted > used) {
+            bank.allocate(block.number, wanted)?;
+        }
+        Ok(used)
+    }
+
+    /// Gives back the room that a block used before an operation and does not use any more. The caller holds its stripe.
+    #[inline]
+    pub fn give_back_room(
+        &self,
+        kind: &dyn Kind,
+        banks: &BankSet,
+        blocks: &Blocks<'_>,
+        before: usize,
+    ) {
+        if before == 0 {
+            return;
+        }
+        if let (Some(bank), Some(block)) = (banks.get(0), blocks.get(0)) {
+            let used = kind.room_now(block);
+            if used < before {
+                bank.free(block.number, used);
+            }
+        }
+    }
+
+    /// The sums over all stripes; exact for whoever is alone or holds them all.
+    #[must_use]
+    pub fn sum_stripes(&self) -> (Totals, u64) {
+        let (mut totals, mut time) = (Totals::default(), 0);
+        for index in 0..self.header.stripe_count() {
+            let sums = self.header.stripe(index).sums();
+            totals.inserts = totals.inserts.wrapping_add(sums.inserts);
+            totals.novelty = totals.novelty.wrapping_add(sums.novelty);
+            time = time.max(sums.time);
+        }
+        (totals, time)
+    }
+
+    /// Ends the rebuilding: fills the header's caches from the stripes, and the ends of the log.
+    pub fn finish(&self, kind: &dyn Kind, tail: u64) {
+        self.fix_banks(kind);
+        let (totals, time) = self.sum_stripes();
+        self.header.tally().begin(totals);
+        self.header.time().store(time, Ordering::Relaxed);
+        self.header.tail().store(tail, Ordering::Relaxed);
+        self.header.durable().store(tail, Ordering::Release);
+    }
+
+    /// The LSN of the last record that changed the state: the largest of all stripes and block 0.
+    #[must_use]
+    pub fn last_change(&self) -> u64 {
+        let stripes = (0..self.header.stripe_count()).map(|at| self.header.stripe(at).lsn());
+        stripes.max().unwrap_or(0).max(self.header.block0().current().lsn())
+    }
+
+    /// Bytes of memory: everything but the log.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        let banks = self.banks();
+        self.header.bytes() + banks.iter().map(|(_, bank)| bank.memory_bytes()).sum::<u64>()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

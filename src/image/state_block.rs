@@ -1,0 +1,188 @@
+//! Block 0: the filter-wide state, in two copies.
+//!
+//! An event writes the copy that does not count, then flips: readers never wait, also not for a writer that was stopped
+//! in the middle, and one that died there has changed nothing that counts. The version's lowest bit says which
+//! copy counts; see [`seqlock`]. Whoever writes holds stripe 0, or is alone.
+
+use crate::image::seqlock;
+use crate::sync::{AtomicU64, Ordering};
+use ebbtide_core::block::{Block, OWN_WORDS, load, store};
+use ebbtide_core::kind::State;
+
+/// Words of a copy before the state: its LSN, a spare one, the kind's words.
+const HEAD_WORDS: usize = 2 + OWN_WORDS;
+/// The version has a cache line of its own.
+const COPIES: usize = 8;
+
+/// Words of block 0, with a state of so many words.
+#[must_use]
+pub const fn block0_words(state_words: usize) -> usize {
+    COPIES + 2 * (HEAD_WORDS + state_words)
+}
+
+/// Block 0.
+#[derive(Debug, Clone, Copy)]
+pub struct Block0<'a>(&'a [AtomicU64]);
+
+/// One of its copies.
+#[derive(Debug, Clone, Copy)]
+pub struct Copy0<'a>(&'a [AtomicU64]);
+
+impl<'a> Block0<'a> {
+    /// Block 0 in these words.
+    ///
+    /// # Panics
+    /// If they are not [`block0_words`] of some state.
+    #[must_use]
+    #[inline]
+    pub fn new(words: &'a [AtomicU64]) -> Self {
+        let whole = words.len() >= block0_words(0) && words.len().is_multiple_of(2);
+        assert!(whole, "block 0 has a version and two copies");
+        Self(words)
+    }
+
+    /// The version that counts now.
+    #[must_use]
+    #[inline]
+    pub fn version(&self) -> u64 {
+        seqlock::current(&self.0[0])
+    }
+
+    /// Whether what was read of `before`'s copy belongs together.
+    #[must_use]
+    #[inline]
+    pub fn unchanged(&self, before: u64) -> bool {
+        seqlock::unchanged(&self.0[0], before)
+    }
+
+    /// The copy of a version.
+    #[must_use]
+    #[inline]
+    pub fn copy(&self, version: u64) -> Copy0<'a> {
+        let (one, other) = self.0[COPIES..].split_at((self.0.len() - COPIES) / 2);
+        Copy0(if version & 1 == 0 { one } else { other })
+    }
+
+    /// The filter-wide state of a version.
+    #[must_use]
+    #[inline]
+    pub fn state(&self, version: u64) -> State<'a> {
+        State::new(&self.copy(version).0[HEAD_WORDS..])
+    }
+
+    /// The copy that counts now.
+    #[must_use]
+    #[inline]
+    pub fn current(&self) -> Copy0<'a> {
+        self.copy(self.version())
+    }
+
+    /// Changes the state up to this LSN, for the holder of stripe 0.
+    pub fn change(&self, lsn: u64, change: impl FnOnce(&State<'_>)) {
+        let next = seqlock::begin_other(&self.0[0]);
+        let (from, to) = (self.copy(next.wrapping_sub(1)), self.copy(next));
+        to.copy_from(&from);
+        change(&to.state());
+        to.set_lsn(lsn);
+        seqlock::flip(&self.0[0], next);
+    }
+}
+
+impl<'a> Copy0<'a> {
+    /// The LSN last applied.
+    #[must_use]
+    #[inline]
+    pub fn lsn(&self) -> u64 {
+        load(&self.0[0])
+    }
+
+    /// Sets the LSN last applied, for whoever is alone with the image.
+    pub fn set_lsn(&self, lsn: u64) {
+        store(&self.0[0], lsn);
+    }
+
+    /// As a block: what snapshots and digests hold.
+    #[must_use]
+    #[inline]
+    pub fn block(&self) -> Block<'a> {
+        let (own, cells) = self.0[2..].split_at(OWN_WORDS);
+        Block::alone(own, cells)
+    }
+
+    /// The filter-wide state: its cells.
+    #[must_use]
+    #[inline]
+    pub fn state(&self) -> State<'a> {
+        State::new(self.block().cells)
+    }
+
+    fn copy_from(&self, from: &Self) {
+        self.state().copy_banks(&from.state());
+        for (to, from) in self.0.iter().zip(from.0) {
+            let value = load(from);
+            if load(to) != value {
+                // Release: a bank's number is there already and is not stored again.
+                to.store(value, Ordering::Release);
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use ebbtide_core::block::Geometry;
+    use ebbtide_core::kind::Event;
+    use ebbtide_core::state::{STATE_OWN_WORDS, STATE_WORDS};
+
+    fn words() -> Vec<AtomicU64> {
+        (0..block0_words(STATE_WORDS)).map(|_| AtomicU64::new(0)).collect()
+    }
+
+    #[test]
+    fn a_change_keeps_what_it_does_not_touch_and_counts_once_it_is_whole() {
+        let words = words();
+        let block0 = Block0::new(&words);
+        block0.current().set_lsn(3);
+        store(&block0.current().block().own[5], 11);
+        let geometry = Geometry { blocks_per_stripe: 2, words_per_block: 64 };
+        for lsn in 5..9_u64 {
+            let (before, at) = (block0.version(), lsn as usize);
+            let old = block0.current();
+            let (old_lsn, old_own) = (old.lsn(), old.state().own(at));
+            block0.change(lsn, |state| {
+                let event = Event::OpenBank { id: lsn as u32, geometry, since: lsn, time: 0 };
+                state.apply_banks(&event);
+                state.set_own(at, lsn);
+                state.set_own(STATE_OWN_WORDS - 1, lsn);
+                assert!(block0.unchanged(before), "it does not count yet");
+            });
+            assert!(!block0.unchanged(before) && block0.unchanged(before + 1));
+            assert_eq!(block0.version(), before + 1);
+            assert_eq!((old.lsn(), old.state().own(at)), (old_lsn, old_own), "for who still reads");
+            let (now, state) = (block0.current(), block0.state(before + 1));
+            assert_eq!((now.lsn(), now.block().own(5)), (lsn, 11));
+            assert_eq!(now.block().own.len(), OWN_WORDS);
+            for state in [state, now.state()] {
+                let own: Vec<_> = (5..9).map(|at| state.own(at)).collect();
+                let expected: Vec<_> = (5..9).map(|at| if at > lsn { 0 } else { at }).collect();
+                assert_eq!((own, state.own(STATE_OWN_WORDS - 1)), (expected, lsn));
+                let banks: Vec<_> = state.banks().map(|bank| u64::from(bank.id)).collect();
+                assert_eq!(banks, (5..=lsn).collect::<Vec<_>>());
+            }
+        }
+    }
+
+    #[test]
+    fn its_version_and_its_copies_lie_beside_one_another() {
+        let words = words();
+        let block0 = Block0::new(&words);
+        for (version, value) in [(0, 1), (1, 2)] {
+            block0.copy(version).0.iter().for_each(|word| store(word, value));
+        }
+        let count = |value| words.iter().filter(|&word| load(word) == value).count();
+        let copy = HEAD_WORDS + STATE_WORDS;
+        assert_eq!([count(1), count(2), count(0)], [copy, copy, COPIES]);
+        assert_eq!(block0.version(), 0);
+    }
+}

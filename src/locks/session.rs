@@ -1,0 +1,504 @@
+//! The slots of a filter: proof that a handle lives, and whose turn it is.
+//!
+//! Owns the meaning of the bytes of the file `lock`, which is never renamed and never deleted:
+//! - Byte 0, *opening*: held alone while a handle opens, recovers or closes, and shared by those who only look.
+//! - Byte 1 + s: held by the handle in slot s for as long as it lives; the system releases it when its process dies,
+//!   however it dies. No process ids: they are reused, and mean nothing across containers.
+//! - Byte 127, *checkpoint*: held by the one that writes a snapshot, so that no two do the same work.
+//! - Bytes 128 and 129, *progress*: whoever holds the opening byte holds now the one, now the other, as its work progresses. Those
+//!   who wait for the opening byte count the time from the last change.
+//!
+//! Each handle opens the file for itself, so this also tells two handles of one process apart. A lock of one's
+//! own is never in one's own way, so nothing here asks the system about the own slot. What follows from a
+//! death is not known here.
+
+use crate::error::{Error, Result};
+use crate::format::names::FileName;
+use crate::media::{Access, ByteLocks, Media};
+use crate::sync::{self, AtomicU64, Instant, Ordering};
+use std::io;
+use std::ops::Range;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Slots that the file has bytes for: so many handles can have a filter open.
+pub const SLOTS: u16 = 126;
+
+// The image's slot table has room for all of them, and lock words can name them.
+const _: () = assert!(SLOTS as usize <= crate::format::header::PAGE_WORDS);
+const _: () = assert!(SLOTS <= crate::locks::robust_word::Owner::SLOTS);
+
+const OPENING_BYTE: u64 = 0;
+const FIRST_SLOT_BYTE: u64 = 1;
+const CHECKPOINT_BYTE: u64 = FIRST_SLOT_BYTE + SLOTS as u64;
+const PROGRESS_BYTES: [u64; 2] = [CHECKPOINT_BYTE + 1, CHECKPOINT_BYTE + 2];
+
+/// The least time between two changes of the progress bytes.
+const PROGRESS_BEAT: Duration = Duration::from_millis(200);
+
+/// How long one waits before asking again for the opening byte: at first, and at most.
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+const LONGEST_PAUSE: Duration = Duration::from_millis(10);
+
+/// The byte that is held by the handle in this slot.
+fn slot_byte(slot: u16) -> u64 {
+    FIRST_SLOT_BYTE + u64::from(slot)
+}
+
+/// One handle's view of the slots, and its hold on one of them. Dropping it lets go of everything.
+#[derive(Debug)]
+pub struct Slots {
+    locks: Box<dyn ByteLocks>,
+    path: PathBuf,
+    /// The own slot plus one, or zero. Written by the thread that opens or closes the handle, before others have it or
+    /// when they are done.
+    own: AtomicU64,
+    /// 1 while this handle has the opening byte.
+    opening: AtomicU64,
+    /// How often its progress was shown since, and when last, in microseconds since the file was opened.
+    shown: AtomicU64,
+    shown_at: AtomicU64,
+    opened: Instant,
+}
+
+impl Slots {
+    /// Opens the file `lock`, with [`Access::Write`] creating it if need be. With [`Access::Read`] one can look at the
+    /// slots and share the opening byte, but neither take a slot nor anything else.
+    ///
+    /// # Errors
+    /// The system's refusal.
+    pub fn open(media: &dyn Media, access: Access) -> Result<Self> {
+        let name = FileName::Lock.to_string();
+        let path = media.path().join(&name);
+        let locks = media.locks(&name, access).map_err(Error::io("lock", &path))?;
+        let [own, opening, shown, shown_at] = [0; 4].map(AtomicU64::new);
+        Ok(Self { locks, path, own, opening, shown, shown_at, opened: Instant::now() })
+    }
+
+    /// Whether the directory is still the filter's: false once it was removed, or another filter was put into it.
+    /// What is locked here concerns nobody else then. If the system cannot say, true.
+    #[must_use]
+    pub fn is_current(&self) -> bool {
+        self.locks.has_its_name().unwrap_or(true)
+    }
+
+    /// Tries to get the opening byte: alone with [`Access::Write`], together with others who look with
+    /// [`Access::Read`]. False if others hold it in a way that excludes that.
+    ///
+    /// # Errors
+    /// The system's refusal.
+    pub fn try_opening(&self, access: Access) -> Result<bool> {
+        let taken = self.try_byte(OPENING_BYTE, access)?;
+        // Relaxed, as the other words here: nothing but the handle's own locks depends on them.
+        self.opening.store(u64::from(taken), Ordering::Relaxed);
+        Ok(taken)
+    }
+
+    /// Shows those who wait for the opening byte that the work of this handle, which has it, progresses. To be called often.
+    pub fn note_progress(&self) {
+        let now = self.opened.elapsed().as_micros() as u64;
+        let last = self.shown_at.load(Ordering::Relaxed);
+        if self.opening.load(Ordering::Relaxed) == 0
+            || now.saturating_sub(last) < PROGRESS_BEAT.as_micros() as u64
+        {
+            return;
+        }
+        self.shown_at.store(now, Ordering::Relaxed);
+        let shown = self.shown.fetch_add(1, Ordering::Relaxed) as usize;
+        // If it cannot be shown, others wait as if nothing had happened.
+        let _ = self.locks.try_lock(PROGRESS_BYTES[shown % 2], Access::Read);
+        let _ = self.locks.unlock(PROGRESS_BYTES[(shown + 1) % 2]);
+    }
+
+    /// Which of the progress bytes are held.
+    fn progress(&self) -> Result<[bool; 2]> {
+        let [one, other] = PROGRESS_BYTES.map(|byte| self.is_held(byte..byte + 1));
+        Ok([one?, other?])
+    }
+
+    /// As [`Slots::try_opening`], again and again for as long as `patience` lasts since whoever has the byte has last shown
+    /// progress. Tries at least once.
+    ///
+    /// # Errors
+    /// The system's refusal.
+    pub fn wait_opening(&self, access: Access, patience: Duration) -> Result<bool> {
+        let (mut begin, mut seen) = (Instant::now(), None);
+        let mut pause = FIRST_PAUSE;
+        loop {
+            if self.try_opening(access)? {
+                return Ok(true);
+            }
+            let now = Some(self.progress()?);
+            if seen != now {
+                // The first look is no change.
+                begin = if seen.is_some() { Instant::now() } else { begin };
+                seen = now;
+            }
+            let left = patience.saturating_sub(begin.elapsed());
+            if left.is_zero() {
+                return Ok(false);
+            }
+            sync::sleep(pause.min(left));
+            pause = (2 * pause).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// Lets go of the opening byte.
+    ///
+    /// # Errors
+    /// The system's refusal; the byte may still be held then.
+    pub fn end_opening(&self) -> Result<()> {
+        self.opening.store(0, Ordering::Relaxed);
+        if self.shown.swap(0, Ordering::Relaxed) > 0 {
+            for byte in PROGRESS_BYTES {
+                // It means nothing without the opening byte.
+                let _ = self.locks.unlock(byte);
+            }
+        }
+        self.free_byte(OPENING_BYTE)
+    }
+
+    /// Whether anyone else holds a slot.
+    ///
+    /// # Errors
+    /// The system's refusal.
+    pub fn anyone_else(&self) -> Result<bool> {
+        let slots = slot_byte(0)..slot_byte(SLOTS);
+        match self.own().map(slot_byte) {
+            Some(own) => Ok(self.is_held(slots.start..own)? || self.is_held(own + 1..slots.end)?),
+            None => self.is_held(slots),
+        }
+    }
+
+    /// Takes the first free slot; `None` if all are taken. A handle that has one keeps it.
+    ///
+    /// # Errors
+    /// The system's refusal.
+    pub fn take(&self) -> Result<Option<u16>> {
+        if let Some(own) = self.own() {
+            return Ok(Some(own));
+        }
+        for slot in 0..SLOTS {
+            if self.try_byte(slot_byte(slot), Access::Write)? {
+                // Relaxed, here and below: see the field.
+                self.own.store(u64::from(slot) + 1, Ordering::Relaxed);
+                return Ok(Some(slot));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Gives the own slot back, then the opening byte: whoever finds the one free finds the other
+    /// free or waits for it.
+    ///
+    /// # Errors
+    /// The system's refusal; what was not given back is held until this is dropped.
+    pub fn release(&self) -> Result<()> {
+        if let Some(own) = self.own() {
+            self.free_byte(slot_byte(own))?;
+            self.own.store(0, Ordering::Relaxed);
+        }
+        self.end_opening()
+    }
+
+    /// The own slot.
+    #[must_use]
+    pub fn own(&self) -> Option<u16> {
+        let slot = self.own.load(Ordering::Relaxed).checked_sub(1)?;
+        Some(slot as u16)
+    }
+
+    /// Whether somebody lives in this slot. If the system cannot say, yes: the living must not be robbed. Nobody lives
+    /// in a slot that the file has no byte for, whatever names it.
+    #[must_use]
+    pub fn is_alive(&self, slot: u16) -> bool {
+        let byte = slot_byte(slot);
+        let asked = || self.locks.is_held_by_others(byte..byte + 1).unwrap_or(true);
+        slot < SLOTS && (self.own() == Some(slot) || asked())
+    }
+
+    /// All slots that somebody lives in, ascending, the own one included.
+    ///
+    /// # Errors
+    /// The system's refusal.
+    pub fn alive(&self) -> Result<Vec<u16>> {
+        let mut alive = Vec::new();
+        for slot in 0..SLOTS {
+            let byte = slot_byte(slot);
+            if self.own() == Some(slot) || self.is_held(byte..byte + 1)? {
+                alive.push(slot);
+            }
+        }
+        Ok(alive)
+    }
+
+    /// Tries to get the checkpoint byte.
+    ///
+    /// # Errors
+    /// The system's refusal.
+    pub fn try_checkpoint(&self) -> Result<bool> {
+        self.try_byte(CHECKPOINT_BYTE, Access::Write)
+    }
+
+    /// Lets go of the checkpoint byte.
+    ///
+    /// # Errors
+    /// The system's refusal; the byte may still be held then.
+    pub fn end_checkpoint(&self) -> Result<()> {
+        self.free_byte(CHECKPOINT_BYTE)
+    }
+
+    fn try_byte(&self, byte: u64, access: Access) -> Result<bool> {
+        self.locks.try_lock(byte, access).map_err(self.refused("lock"))
+    }
+
+    fn free_byte(&self, byte: u64) -> Result<()> {
+        self.locks.unlock(byte).map_err(self.refused("unlock"))
+    }
+
+    fn is_held(&self, bytes: Range<u64>) -> Result<bool> {
+        self.locks.is_held_by_others(bytes).map_err(self.refused("probe"))
+    }
+
+    fn refused(&self, action: &'static str) -> impl FnOnce(io::Error) -> Error {
+        Error::io(action, &self.path)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::media::{Disk, Memory};
+    use std::io::ErrorKind;
+
+    fn on_every_medium(claim: impl Fn(&dyn Media)) {
+        // Miri has no locks of open file descriptions.
+        if !cfg!(miri) {
+            let directory = tempfile::tempdir().expect("a temporary directory");
+            claim(&Disk::new(directory.path()));
+        }
+        claim(&memory());
+    }
+
+    fn memory() -> Memory {
+        let memory = Memory::new();
+        memory.make().expect("nothing fails yet");
+        memory
+    }
+
+    fn open(media: &dyn Media) -> Slots {
+        Slots::open(media, Access::Write).expect("no error")
+    }
+
+    fn taken(media: &dyn Media) -> Slots {
+        let slots = open(media);
+        slots.take().expect("no error").expect("a free slot");
+        slots
+    }
+
+    #[test]
+    fn two_handles_get_different_slots() {
+        on_every_medium(|media| {
+            let (a, b) = (open(media), open(media));
+            assert_eq!((a.own(), a.alive().expect("no error")), (None, vec![]));
+            assert_eq!(a.take().expect("no error"), Some(0));
+            assert_eq!(a.take().expect("no error"), Some(0), "it keeps the one it has");
+            assert_eq!(b.take().expect("no error"), Some(1));
+            assert_eq!((a.own(), b.own()), (Some(0), Some(1)));
+            for handle in [&a, &b, &open(media)] {
+                assert_eq!(handle.alive().expect("no error"), [0, 1]);
+                assert!(handle.is_alive(0) && handle.is_alive(1) && !handle.is_alive(2));
+            }
+            assert_eq!(media.list().expect("made"), ["lock"]);
+        });
+    }
+
+    #[test]
+    fn all_slots_can_be_taken_and_one_more_is_refused() {
+        on_every_medium(|media| {
+            let handles: Vec<Slots> = (0..SLOTS).map(|_| taken(media)).collect();
+            let own: Vec<u16> = handles.iter().filter_map(Slots::own).collect();
+            assert!(own.iter().copied().eq(0..SLOTS));
+            let late = open(media);
+            assert_eq!(late.take().expect("no error"), None);
+            assert_eq!((late.own(), late.alive().expect("no error")), (None, own));
+            // The bytes beside the slots are not theirs.
+            assert!(late.try_opening(Access::Write).expect("no error"));
+            assert!(late.try_checkpoint().expect("no error"));
+            assert!(!late.is_alive(SLOTS) && !handles[0].is_alive(SLOTS));
+            assert!(!handles[0].is_alive(u16::MAX));
+        });
+    }
+
+    #[test]
+    fn a_dropped_slot_is_free_and_the_next_one_takes_it() {
+        on_every_medium(|media| {
+            let (a, b, c) = (taken(media), taken(media), taken(media));
+            drop(a);
+            assert!(!c.is_alive(0) && c.is_alive(1));
+            assert_eq!(c.alive().expect("no error"), [1, 2]);
+            assert_eq!(taken(media).own(), Some(0));
+            drop(b);
+            assert_eq!(c.alive().expect("no error"), [2]);
+        });
+    }
+
+    #[test]
+    fn the_opening_byte_is_held_alone_or_shared() {
+        on_every_medium(|media| {
+            let (a, b) = (open(media), open(media));
+            let reading = Slots::open(media, Access::Read).expect("the file is there");
+            assert!(a.try_opening(Access::Write).expect("no error"));
+            assert!(!b.try_opening(Access::Write).expect("no error"));
+            assert!(!reading.try_opening(Access::Read).expect("no error"));
+            a.end_opening().expect("no error");
+            assert!(b.try_opening(Access::Read).expect("no error"));
+            assert!(reading.try_opening(Access::Read).expect("no error"));
+            assert!(!a.try_opening(Access::Write).expect("no error"));
+            drop(reading);
+            b.end_opening().expect("no error");
+            assert!(a.try_opening(Access::Write).expect("no error"));
+        });
+    }
+
+    #[test]
+    fn who_only_reads_sees_life_and_takes_nothing() {
+        on_every_medium(|media| {
+            let missing = Slots::open(media, Access::Read).expect_err("there is no file");
+            assert!(
+                matches!(&missing, Error::Io { source, .. } if source.kind() == ErrorKind::NotFound)
+            );
+            let alive = taken(media);
+            let reading = Slots::open(media, Access::Read).expect("the file is there");
+            assert!(reading.anyone_else().expect("no error") && reading.is_alive(0));
+            reading.take().expect_err("opened for reading");
+            reading.try_checkpoint().expect_err("opened for reading");
+            reading.try_opening(Access::Write).expect_err("opened for reading");
+            assert_eq!(alive.alive().expect("no error"), [0]);
+        });
+    }
+
+    #[test]
+    fn the_own_slot_is_not_anyone_else() {
+        on_every_medium(|media| {
+            let handles: Vec<Slots> = (0..3).map(|_| taken(media)).collect();
+            let [first, middle, last] = <[Slots; 3]>::try_from(handles).expect("three");
+            for handle in [&first, &middle, &last] {
+                assert!(handle.anyone_else().expect("no error"));
+            }
+            drop(first);
+            assert!(middle.anyone_else().expect("no error"));
+            assert!(last.anyone_else().expect("no error"));
+            drop(last);
+            assert!(!middle.anyone_else().expect("no error"));
+            assert!(open(media).anyone_else().expect("no error"));
+            // Others who open or write a snapshot hold no slot.
+            let other = open(media);
+            assert!(other.try_opening(Access::Write).expect("no error"));
+            assert!(other.try_checkpoint().expect("no error"));
+            assert!(!middle.anyone_else().expect("no error"));
+        });
+    }
+
+    #[test]
+    fn one_handle_at_a_time_writes_a_snapshot() {
+        on_every_medium(|media| {
+            let (a, b) = (taken(media), taken(media));
+            assert!(a.try_checkpoint().expect("no error"));
+            assert!(!b.try_checkpoint().expect("no error"));
+            a.end_checkpoint().expect("no error");
+            assert!(b.try_checkpoint().expect("no error"));
+            assert_eq!((a.own(), b.own()), (Some(0), Some(1)), "the slots are still held");
+        });
+    }
+
+    #[test]
+    fn patience_ends_and_is_rewarded() {
+        on_every_medium(|media| {
+            let (a, b) = (open(media), open(media));
+            assert!(a.wait_opening(Access::Write, Duration::ZERO).expect("no error"));
+            assert!(!b.wait_opening(Access::Write, Duration::ZERO).expect("no error"));
+            assert!(!b.wait_opening(Access::Write, Duration::from_millis(25)).expect("no error"));
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    std::thread::sleep(Duration::from_millis(5));
+                    a.end_opening().expect("no error");
+                });
+                let limit = Duration::from_secs(60);
+                let entered = b.wait_opening(Access::Write, limit).expect("no error");
+                assert!(entered, "the byte was given back, and not seen free for {limit:?}");
+            });
+        });
+    }
+
+    #[test]
+    fn the_opening_byte_is_waited_for_as_long_as_its_holder_shows_progress() {
+        on_every_medium(|media| {
+            let (opener, waiting) = (open(media), open(media));
+            let (patience, beats) = (2 * PROGRESS_BEAT, 5);
+            assert!(opener.try_opening(Access::Write).expect("no error"));
+            let start = Instant::now();
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    let until = beats * PROGRESS_BEAT;
+                    while start.elapsed() < until {
+                        opener.note_progress();
+                        std::thread::sleep(PROGRESS_BEAT / 20);
+                    }
+                });
+                assert!(!waiting.wait_opening(Access::Write, patience).expect("no error"));
+            });
+            assert!(start.elapsed() > (beats - 1) * PROGRESS_BEAT + patience);
+            opener.end_opening().expect("no error");
+            assert_eq!(waiting.progress().expect("no error"), [false; 2]);
+            // Who does not have the byte has nothing to show.
+            opener.note_progress();
+            assert_eq!(waiting.progress().expect("no error"), [false; 2]);
+        });
+    }
+
+    #[test]
+    fn a_busy_opening_byte_is_tried_again() {
+        let memory = memory();
+        let (busy, waiting) = (open(&memory), open(&memory));
+        assert!(busy.try_opening(Access::Write).expect("no error"));
+        // The fault is met by the fourth try only.
+        memory.fail_after(4, ErrorKind::Other);
+        waiting
+            .wait_opening(Access::Write, Duration::from_secs(60))
+            .expect_err("the fault on demand");
+        assert!(!memory.clear_faults());
+    }
+
+    #[test]
+    fn a_refusal_of_the_system_is_passed_on_and_counts_as_life() {
+        let memory = memory();
+        let slots = open(&memory);
+        let fails = |action: &str, call: &dyn Fn() -> Result<()>| {
+            memory.fail_after(1, ErrorKind::PermissionDenied);
+            let error = call().expect_err("the fault on demand");
+            let Error::Io { action: found, path, .. } = &error else {
+                panic!("{error}");
+            };
+            assert_eq!((*found, path), (action, &memory.path().join("lock")));
+        };
+        fails("lock", &|| Slots::open(&memory, Access::Write).map(|_| ()));
+        fails("lock", &|| slots.try_opening(Access::Write).map(|_| ()));
+        fails("lock", &|| slots.wait_opening(Access::Read, Duration::MAX).map(|_| ()));
+        fails("unlock", &|| slots.end_opening());
+        fails("probe", &|| slots.anyone_else().map(|_| ()));
+        fails("probe", &|| slots.alive().map(|_| ()));
+        fails("lock", &|| slots.take().map(|_| ()));
+        fails("lock", &|| slots.try_checkpoint().map(|_| ()));
+        fails("unlock", &|| slots.end_checkpoint());
+        assert_eq!(slots.take().expect("no error"), Some(0), "nothing was left behind");
+        assert_eq!(slots.own(), Some(0));
+
+        memory.fail_after(1, ErrorKind::Other);
+        assert!(slots.is_alive(5), "who knows");
+        assert!(!slots.is_alive(5));
+        memory.fail_after(1, ErrorKind::Other);
+        assert!(slots.is_alive(0), "not even asked");
+        assert!(memory.clear_faults());
+    }
+}

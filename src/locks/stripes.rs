@@ -1,0 +1,140 @@
+//! The stripes of one handle: the shared lock word together with what each stripe keeps privately.
+//!
+//! What is private to the handle (a mapped log segment, say) is guarded by the same lock as the blocks, so
+//! using it costs nothing more. A panic while a stripe is held poisons the filter: the blocks may be torn,
+//! and recovery rebuilds them.
+#![expect(unsafe_code, reason = "a lock hands out exclusive access to what it guards")]
+
+use crate::image::{LiveHeader, Stripe};
+use crate::locks::robust_word::{self, Acquired, Owner, Verdict};
+use crossbeam::utils::CachePadded;
+use std::cell::UnsafeCell;
+use std::ops::{Deref, DerefMut};
+
+/// The private halves of all stripes of a handle.
+#[derive(Debug)]
+pub struct Stripes<T> {
+    owner: Owner,
+    locals: Box<[CachePadded<UnsafeCell<T>>]>,
+}
+
+// SAFETY: a `T` is reached through a `StripeGuard` only, which holds the stripe's lock word for its whole
+// life; the word excludes all other threads of this handle (and all other handles).
+unsafe impl<T: Send + Sync> Sync for Stripes<T> {}
+
+impl<T: Default> Stripes<T> {
+    /// Private halves for `count` stripes, for a handle with this slot and term.
+    #[must_use]
+    pub fn new(count: usize, owner: Owner) -> Self {
+        Self { owner, locals: (0..count).map(|_| CachePadded::default()).collect() }
+    }
+}
+
+impl<T> Stripes<T> {
+    /// Waits for a stripe, or takes it over: then what it guards needs repair. `None` if the judge gave up.
+    pub fn lock<'a>(
+        &'a self,
+        header: &'a LiveHeader,
+        index: usize,
+        judge: &dyn Fn(Owner) -> Verdict,
+    ) -> Option<(StripeGuard<'a, T>, Acquired)> {
+        let stripe = header.stripe(index);
+        let acquired = robust_word::lock(stripe.lock_word(), self.owner, judge)?;
+        Some((self.guard(header, stripe, index), acquired))
+    }
+
+    /// Takes a stripe if it is free.
+    #[must_use]
+    #[inline]
+    pub fn try_lock<'a>(
+        &'a self,
+        header: &'a LiveHeader,
+        index: usize,
+    ) -> Option<StripeGuard<'a, T>> {
+        let stripe = header.stripe(index);
+        let taken = robust_word::try_lock(stripe.lock_word(), self.owner);
+        taken.then(|| self.guard(header, stripe, index))
+    }
+
+    /// Who holds stripes through this.
+    #[must_use]
+    pub fn owner(&self) -> Owner {
+        self.owner
+    }
+
+    #[inline]
+    fn guard<'a>(
+        &'a self,
+        header: &'a LiveHeader,
+        stripe: Stripe<'a>,
+        index: usize,
+    ) -> StripeGuard<'a, T> {
+        let panicking = std::thread::panicking();
+        StripeGuard { stripes: self, header, stripe, index, panicking }
+    }
+}
+
+/// A held stripe. Dropping it lets go.
+#[derive(Debug)]
+pub struct StripeGuard<'a, T> {
+    stripes: &'a Stripes<T>,
+    header: &'a LiveHeader,
+    stripe: Stripe<'a>,
+    index: usize,
+    /// Whether the thread was panicking already when it took the stripe: then nothing happened in here.
+    panicking: bool,
+}
+
+impl<'a, T> StripeGuard<'a, T> {
+    /// Which stripe it is.
+    #[must_use]
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// Lets go of a stripe under which nothing was done, even if it was taken over since: the
+    /// handle is closed, and counts as dead for all others.
+    pub fn forgo(self) {
+        // Lost or not: there is nothing that another owner could have been beside.
+        let _ = robust_word::unlock(self.stripe.lock_word(), self.stripes.owner);
+        std::mem::forget(self);
+    }
+
+    /// The stripe's shared entry.
+    #[must_use]
+    #[inline]
+    pub fn entry(&self) -> Stripe<'a> {
+        self.stripe
+    }
+}
+
+impl<T> Deref for StripeGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        // SAFETY: the guard holds the stripe's lock; see `Sync for Stripes`.
+        unsafe { &*self.stripes.locals[self.index].get() }
+    }
+}
+
+impl<T> DerefMut for StripeGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: the guard holds the stripe's lock, and `&mut self` is the only way to it.
+        unsafe { &mut *self.stripes.locals[self.index].get() }
+    }
+}
+
+impl<T> Drop for StripeGuard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        if std::thread::panicking() && !self.panicking {
+            // A panic since the stripe was taken. Before anyone else can enter what may be torn.
+            self.header.poison();
+        }
+        if robust_word::unlock(self.stripe.lock_word(), self.stripes.owner).is_err() {
+            // We were declared dead while we worked on the stripe, and somebody else worked on it beside us.
+            self.header.poison();
+        }
+    }
+}

@@ -1,0 +1,4 @@
+//! What the operating system does to a process: forks, and signals to its threads.
+
+pub mod fork;
+pub mod threads;

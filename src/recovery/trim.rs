@@ -1,0 +1,246 @@
+//! Space that recovery finds, and the snapshot that it writes where there is none for an image.
+//!
+//! An era ends within a segment, whose rest nobody writes or reads any more: its space is given back. So a life that ends after
+//! a few records costs two pages of log. Where a disk is so full that neither image nor segment fit, the state that was rebuilt
+//! in memory is written as a snapshot, and the log below it goes.
+
+use crate::error::{Error, Result};
+use crate::format::meta::Meta;
+use crate::format::names::FileName;
+use crate::image::{Image, LiveHeader};
+use crate::media::{Access, Media};
+use crate::recovery::history::{History, Prefix};
+use crate::recovery::listing::Listing;
+use crate::recovery::removal::remove_for_good;
+use crate::recovery::replay::{Recovered, load_alone};
+use crate::snapshot::write::SnapshotWriter;
+use crate::snapshot::{Content, Frame, FrameSeal, SnapshotHeader};
+use crate::wal::segment::{SegmentFile, SegmentHeader};
+use ebbtide_core::block::{Block, OWN_WORDS, load};
+use ebbtide_core::kind::Kind;
+use std::io;
+
+/// A block without the cells that it has no room for.
+pub fn used<'a>(kind: &dyn Kind, block: Block<'a>) -> Block<'a> {
+    if !kind.grows() {
+        return block;
+    }
+    let cells = &block.cells[..kind.room_now(&block).min(block.cells.len())];
+    Block { cells, ..block }
+}
+
+/// Copies a block: the kind's words, then the cells.
+pub fn copy(block: &Block<'_>, words: &mut Vec<u64>) {
+    words.clear();
+    words.extend(block.own.iter().chain(block.cells).map(load));
+}
+
+/// Copies a block as a snapshot holds it: zeros at the end are left out.
+pub fn copy_short(kind: &dyn Kind, block: Block<'_>, words: &mut Vec<u64>) {
+    copy(&used(kind, block), words);
+    shorten(words);
+}
+
+/// Copies block 0 as a snapshot holds it: zeros at the end are left out.
+pub fn copy_state(header: &LiveHeader, words: &mut Vec<u64>) -> u64 {
+    let current = header.block0().current();
+    copy(&current.block(), words);
+    shorten(words);
+    current.lsn()
+}
+
+fn shorten(words: &mut Vec<u64>) {
+    let last = words.iter().rposition(|&word| word != 0).map_or(0, |last| last + 1);
+    words.truncate(last.max(OWN_WORDS));
+}
+
+fn open(home: &dyn Media, header: &SegmentHeader, access: Access) -> Result<SegmentFile> {
+    SegmentFile::open(home, header.era, header.first, header.uuid, access)
+}
+
+/// Gives back the space of the log that lies beyond the end of its era; `stop` is that of the last one, which has been made
+/// durable and which another follows. As far as that is possible: it is space, nothing else.
+pub fn free_ends(home: &dyn Media, history: &History, stop: u64) {
+    for (era, _, end) in history.eras() {
+        let end = end.unwrap_or(stop);
+        let of_era = history.segments().iter().filter(|header| header.era == era);
+        for header in of_era.filter(|header| header.end() > end) {
+            let _ = open(home, header, Access::Write).and_then(|file| file.free_from(end));
+        }
+    }
+}
+
+/// Gives back the space behind the last record of the last era, where nothing was ever written: the log reads as before. Places
+/// below `stop`, where the log ends, keep theirs, for empty ones among them are going to be voided.
+///
+/// # Errors
+/// [`Error::Io`], [`Error::Damaged`].
+pub fn free_unwritten(home: &dyn Media, history: &History, stop: u64) -> Result<()> {
+    let era = history.last_era();
+    for header in history.segments().iter().filter(|header| header.era == era) {
+        let written = history.visit(home, header, |segment| {
+            let places = segment.first()..segment.end();
+            Ok(places.rev().find(|&lsn| segment.is_touched(lsn)))
+        })?;
+        let from = written.map_or(header.first, |last| last + 1).max(stop);
+        if from < header.end() {
+            open(home, header, Access::Write)?.free_from(from)?;
+        }
+    }
+    Ok(())
+}
+
+/// How many eras have log that is needed from `start` on, and how many bytes of disk it takes.
+///
+/// # Errors
+/// [`Error::Io`], [`Error::Damaged`].
+pub fn gathered(
+    home: &dyn Media,
+    history: &History,
+    prefix: &Prefix,
+    start: u64,
+) -> Result<(u64, u64)> {
+    let (mut eras, mut bytes) = (0, 0);
+    let mut last = None;
+    let needed = |header: &&SegmentHeader| header.end() > start && header.first < prefix.stop;
+    for header in history.segments().iter().filter(needed) {
+        bytes += open(home, header, Access::Read)?.allocated_bytes()?;
+        eras += u64::from(last.replace(header.era) != Some(header.era));
+    }
+    Ok((eras, bytes))
+}
+
+/// Writes the state of a filter that nobody has open as a snapshot under the temporary name with this number, and removes the
+/// log below it and all older snapshots. What is removed gets the numbers above meanwhile.
+///
+/// # Errors
+/// [`Error::Io`], a full disk among them: the draft is removed then, and nothing has changed.
+pub fn write_snapshot(home: &dyn Media, meta: &Meta, state: &Recovered, number: u64) -> Result<()> {
+    // The log has to reach through the end of every snapshot.
+    state.history.secure(home, state.start, &state.prefix)?;
+    // It has explained the holes of the log, which are closed now, and takes space.
+    match home.remove(&FileName::Live.to_string()) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(Error::io("remove", home.path().join(FileName::Live.to_string()))(error));
+        }
+        _ => {}
+    }
+    let draft = FileName::Temporary(number).to_string();
+    let start = state.prefix.stop;
+    let name = FileName::Snapshot { start }.to_string();
+    let written = write(home, meta, state, &draft).and_then(|()| {
+        home.rename(&draft, &name)?;
+        home.sync()
+    });
+    if let Err(error) = written {
+        // The first error is the one to report.
+        let _ = home.remove(&draft);
+        return Err(Error::io("write", home.path().join(name))(error));
+    }
+    // Nothing goes before what takes its place was read.
+    load_alone(home, meta, start)?;
+    let listing = Listing::read(home)?;
+    let older = listing.snapshots.iter().filter(|&&older| older < start);
+    let older = older.map(|&start| FileName::Snapshot { start });
+    let segments = listing.segments_below(start).iter();
+    let segments = segments.map(|&(era, first)| FileName::Segment { era, first });
+    remove_for_good(home, older.chain(segments), number + 1..)
+}
+
+fn write(home: &dyn Media, meta: &Meta, state: &Recovered, draft: &str) -> io::Result<()> {
+    let (kind, image, stop) = (&*meta.kind, &state.image, state.prefix.stop);
+    let era = state.history.last_era();
+    let seal = FrameSeal::new(meta.uuid, era, stop);
+    let mut writer = SnapshotWriter::create(home, draft, seal)?;
+    write_frames(kind, image, &mut writer)?;
+    let (uuid, start, end) = (meta.uuid, stop, stop);
+    writer.finish(SnapshotHeader { uuid, era, start, end, frames: 0, bytes: 0 })
+}
+
+/// The frames of an image that nobody else has.
+fn write_frames(kind: &dyn Kind, image: &Image, writer: &mut SnapshotWriter) -> io::Result<()> {
+    let header = image.header();
+    let mut words = Vec::new();
+    let lsn = copy_state(header, &mut words);
+    let frame = Frame { content: Content::State, bank: 0, index: 0, lsn };
+    writer.frame(&frame, &words)?;
+    for at in 0..header.stripe_count() {
+        let sums = header.stripe(at).sums();
+        let (index, lsn) = (at as u64, sums.lsn);
+        let frame = Frame { content: Content::Stripe, bank: 0, index, lsn };
+        writer.frame(&frame, &[sums.inserts, sums.time, sums.novelty])?;
+    }
+    for (_, bank) in image.keep_banks().iter() {
+        for index in 0..bank.blocks() {
+            let (header, block) = bank.block(index as usize);
+            copy_short(kind, block, &mut words);
+            let frame =
+                Frame { content: Content::Block, bank: bank.id(), index, lsn: header.lsn() };
+            writer.frame(&frame, &words)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::media::Memory;
+    use crate::wal::{Op, Record, Segment, slot};
+
+    const PAGE: u64 = 4096;
+    /// Records to a page.
+    const RECORDS: u64 = 128;
+
+    /// A segment of four pages of records, with records in these places.
+    fn add(media: &Memory, (era, start): (u64, u64), written: &[u64]) {
+        let (era_start, first) = (start, start);
+        let header = SegmentHeader { uuid: 7, era, era_start, first, capacity: 4 * RECORDS };
+        let segment = Segment::create(media, header, 0).expect("space");
+        for &lsn in written {
+            slot::publish(segment.slot(lsn), Record::new(Op::Insert).encode(era, lsn));
+        }
+    }
+
+    fn opened(media: &Memory) -> History {
+        let listing = Listing::read(media).expect("a directory");
+        History::open(media, &listing, 7).expect("sound headers")
+    }
+
+    fn pages(media: &Memory) -> Vec<u64> {
+        let history = opened(media);
+        let file = |header| open(media, header, Access::Read).expect("it is there");
+        let bytes = |header| file(header).allocated_bytes().expect("it is open");
+        history.segments().iter().map(|header| bytes(header) / PAGE).collect()
+    }
+
+    #[test]
+    fn an_era_keeps_the_pages_up_to_its_end_and_the_last_one_what_was_written_or_will_be_voided() {
+        let media = Memory::new();
+        media.make().expect("nothing fails yet");
+        add(&media, (1, 1), &[1, 2, 3, 200]);
+        add(&media, (2, 4), &[4, 5]);
+        assert_eq!(pages(&media), [5, 5]);
+        let history = opened(&media);
+        // The first era ends at 4; of the second nothing is known yet.
+        free_ends(&media, &history, u64::MAX);
+        assert_eq!(pages(&media), [2, 5]);
+        free_unwritten(&media, &history, 4 + RECORDS + 1).expect("no error");
+        assert_eq!(pages(&media), [2, 3], "an empty place in the second page will be voided");
+        free_unwritten(&media, &history, 6).expect("no error");
+        assert_eq!(pages(&media), [2, 2]);
+        let segments = history.segments();
+        let read = |at: usize, lsn| {
+            history.visit(&media, &segments[at], |segment| Ok(segment.is_complete(lsn)))
+        };
+        for (at, lsn) in [(0, 1), (0, 3), (1, 4), (1, 5)] {
+            assert!(read(at, lsn).expect("it is mapped"), "{lsn}");
+        }
+        let prefix = Prefix { stop: 6, ..Prefix::default() };
+        let found = gathered(&media, &history, &prefix, 1).expect("no error");
+        assert_eq!(found, (2, 4 * PAGE));
+        let prefix = Prefix { stop: 4, ..Prefix::default() };
+        let found = gathered(&media, &history, &prefix, 1).expect("no error");
+        assert_eq!(found, (1, 2 * PAGE), "an era without a record takes no log");
+    }
+}

@@ -1,0 +1,326 @@
+//! One handle's view of the log: which segments it has mapped.
+//!
+//! Segments of an era have one size, so an LSN tells the name of its segment. A writer reserves only below the end that is
+//! allocated *and* mapped by its own handle, so a reserved place can always be written. Other handles allocate segments
+//! too, and remove them: a handle maps what it needs, from the durable end on, and lets go of the rest. The protocol
+//! of a place is in [`crate::wal::slot`].
+
+use crate::error::{Error, Result};
+use crate::format::header::PAGE_BYTES;
+use crate::format::names::FileName;
+use crate::media::{Access, Media};
+use crate::sync::{AtomicU64, Mutex, Ordering};
+use crate::wal::record::{RECORD_BYTES, Record};
+use crate::wal::segment::{Segment, SegmentFile, SegmentHeader, is_of_another};
+use crate::wal::slot;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Places in a page of a segment: each piece of one that is allocated ends with a page, or with the
+/// segment.
+pub const PAGE_RECORDS: u64 = PAGE_BYTES / RECORD_BYTES;
+
+/// The least piece of a segment that is allocated at once, and the first of an era: 8 and 16 KiB.
+const PIECES_LEAST: [u64; 2] = [2 * PAGE_RECORDS, 4 * PAGE_RECORDS];
+
+/// Up to which place space is allocated next, where it is allocated up to `allocated` now.
+/// `segment` is the segment that the next place lies in, `start` the era's first LSN.
+///
+/// An era's pieces grow by half of what it has, so that a log takes little more than it holds. Once
+/// a whole segment is full they are whole segments: none of those costs more than its creation.
+#[must_use]
+pub fn next_end(segment: &SegmentHeader, start: u64, allocated: u64) -> u64 {
+    let grown = allocated.saturating_sub(start);
+    let piece = match grown {
+        0 => PIECES_LEAST[1],
+        few if few < segment.capacity => (few / 2).max(PIECES_LEAST[0]),
+        _ => segment.capacity,
+    };
+    let places = allocated.saturating_sub(segment.first) + piece;
+    segment.first + places.next_multiple_of(PAGE_RECORDS).min(segment.capacity)
+}
+
+/// One handle's view of the log of the current era.
+#[derive(Debug)]
+pub struct Log {
+    media: Arc<dyn Media>,
+    /// What the era's first segment says.
+    first: SegmentHeader,
+    access: Access,
+    /// By first LSN.
+    segments: Mutex<BTreeMap<u64, Arc<Segment>>>,
+    /// The end of what this handle has mapped.
+    mapped: AtomicU64,
+    drafts: AtomicU64,
+}
+
+impl Log {
+    /// The log of an era whose first segment is `first`; nothing is mapped yet. Drafts are numbered from `draft` on, which
+    /// no other handle does.
+    #[must_use]
+    pub fn new(media: Arc<dyn Media>, first: SegmentHeader, draft: u64, access: Access) -> Self {
+        Self {
+            media,
+            first,
+            access,
+            segments: Mutex::default(),
+            mapped: AtomicU64::new(first.first),
+            drafts: AtomicU64::new(draft),
+        }
+    }
+
+    /// The header of the segment that an LSN of the era lies in.
+    fn header_of(&self, lsn: u64) -> SegmentHeader {
+        let whole = lsn.saturating_sub(self.first.first) / self.first.capacity;
+        let first = self.first.first + whole * self.first.capacity;
+        SegmentHeader { first, ..self.first }
+    }
+
+    /// How many records each segment of the era has room for.
+    #[must_use]
+    #[inline]
+    pub fn capacity(&self) -> u64 {
+        self.first.capacity
+    }
+
+    /// The end of what this handle may reserve.
+    #[must_use]
+    #[inline]
+    pub fn mapped_end(&self) -> u64 {
+        // Acquire: pairs with the Release in `map`; the segments are in the list then.
+        self.mapped.load(Ordering::Acquire)
+    }
+
+    /// The segment of an LSN, if it is mapped.
+    #[must_use]
+    pub fn segment(&self, lsn: u64) -> Option<Arc<Segment>> {
+        let segments = self.segments.lock();
+        let (_, segment) = segments.range(..=lsn).next_back()?;
+        segment.holds(lsn).then(|| segment.clone())
+    }
+
+    /// Maps all segments from the one of `from` up to `end`, which is allocated, and returns them: whatever is let go meanwhile,
+    /// they hold every place in between. A segment that is not there any more was removed, as it lay below a snapshot.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::Damaged`].
+    pub fn map(&self, from: u64, end: u64) -> Result<Vec<Arc<Segment>>> {
+        let mut at = self.header_of(from.max(self.first.first)).first;
+        let mut mapped = Vec::new();
+        while at < end {
+            let known = self.segments.lock().get(&at).cloned();
+            mapped.push(match known {
+                Some(segment) => segment,
+                None => {
+                    let (era, uuid) = (self.first.era, self.first.uuid);
+                    self.add(Segment::open(&*self.media, era, at, uuid, self.access)?)
+                }
+            });
+            at += self.first.capacity;
+        }
+        // Release: pairs with the Acquire in `mapped_end`.
+        self.mapped.fetch_max(end, Ordering::Release);
+        Ok(mapped)
+    }
+
+    fn add(&self, segment: Segment) -> Arc<Segment> {
+        // Two threads may have opened the same one; either will do.
+        self.segments.lock().entry(segment.first()).or_insert_with(|| Arc::new(segment)).clone()
+    }
+
+    /// Allocates the next piece of the log, where it is allocated up to `first` now; returns its
+    /// end. If `first` begins a segment, the segment is created, durable with its name. If another
+    /// handle has just made it, that one is made durable again: its maker may not have come so far.
+    ///
+    /// The rest of a segment needs no sync of its own: the sync that makes a record durable writes
+    /// what finding the record takes, and a piece that is lost in a power cut holds no record.
+    ///
+    /// # Errors
+    /// [`Error::Io`], a full disk among them, and `NotFound` if `is_current` says that the directory is another's by now: nothing
+    /// has changed then.
+    pub fn allocate(&self, first: u64, is_current: &dyn Fn() -> bool) -> Result<u64> {
+        let (header, media) = (self.header_of(first), &*self.media);
+        let upto = next_end(&header, self.first.first, first);
+        let open = || {
+            SegmentFile::open(media, header.era, header.first, header.uuid, self.access)
+                .and_then(|file| file.allocate(first, upto).map(|()| file))
+        };
+        if first > header.first {
+            return open().map(|_| upto);
+        }
+        let places = upto - first;
+        let create = || Segment::create_if(media, header, places, self.next_draft(), is_current);
+        let segment = match create() {
+            Err(error) if error.is_exists() && self.remove_another(&header)? => create()?,
+            Err(error) if error.is_exists() => {
+                let found = open()?.map(self.access)?;
+                found.dirty(first, first);
+                let synced = found.sync().and_then(|()| self.media.sync());
+                synced.map_err(Error::io("sync", self.media.path()))?;
+                found
+            }
+            made => made?,
+        };
+        drop(self.add(segment));
+        Ok(upto)
+    }
+
+    /// Removes the file with a segment's name if it says that it belongs to another filter: a process that had a filter open
+    /// in this directory before wrote it late. False if it does not say so.
+    fn remove_another(&self, header: &SegmentHeader) -> Result<bool> {
+        let path = header.path(self.media.path());
+        let name = FileName::Segment { era: header.era, first: header.first }.to_string();
+        if !is_of_another(&*self.media, &name, header.uuid) {
+            return Ok(false);
+        }
+        self.media.remove(&name).map(|()| true).map_err(Error::io("remove", path))
+    }
+
+    /// A number for a temporary file's name, unique among all living handles.
+    pub fn next_draft(&self) -> u64 {
+        self.drafts.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Lets go of segments that lie wholly below `lsn`; false if there are none. Whoever still holds one keeps it mapped.
+    pub fn forget_below(&self, lsn: u64) -> bool {
+        let mut segments = self.segments.lock();
+        let before = segments.len();
+        segments.retain(|_, segment| segment.end() > lsn);
+        segments.len() < before
+    }
+
+    /// Writes a record into its place in `segment`; see [`slot::publish`].
+    #[inline]
+    pub fn write(&self, segment: &Segment, lsn: u64, record: &Record) -> bool {
+        slot::publish(segment.slot(lsn), record.encode(self.first.era, lsn))
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::media::Memory;
+    use crate::wal::Op;
+    use std::io::ErrorKind;
+
+    const FIRST: SegmentHeader =
+        SegmentHeader { uuid: 7, era: 2, era_start: 5, first: 5, capacity: 10 };
+
+    fn log(media: &Arc<Memory>, draft: u64) -> Log {
+        Log::new(media.clone(), FIRST, draft, Access::Write)
+    }
+
+    #[test]
+    fn segments_that_lie_wholly_below_are_forgotten() {
+        let media = Arc::new(Memory::new());
+        media.make().expect("nothing fails yet");
+        let log = log(&media, 100);
+        for first in [5, 15, 25] {
+            assert_eq!(log.allocate(first, &|| true).expect("space"), first + 10);
+        }
+        let known = |lsn| log.segment(lsn).is_some();
+        assert!(!log.forget_below(14), "one place of the first lies above");
+        assert!(known(5) && known(14));
+        assert!(log.forget_below(15));
+        assert!(!known(5) && !known(14) && known(15) && known(34) && !known(35));
+        assert!(!log.forget_below(15));
+        assert!(log.forget_below(35) && !known(34));
+    }
+
+    #[test]
+    fn pieces_grow_with_the_log_and_end_with_a_page_or_a_segment() {
+        let segment = |first, capacity| SegmentHeader { first, capacity, ..FIRST };
+        let mut ends = vec![5];
+        while let Some(&allocated) = ends.last()
+            && allocated < 5 + 3 * 32768
+        {
+            let first = 5 + (allocated - 5) / 32768 * 32768;
+            ends.push(next_end(&segment(first, 32768), 5, allocated));
+        }
+        let pieces = ends.windows(2).map(|ends| ends[1] - ends[0]);
+        let expected = [512, 256, 384, 640, 896, 1408, 2048, 3072, 4608, 6912, 10368, 1664];
+        assert_eq!(pieces.collect::<Vec<_>>(), [&expected[..], &[32768, 32768]].concat());
+        // A segment may be smaller than a piece, and its length no number of pages.
+        assert_eq!([5, 15, 25].map(|at| next_end(&segment(at, 10), 5, at)), [15, 25, 35]);
+        assert_eq!(next_end(&segment(5, 700), 5, 5 + 512), 705);
+    }
+
+    #[test]
+    fn a_segment_gets_its_space_piece_by_piece_whoever_allocates_it() {
+        let media = Arc::new(Memory::new());
+        media.make().expect("nothing fails yet");
+        let first = SegmentHeader { capacity: 4096, ..FIRST };
+        let log = |draft| Log::new(media.clone(), first, draft, Access::Write);
+        let (one, other) = (log(100), log(200));
+        let name = FileName::Segment { era: 2, first: 5 }.to_string();
+        let allocated = || {
+            let file = media.open(&name, Access::Read).expect("it is there");
+            file.allocated_bytes().expect("it is open") / RECORD_BYTES - PAGE_RECORDS
+        };
+        assert_eq!(one.allocate(5, &|| true).expect("space"), 517);
+        assert_eq!(allocated(), 512);
+        // Who made it did not come to say so; then both extend it.
+        assert_eq!(other.allocate(5, &|| true).expect("the one that is there"), 517);
+        for log in [&one, &other] {
+            assert_eq!(log.allocate(517, &|| true).expect("space"), 773);
+            assert_eq!(allocated(), 768);
+        }
+        media.set_capacity(0);
+        let error = one.allocate(773, &|| true).expect_err("no space");
+        assert!(error.is_full() && allocated() == 768, "{error}");
+        media.set_capacity(u64::MAX);
+        media.remove(&name).expect("it is there");
+        let error = other.allocate(773, &|| true).expect_err("a checkpoint has removed it");
+        assert!(error.is_not_found(), "{error}");
+    }
+
+    #[test]
+    fn what_is_forgotten_is_mapped_again_and_the_end_only_grows() {
+        let media = Arc::new(Memory::new());
+        media.make().expect("nothing fails yet");
+        let (maker, other) = (log(&media, 100), log(&media, 200));
+        for first in [5, 15, 25] {
+            maker.allocate(first, &|| true).expect("space");
+        }
+        assert_eq!(other.mapped_end(), 5);
+        let firsts = |from, end| {
+            let segments = other.map(from, end).expect("they are there");
+            segments.iter().map(|segment| segment.first()).collect::<Vec<_>>()
+        };
+        assert_eq!(firsts(1, 25), [5, 15], "from the beginning of the era");
+        assert_eq!(other.mapped_end(), 25);
+        assert!(other.forget_below(25));
+        assert_eq!(firsts(24, 35), [15, 25]);
+        assert_eq!(firsts(15, 25), [15]);
+        assert_eq!(other.mapped_end(), 35);
+    }
+
+    #[test]
+    fn a_segment_that_another_handle_has_just_made_is_shared() {
+        let media = Arc::new(Memory::new());
+        media.make().expect("nothing fails yet");
+        let (one, other) = (log(&media, 100), log(&media, 200));
+        assert_eq!(one.allocate(5, &|| true).expect("space"), 15);
+        assert_eq!(other.allocate(5, &|| true).expect("the one that is there"), 15);
+        let [mine, theirs] = [&one, &other].map(|log| log.segment(9).expect("mapped"));
+        assert!(one.write(&mine, 9, &Record::new(Op::Insert)));
+        assert!(theirs.is_complete(9) && !theirs.is_complete(8));
+    }
+
+    #[test]
+    fn a_full_disk_is_the_error_that_it_is() {
+        let media = Arc::new(Memory::with_capacity(4096));
+        media.make().expect("nothing fails yet");
+        let error = log(&media, 100).allocate(5, &|| true).expect_err("no room for records");
+        let Error::Io { source, .. } = &error else { panic!("{error}") };
+        assert_eq!(source.kind(), ErrorKind::StorageFull);
+        assert_eq!(media.list().expect("made"), [""; 0], "nothing is left behind");
+    }
+
+    #[test]
+    fn drafts_have_numbers_of_their_own() {
+        let media = Arc::new(Memory::new());
+        let log = log(&media, 100);
+        assert_eq!([0; 3].map(|_| log.next_draft()), [100, 101, 102]);
+    }
+}

@@ -1,0 +1,89 @@
+//! How far the log is complete: the walk over last words that precedes every sync.
+//!
+//! A place that stays empty for [`PATIENCE`] is voided, whoever owns it: a killed or stopped writer holds
+//! up nobody. A writer that comes too late finds its swap failing and reserves again.
+
+use crate::sync::{self, Instant, patience};
+use crate::wal::segment::Segment;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a reserved place may stay empty before anyone may void it.
+pub const PATIENCE: Duration = patience(Duration::from_millis(10));
+
+/// Waits until every place from `from` up to `to` is published or voided.
+///
+/// `segments` are those from `from` on; places that they do not hold are passed over.
+pub fn complete(segments: &[Arc<Segment>], from: u64, to: u64) {
+    // One clock for all: a process that died or was stopped may have left many holes.
+    let mut start = None;
+    for segment in segments {
+        for lsn in from.max(segment.first())..to.min(segment.end()) {
+            if !segment.is_complete(lsn) {
+                wait_or_void(segment, lsn, *start.get_or_insert_with(Instant::now));
+            }
+        }
+    }
+}
+
+/// Up to where every place from `from` on is published or voided, `to` at most; nobody is waited for.
+#[must_use]
+pub fn reached(segments: &[Arc<Segment>], from: u64, to: u64) -> u64 {
+    let places = |segment: &Arc<Segment>| from.max(segment.first())..to.min(segment.end());
+    let empty =
+        segments.iter().find_map(|segment| places(segment).find(|&lsn| !segment.is_complete(lsn)));
+    empty.unwrap_or(to)
+}
+
+fn wait_or_void(segment: &Segment, lsn: u64, start: Instant) {
+    while !segment.is_complete(lsn) {
+        if start.elapsed() >= PATIENCE {
+            segment.void(lsn);
+        } else if start.elapsed() > PATIENCE / 100 {
+            sync::yield_now();
+        } else {
+            sync::spin_hint();
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::media::{Media, Memory};
+    use crate::wal::record::Decoded;
+    use crate::wal::segment::SegmentHeader;
+    use crate::wal::{Op, Record, slot};
+
+    #[test]
+    fn an_empty_place_is_left_to_its_writer_for_a_while_and_then_voided() {
+        let memory = Memory::new();
+        memory.make().expect("nothing fails yet");
+        let header = SegmentHeader { uuid: 7, era: 1, era_start: 1, first: 1, capacity: 10 };
+        let segment = Arc::new(Segment::create(&memory, header, 0).expect("space"));
+        let record = Record { payload: 5, ..Record::new(Op::Insert) };
+        assert!(slot::publish(segment.slot(2), record.encode(1, 2)));
+        let start = Instant::now();
+        complete(std::slice::from_ref(&segment), 1, 4);
+        assert!(start.elapsed() >= PATIENCE);
+        let void = Decoded::Valid(Record::new(Op::Void));
+        let read = [1, 2, 3, 4].map(|lsn| segment.read(lsn));
+        assert_eq!(read, [void, Decoded::Valid(record), void, Decoded::Empty]);
+    }
+
+    #[test]
+    fn without_waiting_the_log_is_complete_up_to_the_first_empty_place() {
+        let memory = Memory::new();
+        memory.make().expect("nothing fails yet");
+        let header = SegmentHeader { uuid: 7, era: 1, era_start: 1, first: 1, capacity: 10 };
+        let segments = [1, 11].map(|first| {
+            let header = SegmentHeader { first, ..header };
+            Arc::new(Segment::create(&memory, header, 0).expect("space"))
+        });
+        (1..11).chain([11, 13]).for_each(|lsn| segments[usize::from(lsn > 10)].void(lsn));
+        for (from, to, end) in [(1, 5, 5), (1, 11, 11), (4, 14, 12), (13, 14, 14), (14, 20, 14)] {
+            assert_eq!(reached(&segments, from, to), end, "from {from} to {to}");
+        }
+        assert!(!segments[1].is_complete(12), "it is left to its writer");
+    }
+}
