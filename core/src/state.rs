@@ -41,7 +41,11 @@ pub struct BankEntry {
 /// The filter-wide state of one filter.
 #[derive(Debug, Clone, Copy)]
 pub struct State<'a> {
-    words: &'a [AtomicU64],
+    /// The table of banks and the first of the kind's own words: of a length that the compiler
+    /// knows, for each insert reads them.
+    words: &'a [AtomicU64; SMALL_STATE_WORDS],
+    /// The rest of the kind's own words.
+    more: &'a [AtomicU64],
 }
 
 impl<'a> State<'a> {
@@ -52,8 +56,8 @@ impl<'a> State<'a> {
     #[must_use]
     #[inline]
     pub fn new(words: &'a [AtomicU64]) -> Self {
-        assert!(words.len() >= SMALL_STATE_WORDS, "all words of the state");
-        Self { words }
+        let (words, more) = words.split_first_chunk().expect("all words of the state");
+        Self { words, more }
     }
 
     /// Returns the bank in a slot.
@@ -125,13 +129,19 @@ impl<'a> State<'a> {
     #[must_use]
     #[inline]
     pub fn own(&self, index: usize) -> u64 {
-        load(&self.words[OWN + index])
+        load(self.own_word(index))
+    }
+
+    #[inline]
+    fn own_word(&self, index: usize) -> &'a AtomicU64 {
+        let at = OWN + index;
+        if at < SMALL_STATE_WORDS { &self.words[at] } else { &self.more[at - SMALL_STATE_WORDS] }
     }
 
     /// Writes a kind word.
     #[inline]
     pub fn set_own(&self, index: usize, value: u64) {
-        store(&self.words[OWN + index], value);
+        store(self.own_word(index), value);
     }
 
     /// Makes this state, which is all zero, the successor of another: the numbers of banks
@@ -143,7 +153,8 @@ impl<'a> State<'a> {
     /// Makes this state equal to another.
     pub fn become_as(&self, other: &State<'_>) {
         self.copy_banks(other);
-        for (to, from) in self.words[NEXT_BANK..].iter().zip(&other.words[NEXT_BANK..]) {
+        let to = self.words[NEXT_BANK..].iter().chain(self.more);
+        for (to, from) in to.zip(other.words[NEXT_BANK..].iter().chain(other.more)) {
             store(to, load(from));
         }
     }

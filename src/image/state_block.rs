@@ -30,14 +30,11 @@ pub struct Copy0<'a>(&'a [AtomicU64]);
 
 impl<'a> Block0<'a> {
     /// Block 0 in these words.
-    ///
-    /// # Panics
-    /// If they are not [`block0_words`] of some state.
+    /// They must be the [`block0_words`] of some state.
     #[must_use]
     #[inline]
     pub fn new(words: &'a [AtomicU64]) -> Self {
-        let whole = words.len() >= block0_words(0) && words.len().is_multiple_of(2);
-        assert!(whole, "block 0 has a version and two copies");
+        debug_assert!(words.len() >= block0_words(0) && words.len().is_multiple_of(2));
         Self(words)
     }
 
@@ -59,8 +56,9 @@ impl<'a> Block0<'a> {
     #[must_use]
     #[inline]
     pub fn copy(&self, version: u64) -> Copy0<'a> {
-        let (one, other) = self.0[COPIES..].split_at((self.0.len() - COPIES) / 2);
-        Copy0(if version & 1 == 0 { one } else { other })
+        let size = (self.0.len() - COPIES) / 2;
+        let at = COPIES + (version & 1) as usize * size;
+        Copy0(&self.0[at..at + size])
     }
 
     /// The filter-wide state of a version.
