@@ -8,7 +8,7 @@ use crate::format::meta::Meta;
 use crate::format::names::FileName;
 use crate::media::{Access, Media, Memory};
 use crate::recovery::history::History;
-use crate::recovery::{Known, Listing};
+use crate::recovery::{Listing, LogExtent};
 use crate::snapshot::{SnapshotReader, seal_frames};
 use crate::wal::record::{Decoded, Op, RECORD_BYTES, Record, sealed};
 use crate::wal::segment::{Segment, SegmentHeader};
@@ -21,14 +21,14 @@ const UUID: u128 = 0x0123_4567_89AB_CDEF;
 pub fn seal(name: &str, bytes: &mut Vec<u8>) {
     match FileName::parse(name) {
         Some(FileName::Meta) => seal_text(bytes),
-        Some(FileName::Segment { era, first }) => {
+        Some(FileName::Segment { timeline, first }) => {
             seal_header(bytes);
             let records = bytes.get_mut(PAGE_BYTES as usize..).unwrap_or_default();
             for (at, record) in records.chunks_exact_mut(RECORD_BYTES as usize).enumerate() {
                 let mut words = [0; 4];
                 words.iter_mut().zip(to_words(record)).for_each(|(to, word)| *to = word);
                 let lsn = first.wrapping_add(at as u64);
-                record.copy_from_slice(&to_bytes(&sealed(words, era, lsn)));
+                record.copy_from_slice(&to_bytes(&sealed(words, timeline, lsn)));
             }
         }
         Some(FileName::Snapshot { .. }) => {
@@ -77,14 +77,14 @@ pub fn meta(bytes: &[u8]) {
 /// The four words of a record and its place, as they are and with the checksum put right.
 pub fn record(bytes: &[u8]) {
     let words: Vec<u64> = to_words(bytes).collect();
-    let &[a, b, c, d, era, lsn] = words.as_slice() else {
+    let &[a, b, c, d, timeline, lsn] = words.as_slice() else {
         return;
     };
     let words = [a, b, c, d];
-    for words in [words, sealed(words, era, lsn)] {
-        if let Decoded::Valid(record) = Record::decode(words, era, lsn) {
-            let again = record.encode(era, lsn);
-            assert_eq!(Record::decode(again, era, lsn), Decoded::Valid(record));
+    for words in [words, sealed(words, timeline, lsn)] {
+        if let Decoded::Valid(record) = Record::decode(words, timeline, lsn) {
+            let again = record.encode(timeline, lsn);
+            assert_eq!(Record::decode(again, timeline, lsn), Decoded::Valid(record));
         }
     }
 }
@@ -130,10 +130,10 @@ fn sealed_file(
     Some(file)
 }
 
-/// The file of a segment: any bytes, and a right header with the era's start and the capacity that the bytes tell, and records with
+/// The file of a segment: any bytes, and a right header with the timeline's start and the capacity that the bytes tell, and records with
 /// right checksums.
 pub fn segment(bytes: &[u8]) {
-    let name = FileName::Segment { era: 1, first: 1 };
+    let name = FileName::Segment { timeline: 1, first: 1 };
     let sealed = sealed_file(&name, b"EBBTWAL\n", bytes, &[(4, 1), (6, 1)]);
     for bytes in [Some(bytes), sealed.as_deref()].into_iter().flatten() {
         let memory = holding(&name.to_string(), bytes);
@@ -153,7 +153,7 @@ pub fn segment(bytes: &[u8]) {
 const RECORDS: u64 = 6;
 const SEGMENTS: usize = 8;
 
-/// A log of several segments and eras, of records, empty places and others, with what the live image may tell of it. What is read
+/// A log of several segments and timelines, of records, empty places and others, with what the live image may tell of it. What is read
 /// is unbroken, and is read again when its ground was secured.
 pub fn log(bytes: &[u8]) {
     let Some((&[form, tail, unfinished, from], mut places)) = bytes.split_first_chunk() else {
@@ -161,37 +161,38 @@ pub fn log(bytes: &[u8]) {
     };
     let memory = Memory::new();
     memory.make().expect("nothing fails");
-    let (mut era, mut first, mut start) = (1, 1, 1);
+    let (mut timeline, mut first, mut start) = (1, 1, 1);
     for _ in 0..SEGMENTS {
         let Some((&step, rest)) = places.split_first() else {
             break;
         };
         if step & 1 != 0 {
-            // An era begins somewhere in the one before, or beyond it.
-            era += 1;
+            // A timeline begins somewhere in the one before, or beyond it.
+            timeline += 1;
             start = 1 + u64::from(step >> 1) % first.max(RECORDS);
             first = start;
         }
-        let header = SegmentHeader { uuid: UUID, era, era_start: start, first, capacity: RECORDS };
+        let header =
+            SegmentHeader { uuid: UUID, timeline, timeline_start: start, first, capacity: RECORDS };
         if step < 0xF0 {
             let Ok(segment) = Segment::create(&memory, header, 0) else {
                 break;
             };
-            places = fill(&segment, era, rest);
+            places = fill(&segment, timeline, rest);
         }
         first += RECORDS;
     }
     let (tail, unfinished) = (u64::from(tail), u64::from(unfinished));
     let known = match form % 4 {
-        0 | 1 => Known::Nothing,
-        2 => Known::Died { era, tail, durable: tail / 2, unfinished: unfinished % 8 },
-        _ => Known::Living { era, durable: tail },
+        0 | 1 => LogExtent::Nothing,
+        2 => LogExtent::Died { timeline, tail, durable: tail / 2, unfinished: unfinished % 8 },
+        _ => LogExtent::Living { timeline, durable: tail },
     };
     read_log(&memory, known, 1 + u64::from(from) % 8);
 }
 
 /// Fills a segment's places, a few bytes each. Returns the bytes that are left.
-fn fill<'a>(segment: &Segment, era: u64, mut places: &'a [u8]) -> &'a [u8] {
+fn fill<'a>(segment: &Segment, timeline: u64, mut places: &'a [u8]) -> &'a [u8] {
     for lsn in segment.first()..segment.end() {
         let Some((&[code, payload], rest)) = places.split_first_chunk() else {
             break;
@@ -201,7 +202,7 @@ fn fill<'a>(segment: &Segment, era: u64, mut places: &'a [u8]) -> &'a [u8] {
         let words = match code >> 4 & 7 {
             0 => [0; 4],
             1 => [0, 0, 0, word | 1],
-            _ => sealed([payload.into(), lsn, era, word | 1], era, lsn),
+            _ => sealed([payload.into(), lsn, timeline, word | 1], timeline, lsn),
         };
         for (to, word) in segment.slot(lsn).iter().zip(words) {
             store(to, word);
@@ -210,15 +211,15 @@ fn fill<'a>(segment: &Segment, era: u64, mut places: &'a [u8]) -> &'a [u8] {
     places
 }
 
-fn read_log(memory: &Memory, known: Known, from: u64) {
+fn read_log(memory: &Memory, known: LogExtent, from: u64) {
     let listing = Listing::read(memory).expect("a directory");
     let Ok(history) = History::open(memory, &listing, UUID) else {
         return;
     };
     let (mut last, mut visited) = (0, Vec::new());
-    let read = history.read(memory, from, known, |era, lsn, _| {
-        assert!(era >= last, "never back to a lower era");
-        last = era;
+    let read = history.read(memory, from, known, |timeline, lsn, _| {
+        assert!(timeline >= last, "never back to a lower timeline");
+        last = timeline;
         visited.push(lsn);
         Ok(())
     });
@@ -226,12 +227,12 @@ fn read_log(memory: &Memory, known: Known, from: u64) {
     visited.extend(&prefix.holes);
     visited.sort_unstable();
     assert!(visited.iter().copied().eq(from..prefix.stop), "unbroken: {visited:?}");
-    if matches!(known, Known::Living { .. }) {
+    if matches!(known, LogExtent::Living { .. }) {
         return;
     }
     history.secure(memory, from, &prefix).expect("nothing fails");
     let again =
-        history.read(memory, from, Known::Nothing, |_, _, _| Ok(())).expect("it is secured");
+        history.read(memory, from, LogExtent::Nothing, |_, _, _| Ok(())).expect("it is secured");
     assert_eq!((again.stop, again.holes), (prefix.stop, vec![]));
 }
 

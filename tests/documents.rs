@@ -71,7 +71,7 @@ fn the_engine_writes_and_reads_the_worked_example_of_the_format() {
     fs::write(read.join(NAME), example).expect("space");
     let mut entries = Vec::new();
     let all = inspect::wal(&read, |entry| {
-        entries.push((entry.lsn, entry.era, entry.time, entry.operation, entry.details()[0]));
+        entries.push((entry.lsn, entry.timeline, entry.time, entry.operation, entry.details()[0]));
         Ok(())
     });
     all.expect("a sound log");

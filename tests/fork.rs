@@ -254,12 +254,12 @@ fn parent_works(home: &Path) {
     assert_has(&open(&home.join("copy")), 0..9000);
 }
 
-fn eras(dir: &Path) -> u64 {
+fn timelines(dir: &Path) -> u64 {
     let names = std::fs::read_dir(dir).expect("a directory");
     let names = names.map(|entry| entry.expect("a name").file_name().into_string());
     let names = names.map_while(Result::ok);
-    let eras = names.filter_map(|name| name.strip_prefix("wal-")?.get(..6)?.parse().ok());
-    eras.max().expect("a log")
+    let timelines = names.filter_map(|name| name.strip_prefix("wal-")?.get(..6)?.parse().ok());
+    timelines.max().expect("a log")
 }
 
 fn parent_closes(home: &Path) {
@@ -268,10 +268,10 @@ fn parent_closes(home: &Path) {
     insert(&filter, 0..3000);
     let _child = idle();
     let expected = filter.digest().expect("a digest").value;
-    let before = eras(&dir);
+    let before = timelines(&dir);
     filter.close().expect("a clean end");
     let filter = open(&dir);
-    assert_eq!(eras(&dir), before + 1, "the first opener recovers");
+    assert_eq!(timelines(&dir), before + 1, "the first opener recovers");
     assert_eq!(handles(&filter), 1);
     assert_eq!(filter.digest().expect("a digest").value, expected);
     insert(&filter, 3000..4000);
@@ -304,9 +304,13 @@ fn parent_is_killed(home: &Path) {
         std::thread::sleep(Duration::from_micros(round * 300));
         parent.kill().expect("it lives");
         parent.wait().expect("it ends");
-        let before = eras(&dir);
+        let before = timelines(&dir);
         let filter = open(&dir);
-        assert_eq!((handles(&filter), eras(&dir)), (1, before + 1), "no other handle is alive");
+        assert_eq!(
+            (handles(&filter), timelines(&dir)),
+            (1, before + 1),
+            "no other handle is alive"
+        );
         assert_has(&filter, 0..1000);
         insert(&filter, 0..1000);
         filter.digest().expect("no stripe is held");

@@ -195,7 +195,7 @@ fn a_reader_beside_dead_writers_notices_a_backup_restored_in_its_place() {
 }
 
 #[test]
-fn a_reader_of_an_image_of_the_same_era_notices_a_restored_filter_in_use() {
+fn a_reader_of_an_image_of_the_same_timeline_notices_a_restored_filter_in_use() {
     let (home, dir) = home();
     let filter = create(&dir);
     insert(&filter, 0..100);

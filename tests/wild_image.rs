@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 const TAIL: usize = 16;
 const DURABLE: usize = 24;
 const ALLOCATED: usize = 27;
-const ERA_START: usize = 31;
+const TIMELINE_START: usize = 31;
 const SNAPSHOT: usize = 32;
 const SYNCING: usize = 40;
 const TALLY_LANES: usize = 432;
@@ -84,8 +84,8 @@ fn an_opener_reports_contradictory_ends_of_the_log_as_damage() {
         (ALLOCATED, 0),
         (ALLOCATED, 1 << 40),
         (ALLOCATED, u64::MAX),
-        (ERA_START, u64::MAX),
-        (ERA_START, 0),
+        (TIMELINE_START, u64::MAX),
+        (TIMELINE_START, 0),
         (SNAPSHOT, u64::MAX),
         // The counts of the stripe.
         (STRIPE_1 + 2, u64::MAX),

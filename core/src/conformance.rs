@@ -107,10 +107,10 @@ impl Harness {
             let step = *step;
             let operation = Operation { change: Change::Insert, hash, step, time, weight };
             let blocks = blocks(step);
-            let new = self.kind.novelty(&self.state(), &blocks, &operation);
+            let new = self.kind.new_bits(&self.state(), &blocks, &operation);
             self.apply_operation(&blocks, &operation);
             self.totals.inserts += 1;
-            self.totals.novelty += u64::from(new);
+            self.totals.new_bits += u64::from(new);
         }
         decision
     }
@@ -126,7 +126,7 @@ impl Harness {
         }
         let (change, time) = (Change::Remove, self.now);
         self.apply_operation(&blocks, &Operation { change, hash, step: 0, time, weight });
-        self.totals.novelty += 1;
+        self.totals.new_bits += 1;
         true
     }
 
@@ -137,7 +137,7 @@ impl Harness {
             Change::Insert => self.kind.insert(&state, blocks, operation),
             Change::Remove => self.kind.remove(&state, blocks, operation),
         };
-        let block = blocks.get(0).filter(|_| !self.kind.repeatable());
+        let block = blocks.get(0).filter(|_| !self.kind.idempotent());
         let Some(block) =
             block.filter(|_| mix(operation.hash ^ self.totals.inserts).is_multiple_of(8))
         else {
@@ -384,7 +384,7 @@ impl Harness {
                 let (geometry, blocks) = (entry.geometry, self.layout.blocks(entry.geometry));
                 let size = geometry.words_per_block as usize;
                 let words = zeros(blocks as usize * (OWN_WORDS + size));
-                let undo = if self.kind.repeatable() { 0 } else { area_words(OWN_WORDS + size) };
+                let undo = if self.kind.idempotent() { 0 } else { area_words(OWN_WORDS + size) };
                 Bank { id: entry.id, geometry, blocks, words, undo: zeros(undo) }
             });
         }

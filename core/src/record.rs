@@ -8,7 +8,7 @@
 //! | 3 | operation (8 bits: bit 7 says that the time came with the key), argument (24), checksum (32) |
 //!
 //! The last word is never zero, and it is the word that publishes. Its checksum covers everything else in the
-//! record and is seeded with era and LSN, so a record is valid in its own place only. That of a VOID
+//! record and is seeded with timeline and LSN, so a record is valid in its own place only. That of a VOID
 //! covers its own word only, for whoever voids a slot does not know what a dead writer left in the others.
 
 use crate::hash::{mix, short_checksum};
@@ -114,32 +114,36 @@ pub enum Decoded {
 }
 
 #[inline]
-fn checksum(words: [u64; 3], head: u32, era: u64, lsn: u64) -> u32 {
+fn checksum(words: [u64; 3], head: u32, timeline: u64, lsn: u64) -> u32 {
     let mut bytes = [0; 32];
     for (at, word) in words.iter().enumerate() {
         bytes[at * 8..at * 8 + 8].copy_from_slice(&word.to_le_bytes());
     }
     bytes[24..28].copy_from_slice(&head.to_le_bytes());
-    short_checksum(&bytes, mix(lsn ^ era.rotate_left(40))) as u32
+    short_checksum(&bytes, mix(lsn ^ timeline.rotate_left(40))) as u32
 }
 
 /// The word that makes an empty slot a VOID.
 #[must_use]
 #[inline]
-pub fn void_word(era: u64, lsn: u64) -> u64 {
+pub fn void_word(timeline: u64, lsn: u64) -> u64 {
     let head = u32::from(Op::Void as u8) << 24;
-    u64::from(head) << 32 | u64::from(checksum([0; 3], head, era, lsn))
+    u64::from(head) << 32 | u64::from(checksum([0; 3], head, timeline, lsn))
 }
 
 /// These words with the checksum that belongs to them in this place; an empty place stays empty.
 #[cfg(fuzzing)]
 #[must_use]
-pub fn sealed([a, b, c, last]: [u64; RECORD_WORDS], era: u64, lsn: u64) -> [u64; RECORD_WORDS] {
+pub fn sealed(
+    [a, b, c, last]: [u64; RECORD_WORDS],
+    timeline: u64,
+    lsn: u64,
+) -> [u64; RECORD_WORDS] {
     let head = (last >> 32) as u32;
     let last = match last {
         0 => 0,
-        _ if head >> 24 == u32::from(Op::Void as u8) => void_word(era, lsn),
-        _ => u64::from(head) << 32 | u64::from(checksum([a, b, c], head, era, lsn)),
+        _ if head >> 24 == u32::from(Op::Void as u8) => void_word(timeline, lsn),
+        _ => u64::from(head) << 32 | u64::from(checksum([a, b, c], head, timeline, lsn)),
     };
     [a, b, c, last]
 }
@@ -156,28 +160,28 @@ impl Record {
     /// callers see to it that it is not larger than it may be.
     #[must_use]
     #[inline]
-    pub fn encode(&self, era: u64, lsn: u64) -> [u64; RECORD_WORDS] {
+    pub fn encode(&self, timeline: u64, lsn: u64) -> [u64; RECORD_WORDS] {
         debug_assert!(self.argument <= ARGUMENT_MAX, "{self:?}");
         let op = self.op as u8 | if self.stream { STREAM } else { 0 };
         let head = u32::from(op) << 24 | (self.argument & ARGUMENT_MAX);
         let words = [self.payload, self.time, self.step];
-        let last = u64::from(head) << 32 | u64::from(checksum(words, head, era, lsn));
+        let last = u64::from(head) << 32 | u64::from(checksum(words, head, timeline, lsn));
         [self.payload, self.time, self.step, last]
     }
 
     /// Reads the words of a place. Never panics, whatever they are.
     #[must_use]
     #[inline]
-    pub fn decode(words: [u64; RECORD_WORDS], era: u64, lsn: u64) -> Decoded {
+    pub fn decode(words: [u64; RECORD_WORDS], timeline: u64, lsn: u64) -> Decoded {
         let last = words[3];
         if last == 0 {
             return Decoded::Empty;
         }
-        if last == void_word(era, lsn) {
+        if last == void_word(timeline, lsn) {
             return Decoded::Valid(Self::new(Op::Void));
         }
         let head = (last >> 32) as u32;
-        let sum = checksum([words[0], words[1], words[2]], head, era, lsn);
+        let sum = checksum([words[0], words[1], words[2]], head, timeline, lsn);
         if last as u32 != sum {
             return Decoded::Wrong;
         }
@@ -209,14 +213,14 @@ mod tests {
         #[test]
         fn a_record_reads_back_in_its_own_place_only(
             payload: u64, time: u64, step: u64, argument in 0..=ARGUMENT_MAX, stream: bool,
-            era in 1..1000_u64, lsn in 1..u64::MAX,
+            timeline in 1..1000_u64, lsn in 1..u64::MAX,
         ) {
             let record = insert(payload, time, step, argument, stream);
-            let words = record.encode(era, lsn);
+            let words = record.encode(timeline, lsn);
             prop_assert_ne!(words[3], 0);
-            prop_assert_eq!(Record::decode(words, era, lsn), Decoded::Valid(record));
-            prop_assert_eq!(Record::decode(words, era, lsn + 1), Decoded::Wrong);
-            prop_assert_eq!(Record::decode(words, era + 1, lsn), Decoded::Wrong);
+            prop_assert_eq!(Record::decode(words, timeline, lsn), Decoded::Valid(record));
+            prop_assert_eq!(Record::decode(words, timeline, lsn + 1), Decoded::Wrong);
+            prop_assert_eq!(Record::decode(words, timeline + 1, lsn), Decoded::Wrong);
         }
 
         #[test]
@@ -229,8 +233,8 @@ mod tests {
         }
 
         #[test]
-        fn any_words_decode_without_a_panic(words: [u64; 4], era: u64, lsn: u64) {
-            let _ = Record::decode(words, era, lsn);
+        fn any_words_decode_without_a_panic(words: [u64; 4], timeline: u64, lsn: u64) {
+            let _ = Record::decode(words, timeline, lsn);
         }
     }
 

@@ -1,6 +1,6 @@
-//! The filter-wide state: the cells of block 0. A table of banks, then the kind words.
+//! The filter-wide state: the cells of the state block. A table of banks, then the kind words.
 //!
-//! Only events change it, under stripe 0; readers read it under block 0's version.
+//! Only events change it, under stripe 0; readers read it under the state block's version.
 
 use crate::atomic::{AtomicU64, Ordering};
 use crate::block::{Geometry, MAX_BANKS, load, store};
@@ -49,7 +49,7 @@ pub struct State<'a> {
 }
 
 impl<'a> State<'a> {
-    /// Creates the state over the words of block 0.
+    /// Creates the state over the words of the state block.
     ///
     /// # Panics
     /// If there are not at least [`SMALL_STATE_WORDS`] of them.
@@ -66,7 +66,7 @@ impl<'a> State<'a> {
     pub fn bank(&self, slot: usize) -> Option<BankEntry> {
         let at = (slot % MAX_BANKS) * ENTRY_WORDS;
         // Acquire: pairs with the Release in `set_entry`; an entry that is visible at all is
-        // visible completely. (A query also checks block 0's version; an insert that has been
+        // visible completely. (A query also checks the state block's version; an insert that has been
         // decided reads the table without.)
         let id = self.words[at].load(Ordering::Acquire).checked_sub(1)? as u32;
         let size = load(&self.words[at + 1]);

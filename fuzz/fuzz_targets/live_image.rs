@@ -18,7 +18,7 @@ const STRIPES: usize = 3 * PAGE_WORDS;
 const STRIPE_WORDS: usize = 8;
 /// The number of stripes of the samples, including stripe 0.
 const STRIPE_COUNT: usize = 3;
-const BLOCK0: usize = STRIPES + STRIPE_COUNT * STRIPE_WORDS;
+const STATE_BLOCK: usize = STRIPES + STRIPE_COUNT * STRIPE_WORDS;
 /// Bytes in addition to the files: the write buffer of a snapshot, a rebuilt copy, segments.
 const WORK_BYTES: usize = 8 << 20;
 const MOST_OPERATIONS: usize = 48;
@@ -29,10 +29,10 @@ const REGIONS: [(&str, Range<usize>); 9] = [
     ("live", 16..72),
     ("live", PAGE_WORDS..PAGE_WORDS + 8),
     ("live", 2 * PAGE_WORDS..2 * PAGE_WORDS + 64),
-    ("live", STRIPES..BLOCK0),
+    ("live", STRIPES..STATE_BLOCK),
     // The version and the tables of banks of both copies; the kind words.
-    ("live", BLOCK0..BLOCK0 + 64),
-    ("live", BLOCK0 + 520..BLOCK0 + 584),
+    ("live", STATE_BLOCK..STATE_BLOCK + 64),
+    ("live", STATE_BLOCK + 520..STATE_BLOCK + 584),
     // Headers of blocks, undo areas, cells.
     ("live-", PAGE_WORDS..PAGE_WORDS + 64),
     ("live-", PAGE_WORDS..usize::MAX),
@@ -54,7 +54,7 @@ fn change(memory: &Memory, input: &mut Input<'_>, used: bool) {
         .expect("whole words");
     let words = words.start..words.end.min(mapping.words().len());
     let at = words.start + input.below(words.len());
-    let is_lock = (STRIPES..BLOCK0).contains(&at) && (at - STRIPES).is_multiple_of(STRIPE_WORDS);
+    let is_lock = (STRIPES..STATE_BLOCK).contains(&at) && (at - STRIPES).is_multiple_of(STRIPE_WORDS);
     let is_term = (PAGE_WORDS..2 * PAGE_WORDS).contains(&at);
     let word = &mapping.words()[at];
     let value = input.changed(word.load(Ordering::Relaxed));

@@ -15,9 +15,9 @@ use crate::wal::segment::SegmentHeader;
 use crate::wal::{Segment, slot};
 use std::sync::Arc;
 
-const SNAPSHOT_DRAFT: u64 = 0;
-const SEGMENT_DRAFT: u64 = 1;
-const META_DRAFT: u64 = 2;
+const SNAPSHOT_TEMPORARY: u64 = 0;
+const SEGMENT_TEMPORARY: u64 = 1;
+const META_TEMPORARY: u64 = 2;
 
 /// How often a copy is begun anew when checkpoints of other processes have removed log that it needs.
 const TRIES: u32 = 3;
@@ -32,7 +32,7 @@ impl Engine {
                 if self.copy_filter(to)? {
                     return write_file(
                         to,
-                        META_DRAFT,
+                        META_TEMPORARY,
                         &FileName::Meta.to_string(),
                         &self.meta.encode(),
                     );
@@ -51,8 +51,8 @@ impl Engine {
     fn copy_filter(&self, to: &dyn Media) -> Result<bool> {
         // Held from the start: who has a segment mapped keeps what it holds, whoever removes its file.
         let (_, mut held) = self.map_log()?;
-        let draft = FileName::Temporary(SNAPSHOT_DRAFT).to_string();
-        let snapshot = self.copy_to(Place::Backup(to), &draft)?;
+        let temporary = FileName::Temporary(SNAPSHOT_TEMPORARY).to_string();
+        let snapshot = self.copy_to(Place::Backup(to), &temporary)?;
         // Acquire: pairs with the Release in `make_room`.
         let end = self.image.header().allocated().load(Ordering::Acquire);
         match self.log.map(snapshot.start, end) {
@@ -62,7 +62,7 @@ impl Engine {
         held.sort_by_key(|segment| segment.first());
         held.dedup_by_key(|segment| segment.first());
         let name = FileName::Snapshot { start: snapshot.start }.to_string();
-        to.rename(&draft, &name).map_err(Error::io("name", to.path().join(&name)))?;
+        to.rename(&temporary, &name).map_err(Error::io("name", to.path().join(&name)))?;
         self.copy_log(&held, to, &snapshot)
     }
 
@@ -76,12 +76,12 @@ impl Engine {
     ) -> Result<bool> {
         let header = SegmentHeader {
             uuid: self.meta.uuid,
-            era: snapshot.era,
-            era_start: snapshot.start,
+            timeline: snapshot.timeline,
+            timeline_start: snapshot.start,
             first: snapshot.start,
             capacity: (snapshot.end - snapshot.start).max(1),
         };
-        let segment = Segment::create(to, header, SEGMENT_DRAFT)?;
+        let segment = Segment::create(to, header, SEGMENT_TEMPORARY)?;
         let mut next = snapshot.start;
         for from in held {
             if next < snapshot.end && from.first() > next {
@@ -102,7 +102,7 @@ impl Engine {
             }
             next = next.max(upto);
         }
-        let name = FileName::Segment { era: header.era, first: header.first };
+        let name = FileName::Segment { timeline: header.timeline, first: header.first };
         segment.sync().map_err(Error::io("sync", to.path().join(name.to_string())))?;
         Ok(next == snapshot.end)
     }

@@ -10,11 +10,11 @@ use crate::format::header::DURABLE;
 use crate::format::meta::Meta;
 use crate::format::names::FileName;
 use crate::image::control::Identity;
-use crate::locks::session::Slots;
+use crate::locks::session::Sessions;
 use crate::media::{Access, Disk, Media};
 use crate::options::Options;
 use crate::recovery::history::History;
-use crate::recovery::{Known, Listing, Recovered, rebuild};
+use crate::recovery::{Listing, LogExtent, Recovered, rebuild};
 use crate::snapshot::SnapshotReader;
 use crate::wal::record::RECORD_BYTES;
 use crate::wal::{Op, Record};
@@ -89,27 +89,27 @@ const LOOKS_AT_DAMAGE: u32 = 5;
 /// A look at a filter's files.
 pub(crate) struct Look {
     /// Keeps others from opening the filter, unless somebody has it open anyway. None where there is no file `lock`.
-    pub(crate) locks: Option<Slots>,
-    pub(crate) known: Known,
+    pub(crate) locks: Option<Sessions>,
+    pub(crate) known: LogExtent,
 }
 
 impl Look {
     pub(crate) fn begin(media: &dyn Media, meta: &Meta) -> Result<Self> {
-        let locks = match Slots::open(media, Access::Read) {
+        let locks = match Sessions::open(media, Access::Read) {
             Err(error) if error.is_not_found() => None,
             opened => Some(opened?),
         };
         let Some(locks) = locks else {
-            return Ok(Self { locks: None, known: Known::of_the_dead(media, meta.uuid)? });
+            return Ok(Self { locks: None, known: LogExtent::of_the_dead(media, meta.uuid)? });
         };
         if !locks.wait_opening(Access::Read, PATIENCE)? {
             return Err(Error::Locked { path: media.path().to_path_buf() });
         }
         let known = if locks.anyone_else()? {
             locks.end_opening()?;
-            Known::of_the_living(media, meta.uuid)?
+            LogExtent::of_the_living(media, meta.uuid)?
         } else {
-            Known::of_the_dead(media, meta.uuid)?
+            LogExtent::of_the_dead(media, meta.uuid)?
         };
         Ok(Self { locks: Some(locks), known })
     }
@@ -123,7 +123,11 @@ impl Look {
 }
 
 /// Looks at a filter's files, and again if some went meanwhile: whoever has the filter open removes what is needed no more.
-fn look<T>(media: &dyn Media, meta: &Meta, mut at: impl FnMut(Known) -> Result<T>) -> Result<T> {
+fn look<T>(
+    media: &dyn Media,
+    meta: &Meta,
+    mut at: impl FnMut(LogExtent) -> Result<T>,
+) -> Result<T> {
     let mut left = TRIES;
     loop {
         let look = Look::begin(media, meta)?;
@@ -137,12 +141,12 @@ fn look<T>(media: &dyn Media, meta: &Meta, mut at: impl FnMut(Known) -> Result<T
 
 /// Whether an error may come from files that went while they were looked at: those who write remove what is needed no more, and
 /// a listing may tell of a file but not of the one before it.
-fn may_have_gone(error: &Error, known: Known) -> bool {
+fn may_have_gone(error: &Error, known: LogExtent) -> bool {
     let gone = match error {
         Error::Damaged { .. } => true,
         error => error.is_not_found(),
     };
-    gone && matches!(known, Known::Living { .. })
+    gone && matches!(known, LogExtent::Living { .. })
 }
 
 fn describe(recovered: &Recovered) -> String {
@@ -203,7 +207,7 @@ fn verify_once(media: &dyn Media, meta: &Meta) -> Result<(Report, bool)> {
         let rebuilt = rebuild(media, meta, known, &|| {});
         report.add(media, ".", rebuilt.map(|recovered| describe(&recovered)));
         // What cannot be looked at, for whatever reason, is not damaged; nor what is gone, while somebody writes.
-        let lives = matches!(known, Known::Living { .. });
+        let lives = matches!(known, LogExtent::Living { .. });
         let says_nothing = |error: &Error| !(error.is_damage() || error.is_not_found() && !lives);
         report.unless(says_nothing).map(|report| (report, lives))
     })
@@ -237,16 +241,16 @@ fn verify_log(
     media: &dyn Media,
     listing: &Listing,
     meta: &Meta,
-    known: Known,
+    known: LogExtent,
     report: &mut Report,
 ) {
-    for &(era, first) in &listing.segments {
-        let one = Listing { segments: vec![(era, first)], ..Listing::default() };
+    for &(timeline, first) in &listing.segments {
+        let one = Listing { segments: vec![(timeline, first)], ..Listing::default() };
         let opened = History::open(media, &one, meta.uuid);
         let opened = opened.map(|history| {
-            format!("log of era {era} from LSN {first}{}", of_format(history.version()))
+            format!("log of timeline {timeline} from LSN {first}{}", of_format(history.version()))
         });
-        report.add(media, FileName::Segment { era, first }, opened);
+        report.add(media, FileName::Segment { timeline, first }, opened);
     }
     let read = needed_log(media, listing, meta).and_then(|history| {
         let first = history.segments().first().map_or(1, |segment| segment.first);
@@ -272,8 +276,8 @@ fn needed_log(media: &dyn Media, listing: &Listing, meta: &Meta) -> Result<Histo
 pub struct Entry {
     /// Its number.
     pub lsn: u64,
-    /// Its era.
-    pub era: u64,
+    /// Its timeline.
+    pub timeline: u64,
     /// Its time; the epoch itself where it has none.
     pub time: Timestamp,
     /// What it is about: `insert`, `remove`, `step`, `open-bank`, `close-bank`, `heartbeat`, `durable`, `void`.
@@ -335,10 +339,10 @@ pub fn wal(dir: impl AsRef<Path>, mut visit: impl FnMut(&Entry) -> Result<()>) -
         Ok((Look::begin(&media, &meta)?, known, history))
     })?;
     let first = history.segments().first().map_or(1, |segment| segment.first);
-    history.read(&media, first, known, |era, lsn, record| {
+    history.read(&media, first, known, |timeline, lsn, record| {
         let time = Timestamp::from_unix_micros(record.time);
         let (operation, record) = (record.op.name(), *record);
-        visit(&Entry { lsn, era, time, operation, record, weighs: meta.kind.weighs() })
+        visit(&Entry { lsn, timeline, time, operation, record, weighs: meta.kind.weighs() })
     })?;
     Ok(())
 }
@@ -352,7 +356,7 @@ pub fn restore(from: impl AsRef<Path>, dir: impl AsRef<Path>) -> Result<()> {
     let (from, to) = (Disk::new(from.as_ref()), Disk::new(dir.as_ref()));
     let meta = read_meta(&from)?;
     let look = Look::begin(&from, &meta)?;
-    if let Known::Living { .. } = look.known {
+    if let LogExtent::Living { .. } = look.known {
         return Err(Error::Locked { path: from.path().to_path_buf() });
     }
     let recovered = rebuild(&from, &meta, look.known, &|| look.note_progress())?;
@@ -362,7 +366,7 @@ pub fn restore(from: impl AsRef<Path>, dir: impl AsRef<Path>) -> Result<()> {
         let used = listing.snapshots.iter().filter(|&&start| start == recovered.start);
         let snapshots = used.map(|&start| FileName::Snapshot { start });
         let segments = listing.segments.iter();
-        let segments = segments.map(|&(era, first)| FileName::Segment { era, first });
+        let segments = segments.map(|&(timeline, first)| FileName::Segment { timeline, first });
         for name in snapshots.chain(segments) {
             let name = name.to_string();
             copy_file(&from, &to, &name).map_err(Error::io("copy", from.path().join(&name)))?;
@@ -420,7 +424,7 @@ pub fn salvage(from: impl AsRef<Path>, dir: impl AsRef<Path>) -> Result<Option<S
 pub fn salvage_on(from: &dyn Media, to: &dyn Media) -> Result<Option<Salvaged>> {
     let meta = read_meta(from)?;
     let look = Look::begin(from, &meta)?;
-    if let Known::Living { .. } = look.known {
+    if let LogExtent::Living { .. } = look.known {
         return Err(Error::Locked { path: from.path().to_path_buf() });
     }
     let mut found = salvage::examine(from, &meta, look.known)?;
@@ -452,7 +456,7 @@ pub fn salvage_on(from: &dyn Media, to: &dyn Media) -> Result<Option<Salvaged>> 
 
 /// Makes sure that what was written leads to a state, with every record below `stop`. How many inserts it has.
 fn rebuilt_inserts(media: &dyn Media, meta: &Meta, stop: u64) -> Result<u64> {
-    let rebuilt = rebuild(media, meta, Known::Nothing, &|| {})?;
+    let rebuilt = rebuild(media, meta, LogExtent::Nothing, &|| {})?;
     if rebuilt.prefix.stop == stop {
         return Ok(rebuilt.image.sum_stripes().0.inserts);
     }
@@ -513,7 +517,8 @@ pub fn plan(kind: &str, parameters: &Parameters, options: &Options) -> Result<Pl
     let kind = registry::build(kind, parameters)?;
     let layout = layout(&*kind, options);
     let (stripes, state_words) = (layout.stripes, kind.state_words() as u32);
-    let identity = Identity { uuid: 0, era: 0, boot: 0, inode: 0, device: 0, stripes, state_words };
+    let identity =
+        Identity { uuid: 0, timeline: 0, boot: 0, inode: 0, device: 0, stripes, state_words };
     let geometry = kind.geometry(layout);
     let bank_bytes = first_bank_bytes(&*kind, layout)?;
     let unused_words = layout.words(geometry).saturating_sub(kind.planned_words(layout));

@@ -13,9 +13,9 @@ use crate::error::{Error, Result};
 use crate::format::header::{HEADER_BYTES, PAGE_BYTES, to_words};
 use crate::format::meta::Meta;
 use crate::format::names::FileName;
-use crate::image::LiveHeader;
+use crate::image::Control;
 use crate::media::{Access, Media, Memory};
-use crate::recovery::history::{History, Known, Prefix, check_start};
+use crate::recovery::history::{History, LogExtent, Prefix, check_start};
 use crate::recovery::listing::Listing;
 use crate::recovery::replay::load_alone;
 use crate::snapshot::SnapshotReader;
@@ -26,7 +26,7 @@ use crate::wal::{Op, Record, Segment, slot};
 use ebbtide_core::event;
 
 /// The number of the temporary name that a segment of the new log is made under.
-const SEGMENT_DRAFT: u64 = 1;
+const SEGMENT_TEMPORARY: u64 = 1;
 /// Words of a segment's header: where the filter's uuid (two words) and the capacity stand.
 const UUID_WORD: usize = 2;
 const CAPACITY_WORD: usize = 7;
@@ -65,7 +65,7 @@ pub struct Beyond {
 #[derive(Debug)]
 pub struct Salvage {
     history: History,
-    known: Known,
+    known: LogExtent,
     /// Where the log is needed from.
     start: u64,
     /// The first LSN that is not saved.
@@ -74,8 +74,8 @@ pub struct Salvage {
     pub snapshot: Option<u64>,
     /// Every LSN below was durable, as far as anything that is left tells.
     pub durable: u64,
-    /// The era of the new log: none that is named anywhere is above it.
-    era: u64,
+    /// The timeline of the new log: none that is named anywhere is above it.
+    timeline: u64,
     /// What is lost, if anything is.
     pub lost: Option<Lost>,
     /// What can be read beyond and is left out.
@@ -103,8 +103,8 @@ struct Reach {
 /// What the files tell of how far the log once reached.
 #[derive(Debug, Clone, Copy)]
 struct Told {
-    /// The newest era named.
-    era: u64,
+    /// The newest timeline named.
+    timeline: u64,
     /// Every LSN below was durable.
     durable: u64,
     /// Every LSN below was given to some record.
@@ -115,7 +115,7 @@ struct Told {
 ///
 /// # Errors
 /// [`Error::Damaged`] if that is nothing; [`Error::Io`], [`Error::Version`] where a file says nothing about that.
-pub fn examine(home: &dyn Media, meta: &Meta, known: Known) -> Result<Salvage> {
+pub fn examine(home: &dyn Media, meta: &Meta, known: LogExtent) -> Result<Salvage> {
     let listing = Listing::of_filter(home, meta.uuid)?;
     let (history, mut bad) = open_log(home, &listing, meta.uuid)?;
     let mut damaged = Vec::new();
@@ -152,7 +152,7 @@ pub fn examine(home: &dyn Media, meta: &Meta, known: Known) -> Result<Salvage> {
             stop,
             snapshot,
             durable: told.durable,
-            era: told.era.max(1),
+            timeline: told.timeline.max(1),
             lost,
             beyond,
             damaged,
@@ -160,7 +160,7 @@ pub fn examine(home: &dyn Media, meta: &Meta, known: Known) -> Result<Salvage> {
         return found.unless_nothing();
     }
     // The last ground is none and needs nothing.
-    Err(history.lost(told.era))
+    Err(history.lost(told.timeline))
 }
 
 impl Salvage {
@@ -184,16 +184,16 @@ impl Salvage {
         })
     }
 
-    /// Writes the log that goes with the snapshot, as one era, and makes it durable.
+    /// Writes the log that goes with the snapshot, as one timeline, and makes it durable.
     ///
     /// # Errors
     /// [`Error::Io`], a full disk among them.
     pub fn write_log(&self, home: &dyn Media, to: &dyn Media, meta: &Meta) -> Result<()> {
         let capacity = meta.segment_records;
         let create = |first| {
-            let (uuid, era, era_start) = (meta.uuid, self.era, self.start);
-            let header = SegmentHeader { uuid, era, era_start, first, capacity };
-            Segment::create(to, header, SEGMENT_DRAFT)
+            let (uuid, timeline, timeline_start) = (meta.uuid, self.timeline, self.start);
+            let header = SegmentHeader { uuid, timeline, timeline_start, first, capacity };
+            Segment::create(to, header, SEGMENT_TEMPORARY)
         };
         let mut segments = vec![create(self.start)?];
         while let Some(end) = segments.last().map(Segment::end).filter(|&end| end < self.stop) {
@@ -204,7 +204,7 @@ impl Salvage {
         let _ = self.history.read_on(home, self.known, &mut prefix, |_, lsn, record| {
             let segment = (lsn - self.start) / capacity;
             if let Some(segment) = segments.get(segment as usize).filter(|_| lsn < self.stop) {
-                slot::publish(segment.slot(lsn), record.encode(self.era, lsn));
+                slot::publish(segment.slot(lsn), record.encode(self.timeline, lsn));
             }
             Ok(())
         });
@@ -212,7 +212,7 @@ impl Salvage {
             let places = segment.first()..segment.end().min(self.stop);
             // Only the live image of the damaged filter explains places that dead writers left empty.
             places.filter(|&lsn| !segment.is_complete(lsn)).for_each(|lsn| segment.void(lsn));
-            let name = FileName::Segment { era: self.era, first: segment.first() };
+            let name = FileName::Segment { timeline: self.timeline, first: segment.first() };
             segment.sync().map_err(Error::io("sync", to.path().join(name.to_string())))?;
         }
         Ok(())
@@ -228,48 +228,49 @@ fn if_damage(error: Error) -> Result<Error> {
 fn open_log(home: &dyn Media, listing: &Listing, uuid: u128) -> Result<(History, Vec<Bad>)> {
     let mut segments: Vec<Segment> = Vec::new();
     let mut bad = Vec::new();
-    // Sound ones first: they tell where the eras of the others began.
-    for &(era, first) in &listing.segments {
-        let opened = Segment::open(home, era, first, uuid, Access::Read).and_then(|segment| {
-            let of_era = segments.last();
-            of_era.map_or(Ok(()), |before| check_start(home, before.header(), segment.header()))?;
+    // Sound ones first: they tell where the timelines of the others began.
+    for &(timeline, first) in &listing.segments {
+        let opened = Segment::open(home, timeline, first, uuid, Access::Read).and_then(|segment| {
+            let of_timeline = segments.last();
+            of_timeline
+                .map_or(Ok(()), |before| check_start(home, before.header(), segment.header()))?;
             Ok(segment)
         });
         match opened {
             Ok(segment) => segments.push(segment),
-            Err(error) => bad.push((era, first, if_damage(error)?)),
+            Err(error) => bad.push((timeline, first, if_damage(error)?)),
         }
     }
     let mut found = Vec::new();
-    for (era, first, error) in bad {
+    for (timeline, first, error) in bad {
         let (mended, breaks_off) = match error {
             // Of another version, or no file at all.
             Error::Version { .. } | Error::Io { .. } => (None, Some(first)),
-            _ => mend(home, listing, &segments, (era, first), uuid)?,
+            _ => mend(home, listing, &segments, (timeline, first), uuid)?,
         };
         segments.extend(mended);
         found.push(Bad { first, breaks_off, error });
     }
-    segments.sort_by_key(|segment| (segment.header().era, segment.first()));
+    segments.sort_by_key(|segment| (segment.header().timeline, segment.first()));
     Ok((History::of_mapped(home.path().to_path_buf(), segments), found))
 }
 
 /// A copy in memory of a segment that is too short or too long, or whose header is damaged but for the uuid: name and length
-/// tell the rest of it, and each record proves that it belongs to this era and LSN. Where a reader runs out of it, too.
+/// tell the rest of it, and each record proves that it belongs to this timeline and LSN. Where a reader runs out of it, too.
 fn mend(
     home: &dyn Media,
     listing: &Listing,
     sound: &[Segment],
-    (era, first): (u64, u64),
+    (timeline, first): (u64, u64),
     uuid: u128,
 ) -> Result<(Option<Segment>, Option<u64>)> {
-    let name = FileName::Segment { era, first }.to_string();
+    let name = FileName::Segment { timeline, first }.to_string();
     let path = home.path().join(&name);
     let file = home.open(&name, Access::Read).map_err(Error::io("open", &path))?;
     let bytes = file.bytes().map_err(Error::io("measure", &path))?;
     let places = bytes.saturating_sub(PAGE_BYTES) / RECORD_BYTES;
-    // The next one of the era knows where this one ends.
-    let next = listing.segments.iter().find(|&&(of, at)| of == era && at > first);
+    // The next one of the timeline knows where this one ends.
+    let next = listing.segments.iter().find(|&&(of, at)| of == timeline && at > first);
     let capacity = next.map_or(places, |&(_, next)| places.min(next - first)).min(CAPACITY_MAX);
     if capacity == 0 || first.checked_add(capacity).is_none() {
         return Ok((None, Some(first)));
@@ -282,15 +283,16 @@ fn mend(
     if u128::from(header[UUID_WORD + 1]) << 64 | u128::from(header[UUID_WORD]) != uuid {
         return Ok((None, Some(first)));
     }
-    // Without a header that tells, the era began with its first segment. If that is gone, the log of the era below ends where
+    // Without a header that tells, the timeline began with its first segment. If that is gone, the log of the timeline below ends where
     // this one began, at a place that is no record, and is not read up to here.
-    let told = sound.iter().map(Segment::header).find(|header| header.era == era);
-    let lowest = listing.segments.iter().find(|&&(of, _)| of == era).map_or(first, |&(_, at)| at);
-    let era_start = told.map_or(lowest, |header| header.era_start).min(first);
+    let told = sound.iter().map(Segment::header).find(|header| header.timeline == timeline);
+    let lowest =
+        listing.segments.iter().find(|&&(of, _)| of == timeline).map_or(first, |&(_, at)| at);
+    let timeline_start = told.map_or(lowest, |header| header.timeline_start).min(first);
     let memory = Memory::new();
     memory.make().map_err(Error::io("make", memory.path()))?;
-    let header_mended = SegmentHeader { uuid, era, era_start, first, capacity };
-    let segment = Segment::create(&memory, header_mended, SEGMENT_DRAFT)?;
+    let header_mended = SegmentHeader { uuid, timeline, timeline_start, first, capacity };
+    let segment = Segment::create(&memory, header_mended, SEGMENT_TEMPORARY)?;
     for (lsn, record) in (first..).zip(buffer.chunks_exact(RECORD_BYTES as usize)) {
         let mut words = [0; 4];
         for (to, word) in words.iter_mut().zip(to_words(record)) {
@@ -302,25 +304,25 @@ fn mend(
     Ok((Some(segment), (!whole).then_some(first + capacity)))
 }
 
-/// What snapshots, eras and the live image tell of how far the log once reached.
+/// What snapshots, timelines and the live image tell of how far the log once reached.
 fn told(home: &dyn Media, listing: &Listing, history: &History, uuid: u128) -> Result<Told> {
-    let named = listing.segments.last().map_or(0, |&(era, _)| era);
-    let era = named.max(LiveHeader::previous_era(home, uuid)?.unwrap_or(0));
-    // An era begins on ground that was made durable.
-    let began = history.eras().map(|(_, start, _)| start).max().unwrap_or(1);
-    let mut told = Told { era, durable: began, end: began };
+    let named = listing.segments.last().map_or(0, |&(timeline, _)| timeline);
+    let timeline = named.max(Control::previous_timeline(home, uuid)?.unwrap_or(0));
+    // A timeline begins on ground that was made durable.
+    let began = history.timelines().map(|(_, start, _)| start).max().unwrap_or(1);
+    let mut told = Told { timeline, durable: began, end: began };
     for &start in &listing.snapshots {
         // It got its name when the log was durable through its end.
         let header = SnapshotReader::open(home, start, uuid).map(|reader| *reader.header());
-        let (era, end) = header.map_or((0, start), |header| (header.era, header.end));
-        told.era = told.era.max(era);
+        let (timeline, end) = header.map_or((0, start), |header| (header.timeline, header.end));
+        told.timeline = told.timeline.max(timeline);
         told.durable = told.durable.max(end);
     }
-    if let Some(image) = LiveHeader::open_previous(home, uuid, Access::Read)? {
+    if let Some(image) = Control::open_previous(home, uuid, Access::Read)? {
         // Relaxed: whoever wrote them is dead. They have no checksum, but must fit together.
         let [durable, tail, allocated] = [image.durable(), image.tail(), image.allocated()]
             .map(|word| word.load(Ordering::Relaxed));
-        if durable <= tail && tail <= allocated && image.identity().era == told.era {
+        if durable <= tail && tail <= allocated && image.identity().timeline == told.timeline {
             told.durable = told.durable.max(durable);
             told.end = told.end.max(tail);
         }
@@ -329,7 +331,7 @@ fn told(home: &dyn Media, listing: &Listing, history: &History, uuid: u128) -> R
 }
 
 /// How far the log leads from this LSN.
-fn reach(home: &dyn Media, history: &History, known: Known, start: u64) -> Result<Reach> {
+fn reach(home: &dyn Media, history: &History, known: LogExtent, start: u64) -> Result<Reach> {
     let (mut prefix, mut noted) = (Prefix { stop: start, ..Prefix::default() }, 0);
     let read = history.read_on(home, known, &mut prefix, |_, lsn, record| {
         if record.op == Op::Durable && record.payload <= lsn {
@@ -358,7 +360,7 @@ fn without_events(history: &History, end: u64, mut stop: u64) -> u64 {
     stop
 }
 
-/// The record of an LSN, which belongs to the newest era that has it.
+/// The record of an LSN, which belongs to the newest timeline that has it.
 fn read(history: &History, lsn: u64) -> Option<Record> {
     let segment = history.held().rev().find(|segment| segment.holds(lsn))?;
     match segment.read(lsn) {
@@ -376,7 +378,7 @@ fn cause(
     damage: Option<Error>,
 ) -> Option<Error> {
     let short = || (stop < told.durable).then(|| history.missing(stop, told.durable));
-    let lost = || (history.last_era() < told.era).then(|| history.lost(told.era));
+    let lost = || (history.last_timeline() < told.timeline).then(|| history.lost(told.timeline));
     // One further on was made when those before it were there.
     let next = bad.iter().map(|bad| bad.first).find(|&first| first > stop);
     let next = next.filter(|_| !history.segments().iter().any(|segment| segment.holds(stop)));
@@ -395,9 +397,9 @@ fn cause(
 /// What can be read from `stop` on. What it tells of how far the log reached goes into `told`.
 fn beyond(history: &History, stop: u64, told: &mut Told) -> Option<Beyond> {
     let mut found: Option<Beyond> = None;
-    for (era, start, end) in history.eras() {
-        let of_era = history.held().filter(|segment| segment.header().era == era);
-        for segment in of_era {
+    for (timeline, start, end) in history.timelines() {
+        let of_timeline = history.held().filter(|segment| segment.header().timeline == timeline);
+        for segment in of_timeline {
             let first = stop.max(start).max(segment.first());
             for lsn in first..segment.end().min(end.unwrap_or(u64::MAX)) {
                 let Decoded::Valid(record) = segment.read(lsn) else {

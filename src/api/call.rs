@@ -5,10 +5,10 @@
 use crate::api::config::{Ages, Any, Counts, Decays, Infers, Removes, Weighs};
 use crate::api::entry::{Entry, Item};
 use crate::api::filter::Filter;
-use crate::api::outcome::{Admission, Ask, Checked, Request, Since};
+use crate::api::outcome::{Admission, Checked, Precondition, Request, Since};
 use crate::clock::Timestamp;
 use crate::engine::Engine;
-use crate::engine::infer::Asking;
+use crate::engine::infer::PosteriorOptions;
 use crate::error::{Error, Result};
 use crate::options::Durability;
 use ebbtide_core::inference::{AgePosterior, Form, Penalty, Prior, decide};
@@ -53,7 +53,7 @@ pub struct Call<'a, H = Filter<Any>> {
     durability: Option<Durability>,
     since: Since,
     weight: Option<f64>,
-    asking: Asking,
+    asking: PosteriorOptions,
 }
 
 impl<H> Clone for Call<'_, H> {
@@ -74,7 +74,7 @@ impl<'a, H: Handle> Call<'a, H> {
             durability: None,
             since: Since::LastSeen,
             weight: None,
-            asking: Asking::default(),
+            asking: PosteriorOptions::default(),
         }
     }
 
@@ -170,7 +170,7 @@ impl<K> Call<'_, Filter<K>> {
         self.engine().meta.hasher.hash(key)
     }
 
-    fn write(&self, key: &[u8], ask: Ask) -> Result<Checked> {
+    fn write(&self, key: &[u8], ask: Precondition) -> Result<Checked> {
         self.write_and_tell(key, ask, None)
     }
 
@@ -178,7 +178,7 @@ impl<K> Call<'_, Filter<K>> {
     fn write_and_tell(
         &self,
         key: &[u8],
-        ask: Ask,
+        ask: Precondition,
         told: Option<&Cell<Option<Estimate>>>,
     ) -> Result<Checked> {
         let hash = self.hash(key);
@@ -190,7 +190,7 @@ impl<K> Call<'_, Filter<K>> {
     }
 
     /// Writes a key, and returns its count together with the answer.
-    fn write_and_count(&self, key: &[u8], ask: Ask) -> Result<(Checked, Estimate)> {
+    fn write_and_count(&self, key: &[u8], ask: Precondition) -> Result<(Checked, Estimate)> {
         let told = Cell::new(None);
         let checked = self.write_and_tell(key, ask, Some(&told))?;
         let estimate = told.get().ok_or_else(|| self.engine().unsupported("estimate"))?;
@@ -198,7 +198,7 @@ impl<K> Call<'_, Filter<K>> {
     }
 
     #[inline]
-    fn request(&self, hash: u64, ask: Ask) -> Result<Request<'static>> {
+    fn request(&self, hash: u64, ask: Precondition) -> Result<Request<'static>> {
         let weight = self.weight.map_or(Ok(1), |given| self.engine().meta.kind.weight(given))?;
         Ok(Request { hash, time: self.time, weight, ask, told: None })
     }
@@ -208,7 +208,7 @@ impl<K> Call<'_, Filter<K>> {
     fn write_all<T: Item>(
         &self,
         items: &[T],
-        ask: Ask,
+        ask: Precondition,
         mut tell: impl FnMut(Checked),
     ) -> Result<()> {
         let mut last = 0;
@@ -234,7 +234,7 @@ impl<K> Call<'_, Filter<K>> {
     /// As there, and [`Error::TimeAhead`].
     #[inline]
     pub fn insert(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        Ok(self.write(key.as_ref(), Ask::Nothing)? != Checked::TooLate)
+        Ok(self.write(key.as_ref(), Precondition::Nothing)? != Checked::TooLate)
     }
 
     /// See [`Filter::check_and_insert`].
@@ -243,7 +243,7 @@ impl<K> Call<'_, Filter<K>> {
     /// As there, and [`Error::TimeAhead`].
     #[inline]
     pub fn check_and_insert(&self, key: impl AsRef<[u8]>) -> Result<Checked> {
-        self.write(key.as_ref(), Ask::Present(self.since))
+        self.write(key.as_ref(), Precondition::Present(self.since))
     }
 
     /// See [`Filter::insert_all`].
@@ -264,7 +264,7 @@ impl<K> Call<'_, Filter<K>> {
 
     fn count_inserted<T: Item>(&self, items: &[T]) -> Result<usize> {
         let mut inserted = 0;
-        self.write_all(items, Ask::Nothing, |checked| {
+        self.write_all(items, Precondition::Nothing, |checked| {
             inserted += usize::from(checked != Checked::TooLate);
         })?;
         Ok(inserted)
@@ -298,7 +298,7 @@ impl<K> Call<'_, Filter<K>> {
         answers: &mut Vec<Checked>,
     ) -> Result<()> {
         answers.reserve(keys.len());
-        self.write_all(keys, Ask::Present(self.since), |checked| answers.push(checked))
+        self.write_all(keys, Precondition::Present(self.since), |checked| answers.push(checked))
     }
 
     /// See [`Filter::check_and_insert_entries`].
@@ -311,7 +311,7 @@ impl<K> Call<'_, Filter<K>> {
         answers: &mut Vec<Checked>,
     ) -> Result<()> {
         answers.reserve(entries.len());
-        self.write_all(entries, Ask::Present(self.since), |checked| answers.push(checked))
+        self.write_all(entries, Precondition::Present(self.since), |checked| answers.push(checked))
     }
 }
 
@@ -445,7 +445,7 @@ impl<K: Counts> Call<'_, Filter<K>> {
     /// # Errors
     /// As there, and [`Error::TimeAhead`].
     pub fn insert_and_estimate(&self, key: impl AsRef<[u8]>) -> Result<Estimate> {
-        Ok(self.write_and_count(key.as_ref(), Ask::Estimate)?.1)
+        Ok(self.write_and_count(key.as_ref(), Precondition::Estimate)?.1)
     }
 
     /// See [`Filter::insert_up_to`].
@@ -456,7 +456,7 @@ impl<K: Counts> Call<'_, Filter<K>> {
         if limit.is_nan() {
             return Err(Error::parameter("limit", "a number", limit));
         }
-        let (checked, estimate) = self.write_and_count(key.as_ref(), Ask::UpTo(limit))?;
+        let (checked, estimate) = self.write_and_count(key.as_ref(), Precondition::UpTo(limit))?;
         Ok(Admission { admitted: checked == Checked::New, estimate })
     }
 }
@@ -481,7 +481,7 @@ impl<K: Removes> Call<'_, Filter<K>> {
         if !self.engine().meta.kind.removes() {
             return Err(self.engine().unsupported("remove"));
         }
-        Ok(self.write(key.as_ref(), Ask::Removable)? == Checked::Present)
+        Ok(self.write(key.as_ref(), Precondition::Removable)? == Checked::Present)
     }
 }
 

@@ -64,7 +64,7 @@ impl<'a, H: Handle<Kind: Removes>> Frequencies<'a, H> {
     fn look_up(&self, key: &[u8]) -> Result<(Estimate, Totals)> {
         self.counts.ask(|engine| {
             let hash = engine.meta.hasher.hash(key);
-            Ok((engine.estimate(hash, None)?, engine.image.header().tally().sum()))
+            Ok((engine.estimate(hash, None)?, engine.image.header().counters().sum()))
         })
     }
 }
@@ -74,8 +74,8 @@ impl<H: Handle<Kind: Removes>> Prior for Frequencies<'_, H> {
         let Ok((estimate, totals)) = self.look_up(key) else {
             return f64::NAN;
         };
-        // Of kinds that remove, the novelty is the number of removals.
-        let inserts = totals.inserts.saturating_sub(totals.novelty);
+        // Of kinds that remove, the new bits is the number of removals.
+        let inserts = totals.inserts.saturating_sub(totals.new_bits);
         // Another thread's insert may be in the one and not yet in the other.
         ((estimate.count + UNSEEN) / (inserts as f64 + 1.0)).min(1.0)
     }

@@ -5,7 +5,7 @@ use crate::api::config::{Any, Spec};
 use crate::api::entry::Entry;
 use crate::api::outcome::Checked;
 use crate::engine::Engine;
-use crate::engine::background::Duties;
+use crate::engine::background::Tasks;
 use crate::engine::close::Opened;
 use crate::engine::stats::{Digest, Stat};
 use crate::error::{Error, Result};
@@ -69,9 +69,8 @@ impl<K: Spec> Filter<K> {
     pub(crate) fn start(engine: Engine) -> Result<Self> {
         let engine = Arc::new(engine);
         let path = engine.media.path().to_path_buf();
-        let duties =
-            Duties::start(engine.clone()).map_err(Error::io("start a thread for", path))?;
-        Ok(Self { opened: Opened::new(engine.clone(), duties), engine, kind: PhantomData })
+        let tasks = Tasks::start(engine.clone()).map_err(Error::io("start a thread for", path))?;
+        Ok(Self { opened: Opened::new(engine.clone(), tasks), engine, kind: PhantomData })
     }
 
     /// Makes sure that the filter is what `spec` asks for; what the kind has derived from it may differ from what
@@ -343,8 +342,8 @@ impl<K> Filter<K> {
     /// As [`Filter::checkpoint`].
     #[cfg(shuttle)]
     #[doc(hidden)]
-    pub fn do_duties(&self) -> Result<()> {
-        self.engine.do_duties()
+    pub fn do_tasks(&self) -> Result<()> {
+        self.engine.do_tasks()
     }
 
     /// The filter's directory, as it was given when the handle was opened.

@@ -79,7 +79,7 @@ pub struct Admission {
 
 /// What an operation asks before it changes anything.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Ask {
+pub(crate) enum Precondition {
     /// Nothing: the key is inserted.
     Nothing,
     /// Whether the key is in the window.
@@ -99,7 +99,7 @@ pub(crate) struct Request<'a> {
     /// Its time, if it is not the clock's.
     pub(crate) time: Option<Micros>,
     pub(crate) weight: u32,
-    pub(crate) ask: Ask,
+    pub(crate) ask: Precondition,
     /// Where the key's count goes, for those who ask for it.
     pub(crate) told: Option<&'a Cell<Option<Estimate>>>,
 }
@@ -112,19 +112,21 @@ impl Request<'_> {
             told.set(Some(there));
         }
         match self.ask {
-            Ask::UpTo(limit) => there.at_least || there.count + f64::from(self.weight) > limit,
+            Precondition::UpTo(limit) => {
+                there.at_least || there.count + f64::from(self.weight) > limit
+            }
             _ => false,
         }
     }
 
     pub(crate) fn change(&self) -> Change {
-        if self.ask == Ask::Removable { Change::Remove } else { Change::Insert }
+        if self.ask == Precondition::Removable { Change::Remove } else { Change::Insert }
     }
 }
 
 /// An operation's answer, and the LSN that must be durable before it counts as durable.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Written {
+pub(crate) struct WriteOutcome {
     pub(crate) checked: Checked,
     pub(crate) lsn: u64,
 }

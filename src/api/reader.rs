@@ -3,31 +3,31 @@
 //! A reader holds no slot. While writers live it maps their live image and answers from it, and goes on so when they have
 //! died. When there is nobody to begin with it rebuilds the state in memory of its own. It finds out by itself when what
 //! it shows is no longer the filter: an image says so when it is given up, and whoever opens a filter that nobody has open
-//! begins a new era, which the file `live` names.
+//! begins a new timeline, which the file `live` names.
 
 use crate::admin::inspect::Look;
 use crate::api::call::{Call, Handle, sealed};
 use crate::api::config::{Ages, Any, Counts, Decays, Infers, Spec};
 use crate::clock::Clock;
 use crate::engine::Engine;
-use crate::engine::background::Bell;
+use crate::engine::background::Wakeup;
 use crate::engine::checkpoint::Snapshots;
 use crate::engine::close::Closing;
-use crate::engine::group_commit::Committer;
+use crate::engine::group_commit::GroupCommit;
 use crate::engine::open::{first_segment, read_meta};
 use crate::engine::stats::{Digest, Stat};
 use crate::engine::time::{TimeBase, continue_time};
 use crate::error::{Error, Result};
 use crate::format::meta::Meta;
 use crate::format::names::FileName;
-use crate::image::{Image, LiveHeader};
+use crate::image::{Control, Image};
 use crate::locks::robust_word::Owner;
-use crate::locks::session::Slots;
+use crate::locks::session::Sessions;
 use crate::locks::stripes::Stripes;
 use crate::media::{Access, Disk, Media, MediaFile, Memory};
 use crate::options::{Downtime, Options};
 use crate::platform::fork::Guard;
-use crate::recovery::{Known, rebuild};
+use crate::recovery::{LogExtent, rebuild};
 use crate::sync::{AtomicU64, Instant, Mutex, Ordering};
 use crate::wal::Log;
 use arc_swap::ArcSwap;
@@ -86,9 +86,9 @@ fn look<T>(media: &dyn Media, mut at: impl FnMut(Meta, Look, bool) -> Result<T>)
         let meta = read_meta(media)?;
         let look = Look::begin(media, &meta)?;
         let living = match (look.known, &look.locks) {
-            (Known::Living { .. }, _) => true,
+            (LogExtent::Living { .. }, _) => true,
             // Without a live image there is nothing to be known of those who are alive.
-            (Known::Nothing, Some(locks)) => locks.anyone_else()?,
+            (LogExtent::Nothing, Some(locks)) => locks.anyone_else()?,
             _ => false,
         };
         match at(meta, look, living) {
@@ -110,8 +110,8 @@ struct View {
     engine: Engine,
     /// The state is the reader's own, not that of living writers.
     own: bool,
-    /// The era of the file `live`; `None` where there was none.
-    era: Option<u64>,
+    /// The timeline of the file `live`; `None` where there was none.
+    timeline: Option<u64>,
     /// The file `meta`, open, so that no other file gets its number.
     meta: Box<dyn MediaFile>,
     taken: Instant,
@@ -148,13 +148,13 @@ impl View {
         meta: Meta,
         file: Box<dyn MediaFile>,
         options: &Options,
-        locks: Slots,
+        locks: Sessions,
     ) -> Result<Self> {
-        let header = LiveHeader::attach(&**media, meta.uuid, Access::Read)?;
-        let era = Some(header.identity().era);
+        let header = Control::attach(&**media, meta.uuid, Access::Read)?;
+        let timeline = Some(header.identity().timeline);
         let image = Image::attach(media.clone(), header, meta.layout, &*meta.kind, Access::Read)?;
         let engine = Engine::for_reading(media.clone(), meta, options, Arc::new(locks), image);
-        Ok(Self::of(engine, false, era, file))
+        Ok(Self::of(engine, false, timeline, file))
     }
 
     fn rebuild(
@@ -164,7 +164,7 @@ impl View {
         options: &Options,
         look: &Look,
     ) -> Result<Self> {
-        let era = LiveHeader::previous_era(&**media, meta.uuid)?;
+        let timeline = Control::previous_timeline(&**media, meta.uuid)?;
         let image = rebuild(&**media, &meta, look.known, &|| look.note_progress())?.image;
         let mut options = options.clone();
         if meta.downtime == Downtime::Freeze {
@@ -176,17 +176,17 @@ impl View {
         // here has never been open.)
         let memory = Memory::new();
         memory.make().map_err(Error::io("make", memory.path()))?;
-        let nobody = Arc::new(Slots::open(&memory, Access::Write)?);
+        let nobody = Arc::new(Sessions::open(&memory, Access::Write)?);
         let engine = Engine::for_reading(media.clone(), meta, &options, nobody, image);
-        Ok(Self::of(engine, true, era, file))
+        Ok(Self::of(engine, true, timeline, file))
     }
 
-    fn of(engine: Engine, own: bool, era: Option<u64>, meta: Box<dyn MediaFile>) -> Self {
-        Self { engine, own, era, meta, taken: Instant::now(), looked: AtomicU64::new(0) }
+    fn of(engine: Engine, own: bool, timeline: Option<u64>, meta: Box<dyn MediaFile>) -> Self {
+        Self { engine, own, timeline, meta, taken: Instant::now(), looked: AtomicU64::new(0) }
     }
 
     /// Whether the file `meta` is still the one that was there. It is never written again, so another one is that of another
-    /// filter, or of a backup of this one: with the same uuid, and perhaps with an era of the same number.
+    /// filter, or of a backup of this one: with the same uuid, and perhaps with a timeline of the same number.
     fn has_its_meta(&self) -> Result<bool> {
         let media = &*self.media_at_path();
         let identity = |file: &dyn MediaFile| {
@@ -225,7 +225,7 @@ impl View {
         let (media, uuid) = (&*self.media_at_path(), self.engine.meta.uuid);
         Ok(read_meta(media)?.uuid == uuid
             && self.has_its_meta()?
-            && LiveHeader::previous_era(media, uuid)? == self.era)
+            && Control::previous_timeline(media, uuid)? == self.timeline)
     }
 
     /// Whether the image is not that of a filter whose files were removed to make place for another.
@@ -238,8 +238,8 @@ impl View {
         if matches!(self.has_its_meta(), Ok(false)) {
             return Ok(false);
         }
-        Ok(match LiveHeader::previous_era(media, meta.uuid)? {
-            Some(era) => self.era == Some(era),
+        Ok(match Control::previous_timeline(media, meta.uuid)? {
+            Some(timeline) => self.timeline == Some(timeline),
             // Without its files those who have the filter open go on, and so do we.
             None => read_meta(media).map_or(true, |found| found.uuid == meta.uuid),
         })
@@ -258,7 +258,7 @@ impl Engine {
         media: Arc<dyn Media>,
         meta: Meta,
         options: &Options,
-        slots: Arc<Slots>,
+        slots: Arc<Sessions>,
         image: Image,
     ) -> Self {
         let header = image.header();
@@ -269,9 +269,9 @@ impl Engine {
             time_base,
             stripes: Stripes::new(header.stripe_count(), owner),
             log: Log::new(media.clone(), first_segment(&meta, &image), 0, Access::Read),
-            committer: Committer::default(),
+            committer: GroupCommit::default(),
             snapshots: Snapshots::default(),
-            bell: Bell::new(meta.durability),
+            bell: Wakeup::new(meta.durability),
             given_up: AtomicU64::new(0),
             uses_time: meta.kind.uses_time(),
             counts_inserts: meta.kind.counts_inserts(),

@@ -31,7 +31,7 @@ const NEARLY_FULL: u64 = 8;
 
 /// How the tasks of a filter are woken.
 #[derive(Debug)]
-pub struct Bell {
+pub struct Wakeup {
     /// Not there where the filter has no background work.
     tasks: OnceLock<[Registered; 2]>,
     /// The shortest interval that anyone asked for, in microseconds.
@@ -40,7 +40,7 @@ pub struct Bell {
     resting: AtomicBool,
 }
 
-impl Bell {
+impl Wakeup {
     /// A bell for a filter of this durability.
     #[must_use]
     pub fn new(durability: Durability) -> Self {
@@ -84,12 +84,12 @@ impl Bell {
 
 /// The background work of a filter; dropping this stops it.
 #[derive(Debug)]
-pub struct Duties {
+pub struct Tasks {
     engine: Arc<Engine>,
     running: bool,
 }
 
-impl Duties {
+impl Tasks {
     /// Starts the work, if the handle wants it: that of the log, and checkpoints, so that no sync waits for those.
     ///
     /// # Errors
@@ -120,7 +120,7 @@ impl Duties {
     }
 }
 
-impl Drop for Duties {
+impl Drop for Tasks {
     fn drop(&mut self) {
         self.stop();
     }
@@ -226,7 +226,7 @@ impl Engine {
         self.repair_all();
         if let Some(_events) = self.lock_events() {
             // Under stripe 0, for a clear takes back what was counted.
-            self.image.header().tally().catch_up();
+            self.image.header().counters().catch_up();
         }
         self.let_go_of_log();
         self.tend_time();
@@ -240,7 +240,7 @@ impl Engine {
     /// # Errors
     /// As the first that fails; the threads would leave it to others.
     #[cfg(shuttle)]
-    pub(crate) fn do_duties(&self) -> Result<()> {
+    pub(crate) fn do_tasks(&self) -> Result<()> {
         self.allocate_ahead(PRESENT)?;
         self.let_go_of_records()?;
         self.commit_all()?;
@@ -259,7 +259,7 @@ impl Engine {
 
     /// Makes the pages present that so many of the next records go to, and allocates log ahead:
     /// where as many come as a busy writer writes between two rings, a whole segment, or twice what
-    /// the era has if that is less. Else writers allocate pieces themselves, and only the next
+    /// the timeline has if that is less. Else writers allocate pieces themselves, and only the next
     /// segment, which takes longer, is allocated ahead, when the last one is nearly full.
     fn allocate_ahead(&self, ahead: u64) -> Result<()> {
         let header = self.image.header();
@@ -269,7 +269,7 @@ impl Engine {
         }
         let (tail, mapped) = (header.tail().load(Ordering::Relaxed), self.log.mapped_end());
         let (is_busy, capacity) = (ahead >= PRESENT, self.log.capacity());
-        let grown = mapped.saturating_sub(header.era_start().load(Ordering::Relaxed));
+        let grown = mapped.saturating_sub(header.timeline_start().load(Ordering::Relaxed));
         let wanted = match grown.is_multiple_of(capacity) {
             _ if is_busy => grown.saturating_mul(2),
             true => ahead.max(capacity / NEARLY_FULL),
@@ -299,7 +299,7 @@ mod tests {
 
     #[test]
     fn the_shortest_interval_asked_for_counts() {
-        let bell = Bell::new(Durability::Never);
+        let bell = Wakeup::new(Durability::Never);
         assert_eq!(bell.interval(), None);
         let millis = Duration::from_millis;
         for (asked, counts) in [(20, 20), (30, 20), (20, 20), (5, 5)] {

@@ -111,12 +111,12 @@ impl Engine {
     /// Writes a snapshot where there was no space for one, which is the error `full`: in the space of the second ground.
     pub(crate) fn copy_into_second_ground(
         &self,
-        draft: &str,
+        temporary: &str,
         full: Error,
     ) -> Result<SnapshotHeader> {
         let Some(mut ground) = self.second_ground()? else { return Err(full) };
         if let Some(oldest) = ground.snapshots.pop() {
-            match self.copy_over(oldest, draft) {
+            match self.copy_over(oldest, temporary) {
                 Err(error) if error.is_full() || error.is_not_found() => {}
                 written => return written,
             }
@@ -125,8 +125,8 @@ impl Engine {
             return Err(full);
         }
         // What was written of it so far.
-        let _ = self.media.remove(draft);
-        self.copy_to(Place::New, draft)
+        let _ = self.media.remove(temporary);
+        self.copy_to(Place::New, temporary)
     }
 
     /// Removes the log of the second ground, where a segment finds no space and there is nothing to write a snapshot of. The
@@ -148,7 +148,7 @@ impl Engine {
         // Release: as in `write_checkpoint`; whoever wrote it may not have come to say so. Repair must not look for log below.
         self.image.header().snapshot().fetch_max(newest, Ordering::Release);
         let log = listing.segments_below(newest).iter();
-        let log = log.map(|&(era, first)| FileName::Segment { era, first }).collect();
+        let log = log.map(|&(timeline, first)| FileName::Segment { timeline, first }).collect();
         Ok(Some(SecondGround { snapshots: listing.snapshots.split_off(at + 1), log }))
     }
 
@@ -158,18 +158,18 @@ impl Engine {
         let snapshots = snapshots.into_iter().rev().map(|start| FileName::Snapshot { start });
         let rest: Vec<_> = snapshots.chain(log).collect();
         let any = !rest.is_empty();
-        remove_for_good(&*self.media, rest, repeat_with(|| self.log.next_draft()))?;
+        remove_for_good(&*self.media, rest, repeat_with(|| self.log.next_temporary()))?;
         self.let_go_of_log();
         Ok(any)
     }
 
     /// Writes a snapshot over an old one.
-    fn copy_over(&self, oldest: u64, draft: &str) -> Result<SnapshotHeader> {
+    fn copy_over(&self, oldest: u64, temporary: &str) -> Result<SnapshotHeader> {
         let name = FileName::Snapshot { start: oldest }.to_string();
         // It loses its name for good before anything else is written there.
-        let renamed = self.media.rename(&name, draft).and_then(|()| self.media.sync());
+        let renamed = self.media.rename(&name, temporary).and_then(|()| self.media.sync());
         renamed.map_err(Error::io("rename", self.media.path().join(name)))?;
-        self.copy_to(Place::Over, draft)
+        self.copy_to(Place::Over, temporary)
     }
 
     /// Whether a snapshot is sound as a whole.

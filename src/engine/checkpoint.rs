@@ -36,11 +36,11 @@ pub struct Snapshots {
     busy: AtomicU64,
     /// From which LSN on writers may be made to wait again; see [`crate::engine::backpressure`].
     pub(crate) restrained_from: AtomicU64,
-    /// Starts of older eras' snapshots that this handle has read in full.
+    /// Starts of older timelines' snapshots that this handle has read in full.
     pub(crate) proven: Mutex<Vec<u64>>,
 }
 
-/// Block 0 as it was, and the banks that it lists.
+/// The state block as it was, and the banks that it lists.
 struct CopiedState {
     lsn: u64,
     words: Vec<u64>,
@@ -160,24 +160,24 @@ impl Engine {
             self.tidy()?;
             return Ok(newest);
         }
-        let draft = FileName::Temporary(self.log.next_draft()).to_string();
-        let written = match self.copy_to(Place::New, &draft) {
-            Err(error) if error.is_full() => self.copy_into_second_ground(&draft, error),
+        let temporary = FileName::Temporary(self.log.next_temporary()).to_string();
+        let written = match self.copy_to(Place::New, &temporary) {
+            Err(error) if error.is_full() => self.copy_into_second_ground(&temporary, error),
             written => written,
         };
         let written = written.inspect_err(|_| {
             // The first error is the one to report; a leftover goes when its slot is taken again.
-            let _ = self.media.remove(&draft);
+            let _ = self.media.remove(&temporary);
         })?;
         let start = written.start;
         self.check_place().inspect_err(|_| {
-            let _ = self.media.remove(&draft);
+            let _ = self.media.remove(&temporary);
         })?;
         let name = FileName::Snapshot { start }.to_string();
-        let named = self.media.rename(&draft, &name).and_then(|()| self.media.sync());
+        let named = self.media.rename(&temporary, &name).and_then(|()| self.media.sync());
         named.map_err(Error::io("name", self.media.path().join(&name))).inspect_err(|_| {
             // As above, if it was not renamed.
-            let _ = self.media.remove(&draft);
+            let _ = self.media.remove(&temporary);
         })?;
         self.note_progress();
         // Release: who sees it finds every stripe repaired that was left before `start`.
@@ -195,10 +195,10 @@ impl Engine {
         self.check_writable()?;
         // Acquire, here and below: pairs with the Release of `reserve`.
         let start = self.image.header().tail().load(Ordering::Acquire);
-        // Block 0 first: banks that open later are born in the log, which is replayed from `start`.
+        // The state block first: banks that open later are born in the log, which is replayed from `start`.
         let state = self.copy_state()?;
         let identity = self.image.header().identity();
-        let seal = FrameSeal::new(identity.uuid, identity.era, start);
+        let seal = FrameSeal::new(identity.uuid, identity.timeline, start);
         let (media, writer) = match place {
             Place::New => (&*self.media, SnapshotWriter::create(&*self.media, name, seal)),
             Place::Over => (&*self.media, SnapshotWriter::over(&*self.media, name, seal)),
@@ -235,8 +235,8 @@ impl Engine {
             self.write_bank(bank, &mut writer, is_awaited)?;
         }
         let end = header.tail().load(Ordering::Acquire);
-        let (uuid, era) = (header.identity().uuid, header.identity().era);
-        let snapshot = SnapshotHeader { uuid, era, start, end, frames: 0, bytes: 0 };
+        let (uuid, timeline) = (header.identity().uuid, header.identity().timeline);
+        let snapshot = SnapshotHeader { uuid, timeline, start, end, frames: 0, bytes: 0 };
         writer.finish(snapshot)?;
         Ok(snapshot)
     }
@@ -257,7 +257,7 @@ impl Engine {
             };
             let (index, lsn) = (at as u64, sums.lsn);
             let frame = Frame { content: Content::Stripe, bank: 0, index, lsn };
-            writer.frame(&frame, &[sums.inserts, sums.time, sums.novelty])?;
+            writer.frame(&frame, &[sums.inserts, sums.time, sums.new_bits])?;
         }
         Ok(())
     }
@@ -297,7 +297,7 @@ impl Engine {
             let unsound = known.iter().any(|unsound| unsound.load(Ordering::Relaxed) == start);
             let sound = match SnapshotReader::open(&*self.media, start, self.meta.uuid) {
                 Ok(reader) => {
-                    (!unsound && self.is_ours(reader.header())).then_some(reader.header().era)
+                    (!unsound && self.is_ours(reader.header())).then_some(reader.header().timeline)
                 }
                 Err(Error::Damaged { .. } | Error::Version { .. }) => None,
                 // No file at all.
@@ -312,9 +312,11 @@ impl Engine {
             if kept < KEPT {
                 // One that looks damaged stays until there are enough newer ones: that it could not be read may be over soon,
                 // and the log before it may be gone.
-                if let Some(era) = sound {
+                if let Some(timeline) = sound {
                     (kept, oldest) = (kept + 1, Some(start));
-                    unread.extend((era < self.image.header().identity().era).then_some(start));
+                    unread.extend(
+                        (timeline < self.image.header().identity().timeline).then_some(start),
+                    );
                 }
             } else {
                 superfluous.push(FileName::Snapshot { start });
@@ -325,19 +327,20 @@ impl Engine {
             // Release: as in `write_checkpoint`. Whoever wrote these snapshots may not have come to say so.
             self.image.header().snapshot().fetch_max(least, Ordering::Release);
             let segments = listing.segments_below(least).iter();
-            superfluous.extend(segments.map(|&(era, first)| FileName::Segment { era, first }));
+            superfluous
+                .extend(segments.map(|&(timeline, first)| FileName::Segment { timeline, first }));
         }
         // A sound header says little of the rest, and who found that damaged may have gone. Nothing goes in trust of it.
         if !superfluous.is_empty() && !unread.into_iter().all(|start| self.proves(start)) {
             return Ok(());
         }
-        remove_for_good(&*self.media, superfluous, repeat_with(|| self.log.next_draft()))?;
+        remove_for_good(&*self.media, superfluous, repeat_with(|| self.log.next_temporary()))?;
         // At once: where keys come fast, what a second removes would fill a disk that the filter has room on.
         self.let_go_of_log();
         Ok(())
     }
 
-    /// Whether a snapshot of an earlier era is sound as a whole; it is read once.
+    /// Whether a snapshot of an earlier timeline is sound as a whole; it is read once.
     fn proves(&self, start: u64) -> bool {
         let is_known = || self.snapshots.proven.lock().contains(&start);
         if is_known() {
@@ -354,7 +357,7 @@ impl Engine {
     /// there is not, or not yet, and is no ground to remove anything.
     pub(crate) fn is_ours(&self, header: &SnapshotHeader) -> bool {
         // The log was durable through its end before it got its name.
-        header.era <= self.image.header().identity().era && header.end <= self.durable()
+        header.timeline <= self.image.header().identity().timeline && header.end <= self.durable()
     }
 
     /// Lets go of log that is durable and that this handle does not write to any more: files that a checkpoint removed take
@@ -386,7 +389,7 @@ impl Engine {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::locks::session::Slots;
+    use crate::locks::session::Sessions;
     use crate::media::{Access, Memory};
     use crate::{Bloom, Durability, Filter, Options};
     use ebbtide_core::block::{OWN_WORDS, load, store};
@@ -410,7 +413,7 @@ mod tests {
     #[test]
     fn who_writes_a_snapshot_is_waited_for_as_long_as_patience_lasts() {
         let (filter, memory) = made();
-        let (engine, other) = (&filter.engine, Slots::open(&*memory, Access::Write));
+        let (engine, other) = (&filter.engine, Sessions::open(&*memory, Access::Write));
         let other = other.expect("the lock file");
         assert!(other.try_checkpoint().expect("no error"));
         let (start, patience) = (Instant::now(), Duration::from_millis(30));
@@ -481,13 +484,16 @@ mod tests {
             filter.checkpoint().expect("no error");
         }
         let identity = *filter.engine.image.header().identity();
-        let foreign =
-            [(1 << 20, identity.era), (1 << 21, identity.era), (1 << 22, identity.era + 9)];
-        for (start, era) in foreign {
+        let foreign = [
+            (1 << 20, identity.timeline),
+            (1 << 21, identity.timeline),
+            (1 << 22, identity.timeline + 9),
+        ];
+        for (start, timeline) in foreign {
             let name = FileName::Snapshot { start }.to_string();
             let uuid = identity.uuid;
-            let header = SnapshotHeader { uuid, era, start, end: start, frames: 0, bytes: 0 };
-            SnapshotWriter::create(&*memory, &name, FrameSeal::new(uuid, era, start))
+            let header = SnapshotHeader { uuid, timeline, start, end: start, frames: 0, bytes: 0 };
+            SnapshotWriter::create(&*memory, &name, FrameSeal::new(uuid, timeline, start))
                 .and_then(|writer| writer.finish(header))
                 .expect("space");
         }
@@ -547,7 +553,8 @@ mod tests {
             let mut writer =
                 SnapshotWriter::create(&*memory, name, FrameSeal::new(7, 1, 1)).expect("space");
             engine.write_bank(bank, &mut writer, true).expect("space");
-            let header = SnapshotHeader { uuid: 7, era: 1, start: 1, end: 1, frames: 0, bytes: 0 };
+            let header =
+                SnapshotHeader { uuid: 7, timeline: 1, start: 1, end: 1, frames: 0, bytes: 0 };
             writer.finish(header).expect("space");
         };
         std::thread::scope(|scope| {

@@ -1,7 +1,7 @@
 //! Clearing a filter: all keys are forgotten in one step, while others have it open.
 //!
 //! The protocol is in `docs/architecture.md`. All stripes are held, so no insert is under way. The record comes
-//! first; then block 0 lists a new, empty bank in the place of the old ones; then each stripe takes back what it has
+//! first; then the state block lists a new, empty bank in the place of the old ones; then each stripe takes back what it has
 //! counted. Whoever takes over a stripe of a clearer that died completes the same steps, stripe 0 first.
 
 use crate::engine::{Engine, Local};
@@ -43,12 +43,12 @@ impl Engine {
         // Before any stripe counts the record: whoever takes one over looks for it there.
         self.image.clear_state(lsn, &cleared);
         let time = stripe_time(time.time, time.stream);
-        let tally = self.image.header().tally();
+        let counters = self.image.header().counters();
         for stripe in held.iter() {
             let counted = stripe.entry().clear(lsn, time);
-            let (inserts, novelty) =
-                (counted.inserts.wrapping_neg(), counted.novelty.wrapping_neg());
-            tally.count(self.lane(), inserts, novelty);
+            let (inserts, new_bits) =
+                (counted.inserts.wrapping_neg(), counted.new_bits.wrapping_neg());
+            counters.count(self.shard(), inserts, new_bits);
         }
         self.raise_time(time);
         Ok(Some(lsn))

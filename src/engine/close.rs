@@ -8,7 +8,7 @@
 //! of them more than it is worth. All others are counted.
 
 use crate::engine::Engine;
-use crate::engine::background::Duties;
+use crate::engine::background::Tasks;
 use crate::error::{Error, Result};
 use crate::locks::robust_word;
 use crate::sync::{self, AtomicU64, Mutex, Ordering};
@@ -114,14 +114,14 @@ impl Engine {
 pub(crate) struct Opened {
     /// Of the standard library, so that a child made by fork can have it without a lock. Nobody
     /// waits for it.
-    duties: std::sync::Mutex<Duties>,
+    tasks: std::sync::Mutex<Tasks>,
     engine: Arc<Engine>,
 }
 
 impl Opened {
     /// For a handle with these background threads.
-    pub(crate) fn new(engine: Arc<Engine>, duties: Duties) -> Self {
-        Self { duties: std::sync::Mutex::new(duties), engine }
+    pub(crate) fn new(engine: Arc<Engine>, tasks: Tasks) -> Self {
+        Self { tasks: std::sync::Mutex::new(tasks), engine }
     }
 
     /// Closes the handle, unless that was done; see [`Filter::close`](crate::Filter::close).
@@ -132,7 +132,7 @@ impl Opened {
         if self.engine.closing.closed.fetch_or(1, Ordering::SeqCst) != 0 {
             return Ok(());
         }
-        self.duties.lock().unwrap_or_else(PoisonError::into_inner).stop();
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner).stop();
         self.engine.wait_for_operations();
         let closed = self.engine.close();
         // The first error is the one to report.
@@ -149,7 +149,7 @@ impl Drop for Opened {
         } else {
             // A child made by fork: the threads are not here, the mappings neither, and the locks
             // are the parent's.
-            self.duties.get_mut().unwrap_or_else(PoisonError::into_inner).abandon();
+            self.tasks.get_mut().unwrap_or_else(PoisonError::into_inner).abandon();
             std::mem::forget(self.engine.clone());
         }
     }
@@ -159,7 +159,7 @@ impl Drop for Opened {
 mod tests {
     use super::*;
     use crate::locks::robust_word::{Acquired, Owner, WAITERS};
-    use crate::locks::session::Slots;
+    use crate::locks::session::Sessions;
     use crate::media::{Access, Memory};
     use crate::{Bloom, Durability, Filter, Options};
     use std::sync::mpsc;
@@ -213,7 +213,7 @@ mod tests {
         const LIVING: Owner = Owner { slot: 1, term: 5 };
         let (filter, memory) = made();
         let engine = &filter.engine;
-        let slots = Slots::open(&*memory, Access::Write).expect("the lock file");
+        let slots = Sessions::open(&*memory, Access::Write).expect("the lock file");
         assert_eq!(slots.take().expect("no error"), Some(1));
         engine.image.header().slot_term(1).store(5, Ordering::Relaxed);
         assert!(robust_word::try_lock(engine.image.header().stripe(1).lock_word(), LIVING));

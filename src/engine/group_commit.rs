@@ -23,7 +23,7 @@ const GROWERS_TIME: Duration = patience(Duration::from_millis(20));
 
 /// What this handle knows of syncs.
 #[derive(Debug, Default)]
-pub struct Committer {
+pub struct GroupCommit {
     /// Why writes are refused, if this handle knows.
     cause: Mutex<Option<String>>,
     /// Every place below is known to be published.
@@ -32,7 +32,7 @@ pub struct Committer {
     took: AtomicU64,
 }
 
-impl Committer {
+impl GroupCommit {
     /// Why a sync failed, if this handle saw one fail.
     pub(crate) fn cause(&self) -> Option<String> {
         self.cause.lock().clone()
@@ -256,7 +256,7 @@ mod tests {
 
     #[test]
     fn the_first_cause_of_a_refusal_is_the_one_that_is_told() {
-        let committer = Committer::default();
+        let committer = GroupCommit::default();
         assert_eq!(committer.cause(), None);
         for cause in ["the disk", "what came of it"] {
             committer.blame(cause.to_owned());
@@ -266,7 +266,7 @@ mod tests {
 
     #[test]
     fn a_leader_is_waited_for_as_long_as_some_syncs_take_within_bounds() {
-        let committer = Committer::default();
+        let committer = GroupCommit::default();
         let millis = Duration::from_millis;
         for (took, patience) in [(0, 20), (4, 20), (50, 200), (300, 1000), (u64::MAX / 1000, 1000)]
         {

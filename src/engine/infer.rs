@@ -10,7 +10,7 @@ use ebbtide_core::kind::{Micros, Totals, Within};
 
 /// How posteriors are asked for.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Asking {
+pub(crate) struct PosteriorOptions {
     /// Instead of the filter's own window.
     pub window: Option<Within>,
     pub form: Form,
@@ -24,7 +24,7 @@ impl Engine {
         key: &[u8],
         hash: u64,
         given: Option<Micros>,
-        Asking { window, form }: Asking,
+        PosteriorOptions { window, form }: PosteriorOptions,
         prior: &P,
     ) -> Result<f64> {
         self.check_usable()?;

@@ -23,15 +23,15 @@ pub mod task_threads;
 pub mod time;
 pub mod write;
 
-use crate::engine::background::Bell;
+use crate::engine::background::Wakeup;
 use crate::engine::checkpoint::Snapshots;
 use crate::engine::close::Closing;
-use crate::engine::group_commit::Committer;
+use crate::engine::group_commit::GroupCommit;
 use crate::engine::time::{Stamp, TimeBase};
 use crate::error::{Error, Result};
 use crate::format::meta::Meta;
 use crate::image::Image;
-use crate::locks::session::Slots;
+use crate::locks::session::Sessions;
 use crate::locks::stripes::Stripes;
 use crate::media::{Access, Media};
 use crate::options::Options;
@@ -43,15 +43,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-/// How far the lanes of the first threads of two slots lie apart.
-const LANES_APART: usize = 3;
+/// How far the shards of the first threads of two slots lie apart.
+const SHARDS_APART: usize = 3;
 
-/// The lane of the next thread that asks for one.
-static NEXT_LANE: AtomicUsize = AtomicUsize::new(0);
+/// The shard of the next thread that asks for one.
+static NEXT_SHARD: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    /// This thread's lane, in every filter.
-    static LANE: usize = NEXT_LANE.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    /// This thread's shard, in every filter.
+    static SHARD: usize = NEXT_SHARD.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
 }
 
 /// What a stripe keeps for this handle.
@@ -69,9 +69,9 @@ pub struct Engine {
     pub(crate) image: Image,
     pub(crate) log: Log,
     pub(crate) stripes: Stripes<Local>,
-    pub(crate) committer: Committer,
+    pub(crate) committer: GroupCommit,
     pub(crate) snapshots: Snapshots,
-    pub(crate) bell: Bell,
+    pub(crate) bell: Wakeup,
     pub(crate) time_base: TimeBase,
     /// The word of stripe 0 when it was last given up on: whoever held it then is not waited for again.
     pub(crate) given_up: AtomicU64,
@@ -86,7 +86,7 @@ pub struct Engine {
     /// Whether the handle is closed, and what must end before it is.
     pub(crate) closing: Closing,
     /// The proof that this handle lives. Last, so that everything else is gone before it is.
-    pub(crate) slots: Arc<Slots>,
+    pub(crate) slots: Arc<Sessions>,
 }
 
 impl fmt::Debug for Engine {
@@ -156,12 +156,12 @@ impl Engine {
         Error::Poisoned { path: self.media.path().to_path_buf(), cause }
     }
 
-    /// The lane of this thread in the tally of inserts.
+    /// The shard of this thread in the counters of inserts.
     #[inline]
-    pub(crate) fn lane(&self) -> usize {
+    pub(crate) fn shard(&self) -> usize {
         // A thread that is ending takes any. Slots lie apart, so that the first threads of several processes do not meet.
-        let thread = LANE.try_with(|lane| *lane).unwrap_or(0);
-        thread + LANES_APART * usize::from(self.stripes.owner().slot)
+        let thread = SHARD.try_with(|shard| *shard).unwrap_or(0);
+        thread + SHARDS_APART * usize::from(self.stripes.owner().slot)
     }
 
     /// What is known when an operation at this time is decided.
@@ -174,13 +174,13 @@ impl Engine {
     /// find out cheaply that no step is due.
     #[inline]
     pub(crate) fn totals(&self) -> Totals {
-        let tally = self.image.header().tally();
-        if self.counts_inserts { tally.sum() } else { tally.at_most() }
+        let counters = self.image.header().counters();
+        if self.counts_inserts { counters.sum() } else { counters.at_most() }
     }
 
     /// The same with the sums as they are.
     pub(crate) fn exact_moment(&self, stamp: Stamp) -> Moment {
-        self.moment_with(stamp, self.image.header().tally().sum())
+        self.moment_with(stamp, self.image.header().counters().sum())
     }
 
     #[inline]

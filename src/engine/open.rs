@@ -1,30 +1,30 @@
 //! Creating and opening.
 //!
 //! While others have the filter open an opener joins them: it attaches to their live image. The first one recovers: the live
-//! image is rebuilt from snapshot and log, the ground is made durable, a new era begins. The last one out writes a
+//! image is rebuilt from snapshot and log, the ground is made durable, a new timeline begins. The last one out writes a
 //! snapshot. All of it under the opening byte. Whatever moment a creator or an opener dies at, the next one finds
 //! either the old filter or the new one.
 
 use crate::engine::Engine;
-use crate::engine::background::Bell;
+use crate::engine::background::Wakeup;
 use crate::engine::checkpoint::Snapshots;
 use crate::engine::close::Closing;
-use crate::engine::group_commit::Committer;
+use crate::engine::group_commit::GroupCommit;
 use crate::engine::time::{TimeBase, continue_time};
 use crate::error::{Error, Result};
 use crate::format::header::{self, PAGE_BYTES};
 use crate::format::meta::Meta;
 use crate::format::names::FileName;
-use crate::image::{Bank, BankForm, Image, LiveHeader};
+use crate::image::{Bank, BankForm, Control, Image};
 use crate::locks::robust_word::{self, Owner};
-use crate::locks::session::{SLOTS, Slots};
+use crate::locks::session::{SLOTS, Sessions};
 use crate::locks::stripes::Stripes;
 use crate::media::{Access, Media, MediaFile};
 use crate::options::Options;
 use crate::platform::fork::Guard;
 use crate::recovery::history::History;
 use crate::recovery::removal::{self, remove_for_good};
-use crate::recovery::{Known, Listing, Recovered, rebuild, replay, trim};
+use crate::recovery::{Listing, LogExtent, Recovered, rebuild, replay, trim};
 use crate::sync::{AtomicU64, Ordering};
 use crate::wal::log::next_end;
 use crate::wal::record::RECORD_BYTES;
@@ -37,16 +37,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The temporary names of the live image and of the rest, while a filter is created or opened.
-const LIVE_DRAFT: u64 = 0;
-const META_DRAFT: u64 = 1;
-const SEGMENT_DRAFT: u64 = 2;
+const LIVE_TEMPORARY: u64 = 0;
+const META_TEMPORARY: u64 = 1;
+const SEGMENT_TEMPORARY: u64 = 2;
 /// What an opener removes is renamed to one of these and those above.
-const LEFTOVER_DRAFT: u64 = 16;
+const LEFTOVER_TEMPORARY: u64 = 16;
 /// The drafts of a handle are numbered from its slot, counted from 1, in the high half; those above are in the lowest.
-const SLOT_DRAFTS: u32 = 32;
+const SLOT_TEMPORARIES: u32 = 32;
 
-/// An opener that finds log of more eras than this since the newest snapshot writes another one.
-const ERAS_MOST: u64 = 16;
+/// An opener that finds log of more timelines than this since the newest snapshot writes another one.
+const TIMELINES_MOST: u64 = 16;
 /// Segments of log beside what makes a checkpoint due, at which an opener writes one.
 const SEGMENTS_BESIDE: u64 = 3;
 
@@ -129,9 +129,9 @@ impl Engine {
         media: Arc<dyn Media>,
         meta: Meta,
         options: Options,
-        slots: Arc<Slots>,
+        slots: Arc<Sessions>,
     ) -> Result<Self> {
-        let header = LiveHeader::attach(&*media, meta.uuid, Access::Write)?;
+        let header = Control::attach(&*media, meta.uuid, Access::Write)?;
         let image = Image::attach(media.clone(), header, meta.layout, &*meta.kind, Access::Write)?;
         image.header().check(media.path())?;
         let engine = Self::assemble(media, meta, options, slots, image)?;
@@ -156,28 +156,28 @@ impl Engine {
         }
     }
 
-    /// Rebuilds the state and begins a new era on it. The caller has the filter alone.
+    /// Rebuilds the state and begins a new timeline on it. The caller has the filter alone.
     fn recover(
         media: Arc<dyn Media>,
         meta: Meta,
         options: Options,
-        slots: Arc<Slots>,
+        slots: Arc<Sessions>,
     ) -> Result<Self> {
-        if let Some(left) = LiveHeader::open_previous(&*media, meta.uuid, Access::Write)? {
+        if let Some(left) = Control::open_previous(&*media, meta.uuid, Access::Write)? {
             // Nobody should be left who writes to it; whoever is all the same, finds out.
             left.retire();
         }
-        remove_drafts(&*media)?;
-        let draft = FileName::Temporary(LIVE_DRAFT).to_string();
-        let known = Known::of_the_dead(&*media, meta.uuid)?;
+        remove_temporaries(&*media)?;
+        let temporary = FileName::Temporary(LIVE_TEMPORARY).to_string();
+        let known = LogExtent::of_the_dead(&*media, meta.uuid)?;
         let begin = || {
             let advance = || slots.note_progress();
-            let recovered = replay(&*media, &media, &meta, &draft, known, &advance)?;
-            begin_era(&*media, &slots, &meta, &options, &recovered, &draft)?;
+            let recovered = replay(&*media, &media, &meta, &temporary, known, &advance)?;
+            begin_timeline(&*media, &slots, &meta, &options, &recovered, &temporary)?;
             Ok(recovered)
         };
         // The first error is the one to report. Half an image would only take space.
-        let clear = |_: &Error| drop(remove_drafts(&*media));
+        let clear = |_: &Error| drop(remove_temporaries(&*media));
         let (recovered, full) = match begin().inspect_err(clear) {
             Err(error) if error.is_full() => {
                 let begin = || begin().inspect_err(clear);
@@ -186,7 +186,7 @@ impl Engine {
             begun => (begun?, false),
         };
         // No later reader looks at them; the next opening tries again.
-        let _ = remove_for_good(&*media, recovered.leftovers(&*media)?, LEFTOVER_DRAFT..);
+        let _ = remove_for_good(&*media, recovered.leftovers(&*media)?, LEFTOVER_TEMPORARY..);
         trim::free_ends(&*media, &recovered.history, recovered.prefix.stop);
         // If it cannot be measured, a later opener finds out.
         let gathered = recovered.gathered(&*media).unwrap_or_default();
@@ -201,12 +201,13 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Whether so many eras have log since the newest snapshot, or it takes so many bytes of disk, that an opener writes a
+    /// Whether so many timelines have log since the newest snapshot, or it takes so many bytes of disk, that an opener writes a
     /// checkpoint: those before it died before they came to it.
-    fn is_crowded(&self, (eras, bytes): (u64, u64)) -> bool {
+    fn is_crowded(&self, (timelines, bytes): (u64, u64)) -> bool {
         let segment = first_segment(&self.meta, &self.image).bytes();
         let most = self.options.checkpoint_due(self.image.memory_bytes());
-        eras > ERAS_MOST || bytes > most.saturating_add(segment.saturating_mul(SEGMENTS_BESIDE))
+        timelines > TIMELINES_MOST
+            || bytes > most.saturating_add(segment.saturating_mul(SEGMENTS_BESIDE))
     }
 
     /// A handle on an image, in a slot of its own.
@@ -214,7 +215,7 @@ impl Engine {
         media: Arc<dyn Media>,
         meta: Meta,
         options: Options,
-        slots: Arc<Slots>,
+        slots: Arc<Sessions>,
         image: Image,
     ) -> Result<Self> {
         let header = image.header();
@@ -227,17 +228,17 @@ impl Engine {
             let (expected, found) = (format!("a term below {}", Owner::TERMS), term.to_string());
             return Err(header.damaged(media.path(), expected, found));
         }
-        remove_drafts_of(&*media, slot)?;
+        remove_temporaries_of(&*media, slot)?;
         let time_base = TimeBase::new(header, &meta, &options.clock, Access::Write);
         let first = first_segment(&meta, &image);
-        let draft = (u64::from(slot) + 1) << SLOT_DRAFTS;
+        let temporary = (u64::from(slot) + 1) << SLOT_TEMPORARIES;
         let engine = Self {
             time_base,
             stripes: Stripes::new(header.stripe_count(), Owner { slot, term }),
-            log: Log::new(media.clone(), first, draft, Access::Write),
-            committer: Committer::default(),
+            log: Log::new(media.clone(), first, temporary, Access::Write),
+            committer: GroupCommit::default(),
             snapshots: Snapshots::default(),
-            bell: Bell::new(meta.durability),
+            bell: Wakeup::new(meta.durability),
             given_up: AtomicU64::new(0),
             uses_time: meta.kind.uses_time(),
             counts_inserts: meta.kind.counts_inserts(),
@@ -272,22 +273,22 @@ impl Engine {
     /// Gives back the space of the log that nobody has written to, nor will: the image is retired, and this handle is the last.
     fn free_rest_of_log(&self) {
         let tail = self.image.header().tail().load(Ordering::Acquire);
-        let (era, uuid) = (self.image.header().identity().era, self.meta.uuid);
+        let (timeline, uuid) = (self.image.header().identity().timeline, self.meta.uuid);
         // As far as that is possible: it is space, nothing else.
         let Ok(mut listing) = Listing::read(&*self.media) else { return };
-        listing.segments.retain(|&(of, _)| of == era);
+        listing.segments.retain(|&(of, _)| of == timeline);
         if let Ok(history) = History::open(&*self.media, &listing, uuid) {
             trim::free_ends(&*self.media, &history, tail);
         }
     }
 }
 
-/// Begins although there was no space, which is the error `full`: in that of log that no era needs, of what would only be read if
+/// Begins although there was no space, which is the error `full`: in that of log that no timeline needs, of what would only be read if
 /// the newest snapshot were damaged, or at last of all log, once the state is written as a snapshot.
 fn begin_in_space_of_log(
     media: &dyn Media,
     meta: &Meta,
-    (known, slots): (Known, &Slots),
+    (known, slots): (LogExtent, &Sessions),
     full: Error,
     begin: impl Fn() -> Result<Recovered>,
 ) -> Result<Recovered> {
@@ -295,7 +296,7 @@ fn begin_in_space_of_log(
     trim::free_ends(media, &proven.history, u64::MAX);
     // As far as that is possible: it is space, nothing else.
     let _ = trim::free_unwritten(media, &proven.history, proven.prefix.stop);
-    proven.give_up_second_ground(media, LEFTOVER_DRAFT..)?;
+    proven.give_up_second_ground(media, LEFTOVER_TEMPORARY..)?;
     match begin() {
         Err(error) if error.is_full() => {}
         begun => return begun,
@@ -305,7 +306,7 @@ fn begin_in_space_of_log(
     if !proven.unsound.is_empty() {
         return Err(full);
     }
-    match trim::write_snapshot(media, meta, &proven, LEFTOVER_DRAFT) {
+    match trim::write_snapshot(media, meta, &proven, LEFTOVER_TEMPORARY) {
         Err(error) if error.is_full() => return Err(full),
         written => written?,
     }
@@ -313,10 +314,10 @@ fn begin_in_space_of_log(
     begin()
 }
 
-/// The header of the first segment of an image's era.
+/// The header of the first segment of an image's timeline.
 pub(crate) fn first_segment(meta: &Meta, image: &Image) -> SegmentHeader {
     let header = image.header();
-    let start = header.era_start().load(Ordering::Relaxed);
+    let start = header.timeline_start().load(Ordering::Relaxed);
     // An image that a reader has rebuilt for itself has no log.
     let capacity = match header.segment_records().load(Ordering::Relaxed) {
         0 => meta.segment_records,
@@ -324,14 +325,14 @@ pub(crate) fn first_segment(meta: &Meta, image: &Image) -> SegmentHeader {
     };
     SegmentHeader {
         uuid: meta.uuid,
-        era: header.identity().era,
-        era_start: start,
+        timeline: header.identity().timeline,
+        timeline_start: start,
         first: start,
         capacity,
     }
 }
 
-/// Places in the segments of a new era: what was chosen at creation, but for a filter that has outgrown the default as many as it
+/// Places in the segments of a new timeline: what was chosen at creation, but for a filter that has outgrown the default as many as it
 /// would get by default today.
 fn segment_records(meta: &Meta, image: &Image) -> u64 {
     let first = first_bank_bytes(&*meta.kind, meta.layout).unwrap_or_default();
@@ -347,7 +348,7 @@ fn segment_records(meta: &Meta, image: &Image) -> u64 {
 /// nothing is left behind.
 pub(crate) fn write_new<T>(
     media: &dyn Media,
-    make: impl FnOnce(Arc<Slots>) -> Result<T>,
+    make: impl FnOnce(Arc<Sessions>) -> Result<T>,
 ) -> Result<T> {
     media.make().map_err(Error::io("make", media.path()))?;
     // Before the locks: a filter that is open there is said to exist, not to be locked.
@@ -384,9 +385,10 @@ fn check_vacant(media: &dyn Media) -> Result<()> {
     check_no_meta(media)?;
     let listing = Listing::read(media)?;
     let mut ours = listing.snapshots.len();
-    for &(era, first) in &listing.segments {
-        // A creator that died leaves the empty segments of the first two eras and nothing else.
-        if era > 2 || first > 1 || has_records(media, &FileName::Segment { era, first })? {
+    for &(timeline, first) in &listing.segments {
+        // A creator that died leaves the empty segments of the first two timelines and nothing else.
+        if timeline > 2 || first > 1 || has_records(media, &FileName::Segment { timeline, first })?
+        {
             ours += 1;
         }
     }
@@ -462,9 +464,9 @@ fn has_records(media: &dyn Media, name: &FileName) -> Result<bool> {
 
 /// Opens the lock file and enters: nobody else opens, recovers or closes the filter until the opening is ended, or
 /// the locks dropped.
-pub(crate) fn enter(media: &dyn Media) -> Result<Slots> {
+pub(crate) fn enter(media: &dyn Media) -> Result<Sessions> {
     loop {
-        let slots = Slots::open(media, Access::Write).map_err(|error| removed(media, error))?;
+        let slots = Sessions::open(media, Access::Write).map_err(|error| removed(media, error))?;
         if !slots.wait_opening(Access::Write, OPENING_TIME)? {
             return Err(Error::Locked { path: media.path().to_path_buf() });
         }
@@ -483,34 +485,35 @@ fn removed(media: &dyn Media, error: Error) -> Error {
     Error::Retired { path: media.path().to_path_buf(), replaced: true }
 }
 
-/// The first era, which recovery will end at once: a filter always has a log.
+/// The first timeline, which recovery will end at once: a filter always has a log.
 fn begin_log(media: &dyn Media, meta: &Meta) -> Result<()> {
-    let header = SegmentHeader { uuid: meta.uuid, era: 1, era_start: 1, first: 1, capacity: 1 };
-    Segment::create(media, header, SEGMENT_DRAFT).map(|_| ())
+    let header =
+        SegmentHeader { uuid: meta.uuid, timeline: 1, timeline_start: 1, first: 1, capacity: 1 };
+    Segment::create(media, header, SEGMENT_TEMPORARY).map(|_| ())
 }
 
-/// Begins the era after the last on what was recovered: makes that ground durable with its names, creates the era's first segment
+/// Begins the timeline after the last on what was recovered: makes that ground durable with its names, creates the timeline's first segment
 /// where the log stopped, and gives the image its name.
-fn begin_era(
+fn begin_timeline(
     media: &dyn Media,
-    slots: &Slots,
+    slots: &Sessions,
     meta: &Meta,
     options: &Options,
     recovered: &Recovered,
-    draft: &str,
+    temporary: &str,
 ) -> Result<()> {
     recovered.history.secure(media, recovered.start, &recovered.prefix)?;
-    // The names, too: who gave them may have died before the directory was synced. Else a new era could outlive `meta`.
+    // The names, too: who gave them may have died before the directory was synced. Else a new timeline could outlive `meta`.
     media.sync().map_err(Error::io("sync", media.path()))?;
     let header = recovered.image.header();
     // Relaxed, all of them: nobody else has the image.
     let set = |word: &AtomicU64, value| word.store(value, Ordering::Relaxed);
-    set(header.era_start(), recovered.prefix.stop);
+    set(header.timeline_start(), recovered.prefix.stop);
     set(header.segment_records(), segment_records(meta, &recovered.image));
     let first = first_segment(meta, &recovered.image);
     let upto = next_end(&first, first.first, first.first);
     let places = upto - first.first;
-    drop(Segment::create_if(media, first, places, SEGMENT_DRAFT, &|| true)?);
+    drop(Segment::create_if(media, first, places, SEGMENT_TEMPORARY, &|| true)?);
     set(header.allocated(), upto);
     let sound = recovered.listing.snapshots.iter().filter(|&&start| start <= recovered.start);
     set(header.snapshot(), sound.copied().max().unwrap_or(0));
@@ -523,23 +526,28 @@ fn begin_era(
         return Err(Error::Retired { path: media.path().to_path_buf(), replaced: true });
     }
     let live = FileName::Live.to_string();
-    let named = media.rename(draft, &live).and_then(|()| media.sync());
+    let named = media.rename(temporary, &live).and_then(|()| media.sync());
     named.map_err(Error::io("name", media.path().join(&live)))
 }
 
 /// Writes `meta`, which makes the directory a filter.
 fn write_meta(engine: &Engine) -> Result<()> {
-    write_file(&*engine.media, META_DRAFT, &FileName::Meta.to_string(), &engine.meta.encode())
+    write_file(&*engine.media, META_TEMPORARY, &FileName::Meta.to_string(), &engine.meta.encode())
 }
 
 /// Writes a small file so that it is there in full or not at all.
-pub(crate) fn write_file(media: &dyn Media, draft: u64, name: &str, bytes: &[u8]) -> Result<()> {
-    let draft = FileName::Temporary(draft).to_string();
+pub(crate) fn write_file(
+    media: &dyn Media,
+    temporary: u64,
+    name: &str,
+    bytes: &[u8],
+) -> Result<()> {
+    let temporary = FileName::Temporary(temporary).to_string();
     let write = || {
-        let file = media.create(&draft, 0)?;
+        let file = media.create(&temporary, 0)?;
         file.write_at(bytes, 0)?;
         file.sync()?;
-        media.rename(&draft, name)?;
+        media.rename(&temporary, name)?;
         media.sync()
     };
     write().map_err(Error::io("write", media.path().join(name)))
@@ -547,23 +555,23 @@ pub(crate) fn write_file(media: &dyn Media, draft: u64, name: &str, bytes: &[u8]
 
 /// Removes files in the making, and the banks of an earlier image: nobody reads them again, and the new image needs
 /// their space. (The file `live` stays: it explains holes in the log.)
-fn remove_drafts(media: &dyn Media) -> Result<()> {
+fn remove_temporaries(media: &dyn Media) -> Result<()> {
     let listing = Listing::read(media)?;
     // What cannot be removed takes space and nothing else: whoever needs its name gets the error.
-    let _ = removal::remove_drafts(media, &listing.temporaries);
-    for (era, bank) in listing.banks {
+    let _ = removal::remove_temporaries(media, &listing.temporaries);
+    for (timeline, bank) in listing.banks {
         // Likewise: the new image has other names.
-        let _ = media.remove(&FileName::Bank { era, bank }.to_string());
+        let _ = media.remove(&FileName::Bank { timeline, bank }.to_string());
     }
     Ok(())
 }
 
 /// Removes what the handle left in the making that had a slot before.
-fn remove_drafts_of(media: &dyn Media, slot: u16) -> Result<()> {
-    let mut drafts = Listing::read(media)?.temporaries;
-    drafts.retain(|number| number >> SLOT_DRAFTS == u64::from(slot) + 1);
+fn remove_temporaries_of(media: &dyn Media, slot: u16) -> Result<()> {
+    let mut temporaries = Listing::read(media)?.temporaries;
+    temporaries.retain(|number| number >> SLOT_TEMPORARIES == u64::from(slot) + 1);
     // One that cannot be removed takes space; its number is passed over.
-    let _ = removal::remove_drafts(media, &drafts);
+    let _ = removal::remove_temporaries(media, &temporaries);
     Ok(())
 }
 
@@ -577,9 +585,9 @@ pub(crate) fn clear(media: &dyn Media) -> Result<()> {
     }
     // `meta` first, and for good: without it the rest is no filter, at whatever moment we are cut off. Synced even if it is not
     // there: who removed it may not have come to that.
-    remove_for_good(media, [FileName::Meta], LEFTOVER_DRAFT..)?;
+    remove_for_good(media, [FileName::Meta], LEFTOVER_TEMPORARY..)?;
     media.sync().map_err(Error::io("sync", media.path()))?;
     let rest = |file: &FileName| !matches!(file, FileName::Meta | FileName::Temporary(_));
-    remove_for_good(media, ours.into_iter().filter(rest), LEFTOVER_DRAFT..)?;
-    removal::remove_drafts(media, &Listing::read(media)?.temporaries)
+    remove_for_good(media, ours.into_iter().filter(rest), LEFTOVER_TEMPORARY..)?;
+    removal::remove_temporaries(media, &Listing::read(media)?.temporaries)
 }

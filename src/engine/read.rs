@@ -58,7 +58,7 @@ impl Engine {
         let ask =
             |state: &State<'_>, blocks: &Blocks<'_>| self.meta.kind.estimate(state, blocks, &query);
         loop {
-            // Only block 0 can change meanwhile.
+            // Only the state block can change meanwhile.
             if let Some(estimate) = self.try_ask(hash, ask)? {
                 return Ok(estimate);
             }
@@ -86,7 +86,7 @@ impl Engine {
         given: Option<Micros>,
         ask: impl Fn(&dyn Kind, &State<'_>, &Blocks<'_>, &Query) -> T,
     ) -> Result<T> {
-        self.ask_with(hash, given, |engine| engine.image.header().tally().sum(), ask)
+        self.ask_with(hash, given, |engine| engine.image.header().counters().sum(), ask)
     }
 
     #[inline]
@@ -158,15 +158,15 @@ impl Engine {
         self.image.banks().locate(BankMask::MAX, hash).headers.versions().is_some()
     }
 
-    /// One look at block 0 and the key's blocks; `None` if any of them changed meanwhile.
+    /// One look at the state block and the key's blocks; `None` if any of them changed meanwhile.
     #[inline]
     fn try_ask<T>(
         &self,
         hash: u64,
         ask: impl Fn(&State<'_>, &Blocks<'_>) -> T,
     ) -> Result<Option<T>> {
-        let block0 = self.image.header().block0();
-        let version = block0.version();
+        let state_block = self.image.header().state_block();
+        let version = state_block.version();
         let banks = self.image.banks();
         if !self.image.are_listed(&banks, version) {
             self.image.follow()?;
@@ -176,8 +176,8 @@ impl Engine {
         let Some(versions) = located.headers.versions() else {
             return Ok(None);
         };
-        let answer = ask(&block0.state(version), &located.blocks);
-        let whole = located.headers.unchanged(versions) && block0.unchanged(version);
+        let answer = ask(&state_block.state(version), &located.blocks);
+        let whole = located.headers.unchanged(versions) && state_block.unchanged(version);
         Ok(whole.then_some(answer))
     }
 }

@@ -183,9 +183,9 @@ impl Engine {
         for index in 0..header.stripe_count() {
             let sums = header.stripe(index).sums();
             let time = if kind.uses_time() { sums.time } else { 0 };
-            hasher.words(&[sums.inserts, time, sums.novelty]);
+            hasher.words(&[sums.inserts, time, sums.new_bits]);
         }
-        copy(&header.block0().current().block(), &mut words);
+        copy(&header.state_block().current().block(), &mut words);
         // However many of them the kind uses.
         words.resize(OWN_WORDS + STATE_WORDS, 0);
         hasher.words(&words);
@@ -219,7 +219,7 @@ impl Engine {
         let moment = self.exact_moment(self.now());
         let sample = self.sample(&moment);
         let (state, layout) = (header.state(), self.meta.layout);
-        let removals = if kind.removes() { totals.novelty } else { 0 };
+        let removals = if kind.removes() { totals.new_bits } else { 0 };
         let figures = kind.figures().iter().map(|figure| (figure.name, self.figure(figure.own)));
         Ok(Stat {
             kind: kind.name(),
@@ -288,8 +288,8 @@ impl Engine {
         let snapshots = listing.snapshots.iter().filter_map(|&start| {
             SnapshotReader::open(media, start, uuid).ok().map(|reader| reader.version())
         });
-        let segments = listing.segments.iter().filter_map(|&(era, first)| {
-            let file = SegmentFile::open(media, era, first, uuid, Access::Read);
+        let segments = listing.segments.iter().filter_map(|&(timeline, first)| {
+            let file = SegmentFile::open(media, timeline, first, uuid, Access::Read);
             file.ok().map(|file| file.version)
         });
         snapshots.chain(segments).min().unwrap_or(DURABLE.written)

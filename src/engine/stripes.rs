@@ -17,7 +17,7 @@ const READERS_PATIENCE: Duration = patience(Duration::from_millis(5));
 const REPAIR_WAITS: u32 = if cfg!(fuzzing) { 5 } else { 1000 };
 
 impl Engine {
-    /// Takes a stripe: 0 for block 0, else one more than the share of the key-hash space. Waits for living owners,
+    /// Takes a stripe: 0 for the state block, else one more than the share of the key-hash space. Waits for living owners,
     /// stopped ones too; what a dead one left is repaired first.
     #[inline]
     pub(crate) fn lock(&self, stripe: usize) -> StripeGuard<'_, Local> {
@@ -142,15 +142,15 @@ impl Engine {
             }
         };
         if cleared && index > 0 {
-            // The dead owner held all stripes. Block 0 is still as it was until stripe 0 is repaired, too, and nobody may
+            // The dead owner held all stripes. The state block is still as it was until stripe 0 is repaired, too, and nobody may
             // insert by it any more.
             drop(self.lock(0));
         }
         let after = stripe.entry().sums();
         // Who had not counted in the stripe had not counted here either.
         let inserts = after.inserts.wrapping_sub(before.inserts);
-        let novelty = after.novelty.wrapping_sub(before.novelty);
-        header.tally().count(self.lane(), inserts, novelty);
+        let new_bits = after.new_bits.wrapping_sub(before.new_bits);
+        header.counters().count(self.shard(), inserts, new_bits);
         self.raise_time(after.time);
         if index == 0 {
             self.confirm_events(&mut stripe);
@@ -221,7 +221,7 @@ impl Engine {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use crate::locks::session::Slots;
+    use crate::locks::session::Sessions;
     use crate::media::{Access, Memory};
     use crate::wal::{Op, Record, slot};
     use crate::{Bloom, Durability, Filter, Options};
@@ -236,8 +236,8 @@ mod tests {
     }
 
     /// Another handle's hold on slot 1, which was taken five times.
-    fn neighbour(engine: &Engine, memory: &Memory) -> Slots {
-        let slots = Slots::open(memory, Access::Write).expect("the lock file");
+    fn neighbour(engine: &Engine, memory: &Memory) -> Sessions {
+        let slots = Sessions::open(memory, Access::Write).expect("the lock file");
         assert_eq!(slots.take().expect("no error"), Some(1));
         engine.image.header().slot_term(1).store(5, Ordering::Relaxed);
         slots
@@ -266,17 +266,17 @@ mod tests {
         let hole = slot::reserve(header.tail(), engine.log.mapped_end()).expect("room");
         assert!(robust_word::try_lock(header.stripe(1).lock_word(), DEAD));
         let sums = || [1, 2].map(|stripe| header.stripe(stripe).sums());
-        let (before, total) = (sums(), header.tally().sum());
+        let (before, total) = (sums(), header.counters().sum());
         engine.repair_all();
         assert_eq!(header.stripe(1).lock_word().load(Ordering::Relaxed), 0);
         let after = sums();
         let counted = |at: usize| {
-            (after[at].inserts - before[at].inserts, after[at].novelty - before[at].novelty)
+            (after[at].inserts - before[at].inserts, after[at].new_bits - before[at].new_bits)
         };
         assert_eq!((after[0].lsn, counted(0)), (lsn, (1, 3)));
         assert_eq!((after[1].lsn, counted(1)), (before[1].lsn, (0, 0)), "that of a living writer");
-        let sum = header.tally().sum();
-        assert_eq!((sum.inserts - total.inserts, sum.novelty - total.novelty), (1, 3));
+        let sum = header.counters().sum();
+        assert_eq!((sum.inserts - total.inserts, sum.new_bits - total.new_bits), (1, 3));
         assert!(engine.log.segment(hole).is_some_and(|segment| segment.is_complete(hole)));
     }
 

@@ -14,7 +14,7 @@ use crate::clock::Clock;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::format::meta::Meta;
-use crate::image::LiveHeader;
+use crate::image::Control;
 use crate::media::{Access, Media};
 use crate::options::Downtime;
 use crate::sync::{AtomicU64, Ordering};
@@ -42,7 +42,7 @@ pub struct Stamp {
 
 impl Stamp {
     /// The latest time in an image, of a kind that uses time.
-    fn latest_of(header: &LiveHeader) -> Self {
+    fn latest_of(header: &Control) -> Self {
         Self::from_word(header.time().load(Ordering::Relaxed))
     }
 
@@ -68,12 +68,12 @@ pub fn continue_time(
     media: &dyn Media,
     meta: &Meta,
     clock: &Clock,
-    header: &LiveHeader,
+    header: &Control,
 ) -> Result<()> {
-    if let Some(lead) = LiveHeader::previous_lead(media, meta.uuid)? {
+    if let Some(lead) = Control::previous_lead(media, meta.uuid)? {
         header.set_lead(lead);
     }
-    let Some(before) = LiveHeader::open_previous(media, meta.uuid, Access::Read)? else {
+    let Some(before) = Control::open_previous(media, meta.uuid, Access::Read)? else {
         return Ok(());
     };
     let ours = clock.identity();
@@ -89,7 +89,7 @@ pub fn continue_time(
 
 /// The filter's time when its first handle with a clock opens it, or the first whose clock is
 /// another; `None` if only times that came with keys have moved it so far.
-fn first_time(header: &LiveHeader, downtime: Downtime, clock: &Clock) -> Option<Micros> {
+fn first_time(header: &Control, downtime: Downtime, clock: &Clock) -> Option<Micros> {
     let (latest, lead) = (Stamp::latest_of(header), header.lead());
     if latest.time == 0 || (latest.stream && lead.is_none()) {
         return None;
@@ -108,7 +108,7 @@ impl TimeBase {
     /// The base of a handle on this image. The first handle that has a clock gives the image a base
     /// if it has the right to write: it holds the opening byte, or is alone with the image.
     #[must_use]
-    pub fn new(header: &LiveHeader, meta: &Meta, clock: &Clock, access: Access) -> Self {
+    pub fn new(header: &Control, meta: &Meta, clock: &Clock, access: Access) -> Self {
         let shared = Self { own: None };
         let ([filter, elapsed, which], Some(ours)) = (header.time_base(), clock.identity()) else {
             return shared;
@@ -130,7 +130,7 @@ impl TimeBase {
         shared
     }
 
-    fn words<'a>(&'a self, header: &'a LiveHeader) -> [&'a AtomicU64; 2] {
+    fn words<'a>(&'a self, header: &'a Control) -> [&'a AtomicU64; 2] {
         let words = self.own.as_ref().map_or(header.time_base(), |own| own);
         [&words[0], &words[1]]
     }
@@ -138,7 +138,7 @@ impl TimeBase {
     /// The filter's time by the clock; `None` without a clock, and while only times that came with
     /// keys have moved the filter.
     #[inline]
-    fn read(&self, header: &LiveHeader, clock: &Clock) -> Option<Micros> {
+    fn read(&self, header: &Control, clock: &Clock) -> Option<Micros> {
         if !clock.ticks() {
             return None;
         }
@@ -150,7 +150,7 @@ impl TimeBase {
     }
 
     /// Sets the filter's time by the clock to this one, unless it is later already.
-    fn raise(&self, header: &LiveHeader, clock: &Clock, to: Micros) {
+    fn raise(&self, header: &Control, clock: &Clock, to: Micros) {
         let [filter, elapsed] = self.words(header);
         let passed = clock.elapsed().saturating_sub(elapsed.load(Ordering::Relaxed));
         // As a signed number, which may lie before 1970: the time that the filter would have had

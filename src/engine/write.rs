@@ -4,7 +4,7 @@
 //! published, and only then applied. A killed process leaves either no record, or a record that replay
 //! applies.
 
-use crate::api::outcome::{Ask, Checked, Request, Since, Written};
+use crate::api::outcome::{Checked, Precondition, Request, Since, WriteOutcome};
 use crate::engine::background::{BEAT, RECORDS_A_RING};
 use crate::engine::backpressure::RESTRAINED;
 use crate::engine::time::Stamp;
@@ -26,14 +26,14 @@ use std::sync::Arc;
 
 /// What came of one attempt under the stripe.
 enum Attempt {
-    Done(Written),
+    Done(WriteOutcome),
     /// There is no room in the log that this handle has mapped.
     NoRoom,
 }
 
 /// What was decided for an insert.
 struct Plan<'a> {
-    /// The version of block 0 that it was decided by, and that version's state.
+    /// The version of the state block that it was decided by, and that version's state.
     version: u64,
     state: State<'a>,
     decision: Decision,
@@ -68,7 +68,7 @@ impl Engine {
 
     /// Inserts or removes a key, after asking for it. Best after [`Engine::prefetch_to_write`]: the misses on the cells pass
     /// while the stripe is taken and the record is written.
-    pub(crate) fn write(&self, request: &Request<'_>) -> Result<Written> {
+    pub(crate) fn write(&self, request: &Request<'_>) -> Result<WriteOutcome> {
         self.check_usable()?;
         let given = request.time;
         let index = self.image.layout().stripe_of(request.hash) + 1;
@@ -85,7 +85,7 @@ impl Engine {
             let attempt = self.attempt(&mut stripe, request, stamp);
             let made = match attempt {
                 // Too late by our own clock: the process was stopped after it was read.
-                Ok(Attempt::Done(Written { checked: Checked::TooLate, .. }))
+                Ok(Attempt::Done(WriteOutcome { checked: Checked::TooLate, .. }))
                     if given.is_none() && !stamp.stream =>
                 {
                     Ok(())
@@ -132,37 +132,39 @@ impl Engine {
         if plan.decision == Decision::TooLate {
             header.refused().fetch_add(1, Ordering::Relaxed);
             // Its own time is over, but it may have been seen since. (Nothing was removed.)
-            let seen = present && ask != Ask::Removable;
+            let seen = present && ask != Precondition::Removable;
             let checked = if seen { Checked::Present } else { Checked::TooLate };
-            return Ok(Attempt::Done(Written { checked, lsn: stripe.entry().lsn() }));
+            return Ok(Attempt::Done(WriteOutcome { checked, lsn: stripe.entry().lsn() }));
         }
         let unchanged = match ask {
-            Ask::Nothing | Ask::Estimate | Ask::Present(Since::LastSeen) => false,
-            Ask::Present(Since::LastAccepted) | Ask::UpTo(_) => present,
-            Ask::Removable => !present,
+            Precondition::Nothing
+            | Precondition::Estimate
+            | Precondition::Present(Since::LastSeen) => false,
+            Precondition::Present(Since::LastAccepted) | Precondition::UpTo(_) => present,
+            Precondition::Removable => !present,
         };
         if unchanged {
             // No record: what the answer rests on is durable when the stripe's last record is.
-            return Ok(Attempt::Done(Written { checked, lsn: stripe.entry().lsn() }));
+            return Ok(Attempt::Done(WriteOutcome { checked, lsn: stripe.entry().lsn() }));
         }
         // Steps come right before the insert that needs them, and only then.
         while plan.due || plan.ahead {
             // By the sums as they are none may be due. That is the answer only if it was asked of the state that the plan
             // was made by: an older one's words are written again.
             let due = kind.due(&plan.state, self.image.layout(), &self.exact_moment(stamp));
-            let current = header.block0().unchanged(plan.version);
+            let current = header.state_block().unchanged(plan.version);
             let stepped = match due {
-                _ if !current => Stepped::Applied,
+                _ if !current => StepOutcome::Applied,
                 Some(_) => self.step(stamp)?,
                 None if plan.ahead => self.tell_time(stamp)?,
                 None => break,
             };
             match stepped {
-                Stepped::NoRoom => return Ok(Attempt::NoRoom),
-                Stepped::Applied => {
-                    plan = self.plan(kind, request, &self.moment(stamp), Ask::Nothing)?;
+                StepOutcome::NoRoom => return Ok(Attempt::NoRoom),
+                StepOutcome::Applied => {
+                    plan = self.plan(kind, request, &self.moment(stamp), Precondition::Nothing)?;
                 }
-                Stepped::PutOff(step) => {
+                StepOutcome::PutOff(step) => {
                     plan.decision = Decision::Insert { step };
                     plan.mask = kind.touches(&plan.state, step);
                     break;
@@ -172,17 +174,17 @@ impl Engine {
         let Decision::Insert { step } = plan.decision else {
             // A step has made it too late.
             header.refused().fetch_add(1, Ordering::Relaxed);
-            return Ok(Attempt::Done(Written { checked: Checked::TooLate, lsn: 0 }));
+            return Ok(Attempt::Done(WriteOutcome { checked: Checked::TooLate, lsn: 0 }));
         };
         let change = request.change();
         let operation = Operation { change, hash, step, time: stamp.time, weight };
         Ok(match self.apply(stripe, kind, &operation, stamp, &plan)? {
-            Some(lsn) => Attempt::Done(Written { checked, lsn }),
+            Some(lsn) => Attempt::Done(WriteOutcome { checked, lsn }),
             None => Attempt::NoRoom,
         })
     }
 
-    /// Decides an insert, and asks for the key, against one version of block 0. The stripe is held, so the key's
+    /// Decides an insert, and asks for the key, against one version of the state block. The stripe is held, so the key's
     /// blocks cannot change meanwhile.
     #[inline]
     fn plan(
@@ -190,16 +192,16 @@ impl Engine {
         kind: &dyn Kind,
         request: &Request<'_>,
         moment: &Moment,
-        ask: Ask,
+        ask: Precondition,
     ) -> Result<Plan<'_>> {
         let hash = request.hash;
         let header = self.image.header();
-        let block0 = header.block0();
+        let state_block = header.state_block();
         loop {
             // Before the version: whose time is told by then, his event is in it, or yet to be decided.
             let ahead = self.is_ahead(moment.time);
-            let version = block0.version();
-            let (state, banks) = (block0.state(version), self.image.banks());
+            let version = state_block.version();
+            let (state, banks) = (state_block.state(version), self.image.banks());
             if !self.image.are_listed(&banks, version) {
                 self.image.follow()?;
                 continue;
@@ -219,20 +221,20 @@ impl Engine {
             let query = Query { hash, now: moment.now, totals: moment.totals };
             let located = || banks.locate(BankMask::MAX, hash);
             let present = match ask {
-                Ask::Nothing => false,
-                Ask::Present(_) => kind.contains(&state, &located().blocks, &query),
-                Ask::Removable => {
+                Precondition::Nothing => false,
+                Precondition::Present(_) => kind.contains(&state, &located().blocks, &query),
+                Precondition::Removable => {
                     let there = kind.estimate(&state, &located().blocks, &query);
                     there.is_some_and(|there| there.holds(request.weight))
                 }
-                Ask::Estimate | Ask::UpTo(_) => {
+                Precondition::Estimate | Precondition::UpTo(_) => {
                     let there = kind.estimate(&state, &located().blocks, &query);
                     let there = there.ok_or_else(|| self.unsupported("estimate"))?;
                     request.is_over(there)
                 }
             };
             let due = kind.due(&state, self.image.layout(), moment).is_some();
-            if block0.unchanged(version) {
+            if state_block.unchanged(version) {
                 return Ok(Plan { version, state, decision, mask, present, due, ahead });
             }
         }
@@ -257,7 +259,7 @@ impl Engine {
         let argument = if kind.weighs() {
             operation.weight
         } else {
-            kind.novelty(&state, &located.blocks, operation).min(ARGUMENT_MAX)
+            kind.new_bits(&state, &located.blocks, operation).min(ARGUMENT_MAX)
         };
         let op = match operation.change {
             Change::Insert => Op::Insert,
@@ -296,7 +298,7 @@ impl Engine {
         let time = stripe_time(stamp.time, stamp.stream);
         stripe.entry().count(lsn, time, counts);
         // After the record is published: late by one after a death, never early.
-        self.image.header().tally().count(self.lane(), counts.inserts, counts.novelty);
+        self.image.header().counters().count(self.shard(), counts.inserts, counts.new_bits);
         self.raise_time(time);
     }
 
@@ -340,31 +342,31 @@ impl Engine {
         }
     }
 
-    /// Applies the next event that is due, under stripe 0: its record first, then block 0.
-    fn step(&self, stamp: Stamp) -> Result<Stepped> {
+    /// Applies the next event that is due, under stripe 0: its record first, then the state block.
+    fn step(&self, stamp: Stamp) -> Result<StepOutcome> {
         let header = self.image.header();
         let kind = &*self.meta.kind;
         // Waited for, or the step would depend on who else is at work; but not for a stopped process, where the kind can do
         // without. Always taken after an ordinary stripe.
-        let (block0, moment) = (header.block0(), self.exact_moment(stamp));
-        let version = block0.version();
-        let state = block0.state(version);
+        let (state_block, moment) = (header.state_block(), self.exact_moment(stamp));
+        let version = state_block.version();
+        let state = state_block.state(version);
         // Due by this very state, or another handle has applied it since.
         if kind.due(&state, self.image.layout(), &moment).is_none() {
-            return Ok(Stepped::Applied);
+            return Ok(StepOutcome::Applied);
         }
         let mut stripe = match kind.step_without(&state, &moment) {
             None => self.lock(0),
             Some(step) => match self.lock_events() {
                 Some(stripe) => stripe,
-                None if block0.unchanged(version) => return Ok(Stepped::PutOff(step)),
-                None => return Ok(Stepped::Applied),
+                None if state_block.unchanged(version) => return Ok(StepOutcome::PutOff(step)),
+                None => return Ok(StepOutcome::Applied),
             },
         };
         // Asked again: another thread may have applied it since.
         let due = kind.due(&header.state(), self.image.layout(), &self.exact_moment(stamp));
         let Some(due) = due else {
-            return Ok(Stepped::Applied);
+            return Ok(StepOutcome::Applied);
         };
         self.image.prepare(&due)?;
         self.apply_event(&mut stripe, &due, stamp)
@@ -379,11 +381,11 @@ impl Engine {
 
     /// Tells the filter's time under stripe 0, so that no event that is decided from now on counts from an earlier one: by an
     /// event that enters no step, and so counts only if something follows it.
-    fn tell_time(&self, stamp: Stamp) -> Result<Stepped> {
+    fn tell_time(&self, stamp: Stamp) -> Result<StepOutcome> {
         let mut stripe = self.lock(0);
         // Another thread may have told it since.
         if !self.is_ahead(stamp.time) {
-            return Ok(Stepped::Applied);
+            return Ok(StepOutcome::Applied);
         }
         let told = Event::Step { step: 0, time: stamp.time, word: 0 };
         self.apply_event(&mut stripe, &told, stamp)
@@ -394,12 +396,12 @@ impl Engine {
         stripe: &mut StripeGuard<'_, Local>,
         due: &Event,
         stamp: Stamp,
-    ) -> Result<Stepped> {
+    ) -> Result<StepOutcome> {
         // The insert that needs it must find a place as well: if no room could be made for that, recovery would leave out a
         // step that queries have seen. (Others may still take the place.)
         let tail = self.image.header().tail().load(Ordering::Relaxed);
         if self.log.mapped_end().saturating_sub(tail) < 2 {
-            return Ok(Stepped::NoRoom);
+            return Ok(StepOutcome::NoRoom);
         }
         let mut record = event::to_record(due, stamp.stream);
         if record.time > stamp.time {
@@ -407,14 +409,14 @@ impl Engine {
             record.stream = self.image.header().time().load(Ordering::Relaxed) & 1 != 0;
         }
         let Some(lsn) = self.append_for_stripe_0(stripe, &record) else {
-            return Ok(Stepped::NoRoom);
+            return Ok(StepOutcome::NoRoom);
         };
         self.image.apply_event(&*self.meta.kind, lsn, due);
         let time = stripe_time(record.time, record.stream);
         stripe.entry().note(lsn, time);
         // Also if the insert fails after all: replay knows the event.
         self.raise_time(time);
-        Ok(Stepped::Applied)
+        Ok(StepOutcome::Applied)
     }
 
     /// Says where the record will lie at the earliest, for whoever takes stripe 0 over, then appends it. If it cannot,
@@ -489,7 +491,7 @@ impl Engine {
     }
 }
 
-enum Stepped {
+enum StepOutcome {
     /// An event was applied, here or elsewhere, or the time was told: ask again.
     Applied,
     /// A process that does not come on holds stripe 0: insert under this step without it.

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// More eras than there will ever be, as each opening begins one: far from overflow.
-pub const ERA_MAX: u64 = 1 << 62;
+/// More timelines than there will ever be, as each opening begins one: far from overflow.
+pub const TIMELINE_MAX: u64 = 1 << 62;
 
 /// A file of a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -12,19 +12,19 @@ pub enum FileName {
     Meta,
     /// `lock`: byte locks only.
     Lock,
-    /// `live`: header, slots, stripes and block 0 of the live image.
+    /// `live`: header, slots, stripes and the state block of the live image.
     Live,
-    /// `live-<era>-<bank>`: the blocks of one bank of the live image.
+    /// `live-<timeline>-<bank>`: the blocks of one bank of the live image.
     Bank {
-        /// The era whose image it belongs to.
-        era: u64,
+        /// The timeline whose image it belongs to.
+        timeline: u64,
         /// The bank's number.
         bank: u32,
     },
-    /// `wal-<era>-<first LSN>`: a segment of the log.
+    /// `wal-<timeline>-<first LSN>`: a segment of the log.
     Segment {
-        /// The era of its records.
-        era: u64,
+        /// The timeline of its records.
+        timeline: u64,
         /// The LSN of its first record.
         first: u64,
     },
@@ -46,11 +46,11 @@ impl FileName {
             ("meta", None, None) => Self::Meta,
             ("lock", None, None) => Self::Lock,
             ("live", None, None) => Self::Live,
-            ("live", Some(era), Some(bank)) => {
-                Self::Bank { era: parse_era(era)?, bank: bank.parse().ok()? }
+            ("live", Some(timeline), Some(bank)) => {
+                Self::Bank { timeline: parse_timeline(timeline)?, bank: bank.parse().ok()? }
             }
-            ("wal", Some(era), Some(first)) => {
-                Self::Segment { era: parse_era(era)?, first: first.parse().ok()? }
+            ("wal", Some(timeline), Some(first)) => {
+                Self::Segment { timeline: parse_timeline(timeline)?, first: first.parse().ok()? }
             }
             ("snap", Some(start), None) => Self::Snapshot { start: start.parse().ok()? },
             ("tmp", Some(number), None) => Self::Temporary(number.parse().ok()?),
@@ -61,8 +61,8 @@ impl FileName {
     }
 }
 
-fn parse_era(number: &str) -> Option<u64> {
-    number.parse().ok().filter(|&era| era <= ERA_MAX)
+fn parse_timeline(number: &str) -> Option<u64> {
+    number.parse().ok().filter(|&timeline| timeline <= TIMELINE_MAX)
 }
 
 impl fmt::Display for FileName {
@@ -71,8 +71,8 @@ impl fmt::Display for FileName {
             Self::Meta => f.write_str("meta"),
             Self::Lock => f.write_str("lock"),
             Self::Live => f.write_str("live"),
-            Self::Bank { era, bank } => write!(f, "live-{era:06}-{bank:04}"),
-            Self::Segment { era, first } => write!(f, "wal-{era:06}-{first:016}"),
+            Self::Bank { timeline, bank } => write!(f, "live-{timeline:06}-{bank:04}"),
+            Self::Segment { timeline, first } => write!(f, "wal-{timeline:06}-{first:016}"),
             Self::Snapshot { start } => write!(f, "snap-{start:016}"),
             Self::Temporary(number) => write!(f, "tmp-{number}"),
         }
@@ -89,8 +89,8 @@ mod tests {
             FileName::Meta,
             FileName::Lock,
             FileName::Live,
-            FileName::Bank { era: 3, bank: 12 },
-            FileName::Segment { era: 1_234_567, first: u64::MAX },
+            FileName::Bank { timeline: 3, bank: 12 },
+            FileName::Segment { timeline: 1_234_567, first: u64::MAX },
             FileName::Snapshot { start: 1 },
             FileName::Temporary(77),
         ] {

@@ -1,7 +1,7 @@
 //! Banks: files of blocks, and the set of them that a handle has mapped.
 //!
 //! A bank's file holds a page of checked header, then a cache line of header for each block, then an undo area for each
-//! stripe if the kind needs them, then the cells. It belongs to one era's image, is allocated before its event is written and
+//! stripe if the kind needs them, then the cells. It belongs to one timeline's image, is allocated before its event is written and
 //! removed after its end.
 //!
 //! In a bank of up to 16 KiB these parts follow one another without gaps.
@@ -48,7 +48,7 @@ impl BankForm {
     /// The form of a kind's banks.
     #[must_use]
     pub fn of(kind: &dyn Kind) -> Self {
-        Self { undo: !kind.repeatable(), grows: kind.grows() }
+        Self { undo: !kind.idempotent(), grows: kind.grows() }
     }
 }
 
@@ -115,7 +115,7 @@ impl Bank {
         Ok(Places::new(layout, geometry, form)?.end as u64 * 8)
     }
 
-    /// Creates a bank, all zero, for the image of an era. A file of the same name is a leftover (nothing was
+    /// Creates a bank, all zero, for the image of a timeline. A file of the same name is a leftover (nothing was
     /// ever recorded about it, or it would have been opened) and is replaced.
     ///
     /// # Errors
@@ -123,13 +123,13 @@ impl Bank {
     pub fn create(
         media: &dyn Media,
         uuid: u128,
-        era: u64,
+        timeline: u64,
         id: u32,
         layout: Layout,
         geometry: Geometry,
         form: BankForm,
     ) -> Result<Self> {
-        let name = FileName::Bank { era, bank: id }.to_string();
+        let name = FileName::Bank { timeline, bank: id }.to_string();
         let path = media.path().join(&name);
         let places = Places::new(layout, geometry, form)?;
         match media.remove(&name) {
@@ -143,7 +143,7 @@ impl Bank {
         let file = media.create_with_hole(&name, bytes, allocated);
         let file = file.map_err(Error::io("allocate", &path))?;
         let mapping = Mapped::new(file.map(Access::Write).map_err(Error::io("map", &path))?);
-        let header = Self::header(uuid, era, id, geometry);
+        let header = Self::header(uuid, timeline, id, geometry);
         for (at, word) in header.encode(MAGIC).into_iter().enumerate() {
             store(&mapping.words()[at], word);
         }
@@ -156,19 +156,19 @@ impl Bank {
         Ok(bank)
     }
 
-    /// Maps a bank that another handle has created for the image of an era.
+    /// Maps a bank that another handle has created for the image of a timeline.
     ///
     /// # Errors
-    /// [`Error::Io`], [`Error::Damaged`] if it is not what block 0 says.
+    /// [`Error::Io`], [`Error::Damaged`] if it is not what the state block says.
     pub fn open(
         media: &dyn Media,
-        (uuid, era): (u128, u64),
+        (uuid, timeline): (u128, u64),
         id: u32,
         layout: Layout,
         geometry: Geometry,
         (form, access): (BankForm, Access),
     ) -> Result<Self> {
-        let name = FileName::Bank { era, bank: id }.to_string();
+        let name = FileName::Bank { timeline, bank: id }.to_string();
         let path = media.path().join(&name);
         let file = media.open(&name, access).map_err(Error::io("open", &path))?;
         let bytes = file.bytes().map_err(Error::io("measure", &path))?;
@@ -176,7 +176,7 @@ impl Bank {
         file.read_at(&mut start, 0).map_err(Error::io("read", &path))?;
         let found: Header<6> = Header::decode(&start, MAGIC, IMAGE, &path, REMEDY)?;
         let places = Places::new(layout, geometry, form)?;
-        let (wanted, length) = (Self::header(uuid, era, id, geometry), places.end as u64 * 8);
+        let (wanted, length) = (Self::header(uuid, timeline, id, geometry), places.end as u64 * 8);
         if (found.words, bytes) != (wanted.words, length) {
             let expected = format!("{:x?} and {length} bytes", wanted.words);
             let found = format!("{:x?} and {bytes} bytes", found.words);
@@ -192,13 +192,13 @@ impl Bank {
         Ok(bank)
     }
 
-    fn header(uuid: u128, era: u64, id: u32, geometry: Geometry) -> Header<6> {
+    fn header(uuid: u128, timeline: u64, id: u32, geometry: Geometry) -> Header<6> {
         Header {
             version: IMAGE.written,
             words: [
                 uuid as u64,
                 (uuid >> 64) as u64,
-                era,
+                timeline,
                 u64::from(id),
                 u64::from(geometry.blocks_per_stripe),
                 u64::from(geometry.words_per_block),
@@ -314,13 +314,13 @@ impl Bank {
     }
 }
 
-/// The banks a handle has mapped, by their slots in block 0's table.
+/// The banks a handle has mapped, by their slots in the state block's table.
 #[derive(Debug, Clone, Default)]
 pub struct BankSet {
     slots: [Option<Arc<Bank>>; MAX_BANKS],
     /// The slots that hold a bank.
     present: BankMask,
-    /// The version of block 0 that lists just these, if that is known.
+    /// The version of the state block that lists just these, if that is known.
     version: Option<u64>,
 }
 
@@ -336,13 +336,13 @@ impl BankSet {
         set
     }
 
-    /// This set, known to be what this version of block 0 lists.
+    /// This set, known to be what this version of the state block lists.
     #[must_use]
     pub fn of_version(self, version: u64) -> Self {
         Self { version: Some(version), ..self }
     }
 
-    /// Whether it is known to be what this version of block 0 lists.
+    /// Whether it is known to be what this version of the state block lists.
     #[must_use]
     #[inline]
     pub fn is_of(&self, version: u64) -> bool {

@@ -4,7 +4,7 @@
 
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
-use crate::image::control::{LEAD, LiveHeader};
+use crate::image::control::{Control, LEAD};
 use crate::media::{Access, Media};
 use ebbtide_core::block::{load, store};
 use ebbtide_core::hash::mix;
@@ -20,7 +20,7 @@ fn lead_of(word: u64, uuid: u128) -> Option<i64> {
     (word != 0 && lead_word(millis, uuid) == word).then_some(millis)
 }
 
-impl LiveHeader {
+impl Control {
     /// How many milliseconds the filter's time was ahead of the wall clock when it was last noted;
     /// `None` if it never was.
     #[must_use]
@@ -39,7 +39,7 @@ impl LiveHeader {
     /// # Errors
     /// [`Error::Io`] if that cannot be found out.
     pub fn previous_lead(media: &dyn Media, uuid: u128) -> Result<Option<i64>> {
-        if Self::previous_era(media, uuid)?.is_none() {
+        if Self::previous_timeline(media, uuid)?.is_none() {
             return Ok(None);
         }
         let path = media.path().join(FileName::Live.to_string());

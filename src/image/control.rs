@@ -1,25 +1,25 @@
-//! The file `live`: header, counters, slots, stripe table and block 0.
+//! The file `live`: header, counters, slots, stripe table and the state block.
 //!
 //! | words | hold |
 //! |---|---|
-//! | 0-15 | checked header: magic, version, uuid (2), era, boot id (2), inode, stripes; checksum in word 15 |
+//! | 0-15 | checked header: magic, version, uuid (2), timeline, boot id (2), inode, stripes; checksum in word 15 |
 //! | 16 | the tail, which every insert moves |
 //! | 24-31 | what is mostly read: ends of the log (durable, allocated), status, refused; notes; where events begin |
 //! | 32-39 | snapshots: the newest, damaged ones; where the filter's time began; whether writers wait for a snapshot |
 //! | 40, 48 | turns: syncing, growing the log |
-//! | 49, 50 | how far the filter's time is ahead of the wall clock; places in a segment of the era |
+//! | 49, 50 | how far the filter's time is ahead of the wall clock; places in a segment of the timeline |
 //! | 56 | the latest time |
-//! | 64-68 | the tally's head |
+//! | 64-68 | the counters's head |
 //! | 128-255 | slots: the term of each |
-//! | 256- | stripes, 8 words each; stripe 0 guards block 0 |
-//! | after them | block 0, in two copies |
-//! | after it | the tally's lanes |
+//! | 256- | stripes, 8 words each; stripe 0 guards the state block |
+//! | after them | the state block, in two copies |
+//! | after it | the counters's shards |
 
 use crate::error::{Error, Result};
 use crate::format::header::{HEADER_BYTES, HEADER_WORDS, Header, IMAGE, PAGE_BYTES};
-use crate::format::names::{ERA_MAX, FileName};
-use crate::image::counters::{HEAD_WORDS, Tally, lanes_words};
-use crate::image::state_block::{Block0, block0_words};
+use crate::format::names::{FileName, TIMELINE_MAX};
+use crate::image::counters::{Counters, HEAD_WORDS, shards_words};
+use crate::image::state_block::{StateBlock, state_block_words};
 use crate::image::stripe_table::{STRIPE_WORDS, Stripe};
 use crate::media::{Access, Mapped, Mapping, Media, MediaFile};
 use crate::sync::{AtomicU64, Ordering, fence};
@@ -41,7 +41,7 @@ const ALLOCATED: usize = 27;
 const NOTED: usize = 28;
 const NOTING: usize = 29;
 const EVENTS_FROM: usize = 30;
-const ERA_START: usize = 31;
+const TIMELINE_START: usize = 31;
 const SNAPSHOT: usize = 32;
 const UNSOUND: usize = 33;
 const TIME_BASE: usize = 36;
@@ -51,7 +51,7 @@ const GROWING: usize = 48;
 pub(crate) const LEAD: usize = 49;
 const SEGMENT_RECORDS: usize = 50;
 const TIME: usize = 56;
-const TALLY: usize = 64;
+const COUNTERS: usize = 64;
 const SLOTS: usize = 128;
 const SLOTS_WORDS: usize = 128;
 const STRIPES: usize = SLOTS + SLOTS_WORDS;
@@ -72,7 +72,7 @@ const _: () = assert!(
 );
 const _: () = assert!(HEADER_WORDS <= TAIL, "counters lie behind the checked header");
 const _: () = assert!((LEAD + 1) * 8 <= 512, "one sector holds header, time base and lead");
-const _: () = assert!(TALLY + HEAD_WORDS <= SLOTS && STRIPES.is_multiple_of(STRIPE_WORDS));
+const _: () = assert!(COUNTERS + HEAD_WORDS <= SLOTS && STRIPES.is_multiple_of(STRIPE_WORDS));
 
 /// The run of the machine; 0 where the system does not say.
 ///
@@ -98,8 +98,8 @@ pub fn boot_id(media: &dyn Media) -> Result<u128> {
 pub struct Identity {
     /// The filter.
     pub uuid: u128,
-    /// The era whose image it is.
-    pub era: u64,
+    /// The timeline whose image it is.
+    pub timeline: u64,
     /// The run of the machine in which it was made; 0 if the system did not say.
     pub boot: u128,
     /// The inode of the file itself: a copy is not the image.
@@ -117,7 +117,7 @@ impl Identity {
         let words = [
             self.uuid as u64,
             (self.uuid >> 64) as u64,
-            self.era,
+            self.timeline,
             self.boot as u64,
             (self.boot >> 64) as u64,
             self.inode,
@@ -128,10 +128,10 @@ impl Identity {
     }
 
     fn from_words(header: Header<8>) -> Self {
-        let [uuid, uuid_high, era, boot, boot_high, inode, stripes, device] = header.words;
+        let [uuid, uuid_high, timeline, boot, boot_high, inode, stripes, device] = header.words;
         Self {
             uuid: u128::from(uuid_high) << 64 | u128::from(uuid),
-            era,
+            timeline,
             boot: u128::from(boot_high) << 64 | u128::from(boot),
             inode,
             device,
@@ -140,22 +140,22 @@ impl Identity {
         }
     }
 
-    /// Where block 0 begins, and where it ends, in words.
-    fn block0(&self) -> (usize, usize) {
+    /// Where the state block begins, and where it ends, in words.
+    fn state_block(&self) -> (usize, usize) {
         let at = STRIPES + (self.stripes as usize + 1) * STRIPE_WORDS;
-        (at, at + block0_words(self.state_words as usize))
+        (at, at + state_block_words(self.state_words as usize))
     }
 
-    /// Where the tally's lanes begin, and where they end: each in a pair of cache lines of its own.
-    fn lanes(&self) -> (usize, usize) {
-        let at = self.block0().1.next_multiple_of(2 * STRIPE_WORDS);
-        (at, at + lanes_words(self.stripes))
+    /// Where the counters's shards begin, and where they end: each in a pair of cache lines of its own.
+    fn shards(&self) -> (usize, usize) {
+        let at = self.state_block().1.next_multiple_of(2 * STRIPE_WORDS);
+        (at, at + shards_words(self.stripes))
     }
 
     /// Bytes of the file.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        (self.lanes().1 as u64 * 8).next_multiple_of(PAGE_BYTES)
+        (self.shards().1 as u64 * 8).next_multiple_of(PAGE_BYTES)
     }
 }
 
@@ -195,22 +195,23 @@ impl<'a> BlockHeader<'a> {
 
 /// The mapped file `live`.
 #[derive(Debug)]
-pub struct LiveHeader {
+pub struct Control {
     pub(crate) identity: Identity,
-    /// Where block 0 and the lanes lie, in words.
-    block0: (usize, usize),
-    lanes: (usize, usize),
+    /// Where the state block and the shards lie, in words.
+    state_block: (usize, usize),
+    shards: (usize, usize),
     mapping: Mapped,
 }
 
-impl LiveHeader {
+impl Control {
     /// Creates the image's file under a temporary name, all zero but for its identity.
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub fn create(media: &dyn Media, draft: &str, mut identity: Identity) -> Result<Self> {
+    pub fn create(media: &dyn Media, temporary: &str, mut identity: Identity) -> Result<Self> {
         let path = media.path().join(FileName::Live.to_string());
-        let file = media.create(draft, identity.bytes()).map_err(Error::io("allocate", &path))?;
+        let file =
+            media.create(temporary, identity.bytes()).map_err(Error::io("allocate", &path))?;
         identity.inode = file.identity().map_err(Error::io("examine", &path))?;
         identity.device = file.device().map_err(Error::io("examine", &path))?;
         let mapping = file.map(Access::Write).map_err(Error::io("map", &path))?;
@@ -222,8 +223,8 @@ impl LiveHeader {
     }
 
     fn of(identity: Identity, mapping: Box<dyn Mapping>) -> Self {
-        let (block0, lanes) = (identity.block0(), identity.lanes());
-        Self { identity, block0, lanes, mapping: Mapped::new(mapping) }
+        let (state_block, shards) = (identity.state_block(), identity.shards());
+        Self { identity, state_block, shards, mapping: Mapped::new(mapping) }
     }
 
     /// Opens the image that other handles use. The caller has made sure that one lives, or holds the opening byte. It is not
@@ -314,7 +315,7 @@ impl LiveHeader {
         let counted = (0..self.stripe_count()).map(|at| self.stripe(at).lsn()).max().unwrap_or(0);
         let snapshot = self.snapshot().load(Ordering::Acquire);
         fence(Ordering::Acquire);
-        let ends = [self.era_start(), self.durable(), self.tail(), self.allocated()];
+        let ends = [self.timeline_start(), self.durable(), self.tail(), self.allocated()];
         let [start, durable, tail, allocated] = ends.map(|end| end.load(Ordering::Acquire));
         let capacity = self.segment_records().load(Ordering::Relaxed);
         let sound = (1..=CAPACITY_MAX).contains(&capacity)
@@ -343,12 +344,12 @@ impl LiveHeader {
         Error::Damaged { path, offset, expected, found, remedy: REMEDY }
     }
 
-    /// The era of the image that an earlier handle left, if there is one that can be read. An image gets its name only when
-    /// its era's first segment is durable, so this holds also after a power cut and for a copy.
+    /// The timeline of the image that an earlier handle left, if there is one that can be read. An image gets its name only when
+    /// its timeline's first segment is durable, so this holds also after a power cut and for a copy.
     ///
     /// # Errors
     /// [`Error::Io`] if that cannot be found out.
-    pub fn previous_era(media: &dyn Media, uuid: u128) -> Result<Option<u64>> {
+    pub fn previous_timeline(media: &dyn Media, uuid: u128) -> Result<Option<u64>> {
         let read = || {
             let name = FileName::Live.to_string();
             let path = media.path().join(&name);
@@ -357,8 +358,8 @@ impl LiveHeader {
             file.read_at(&mut start, 0).map_err(Error::io("read", &path))?;
             let identity =
                 Identity::from_words(Header::decode(&start, MAGIC, IMAGE, &path, REMEDY)?);
-            let ours = identity.uuid == uuid && identity.era <= ERA_MAX;
-            Ok(ours.then_some(identity.era))
+            let ours = identity.uuid == uuid && identity.timeline <= TIMELINE_MAX;
+            Ok(ours.then_some(identity.timeline))
         };
         read().or_else(Self::none_if_unfit)
     }
@@ -401,9 +402,9 @@ impl LiveHeader {
     /// A cache of the stripes' sums, for steps.
     #[must_use]
     #[inline]
-    pub fn tally(&self) -> Tally<'_> {
+    pub fn counters(&self) -> Counters<'_> {
         let words = self.mapping.words();
-        Tally::new(&words[TALLY..TALLY + HEAD_WORDS], &words[self.lanes.0..self.lanes.1])
+        Counters::new(&words[COUNTERS..COUNTERS + HEAD_WORDS], &words[self.shards.0..self.shards.1])
     }
 
     /// Not 0 while writers wait for a checkpoint; what comes on with it counts it up. A hint.
@@ -448,7 +449,7 @@ impl LiveHeader {
         self.word(STATUS).fetch_or(RETIRED, Ordering::Release);
     }
 
-    /// Whether the image was given up. Acquire: pairs with the Release in [`LiveHeader::retire`].
+    /// Whether the image was given up. Acquire: pairs with the Release in [`Control::retire`].
     #[must_use]
     #[inline]
     pub fn is_retired(&self) -> bool {
@@ -468,13 +469,13 @@ impl LiveHeader {
         self.word(ALLOCATED)
     }
 
-    /// The LSN at which the era began.
+    /// The LSN at which the timeline began.
     #[must_use]
-    pub fn era_start(&self) -> &AtomicU64 {
-        self.word(ERA_START)
+    pub fn timeline_start(&self) -> &AtomicU64 {
+        self.word(TIMELINE_START)
     }
 
-    /// Places in a segment of the era.
+    /// Places in a segment of the timeline.
     #[must_use]
     pub fn segment_records(&self) -> &AtomicU64 {
         self.word(SEGMENT_RECORDS)
@@ -544,7 +545,7 @@ impl LiveHeader {
         self.identity.stripes as usize + 1
     }
 
-    /// A stripe's entry. Stripe 0 guards block 0, stripe `i + 1` the `i`-th share of the key-hash space.
+    /// A stripe's entry. Stripe 0 guards the state block, stripe `i + 1` the `i`-th share of the key-hash space.
     #[must_use]
     #[inline]
     pub fn stripe(&self, index: usize) -> Stripe<'_> {
@@ -561,19 +562,19 @@ impl LiveHeader {
         (held as u64).saturating_add(load(self.noting()))
     }
 
-    /// Block 0.
+    /// The state block.
     #[must_use]
     #[inline]
-    pub fn block0(&self) -> Block0<'_> {
-        Block0::new(&self.mapping.words()[self.block0.0..self.block0.1])
+    pub fn state_block(&self) -> StateBlock<'_> {
+        StateBlock::new(&self.mapping.words()[self.state_block.0..self.state_block.1])
     }
 
     /// The filter-wide state that counts now; it may stop to count at any moment, but for the holder of stripe 0.
     #[must_use]
     #[inline]
     pub fn state(&self) -> State<'_> {
-        let block0 = self.block0();
-        block0.state(block0.version())
+        let state_block = self.state_block();
+        state_block.state(state_block.version())
     }
 
     /// Bytes of the file.

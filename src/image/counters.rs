@@ -1,81 +1,81 @@
 //! The sums over all inserts, counted by many threads that do not meet at one word each time.
 //!
-//! Each thread counts in a *lane*, and announces it in lots, the first of them in advance. So what was announced bounds the
-//! sum from above ([`Tally::at_most`]) and is cheap to read; the sum itself ([`Tally::sum`]) reads all lanes that were ever
+//! Each thread counts in a *shard*, and announces it in lots, the first of them in advance. So what was announced bounds the
+//! sum from above ([`Counters::at_most`]) and is cheap to read; the sum itself ([`Counters::sum`]) reads all shards that were ever
 //! used. All accesses are Relaxed: an insert is counted after it is published, so the sum is late by
 //! what is under way, never early. What a thread counted stays when its process dies.
 
 use crate::sync::{AtomicU64, Ordering};
 use ebbtide_core::kind::Totals;
 
-/// The most lanes; more threads than that share them.
-const LANES: usize = 32;
-/// Words of a lane: two cache lines, for processors fetch them in pairs.
-const LANE_WORDS: usize = 16;
+/// The most shards; more threads than that share them.
+const SHARDS: usize = 32;
+/// Words of a shard: two cache lines, for processors fetch them in pairs.
+const SHARD_WORDS: usize = 16;
 
-/// Words of the lanes of an image with so many ordinary stripes: a lane for each, up to 32, a power
+/// Words of the shards of an image with so many ordinary stripes: a shard for each, up to 32, a power
 /// of two. More threads than stripes wait for one another in any case.
 #[must_use]
-pub fn lanes_words(stripes: u32) -> usize {
-    (stripes as usize).clamp(1, LANES).next_power_of_two() * LANE_WORDS
+pub fn shards_words(stripes: u32) -> usize {
+    (stripes as usize).clamp(1, SHARDS).next_power_of_two() * SHARD_WORDS
 }
 
-/// Words of the tally's head: what was announced, what the image began with, and which lanes were used.
+/// Words of the counters's head: what was announced, what the image began with, and which shards were used.
 pub const HEAD_WORDS: usize = 5;
 
 const ANNOUNCED: usize = 0;
 const BEGAN_WITH: usize = 2;
 const USED: usize = 4;
 
-/// What a lane counts before it announces: inserts, novelty.
+/// What a shard counts before it announces: inserts, new bits.
 const LOTS: [u64; 2] = [16, 256];
 
-/// The tally of an image.
+/// The counters of an image.
 #[derive(Debug, Clone, Copy)]
-pub struct Tally<'a> {
+pub struct Counters<'a> {
     head: &'a [AtomicU64; HEAD_WORDS],
-    lanes: &'a [AtomicU64],
+    shards: &'a [AtomicU64],
 }
 
-impl<'a> Tally<'a> {
-    /// The tally in these words, [`HEAD_WORDS`] and [`LANES_WORDS`] of them.
+impl<'a> Counters<'a> {
+    /// The counters in these words, [`HEAD_WORDS`] and [`SHARDS_WORDS`] of them.
     ///
     /// # Panics
     /// If there are fewer of either.
     #[must_use]
     #[inline]
-    pub fn new(head: &'a [AtomicU64], lanes: &'a [AtomicU64]) -> Self {
-        debug_assert!(lanes.len().is_power_of_two() && lanes.len() >= LANE_WORDS);
-        Self { head: head.first_chunk().expect("all words of the head"), lanes }
+    pub fn new(head: &'a [AtomicU64], shards: &'a [AtomicU64]) -> Self {
+        debug_assert!(shards.len().is_power_of_two() && shards.len() >= SHARD_WORDS);
+        Self { head: head.first_chunk().expect("all words of the head"), shards }
     }
 
-    /// The lane of this number, counted round.
+    /// The shard of this number, counted round.
     #[inline]
-    fn lane(&self, number: usize) -> usize {
-        number & (self.lanes.len() / LANE_WORDS - 1)
+    fn shard(&self, number: usize) -> usize {
+        number & (self.shards.len() / SHARD_WORDS - 1)
     }
 
     /// Begins with these sums, for whoever is alone with the image.
     pub fn begin(&self, totals: Totals) {
-        for (at, sum) in [totals.inserts, totals.novelty].into_iter().enumerate() {
+        for (at, sum) in [totals.inserts, totals.new_bits].into_iter().enumerate() {
             self.head[ANNOUNCED + at].store(sum, Ordering::Relaxed);
             self.head[BEGAN_WITH + at].store(sum, Ordering::Relaxed);
         }
     }
 
-    /// Counts inserts and novelty in a lane.
+    /// Counts inserts and new bits in a shard.
     #[inline(always)] // called out of line, an insert takes half as long again
-    pub fn count(&self, lane: usize, inserts: u64, novelty: u64) {
-        let lane = self.lane(lane);
-        let words = &self.lanes[lane * LANE_WORDS..][..2];
-        if (inserts, novelty) == (0, 0) {
+    pub fn count(&self, shard: usize, inserts: u64, new_bits: u64) {
+        let shard = self.shard(shard);
+        let words = &self.shards[shard * SHARD_WORDS..][..2];
+        if (inserts, new_bits) == (0, 0) {
             return;
         }
-        // The second word is asked only of a lane that has counted removals alone so far.
+        // The second word is asked only of a shard that has counted removals alone so far.
         if words.iter().take(2).all(|word| word.load(Ordering::Relaxed) == 0) {
-            self.begin_lane(lane);
+            self.begin_shard(shard);
         }
-        for (at, count) in [inserts, novelty].into_iter().enumerate() {
+        for (at, count) in [inserts, new_bits].into_iter().enumerate() {
             if count > 0 {
                 let before = words[at].fetch_add(count, Ordering::Relaxed);
                 // Wrapping, here and below: the words of an image that was damaged may be any.
@@ -88,10 +88,10 @@ impl<'a> Tally<'a> {
         }
     }
 
-    /// Before a lane counts anything; twice if two threads begin with it at once, which does no harm.
+    /// Before a shard counts anything; twice if two threads begin with it at once, which does no harm.
     #[cold]
-    fn begin_lane(&self, lane: usize) {
-        self.head[USED].fetch_or(1 << lane, Ordering::Relaxed);
+    fn begin_shard(&self, shard: usize) {
+        self.head[USED].fetch_or(1 << shard, Ordering::Relaxed);
         for (at, lot) in LOTS.into_iter().enumerate() {
             self.head[ANNOUNCED + at].fetch_add(lot, Ordering::Relaxed);
         }
@@ -99,9 +99,9 @@ impl<'a> Tally<'a> {
 
     /// Announces what a process counted and did not come to announce when it died.
     pub fn catch_up(&self) {
-        let (sum, lanes) = (self.sum(), self.head[USED].load(Ordering::Relaxed).count_ones());
-        for (at, sum) in [sum.inserts, sum.novelty].into_iter().enumerate() {
-            let least = sum.wrapping_add(u64::from(lanes) * LOTS[at]);
+        let (sum, shards) = (self.sum(), self.head[USED].load(Ordering::Relaxed).count_ones());
+        for (at, sum) in [sum.inserts, sum.new_bits].into_iter().enumerate() {
+            let least = sum.wrapping_add(u64::from(shards) * LOTS[at]);
             self.head[ANNOUNCED + at].fetch_max(least, Ordering::Relaxed);
         }
     }
@@ -110,8 +110,9 @@ impl<'a> Tally<'a> {
     #[must_use]
     #[inline]
     pub fn at_most(&self) -> Totals {
-        let [inserts, novelty] = [0, 1].map(|at| self.head[ANNOUNCED + at].load(Ordering::Relaxed));
-        Totals { inserts, novelty }
+        let [inserts, new_bits] =
+            [0, 1].map(|at| self.head[ANNOUNCED + at].load(Ordering::Relaxed));
+        Totals { inserts, new_bits }
     }
 
     /// The sums.
@@ -120,14 +121,14 @@ impl<'a> Tally<'a> {
         let mut sums = [0, 1].map(|at| self.head[BEGAN_WITH + at].load(Ordering::Relaxed));
         let mut used = self.head[USED].load(Ordering::Relaxed);
         while used != 0 {
-            let lane = self.lane(used.trailing_zeros() as usize);
+            let shard = self.shard(used.trailing_zeros() as usize);
             used &= used - 1;
             for (at, sum) in sums.iter_mut().enumerate() {
-                let counted = self.lanes[lane * LANE_WORDS + at].load(Ordering::Relaxed);
+                let counted = self.shards[shard * SHARD_WORDS + at].load(Ordering::Relaxed);
                 *sum = sum.wrapping_add(counted);
             }
         }
-        Totals { inserts: sums[0], novelty: sums[1] }
+        Totals { inserts: sums[0], new_bits: sums[1] }
     }
 }
 
@@ -143,71 +144,71 @@ mod tests {
     }
 
     #[test]
-    fn the_sum_is_exact_and_the_bound_is_above_it_by_a_lot_a_lane_at_most() {
-        let (head, lanes) = (words(HEAD_WORDS), words(lanes_words(64)));
-        let tally = Tally::new(&head, &lanes);
-        let mut expected = Totals { inserts: 1000, novelty: 7 };
-        tally.begin(expected);
+    fn the_sum_is_exact_and_the_bound_is_above_it_by_a_lot_a_shard_at_most() {
+        let (head, shards) = (words(HEAD_WORDS), words(shards_words(64)));
+        let counters = Counters::new(&head, &shards);
+        let mut expected = Totals { inserts: 1000, new_bits: 7 };
+        counters.begin(expected);
         for step in 0..COUNTS {
-            let (lane, novelty) = ((step * 7 % 40) as usize, step % 13);
-            tally.count(lane, 1, novelty);
+            let (shard, new_bits) = ((step * 7 % 40) as usize, step % 13);
+            counters.count(shard, 1, new_bits);
             expected.inserts += 1;
-            expected.novelty += novelty;
-            let (sum, most) = (tally.sum(), tally.at_most());
-            assert_eq!((sum.inserts, sum.novelty), (expected.inserts, expected.novelty));
-            let lanes = LANES as u64;
-            assert!((sum.inserts..=sum.inserts + lanes * LOTS[0]).contains(&most.inserts));
-            assert!((sum.novelty..=sum.novelty + lanes * LOTS[1]).contains(&most.novelty));
+            expected.new_bits += new_bits;
+            let (sum, most) = (counters.sum(), counters.at_most());
+            assert_eq!((sum.inserts, sum.new_bits), (expected.inserts, expected.new_bits));
+            let shards = SHARDS as u64;
+            assert!((sum.inserts..=sum.inserts + shards * LOTS[0]).contains(&most.inserts));
+            assert!((sum.new_bits..=sum.new_bits + shards * LOTS[1]).contains(&most.new_bits));
         }
     }
 
     #[test]
-    fn a_lane_that_counts_no_inserts_begins_once() {
-        let (head, lanes) = (words(HEAD_WORDS), words(lanes_words(64)));
-        let tally = Tally::new(&head, &lanes);
-        (0..1000).for_each(|_| tally.count(3, 0, 1));
-        assert_eq!(tally.sum().novelty, 1000);
-        assert!(tally.at_most().inserts <= LOTS[0], "{}", tally.at_most().inserts);
+    fn a_shard_that_counts_no_inserts_begins_once() {
+        let (head, shards) = (words(HEAD_WORDS), words(shards_words(64)));
+        let counters = Counters::new(&head, &shards);
+        (0..1000).for_each(|_| counters.count(3, 0, 1));
+        assert_eq!(counters.sum().new_bits, 1000);
+        assert!(counters.at_most().inserts <= LOTS[0], "{}", counters.at_most().inserts);
     }
 
     #[test]
     fn what_was_not_announced_is_caught_up_with() {
-        let (head, lanes) = (words(HEAD_WORDS), words(lanes_words(64)));
-        let tally = Tally::new(&head, &lanes);
-        tally.begin(Totals { inserts: 7, novelty: 70 });
-        tally.count(0, 100, 3000);
-        tally.count(5, 1, 0);
-        for (inserts, novelty) in [(50, 0), (0, 500)] {
+        let (head, shards) = (words(HEAD_WORDS), words(shards_words(64)));
+        let counters = Counters::new(&head, &shards);
+        counters.begin(Totals { inserts: 7, new_bits: 70 });
+        counters.count(0, 100, 3000);
+        counters.count(5, 1, 0);
+        for (inserts, new_bits) in [(50, 0), (0, 500)] {
             head[ANNOUNCED].store(inserts, Ordering::Relaxed);
-            head[ANNOUNCED + 1].store(novelty, Ordering::Relaxed);
-            tally.catch_up();
-            // The first lot of each lane in advance, as if nobody had died.
-            let least = Totals { inserts: 108 + 2 * LOTS[0], novelty: 3070 + 2 * LOTS[1] };
-            assert_eq!(tally.at_most(), least);
+            head[ANNOUNCED + 1].store(new_bits, Ordering::Relaxed);
+            counters.catch_up();
+            // The first lot of each shard in advance, as if nobody had died.
+            let least = Totals { inserts: 108 + 2 * LOTS[0], new_bits: 3070 + 2 * LOTS[1] };
+            assert_eq!(counters.at_most(), least);
         }
-        let more = Totals { inserts: 9000, novelty: 9000 };
+        let more = Totals { inserts: 9000, new_bits: 9000 };
         (0..2).for_each(|at| head[ANNOUNCED + at].store(9000, Ordering::Relaxed));
-        tally.catch_up();
-        assert_eq!(tally.at_most(), more, "what was announced is not taken back");
+        counters.catch_up();
+        assert_eq!(counters.at_most(), more, "what was announced is not taken back");
     }
 
     #[test]
-    fn what_counts_nothing_uses_no_lane() {
-        let (head, lanes) = (words(HEAD_WORDS), words(lanes_words(64)));
-        Tally::new(&head, &lanes).count(3, 0, 0);
-        let all = head.iter().chain(&lanes);
+    fn what_counts_nothing_uses_no_shard() {
+        let (head, shards) = (words(HEAD_WORDS), words(shards_words(64)));
+        Counters::new(&head, &shards).count(3, 0, 0);
+        let all = head.iter().chain(&shards);
         assert!(all.into_iter().all(|word| word.load(Ordering::Relaxed) == 0));
     }
 
     #[test]
-    fn threads_that_share_lanes_lose_nothing() {
-        let (head, lanes) = (words(HEAD_WORDS), words(lanes_words(64)));
-        let tally = Tally::new(&head, &lanes);
+    fn threads_that_share_shards_lose_nothing() {
+        let (head, shards) = (words(HEAD_WORDS), words(shards_words(64)));
+        let counters = Counters::new(&head, &shards);
         std::thread::scope(|scope| {
             for thread in 0..4 {
-                scope.spawn(move || (0..COUNTS).for_each(|_| tally.count(thread / 2, 1, 3)));
+                scope.spawn(move || (0..COUNTS).for_each(|_| counters.count(thread / 2, 1, 3)));
             }
         });
-        assert_eq!((tally.sum().inserts, tally.sum().novelty), (4 * COUNTS, 12 * COUNTS));
+        assert_eq!((counters.sum().inserts, counters.sum().new_bits), (4 * COUNTS, 12 * COUNTS));
     }
 }

@@ -16,6 +16,6 @@ pub mod state_block;
 pub mod stripe_table;
 
 pub use bank::{Bank, BankForm, BankSet};
-pub use control::LiveHeader;
+pub use control::Control;
 pub use shared::Image;
 pub use stripe_table::Stripe;

@@ -2,8 +2,8 @@
 //!
 //! A writer, who holds the block's stripe, makes the version odd, changes the cells, makes it even again. A
 //! reader takes the version before and after; if it was odd or has changed, it asks again. Versions only
-//! ever grow. What must never be waited for exists in two copies (block 0): the version's lowest bit says which one counts,
-//! a writer changes the other and then raises the version by one. Modelled in `tests/loom/version.rs`.
+//! ever grow. What must never be waited for exists in two copies (the state block): the version's lowest bit says which one counts,
+//! a writer changes the other and then raises the version by one. Modelled in `tests/loom/seqlock.rs`.
 
 use crate::sync::{AtomicU64, Ordering, fence};
 

@@ -6,7 +6,7 @@
 use crate::error::Result;
 use crate::format::names::FileName;
 use crate::image::bank::{Bank, BankForm, BankSet};
-use crate::image::control::{Identity, LiveHeader};
+use crate::image::control::{Control, Identity};
 use crate::media::{Access, Media};
 use crate::sync::{AtomicU64, Mutex, Ordering};
 use crate::wal::{Op, Record};
@@ -20,13 +20,13 @@ use std::sync::{Arc, OnceLock};
 /// A mapped live image.
 #[derive(Debug)]
 pub struct Image {
-    header: LiveHeader,
+    header: Control,
     layout: Layout,
     form: BankForm,
     banks: ArcSwap<BankSet>,
     /// The banks of a kind that never changes them, until the filter is cleared: read without an atomic swap.
     fixed: OnceLock<FixedBanks>,
-    /// Held while the set of banks is made to follow block 0.
+    /// Held while the set of banks is made to follow the state block.
     following: Mutex<()>,
     media: Arc<dyn Media>,
     access: Access,
@@ -79,9 +79,9 @@ pub fn stamp(time: u64, stream: bool) -> u64 {
 #[inline]
 pub fn counts_of(kind: &dyn Kind, record: &Record) -> Totals {
     match record.op {
-        Op::Insert if kind.weighs() => Totals { inserts: 1, novelty: 0 },
-        Op::Insert => Totals { inserts: 1, novelty: record.argument.into() },
-        _ => Totals { inserts: 0, novelty: 1 },
+        Op::Insert if kind.weighs() => Totals { inserts: 1, new_bits: 0 },
+        Op::Insert => Totals { inserts: 1, new_bits: record.argument.into() },
+        _ => Totals { inserts: 0, new_bits: 1 },
     }
 }
 
@@ -100,28 +100,28 @@ pub fn change_block(
 }
 
 impl Image {
-    /// Creates an empty image for an era under the temporary name `draft`. No bank is open yet.
+    /// Creates an empty image for a timeline under the temporary name `temporary`. No bank is open yet.
     ///
     /// # Errors
     /// [`crate::Error::Io`], a full disk among them.
     pub fn create(
         media: Arc<dyn Media>,
-        draft: &str,
+        temporary: &str,
         identity: Identity,
         layout: Layout,
         kind: &dyn Kind,
     ) -> Result<Self> {
-        let header = LiveHeader::create(&*media, draft, identity)?;
+        let header = Control::create(&*media, temporary, identity)?;
         Ok(Self::over(header, layout, BankForm::of(kind), media, Access::Write))
     }
 
-    /// The image that other handles use; see [`LiveHeader::attach`].
+    /// The image that other handles use; see [`Control::attach`].
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::Damaged`].
     pub fn attach(
         media: Arc<dyn Media>,
-        header: LiveHeader,
+        header: Control,
         layout: Layout,
         kind: &dyn Kind,
         access: Access,
@@ -139,7 +139,7 @@ impl Image {
     }
 
     fn over(
-        header: LiveHeader,
+        header: Control,
         layout: Layout,
         form: BankForm,
         media: Arc<dyn Media>,
@@ -159,7 +159,7 @@ impl Image {
     /// The file `live`.
     #[must_use]
     #[inline]
-    pub fn header(&self) -> &LiveHeader {
+    pub fn header(&self) -> &Control {
         &self.header
     }
 
@@ -197,33 +197,33 @@ impl Image {
         self.banks.load_full()
     }
 
-    /// Whether these banks are what a version of block 0 lists; if not, [`Image::follow`].
+    /// Whether these banks are what a version of the state block lists; if not, [`Image::follow`].
     #[must_use]
     #[inline]
     pub fn are_listed(&self, banks: &Banks<'_>, version: u64) -> bool {
         match banks {
             Banks::Fixed(_) => {
-                let next_bank = self.header.block0().state(version).next_bank();
+                let next_bank = self.header.state_block().state(version).next_bank();
                 self.fixed.get().is_some_and(|fixed| fixed.next_bank == next_bank)
             }
             Banks::Current(banks) => banks.is_of(version),
         }
     }
 
-    /// Maps the banks that block 0 lists now and lets go of the others.
+    /// Maps the banks that the state block lists now and lets go of the others.
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::Damaged`].
     pub fn follow(&self) -> Result<()> {
         let _following = self.following.lock();
-        let block0 = self.header.block0();
+        let state_block = self.header.state_block();
         loop {
-            let version = block0.version();
+            let version = state_block.version();
             if self.banks.load().is_of(version) {
                 return Ok(());
             }
-            let listed = self.listed(&block0.state(version));
-            if block0.unchanged(version) {
+            let listed = self.listed(&state_block.state(version));
+            if state_block.unchanged(version) {
                 self.banks.store(Arc::new(listed?.of_version(version)));
                 return Ok(());
             }
@@ -241,9 +241,9 @@ impl Image {
             let bank = match known {
                 Some(bank) => bank.clone(),
                 None => {
-                    let Identity { uuid, era, .. } = *self.header.identity();
+                    let Identity { uuid, timeline, .. } = *self.header.identity();
                     let (layout, geometry) = (self.layout, entry.geometry);
-                    let (image, how) = ((uuid, era), (self.form, self.access));
+                    let (image, how) = ((uuid, timeline), (self.form, self.access));
                     Arc::new(Bank::open(&*self.media, image, entry.id, layout, geometry, how)?)
                 }
             };
@@ -257,11 +257,11 @@ impl Image {
     /// # Errors
     /// [`crate::Error::Io`], a full disk among them.
     pub fn start(&self, kind: &dyn Kind) -> Result<()> {
-        self.header.block0().change(0, |state| kind.start(state, self.layout));
+        self.header.state_block().change(0, |state| kind.start(state, self.layout));
         self.create_listed_banks()
     }
 
-    /// Creates every bank that block 0 lists, in an image that has none.
+    /// Creates every bank that the state block lists, in an image that has none.
     ///
     /// # Errors
     /// [`crate::Error::Io`], a full disk among them.
@@ -272,7 +272,7 @@ impl Image {
         self.follow()
     }
 
-    /// The banks that block 0 lists, mapped. Consistent for the holder of stripe 0.
+    /// The banks that the state block lists, mapped. Consistent for the holder of stripe 0.
     ///
     /// # Errors
     /// As [`Image::follow`].
@@ -282,8 +282,8 @@ impl Image {
     }
 
     fn create_bank(&self, id: u32, geometry: ebbtide_core::block::Geometry) -> Result<Bank> {
-        let Identity { uuid, era, .. } = *self.header.identity();
-        Bank::create(&*self.media, uuid, era, id, self.layout, geometry, self.form)
+        let Identity { uuid, timeline, .. } = *self.header.identity();
+        Bank::create(&*self.media, uuid, timeline, id, self.layout, geometry, self.form)
     }
 
     /// Allocates what the filter will begin with when it is cleared. The caller holds stripe 0, or is alone.
@@ -308,11 +308,11 @@ impl Image {
         for bank in &cleared.banks {
             bank.begin_at(lsn);
         }
-        self.header.block0().change(lsn, |state| state.become_as(&State::new(&cleared.words)));
-        let era = self.header.identity().era;
+        self.header.state_block().change(lsn, |state| state.become_as(&State::new(&cleared.words)));
+        let timeline = self.header.identity().timeline;
         for entry in before {
             // As in `apply_event`.
-            let _ = self.media.remove(&FileName::Bank { era, bank: entry.id }.to_string());
+            let _ = self.media.remove(&FileName::Bank { timeline, bank: entry.id }.to_string());
         }
     }
 
@@ -327,7 +327,7 @@ impl Image {
         lsn: u64,
         record: &Record,
     ) -> Result<()> {
-        if index == 0 && lsn > self.header.block0().current().lsn() {
+        if index == 0 && lsn > self.header.state_block().current().lsn() {
             let cleared = self.prepare_clear(kind)?;
             self.clear_state(lsn, &cleared);
             self.follow()?;
@@ -354,15 +354,16 @@ impl Image {
         }
     }
 
-    /// Applies an event to block 0. The caller holds stripe 0, or is alone, and has [prepared](Image::prepare)
+    /// Applies an event to the state block. The caller holds stripe 0, or is alone, and has [prepared](Image::prepare)
     /// the event.
     pub fn apply_event(&self, kind: &dyn Kind, lsn: u64, event: &Event) {
-        self.header.block0().change(lsn, |state| {
+        self.header.state_block().change(lsn, |state| {
             state.apply_banks(event);
             kind.apply(state, self.layout, event);
         });
         if let Event::CloseBank { id, .. } = *event {
-            let name = FileName::Bank { era: self.header.identity().era, bank: id }.to_string();
+            let name =
+                FileName::Bank { timeline: self.header.identity().timeline, bank: id }.to_string();
             // What stays behind if this fails is removed at the next opening; a mapping lives as long as anyone uses it.
             let _ = self.media.remove(&name);
         }
@@ -394,7 +395,7 @@ impl Image {
             Op::Step | Op::OpenBank | Op::CloseBank => {
                 if let Some(event) = event::from_record(record) {
                     let stripe = self.header.stripe(0);
-                    if lsn > self.header.block0().current().lsn() {
+                    if lsn > self.header.state_block().current().lsn() {
                         self.prepare(&event)?;
                         self.apply_event(kind, lsn, &event);
                         self.follow()?;
@@ -488,7 +489,7 @@ impl Image {
         for index in 0..self.header.stripe_count() {
             let sums = self.header.stripe(index).sums();
             totals.inserts = totals.inserts.wrapping_add(sums.inserts);
-            totals.novelty = totals.novelty.wrapping_add(sums.novelty);
+            totals.new_bits = totals.new_bits.wrapping_add(sums.new_bits);
             time = time.max(sums.time);
         }
         (totals, time)
@@ -498,17 +499,17 @@ impl Image {
     pub fn finish(&self, kind: &dyn Kind, tail: u64) {
         self.fix_banks(kind);
         let (totals, time) = self.sum_stripes();
-        self.header.tally().begin(totals);
+        self.header.counters().begin(totals);
         self.header.time().store(time, Ordering::Relaxed);
         self.header.tail().store(tail, Ordering::Relaxed);
         self.header.durable().store(tail, Ordering::Release);
     }
 
-    /// The LSN of the last record that changed the state: the largest of all stripes and block 0.
+    /// The LSN of the last record that changed the state: the largest of all stripes and the state block.
     #[must_use]
     pub fn last_change(&self) -> u64 {
         let stripes = (0..self.header.stripe_count()).map(|at| self.header.stripe(at).lsn());
-        stripes.max().unwrap_or(0).max(self.header.block0().current().lsn())
+        stripes.max().unwrap_or(0).max(self.header.state_block().current().lsn())
     }
 
     /// Bytes of memory: everything but the log.

@@ -1,4 +1,4 @@
-//! Block 0: the filter-wide state, in two copies.
+//! The state block: the filter-wide state, in two copies.
 //!
 //! An event writes the copy that does not count, then flips: readers never wait, also not for a writer that was stopped
 //! in the middle, and one that died there has changed nothing that counts. The version's lowest bit says which
@@ -14,27 +14,27 @@ const HEAD_WORDS: usize = 2 + OWN_WORDS;
 /// The version has a cache line of its own.
 const COPIES: usize = 8;
 
-/// Words of block 0, with a state of so many words.
+/// Words of the state block, with a state of so many words.
 #[must_use]
-pub const fn block0_words(state_words: usize) -> usize {
+pub const fn state_block_words(state_words: usize) -> usize {
     COPIES + 2 * (HEAD_WORDS + state_words)
 }
 
-/// Block 0.
+/// The state block.
 #[derive(Debug, Clone, Copy)]
-pub struct Block0<'a>(&'a [AtomicU64]);
+pub struct StateBlock<'a>(&'a [AtomicU64]);
 
 /// One of its copies.
 #[derive(Debug, Clone, Copy)]
 pub struct Copy0<'a>(&'a [AtomicU64]);
 
-impl<'a> Block0<'a> {
-    /// Block 0 in these words.
-    /// They must be the [`block0_words`] of some state.
+impl<'a> StateBlock<'a> {
+    /// The state block in these words.
+    /// They must be the [`state_block_words`] of some state.
     #[must_use]
     #[inline]
     pub fn new(words: &'a [AtomicU64]) -> Self {
-        debug_assert!(words.len() >= block0_words(0) && words.len().is_multiple_of(2));
+        debug_assert!(words.len() >= state_block_words(0) && words.len().is_multiple_of(2));
         Self(words)
     }
 
@@ -134,31 +134,31 @@ mod tests {
     use ebbtide_core::state::{STATE_OWN_WORDS, STATE_WORDS};
 
     fn words() -> Vec<AtomicU64> {
-        (0..block0_words(STATE_WORDS)).map(|_| AtomicU64::new(0)).collect()
+        (0..state_block_words(STATE_WORDS)).map(|_| AtomicU64::new(0)).collect()
     }
 
     #[test]
     fn a_change_keeps_what_it_does_not_touch_and_counts_once_it_is_whole() {
         let words = words();
-        let block0 = Block0::new(&words);
-        block0.current().set_lsn(3);
-        store(&block0.current().block().own[5], 11);
+        let state_block = StateBlock::new(&words);
+        state_block.current().set_lsn(3);
+        store(&state_block.current().block().own[5], 11);
         let geometry = Geometry { blocks_per_stripe: 2, words_per_block: 64 };
         for lsn in 5..9_u64 {
-            let (before, at) = (block0.version(), lsn as usize);
-            let old = block0.current();
+            let (before, at) = (state_block.version(), lsn as usize);
+            let old = state_block.current();
             let (old_lsn, old_own) = (old.lsn(), old.state().own(at));
-            block0.change(lsn, |state| {
+            state_block.change(lsn, |state| {
                 let event = Event::OpenBank { id: lsn as u32, geometry, since: lsn, time: 0 };
                 state.apply_banks(&event);
                 state.set_own(at, lsn);
                 state.set_own(STATE_OWN_WORDS - 1, lsn);
-                assert!(block0.unchanged(before), "it does not count yet");
+                assert!(state_block.unchanged(before), "it does not count yet");
             });
-            assert!(!block0.unchanged(before) && block0.unchanged(before + 1));
-            assert_eq!(block0.version(), before + 1);
+            assert!(!state_block.unchanged(before) && state_block.unchanged(before + 1));
+            assert_eq!(state_block.version(), before + 1);
             assert_eq!((old.lsn(), old.state().own(at)), (old_lsn, old_own), "for who still reads");
-            let (now, state) = (block0.current(), block0.state(before + 1));
+            let (now, state) = (state_block.current(), state_block.state(before + 1));
             assert_eq!((now.lsn(), now.block().own(5)), (lsn, 11));
             assert_eq!(now.block().own.len(), OWN_WORDS);
             for state in [state, now.state()] {
@@ -174,13 +174,13 @@ mod tests {
     #[test]
     fn its_version_and_its_copies_lie_beside_one_another() {
         let words = words();
-        let block0 = Block0::new(&words);
+        let state_block = StateBlock::new(&words);
         for (version, value) in [(0, 1), (1, 2)] {
-            block0.copy(version).0.iter().for_each(|word| store(word, value));
+            state_block.copy(version).0.iter().for_each(|word| store(word, value));
         }
         let count = |value| words.iter().filter(|&word| load(word) == value).count();
         let copy = HEAD_WORDS + STATE_WORDS;
         assert_eq!([count(1), count(2), count(0)], [copy, copy, COPIES]);
-        assert_eq!(block0.version(), 0);
+        assert_eq!(state_block.version(), 0);
     }
 }

@@ -12,7 +12,7 @@ use ebbtide_core::kind::Totals;
 pub const STRIPE_WORDS: usize = 8;
 
 const TIME: usize = 1;
-/// Where the copies of LSN, inserts and novelty begin.
+/// Where the copies of LSN, inserts and new bits begin.
 const COPIES: [usize; 2] = [2, 5];
 
 const _: () = assert!(COPIES[1] + 3 == STRIPE_WORDS);
@@ -31,7 +31,7 @@ pub struct StripeSums {
     /// The latest time, doubled, plus one if it came with its key.
     pub time: u64,
     /// The sum of what was new.
-    pub novelty: u64,
+    pub new_bits: u64,
 }
 
 impl<'a> Stripe<'a> {
@@ -67,8 +67,8 @@ impl<'a> Stripe<'a> {
     #[inline]
     pub fn sums(&self) -> StripeSums {
         let (at, _) = self.copies();
-        let [lsn, inserts, novelty] = [at, at + 1, at + 2].map(|at| load(&self.0[at]));
-        StripeSums { lsn, inserts, time: load(&self.0[TIME]), novelty }
+        let [lsn, inserts, new_bits] = [at, at + 1, at + 2].map(|at| load(&self.0[at]));
+        StripeSums { lsn, inserts, time: load(&self.0[TIME]), new_bits }
     }
 
     /// The LSN last counted.
@@ -90,23 +90,23 @@ impl<'a> Stripe<'a> {
     pub fn set_sums(&self, sums: &StripeSums) {
         let [first, second] = COPIES;
         store(&self.0[second], 0);
-        let words = [(first, sums.lsn), (first + 1, sums.inserts), (first + 2, sums.novelty)];
+        let words = [(first, sums.lsn), (first + 1, sums.inserts), (first + 2, sums.new_bits)];
         for (at, value) in words.into_iter().chain([(TIME, sums.time)]) {
             store(&self.0[at], value);
         }
     }
 
-    /// Counts so many inserts and so much novelty up to this LSN, which is greater than the last; for the stripe's holder.
+    /// Counts so many inserts and so much new bits up to this LSN, which is greater than the last; for the stripe's holder.
     #[inline]
     pub fn count(&self, lsn: u64, time: u64, counts: Totals) {
-        let Totals { inserts, novelty } = counts;
+        let Totals { inserts, new_bits } = counts;
         let (newest, other) = self.copies();
         store(&self.0[other], 0);
         // Release fence: nothing below may come before the store above. Then whoever takes the stripe over from a
         // dead holder (its death is the Acquire) finds no half copy under an old LSN.
         fence(Ordering::Release);
         store(&self.0[other + 1], load(&self.0[newest + 1]).wrapping_add(inserts));
-        store(&self.0[other + 2], load(&self.0[newest + 2]).wrapping_add(novelty));
+        store(&self.0[other + 2], load(&self.0[newest + 2]).wrapping_add(new_bits));
         // In one copy: a maximum may be taken twice. Release: pairs with the Acquire in `time`.
         self.0[TIME].store(load(&self.0[TIME]).max(time), Ordering::Release);
         // Release: the copy is whole before it counts.
@@ -116,10 +116,10 @@ impl<'a> Stripe<'a> {
     /// Takes back all that was counted, up to the LSN of the record that cleared the filter; for the stripe's holder.
     /// Returns what was counted.
     pub fn clear(&self, lsn: u64, time: u64) -> Totals {
-        let StripeSums { inserts, novelty, .. } = self.sums();
-        let (less, fewer) = (inserts.wrapping_neg(), novelty.wrapping_neg());
-        self.count(lsn, time, Totals { inserts: less, novelty: fewer });
-        Totals { inserts, novelty }
+        let StripeSums { inserts, new_bits, .. } = self.sums();
+        let (less, fewer) = (inserts.wrapping_neg(), new_bits.wrapping_neg());
+        self.count(lsn, time, Totals { inserts: less, new_bits: fewer });
+        Totals { inserts, new_bits }
     }
 
     /// Notes an event or a heartbeat, for the stripe's holder.
@@ -137,8 +137,8 @@ mod tests {
         let words: Vec<AtomicU64> = (0..STRIPE_WORDS).map(|_| AtomicU64::new(0)).collect();
         let stripe = Stripe::new(&words);
         for lsn in 1..100 {
-            stripe.count(lsn, 1000 - lsn, Totals { inserts: 1, novelty: 3 });
-            let sums = StripeSums { lsn, inserts: lsn, time: 999, novelty: 3 * lsn };
+            stripe.count(lsn, 1000 - lsn, Totals { inserts: 1, new_bits: 3 });
+            let sums = StripeSums { lsn, inserts: lsn, time: 999, new_bits: 3 * lsn };
             assert_eq!(stripe.sums(), sums);
             // What a holder leaves that dies in the middle of the next update.
             let other = if lsn % 2 == 1 { COPIES[0] } else { COPIES[1] };
@@ -146,7 +146,7 @@ mod tests {
             store(&words[other + 1], 77);
             assert_eq!(stripe.sums(), sums);
         }
-        let loaded = StripeSums { lsn: 7, inserts: 5, time: 4, novelty: 3 };
+        let loaded = StripeSums { lsn: 7, inserts: 5, time: 4, new_bits: 3 };
         stripe.set_sums(&loaded);
         assert_eq!(stripe.sums(), loaded);
     }
@@ -155,10 +155,10 @@ mod tests {
     fn a_note_moves_the_lsn_and_never_the_time_back_and_counts_nothing() {
         let words: Vec<AtomicU64> = (0..STRIPE_WORDS).map(|_| AtomicU64::new(0)).collect();
         let stripe = Stripe::new(&words);
-        stripe.count(5, 50, Totals { inserts: 2, novelty: 3 });
+        stripe.count(5, 50, Totals { inserts: 2, new_bits: 3 });
         for (lsn, time, latest) in [(6, 70, 70), (7, 60, 70), (8, 90, 90)] {
             stripe.note(lsn, time);
-            let sums = StripeSums { lsn, inserts: 2, time: latest, novelty: 3 };
+            let sums = StripeSums { lsn, inserts: 2, time: latest, new_bits: 3 };
             assert_eq!((stripe.sums(), stripe.lsn(), stripe.time()), (sums, lsn, latest));
         }
         assert_eq!(load(stripe.lock_word()), 0);

@@ -6,7 +6,7 @@
 //! nothing but the right to end the turn.
 //!
 //! So what is done in a turn must bear being done by two at once. What it must know is whether the turn before was
-//! ended in good order: [`Taken::Overtook`] says that it was not. Modelled in `tests/loom/turn.rs`.
+//! ended in good order: [`Taken::Overtook`] says that it was not. Modelled in `tests/loom/leader_gate.rs`.
 
 use crate::locks::futex::{self, Woken};
 use crate::sync::{AtomicU64, Ordering};

@@ -47,7 +47,7 @@ fn slot_byte(slot: u16) -> u64 {
 
 /// One handle's view of the slots, and its hold on one of them. Dropping it lets go of everything.
 #[derive(Debug)]
-pub struct Slots {
+pub struct Sessions {
     locks: Box<dyn ByteLocks>,
     path: PathBuf,
     /// The own slot plus one, or zero. Written by the thread that opens or closes the handle, before others have it or
@@ -61,7 +61,7 @@ pub struct Slots {
     opened: Instant,
 }
 
-impl Slots {
+impl Sessions {
     /// Opens the file `lock`, with [`Access::Write`] creating it if need be. With [`Access::Read`] one can look at the
     /// slots and share the opening byte, but neither take a slot nor anything else.
     ///
@@ -116,7 +116,7 @@ impl Slots {
         Ok([one?, other?])
     }
 
-    /// As [`Slots::try_opening`], again and again for as long as `patience` lasts since whoever has the byte has last shown
+    /// As [`Sessions::try_opening`], again and again for as long as `patience` lasts since whoever has the byte has last shown
     /// progress. Tries at least once.
     ///
     /// # Errors
@@ -286,11 +286,11 @@ mod tests {
         memory
     }
 
-    fn open(media: &dyn Media) -> Slots {
-        Slots::open(media, Access::Write).expect("no error")
+    fn open(media: &dyn Media) -> Sessions {
+        Sessions::open(media, Access::Write).expect("no error")
     }
 
-    fn taken(media: &dyn Media) -> Slots {
+    fn taken(media: &dyn Media) -> Sessions {
         let slots = open(media);
         slots.take().expect("no error").expect("a free slot");
         slots
@@ -316,8 +316,8 @@ mod tests {
     #[test]
     fn all_slots_can_be_taken_and_one_more_is_refused() {
         on_every_medium(|media| {
-            let handles: Vec<Slots> = (0..SLOTS).map(|_| taken(media)).collect();
-            let own: Vec<u16> = handles.iter().filter_map(Slots::own).collect();
+            let handles: Vec<Sessions> = (0..SLOTS).map(|_| taken(media)).collect();
+            let own: Vec<u16> = handles.iter().filter_map(Sessions::own).collect();
             assert!(own.iter().copied().eq(0..SLOTS));
             let late = open(media);
             assert_eq!(late.take().expect("no error"), None);
@@ -347,7 +347,7 @@ mod tests {
     fn the_opening_byte_is_held_alone_or_shared() {
         on_every_medium(|media| {
             let (a, b) = (open(media), open(media));
-            let reading = Slots::open(media, Access::Read).expect("the file is there");
+            let reading = Sessions::open(media, Access::Read).expect("the file is there");
             assert!(a.try_opening(Access::Write).expect("no error"));
             assert!(!b.try_opening(Access::Write).expect("no error"));
             assert!(!reading.try_opening(Access::Read).expect("no error"));
@@ -364,12 +364,12 @@ mod tests {
     #[test]
     fn who_only_reads_sees_life_and_takes_nothing() {
         on_every_medium(|media| {
-            let missing = Slots::open(media, Access::Read).expect_err("there is no file");
+            let missing = Sessions::open(media, Access::Read).expect_err("there is no file");
             assert!(
                 matches!(&missing, Error::Io { source, .. } if source.kind() == ErrorKind::NotFound)
             );
             let alive = taken(media);
-            let reading = Slots::open(media, Access::Read).expect("the file is there");
+            let reading = Sessions::open(media, Access::Read).expect("the file is there");
             assert!(reading.anyone_else().expect("no error") && reading.is_alive(0));
             reading.take().expect_err("opened for reading");
             reading.try_checkpoint().expect_err("opened for reading");
@@ -381,8 +381,8 @@ mod tests {
     #[test]
     fn the_own_slot_is_not_anyone_else() {
         on_every_medium(|media| {
-            let handles: Vec<Slots> = (0..3).map(|_| taken(media)).collect();
-            let [first, middle, last] = <[Slots; 3]>::try_from(handles).expect("three");
+            let handles: Vec<Sessions> = (0..3).map(|_| taken(media)).collect();
+            let [first, middle, last] = <[Sessions; 3]>::try_from(handles).expect("three");
             for handle in [&first, &middle, &last] {
                 assert!(handle.anyone_else().expect("no error"));
             }
@@ -482,7 +482,7 @@ mod tests {
             };
             assert_eq!((*found, path), (action, &memory.path().join("lock")));
         };
-        fails("lock", &|| Slots::open(&memory, Access::Write).map(|_| ()));
+        fails("lock", &|| Sessions::open(&memory, Access::Write).map(|_| ()));
         fails("lock", &|| slots.try_opening(Access::Write).map(|_| ()));
         fails("lock", &|| slots.wait_opening(Access::Read, Duration::MAX).map(|_| ()));
         fails("unlock", &|| slots.end_opening());

@@ -5,7 +5,7 @@
 //! and recovery rebuilds them.
 #![expect(unsafe_code, reason = "a lock hands out exclusive access to what it guards")]
 
-use crate::image::{LiveHeader, Stripe};
+use crate::image::{Control, Stripe};
 use crate::locks::robust_word::{self, Acquired, Owner, Verdict};
 use crossbeam::utils::CachePadded;
 use std::cell::UnsafeCell;
@@ -34,7 +34,7 @@ impl<T> Stripes<T> {
     /// Waits for a stripe, or takes it over: then what it guards needs repair. `None` if the judge gave up.
     pub fn lock<'a>(
         &'a self,
-        header: &'a LiveHeader,
+        header: &'a Control,
         index: usize,
         judge: &dyn Fn(Owner) -> Verdict,
     ) -> Option<(StripeGuard<'a, T>, Acquired)> {
@@ -46,11 +46,7 @@ impl<T> Stripes<T> {
     /// Takes a stripe if it is free.
     #[must_use]
     #[inline]
-    pub fn try_lock<'a>(
-        &'a self,
-        header: &'a LiveHeader,
-        index: usize,
-    ) -> Option<StripeGuard<'a, T>> {
+    pub fn try_lock<'a>(&'a self, header: &'a Control, index: usize) -> Option<StripeGuard<'a, T>> {
         let stripe = header.stripe(index);
         let taken = robust_word::try_lock(stripe.lock_word(), self.owner);
         taken.then(|| self.guard(header, stripe, index))
@@ -65,7 +61,7 @@ impl<T> Stripes<T> {
     #[inline]
     fn guard<'a>(
         &'a self,
-        header: &'a LiveHeader,
+        header: &'a Control,
         stripe: Stripe<'a>,
         index: usize,
     ) -> StripeGuard<'a, T> {
@@ -78,7 +74,7 @@ impl<T> Stripes<T> {
 #[derive(Debug)]
 pub struct StripeGuard<'a, T> {
     stripes: &'a Stripes<T>,
-    header: &'a LiveHeader,
+    header: &'a Control,
     stripe: Stripe<'a>,
     index: usize,
     /// Whether the thread was panicking already when it took the stripe: then nothing happened in here.

@@ -1,14 +1,14 @@
-//! The log as recovery reads it: across eras, up to its end, telling the end from damage.
+//! The log as recovery reads it: across timelines, up to its end, telling the end from damage.
 //!
-//! An era ends every lower one at the LSN where it began, whatever valid records lie beyond, and the reader
-//! never goes back to a lower era: records that an earlier recovery left behind can never join newer ones.
+//! A timeline ends every lower one at the LSN where it began, whatever valid records lie beyond, and the reader
+//! never goes back to a lower timeline: records that an earlier recovery left behind can never join newer ones.
 //! After a power cut the log ends at the first place that is empty or wrong. After the death of all
 //! processes on a living kernel (`tail` is known then) places below the tail that are empty belong to
 //! writers that died, and a wrong one is damage. Damage is never taken for the end.
 
 use crate::error::{Error, Result};
 use crate::format::header::DURABLE;
-use crate::image::LiveHeader;
+use crate::image::Control;
 use crate::media::{Access, Media};
 use crate::recovery::Listing;
 use crate::sync::Ordering;
@@ -19,30 +19,30 @@ use std::path::PathBuf;
 
 const REMEDY: &str = "records that were acknowledged are missing or damaged here: run `ebbtide verify`, then restore a backup, or save what lies before the damage with `ebbtide salvage`";
 
-/// The log of a filter, all eras. Segments are mapped as they are read, one at a time: however long the log, it takes one
+/// The log of a filter, all timelines. Segments are mapped as they are read, one at a time: however long the log, it takes one
 /// descriptor.
 #[derive(Debug)]
 pub struct History {
     directory: PathBuf,
-    /// Ascending by era and first LSN; every one has a sound header.
+    /// Ascending by timeline and first LSN; every one has a sound header.
     segments: Vec<SegmentHeader>,
-    /// Those that stay mapped, by era and first LSN.
+    /// Those that stay mapped, by timeline and first LSN.
     held: BTreeMap<(u64, u64), Segment>,
     /// The oldest version of a segment's format; the newest without any.
     version: u32,
-    /// Eras with the LSN at which each began, ascending.
-    eras: Vec<(u64, u64)>,
+    /// Timelines with the LSN at which each began, ascending.
+    timelines: Vec<(u64, u64)>,
 }
 
 /// What the live image says of the log's end, where it can be believed: only on the same run of the machine.
 #[derive(Debug, Clone, Copy)]
-pub enum Known {
+pub enum LogExtent {
     /// Nothing: the log ends at the first place that is empty or wrong.
     Nothing,
     /// All who wrote have died.
     Died {
-        /// The era they wrote.
-        era: u64,
+        /// The timeline they wrote.
+        timeline: u64,
         /// Every place below was made durable.
         durable: u64,
         /// The next LSN they would have reserved.
@@ -53,30 +53,30 @@ pub enum Known {
     /// The same run of the machine, but the device went meanwhile and came back: what was not durable yet may be gone, as after
     /// a power cut.
     Cut {
-        /// The era that was written.
-        era: u64,
+        /// The timeline that was written.
+        timeline: u64,
         /// Every place below was made durable.
         durable: u64,
     },
     /// Somebody writes now.
     Living {
-        /// The era they write.
-        era: u64,
+        /// The timeline they write.
+        timeline: u64,
         /// Every place below is published.
         durable: u64,
     },
 }
 
-impl Known {
+impl LogExtent {
     /// What those left who wrote last; nobody writes now.
     ///
     /// # Errors
     /// [`Error::Io`] if it cannot be found out whether the machine still runs as it did then.
     pub fn of_the_dead(home: &dyn Media, uuid: u128) -> Result<Self> {
-        Ok(match LiveHeader::open_previous(home, uuid, Access::Read)? {
+        Ok(match Control::open_previous(home, uuid, Access::Read)? {
             // Relaxed: whoever wrote it is dead, and the byte locks order us after that.
             Some(image) => Self::Died {
-                era: image.identity().era,
+                timeline: image.identity().timeline,
                 durable: image.durable().load(Ordering::Relaxed),
                 tail: image.tail().load(Ordering::Relaxed),
                 unfinished: image.unfinished(),
@@ -88,23 +88,27 @@ impl Known {
     /// What those have reached who write now. To be asked before files are listed, which may hold more.
     ///
     /// # Errors
-    /// As [`Known::of_the_dead`].
+    /// As [`LogExtent::of_the_dead`].
     pub fn of_the_living(home: &dyn Media, uuid: u128) -> Result<Self> {
-        Ok(match LiveHeader::find(home, uuid, Access::Read)? {
+        Ok(match Control::find(home, uuid, Access::Read)? {
             // Acquire: pairs with the raising of the durable end.
             Some(image) => Self::Living {
-                era: image.identity().era,
+                timeline: image.identity().timeline,
                 durable: image.durable().load(Ordering::Acquire),
             },
             None => Self::Nothing,
         })
     }
 
-    /// What is known of this era: the LSN below which nothing is wrong, and how many places there may be empty.
-    fn of_era(self, era: u64) -> Option<(u64, u64)> {
+    /// What is known of this timeline: the LSN below which nothing is wrong, and how many places there may be empty.
+    fn of_timeline(self, timeline: u64) -> Option<(u64, u64)> {
         match self {
-            Self::Died { era: of, tail, unfinished, .. } if of == era => Some((tail, unfinished)),
-            Self::Cut { era: of, durable } | Self::Living { era: of, durable } if of == era => {
+            Self::Died { timeline: of, tail, unfinished, .. } if of == timeline => {
+                Some((tail, unfinished))
+            }
+            Self::Cut { timeline: of, durable } | Self::Living { timeline: of, durable }
+                if of == timeline =>
+            {
                 Some((durable, 0))
             }
             _ => None,
@@ -123,7 +127,7 @@ pub struct Prefix {
     pub records: u64,
 }
 
-/// Makes sure that a segment names the same start of its era as the one before, if that is of the same.
+/// Makes sure that a segment names the same start of its timeline as the one before, if that is of the same.
 ///
 /// # Errors
 /// [`Error::Damaged`].
@@ -132,14 +136,14 @@ pub(crate) fn check_start(
     last: &SegmentHeader,
     header: &SegmentHeader,
 ) -> Result<()> {
-    if last.era != header.era || last.era_start == header.era_start {
+    if last.timeline != header.timeline || last.timeline_start == header.timeline_start {
         return Ok(());
     }
     Err(Error::Damaged {
         path: header.path(media.path()),
         offset: 40,
-        expected: format!("era {} to begin at {}", last.era, last.era_start),
-        found: header.era_start.to_string(),
+        expected: format!("timeline {} to begin at {}", last.timeline, last.timeline_start),
+        found: header.timeline_start.to_string(),
         remedy: REMEDY,
     })
 }
@@ -152,8 +156,8 @@ impl History {
     pub fn open(media: &dyn Media, listing: &Listing, uuid: u128) -> Result<Self> {
         let mut segments: Vec<SegmentHeader> = Vec::new();
         let mut version = DURABLE.written;
-        for &(era, first) in &listing.segments {
-            let file = SegmentFile::open(media, era, first, uuid, Access::Read)?;
+        for &(timeline, first) in &listing.segments {
+            let file = SegmentFile::open(media, timeline, first, uuid, Access::Read)?;
             if let Some(before) = segments.last() {
                 check_start(media, before, &file.header)?;
             }
@@ -163,19 +167,19 @@ impl History {
         Ok(Self { version, ..Self::of(media.path().to_path_buf(), segments) })
     }
 
-    /// The log that segments with these headers make up: ascending, those of an era [agree](check_start) on its start.
+    /// The log that segments with these headers make up: ascending, those of a timeline [agree](check_start) on its start.
     fn of(directory: PathBuf, segments: Vec<SegmentHeader>) -> Self {
-        let mut eras: Vec<_> =
-            segments.iter().map(|header| (header.era, header.era_start)).collect();
-        eras.dedup();
-        Self { directory, segments, held: BTreeMap::new(), version: DURABLE.written, eras }
+        let mut timelines: Vec<_> =
+            segments.iter().map(|header| (header.timeline, header.timeline_start)).collect();
+        timelines.dedup();
+        Self { directory, segments, held: BTreeMap::new(), version: DURABLE.written, timelines }
     }
 
     /// The log that these segments of a directory make up, as [`History::of`]; they stay mapped.
     #[must_use]
     pub(crate) fn of_mapped(directory: PathBuf, segments: Vec<Segment>) -> Self {
         let headers = segments.iter().map(|segment| *segment.header()).collect();
-        let place = |segment: Segment| ((segment.header().era, segment.first()), segment);
+        let place = |segment: Segment| ((segment.header().timeline, segment.first()), segment);
         Self { held: segments.into_iter().map(place).collect(), ..Self::of(directory, headers) }
     }
 
@@ -186,7 +190,7 @@ impl History {
     pub fn hold(&mut self, media: &dyn Media, from: u64) -> Result<()> {
         for header in self.segments.iter().filter(|header| header.end() > from) {
             let segment = self.open_segment(media, header, Access::Read)?;
-            self.held.insert((header.era, header.first), segment);
+            self.held.insert((header.timeline, header.first), segment);
         }
         Ok(())
     }
@@ -197,7 +201,7 @@ impl History {
         header: &SegmentHeader,
         access: Access,
     ) -> Result<Segment> {
-        Segment::open(media, header.era, header.first, header.uuid, access)
+        Segment::open(media, header.timeline, header.first, header.uuid, access)
     }
 
     /// Lets `read` look at a segment.
@@ -207,16 +211,16 @@ impl History {
         header: &SegmentHeader,
         read: impl FnOnce(&Segment) -> Result<T>,
     ) -> Result<T> {
-        match self.held.get(&(header.era, header.first)) {
+        match self.held.get(&(header.timeline, header.first)) {
             Some(segment) => read(segment),
             None => read(&self.open_segment(media, header, Access::Read)?),
         }
     }
 
-    /// The newest era; 0 if there is no log at all.
+    /// The newest timeline; 0 if there is no log at all.
     #[must_use]
-    pub fn last_era(&self) -> u64 {
-        self.eras.last().map_or(0, |&(era, _)| era)
+    pub fn last_timeline(&self) -> u64 {
+        self.timelines.last().map_or(0, |&(timeline, _)| timeline)
     }
 
     /// What the headers of all segments say.
@@ -236,10 +240,10 @@ impl History {
         self.version
     }
 
-    /// The eras with the LSNs at which each begins and ends; the newest has no end.
-    pub fn eras(&self) -> impl Iterator<Item = (u64, u64, Option<u64>)> {
-        let ends = self.eras.iter().skip(1).map(|&(_, next)| Some(next)).chain([None]);
-        self.eras.iter().zip(ends).map(|(&(era, start), end)| (era, start, end))
+    /// The timelines with the LSNs at which each begins and ends; the newest has no end.
+    pub fn timelines(&self) -> impl Iterator<Item = (u64, u64, Option<u64>)> {
+        let ends = self.timelines.iter().skip(1).map(|&(_, next)| Some(next)).chain([None]);
+        self.timelines.iter().zip(ends).map(|(&(timeline, start), end)| (timeline, start, end))
     }
 
     /// Hands on every record from LSN `from` on, until the log ends.
@@ -250,7 +254,7 @@ impl History {
         &self,
         media: &dyn Media,
         from: u64,
-        known: Known,
+        known: LogExtent,
         visit: impl FnMut(u64, u64, &Record) -> Result<()>,
     ) -> Result<Prefix> {
         let mut prefix = Prefix { stop: from, ..Prefix::default() };
@@ -265,13 +269,13 @@ impl History {
     pub(crate) fn read_on(
         &self,
         media: &dyn Media,
-        known: Known,
+        known: LogExtent,
         prefix: &mut Prefix,
         mut visit: impl FnMut(u64, u64, &Record) -> Result<()>,
     ) -> Result<()> {
         let known = self.without_lost(media, known, prefix.stop)?;
-        let of_last = known.of_era(self.last_era());
-        for (era, start, end) in self.eras() {
+        let of_last = known.of_timeline(self.last_timeline());
+        for (timeline, start, end) in self.timelines() {
             if end.is_some_and(|end| end <= prefix.stop) {
                 continue;
             }
@@ -279,7 +283,7 @@ impl History {
                 return Err(self.missing(prefix.stop, start));
             }
             let least = end.or(of_last.map(|(least, _)| least));
-            let read = self.read_era(media, (era, end), least, prefix, &mut visit);
+            let read = self.read_timeline(media, (timeline, end), least, prefix, &mut visit);
             if let (Some((_, unfinished)), None) = (of_last, end) {
                 self.check_holes(unfinished, prefix)?;
             }
@@ -288,7 +292,7 @@ impl History {
             }
         }
         // Those who write now may have filled and noted what was empty a moment ago.
-        if !matches!(known, Known::Living { .. }) {
+        if !matches!(known, LogExtent::Living { .. }) {
             self.check_rest(media, prefix)?;
         }
         Ok(())
@@ -296,37 +300,40 @@ impl History {
 
     /// What is known, unless more places are empty than writers that died can have left, all of them above what was made durable:
     /// then the device went without the machine and came back, and what it had not written yet is gone.
-    fn without_lost(&self, media: &dyn Media, known: Known, from: u64) -> Result<Known> {
-        let Known::Died { era, durable, tail, unfinished } = known else { return Ok(known) };
-        if era != self.last_era() {
+    fn without_lost(&self, media: &dyn Media, known: LogExtent, from: u64) -> Result<LogExtent> {
+        let LogExtent::Died { timeline, durable, tail, unfinished } = known else {
+            return Ok(known);
+        };
+        if timeline != self.last_timeline() {
             return Ok(known);
         }
         let mut empty = 0;
-        let of_era = self.segments.iter().filter(|segment| segment.era == era);
-        for header in of_era.filter(|segment| segment.end() > durable && segment.first < tail) {
+        let of_timeline = self.segments.iter().filter(|segment| segment.timeline == timeline);
+        for header in of_timeline.filter(|segment| segment.end() > durable && segment.first < tail)
+        {
             let places = durable.max(from).max(header.first)..tail.min(header.end());
             empty += self.visit(media, header, |segment| {
                 Ok(places.filter(|&lsn| !segment.is_complete(lsn)).count() as u64)
             })?;
         }
-        Ok(if empty > unfinished { Known::Cut { era, durable } } else { known })
+        Ok(if empty > unfinished { LogExtent::Cut { timeline, durable } } else { known })
     }
 
-    /// Reads one era up to `end`, or (for the last one) as far as it goes. `known` is an LSN up to which nothing
+    /// Reads one timeline up to `end`, or (for the last one) as far as it goes. `known` is an LSN up to which nothing
     /// may be wrong. `Some` if `end` was reached.
-    fn read_era(
+    fn read_timeline(
         &self,
         media: &dyn Media,
-        (era, end): (u64, Option<u64>),
+        (timeline, end): (u64, Option<u64>),
         known: Option<u64>,
         prefix: &mut Prefix,
         visit: &mut impl FnMut(u64, u64, &Record) -> Result<()>,
     ) -> Result<Option<()>> {
-        for segment in self.segments.iter().filter(|segment| segment.era == era) {
+        for segment in self.segments.iter().filter(|segment| segment.timeline == timeline) {
             if segment.end() <= prefix.stop {
                 continue;
             }
-            // Allocated ahead of what turned out to be the era's end, by a handle that died; the next recovery may
+            // Allocated ahead of what turned out to be the timeline's end, by a handle that died; the next recovery may
             // have died too before it removed it.
             if end.is_some_and(|end| end <= segment.first) {
                 break;
@@ -345,7 +352,7 @@ impl History {
         Ok(end.map(|_| ()))
     }
 
-    /// Reads the rest of a segment, as [`History::read_era`]. False if the log ends here.
+    /// Reads the rest of a segment, as [`History::read_timeline`]. False if the log ends here.
     fn read_segment(
         &self,
         segment: &Segment,
@@ -356,7 +363,7 @@ impl History {
     ) -> Result<bool> {
         for lsn in prefix.stop..segment.end().min(end.unwrap_or(u64::MAX)) {
             match segment.read(lsn) {
-                Decoded::Valid(record) => visit(segment.header().era, lsn, &record)?,
+                Decoded::Valid(record) => visit(segment.header().timeline, lsn, &record)?,
                 Decoded::Empty if end.is_none() && known.is_some_and(|tail| lsn < tail) => {
                     prefix.holes.push(lsn);
                 }
@@ -391,9 +398,9 @@ impl History {
 
     /// Looks beyond the end for a record that says the log was durable further than it now reaches.
     fn check_rest(&self, media: &dyn Media, prefix: &Prefix) -> Result<()> {
-        let era = self.last_era();
-        let of_era = self.segments.iter().filter(|segment| segment.era == era);
-        for header in of_era.filter(|header| header.end() > prefix.stop) {
+        let timeline = self.last_timeline();
+        let of_timeline = self.segments.iter().filter(|segment| segment.timeline == timeline);
+        for header in of_timeline.filter(|header| header.end() > prefix.stop) {
             self.visit(media, header, |segment| {
                 for lsn in prefix.stop.max(segment.first())..segment.end() {
                     if let Decoded::Valid(Record { op: Op::Durable, payload, .. }) =
@@ -435,18 +442,20 @@ impl History {
         }
     }
 
-    /// The error for an era of which no segment is left.
-    pub(crate) fn lost(&self, era: u64) -> Error {
+    /// The error for a timeline of which no segment is left.
+    pub(crate) fn lost(&self, timeline: u64) -> Error {
         Error::Damaged {
             path: self.directory.clone(),
             offset: 0,
-            expected: format!("log segments up to era {era}, which the other files belong to"),
-            found: format!("none after era {}", self.last_era()),
+            expected: format!(
+                "log segments up to timeline {timeline}, which the other files belong to"
+            ),
+            found: format!("none after timeline {}", self.last_timeline()),
             remedy: REMEDY,
         }
     }
 
-    /// Makes the prefix durable from `from` on, holes voided, so that a new era may be built on it, segment by segment: pages
+    /// Makes the prefix durable from `from` on, holes voided, so that a new timeline may be built on it, segment by segment: pages
     /// are dirtied first, because an earlier sync may have failed and left them clean; and the file is opened before that, for
     /// the system tells of a failure those who had it open then.
     ///

@@ -10,9 +10,9 @@ use crate::wal::segment::is_of_another;
 pub struct Listing {
     /// Start LSNs of snapshots, newest first.
     pub snapshots: Vec<u64>,
-    /// (era, first LSN) of log segments, ascending.
+    /// (timeline, first LSN) of log segments, ascending.
     pub segments: Vec<(u64, u64)>,
-    /// (era, number) of banks.
+    /// (timeline, number) of banks.
     pub banks: Vec<(u64, u32)>,
     /// Numbers of files in the making.
     pub temporaries: Vec<u64>,
@@ -32,8 +32,10 @@ impl Listing {
         for name in media.list().map_err(Error::io("list", media.path()))? {
             match FileName::parse(&name) {
                 Some(FileName::Snapshot { start }) => listing.snapshots.push(start),
-                Some(FileName::Segment { era, first }) => listing.segments.push((era, first)),
-                Some(FileName::Bank { era, bank }) => listing.banks.push((era, bank)),
+                Some(FileName::Segment { timeline, first }) => {
+                    listing.segments.push((timeline, first))
+                }
+                Some(FileName::Bank { timeline, bank }) => listing.banks.push((timeline, bank)),
                 Some(FileName::Temporary(number)) => listing.temporaries.push(number),
                 Some(FileName::Meta | FileName::Lock | FileName::Live) => {}
                 None => listing.foreign.push(name),
@@ -60,13 +62,15 @@ impl Listing {
             ours
         };
         listing.snapshots.retain(|&start| is_ours(FileName::Snapshot { start }));
-        listing.segments.retain(|&(era, first)| is_ours(FileName::Segment { era, first }));
+        listing
+            .segments
+            .retain(|&(timeline, first)| is_ours(FileName::Segment { timeline, first }));
         listing.others = others;
         Ok(listing)
     }
 
     /// The first segments, as long as all that they hold lies below `start`: the next one begins where a segment ends, or where its
-    /// era was cut off. An empty one may be among them that a handle made which had been overtaken while it slept, where
+    /// timeline was cut off. An empty one may be among them that a handle made which had been overtaken while it slept, where
     /// there was one before.
     pub fn segments_below(&self, start: u64) -> &[(u64, u64)] {
         let next = self.segments.iter().skip(1);

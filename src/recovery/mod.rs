@@ -14,6 +14,6 @@ pub mod repair;
 pub mod replay;
 pub mod trim;
 
-pub use history::Known;
+pub use history::LogExtent;
 pub use listing::Listing;
 pub use replay::{Recovered, rebuild, replay};

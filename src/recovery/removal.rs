@@ -22,7 +22,7 @@ pub fn remove_for_good(
     numbers: impl IntoIterator<Item = u64>,
 ) -> Result<()> {
     let mut numbers = numbers.into_iter();
-    let mut drafts = Vec::new();
+    let mut temporaries = Vec::new();
     for file in files {
         let name = file.to_string();
         let renamed = numbers.by_ref().find_map(|number| {
@@ -33,16 +33,16 @@ pub fn remove_for_good(
             }
         });
         match renamed {
-            Some(Ok(number)) => drafts.push(number),
+            Some(Ok(number)) => temporaries.push(number),
             Some(Err(error)) if error.kind() != ErrorKind::NotFound => {
                 // The first error is the one to report.
-                let _ = remove_drafts(media, &drafts);
+                let _ = remove_temporaries(media, &temporaries);
                 return Err(Error::io("remove", media.path().join(name))(error));
             }
             _ => break,
         }
     }
-    remove_drafts(media, &drafts)
+    remove_temporaries(media, &temporaries)
 }
 
 /// Removes the files in the making with these numbers, as far as that is possible. They may have had other names until a
@@ -50,7 +50,7 @@ pub fn remove_for_good(
 ///
 /// # Errors
 /// [`Error::Io`], the first.
-pub fn remove_drafts(media: &dyn Media, numbers: &[u64]) -> Result<()> {
+pub fn remove_temporaries(media: &dyn Media, numbers: &[u64]) -> Result<()> {
     if numbers.is_empty() {
         return Ok(());
     }

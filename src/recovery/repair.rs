@@ -121,8 +121,15 @@ mod tests {
         memory.make().expect("nothing fails yet");
         let kind = Bloom::capacity(1000).kind().expect("a kind");
         let layout = Layout { stripes: 4, block_words: 512 };
-        let identity =
-            Identity { uuid: 7, era: 1, boot: 0, inode: 0, device: 0, stripes: 4, state_words: 64 };
+        let identity = Identity {
+            uuid: 7,
+            timeline: 1,
+            boot: 0,
+            inode: 0,
+            device: 0,
+            stripes: 4,
+            state_words: 64,
+        };
         let image = Image::create(memory, "image", identity, layout, &*kind).expect("space");
         let stripes = |record: &Record| {
             (0..=4).filter(|&index| is_of(&image, index, record)).collect::<Vec<_>>()
@@ -149,8 +156,15 @@ mod tests {
         memory.make().expect("nothing fails yet");
         let kind = Counting::capacity(1000).kind().expect("a kind");
         let layout = Layout { stripes: 4, block_words: 512 };
-        let identity =
-            Identity { uuid: 7, era: 1, boot: 0, inode: 0, device: 0, stripes: 4, state_words: 64 };
+        let identity = Identity {
+            uuid: 7,
+            timeline: 1,
+            boot: 0,
+            inode: 0,
+            device: 0,
+            stripes: 4,
+            state_words: 64,
+        };
         let image = Image::create(memory, "image", identity, layout, &*kind).expect("space");
         image.start(&*kind).expect("space");
         let banks = image.keep_banks();

@@ -3,11 +3,11 @@
 use crate::error::{Error, Result};
 use crate::format::meta::Meta;
 use crate::format::names::FileName;
-use crate::image::control::{Identity, LiveHeader, boot_id};
+use crate::image::control::{Control, Identity, boot_id};
 use crate::image::stripe_table::StripeSums;
 use crate::image::{Bank, BankForm, BankSet, Image};
 use crate::media::{Access, Media, Memory};
-use crate::recovery::history::{History, Known, Prefix};
+use crate::recovery::history::{History, LogExtent, Prefix};
 use crate::recovery::listing::Listing;
 use crate::recovery::removal::remove_for_good;
 use crate::recovery::trim;
@@ -30,7 +30,7 @@ const RECORDS_A_STEP: u64 = 4096;
 /// A filter's state, rebuilt.
 #[derive(Debug)]
 pub struct Recovered {
-    /// The image, for the era after the last; under the temporary name given.
+    /// The image, for the timeline after the last; under the temporary name given.
     pub image: Image,
     /// The log it was rebuilt from.
     pub history: History,
@@ -44,7 +44,7 @@ pub struct Recovered {
     pub unsound: Vec<(u64, Error)>,
 }
 
-/// Rebuilds the state that the files of `home` describe, as an image on `live` under the name `draft`. `known` is what the live image says of the log's end. `advance` is called now
+/// Rebuilds the state that the files of `home` describe, as an image on `live` under the name `temporary`. `known` is what the live image says of the log's end. `advance` is called now
 /// and then: others may wait.
 ///
 /// # Errors
@@ -53,38 +53,38 @@ pub fn replay(
     home: &dyn Media,
     live: &Arc<dyn Media>,
     meta: &Meta,
-    draft: &str,
-    known: Known,
+    temporary: &str,
+    known: LogExtent,
     advance: &dyn Fn(),
 ) -> Result<Recovered> {
     let listing = Listing::of_filter(home, meta.uuid)?;
     let mut history = History::open(home, &listing, meta.uuid)?;
-    let identity = identity(meta, history.last_era().saturating_add(1), boot_id(home)?);
+    let identity = identity(meta, history.last_timeline().saturating_add(1), boot_id(home)?);
     let mut unsound = Vec::new();
     let ground = listing.snapshots.iter().find_map(|&start| {
-        let image = Image::create(live.clone(), draft, identity, meta.layout, &*meta.kind);
+        let image = Image::create(live.clone(), temporary, identity, meta.layout, &*meta.kind);
         let loaded = image.and_then(|image| load(home, meta, start, image, advance));
-        loaded.map_err(|error| discard(&**live, draft, (start, error), &mut unsound)).ok()
+        loaded.map_err(|error| discard(&**live, temporary, (start, error), &mut unsound)).ok()
     });
     // A full disk is no reason to fall back to an older state.
     let fatal = |error: &Error| !matches!(error, Error::Damaged { .. } | Error::Version { .. });
     if let Some(at) = unsound.iter().position(|(_, error)| fatal(error)) {
         return Err(unsound.swap_remove(at).1);
     }
-    let (image, start, end, era) = match ground {
-        Some((image, header)) => (image, header.start, header.end, header.era),
+    let (image, start, end, timeline) = match ground {
+        Some((image, header)) => (image, header.start, header.end, header.timeline),
         None => {
             let has_all = history.segments().first().is_some_and(|segment| segment.first == 1);
             if let (false, false) = (has_all, unsound.is_empty()) {
                 return Err(unsound.swap_remove(0).1);
             }
-            let image = Image::create(live.clone(), draft, identity, meta.layout, &*meta.kind)?;
+            let image = Image::create(live.clone(), temporary, identity, meta.layout, &*meta.kind)?;
             image.start(&*meta.kind)?;
             (image, 1, 1, 1)
         }
     };
-    check_eras(home, meta, &history, era)?;
-    if let Known::Living { .. } = known {
+    check_timelines(home, meta, &history, timeline)?;
+    if let LogExtent::Living { .. } = known {
         // Who writes may remove files meanwhile.
         history.hold(home, start)?;
     }
@@ -98,12 +98,12 @@ pub fn replay(
     if prefix.stop < least {
         return Err(history.missing(prefix.stop, least));
     }
-    if matches!(known, Known::Nothing | Known::Cut { .. }) {
+    if matches!(known, LogExtent::Nothing | LogExtent::Cut { .. }) {
         check_others(home, meta, &listing, &history, prefix.stop)?;
     }
     match applying.events.first() {
         // Events come before the insert that needs them. If that was never recorded, they have not happened: else
-        // the state would not be that of the operations. The next era begins before them, unless a snapshot saw them.
+        // the state would not be that of the operations. The next timeline begins before them, unless a snapshot saw them.
         Some(&(first, _)) if first >= covered(home, &listing, meta.uuid) => prefix.stop = first,
         _ => applying.apply_events()?,
     }
@@ -112,10 +112,10 @@ pub fn replay(
 }
 
 /// What identifies an image of this filter.
-fn identity(meta: &Meta, era: u64, boot: u128) -> Identity {
+fn identity(meta: &Meta, timeline: u64, boot: u128) -> Identity {
     let (uuid, stripes, state_words) =
         (meta.uuid, meta.layout.stripes, meta.kind.state_words() as u32);
-    Identity { uuid, era, boot, inode: 0, device: 0, stripes, state_words }
+    Identity { uuid, timeline, boot, inode: 0, device: 0, stripes, state_words }
 }
 
 /// As [`replay`], but the image is in memory, and nothing is written to `home`.
@@ -125,7 +125,7 @@ fn identity(meta: &Meta, era: u64, boot: u128) -> Identity {
 pub fn rebuild(
     home: &dyn Media,
     meta: &Meta,
-    known: Known,
+    known: LogExtent,
     advance: &dyn Fn(),
 ) -> Result<Recovered> {
     let memory: Arc<dyn Media> = Arc::new(Memory::new());
@@ -212,10 +212,11 @@ fn check_others(
     stop: u64,
 ) -> Result<()> {
     for file in &listing.others {
-        if let &FileName::Segment { era, first } = file
-            && (history.segments().is_empty() || (era, first) == (history.last_era(), stop))
+        if let &FileName::Segment { timeline, first } = file
+            && (history.segments().is_empty()
+                || (timeline, first) == (history.last_timeline(), stop))
         {
-            SegmentFile::open(home, era, first, meta.uuid, Access::Read)?;
+            SegmentFile::open(home, timeline, first, meta.uuid, Access::Read)?;
         }
     }
     Ok(())
@@ -229,21 +230,31 @@ fn covered(home: &dyn Media, listing: &Listing, uuid: u128) -> u64 {
     listing.snapshots.iter().map(end).max().unwrap_or(1)
 }
 
-/// Makes sure that no era's log is gone as a whole: it is there before anything names its era, and goes only when
-/// a later era's is there.
-fn check_eras(home: &dyn Media, meta: &Meta, history: &History, snapshot_era: u64) -> Result<()> {
-    let live_era = LiveHeader::previous_era(home, meta.uuid)?.unwrap_or(0);
-    let named = snapshot_era.max(live_era);
-    if history.last_era() < named {
+/// Makes sure that no timeline's log is gone as a whole: it is there before anything names its timeline, and goes only when
+/// a later timeline's is there.
+fn check_timelines(
+    home: &dyn Media,
+    meta: &Meta,
+    history: &History,
+    snapshot_timeline: u64,
+) -> Result<()> {
+    let live_timeline = Control::previous_timeline(home, meta.uuid)?.unwrap_or(0);
+    let named = snapshot_timeline.max(live_timeline);
+    if history.last_timeline() < named {
         return Err(history.lost(named));
     }
     Ok(())
 }
 
 /// Removes what a failed attempt left and keeps its error.
-fn discard(live: &dyn Media, draft: &str, failed: (u64, Error), unsound: &mut Vec<(u64, Error)>) {
+fn discard(
+    live: &dyn Media,
+    temporary: &str,
+    failed: (u64, Error),
+    unsound: &mut Vec<(u64, Error)>,
+) {
     // If it cannot be removed, creating the next draft says so.
-    let _ = live.remove(draft);
+    let _ = live.remove(temporary);
     unsound.push(failed);
 }
 
@@ -310,7 +321,7 @@ fn load_state(
     frame: &Frame,
     words: &[u64],
 ) -> Result<()> {
-    let current = image.header().block0().current();
+    let current = image.header().state_block().current();
     let block = current.block();
     // Zeros at the end are left out; up to version 4 they were not.
     let own = OWN_WORDS + block.cells.len();
@@ -335,14 +346,14 @@ fn load_state(
 }
 
 fn load_stripe(image: &Image, reader: &SnapshotReader, frame: &Frame, words: &[u64]) -> Result<()> {
-    let &[inserts, time, novelty] = words else {
+    let &[inserts, time, new_bits] = words else {
         return Err(misfit(reader, frame, words));
     };
     let index = usize::try_from(frame.index).ok().filter(|&at| at < image.header().stripe_count());
     let Some(index) = index else {
         return Err(misfit(reader, frame, words));
     };
-    let sums = StripeSums { lsn: frame.lsn, inserts, time, novelty };
+    let sums = StripeSums { lsn: frame.lsn, inserts, time, new_bits };
     image.header().stripe(index).set_sums(&sums);
     Ok(())
 }
@@ -396,7 +407,7 @@ impl Recovered {
         }
         let older = older.iter().map(|&start| FileName::Snapshot { start });
         let segments = self.listing.segments_below(newest).iter();
-        let segments = segments.map(|&(era, first)| FileName::Segment { era, first });
+        let segments = segments.map(|&(timeline, first)| FileName::Segment { timeline, first });
         let superfluous: Vec<_> = older.chain(segments).collect();
         let any = !superfluous.is_empty();
         // The newest one's name may be newer than the last sync of the directory, and its writer dead.
@@ -413,22 +424,23 @@ impl Recovered {
         trim::gathered(home, &self.history, &self.prefix, self.start)
     }
 
-    /// Files of `home` that belong to no one once the new era has begun: segments from the stop on, and banks that the
+    /// Files of `home` that belong to no one once the new timeline has begun: segments from the stop on, and banks that the
     /// new image does not have.
     ///
     /// # Errors
     /// [`Error::Io`].
     pub fn leftovers(&self, home: &dyn Media) -> Result<Vec<FileName>> {
-        let era = self.image.header().identity().era;
+        let timeline = self.image.header().identity().timeline;
         let segments = self.listing.segments.iter();
         let segments = segments.filter(|&&(_, first)| first >= self.prefix.stop);
-        let segments = segments.map(|&(era, first)| FileName::Segment { era, first });
+        let segments = segments.map(|&(timeline, first)| FileName::Segment { timeline, first });
         let mapped = self.image.banks();
-        let used =
-            |&(of, id): &(u64, u32)| of == era && mapped.iter().any(|(_, bank)| bank.id() == id);
-        // Listed now: an attempt to load a damaged snapshot may have made banks of this era.
+        let used = |&(of, id): &(u64, u32)| {
+            of == timeline && mapped.iter().any(|(_, bank)| bank.id() == id)
+        };
+        // Listed now: an attempt to load a damaged snapshot may have made banks of this timeline.
         let banks = Listing::read(home)?.banks.into_iter().filter(|bank| !used(bank));
-        let banks = banks.map(|(era, bank)| FileName::Bank { era, bank });
+        let banks = banks.map(|(timeline, bank)| FileName::Bank { timeline, bank });
         Ok(segments.chain(banks).collect())
     }
 }

@@ -1,13 +1,13 @@
 //! Space that recovery finds, and the snapshot that it writes where there is none for an image.
 //!
-//! An era ends within a segment, whose rest nobody writes or reads any more: its space is given back. So a life that ends after
+//! A timeline ends within a segment, whose rest nobody writes or reads any more: its space is given back. So a life that ends after
 //! a few records costs two pages of log. Where a disk is so full that neither image nor segment fit, the state that was rebuilt
 //! in memory is written as a snapshot, and the log below it goes.
 
 use crate::error::{Error, Result};
 use crate::format::meta::Meta;
 use crate::format::names::FileName;
-use crate::image::{Image, LiveHeader};
+use crate::image::{Control, Image};
 use crate::media::{Access, Media};
 use crate::recovery::history::{History, Prefix};
 use crate::recovery::listing::Listing;
@@ -41,9 +41,9 @@ pub fn copy_short(kind: &dyn Kind, block: Block<'_>, words: &mut Vec<u64>) {
     shorten(words);
 }
 
-/// Copies block 0 as a snapshot holds it: zeros at the end are left out.
-pub fn copy_state(header: &LiveHeader, words: &mut Vec<u64>) -> u64 {
-    let current = header.block0().current();
+/// Copies the state block as a snapshot holds it: zeros at the end are left out.
+pub fn copy_state(header: &Control, words: &mut Vec<u64>) -> u64 {
+    let current = header.state_block().current();
     copy(&current.block(), words);
     shorten(words);
     current.lsn()
@@ -55,29 +55,29 @@ fn shorten(words: &mut Vec<u64>) {
 }
 
 fn open(home: &dyn Media, header: &SegmentHeader, access: Access) -> Result<SegmentFile> {
-    SegmentFile::open(home, header.era, header.first, header.uuid, access)
+    SegmentFile::open(home, header.timeline, header.first, header.uuid, access)
 }
 
-/// Gives back the space of the log that lies beyond the end of its era; `stop` is that of the last one, which has been made
+/// Gives back the space of the log that lies beyond the end of its timeline; `stop` is that of the last one, which has been made
 /// durable and which another follows. As far as that is possible: it is space, nothing else.
 pub fn free_ends(home: &dyn Media, history: &History, stop: u64) {
-    for (era, _, end) in history.eras() {
+    for (timeline, _, end) in history.timelines() {
         let end = end.unwrap_or(stop);
-        let of_era = history.segments().iter().filter(|header| header.era == era);
-        for header in of_era.filter(|header| header.end() > end) {
+        let of_timeline = history.segments().iter().filter(|header| header.timeline == timeline);
+        for header in of_timeline.filter(|header| header.end() > end) {
             let _ = open(home, header, Access::Write).and_then(|file| file.free_from(end));
         }
     }
 }
 
-/// Gives back the space behind the last record of the last era, where nothing was ever written: the log reads as before. Places
+/// Gives back the space behind the last record of the last timeline, where nothing was ever written: the log reads as before. Places
 /// below `stop`, where the log ends, keep theirs, for empty ones among them are going to be voided.
 ///
 /// # Errors
 /// [`Error::Io`], [`Error::Damaged`].
 pub fn free_unwritten(home: &dyn Media, history: &History, stop: u64) -> Result<()> {
-    let era = history.last_era();
-    for header in history.segments().iter().filter(|header| header.era == era) {
+    let timeline = history.last_timeline();
+    for header in history.segments().iter().filter(|header| header.timeline == timeline) {
         let written = history.visit(home, header, |segment| {
             let places = segment.first()..segment.end();
             Ok(places.rev().find(|&lsn| segment.is_touched(lsn)))
@@ -90,7 +90,7 @@ pub fn free_unwritten(home: &dyn Media, history: &History, stop: u64) -> Result<
     Ok(())
 }
 
-/// How many eras have log that is needed from `start` on, and how many bytes of disk it takes.
+/// How many timelines have log that is needed from `start` on, and how many bytes of disk it takes.
 ///
 /// # Errors
 /// [`Error::Io`], [`Error::Damaged`].
@@ -100,14 +100,14 @@ pub fn gathered(
     prefix: &Prefix,
     start: u64,
 ) -> Result<(u64, u64)> {
-    let (mut eras, mut bytes) = (0, 0);
+    let (mut timelines, mut bytes) = (0, 0);
     let mut last = None;
     let needed = |header: &&SegmentHeader| header.end() > start && header.first < prefix.stop;
     for header in history.segments().iter().filter(needed) {
         bytes += open(home, header, Access::Read)?.allocated_bytes()?;
-        eras += u64::from(last.replace(header.era) != Some(header.era));
+        timelines += u64::from(last.replace(header.timeline) != Some(header.timeline));
     }
-    Ok((eras, bytes))
+    Ok((timelines, bytes))
 }
 
 /// Writes the state of a filter that nobody has open as a snapshot under the temporary name with this number, and removes the
@@ -125,16 +125,16 @@ pub fn write_snapshot(home: &dyn Media, meta: &Meta, state: &Recovered, number: 
         }
         _ => {}
     }
-    let draft = FileName::Temporary(number).to_string();
+    let temporary = FileName::Temporary(number).to_string();
     let start = state.prefix.stop;
     let name = FileName::Snapshot { start }.to_string();
-    let written = write(home, meta, state, &draft).and_then(|()| {
-        home.rename(&draft, &name)?;
+    let written = write(home, meta, state, &temporary).and_then(|()| {
+        home.rename(&temporary, &name)?;
         home.sync()
     });
     if let Err(error) = written {
         // The first error is the one to report.
-        let _ = home.remove(&draft);
+        let _ = home.remove(&temporary);
         return Err(Error::io("write", home.path().join(name))(error));
     }
     // Nothing goes before what takes its place was read.
@@ -143,18 +143,18 @@ pub fn write_snapshot(home: &dyn Media, meta: &Meta, state: &Recovered, number: 
     let older = listing.snapshots.iter().filter(|&&older| older < start);
     let older = older.map(|&start| FileName::Snapshot { start });
     let segments = listing.segments_below(start).iter();
-    let segments = segments.map(|&(era, first)| FileName::Segment { era, first });
+    let segments = segments.map(|&(timeline, first)| FileName::Segment { timeline, first });
     remove_for_good(home, older.chain(segments), number + 1..)
 }
 
-fn write(home: &dyn Media, meta: &Meta, state: &Recovered, draft: &str) -> io::Result<()> {
+fn write(home: &dyn Media, meta: &Meta, state: &Recovered, temporary: &str) -> io::Result<()> {
     let (kind, image, stop) = (&*meta.kind, &state.image, state.prefix.stop);
-    let era = state.history.last_era();
-    let seal = FrameSeal::new(meta.uuid, era, stop);
-    let mut writer = SnapshotWriter::create(home, draft, seal)?;
+    let timeline = state.history.last_timeline();
+    let seal = FrameSeal::new(meta.uuid, timeline, stop);
+    let mut writer = SnapshotWriter::create(home, temporary, seal)?;
     write_frames(kind, image, &mut writer)?;
     let (uuid, start, end) = (meta.uuid, stop, stop);
-    writer.finish(SnapshotHeader { uuid, era, start, end, frames: 0, bytes: 0 })
+    writer.finish(SnapshotHeader { uuid, timeline, start, end, frames: 0, bytes: 0 })
 }
 
 /// The frames of an image that nobody else has.
@@ -168,7 +168,7 @@ fn write_frames(kind: &dyn Kind, image: &Image, writer: &mut SnapshotWriter) -> 
         let sums = header.stripe(at).sums();
         let (index, lsn) = (at as u64, sums.lsn);
         let frame = Frame { content: Content::Stripe, bank: 0, index, lsn };
-        writer.frame(&frame, &[sums.inserts, sums.time, sums.novelty])?;
+        writer.frame(&frame, &[sums.inserts, sums.time, sums.new_bits])?;
     }
     for (_, bank) in image.keep_banks().iter() {
         for index in 0..bank.blocks() {
@@ -193,12 +193,13 @@ mod tests {
     const RECORDS: u64 = 128;
 
     /// A segment of four pages of records, with records in these places.
-    fn add(media: &Memory, (era, start): (u64, u64), written: &[u64]) {
-        let (era_start, first) = (start, start);
-        let header = SegmentHeader { uuid: 7, era, era_start, first, capacity: 4 * RECORDS };
+    fn add(media: &Memory, (timeline, start): (u64, u64), written: &[u64]) {
+        let (timeline_start, first) = (start, start);
+        let header =
+            SegmentHeader { uuid: 7, timeline, timeline_start, first, capacity: 4 * RECORDS };
         let segment = Segment::create(media, header, 0).expect("space");
         for &lsn in written {
-            slot::publish(segment.slot(lsn), Record::new(Op::Insert).encode(era, lsn));
+            slot::publish(segment.slot(lsn), Record::new(Op::Insert).encode(timeline, lsn));
         }
     }
 
@@ -215,14 +216,15 @@ mod tests {
     }
 
     #[test]
-    fn an_era_keeps_the_pages_up_to_its_end_and_the_last_one_what_was_written_or_will_be_voided() {
+    fn an_timeline_keeps_the_pages_up_to_its_end_and_the_last_one_what_was_written_or_will_be_voided()
+     {
         let media = Memory::new();
         media.make().expect("nothing fails yet");
         add(&media, (1, 1), &[1, 2, 3, 200]);
         add(&media, (2, 4), &[4, 5]);
         assert_eq!(pages(&media), [5, 5]);
         let history = opened(&media);
-        // The first era ends at 4; of the second nothing is known yet.
+        // The first timeline ends at 4; of the second nothing is known yet.
         free_ends(&media, &history, u64::MAX);
         assert_eq!(pages(&media), [2, 5]);
         free_unwritten(&media, &history, 4 + RECORDS + 1).expect("no error");
@@ -241,6 +243,6 @@ mod tests {
         assert_eq!(found, (2, 4 * PAGE));
         let prefix = Prefix { stop: 4, ..Prefix::default() };
         let found = gathered(&media, &history, &prefix, 1).expect("no error");
-        assert_eq!(found, (1, 2 * PAGE), "an era without a record takes no log");
+        assert_eq!(found, (1, 2 * PAGE), "a timeline without a record takes no log");
     }
 }

@@ -1,6 +1,6 @@
 //! Snapshots: checksummed files of blocks, the ground that replay stands on.
 //!
-//! A snapshot is a page of checked header and then frames: block 0, the sums of each stripe, the blocks of each
+//! A snapshot is a page of checked header and then frames: the state block, the sums of each stripe, the blocks of each
 //! bank. It names the LSN before its first copy (`start`) and the one after its last (`end`): replay begins
 //! at `start`, and a log that does not reach `end` is damaged. A snapshot knows nothing of kinds.
 
@@ -20,7 +20,7 @@ const REMEDY: &str = "the older snapshot is used if it is sound; run `ebbtide ve
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Content {
-    /// Block 0: the kind's words, then the filter-wide state.
+    /// The state block: the kind's words, then the filter-wide state.
     State = 1,
     /// The sums of a stripe.
     Stripe = 2,
@@ -46,8 +46,8 @@ pub struct Frame {
 pub struct SnapshotHeader {
     /// The filter it belongs to.
     pub uuid: u128,
-    /// The era in which it was written.
-    pub era: u64,
+    /// The timeline in which it was written.
+    pub timeline: u64,
     /// The next LSN before the first copy.
     pub start: u64,
     /// The next LSN after the last copy.
@@ -61,13 +61,13 @@ pub struct SnapshotHeader {
 impl SnapshotHeader {
     fn words(&self) -> Header<7> {
         let (low, high) = (self.uuid as u64, (self.uuid >> 64) as u64);
-        let words = [low, high, self.era, self.start, self.end, self.frames, self.bytes];
+        let words = [low, high, self.timeline, self.start, self.end, self.frames, self.bytes];
         Header { version: DURABLE.written, words }
     }
 
     fn from_words(header: Header<7>) -> Self {
-        let [low, high, era, start, end, frames, bytes] = header.words;
-        Self { uuid: u128::from(high) << 64 | u128::from(low), era, start, end, frames, bytes }
+        let [low, high, timeline, start, end, frames, bytes] = header.words;
+        Self { uuid: u128::from(high) << 64 | u128::from(low), timeline, start, end, frames, bytes }
     }
 }
 
@@ -82,13 +82,13 @@ pub struct FrameSeal(Option<[u64; 4]>);
 impl FrameSeal {
     /// That of the snapshots that are written.
     #[must_use]
-    pub fn new(uuid: u128, era: u64, start: u64) -> Self {
-        Self::of_version(DURABLE.written, uuid, era, start)
+    pub fn new(uuid: u128, timeline: u64, start: u64) -> Self {
+        Self::of_version(DURABLE.written, uuid, timeline, start)
     }
 
     /// That of a version of the format: frames of older ones belong to no snapshot.
-    fn of_version(version: u32, uuid: u128, era: u64, start: u64) -> Self {
-        let words = [start, era, uuid as u64, (uuid >> 64) as u64];
+    fn of_version(version: u32, uuid: u128, timeline: u64, start: u64) -> Self {
+        let words = [start, timeline, uuid as u64, (uuid >> 64) as u64];
         Self((version >= BOUND_SINCE).then_some(words))
     }
 

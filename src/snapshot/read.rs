@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::format::header::{DURABLE, HEADER_BYTES, Header, PAGE_BYTES, to_words};
-use crate::format::names::{ERA_MAX, FileName};
+use crate::format::names::{FileName, TIMELINE_MAX};
 use crate::media::{Access, Media, MediaFile};
 use crate::snapshot::{Content, FRAME_WORDS, Frame, FrameSeal, MAGIC, REMEDY, SnapshotHeader};
 use crate::wal::segment::LSN_MAX;
@@ -41,19 +41,20 @@ impl SnapshotReader {
         file.read_at(&mut first, 0).map_err(Error::io("read", &path))?;
         let words = Header::decode(&first, MAGIC, DURABLE, &path, REMEDY)?;
         let (version, header) = (words.version, SnapshotHeader::from_words(words));
-        let seal = FrameSeal::of_version(version, header.uuid, header.era, header.start);
+        let seal = FrameSeal::of_version(version, header.uuid, header.timeline, header.start);
         let (buffer, buffer_at) = (Vec::new(), 0);
         let reader = Self { file, path, header, version, seal, buffer, buffer_at };
         if header.uuid != uuid {
             let expected = format!("a snapshot of filter {uuid:032x}");
             return Err(reader.damaged(16, expected, format!("one of {:032x}", header.uuid)));
         }
-        let in_reason = header.end <= LSN_MAX && header.era <= ERA_MAX;
+        let in_reason = header.end <= LSN_MAX && header.timeline <= TIMELINE_MAX;
         if header.start != start || header.end < start || !in_reason {
             let expected = format!(
-                "start {start}, as its name says, an end after it, and an era, within reason"
+                "start {start}, as its name says, an end after it, and a timeline, within reason"
             );
-            let found = format!("start {}, end {}, era {}", header.start, header.end, header.era);
+            let found =
+                format!("start {}, end {}, timeline {}", header.start, header.end, header.timeline);
             return Err(reader.damaged(40, expected, found));
         }
         if header.bytes != bytes {
@@ -176,7 +177,7 @@ mod tests {
     use crate::snapshot::write::SnapshotWriter;
 
     const HEADER: SnapshotHeader =
-        SnapshotHeader { uuid: 7, era: 1, start: 5, end: 9, frames: 0, bytes: 0 };
+        SnapshotHeader { uuid: 7, timeline: 1, start: 5, end: 9, frames: 0, bytes: 0 };
     const FRAME: Frame = Frame { content: Content::Block, bank: u32::MAX, index: 2, lsn: 3 };
 
     /// A medium with a snapshot of frames of so many words.
@@ -184,8 +185,9 @@ mod tests {
         let memory = Memory::new();
         memory.make().expect("nothing fails yet");
         let name = FileName::Snapshot { start: 5 }.to_string();
-        let mut writer = SnapshotWriter::create(&memory, &name, FrameSeal::new(7, header.era, 5))
-            .expect("space");
+        let mut writer =
+            SnapshotWriter::create(&memory, &name, FrameSeal::new(7, header.timeline, 5))
+                .expect("space");
         for &length in lengths {
             writer.frame(&FRAME, &vec![7; length]).expect("space");
         }
@@ -222,20 +224,21 @@ mod tests {
     #[test]
     fn a_frame_of_another_snapshot_in_its_place_is_damage() {
         let name = |start| FileName::Snapshot { start }.to_string();
-        let written = |uuid, era, start| {
+        let written = |uuid, timeline, start| {
             let memory = Memory::new();
             memory.make().expect("nothing fails yet");
-            let seal = FrameSeal::new(uuid, era, start);
+            let seal = FrameSeal::new(uuid, timeline, start);
             let mut writer = SnapshotWriter::create(&memory, &name(start), seal).expect("space");
             (0..3).for_each(|at| writer.frame(&FRAME, &[at; 16]).expect("space"));
-            let header = SnapshotHeader { uuid, era, start, end: 99, ..HEADER };
+            let header = SnapshotHeader { uuid, timeline, start, end: 99, ..HEADER };
             writer.finish(header).expect("space");
             memory
         };
         let (length, ours) = (8 * (FRAME_WORDS + 16), (7, 1, 5));
         let place = PAGE_BYTES + length as u64;
-        for (uuid, era, start) in [ours, (7, 1, 6), (7, 2, 5), (8, 1, 5), (7 | 1 << 64, 1, 5)] {
-            let (memory, other) = (written(7, 1, 5), written(uuid, era, start));
+        for (uuid, timeline, start) in [ours, (7, 1, 6), (7, 2, 5), (8, 1, 5), (7 | 1 << 64, 1, 5)]
+        {
+            let (memory, other) = (written(7, 1, 5), written(uuid, timeline, start));
             let mut frame = vec![0; length];
             let file = other.open(&name(start), Access::Read).expect("it is there");
             file.read_at(&mut frame, place).expect("it is there");
@@ -243,7 +246,7 @@ mod tests {
             file.write_at(&frame, place).expect("it is there");
             let read = SnapshotReader::open(&memory, 5, 7).expect("a sound header");
             let frames = { read }.frames(|_, _, _| Ok(()));
-            if (uuid, era, start) == ours {
+            if (uuid, timeline, start) == ours {
                 frames.expect("the very frame");
             } else {
                 assert_damaged(frames, place + 40);
@@ -265,6 +268,6 @@ mod tests {
         let end = PAGE_BYTES + 8 * (FRAME_WORDS as u64 + 16);
         assert_damaged(read(&made(HEADER, &[16]), 1), end);
         assert_damaged(read(&made(SnapshotHeader { end: 4, ..HEADER }, &[]), 0), 40);
-        assert_damaged(read(&made(SnapshotHeader { era: u64::MAX, ..HEADER }, &[]), 0), 40);
+        assert_damaged(read(&made(SnapshotHeader { timeline: u64::MAX, ..HEADER }, &[]), 0), 40);
     }
 }

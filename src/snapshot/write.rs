@@ -23,16 +23,16 @@ impl SnapshotWriter {
     ///
     /// # Errors
     /// The system's refusal.
-    pub fn create(media: &dyn Media, draft: &str, seal: FrameSeal) -> io::Result<Self> {
-        Ok(Self::into(media.create(draft, PAGE_BYTES)?, seal))
+    pub fn create(media: &dyn Media, temporary: &str, seal: FrameSeal) -> io::Result<Self> {
+        Ok(Self::into(media.create(temporary, PAGE_BYTES)?, seal))
     }
 
     /// Begins a snapshot in the file of this name, over what it holds: in the space that it has.
     ///
     /// # Errors
     /// The system's refusal.
-    pub fn over(media: &dyn Media, draft: &str, seal: FrameSeal) -> io::Result<Self> {
-        Ok(Self::into(media.open(draft, Access::Write)?, seal))
+    pub fn over(media: &dyn Media, temporary: &str, seal: FrameSeal) -> io::Result<Self> {
+        Ok(Self::into(media.open(temporary, Access::Write)?, seal))
     }
 
     fn into(file: Box<dyn MediaFile>, seal: FrameSeal) -> Self {
@@ -71,7 +71,7 @@ impl SnapshotWriter {
         Ok(())
     }
 
-    /// Writes the header (its counts are filled in here; uuid, era and start are those of the frames) and syncs the file. The
+    /// Writes the header (its counts are filled in here; uuid, timeline and start are those of the frames) and syncs the file. The
     /// caller renames it.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! One handle's view of the log: which segments it has mapped.
 //!
-//! Segments of an era have one size, so an LSN tells the name of its segment. A writer reserves only below the end that is
+//! Segments of a timeline have one size, so an LSN tells the name of its segment. A writer reserves only below the end that is
 //! allocated *and* mapped by its own handle, so a reserved place can always be written. Other handles allocate segments
 //! too, and remove them: a handle maps what it needs, from the durable end on, and lets go of the rest. The protocol
 //! of a place is in [`crate::wal::slot`].
@@ -20,13 +20,13 @@ use std::sync::Arc;
 /// segment.
 pub const PAGE_RECORDS: u64 = PAGE_BYTES / RECORD_BYTES;
 
-/// The least piece of a segment that is allocated at once, and the first of an era: 8 and 16 KiB.
+/// The least piece of a segment that is allocated at once, and the first of a timeline: 8 and 16 KiB.
 const PIECES_LEAST: [u64; 2] = [2 * PAGE_RECORDS, 4 * PAGE_RECORDS];
 
 /// Up to which place space is allocated next, where it is allocated up to `allocated` now.
-/// `segment` is the segment that the next place lies in, `start` the era's first LSN.
+/// `segment` is the segment that the next place lies in, `start` the timeline's first LSN.
 ///
-/// An era's pieces grow by half of what it has, so that a log takes little more than it holds. Once
+/// A timeline's pieces grow by half of what it has, so that a log takes little more than it holds. Once
 /// a whole segment is full they are whole segments: none of those costs more than its creation.
 #[must_use]
 pub fn next_end(segment: &SegmentHeader, start: u64, allocated: u64) -> u64 {
@@ -40,43 +40,48 @@ pub fn next_end(segment: &SegmentHeader, start: u64, allocated: u64) -> u64 {
     segment.first + places.next_multiple_of(PAGE_RECORDS).min(segment.capacity)
 }
 
-/// One handle's view of the log of the current era.
+/// One handle's view of the log of the current timeline.
 #[derive(Debug)]
 pub struct Log {
     media: Arc<dyn Media>,
-    /// What the era's first segment says.
+    /// What the timeline's first segment says.
     first: SegmentHeader,
     access: Access,
     /// By first LSN.
     segments: Mutex<BTreeMap<u64, Arc<Segment>>>,
     /// The end of what this handle has mapped.
     mapped: AtomicU64,
-    drafts: AtomicU64,
+    temporaries: AtomicU64,
 }
 
 impl Log {
-    /// The log of an era whose first segment is `first`; nothing is mapped yet. Drafts are numbered from `draft` on, which
+    /// The log of a timeline whose first segment is `first`; nothing is mapped yet. Drafts are numbered from `temporary` on, which
     /// no other handle does.
     #[must_use]
-    pub fn new(media: Arc<dyn Media>, first: SegmentHeader, draft: u64, access: Access) -> Self {
+    pub fn new(
+        media: Arc<dyn Media>,
+        first: SegmentHeader,
+        temporary: u64,
+        access: Access,
+    ) -> Self {
         Self {
             media,
             first,
             access,
             segments: Mutex::default(),
             mapped: AtomicU64::new(first.first),
-            drafts: AtomicU64::new(draft),
+            temporaries: AtomicU64::new(temporary),
         }
     }
 
-    /// The header of the segment that an LSN of the era lies in.
+    /// The header of the segment that an LSN of the timeline lies in.
     fn header_of(&self, lsn: u64) -> SegmentHeader {
         let whole = lsn.saturating_sub(self.first.first) / self.first.capacity;
         let first = self.first.first + whole * self.first.capacity;
         SegmentHeader { first, ..self.first }
     }
 
-    /// How many records each segment of the era has room for.
+    /// How many records each segment of the timeline has room for.
     #[must_use]
     #[inline]
     pub fn capacity(&self) -> u64 {
@@ -112,8 +117,8 @@ impl Log {
             mapped.push(match known {
                 Some(segment) => segment,
                 None => {
-                    let (era, uuid) = (self.first.era, self.first.uuid);
-                    self.add(Segment::open(&*self.media, era, at, uuid, self.access)?)
+                    let (timeline, uuid) = (self.first.timeline, self.first.uuid);
+                    self.add(Segment::open(&*self.media, timeline, at, uuid, self.access)?)
                 }
             });
             at += self.first.capacity;
@@ -142,14 +147,15 @@ impl Log {
         let (header, media) = (self.header_of(first), &*self.media);
         let upto = next_end(&header, self.first.first, first);
         let open = || {
-            SegmentFile::open(media, header.era, header.first, header.uuid, self.access)
+            SegmentFile::open(media, header.timeline, header.first, header.uuid, self.access)
                 .and_then(|file| file.allocate(first, upto).map(|()| file))
         };
         if first > header.first {
             return open().map(|_| upto);
         }
         let places = upto - first;
-        let create = || Segment::create_if(media, header, places, self.next_draft(), is_current);
+        let create =
+            || Segment::create_if(media, header, places, self.next_temporary(), is_current);
         let segment = match create() {
             Err(error) if error.is_exists() && self.remove_another(&header)? => create()?,
             Err(error) if error.is_exists() => {
@@ -169,7 +175,7 @@ impl Log {
     /// in this directory before wrote it late. False if it does not say so.
     fn remove_another(&self, header: &SegmentHeader) -> Result<bool> {
         let path = header.path(self.media.path());
-        let name = FileName::Segment { era: header.era, first: header.first }.to_string();
+        let name = FileName::Segment { timeline: header.timeline, first: header.first }.to_string();
         if !is_of_another(&*self.media, &name, header.uuid) {
             return Ok(false);
         }
@@ -177,8 +183,8 @@ impl Log {
     }
 
     /// A number for a temporary file's name, unique among all living handles.
-    pub fn next_draft(&self) -> u64 {
-        self.drafts.fetch_add(1, Ordering::Relaxed)
+    pub fn next_temporary(&self) -> u64 {
+        self.temporaries.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Lets go of segments that lie wholly below `lsn`; false if there are none. Whoever still holds one keeps it mapped.
@@ -192,7 +198,7 @@ impl Log {
     /// Writes a record into its place in `segment`; see [`slot::publish`].
     #[inline]
     pub fn write(&self, segment: &Segment, lsn: u64, record: &Record) -> bool {
-        slot::publish(segment.slot(lsn), record.encode(self.first.era, lsn))
+        slot::publish(segment.slot(lsn), record.encode(self.first.timeline, lsn))
     }
 }
 
@@ -204,10 +210,10 @@ mod tests {
     use std::io::ErrorKind;
 
     const FIRST: SegmentHeader =
-        SegmentHeader { uuid: 7, era: 2, era_start: 5, first: 5, capacity: 10 };
+        SegmentHeader { uuid: 7, timeline: 2, timeline_start: 5, first: 5, capacity: 10 };
 
-    fn log(media: &Arc<Memory>, draft: u64) -> Log {
-        Log::new(media.clone(), FIRST, draft, Access::Write)
+    fn log(media: &Arc<Memory>, temporary: u64) -> Log {
+        Log::new(media.clone(), FIRST, temporary, Access::Write)
     }
 
     #[test]
@@ -250,9 +256,9 @@ mod tests {
         let media = Arc::new(Memory::new());
         media.make().expect("nothing fails yet");
         let first = SegmentHeader { capacity: 4096, ..FIRST };
-        let log = |draft| Log::new(media.clone(), first, draft, Access::Write);
+        let log = |temporary| Log::new(media.clone(), first, temporary, Access::Write);
         let (one, other) = (log(100), log(200));
-        let name = FileName::Segment { era: 2, first: 5 }.to_string();
+        let name = FileName::Segment { timeline: 2, first: 5 }.to_string();
         let allocated = || {
             let file = media.open(&name, Access::Read).expect("it is there");
             file.allocated_bytes().expect("it is open") / RECORD_BYTES - PAGE_RECORDS
@@ -287,7 +293,7 @@ mod tests {
             let segments = other.map(from, end).expect("they are there");
             segments.iter().map(|segment| segment.first()).collect::<Vec<_>>()
         };
-        assert_eq!(firsts(1, 25), [5, 15], "from the beginning of the era");
+        assert_eq!(firsts(1, 25), [5, 15], "from the beginning of the timeline");
         assert_eq!(other.mapped_end(), 25);
         assert!(other.forget_below(25));
         assert_eq!(firsts(24, 35), [15, 25]);
@@ -318,9 +324,9 @@ mod tests {
     }
 
     #[test]
-    fn drafts_have_numbers_of_their_own() {
+    fn temporaries_have_numbers_of_their_own() {
         let media = Arc::new(Memory::new());
         let log = log(&media, 100);
-        assert_eq!([0; 3].map(|_| log.next_draft()), [100, 101, 102]);
+        assert_eq!([0; 3].map(|_| log.next_temporary()), [100, 101, 102]);
     }
 }

@@ -59,7 +59,8 @@ mod tests {
     fn an_empty_place_is_left_to_its_writer_for_a_while_and_then_voided() {
         let memory = Memory::new();
         memory.make().expect("nothing fails yet");
-        let header = SegmentHeader { uuid: 7, era: 1, era_start: 1, first: 1, capacity: 10 };
+        let header =
+            SegmentHeader { uuid: 7, timeline: 1, timeline_start: 1, first: 1, capacity: 10 };
         let segment = Arc::new(Segment::create(&memory, header, 0).expect("space"));
         let record = Record { payload: 5, ..Record::new(Op::Insert) };
         assert!(slot::publish(segment.slot(2), record.encode(1, 2)));
@@ -75,7 +76,8 @@ mod tests {
     fn without_waiting_the_log_is_complete_up_to_the_first_empty_place() {
         let memory = Memory::new();
         memory.make().expect("nothing fails yet");
-        let header = SegmentHeader { uuid: 7, era: 1, era_start: 1, first: 1, capacity: 10 };
+        let header =
+            SegmentHeader { uuid: 7, timeline: 1, timeline_start: 1, first: 1, capacity: 10 };
         let segments = [1, 11].map(|first| {
             let header = SegmentHeader { first, ..header };
             Arc::new(Segment::create(&memory, header, 0).expect("space"))

@@ -37,10 +37,10 @@ pub fn is_of_another(media: &dyn Media, name: &str, uuid: u128) -> bool {
 pub struct SegmentHeader {
     /// The filter it belongs to.
     pub uuid: u128,
-    /// The era of its records.
-    pub era: u64,
-    /// The LSN at which that era began.
-    pub era_start: u64,
+    /// The timeline of its records.
+    pub timeline: u64,
+    /// The LSN at which that timeline began.
+    pub timeline_start: u64,
     /// The LSN of its first record.
     pub first: u64,
     /// How many records it has room for.
@@ -52,8 +52,8 @@ impl SegmentHeader {
         let words = [
             self.uuid as u64,
             (self.uuid >> 64) as u64,
-            self.era,
-            self.era_start,
+            self.timeline,
+            self.timeline_start,
             self.first,
             self.capacity,
         ];
@@ -61,13 +61,13 @@ impl SegmentHeader {
     }
 
     fn from_words(header: Header<6>) -> Self {
-        let [low, high, era, era_start, first, capacity] = header.words;
+        let [low, high, timeline, timeline_start, first, capacity] = header.words;
         let uuid = u128::from(high) << 64 | u128::from(low);
-        Self { uuid, era, era_start, first, capacity }
+        Self { uuid, timeline, timeline_start, first, capacity }
     }
 
     fn name(&self) -> FileName {
-        FileName::Segment { era: self.era, first: self.first }
+        FileName::Segment { timeline: self.timeline, first: self.first }
     }
 
     /// Bytes of the whole file.
@@ -120,12 +120,12 @@ impl SegmentFile {
     /// [`Error::Io`], [`Error::Version`], [`Error::Damaged`].
     pub fn open(
         media: &dyn Media,
-        era: u64,
+        timeline: u64,
         first: u64,
         uuid: u128,
         access: Access,
     ) -> Result<Self> {
-        let name = FileName::Segment { era, first }.to_string();
+        let name = FileName::Segment { timeline, first }.to_string();
         let path = media.path().join(&name);
         let file = media.open(&name, access).map_err(Error::io("open", &path))?;
         let bytes = file.bytes().map_err(Error::io("measure", &path))?;
@@ -143,16 +143,16 @@ impl SegmentFile {
                 format!("one of {:032x}", header.uuid),
             );
         }
-        if (header.era, header.first) != (era, first) {
+        if (header.timeline, header.first) != (timeline, first) {
             return damaged(
                 32,
-                format!("era {era}, first LSN {first}, as its name says"),
-                format!("era {}, first LSN {}", header.era, header.first),
+                format!("timeline {timeline}, first LSN {first}, as its name says"),
+                format!("timeline {}, first LSN {}", header.timeline, header.first),
             );
         }
         let sound = header.capacity > 0
             && header.capacity <= CAPACITY_MAX
-            && header.era_start <= header.first
+            && header.timeline_start <= header.first
             && header.first <= LSN_MAX;
         if !sound || header.bytes() != bytes {
             let expected = format!("{} records", header.capacity);
@@ -255,10 +255,11 @@ impl Segment {
         temporary: u64,
         is_current: &dyn Fn() -> bool,
     ) -> Result<Self> {
-        let (name, draft) = (header.name().to_string(), FileName::Temporary(temporary).to_string());
+        let (name, temporary) =
+            (header.name().to_string(), FileName::Temporary(temporary).to_string());
         let path = media.path().join(&name);
         let allocated = PAGE_BYTES + places * RECORD_BYTES;
-        let file = media.create_with_hole(&draft, header.bytes(), allocated);
+        let file = media.create_with_hole(&temporary, header.bytes(), allocated);
         let file = file.map_err(Error::io("allocate", &path))?;
         let made = Self::fill(&*file, &header)
             .and_then(|mapping| {
@@ -266,7 +267,7 @@ impl Segment {
                 if !is_current() {
                     return Err(std::io::ErrorKind::NotFound.into());
                 }
-                media.rename_new(&draft, &name)?;
+                media.rename_new(&temporary, &name)?;
                 media.sync()?;
                 Ok(mapping)
             })
@@ -275,7 +276,7 @@ impl Segment {
             Ok(mapping) => Ok(Self::over(header, file, mapping, places == header.capacity)),
             Err(error) => {
                 // The error that matters is the first one; a leftover is removed at the next opening.
-                let _ = media.remove(&draft);
+                let _ = media.remove(&temporary);
                 Err(error)
             }
         }
@@ -295,12 +296,12 @@ impl Segment {
     /// As [`SegmentFile::open`].
     pub fn open(
         media: &dyn Media,
-        era: u64,
+        timeline: u64,
         first: u64,
         uuid: u128,
         access: Access,
     ) -> Result<Self> {
-        SegmentFile::open(media, era, first, uuid, access)?.map(access)
+        SegmentFile::open(media, timeline, first, uuid, access)?.map(access)
     }
 
     /// What its header says.
@@ -342,12 +343,12 @@ impl Segment {
         let slot = self.slot(lsn);
         let last = slot::last_word(slot);
         let [a, b, c] = [0, 1, 2].map(|at: usize| slot[at].load(Ordering::Relaxed));
-        Record::decode([a, b, c, last], self.header.era, lsn)
+        Record::decode([a, b, c, last], self.header.timeline, lsn)
     }
 
     /// Turns a place that is still empty into a VOID.
     pub fn void(&self, lsn: u64) {
-        slot::void(self.slot(lsn), void_word(self.header.era, lsn));
+        slot::void(self.slot(lsn), void_word(self.header.timeline, lsn));
     }
 
     /// Whether a place's record is published, or the place voided.
@@ -450,7 +451,8 @@ mod tests {
 
     /// A segment of four pages of records below its header, all of them there.
     fn full(media: &Disk) -> Segment {
-        let header = SegmentHeader { uuid: 7, era: 1, era_start: 1, first: 1001, capacity: 512 };
+        let header =
+            SegmentHeader { uuid: 7, timeline: 1, timeline_start: 1, first: 1001, capacity: 512 };
         let segment = Segment::create(media, header, 0).expect("space");
         (1001..1513).for_each(|lsn| segment.void(lsn));
         segment
@@ -523,17 +525,18 @@ mod tests {
 
     #[test]
     fn a_header_that_cannot_be_is_damage_though_its_checksum_is_right() {
-        let sound = SegmentHeader { uuid: 7, era: 2, era_start: 5, first: 5, capacity: 10 };
+        let sound =
+            SegmentHeader { uuid: 7, timeline: 2, timeline_start: 5, first: 5, capacity: 10 };
         let opened = |header: SegmentHeader| {
             let memory = Memory::new();
             memory.make().expect("nothing fails yet");
             Segment::create(&memory, header, 0).expect("space");
-            Segment::open(&memory, header.era, header.first, header.uuid, Access::Write)
+            Segment::open(&memory, header.timeline, header.first, header.uuid, Access::Write)
         };
         assert_eq!(*opened(sound).expect("a sound header").header(), sound);
         for header in [
             SegmentHeader { capacity: 0, ..sound },
-            SegmentHeader { era_start: 6, ..sound },
+            SegmentHeader { timeline_start: 6, ..sound },
             SegmentHeader { first: u64::MAX - 8, ..sound },
         ] {
             let error = opened(header).expect_err("no such segment can be");
@@ -545,7 +548,8 @@ mod tests {
     fn a_failed_sync_is_remembered() {
         let memory = Memory::new();
         memory.make().expect("nothing fails yet");
-        let header = SegmentHeader { uuid: 7, era: 1, era_start: 1, first: 1, capacity: 10 };
+        let header =
+            SegmentHeader { uuid: 7, timeline: 1, timeline_start: 1, first: 1, capacity: 10 };
         let segment = Segment::create(&memory, header, 0).expect("space");
         assert!(!segment.was_synced(), "not since it was opened");
         segment.sync().expect("nothing fails yet");

@@ -2,7 +2,7 @@
 //!
 //! A place is reserved once, by raising the tail. Its last word goes from zero to its final value once, by one
 //! compare-and-swap of the writer or of anyone who lost patience. Everything here is a pure protocol over shared
-//! words; `tests/loom/place.rs` runs it through all interleavings.
+//! words; `tests/loom/slot.rs` runs it through all interleavings.
 
 use crate::sync::{AtomicU64, Ordering};
 

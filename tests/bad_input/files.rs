@@ -263,7 +263,7 @@ fn a_filter_that_lost_its_meta_is_not_replaced_by_a_new_one() {
 }
 
 #[test]
-fn a_lost_log_of_the_last_era_is_noticed_even_if_an_older_era_has_log() {
+fn a_lost_log_of_the_last_timeline_is_noticed_even_if_an_older_timeline_has_log() {
     let place = place();
     let home = place.path().join("filter");
     let insert = |filter: &Filter, keys: std::ops::Range<u64>| {

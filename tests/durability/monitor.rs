@@ -42,10 +42,10 @@ const REMOVE: u64 = 8;
 struct Segment<'a> {
     name: &'a str,
     file: &'a Inode,
-    era: u64,
+    timeline: u64,
     first: u64,
     capacity: u64,
-    era_start: u64,
+    timeline_start: u64,
 }
 
 /// Returns a word of the header in its current state.
@@ -64,10 +64,10 @@ fn named<'a>(tape: &'a Tape, prefix: &str) -> Vec<(&'a str, &'a str, &'a Inode)>
 
 fn segments(tape: &Tape) -> Vec<Segment<'_>> {
     let all = named(tape, "wal-").into_iter().filter_map(|(name, rest, file)| {
-        let (era, first) = rest.split_once('-')?;
-        let (era, first) = (era.parse().ok()?, first.parse().ok()?);
-        let [era_start, capacity] = [header(file, 5)?, header(file, 7)?];
-        Some(Segment { name, file, era, first, capacity, era_start })
+        let (timeline, first) = rest.split_once('-')?;
+        let (timeline, first) = (timeline.parse().ok()?, first.parse().ok()?);
+        let [timeline_start, capacity] = [header(file, 5)?, header(file, 7)?];
+        Some(Segment { name, file, timeline, first, capacity, timeline_start })
     });
     all.collect()
 }
@@ -88,7 +88,10 @@ fn lasting_snapshots(tape: &Tape) -> Vec<u64> {
 impl Segment<'_> {
     /// Returns the LSN after its last record, or the one at which a newer timeline begins.
     fn end(&self, all: &[Self]) -> u64 {
-        let newer = all.iter().filter(|other| other.era > self.era).map(|other| other.era_start);
+        let newer = all
+            .iter()
+            .filter(|other| other.timeline > self.timeline)
+            .map(|other| other.timeline_start);
         newer.fold(self.first + self.capacity, u64::min)
     }
 
@@ -160,15 +163,19 @@ pub fn renamed(tape: &Tape, from: &str, to: &str) -> Result<(), String> {
         return Ok(());
     };
     if to == "live" {
-        let era = header(file, 4);
+        let timeline = header(file, 4);
         let all = segments(tape);
-        let mut of_era = all.iter().filter(|segment| Some(segment.era) == era);
-        let begun = of_era.any(|segment| {
-            segment.first == segment.era_start
+        let mut of_timeline = all.iter().filter(|segment| Some(segment.timeline) == timeline);
+        let begun = of_timeline.any(|segment| {
+            segment.first == segment.timeline_start
                 && name_lasts(tape, segment.name)
                 && segment.file.is_synced(tape.now)
         });
-        return if begun { Ok(()) } else { Err(format!("`live` of era {era:?} without its log")) };
+        return if begun {
+            Ok(())
+        } else {
+            Err(format!("`live` of timeline {timeline:?} without its log"))
+        };
     }
     if !file.is_synced(tape.now) {
         return Err(format!("{to} got its name before it was synced"));
@@ -222,7 +229,9 @@ pub fn removed(tape: &Tape, name: &str) -> Result<(), String> {
     let end = segment.end(&all);
     let covering = snapshots.iter().filter(|&&start| start >= end).count();
     let ended = all.iter().any(|other| {
-        other.era > segment.era && other.era_start <= segment.first && name_lasts(tape, other.name)
+        other.timeline > segment.timeline
+            && other.timeline_start <= segment.first
+            && name_lasts(tape, other.name)
     });
     if covering >= 2 || covering == 1 && tape.told.last().full || ended {
         return Ok(());

@@ -1,11 +1,11 @@
-//! Data with two copies: block 0, which readers never wait for, and a stripe's sums, which survive
+//! Data with two copies: the state block, which readers never wait for, and a stripe's sums, which survive
 //! their writer.
 
 use ebbtide::models::Totals;
-use ebbtide::models::stripe::{STRIPE_WORDS, Stripe, StripeSums};
-use ebbtide::models::stripe_lock::{Owner, try_lock, unlock};
+use ebbtide::models::stripe_table::{STRIPE_WORDS, Stripe, StripeSums};
+use ebbtide::models::robust_word::{Owner, try_lock, unlock};
 use ebbtide::models::sync::{AtomicU64, Ordering};
-use ebbtide::models::version;
+use ebbtide::models::seqlock;
 use loom::sync::Arc;
 use loom::sync::atomic::fence;
 use loom::thread;
@@ -27,10 +27,10 @@ struct Protocol {
 }
 
 const PROPER: Protocol = Protocol {
-    begin_other: version::begin_other,
-    flip: version::flip,
-    current: version::current,
-    unchanged: version::unchanged,
+    begin_other: seqlock::begin_other,
+    flip: seqlock::flip,
+    current: seqlock::current,
+    unchanged: seqlock::unchanged,
 };
 
 impl Copies {
@@ -69,7 +69,7 @@ enum Writers {
     Two,
 }
 
-fn block0(writers: Writers, protocol: Protocol) {
+fn state_block(writers: Writers, protocol: Protocol) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(move || {
@@ -106,12 +106,12 @@ fn block0(writers: Writers, protocol: Protocol) {
 
 #[test]
 fn a_copy_that_is_still_valid_was_read_whole() {
-    block0(Writers::Twice, PROPER);
+    state_block(Writers::Twice, PROPER);
 }
 
 #[test]
 fn a_copy_that_is_still_valid_was_read_whole_for_any_writer() {
-    block0(Writers::Two, PROPER);
+    state_block(Writers::Two, PROPER);
 }
 
 fn without_fence(version: &AtomicU64) -> u64 {
@@ -121,13 +121,13 @@ fn without_fence(version: &AtomicU64) -> u64 {
 #[test]
 #[should_panic = "of another version"]
 fn a_planted_copy_begun_without_a_fence_is_found() {
-    block0(Writers::Twice, Protocol { begin_other: without_fence, ..PROPER });
+    state_block(Writers::Twice, Protocol { begin_other: without_fence, ..PROPER });
 }
 
 #[test]
 #[should_panic = "of another version"]
 fn a_planted_copy_begun_without_a_fence_by_another_writer_is_found() {
-    block0(Writers::Two, Protocol { begin_other: without_fence, ..PROPER });
+    state_block(Writers::Two, Protocol { begin_other: without_fence, ..PROPER });
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn a_planted_flip_without_release_is_found() {
     fn flip(version: &AtomicU64, next: u64) {
         version.store(next, Ordering::Relaxed); // the bug
     }
-    block0(Writers::Twice, Protocol { flip, ..PROPER });
+    state_block(Writers::Twice, Protocol { flip, ..PROPER });
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn a_planted_current_without_acquire_is_found() {
     fn current(version: &AtomicU64) -> u64 {
         version.load(Ordering::Relaxed) // the bug
     }
-    block0(Writers::Twice, Protocol { current, ..PROPER });
+    state_block(Writers::Twice, Protocol { current, ..PROPER });
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn a_planted_copy_that_is_not_checked_is_found() {
         fence(Ordering::Acquire);
         true // the bug
     }
-    block0(Writers::Twice, Protocol { unchanged, ..PROPER });
+    state_block(Writers::Twice, Protocol { unchanged, ..PROPER });
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn a_planted_copy_checked_without_a_fence_is_found() {
     fn unchanged(version: &AtomicU64, before: u64) -> bool {
         version.load(Ordering::Relaxed) == before // the bug: no fence before it
     }
-    block0(Writers::Twice, Protocol { unchanged, ..PROPER });
+    state_block(Writers::Twice, Protocol { unchanged, ..PROPER });
 }
 
 /// A stripe's words, and whether the process that held it is dead.
@@ -174,7 +174,7 @@ struct Shared {
 }
 
 fn sums(of: u64) -> StripeSums {
-    StripeSums { lsn: of, inserts: of, time: of, novelty: of }
+    StripeSums { lsn: of, inserts: of, time: of, new_bits: of }
 }
 
 /// The index of the words of a copy: the record with LSN 1 is counted in the second copy, that with
@@ -196,7 +196,7 @@ fn death(stores: [(usize, u64); 5], left: usize) {
         let dying = {
             let shared = Arc::clone(&shared);
             thread::spawn(move || {
-                Stripe::new(&shared.words).count(1, 1, Totals { inserts: 1, novelty: 1 });
+                Stripe::new(&shared.words).count(1, 1, Totals { inserts: 1, new_bits: 1 });
                 for &(at, value) in &stores[..left] {
                     shared.words[at].store(value, Ordering::Relaxed);
                 }
@@ -216,7 +216,7 @@ fn death(stores: [(usize, u64); 5], left: usize) {
                     assert!((lsn..=2).contains(&found.time));
                     // Repair.
                     if lsn == 1 {
-                        Stripe::new(&shared.words).count(2, 2, Totals { inserts: 1, novelty: 1 });
+                        Stripe::new(&shared.words).count(2, 2, Totals { inserts: 1, new_bits: 1 });
                     }
                     assert_eq!(Stripe::new(&shared.words).sums(), sums(2));
                 }
@@ -240,7 +240,7 @@ fn the_model_and_the_code_store_the_same_words() {
             let words = [(); STRIPE_WORDS].map(|()| AtomicU64::new(0));
             let stripe = Stripe::new(&words);
             for lsn in 1..=2 {
-                stripe.count(lsn, lsn, Totals { inserts: 1, novelty: 1 });
+                stripe.count(lsn, lsn, Totals { inserts: 1, new_bits: 1 });
             }
             let mut expected = [0; STRIPE_WORDS];
             for (at, value) in PROPER_STORES {

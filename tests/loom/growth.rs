@@ -1,9 +1,9 @@
 //! New segments: no record is written to a segment before it exists, for any number of concurrent
 //! creators.
 
-use ebbtide::models::place::reserve;
+use ebbtide::models::slot::reserve;
 use ebbtide::models::sync::{AtomicU64, Ordering};
-use ebbtide::models::turn::{self, Taken};
+use ebbtide::models::leader_gate::{self, Taken};
 use loom::sync::Arc;
 use loom::thread;
 use std::time::Duration;
@@ -72,7 +72,7 @@ impl Shared {
             if allocated > end {
                 return allocated;
             }
-            let turn = match turn::take(&self.growing, Duration::ZERO) {
+            let turn = match leader_gate::take(&self.growing, Duration::ZERO) {
                 Taken::Again => continue,
                 Taken::Ours(turn) | Taken::Overtook(turn) => turn,
             };
@@ -107,7 +107,7 @@ fn growth(pieces: usize, stopped: bool, protocol: Protocol) {
         if stopped {
             let shared = Arc::clone(&shared);
             let stopped = thread::spawn(move || {
-                let taken = turn::take(&shared.growing, Duration::ZERO);
+                let taken = leader_gate::take(&shared.growing, Duration::ZERO);
                 // It has named the segment, and makes no further progress.
                 let _ =
                     shared.named[0].compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed);

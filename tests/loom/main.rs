@@ -10,9 +10,9 @@
 
 mod copies;
 mod growth;
-mod place;
-mod stripe_lock;
-mod told;
-mod turn;
+mod slot;
+mod robust_word;
+mod event_times;
+mod leader_gate;
 mod undo;
-mod version;
+mod seqlock;

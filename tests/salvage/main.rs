@@ -205,9 +205,11 @@ fn log_known_only_from_names_is_reported_lost_and_not_as_the_end() {
     let [last, before] = [0, 1].map(|at| newest("wal-").nth(at).expect("segments"));
     let gap = [live.clone(), (last, Harm::Zero(0)), (before.clone(), Harm::Remove)];
     // The whole timeline in which the newest snapshot was written.
-    let era: Vec<_> = newest("wal-000003-").map(|name| (name, Harm::Remove)).collect();
+    let timeline: Vec<_> = newest("wal-000003-").map(|name| (name, Harm::Remove)).collect();
     let snapshot: u64 = newest("snap-").next().expect("a snapshot")[5..].parse().expect("a number");
-    for (harms, lsn) in [(gap.to_vec(), first(&before)), ([era, vec![live]].concat(), snapshot)] {
+    for (harms, lsn) in
+        [(gap.to_vec(), first(&before)), ([timeline, vec![live]].concat(), snapshot)]
+    {
         let place = place();
         let [home, dest] = ["filter", "saved"].map(|name| place.path().join(name));
         let mut files = scene.files.clone();

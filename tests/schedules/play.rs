@@ -218,7 +218,7 @@ impl Play {
             }
             Act::Sync => filter.sync().map_err(text)?,
             Act::Checkpoint => filter.checkpoint().map(|_| ()).map_err(text)?,
-            Act::Duties => filter.do_duties().map_err(text)?,
+            Act::Duties => filter.do_tasks().map_err(text)?,
             Act::Digest => filter.digest().map(|_| ()).map_err(text)?,
         }
         Ok(())

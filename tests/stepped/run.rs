@@ -142,7 +142,7 @@ pub struct Run<'a> {
     pub inserts: u64,
     /// The number of records since the beginning of the timeline, after the last answer.
     place: u64,
-    era_start: u64,
+    timeline_start: u64,
     /// The paths of the operation, and of the repairing ones.
     pub ways: Vec<Way>,
     pub tally: Tally,
@@ -163,7 +163,7 @@ pub fn run(scene: &'static Scene, company: Company, settings: Settings) -> Resul
         next: 0,
         inserts: 0,
         place: 0,
-        era_start: 1,
+        timeline_start: 1,
         ways: Vec::new(),
         tally: Tally::default(),
     };
@@ -265,12 +265,12 @@ impl Run<'_> {
             None
         };
         if let (Some(first), Company::Beside | Company::Stopped) = (&first, self.company) {
-            self.era_start = first.lsn;
+            self.timeline_start = first.lsn;
         }
         let pids = [survivor.id()];
         let answer = self.doing(what, &pids, || ask(&mut survivor))?;
         self.survivor = Some(survivor);
-        self.place = answer.lsn.saturating_sub(self.era_start);
+        self.place = answer.lsn.saturating_sub(self.timeline_start);
         Ok(answer)
     }
 

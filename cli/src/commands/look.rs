@@ -205,7 +205,7 @@ fn entry_time(entry: &inspect::Entry) -> Option<Timestamp> {
 fn entry_json(entry: &inspect::Entry, tags: &RandomState) -> Map<String, Value> {
     let mut members = object([
         ("lsn", entry.lsn.into()),
-        ("era", entry.era.into()),
+        ("timeline", entry.timeline.into()),
         ("time", entry_time(entry).map(Timestamp::as_unix_millis).into()),
         ("operation", entry.operation.into()),
         ("stream_time", entry.is_stream_time().into()),

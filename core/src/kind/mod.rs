@@ -27,9 +27,9 @@ use std::fmt::Debug;
 pub struct Totals {
     /// Insert operations applied since creation.
     pub inserts: u64,
-    /// The sum of [`Kind::novelty`] over all inserts since creation; for kinds that weigh, the
+    /// The sum of [`Kind::new_bits`] over all inserts since creation; for kinds that weigh, the
     /// number of removals.
-    pub novelty: u64,
+    pub new_bits: u64,
 }
 
 /// The times and sums from which an insert is decided.
@@ -196,7 +196,7 @@ pub trait Kind: Debug + Send + Sync {
     /// Returns whether operations are idempotent: one that was interrupted anywhere may be applied
     /// again, with the same result. Otherwise all its changes must go through `Block::set_word` and
     /// `Block::set_own`, in one block of the first bank, so that they can be undone.
-    fn repeatable(&self) -> bool {
+    fn idempotent(&self) -> bool {
         false
     }
 
@@ -292,7 +292,7 @@ pub trait Kind: Debug + Send + Sync {
 
     /// Returns how much an insert is about to change, in the kind's unit, for kinds that steer by
     /// it. The value is recorded with the insert, so that its sums are exact after a recovery.
-    fn novelty(&self, state: &State<'_>, blocks: &Blocks<'_>, operation: &Operation) -> u32 {
+    fn new_bits(&self, state: &State<'_>, blocks: &Blocks<'_>, operation: &Operation) -> u32 {
         let _ = (state, blocks, operation);
         0
     }
@@ -322,7 +322,7 @@ pub trait Kind: Debug + Send + Sync {
     /// Applies an insert to the key's blocks (those of `touches` that `blocks` holds): catches them
     /// up to the operation's step, then sets the cells.
     ///
-    /// `state` may be later than the operation (in replay, when block 0 was copied after the
+    /// `state` may be later than the operation (in replay, when the state block was copied after the
     /// block). The result depends on the operation and the blocks, and on `state` only for the bank
     /// that a step belongs to.
     fn insert(&self, state: &State<'_>, blocks: &Blocks<'_>, operation: &Operation);

@@ -118,7 +118,7 @@ impl Columns {
     }
 
     /// Returns how many bits [`insert`](Self::insert) would newly set.
-    pub(super) fn novelty(&self, block: &Block<'_>, generation: u64, hash: u64) -> u32 {
+    pub(super) fn new_bits(&self, block: &Block<'_>, generation: u64, hash: u64) -> u32 {
         let uncleared = generation.saturating_sub(caught_up(block)).min(self.n.into()) as u32;
         let kept = !self.youngest_columns(generation, uncleared);
         let mut new = 0;
@@ -376,14 +376,14 @@ mod tests {
         let columns = Columns::new(12, 64, 64);
         columns.catch_up(&block, 0, 200);
         // Of slices 129 to 140 the block still holds those from 137 on.
-        assert_eq!(columns.novelty(&block, 140, 77), 4);
+        assert_eq!(columns.new_bits(&block, 140, 77), 4);
         columns.insert(&block, 0, 140, 77);
         assert_eq!(ones(&cells), 4);
         assert_eq!(caught_up(&block), 200);
     }
 
     #[test]
-    fn novelty_is_what_an_insert_sets() {
+    fn new_bits_is_what_an_insert_sets() {
         for (n, width) in [(64, 64), (60, 64), (30, 32), (16, 16)] {
             let (own, cells) = (words(6), words(64));
             let block = Block::alone(&own, &cells);
@@ -391,7 +391,7 @@ mod tests {
             for i in 0..5000_u64 {
                 let (generation, hash) = (100 + i / 40 - i % 7, crate::hash::mix(i));
                 columns.catch_up(&block, 90, 100 + i / 40);
-                let (before, new) = (ones(&cells), columns.novelty(&block, generation, hash));
+                let (before, new) = (ones(&cells), columns.new_bits(&block, generation, hash));
                 columns.insert(&block, 90, generation, hash);
                 assert_eq!(ones(&cells) - before, new, "insert {i}");
             }

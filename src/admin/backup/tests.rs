@@ -40,12 +40,12 @@ fn log(filter: &Filter<Bloom>) -> (Vec<Arc<Segment>>, SnapshotHeader) {
     let engine = &filter.engine;
     insert(filter, 0..5 * SEGMENT);
     filter.sync().expect("a sync");
-    let first = engine.image.header().era_start().load(Ordering::Relaxed);
+    let first = engine.image.header().timeline_start().load(Ordering::Relaxed);
     let held = engine.log.map(first, first + 5 * SEGMENT).expect("all are there");
     assert_eq!(held.len(), 5);
     let (start, end) = (first + 20, first + 5 * SEGMENT - 20);
-    let (uuid, era) = (engine.meta.uuid, engine.image.header().identity().era);
-    (held, SnapshotHeader { uuid, era, start, end, frames: 0, bytes: 0 })
+    let (uuid, timeline) = (engine.meta.uuid, engine.image.header().identity().timeline);
+    (held, SnapshotHeader { uuid, timeline, start, end, frames: 0, bytes: 0 })
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn each_record_of_the_copy_is_the_one_of_the_log() {
     let (held, header) = log(&filter);
     let to = place();
     assert!(filter.engine.copy_log(&held, &to, &header).expect("space"));
-    let copy = Segment::open(&to, header.era, header.start, header.uuid, Access::Read);
+    let copy = Segment::open(&to, header.timeline, header.start, header.uuid, Access::Read);
     let copy = copy.expect("a segment");
     assert_eq!((copy.first(), copy.end()), (header.start, header.end));
     for lsn in header.start..header.end {
@@ -141,7 +141,7 @@ impl Media for Busy {
     }
 
     fn create(&self, name: &str, bytes: u64) -> io::Result<Box<dyn MediaFile>> {
-        if name == FileName::Temporary(SNAPSHOT_DRAFT).to_string() {
+        if name == FileName::Temporary(SNAPSHOT_TEMPORARY).to_string() {
             (self.meanwhile.lock().expect("no panic"))();
         }
         self.inner.create(name, bytes)
@@ -192,9 +192,11 @@ fn copied_while_log_is_removed(times: u32) -> (Result<()>, Memory, u64) {
         if left > 0 {
             left -= 1;
             let durable = other.engine.durable();
-            for (era, first) in Listing::read(&*memory).expect("a directory").segments {
+            for (timeline, first) in Listing::read(&*memory).expect("a directory").segments {
                 if first + SEGMENT <= durable {
-                    memory.remove(&FileName::Segment { era, first }.to_string()).expect("a file");
+                    memory
+                        .remove(&FileName::Segment { timeline, first }.to_string())
+                        .expect("a file");
                 }
             }
         }
@@ -239,6 +241,6 @@ fn a_backup_beside_inserts_in_its_log_has_what_its_snapshot_has_not() {
     let snapshot = SnapshotReader::open(&to, listing.snapshots[0], uuid);
     let header = *snapshot.expect("a snapshot").header();
     assert!(header.end - header.start >= 3 * SEGMENT, "{header:?} of {keys} keys");
-    assert_eq!(listing.segments, [(header.era, header.start)]);
+    assert_eq!(listing.segments, [(header.timeline, header.start)]);
     assert!(inspect::verify_on(&to).expect("a report").is_sound());
 }

@@ -47,10 +47,10 @@ fn a_question_under_which_events_happened_is_asked_again_however_many_there_were
             next.set(next.get() + 1);
         };
         (0..100).for_each(|_| one_more());
-        let block0 = engine.image.header().block0();
+        let state_block = engine.image.header().state_block();
         // An even number of events leads back to the copy that the question reads.
         for events in 0..=6 {
-            let (asked, before) = (Cell::new(0), block0.version());
+            let (asked, before) = (Cell::new(0), state_block.version());
             let key = next.get() - 1;
             let hash = engine.meta.hasher.hash(&key.to_le_bytes());
             let seen = engine.ask(hash, None, |_, state, _, _| {
@@ -58,16 +58,16 @@ fn a_question_under_which_events_happened_is_asked_again_however_many_there_were
                 let first = words(state);
                 // The question is stopped here, the first time.
                 let stopped = if asked.get() == 1 { 2000 } else { 0 };
-                for _ in (0..stopped).take_while(|_| block0.version() < before + events) {
+                for _ in (0..stopped).take_while(|_| state_block.version() < before + events) {
                     one_more();
                 }
                 (first, words(state))
             });
-            let happened = block0.version() - before;
+            let happened = state_block.version() - before;
             assert!(happened >= events, "{kind}: {happened} of {events} events");
             let (first, last) = seen.expect("an answer");
             assert_eq!(first, last, "{kind}: the state of one question, after {events} events");
-            let now = words(&block0.state(block0.version()));
+            let now = words(&state_block.state(state_block.version()));
             assert_eq!(first, now, "{kind}: the state that counts, after {events} events");
             let expected = 1 + u32::from(events > 0);
             assert_eq!(asked.get(), expected, "{kind}: asked under {events} events");
@@ -82,17 +82,17 @@ fn a_key_of_the_window_is_found_by_a_question_under_which_two_events_happened() 
         let filter = made("age-partitioned", &[("window-items", window), ("fpr", "0.001")]);
         let engine = &filter.engine;
         let mut next = 0;
-        let block0 = engine.image.header().block0();
-        while block0.version() < 40 {
+        let state_block = engine.image.header().state_block();
+        while state_block.version() < 40 {
             insert(&filter, next);
             next += 1;
         }
         let next = Cell::new(next);
         for _ in 0..10 {
-            let (key, before) = (next.get() - 1, block0.version());
+            let (key, before) = (next.get() - 1, state_block.version());
             let hash = engine.meta.hasher.hash(&key.to_le_bytes());
             let found = engine.ask(hash, None, |kind, state, blocks, query| {
-                while block0.version() < before + 2 {
+                while state_block.version() < before + 2 {
                     assert!(next.get() < 1_000_000, "no events");
                     insert(&filter, next.get());
                     next.set(next.get() + 1);

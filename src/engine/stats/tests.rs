@@ -133,7 +133,7 @@ fn a_change_of_any_word_of_block_0_that_counts_changes_the_digest() {
     for sample in SAMPLES {
         let filter = made(sample);
         let before = digest(&filter);
-        let current = filter.engine.image.header().block0().current().block();
+        let current = filter.engine.image.header().state_block().current().block();
         // Whatever the words mean: any bit must change the digest, or show that the state cannot be.
         for (at, word) in current.own.iter().chain(current.cells).enumerate() {
             assert!(matters(&filter, word, before), "{sample:?}: word {at} of block 0");
@@ -152,7 +152,7 @@ fn a_change_of_any_sum_of_any_stripe_changes_the_digest() {
             let sums = stripe.sums();
             let mut changed = [sums; 3];
             changed[0].inserts ^= 1;
-            changed[1].novelty ^= 1;
+            changed[1].new_bits ^= 1;
             changed[2].time ^= 2;
             let names = ["inserts", "novelty", "time"];
             // A kind that does not use time keeps what clock it likes.
@@ -173,11 +173,11 @@ fn the_copies_that_do_not_count_and_lsns_change_no_digest() {
     for sample in SAMPLES {
         let filter = made(sample);
         let (header, before) = (filter.engine.image.header(), digest(&filter));
-        let block0 = header.block0();
-        let other = block0.copy(block0.version() + 1);
+        let state_block = header.state_block();
+        let other = state_block.copy(state_block.version() + 1);
         other.block().own.iter().chain(other.block().cells).for_each(|word| store(word, 77));
         assert_eq!(digest(&filter), before, "{sample:?}: the other copy of block 0");
-        block0.current().set_lsn(1 << 20);
+        state_block.current().set_lsn(1 << 20);
         for index in 0..header.stripe_count() {
             let stripe = header.stripe(index);
             let sums = stripe.sums();

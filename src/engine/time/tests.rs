@@ -1,6 +1,6 @@
 //! A wrong clock: the wall clock steps, the time that passes does not.
 
-use crate::api::outcome::{Ask, Checked, Request, Since};
+use crate::api::outcome::{Checked, Precondition, Request, Since};
 use crate::engine::time::*;
 use crate::format::names::FileName;
 use crate::media::Memory;
@@ -113,7 +113,8 @@ impl Machine {
     }
 
     fn write(&self, key: u64, time: Option<u64>) -> Checked {
-        let (time, ask) = (time.map(|time| time * 1_000_000), Ask::Present(Since::LastSeen));
+        let (time, ask) =
+            (time.map(|time| time * 1_000_000), Precondition::Present(Since::LastSeen));
         let request = Request { hash: hash(key), time, weight: 1, ask, told: None };
         self.engine().write(&request).expect("an insert").checked
     }

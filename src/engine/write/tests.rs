@@ -46,7 +46,7 @@ fn a_key_that_comes_while_an_earlier_event_is_decided_stays_for_its_whole_window
     let (filter, start) = made();
     let inserted = insert_beside(&filter, start, |events, event, stamp| {
         let applied = filter.engine.apply_event(events, &event, stamp).expect("no error");
-        assert!(matches!(applied, Stepped::Applied));
+        assert!(matches!(applied, StepOutcome::Applied));
     });
     assert!(inserted.expect("no error"));
     let (window, later) = (WINDOW.as_micros() as Micros, start + 2 * filter.engine.grace);
@@ -66,7 +66,7 @@ fn insert_many(engine: &Engine, keys: std::ops::Range<u64>, start: Micros) -> Mi
             hash: ebbtide_core::hash::mix(key),
             time,
             weight: 1,
-            ask: Ask::Nothing,
+            ask: Precondition::Nothing,
             told: None,
         };
         engine.write(&request).expect("an insert");
@@ -84,8 +84,8 @@ fn banks_whose_numbers_outgrow_the_argument_of_a_record_are_replayed() {
     let mut time = insert_many(&engine, 0..10, 1 << 40);
     // As if so many banks had been opened and closed before.
     let before = ARGUMENT_MAX - 1;
-    let block0 = engine.image.header().block0();
-    block0.change(block0.current().lsn(), |state| {
+    let state_block = engine.image.header().state_block();
+    state_block.change(state_block.current().lsn(), |state| {
         let geometry = state.banks().next().expect("a bank").geometry;
         state.apply_banks(&Event::OpenBank { id: before, geometry, since: 0, time: 0 });
         state.apply_banks(&Event::CloseBank { id: before, time: 0 });

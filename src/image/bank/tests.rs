@@ -14,7 +14,7 @@ const GEOMETRY: Geometry = Geometry { blocks_per_stripe: 5, words_per_block: 72 
 const PLAIN: BankForm = BankForm { undo: false, grows: false };
 const NOTING: BankForm = BankForm { undo: true, grows: false };
 const GROWING: BankForm = BankForm { undo: true, grows: true };
-/// The filter and its era.
+/// The filter and its timeline.
 const IMAGE: (u128, u64) = (5 << 64 | 7, 3);
 
 fn memory() -> Memory {
@@ -165,18 +165,18 @@ fn a_bank_is_opened_as_what_it_is_and_as_nothing_else() {
     let same = open(IMAGE, 4, GEOMETRY, NOTING).expect("it is there");
     assert_eq!((same.id(), same.blocks(), same.block(14).1.word(71)), (4, 15, 9));
     // Under the names of others.
-    let name = |era, bank| FileName::Bank { era, bank }.to_string();
-    for (era, bank) in [(3, 5), (4, 4)] {
-        memory.rename_new(&name(3, 4), &name(era, bank)).expect("the name is free");
-        let opened = open((IMAGE.0, era), bank, GEOMETRY, NOTING);
-        assert!(matches!(opened, Err(Error::Damaged { .. })), "{era} {bank}");
-        memory.rename_new(&name(era, bank), &name(3, 4)).expect("the name is free");
+    let name = |timeline, bank| FileName::Bank { timeline, bank }.to_string();
+    for (timeline, bank) in [(3, 5), (4, 4)] {
+        memory.rename_new(&name(3, 4), &name(timeline, bank)).expect("the name is free");
+        let opened = open((IMAGE.0, timeline), bank, GEOMETRY, NOTING);
+        assert!(matches!(opened, Err(Error::Damaged { .. })), "{timeline} {bank}");
+        memory.rename_new(&name(timeline, bank), &name(3, 4)).expect("the name is free");
     }
-    let (uuid, era) = IMAGE;
+    let (uuid, timeline) = IMAGE;
     let swapped = Geometry { blocks_per_stripe: 72, words_per_block: 5 };
     for (image, geometry, form) in [
-        ((uuid ^ 1, era), GEOMETRY, NOTING),
-        ((uuid ^ 1 << 64, era), GEOMETRY, NOTING),
+        ((uuid ^ 1, timeline), GEOMETRY, NOTING),
+        ((uuid ^ 1 << 64, timeline), GEOMETRY, NOTING),
         (IMAGE, Geometry { blocks_per_stripe: 6, ..GEOMETRY }, NOTING),
         (IMAGE, Geometry { words_per_block: 73, ..GEOMETRY }, NOTING),
         (IMAGE, swapped, NOTING),

@@ -18,17 +18,17 @@ fn memory() -> Memory {
 }
 
 fn identity(stripes: u32) -> Identity {
-    Identity { uuid: UUID, era: 3, boot: BOOT, inode: 0, device: 0, stripes, state_words: 512 }
+    Identity { uuid: UUID, timeline: 3, boot: BOOT, inode: 0, device: 0, stripes, state_words: 512 }
 }
 
-fn made(stripes: u32) -> LiveHeader {
-    LiveHeader::create(&memory(), "image", identity(stripes)).expect("space")
+fn made(stripes: u32) -> Control {
+    Control::create(&memory(), "image", identity(stripes)).expect("space")
 }
 
 /// An image under its name.
-fn named(identity: Identity) -> (Memory, LiveHeader) {
+fn named(identity: Identity) -> (Memory, Control) {
     let memory = memory();
-    let header = LiveHeader::create(&memory, "image", identity).expect("space");
+    let header = Control::create(&memory, "image", identity).expect("space");
     memory.rename("image", "live").expect("it is there");
     (memory, header)
 }
@@ -40,7 +40,7 @@ fn is_damage<T>(result: &Result<T>) -> bool {
 #[test]
 fn an_image_that_could_not_be_looked_at_is_not_taken_for_none() {
     let told =
-        |kind: ErrorKind| LiveHeader::none_if_unfit::<u64>(Error::io("open", "live")(kind.into()));
+        |kind: ErrorKind| Control::none_if_unfit::<u64>(Error::io("open", "live")(kind.into()));
     for kind in [ErrorKind::NotFound, ErrorKind::InvalidInput, ErrorKind::UnexpectedEof] {
         assert!(matches!(told(kind), Ok(None)), "{kind}");
     }
@@ -50,7 +50,7 @@ fn an_image_that_could_not_be_looked_at_is_not_taken_for_none() {
     let (memory, _header) = named(identity(2));
     for call in 1.. {
         memory.fail_after(call, ErrorKind::Other);
-        let told = LiveHeader::open_previous(&memory, UUID, Access::Read);
+        let told = Control::open_previous(&memory, UUID, Access::Read);
         if memory.clear_faults() {
             assert!(told.expect("nothing failed").is_some());
             break;
@@ -58,7 +58,7 @@ fn an_image_that_could_not_be_looked_at_is_not_taken_for_none() {
         assert!(matches!(told, Err(Error::Io { .. })), "{call}: {told:?}");
     }
     memory.fail_after(1, ErrorKind::PermissionDenied);
-    assert!(matches!(LiveHeader::previous_era(&memory, UUID), Err(Error::Io { .. })));
+    assert!(matches!(Control::previous_timeline(&memory, UUID), Err(Error::Io { .. })));
 }
 
 #[test]
@@ -68,14 +68,15 @@ fn each_thing_has_a_place_of_its_own_and_the_file_is_no_larger_than_they_are() {
     for &stripes in stripes {
         let header = made(stripes);
         let words = header.mapping.words();
-        let (lanes, end) = header.lanes;
-        assert!(header.block0.1 <= lanes && lanes.is_multiple_of(16), "{stripes}: {lanes}");
+        let (shards, end) = header.shards;
+        assert!(header.state_block.1 <= shards && shards.is_multiple_of(16), "{stripes}: {shards}");
         assert!((end..end + 512).contains(&words.len()), "{stripes}: {}", words.len());
         assert_eq!(header.bytes(), words.len() as u64 * 8);
         let stripe = |at| header.stripe(at);
         let marked = || {
             let some = [header.tail(), header.durable(), header.refused(), header.allocated()];
-            let more = [header.era_start(), header.noted(), header.noting(), header.events_from()];
+            let more =
+                [header.timeline_start(), header.noted(), header.noting(), header.events_from()];
             let others = [header.snapshot(), header.syncing(), header.growing(), header.time()];
             let lists = header.unsound().iter().chain(header.time_base());
             let slots = (0..SLOTS_WORDS).map(|slot| header.slot_term(slot));
@@ -85,28 +86,31 @@ fn each_thing_has_a_place_of_its_own_and_the_file_is_no_larger_than_they_are() {
         };
         assert_eq!([header.unsound().len(), header.time_base().len()], [UNSOUND_MAX, 3]);
         let sums = |at: usize| {
-            let [lsn, inserts, time, novelty] = [1, 2, 3, 4].map(|word| 9000 + at as u64 * word);
-            StripeSums { lsn, inserts, time, novelty }
+            let [lsn, inserts, time, new_bits] = [1, 2, 3, 4].map(|word| 9000 + at as u64 * word);
+            StripeSums { lsn, inserts, time, new_bits }
         };
         // All are marked before the first is looked at.
         marked().for_each(|(mark, word)| store(word, 1000 + mark as u64));
         (0..header.stripe_count()).for_each(|at| stripe(at).set_sums(&sums(at)));
         for lsn in [71, 72] {
-            header.block0().change(lsn, |state| {
+            header.state_block().change(lsn, |state| {
                 [0, STATE_OWN_WORDS - 1].into_iter().for_each(|at| state.set_own(at, lsn));
             });
         }
-        header.tally().begin(Totals { inserts: 5, novelty: 6 });
-        (0..32).for_each(|lane| header.tally().count(lane, 1, 1));
+        header.counters().begin(Totals { inserts: 5, new_bits: 6 });
+        (0..32).for_each(|shard| header.counters().count(shard, 1, 1));
         header.retire();
         assert!(marked().all(|(mark, word)| load(word) == 1000 + mark as u64), "{stripes}");
         assert_eq!(header.stripe_count(), stripes as usize + 1);
         assert!((0..=stripes as usize).all(|at| stripe(at).sums() == sums(at)), "{stripes}");
-        assert_eq!(header.tally().sum(), Totals { inserts: 37, novelty: 38 });
+        assert_eq!(header.counters().sum(), Totals { inserts: 37, new_bits: 38 });
         assert!(header.is_retired() && !header.is_poisoned());
-        let (state, block0) = (header.state(), header.block0());
-        assert_eq!([state.own(0), state.own(STATE_OWN_WORDS - 1), block0.version()], [72, 72, 2]);
-        assert_eq!([1, 2].map(|version| block0.copy(version).lsn()), [71, 72]);
+        let (state, state_block) = (header.state(), header.state_block());
+        assert_eq!(
+            [state.own(0), state.own(STATE_OWN_WORDS - 1), state_block.version()],
+            [72, 72, 2]
+        );
+        assert_eq!([1, 2].map(|version| state_block.copy(version).lsn()), [71, 72]);
         let encoded = header.identity().words().encode(MAGIC);
         assert_eq!(words[..HEADER_WORDS].iter().map(load).collect::<Vec<_>>(), encoded);
     }
@@ -116,10 +120,10 @@ fn each_thing_has_a_place_of_its_own_and_the_file_is_no_larger_than_they_are() {
 fn an_image_is_that_of_its_filter_in_its_run_of_the_machine_and_in_its_own_file() {
     let (memory, header) = named(identity(2));
     let left = |boot, uuid| {
-        let left = LiveHeader::previous_in(boot, &memory, uuid, Access::Read);
+        let left = Control::previous_in(boot, &memory, uuid, Access::Read);
         left.expect("no error").is_some()
     };
-    let attached = LiveHeader::attach(&memory, UUID, Access::Write).expect("it is there");
+    let attached = Control::attach(&memory, UUID, Access::Write).expect("it is there");
     assert_eq!(attached.identity(), header.identity());
     let expected = Identity { inode: header.identity().inode, ..identity(2) };
     assert_eq!(*header.identity(), expected);
@@ -131,51 +135,51 @@ fn an_image_is_that_of_its_filter_in_its_run_of_the_machine_and_in_its_own_file(
         assert!(!left(boot, uuid), "{boot} {uuid:x}");
     }
     for uuid in [7, UUID ^ 1] {
-        assert!(is_damage(&LiveHeader::attach(&memory, uuid, Access::Read)), "{uuid:x}");
+        assert!(is_damage(&Control::attach(&memory, uuid, Access::Read)), "{uuid:x}");
     }
     // All of a boot id counts.
     let boot = 9 << 64 | BOOT;
     let (other, _header) = named(Identity { boot, ..identity(2) });
-    let told = |boot| LiveHeader::previous_in(boot, &other, UUID, Access::Read).expect("no error");
+    let told = |boot| Control::previous_in(boot, &other, UUID, Access::Read).expect("no error");
     assert_eq!(told(boot).expect("it is there").identity().boot, boot);
     assert!(told(BOOT).is_none());
     // Those who share it now do so whatever the boot id says to each of them.
-    LiveHeader::attach(&other, UUID, Access::Read).expect("it is there");
+    Control::attach(&other, UUID, Access::Read).expect("it is there");
     // Where no boot id could be read nothing is known, then or now.
     let (other, _header) = named(Identity { boot: 0, ..identity(2) });
-    let told = LiveHeader::previous_in(0, &other, UUID, Access::Read);
+    let told = Control::previous_in(0, &other, UUID, Access::Read);
     assert!(told.expect("no error").is_none());
     let previous = |uuid| {
-        let opened = LiveHeader::open_previous(&memory, uuid, Access::Read).expect("no error");
-        (opened.is_some(), LiveHeader::previous_era(&memory, uuid).expect("no error"))
+        let opened = Control::open_previous(&memory, uuid, Access::Read).expect("no error");
+        (opened.is_some(), Control::previous_timeline(&memory, uuid).expect("no error"))
     };
     assert_eq!(previous(UUID), (true, Some(3)));
     assert_eq!(previous(7), (false, None), "another filter's");
-    // A copy is not the image, but tells of its era.
+    // A copy is not the image, but tells of its timeline.
     let file = memory.open("live", Access::Read).expect("it is there");
     let mut bytes = vec![0; file.bytes().expect("no error") as usize];
     file.read_at(&mut bytes, 0).expect("no error");
     let copy = memory.create("copy", bytes.len() as u64).expect("space");
     copy.write_at(&bytes, 0).expect("space");
     memory.rename("copy", "live").expect("it is there");
-    assert!(is_damage(&LiveHeader::attach(&memory, UUID, Access::Read)));
+    assert!(is_damage(&Control::attach(&memory, UUID, Access::Read)));
     assert_eq!(previous(UUID), (false, Some(3)));
     memory.remove("live").expect("it is there");
-    let gone = LiveHeader::attach(&memory, UUID, Access::Read);
+    let gone = Control::attach(&memory, UUID, Access::Read);
     assert!(matches!(gone, Err(Error::Io { .. })));
     assert_eq!(previous(UUID), (false, None));
 }
 
 #[test]
-fn an_image_that_was_made_longer_is_none_and_an_era_beyond_all_is_none() {
+fn an_image_that_was_made_longer_is_none_and_an_timeline_beyond_all_is_none() {
     let (memory, header) = named(identity(2));
     drop(header);
     let file = memory.open("live", Access::Write).expect("it is there");
     file.write_at(&[0; 8], file.bytes().expect("no error")).expect("space");
-    assert!(is_damage(&LiveHeader::attach(&memory, UUID, Access::Write)));
-    for (era, told) in [(ERA_MAX, Some(ERA_MAX)), (ERA_MAX + 1, None)] {
-        let (memory, _header) = named(Identity { era, ..identity(2) });
-        assert_eq!(LiveHeader::previous_era(&memory, UUID).expect("no error"), told);
+    assert!(is_damage(&Control::attach(&memory, UUID, Access::Write)));
+    for (timeline, told) in [(TIMELINE_MAX, Some(TIMELINE_MAX)), (TIMELINE_MAX + 1, None)] {
+        let (memory, _header) = named(Identity { timeline, ..identity(2) });
+        assert_eq!(Control::previous_timeline(&memory, UUID).expect("no error"), told);
     }
 }
 
@@ -204,7 +208,7 @@ fn ends_of_the_log_that_do_not_fit_together_are_damage() {
     store(header.segment_records(), CAPACITY);
     let check = |ends: [u64; 6], stripe| {
         let [start, durable, tail, allocated, counted, snapshot] = ends;
-        store(header.era_start(), start);
+        store(header.timeline_start(), start);
         store(header.durable(), durable);
         store(header.tail(), tail);
         store(header.allocated(), allocated);
@@ -292,7 +296,7 @@ fn every_held_stripe_and_every_note_may_have_left_a_place_empty() {
 #[test]
 fn the_lead_is_read_back_in_any_run_of_the_machine_or_not_at_all() {
     let (memory, header) = named(identity(2));
-    let previous = |uuid| LiveHeader::previous_lead(&memory, uuid).expect("no error");
+    let previous = |uuid| Control::previous_lead(&memory, uuid).expect("no error");
     assert_eq!((header.lead(), previous(UUID)), (None, None), "it was never noted");
     let most = (1 << 47) - 1;
     for lead in [0, 1, -1, 18_000_000, -600_000, most, -most - 1] {
@@ -312,7 +316,7 @@ fn the_lead_is_read_back_in_any_run_of_the_machine_or_not_at_all() {
     }
     let (other, header) = named(Identity { boot: 9, ..identity(2) });
     header.set_lead(-77);
-    assert_eq!(LiveHeader::previous_lead(&other, UUID).expect("no error"), Some(-77));
+    assert_eq!(Control::previous_lead(&other, UUID).expect("no error"), Some(-77));
     other.fail_after(1, ErrorKind::PermissionDenied);
-    assert!(matches!(LiveHeader::previous_lead(&other, UUID), Err(Error::Io { .. })));
+    assert!(matches!(Control::previous_lead(&other, UUID), Err(Error::Io { .. })));
 }

@@ -19,7 +19,7 @@ fn made(spec: &impl Spec) -> (Image, Arc<dyn Kind>, Arc<Memory>) {
     memory.make().expect("nothing fails yet");
     let identity = Identity {
         uuid: 7,
-        era: 1,
+        timeline: 1,
         boot: 1,
         inode: 0,
         device: 0,
@@ -37,7 +37,7 @@ fn windows() -> TimeLimited {
 
 /// The same image, as another handle has it.
 fn attached(memory: &Arc<Memory>, kind: &dyn Kind) -> Result<Image> {
-    let header = LiveHeader::attach(&**memory, 7, Access::Write)?;
+    let header = Control::attach(&**memory, 7, Access::Write)?;
     Image::attach(memory.clone(), header, LAYOUT, kind, Access::Write)
 }
 
@@ -78,13 +78,13 @@ fn an_operation_is_applied_and_counted_once_however_often_its_record_comes() {
     for _ in 0..3 {
         apply(&image, &*kind, 5, &insert);
         apply(&image, &*kind, 4, &insert);
-        let expected = StripeSums { lsn: 5, inserts: 1, time: 81, novelty: 0 };
+        let expected = StripeSums { lsn: 5, inserts: 1, time: 81, new_bits: 0 };
         assert_eq!((count(&image, &*kind), block_lsn(&image)), (7.0, 5));
         assert_eq!(sums(&image, STRIPE), expected);
     }
     for _ in 0..3 {
         apply(&image, &*kind, 6, &remove);
-        let expected = StripeSums { lsn: 6, inserts: 1, time: 81, novelty: 1 };
+        let expected = StripeSums { lsn: 6, inserts: 1, time: 81, new_bits: 1 };
         assert_eq!((count(&image, &*kind), block_lsn(&image)), (5.0, 6));
         assert_eq!(sums(&image, STRIPE), expected);
     }
@@ -99,17 +99,17 @@ fn an_operation_is_applied_and_counted_once_however_often_its_record_comes() {
 }
 
 #[test]
-fn a_weight_is_no_novelty() {
+fn a_weight_is_no_new_bits() {
     let counted = |spec: &dyn Fn() -> Arc<dyn Kind>, op| counts_of(&*spec(), &operation(op, 9));
     let plain = || Bloom::capacity(1000).kind().expect("a kind");
     let weighing = || Counting::capacity(1000).kind().expect("a kind");
-    assert_eq!(counted(&plain, Op::Insert), Totals { inserts: 1, novelty: 9 });
-    assert_eq!(counted(&weighing, Op::Insert), Totals { inserts: 1, novelty: 0 });
-    assert_eq!(counted(&weighing, Op::Remove), Totals { inserts: 0, novelty: 1 });
+    assert_eq!(counted(&plain, Op::Insert), Totals { inserts: 1, new_bits: 9 });
+    assert_eq!(counted(&weighing, Op::Insert), Totals { inserts: 1, new_bits: 0 });
+    assert_eq!(counted(&weighing, Op::Remove), Totals { inserts: 0, new_bits: 1 });
     // And where keys have no weight they weigh one, whatever the record says.
     let (image, kind, _) = made(&Bloom::capacity(1000));
     apply(&image, &*kind, 5, &operation(Op::Insert, 9));
-    assert_eq!(sums(&image, STRIPE).novelty, 9);
+    assert_eq!(sums(&image, STRIPE).new_bits, 9);
 }
 
 #[test]
@@ -135,8 +135,9 @@ fn an_event_happens_once_however_often_its_record_comes() {
     let (image, kind, memory) = made(&windows());
     let files = || memory.list().expect("a directory");
     let slots = || image.banks().iter().map(|(slot, bank)| (slot, bank.id())).collect::<Vec<_>>();
-    let lsns = || (image.header().block0().current().lsn(), sums(&image, 0).lsn);
-    let state = || (image.header().block0().version(), files(), slots(), sums(&image, 0), lsns());
+    let lsns = || (image.header().state_block().current().lsn(), sums(&image, 0).lsn);
+    let state =
+        || (image.header().state_block().version(), files(), slots(), sums(&image, 0), lsns());
     let once = |lsn, event: Event| {
         apply(&image, &*kind, lsn, &event::to_record(&event, false));
         let after = state();
@@ -146,7 +147,7 @@ fn an_event_happens_once_however_often_its_record_comes() {
     };
     once(5, open_bank(1));
     assert_eq!((slots(), sums(&image, 0).time), (vec![(0, 0), (1, 1)], 100));
-    let names = [0, 1].map(|bank| FileName::Bank { era: 1, bank }.to_string());
+    let names = [0, 1].map(|bank| FileName::Bank { timeline: 1, bank }.to_string());
     assert_eq!(files(), ["live", &names[0], &names[1]]);
     let banks = image.keep_banks();
     let word = &banks.get(1).expect("it is open").block(0).1.cells[0];
@@ -155,11 +156,11 @@ fn an_event_happens_once_however_often_its_record_comes() {
     once(7, Event::CloseBank { id: 0, time: 70 });
     assert_eq!((slots(), sums(&image, 0).time), (vec![(1, 1)], 140));
     assert_eq!(files(), ["live", &names[1]]);
-    // Cut off between block 0 and stripe 0.
+    // Cut off between the state block and stripe 0.
     image.header().stripe(0).set_sums(&StripeSums { lsn: 6, ..StripeSums::default() });
-    let version = image.header().block0().version();
+    let version = image.header().state_block().version();
     apply(&image, &*kind, 7, &event::to_record(&Event::CloseBank { id: 0, time: 70 }, false));
-    assert_eq!((lsns(), image.header().block0().version()), ((7, 7), version));
+    assert_eq!((lsns(), image.header().state_block().version()), ((7, 7), version));
     assert_eq!(load(word), 9);
 }
 
@@ -167,7 +168,7 @@ fn an_event_happens_once_however_often_its_record_comes() {
 fn a_bank_that_is_open_is_not_made_again_and_one_made_in_vain_is() {
     let (image, _kind, memory) = made(&windows());
     let opened = |id| {
-        let name = FileName::Bank { era: 1, bank: id }.to_string();
+        let name = FileName::Bank { timeline: 1, bank: id }.to_string();
         memory.open(&name, Access::Read).and_then(|file| file.identity()).ok()
     };
     let before = opened(0);
@@ -186,7 +187,7 @@ fn a_bank_that_is_open_is_not_made_again_and_one_made_in_vain_is() {
 fn the_banks_of_another_handle_are_followed_and_those_that_never_change_are_kept() {
     let (image, kind, memory) = made(&windows());
     let other = attached(&memory, &*kind).expect("it is there");
-    let version = image.header().block0().version();
+    let version = image.header().state_block().version();
     assert!(other.are_listed(&other.banks(), version));
     apply(&image, &*kind, 5, &event::to_record(&open_bank(1), false));
     assert!(!other.are_listed(&other.banks(), version + 1));
@@ -205,7 +206,7 @@ fn the_banks_of_another_handle_are_followed_and_those_that_never_change_are_kept
     other.follow().expect("they are there");
     let ids = other.banks().iter().map(|(slot, bank)| (slot, bank.id())).collect::<Vec<_>>();
     assert_eq!(ids, [(0, 2), (1, 3)]);
-    memory.remove(&FileName::Bank { era: 1, bank: 3 }.to_string()).expect("it is there");
+    memory.remove(&FileName::Bank { timeline: 1, bank: 3 }.to_string()).expect("it is there");
     assert!(attached(&memory, &*kind).is_err(), "without its bank");
     image.finish(&*kind, 10);
     assert!(matches!(image.banks(), Banks::Current(_)));
@@ -254,18 +255,18 @@ fn a_rebuilt_image_begins_with_the_sums_of_its_stripes_and_the_end_of_its_log() 
     for stripe in 0..=LAYOUT.stripes as usize {
         let number = stripe as u64;
         let time = [7, 20, 90, 3, 5][stripe];
-        let sums = StripeSums { lsn: 30 - number, inserts: number, time, novelty: 10 * number };
+        let sums = StripeSums { lsn: 30 - number, inserts: number, time, new_bits: 10 * number };
         image.header().stripe(stripe).set_sums(&sums);
     }
     assert_eq!(image.last_change(), 30);
     image.header().stripe(STRIPE).note(40, 0);
     assert_eq!(image.last_change(), 40);
-    image.header().block0().change(45, |_| {});
+    image.header().state_block().change(45, |_| {});
     assert_eq!(image.last_change(), 45);
-    let totals = Totals { inserts: 10, novelty: 100 };
+    let totals = Totals { inserts: 10, new_bits: 100 };
     image.finish(&*kind, 50);
     let header = image.header();
-    assert_eq!((image.sum_stripes(), header.tally().sum()), ((totals, 90), totals));
+    assert_eq!((image.sum_stripes(), header.counters().sum()), ((totals, 90), totals));
     assert_eq!([header.time(), header.tail(), header.durable()].map(load), [90, 50, 50]);
     assert_eq!((image.layout(), stamp(5, false), stamp(5, true)), (LAYOUT, 10, 11));
 }

@@ -6,14 +6,18 @@ use crate::wal::slot;
 
 const UUID: u128 = 7;
 
-/// A medium with a segment of these places: era, start of the era, first LSN; where a record is given there is one.
-fn add(media: &Memory, (era, era_start, first): (u64, u64, u64), places: &[Option<Record>]) {
+/// A medium with a segment of these places: timeline, start of the timeline, first LSN; where a record is given there is one.
+fn add(
+    media: &Memory,
+    (timeline, timeline_start, first): (u64, u64, u64),
+    places: &[Option<Record>],
+) {
     let capacity = places.len() as u64;
-    let header = SegmentHeader { uuid: UUID, era, era_start, first, capacity };
+    let header = SegmentHeader { uuid: UUID, timeline, timeline_start, first, capacity };
     let segment = Segment::create(media, header, 0).expect("space");
     for (lsn, record) in (first..).zip(places) {
         if let Some(record) = record {
-            slot::publish(segment.slot(lsn), record.encode(era, lsn));
+            slot::publish(segment.slot(lsn), record.encode(timeline, lsn));
         }
     }
 }
@@ -37,19 +41,19 @@ fn open(media: &Memory) -> Result<History> {
     History::open(media, &listing, UUID)
 }
 
-fn read(media: &Memory, known: Known) -> Result<Prefix> {
+fn read(media: &Memory, known: LogExtent) -> Result<Prefix> {
     open(media)?.read(media, 1, known, |_, _, _| Ok(()))
 }
 
 #[test]
-fn segments_of_an_era_must_agree_on_its_start() {
+fn segments_of_an_timeline_must_agree_on_its_start() {
     let media = made();
     add(&media, (1, 1, 1), &[INSERT; 4]);
     add(&media, (2, 5, 5), &[INSERT; 4]);
-    assert!(open(&media).is_ok(), "another era begins elsewhere");
+    assert!(open(&media).is_ok(), "another timeline begins elsewhere");
     add(&media, (2, 6, 9), &[INSERT; 4]);
     let Err(Error::Damaged { offset, found, .. }) = open(&media) else {
-        panic!("two starts of one era");
+        panic!("two starts of one timeline");
     };
     assert_eq!((offset, found.as_str()), (40, "6"));
 }
@@ -59,7 +63,7 @@ fn a_note_beyond_the_end_tells_of_damage_only_if_more_was_durable_than_is_left()
     for (durable, sound) in [(3, true), (4, true), (5, false), (6, false), (7, true)] {
         let media = made();
         add(&media, (1, 1, 1), &[INSERT, INSERT, INSERT, None, INSERT, note(durable)]);
-        let read = read(&media, Known::Nothing);
+        let read = read(&media, LogExtent::Nothing);
         assert_eq!(read.is_ok(), sound, "a note at LSN 6 that all below {durable} is durable");
         if let Ok(prefix) = read {
             assert_eq!((prefix.stop, prefix.records), (4, 3));
@@ -72,47 +76,47 @@ fn below_what_the_live_image_knows_nothing_may_be_missing() {
     let media = made();
     add(&media, (1, 1, 1), &[INSERT; 4]);
     for (known, sound) in [(3, true), (5, true), (6, false)] {
-        let living = Known::Living { era: 1, durable: known };
+        let living = LogExtent::Living { timeline: 1, durable: known };
         assert_eq!(read(&media, living).is_ok(), sound, "durable below {known}");
-        let died = Known::Died { era: 1, tail: known, durable: known, unfinished: 0 };
+        let died = LogExtent::Died { timeline: 1, tail: known, durable: known, unfinished: 0 };
         assert_eq!(read(&media, died).is_ok(), sound, "reserved below {known}");
     }
 }
 
 #[test]
-fn what_is_known_of_one_era_says_nothing_of_another() {
+fn what_is_known_of_one_timeline_says_nothing_of_another() {
     let media = made();
     add(&media, (2, 1, 1), &[INSERT, None, None, None]);
-    for era in [1, 3] {
-        let living = Known::Living { era, durable: 4 };
-        let died = Known::Died { era, tail: 4, durable: 4, unfinished: 0 };
+    for timeline in [1, 3] {
+        let living = LogExtent::Living { timeline, durable: 4 };
+        let died = LogExtent::Died { timeline, tail: 4, durable: 4, unfinished: 0 };
         for known in [living, died] {
             assert_eq!(read(&media, known).expect("the log's end").stop, 2);
         }
     }
-    let died = |unfinished| Known::Died { era: 2, tail: 4, durable: 4, unfinished };
+    let died = |unfinished| LogExtent::Died { timeline: 2, tail: 4, durable: 4, unfinished };
     let prefix = read(&media, died(2)).expect("two places of writers that died");
     assert_eq!((prefix.stop, prefix.holes), (4, vec![2, 3]));
     assert!(read(&media, died(1)).is_err());
-    assert!(read(&media, Known::Living { era: 2, durable: 4 }).is_err());
+    assert!(read(&media, LogExtent::Living { timeline: 2, durable: 4 }).is_err());
 }
 
 #[test]
-fn an_era_ends_where_the_next_begins_whatever_lies_beyond() {
+fn an_timeline_ends_where_the_next_begins_whatever_lies_beyond() {
     let media = made();
     add(&media, (1, 1, 1), &[INSERT; 4]);
     add(&media, (1, 1, 5), &[INSERT; 4]);
     add(&media, (2, 3, 3), &[INSERT, INSERT, None, None]);
     let history = open(&media).expect("sound headers");
     let mut seen = Vec::new();
-    let read = history.read(&media, 1, Known::Nothing, |era, lsn, _| {
-        seen.push((era, lsn));
+    let read = history.read(&media, 1, LogExtent::Nothing, |timeline, lsn, _| {
+        seen.push((timeline, lsn));
         Ok(())
     });
     assert_eq!(read.expect("no damage").stop, 5);
     assert_eq!(seen, [(1, 1), (1, 2), (2, 3), (2, 4)]);
-    let eras: Vec<_> = history.eras().collect();
-    assert_eq!(eras, [(1, 1, Some(3)), (2, 3, None)]);
+    let timelines: Vec<_> = history.timelines().collect();
+    assert_eq!(timelines, [(1, 1, Some(3)), (2, 3, None)]);
 }
 
 #[test]
@@ -121,8 +125,9 @@ fn of_a_device_that_went_and_came_back_what_was_durable_must_be_there_and_the_re
     let media = made();
     let places = [INSERT, INSERT, INSERT, None, None, INSERT, INSERT, None];
     add(&media, (1, 1, 1), &places);
-    let died =
-        |durable, unfinished| read(&media, Known::Died { era: 1, tail: 9, durable, unfinished });
+    let died = |durable, unfinished| {
+        read(&media, LogExtent::Died { timeline: 1, tail: 9, durable, unfinished })
+    };
     let prefix = died(1, 3).expect("three writers that died");
     assert_eq!((prefix.stop, prefix.holes), (9, vec![4, 5, 8]));
     for durable in 1..=4 {
@@ -135,6 +140,6 @@ fn of_a_device_that_went_and_came_back_what_was_durable_must_be_there_and_the_re
     // One place more than writers had under way, and a note that says what was durable.
     let media = made();
     add(&media, (1, 1, 1), &[INSERT, INSERT, None, INSERT, note(4), None]);
-    let known = Known::Died { era: 1, tail: 7, durable: 2, unfinished: 1 };
+    let known = LogExtent::Died { timeline: 1, tail: 7, durable: 2, unfinished: 1 };
     assert!(read(&media, known).is_err());
 }

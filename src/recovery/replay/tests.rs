@@ -40,12 +40,12 @@ fn snapshot(media: &dyn Media, end: u64, frames: &[(Frame, &[u64])]) -> String {
     for (frame, words) in frames {
         writer.frame(frame, words).expect("room");
     }
-    let header = SnapshotHeader { uuid: 7, era: 1, start: 1, end, frames: 0, bytes: 0 };
+    let header = SnapshotHeader { uuid: 7, timeline: 1, start: 1, end, frames: 0, bytes: 0 };
     writer.finish(header).expect("room");
     name
 }
 
-/// Block 0 of a filter whose bank has so many blocks a stripe, of so many words.
+/// The state block of a filter whose bank has so many blocks a stripe, of so many words.
 fn state(blocks: u64, block: u64) -> [u64; OWN_WORDS + STATE_WORDS] {
     let mut words = [0; OWN_WORDS + STATE_WORDS];
     words[OWN_WORDS..OWN_WORDS + 2].copy_from_slice(&[1, blocks << 32 | block]);
@@ -53,8 +53,15 @@ fn state(blocks: u64, block: u64) -> [u64; OWN_WORDS + STATE_WORDS] {
 }
 
 fn load_into_new(media: &Arc<dyn Media>, meta: &Meta) -> Result<Image> {
-    let identity =
-        Identity { uuid: 7, era: 2, boot: 1, inode: 0, device: 0, stripes: 2, state_words: 64 };
+    let identity = Identity {
+        uuid: 7,
+        timeline: 2,
+        boot: 1,
+        inode: 0,
+        device: 0,
+        stripes: 2,
+        state_words: 64,
+    };
     let image = Image::create(media.clone(), "image", identity, LAYOUT, &*meta.kind);
     load(&**media, meta, 1, image.expect("room"), &|| {}).map(|(image, _)| image)
 }
@@ -96,7 +103,7 @@ fn a_snapshot_with_frames_of_what_the_filter_has_not_is_damage() {
     let (stripes, blocks) = ([2, 0, 1], [(0, 1, most), (0, 0, OWN_WORDS)]);
     let image = loaded(stripes, 3, blocks).expect("it is sound");
     for stripe in 0..3 {
-        let sums = StripeSums { lsn: 5 + stripe as u64, inserts: 1, time: 2, novelty: 3 };
+        let sums = StripeSums { lsn: 5 + stripe as u64, inserts: 1, time: 2, new_bits: 3 };
         assert_eq!(image.header().stripe(stripe).sums(), sums);
     }
     let banks = image.keep_banks();
@@ -120,9 +127,9 @@ fn a_snapshot_with_frames_of_what_the_filter_has_not_is_damage() {
     }
 }
 
-/// The log of the first era from this LSN on: a segment that begins with these records.
+/// The log of the first timeline from this LSN on: a segment that begins with these records.
 fn log(media: &dyn Media, first: u64, records: &[Record]) {
-    let header = SegmentHeader { uuid: 7, era: 1, era_start: 1, first, capacity: 128 };
+    let header = SegmentHeader { uuid: 7, timeline: 1, timeline_start: 1, first, capacity: 128 };
     let segment = Segment::create(media, header, 0).expect("room");
     for (lsn, record) in (first..).zip(records) {
         slot::publish(segment.slot(lsn), record.encode(1, lsn));
@@ -130,7 +137,7 @@ fn log(media: &dyn Media, first: u64, records: &[Record]) {
 }
 
 fn replayed(media: &Arc<dyn Media>, meta: &Meta) -> Recovered {
-    let known = Known::Nothing;
+    let known = LogExtent::Nothing;
     replay(&**media, media, meta, "draft", known, &|| {}).expect("a sound log")
 }
 
@@ -158,16 +165,16 @@ fn what_is_left_over_are_the_segments_from_the_stop_on_and_the_banks_that_are_no
     log(&*media, 129, &[]);
     let recovered = replayed(&media, &meta);
     assert_eq!(recovered.prefix.stop, 129);
-    let bank = |era, bank| FileName::Bank { era, bank };
+    let bank = |timeline, bank| FileName::Bank { timeline, bank };
     let strange = [bank(1, 0), bank(2, 5), bank(3, 0)];
     for name in strange {
         media.create(&name.to_string(), 8).expect("room");
     }
     let mut left = recovered.leftovers(&*media).expect("a directory");
     left.sort_unstable();
-    let mut expected = [&[FileName::Segment { era: 1, first: 129 }], &strange[..]].concat();
+    let mut expected = [&[FileName::Segment { timeline: 1, first: 129 }], &strange[..]].concat();
     expected.sort_unstable();
-    assert_eq!(left, expected, "the image has bank 0 of era 2");
+    assert_eq!(left, expected, "the image has bank 0 of timeline 2");
 }
 
 #[test]
@@ -177,7 +184,7 @@ fn what_the_end_of_any_snapshot_covers_is_never_taken_back() {
     let covered = || covered(&memory, &Listing::read(&memory).expect("a directory"), 7);
     assert_eq!(covered(), 1);
     for (start, end) in [(3, 9), (5, 8)] {
-        let header = SnapshotHeader { uuid: 7, era: 1, start, end, frames: 0, bytes: 0 };
+        let header = SnapshotHeader { uuid: 7, timeline: 1, start, end, frames: 0, bytes: 0 };
         let name = FileName::Snapshot { start }.to_string();
         let writer =
             SnapshotWriter::create(&memory, &name, FrameSeal::new(7, 1, start)).expect("space");

@@ -185,7 +185,7 @@ impl Kind for AgePartitioned {
             .with("words", self.words)
     }
 
-    fn repeatable(&self) -> bool {
+    fn idempotent(&self) -> bool {
         true
     }
 

@@ -92,7 +92,7 @@ impl Kind for Bloom {
         self.plan.parameters("bits")
     }
 
-    fn repeatable(&self) -> bool {
+    fn idempotent(&self) -> bool {
         true
     }
 
@@ -112,7 +112,7 @@ impl Kind for Bloom {
 
     /// Counts the bits that are not set yet. A new bit shared by several functions counts once for
     /// each: one key in thousands.
-    fn novelty(&self, _: &State<'_>, blocks: &Blocks<'_>, operation: &Operation) -> u32 {
+    fn new_bits(&self, _: &State<'_>, blocks: &Blocks<'_>, operation: &Operation) -> u32 {
         let mut new = 0;
         if let Some(block) = blocks.get(0) {
             self.each_bit(block, operation.hash, |word, shift| {
@@ -161,7 +161,7 @@ impl Kind for Bloom {
             return 0.0;
         };
         let bits = layout.words(bank.geometry).saturating_mul(64) as f64;
-        let fill = moment.totals.novelty as f64 / bits;
+        let fill = moment.totals.new_bits as f64 / bits;
         fpr_of_fill(fill, bits, self.plan.k, layout.blocks(bank.geometry) as f64)
     }
 

@@ -51,7 +51,7 @@ proptest! {
         // All but the coincidences within a key: at most 400 keys with 190 pairs over 4096 bits
         // each.
         let set = model.bits.iter().filter(|&&bit| bit).count() as u64;
-        prop_assert!((set..set + 64).contains(&harness.totals().novelty));
+        prop_assert!((set..set + 64).contains(&harness.totals().new_bits));
     }
 }
 

@@ -169,7 +169,7 @@ impl Kind for Buffering {
         self.plan.parameters()
     }
 
-    fn repeatable(&self) -> bool {
+    fn idempotent(&self) -> bool {
         true
     }
 

@@ -213,7 +213,7 @@ fn inserts_go_on_without_a_swap_that_is_held_up_for_one_generation() {
     let kind = build(Scheme::Two, &asked(10, 0.01));
     let harness = Harness::new(kind.clone(), ONE_BLOCK);
     for (inserts, step) in [(10, Some(1)), (19, Some(1)), (20, None)] {
-        let totals = Totals { inserts, novelty: 0 };
+        let totals = Totals { inserts, new_bits: 0 };
         let moment = Moment { time: 0, now: 0, totals };
         assert_eq!(kind.step_without(&harness.state(), &moment), step, "{inserts}");
     }

@@ -167,7 +167,7 @@ fn a_block_left_alone_for_ages_is_all_zeros_and_says_so_at_once() {
             let (change, hash, weight) = (Change::Insert, hash_of(step), 7);
             kind.insert(&state, &blocks, &Operation { change, hash, step, time: 0, weight });
         }
-        let totals = Totals { inserts: 200_000_000, novelty: 0 };
+        let totals = Totals { inserts: 200_000_000, new_bits: 0 };
         let query = Query { hash: hash_of(99), now: 0, totals };
         assert!(!kind.contains(&state, &blocks, &query));
         kind.settle(&state, 0, &block, &Moment { time: 0, now: 0, totals });
@@ -192,7 +192,7 @@ fn a_question_sees_what_settling_would_write() {
         // Draws pending: none, one, as many as the smaller and the larger table hold, and more than
         // they do.
         for pending in [0, 1, 64, 65, 1024, 1025, 5000, 40_000] {
-            let totals = Totals { inserts: filled + 2 * pending, novelty: 0 };
+            let totals = Totals { inserts: filled + 2 * pending, new_bits: 0 };
             let copy = |words: &[AtomicU64]| {
                 words.iter().map(|word| AtomicU64::new(load(word))).collect::<Vec<_>>()
             };
@@ -222,7 +222,7 @@ fn a_damaged_count_of_used_cells_does_not_make_draws_without_end() {
         words.iter().for_each(|word| crate::block::store(word, u64::MAX));
         block.set_own(cells::USED, u64::MAX);
         let state_words = zeros(STATE_WORDS);
-        let totals = Totals { inserts: u64::MAX, novelty: 0 };
+        let totals = Totals { inserts: u64::MAX, new_bits: 0 };
         kind.settle(&State::new(&state_words), 0, &block, &Moment { time: 0, now: 0, totals });
         assert_eq!((block.own(cells::USED), block.own(DRAWN)), (0, u64::MAX));
     }

@@ -192,8 +192,8 @@ impl TimeLimited {
         let mut open_keys = 0;
         // Needed only for slices that still take inserts.
         if last == current && starts.leading_zeros() < self.k {
-            let novelty = query.totals.novelty.saturating_sub(generations.novelty());
-            open_keys = Measure::new(&generations, self.k, bank.since, words).keys(novelty);
+            let new_bits = query.totals.new_bits.saturating_sub(generations.new_bits());
+            open_keys = Measure::new(&generations, self.k, bank.since, words).keys(new_bits);
         }
         let bank = Bank {
             generations,

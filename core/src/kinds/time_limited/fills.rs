@@ -58,14 +58,14 @@ impl Measure {
         Self { words, zeros }
     }
 
-    /// Returns the number of distinct keys that set `novelty` new bits.
-    pub(super) fn keys(&self, novelty: u64) -> u64 {
-        let share = novelty as f64 / (self.words * self.zeros);
+    /// Returns the number of distinct keys that set `new_bits` new bits.
+    pub(super) fn keys(&self, new_bits: u64) -> u64 {
+        let share = new_bits as f64 / (self.words * self.zeros);
         (load_leaving(1.0 - share) * self.words).round() as u64
     }
 
     /// Returns the number of new bits that `keys` distinct keys set.
-    pub(super) fn novelty(&self, keys: f64) -> u64 {
+    pub(super) fn new_bits(&self, keys: f64) -> u64 {
         (self.words * self.zeros * (1.0 - zeros_left(keys / self.words))) as u64
     }
 }

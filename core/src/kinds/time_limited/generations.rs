@@ -18,7 +18,7 @@ use std::ops::Range;
 pub(super) const RING: u64 = 224;
 
 const CURRENT: usize = 0;
-const NOVELTY: usize = 1;
+const NEW_BITS: usize = 1;
 const FULL: usize = 2;
 const WATCHED: usize = 3;
 const BANK_TIME: usize = 4;
@@ -54,7 +54,7 @@ pub(super) struct Opening {
     /// The sum of new bits at that time.
     pub(super) time: Micros,
     /// The keys that the generation before it took.
-    pub(super) novelty: u64,
+    pub(super) new_bits: u64,
     /// The keys that the generation before it took.
     pub(super) keys_before: u64,
 }
@@ -170,8 +170,8 @@ impl<'a> Generations<'a> {
     }
 
     /// Returns the sum of new bits when the open generation opened.
-    pub(super) fn novelty(&self) -> u64 {
-        self.state.own(NOVELTY)
+    pub(super) fn new_bits(&self) -> u64 {
+        self.state.own(NEW_BITS)
     }
 
     /// Returns the sum of new bits at which the allowance of the open generation is used.
@@ -214,7 +214,7 @@ impl<'a> Generations<'a> {
 
     /// Closes the open generation and opens another. Generations skipped between them were empty.
     pub(super) fn open(&self, opening: &Opening, window: Micros) {
-        let Opening { generation, time, novelty, keys_before } = *opening;
+        let Opening { generation, time, new_bits, keys_before } = *opening;
         let before = self.current();
         let close = time.min(self.close());
         let lasted = close.saturating_sub(self.opened(before));
@@ -228,7 +228,7 @@ impl<'a> Generations<'a> {
             self.state.set_own(WATCHED, time);
         }
         self.state.set_own(OPENED, time);
-        self.state.set_own(NOVELTY, novelty);
+        self.state.set_own(NEW_BITS, new_bits);
         self.state.set_own(CURRENT, generation);
     }
 

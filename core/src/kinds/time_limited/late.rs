@@ -38,7 +38,7 @@ pub(super) fn step(
     let Some(bank) = state.bank_of_step(step) else { return open };
     let Some(block) = blocks.get(bank.slot) else { return open };
     let free =
-        has_room(kind, state, &bank, block, step) || kind.slices.novelty(block, step, hash) == 0;
+        has_room(kind, state, &bank, block, step) || kind.slices.new_bits(block, step, hash) == 0;
     if free { step } else { open }
 }
 

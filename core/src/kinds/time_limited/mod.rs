@@ -239,8 +239,8 @@ impl TimeLimited {
         let words = layout.words(bank.geometry);
         let part = if generations.hurried(bank.since) { sizing::HURRIED } else { 1.0 };
         let allowance = Measure::new(&generations, self.k, bank.since, words)
-            .novelty(part * sizing::capacity(self, layout, bank.geometry));
-        generations.novelty().saturating_add(allowance.max(1))
+            .new_bits(part * sizing::capacity(self, layout, bank.geometry));
+        generations.new_bits().saturating_add(allowance.max(1))
     }
 }
 
@@ -266,7 +266,7 @@ impl Kind for TimeLimited {
         true
     }
 
-    fn repeatable(&self) -> bool {
+    fn idempotent(&self) -> bool {
         true
     }
 
@@ -319,9 +319,9 @@ impl Kind for TimeLimited {
                 let bank = state.bank_of_step(generations.current());
                 let keys_before = bank.map_or(0, |bank| {
                     Measure::new(&generations, self.k, bank.since, layout.words(bank.geometry))
-                        .keys(word.saturating_sub(generations.novelty()))
+                        .keys(word.saturating_sub(generations.new_bits()))
                 });
-                let opening = Opening { generation: step, time, novelty: word, keys_before };
+                let opening = Opening { generation: step, time, new_bits: word, keys_before };
                 generations.open(&opening, self.window);
                 generations.set_full(self.full(state, layout));
             }
@@ -361,9 +361,9 @@ impl Kind for TimeLimited {
     }
 
     /// Returns the newly set bits.
-    fn novelty(&self, state: &State<'_>, blocks: &Blocks<'_>, operation: &Operation) -> u32 {
+    fn new_bits(&self, state: &State<'_>, blocks: &Blocks<'_>, operation: &Operation) -> u32 {
         self.written(state, blocks, operation)
-            .map_or(0, |(block, _)| self.slices.novelty(block, operation.step, operation.hash))
+            .map_or(0, |(block, _)| self.slices.new_bits(block, operation.step, operation.hash))
     }
 
     fn insert(&self, state: &State<'_>, blocks: &Blocks<'_>, operation: &Operation) {

@@ -107,34 +107,34 @@ pub(super) fn due(
     moment: &Moment,
 ) -> Option<Event> {
     let generations = kind.generations(state);
-    let novelty = moment.totals.novelty;
+    let new_bits = moment.totals.new_bits;
     let over = moment.now >= generations.close();
-    if !over && novelty < generations.full() {
+    if !over && new_bits < generations.full() {
         return None;
     }
     let newest = state.banks().max_by_key(|bank| (bank.since, bank.id))?;
     let step = Event::Step {
         step: next_generation(kind, &generations, moment.now),
         time: moment.now,
-        word: novelty,
+        word: new_bits,
     };
     if newest.since > generations.current() {
         return Some(step);
     }
     let sizing = Sizing { kind, state, layout, generations, newest, now: moment.now };
     if over {
-        let before = sizing.dead_bank().or_else(|| sizing.shrink(novelty));
-        let before = before.or_else(|| sizing.succeed(&step, novelty));
+        let before = sizing.dead_bank().or_else(|| sizing.shrink(new_bits));
+        let before = before.or_else(|| sizing.succeed(&step, new_bits));
         return Some(before.unwrap_or(step));
     }
     if sizing.room() {
         return Some(step);
     }
-    let need = sizing.need_above_capacity(novelty)?;
+    let need = sizing.need_above_capacity(new_bits)?;
     if sizing.free_column(&step) && sizing.room_for_haste() {
         return Some(step);
     }
-    sizing.grow(need, novelty)
+    sizing.grow(need, new_bits)
 }
 
 /// Returns the generation that opens at `now`. Those that would have opened and closed empty since
@@ -235,14 +235,14 @@ impl Sizing<'_> {
     /// Returns a bank for a need above the newest one's capacity. Where bursts recur, the need in
     /// the middle of one is a poor measure: the next bank is sized for bursts as large as the
     /// earlier ones.
-    fn grow(&self, need: f64, novelty: u64) -> Option<Event> {
+    fn grow(&self, need: f64, new_bits: u64) -> Option<Event> {
         if !self.room_on_record() {
             return None;
         }
         let young = self.now.saturating_sub(self.generations.bank_time()) < self.kind.window / 2;
         // The first bank is a guess: an error in it does not measure growth.
         let margin = if young && self.newest.id > 0 { FAST_MARGIN } else { MARGIN };
-        let lately = self.lately(novelty);
+        let lately = self.lately(new_bits);
         let keys = if lately.recur {
             let known = lately.bursts_again.max(MARGIN * lately.need);
             known.min(margin * need)
@@ -268,11 +268,11 @@ impl Sizing<'_> {
     /// Returns the need, if over some number of generations it is certainly above the capacity;
     /// measured over the number with the highest certain need. Infinite if all keys came in one
     /// tick of the caller's clock.
-    fn need_above_capacity(&self, novelty: u64) -> Option<f64> {
+    fn need_above_capacity(&self, new_bits: u64) -> Option<f64> {
         let capacity = capacity(self.kind, self.layout, self.newest.geometry);
         let open = self.generations.current();
         let pace = self.kind.pace as f64;
-        let (mut keys, mut first) = (self.open_keys(novelty) as f64, open);
+        let (mut keys, mut first) = (self.open_keys(new_bits) as f64, open);
         let mut surest = (0.0, None);
         let mut at_once = false;
         for count in LENGTHS {
@@ -297,19 +297,19 @@ impl Sizing<'_> {
     /// Returns the bank that must open now because the newest one, used up by a burst, has no
     /// column for the generation that `step` opens. It has capacity for the recent need, and for
     /// the window's bursts if they recur.
-    fn succeed(&self, step: &Event, novelty: u64) -> Option<Event> {
+    fn succeed(&self, step: &Event, new_bits: u64) -> Option<Event> {
         if self.free_column(step) {
             return None;
         }
-        let lately = self.lately(novelty);
+        let lately = self.lately(new_bits);
         let keys = lately.bursts_again.max(MARGIN * lately.need);
         self.open(self.geometry_within_reach(self.worthwhile(keys)))
     }
 
     /// Returns the measures of the last window.
-    fn lately(&self, novelty: u64) -> Lately {
+    fn lately(&self, new_bits: u64) -> Lately {
         let open = self.generations.current();
-        let late = self.open_keys(novelty) as f64;
+        let late = self.open_keys(new_bits) as f64;
         // The present burst reaches back to two consecutive generations that did not close early.
         // (A single one may have been cut between two ticks of a coarse clock.)
         let (mut all, mut bursts, mut present, mut calm) = (late, 0.0, 0.0, 0);
@@ -346,7 +346,7 @@ impl Sizing<'_> {
 
     /// Returns a smaller bank, if the need stayed under a quarter of the capacity for a whole
     /// window.
-    fn shrink(&self, novelty: u64) -> Option<Event> {
+    fn shrink(&self, new_bits: u64) -> Option<Event> {
         let open = self.generations.current();
         // A silence of a whole window does not predict the need after it.
         let silent = self.now >= self.generations.end(open).saturating_add(self.kind.window);
@@ -356,7 +356,7 @@ impl Sizing<'_> {
         let closed = self.alive()..open;
         let most = closed
             .map(|generation| self.need_of(generation))
-            .fold(self.open_keys(novelty) as f64, f64::max);
+            .fold(self.open_keys(new_bits) as f64, f64::max);
         let capacity = capacity(self.kind, self.layout, self.newest.geometry);
         if 4.0 * most >= capacity || !self.room_on_record() {
             return None;
@@ -372,10 +372,10 @@ impl Sizing<'_> {
         self.generations.keys(generation) as f64 * share.clamp(1.0, MOST_EXTRAPOLATION)
     }
 
-    fn open_keys(&self, novelty: u64) -> u64 {
+    fn open_keys(&self, new_bits: u64) -> u64 {
         let words = self.layout.words(self.newest.geometry);
         Measure::new(&self.generations, self.kind.k, self.newest.since, words)
-            .keys(novelty.saturating_sub(self.generations.novelty()))
+            .keys(new_bits.saturating_sub(self.generations.new_bits()))
     }
 
     fn open(&self, geometry: Geometry) -> Option<Event> {

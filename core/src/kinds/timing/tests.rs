@@ -202,7 +202,7 @@ fn an_idle_block_stays_unambiguous_for_any_time() {
     let state = State::new(&state_words);
     let kind = raw(6, 2, 1, 300, 3);
     let ask = |hash, inserts| {
-        let query = Query { hash, now: 0, totals: Totals { inserts, novelty: 0 } };
+        let query = Query { hash, now: 0, totals: Totals { inserts, new_bits: 0 } };
         kind.contains(&state, &Blocks::One(block), &query)
     };
     let mut number = 0;
@@ -230,7 +230,7 @@ fn an_insert_with_a_number_read_before_anothers_counts_as_of_the_same_tick() {
     for batch in [1, 4] {
         let kind = raw(8, batch, 2, 300, 3);
         let age = |hash, inserts| {
-            let query = Query { hash, now: 0, totals: Totals { inserts, novelty: 0 } };
+            let query = Query { hash, now: 0, totals: Totals { inserts, new_bits: 0 } };
             kind.age(&state, &Blocks::One(block), &query)
         };
         insert(&kind, &block, hash_of(1), 1005);

@@ -1,8 +1,8 @@
 //! The leader gate (turn), and the group commit built on it: with any leader, overtaken or failing.
 
-use ebbtide::models::place::reserve;
+use ebbtide::models::slot::reserve;
 use ebbtide::models::sync::{AtomicU64, Ordering};
-use ebbtide::models::turn::{self, Taken, Turn};
+use ebbtide::models::leader_gate::{self, Taken, Turn};
 use loom::sync::Arc;
 use loom::thread;
 use std::time::Duration;
@@ -41,7 +41,7 @@ fn explore(model: impl Fn() + Sync + Send + 'static) {
 }
 
 fn take(word: &AtomicU64) -> Taken<'_> {
-    turn::take(word, Duration::ZERO)
+    leader_gate::take(word, Duration::ZERO)
 }
 
 /// The way in which a leader works.

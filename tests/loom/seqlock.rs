@@ -1,7 +1,7 @@
 //! Block versions: a reader that finds the version unchanged has read cells of one moment.
 
 use ebbtide::models::sync::{AtomicU64, Ordering};
-use ebbtide::models::version;
+use ebbtide::models::seqlock;
 use loom::sync::Arc;
 use loom::sync::atomic::fence;
 use loom::thread;
@@ -22,10 +22,10 @@ struct Protocol {
 }
 
 const PROPER: Protocol = Protocol {
-    begin: version::begin,
-    end: version::end,
-    read: version::read,
-    unchanged: version::unchanged,
+    begin: seqlock::begin,
+    end: seqlock::end,
+    read: seqlock::read,
+    unchanged: seqlock::unchanged,
 };
 
 fn model(protocol: Protocol) {

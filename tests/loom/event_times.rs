@@ -1,10 +1,10 @@
 //! An insert whose time is ahead records it in stripe 0 first: a step that ends by an event
 //! contains no key later than the event.
 
-use ebbtide::models::stripe::{STRIPE_WORDS, Stripe};
-use ebbtide::models::stripe_lock::{Owner, try_lock, unlock};
+use ebbtide::models::stripe_table::{STRIPE_WORDS, Stripe};
+use ebbtide::models::robust_word::{Owner, try_lock, unlock};
 use ebbtide::models::sync::{AtomicU64, Ordering};
-use ebbtide::models::version;
+use ebbtide::models::seqlock;
 use loom::sync::Arc;
 use loom::thread;
 
@@ -12,7 +12,7 @@ use loom::thread;
 const TIME: u64 = 7;
 
 struct Filter {
-    /// Block 0's version: 0 while the first step is open.
+    /// The state block's version: 0 while the first step is open.
     version: AtomicU64,
     /// The time at which the first step ended, plus one.
     ended: AtomicU64,
@@ -20,7 +20,7 @@ struct Filter {
     stripe: [AtomicU64; STRIPE_WORDS],
 }
 
-/// The plan of an insert: whether its time has been recorded, and the version of block 0 that it
+/// The plan of an insert: whether its time has been recorded, and the version of the state block that it
 /// uses.
 type Plan = fn(&Filter) -> (bool, u64);
 
@@ -44,16 +44,16 @@ impl Filter {
     /// Ends the first step at the recorded time of stripe 0.
     fn end_step(&self, note: Note) {
         let time = self.stripe().time();
-        let next = version::begin_other(&self.version);
+        let next = seqlock::begin_other(&self.version);
         self.ended.store(time + 1, Ordering::Relaxed);
-        version::flip(&self.version, next);
+        seqlock::flip(&self.version, next);
         note(self, 2, time);
     }
 }
 
 fn plan(filter: &Filter) -> (bool, u64) {
     let told = filter.stripe().time() >= TIME;
-    (told, version::current(&filter.version))
+    (told, seqlock::current(&filter.version))
 }
 
 fn note(filter: &Filter, lsn: u64, time: u64) {
@@ -92,7 +92,7 @@ fn a_step_has_no_key_that_is_later_than_its_end() {
 #[should_panic = "ended before its key"]
 fn a_planted_insert_that_tells_nothing_is_found() {
     fn plan(filter: &Filter) -> (bool, u64) {
-        (true, version::current(&filter.version)) // the bug
+        (true, seqlock::current(&filter.version)) // the bug
     }
     model(plan, note);
 }
@@ -101,7 +101,7 @@ fn a_planted_insert_that_tells_nothing_is_found() {
 #[should_panic = "ended before its key"]
 fn a_planted_plan_that_asks_for_the_time_last_is_found() {
     fn plan(filter: &Filter) -> (bool, u64) {
-        let version = version::current(&filter.version);
+        let version = seqlock::current(&filter.version);
         (filter.stripe().time() >= TIME, version) // the bug: in the other order
     }
     model(plan, note);

@@ -1,6 +1,6 @@
 //! The stripe lock: exclusion, and takeover from a dead owner.
 
-use ebbtide::models::stripe_lock::{
+use ebbtide::models::robust_word::{
     Acquired, Lost, Owner, Verdict, holder, lock, try_lock, unlock,
 };
 use ebbtide::models::sync::{AtomicU64, Ordering};
