@@ -4,9 +4,9 @@
 //! right. What lies behind must then refuse it by its own means.
 
 use crate::format::header::{DURABLE, HEADER_BYTES, PAGE_BYTES, to_bytes, to_words};
-use crate::format::meta::Meta;
 use crate::format::names::FileName;
 use crate::media::{Access, Media, Memory};
+use crate::meta::Meta;
 use crate::recovery::history::History;
 use crate::recovery::{Listing, LogExtent};
 use crate::snapshot::{SnapshotReader, seal_frames};

@@ -77,6 +77,7 @@ pub mod fuzzing;
 mod image;
 mod locks;
 pub mod media;
+mod meta;
 mod options;
 mod platform;
 mod recovery;
@@ -107,7 +108,6 @@ pub use api::config::{
 pub use api::count_prior::Frequencies;
 pub use api::entry::Entry;
 pub use api::filter::Filter;
-pub use api::outcome::{Admission, Checked, Since};
 #[cfg(not(loom))]
 pub use api::reader::Reader;
 pub use clock::{Clock, ManualClock, Timestamp};
@@ -115,6 +115,7 @@ pub use clock::{Clock, ManualClock, Timestamp};
 pub use ebbtide_core::{
     Age, AgePosterior, Estimate, Form, KeyHash, Parameters, Penalty, Prior, Within, inference,
 };
+pub use engine::outcome::{Admission, Checked, Since};
 pub use engine::stats::{Digest, Stat};
 pub use error::{Error, Result};
 pub use options::{Downtime, Durability, Options};

@@ -5,8 +5,8 @@ mod talk;
 
 use ebbtide::media::{Media, Memory};
 use ebbtide::{
-    AgePartitioned, Any, BlockTiming, Bloom, Clock, Downtime, Error, Filter, Form, ManualClock,
-    Options, Penalty, Reader, TimeLimited, Timestamp, Within,
+    AgePartitioned, AgePosterior, Any, BlockTiming, Bloom, Call, Clock, Downtime, Error, Filter,
+    Form, Handle, ManualClock, Options, Penalty, Reader, TimeLimited, Timestamp, Within,
 };
 use std::collections::BTreeMap;
 use std::fs;
@@ -563,24 +563,22 @@ fn a_reader_gives_the_posteriors_of_the_filter() {
     let filter = Filter::create(&dir, spec, options()).expect("a filter");
     insert(&filter, 0..3000);
     let reader = Reader::<BlockTiming>::open(&dir, options()).expect("a reader");
-    let (prior, dear) = (1e-4, Penalty { false_positive: 5.0, false_negative: 1.0 });
-    let keys = || (1500..2500_u64).map(u64::to_le_bytes);
-    let told = |key| {
-        let call = reader.call().window(Within::Items(400)).form(Form::Paper);
-        let sure = [reader.posterior(key, &prior)?, call.posterior(key, &prior)?];
-        Ok((sure, reader.contains_with(key, &prior, dear)?, reader.age_posterior(key, &prior)?))
-    };
-    let expected = keys().map(|key| {
-        let call = filter.call().window(Within::Items(400)).form(Form::Paper);
-        let sure = [filter.posterior(key, &prior)?, call.posterior(key, &prior)?];
-        Ok((sure, filter.contains_with(key, &prior, dear)?, filter.age_posterior(key, &prior)?))
-    });
-    let expected: Vec<_> = expected.collect::<ebbtide::Result<_>>().expect("answers");
+    fn about<H: Handle<Kind = BlockTiming>>(
+        call: Call<'_, H>,
+    ) -> ebbtide::Result<Vec<([f64; 2], bool, AgePosterior)>> {
+        let (prior, dear) = (1e-4, Penalty { false_positive: 5.0, false_negative: 1.0 });
+        let narrow = call.window(Within::Items(400)).form(Form::Paper);
+        let one = |key| {
+            let sure = [call.posterior(key, &prior)?, narrow.posterior(key, &prior)?];
+            Ok((sure, call.contains_with(key, &prior, dear)?, call.age_posterior(key, &prior)?))
+        };
+        (1500..2500_u64).map(u64::to_le_bytes).map(one).collect()
+    }
+    let expected = about(filter.call()).expect("answers");
     assert!(expected.iter().any(|([own, nearer], ..)| 0.0 < *nearer && nearer < own));
-    let all = || keys().map(told).collect::<ebbtide::Result<Vec<_>>>().expect("answers");
-    assert_eq!(all(), expected);
+    assert_eq!(about(reader.call()).expect("answers"), expected);
     filter.close().expect("a clean end");
-    assert_eq!(all(), expected);
+    assert_eq!(about(reader.call()).expect("answers"), expected);
 }
 
 #[test]

@@ -11,10 +11,10 @@
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::format::header::{HEADER_BYTES, PAGE_BYTES, to_words};
-use crate::format::meta::Meta;
 use crate::format::names::FileName;
 use crate::image::Control;
 use crate::media::{Access, Media, Memory};
+use crate::meta::Meta;
 use crate::recovery::history::{History, LogExtent, Prefix, check_start};
 use crate::recovery::listing::Listing;
 use crate::recovery::replay::load_alone;

@@ -5,10 +5,10 @@
 use crate::api::config::{Ages, Any, Counts, Decays, Infers, Removes, Weighs};
 use crate::api::entry::{Entry, Item};
 use crate::api::filter::Filter;
-use crate::api::outcome::{Admission, Checked, Precondition, Request, Since};
 use crate::clock::Timestamp;
 use crate::engine::Engine;
 use crate::engine::infer::PosteriorOptions;
+use crate::engine::outcome::{Admission, Checked, Precondition, Request, Since};
 use crate::error::{Error, Result};
 use crate::options::Durability;
 use ebbtide_core::inference::{AgePosterior, Form, Penalty, Prior, decide};

@@ -3,10 +3,10 @@
 use crate::api::call::Call;
 use crate::api::config::{Any, Spec};
 use crate::api::entry::Entry;
-use crate::api::outcome::Checked;
 use crate::engine::Engine;
 use crate::engine::background::Tasks;
 use crate::engine::close::Opened;
+use crate::engine::outcome::Checked;
 use crate::engine::stats::{Digest, Stat};
 use crate::error::{Error, Result};
 use crate::media::Media;
@@ -16,6 +16,7 @@ use ebbtide_core::kind::Parameters;
 use std::marker::PhantomData;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// An open filter of kind `K`; [`Any`] if the kind is known at run time only.
 ///
@@ -78,39 +79,30 @@ impl<K: Spec> Filter<K> {
     pub(crate) fn check_same(self, spec: &K) -> Result<Self> {
         let kind = &self.engine.meta.kind;
         if kind.name() != spec.name() {
-            return Err(mismatch(&self.engine, "kind", spec.name(), kind.name()));
+            return Err(self.engine.mismatch("kind", spec.name(), kind.name()));
         }
         let (meta, options) = (&self.engine.meta, &self.engine.options);
         let has = meta.hasher.function();
         if let Some(wanted) = options.key_hash.filter(|&wanted| wanted != has) {
-            return Err(mismatch(&self.engine, "hash", &wanted.to_string(), &has.to_string()));
+            return Err(self.engine.mismatch("hash", &wanted.to_string(), &has.to_string()));
         }
         let other = |seed| KeyHasher::from_seed(has, seed) != meta.hasher;
         if options.hash_seed.is_some_and(other) {
             // Seeds are never told: who knows one can choose keys that collide.
-            return Err(mismatch(&self.engine, "hash-seed", "the one given", "another"));
+            return Err(self.engine.mismatch("hash-seed", "the one given", "another"));
         }
         if let Some(stripes) = options.stripes.filter(|&stripes| stripes != meta.layout.stripes) {
             let [wanted, has] = [stripes, meta.layout.stripes].map(|stripes| stripes.to_string());
-            return Err(mismatch(&self.engine, "stripes", &wanted, &has));
+            return Err(self.engine.mismatch("stripes", &wanted, &has));
         }
         let (found, wanted) = (kind.parameters(), spec.kind()?.parameters());
         for (name, _) in spec.parameters().iter() {
             let [has, value] = [&found, &wanted].map(|all| all.get(name).unwrap_or("nothing"));
             if has != value {
-                return Err(mismatch(&self.engine, name, value, has));
+                return Err(self.engine.mismatch(name, value, has));
             }
         }
         Ok(self)
-    }
-}
-
-fn mismatch(engine: &Engine, what: &str, expected: &str, found: &str) -> Error {
-    Error::Mismatch {
-        path: engine.media.path().to_path_buf(),
-        what: what.to_owned(),
-        expected: expected.to_owned(),
-        found: found.to_owned(),
     }
 }
 
@@ -336,6 +328,18 @@ impl<K> Filter<K> {
         self.engine.stat()
     }
 
+    /// How far the filter's time is ahead of the handle's clock (of the system's for a handle
+    /// without one); `None` if it is less than a second, and if the kind does not use time.
+    ///
+    /// The filter's time is ahead if the clock was ahead once and has been set right, or if a key
+    /// came with a time of the future (see [`Options::max_lead`](crate::Options::max_lead)). Keys
+    /// without a time expire after their window all the same. Keys with times of their own look
+    /// older than they are, by as much, and may be refused as too late. See `docs/time.md`.
+    #[must_use]
+    pub fn clock_lead(&self) -> Option<Duration> {
+        self.engine.clock_lead()
+    }
+
     /// What the background threads do, once.
     ///
     /// # Errors
@@ -423,16 +427,5 @@ impl Filter<Any> {
             return Err(self);
         }
         Ok(Filter { opened: self.opened, engine: self.engine, kind: PhantomData })
-    }
-}
-
-impl Engine {
-    /// Makes sure that the filter is of this kind, if one is wanted.
-    pub(crate) fn check_kind(&self, wanted: Option<&'static str>) -> Result<()> {
-        let found = self.meta.kind.name();
-        match wanted {
-            Some(wanted) if wanted != found => Err(mismatch(self, "kind", wanted, found)),
-            _ => Ok(()),
-        }
     }
 }

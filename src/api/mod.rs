@@ -2,7 +2,7 @@
 //!
 //! `filter` is the handle and `abilities` what only some kinds can do; `paths` the ways to a handle
 //! by directory; `config` what a user asks for; `call` an operation with settings, `entry`
-//! one of many; `outcome` their results. `reader` is the handle without
+//! one of many; `reader` is the handle without
 //! write permission, `count_prior` takes priors from a filter that counts. Nothing here is a
 //! protocol: those are in [`crate::engine`].
 
@@ -12,7 +12,6 @@ pub mod config;
 pub mod count_prior;
 pub mod entry;
 pub mod filter;
-pub mod outcome;
 #[cfg(not(loom))]
 pub mod paths;
 #[cfg(not(loom))]

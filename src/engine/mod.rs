@@ -16,6 +16,7 @@ pub mod close;
 pub mod group_commit;
 pub mod infer;
 pub mod open;
+pub mod outcome;
 pub mod read;
 pub mod stats;
 pub mod stripes;
@@ -29,11 +30,11 @@ use crate::engine::close::Closing;
 use crate::engine::group_commit::GroupCommit;
 use crate::engine::time::{Stamp, TimeBase};
 use crate::error::{Error, Result};
-use crate::format::meta::Meta;
 use crate::image::Image;
 use crate::locks::session::Sessions;
 use crate::locks::stripes::Stripes;
 use crate::media::{Access, Media};
+use crate::meta::Meta;
 use crate::options::Options;
 use crate::platform::fork::Guard;
 use crate::sync::{AtomicU64, Ordering};
@@ -187,5 +188,24 @@ impl Engine {
     fn moment_with(&self, stamp: Stamp, totals: Totals) -> Moment {
         let latest = self.image.header().time().load(Ordering::Relaxed) >> 1;
         Moment { time: stamp.time, now: stamp.time.max(latest), totals }
+    }
+
+    /// Makes sure that the filter is of this kind, if one is wanted.
+    pub(crate) fn check_kind(&self, wanted: Option<&'static str>) -> Result<()> {
+        let found = self.meta.kind.name();
+        match wanted {
+            Some(wanted) if wanted != found => Err(self.mismatch("kind", wanted, found)),
+            _ => Ok(()),
+        }
+    }
+
+    /// The error of a filter that differs from what the caller asks for.
+    pub(crate) fn mismatch(&self, what: &str, expected: &str, found: &str) -> Error {
+        Error::Mismatch {
+            path: self.media.path().to_path_buf(),
+            what: what.to_owned(),
+            expected: expected.to_owned(),
+            found: found.to_owned(),
+        }
     }
 }

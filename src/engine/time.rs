@@ -9,13 +9,12 @@
 //! filter's time is ahead of it, its *lead*, which also survives a reboot. Nothing here changes the
 //! state.
 
-use crate::api::filter::Filter;
 use crate::clock::Clock;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::format::meta::Meta;
 use crate::image::Control;
 use crate::media::{Access, Media};
+use crate::meta::Meta;
 use crate::options::Downtime;
 use crate::sync::{AtomicU64, Ordering};
 use ebbtide_core::kind::Micros;
@@ -276,20 +275,6 @@ impl Engine {
         let wall = wall.filter(|_| self.uses_time)?;
         let lead = Duration::from_micros(self.now().time.checked_sub(wall)?);
         (lead >= LEAD_REPORTED).then_some(lead)
-    }
-}
-
-impl<K> Filter<K> {
-    /// How far the filter's time is ahead of the handle's clock (of the system's for a handle
-    /// without one); `None` if it is less than a second, and if the kind does not use time.
-    ///
-    /// The filter's time is ahead if the clock was ahead once and has been set right, or if a key
-    /// came with a time of the future (see [`Options::max_lead`](crate::Options::max_lead)). Keys
-    /// without a time expire after their window all the same. Keys with times of their own look
-    /// older than they are, by as much, and may be refused as too late. See `docs/time.md`.
-    #[must_use]
-    pub fn clock_lead(&self) -> Option<Duration> {
-        self.engine.clock_lead()
     }
 }
 

@@ -4,9 +4,9 @@
 //! published, and only then applied. A killed process leaves either no record, or a record that replay
 //! applies.
 
-use crate::api::outcome::{Checked, Precondition, Request, Since, WriteOutcome};
 use crate::engine::background::{BEAT, RECORDS_A_RING};
 use crate::engine::backpressure::RESTRAINED;
+use crate::engine::outcome::{Checked, Precondition, Request, Since, WriteOutcome};
 use crate::engine::time::Stamp;
 use crate::engine::{Engine, Local};
 use crate::error::Result;

@@ -1,5 +1,4 @@
-//! What is fixed about the files: names, headers with their versions, and `meta`.
+//! What all files have in common: names, and headers with their versions.
 
 pub mod header;
-pub mod meta;
 pub mod names;

@@ -1,12 +1,12 @@
 //! Building an image: the newest sound snapshot, or nothing at all, and the log from there.
 
 use crate::error::{Error, Result};
-use crate::format::meta::Meta;
 use crate::format::names::FileName;
 use crate::image::control::{Control, Identity, boot_id};
 use crate::image::stripe_table::StripeSums;
 use crate::image::{Bank, BankForm, BankSet, Image};
 use crate::media::{Access, Media, Memory};
+use crate::meta::Meta;
 use crate::recovery::history::{History, LogExtent, Prefix};
 use crate::recovery::listing::Listing;
 use crate::recovery::removal::remove_for_good;

@@ -5,10 +5,10 @@
 //! in memory is written as a snapshot, and the log below it goes.
 
 use crate::error::{Error, Result};
-use crate::format::meta::Meta;
 use crate::format::names::FileName;
 use crate::image::{Control, Image};
 use crate::media::{Access, Media};
+use crate::meta::Meta;
 use crate::recovery::history::{History, Prefix};
 use crate::recovery::listing::Listing;
 use crate::recovery::removal::remove_for_good;

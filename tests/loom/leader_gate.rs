@@ -1,8 +1,8 @@
 //! The leader gate (turn), and the group commit built on it: with any leader, overtaken or failing.
 
+use ebbtide::models::leader_gate::{self, Taken, Turn};
 use ebbtide::models::slot::reserve;
 use ebbtide::models::sync::{AtomicU64, Ordering};
-use ebbtide::models::leader_gate::{self, Taken, Turn};
 use loom::sync::Arc;
 use loom::thread;
 use std::time::Duration;

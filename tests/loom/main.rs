@@ -9,10 +9,10 @@
 #![cfg(loom)]
 
 mod copies;
-mod growth;
-mod slot;
-mod robust_word;
 mod event_times;
+mod growth;
 mod leader_gate;
-mod undo;
+mod robust_word;
 mod seqlock;
+mod slot;
+mod undo;

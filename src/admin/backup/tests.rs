@@ -237,7 +237,7 @@ fn a_backup_beside_inserts_in_its_log_has_what_its_snapshot_has_not() {
     let listing = Listing::read(&to).expect("a directory");
     assert_eq!((listing.snapshots.len(), listing.segments.len()), (1, 1));
     // What came meanwhile is in the log of the copy, and the snapshot says so.
-    let uuid = crate::format::meta::Meta::read(&to).expect("meta").uuid;
+    let uuid = crate::meta::Meta::read(&to).expect("meta").uuid;
     let snapshot = SnapshotReader::open(&to, listing.snapshots[0], uuid);
     let header = *snapshot.expect("a snapshot").header();
     assert!(header.end - header.start >= 3 * SEGMENT, "{header:?} of {keys} keys");

@@ -1,6 +1,6 @@
 //! A wrong clock: the wall clock steps, the time that passes does not.
 
-use crate::api::outcome::{Checked, Precondition, Request, Since};
+use crate::engine::outcome::{Checked, Precondition, Request, Since};
 use crate::engine::time::*;
 use crate::format::names::FileName;
 use crate::media::Memory;
