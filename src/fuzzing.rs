@@ -1,7 +1,7 @@
-//! Doors for fuzzers, built with `--cfg fuzzing` only: bytes in, nothing out, no panic.
+//! Entry points for fuzzers, built with `--cfg fuzzing` only: bytes in, nothing out, no panic.
 //!
-//! Checksums would stop nearly every input at the door, so each door also lets in input with its checksum put
-//! right. What lies behind must then refuse it by its own means.
+//! Checksums would reject nearly every input, so each entry point also tries the input with its
+//! checksum corrected. The code behind the checksum must then reject it by its own checks.
 
 use crate::format::header::{DURABLE, HEADER_BYTES, PAGE_BYTES, to_bytes, to_words};
 use crate::format::names::FileName;
@@ -17,7 +17,7 @@ use std::path::Path;
 
 const UUID: u128 = 0x0123_4567_89AB_CDEF;
 
-/// Puts the checksums in the file of this name right: of its header, and of its records or frames.
+/// Corrects the checksums in the file of this name: of its header, and of its records or frames.
 pub fn seal(name: &str, bytes: &mut Vec<u8>) {
     match FileName::parse(name) {
         Some(FileName::Meta) => seal_text(bytes),
@@ -44,7 +44,7 @@ pub fn seal(name: &str, bytes: &mut Vec<u8>) {
     }
 }
 
-/// Gives text its last line, in place of the one it has.
+/// Replaces the last line of a text by one with the right checksum.
 fn seal_text(bytes: &mut Vec<u8>) {
     const LINE: &[u8] = b"\nchecksum ";
     if let Some(at) = bytes.windows(LINE.len()).rposition(|line| line == LINE) {
@@ -61,7 +61,8 @@ fn seal_header(bytes: &mut [u8]) {
     }
 }
 
-/// `meta`, as it is and with its checksum put right. What reads must read back from what it writes.
+/// Decodes `meta`, unchanged and with its checksum corrected. A file that decodes must decode to
+/// the same after encoding.
 pub fn meta(bytes: &[u8]) {
     let path = Path::new("meta");
     let _ = Meta::decode(bytes, path);
@@ -74,7 +75,7 @@ pub fn meta(bytes: &[u8]) {
     }
 }
 
-/// The four words of a record and its place, as they are and with the checksum put right.
+/// Decodes the four words of a record and its slot, unchanged and with the checksum corrected.
 pub fn record(bytes: &[u8]) {
     let words: Vec<u64> = to_words(bytes).collect();
     let &[a, b, c, d, timeline, lsn] = words.as_slice() else {
@@ -89,7 +90,7 @@ pub fn record(bytes: &[u8]) {
     }
 }
 
-/// A medium with one file of these bytes.
+/// Creates a medium with one file of these bytes.
 fn holding(name: &str, bytes: &[u8]) -> Memory {
     let memory = Memory::new();
     memory.make().expect("nothing fails");
@@ -105,8 +106,9 @@ fn holding(name: &str, bytes: &[u8]) -> Memory {
     memory
 }
 
-/// A file whose first page is told by its header alone, so that the fuzzer has no use for zeros: its name's words filled in, all
-/// checksums right. None if there is no whole header.
+/// Returns a file whose first page is only its header, so that the fuzzer need not produce zeros.
+/// The words of its name are filled in, and all checksums are right. `None` if there is no whole
+/// header.
 fn sealed_file(
     name: &FileName,
     magic: &[u8; 8],
@@ -130,8 +132,8 @@ fn sealed_file(
     Some(file)
 }
 
-/// The file of a segment: any bytes, and a right header with the timeline's start and the capacity that the bytes tell, and records with
-/// right checksums.
+/// Reads the file of a segment: any bytes, and a valid header with the start of the timeline and
+/// the capacity from the bytes, and records with right checksums.
 pub fn segment(bytes: &[u8]) {
     let name = FileName::Segment { timeline: 1, first: 1 };
     let sealed = sealed_file(&name, b"EBBTWAL\n", bytes, &[(4, 1), (6, 1)]);
@@ -149,12 +151,13 @@ pub fn segment(bytes: &[u8]) {
     }
 }
 
-/// Records in each segment of [`log`], and the most segments.
+/// Records in each segment of [`log`], and the maximum number of segments.
 const RECORDS: u64 = 6;
 const SEGMENTS: usize = 8;
 
-/// A log of several segments and timelines, of records, empty places and others, with what the live image may tell of it. What is read
-/// is unbroken, and is read again when its ground was secured.
+/// Reads a log of several segments and timelines, with records, empty and other slots, and an image
+/// that may contain its extent. The records read are unbroken, and are the same again after the
+/// recovery base was secured.
 pub fn log(bytes: &[u8]) {
     let Some((&[form, tail, unfinished, from], mut places)) = bytes.split_first_chunk() else {
         return;
@@ -167,7 +170,7 @@ pub fn log(bytes: &[u8]) {
             break;
         };
         if step & 1 != 0 {
-            // A timeline begins somewhere in the one before, or beyond it.
+            // A timeline begins somewhere in the previous one, or beyond it.
             timeline += 1;
             start = 1 + u64::from(step >> 1) % first.max(RECORDS);
             first = start;
@@ -191,7 +194,7 @@ pub fn log(bytes: &[u8]) {
     read_log(&memory, known, 1 + u64::from(from) % 8);
 }
 
-/// Fills a segment's places, a few bytes each. Returns the bytes that are left.
+/// Fills a segment's slots from a few bytes each. Returns the remaining bytes.
 fn fill<'a>(segment: &Segment, timeline: u64, mut places: &'a [u8]) -> &'a [u8] {
     for lsn in segment.first()..segment.end() {
         let Some((&[code, payload], rest)) = places.split_first_chunk() else {
@@ -236,7 +239,8 @@ fn read_log(memory: &Memory, known: LogExtent, from: u64) {
     assert_eq!((again.stop, again.holes), (prefix.stop, vec![]));
 }
 
-/// The file of a snapshot: any bytes, and a right header with the counts that the bytes tell, and frames with right checksums.
+/// Reads the file of a snapshot: any bytes, and a valid header with the counts from the bytes, and
+/// frames with right checksums.
 pub fn snapshot(bytes: &[u8]) {
     let name = FileName::Snapshot { start: 1 };
     let sealed = sealed_file(&name, b"EBBTSNP\n", bytes, &[(5, 1)]);

@@ -1,9 +1,9 @@
 //! A persistent embedded storage engine for forgetting filters.
 //!
-//! Has this key been seen in the last N minutes, or among the last N items? How long ago, at least? Answered
-//! in 10 to 40 bits a key, at memory speed, by state that outlives the process: filters live in
-//! memory-mapped files with a write-ahead log and checkpoints, so that a restart or a crash resumes the
-//! decayed state exactly.
+//! Has this key been seen in the last N minutes, or among the last N items? At least how long ago?
+//! The answers take 10 to 40 bits per key, at memory speed, and the state outlives the process.
+//! Filters live in memory-mapped files with a write-ahead log and checkpoints, so a restart or a
+//! crash resumes the decayed state exactly.
 //!
 //! ```
 //! use ebbtide::{Checked, Filter, Options, TimeLimited};
@@ -25,28 +25,33 @@
 //!
 //! # Where to look
 //!
-//! [`Filter`] is the handle, [`Options`] its settings. [`inspect`] looks at filters by their files. [`kinds`] holds the
-//! algorithms and their theory. [`media`] is where files live, the disk or something else.
+//! [`Filter`] is the handle, [`Options`] its settings. [`inspect`] examines filters by their files.
+//! [`kinds`] holds the algorithms and their theory. [`media`] abstracts where files live: the disk
+//! or something else.
 //!
-//! What a filter should remember is said by its type, or by name with [`Any`]. Windows: [`AgePartitioned`] and [`TimeLimited`], in
-//! inserts and in time; [`Timing`] and [`BlockTiming`], which know ages more exactly; [`DoubleBuffering`] and [`TwoBuffer`], the
-//! simple ones to compare with; [`Bloom`], which never forgets. Counts: [`Counting`], [`Spectral`] and [`DynamicCount`], from which
-//! keys can be removed, [`Decaying`] and [`DecayingOptimized`], in which old inserts count less and less. And [`Stable`],
-//! [`Importance2c`], [`ImportanceMc`] and [`ImportanceH`] forget at random, at a steady error rate on a stream without end.
+//! A filter's type, or its name with [`Any`], selects its kind:
 //!
-//! Methods block; `docs/async.md` in the repository says which of them wait for the disk, and how
+//! - Windows: [`AgePartitioned`] and [`TimeLimited`], in inserts and in time; [`Timing`] and
+//!   [`BlockTiming`], with more exact ages; [`DoubleBuffering`] and [`TwoBuffer`], simple
+//!   baselines; [`Bloom`], which never forgets.
+//! - Counts: [`Counting`], [`Spectral`] and [`DynamicCount`], from which keys can be removed;
+//!   [`Decaying`] and [`DecayingOptimized`], in which old inserts count less and less.
+//! - Random decay: [`Stable`], [`Importance2c`], [`ImportanceMc`] and [`ImportanceH`] forget at
+//!   random, at a steady error rate on an endless stream.
+//!
+//! Methods block; `docs/async.md` in the repository lists which of them wait for the disk, and how
 //! to call them from async code.
 //!
 //! # Features
 //!
-//! `serde` (off by default): figures, answers and parameters can be serialised, and all but
+//! `serde` (off by default): statistics, answers and parameters can be serialised, and all but
 //! [`Stat`] deserialised. Without it the crate does not depend on `serde`.
 //!
 //! # Debug builds
 //!
-//! Without optimisation, checksums and copies are slow: an insert may wait a hundred times longer
-//! for a checkpoint than in a release build (a filter of 335 MiB: 20 s, not 0.2 s). Put this into
-//! the `Cargo.toml` of a project that is tried out in debug builds:
+//! Without optimisation, checksums and copies are slow. An insert may wait a hundred times longer
+//! for a checkpoint than in a release build (a filter of 335 MiB: 20 s instead of 0.2 s). Add this
+//! to the `Cargo.toml` of a project that runs debug builds:
 //!
 //! ```toml
 //! [profile.dev.package.ebbtide]
@@ -57,11 +62,13 @@
 //!
 //! # Guarantees
 //!
-//! - No false negatives within the window, from any number of threads, in all kinds but those that forget at random.
-//! - State is a pure function of the parameters and the log: after a crash of the process every operation that
-//!   had returned is there, exactly once; after a power cut every one that its [`Durability`] promises.
-//! - Bad files give an [`Error`] that names file, place, what was expected and what was found. They are never
-//!   repaired by guessing, and never panic.
+//! - No false negatives within the window, from any number of threads, in all kinds except those
+//!   that forget at random.
+//! - State is a pure function of the parameters and the log. After a crash of the process it
+//!   contains every operation that had returned, exactly once; after a power cut, every one that
+//!   its [`Durability`] promises.
+//! - Damaged files yield an [`Error`] with the file, the offset, the expected and the found
+//!   content. They are never repaired by guessing, and never cause a panic.
 
 #![cfg_attr(loom, expect(dead_code, reason = "loom's atomics cannot be mapped: there is no disk"))]
 
@@ -120,12 +127,12 @@ pub use engine::stats::{Digest, Stat};
 pub use error::{Error, Result};
 pub use options::{Downtime, Durability, Options};
 
-/// The examples of the front page compile.
+/// Compiles the examples of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct FrontPage;
 
-/// Whose every step a schedule of `tests/schedules/` chooses.
+/// Primitives whose every step is chosen by a schedule of `tests/schedules/`.
 #[cfg(shuttle)]
 #[doc(hidden)]
 pub use sync::scheduled;

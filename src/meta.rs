@@ -1,7 +1,8 @@
-//! The file `meta`: what never changes after a filter's creation.
+//! The file `meta`: properties that never change after a filter's creation.
 //!
-//! Lines of text, one name and value each, between a first line with the format's version and a last one with
-//! the checksum of all others. The checksum is looked at before anything else is interpreted.
+//! The file consists of lines of text with one name and value each. The first line has the format's
+//! version, the last one the checksum of all others. The checksum is verified before anything else
+//! is interpreted.
 
 use crate::error::{Error, Result};
 use crate::format::header::DURABLE;
@@ -22,11 +23,11 @@ const TITLE: &str = "ebbtide meta ";
 const CHECKSUM: &str = "checksum ";
 const REMEDY: &str = "it alone holds the kind, its parameters and the seed of the key hash, so without it nothing can be \
                       saved: copy `meta` from any backup of this filter, however old, for it never changes";
-/// More than any `meta` has.
+/// An upper bound of the size of a `meta` file.
 const BYTES_MAX: u64 = 64 << 10;
 
-/// The name that a hash function has here, and how many hexadecimal digits its secret. A filter made with another function
-/// cannot be opened.
+/// Returns the name of a hash function in the file, and the number of hexadecimal digits of its
+/// secret. A filter made with another function cannot be opened.
 fn described(function: KeyHash) -> (&'static str, usize) {
     match function {
         KeyHash::Fast => ("xxh3-64", 16),
@@ -39,15 +40,15 @@ fn described(function: KeyHash) -> (&'static str, usize) {
 pub struct Meta {
     /// Identifies the filter; every other file repeats it.
     pub uuid: u128,
-    /// What hashes keys, with its secret.
+    /// The hash function of keys, with its secret.
     pub hasher: KeyHasher,
-    /// Stripes and size of block.
+    /// The number of stripes and the block size.
     pub layout: Layout,
     /// Records in each log segment.
     pub segment_records: u64,
     /// The filter's durability.
     pub durability: Durability,
-    /// What time does while nobody has the filter open.
+    /// How time passes while no process has the filter open.
     pub downtime: Downtime,
     /// How far ahead of the wall clock a key's time may lie.
     pub max_lead: Duration,
@@ -56,7 +57,7 @@ pub struct Meta {
 }
 
 impl Meta {
-    /// The file's bytes.
+    /// Encodes the file's bytes.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut text = format!("{TITLE}{}\n", DURABLE.written);
@@ -92,7 +93,8 @@ impl Meta {
     /// Reads a filter's `meta`.
     ///
     /// # Errors
-    /// [`Error::NotAFilter`] if there is none, [`Error::Damaged`], [`Error::Version`], [`Error::Io`].
+    /// [`Error::NotAFilter`] if there is none, [`Error::Damaged`], [`Error::Version`],
+    /// [`Error::Io`].
     pub fn read(media: &dyn Media) -> Result<Self> {
         let name = FileName::Meta.to_string();
         let path = media.path().join(&name);
@@ -125,12 +127,12 @@ impl Meta {
         Self::decode(&text, &path)
     }
 
-    /// Reads the file's bytes: checksum, then version, then the rest.
+    /// Decodes the file's bytes: checksum, then version, then the rest.
     ///
-    /// No error tells what stands in a place where the seed may: a file that was cut off may end in it.
+    /// No error shows content from where the seed may be: a truncated file may end in it.
     ///
     /// # Errors
-    /// [`Error::Damaged`] naming the place, [`Error::Version`].
+    /// [`Error::Damaged`] with the offset, [`Error::Version`].
     pub fn decode(bytes: &[u8], path: &Path) -> Result<Self> {
         if !bytes.starts_with(TITLE.as_bytes()) {
             let found = if bytes.is_empty() { "nothing" } else { "something else" };
@@ -221,7 +223,7 @@ impl Lines<'_> {
         damaged(self.path, 0, format!("{name}: {expected}"), format!("`{}`", found.escape_debug()))
     }
 
-    /// The value of the next line, which must have this name.
+    /// Returns the value of the next line, which must have this name.
     fn take<T: std::str::FromStr>(&mut self, name: &str, expected: &str) -> Result<T> {
         let (line, rest) = self.text.split_once('\n').unwrap_or((self.text, ""));
         self.text = rest;
@@ -275,7 +277,7 @@ mod tests {
         }
     }
 
-    /// The bytes with another text in the place of one, and the checksum put right.
+    /// Encodes with one text replaced by another, and a correct checksum.
     fn with(meta: &Meta, old: &str, new: &str) -> Vec<u8> {
         let text = String::from_utf8(meta.encode()).expect("text");
         let (body, _) = text.rsplit_once(CHECKSUM).expect("a checksum");

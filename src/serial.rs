@@ -1,5 +1,5 @@
-//! Serialisation of what has a text of its own, under the feature `serde`. Plain structs and enums
-//! derive it where they are.
+//! Serialisation of types with a text form, under the feature `serde`. Plain structs and enums
+//! derive it where they are defined.
 
 use crate::engine::stats::Digest;
 use crate::error::Error;

@@ -1,13 +1,13 @@
-//! The synchronisation primitives of the crate: the usual ones, loom's under `--cfg loom`, or those of a schedule under
-//! `--cfg shuttle`. Atomics are those of [`ebbtide_core::atomic`].
+//! The synchronisation primitives of the crate: the usual ones, loom's atomics under `--cfg loom`,
+//! or those of a schedule under `--cfg shuttle`.
 //!
-//! Everything that takes part in a protocol over shared memory imports its atomics, fences and spin
-//! hints from here and from nowhere else, so that the same code that runs on a mapped file runs in
-//! the models of `tests/loom/`. So do mutexes that are held while others are waited for, sleeps, and the clock that waits go by:
-//! in the schedules of `tests/schedules/` each of them lets others run.
+//! All code that takes part in a protocol over shared memory imports its atomics, fences and spin
+//! hints only from here. The same code then runs on a mapped file and in the models of
+//! `tests/loom/`. The same holds for mutexes held while other threads are waited for, sleeps, and
+//! the clock of waits: in the schedules of `tests/schedules/` each of them lets other threads run.
 //!
-//! A forked child can reach all of this, so nothing here waits or wakes through a table of the process: see
-//! `docs/architecture.md`, "Fork".
+//! A forked child can reach all of this, so nothing here waits or wakes through a table of the
+//! process: see `docs/architecture.md`, "Fork".
 
 pub mod mutex;
 #[cfg(shuttle)]
@@ -23,14 +23,14 @@ pub use std::thread::{sleep, yield_now};
 #[cfg(not(shuttle))]
 pub use std::time::Instant;
 
-/// How long others are waited for. Under the fuzzers hardly at all: there nobody else is at work, and what the dead left is
-/// to be found at once.
+/// Returns the time to wait for other processes. Almost zero under the fuzzers, where no other
+/// process is active and the state of dead ones must be found at once.
 #[must_use]
 pub const fn patience(time: std::time::Duration) -> std::time::Duration {
     if cfg!(fuzzing) { std::time::Duration::from_nanos(1) } else { time }
 }
 
-/// Tells the processor (or loom's scheduler) that this thread waits for another one.
+/// Hints to the processor (or loom's scheduler) that this thread waits for another one.
 #[cfg(not(shuttle))]
 pub fn spin_hint() {
     #[cfg(loom)]

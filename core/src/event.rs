@@ -1,4 +1,4 @@
-//! Events, the changes of the filter-wide state, and their records.
+//! Conversion between events and records.
 
 use crate::block::{Geometry, Layout};
 use crate::record::{ARGUMENT_BITS, ARGUMENT_MAX, Op, Record};
@@ -39,11 +39,11 @@ pub enum Event {
     },
 }
 
-/// A bank's number has 32 bits, an argument 24: the upper 8 lie in the payload, beside the words of
-/// a block, which leave them free.
+/// A bank's number has 32 bits, an argument 24. The upper 8 bits are in the payload, in bits that
+/// the words of a block leave free.
 const _: () = assert!(Layout::MOST_BLOCK_WORDS <= ARGUMENT_MAX && ARGUMENT_BITS == 24);
 
-/// A bank's number as argument and payload.
+/// Splits a bank's number into argument and payload.
 fn split(id: u32) -> (u32, u64) {
     (id & ARGUMENT_MAX, u64::from(id & !ARGUMENT_MAX))
 }
@@ -52,7 +52,7 @@ fn join(argument: u32, payload: u64) -> u32 {
     argument & ARGUMENT_MAX | payload as u32 & !ARGUMENT_MAX
 }
 
-/// The record that tells an event. `stream` says where its time came from.
+/// Returns the record of an event. `stream` indicates the source of its time.
 #[must_use]
 pub fn to_record(event: &Event, stream: bool) -> Record {
     match *event {
@@ -80,7 +80,7 @@ pub fn to_record(event: &Event, stream: bool) -> Record {
     }
 }
 
-/// The event that a record tells, if it tells one.
+/// Returns the event of a record, if it is one.
 #[must_use]
 pub fn from_record(record: &Record) -> Option<Event> {
     match record.op {

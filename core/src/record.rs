@@ -1,15 +1,16 @@
 //! One record: 32 bytes, four words, self-validating.
 //!
-//! | word | holds |
+//! | word | content |
 //! |---|---|
 //! | 0 | payload: the key's hash, or a word of the event |
 //! | 1 | time, microseconds since the Unix epoch |
 //! | 2 | step, or another word of the event |
-//! | 3 | operation (8 bits: bit 7 says that the time came with the key), argument (24), checksum (32) |
+//! | 3 | operation (8 bits; bit 7: the time came with the key), argument (24), checksum (32) |
 //!
-//! The last word is never zero, and it is the word that publishes. Its checksum covers everything else in the
-//! record and is seeded with timeline and LSN, so a record is valid in its own place only. That of a VOID
-//! covers its own word only, for whoever voids a slot does not know what a dead writer left in the others.
+//! The last word is never zero, and storing it publishes the record. Its checksum covers everything
+//! else in the record and is seeded with timeline and LSN, so a record is valid only in its own
+//! slot. The checksum of a VOID covers its own word only, because the other words may contain
+//! anything that a dead writer left.
 
 use crate::hash::{mix, short_checksum};
 
@@ -27,11 +28,11 @@ pub const ARGUMENT_MAX: u32 = (1 << ARGUMENT_BITS) - 1;
 
 const STREAM: u8 = 0x80;
 
-/// What a record is about.
+/// The operation of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Op {
-    /// A key was inserted: payload is its hash, argument its weight, or what was new about it.
+    /// A key was inserted: payload is its hash, argument its weight or the number of new bits.
     Insert = 1,
     /// The filter entered a step: payload is the kind's word.
     Step = 2,
@@ -43,16 +44,18 @@ pub enum Op {
     Heartbeat = 5,
     /// Everything below the LSN in the payload was durable when this was written.
     Durable = 6,
-    /// Nothing: whoever reserved this place never wrote it.
+    /// Nothing: the reserved slot was never written.
     Void = 7,
     /// A key was removed: payload is its hash, argument its weight.
     Remove = 8,
-    /// All keys were forgotten: the filter is as it was created, but for its time and the numbers of its banks.
+    /// All keys were removed: the filter is as it was created, except for its time and the numbers
+    /// of its banks.
     Clear = 9,
 }
 
 impl Op {
-    /// The operation of a record that says one; a VOID is known by its whole word.
+    /// Returns the operation with this code, for records that have one; a VOID is recognised by its
+    /// whole word.
     #[inline]
     fn from_code(code: u8) -> Option<Self> {
         Some(match code {
@@ -68,7 +71,7 @@ impl Op {
         })
     }
 
-    /// The name in `ebbtide wal`.
+    /// Returns the name in `ebbtide wal`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -85,10 +88,10 @@ impl Op {
     }
 }
 
-/// A record without its place.
+/// A record without its slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Record {
-    /// What it is about.
+    /// The operation.
     pub op: Op,
     /// A small number, at most [`ARGUMENT_MAX`].
     pub argument: u32,
@@ -102,14 +105,14 @@ pub struct Record {
     pub step: u64,
 }
 
-/// What the four words of a slot turn out to be.
+/// The decoded content of a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decoded {
     /// Not published (yet).
     Empty,
-    /// A record of this place.
+    /// A valid record of this slot.
     Valid(Record),
-    /// Something else.
+    /// Anything else.
     Wrong,
 }
 
@@ -123,7 +126,7 @@ fn checksum(words: [u64; 3], head: u32, timeline: u64, lsn: u64) -> u32 {
     short_checksum(&bytes, mix(lsn ^ timeline.rotate_left(40))) as u32
 }
 
-/// The word that makes an empty slot a VOID.
+/// Returns the word that makes an empty slot a VOID.
 #[must_use]
 #[inline]
 pub fn void_word(timeline: u64, lsn: u64) -> u64 {
@@ -131,7 +134,7 @@ pub fn void_word(timeline: u64, lsn: u64) -> u64 {
     u64::from(head) << 32 | u64::from(checksum([0; 3], head, timeline, lsn))
 }
 
-/// These words with the checksum that belongs to them in this place; an empty place stays empty.
+/// Corrects the checksum of these words for this slot; an empty slot stays empty.
 #[cfg(fuzzing)]
 #[must_use]
 pub fn sealed(
@@ -149,15 +152,15 @@ pub fn sealed(
 }
 
 impl Record {
-    /// A record of this operation with everything else zero.
+    /// Creates a record of this operation with all other fields zero.
     #[must_use]
     #[inline]
     pub fn new(op: Op) -> Self {
         Self { op, argument: 0, stream: false, payload: 0, time: 0, step: 0 }
     }
 
-    /// The four words, for this place. Payload, time and step are whole words; the argument's
-    /// callers see to it that it is not larger than it may be.
+    /// Encodes the four words, for this slot. Payload, time and step are whole words; callers
+    /// ensure that the argument is within bounds.
     #[must_use]
     #[inline]
     pub fn encode(&self, timeline: u64, lsn: u64) -> [u64; RECORD_WORDS] {
@@ -169,7 +172,7 @@ impl Record {
         [self.payload, self.time, self.step, last]
     }
 
-    /// Reads the words of a place. Never panics, whatever they are.
+    /// Decodes the words of a slot. Never panics, whatever they are.
     #[must_use]
     #[inline]
     pub fn decode(words: [u64; RECORD_WORDS], timeline: u64, lsn: u64) -> Decoded {
@@ -272,7 +275,7 @@ mod tests {
             assert_eq!(op as u8, code);
             let record = Record { argument: 5, payload: 6, ..Record::new(op) };
             let decoded = Record::decode(record.encode(3, 9), 3, 9);
-            // Nothing but its own word makes a VOID.
+            // A VOID is valid only by its own word.
             let expected = if op == Op::Void { Decoded::Wrong } else { Decoded::Valid(record) };
             assert_eq!(decoded, expected);
         }

@@ -1,7 +1,7 @@
 //! A consistent copy of a filter while others write.
 //!
-//! A snapshot written straight to the new place, and the records from its start to its end as one segment. Together they are
-//! a filter: opening it replays them like any other.
+//! Writes a snapshot directly to the destination, and the records from its start to its end as one
+//! segment. Together they are a filter: opening it replays them like any other.
 
 use crate::engine::Engine;
 use crate::engine::checkpoint::{PATIENCE, Place};
@@ -19,14 +19,15 @@ const SNAPSHOT_TEMPORARY: u64 = 0;
 const SEGMENT_TEMPORARY: u64 = 1;
 const META_TEMPORARY: u64 = 2;
 
-/// How often a copy is begun anew when checkpoints of other processes have removed log that it needs.
+/// The number of times a copy starts over because checkpoints of other processes have removed log
+/// that it needs.
 const TRIES: u32 = 3;
 
 impl Engine {
     pub(crate) fn backup(&self, to: &dyn Media) -> Result<()> {
         self.check_process()?;
         write_new(to, |_locks| {
-            // Others leave the log alone meanwhile, unless they need space badly.
+            // Meanwhile other processes do not remove log, unless they urgently need space.
             let _writing = self.begin_snapshot(PATIENCE)?;
             for _ in 0..TRIES {
                 if self.copy_filter(to)? {
@@ -47,9 +48,10 @@ impl Engine {
         })
     }
 
-    /// Copies state and log; false if log was removed that the copy needs.
+    /// Copies state and log; returns false if log was removed that the copy needs.
     fn copy_filter(&self, to: &dyn Media) -> Result<bool> {
-        // Held from the start: who has a segment mapped keeps what it holds, whoever removes its file.
+        // Held from the start: a process that has a segment mapped keeps its content, even if the
+        // file is removed.
         let (_, mut held) = self.map_log()?;
         let temporary = FileName::Temporary(SNAPSHOT_TEMPORARY).to_string();
         let snapshot = self.copy_to(Place::Backup(to), &temporary)?;
@@ -66,8 +68,9 @@ impl Engine {
         self.copy_log(&held, to, &snapshot)
     }
 
-    /// Copies the records that the snapshot needs; all are published, for the log is durable through its end. False if one of
-    /// them is not in these segments, which are in the order of their LSNs.
+    /// Copies the records that the snapshot needs; all are published, because the log is durable
+    /// through its end. Returns false if one of them is not in these segments, which are in the
+    /// order of their LSNs.
     fn copy_log(
         &self,
         held: &[Arc<Segment>],
@@ -95,7 +98,8 @@ impl Engine {
                     *word = cell.load(Ordering::Acquire);
                 }
                 if words[3] == 0 {
-                    // Not the segment that held the record: an empty one that got the name of one removed.
+                    // Not the segment that held the record, but an empty one that received the name
+                    // of a removed one.
                     return Ok(false);
                 }
                 slot::publish(segment.slot(lsn), words);

@@ -1,6 +1,7 @@
-//! Looking at filters by their files, also while others have them open: verify, print the log, restore, salvage, plan.
+//! Examines filters by their files, also while others have them open: verify, print the log,
+//! restore, salvage, plan.
 //!
-//! Nothing here changes the files it looks at. State is rebuilt privately, in memory.
+//! Nothing here changes the files that it examines. State is rebuilt privately, in memory.
 
 use crate::admin::salvage;
 use crate::clock::Timestamp;
@@ -30,36 +31,36 @@ pub use crate::admin::salvage::{Beyond, Lost};
 /// Bytes copied at a time.
 const COPY_BYTES: usize = 1 << 20;
 
-/// What [`verify`] found about one file, or about what all files together say.
+/// The findings of [`verify`] about one file, or about all files together.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct FileReport {
     /// The file's name; `.` for all of them together.
     pub name: String,
-    /// What it is, in a few words.
+    /// A short description.
     pub detail: String,
-    /// Its size.
+    /// The file's size in bytes.
     pub bytes: u64,
-    /// What is wrong with it.
+    /// The damage found.
     pub damage: Vec<Error>,
 }
 
-/// What [`verify`] found.
+/// The findings of [`verify`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Report {
-    /// File by file.
+    /// The findings by file.
     pub files: Vec<FileReport>,
 }
 
 impl Report {
-    /// Whether nothing is damaged.
+    /// Returns whether nothing is damaged.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         self.files.iter().all(|file| file.damage.is_empty())
     }
 
-    /// This report, or the first error in it that says nothing about the files.
+    /// Returns this report, or the first error in it that is no statement about the files.
     fn unless(mut self, is_no_damage: impl Fn(&Error) -> bool) -> Result<Self> {
         let found = self.files.iter().position(|file| file.damage.iter().any(&is_no_damage));
         match found.and_then(|at| self.files[at].damage.pop()) {
@@ -79,16 +80,17 @@ impl Report {
     }
 }
 
-/// How long others are waited for that open, recover or close the filter.
+/// The time to wait for processes that open, recover or close the filter.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How often a look begins anew because files went that were listed.
+/// The number of times a look starts over because listed files were removed.
 const TRIES: u32 = 20;
-/// How often damage is looked at beside those who write.
+/// The number of times damage is examined again beside active writers.
 const LOOKS_AT_DAMAGE: u32 = 5;
 
 /// A look at a filter's files.
 pub(crate) struct Look {
-    /// Keeps others from opening the filter, unless somebody has it open anyway. None where there is no file `lock`.
+    /// Keeps others from opening the filter, unless a process has it open anyway. `None` if there
+    /// is no file `lock`.
     pub(crate) locks: Option<Sessions>,
     pub(crate) known: LogExtent,
 }
@@ -114,7 +116,7 @@ impl Look {
         Ok(Self { locks: Some(locks), known })
     }
 
-    /// Shows those who wait to open the filter that the look progresses.
+    /// Shows processes that wait to open the filter that the look progresses.
     pub(crate) fn note_progress(&self) {
         if let Some(locks) = &self.locks {
             locks.note_progress();
@@ -122,7 +124,8 @@ impl Look {
     }
 }
 
-/// Looks at a filter's files, and again if some went meanwhile: whoever has the filter open removes what is needed no more.
+/// Examines a filter's files, and retries if some were removed meanwhile: processes that have the
+/// filter open remove files they no longer need.
 fn look<T>(
     media: &dyn Media,
     meta: &Meta,
@@ -139,8 +142,8 @@ fn look<T>(
     }
 }
 
-/// Whether an error may come from files that went while they were looked at: those who write remove what is needed no more, and
-/// a listing may tell of a file but not of the one before it.
+/// Returns whether an error may come from files that were removed while they were examined. Writers
+/// remove files they no longer need, and a listing may contain a file but not the one before it.
 fn may_have_gone(error: &Error, known: LogExtent) -> bool {
     let gone = match error {
         Error::Damaged { .. } => true,
@@ -158,12 +161,13 @@ fn describe(recovered: &Recovered) -> String {
 /// Checks every checksum of a filter's files and replays its log, changing nothing.
 ///
 /// # Errors
-/// What keeps it from looking at all: [`Error::NotAFilter`], [`Error::Locked`], [`Error::Io`]. Damage is in the report.
+/// If the files cannot be examined at all: [`Error::NotAFilter`], [`Error::Locked`], [`Error::Io`].
+/// Damage is in the report.
 pub fn verify(dir: impl AsRef<Path>) -> Result<Report> {
     verify_on(&Disk::new(dir.as_ref()))
 }
 
-/// As [`verify`], on a medium of the caller's.
+/// As [`verify`], on a medium provided by the caller.
 ///
 /// # Errors
 /// As [`verify`].
@@ -176,8 +180,8 @@ pub fn verify_on(media: &dyn Media) -> Result<Report> {
         }
         other => other?,
     };
-    // Damage beside those who write may be files that went while they were looked at: a listing may tell of a snapshot
-    // and not yet of the segment that it leads to.
+    // Damage beside active writers may be files that were removed while they were examined: a
+    // listing may contain a snapshot, but not yet the segment that it needs.
     for _ in 1..LOOKS_AT_DAMAGE {
         let (report, lives) = verify_once(media, &meta)?;
         if report.is_sound() || !lives {
@@ -187,7 +191,7 @@ pub fn verify_on(media: &dyn Media) -> Result<Report> {
     verify_once(media, &meta).map(|(report, _)| report)
 }
 
-/// One look at everything, and whether somebody writes meanwhile.
+/// Examines everything once, and returns whether writers were active meanwhile.
 fn verify_once(media: &dyn Media, meta: &Meta) -> Result<(Report, bool)> {
     look(media, meta, |known| {
         let mut report = Report { files: Vec::new() };
@@ -206,7 +210,8 @@ fn verify_once(media: &dyn Media, meta: &Meta) -> Result<(Report, bool)> {
         }
         let rebuilt = rebuild(media, meta, known, &|| {});
         report.add(media, ".", rebuilt.map(|recovered| describe(&recovered)));
-        // What cannot be looked at, for whatever reason, is not damaged; nor what is gone, while somebody writes.
+        // An unreadable file is not damaged, whatever the reason; nor is a missing one, while
+        // writers are active.
         let lives = matches!(known, LogExtent::Living { .. });
         let says_nothing = |error: &Error| !(error.is_damage() || error.is_not_found() && !lives);
         report.unless(says_nothing).map(|report| (report, lives))
@@ -221,12 +226,13 @@ fn verify_snapshot(media: &dyn Media, start: u64, meta: &Meta) -> Result<String>
     Ok(format!("snapshot from LSN {start} to {end}, {frames} frames{format}"))
 }
 
-/// Says that a file is of an older format; the next snapshot and the segments that come with it are not.
+/// Returns a note that a file is of an older format. The next snapshot and its segments will be of
+/// the newest.
 fn of_format(version: u32) -> String {
     if version == DURABLE.written { String::new() } else { format!(", of format {version}") }
 }
 
-/// Checks that the next opening can replace the live image, if there is one; what it holds does not matter.
+/// Checks that the next opener can replace the image, if there is one; its content does not matter.
 fn verify_live(media: &dyn Media) -> Option<Result<String>> {
     let name = FileName::Live.to_string();
     match media.open(&name, Access::Read) {
@@ -260,12 +266,13 @@ fn verify_log(
     report.add(media, "wal", read);
 }
 
-/// The log without what nobody needs any more, and the next checkpoint removes.
+/// Opens the log without the segments that are no longer needed and that the next checkpoint
+/// removes.
 fn needed_log(media: &dyn Media, listing: &Listing, meta: &Meta) -> Result<History> {
     let segments = listing.segments_needed().to_vec();
     let needed = Listing { segments, ..Listing::default() };
     let mut history = History::open(media, &needed, meta.uuid)?;
-    // Who writes may remove files meanwhile.
+    // Writers may remove files meanwhile.
     history.hold(media, 0)?;
     Ok(history)
 }
@@ -274,20 +281,21 @@ fn needed_log(media: &dyn Media, listing: &Listing, meta: &Meta) -> Result<Histo
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Entry {
-    /// Its number.
+    /// The record's number.
     pub lsn: u64,
-    /// Its timeline.
+    /// The record's timeline.
     pub timeline: u64,
-    /// Its time; the epoch itself where it has none.
+    /// The record's time; the epoch itself if it has none.
     pub time: Timestamp,
-    /// What it is about: `insert`, `remove`, `step`, `open-bank`, `close-bank`, `heartbeat`, `durable`, `void`.
+    /// The operation: `insert`, `remove`, `step`, `open-bank`, `close-bank`, `heartbeat`,
+    /// `durable`, `void`.
     pub operation: &'static str,
     record: Record,
     /// Whether the argument of an operation is its weight.
     weighs: bool,
 }
 
-/// What the record of a bank says.
+/// Returns the content of a record about a bank.
 fn bank_details(record: &Record) -> Vec<(&'static str, u64)> {
     match event::from_record(record) {
         Some(Event::OpenBank { id, geometry, since, .. }) => vec![
@@ -302,7 +310,7 @@ fn bank_details(record: &Record) -> Vec<(&'static str, u64)> {
 }
 
 impl Entry {
-    /// What else it says, as names and values.
+    /// Returns the other content of the record, as names and values.
     #[must_use]
     pub fn details(&self) -> Vec<(&'static str, u64)> {
         let Record { payload, step, argument, .. } = self.record;
@@ -319,17 +327,19 @@ impl Entry {
         }
     }
 
-    /// Whether its time came with the key.
+    /// Returns whether the record's time came with the key.
     #[must_use]
     pub fn is_stream_time(&self) -> bool {
         self.record.stream
     }
 }
 
-/// Hands every record of a filter's log to `visit`, in the order of LSNs, from the oldest that is still there.
+/// Passes every record of a filter's log to `visit`, in the order of LSNs, from the oldest that is
+/// still present.
 ///
 /// # Errors
-/// [`Error::NotAFilter`], [`Error::Locked`], [`Error::Io`], [`Error::Damaged`] after what can be read, and what `visit` returns.
+/// [`Error::NotAFilter`], [`Error::Locked`], [`Error::Io`], [`Error::Damaged`] after all readable
+/// records, and errors of `visit`.
 pub fn wal(dir: impl AsRef<Path>, mut visit: impl FnMut(&Entry) -> Result<()>) -> Result<()> {
     let media = Disk::new(dir.as_ref());
     let meta = read_meta(&media)?;
@@ -347,8 +357,8 @@ pub fn wal(dir: impl AsRef<Path>, mut visit: impl FnMut(&Entry) -> Result<()>) -
     Ok(())
 }
 
-/// Makes a filter in a new directory from a backup (or from any filter that nobody has open), after checking that its
-/// state can be rebuilt in full.
+/// Creates a filter in a new directory from a backup (or from any filter that no process has open),
+/// after checking that its state can be rebuilt in full.
 ///
 /// # Errors
 /// [`Error::NotAFilter`], [`Error::Locked`], [`Error::Damaged`], [`Error::Exists`], [`Error::Io`].
@@ -371,53 +381,56 @@ pub fn restore(from: impl AsRef<Path>, dir: impl AsRef<Path>) -> Result<()> {
             let name = name.to_string();
             copy_file(&from, &to, &name).map_err(Error::io("copy", from.path().join(&name)))?;
         }
-        // Only the live image, which is not copied, explains places that dead writers left empty: close them.
+        // Only the image, which is not copied, accounts for slots that dead writers left empty:
+        // fill them.
         let copied = Listing::read(&to)?;
         let history = History::open(&to, &copied, meta.uuid)?;
         history.secure(&to, recovered.start, &recovered.prefix)?;
-        // Last: it makes the directory a filter.
+        // Last, because it makes the directory a filter.
         write_file(&to, 0, &FileName::Meta.to_string(), &meta.encode())
     })
 }
 
-/// What [`salvage()`] saved.
+/// The result of [`salvage()`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Salvaged {
-    /// The first LSN that was not saved: the new filter is in the state after all records below, and gives this one to its
-    /// next.
+    /// The first LSN that was not recovered: the new filter has the state after all records below
+    /// it, and its next record gets this LSN.
     pub lsn: u64,
     /// Insert operations in that state, since creation.
     pub inserts: u64,
-    /// Where the snapshot starts that the state rests on; none if the log was there from the beginning.
+    /// The start of the snapshot that the state is based on; `None` if the log was complete from
+    /// the beginning.
     pub snapshot: Option<u64>,
-    /// Every LSN below had been acknowledged as durable, as far as anything that is left tells. Notes of that are written after
-    /// the fact, so it may have been a little more.
+    /// Every LSN below had been acknowledged as durable, as far as the remaining files show. The
+    /// log records durability with a delay, so slightly more may have been durable.
     pub durable_lsn: u64,
-    /// What is lost, from `lsn` on; none if nothing tells that the log went on there.
+    /// The loss from `lsn` on; `None` if nothing indicates that the log continued there.
     pub lost: Option<Lost>,
-    /// What can be read beyond and was left out.
+    /// Readable data beyond `lsn` that was left out.
     pub beyond: Option<Beyond>,
-    /// What is damaged besides the place where the log breaks off, file by file: snapshots that could not be used, newest
-    /// first, segments, `live`.
+    /// Damage besides the end of the readable log, file by file: unusable snapshots, newest first,
+    /// segments, `live`.
     pub damaged: Vec<Error>,
 }
 
-/// Makes a filter in a new directory from a damaged one, in the latest state that can be proved: that after the longest
-/// unbroken prefix of its records. What can be read beyond the damage is told and left out, for a state that skips
-/// operations is none that the filter ever had. Nothing is changed where it reads, which may be read-only, and nobody may have
-/// the filter open. The new filter goes on in its place: it is the same one by its uuid, as after [`restore`].
+/// Recovers the longest provable prefix of a damaged filter into a new directory, and reports what
+/// is lost. The new filter has the state after the longest unbroken prefix of records. Readable
+/// data beyond the damage is reported and left out, because the filter never had a state that skips
+/// operations. The source is not changed and may be read-only; no process may have the filter open.
+/// The new filter replaces the old one: it has the same uuid, as after [`restore`].
 ///
-/// `None` if nothing is damaged, so that the filter opens as it is; nothing is written then.
+/// Returns `None`, and writes nothing, if nothing is damaged, so that the filter opens as it is.
 ///
 /// # Errors
-/// [`Error::Damaged`] if nothing can be saved, as without `meta`; [`Error::NotAFilter`], [`Error::Locked`], [`Error::Exists`],
-/// [`Error::Version`], [`Error::Io`].
+/// [`Error::Damaged`] if nothing can be recovered, as without `meta`; [`Error::NotAFilter`],
+/// [`Error::Locked`], [`Error::Exists`], [`Error::Version`], [`Error::Io`].
 pub fn salvage(from: impl AsRef<Path>, dir: impl AsRef<Path>) -> Result<Option<Salvaged>> {
     salvage_on(&Disk::new(from.as_ref()), &Disk::new(dir.as_ref()))
 }
 
-/// As [`salvage()`], on media of the caller's.
+/// As [`salvage()`], on media provided by the caller.
 ///
 /// # Errors
 /// As [`salvage()`].
@@ -439,7 +452,7 @@ pub fn salvage_on(from: &dyn Media, to: &dyn Media) -> Result<Option<Salvaged>> 
         }
         found.write_log(from, to, &meta)?;
         let inserts = rebuilt_inserts(to, &meta, found.stop)?;
-        // Last: it makes the directory a filter.
+        // Last, because it makes the directory a filter.
         write_file(to, 0, &FileName::Meta.to_string(), &meta.encode())?;
         Ok(inserts)
     })?;
@@ -454,7 +467,8 @@ pub fn salvage_on(from: &dyn Media, to: &dyn Media) -> Result<Option<Salvaged>> 
     }))
 }
 
-/// Makes sure that what was written leads to a state, with every record below `stop`. How many inserts it has.
+/// Checks that the written files yield a state, with every record below `stop`. Returns its number
+/// of inserts.
 fn rebuilt_inserts(media: &dyn Media, meta: &Meta, stop: u64) -> Result<u64> {
     let rebuilt = rebuild(media, meta, LogExtent::Nothing, &|| {})?;
     if rebuilt.prefix.stop == stop {
@@ -484,7 +498,7 @@ fn copy_file(from: &dyn Media, to: &dyn Media, name: &str) -> std::io::Result<()
     target.sync()
 }
 
-/// What a filter will cost and do, before anything is created.
+/// The expected cost and properties of a filter, before anything is created.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Plan {
@@ -492,26 +506,26 @@ pub struct Plan {
     pub kind: &'static str,
     /// All parameters, completed.
     pub parameters: Parameters,
-    /// Bytes of memory at creation: blocks, headers, tables; the log separately. Of kinds whose blocks begin small and grow, bytes
-    /// to expect when the filter is as full as planned.
+    /// Bytes of memory at creation: blocks, headers, tables; excludes the log. For kinds whose
+    /// blocks start small and grow, the bytes expected when the filter is as full as planned.
     pub memory_bytes: u64,
-    /// The most bytes of disk: the live image, three snapshots (two and one in the making), and the log. Of kinds whose blocks
-    /// grow what to expect, as of memory.
+    /// The maximum of bytes on disk: the image, three snapshots (two and one in progress), and the
+    /// log. For kinds whose blocks grow the expected bytes, as of memory.
     pub disk_bytes: u64,
-    /// Bits of memory for each key of the window, where the kind has a window or capacity in keys.
+    /// Bits of memory per key of the window, if the kind has a window or capacity in keys.
     pub bits_per_key: Option<f64>,
     /// The false-positive rate when the filter is as full as planned, by theory.
     pub fpr: f64,
-    /// Shares of the key-hash space.
+    /// Number of stripes: shares of the key-hash space.
     pub stripes: u32,
-    /// Blocks of the first bank.
+    /// Number of blocks of the first bank.
     pub blocks: u64,
 }
 
 /// Plans a filter of a kind with these parameters.
 ///
 /// # Errors
-/// [`Error::Parameter`] for what the kind refuses.
+/// [`Error::Parameter`] for values that the kind refuses.
 pub fn plan(kind: &str, parameters: &Parameters, options: &Options) -> Result<Plan> {
     options.check()?;
     let kind = registry::build(kind, parameters)?;

@@ -1,12 +1,13 @@
-//! What a damaged filter still proves: the longest unbroken prefix of its operations.
+//! The provable state of a damaged filter: the longest unbroken prefix of its operations.
 //!
-//! That is a snapshot and the log from its start up to the first damage. A snapshot counts if all of it is sound and the log
-//! leads from its start to its end, for its blocks may hold anything up to there. The newest that counts leads furthest: an
-//! older one needs the log that leads to the newest, and beyond that both read the same. Without a snapshot the log has to
-//! begin at LSN 1.
+//! It consists of a snapshot and the log from its start up to the first damage. A snapshot counts
+//! if all of it is sound and the log leads from its start to its end, because its blocks may
+//! contain anything up to there. The newest snapshot that counts leads furthest: an older one needs
+//! the log that leads to the newest, and beyond that both read the same. Without a snapshot the log
+//! must begin at LSN 1.
 //!
-//! Records beyond the first damage are counted and told, and never applied: a state that skips operations is none
-//! that the filter ever had. Nothing here writes to the damaged filter.
+//! Records beyond the first damage are counted and reported, but never applied, because the filter
+//! never had a state that skips operations. Nothing here writes to the damaged filter.
 
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
@@ -25,96 +26,98 @@ use crate::wal::segment::{CAPACITY_MAX, SegmentHeader};
 use crate::wal::{Op, Record, Segment, slot};
 use ebbtide_core::event;
 
-/// The number of the temporary name that a segment of the new log is made under.
+/// The number of the temporary name under which a segment of the new log is created.
 const SEGMENT_TEMPORARY: u64 = 1;
-/// Words of a segment's header: where the filter's uuid (two words) and the capacity stand.
+/// Words of a segment's header with the filter's uuid (two words) and the capacity.
 const UUID_WORD: usize = 2;
 const CAPACITY_WORD: usize = 7;
 
 const REMEDY: &str = "no snapshot can be used, and the log cannot be read from its beginning, so nothing can be \
                       saved: restore a backup, or create the filter anew";
 
-/// What a damaged filter has lost: every record from the first LSN on that was not saved.
+/// The records lost by a damaged filter: all from the first LSN on that was not recovered.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Lost {
-    /// Every LSN below this one was given to some record, as far as anything that is left tells.
+    /// Every LSN below this one was assigned to a record, as far as the remaining files show.
     pub end: u64,
-    /// Where the log breaks off, what was expected there and what was found.
+    /// The error at the end of the readable log, with the expected and the found content.
     pub cause: Error,
 }
 
-/// Operations that can be read beyond what is saved, and are not saved: some between are missing. A power cut leaves such, too,
-/// of operations that were not yet durable.
+/// Operations that are readable beyond the recovered ones but left out, because some in between are
+/// missing. A power cut also leaves such operations, which were not yet durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Beyond {
-    /// How many inserts and removals.
+    /// The number of inserts and removals.
     pub operations: u64,
     /// The LSN of the first of them.
     pub first: u64,
     /// The LSN of the last.
     pub last: u64,
-    /// The earliest time of one; the epoch itself if the filter has no clock.
+    /// The earliest time among them; the epoch itself if the filter has no clock.
     pub since: Timestamp,
-    /// The latest.
+    /// The latest time.
     pub until: Timestamp,
 }
 
-/// What can be saved of a filter, and how.
+/// The recoverable part of a filter, and how to recover it.
 #[derive(Debug)]
 pub struct Salvage {
     history: History,
     known: LogExtent,
-    /// Where the log is needed from.
+    /// The LSN from which the log is needed.
     start: u64,
-    /// The first LSN that is not saved.
+    /// The first LSN that is not recovered.
     pub stop: u64,
     /// The snapshot to begin with, by its start.
     pub snapshot: Option<u64>,
-    /// Every LSN below was durable, as far as anything that is left tells.
+    /// Every LSN below was durable, as far as the remaining files show.
     pub durable: u64,
-    /// The timeline of the new log: none that is named anywhere is above it.
+    /// The timeline of the new log: no file refers to a higher one.
     timeline: u64,
-    /// What is lost, if anything is.
+    /// The loss, if there is any.
     pub lost: Option<Lost>,
-    /// What can be read beyond and is left out.
+    /// Readable operations beyond, which are left out.
     pub beyond: Option<Beyond>,
-    /// What is damaged besides.
+    /// Other damage.
     pub damaged: Vec<Error>,
 }
 
-/// A segment that is not as it should be.
+/// A damaged segment.
 struct Bad {
     first: u64,
-    /// The LSN at which a reader runs out of it before its end; none if all its places are there.
+    /// The LSN at which a reader leaves it before its end; `None` if all its slots are there.
     breaks_off: Option<u64>,
     error: Error,
 }
 
-/// How far the log leads from some LSN.
+/// The extent of the log from some LSN on.
 struct Reach {
     prefix: Prefix,
     damage: Option<Error>,
-    /// Durable through here, say the notes on the way.
+    /// The durable end recorded on the way.
     noted: u64,
 }
 
-/// What the files tell of how far the log once reached.
+/// The former extent of the log, by the remaining files.
 #[derive(Debug, Clone, Copy)]
 struct Told {
-    /// The newest timeline named.
+    /// The newest timeline that a file refers to.
     timeline: u64,
     /// Every LSN below was durable.
     durable: u64,
-    /// Every LSN below was given to some record.
+    /// Every LSN below was assigned to a record.
     end: u64,
 }
 
-/// Finds out what can be saved of the filter in `home`; nobody may have it open for writing.
+/// Determines the recoverable part of the filter in `home`; no process may have it open for
+/// writing.
 ///
 /// # Errors
-/// [`Error::Damaged`] if that is nothing; [`Error::Io`], [`Error::Version`] where a file says nothing about that.
+/// [`Error::Damaged`] if nothing is recoverable; [`Error::Io`], [`Error::Version`] if a file is
+/// unreadable for another reason.
 pub fn examine(home: &dyn Media, meta: &Meta, known: LogExtent) -> Result<Salvage> {
     let listing = Listing::of_filter(home, meta.uuid)?;
     let (history, mut bad) = open_log(home, &listing, meta.uuid)?;
@@ -141,7 +144,7 @@ pub fn examine(home: &dyn Media, meta: &Meta, known: LogExtent) -> Result<Salvag
         let lost = cause.map(|cause| Lost { end, cause });
         damaged.extend(bad.into_iter().map(|bad| bad.error));
         if lost.is_none() {
-            // Older log, which nothing needs any more.
+            // Older log, which is no longer needed.
             let first = history.segments().first().map_or(1, |segment| segment.first);
             damaged.extend(reach(home, &history, known, first)?.damage);
         }
@@ -159,23 +162,23 @@ pub fn examine(home: &dyn Media, meta: &Meta, known: LogExtent) -> Result<Salvag
         };
         return found.unless_nothing();
     }
-    // The last ground is none and needs nothing.
+    // The last candidate for a recovery base is the empty one, which needs nothing.
     Err(history.lost(told.timeline))
 }
 
 impl Salvage {
-    /// Whether anything is damaged or lost.
+    /// Returns whether anything is damaged or lost.
     #[must_use]
     pub fn is_needed(&self) -> bool {
         self.lost.is_some() || !self.damaged.is_empty()
     }
 
-    /// This, unless everything is lost.
+    /// Returns this, unless everything is lost.
     fn unless_nothing(mut self) -> Result<Self> {
         let Some(Lost { cause, .. }) = self.lost.take_if(|_| self.stop == 1) else {
             return Ok(self);
         };
-        // Snapshots first: with one of them there would be something.
+        // Snapshots first: with one of them something would be recoverable.
         Err(match self.damaged.into_iter().next().unwrap_or(cause) {
             Error::Damaged { path, offset, expected, found, .. } => {
                 Error::Damaged { path, offset, expected, found, remedy: REMEDY }
@@ -184,10 +187,10 @@ impl Salvage {
         })
     }
 
-    /// Writes the log that goes with the snapshot, as one timeline, and makes it durable.
+    /// Writes the log that belongs to the snapshot, as one timeline, and makes it durable.
     ///
     /// # Errors
-    /// [`Error::Io`], a full disk among them.
+    /// [`Error::Io`], including a full disk.
     pub fn write_log(&self, home: &dyn Media, to: &dyn Media, meta: &Meta) -> Result<()> {
         let capacity = meta.segment_records;
         let create = |first| {
@@ -200,7 +203,7 @@ impl Salvage {
             segments.push(create(end)?);
         }
         let mut prefix = Prefix { stop: self.start, ..Prefix::default() };
-        // Where reading ends, and why, is known.
+        // The end of reading, and its reason, are known already.
         let _ = self.history.read_on(home, self.known, &mut prefix, |_, lsn, record| {
             let segment = (lsn - self.start) / capacity;
             if let Some(segment) = segments.get(segment as usize).filter(|_| lsn < self.stop) {
@@ -210,7 +213,7 @@ impl Salvage {
         });
         for segment in &segments {
             let places = segment.first()..segment.end().min(self.stop);
-            // Only the live image of the damaged filter explains places that dead writers left empty.
+            // Only the image of the damaged filter accounts for slots that dead writers left empty.
             places.filter(|&lsn| !segment.is_complete(lsn)).for_each(|lsn| segment.void(lsn));
             let name = FileName::Segment { timeline: self.timeline, first: segment.first() };
             segment.sync().map_err(Error::io("sync", to.path().join(name.to_string())))?;
@@ -219,16 +222,16 @@ impl Salvage {
     }
 }
 
-/// An error that says something about the file; others end the search.
+/// Passes on an error that is a statement about the file; others end the search.
 fn if_damage(error: Error) -> Result<Error> {
     if error.is_damage() { Ok(error) } else { Err(error) }
 }
 
-/// Maps all of the log that can be read.
+/// Maps all readable log.
 fn open_log(home: &dyn Media, listing: &Listing, uuid: u128) -> Result<(History, Vec<Bad>)> {
     let mut segments: Vec<Segment> = Vec::new();
     let mut bad = Vec::new();
-    // Sound ones first: they tell where the timelines of the others began.
+    // Sound ones first: they contain the starts of the others' timelines.
     for &(timeline, first) in &listing.segments {
         let opened = Segment::open(home, timeline, first, uuid, Access::Read).and_then(|segment| {
             let of_timeline = segments.last();
@@ -244,7 +247,7 @@ fn open_log(home: &dyn Media, listing: &Listing, uuid: u128) -> Result<(History,
     let mut found = Vec::new();
     for (timeline, first, error) in bad {
         let (mended, breaks_off) = match error {
-            // Of another version, or no file at all.
+            // Of another version, or not a file.
             Error::Version { .. } | Error::Io { .. } => (None, Some(first)),
             _ => mend(home, listing, &segments, (timeline, first), uuid)?,
         };
@@ -255,8 +258,10 @@ fn open_log(home: &dyn Media, listing: &Listing, uuid: u128) -> Result<(History,
     Ok((History::of_mapped(home.path().to_path_buf(), segments), found))
 }
 
-/// A copy in memory of a segment that is too short or too long, or whose header is damaged but for the uuid: name and length
-/// tell the rest of it, and each record proves that it belongs to this timeline and LSN. Where a reader runs out of it, too.
+/// Reconstructs a segment in memory that is too short or too long, or whose header is damaged
+/// except for the uuid. Name and length determine the rest of the header, and each record proves
+/// that it belongs to this timeline and LSN. Also returns the LSN at which a reader leaves the
+/// segment.
 fn mend(
     home: &dyn Media,
     listing: &Listing,
@@ -269,7 +274,7 @@ fn mend(
     let file = home.open(&name, Access::Read).map_err(Error::io("open", &path))?;
     let bytes = file.bytes().map_err(Error::io("measure", &path))?;
     let places = bytes.saturating_sub(PAGE_BYTES) / RECORD_BYTES;
-    // The next one of the timeline knows where this one ends.
+    // The next segment of the timeline shows where this one ends.
     let next = listing.segments.iter().find(|&&(of, at)| of == timeline && at > first);
     let capacity = next.map_or(places, |&(_, next)| places.min(next - first)).min(CAPACITY_MAX);
     if capacity == 0 || first.checked_add(capacity).is_none() {
@@ -283,8 +288,9 @@ fn mend(
     if u128::from(header[UUID_WORD + 1]) << 64 | u128::from(header[UUID_WORD]) != uuid {
         return Ok((None, Some(first)));
     }
-    // Without a header that tells, the timeline began with its first segment. If that is gone, the log of the timeline below ends where
-    // this one began, at a place that is no record, and is not read up to here.
+    // Without another header, assume that the timeline began with its first segment. If that
+    // segment is gone, the log of the lower timeline ends where this one began, at a slot without a
+    // valid record, and is not read up to here.
     let told = sound.iter().map(Segment::header).find(|header| header.timeline == timeline);
     let lowest =
         listing.segments.iter().find(|&&(of, _)| of == timeline).map_or(first, |&(_, at)| at);
@@ -304,11 +310,11 @@ fn mend(
     Ok((Some(segment), (!whole).then_some(first + capacity)))
 }
 
-/// What snapshots, timelines and the live image tell of how far the log once reached.
+/// Returns the former extent of the log, according to snapshots, timelines and the image.
 fn told(home: &dyn Media, listing: &Listing, history: &History, uuid: u128) -> Result<Told> {
     let named = listing.segments.last().map_or(0, |&(timeline, _)| timeline);
     let timeline = named.max(Control::previous_timeline(home, uuid)?.unwrap_or(0));
-    // A timeline begins on ground that was made durable.
+    // The base of a timeline was made durable before it began.
     let began = history.timelines().map(|(_, start, _)| start).max().unwrap_or(1);
     let mut told = Told { timeline, durable: began, end: began };
     for &start in &listing.snapshots {
@@ -319,7 +325,7 @@ fn told(home: &dyn Media, listing: &Listing, history: &History, uuid: u128) -> R
         told.durable = told.durable.max(end);
     }
     if let Some(image) = Control::open_previous(home, uuid, Access::Read)? {
-        // Relaxed: whoever wrote them is dead. They have no checksum, but must fit together.
+        // Relaxed: their writers are dead. They have no checksum, but must be consistent.
         let [durable, tail, allocated] = [image.durable(), image.tail(), image.allocated()]
             .map(|word| word.load(Ordering::Relaxed));
         if durable <= tail && tail <= allocated && image.identity().timeline == told.timeline {
@@ -330,7 +336,7 @@ fn told(home: &dyn Media, listing: &Listing, history: &History, uuid: u128) -> R
     Ok(told)
 }
 
-/// How far the log leads from this LSN.
+/// Returns how far the log leads from this LSN.
 fn reach(home: &dyn Media, history: &History, known: LogExtent, start: u64) -> Result<Reach> {
     let (mut prefix, mut noted) = (Prefix { stop: start, ..Prefix::default() }, 0);
     let read = history.read_on(home, known, &mut prefix, |_, lsn, record| {
@@ -347,8 +353,8 @@ fn reach(home: &dyn Media, history: &History, known: LogExtent, start: u64) -> R
     Ok(Reach { prefix, damage, noted })
 }
 
-/// Where the prefix ends without the events that no operation follows: as in replay they have not happened, unless the
-/// snapshot, which ends at `end`, may have seen them.
+/// Returns the end of the prefix without the events that no operation follows. As in replay, they
+/// have not happened, unless the snapshot, which ends at `end`, may have seen them.
 fn without_events(history: &History, end: u64, mut stop: u64) -> u64 {
     for lsn in (end..stop).rev() {
         match read(history, lsn) {
@@ -360,7 +366,7 @@ fn without_events(history: &History, end: u64, mut stop: u64) -> u64 {
     stop
 }
 
-/// The record of an LSN, which belongs to the newest timeline that has it.
+/// Returns the record of an LSN, from the newest timeline that has it.
 fn read(history: &History, lsn: u64) -> Option<Record> {
     let segment = history.held().rev().find(|segment| segment.holds(lsn))?;
     match segment.read(lsn) {
@@ -369,7 +375,8 @@ fn read(history: &History, lsn: u64) -> Option<Record> {
     }
 }
 
-/// Why the log ends at `stop` and should not; none if that is its end. `damage` is what the reader met there.
+/// Returns why the log ends at `stop` although it should not; `None` if that is its end. `damage`
+/// is the reader's error there.
 fn cause(
     history: &History,
     bad: &mut Vec<Bad>,
@@ -379,11 +386,11 @@ fn cause(
 ) -> Option<Error> {
     let short = || (stop < told.durable).then(|| history.missing(stop, told.durable));
     let lost = || (history.last_timeline() < told.timeline).then(|| history.lost(told.timeline));
-    // One further on was made when those before it were there.
+    // A later segment was created when those before it existed.
     let next = bad.iter().map(|bad| bad.first).find(|&first| first > stop);
     let next = next.filter(|_| !history.segments().iter().any(|segment| segment.holds(stop)));
     let gap = next.map(|next| history.missing(stop, next));
-    // The file that breaks off there says more than that it is missing.
+    // A damaged file that ends there is a better explanation than its absence.
     let broken = bad.iter().position(|bad| bad.breaks_off == Some(stop));
     match damage {
         Some(Error::Damaged { offset, .. }) if offset > 0 => damage,
@@ -394,7 +401,7 @@ fn cause(
     }
 }
 
-/// What can be read from `stop` on. What it tells of how far the log reached goes into `told`.
+/// Returns the readable operations from `stop` on, and raises `told` to the extent that they show.
 fn beyond(history: &History, stop: u64, told: &mut Told) -> Option<Beyond> {
     let mut found: Option<Beyond> = None;
     for (timeline, start, end) in history.timelines() {

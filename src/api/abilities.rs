@@ -1,4 +1,4 @@
-//! What handles of some kinds can do besides: ages, posteriors, counts, removals.
+//! Operations that handles of some kinds have in addition: ages, posteriors, counts, removals.
 
 use crate::api::config::{Ages, Counts, Decays, Infers, Removes};
 use crate::api::filter::Filter;
@@ -8,30 +8,31 @@ use ebbtide_core::inference::{AgePosterior, Penalty, Prior};
 use ebbtide_core::kind::{Age, Estimate, Within};
 
 impl<K: Ages> Filter<K> {
-    /// How long ago a key was seen, at least; `None` if it is not in the window.
+    /// Returns how long ago a key was seen, at least; `None` if it is not in the window.
     ///
     /// # Errors
-    /// [`Error::Unsupported`](crate::Error::Unsupported) if the kind knows no ages.
+    /// [`Error::Unsupported`](crate::Error::Unsupported) if the kind keeps no ages.
     pub fn age(&self, key: impl AsRef<[u8]>) -> Result<Option<Age>> {
         self.call().age(key)
     }
 
-    /// Whether a key was seen within less than the window. Never false for one that was; true also
-    /// for some that are a little older.
+    /// Returns whether a key was seen within a time shorter than the window. Never false for a key
+    /// that was; also true for some keys that are slightly older.
     ///
     /// # Errors
-    /// [`Error::Unsupported`](crate::Error::Unsupported) if the kind knows no ages.
+    /// [`Error::Unsupported`](crate::Error::Unsupported) if the kind keeps no ages.
     pub fn seen_within(&self, key: impl AsRef<[u8]>, within: Within) -> Result<bool> {
         self.call().seen_within(key, within)
     }
 }
 
 impl<K: Infers> Filter<K> {
-    /// The probability that a key is in the window, given what the filter has kept of it and what
-    /// was believed of it before.
+    /// Returns the probability that a key is in the window, given the evidence of its cells and a
+    /// prior.
     ///
-    /// The other side of [`Filter::contains`]: "yes" comes as a number near 1 or far from it, "no"
-    /// as 0. It is as good as the prior; `docs/inference.md` tells when it helps.
+    /// A graded form of [`Filter::contains`]: "yes" becomes a number, near 1 or far from it, and
+    /// "no" becomes 0. The result is as good as the prior; `docs/inference.md` explains when it
+    /// helps.
     ///
     /// ```
     /// # use ebbtide::{Filter, Options, Timing};
@@ -47,15 +48,15 @@ impl<K: Infers> Filter<K> {
     ///
     /// # Errors
     /// [`Error::Parameter`](crate::Error::Parameter) if the prior is not a probability;
-    /// [`Error::Unsupported`](crate::Error::Unsupported) if the kind tells no posteriors;
+    /// [`Error::Unsupported`](crate::Error::Unsupported) if the kind has no posteriors;
     /// [`Error::Poisoned`](crate::Error::Poisoned).
     #[inline]
     pub fn posterior<P: Prior + ?Sized>(&self, key: impl AsRef<[u8]>, prior: &P) -> Result<f64> {
         self.call().posterior(key, prior)
     }
 
-    /// Whether to take a key for one of the window, so that the expected penalty is least (section
-    /// 2.6 of the Inferential paper).
+    /// Returns the answer with the least expected penalty for whether a key is in the window
+    /// (section 2.6 of the Inferential paper).
     ///
     /// ```
     /// # use ebbtide::{Filter, Options, Penalty, Timing};
@@ -81,8 +82,8 @@ impl<K: Infers> Filter<K> {
         self.call().contains_with(key, prior, penalty)
     }
 
-    /// How long ago a key was inserted, as a distribution: in inserts, or in microseconds where the
-    /// window is a time.
+    /// Returns how long ago a key was inserted, as a distribution: in inserts, or in microseconds
+    /// where the window is a time.
     ///
     /// # Errors
     /// As [`Filter::posterior`].
@@ -96,8 +97,9 @@ impl<K: Infers> Filter<K> {
 }
 
 impl<K: Counts> Filter<K> {
-    /// How often a key was inserted (less how often it was removed), by estimate: never too low but
-    /// for what the kind says, and too high where all cells of the key are other keys' too.
+    /// Estimates how often a key was inserted, less how often it was removed. The estimate is never
+    /// too low except as documented for the kind, and too high if all cells of the key are shared
+    /// with other keys.
     ///
     /// ```
     /// # use ebbtide::{DynamicCount, Filter, Options};
@@ -117,7 +119,7 @@ impl<K: Counts> Filter<K> {
         self.call().estimate(key)
     }
 
-    /// How often each of many keys was inserted; faster than one by one, as
+    /// Estimates how often each of many keys was inserted; faster than single queries, as
     /// [`Filter::contains_all`].
     ///
     /// # Errors
@@ -126,11 +128,11 @@ impl<K: Counts> Filter<K> {
         self.call().estimate_all(keys)
     }
 
-    /// Inserts a key and returns how often it was inserted, this time included, in one step: of
-    /// concurrent callers in any number of processes each gets a count of its own. (Up to the
-    /// estimate's errors: other keys may raise it too.)
+    /// Inserts a key and returns how often it was inserted, including this time, in one atomic
+    /// step. Concurrent callers in any number of processes each receive a different count (up to
+    /// the estimate's errors: other keys may raise it too).
     ///
-    /// A key that comes too late changes nothing, and its count is returned as it is.
+    /// A key that is too late changes nothing, and its present count is returned.
     ///
     /// ```
     /// # use ebbtide::{DynamicCount, Filter, Options};
@@ -149,13 +151,13 @@ impl<K: Counts> Filter<K> {
         self.call().insert_and_estimate(key)
     }
 
-    /// Inserts a key unless that would raise its count above `limit`, in one step: of concurrent
-    /// callers in any number of processes no more are admitted than the limit has room for. Refused
-    /// attempts are not counted.
+    /// Inserts a key unless that would raise its count above `limit`, in one atomic step. Of
+    /// concurrent callers in any number of processes, no more are admitted than the limit allows.
+    /// Refused attempts are not counted.
     ///
     /// With [`Call::times`](crate::Call::times) a key needs room for all of its weight. Estimates
-    /// that other keys raise make a limit lower, never higher. A count that has reached the end of
-    /// its counter (`at_least`) is refused, for it may be any higher one: choose counters wide
+    /// raised by other keys make a limit effectively lower, never higher. A saturated count
+    /// (`at_least`) is refused, because it may stand for any higher one: choose counters wide
     /// enough for the limit.
     ///
     /// ```
@@ -163,7 +165,8 @@ impl<K: Counts> Filter<K> {
     /// # use std::time::Duration;
     /// # let parent = tempfile::tempdir()?;
     /// # let dir = parent.path().join("filter");
-    /// // Of each count an epoch of a second leaves nine tenths: 100 are refilled at 10 a second, at most.
+    /// // Each second nine tenths of every count are left, so at most 10 of the 100 are refilled
+    /// // per second.
     /// let spec = Decaying::capacity(1000, 0.9, Duration::from_secs(1));
     /// let requests = Filter::create(&dir, spec, Options::new())?;
     /// if requests.insert_up_to("client 7", 100.0)?.admitted {
@@ -181,7 +184,7 @@ impl<K: Counts> Filter<K> {
 }
 
 impl<K: Decays> Filter<K> {
-    /// The estimate, normalised: what the key comes to in an epoch, as a weighted mean over all
+    /// Returns the normalised estimate: the key's inserts per epoch, as a weighted mean over all
     /// epochs.
     ///
     /// ```
@@ -192,7 +195,8 @@ impl<K: Decays> Filter<K> {
     /// let day = Duration::from_secs(86_400);
     /// let visits = Filter::create(&dir, Decaying::capacity(1000, 0.9, day), Options::new())?;
     /// visits.call().time(Timestamp::from_unix_millis(0)).insert("site")?;
-    /// // A day later: the estimate is 0.9, and times 1 - 0.9 it is the frequency. Both are a little rounded up.
+    /// // A day later: the estimate is 0.9; times 1 - 0.9 it is the frequency. Both are slightly
+    /// // rounded up.
     /// let later = visits.call().time(Timestamp::from_unix_millis(86_400_000));
     /// assert!((later.estimate("site")?.count - 0.9).abs() < 0.01);
     /// assert!((later.frequency("site")?.count - 0.09).abs() < 0.001);
@@ -207,10 +211,10 @@ impl<K: Decays> Filter<K> {
 }
 
 impl<K: Removes> Filter<K> {
-    /// Removes a key once. False, and nothing changes, if it is not there.
+    /// Removes a key once. Returns false, and changes nothing, if it is not there.
     ///
-    /// Removing a key that was never inserted, and only seems to be there, harms others: they may
-    /// be missed then.
+    /// Removing a key that was never inserted and is a false positive harms other keys: they may
+    /// become false negatives.
     ///
     /// ```
     /// # use ebbtide::{Counting, Filter, Options};

@@ -1,6 +1,6 @@
 //! Operations with settings of their own: a time, a durability, a weight, a window.
 //!
-//! Each read is written once, for filters and readers: a [`Handle`] is what runs it.
+//! Each read is written once, for filters and readers; a [`Handle`] runs it.
 
 use crate::api::config::{Ages, Any, Counts, Decays, Infers, Removes, Weighs};
 use crate::api::entry::{Entry, Item};
@@ -15,10 +15,11 @@ use ebbtide_core::inference::{AgePosterior, Form, Penalty, Prior, decide};
 use ebbtide_core::kind::{Age, Estimate, Micros, Within};
 use std::cell::Cell;
 
-/// How many keys of a bulk operation are fetched ahead: enough for their misses to overlap, few enough to stay in the cache.
+/// The number of keys of a bulk operation that are prefetched: enough for their cache misses to
+/// overlap, few enough to stay in the cache.
 pub(crate) const AHEAD: usize = 32;
 
-/// What runs a call: a [`Filter`] or a [`Reader`](crate::Reader).
+/// A handle that runs calls: a [`Filter`] or a [`Reader`](crate::Reader).
 pub trait Handle: sealed::Handle {
     /// The kind, as a type.
     type Kind;
@@ -28,8 +29,8 @@ pub(crate) mod sealed {
     use super::{Engine, Result};
 
     pub trait Handle {
-        /// Runs a question on the engine that has the filter's state; on another one again if that
-        /// state was given up meanwhile.
+        /// Runs a query on the engine that has the filter's state; if that state was retired
+        /// meanwhile, again on another one.
         fn ask<T>(&self, ask: impl FnMut(&Engine) -> Result<T>) -> Result<T>;
     }
 }
@@ -45,7 +46,8 @@ impl<K> sealed::Handle for Filter<K> {
     }
 }
 
-/// Operations with settings of their own; see [`Filter::call`] and [`Reader::call`](crate::Reader::call).
+/// Operations with settings of their own; see [`Filter::call`] and
+/// [`Reader::call`](crate::Reader::call).
 #[derive(Debug)]
 pub struct Call<'a, H = Filter<Any>> {
     handle: &'a H,
@@ -65,7 +67,7 @@ impl<H> Clone for Call<'_, H> {
 impl<H> Copy for Call<'_, H> {}
 
 impl<'a, H: Handle> Call<'a, H> {
-    /// With the handle's settings.
+    /// Creates a call with the handle's settings.
     #[inline]
     pub(crate) fn new(handle: &'a H) -> Self {
         Self {
@@ -78,15 +80,16 @@ impl<'a, H: Handle> Call<'a, H> {
         }
     }
 
-    /// At this time instead of the clock's. As long as all times of inserts came so, no clock moves
-    /// the filter; the first insert without one starts the clock from the filter's latest time.
+    /// Uses this time instead of the clock's. As long as all inserts have such times, no clock
+    /// moves the filter. The first insert without one starts the clock from the filter's latest
+    /// time.
     #[must_use]
     pub fn time(mut self, time: Timestamp) -> Self {
         self.time = Some(time.as_unix_micros());
         self
     }
 
-    /// Asks the engine about a key.
+    /// Queries the engine for a key.
     #[inline]
     fn ask<T>(
         &self,
@@ -97,7 +100,7 @@ impl<'a, H: Handle> Call<'a, H> {
         self.handle.ask(|engine| ask(engine, engine.meta.hasher.hash(key), self.time))
     }
 
-    /// Asks the engine about each of many keys, whose cells are fetched ahead.
+    /// Queries the engine for each of many keys, whose cells are prefetched.
     fn ask_all<T: AsRef<[u8]>, A>(
         &self,
         keys: &[T],
@@ -105,7 +108,7 @@ impl<'a, H: Handle> Call<'a, H> {
     ) -> Result<Vec<A>> {
         let mut answers = Vec::with_capacity(keys.len());
         for keys in keys.chunks(AHEAD) {
-            // These answers are of one state; between chunks a reader may turn to another one.
+            // These answers are of one state; between chunks a reader may switch to another one.
             let before = answers.len();
             self.handle.ask(|engine| {
                 answers.truncate(before);
@@ -147,14 +150,14 @@ impl<'a, H: Handle> Call<'a, H> {
 }
 
 impl<K> Call<'_, Filter<K>> {
-    /// With this durability instead of the filter's.
+    /// Uses this durability instead of the filter's.
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = Some(durability);
         self
     }
 
-    /// When a key counts as seen, for [`Call::check_and_insert`].
+    /// Sets when a key counts as seen, for [`Call::check_and_insert`].
     #[must_use]
     pub fn since(mut self, since: Since) -> Self {
         self.since = since;
@@ -203,8 +206,8 @@ impl<K> Call<'_, Filter<K>> {
         Ok(Request { hash, time: self.time, weight, ask, told: None })
     }
 
-    /// Writes keys in order and passes on each answer; what was written before an error becomes
-    /// durable all the same.
+    /// Writes keys in order and passes on each answer. Keys written before an error become durable
+    /// nevertheless.
     fn write_all<T: Item>(
         &self,
         items: &[T],
@@ -315,8 +318,7 @@ impl<K> Call<'_, Filter<K>> {
     }
 }
 
-/// Hashes up to [`AHEAD`] keys and asks the processor for their cells, so that the misses of all of
-/// them overlap.
+/// Hashes up to [`AHEAD`] keys and prefetches their cells, so that all their cache misses overlap.
 #[inline]
 pub(crate) fn fetch<T: Item>(
     engine: &Engine,
@@ -350,14 +352,14 @@ impl<H: Handle<Kind: Ages>> Call<'_, H> {
 }
 
 impl<H: Handle<Kind: Infers>> Call<'_, H> {
-    /// Posteriors of another window than the filter's own, shorter or longer.
+    /// Sets a window for posteriors instead of the filter's own, shorter or longer.
     #[must_use]
     pub fn window(mut self, window: Within) -> Self {
         self.asking.window = Some(window);
         self
     }
 
-    /// Posteriors by these formulas.
+    /// Sets the formulas for posteriors.
     #[must_use]
     pub fn form(mut self, form: Form) -> Self {
         self.asking.form = form;
@@ -422,7 +424,8 @@ impl<H: Handle<Kind: Counts>> Call<'_, H> {
 }
 
 impl<K: Counts> Call<'_, Filter<K>> {
-    /// Each key counts so many times, as if it came so often at once. From 1 to 2^24 - 1.
+    /// Counts each key `count` times, as if it were inserted that often at once. From 1 to 2^24 -
+    /// 1.
     ///
     /// ```
     /// # use ebbtide::{Counting, Filter, Options};
@@ -486,7 +489,7 @@ impl<K: Removes> Call<'_, Filter<K>> {
 }
 
 impl Call<'_, Filter<Any>> {
-    /// Each key weighs so much: how often it counts or how important it is, as the filter's kind takes it.
+    /// Sets the weight of each key: its count or its importance, depending on the filter's kind.
     #[must_use]
     pub fn weight(mut self, weight: f64) -> Self {
         self.weight = Some(weight);
@@ -495,7 +498,8 @@ impl Call<'_, Filter<Any>> {
 }
 
 impl<K: Weighs> Call<'_, Filter<K>> {
-    /// Each key is so important, on the scale from 0 to the kind's `importance-max`. A key without it is of the lowest level.
+    /// Sets the importance of each key, on the scale from 0 to the kind's `importance-max`. A key
+    /// without it is of the lowest level.
     #[must_use]
     pub fn importance(mut self, importance: f64) -> Self {
         self.weight = Some(importance);

@@ -1,4 +1,4 @@
-//! A prior for one filter out of the counts of another.
+//! A prior for one filter from the counts of another.
 
 use crate::api::call::Handle;
 use crate::api::config::{Any, Removes};
@@ -8,14 +8,17 @@ use ebbtide_core::inference::Prior;
 use ebbtide_core::inference::prior::UNSEEN;
 use ebbtide_core::kind::{Estimate, Totals};
 
-/// The prior of a key by how often it came, as a filter that counts knows it: as durable and as shared between processes as that.
+/// The prior of a key from its frequency in a filter that counts; as durable and as shared between
+/// processes as that filter.
 ///
-/// `p_x = (n_x + 1/2)/(n + 1)`, of `n` inserts `n_x` of this key: what is left of inserts and removals. So a key that has not come
-/// yet is not impossible, and none is certain. Keys are to be inserted (and removed) one at a time: one that is inserted with
-/// [`times`](crate::Call::times) counts so often among one insert. Estimates are too high for some keys, which makes
-/// their priors so; counts that saturate make them too low.
+/// `p_x = (n_x + 1/2)/(n + 1)`, where `n_x` of `n` inserts are of this key, in both cases inserts
+/// less removals. A key that has not been inserted yet is therefore not impossible, and no key is
+/// certain. Insert (and remove) keys one at a time: a key inserted with
+/// [`times`](crate::Call::times) raises `n_x` by more than 1, but `n` by 1. Estimates, and hence
+/// priors, are too high for some keys; saturated counts make them too low.
 ///
-/// How keys repeat is a thing of its own: [`Stream::new`](ebbtide_core::inference::Stream::new) puts both together.
+/// How keys repeat is modelled separately: [`Stream::new`](crate::inference::Stream::new) combines
+/// both.
 ///
 /// ```
 /// # use ebbtide::{Counting, Filter, Frequencies, Options, Prior, Timing};
@@ -23,7 +26,8 @@ use ebbtide_core::kind::{Estimate, Totals};
 /// # let parent = tempfile::tempdir()?;
 /// # let [recent, counts] = ["recent", "counts"].map(|name| parent.path().join(name));
 /// let recent = Filter::create(&recent, Timing::last(100), Options::new())?;
-/// let counts = Filter::create(&counts, Counting::capacity(1000).counter_bits(16), Options::new())?;
+/// let spec = Counting::capacity(1000).counter_bits(16);
+/// let counts = Filter::create(&counts, spec, Options::new())?;
 /// let mut observed = Observed::new(100);
 /// for insert in 0..1000 {
 ///     let key = if insert % 2 == 0 { "often".to_owned() } else { format!("{}", insert % 200) };
@@ -38,8 +42,10 @@ use ebbtide_core::kind::{Estimate, Totals};
 /// ```
 ///
 /// # Errors
-/// A filter that cannot answer (poisoned, retired, forked, or of a kind that does not count) has the prior NaN, for a prior is a number:
-/// whoever asks with it gets [`Error::Parameter`](crate::Error::Parameter), "prior: expected a probability from 0 to 1, found NaN".
+/// A filter that cannot answer (poisoned, retired, forked, or of a kind that does not count) yields
+/// the prior NaN, because a prior is a number. A query with it fails with
+/// [`Error::Parameter`](crate::Error::Parameter), "prior: expected a probability from 0 to 1, found
+/// NaN".
 #[derive(Debug)]
 pub struct Frequencies<'a, H = Filter<Any>> {
     counts: &'a H,
@@ -54,8 +60,8 @@ impl<H> Clone for Frequencies<'_, H> {
 impl<H> Copy for Frequencies<'_, H> {}
 
 impl<'a, H: Handle<Kind: Removes>> Frequencies<'a, H> {
-    /// Priors by the counts of this filter or reader. Every insert of the other filter must be
-    /// counted there, and the counts must not decay.
+    /// Creates priors from the counts of this filter or reader. Every insert of the other filter
+    /// must be counted there, and the counts must not decay.
     #[must_use]
     pub fn new(counts: &'a H) -> Self {
         Self { counts }
@@ -74,9 +80,9 @@ impl<H: Handle<Kind: Removes>> Prior for Frequencies<'_, H> {
         let Ok((estimate, totals)) = self.look_up(key) else {
             return f64::NAN;
         };
-        // Of kinds that remove, the new bits is the number of removals.
+        // In kinds that remove, `new_bits` is the number of removals.
         let inserts = totals.inserts.saturating_sub(totals.new_bits);
-        // Another thread's insert may be in the one and not yet in the other.
+        // The insert of another thread may be in one of the two and not yet in the other.
         ((estimate.count + UNSEEN) / (inserts as f64 + 1.0)).min(1.0)
     }
 }

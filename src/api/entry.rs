@@ -1,4 +1,4 @@
-//! A key of a bulk operation with what is its own.
+//! A key of a bulk operation with its own settings.
 
 use crate::api::config::{Any, Counts, Weighs};
 use crate::clock::Timestamp;
@@ -8,8 +8,8 @@ use std::marker::PhantomData;
 /// [`Filter::insert_entries`](crate::Filter::insert_entries) and
 /// [`Filter::check_and_insert_entries`](crate::Filter::check_and_insert_entries).
 ///
-/// What an entry does not set is as the [`Call`](crate::Call) has it. `K` is the filter's kind,
-/// which the compiler finds.
+/// Settings that an entry lacks are those of the [`Call`](crate::Call). `K` is the filter's kind,
+/// which the compiler infers.
 ///
 /// ```
 /// use ebbtide::{Counting, Entry, Filter, Options};
@@ -29,12 +29,12 @@ pub struct Entry<T, K = Any> {
     kind: PhantomData<fn() -> K>,
 }
 
-/// What a bulk operation takes: a key, or a key with settings of its own.
+/// An item of a bulk operation: a key, or a key with settings of its own.
 pub(crate) trait Item {
-    /// The key's bytes.
+    /// Returns the key's bytes.
     fn key(&self) -> &[u8];
 
-    /// The time and the weight that are its own.
+    /// Returns the item's own time and weight.
     fn settings(&self) -> (Option<u64>, Option<f64>);
 }
 
@@ -83,13 +83,13 @@ impl<T, K> From<T> for Entry<T, K> {
 }
 
 impl<T, K> Entry<T, K> {
-    /// A key, with nothing of its own yet.
+    /// Creates an entry without settings of its own.
     #[must_use]
     pub const fn new(key: T) -> Self {
         Self { key, time: None, weight: None, kind: PhantomData }
     }
 
-    /// At this time; see [`Call::time`](crate::Call::time).
+    /// Sets the time; see [`Call::time`](crate::Call::time).
     #[must_use]
     pub fn time(mut self, time: Timestamp) -> Self {
         self.time = Some(time.as_unix_micros());
@@ -98,7 +98,7 @@ impl<T, K> Entry<T, K> {
 }
 
 impl<T, K: Counts> Entry<T, K> {
-    /// The key counts so many times; see [`Call::times`](crate::Call::times).
+    /// Counts the key `count` times; see [`Call::times`](crate::Call::times).
     #[must_use]
     pub fn times(mut self, count: u32) -> Self {
         self.weight = Some(count.into());
@@ -107,7 +107,7 @@ impl<T, K: Counts> Entry<T, K> {
 }
 
 impl<T, K: Weighs> Entry<T, K> {
-    /// The key is so important; see [`Call::importance`](crate::Call::importance).
+    /// Sets the importance; see [`Call::importance`](crate::Call::importance).
     #[must_use]
     pub fn importance(mut self, importance: f64) -> Self {
         self.weight = Some(importance);
@@ -116,7 +116,7 @@ impl<T, K: Weighs> Entry<T, K> {
 }
 
 impl<T> Entry<T, Any> {
-    /// The key weighs so much, as the filter's kind takes it; see
+    /// Sets the weight, in the meaning of the filter's kind; see
     /// [`Call::weight`](crate::Call::weight).
     #[must_use]
     pub fn weight(mut self, weight: f64) -> Self {

@@ -1,4 +1,4 @@
-//! The public face of an open filter.
+//! The public interface of an open filter.
 
 use crate::api::call::Call;
 use crate::api::config::{Any, Spec};
@@ -20,15 +20,15 @@ use std::time::Duration;
 
 /// An open filter of kind `K`; [`Any`] if the kind is known at run time only.
 ///
-/// All operations take `&self` and may be called from any number of threads. Answers are exact with respect to the
-/// records: a key whose insert has returned is found by every later query within the window, without
-/// exception, also after a restart or the death of the process.
+/// All operations take `&self` and may be called from any number of threads. Answers are exact with
+/// respect to the records. After an insert has returned, every later query within the window finds
+/// the key, also after a restart or the death of the process.
 ///
 /// Keys are bytes: anything that is `AsRef<[u8]>`. Give integers as bytes of a fixed order,
-/// `filter.insert(id.to_le_bytes())`, and other values in an encoding that never changes;
-/// [`std::hash::Hash`] is none, for what it feeds to a hasher may differ between platforms and
-/// versions. Methods block while they wait for the disk; `docs/async.md` says which ones do, and
-/// how to call them from async code.
+/// `filter.insert(id.to_le_bytes())`, and other values in an encoding that never changes.
+/// [`std::hash::Hash`] is not such an encoding: its bytes may differ between platforms and
+/// versions. Methods block while they wait for the disk; `docs/async.md` says which ones, and how
+/// to call them from async code.
 ///
 /// ```
 /// use ebbtide::{AgePartitioned, Checked, Filter, Options};
@@ -49,7 +49,7 @@ pub struct Filter<K = Any> {
 }
 
 impl<K: Spec> Filter<K> {
-    /// As [`Filter::create`], on a medium of the caller's.
+    /// As [`Filter::create`], on a medium provided by the caller.
     ///
     /// # Errors
     /// As [`Filter::create`].
@@ -57,7 +57,7 @@ impl<K: Spec> Filter<K> {
         Self::start(Engine::create(media, spec.kind()?, options)?)
     }
 
-    /// As [`Filter::open`], on a medium of the caller's.
+    /// As [`Filter::open`], on a medium provided by the caller.
     ///
     /// # Errors
     /// As [`Filter::open`].
@@ -74,8 +74,8 @@ impl<K: Spec> Filter<K> {
         Ok(Self { opened: Opened::new(engine.clone(), tasks), engine, kind: PhantomData })
     }
 
-    /// Makes sure that the filter is what `spec` asks for; what the kind has derived from it may differ from what
-    /// another version would derive.
+    /// Checks that the filter matches `spec`. Only parameters that `spec` names are compared:
+    /// another version may derive the others differently.
     pub(crate) fn check_same(self, spec: &K) -> Result<Self> {
         let kind = &self.engine.meta.kind;
         if kind.name() != spec.name() {
@@ -88,7 +88,7 @@ impl<K: Spec> Filter<K> {
         }
         let other = |seed| KeyHasher::from_seed(has, seed) != meta.hasher;
         if options.hash_seed.is_some_and(other) {
-            // Seeds are never told: who knows one can choose keys that collide.
+            // The error never contains a seed: with the seed one can choose keys that collide.
             return Err(self.engine.mismatch("hash-seed", "the one given", "another"));
         }
         if let Some(stripes) = options.stripes.filter(|&stripes| stripes != meta.layout.stripes) {
@@ -107,17 +107,18 @@ impl<K: Spec> Filter<K> {
 }
 
 impl<K> Filter<K> {
-    /// Inserts a key. False if its time lies before the window, and nothing was changed.
+    /// Inserts a key. Returns false if its time lies before the window; then nothing has changed.
     ///
     /// # Errors
-    /// [`Error::Io`] (a full disk: nothing has changed, try again once there is space), [`Error::Poisoned`].
+    /// [`Error::Io`] (a full disk: nothing has changed, retry once there is space),
+    /// [`Error::Poisoned`].
     #[inline]
     pub fn insert(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.call().insert(key)
     }
 
-    /// Whether a key is in the window. Never false for one that is; true for one that is not at the filter's
-    /// false-positive rate.
+    /// Returns whether a key is in the window. Never false for a key in the window; true for other
+    /// keys at the filter's false-positive rate.
     ///
     /// # Errors
     /// [`Error::Poisoned`] if a thread panicked in the middle of changing the key's block.
@@ -126,7 +127,8 @@ impl<K> Filter<K> {
         self.call().contains(key)
     }
 
-    /// Asks for a key and inserts it, in one step: of any number of threads with a new key exactly one gets [`Checked::New`].
+    /// Atomic check-and-insert: of concurrent callers with the same new key exactly one receives
+    /// [`Checked::New`].
     ///
     /// # Errors
     /// As [`Filter::insert`].
@@ -135,8 +137,9 @@ impl<K> Filter<K> {
         self.call().check_and_insert(key)
     }
 
-    /// Inserts keys in order; they become durable together. Much faster than one by one where the filter is larger than the
-    /// processor's caches. Returns how many were inserted: all but those that were too late.
+    /// Inserts keys in order; they become durable together. Much faster than single inserts if the
+    /// filter is larger than the processor's caches. Returns the number of inserted keys: all
+    /// except those that were too late.
     ///
     /// # Errors
     /// As [`Filter::insert`]; the keys before the failing one are inserted.
@@ -144,7 +147,7 @@ impl<K> Filter<K> {
         self.call().insert_all(keys)
     }
 
-    /// Asks for many keys; faster than one by one, as [`Filter::insert_all`].
+    /// Queries many keys; faster than single queries, as [`Filter::insert_all`].
     ///
     /// # Errors
     /// As [`Filter::contains`].
@@ -152,11 +155,12 @@ impl<K> Filter<K> {
         self.call().contains_all(keys)
     }
 
-    /// Asks for and inserts keys in order, each in one step; they become durable together. Faster than one by one, as
-    /// [`Filter::insert_all`]. Answers are added to `answers`.
+    /// Checks and inserts keys in order, each atomically; they become durable together. Faster than
+    /// single calls, as [`Filter::insert_all`]. Appends the answers to `answers`.
     ///
     /// # Errors
-    /// As [`Filter::insert`]; `answers` then tells of the keys before the failing one, which are inserted.
+    /// As [`Filter::insert`]; `answers` then contains the answers for the keys before the failing
+    /// one, which are inserted.
     pub fn check_and_insert_all<T: AsRef<[u8]>>(
         &self,
         keys: &[T],
@@ -165,7 +169,7 @@ impl<K> Filter<K> {
         self.call().check_and_insert_all(keys, answers)
     }
 
-    /// Inserts keys in order, each with the time or the weight that its [`Entry`] has; else as
+    /// Inserts keys in order, each with the time or the weight of its [`Entry`]; otherwise as
     /// [`Filter::insert_all`].
     ///
     /// ```
@@ -188,17 +192,17 @@ impl<K> Filter<K> {
     ///
     /// # Errors
     /// As [`Filter::insert_all`], [`Error::TimeAhead`], and [`Error::Parameter`] for a weight that
-    /// the kind does not take.
+    /// the kind does not accept.
     pub fn insert_entries<T: AsRef<[u8]>>(&self, entries: &[Entry<T, K>]) -> Result<usize> {
         self.call().insert_entries(entries)
     }
 
-    /// Checks and inserts keys in order, each with the time or the weight that its [`Entry`] has;
-    /// else as [`Filter::check_and_insert_all`].
+    /// Checks and inserts keys in order, each with the time or the weight of its [`Entry`];
+    /// otherwise as [`Filter::check_and_insert_all`].
     ///
     /// # Errors
-    /// As [`Filter::insert_entries`]; `answers` then has those for the keys before the failing one,
-    /// which are inserted.
+    /// As [`Filter::insert_entries`]; `answers` then contains the answers for the keys before the
+    /// failing one, which are inserted.
     pub fn check_and_insert_entries<T: AsRef<[u8]>>(
         &self,
         entries: &[Entry<T, K>],
@@ -207,20 +211,20 @@ impl<K> Filter<K> {
         self.call().check_and_insert_entries(entries, answers)
     }
 
-    /// Inserts a key that the caller has hashed: exactly `insert(hash.to_le_bytes())`, as for each
-    /// of the methods with `_hash`.
+    /// Inserts a key that the caller has hashed: exactly `insert(hash.to_le_bytes())`, as each of
+    /// the methods with `_hash`.
     ///
-    /// The filter hashes these 8 bytes again, with its own function and seed, in some two
-    /// nanoseconds. So the bits need not be uniform (an identifier will do), and false positives of
-    /// filters with different seeds stay independent. What the filter cannot undo is a collision:
-    /// keys of one hash are one key, which adds `n / 2^64` to the false-positive rate of `n` keys
-    /// for a good 64-bit hash, and more for others. For untrusted keys hash with a secret key, or
-    /// give the filter the keys themselves with [`KeyHash::Keyed`](crate::KeyHash::Keyed). A hash
-    /// function must give the same value in every process and version that uses the filter, which
-    /// that of `std` does not.
+    /// The filter hashes these 8 bytes again, with its own function and seed, in about two
+    /// nanoseconds. Therefore the bits need not be uniform (an identifier will do), and false
+    /// positives of filters with different seeds stay independent. The filter cannot undo a
+    /// collision: keys with the same hash are one key. This adds `n / 2^64` to the false-positive
+    /// rate of `n` keys for a good 64-bit hash, and more for others. For untrusted keys, hash with
+    /// a secret key, or give the filter the keys themselves with
+    /// [`KeyHash::Keyed`](crate::KeyHash::Keyed). The hash function must return the same value in
+    /// every process and version that uses the filter, which that of `std` does not.
     ///
-    /// For all other operations give the bytes: `estimate(hash.to_le_bytes())`. A key inserted by
-    /// its own bytes is not found by its hash, nor the other way round.
+    /// For all other operations pass the bytes: `estimate(hash.to_le_bytes())`. A key inserted by
+    /// its own bytes is not found by its hash, nor vice versa.
     ///
     /// ```
     /// # use ebbtide::{AgePartitioned, Filter, Options};
@@ -240,7 +244,8 @@ impl<K> Filter<K> {
         self.call().insert_hash(hash)
     }
 
-    /// Whether a key that the caller has hashed is in the window; see [`Filter::insert_hash`].
+    /// Returns whether a key that the caller has hashed is in the window; see
+    /// [`Filter::insert_hash`].
     ///
     /// # Errors
     /// As [`Filter::contains`].
@@ -258,18 +263,20 @@ impl<K> Filter<K> {
         self.call().check_and_insert_hash(hash)
     }
 
-    /// The same operations with settings of their own.
+    /// Returns the same operations with settings of their own.
     #[must_use]
     #[inline]
     pub fn call(&self) -> Call<'_, Self> {
         Call::new(self)
     }
 
-    /// Forgets all keys, in one step that all processes see at once and that is durable when this returns. What was
-    /// inserted before is gone, what is inserted after stays; [`Stat::inserts`] begins at 0 again, the filter's time
-    /// goes on. Writers wait meanwhile, as long as allocating the filter's first memory anew takes.
+    /// Removes all keys in one step, which all processes see at once and which is durable on
+    /// return. Earlier inserts are gone, later ones stay. [`Stat::inserts`] restarts at 0; the
+    /// filter's time continues. Meanwhile writers wait, for as long as it takes to allocate the
+    /// filter's initial memory again.
     ///
-    /// This is the way to reset a filter: removing its directory beside a process that has it open makes two.
+    /// Use this to reset a filter. Removing its directory while a process has it open leads to two
+    /// filters.
     ///
     /// ```
     /// use ebbtide::{AgePartitioned, Filter, Options};
@@ -283,14 +290,14 @@ impl<K> Filter<K> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Io`] (a full disk: nothing has changed, for a moment old and new memory are both needed),
-    /// [`Error::Poisoned`], [`Error::Retired`].
+    /// [`Error::Io`] (a full disk: nothing has changed; old and new memory are briefly needed
+    /// together), [`Error::Poisoned`], [`Error::Retired`].
     pub fn clear(&self) -> Result<()> {
         let _busy = self.engine.enter()?;
         self.engine.clear()
     }
 
-    /// Returns once everything so far is durable.
+    /// Waits until all operations so far are durable.
     ///
     /// # Errors
     /// [`Error::Poisoned`] if a sync fails or has failed.
@@ -299,18 +306,21 @@ impl<K> Filter<K> {
         self.engine.commit_all()
     }
 
-    /// Writes a snapshot (unless the newest says everything already) and removes log that is no longer needed. Others go on
-    /// meanwhile. Returns the LSN at which the newest snapshot starts; 0 for a filter that has never changed and needs none.
+    /// Writes a snapshot (unless the newest one is up to date) and removes log that is no longer
+    /// needed. Other operations continue meanwhile. Returns the LSN at which the newest snapshot
+    /// starts; 0 for a filter that has never changed and needs none.
     ///
     /// # Errors
-    /// [`Error::Io`] (a full disk, although the space of the older snapshot was taken), [`Error::Poisoned`].
+    /// [`Error::Io`] (a full disk, although the space of the older snapshot was taken),
+    /// [`Error::Poisoned`].
     pub fn checkpoint(&self) -> Result<u64> {
         let _busy = self.engine.enter()?;
         self.engine.checkpoint()
     }
 
-    /// A hash of the logical state: equal for filters with the same parameters, hash, seed and stripes that were fed the same
-    /// operations with the same times, however often they were killed on the way. Writers wait meanwhile.
+    /// Returns a hash of the logical state. It is equal for filters with the same parameters, hash,
+    /// seed and stripes after the same operations with the same times, however often their
+    /// processes were killed in between. Writers wait meanwhile.
     ///
     /// # Errors
     /// [`Error::Poisoned`], [`Error::Io`].
@@ -319,7 +329,7 @@ impl<K> Filter<K> {
         self.engine.digest()
     }
 
-    /// What there is to know about the filter.
+    /// Returns statistics of the filter.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -328,19 +338,19 @@ impl<K> Filter<K> {
         self.engine.stat()
     }
 
-    /// How far the filter's time is ahead of the handle's clock (of the system's for a handle
-    /// without one); `None` if it is less than a second, and if the kind does not use time.
+    /// Returns how far the filter's time is ahead of the handle's clock (of the system's for a
+    /// handle without one); `None` if it is less than a second, and if the kind does not use time.
     ///
-    /// The filter's time is ahead if the clock was ahead once and has been set right, or if a key
-    /// came with a time of the future (see [`Options::max_lead`](crate::Options::max_lead)). Keys
-    /// without a time expire after their window all the same. Keys with times of their own look
-    /// older than they are, by as much, and may be refused as too late. See `docs/time.md`.
+    /// The filter's time is ahead if the clock was ahead once and has been corrected, or if a key
+    /// came with a future time (see [`Options::max_lead`](crate::Options::max_lead)). Keys without
+    /// a time expire after their window nevertheless. Keys with times of their own appear older
+    /// than they are by the lead, and may be refused as too late. See `docs/time.md`.
     #[must_use]
     pub fn clock_lead(&self) -> Option<Duration> {
         self.engine.clock_lead()
     }
 
-    /// What the background threads do, once.
+    /// Runs the tasks of the background threads once.
     ///
     /// # Errors
     /// As [`Filter::checkpoint`].
@@ -350,25 +360,25 @@ impl<K> Filter<K> {
         self.engine.do_tasks()
     }
 
-    /// The filter's directory, as it was given when the handle was opened.
+    /// Returns the filter's directory, as passed when the handle was opened.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.engine.media.path()
     }
 
-    /// The same handle without its type.
+    /// Converts into the same handle without its type.
     #[must_use]
     pub fn into_any(self) -> Filter<Any> {
         Filter { opened: self.opened, engine: self.engine, kind: PhantomData }
     }
 
-    /// The kind's name.
+    /// Returns the kind's name.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         self.engine.meta.kind.name()
     }
 
-    /// All parameters of the kind.
+    /// Returns all parameters of the kind.
     #[must_use]
     pub fn parameters(&self) -> Parameters {
         self.engine.meta.kind.parameters()
@@ -378,10 +388,10 @@ impl<K> Filter<K> {
     /// replay. Dropping the handle does the same but cannot return the error.
     ///
     /// Takes `&self`, so that one of several owners of an `Arc<Filter>` can close it. Waits for
-    /// operations that other threads have begun; those that begin later fail with
-    /// [`Error::Closed`]. A second call waits for the first and returns `Ok`. The filter can be
-    /// opened again at once. Memory mappings and file descriptors stay until the handle is dropped,
-    /// and with them the disk space of files that were removed meanwhile.
+    /// operations that other threads have begun; later ones fail with [`Error::Closed`]. A second
+    /// call waits for the first and returns `Ok`. The filter can be opened again at once. Memory
+    /// mappings and file descriptors stay until the handle is dropped, as does the disk space of
+    /// files that were removed meanwhile.
     ///
     /// ```
     /// # use ebbtide::{AgePartitioned, Error, Filter, Options};
@@ -397,15 +407,16 @@ impl<K> Filter<K> {
     /// ```
     ///
     /// # Errors
-    /// As [`Filter::checkpoint`]; the filter is closed all the same and nothing is lost but the
-    /// snapshot.
+    /// As [`Filter::checkpoint`]; the filter is closed nevertheless, and only the snapshot is
+    /// missing.
     pub fn close(&self) -> Result<()> {
         self.opened.close()
     }
 }
 
 impl Filter<Any> {
-    /// The same handle with the type of its kind, for what only some kinds can do.
+    /// Converts into the same handle with the type of its kind, for operations that only some kinds
+    /// have.
     ///
     /// ```
     /// use ebbtide::{Any, Counting, DynamicCount, Filter, Options, Parameters};
@@ -421,7 +432,7 @@ impl Filter<Any> {
     /// ```
     ///
     /// # Errors
-    /// The handle as it was, if the filter is of another kind than `K`.
+    /// The unchanged handle, if the filter is of another kind than `K`.
     pub fn typed<K: Spec>(self) -> std::result::Result<Filter<K>, Self> {
         if self.engine.check_kind(K::KIND).is_err() {
             return Err(self);

@@ -1,10 +1,9 @@
-//! What users hold: handles, requests, answers, and the configuration of each kind.
+//! What users hold: handles, calls, and the configuration of each kind.
 //!
-//! `filter` is the handle and `abilities` what only some kinds can do; `paths` the ways to a handle
-//! by directory; `config` what a user asks for; `call` an operation with settings, `entry`
-//! one of many; `reader` is the handle without
-//! write permission, `count_prior` takes priors from a filter that counts. Nothing here is a
-//! protocol: those are in [`crate::engine`].
+//! `filter` is the handle, `abilities` what only some kinds can do, `paths` the ways to a handle by
+//! directory. `config` is what a user asks for, `call` an operation with settings, `entry` one of
+//! many. `reader` is the handle without write permission, `count_prior` takes priors from a filter
+//! that counts. The protocols are in [`crate::engine`].
 
 pub mod abilities;
 pub mod call;

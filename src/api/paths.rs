@@ -1,4 +1,4 @@
-//! The ways to a filter by the path of its directory on the disk.
+//! Opens and creates filters by the path of their directory on the disk.
 
 use crate::api::config::Spec;
 use crate::api::filter::Filter;
@@ -9,42 +9,44 @@ use crate::options::Options;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The directory of a filter that may have to be created.
+/// Returns the directory of a filter that may have to be created.
 fn new_disk(dir: &Path, options: &Options) -> Disk {
     options.mode.map_or_else(|| Disk::new(dir), |mode| Disk::with_mode(dir, mode))
 }
 
 impl<K: Spec> Filter<K> {
-    /// Creates a filter in a directory, which is made if it is not there.
+    /// Creates a filter in a directory, which is created if it does not exist.
     ///
     /// # Errors
-    /// [`Error::Exists`], [`Error::Parameter`], [`Error::Locked`], [`Error::Io`] (nothing but the directory and the file `lock` is left behind then).
+    /// [`Error::Exists`], [`Error::Parameter`], [`Error::Locked`], [`Error::Io`] (then only the
+    /// directory and the file `lock` are left behind).
     pub fn create(dir: impl AsRef<Path>, spec: K, options: Options) -> Result<Self> {
         Self::create_on(Arc::new(new_disk(dir.as_ref(), &options)), spec, options)
     }
 
-    /// Opens a filter and recovers its state, whatever happened to the last one who had it open.
+    /// Opens a filter and recovers its state, however its last user ended.
     ///
     /// # Errors
-    /// [`Error::NotAFilter`], [`Error::Mismatch`] if it is not of kind `K`, [`Error::Locked`], [`Error::Damaged`],
-    /// [`Error::Version`], [`Error::Io`].
+    /// [`Error::NotAFilter`], [`Error::Mismatch`] if it is not of kind `K`, [`Error::Locked`],
+    /// [`Error::Damaged`], [`Error::Version`], [`Error::Io`].
     pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Self> {
         Self::open_on(Arc::new(Disk::new(dir.as_ref())), options)
     }
 
-    /// Opens the filter if there is one, else creates it.
+    /// Opens the filter if there is one, otherwise creates it.
     ///
     /// # Errors
-    /// As [`Filter::create`] and [`Filter::open`]; [`Error::Mismatch`] if it differs in a parameter that `spec` names.
+    /// As [`Filter::create`] and [`Filter::open`]; [`Error::Mismatch`] if it differs in a parameter
+    /// that `spec` names.
     pub fn open_or_create(dir: impl AsRef<Path>, spec: K, options: Options) -> Result<Self> {
-        // Asked for something impossible: said before anything is opened.
+        // Impossible parameters are reported before anything is opened.
         let kind = spec.kind()?;
         match Self::open(&dir, options.clone()) {
             Ok(filter) => filter.check_same(&spec),
             Err(Error::NotAFilter { .. }) => {
                 let media = Arc::new(new_disk(dir.as_ref(), &options));
                 match Engine::create(media, kind, options.clone()) {
-                    // Somebody else was faster.
+                    // Another process was faster.
                     Err(Error::Exists { .. }) => Self::open(dir, options)?.check_same(&spec),
                     created => Self::start(created?),
                 }
@@ -55,13 +57,13 @@ impl<K: Spec> Filter<K> {
 }
 
 impl<K> Filter<K> {
-    /// Copies the filter to a new directory while others go on; the copy is a filter of its own and holds everything
-    /// that had returned before.
+    /// Copies the filter to a new directory while other operations continue. The copy is an
+    /// independent filter and contains all operations that had returned before.
     ///
     /// # Errors
-    /// [`Error::Exists`], [`Error::Damaged`] if snapshots or log without a `meta` lie there (perhaps a backup that was killed:
-    /// then remove them), [`Error::Locked`], [`Error::Poisoned`], [`Error::Io`]. If it fails nothing but the file `lock`
-    /// is left behind.
+    /// [`Error::Exists`], [`Error::Damaged`] if snapshots or log without a `meta` lie there
+    /// (perhaps a backup that was killed: then remove them), [`Error::Locked`],
+    /// [`Error::Poisoned`], [`Error::Io`]. On failure only the file `lock` is left behind.
     pub fn backup(&self, dir: impl AsRef<Path>) -> Result<()> {
         let _busy = self.engine.enter()?;
         self.engine.backup(&Disk::new(dir.as_ref()))

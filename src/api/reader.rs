@@ -1,9 +1,12 @@
 //! Reading a filter without writing to it, not even to its directory.
 //!
-//! A reader holds no slot. While writers live it maps their live image and answers from it, and goes on so when they have
-//! died. When there is nobody to begin with it rebuilds the state in memory of its own. It finds out by itself when what
-//! it shows is no longer the filter: an image says so when it is given up, and whoever opens a filter that nobody has open
-//! begins a new timeline, which the file `live` names.
+//! A reader holds no session. While writers live, it maps their image and answers from it, and
+//! continues to do so after they have died. If no process has the filter open at first, the reader
+//! rebuilds the state in private memory.
+//!
+//! A reader detects when its view is no longer the filter. A retired image is marked as such, and
+//! an opener of a filter that no process has open begins a new timeline, which the file `live`
+//! names.
 
 use crate::admin::inspect::Look;
 use crate::api::call::{Call, Handle, sealed};
@@ -38,20 +41,21 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often a reader looks whether what it shows is still the filter, where nothing in memory says so.
+/// The interval at which a reader checks whether its view is still the filter, if nothing in memory
+/// indicates it.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// The same for a state of the reader's own, which a writer who opens the filter leaves behind.
+/// The same interval for a private state, which is outdated as soon as a writer opens the filter.
 const LOOK_SOON: Duration = Duration::from_millis(10);
-/// How often a look begins anew because those alive die, or files go that were listed.
+/// The number of times a look starts over because live processes die, or listed files are removed.
 const TRIES: u32 = 5;
 
-/// A filter open for reading only: it needs no write permission, changes no file, and holds up no
+/// A filter open for reading only. It needs no write permission, changes no file, and delays no
 /// writer.
 ///
-/// While writers have the filter open, answers are as fresh as theirs. When nobody does, the state is rebuilt in memory,
-/// which takes as long as a recovery and as much memory as the filter (if its blocks grow, as much as if all had grown to their
-/// end); whoever opens the filter waits for that. A writer who
-/// opens it from then on is noticed by questions that come some 10 ms later.
+/// While writers have the filter open, answers are as fresh as theirs. Otherwise the state is
+/// rebuilt in memory. That takes as long as a recovery and as much memory as the filter (if its
+/// blocks grow, as much as if all had their full size), and openers of the filter wait for it.
+/// Queries some 10 ms after a writer has opened the filter notice the writer.
 ///
 /// ```
 /// use ebbtide::{AgePartitioned, Filter, Options, Reader};
@@ -72,13 +76,13 @@ pub struct Reader<K = Any> {
     view: ArcSwap<View>,
     /// Held by the thread that takes the next view.
     taking: Mutex<()>,
-    /// The kind that the filter must have, also if it is recreated.
+    /// The required kind of the filter, also if it is recreated.
     wanted: Option<&'static str>,
     kind: PhantomData<fn() -> K>,
 }
 
-/// Looks at a filter's files, and again if they changed under the eyes: writers remove what is needed no more, and an
-/// image may give way to another, or a filter to another, between one file and the next.
+/// Examines a filter's files, and retries if they changed meanwhile. Between one file and the next,
+/// writers may remove files, replace an image, or replace the filter by another one.
 fn look<T>(media: &dyn Media, mut at: impl FnMut(Meta, Look, bool) -> Result<T>) -> Result<T> {
     let mut left = TRIES;
     loop {
@@ -87,7 +91,7 @@ fn look<T>(media: &dyn Media, mut at: impl FnMut(Meta, Look, bool) -> Result<T>)
         let look = Look::begin(media, &meta)?;
         let living = match (look.known, &look.locks) {
             (LogExtent::Living { .. }, _) => true,
-            // Without a live image there is nothing to be known of those who are alive.
+            // Without an image nothing is recorded about live processes.
             (LogExtent::Nothing, Some(locks)) => locks.anyone_else()?,
             _ => false,
         };
@@ -104,32 +108,32 @@ fn open_meta(media: &dyn Media) -> Result<Box<dyn MediaFile>> {
     media.open(&name, Access::Read).map_err(Error::io("open", media.path().join(name)))
 }
 
-/// What a reader reads.
+/// The state that a reader reads.
 #[derive(Debug)]
 struct View {
     engine: Engine,
-    /// The state is the reader's own, not that of living writers.
+    /// Whether the state is private to the reader, not that of live writers.
     own: bool,
-    /// The timeline of the file `live`; `None` where there was none.
+    /// The timeline of the file `live`; `None` if there was none.
     timeline: Option<u64>,
-    /// The file `meta`, open, so that no other file gets its number.
+    /// The file `meta`, kept open so that no other file gets its inode number.
     meta: Box<dyn MediaFile>,
     taken: Instant,
-    /// When it was last looked whether this is still the filter, in microseconds since it was taken.
+    /// When the view was last checked to be still the filter, in microseconds since it was taken.
     looked: AtomicU64,
 }
 
 impl View {
-    /// Attaches to those who are alive, or rebuilds what those left who are not.
+    /// Attaches to live processes, or rebuilds the state that dead ones left.
     fn take(
         media: &Arc<dyn Media>,
         options: &Options,
         wanted: Option<&'static str>,
     ) -> Result<Self> {
-        // A reader follows the path: whatever filter is there now is the one that was meant.
+        // A reader follows the path: it reads the filter that has the path now.
         let media = &media.at_its_path().unwrap_or_else(|| media.clone());
         let view = look(&**media, |meta, look, living| {
-            // Before anything else is read: what comes into its place later is noticed.
+            // Before anything else is read, so that a later replacement is noticed.
             let file = open_meta(&**media)?;
             match (living, look) {
                 (true, Look { locks: Some(locks), .. }) => {
@@ -168,12 +172,12 @@ impl View {
         let image = rebuild(&**media, &meta, look.known, &|| look.note_progress())?.image;
         let mut options = options.clone();
         if meta.downtime == Downtime::Freeze {
-            // Nobody has it open: its time stands.
+            // No process has the filter open: its time stands still.
             options = options.clock(Clock::stream());
         }
         continue_time(&**media, &meta, &options.clock, image.header())?;
-        // Nobody shares an image that is the reader's own. (The filter may have no file `lock`: one that was copied
-        // here has never been open.)
+        // A private image is not shared. (The filter may have no file `lock`: a copied one has
+        // never been open.)
         let memory = Memory::new();
         memory.make().map_err(Error::io("make", memory.path()))?;
         let nobody = Arc::new(Sessions::open(&memory, Access::Write)?);
@@ -185,8 +189,9 @@ impl View {
         Self { engine, own, timeline, meta, taken: Instant::now(), looked: AtomicU64::new(0) }
     }
 
-    /// Whether the file `meta` is still the one that was there. It is never written again, so another one is that of another
-    /// filter, or of a backup of this one: with the same uuid, and perhaps with a timeline of the same number.
+    /// Returns whether the file `meta` is still the original one. It is never rewritten, so another
+    /// file belongs to another filter, or to a backup of this one: with the same uuid, and perhaps
+    /// with a timeline of the same number.
     fn has_its_meta(&self) -> Result<bool> {
         let media = &*self.media_at_path();
         let identity = |file: &dyn MediaFile| {
@@ -196,13 +201,13 @@ impl View {
         Ok(identity(&*open_meta(media)?)? == identity(&*self.meta)?)
     }
 
-    /// Whether it still shows the filter's state, as far as was looked lately.
+    /// Returns whether the view still shows the filter's state, as of the latest check.
     fn is_current(&self) -> Result<bool> {
         if !self.own && self.engine.image.header().is_retired() {
             return Ok(false);
         }
         let now = self.taken.elapsed().as_micros() as u64;
-        // Relaxed, as below: at worst two threads look at once.
+        // Relaxed, as below: at worst two threads check at once.
         let before = self.looked.load(Ordering::Relaxed);
         let every = if self.own { LOOK_SOON } else { LOOK_EVERY };
         if u128::from(now.saturating_sub(before)) < every.as_micros() {
@@ -215,12 +220,12 @@ impl View {
         Ok(current)
     }
 
-    /// The directory that has the filter's path now.
+    /// Returns the directory that has the filter's path now.
     fn media_at_path(&self) -> Arc<dyn Media> {
         self.engine.media.at_its_path().unwrap_or_else(|| self.engine.media.clone())
     }
 
-    /// Whether nobody has opened the filter since, or put another in its place.
+    /// Returns whether no process has opened the filter since, or put another one in its place.
     fn is_own_current(&self) -> Result<bool> {
         let (media, uuid) = (&*self.media_at_path(), self.engine.meta.uuid);
         Ok(read_meta(media)?.uuid == uuid
@@ -228,11 +233,13 @@ impl View {
             && Control::previous_timeline(media, uuid)? == self.timeline)
     }
 
-    /// Whether the image is not that of a filter whose files were removed to make place for another.
+    /// Returns whether the image still belongs to the filter: false if the filter's files were
+    /// replaced by those of another.
     fn is_shared_current(&self) -> Result<bool> {
         let (media, meta) = (&*self.media_at_path(), &self.engine.meta);
         if meta.downtime == Downtime::Freeze && !self.engine.slots.anyone_else()? {
-            // The time of a filter that nobody has open stands, that of the image goes on.
+            // The time of a filter that no process has open stands still, that of the image
+            // advances.
             return Ok(false);
         }
         if matches!(self.has_its_meta(), Ok(false)) {
@@ -240,14 +247,15 @@ impl View {
         }
         Ok(match Control::previous_timeline(media, meta.uuid)? {
             Some(timeline) => self.timeline == Some(timeline),
-            // Without its files those who have the filter open go on, and so do we.
+            // Without its files, handles that have the filter open continue, and so does this
+            // reader.
             None => read_meta(media).map_or(true, |found| found.uuid == meta.uuid),
         })
     }
 
-    /// Whether an error says that another view is to be taken.
+    /// Returns whether an error means that another view must be taken.
     fn is_over(&self, error: &Error) -> bool {
-        // Whoever gives up an image removes its banks next.
+        // The process that retires an image removes its banks next.
         let given_up = || !self.own && self.engine.image.header().is_retired();
         matches!(error, Error::Retired { .. }) || error.is_not_found() && given_up()
     }
@@ -263,7 +271,7 @@ impl Engine {
     ) -> Self {
         let header = image.header();
         let time_base = TimeBase::new(header, &meta, &options.clock, Access::Read);
-        // Only a state of the reader's own is ever locked, and nobody else locks that.
+        // Only a private state is ever locked, and no other process locks that.
         let owner = Owner { slot: 0, term: 1 };
         Self {
             time_base,
@@ -302,13 +310,13 @@ impl<K: Spec> Reader<K> {
     /// Opens a filter for reading.
     ///
     /// # Errors
-    /// [`Error::NotAFilter`], [`Error::Mismatch`] if it is not of kind `K`, [`Error::Locked`], [`Error::Damaged`],
-    /// [`Error::Version`], [`Error::Io`].
+    /// [`Error::NotAFilter`], [`Error::Mismatch`] if it is not of kind `K`, [`Error::Locked`],
+    /// [`Error::Damaged`], [`Error::Version`], [`Error::Io`].
     pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Self> {
         Self::open_on(Arc::new(Disk::new(dir.as_ref())), options)
     }
 
-    /// As [`Reader::open`], on a medium of the caller's.
+    /// As [`Reader::open`], on a medium provided by the caller.
     ///
     /// # Errors
     /// As [`Reader::open`].
@@ -320,12 +328,12 @@ impl<K: Spec> Reader<K> {
 }
 
 impl<K> Reader<K> {
-    /// Runs a question on a view that shows the filter's state.
+    /// Runs a query on a view that shows the filter's state.
     fn with_view<T>(&self, mut ask: impl FnMut(&View) -> Result<T>) -> Result<T> {
         let mut left = TRIES;
         loop {
             let view = self.view.load();
-            // Before all else: in a child made by fork the image is not there.
+            // First of all: in a forked child the image is not mapped.
             view.engine.check_process()?;
             left -= 1;
             let answer = if view.is_current()? { ask(&view) } else { Err(view.engine.retired()) };
@@ -336,7 +344,7 @@ impl<K> Reader<K> {
         }
     }
 
-    /// Takes another view in the place of `old`, unless another thread just has.
+    /// Replaces `old` by another view, unless another thread just did.
     fn renew(&self, old: &Arc<View>) -> Result<()> {
         let _taking = self.taking.lock();
         if Arc::ptr_eq(&self.view.load(), old) {
@@ -346,15 +354,15 @@ impl<K> Reader<K> {
         Ok(())
     }
 
-    /// Whether a key is in the window; see [`Filter::contains`](crate::Filter::contains).
+    /// Returns whether a key is in the window; see [`Filter::contains`](crate::Filter::contains).
     ///
     /// # Errors
-    /// As [`Reader::open`], for the filter may have to be opened again.
+    /// As [`Reader::open`], because the filter may have to be opened again.
     pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.call().contains(key)
     }
 
-    /// Whether each of many keys is in the window; faster than one by one, as
+    /// Returns for each of many keys whether it is in the window; faster than single queries, as
     /// [`Filter::contains_all`](crate::Filter::contains_all).
     ///
     /// # Errors
@@ -363,7 +371,7 @@ impl<K> Reader<K> {
         self.call().contains_all(keys)
     }
 
-    /// Whether a key that the caller has hashed is in the window; see
+    /// Returns whether a key that the caller has hashed is in the window; see
     /// [`Filter::insert_hash`](crate::Filter::insert_hash).
     ///
     /// # Errors
@@ -372,13 +380,13 @@ impl<K> Reader<K> {
         self.call().contains_hash(hash)
     }
 
-    /// The same questions with a time of their own.
+    /// Returns the same queries with a time of their own.
     #[must_use]
     pub fn call(&self) -> Call<'_, Self> {
         Call::new(self)
     }
 
-    /// What there is to know about the filter.
+    /// Returns statistics of the filter.
     ///
     /// # Errors
     /// As [`Reader::contains`].
@@ -386,8 +394,9 @@ impl<K> Reader<K> {
         self.with_view(|view| view.engine.stat())
     }
 
-    /// A hash of the logical state; see [`Filter::digest`](crate::Filter::digest). A reader cannot keep writers off: while
-    /// there are any, the state is rebuilt from the files first, up to the last operation that has returned, or nearly.
+    /// Returns a hash of the logical state; see [`Filter::digest`](crate::Filter::digest). A reader
+    /// cannot block writers. While there are any, it first rebuilds the state from the files, up to
+    /// about the last operation that has returned.
     ///
     /// # Errors
     /// As [`Reader::contains`].
@@ -404,27 +413,27 @@ impl<K> Reader<K> {
         })
     }
 
-    /// The filter's directory, as it was given when the reader was opened.
+    /// Returns the filter's directory, as passed when the reader was opened.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.media.path()
     }
 
-    /// The same reader without its type. It still refuses a filter of another kind in the place of
-    /// this one.
+    /// Converts into the same reader without its type. It still refuses a filter of another kind in
+    /// the place of this one.
     #[must_use]
     pub fn into_any(self) -> Reader<Any> {
         let Self { media, options, view, taking, wanted, kind: _ } = self;
         Reader { media, options, view, taking, wanted, kind: PhantomData }
     }
 
-    /// The kind's name.
+    /// Returns the kind's name.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         self.view.load().engine.meta.kind.name()
     }
 
-    /// All parameters of the kind.
+    /// Returns all parameters of the kind.
     #[must_use]
     pub fn parameters(&self) -> Parameters {
         self.view.load().engine.meta.kind.parameters()
@@ -432,10 +441,11 @@ impl<K> Reader<K> {
 }
 
 impl Reader<Any> {
-    /// The same reader with the type of its kind; see [`Filter::typed`](crate::Filter::typed).
+    /// Converts into the same reader with the type of its kind; see
+    /// [`Filter::typed`](crate::Filter::typed).
     ///
     /// # Errors
-    /// The reader as it was, if the filter is of another kind than `K`.
+    /// The unchanged reader, if the filter is of another kind than `K`.
     #[expect(clippy::result_large_err, reason = "the reader itself comes back, as from a downcast")]
     pub fn typed<K: Spec>(self) -> std::result::Result<Reader<K>, Self> {
         if self.view.load().engine.check_kind(K::KIND).is_err() {
@@ -448,15 +458,16 @@ impl Reader<Any> {
 }
 
 impl<K: Ages> Reader<K> {
-    /// How long ago a key was seen, at least; see [`Filter::age`](crate::Filter::age).
+    /// Returns how long ago a key was seen, at least; see [`Filter::age`](crate::Filter::age).
     ///
     /// # Errors
-    /// As [`Reader::contains`], and [`Error::Unsupported`] if the kind knows no ages.
+    /// As [`Reader::contains`], and [`Error::Unsupported`] if the kind keeps no ages.
     pub fn age(&self, key: impl AsRef<[u8]>) -> Result<Option<Age>> {
         self.call().age(key)
     }
 
-    /// Whether a key was seen within less than the window; see [`Filter::seen_within`](crate::Filter::seen_within).
+    /// Returns whether a key was seen within a time shorter than the window; see
+    /// [`Filter::seen_within`](crate::Filter::seen_within).
     ///
     /// # Errors
     /// As [`Reader::age`].
@@ -466,16 +477,17 @@ impl<K: Ages> Reader<K> {
 }
 
 impl<K: Infers> Reader<K> {
-    /// The probability that a key is in the window; see [`Filter::posterior`](crate::Filter::posterior).
+    /// Returns the probability that a key is in the window; see
+    /// [`Filter::posterior`](crate::Filter::posterior).
     ///
     /// # Errors
-    /// As [`Reader::contains`], [`Error::Parameter`] if the prior is not a probability, and [`Error::Unsupported`] if the
-    /// kind tells no posteriors.
+    /// As [`Reader::contains`], [`Error::Parameter`] if the prior is not a probability, and
+    /// [`Error::Unsupported`] if the kind has no posteriors.
     pub fn posterior<P: Prior + ?Sized>(&self, key: impl AsRef<[u8]>, prior: &P) -> Result<f64> {
         self.call().posterior(key, prior)
     }
 
-    /// Whether to take a key for one of the window, so that the expected penalty is least; see
+    /// Returns the answer with the least expected penalty for whether a key is in the window; see
     /// [`Filter::contains_with`](crate::Filter::contains_with).
     ///
     /// # Errors
@@ -489,7 +501,7 @@ impl<K: Infers> Reader<K> {
         self.call().contains_with(key, prior, penalty)
     }
 
-    /// How long ago a key was inserted, as a distribution; see
+    /// Returns how long ago a key was inserted, as a distribution; see
     /// [`Filter::age_posterior`](crate::Filter::age_posterior).
     ///
     /// # Errors
@@ -504,7 +516,7 @@ impl<K: Infers> Reader<K> {
 }
 
 impl<K: Counts> Reader<K> {
-    /// How often a key was inserted; see [`Filter::estimate`](crate::Filter::estimate).
+    /// Returns how often a key was inserted; see [`Filter::estimate`](crate::Filter::estimate).
     ///
     /// # Errors
     /// As [`Reader::contains`], and [`Error::Unsupported`] if the kind does not count.
@@ -512,7 +524,7 @@ impl<K: Counts> Reader<K> {
         self.call().estimate(key)
     }
 
-    /// How often each of many keys was inserted; see
+    /// Returns how often each of many keys was inserted; see
     /// [`Filter::estimate_all`](crate::Filter::estimate_all).
     ///
     /// # Errors
@@ -523,7 +535,7 @@ impl<K: Counts> Reader<K> {
 }
 
 impl<K: Decays> Reader<K> {
-    /// The estimate, normalised; see [`Filter::frequency`](crate::Filter::frequency).
+    /// Returns the normalised estimate; see [`Filter::frequency`](crate::Filter::frequency).
     ///
     /// # Errors
     /// As [`Reader::estimate`].

@@ -1,8 +1,9 @@
-//! Background work: what is due sooner or later, done before anyone has to wait for it.
+//! Background tasks: maintenance that will be due, done before any caller has to wait for it.
 //!
-//! Allocating the next log segment, syncing at intervals, closing holes, repairing what dead processes left, heartbeats,
-//! checkpoints. It is done by the threads of [`crate::engine::task_threads`], which all filters of the process share. They are optional:
-//! callers perform overdue maintenance themselves.
+//! The tasks are: allocating the next log segment, syncing at intervals, closing gaps, repairing
+//! what dead processes left, heartbeats, checkpoints. The threads of [`crate::engine::task_threads`], which
+//! all filters of the process share, run them. The threads are optional: callers perform overdue
+//! maintenance themselves.
 
 use crate::engine::Engine;
 use crate::engine::task_threads::{self, Registered, Task, Work};
@@ -15,33 +16,36 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// The longest a thread sleeps; also the distance of heartbeats.
+/// The longest sleep of a thread; also the interval of heartbeats.
 pub(crate) const BEAT: Duration = Duration::from_secs(1);
 
-/// How much too early something may be done that is due about once a beat.
+/// How early a task that is due about once per tick may run.
 const EARLY: Duration = Duration::from_millis(50);
 
-/// Whoever appends a record whose LSN is a multiple of this wakes the threads: after 128 KiB of log.
+/// The number of records after which an appender wakes the threads, at LSNs that are its multiples:
+/// 128 KiB of log.
 pub(crate) const RECORDS_A_RING: u64 = (128 << 10) / RECORD_BYTES;
-/// The places whose pages are made present ahead of the tail: enough until the thread has woken up and come to it.
+/// The slots ahead of the tail whose pages are made present: enough until the thread has woken up
+/// and made more.
 const PRESENT: u64 = 2 * RECORDS_A_RING;
 
-/// Where so small a share of a segment is left, the next one is allocated for any filter.
+/// When only this fraction of a segment is left, the next one is allocated for any filter.
 const NEARLY_FULL: u64 = 8;
 
-/// How the tasks of a filter are woken.
+/// Wakes the tasks of a filter.
 #[derive(Debug)]
 pub struct Wakeup {
-    /// Not there where the filter has no background work.
+    /// Unset if the filter has no background tasks.
     tasks: OnceLock<[Registered; 2]>,
-    /// The shortest interval that anyone asked for, in microseconds.
+    /// The shortest interval that any caller requested, in microseconds.
     interval: AtomicU64,
-    /// The log is durable to its end, and the task of the log waits for the next beat: who inserts wakes it.
+    /// The log is durable to its end, and the task of the log waits for the next tick: an insert
+    /// wakes it.
     resting: AtomicBool,
 }
 
 impl Wakeup {
-    /// A bell for a filter of this durability.
+    /// Creates the wakeup of a filter with this durability.
     #[must_use]
     pub fn new(durability: Durability) -> Self {
         let micros = match durability {
@@ -60,7 +64,7 @@ impl Wakeup {
         self.tasks.get().into_iter().flatten().for_each(Registered::wake);
     }
 
-    /// Asks for syncs at least so often from now on.
+    /// Requests syncs at least at this interval from now on.
     #[inline]
     pub(crate) fn request(&self, every: Duration) {
         let every = every.as_micros() as u64;
@@ -69,8 +73,9 @@ impl Wakeup {
             self.interval.fetch_min(every, Ordering::Relaxed);
             self.ring();
         }
-        // SeqCst, as where it is set: either this sees it, or the task sees the record. (A record's place is reserved by an
-        // atomic operation, which is as good where it counts; else the sync comes with the next beat.)
+        // SeqCst, as where it is set: either this sees the flag, or the task sees the record. (A
+        // record's slot is reserved by an atomic operation, which is equivalent where it matters;
+        // otherwise the sync comes at the next tick.)
         if self.resting.load(Ordering::SeqCst) && self.resting.swap(false, Ordering::SeqCst) {
             self.ring();
         }
@@ -82,7 +87,7 @@ impl Wakeup {
     }
 }
 
-/// The background work of a filter; dropping this stops it.
+/// The background tasks of a filter; dropping this stops them.
 #[derive(Debug)]
 pub struct Tasks {
     engine: Arc<Engine>,
@@ -90,10 +95,11 @@ pub struct Tasks {
 }
 
 impl Tasks {
-    /// Starts the work, if the handle wants it: that of the log, and checkpoints, so that no sync waits for those.
+    /// Starts the tasks, if the handle wants them: one for the log, and one for checkpoints, so
+    /// that no sync waits for them.
     ///
     /// # Errors
-    /// The system's refusal of a thread.
+    /// The system's error if no thread can be started.
     pub fn start(engine: Arc<Engine>) -> std::io::Result<Self> {
         let running = engine.options.background;
         if running {
@@ -107,12 +113,12 @@ impl Tasks {
         Ok(Self { engine, running })
     }
 
-    /// Leaves the work alone: it is done in the parent of this process, if anywhere.
+    /// Abandons the tasks: they run in the parent of this process, if anywhere.
     pub fn abandon(&mut self) {
         self.running = false;
     }
 
-    /// Stops the work and waits until nothing of it is under way.
+    /// Stops the tasks and waits until none of them is running.
     pub fn stop(&mut self) {
         if std::mem::take(&mut self.running) {
             self.engine.bell.tasks.get().into_iter().flatten().for_each(Registered::remove);
@@ -126,19 +132,19 @@ impl Drop for Tasks {
     }
 }
 
-/// Allocates segments ahead, syncs at intervals, closes holes, writes heartbeats.
+/// Allocates segments ahead, syncs at intervals, closes gaps, writes heartbeats.
 struct LogTask {
     engine: Arc<Engine>,
     last: Mutex<Last>,
 }
 
-/// What the task of the log remembers from run to run.
+/// State that the task of the log keeps between runs.
 struct Last {
     /// When the log was last synced.
     synced: Instant,
     /// When it was last tidied up.
     tidied: Instant,
-    /// Where it ended.
+    /// The end of the log.
     tail: u64,
 }
 
@@ -152,13 +158,14 @@ impl LogTask {
 impl Task for LogTask {
     fn run(&self) -> Instant {
         let engine = &*self.engine;
-        // Nobody else locks it.
+        // No other thread locks it.
         let mut last = self.last.lock();
         let Last { synced, tidied, tail } = &mut *last;
         let before = std::mem::replace(tail, engine.image.header().tail().load(Ordering::Relaxed));
-        // Twice what came since the last run, so that a filter into which few keys come keeps few pages.
+        // Twice the number of records since the last run, so that a filter with few inserts keeps
+        // few pages.
         let ahead = PRESENT.min(2 * tail.saturating_sub(before));
-        // A duty that fails is left to whoever needs it, who then gets the error.
+        // A failed task is left to the caller that needs it, which then gets the error.
         if engine.allocate_ahead(ahead).is_err_and(|error| error.is_full()) {
             engine.restrain_writers();
         }
@@ -167,7 +174,7 @@ impl Task for LogTask {
             engine.let_go_of_ahead();
         }
         let interval = engine.bell.interval();
-        // At a beat a little early, rather than a moment after all others.
+        // Slightly early at a tick, rather than shortly after it.
         let due = interval.is_some_and(|every| synced.elapsed() + EARLY.min(every / 2) >= every);
         if due {
             *synced = Instant::now();
@@ -186,7 +193,7 @@ impl Task for LogTask {
     }
 }
 
-/// Writes a checkpoint whenever enough log has gathered.
+/// Writes a checkpoint whenever enough log has accumulated.
 struct SnapshotTask {
     engine: Arc<Engine>,
 }
@@ -195,9 +202,10 @@ impl Task for SnapshotTask {
     fn run(&self) -> Instant {
         let engine = &*self.engine;
         let wanted = engine.is_checkpoint_wanted();
-        // If it fails (a full disk) the log goes on growing, and the next one is tried at the next beat.
+        // If it fails (a full disk) the log continues to grow, and the next attempt is at the next
+        // tick.
         let _ = engine.checkpoint_if_due();
-        // One that is wanted only since then is the next one.
+        // A request since then is for the next checkpoint.
         if wanted {
             engine.end_wait_for_checkpoint();
         }
@@ -206,7 +214,8 @@ impl Task for SnapshotTask {
 }
 
 impl Engine {
-    /// Whether the log is durable to its end. If so, the next insert wakes the task of the log.
+    /// Returns whether the log is durable to its end. If so, the next insert wakes the task of the
+    /// log.
     fn may_rest(&self) -> bool {
         self.bell.resting.store(true, Ordering::SeqCst);
         let rests = !self.has_undurable();
@@ -216,16 +225,16 @@ impl Engine {
         rests
     }
 
-    /// What `ebbtide-log` does once a second.
+    /// Does the maintenance of the log task that is due once a second.
     fn tidy_log(&self) {
-        // A duty that fails is left to whoever needs it, who then gets the error.
+        // A failed task is left to the caller that needs it, which then gets the error.
         if self.check_place().is_err() {
             return;
         }
         let _ = self.close_holes();
         self.repair_all();
         if let Some(_events) = self.lock_events() {
-            // Under stripe 0, for a clear takes back what was counted.
+            // Under stripe 0, because a clear subtracts counts.
             self.image.header().counters().catch_up();
         }
         self.let_go_of_log();
@@ -235,7 +244,7 @@ impl Engine {
         }
     }
 
-    /// One round of all that the threads do, for a schedule.
+    /// Runs each task once, for a schedule.
     ///
     /// # Errors
     /// As the first that fails; the threads would leave it to others.
@@ -248,7 +257,7 @@ impl Engine {
         self.checkpoint_if_due()
     }
 
-    /// Releases the pages that were made present ahead, of a log into which nothing has come for a while.
+    /// Releases the pages that were made present ahead, of a log without recent records.
     fn let_go_of_ahead(&self) {
         let mut at = self.image.header().tail().load(Ordering::Relaxed);
         while let Some(segment) = self.log.segment(at) {
@@ -257,10 +266,11 @@ impl Engine {
         }
     }
 
-    /// Makes the pages present that so many of the next records go to, and allocates log ahead:
-    /// where as many come as a busy writer writes between two rings, a whole segment, or twice what
-    /// the timeline has if that is less. Else writers allocate pieces themselves, and only the next
-    /// segment, which takes longer, is allocated ahead, when the last one is nearly full.
+    /// Makes the pages of the next `ahead` records present, and allocates log ahead. If a busy
+    /// writer would write that many records between two wakeups, allocates a whole segment, or
+    /// twice what the timeline has if that is less. Otherwise writers allocate pieces themselves.
+    /// Only the next segment, which takes longer, is then allocated ahead, when the last one is
+    /// nearly full.
     fn allocate_ahead(&self, ahead: u64) -> Result<()> {
         let header = self.image.header();
         // While writers wait for a checkpoint it may need the space.
@@ -276,7 +286,7 @@ impl Engine {
             false => 0,
         };
         let wanted = tail.saturating_add(wanted.min(capacity));
-        // Behind what is allocated a page that is made present would take space.
+        // Beyond the allocated end, a page that is made present would take space.
         let (mut at, upto) = (tail, tail.saturating_add(ahead).min(mapped));
         while at < upto
             && let Some(segment) = self.log.segment(at)
@@ -329,7 +339,7 @@ mod tests {
         }
     }
 
-    /// The KiB of memory that the log in this directory takes in this process.
+    /// Returns the KiB of memory that the log in this directory takes in this process.
     fn log_kib(directory: &std::path::Path) -> u64 {
         let maps = std::fs::read_to_string("/proc/self/smaps").expect("Linux");
         let directory = directory.to_str().expect("a name of letters");
@@ -362,7 +372,7 @@ mod tests {
         insert(0..70_000);
         assert!(log_kib(place.path()) > 70_000 / 32);
         engine.let_go_of_records().expect("no error");
-        // Of each segment the header's page, and the page that is being written.
+        // In each segment, the header's page, and the page that is being written.
         assert!(log_kib(place.path()) <= 4 * 4);
         engine.allocate_ahead(PRESENT).expect("there is space");
         let ahead = PRESENT * RECORD_BYTES / 1024;

@@ -1,7 +1,8 @@
-//! When log grows faster than checkpoints remove it, and when the disk is full.
+//! Backpressure when the log grows faster than checkpoints remove it, and handling of a full disk.
 //!
-//! Writers wait for a checkpoint then, within bounds: it may be held up by a process that is stopped. A checkpoint that finds no
-//! space takes that of the second ground: what would only be read if the newest snapshot were damaged.
+//! In both cases writers wait for a checkpoint, within bounds, because a stopped process may delay
+//! it. A checkpoint that finds no space takes that of the fallback base: the files that would only
+//! be read if the newest snapshot were damaged.
 
 use crate::engine::Engine;
 use crate::engine::checkpoint::{PATIENCE, Place};
@@ -15,69 +16,70 @@ use crate::wal::record::RECORD_BYTES;
 use std::iter::repeat_with;
 use std::time::Duration;
 
-/// At so many times the log that makes a checkpoint due writers wait for it.
+/// At this multiple of the log that makes a checkpoint due, writers wait for it.
 pub(crate) const RESTRAINED: u64 = 2;
-/// How often who waits looks whether the checkpoint is there.
+/// The pause of a waiting writer between checks for the checkpoint.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// What would only be read if the newest snapshot were damaged.
+/// The fallback base: files that would only be read if the newest snapshot were damaged.
 #[derive(Default)]
 struct SecondGround {
     /// Starts of older snapshots, the oldest last.
     snapshots: Vec<u64>,
-    /// The log below the newest.
+    /// The log below the newest snapshot.
     log: Vec<FileName>,
 }
 
 impl Engine {
-    /// Whether writers, of all handles, are to wait for a checkpoint.
+    /// Returns whether writers, of all handles, should wait for a checkpoint.
     #[inline]
     pub(crate) fn is_checkpoint_wanted(&self) -> bool {
-        // Relaxed, as wherever it is written: a hint.
+        // Relaxed, as everywhere it is written: a hint.
         self.image.header().wanted().load(Ordering::Relaxed) != 0
     }
 
-    /// Where the newest snapshot starts.
+    /// Returns the start of the newest snapshot.
     pub(crate) fn newest_snapshot(&self) -> u64 {
         self.image.header().snapshot().load(Ordering::Relaxed)
     }
 
-    /// Lets the background thread write a checkpoint, and writers wait for it. False if there is no such thread.
+    /// Requests a checkpoint from the background thread, and makes writers wait for it. Returns
+    /// false if there is no such thread.
     #[cold]
     pub(crate) fn want_checkpoint(&self) -> bool {
         let has_thread = self.options.background;
         if has_thread {
             let wanted = self.image.header().wanted();
-            // Whoever set it before may be dead.
+            // The handle that set it before may be dead.
             let _ = wanted.compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed);
             self.bell.ring();
         }
         has_thread
     }
 
-    /// How far the checkpoint has come that is wanted.
+    /// Returns the progress of the requested checkpoint.
     pub(crate) fn progress(&self) -> u64 {
         self.image.header().wanted().load(Ordering::Relaxed)
     }
 
-    /// The checkpoint that writers may wait for comes on.
+    /// Shows progress of a checkpoint that writers may wait for.
     pub(crate) fn note_progress(&self) {
         if self.is_checkpoint_wanted() {
-            // Should the wait have ended meanwhile, it begins again until somebody ends it.
+            // If the wait has ended meanwhile, this restarts it until a handle ends it.
             self.image.header().wanted().fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// The checkpoint was written, or could not be: writers go on.
+    /// Ends the wait, after the checkpoint was written, or failed: writers continue.
     pub(crate) fn end_wait_for_checkpoint(&self) {
         self.image.header().wanted().store(0, Ordering::Relaxed);
     }
 
-    /// Waits for the checkpoint that is wanted, as long as it comes on. The caller holds no stripe, for the checkpoint needs
-    /// them all.
+    /// Waits for the requested checkpoint, as long as it progresses. The caller holds no stripe,
+    /// because the checkpoint needs all of them.
     #[cold]
     pub(crate) fn wait_for_checkpoint(&self) {
-        // What is removed takes space for as long as we have it mapped.
+        // Removed files take space for as long as this handle has them mapped.
         self.let_go_of_log();
         let (mut seen, mut since) = (self.progress(), Instant::now());
         while seen != 0 && !self.image.header().refuses() {
@@ -91,8 +93,9 @@ impl Engine {
         }
     }
 
-    /// Wants a checkpoint, for there is far too much log since the last one, or no space for more. Not again before as much
-    /// has been added as makes one due: where none succeeds, writers wait that often, and no more often.
+    /// Requests a checkpoint, because there is far too much log since the last one, or no space for
+    /// more. Not repeated before as much log has been added as makes a checkpoint due: if none
+    /// succeeds, writers wait once per such amount.
     #[cold]
     pub(crate) fn restrain_writers(&self) {
         let tail = self.image.header().tail().load(Ordering::Relaxed);
@@ -100,7 +103,7 @@ impl Engine {
         let seen = from.load(Ordering::Relaxed);
         let due = self.options.checkpoint_due(self.image.memory_bytes()) / RECORD_BYTES;
         let next = tail.saturating_add(due);
-        // Relaxed: a hint of this handle. One of those who see it does it.
+        // Relaxed: a hint of this handle. One of the threads that see it does it.
         if tail >= seen
             && from.compare_exchange(seen, next, Ordering::Relaxed, Ordering::Relaxed).is_ok()
         {
@@ -108,7 +111,8 @@ impl Engine {
         }
     }
 
-    /// Writes a snapshot where there was no space for one, which is the error `full`: in the space of the second ground.
+    /// Writes a snapshot for which there was no space (the error `full`), in the space of the
+    /// fallback base.
     pub(crate) fn copy_into_second_ground(
         &self,
         temporary: &str,
@@ -124,20 +128,20 @@ impl Engine {
         if !self.remove_ground(ground)? {
             return Err(full);
         }
-        // What was written of it so far.
+        // The part of it that was written so far.
         let _ = self.media.remove(temporary);
         self.copy_to(Place::New, temporary)
     }
 
-    /// Removes the log of the second ground, where a segment finds no space and there is nothing to write a snapshot of. The
-    /// older snapshots are of no use then, but keep their space from log for the next one.
+    /// Removes the log of the fallback base, if a segment finds no space and no new snapshot is
+    /// needed. The older snapshots are then useless, but reserve their space for the next one.
     pub(crate) fn give_up_second_log(&self) -> Result<()> {
         let ground = self.second_ground()?.unwrap_or_default();
         self.remove_ground(SecondGround { snapshots: Vec::new(), ..ground }).map(|_| ())
     }
 
-    /// What would only be read if the newest sound snapshot were damaged, once all of that has been read. `None` where none is
-    /// sound.
+    /// Returns the fallback base of the newest sound snapshot, after reading that snapshot in full.
+    /// `None` if no snapshot is sound.
     fn second_ground(&self) -> Result<Option<SecondGround>> {
         let mut listing = Listing::read(&*self.media)?;
         let proven = listing.snapshots.iter().position(|&start| self.is_proven(start));
@@ -145,14 +149,15 @@ impl Engine {
         // Its name may be newer than the last sync of the directory, and its writer dead.
         self.media.sync().map_err(Error::io("sync", self.media.path()))?;
         let newest = listing.snapshots[at];
-        // Release: as in `write_checkpoint`; whoever wrote it may not have come to say so. Repair must not look for log below.
+        // Release: as in `write_checkpoint`; its writer may have died before it stored this. Repair
+        // must not search for log below.
         self.image.header().snapshot().fetch_max(newest, Ordering::Release);
         let log = listing.segments_below(newest).iter();
         let log = log.map(|&(timeline, first)| FileName::Segment { timeline, first }).collect();
         Ok(Some(SecondGround { snapshots: listing.snapshots.split_off(at + 1), log }))
     }
 
-    /// False if there is nothing of it.
+    /// Removes the fallback base. Returns false if it is empty.
     fn remove_ground(&self, ground: SecondGround) -> Result<bool> {
         let SecondGround { snapshots, log } = ground;
         let snapshots = snapshots.into_iter().rev().map(|start| FileName::Snapshot { start });
@@ -166,13 +171,13 @@ impl Engine {
     /// Writes a snapshot over an old one.
     fn copy_over(&self, oldest: u64, temporary: &str) -> Result<SnapshotHeader> {
         let name = FileName::Snapshot { start: oldest }.to_string();
-        // It loses its name for good before anything else is written there.
+        // The old one loses its name durably before anything else is written there.
         let renamed = self.media.rename(&name, temporary).and_then(|()| self.media.sync());
         renamed.map_err(Error::io("rename", self.media.path().join(name)))?;
         self.copy_to(Place::Over, temporary)
     }
 
-    /// Whether a snapshot is sound as a whole.
+    /// Returns whether a snapshot is sound as a whole.
     pub(crate) fn is_proven(&self, start: u64) -> bool {
         let unsound = self.image.header().unsound();
         let known = unsound.iter().any(|other| other.load(Ordering::Relaxed) == start);
@@ -184,7 +189,7 @@ impl Engine {
             })?;
             Ok::<_, Error>(self.is_ours(reader.header()))
         };
-        // One that cannot be read now is no ground to give up another.
+        // A snapshot that is unreadable now does not justify removing another one.
         !known && read().unwrap_or(false)
     }
 }
@@ -197,7 +202,7 @@ mod tests {
     use crate::{Bloom, Durability, Filter, Options};
     use std::sync::Arc;
 
-    /// A filter for which a checkpoint is due after 2048 records.
+    /// Creates a filter for which a checkpoint is due after 2048 records.
     fn made(background: bool) -> Filter<Bloom> {
         let options = Options::new()
             .segment_bytes(16 << 10)
@@ -288,7 +293,8 @@ mod tests {
         };
         insert(0..4000);
         filter.checkpoint().expect("room");
-        // It was renamed and not announced by one who held stripe 1, to which nothing was written.
+        // It was renamed but its start not stored, by a dead process that held stripe 1, to which
+        // nothing was written.
         header.snapshot().store(0, Ordering::Relaxed);
         let dead = Owner { slot: 9, term: 1 };
         assert!(robust_word::try_lock(header.stripe(1).lock_word(), dead));

@@ -1,8 +1,9 @@
-//! Checkpoints: a snapshot of the state, and letting go of the log that it makes superfluous.
+//! Checkpoints: writes a snapshot of the state, and removes the log that it makes superfluous.
 //!
-//! Block by block: take the stripe, copy, let go, checksum, write. Nobody is held up longer than one copy.
-//! The snapshot gets its name only once the log is durable through its end, or the state would be ahead of
-//! the log. Segments go only after the directory is synced, and by the older of the two newest snapshots.
+//! For each block: take the stripe, copy, release, checksum, write. No caller waits longer than one
+//! copy. The snapshot gets its name only once the log is durable through its end; otherwise the
+//! state would be ahead of the log. Segments are removed only after the directory is synced, and
+//! according to the older of the two newest snapshots.
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -21,59 +22,60 @@ use std::iter::repeat_with;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How many sound snapshots are kept.
+/// The number of sound snapshots to keep.
 const KEPT: usize = 2;
-/// How long a checkpoint that was asked for waits for one that another process is at.
+/// The time that a requested checkpoint waits for one of another process.
 pub(crate) const PATIENCE: Duration = patience(Duration::from_secs(1));
 const PAUSE: Duration = Duration::from_millis(2);
-/// At so many times the log that makes a checkpoint due, nobody waits for another process any more that is at it.
+/// At this multiple of the log that makes a checkpoint due, callers no longer wait for a checkpoint
+/// of another process.
 const OVERDUE: u64 = 4;
 
-/// The checkpoints and backups of this handle.
+/// The state of this handle's checkpoints and backups.
 #[derive(Debug, Default)]
 pub struct Snapshots {
-    /// 1 while a thread of this handle is at one. Other processes are kept off by a byte lock.
+    /// 1 while a thread of this handle writes one. A byte lock excludes other processes.
     busy: AtomicU64,
-    /// From which LSN on writers may be made to wait again; see [`crate::engine::backpressure`].
+    /// The LSN from which writers may be made to wait again; see [`crate::engine::backpressure`].
     pub(crate) restrained_from: AtomicU64,
-    /// Starts of older timelines' snapshots that this handle has read in full.
+    /// Starts of snapshots of older timelines that this handle has read in full.
     pub(crate) proven: Mutex<Vec<u64>>,
 }
 
-/// The state block as it was, and the banks that it lists.
+/// A copy of the state block, and the banks that it lists.
 struct CopiedState {
     lsn: u64,
     words: Vec<u64>,
     banks: Vec<Arc<Bank>>,
 }
 
-/// Where a snapshot goes.
+/// The destination of a snapshot.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Place<'a> {
-    /// Into a new file of the filter.
+    /// A new file of the filter.
     New,
-    /// Over an old snapshot of the filter.
+    /// An old snapshot of the filter, which is overwritten.
     Over,
-    /// Into a backup, for which no writer waits.
+    /// A backup, for which no writer waits.
     Backup(&'a dyn Media),
 }
 
-/// The right to write a snapshot, shared with nobody, or with a process that does not come on.
+/// The right to write a snapshot: exclusive, or shared with a process that makes no progress.
 pub(crate) struct Writing<'a> {
     engine: &'a Engine,
-    /// No other thread of this handle writes one.
+    /// Whether no other thread of this handle writes one.
     first: bool,
-    /// Nor does another handle.
+    /// Whether no other handle does either.
     alone: bool,
 }
 
 impl Writing<'_> {
-    /// Tries to be the only one, in this handle and then among all.
+    /// Tries to become exclusive, in this handle and then among all.
     fn enter(&mut self) -> Result<()> {
         let busy = &self.engine.snapshots.busy;
         let free = || busy.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok();
         self.first = self.first || free();
-        // A lock of one's own is never in one's own way.
+        // A handle's own byte lock never blocks itself.
         self.alone = self.first && self.engine.slots.try_checkpoint()?;
         Ok(())
     }
@@ -82,7 +84,7 @@ impl Writing<'_> {
 impl Drop for Writing<'_> {
     fn drop(&mut self) {
         if self.alone {
-            // If it cannot be given back, others will wait out their patience.
+            // If it cannot be released, other handles wait until their patience ends.
             let _ = self.engine.slots.end_checkpoint();
         }
         if self.first {
@@ -93,15 +95,16 @@ impl Drop for Writing<'_> {
 }
 
 impl Engine {
-    /// Keeps other checkpoints away, as long as that is possible: two at once are a waste, no harm. Nobody is waited for without
-    /// end, no thread of this handle either: a backup may go to a medium that hangs.
+    /// Excludes other checkpoints, as long as that is possible: two at once are wasteful, but
+    /// harmless. The wait is bounded, also for a thread of this handle, because a backup may go to
+    /// a medium that hangs.
     pub(crate) fn begin_snapshot(&self, patience: Duration) -> Result<Writing<'_>> {
         let (mut start, mut seen) = (Instant::now(), self.progress());
         let mut writing = Writing { engine: self, first: false, alone: false };
         writing.enter()?;
         while !writing.alone && start.elapsed() < patience {
             sync::sleep(PAUSE);
-            // As long as it comes on there is no hurry.
+            // As long as the other one progresses, continue to wait.
             if self.progress() != seen {
                 (start, seen) = (Instant::now(), self.progress());
             }
@@ -110,8 +113,8 @@ impl Engine {
         Ok(writing)
     }
 
-    /// Writes a snapshot unless the newest one already says everything. Returns where the newest one starts; 0 for a filter
-    /// that has never changed.
+    /// Writes a snapshot unless the newest one is up to date. Returns where the newest one starts;
+    /// 0 for a filter that has never changed.
     pub(crate) fn checkpoint(&self) -> Result<u64> {
         self.check_process()?;
         let _writing = self.begin_snapshot(PATIENCE)?;
@@ -120,43 +123,46 @@ impl Engine {
         Ok(start)
     }
 
-    /// The same, although nothing may have changed: log has gathered that takes space. The caller is alone.
+    /// As [`Engine::checkpoint`], but writes also if nothing may have changed, because accumulated
+    /// log takes space. The caller is alone.
     pub(crate) fn checkpoint_anew(&self) -> Result<u64> {
         let _writing = self.begin_snapshot(PATIENCE)?;
         self.write_checkpoint(true)
     }
 
-    /// The same if enough log has gathered, or writers wait for it, and nobody else is at it, or does not come to an end.
+    /// As [`Engine::checkpoint`], but only if it is due or writers wait for it, and unless another
+    /// one is in progress and progresses.
     pub(crate) fn checkpoint_if_due(&self) -> Result<()> {
         let wanted = self.is_checkpoint_wanted();
         if !(wanted || self.checkpoint_due(1)) || self.image.header().refuses() {
             return Ok(());
         }
         let newest = self.newest_snapshot();
-        // Not as long as writers wait.
+        // Shorter than the time that writers wait for it.
         let writing = self.begin_snapshot(if wanted { PATIENCE / 2 } else { Duration::ZERO })?;
-        // Asked again: another handle may just have written it.
+        // Checked again: another handle may just have written it.
         let wanted = wanted && self.newest_snapshot() == newest;
         if wanted || self.checkpoint_due(if writing.alone { 1 } else { OVERDUE }) {
             let start = self.write_checkpoint(false)?;
             if wanted && start == newest {
-                // There was nothing to write, and yet no space for log.
+                // There was nothing to write, and still no space for log.
                 self.give_up_second_log()?;
             }
         }
         Ok(())
     }
 
-    /// `anew`: also if nothing has changed since the newest one, unless that is of this very place.
+    /// `anew`: writes also if nothing has changed since the newest one, unless that one is of this
+    /// same LSN.
     fn write_checkpoint(&self, anew: bool) -> Result<u64> {
         let header = self.image.header();
         // Acquire: pairs with the Release below; another handle may have written it.
         let newest = header.snapshot().load(Ordering::Acquire);
         let changed = self.image.last_change();
-        // Without a change ever, `meta` says everything.
+        // If nothing ever changed, `meta` suffices.
         let is_said = changed < newest || changed == 0;
         if is_said && !(anew && newest < header.tail().load(Ordering::Relaxed)) {
-            // Whoever wrote the newest may have failed at it.
+            // The writer of the newest one may have failed to tidy up.
             self.tidy()?;
             return Ok(newest);
         }
@@ -166,7 +172,8 @@ impl Engine {
             written => written,
         };
         let written = written.inspect_err(|_| {
-            // The first error is the one to report; a leftover goes when its slot is taken again.
+            // The first error is the one to report; a leftover is removed when this
+            // handle's session slot is taken again.
             let _ = self.media.remove(&temporary);
         })?;
         let start = written.start;
@@ -180,9 +187,9 @@ impl Engine {
             let _ = self.media.remove(&temporary);
         })?;
         self.note_progress();
-        // Release: who sees it finds every stripe repaired that was left before `start`.
+        // Release: a process that sees it finds every stripe repaired that was left before `start`.
         header.snapshot().fetch_max(start, Ordering::Release);
-        // A damaged one of this name is gone now.
+        // A damaged one of this name is now replaced.
         for unsound in header.unsound() {
             let _ = unsound.compare_exchange(start, 0, Ordering::Relaxed, Ordering::Relaxed);
         }
@@ -195,7 +202,8 @@ impl Engine {
         self.check_writable()?;
         // Acquire, here and below: pairs with the Release of `reserve`.
         let start = self.image.header().tail().load(Ordering::Acquire);
-        // The state block first: banks that open later are born in the log, which is replayed from `start`.
+        // The state block first: banks that open later are created by the log, which is replayed from
+        // `start`.
         let state = self.copy_state()?;
         let identity = self.image.header().identity();
         let seal = FrameSeal::new(identity.uuid, identity.timeline, start);
@@ -208,7 +216,8 @@ impl Engine {
         let written =
             writer.and_then(|writer| self.write_snapshot(writer, start, &state, is_awaited));
         let header = written.map_err(Error::io("write", media.path().join(name)))?;
-        // A stripe that could not be repaired, or was left half changed by a panic, must not be believed.
+        // A stripe that could not be repaired, or was left half changed by a panic, invalidates the
+        // snapshot.
         self.check_writable()?;
         if is_awaited {
             self.note_progress();
@@ -286,7 +295,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Removes snapshots and segments that nothing needs any more, going by what is there now.
+    /// Removes snapshots and segments that are no longer needed, according to the present files.
     fn tidy(&self) -> Result<()> {
         self.check_place()?;
         let listing = Listing::read(&*self.media)?;
@@ -300,18 +309,18 @@ impl Engine {
                     (!unsound && self.is_ours(reader.header())).then_some(reader.header().timeline)
                 }
                 Err(Error::Damaged { .. } | Error::Version { .. }) => None,
-                // No file at all.
+                // Not a file.
                 Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::InvalidInput => {
                     None
                 }
-                // Another handle that tidies up was here first.
+                // Another handle was faster in tidying up.
                 Err(error) if error.is_not_found() => return Ok(()),
-                // Says nothing about the snapshot.
+                // The error is no statement about the snapshot.
                 Err(error) => return Err(error),
             };
             if kept < KEPT {
-                // One that looks damaged stays until there are enough newer ones: that it could not be read may be over soon,
-                // and the log before it may be gone.
+                // One that looks damaged stays until there are enough newer ones. The read error
+                // may be temporary, and the log before it may be gone.
                 if let Some(timeline) = sound {
                     (kept, oldest) = (kept + 1, Some(start));
                     unread.extend(
@@ -322,25 +331,27 @@ impl Engine {
                 superfluous.push(FileName::Snapshot { start });
             }
         }
-        // With fewer than two snapshots the whole log is the second ground to stand on.
+        // With fewer than two snapshots the whole log is the fallback base.
         if let Some(least) = oldest.filter(|_| kept == KEPT) {
-            // Release: as in `write_checkpoint`. Whoever wrote these snapshots may not have come to say so.
+            // Release: as in `write_checkpoint`. The writer of these snapshots may have stopped
+            // before it stored their start.
             self.image.header().snapshot().fetch_max(least, Ordering::Release);
             let segments = listing.segments_below(least).iter();
             superfluous
                 .extend(segments.map(|&(timeline, first)| FileName::Segment { timeline, first }));
         }
-        // A sound header says little of the rest, and who found that damaged may have gone. Nothing goes in trust of it.
+        // A sound header proves little about the rest, and a handle that found it damaged may be
+        // gone. Nothing is removed on the strength of a header alone.
         if !superfluous.is_empty() && !unread.into_iter().all(|start| self.proves(start)) {
             return Ok(());
         }
         remove_for_good(&*self.media, superfluous, repeat_with(|| self.log.next_temporary()))?;
-        // At once: where keys come fast, what a second removes would fill a disk that the filter has room on.
+        // At once: at a high insert rate, the log that is removed in a second could fill the disk.
         self.let_go_of_log();
         Ok(())
     }
 
-    /// Whether a snapshot of an earlier timeline is sound as a whole; it is read once.
+    /// Returns whether a snapshot of an earlier timeline is sound as a whole; it is read once.
     fn proves(&self, start: u64) -> bool {
         let is_known = || self.snapshots.proven.lock().contains(&start);
         if is_known() {
@@ -353,15 +364,15 @@ impl Engine {
         proven
     }
 
-    /// Whether a snapshot can be of this log: one that somebody copied here from another life of the filter says of log that
-    /// there is not, or not yet, and is no ground to remove anything.
+    /// Returns whether a snapshot can belong to this log. One that was copied here from another
+    /// past of the filter refers to log that does not exist, or not yet, and justifies no removal.
     pub(crate) fn is_ours(&self, header: &SnapshotHeader) -> bool {
         // The log was durable through its end before it got its name.
         header.timeline <= self.image.header().identity().timeline && header.end <= self.durable()
     }
 
-    /// Lets go of log that is durable and that this handle does not write to any more: files that a checkpoint removed take
-    /// space for as long as anyone has them mapped.
+    /// Unmaps log that is durable and that this handle no longer writes to. Files that a checkpoint
+    /// removed take space as long as any handle has them mapped.
     pub(crate) fn let_go_of_log(&self) {
         let header = self.image.header();
         let durable = self.durable();
@@ -375,7 +386,8 @@ impl Engine {
         }
     }
 
-    /// Whether so much log has gathered since the newest snapshot that another one is due, or so many.
+    /// Returns whether the log since the newest snapshot is `times` the amount that makes a
+    /// checkpoint due.
     pub(crate) fn checkpoint_due(&self, times: u64) -> bool {
         let header = self.image.header();
         let newest = header.snapshot().load(Ordering::Relaxed).max(1);
@@ -562,7 +574,7 @@ mod tests {
             (0..50).take_while(|_| !copying.is_finished()).for_each(|_| sync::sleep(PAUSE));
             store(&block.cells[0], 2);
             header.set_lsn(9);
-            drop(owner); // which it should have waited for
+            drop(owner); // the copy should have waited for it
         });
         let mut reader = SnapshotReader::open(&*memory, 1, 7).expect("it is sound");
         let mut last = None;

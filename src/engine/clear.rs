@@ -1,8 +1,9 @@
-//! Clearing a filter: all keys are forgotten in one step, while others have it open.
+//! Clearing a filter: removes all keys in one step, while others have it open.
 //!
-//! The protocol is in `docs/architecture.md`. All stripes are held, so no insert is under way. The record comes
-//! first; then the state block lists a new, empty bank in the place of the old ones; then each stripe takes back what it has
-//! counted. Whoever takes over a stripe of a clearer that died completes the same steps, stripe 0 first.
+//! The protocol is in `docs/architecture.md`. All stripes are held, so no insert is in progress.
+//! The record comes first; then the state block lists a new, empty bank in the place of the old ones; then
+//! each stripe subtracts its counts. If the clearing process dies, processes that take over its
+//! stripes complete the same steps, stripe 0 first.
 
 use crate::engine::{Engine, Local};
 use crate::error::Result;
@@ -11,7 +12,7 @@ use crate::locks::stripes::StripeGuard;
 use crate::wal::{Op, Record};
 
 impl Engine {
-    /// Forgets all keys, durably. Writers wait meanwhile.
+    /// Removes all keys, durably. Writers wait meanwhile.
     ///
     /// # Errors
     /// [`crate::Error::Io`] (a full disk: nothing has changed), [`crate::Error::Poisoned`].
@@ -31,7 +32,8 @@ impl Engine {
         }
     }
 
-    /// `None` without room in the log: nothing has happened then. `held` are all stripes, stripe 0 the last.
+    /// Returns `None` without room in the log; then nothing has happened. `held` are all stripes,
+    /// stripe 0 the last.
     fn clear_held(&self, held: &mut [StripeGuard<'_, Local>]) -> Result<Option<u64>> {
         let time = self.stamp(None)?;
         let cleared = self.image.prepare_clear(&*self.meta.kind)?;
@@ -40,7 +42,8 @@ impl Engine {
         let Some(lsn) = self.append_for_stripe_0(events, &record) else {
             return Ok(None);
         };
-        // Before any stripe counts the record: whoever takes one over looks for it there.
+        // Before any stripe counts the record: a process that takes one over looks for it in block
+        // 0.
         self.image.clear_state(lsn, &cleared);
         let time = stripe_time(time.time, time.stream);
         let counters = self.image.header().counters();

@@ -1,11 +1,12 @@
-//! Closing a handle that others in the process may still hold.
+//! Closing a handle that other threads of the process may still hold.
 //!
-//! First the handle is marked: operations that begin from then on fail. Then whoever has begun one
-//! is waited for. Only then the slot is given back, for others take a handle without one for dead.
-//! The mappings stay until the handle is dropped, so a query that has begun needs no waiting for.
+//! First the handle is marked: operations that begin later fail. Then the operations in progress
+//! are waited for. Only then is the session released, because other processes treat a handle
+//! without one as dead. The mappings stay until the handle is dropped, so queries in progress need
+//! not be waited for.
 //!
-//! Operations that change a block are found by the stripe they hold: counting them would cost each
-//! of them more than it is worth. All others are counted.
+//! Operations that change a block are found by the stripe they hold, because counting them would
+//! cost each of them too much. All others are counted.
 
 use crate::engine::Engine;
 use crate::engine::background::Tasks;
@@ -15,15 +16,15 @@ use crate::sync::{self, AtomicU64, Mutex, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-/// How long the closing thread sleeps before it looks again whether an operation has ended.
+/// The pause of the closing thread between checks for operations in progress.
 const PAUSE: Duration = Duration::from_micros(200);
 
-/// Whether a handle is closed, and what must end before it is.
+/// Whether a handle is closed, and the operations that must end first.
 #[derive(Debug, Default)]
 pub struct Closing {
-    /// 1 from the moment on at which it is being closed.
+    /// 1 from the beginning of closing.
     closed: AtomicU64,
-    /// Operations under way, but for those that are found by their stripe and for queries.
+    /// The number of operations in progress, except those found by their stripe and queries.
     busy: AtomicU64,
     /// Held by the thread that closes.
     turn: Mutex<()>,
@@ -41,8 +42,8 @@ impl Drop for Busy<'_> {
 }
 
 impl Engine {
-    /// Whether the handle is closed, or about to be. Exact under a stripe and after
-    /// [`Engine::enter`], else a hint.
+    /// Returns whether the handle is closed, or about to be. Exact under a stripe and after
+    /// [`Engine::enter`], otherwise a hint.
     #[inline]
     pub(crate) fn is_closed(&self) -> bool {
         // Relaxed: under a stripe the Acquire of its lock sees what `wait_for_operations` did
@@ -50,27 +51,27 @@ impl Engine {
         self.closing.closed.load(Ordering::Relaxed) != 0
     }
 
-    /// The error of a closed handle.
+    /// Creates the error for a closed handle.
     #[cold]
     pub(crate) fn closed(&self) -> Error {
         Error::Closed { path: self.media.path().to_path_buf() }
     }
 
-    /// Makes sure that this process opened the handle, and has not closed it.
+    /// Checks that this process opened the handle, and has not closed it.
     #[inline]
     pub(crate) fn check_usable(&self) -> Result<()> {
         self.check_process()?;
         if self.is_closed() { Err(self.closed()) } else { Ok(()) }
     }
 
-    /// Begins an operation that closing shall wait for.
+    /// Begins an operation that closing waits for.
     ///
     /// # Errors
     /// [`Error::Forked`], [`Error::Closed`].
     pub(crate) fn enter(&self) -> Result<Busy<'_>> {
         self.check_process()?;
-        // SeqCst, here and below: either `close` finds this operation, or the operation finds the
-        // handle closed.
+        // SeqCst, here and below: either `close` sees this operation, or the operation sees that
+        // the handle is closed.
         self.closing.busy.fetch_add(1, Ordering::SeqCst);
         let busy = Busy(&self.closing);
         if self.closing.closed.load(Ordering::SeqCst) != 0 {
@@ -91,16 +92,16 @@ impl Engine {
         }
     }
 
-    /// Waits until every operation that had begun before the handle was marked has ended.
+    /// Waits until every operation that began before the handle was marked has ended.
     fn wait_for_operations(&self) {
         let (header, ours) = (self.image.header(), self.stripes.owner());
         while self.closing.busy.load(Ordering::SeqCst) != 0 {
             sync::sleep(PAUSE);
         }
         for index in 0..header.stripe_count() {
-            // A change of nothing, so that it has a place among all the locks and unlocks of this
-            // word, which are read-modify-writes too. A lock that comes later sees the mark:
-            // AcqRel, pairs with its Acquire. One that came earlier and is still held by us shows.
+            // An empty change, so that it is ordered among the locks and unlocks of this word,
+            // which are read-modify-writes too. A later lock sees the mark: AcqRel, pairs with its
+            // Acquire. An earlier lock that this handle still holds is visible.
             let word = header.stripe(index).lock_word();
             while robust_word::holder(word.fetch_or(0, Ordering::AcqRel)) == Some(ours) {
                 sync::sleep(PAUSE);
@@ -112,21 +113,21 @@ impl Engine {
 /// Keeps a handle open until it is closed or dropped.
 #[derive(Debug)]
 pub(crate) struct Opened {
-    /// Of the standard library, so that a child made by fork can have it without a lock. Nobody
-    /// waits for it.
+    /// A mutex of the standard library, so that a forked child can take the content without a
+    /// lock. It is never contended.
     tasks: std::sync::Mutex<Tasks>,
     engine: Arc<Engine>,
 }
 
 impl Opened {
-    /// For a handle with these background threads.
+    /// Creates it for a handle with these background threads.
     pub(crate) fn new(engine: Arc<Engine>, tasks: Tasks) -> Self {
         Self { tasks: std::sync::Mutex::new(tasks), engine }
     }
 
     /// Closes the handle, unless that was done; see [`Filter::close`](crate::Filter::close).
     pub(crate) fn close(&self) -> Result<()> {
-        // Before any lock: in a child made by fork a thread that is not here may hold it.
+        // Before any lock: in a forked child it may be held by a thread that does not exist there.
         self.engine.check_process()?;
         let _turn = self.engine.closing.turn.lock();
         if self.engine.closing.closed.fetch_or(1, Ordering::SeqCst) != 0 {
@@ -144,11 +145,11 @@ impl Opened {
 impl Drop for Opened {
     fn drop(&mut self) {
         if self.engine.check_process().is_ok() {
-            // Callers who want the error call `close`; the log has everything anyway.
+            // Callers that need the error call `close`; the log is complete anyway.
             let _ = self.close();
         } else {
-            // A child made by fork: the threads are not here, the mappings neither, and the locks
-            // are the parent's.
+            // A forked child: neither the threads nor the mappings exist here, and the locks are
+            // the parent's.
             self.tasks.get_mut().unwrap_or_else(PoisonError::into_inner).abandon();
             std::mem::forget(self.engine.clone());
         }
@@ -164,7 +165,7 @@ mod tests {
     use crate::{Bloom, Durability, Filter, Options};
     use std::sync::mpsc;
 
-    /// For what must not come yet, and for what must come.
+    /// A time for checks that something does not happen yet, and that it happens.
     const A_WHILE: Duration = Duration::from_millis(30);
     const AT_MOST: Duration = Duration::from_secs(60);
 

@@ -1,4 +1,4 @@
-//! Asking how sure the filter is, in the same way as any other question (`query`).
+//! Posterior queries, by the same protocol as other queries (`query`).
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -8,16 +8,16 @@ use ebbtide_core::inference::{
 };
 use ebbtide_core::kind::{Micros, Totals, Within};
 
-/// How posteriors are asked for.
+/// The options of a posterior query.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct PosteriorOptions {
-    /// Instead of the filter's own window.
+    /// Replaces the filter's own window.
     pub window: Option<Within>,
     pub form: Form,
 }
 
 impl Engine {
-    /// The probability that a key is in the window.
+    /// Returns the probability that a key is in the window.
     #[inline]
     pub(crate) fn posterior<P: Prior + ?Sized>(
         &self,
@@ -37,7 +37,8 @@ impl Engine {
                 Some(Within::Items(own) | Within::Time(own)) => own,
                 None => 0,
             };
-            // It begins with the first insert at the earliest: a key that was never inserted is in no window.
+            // The window begins at the first insert at the earliest: a key that was never inserted
+            // is in no window.
             let width = asked.unwrap_or_else(own).min(kind.history(state, query));
             let belief = Belief { probability, survival, distinct, form, width };
             window_posterior(survival, width, |tell| {
@@ -46,7 +47,7 @@ impl Engine {
         })
     }
 
-    /// The distribution of a key's age.
+    /// Returns the distribution of a key's age.
     pub(crate) fn age_posterior<P: Prior + ?Sized>(
         &self,
         key: &[u8],
@@ -67,7 +68,7 @@ impl Engine {
         })
     }
 
-    /// A window of the kind, of any width: in what ages are counted.
+    /// Returns a window of the kind, of any width: it gives the unit of ages.
     #[inline]
     fn window_unit(&self, operation: &'static str) -> Result<Within> {
         let window = self.meta.kind.window(&Totals::default());
@@ -75,7 +76,7 @@ impl Engine {
     }
 }
 
-/// How wide a window is, in this unit.
+/// Returns the width of a window, in this unit.
 #[inline]
 fn width(unit: Within, window: Within) -> Result<u64> {
     let (expected, found) = match (unit, window) {
@@ -88,7 +89,7 @@ fn width(unit: Within, window: Within) -> Result<u64> {
     Err(Error::parameter("window", format!("{expected}, as this filter's own is"), found))
 }
 
-/// What a key's probability says of its age, in this unit.
+/// Returns the distribution of ages by a key's probability, in this unit.
 #[inline]
 fn survival<P: Prior + ?Sized>(unit: Within, prior: &P, probability: f64) -> Result<Survival> {
     Ok(match unit {

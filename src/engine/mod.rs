@@ -44,10 +44,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 
-/// How far the shards of the first threads of two slots lie apart.
+/// The distance between the shards of the first threads of two session slots.
 const SHARDS_APART: usize = 3;
 
-/// The shard of the next thread that asks for one.
+/// The shard of the next thread that needs one.
 static NEXT_SHARD: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
@@ -55,7 +55,7 @@ thread_local! {
     static SHARD: usize = NEXT_SHARD.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
 }
 
-/// What a stripe keeps for this handle.
+/// The private data of a stripe for this handle.
 #[derive(Debug, Default)]
 pub struct Local {
     /// The segment this stripe wrote to last.
@@ -74,19 +74,20 @@ pub struct Engine {
     pub(crate) snapshots: Snapshots,
     pub(crate) bell: Wakeup,
     pub(crate) time_base: TimeBase,
-    /// The word of stripe 0 when it was last given up on: whoever held it then is not waited for again.
+    /// The word of stripe 0 when a wait for it was last abandoned: its holder of that time is not
+    /// waited for again.
     pub(crate) given_up: AtomicU64,
-    /// What the kind says of itself, kept here: asking it is a call that every operation would make.
+    /// A property of the kind, cached here: querying it is a call that every operation would make.
     pub(crate) uses_time: bool,
     pub(crate) counts_inserts: bool,
     /// The kind's [grace](ebbtide_core::kind::Kind::grace).
     pub(crate) grace: Micros,
     pub(crate) access: Access,
-    /// Tells a child made by fork from the process that opened the filter.
+    /// Distinguishes a forked child from the process that opened the filter.
     pub(crate) guard: Guard,
-    /// Whether the handle is closed, and what must end before it is.
+    /// Whether the handle is closed, and the operations that must end first.
     pub(crate) closing: Closing,
-    /// The proof that this handle lives. Last, so that everything else is gone before it is.
+    /// The proof that this handle lives. Last, so that it is dropped after everything else.
     pub(crate) slots: Arc<Sessions>,
 }
 
@@ -99,13 +100,13 @@ impl fmt::Debug for Engine {
 }
 
 impl Engine {
-    /// Whether this handle may read only.
+    /// Returns whether this handle may only read.
     #[inline]
     pub(crate) fn is_reader(&self) -> bool {
         self.access == Access::Read
     }
 
-    /// Makes sure that this process opened the filter, and is not a child made by fork since.
+    /// Checks that this process opened the filter, and is not a child forked since.
     #[inline]
     pub(crate) fn check_process(&self) -> Result<()> {
         if self.guard.is_foreign() { Err(self.forked()) } else { Ok(()) }
@@ -116,7 +117,7 @@ impl Engine {
         Error::Forked { path: self.media.path().to_path_buf() }
     }
 
-    /// Makes sure that writes are not refused; under a stripe, or as a hint.
+    /// Checks that writes are not refused; reliable under a stripe, otherwise a hint.
     #[inline]
     pub(crate) fn check_writable(&self) -> Result<()> {
         if self.image.header().refuses() { Err(self.refused()) } else { Ok(()) }
@@ -127,13 +128,13 @@ impl Engine {
         if self.image.header().is_poisoned() { self.poisoned() } else { self.retired() }
     }
 
-    /// The error of a handle whose image has been given up.
+    /// Creates the error for a handle whose image has been retired.
     pub(crate) fn retired(&self) -> Error {
         Error::Retired { path: self.media.path().to_path_buf(), replaced: !self.slots.is_current() }
     }
 
-    /// Makes sure that the directory still holds this filter. If not, the image is retired, so that all of its handles
-    /// find out.
+    /// Checks that the directory still contains this filter. If not, the image is retired, so that
+    /// all of its handles notice.
     pub(crate) fn check_place(&self) -> Result<()> {
         if self.slots.is_current() || self.is_reader() {
             return Ok(());
@@ -148,7 +149,7 @@ impl Engine {
         self.image.header().poison();
     }
 
-    /// The error of a poisoned filter.
+    /// Creates the error for a poisoned filter.
     pub(crate) fn poisoned(&self) -> Error {
         let cause = self.committer.cause();
         let cause = cause.unwrap_or_else(|| {
@@ -157,29 +158,30 @@ impl Engine {
         Error::Poisoned { path: self.media.path().to_path_buf(), cause }
     }
 
-    /// The shard of this thread in the counters of inserts.
+    /// Returns the shard of this thread in the counters of inserts.
     #[inline]
     pub(crate) fn shard(&self) -> usize {
-        // A thread that is ending takes any. Slots lie apart, so that the first threads of several processes do not meet.
+        // A thread that is ending takes any. Session slots are spread, so that the first threads of
+        // several processes do not collide.
         let thread = SHARD.try_with(|shard| *shard).unwrap_or(0);
         thread + SHARDS_APART * usize::from(self.stripes.owner().slot)
     }
 
-    /// What is known when an operation at this time is decided.
+    /// Returns the data on which an operation at this time is decided.
     #[inline]
     pub(crate) fn moment(&self, stamp: Stamp) -> Moment {
         self.moment_with(stamp, self.totals())
     }
 
-    /// The sums for decisions and answers. Where the kind does not count by them they may be a little too high, which is enough to
-    /// find out cheaply that no step is due.
+    /// Returns the sums for decisions and answers. If the kind does not depend on exact ones they
+    /// may be slightly too high, which suffices for a cheap check that no step is due.
     #[inline]
     pub(crate) fn totals(&self) -> Totals {
         let counters = self.image.header().counters();
         if self.counts_inserts { counters.sum() } else { counters.at_most() }
     }
 
-    /// The same with the sums as they are.
+    /// As [`Engine::moment`], with the exact sums.
     pub(crate) fn exact_moment(&self, stamp: Stamp) -> Moment {
         self.moment_with(stamp, self.image.header().counters().sum())
     }

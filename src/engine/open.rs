@@ -1,9 +1,10 @@
 //! Creating and opening.
 //!
-//! While others have the filter open an opener joins them: it attaches to their live image. The first one recovers: the live
-//! image is rebuilt from snapshot and log, the ground is made durable, a new timeline begins. The last one out writes a
-//! snapshot. All of it under the opening byte. Whatever moment a creator or an opener dies at, the next one finds
-//! either the old filter or the new one.
+//! While others have the filter open, an opener joins them: it attaches to their image. The first
+//! opener recovers: it rebuilds the image from snapshot and log, makes the recovery base durable,
+//! and begins a new timeline. The last handle that closes writes a snapshot. All of this happens
+//! under the opening byte. Whenever a creator or an opener dies, the next opener finds either the
+//! old filter or the new one.
 
 use crate::engine::Engine;
 use crate::engine::background::Wakeup;
@@ -36,33 +37,33 @@ use ebbtide_core::kind::Kind;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The temporary names of the live image and of the rest, while a filter is created or opened.
+/// The temporary names of the image and of other files, while a filter is created or opened.
 const LIVE_TEMPORARY: u64 = 0;
 const META_TEMPORARY: u64 = 1;
 const SEGMENT_TEMPORARY: u64 = 2;
-/// What an opener removes is renamed to one of these and those above.
+/// The lowest of the temporary names for files that an opener removes.
 const LEFTOVER_TEMPORARY: u64 = 16;
-/// The drafts of a handle are numbered from its slot, counted from 1, in the high half; those above are in the lowest.
+/// The high half of a handle's temporary numbers is its slot plus one; in those above it is 0.
 const SLOT_TEMPORARIES: u32 = 32;
 
-/// An opener that finds log of more timelines than this since the newest snapshot writes another one.
+/// An opener writes a snapshot if more timelines than this have log since the newest one.
 const TIMELINES_MOST: u64 = 16;
-/// Segments of log beside what makes a checkpoint due, at which an opener writes one.
+/// Segments of log beyond what makes a checkpoint due, at which an opener writes one.
 const SEGMENTS_BESIDE: u64 = 3;
 
-/// How long others are waited for that open, recover or close the filter, since they have last shown progress.
+/// The time to wait for handles that open, recover or close the filter, since their last progress.
 const OPENING_TIME: Duration = Duration::from_secs(60);
-/// The same when closing: whoever comes next can do what is left undone.
+/// The same time when closing: the next opener can complete what is left undone.
 const CLOSING_TIME: Duration = Duration::from_secs(10);
 
-/// What all banks of a filter will share.
+/// Returns the layout that all banks of a filter will share.
 pub(crate) fn layout(kind: &dyn Kind, options: &Options) -> Layout {
     let block_words = (options.block_bytes / 8) as u32;
     let stripes = options.stripes.unwrap_or_else(|| kind.default_stripes(block_words));
     Layout { stripes, block_words }
 }
 
-/// Bytes of memory that the first bank of a filter takes.
+/// Returns the bytes of memory that the first bank of a filter takes.
 pub(crate) fn first_bank_bytes(kind: &dyn Kind, layout: Layout) -> Result<u64> {
     Bank::bytes(layout, kind.geometry(layout), BankForm::of(kind))
 }
@@ -109,9 +110,9 @@ impl Engine {
         })
     }
 
-    /// Opens the filter that is there.
+    /// Opens an existing filter.
     pub(crate) fn open(media: Arc<dyn Media>, options: Options) -> Result<Self> {
-        // Before anything is written: opening what is no filter must not leave a lock file there.
+        // Before anything is written: a directory without a filter must not get a lock file.
         read_meta(&*media)?;
         let slots = Arc::new(enter(&*media)?);
         let meta = read_meta(&*media)?;
@@ -124,7 +125,8 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Joins those who have the filter open. Should they all die meanwhile, their image lives on with us.
+    /// Joins the handles that have the filter open. If they all die meanwhile, their image lives
+    /// on.
     fn attach(
         media: Arc<dyn Media>,
         meta: Meta,
@@ -141,7 +143,7 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Makes sure that no stripe is held in our name, which is new: it would be waited for without end.
+    /// Checks that this handle, which is new, holds no stripe: the wait for it would never end.
     fn check_locks(&self) -> Result<()> {
         let (header, ours) = (self.image.header(), self.stripes.owner());
         let holder =
@@ -164,7 +166,7 @@ impl Engine {
         slots: Arc<Sessions>,
     ) -> Result<Self> {
         if let Some(left) = Control::open_previous(&*media, meta.uuid, Access::Write)? {
-            // Nobody should be left who writes to it; whoever is all the same, finds out.
+            // No process that writes to it should be left; otherwise it notices.
             left.retire();
         }
         remove_temporaries(&*media)?;
@@ -185,24 +187,24 @@ impl Engine {
             }
             begun => (begun?, false),
         };
-        // No later reader looks at them; the next opening tries again.
+        // No later reader needs them; the next opening tries again.
         let _ = remove_for_good(&*media, recovered.leftovers(&*media)?, LEFTOVER_TEMPORARY..);
         trim::free_ends(&*media, &recovered.history, recovered.prefix.stop);
-        // If it cannot be measured, a later opener finds out.
+        // If it cannot be measured, a later opener does so.
         let gathered = recovered.gathered(&*media).unwrap_or_default();
         let engine = Self::assemble(media, meta, options, slots, recovered.image)?;
         // If that was a snapshot, it has just been read.
         engine.snapshots.proven.lock().push(recovered.start);
         engine.map_log()?;
         if full || engine.is_crowded(gathered) {
-            // Before log takes the space that was given up. Should even that be too little, writers will hear of it.
+            // Before log takes the freed space. If even that is too little, writers get the error.
             let _ = engine.checkpoint_anew();
         }
         Ok(engine)
     }
 
-    /// Whether so many timelines have log since the newest snapshot, or it takes so many bytes of disk, that an opener writes a
-    /// checkpoint: those before it died before they came to it.
+    /// Returns whether the log since the newest snapshot has so many timelines, or takes so many
+    /// bytes, that an opener should write a checkpoint: earlier handles died before they did.
     fn is_crowded(&self, (timelines, bytes): (u64, u64)) -> bool {
         let segment = first_segment(&self.meta, &self.image).bytes();
         let most = self.options.checkpoint_due(self.image.memory_bytes());
@@ -210,7 +212,7 @@ impl Engine {
             || bytes > most.saturating_add(segment.saturating_mul(SEGMENTS_BESIDE))
     }
 
-    /// A handle on an image, in a slot of its own.
+    /// Creates a handle on an image, in a session slot of its own.
     fn assemble(
         media: Arc<dyn Media>,
         meta: Meta,
@@ -222,7 +224,7 @@ impl Engine {
         let Some(slot) = slots.take()? else {
             return Err(Error::Crowded { path: media.path().to_path_buf(), most: SLOTS });
         };
-        // Release: pairs with the Acquire of `judge`: who sees the term knows that older ones are dead.
+        // Release: pairs with the Acquire of `judge`: its readers treat older incarnations as dead.
         let term = header.slot_term(slot.into()).fetch_add(1, Ordering::AcqRel).saturating_add(1);
         if term >= Owner::TERMS {
             let (expected, found) = (format!("a term below {}", Owner::TERMS), term.to_string());
@@ -256,10 +258,10 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Makes everything so far durable. The last one out writes a snapshot and retires the image.
+    /// Makes all records durable. The last handle also writes a snapshot and retires the image.
     pub(crate) fn close(&self) -> Result<()> {
         self.commit_all()?;
-        // Given back with the slot, by the caller.
+        // The caller releases it together with the session slot.
         let entered = self.slots.wait_opening(Access::Write, CLOSING_TIME)?;
         if entered && !self.slots.anyone_else()? {
             self.tend_time();
@@ -270,11 +272,11 @@ impl Engine {
         Ok(())
     }
 
-    /// Gives back the space of the log that nobody has written to, nor will: the image is retired, and this handle is the last.
+    /// Frees the log's unwritten space: the image is retired, and this handle is the last.
     fn free_rest_of_log(&self) {
         let tail = self.image.header().tail().load(Ordering::Acquire);
         let (timeline, uuid) = (self.image.header().identity().timeline, self.meta.uuid);
-        // As far as that is possible: it is space, nothing else.
+        // Errors are ignored, because only space is at stake.
         let Ok(mut listing) = Listing::read(&*self.media) else { return };
         listing.segments.retain(|&(of, _)| of == timeline);
         if let Ok(history) = History::open(&*self.media, &listing, uuid) {
@@ -283,8 +285,8 @@ impl Engine {
     }
 }
 
-/// Begins although there was no space, which is the error `full`: in that of log that no timeline needs, of what would only be read if
-/// the newest snapshot were damaged, or at last of all log, once the state is written as a snapshot.
+/// Begins a timeline although there was no space (the error `full`). Frees, in turn, log that no
+/// timeline needs, the fallback base, and at last all log, once the state is written as a snapshot.
 fn begin_in_space_of_log(
     media: &dyn Media,
     meta: &Meta,
@@ -294,7 +296,7 @@ fn begin_in_space_of_log(
 ) -> Result<Recovered> {
     let proven = rebuild(media, meta, known, &|| slots.note_progress())?;
     trim::free_ends(media, &proven.history, u64::MAX);
-    // As far as that is possible: it is space, nothing else.
+    // Errors are ignored, because only space is at stake.
     let _ = trim::free_unwritten(media, &proven.history, proven.prefix.stop);
     proven.give_up_second_ground(media, LEFTOVER_TEMPORARY..)?;
     match begin() {
@@ -302,7 +304,7 @@ fn begin_in_space_of_log(
         begun => return begun,
     }
     let proven = rebuild(media, meta, known, &|| slots.note_progress())?;
-    // Of what only looks damaged nothing goes, nor of what an older snapshot would need in its place.
+    // Nothing is removed that only looks damaged, or that an older snapshot would need instead.
     if !proven.unsound.is_empty() {
         return Err(full);
     }
@@ -314,11 +316,11 @@ fn begin_in_space_of_log(
     begin()
 }
 
-/// The header of the first segment of an image's timeline.
+/// Returns the header of the first segment of an image's timeline.
 pub(crate) fn first_segment(meta: &Meta, image: &Image) -> SegmentHeader {
     let header = image.header();
     let start = header.timeline_start().load(Ordering::Relaxed);
-    // An image that a reader has rebuilt for itself has no log.
+    // A private image of a reader has no log.
     let capacity = match header.segment_records().load(Ordering::Relaxed) {
         0 => meta.segment_records,
         records => records,
@@ -332,8 +334,8 @@ pub(crate) fn first_segment(meta: &Meta, image: &Image) -> SegmentHeader {
     }
 }
 
-/// Places in the segments of a new timeline: what was chosen at creation, but for a filter that has outgrown the default as many as it
-/// would get by default today.
+/// Returns the slots of a new timeline's segments: as chosen at creation, or the present default
+/// for a filter that has outgrown that.
 fn segment_records(meta: &Meta, image: &Image) -> u64 {
     let first = first_bank_bytes(&*meta.kind, meta.layout).unwrap_or_default();
     let chosen = meta.segment_records;
@@ -344,31 +346,31 @@ fn segment_records(meta: &Meta, image: &Image) -> u64 {
     chosen.max(Options::default_segment_bytes(banks) / RECORD_BYTES)
 }
 
-/// Lets `make` write a filter where there is none, `meta` last; it gets the locks, to hold or to keep. If it fails,
-/// nothing is left behind.
+/// Calls `make` to write a filter where there is none, `meta` last; it receives the locks, to hold
+/// or to keep. If it fails, nothing is left behind.
 pub(crate) fn write_new<T>(
     media: &dyn Media,
     make: impl FnOnce(Arc<Sessions>) -> Result<T>,
 ) -> Result<T> {
     media.make().map_err(Error::io("make", media.path()))?;
-    // Before the locks: a filter that is open there is said to exist, not to be locked.
+    // Before the locks: a filter that is open there is reported as existing, not as locked.
     check_vacant(media)?;
     check_ours(media)?;
     let slots = Arc::new(enter(media)?);
     check_vacant(media)?;
-    // The files of a filter were removed, but for `lock`, while processes have it open: they still write here.
+    // The files of a filter were removed, except `lock`, while processes still have it open.
     if slots.anyone_else()? {
         return Err(Error::Locked { path: media.path().to_path_buf() });
     }
-    // What an earlier attempt left: without `meta` it is nobody's.
+    // Leftovers of an earlier attempt: without `meta` they belong to no filter.
     clear(media)?;
     make(slots.clone()).inspect_err(|_| {
-        // The first error is the one to report. Still under the opening byte: nobody else can have begun.
+        // The first error is the one to report. No other creator can have begun: the byte is held.
         let _ = clear(media);
     })
 }
 
-/// Reads `meta`; if it is missing, tells a filter that has lost it from a place without one.
+/// Reads `meta`; if it is missing, distinguishes a filter without it from no filter.
 pub(crate) fn read_meta(media: &dyn Media) -> Result<Meta> {
     match Meta::read(media) {
         Err(nothing @ Error::NotAFilter { .. }) => match check_vacant(media) {
@@ -379,14 +381,14 @@ pub(crate) fn read_meta(media: &dyn Media) -> Result<Meta> {
     }
 }
 
-/// Makes sure that no filter is here: neither a whole one nor the rest of one whose `meta` was lost.
+/// Checks that there is no filter here: neither a whole one nor one whose `meta` was lost.
 fn check_vacant(media: &dyn Media) -> Result<()> {
     let path = media.path().join(FileName::Meta.to_string());
     check_no_meta(media)?;
     let listing = Listing::read(media)?;
     let mut ours = listing.snapshots.len();
     for &(timeline, first) in &listing.segments {
-        // A creator that died leaves the empty segments of the first two timelines and nothing else.
+        // A creator that died leaves only the empty segments of the first two timelines.
         if timeline > 2 || first > 1 || has_records(media, &FileName::Segment { timeline, first })?
         {
             ours += 1;
@@ -395,7 +397,7 @@ fn check_vacant(media: &dyn Media) -> Result<()> {
     if ours == 0 {
         return Ok(());
     }
-    // What was listed may be that of a filter created meanwhile.
+    // The listed files may be those of a filter created meanwhile.
     check_no_meta(media)?;
     Err(Error::Damaged {
         path,
@@ -407,11 +409,11 @@ fn check_vacant(media: &dyn Media) -> Result<()> {
     })
 }
 
-/// Makes sure that no file of somebody else's has a name of ours: those are removed to make place for a filter. Whatever a
-/// creator left that died lies beside an empty file `lock`, which it makes first; what is in the other files is not
-/// known after a power cut.
+/// Checks that no foreign file has a name of a filter's file: those are removed to make room for a
+/// filter. The leftovers of a creator that died lie beside an empty file `lock`, which it creates
+/// first; the content of the other files is unknown after a power cut.
 fn check_ours(media: &dyn Media) -> Result<()> {
-    // Before the file `lock` is looked for: what is listed was there without it, if it is not there.
+    // Before checking for the file `lock`: if it is missing, these files existed without it.
     let names = media.list().map_err(Error::io("list", media.path()))?;
     let is_empty = |file: Box<dyn MediaFile>| file.bytes().map(|bytes| bytes == 0);
     let lock = FileName::Lock.to_string();
@@ -427,7 +429,7 @@ fn check_ours(media: &dyn Media) -> Result<()> {
         let path = || media.path().join(name);
         match read {
             Ok(()) if header::is_magic(&start) => {}
-            // No regular file at all.
+            // Not a regular file.
             Err(error) if error.kind() != std::io::ErrorKind::InvalidInput => {
                 return Err(Error::io("read", path())(error));
             }
@@ -446,7 +448,7 @@ fn check_no_meta(media: &dyn Media) -> Result<()> {
     }
 }
 
-/// Whether anything was ever written where a segment's first record lies.
+/// Returns whether anything was ever written to the slot of a segment's first record.
 fn has_records(media: &dyn Media, name: &FileName) -> Result<bool> {
     let name = name.to_string();
     let mut first = [0; RECORD_BYTES as usize];
@@ -456,28 +458,28 @@ fn has_records(media: &dyn Media, name: &FileName) -> Result<bool> {
         Ok(()) => Ok(first.iter().any(|&byte| byte != 0)),
         // A creator's segments are whole, so this is the rest of another filter's.
         Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => Ok(true),
-        // Whoever is creating the filter just removed it.
+        // The process that is creating the filter just removed it.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(Error::io("read", media.path().join(name))(error)),
     }
 }
 
-/// Opens the lock file and enters: nobody else opens, recovers or closes the filter until the opening is ended, or
-/// the locks dropped.
+/// Opens the lock file and takes the opening byte: no other handle opens, recovers or closes the
+/// filter until the opening is ended, or the locks dropped.
 pub(crate) fn enter(media: &dyn Media) -> Result<Sessions> {
     loop {
         let slots = Sessions::open(media, Access::Write).map_err(|error| removed(media, error))?;
         if !slots.wait_opening(Access::Write, OPENING_TIME)? {
             return Err(Error::Locked { path: media.path().to_path_buf() });
         }
-        // Else the file was removed while it was waited for, and others lock another one by now.
+        // Otherwise the file was removed meanwhile, and other processes may use a new one by now.
         if slots.is_current() {
             return Ok(slots);
         }
     }
 }
 
-/// A directory that was there a moment ago and cannot take a file any more was removed.
+/// Converts the error if an existing directory was removed, so that it can take no file any more.
 fn removed(media: &dyn Media, error: Error) -> Error {
     if !error.is_not_found() {
         return error;
@@ -485,15 +487,15 @@ fn removed(media: &dyn Media, error: Error) -> Error {
     Error::Retired { path: media.path().to_path_buf(), replaced: true }
 }
 
-/// The first timeline, which recovery will end at once: a filter always has a log.
+/// Creates the first timeline, which recovery will end at once: a filter always has a log.
 fn begin_log(media: &dyn Media, meta: &Meta) -> Result<()> {
     let header =
         SegmentHeader { uuid: meta.uuid, timeline: 1, timeline_start: 1, first: 1, capacity: 1 };
     Segment::create(media, header, SEGMENT_TEMPORARY).map(|_| ())
 }
 
-/// Begins the timeline after the last on what was recovered: makes that ground durable with its names, creates the timeline's first segment
-/// where the log stopped, and gives the image its name.
+/// Begins the next timeline on the recovered state: makes the recovery base durable including its
+/// names, creates the timeline's first segment where the log stopped, and gives the image its name.
 fn begin_timeline(
     media: &dyn Media,
     slots: &Sessions,
@@ -503,10 +505,11 @@ fn begin_timeline(
     temporary: &str,
 ) -> Result<()> {
     recovered.history.secure(media, recovered.start, &recovered.prefix)?;
-    // The names, too: who gave them may have died before the directory was synced. Else a new timeline could outlive `meta`.
+    // The names too: the process that created them may have died before the directory was synced.
+    // Otherwise a new timeline could outlive `meta`.
     media.sync().map_err(Error::io("sync", media.path()))?;
     let header = recovered.image.header();
-    // Relaxed, all of them: nobody else has the image.
+    // Relaxed, all of them: no other process has the image.
     let set = |word: &AtomicU64, value| word.store(value, Ordering::Relaxed);
     set(header.timeline_start(), recovered.prefix.stop);
     set(header.segment_records(), segment_records(meta, &recovered.image));
@@ -521,7 +524,7 @@ fn begin_timeline(
         set(word, *start);
     }
     continue_time(media, meta, &options.clock, header)?;
-    // Recovery may have taken long: never over the image of a filter that is here by now.
+    // Recovery may have taken long: never replace the image of a filter that is here by now.
     if !slots.is_current() {
         return Err(Error::Retired { path: media.path().to_path_buf(), replaced: true });
     }
@@ -535,7 +538,7 @@ fn write_meta(engine: &Engine) -> Result<()> {
     write_file(&*engine.media, META_TEMPORARY, &FileName::Meta.to_string(), &engine.meta.encode())
 }
 
-/// Writes a small file so that it is there in full or not at all.
+/// Writes a small file atomically: it exists in full or not at all.
 pub(crate) fn write_file(
     media: &dyn Media,
     temporary: u64,
@@ -553,11 +556,11 @@ pub(crate) fn write_file(
     write().map_err(Error::io("write", media.path().join(name)))
 }
 
-/// Removes files in the making, and the banks of an earlier image: nobody reads them again, and the new image needs
-/// their space. (The file `live` stays: it explains holes in the log.)
+/// Removes temporary files, and the banks of an earlier image: they are never read again, and the
+/// new image needs their space. (The file `live` stays: it accounts for gaps in the log.)
 fn remove_temporaries(media: &dyn Media) -> Result<()> {
     let listing = Listing::read(media)?;
-    // What cannot be removed takes space and nothing else: whoever needs its name gets the error.
+    // A file that cannot be removed only takes space: a caller that needs its name gets the error.
     let _ = removal::remove_temporaries(media, &listing.temporaries);
     for (timeline, bank) in listing.banks {
         // Likewise: the new image has other names.
@@ -566,16 +569,16 @@ fn remove_temporaries(media: &dyn Media) -> Result<()> {
     Ok(())
 }
 
-/// Removes what the handle left in the making that had a slot before.
+/// Removes the temporary files of the handle that had a slot before.
 fn remove_temporaries_of(media: &dyn Media, slot: u16) -> Result<()> {
     let mut temporaries = Listing::read(media)?.temporaries;
     temporaries.retain(|number| number >> SLOT_TEMPORARIES == u64::from(slot) + 1);
-    // One that cannot be removed takes space; its number is passed over.
+    // A file that cannot be removed takes space; its number is skipped.
     let _ = removal::remove_temporaries(media, &temporaries);
     Ok(())
 }
 
-/// Removes every file of ours but the lock.
+/// Removes every file of the filter except the lock.
 pub(crate) fn clear(media: &dyn Media) -> Result<()> {
     let names = media.list().map_err(Error::io("list", media.path()))?;
     let ours = names.iter().filter_map(|name| FileName::parse(name));
@@ -583,8 +586,8 @@ pub(crate) fn clear(media: &dyn Media) -> Result<()> {
     if ours.is_empty() {
         return Ok(());
     }
-    // `meta` first, and for good: without it the rest is no filter, at whatever moment we are cut off. Synced even if it is not
-    // there: who removed it may not have come to that.
+    // `meta` first, and durably: without it the rest is no filter, wherever this is interrupted.
+    // Synced even if it is missing: the process that removed it may have died before the sync.
     remove_for_good(media, [FileName::Meta], LEFTOVER_TEMPORARY..)?;
     media.sync().map_err(Error::io("sync", media.path()))?;
     let rest = |file: &FileName| !matches!(file, FileName::Meta | FileName::Temporary(_));

@@ -1,23 +1,23 @@
-//! An operation as the caller wants it, and what came of it.
+//! An operation as requested by the caller, and its outcome.
 
 use ebbtide_core::kind::{Change, Estimate, Micros};
 use std::cell::Cell;
 
-/// What became of a key that was checked and inserted.
+/// The outcome of a check-and-insert of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Checked {
-    /// It was not in the window; it is now.
+    /// The key was not in the window; it is now.
     New,
-    /// It was in the window (or is one of the few that only seem so).
+    /// The key was in the window (or is a false positive).
     Present,
-    /// Its time lies before the window: nothing is known of it and nothing was changed.
+    /// The key's time lies before the window: its presence is unknown and nothing was changed.
     TooLate,
 }
 
 impl Checked {
-    /// Whether the key was not in the window, and was inserted.
+    /// Returns whether the key was not in the window, and was inserted.
     ///
     /// ```
     /// # use ebbtide::{AgePartitioned, Filter, Options};
@@ -39,13 +39,13 @@ impl Checked {
         matches!(self, Self::New)
     }
 
-    /// Whether the key was in the window already.
+    /// Returns whether the key was in the window already.
     #[must_use]
     pub const fn is_present(self) -> bool {
         matches!(self, Self::Present)
     }
 
-    /// Whether the key's time lies before the window, so that nothing is known of it.
+    /// Returns whether the key's time lies before the window, so that its presence is unknown.
     #[must_use]
     pub const fn is_too_late(self) -> bool {
         matches!(self, Self::TooLate)
@@ -57,15 +57,15 @@ impl Checked {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Since {
-    /// Every check inserts, so a key is remembered since it was last seen.
+    /// Every check inserts, so a key stays in the window since it was last seen.
     #[default]
     LastSeen,
-    /// Only keys that are new are inserted, so a key is remembered since it was last accepted (what
-    /// `SET NX EX` does).
+    /// Only new keys are inserted, so a key stays in the window since it was last accepted (like
+    /// `SET NX EX`).
     LastAccepted,
 }
 
-/// What became of a key that was inserted up to a limit; see
+/// The outcome of an insert up to a limit; see
 /// [`Filter::insert_up_to`](crate::Filter::insert_up_to).
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
@@ -73,40 +73,41 @@ pub enum Since {
 pub struct Admission {
     /// Whether the key was inserted.
     pub admitted: bool,
-    /// The key's count: with this insert if it was admitted, else the one that left no room for it.
+    /// The key's count: including this insert if it was admitted, otherwise the one that left no
+    /// room for it.
     pub estimate: Estimate,
 }
 
-/// What an operation asks before it changes anything.
+/// The precondition of an operation, checked before it changes anything.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Precondition {
-    /// Nothing: the key is inserted.
+    /// None: the key is inserted.
     Nothing,
-    /// Whether the key is in the window.
+    /// Checks whether the key is in the window.
     Present(Since),
-    /// Whether the key is there as often as it shall be removed.
+    /// Checks whether the key's count is at least the count to be removed.
     Removable,
-    /// How often the key is there; it is inserted.
+    /// Reads the key's count; the key is inserted.
     Estimate,
-    /// Whether the key would be there more often than this if it were inserted.
+    /// Checks whether an insert would raise the key's count above this.
     UpTo(f64),
 }
 
-/// An operation as the caller wants it.
+/// An operation as requested by the caller.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Request<'a> {
     pub(crate) hash: u64,
-    /// Its time, if it is not the clock's.
+    /// The operation's time, if it is not the clock's.
     pub(crate) time: Option<Micros>,
     pub(crate) weight: u32,
     pub(crate) ask: Precondition,
-    /// Where the key's count goes, for those who ask for it.
+    /// Receives the key's count, for callers that need it.
     pub(crate) told: Option<&'a Cell<Option<Estimate>>>,
 }
 
 impl Request<'_> {
-    /// Whether the limit, if there is one, leaves no room for the operation beside what is there. A
-    /// count that has reached its end may be any higher one.
+    /// Returns whether the limit, if there is one, leaves no room for the operation above the
+    /// present count. A saturated count may stand for any higher one.
     pub(crate) fn is_over(&self, there: Estimate) -> bool {
         if let Some(told) = self.told {
             told.set(Some(there));
@@ -124,7 +125,8 @@ impl Request<'_> {
     }
 }
 
-/// An operation's answer, and the LSN that must be durable before it counts as durable.
+/// An operation's answer, and the LSN up to which the log must be durable for the answer to be
+/// durable.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WriteOutcome {
     pub(crate) checked: Checked,

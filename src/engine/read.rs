@@ -1,4 +1,4 @@
-//! Asking, without a lock; the protocol is in `docs/architecture.md`.
+//! Queries without a lock; the protocol is in `docs/architecture.md`.
 
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -8,11 +8,11 @@ use ebbtide_core::kind::{
     Age, BankMask, Estimate, Kind, Micros, Moment, Query, State, Totals, Within,
 };
 
-/// After so many changes under its eyes a query takes the stripe.
+/// The number of attempts disturbed by concurrent changes after which a query takes the stripe.
 const RETRIES: u32 = 100;
 
 impl Engine {
-    /// Whether a key is in the window.
+    /// Returns whether a key is in the window.
     #[inline]
     pub(crate) fn contains(&self, hash: u64, given: Option<Micros>) -> Result<bool> {
         self.ask_with(hash, given, Self::totals, |kind, state, blocks, query| {
@@ -20,13 +20,13 @@ impl Engine {
         })
     }
 
-    /// How long ago a key was seen, at least.
+    /// Returns how long ago a key was seen, at least.
     pub(crate) fn age(&self, hash: u64, given: Option<Micros>) -> Result<Option<Age>> {
         self.check_ages("age")?;
         self.ask(hash, given, |kind, state, blocks, query| kind.age(state, blocks, query))
     }
 
-    /// Whether a key was seen within less than the window.
+    /// Returns whether a key was seen within a time shorter than the window.
     pub(crate) fn seen_within(
         &self,
         hash: u64,
@@ -44,7 +44,7 @@ impl Engine {
         if kind.knows_age() { Ok(()) } else { Err(self.unsupported(operation)) }
     }
 
-    /// How often a key was inserted.
+    /// Estimates how often a key was inserted.
     pub(crate) fn estimate(&self, hash: u64, given: Option<Micros>) -> Result<Estimate> {
         let estimate = self.ask_with(hash, given, Self::totals, |kind, state, blocks, query| {
             kind.estimate(state, blocks, query)
@@ -52,7 +52,8 @@ impl Engine {
         estimate?.ok_or_else(|| self.unsupported("estimate"))
     }
 
-    /// How often a key was inserted, by a caller who holds its stripe: as of the records so far.
+    /// Estimates how often a key was inserted, for a caller that holds its stripe: as of the
+    /// records so far.
     pub(crate) fn estimate_held(&self, hash: u64, moment: &Moment) -> Result<Option<Estimate>> {
         let query = Query { hash, now: moment.now, totals: moment.totals };
         let ask =
@@ -66,7 +67,7 @@ impl Engine {
         }
     }
 
-    /// How frequent a key is: its decayed count, normalised.
+    /// Returns the frequency of a key: its decayed count, normalised.
     pub(crate) fn frequency(&self, hash: u64, given: Option<Micros>) -> Result<Estimate> {
         let normaliser =
             self.meta.kind.normaliser().ok_or_else(|| self.unsupported("frequency"))?;
@@ -74,12 +75,13 @@ impl Engine {
         Ok(Estimate { count: count * normaliser, at_least })
     }
 
-    /// The error for an operation that the kind does not have.
+    /// Creates the error for an operation that the kind does not have.
     pub(crate) fn unsupported(&self, operation: &'static str) -> Error {
         Error::Unsupported { kind: self.meta.kind.name(), operation }
     }
 
-    /// Asks the kind about a key: `ask` may see blocks in the middle of a change, and is called again if it did.
+    /// Queries the kind for a key. `ask` may read blocks in the middle of a change, and is then
+    /// called again.
     pub(crate) fn ask<T>(
         &self,
         hash: u64,
@@ -103,7 +105,7 @@ impl Engine {
         }
         let kind = &*self.meta.kind;
         let now = match given {
-            // Never refused as too far ahead: a question moves nothing.
+            // Never refused as too far ahead: a query advances nothing.
             Some(time) => time.max(self.latest().time),
             None if self.uses_time => self.now().time,
             None => 0,
@@ -127,11 +129,11 @@ impl Engine {
         self.ask_patiently(hash, ask)
     }
 
-    /// The same when writers come too thick, or one of them was stopped or died.
+    /// As [`Engine::ask_again`], if there are too many writers, or one of them was stopped or died.
     fn ask_patiently<T>(&self, hash: u64, ask: impl Fn(&State<'_>, &Blocks<'_>) -> T) -> Result<T> {
         let stripe = self.image.layout().stripe_of(hash) + 1;
-        // Keeps writers out, or waits for the one who is stopped, or repairs what one left who died. A reader can but
-        // wait for others to do so.
+        // Keeps writers out, waits for a stopped one, or repairs what a dead one left. A reader can
+        // only wait for others to do so.
         let _busy = self.enter()?;
         let _stripe = if self.is_reader() { None } else { Some(self.lock(stripe)) };
         let mut idle = 0;
@@ -140,25 +142,26 @@ impl Engine {
                 return Ok(answer);
             }
             if self.image.header().is_poisoned() {
-                // Most likely a writer panicked and left a block half changed, for good.
+                // Most likely a writer panicked and left a block half changed, permanently.
                 return Err(self.poisoned());
             }
             if self.is_reader() {
                 self.wait_for_writers(stripe, &mut idle)?;
             } else if !self.are_whole(hash) {
-                // The stripe is ours, and what a dead owner left is repaired: a damaged image, which nobody will mend.
+                // This handle holds the stripe, and what a dead owner left is repaired. The image
+                // is therefore damaged beyond repair.
                 self.poison("a block is marked as being changed, by nobody".to_owned());
             }
             spin_hint();
         }
     }
 
-    /// Whether none of a key's blocks is marked as being changed.
+    /// Returns whether none of a key's blocks is marked as being changed.
     fn are_whole(&self, hash: u64) -> bool {
         self.image.banks().locate(BankMask::MAX, hash).headers.versions().is_some()
     }
 
-    /// One look at the state block and the key's blocks; `None` if any of them changed meanwhile.
+    /// Reads the state block and the key's blocks once; `None` if any of them changed meanwhile.
     #[inline]
     fn try_ask<T>(
         &self,

@@ -1,4 +1,4 @@
-//! Counting and hashing what an open filter holds.
+//! Statistics and the digest of an open filter.
 
 use crate::clock::Timestamp;
 use crate::engine::{Engine, Local};
@@ -20,17 +20,17 @@ use ebbtide_core::state::STATE_WORDS;
 use std::fmt;
 use std::time::Duration;
 
-/// How long writers are left alone before all stripes are tried for again.
+/// The pause, during which writers proceed, before all stripes are tried again.
 const PAUSE: Duration = patience(Duration::from_millis(20));
 
-/// Blocks of a bank looked at for the fill.
+/// Blocks of a bank that are sampled for the fill.
 const SAMPLE: u64 = 1024;
 
-/// What there is to know about an open filter, as of the call.
+/// Statistics of an open filter, as of the call.
 ///
 /// With the feature `serde` it can be serialised: times are microseconds since the Unix epoch,
-/// `durability`, `key_hash` and `digest` are texts as their `Display` writes them, `parameters` a
-/// map of texts.
+/// `durability`, `key_hash` and `digest` are strings as written by their `Display`, `parameters` a
+/// map of strings.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
@@ -41,36 +41,38 @@ pub struct Stat {
     pub parameters: Parameters,
     /// Insert operations applied since creation, by all handles.
     ///
-    /// Not an offset to resume a stream from, unless [`Filter::sync`](crate::Filter::sync) comes
-    /// first and a single consumer inserts every message once: inserts that are not durable yet are
-    /// counted too, a handle that joins others counts what they insert, and what a process that was
-    /// killed did last may be missing until its stripe is used again. After a crash the first
-    /// opener's figure is that of the recovered state.
+    /// Do not use it as an offset to resume a stream from, unless
+    /// [`Filter::sync`](crate::Filter::sync) comes first and a single consumer inserts every
+    /// message once. Inserts that are not durable yet are included, and so are those of other
+    /// handles. The last operations of a killed process may be missing until their stripe is used
+    /// again. After a crash the first opener's value is that of the recovered state.
     pub inserts: u64,
-    /// Operations of all sorts applied since creation: inserts and removals.
+    /// Operations of all types applied since creation: inserts and removals.
     pub operations: u64,
-    /// The LSN the next record will get.
+    /// The LSN of the next record.
     pub lsn: u64,
-    /// Every LSN below is on the disk.
+    /// Every LSN below is durable.
     pub durable_lsn: u64,
-    /// The step (generation, epoch, tick) that the filter is in, where the kind has steps.
+    /// The present step (generation, epoch, tick), if the kind has steps.
     pub step: Option<u64>,
     /// The latest time seen.
     pub time: Option<Timestamp>,
     /// How far the filter's time is ahead of the clock; see
     /// [`Filter::clock_lead`](crate::Filter::clock_lead).
     pub clock_lead: Option<Duration>,
-    /// The share of cells (bits, counters, timers) that are in use, measured on up to 1024 blocks.
+    /// The share of cells (bits, counters, timers) in use, measured on up to 1024 blocks.
     pub fill: f64,
-    /// The false-positive rate to expect now, by theory.
+    /// The expected false-positive rate at present, by theory.
     pub estimated_fpr: f64,
-    /// The false-positive rate that the filter was made for: when it is as full as planned, by theory.
+    /// The planned false-positive rate: when the filter is as full as planned, by theory.
     pub planned_fpr: f64,
-    /// Whether the filter is clearly fuller than planned: its rate is more than twice the planned one. The keys have outgrown it,
-    /// or somebody floods it. Kinds that forget as fast as they learn, or grow, are never saturated; importance-aware ones only
-    /// if most keys are more important than planned. (`decaying-optimized` is judged by its counters.)
+    /// Whether the filter is clearly fuller than planned: its false-positive rate is more than
+    /// twice the planned one. The keys have outgrown the filter, or a client floods it. Kinds that
+    /// forget as fast as they learn, or grow, are never saturated; importance-aware ones only if
+    /// most keys are more important than planned. (`decaying-optimized` is judged by its
+    /// counters.)
     pub saturated: bool,
-    /// What the kind tells of itself: names and numbers.
+    /// The metrics of the kind: names and numbers.
     #[cfg_attr(feature = "serde", serde(serialize_with = "as_map"))]
     pub figures: Vec<(&'static str, u64)>,
     /// Bytes of memory: blocks, headers, tables; the log separately.
@@ -83,10 +85,10 @@ pub struct Stat {
     pub blocks: u64,
     /// Banks.
     pub banks: u32,
-    /// Handles that have the filter open, in all processes: the one that was asked included, if it
-    /// is a [`Filter`](crate::Filter). A [`Reader`](crate::Reader) has no slot and is not counted,
-    /// by itself or by others, so beside one idle daemon a reader says 1, and a `Filter` (which the
-    /// command line may open) says 2.
+    /// Handles that have the filter open, in all processes, including the one that reports it if
+    /// it is a [`Filter`](crate::Filter). A [`Reader`](crate::Reader) has no session and is
+    /// never counted. Beside one idle daemon a reader therefore reports 1, and a `Filter`
+    /// (which the command line may open) reports 2.
     pub handles: u32,
     /// Snapshots on the disk.
     pub snapshots: u32,
@@ -100,10 +102,10 @@ pub struct Stat {
     pub key_hash: KeyHash,
     /// How far ahead of the wall clock a key's time may lie; kept at creation.
     pub max_lead: Duration,
-    /// Where the boot id comes from. Unless it is the kernel's, a filter whose processes were all killed is read as after a power
-    /// cut when its container starts again.
+    /// The source of the boot id. Unless it is the kernel's, a filter whose processes were all
+    /// killed is recovered as after a power cut when its container restarts.
     pub boot_id: BootIdSource,
-    /// The oldest version of the format among log and snapshots; the next ones that are written are of the newest.
+    /// The oldest format version among log and snapshots; the next ones are written in the newest.
     pub format: u32,
 }
 
@@ -121,7 +123,7 @@ fn as_map<S: serde::Serializer>(
 pub struct Digest {
     /// The hash.
     pub value: u128,
-    /// The LSN the next record will get.
+    /// The LSN of the next record.
     pub lsn: u64,
     /// Insert operations applied since creation.
     pub inserts: u64,
@@ -154,8 +156,9 @@ impl Copied {
 }
 
 impl Engine {
-    /// Takes all stripes: ordinary ones first, stripe 0 last, the order in which inserts take them. If one is not to be had, all
-    /// are let go for a while: nobody else shall wait for who keeps it.
+    /// Acquires all stripes: ordinary ones first, stripe 0 last, the order in which inserts take
+    /// them. If one is unavailable, releases all for a while: other callers must not wait for its
+    /// owner.
     pub(crate) fn lock_all(&self) -> Vec<StripeGuard<'_, Local>> {
         let indexes = || (1..self.image.header().stripe_count()).chain([0]);
         loop {
@@ -167,7 +170,7 @@ impl Engine {
         }
     }
 
-    /// Hashes the logical state while all writers wait.
+    /// Returns a hash of the logical state, while all writers wait.
     ///
     /// # Errors
     /// [`Error::Poisoned`], [`Error::Forked`], [`Error::Io`] if a bank cannot be mapped.
@@ -203,7 +206,7 @@ impl Engine {
             }
         }
         let lsn = header.tail().load(Ordering::Acquire);
-        // A stripe that could not be repaired.
+        // Fails if a stripe could not be repaired.
         self.check_writable()?;
         Ok(Digest { value: hasher.finish(), lsn, inserts: self.image.sum_stripes().0.inserts })
     }
@@ -253,7 +256,7 @@ impl Engine {
         })
     }
 
-    /// What a sample of blocks spread over all banks tells, each brought to the filter's step.
+    /// Samples blocks of all banks, each brought to the filter's step.
     fn sample(&self, moment: &Moment) -> Sample {
         let kind = &*self.meta.kind;
         let mut seen = Sample::default();
@@ -265,7 +268,8 @@ impl Engine {
                 continue;
             };
             for index in sampled(bank) {
-                // Without its stripe: a figure may be a little off, and a stopped process must not hold it up.
+                // Without its stripe: a metric may be slightly off, and a stopped process must not
+                // delay it.
                 let copied = Copied::of(used(kind, bank.block(index as usize).1), &mut words);
                 kind.settle(&state, entry.slot, &copied.block(), moment);
                 seen.look(kind, &state, entry.slot, &copied.block(), moment);
@@ -274,7 +278,7 @@ impl Engine {
         seen
     }
 
-    /// The sum of an own word over all blocks.
+    /// Returns the sum of a kind word over all blocks.
     fn figure(&self, own: usize) -> u64 {
         let banks = self.image.banks();
         let blocks =
@@ -282,7 +286,8 @@ impl Engine {
         blocks.map(|(_, block)| block.own(own)).fold(0, u64::wrapping_add)
     }
 
-    /// The oldest version of the format among log and snapshots, as far as they are there and sound.
+    /// Returns the oldest format version among log and snapshots, as far as they exist and are
+    /// sound.
     fn oldest_format(&self, listing: &Listing) -> u32 {
         let (media, uuid) = (&*self.media, self.meta.uuid);
         let snapshots = listing.snapshots.iter().filter_map(|&start| {

@@ -1,6 +1,7 @@
-//! Holding stripes: waiting for living owners, taking over from dead ones, repairing what they left.
+//! Acquiring stripes: waits for live owners, takes over from dead ones, and repairs what they left.
 //!
-//! Nobody enters a stripe through anything else, so nobody works on one that needs repair.
+//! All access to stripes goes through this file, so no operation works on a stripe that needs
+//! repair.
 
 use crate::engine::{Engine, Local};
 use crate::error::{Error, Result};
@@ -10,15 +11,16 @@ use crate::recovery::repair;
 use crate::sync::{self, Ordering, patience};
 use std::time::Duration;
 
-/// How long a reader waits for writers to repair what one of them left; they look once a second.
+/// The time that a reader waits for writers to repair a dead writer's stripe; writers check once a
+/// second.
 const READERS_PATIENCE: Duration = patience(Duration::from_millis(5));
-/// How often a reader waits so for the repair of what a dead writer left: some seconds. A handle without background threads
-/// repairs only what it needs itself.
+/// The number of such waits of a reader: some seconds in total. A handle without background threads
+/// repairs only the stripes that it needs itself.
 const REPAIR_WAITS: u32 = if cfg!(fuzzing) { 5 } else { 1000 };
 
 impl Engine {
-    /// Takes a stripe: 0 for the state block, else one more than the share of the key-hash space. Waits for living owners,
-    /// stopped ones too; what a dead one left is repaired first.
+    /// Acquires a stripe: 0 for the state block, otherwise the share of the key-hash space plus 1. Waits
+    /// for live owners, including stopped ones. A dead owner's stripe is repaired first.
     #[inline]
     pub(crate) fn lock(&self, stripe: usize) -> StripeGuard<'_, Local> {
         match self.stripes.try_lock(self.image.header(), stripe) {
@@ -27,8 +29,8 @@ impl Engine {
         }
     }
 
-    /// As [`Engine::lock`], for an operation that may come after the handle was closed: then it
-    /// takes nothing.
+    /// As [`Engine::lock`], for an operation that may begin after the handle was closed; then it
+    /// fails and acquires nothing.
     #[inline]
     pub(crate) fn lock_unless_closed(&self, stripe: usize) -> Result<StripeGuard<'_, Local>> {
         match self.stripes.try_lock(self.image.header(), stripe) {
@@ -49,14 +51,14 @@ impl Engine {
         }
     }
 
-    /// Gets rid of a stripe that was taken after the handle was closed. By then others take this
-    /// handle for dead.
+    /// Disposes of a stripe that was acquired after the handle was closed. By then other processes
+    /// treat this handle as dead.
     #[cold]
     pub(crate) fn come_too_late(&self, guard: StripeGuard<'_, Local>, acquired: Acquired) -> Error {
         match acquired {
             Acquired::Free => guard.forgo(),
-            // It needs repair, which is up to a living handle: whoever comes next takes it over
-            // from this one.
+            // It needs repair, which is up to a live handle: the next caller takes it over from
+            // this one.
             Acquired::TakenOver(_) => std::mem::forget(guard),
         }
         self.closed()
@@ -65,16 +67,17 @@ impl Engine {
     #[cold]
     fn wait_for(&self, stripe: usize) -> StripeGuard<'_, Local> {
         loop {
-            // This judge never gives up.
+            // This judge never returns `GiveUp`.
             if let Some(guard) = self.lock_judged(stripe, &|owner| self.judge(owner)) {
                 return guard;
             }
         }
     }
 
-    /// Takes stripe 0 unless a process that does not come on keeps it.
+    /// Acquires stripe 0 unless a process that makes no progress keeps it.
     pub(crate) fn lock_events(&self) -> Option<StripeGuard<'_, Local>> {
-        // Without the mark of those who wait. Relaxed, as all of these: at worst we wait once more, or once less.
+        // Without the bit that marks waiters. Relaxed, as all of these: at worst there is one wait
+        // more or less.
         let word = self.image.header().stripe(0).lock_word();
         let holder = || word.load(Ordering::Relaxed) & !robust_word::WAITERS;
         let given_up = self.given_up.load(Ordering::Relaxed);
@@ -89,7 +92,7 @@ impl Engine {
         guard
     }
 
-    /// Takes a stripe unless another living handle keeps it for more than some milliseconds.
+    /// Acquires a stripe unless another live handle keeps it for more than some milliseconds.
     pub(crate) fn lock_soon(&self, stripe: usize) -> Option<StripeGuard<'_, Local>> {
         let impatient = |owner| match self.judge(owner) {
             Verdict::Wait => Verdict::GiveUp,
@@ -107,7 +110,7 @@ impl Engine {
         Some(self.entered(guard, acquired))
     }
 
-    /// A stripe that was just taken, whole.
+    /// Returns a newly acquired stripe, after repair if needed.
     fn entered<'a>(
         &'a self,
         guard: StripeGuard<'a, Local>,
@@ -119,9 +122,9 @@ impl Engine {
         }
     }
 
-    /// Dead if its slot was taken again since, or is nobody's now.
+    /// Returns whether an owner is dead: its session slot was taken again since, or is free now.
     pub(crate) fn judge(&self, owner: Owner) -> Verdict {
-        // Acquire: pairs with the Release of whoever took the slot since.
+        // Acquire: pairs with the Release of the process that took the slot since.
         let term = self.image.header().slot_term(owner.slot.into()).load(Ordering::Acquire);
         let dead = owner.term < term || !self.slots.is_alive(owner.slot);
         if dead { Verdict::Dead } else { Verdict::Wait }
@@ -136,18 +139,19 @@ impl Engine {
             Ok(cleared) => cleared,
             Err(error) => {
                 self.poison(format!("what a dead process left could not be repaired ({error})"));
-                // The place that it left empty is not voided: recovery must know of it when the stripe is free.
+                // The slot that the dead process left empty is not voided: recovery must account
+                // for it when the stripe is free.
                 header.noting().fetch_add(1, Ordering::Relaxed);
                 return stripe;
             }
         };
         if cleared && index > 0 {
-            // The dead owner held all stripes. The state block is still as it was until stripe 0 is repaired, too, and nobody may
-            // insert by it any more.
+            // The dead owner held all stripes. The state block is unchanged until stripe 0 is repaired too,
+            // and no insert may use it any more.
             drop(self.lock(0));
         }
         let after = stripe.entry().sums();
-        // Who had not counted in the stripe had not counted here either.
+        // An owner that had not counted in the stripe had not counted here either.
         let inserts = after.inserts.wrapping_sub(before.inserts);
         let new_bits = after.new_bits.wrapping_sub(before.new_bits);
         header.counters().count(self.shard(), inserts, new_bits);
@@ -170,7 +174,8 @@ impl Engine {
             let end = header.allocated().load(Ordering::Acquire);
             let segments = from.map_or(Ok(Vec::new()), |from| self.log.map(from, end));
             match segments {
-                // Nobody removes log from the newest snapshot on, but that may be newer by now.
+                // Log from the newest snapshot on is never removed, but there may be a newer one by
+                // now.
                 Err(error)
                     if error.is_not_found()
                         && header.snapshot().load(Ordering::Acquire) > ground => {}
@@ -190,20 +195,21 @@ impl Engine {
             let holder = robust_word::holder(word);
             let ours = self.stripes.owner();
             if holder.is_some_and(|holder| holder != ours && self.judge(holder) == Verdict::Dead) {
-                // Somebody else may have taken it over by now, and been stopped.
+                // Another process may have taken it over by now, and been stopped.
                 drop(self.lock_soon(index));
             }
         }
     }
 
-    /// Lets a reader sleep a little before it looks again at what a writer is changing. `idle` counts the times that nobody
-    /// alive was at it.
+    /// Lets a reader sleep briefly before it looks again at a block that is being changed. `idle`
+    /// counts the waits without a live owner of the stripe.
     ///
     /// # Errors
-    /// [`Error::Retired`] if no writer is left who could go on, [`Error::Locked`] if there are, and none of them does.
+    /// [`Error::Retired`] if no writer is left that could continue, [`Error::Locked`] if there are
+    /// writers, but none repairs the stripe.
     pub(crate) fn wait_for_writers(&self, stripe: usize, idle: &mut u32) -> Result<()> {
         sync::sleep(READERS_PATIENCE);
-        // In an image that is given up the slots tell of others by now: they are those of its successor.
+        // The sessions of a retired image are reused by those of its successor.
         if self.image.header().is_retired() || !self.slots.anyone_else()? {
             return Err(self.retired());
         }
@@ -235,7 +241,7 @@ mod tests {
         (filter.expect("a filter"), memory)
     }
 
-    /// Another handle's hold on slot 1, which was taken five times.
+    /// Another handle in session slot 1, in its fifth incarnation.
     fn neighbour(engine: &Engine, memory: &Memory) -> Sessions {
         let slots = Sessions::open(memory, Access::Write).expect("the lock file");
         assert_eq!(slots.take().expect("no error"), Some(1));

@@ -1,11 +1,13 @@
-//! The background threads of the process: two in all, however many filters it has open.
+//! The background threads of the process: two in total, however many filters it has open.
 //!
-//! Each worker has a list of tasks, one for each filter, and the times at which they are due. It sleeps until the
-//! first of them, or until one is woken. The thread of a worker starts with its first task and ends with its last.
+//! Each worker has a list of tasks, one for each filter, and the times at which they are due. It
+//! sleeps until the first of them is due, or until a task is woken. The thread of a worker starts
+//! with its first task and ends with its last.
 //!
-//! Invariants: what the whole process shares is found through an atomic pointer and names its process by a
-//! [`Guard`], so a forked child, which has none of the threads, makes workers of its own. A task that was removed
-//! does not run any more. A worker never holds its lock while it runs a task.
+//! Invariants: the state shared by the whole process is reached through an atomic pointer and
+//! identifies its process by a [`Guard`]. A forked child, which has none of the threads, therefore
+//! creates workers of its own. A removed task does not run any more. A worker never holds its lock
+//! while it runs a task.
 
 use crate::platform::fork::Guard;
 use crate::platform::threads;
@@ -18,18 +20,18 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// What a worker does for one filter, again and again.
+/// The repeated work of a worker for one filter.
 pub(crate) trait Task: Send + Sync {
-    /// Does what is due. Returns when it is due next.
+    /// Does the work that is due. Returns when the task is due next.
     fn run(&self) -> Instant;
 }
 
-/// Which worker runs a task.
+/// The worker that runs a task.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Work {
-    /// What never takes long but for syncs: the log.
+    /// Work that is never slow except for syncs: the log.
     Log,
-    /// Checkpoints, for which no sync waits.
+    /// Checkpoints, which no sync waits for.
     Snapshots,
 }
 
@@ -46,16 +48,16 @@ impl Registered {
         self.worker.wake(self.task);
     }
 
-    /// Takes the task off the list, and waits until it does not run any more.
+    /// Removes the task from the list, and waits until it has finished running.
     pub(crate) fn remove(&self) {
         self.worker.remove(self.task);
     }
 }
 
-/// Has a worker of this process run a task from now on, for the first time at once.
+/// Registers a task with a worker of this process. It runs for the first time at once.
 ///
 /// # Errors
-/// The system's refusal of a thread.
+/// The system's error if no thread can be started.
 pub(crate) fn register(work: Work, task: Arc<dyn Task>) -> std::io::Result<Registered> {
     let workers = Workers::of_this_process();
     let worker = match work {
@@ -65,8 +67,8 @@ pub(crate) fn register(work: Work, task: Arc<dyn Task>) -> std::io::Result<Regis
     worker.add(task).map(|task| Registered { worker, task })
 }
 
-/// The next of the moments at which all filters do what is due once in so long: together, so that a process with many
-/// filters wakes once for all of them.
+/// Returns the next tick of the period `every`. All filters share these ticks, so that a process
+/// with many filters wakes once for all of them.
 pub(crate) fn next_beat(now: Instant, every: Duration) -> Instant {
     let begun = Workers::of_this_process().begun;
     let passed = now.saturating_duration_since(begun).as_nanos();
@@ -86,7 +88,8 @@ struct Workers {
 static WORKERS: AtomicPtr<Workers> = AtomicPtr::new(ptr::null_mut());
 
 impl Workers {
-    /// Those of this process. Never freed: there are as many as processes in a line of forks that opened filters.
+    /// Returns the workers of this process. They are never freed: there is one set for each process
+    /// in a chain of forks that opened filters.
     #[expect(
         unsafe_code,
         reason = "a lock around them could be inherited locked by a forked child"
@@ -108,9 +111,9 @@ impl Workers {
             // SAFETY: leaked just now.
             Ok(_) => unsafe { &*new },
             Err(theirs) => {
-                // SAFETY: it came from a box just now, and nobody else has seen it.
+                // SAFETY: it came from a box just now, and no other thread has seen it.
                 drop(unsafe { Box::from_raw(new) });
-                // SAFETY: what others of this process published is never freed.
+                // SAFETY: workers published by other threads of this process are never freed.
                 unsafe { &*theirs }
             }
         }
@@ -121,11 +124,11 @@ impl Workers {
 struct Worker {
     name: &'static str,
     list: Mutex<List>,
-    /// Notified when the list has changed, and when a task has come to its end.
+    /// Notified when the list has changed, and when a task has finished running.
     changed: Condvar,
 }
 
-/// A task, and when it is due: one that runs is not, unless it was woken meanwhile.
+/// A task, and when it is due. A running task is not due, unless it was woken meanwhile.
 struct Entry {
     task: Arc<dyn Task>,
     due: Option<Instant>,
@@ -134,12 +137,13 @@ struct Entry {
 #[derive(Default)]
 struct List {
     tasks: BTreeMap<u64, Entry>,
-    /// When tasks are due, in order: what their entries say.
+    /// The due times of the tasks, in order; consistent with their entries.
     due: BTreeSet<(Instant, u64)>,
     last_task: u64,
     running: Option<u64>,
     thread: Option<JoinHandle<()>>,
-    /// Which thread serves the list: one that finds another number here ends.
+    /// The number of the thread that serves the list; a thread that finds another number here
+    /// ends.
     serving: u64,
 }
 
@@ -150,7 +154,7 @@ impl std::fmt::Debug for List {
 }
 
 impl List {
-    /// Makes a task due at a time, unless it is due before. False if that changes nothing.
+    /// Makes a task due at a time, unless it is due earlier. Returns false if that changes nothing.
     fn schedule(&mut self, task: u64, at: Instant) -> bool {
         let Some(entry) = self.tasks.get_mut(&task) else { return false };
         if entry.due.is_some_and(|before| before <= at) {
@@ -162,7 +166,7 @@ impl List {
         self.due.insert((at, task))
     }
 
-    /// Takes the first task that is due; else says how long until one is.
+    /// Takes the first task that is due; otherwise returns the time until one is.
     fn take_due(&mut self) -> Result<(u64, Arc<dyn Task>), Duration> {
         const LONG: Duration = Duration::from_secs(3600);
         let Some(&(at, task)) = self.due.first() else { return Err(LONG) };
@@ -220,12 +224,12 @@ impl Worker {
         drop(list);
         if let Some(thread) = last {
             self.changed.notify_all();
-            // It has nothing to say: a panic of a task has been reported on standard error.
+            // There is no result: a panic of a task has been reported on standard error.
             let _ = thread.join();
         }
     }
 
-    /// Runs what is due until there is nothing left to serve.
+    /// Runs due tasks until there is nothing left to serve.
     fn serve(&self, number: u64) {
         let mut list = self.list.lock();
         while list.serving == number && (list.thread.is_some() || !list.tasks.is_empty()) {
@@ -239,13 +243,14 @@ impl Worker {
             list.running = Some(task);
             drop(list);
             let next = catch_unwind(AssertUnwindSafe(|| run.run()));
-            // Before the list is locked: it may be the last reference to a filter.
+            // Before the list is locked, because it may be the last reference to a filter.
             drop(run);
             list = self.list.lock();
             list.running = None;
             match next {
                 Ok(next) => drop(list.schedule(task, next)),
-                // One that panics stays off: its filter goes on without, as far as it is sound.
+                // A task that panics is removed: its filter continues without it, as far as it is
+                // sound.
                 Err(_) => list.remove(task),
             }
             self.changed.notify_all();
@@ -261,7 +266,7 @@ mod tests {
 
     const LIMIT: Duration = Duration::from_secs(60);
 
-    /// Counts its runs, and tells of each.
+    /// Counts its runs, and sends the number of each.
     struct Counting {
         runs: AtomicU64,
         told: Mutex<Sender<u64>>,
@@ -271,7 +276,7 @@ mod tests {
     impl Task for Counting {
         fn run(&self) -> Instant {
             let runs = self.runs.fetch_add(1, Ordering::SeqCst) + 1;
-            // Whoever listened may be gone.
+            // The receiver may be gone.
             let _ = self.told.lock().send(runs);
             Instant::now() + self.every
         }

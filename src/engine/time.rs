@@ -1,13 +1,14 @@
-//! The filter's time: where it comes from, and how it continues over restarts and reboots.
+//! The filter's time: its source, and how it continues over restarts and reboots.
 //!
 //! Records carry time into the state, and the filter's latest time never decreases. Between records
-//! a *time base* turns readings of a clock that only counts forward (`CLOCK_BOOTTIME`) into the
-//! filter's time: one time of the filter, and the reading that belongs to it. The base lives in the
-//! image, all handles whose clock is the same use it, and each image takes it from the one before
-//! as long as the machine runs. So the wall clock is read once a boot, at the first opening, and a
-//! step of it changes nothing after that. What is then known of the wall clock is how far the
-//! filter's time is ahead of it, its *lead*, which also survives a reboot. Nothing here changes the
-//! state.
+//! a *time base* converts readings of a monotonic clock (`CLOCK_BOOTTIME`) into the filter's time.
+//! It consists of one time of the filter, and the clock reading that belongs to it.
+//!
+//! The base lives in the image. All handles with the same clock use it, and each image takes it
+//! over from the previous one as long as the machine runs. The wall clock is therefore read once
+//! per boot, at the first opening, and later steps of it have no effect. From then on only the
+//! *lead* relates the filter's time to the wall clock: how far it is ahead. The lead also survives
+//! a reboot. Nothing here changes the state.
 
 use crate::clock::Clock;
 use crate::engine::Engine;
@@ -20,10 +21,11 @@ use crate::sync::{AtomicU64, Ordering};
 use ebbtide_core::kind::Micros;
 use std::time::Duration;
 
-/// The latest time there is: a record's mark needs the highest bit. It lies in the year 294,000.
+/// The latest possible time: the highest bit is needed to mark stream times. It lies in the year
+/// 294,000.
 const LATEST: Micros = u64::MAX >> 1;
 
-/// The lead is noted again when it has changed by this many milliseconds: only a step of the wall
+/// The lead is stored again when it has changed by this many milliseconds; only a step of the wall
 /// clock changes it.
 const LEAD_STEP: u64 = 100;
 
@@ -35,12 +37,12 @@ const LEAD_REPORTED: Duration = Duration::from_secs(1);
 pub struct Stamp {
     /// Microseconds since the Unix epoch.
     pub time: Micros,
-    /// Given by the caller, not read from a clock.
+    /// Whether the caller gave it, instead of a clock.
     pub stream: bool,
 }
 
 impl Stamp {
-    /// The latest time in an image, of a kind that uses time.
+    /// Returns the latest time in an image, for a kind that uses time.
     fn latest_of(header: &Control) -> Self {
         Self::from_word(header.time().load(Ordering::Relaxed))
     }
@@ -50,19 +52,19 @@ impl Stamp {
     }
 }
 
-/// Where a handle finds its time base.
+/// Locates the time base of a handle.
 #[derive(Debug)]
 pub struct TimeBase {
-    /// The handle's own, as its clock is not that of the image.
+    /// The handle's own base, if its clock is not that of the image.
     own: Option<[AtomicU64; 2]>,
 }
 
-/// A new image's time base and lead, from those of the image before. The base continues as long as
-/// the machine runs, unless time stands still while the filter is closed, or the opener has another
-/// clock.
+/// Initialises a new image's time base and lead from those of the previous image. The base
+/// continues as long as the machine runs, unless time stands still while the filter is closed, or
+/// the opener has another clock.
 ///
 /// # Errors
-/// [`Error::Io`] if the image before cannot be read.
+/// [`Error::Io`] if the previous image cannot be read.
 pub fn continue_time(
     media: &dyn Media,
     meta: &Meta,
@@ -86,8 +88,8 @@ pub fn continue_time(
     Ok(())
 }
 
-/// The filter's time when its first handle with a clock opens it, or the first whose clock is
-/// another; `None` if only times that came with keys have moved it so far.
+/// Returns the filter's time at the first opening with a clock, or with a different clock; `None`
+/// if only times that came with keys have moved it so far.
 fn first_time(header: &Control, downtime: Downtime, clock: &Clock) -> Option<Micros> {
     let (latest, lead) = (Stamp::latest_of(header), header.lead());
     if latest.time == 0 || (latest.stream && lead.is_none()) {
@@ -104,8 +106,8 @@ fn first_time(header: &Control, downtime: Downtime, clock: &Clock) -> Option<Mic
 }
 
 impl TimeBase {
-    /// The base of a handle on this image. The first handle that has a clock gives the image a base
-    /// if it has the right to write: it holds the opening byte, or is alone with the image.
+    /// Creates the base of a handle on this image. The first handle with a clock initialises the
+    /// image's base if it may write: it holds the opening byte, or is alone with the image.
     #[must_use]
     pub fn new(header: &Control, meta: &Meta, clock: &Clock, access: Access) -> Self {
         let shared = Self { own: None };
@@ -134,21 +136,21 @@ impl TimeBase {
         [&words[0], &words[1]]
     }
 
-    /// The filter's time by the clock; `None` without a clock, and while only times that came with
-    /// keys have moved the filter.
+    /// Returns the filter's time by the clock; `None` without a clock, and while only times that
+    /// came with keys have moved the filter.
     #[inline]
     fn read(&self, header: &Control, clock: &Clock) -> Option<Micros> {
         if !clock.ticks() {
             return None;
         }
-        // Relaxed: the two belong together whichever raise of the first is found.
+        // Relaxed: the two are consistent with any raised value of the first.
         let [filter, elapsed] = self.words(header).map(|word| word.load(Ordering::Relaxed));
         let passed = clock.elapsed().saturating_sub(elapsed);
         let time = (filter as i64).saturating_add_unsigned(passed);
         (filter != 0).then_some(time.max(0) as u64)
     }
 
-    /// Sets the filter's time by the clock to this one, unless it is later already.
+    /// Sets the filter's time by the clock to `to`, unless it is later already.
     fn raise(&self, header: &Control, clock: &Clock, to: Micros) {
         let [filter, elapsed] = self.words(header);
         let passed = clock.elapsed().saturating_sub(elapsed.load(Ordering::Relaxed));
@@ -164,7 +166,7 @@ impl TimeBase {
 }
 
 impl Engine {
-    /// The filter's latest time, and whether it came with a key.
+    /// Returns the filter's latest time, and whether it came with a key.
     pub(crate) fn latest(&self) -> Stamp {
         let header = self.image.header();
         if self.uses_time {
@@ -174,8 +176,8 @@ impl Engine {
         Stamp::from_word(stripes.map(|at| header.stripe(at).sums().time).max().unwrap_or(0))
     }
 
-    /// The time of a question that names none, or of a sign of life: by the clock once a clock has
-    /// moved the filter, else the filter's latest time.
+    /// Returns the time of a query without one, or of a heartbeat: by the clock once a clock has
+    /// moved the filter, otherwise the filter's latest time.
     #[inline]
     pub(crate) fn now(&self) -> Stamp {
         let clock = &self.options.clock;
@@ -193,8 +195,8 @@ impl Engine {
         }
     }
 
-    /// The time of an operation that writes: the one given, checked against the wall clock, or what
-    /// the filter's clock says.
+    /// Returns the time of a write: the given one, checked against the wall clock, or the time of
+    /// the filter's clock.
     #[inline]
     pub(crate) fn stamp(&self, given: Option<Micros>) -> Result<Stamp> {
         match given {
@@ -204,7 +206,8 @@ impl Engine {
         }
     }
 
-    /// By the clock, which moves the filter from now on, beginning at its latest time.
+    /// Returns the clock's time. The clock moves the filter from now on, beginning at its latest
+    /// time.
     #[inline]
     fn clock_stamp(&self) -> Stamp {
         let read = self.time_base.read(self.image.header(), &self.options.clock);
@@ -215,8 +218,8 @@ impl Engine {
         }
     }
 
-    /// Keys have brought a time ahead of the clock, or no clock has moved the filter yet: it goes
-    /// on from the latest time.
+    /// Handles a time of keys ahead of the clock, or a filter that no clock has moved yet: the
+    /// clock continues from the latest time.
     #[cold]
     fn begin_clock(&self) -> Stamp {
         let (now, latest) = (self.now().time, self.latest());
@@ -240,8 +243,8 @@ impl Engine {
         Ok(Stamp { time, stream: true })
     }
 
-    /// Brings the time base up to times that came with keys, and the lead up to the wall clock: at
-    /// the opening, once a second, at the close. Not for readers.
+    /// Raises the time base to times that came with keys, and updates the lead to the wall clock:
+    /// at the opening, once a second, at the close. Not for readers.
     pub(crate) fn tend_time(&self) {
         let (header, clock) = (self.image.header(), &self.options.clock);
         if !self.uses_time {
@@ -254,7 +257,7 @@ impl Engine {
         self.note_lead();
     }
 
-    /// Notes how far the filter's time is ahead of the wall clock, for the first opening after a
+    /// Stores how far the filter's time is ahead of the wall clock, for the first opening after a
     /// reboot.
     fn note_lead(&self) {
         let (header, clock) = (self.image.header(), &self.options.clock);
@@ -268,8 +271,8 @@ impl Engine {
         }
     }
 
-    /// How far the filter's time is ahead of the clock, the system's for a handle without one, if
-    /// that is worth reporting.
+    /// Returns how far the filter's time is ahead of the clock, the system's for a handle without
+    /// one, if that is worth reporting.
     pub(crate) fn clock_lead(&self) -> Option<Duration> {
         let wall = self.options.clock.wall().or_else(|| Clock::system().wall());
         let wall = wall.filter(|_| self.uses_time)?;

@@ -1,8 +1,8 @@
 //! Inserting, step by step; the protocol is in `docs/architecture.md`.
 //!
-//! Everything an insert depends on is decided under its stripe before its LSN is reserved, written in its record,
-//! published, and only then applied. A killed process leaves either no record, or a record that replay
-//! applies.
+//! Everything an insert depends on is decided under its stripe before its LSN is reserved. It is
+//! then written in the record, the record is published, and only then is it applied. A killed
+//! process therefore leaves either no record, or a record that replay applies.
 
 use crate::engine::background::{BEAT, RECORDS_A_RING};
 use crate::engine::backpressure::RESTRAINED;
@@ -24,16 +24,16 @@ use ebbtide_core::kind::{
 };
 use std::sync::Arc;
 
-/// What came of one attempt under the stripe.
+/// The outcome of one attempt under the stripe.
 enum Attempt {
     Done(WriteOutcome),
     /// There is no room in the log that this handle has mapped.
     NoRoom,
 }
 
-/// What was decided for an insert.
+/// The decision for an insert.
 struct Plan<'a> {
-    /// The version of the state block that it was decided by, and that version's state.
+    /// The version of the state block that the decision is based on; its state follows.
     version: u64,
     state: State<'a>,
     decision: Decision,
@@ -41,12 +41,12 @@ struct Plan<'a> {
     present: bool,
     /// Whether a step must come first.
     due: bool,
-    /// Whether the filter's time must be told first: see [`Kind::grace`].
+    /// Whether the filter's time must be recorded first: see [`Kind::grace`].
     ahead: bool,
 }
 
 impl Engine {
-    /// Asks the processor for what a question about a key will touch.
+    /// Prefetches the memory that a query for a key will read.
     #[inline]
     pub(crate) fn prefetch(&self, hash: u64) {
         let banks = self.image.recent_banks();
@@ -55,7 +55,8 @@ impl Engine {
         self.meta.kind.prefetch(&located.blocks, hash);
     }
 
-    /// The same for an insert, which also changes what another core may have changed last.
+    /// As [`Engine::prefetch`] for an insert, which also changes memory that another core may have
+    /// changed last.
     #[inline]
     pub(crate) fn prefetch_to_write(&self, hash: u64) {
         let stripe = self.image.layout().stripe_of(hash) + 1;
@@ -66,8 +67,9 @@ impl Engine {
         self.meta.kind.prefetch(&located.blocks, hash);
     }
 
-    /// Inserts or removes a key, after asking for it. Best after [`Engine::prefetch_to_write`]: the misses on the cells pass
-    /// while the stripe is taken and the record is written.
+    /// Inserts or removes a key, after checking its precondition. Best after
+    /// [`Engine::prefetch_to_write`]: the cache misses on the cells then overlap with acquiring the
+    /// stripe and writing the record.
     pub(crate) fn write(&self, request: &Request<'_>) -> Result<WriteOutcome> {
         self.check_usable()?;
         let given = request.time;
@@ -79,32 +81,34 @@ impl Engine {
             }
             let mut stripe = self.lock_unless_closed(index)?;
             self.check_writable()?;
-            // Under the stripe, so that the clock's times of one stripe never run backwards.
+            // Under the stripe, so that the clock's times within a stripe never decrease.
             let stamp = self.stamp(given)?;
             let end = self.log.mapped_end();
             let attempt = self.attempt(&mut stripe, request, stamp);
             let made = match attempt {
-                // Too late by our own clock: the process was stopped after it was read.
+                // Too late by this handle's own clock: the process was stopped after the clock was
+                // read.
                 Ok(Attempt::Done(WriteOutcome { checked: Checked::TooLate, .. }))
                     if given.is_none() && !stamp.stream =>
                 {
                     Ok(())
                 }
                 Ok(Attempt::Done(written)) => {
-                    // Still under the stripe: no other insert of the key comes in between.
+                    // Still under the stripe: no other insert of the key can come in between.
                     if let (Some(told), Checked::New) = (request.told, written.checked) {
                         told.set(self.estimate_held(request.hash, &self.moment(stamp))?);
                     }
                     return Ok(written);
                 }
-                // Still under the stripe: a step may have been recorded for this insert, and counts only if something follows it.
-                // Should we die here, whoever takes the stripe over sees to that.
+                // Still under the stripe. A step may have been recorded for this insert, and counts
+                // only if a record follows it. If this process dies here, the process that takes
+                // the stripe over ensures that.
                 Ok(Attempt::NoRoom) => self.make_room(end),
                 // Nothing has happened.
                 Err(error) => Err(error),
             };
             match made {
-                // A checkpoint removes log; but not the one that was waited for in vain.
+                // A checkpoint removes log; but do not wait for the same one twice.
                 Err(error)
                     if error.is_full()
                         && waited_after != Some(self.newest_snapshot())
@@ -131,7 +135,8 @@ impl Engine {
         let checked = if present { Checked::Present } else { Checked::New };
         if plan.decision == Decision::TooLate {
             header.refused().fetch_add(1, Ordering::Relaxed);
-            // Its own time is over, but it may have been seen since. (Nothing was removed.)
+            // The operation's own time is before the window, but the key may have been seen since.
+            // (Nothing was removed.)
             let seen = present && ask != Precondition::Removable;
             let checked = if seen { Checked::Present } else { Checked::TooLate };
             return Ok(Attempt::Done(WriteOutcome { checked, lsn: stripe.entry().lsn() }));
@@ -144,13 +149,14 @@ impl Engine {
             Precondition::Removable => !present,
         };
         if unchanged {
-            // No record: what the answer rests on is durable when the stripe's last record is.
+            // No record: the data that the answer rests on is durable when the stripe's last record
+            // is.
             return Ok(Attempt::Done(WriteOutcome { checked, lsn: stripe.entry().lsn() }));
         }
-        // Steps come right before the insert that needs them, and only then.
+        // Steps come directly before the insert that needs them, and only then.
         while plan.due || plan.ahead {
-            // By the sums as they are none may be due. That is the answer only if it was asked of the state that the plan
-            // was made by: an older one's words are written again.
+            // By the exact sums none may be due. That is the answer only if it is based on the
+            // state of the plan: the words of an older state are overwritten.
             let due = kind.due(&plan.state, self.image.layout(), &self.exact_moment(stamp));
             let current = header.state_block().unchanged(plan.version);
             let stepped = match due {
@@ -184,8 +190,8 @@ impl Engine {
         })
     }
 
-    /// Decides an insert, and asks for the key, against one version of the state block. The stripe is held, so the key's
-    /// blocks cannot change meanwhile.
+    /// Decides an insert, and queries the key, against one version of the state block. The stripe is held,
+    /// so the key's blocks cannot change meanwhile.
     #[inline]
     fn plan(
         &self,
@@ -198,7 +204,8 @@ impl Engine {
         let header = self.image.header();
         let state_block = header.state_block();
         loop {
-            // Before the version: whose time is told by then, his event is in it, or yet to be decided.
+            // Before the version is read: if another writer has recorded its time by then, its
+            // event is either in this version, or yet to be decided.
             let ahead = self.is_ahead(moment.time);
             let version = state_block.version();
             let (state, banks) = (state_block.state(version), self.image.banks());
@@ -211,7 +218,8 @@ impl Engine {
                 Decision::Insert { step } => kind.touches(&state, step),
                 Decision::TooLate => 0,
             };
-            // By the clock a key is not late, but for what passes while threads overtake each other.
+            // A key with the clock's time is not late, except for the time that passes while
+            // threads overtake each other.
             if let Decision::Insert { step } = &mut decision
                 && request.time.is_some_and(|time| time < moment.now)
             {
@@ -240,11 +248,12 @@ impl Engine {
         }
     }
 
-    /// Records an operation, publishes it, applies it. `None` without room in the log: nothing has happened then.
+    /// Records an operation, publishes it, applies it. `None` if there is no room in the log; then
+    /// nothing has happened.
     ///
     /// # Errors
-    /// [`crate::Error::Io`] without room for a block that grows; nothing has happened then either.
-    // Out of line, this and `append` cost every insert 70 ns (measured, in pairs).
+    /// [`crate::Error::Io`] without room for a block that grows; then nothing has happened either.
+    // Out of line, this and `append` cost every insert 70 ns (measured in pairs).
     #[inline(always)]
     fn apply(
         &self,
@@ -277,8 +286,8 @@ impl Engine {
             Some(block) => self.image.make_room(kind, &banks, block, operation)?,
             None => 0,
         };
-        // Every block that will change is marked before the record exists: whoever finds this stripe without its
-        // owner knows what to rebuild.
+        // Every block to be changed is marked before the record exists: a process that finds this
+        // stripe without its owner can then identify the blocks to rebuild.
         located.begin();
         let lsn = self.append(&mut stripe.segment, &record);
         if lsn.is_some() {
@@ -286,18 +295,19 @@ impl Engine {
         }
         located.end(lsn);
         let Some(lsn) = lsn else { return Ok(None) };
-        // Last: until then whoever takes the stripe over applies the record again.
+        // Last: until then a process that takes the stripe over applies the record again.
         self.count(stripe, lsn, stamp, counts_of(kind, &record));
         self.image.give_back_room(kind, &banks, &located.blocks, room);
         Ok(Some(lsn))
     }
 
-    /// Counts an operation that has been applied: its stripe exactly, the filter's sums as caches.
+    /// Counts an operation that has been applied: exactly in its stripe, and in the filter's sums,
+    /// which are caches.
     #[inline]
     fn count(&self, stripe: &StripeGuard<'_, Local>, lsn: u64, stamp: Stamp, counts: Totals) {
         let time = stripe_time(stamp.time, stamp.stream);
         stripe.entry().count(lsn, time, counts);
-        // After the record is published: late by one after a death, never early.
+        // After the record is published: at most one operation late after a death, never early.
         self.image.header().counters().count(self.shard(), counts.inserts, counts.new_bits);
         self.raise_time(time);
     }
@@ -310,17 +320,18 @@ impl Engine {
         }
     }
 
-    /// Reserves a place and publishes a record there. `last` is the segment that the caller wrote to last.
-    /// `None` without room.
+    /// Reserves a slot and publishes a record there. `last` is the segment that the caller wrote to
+    /// last. `None` without room.
     #[inline(always)]
     pub(crate) fn append(&self, last: &mut Option<Arc<Segment>>, record: &Record) -> Option<u64> {
         loop {
             let lsn = reserve(self.image.header().tail(), self.log.mapped_end())?;
             if !last.as_ref().is_some_and(|segment| segment.holds(lsn)) {
                 *last = self.log.segment(lsn);
-                // Only where no whole segment lies ready: most stripes enter one long after the first of them did, and those
-                // that are woken take the processor away from the inserts. Not while a segment gets
-                // its pieces: a busy writer rings soon enough, others need nothing ahead.
+                // Only if the segment is whole and no further whole one is ready. Most stripes enter a
+                // segment long after the first of them did, and woken threads compete with inserts
+                // for the processor. While a segment gets its pieces, a busy writer rings soon
+                // enough, and others need nothing ahead.
                 let end = self.log.mapped_end();
                 let is_whole = last.as_ref().is_some_and(|segment| segment.end() <= end);
                 if is_whole && end.saturating_sub(lsn) <= self.log.capacity() {
@@ -333,21 +344,23 @@ impl Engine {
                     self.restrain_writers();
                 }
             }
-            // There is one below the mapped end, unless we slept: the place is void then, and the log went on.
+            // A segment exists below the mapped end, unless this thread slept: then the slot is
+            // void, and the log continued.
             let segment = last.as_ref()?;
-            // Else somebody lost patience and voided the place: nothing has happened, the next one will do.
+            // Otherwise another process voided the slot after its patience ended: nothing has
+            // happened, and the next slot is used.
             if self.log.write(segment, lsn, record) {
                 return Some(lsn);
             }
         }
     }
 
-    /// Applies the next event that is due, under stripe 0: its record first, then the state block.
+    /// Applies the next event that is due, under stripe 0: first its record, then the state block.
     fn step(&self, stamp: Stamp) -> Result<StepOutcome> {
         let header = self.image.header();
         let kind = &*self.meta.kind;
-        // Waited for, or the step would depend on who else is at work; but not for a stopped process, where the kind can do
-        // without. Always taken after an ordinary stripe.
+        // Waits for stripe 0, or the step would depend on other concurrent writers; but not for a
+        // stopped process, if the kind can do without. Always acquired after an ordinary stripe.
         let (state_block, moment) = (header.state_block(), self.exact_moment(stamp));
         let version = state_block.version();
         let state = state_block.state(version);
@@ -363,7 +376,7 @@ impl Engine {
                 None => return Ok(StepOutcome::Applied),
             },
         };
-        // Asked again: another thread may have applied it since.
+        // Checked again: another thread may have applied it since.
         let due = kind.due(&header.state(), self.image.layout(), &self.exact_moment(stamp));
         let Some(due) = due else {
             return Ok(StepOutcome::Applied);
@@ -372,18 +385,19 @@ impl Engine {
         self.apply_event(&mut stripe, &due, stamp)
     }
 
-    /// Whether a time is further ahead of what stripe 0 knows than the kind's grace.
+    /// Returns whether a time is ahead of the last one recorded in stripe 0 by more than the kind's
+    /// grace.
     #[inline]
     fn is_ahead(&self, time: Micros) -> bool {
         let told = || self.image.header().stripe(0).time() >> 1;
         self.grace < Micros::MAX && time > told().saturating_add(self.grace)
     }
 
-    /// Tells the filter's time under stripe 0, so that no event that is decided from now on counts from an earlier one: by an
-    /// event that enters no step, and so counts only if something follows it.
+    /// Records the filter's time under stripe 0, so that no event decided later counts from an
+    /// earlier time. The event enters no step, and so counts only if a record follows it.
     fn tell_time(&self, stamp: Stamp) -> Result<StepOutcome> {
         let mut stripe = self.lock(0);
-        // Another thread may have told it since.
+        // Another thread may have recorded it since.
         if !self.is_ahead(stamp.time) {
             return Ok(StepOutcome::Applied);
         }
@@ -397,15 +411,17 @@ impl Engine {
         due: &Event,
         stamp: Stamp,
     ) -> Result<StepOutcome> {
-        // The insert that needs it must find a place as well: if no room could be made for that, recovery would leave out a
-        // step that queries have seen. (Others may still take the place.)
+        // The insert that needs the event must find a slot as well. If no room could be made for
+        // it, recovery would drop a step that queries have seen. (Other writers may still take the
+        // slot.)
         let tail = self.image.header().tail().load(Ordering::Relaxed);
         if self.log.mapped_end().saturating_sub(tail) < 2 {
             return Ok(StepOutcome::NoRoom);
         }
         let mut record = event::to_record(due, stamp.stream);
         if record.time > stamp.time {
-            // A late key: the time is the filter's, and so is its source. Else replay would take it for a stream's.
+            // A late key: the time is the filter's, and so is its source. Otherwise replay would
+            // treat it as a stream's time.
             record.stream = self.image.header().time().load(Ordering::Relaxed) & 1 != 0;
         }
         let Some(lsn) = self.append_for_stripe_0(stripe, &record) else {
@@ -414,45 +430,48 @@ impl Engine {
         self.image.apply_event(&*self.meta.kind, lsn, due);
         let time = stripe_time(record.time, record.stream);
         stripe.entry().note(lsn, time);
-        // Also if the insert fails after all: replay knows the event.
+        // Even if the insert fails after all: replay applies the event.
         self.raise_time(time);
         Ok(StepOutcome::Applied)
     }
 
-    /// Says where the record will lie at the earliest, for whoever takes stripe 0 over, then appends it. If it cannot,
-    /// [`Engine::make_room`] mends that or says why.
+    /// Stores the earliest possible slot of the record, for a process that takes stripe 0 over,
+    /// then appends the record. If there is no room, [`Engine::make_room`] makes some or returns
+    /// the reason.
     pub(crate) fn append_for_stripe_0(
         &self,
         stripe: &mut StripeGuard<'_, Local>,
         record: &Record,
     ) -> Option<u64> {
         let header = self.image.header();
-        // Asked again: what a dead owner recorded, and nobody could repair, counts for recovery, but has not been applied here.
+        // Checked again: an event of a dead owner that could not be repaired counts for recovery,
+        // but has not been applied here.
         if header.refuses() {
             return None;
         }
-        // Relaxed: comes before the Release of `reserve`; read by others only after our death.
+        // Relaxed: comes before the Release of `reserve`; others read it only after this process
+        // has died.
         header.events_from().store(header.tail().load(Ordering::Relaxed), Ordering::Relaxed);
         self.append(&mut stripe.segment, record)
     }
 
-    /// Records that the filter was alive now, unless somebody else just did.
+    /// Records that the filter was alive now, unless another process just did.
     pub(crate) fn heartbeat(&self) -> Result<()> {
         let (stamp, latest) = (self.now(), self.latest());
-        // Nothing has happened yet, or time comes with the keys: there is no life to tell of.
+        // Nothing has happened yet, or time comes with the keys: there is no lifetime to record.
         let lives = latest.time > 0 && !stamp.stream;
         let fresh = u128::from(stamp.time.saturating_sub(latest.time)) < BEAT.as_micros() / 2;
         if !lives || fresh || self.image.header().refuses() {
             return Ok(());
         }
         if let Some(mut stripe) = self.lock_events() {
-            // Without room the next insert makes some; a heartbeat can wait.
+            // If there is no room, the next insert makes some; a heartbeat can wait.
             let _ = self.append_heartbeat(&mut stripe, stamp);
         }
         Ok(())
     }
 
-    /// Whether there was room for it.
+    /// Appends a heartbeat. Returns whether there was room for it.
     fn append_heartbeat(&self, stripe: &mut StripeGuard<'_, Local>, stamp: Stamp) -> bool {
         let record =
             Record { time: stamp.time, stream: stamp.stream, ..Record::new(Op::Heartbeat) };
@@ -465,20 +484,22 @@ impl Engine {
         true
     }
 
-    /// Makes events that a dead process recorded count: recovery drops events that nothing follows, as their insert never
-    /// came. A heartbeat that tells no new time follows them.
+    /// Makes the recorded events of a dead process count: recovery drops events that no record
+    /// follows, because their insert is missing. A heartbeat without a new time is appended after
+    /// them.
     pub(crate) fn confirm_events(&self, stripe: &mut StripeGuard<'_, Local>) {
         loop {
             let (time, end) = (stripe.entry().sums().time, self.log.mapped_end());
             let stamp = Stamp { time: time >> 1, stream: time & 1 != 0 };
-            // If no room can be made either, nobody can insert, and whoever can again does so for a record that follows.
+            // If no room can be made either, no process can insert. The next process that can
+            // insert confirms them by a record that follows.
             if self.append_heartbeat(stripe, stamp) || self.make_room(end).is_err() {
                 return;
             }
         }
     }
 
-    /// Waits for an operation's record as its durability asks.
+    /// Waits for the durability of an operation's record.
     pub(crate) fn settle(&self, lsn: u64, durability: Option<Durability>) -> Result<()> {
         match durability.unwrap_or(self.meta.durability) {
             Durability::Always => self.commit_applied(lsn.saturating_add(1)),
@@ -492,9 +513,9 @@ impl Engine {
 }
 
 enum StepOutcome {
-    /// An event was applied, here or elsewhere, or the time was told: ask again.
+    /// An event was applied, here or elsewhere, or the time was recorded: check again.
     Applied,
-    /// A process that does not come on holds stripe 0: insert under this step without it.
+    /// A process that makes no progress holds stripe 0: insert under this step without it.
     PutOff(u64),
     /// There is no room in the log.
     NoRoom,

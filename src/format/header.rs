@@ -1,11 +1,12 @@
 //! Checked words on the disk: headers of little-endian words that end in a checksum.
 //!
-//! Every file but `meta` and `lock` begins with one. The checksum is looked at first; no word is interpreted before.
+//! Every file except `meta` and `lock` begins with one. The checksum is verified before any word is
+//! interpreted.
 
 use crate::error::{Error, Result};
 use std::path::Path;
 
-/// Bytes of a page: headers fill one, so that what follows is page aligned.
+/// Bytes of a page. A header fills one, so that the content after it is page aligned.
 pub const PAGE_BYTES: u64 = 4096;
 /// Words of a page.
 pub const PAGE_WORDS: usize = 512;
@@ -21,15 +22,16 @@ pub struct Versions {
     pub oldest: u32,
 }
 
-/// `meta`, log segments and snapshots, from which the state is rebuilt. `docs/format.md` lists what changed.
+/// `meta`, log segments and snapshots, from which the state is rebuilt. `docs/format.md` lists the
+/// changes.
 pub const DURABLE: Versions = Versions { written: 5, oldest: 4 };
 
-/// `live` and the banks. They belong to the processes that have the filter open, so only one version is read; an image of
-/// another one is rebuilt.
+/// `live` and the banks. They belong to the processes that have the filter open, so only one
+/// version is read; an image of another version is rebuilt.
 pub const IMAGE: Versions = Versions { written: 5, oldest: 5 };
 
 impl Versions {
-    /// Makes sure that this build reads a version.
+    /// Checks that this build reads a version.
     ///
     /// # Errors
     /// [`Error::Version`].
@@ -44,22 +46,22 @@ impl Versions {
     }
 }
 
-/// Bytes that tell whether a file is one of ebbtide's.
+/// Number of bytes that identify a file of ebbtide.
 pub const MAGIC_BYTES: usize = 8;
 
-/// Whether a file that begins so is one of ebbtide's, of any version.
+/// Returns whether a file with this start is one of ebbtide's, of any version.
 #[must_use]
 pub fn is_magic(start: &[u8; MAGIC_BYTES]) -> bool {
     start.starts_with(b"EBBT") || start == b"ebbtide "
 }
 
-/// Turns words into bytes.
+/// Converts words into bytes.
 #[must_use]
 pub fn to_bytes(words: &[u64]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-/// Turns bytes into words; a rest of fewer than eight bytes is left out.
+/// Converts bytes into words; a remainder of fewer than eight bytes is dropped.
 pub fn to_words(bytes: &[u8]) -> impl Iterator<Item = u64> {
     bytes.chunks_exact(8).map(|chunk| {
         let mut word = [0; 8];
@@ -68,13 +70,14 @@ pub fn to_words(bytes: &[u8]) -> impl Iterator<Item = u64> {
     })
 }
 
-/// Words of every file header; the last is its checksum. The same in all versions to come, so that a file of another
-/// version is told from a damaged one.
+/// Words of every file header; the last is its checksum. Fixed for all future versions, so that a
+/// file of another version can be distinguished from a damaged one.
 pub const HEADER_WORDS: usize = 16;
 /// Bytes of every file header.
 pub const HEADER_BYTES: usize = HEADER_WORDS * 8;
 
-/// The filter that a file names, of whatever version it is: all headers begin so. `None` if the header is not sound.
+/// Returns the uuid of the filter that a file belongs to, for any version, because all headers
+/// begin alike. `None` if the header is not sound.
 #[must_use]
 pub fn owner(bytes: &[u8]) -> Option<u128> {
     let bytes = bytes.get(..HEADER_BYTES).filter(|bytes| bytes.starts_with(b"EBBT"))?;
@@ -88,7 +91,7 @@ pub fn owner(bytes: &[u8]) -> Option<u128> {
 /// A file header: magic and version, `N` words, zeros, checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header<const N: usize> {
-    /// The version of its format.
+    /// The version of the file's format.
     pub version: u32,
     /// The words after the version.
     pub words: [u64; N],
@@ -97,7 +100,7 @@ pub struct Header<const N: usize> {
 impl<const N: usize> Header<N> {
     const FITS: () = assert!(N + 3 <= HEADER_WORDS, "magic, version and checksum need a word each");
 
-    /// The header's words, for a file of this magic.
+    /// Encodes the header's words, for a file of this magic.
     #[must_use]
     pub fn encode(&self, magic: &[u8; 8]) -> Vec<u64> {
         let () = Self::FITS;
@@ -108,10 +111,10 @@ impl<const N: usize> Header<N> {
         words
     }
 
-    /// Reads a header: magic, then checksum, then version.
+    /// Decodes a header: magic, then checksum, then version.
     ///
     /// # Errors
-    /// [`Error::Damaged`] naming the first thing that is wrong; [`Error::Version`] if only the version is.
+    /// [`Error::Damaged`] for the first mismatch; [`Error::Version`] if only the version differs.
     pub fn decode(
         bytes: &[u8],
         magic: &[u8; 8],

@@ -1,20 +1,21 @@
-//! The names of a filter's files, built and parsed here and nowhere else.
+//! The names of a filter's files, built and parsed only here.
 
 use std::fmt;
 
-/// More timelines than there will ever be, as each opening begins one: far from overflow.
+/// The upper bound of timeline numbers: unreachable, because each opening begins one, and far from
+/// overflow.
 pub const TIMELINE_MAX: u64 = 1 << 62;
 
 /// A file of a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FileName {
-    /// `meta`: what never changes after creation.
+    /// `meta`: properties that never change after creation.
     Meta,
     /// `lock`: byte locks only.
     Lock,
-    /// `live`: header, slots, stripes and the state block of the live image.
+    /// `live`: header, session table, stripes and the state block of the image.
     Live,
-    /// `live-<timeline>-<bank>`: the blocks of one bank of the live image.
+    /// `live-<timeline>-<bank>`: the blocks of one bank of the image.
     Bank {
         /// The timeline whose image it belongs to.
         timeline: u64,
@@ -33,12 +34,12 @@ pub enum FileName {
         /// Replay begins at this LSN.
         start: u64,
     },
-    /// `tmp-<number>`: a file in the making; whoever holds the filter alone may remove it.
+    /// `tmp-<number>`: a temporary file; a process that holds the filter alone may remove it.
     Temporary(u64),
 }
 
 impl FileName {
-    /// Reads a name; `None` for files that are not ours.
+    /// Parses a name; `None` for files that are not the filter's.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         let mut parts = name.split('-');
@@ -56,7 +57,7 @@ impl FileName {
             ("tmp", Some(number), None) => Self::Temporary(number.parse().ok()?),
             _ => return None,
         };
-        // One spelling a file: `wal-1-007` is not ours.
+        // There is one spelling per file: `wal-1-007` is foreign.
         (file.to_string() == name).then_some(file)
     }
 }

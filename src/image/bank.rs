@@ -1,13 +1,13 @@
-//! Banks: files of blocks, and the set of them that a handle has mapped.
+//! Banks: files of blocks, and the set of banks that a handle has mapped.
 //!
-//! A bank's file holds a page of checked header, then a cache line of header for each block, then an undo area for each
-//! stripe if the kind needs them, then the cells. It belongs to one timeline's image, is allocated before its event is written and
-//! removed after its end.
+//! A bank's file consists of a page of checked header, then a cache line of header for each block,
+//! then an undo area for each stripe if the kind needs them, then the cells. In a bank of up to 16
+//! KiB these parts follow one another without gaps. A bank belongs to one timeline's image. It is
+//! allocated before its event is written and removed after its end.
 //!
-//! In a bank of up to 16 KiB these parts follow one another without gaps.
-//!
-//! All of it is allocated from the start, but for kinds whose blocks grow: there each block's cells lie in a hole of the
-//! file, which is filled from its beginning as far as the block needs it.
+//! All of it is allocated from the start, except for kinds whose blocks grow. There each block's
+//! cells lie in a hole of the file, which is filled from its beginning as far as the block needs
+//! it.
 
 use crate::error::{Error, Result};
 use crate::format::header::{HEADER_BYTES, HEADER_WORDS, Header, IMAGE, PAGE_WORDS};
@@ -32,27 +32,27 @@ const REMEDY: &str =
 /// The largest bank, in words of cells: far beyond memory, far below overflow.
 pub const BANK_WORDS_MAX: u64 = 1 << 40;
 
-/// A bank of so many words in all has no part that begins a page: 16 KiB.
+/// The largest bank, in words, whose parts are not aligned to pages: 16 KiB.
 const PACKED_MOST: usize = 4 * PAGE_WORDS;
 
-/// What the banks of a kind have beside cells.
+/// The parts of a kind's banks besides cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BankForm {
-    /// An undo area for each stripe.
+    /// Whether there is an undo area for each stripe.
     undo: bool,
-    /// Blocks that begin without room for cells.
+    /// Whether blocks begin without room for cells.
     pub grows: bool,
 }
 
 impl BankForm {
-    /// The form of a kind's banks.
+    /// Returns the form of a kind's banks.
     #[must_use]
     pub fn of(kind: &dyn Kind) -> Self {
         Self { undo: !kind.idempotent(), grows: kind.grows() }
     }
 }
 
-/// Where things lie in a bank's file, in words.
+/// The offsets of the parts of a bank's file, in words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Places {
     headers: usize,
@@ -64,7 +64,7 @@ struct Places {
 
 impl Places {
     /// # Errors
-    /// [`Error::Parameter`] if they are beyond all reason.
+    /// [`Error::Parameter`] for an absurd size.
     fn new(layout: Layout, geometry: Geometry, form: BankForm) -> Result<Self> {
         let (blocks, block) = (geometry.blocks_per_stripe, geometry.words_per_block);
         if blocks == 0 || !(1..=Layout::MOST_BLOCK_WORDS).contains(&block) {
@@ -84,7 +84,7 @@ impl Places {
             let cells = undo + (area * layout.stripes as usize).next_multiple_of(unit);
             Self { headers, undo, area, cells, end: cells + words as usize }
         };
-        // Whole pages for each part of a small bank would be most of it.
+        // Page alignment would make up most of a small bank.
         let packed = lay_out(HEADER_WORDS, BLOCK_HEADER_WORDS);
         let is_small = packed.end <= PACKED_MOST && !form.grows;
         Ok(if is_small { packed } else { lay_out(PAGE_WORDS, PAGE_WORDS) })
@@ -101,25 +101,26 @@ pub struct Bank {
     form: BankForm,
     places: Places,
     path: PathBuf,
-    /// Kept for kinds that grow only: an open filter of the others takes no descriptor for its banks.
+    /// Kept only for kinds that grow: an open filter of the others needs no descriptor for its
+    /// banks.
     file: Option<Box<dyn MediaFile>>,
     mapping: Mapped,
 }
 
 impl Bank {
-    /// Bytes of a bank's file.
+    /// Returns the bytes of a bank's file.
     ///
     /// # Errors
-    /// [`Error::Parameter`] if they are beyond all reason.
+    /// [`Error::Parameter`] for an absurd size.
     pub fn bytes(layout: Layout, geometry: Geometry, form: BankForm) -> Result<u64> {
         Ok(Places::new(layout, geometry, form)?.end as u64 * 8)
     }
 
-    /// Creates a bank, all zero, for the image of a timeline. A file of the same name is a leftover (nothing was
-    /// ever recorded about it, or it would have been opened) and is replaced.
+    /// Creates a bank, all zero, for the image of a timeline. A file of the same name is a leftover
+    /// and is replaced: no record refers to it, otherwise it would have been opened.
     ///
     /// # Errors
-    /// [`Error::Io`], a full disk among them, and [`Error::Parameter`] for an absurd size.
+    /// [`Error::Io`], including a full disk, and [`Error::Parameter`] for an absurd size.
     pub fn create(
         media: &dyn Media,
         uuid: u128,
@@ -159,7 +160,7 @@ impl Bank {
     /// Maps a bank that another handle has created for the image of a timeline.
     ///
     /// # Errors
-    /// [`Error::Io`], [`Error::Damaged`] if it is not what the state block says.
+    /// [`Error::Io`], [`Error::Damaged`] if it does not match the state block.
     pub fn open(
         media: &dyn Media,
         (uuid, timeline): (u128, u64),
@@ -206,32 +207,33 @@ impl Bank {
         }
     }
 
-    /// Makes all blocks, which are empty, those of a filter that was cleared by this record: none before it concerns them.
+    /// Sets the LSN of all blocks, which are empty, to that of the record that cleared the filter:
+    /// no earlier record applies to them.
     pub fn begin_at(&self, lsn: u64) {
         for index in 0..self.blocks {
             self.block(index as usize).0.set_lsn(lsn);
         }
     }
 
-    /// Its number.
+    /// Returns the bank's number.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.id
     }
 
-    /// Its size.
+    /// Returns the bank's geometry.
     #[must_use]
     pub fn geometry(&self) -> Geometry {
         self.geometry
     }
 
-    /// How many blocks it has.
+    /// Returns the number of blocks.
     #[must_use]
     pub fn blocks(&self) -> u64 {
         self.blocks
     }
 
-    /// The block of a key.
+    /// Returns the block of a key.
     #[must_use]
     #[inline(always)]
     pub fn block_of(&self, hash: u64) -> (BlockHeader<'_>, Block<'_>) {
@@ -239,7 +241,7 @@ impl Bank {
         (header, Block { undo: self.undo(self.layout.stripe_of(hash)), ..block })
     }
 
-    /// A block by number, below [`Bank::blocks`]; changes of it are not noted.
+    /// Returns a block by number, below [`Bank::blocks`]; changes of it are not recorded for undo.
     #[must_use]
     #[inline(always)]
     pub fn block(&self, index: usize) -> (BlockHeader<'_>, Block<'_>) {
@@ -252,7 +254,7 @@ impl Bank {
         (header, Block { own, cells, number, of: self.blocks, undo: Undo::NONE })
     }
 
-    /// Where a block's cells lie, in words of the file.
+    /// Returns the range of a block's cells, in words of the file.
     #[inline]
     fn cells_of(&self, index: usize) -> Range<usize> {
         let size = self.geometry.words_per_block as usize;
@@ -260,7 +262,7 @@ impl Bank {
         at..at + size
     }
 
-    /// The undo area of an ordinary stripe (from 0), if the kind needs them.
+    /// Returns the undo area of an ordinary stripe (from 0), if the kind needs them.
     #[must_use]
     #[inline]
     pub fn undo(&self, stripe: usize) -> Undo<'_> {
@@ -271,10 +273,10 @@ impl Bank {
         Undo::new(&self.mapping.words()[at..at + self.places.area])
     }
 
-    /// Makes sure that the first words of a block's cells have their space, in banks whose blocks grow.
+    /// Allocates space for the first words of a block's cells, in banks whose blocks grow.
     ///
     /// # Errors
-    /// [`Error::Io`], a full disk among them: nothing has changed then.
+    /// [`Error::Io`], including a full disk: then nothing has changed.
     pub fn allocate(&self, block: u64, words: usize) -> Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
         let cells = self.cells_of(block as usize);
@@ -283,29 +285,29 @@ impl Bank {
         allocated.map_err(Error::io("allocate room in", &self.path))
     }
 
-    /// Gives back the space of a block's cells from this word on, which are all zero.
+    /// Frees the space of a block's cells from this word on, which are all zero.
     pub fn free(&self, block: u64, from: usize) {
         let Some(file) = &self.file else { return };
         let cells = self.cells_of(block as usize);
         let start = (cells.start + from).min(cells.end);
-        // What cannot be given back is used again when the block grows.
+        // Space that cannot be freed is used again when the block grows.
         let _ = file.free(start as u64 * 8..cells.end as u64 * 8);
     }
 
-    /// The blocks of an ordinary stripe (from 0).
+    /// Returns the blocks of an ordinary stripe (from 0).
     pub fn blocks_of_stripe(&self, stripe: usize) -> impl Iterator<Item = BlockHeader<'_>> {
         let each = u64::from(self.geometry.blocks_per_stripe);
         let first = stripe as u64 * each;
         (first..(first + each).min(self.blocks)).map(|index| self.block(index as usize).0)
     }
 
-    /// The ordinary stripe (from 0) that a block belongs to.
+    /// Returns the ordinary stripe (from 0) that a block belongs to.
     #[must_use]
     pub fn stripe_of_block(&self, index: u64) -> usize {
         (index / u64::from(self.geometry.blocks_per_stripe.max(1))) as usize
     }
 
-    /// Bytes of memory: of a bank whose blocks grow what they have room for.
+    /// Returns the bytes of memory; of a bank whose blocks grow, only their allocated room.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         let all = self.mapping.words().len() as u64 * 8;
@@ -314,18 +316,18 @@ impl Bank {
     }
 }
 
-/// The banks a handle has mapped, by their slots in the state block's table.
+/// The banks that a handle has mapped, by their slots in the state block's table.
 #[derive(Debug, Clone, Default)]
 pub struct BankSet {
     slots: [Option<Arc<Bank>>; MAX_BANKS],
-    /// The slots that hold a bank.
+    /// The slots that contain a bank.
     present: BankMask,
-    /// The version of the state block that lists just these, if that is known.
+    /// The version of the state block that lists exactly these, if known.
     version: Option<u64>,
 }
 
 impl BankSet {
-    /// This set with a bank in a slot, or with the slot empty.
+    /// Returns this set with a bank in a slot, or with the slot empty.
     #[must_use]
     pub fn with(&self, slot: usize, bank: Option<Arc<Bank>>) -> Self {
         let mut set = self.clone();
@@ -336,32 +338,32 @@ impl BankSet {
         set
     }
 
-    /// This set, known to be what this version of the state block lists.
+    /// Returns this set, marked as listed by this version of the state block.
     #[must_use]
     pub fn of_version(self, version: u64) -> Self {
         Self { version: Some(version), ..self }
     }
 
-    /// Whether it is known to be what this version of the state block lists.
+    /// Returns whether it is marked as listed by this version of the state block.
     #[must_use]
     #[inline]
     pub fn is_of(&self, version: u64) -> bool {
         self.version == Some(version)
     }
 
-    /// The bank in a slot.
+    /// Returns the bank in a slot.
     #[must_use]
     #[inline]
     pub fn get(&self, slot: usize) -> Option<&Arc<Bank>> {
         self.slots.get(slot)?.as_ref()
     }
 
-    /// All banks with their slots.
+    /// Returns all banks with their slots.
     pub fn iter(&self) -> impl Iterator<Item = (usize, &Arc<Bank>)> {
         self.among(BankMask::MAX)
     }
 
-    /// The banks in the slots of `mask`.
+    /// Returns the banks in the slots of `mask`.
     #[inline]
     fn among(&self, mask: BankMask) -> impl Iterator<Item = (usize, &Arc<Bank>)> {
         let mut left = mask & self.present;
@@ -372,9 +374,11 @@ impl BankSet {
         })
     }
 
-    /// The key's blocks in the banks of `mask`.
+    /// Returns the key's blocks in the banks of `mask`.
     #[must_use]
-    #[inline(always)] // called, it is copied by those who get it, right after its words were stored, which waits for them
+    // Out of line, the result would be copied right after its words were stored, and the copy would
+    // wait for the stores.
+    #[inline(always)]
     pub fn locate(&self, mask: BankMask, hash: u64) -> Located<'_> {
         let wanted = mask & self.present;
         if let (1, Some(bank)) = (wanted, &self.slots[0]) {
@@ -401,25 +405,26 @@ impl BankSet {
 pub struct Located<'a> {
     /// Their headers.
     pub headers: Headers<'a>,
-    /// The blocks, as their kind sees them.
+    /// The blocks, in the form that their kind reads.
     pub blocks: Blocks<'a>,
 }
 
 /// Headers by slot; as [`Blocks`].
 #[derive(Debug)]
 pub enum Headers<'a> {
-    /// That of the only bank.
+    /// The header in the only bank.
     One(BlockHeader<'a>),
-    /// Those of any banks.
+    /// The headers in any banks.
     Many([Option<BlockHeader<'a>>; MAX_BANKS]),
 }
 
 impl<'a> Headers<'a> {
-    /// Whether a test holds for each, with its slot; ends with the first for which it does not.
+    /// Returns whether a test holds for each, with its slot; stops at the first for which it does
+    /// not.
     #[inline]
     fn all(&self, mut test: impl FnMut(usize, &BlockHeader<'a>) -> bool) -> bool {
         match self {
-            // Not as a list of one: the loop would cost a question more than what is done in it.
+            // Not as a list of one: the loop would cost a query more than its body.
             Self::One(header) => test(0, header),
             Self::Many(slots) => {
                 let mut slots = slots.iter().enumerate();
@@ -436,7 +441,8 @@ impl<'a> Headers<'a> {
         });
     }
 
-    /// The sum of their versions before the blocks are read; `None` if one is being changed.
+    /// Returns the sum of their versions before the blocks are read; `None` if one is being
+    /// changed.
     #[must_use]
     #[inline]
     pub fn versions(&self) -> Option<u64> {
@@ -451,7 +457,8 @@ impl<'a> Headers<'a> {
         whole.then_some(sum)
     }
 
-    /// Whether none has changed since: versions only grow, so their sum is the same only if each of them is.
+    /// Returns whether none has changed since: versions only grow, so their sum is unchanged only
+    /// if each of them is.
     #[must_use]
     #[inline]
     pub fn unchanged(&self, before: u64) -> bool {
@@ -462,13 +469,13 @@ impl<'a> Headers<'a> {
 }
 
 impl Located<'_> {
-    /// Asks the processor for the headers, to read.
+    /// Prefetches the headers, for reading.
     #[inline]
     pub fn prefetch_headers(&self) {
         self.headers.each(|_, header| prefetch(header.version()));
     }
 
-    /// The same, to write.
+    /// Prefetches the headers, for writing.
     #[inline]
     pub fn prefetch_headers_to_write(&self) {
         self.headers.each(|_, header| prefetch_write(header.version()));
@@ -481,7 +488,7 @@ impl Located<'_> {
         self.headers.each(|_, header| seqlock::begin(header.version()));
     }
 
-    /// Says what block the notes are about that will follow.
+    /// Stores in the undo area which block the following entries belong to.
     #[inline]
     pub fn begin_undo(&self) {
         self.headers.each(|slot, header| {
@@ -502,7 +509,7 @@ impl Located<'_> {
         });
     }
 
-    /// Those of these blocks to which this LSN has not been applied.
+    /// Returns those of these blocks to which this LSN has not been applied.
     #[must_use]
     pub fn older_than(&self, lsn: u64) -> Blocks<'_> {
         let mut older = [None; MAX_BANKS];
@@ -514,7 +521,7 @@ impl Located<'_> {
         Blocks::Many(older)
     }
 
-    /// Notes that this LSN has been applied to all of them.
+    /// Stores that this LSN has been applied to all of them.
     pub fn note(&self, lsn: u64) {
         self.headers.each(|_, header| {
             if lsn > header.lsn() {

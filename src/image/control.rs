@@ -1,19 +1,19 @@
-//! The file `live`: header, counters, slots, stripe table and the state block.
+//! The file `live`: header, counters, session table, stripe table and the state block.
 //!
-//! | words | hold |
+//! | words | content |
 //! |---|---|
-//! | 0-15 | checked header: magic, version, uuid (2), timeline, boot id (2), inode, stripes; checksum in word 15 |
+//! | 0-15 | checked header: magic, version, [`Identity`] (8); checksum in word 15 |
 //! | 16 | the tail, which every insert moves |
-//! | 24-31 | what is mostly read: ends of the log (durable, allocated), status, refused; notes; where events begin |
-//! | 32-39 | snapshots: the newest, damaged ones; where the filter's time began; whether writers wait for a snapshot |
-//! | 40, 48 | turns: syncing, growing the log |
-//! | 49, 50 | how far the filter's time is ahead of the wall clock; places in a segment of the timeline |
+//! | 24-31 | mostly read: ends of the log (durable, allocated), status, refused; notes; events |
+//! | 32-39 | snapshots: newest, damaged ones; the time base; whether writers wait |
+//! | 40, 48 | leader gates: syncing, growing the log |
+//! | 49, 50 | the lead; slots in a segment of the timeline |
 //! | 56 | the latest time |
-//! | 64-68 | the counters's head |
-//! | 128-255 | slots: the term of each |
+//! | 64-68 | the head of the sharded counters |
+//! | 128-255 | session table: the incarnation of each slot |
 //! | 256- | stripes, 8 words each; stripe 0 guards the state block |
 //! | after them | the state block, in two copies |
-//! | after it | the counters's shards |
+//! | after it | the shards of the counters |
 
 use crate::error::{Error, Result};
 use crate::format::header::{HEADER_BYTES, HEADER_WORDS, Header, IMAGE, PAGE_BYTES};
@@ -58,10 +58,10 @@ const STRIPES: usize = SLOTS + SLOTS_WORDS;
 
 /// Writes are refused: a sync failed, or a change was left half done.
 const POISONED: u64 = 1;
-/// Another image has taken this one's place, or will.
+/// Another image has replaced this one, or will.
 const RETIRED: u64 = 2;
 
-/// Damaged snapshots that an image can name.
+/// The maximum number of damaged snapshots that an image can list.
 pub const UNSOUND_MAX: usize = 3;
 
 /// Words of a block's header: one cache line.
@@ -74,10 +74,10 @@ const _: () = assert!(HEADER_WORDS <= TAIL, "counters lie behind the checked hea
 const _: () = assert!((LEAD + 1) * 8 <= 512, "one sector holds header, time base and lead");
 const _: () = assert!(COUNTERS + HEAD_WORDS <= SLOTS && STRIPES.is_multiple_of(STRIPE_WORDS));
 
-/// The run of the machine; 0 where the system does not say.
+/// Returns the boot id of the machine; 0 if the system has none.
 ///
 /// # Errors
-/// [`Error::Io`] if it cannot be found out now.
+/// [`Error::Io`] if it cannot be determined now.
 pub fn boot_id(media: &dyn Media) -> Result<u128> {
     use std::io::ErrorKind::{InvalidData, NotADirectory, NotFound, PermissionDenied};
     match media.boot_id() {
@@ -93,20 +93,20 @@ pub fn boot_id(media: &dyn Media) -> Result<u128> {
     }
 }
 
-/// What identifies an image.
+/// The identity of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Identity {
     /// The filter.
     pub uuid: u128,
     /// The timeline whose image it is.
     pub timeline: u64,
-    /// The run of the machine in which it was made; 0 if the system did not say.
+    /// The boot of the machine in which it was made; 0 if unknown.
     pub boot: u128,
     /// The inode of the file itself: a copy is not the image.
     pub inode: u64,
-    /// The device that the file is on: a snapshot of the device is not the image.
+    /// The device of the file: a snapshot of the device is not the image.
     pub device: u64,
-    /// Ordinary stripes.
+    /// The number of ordinary stripes.
     pub stripes: u32,
     /// Words of the filter-wide state.
     pub state_words: u32,
@@ -140,19 +140,19 @@ impl Identity {
         }
     }
 
-    /// Where the state block begins, and where it ends, in words.
+    /// Returns the start and the end of the state block, in words.
     fn state_block(&self) -> (usize, usize) {
         let at = STRIPES + (self.stripes as usize + 1) * STRIPE_WORDS;
         (at, at + state_block_words(self.state_words as usize))
     }
 
-    /// Where the counters's shards begin, and where they end: each in a pair of cache lines of its own.
+    /// Returns the start and the end of the shards, each in a pair of cache lines of its own.
     fn shards(&self) -> (usize, usize) {
         let at = self.state_block().1.next_multiple_of(2 * STRIPE_WORDS);
         (at, at + shards_words(self.stripes))
     }
 
-    /// Bytes of the file.
+    /// Returns the bytes of the file.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         (self.shards().1 as u64 * 8).next_multiple_of(PAGE_BYTES)
@@ -164,14 +164,14 @@ impl Identity {
 pub struct BlockHeader<'a>(pub(crate) &'a [AtomicU64; BLOCK_HEADER_WORDS]);
 
 impl<'a> BlockHeader<'a> {
-    /// The version word; see [`crate::image::seqlock`].
+    /// Returns the version word; see [`crate::image::seqlock`].
     #[must_use]
     #[inline]
     pub fn version(&self) -> &'a AtomicU64 {
         &self.0[0]
     }
 
-    /// The LSN last applied.
+    /// Returns the LSN last applied.
     #[must_use]
     #[inline]
     pub fn lsn(&self) -> u64 {
@@ -181,11 +181,11 @@ impl<'a> BlockHeader<'a> {
     /// Sets the LSN last applied.
     #[inline]
     pub fn set_lsn(&self, lsn: u64) {
-        // Release: whoever finds this LSN after its writer's death finds all that was applied up to it.
+        // Release: a reader of this LSN after the writer's death sees all changes up to it.
         self.0[1].store(lsn, Ordering::Release);
     }
 
-    /// The kind's words.
+    /// Returns the kind words.
     #[must_use]
     #[inline]
     pub fn own(&self) -> &'a [AtomicU64] {
@@ -197,14 +197,14 @@ impl<'a> BlockHeader<'a> {
 #[derive(Debug)]
 pub struct Control {
     pub(crate) identity: Identity,
-    /// Where the state block and the shards lie, in words.
+    /// The ranges of the state block and of the shards, in words.
     state_block: (usize, usize),
     shards: (usize, usize),
     mapping: Mapped,
 }
 
 impl Control {
-    /// Creates the image's file under a temporary name, all zero but for its identity.
+    /// Creates the image's file under a temporary name, all zero except its identity.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -227,8 +227,9 @@ impl Control {
         Self { identity, state_block, shards, mapping: Mapped::new(mapping) }
     }
 
-    /// Opens the image that other handles use. The caller has made sure that one lives, or holds the opening byte. It is not
-    /// asked in which run of the machine the image was made: who holds a byte of this `lock` does so now.
+    /// Opens the image that other handles use. The caller has ensured that one of them lives, or
+    /// holds the opening byte. The boot id is not compared: a process that holds a byte of this
+    /// `lock` does so in the present boot.
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::Damaged`] if it is not the image of this filter, in its own file.
@@ -237,10 +238,10 @@ impl Control {
         Self::over(media, identity, &*file, access)
     }
 
-    /// The image of those who are alive; `None` if it is none of this filter.
+    /// Returns the image of live processes; `None` if there is none of this filter.
     ///
     /// # Errors
-    /// [`Error::Io`] if that cannot be found out.
+    /// [`Error::Io`] if that cannot be determined.
     pub fn find(media: &dyn Media, uuid: u128, access: Access) -> Result<Option<Self>> {
         Self::attach(media, uuid, access).map_or_else(Self::none_if_unfit, |image| Ok(Some(image)))
     }
@@ -256,7 +257,8 @@ impl Control {
         Ok(Self::of(identity, mapping))
     }
 
-    /// The image's file, if it is one of this filter and no copy; and the device that it is on now.
+    /// Opens the image's file, if it is this filter's and not a copy; also returns its present
+    /// device.
     fn examine(
         media: &dyn Media,
         uuid: u128,
@@ -281,11 +283,12 @@ impl Control {
         Ok((identity, file, device))
     }
 
-    /// Opens the image that an earlier handle left, for what its counters say of holes in the log. `None` unless
-    /// it is beyond doubt the image of this filter, made in this run of the machine and on this device.
+    /// Opens the image that an earlier handle left, for its information on gaps in the log. `None`
+    /// unless it is certainly the image of this filter, made in this boot of the machine and on
+    /// this device.
     ///
     /// # Errors
-    /// [`Error::Io`] if that cannot be found out.
+    /// [`Error::Io`] if that cannot be determined.
     pub fn open_previous(media: &dyn Media, uuid: u128, access: Access) -> Result<Option<Self>> {
         Self::previous_in(boot_id(media)?, media, uuid, access)
     }
@@ -298,20 +301,22 @@ impl Control {
     ) -> Result<Option<Self>> {
         let found = || {
             let (identity, file, device) = Self::examine(media, uuid, access)?;
-            // Of another one nothing but the header is read: the rest is what a power cut has left.
+            // Of any other image only the header is read: the rest may be anything.
             let is_of_now = boot != 0 && boot == identity.boot && device == identity.device;
             is_of_now.then(|| Self::over(media, identity, &*file, access)).transpose()
         };
         found().or_else(Self::none_if_unfit)
     }
 
-    /// Makes sure that the ends of the log fit together, with the size of segments and with what the stripes have counted. The image has no checksums, and nobody may write by an end that was never reached.
+    /// Checks that the ends of the log are consistent with one another, with the size of segments
+    /// and with the stripes: the image has no checksums, and writes must not follow an invalid end.
     ///
     /// # Errors
     /// [`Error::Damaged`].
     pub fn check(&self, directory: &Path) -> Result<()> {
-        // In the order in which each stays below the next while others go on: LSNs are reserved before they are counted. Acquire
-        // fence: pairs with the Release of whoever stored what was read before it.
+        // In the order in which each stays below the next: LSNs are reserved before they are
+        // counted. Acquire fence: pairs with the Release of the stores of the values read before
+        // it.
         let counted = (0..self.stripe_count()).map(|at| self.stripe(at).lsn()).max().unwrap_or(0);
         let snapshot = self.snapshot().load(Ordering::Acquire);
         fence(Ordering::Acquire);
@@ -337,18 +342,19 @@ impl Control {
         Err(self.damaged(directory, "ends of the log that fit together".to_owned(), found))
     }
 
-    /// The error for an image that cannot be right.
+    /// Creates the error for an image that cannot be right.
     #[must_use]
     pub fn damaged(&self, directory: &Path, expected: String, found: String) -> Error {
         let (path, offset) = (directory.join(FileName::Live.to_string()), HEADER_BYTES as u64);
         Error::Damaged { path, offset, expected, found, remedy: REMEDY }
     }
 
-    /// The timeline of the image that an earlier handle left, if there is one that can be read. An image gets its name only when
-    /// its timeline's first segment is durable, so this holds also after a power cut and for a copy.
+    /// Returns the timeline of the image that an earlier handle left, if there is one that can be
+    /// read. An image gets its name only when its timeline's first segment is durable, so the
+    /// result is also valid after a power cut and for a copy.
     ///
     /// # Errors
-    /// [`Error::Io`] if that cannot be found out.
+    /// [`Error::Io`] if that cannot be determined.
     pub fn previous_timeline(media: &dyn Media, uuid: u128) -> Result<Option<u64>> {
         let read = || {
             let name = FileName::Live.to_string();
@@ -364,7 +370,8 @@ impl Control {
         read().or_else(Self::none_if_unfit)
     }
 
-    /// Nothing, if the error says that no image is there, or another one; the error, if it says nothing about that.
+    /// Returns `None` if the error means that there is no image of this filter, otherwise the
+    /// error.
     pub(crate) fn none_if_unfit<T>(error: Error) -> Result<Option<T>> {
         use std::io::ErrorKind::{InvalidData, InvalidInput, NotFound, UnexpectedEof};
         match error {
@@ -381,7 +388,7 @@ impl Control {
         }
     }
 
-    /// What identifies the image.
+    /// Returns the identity of the image.
     #[must_use]
     pub fn identity(&self) -> &Identity {
         &self.identity
@@ -392,14 +399,14 @@ impl Control {
         &self.mapping.words()[at]
     }
 
-    /// The next LSN to reserve.
+    /// Returns the next LSN to reserve.
     #[must_use]
     #[inline]
     pub fn tail(&self) -> &AtomicU64 {
         self.word(TAIL)
     }
 
-    /// A cache of the stripes' sums, for steps.
+    /// Returns the sharded counters: a cache of the stripes' sums, for steps.
     #[must_use]
     #[inline]
     pub fn counters(&self) -> Counters<'_> {
@@ -407,21 +414,21 @@ impl Control {
         Counters::new(&words[COUNTERS..COUNTERS + HEAD_WORDS], &words[self.shards.0..self.shards.1])
     }
 
-    /// Not 0 while writers wait for a checkpoint; what comes on with it counts it up. A hint.
+    /// Not 0 while writers wait for a checkpoint; counted up by its progress. A hint.
     #[must_use]
     #[inline]
     pub fn wanted(&self) -> &AtomicU64 {
         self.word(WANTED)
     }
 
-    /// A cache of the latest time (doubled, plus one if it came with its key), for kinds that use time.
+    /// A cache of the latest time (doubled, plus one if it came with its key), for kinds with time.
     #[must_use]
     #[inline]
     pub fn time(&self) -> &AtomicU64 {
         self.word(TIME)
     }
 
-    /// Every LSN below is durable.
+    /// The durable end: every LSN below is durable.
     #[must_use]
     pub fn durable(&self) -> &AtomicU64 {
         self.word(DURABLE)
@@ -433,37 +440,37 @@ impl Control {
         self.word(REFUSED)
     }
 
-    /// Refuses all further writes, for good. Relaxed will do: the flag guards no other data.
+    /// Refuses all further writes, permanently. Relaxed suffices: the flag guards no other data.
     pub fn poison(&self) {
         self.word(STATUS).fetch_or(POISONED, Ordering::Relaxed);
     }
 
-    /// Whether a sync failed, or a change was left half done.
+    /// Returns whether a sync failed, or a change was left half done.
     #[must_use]
     pub fn is_poisoned(&self) -> bool {
         self.word(STATUS).load(Ordering::Relaxed) & POISONED != 0
     }
 
-    /// Marks the image as given up: nobody may write to it any more.
+    /// Marks the image as retired: no process may write to it any more.
     pub fn retire(&self) {
         self.word(STATUS).fetch_or(RETIRED, Ordering::Release);
     }
 
-    /// Whether the image was given up. Acquire: pairs with the Release in [`Control::retire`].
+    /// Returns whether it was retired. Acquire: pairs with the Release in [`Control::retire`].
     #[must_use]
     #[inline]
     pub fn is_retired(&self) -> bool {
         self.word(STATUS).load(Ordering::Acquire) & RETIRED != 0
     }
 
-    /// Whether writes are refused, for whatever reason.
+    /// Returns whether writes are refused, for any reason.
     #[must_use]
     #[inline]
     pub fn refuses(&self) -> bool {
         self.word(STATUS).load(Ordering::Relaxed) != 0
     }
 
-    /// The end of the log that is allocated and durable as far as its files go: records below may be written.
+    /// The allocated end of the log: records below may be written.
     #[must_use]
     pub fn allocated(&self) -> &AtomicU64 {
         self.word(ALLOCATED)
@@ -475,20 +482,20 @@ impl Control {
         self.word(TIMELINE_START)
     }
 
-    /// Places in a segment of the timeline.
+    /// Slots in a segment of the timeline.
     #[must_use]
     pub fn segment_records(&self) -> &AtomicU64 {
         self.word(SEGMENT_RECORDS)
     }
 
-    /// The LSN of the newest note of what is durable.
+    /// The LSN of the newest record of the durable end.
     #[must_use]
     pub fn noted(&self) -> &AtomicU64 {
         self.word(NOTED)
     }
 
-    /// Notes that are being written, ones whose writers died at it, and stripes let go that could not be repaired: so many
-    /// places may be empty without a stripe being held.
+    /// The number of slots that may be empty without a held stripe: of durability records in
+    /// progress or of dead writers, and of stripes released without repair.
     #[must_use]
     pub fn noting(&self) -> &AtomicU64 {
         self.word(NOTING)
@@ -500,52 +507,52 @@ impl Control {
         self.word(EVENTS_FROM)
     }
 
-    /// Where the newest snapshot starts; 0 without one.
+    /// The start of the newest snapshot; 0 without one.
     #[must_use]
     pub fn snapshot(&self) -> &AtomicU64 {
         self.word(SNAPSHOT)
     }
 
-    /// Where damaged snapshots start; 0 for none.
+    /// The starts of damaged snapshots; 0 for none.
     #[must_use]
     pub fn unsound(&self) -> &[AtomicU64] {
         &self.mapping.words()[UNSOUND..UNSOUND + UNSOUND_MAX]
     }
 
-    /// A time of the filter (0 if no clock has moved it yet), what the clock measured then, and
-    /// which clock that was (0: none yet). How the words are used is described in `filter/time.rs`.
+    /// A time of the filter (0 if no clock has moved it yet), the reading of the clock at that
+    /// time, and the identity of that clock (0: none yet). `filter/time.rs` describes their use.
     #[must_use]
     #[inline]
     pub fn time_base(&self) -> &[AtomicU64] {
         &self.mapping.words()[TIME_BASE..TIME_BASE + 3]
     }
 
-    /// The turn of whoever syncs the log.
+    /// The leader gate of syncing the log.
     #[must_use]
     pub fn syncing(&self) -> &AtomicU64 {
         self.word(SYNCING)
     }
 
-    /// The turn of whoever allocates a segment.
+    /// The leader gate of allocating a segment.
     #[must_use]
     pub fn growing(&self) -> &AtomicU64 {
         self.word(GROWING)
     }
 
-    /// The term of a slot: how often it was taken.
+    /// The incarnation of a session slot: how often it was taken.
     #[must_use]
     pub fn slot_term(&self, slot: usize) -> &AtomicU64 {
         self.word(SLOTS + slot % SLOTS_WORDS)
     }
 
-    /// Ordinary stripes and stripe 0.
+    /// Returns the number of ordinary stripes and stripe 0.
     #[must_use]
     #[inline]
     pub fn stripe_count(&self) -> usize {
         self.identity.stripes as usize + 1
     }
 
-    /// A stripe's entry. Stripe 0 guards the state block, stripe `i + 1` the `i`-th share of the key-hash space.
+    /// Returns a stripe's entry: of the state block, or of share `index - 1` of the key-hash space.
     #[must_use]
     #[inline]
     pub fn stripe(&self, index: usize) -> Stripe<'_> {
@@ -553,8 +560,8 @@ impl Control {
         Stripe::new(&self.mapping.words()[at..at + STRIPE_WORDS])
     }
 
-    /// How many places of the log those who died may have left empty: one for each stripe that is held, one for each
-    /// note that was being written.
+    /// Returns the maximum number of slots of the log that dead processes may have left empty: one
+    /// for each held stripe, and one for each durability record that was being written.
     #[must_use]
     pub fn unfinished(&self) -> u64 {
         let stripes = (0..self.stripe_count()).map(|at| self.stripe(at));
@@ -562,14 +569,14 @@ impl Control {
         (held as u64).saturating_add(load(self.noting()))
     }
 
-    /// The state block.
+    /// Returns the state block.
     #[must_use]
     #[inline]
     pub fn state_block(&self) -> StateBlock<'_> {
         StateBlock::new(&self.mapping.words()[self.state_block.0..self.state_block.1])
     }
 
-    /// The filter-wide state that counts now; it may stop to count at any moment, but for the holder of stripe 0.
+    /// Returns the valid filter-wide state; it may become invalid unless stripe 0 is held.
     #[must_use]
     #[inline]
     pub fn state(&self) -> State<'_> {
@@ -577,7 +584,7 @@ impl Control {
         state_block.state(state_block.version())
     }
 
-    /// Bytes of the file.
+    /// Returns the bytes of the file.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.identity.bytes()

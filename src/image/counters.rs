@@ -1,33 +1,36 @@
-//! The sums over all inserts, counted by many threads that do not meet at one word each time.
+//! The sums over all inserts, in sharded counters, so that threads do not contend for one word at
+//! each insert.
 //!
-//! Each thread counts in a *shard*, and announces it in lots, the first of them in advance. So what was announced bounds the
-//! sum from above ([`Counters::at_most`]) and is cheap to read; the sum itself ([`Counters::sum`]) reads all shards that were ever
-//! used. All accesses are Relaxed: an insert is counted after it is published, so the sum is late by
-//! what is under way, never early. What a thread counted stays when its process dies.
+//! Each thread counts in one shard (*shard*), and announces its counts in batches, the first of them
+//! in advance. The announced count is thus an upper bound of the sum ([`Counters::at_most`]) and cheap
+//! to read. The sum itself ([`Counters::sum`]) reads all shards that were ever used. All accesses are
+//! Relaxed: an insert is counted after it is published, so the sum lags behind by the operations in
+//! progress, and is never ahead. Counts stay when the process of their thread dies.
 
 use crate::sync::{AtomicU64, Ordering};
 use ebbtide_core::kind::Totals;
 
-/// The most shards; more threads than that share them.
+/// The maximum number of shards; more threads than that share them.
 const SHARDS: usize = 32;
-/// Words of a shard: two cache lines, for processors fetch them in pairs.
+/// Words of a shard: two cache lines, because processors fetch them in pairs.
 const SHARD_WORDS: usize = 16;
 
-/// Words of the shards of an image with so many ordinary stripes: a shard for each, up to 32, a power
-/// of two. More threads than stripes wait for one another in any case.
+/// Returns the words of the shards of an image with this many ordinary stripes. There is one shard
+/// per stripe, up to 32, rounded up to a power of two. More threads than stripes wait for one
+/// another in any case.
 #[must_use]
 pub fn shards_words(stripes: u32) -> usize {
     (stripes as usize).clamp(1, SHARDS).next_power_of_two() * SHARD_WORDS
 }
 
-/// Words of the counters's head: what was announced, what the image began with, and which shards were used.
+/// Words of the head: the announced counts, the initial counts of the image, and the shards in use.
 pub const HEAD_WORDS: usize = 5;
 
 const ANNOUNCED: usize = 0;
 const BEGAN_WITH: usize = 2;
 const USED: usize = 4;
 
-/// What a shard counts before it announces: inserts, new bits.
+/// The batch sizes in which a shard announces: inserts, new bits.
 const LOTS: [u64; 2] = [16, 256];
 
 /// The counters of an image.
@@ -38,10 +41,10 @@ pub struct Counters<'a> {
 }
 
 impl<'a> Counters<'a> {
-    /// The counters in these words, [`HEAD_WORDS`] and [`SHARDS_WORDS`] of them.
+    /// Creates the counters in these words: [`HEAD_WORDS`], and the [`shards_words`] of an image.
     ///
     /// # Panics
-    /// If there are fewer of either.
+    /// If the head has fewer.
     #[must_use]
     #[inline]
     pub fn new(head: &'a [AtomicU64], shards: &'a [AtomicU64]) -> Self {
@@ -49,13 +52,13 @@ impl<'a> Counters<'a> {
         Self { head: head.first_chunk().expect("all words of the head"), shards }
     }
 
-    /// The shard of this number, counted round.
+    /// Returns the shard of this number, modulo the number of shards.
     #[inline]
     fn shard(&self, number: usize) -> usize {
         number & (self.shards.len() / SHARD_WORDS - 1)
     }
 
-    /// Begins with these sums, for whoever is alone with the image.
+    /// Initialises the sums, for a caller that is alone with the image.
     pub fn begin(&self, totals: Totals) {
         for (at, sum) in [totals.inserts, totals.new_bits].into_iter().enumerate() {
             self.head[ANNOUNCED + at].store(sum, Ordering::Relaxed);
@@ -64,21 +67,21 @@ impl<'a> Counters<'a> {
     }
 
     /// Counts inserts and new bits in a shard.
-    #[inline(always)] // called out of line, an insert takes half as long again
+    #[inline(always)] // out of line, an insert takes half as long again
     pub fn count(&self, shard: usize, inserts: u64, new_bits: u64) {
         let shard = self.shard(shard);
         let words = &self.shards[shard * SHARD_WORDS..][..2];
         if (inserts, new_bits) == (0, 0) {
             return;
         }
-        // The second word is asked only of a shard that has counted removals alone so far.
+        // The second word is read only for a shard that has counted nothing but removals so far.
         if words.iter().take(2).all(|word| word.load(Ordering::Relaxed) == 0) {
             self.begin_shard(shard);
         }
         for (at, count) in [inserts, new_bits].into_iter().enumerate() {
             if count > 0 {
                 let before = words[at].fetch_add(count, Ordering::Relaxed);
-                // Wrapping, here and below: the words of an image that was damaged may be any.
+                // Wrapping, here and below: the words of a damaged image may be any numbers.
                 let lots = (before.wrapping_add(count) / LOTS[at]).wrapping_sub(before / LOTS[at]);
                 if lots > 0 {
                     let counted = lots.wrapping_mul(LOTS[at]);
@@ -88,7 +91,8 @@ impl<'a> Counters<'a> {
         }
     }
 
-    /// Before a shard counts anything; twice if two threads begin with it at once, which does no harm.
+    /// Marks a shard as used before it counts anything; twice if two threads begin with it at once,
+    /// which is harmless.
     #[cold]
     fn begin_shard(&self, shard: usize) {
         self.head[USED].fetch_or(1 << shard, Ordering::Relaxed);
@@ -97,7 +101,7 @@ impl<'a> Counters<'a> {
         }
     }
 
-    /// Announces what a process counted and did not come to announce when it died.
+    /// Announces counts that a process did not announce before it died.
     pub fn catch_up(&self) {
         let (sum, shards) = (self.sum(), self.head[USED].load(Ordering::Relaxed).count_ones());
         for (at, sum) in [sum.inserts, sum.new_bits].into_iter().enumerate() {
@@ -106,7 +110,7 @@ impl<'a> Counters<'a> {
         }
     }
 
-    /// At least the sums, and not much more.
+    /// Returns an upper bound of the sums that is close to them.
     #[must_use]
     #[inline]
     pub fn at_most(&self) -> Totals {
@@ -115,7 +119,7 @@ impl<'a> Counters<'a> {
         Totals { inserts, new_bits }
     }
 
-    /// The sums.
+    /// Returns the sums.
     #[must_use]
     pub fn sum(self) -> Totals {
         let mut sums = [0, 1].map(|at| self.head[BEGAN_WITH + at].load(Ordering::Relaxed));
@@ -136,7 +140,7 @@ impl<'a> Counters<'a> {
 mod tests {
     use super::*;
 
-    /// Fewer where Miri follows each.
+    /// Fewer under Miri, which is slow.
     const COUNTS: u64 = if cfg!(miri) { 100 } else { 20_000 };
 
     fn words(count: usize) -> Vec<AtomicU64> {
@@ -182,7 +186,7 @@ mod tests {
             head[ANNOUNCED].store(inserts, Ordering::Relaxed);
             head[ANNOUNCED + 1].store(new_bits, Ordering::Relaxed);
             counters.catch_up();
-            // The first lot of each shard in advance, as if nobody had died.
+            // The first batch of each shard in advance, as if no process had died.
             let least = Totals { inserts: 108 + 2 * LOTS[0], new_bits: 3070 + 2 * LOTS[1] };
             assert_eq!(counters.at_most(), least);
         }

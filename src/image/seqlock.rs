@@ -1,9 +1,12 @@
 //! Block versions: how a query reads a block that others write, without a lock.
 //!
-//! A writer, who holds the block's stripe, makes the version odd, changes the cells, makes it even again. A
-//! reader takes the version before and after; if it was odd or has changed, it asks again. Versions only
-//! ever grow. What must never be waited for exists in two copies (the state block): the version's lowest bit says which one counts,
-//! a writer changes the other and then raises the version by one. Modelled in `tests/loom/seqlock.rs`.
+//! A writer, which holds the block's stripe, makes the version odd, changes the cells, and makes it
+//! even again. A reader reads the version before and after; if it was odd or has changed, it
+//! retries. Versions only ever grow.
+//!
+//! Data that readers must never wait for exists in two copies (the state block). The version's lowest bit
+//! indicates the valid one; a writer changes the other and then raises the version by one. Modelled
+//! in `tests/loom/version.rs`.
 
 use crate::sync::{AtomicU64, Ordering, fence};
 
@@ -12,21 +15,21 @@ use crate::sync::{AtomicU64, Ordering, fence};
 pub fn begin(version: &AtomicU64) {
     let seen = version.load(Ordering::Relaxed);
     version.store(seen | 1, Ordering::Relaxed);
-    // Release fence: pairs with the Acquire fence in `again`. A reader that saw any cell written after
-    // this also sees the odd version.
+    // Release fence: pairs with the Acquire fence in `again`. A reader that saw any cell written
+    // after this also sees the odd version.
     fence(Ordering::Release);
 }
 
-/// Marks a block as whole again, with a version it has never had.
+/// Marks a block as whole again, with a version that it has never had.
 #[inline]
 pub fn end(version: &AtomicU64) {
     let seen = version.load(Ordering::Relaxed);
-    // Release: pairs with the Acquire in `read`. Who sees this version sees the cells that belong to it.
-    // Wrapping, for a version of an image that was damaged.
+    // Release: pairs with the Acquire in `read`. A reader that sees this version sees the cells
+    // that belong to it. Wrapping, because the version of a damaged image may be any number.
     version.store((seen | 1).wrapping_add(1), Ordering::Release);
 }
 
-/// The version before reading; `None` while somebody changes the block.
+/// Returns the version before reading; `None` while the block is being changed.
 #[must_use]
 #[inline]
 pub fn read(version: &AtomicU64) -> Option<u64> {
@@ -35,14 +38,14 @@ pub fn read(version: &AtomicU64) -> Option<u64> {
     (seen & 1 == 0).then_some(seen)
 }
 
-/// Whether the block is still what it was at `before`, now that its cells have been read.
+/// Returns whether the block is still unchanged since `before`, after its cells have been read.
 #[must_use]
 #[inline]
 pub fn unchanged(version: &AtomicU64, before: u64) -> bool {
     again(version) == before
 }
 
-/// The version once more, now that the cells have been read.
+/// Reads the version again, after the cells have been read.
 #[must_use]
 #[inline]
 pub fn again(version: &AtomicU64) -> u64 {
@@ -51,26 +54,27 @@ pub fn again(version: &AtomicU64) -> u64 {
     version.load(Ordering::Relaxed)
 }
 
-/// The version of what exists in two copies; its lowest bit says which one counts.
+/// Returns the version of data in two copies; its lowest bit indicates the valid one.
 #[must_use]
 #[inline]
 pub fn current(version: &AtomicU64) -> u64 {
-    // Acquire: pairs with the Release in `flip`. Who sees this version sees the copy that belongs to it.
+    // Acquire: pairs with the Release in `flip`. A reader that sees this version sees the copy that
+    // belongs to it.
     version.load(Ordering::Acquire)
 }
 
-/// The version whose copy the caller may write from now on; nobody else writes either.
+/// Returns the version whose copy the caller may write from now on; there is no other writer.
 #[must_use]
 #[inline]
 pub fn begin_other(version: &AtomicU64) -> u64 {
     let seen = version.load(Ordering::Relaxed);
-    // Release fence: pairs with the Acquire fence in `again`. A reader that still reads this copy, of the version before
-    // `seen`, and saw any word written after this, also sees `seen`.
+    // Release fence: pairs with the Acquire fence in `again`. A reader that still reads this copy,
+    // of the version before `seen`, and saw any word written after this, also sees `seen`.
     fence(Ordering::Release);
     seen.wrapping_add(1)
 }
 
-/// Lets the copy written since [`begin_other`] count.
+/// Makes the copy written since [`begin_other`] the valid one.
 #[inline]
 pub fn flip(version: &AtomicU64, next: u64) {
     // Release: pairs with the Acquire in `current`.
@@ -89,7 +93,7 @@ mod tests {
             assert!(unchanged(&version, seen));
             begin(&version);
             assert!(!unchanged(&version, seen));
-            // Whoever takes the stripe over from a dead writer begins with it again.
+            // A process that takes the stripe over from a dead writer marks it again.
             begin(&version);
             assert_eq!((read(&version), current(&version)), (None, seen + 1));
             end(&version);

@@ -1,7 +1,8 @@
-//! All of a live image, and how a record is applied to it.
+//! All parts of an image, and how a record is applied to it.
 //!
-//! [`Image::apply`] is the one way by which a record changes state, in replay as well as (for events) live.
-//! A record is applied to a block if and only if it is newer than the block: exactly once.
+//! [`Image::apply`] is the only way in which a record changes state, in replay and (for events) in
+//! normal operation. A record is applied to a block if and only if it is newer than the block:
+//! exactly once.
 
 use crate::error::Result;
 use crate::format::names::FileName;
@@ -17,16 +18,17 @@ use ebbtide_core::kind::{Change, Event, Kind, Operation, State, Totals};
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
-/// A mapped live image.
+/// A mapped image.
 #[derive(Debug)]
 pub struct Image {
     header: Control,
     layout: Layout,
     form: BankForm,
     banks: ArcSwap<BankSet>,
-    /// The banks of a kind that never changes them, until the filter is cleared: read without an atomic swap.
+    /// The banks of a kind that never changes them, until the filter is cleared: read without an
+    /// atomic swap.
     fixed: OnceLock<FixedBanks>,
-    /// Held while the set of banks is made to follow the state block.
+    /// Held while the set of banks is updated to the state block.
     following: Mutex<()>,
     media: Arc<dyn Media>,
     access: Access,
@@ -39,7 +41,7 @@ struct FixedBanks {
     next_bank: u32,
 }
 
-/// What a filter begins with when it is cleared: its banks are there, but not listed yet.
+/// The initial state of a filter that is cleared: its banks exist, but are not listed yet.
 #[derive(Debug)]
 pub struct Cleared {
     words: Box<[AtomicU64]>,
@@ -66,15 +68,15 @@ impl Deref for Banks<'_> {
     }
 }
 
-/// A time as stripes keep it: doubled, plus one if it came with its key, so that of two equal times the
-/// one from a stream counts.
+/// Returns a time as stored by stripes: doubled, plus one if it came with its key. Of two equal
+/// times, the one from a stream is therefore the maximum.
 #[must_use]
 #[inline]
 pub fn stamp(time: u64, stream: bool) -> u64 {
     time << 1 | u64::from(stream)
 }
 
-/// What the record of an operation counts for.
+/// Returns the counts of an operation's record.
 #[must_use]
 #[inline]
 pub fn counts_of(kind: &dyn Kind, record: &Record) -> Totals {
@@ -103,7 +105,7 @@ impl Image {
     /// Creates an empty image for a timeline under the temporary name `temporary`. No bank is open yet.
     ///
     /// # Errors
-    /// [`crate::Error::Io`], a full disk among them.
+    /// [`crate::Error::Io`], including a full disk.
     pub fn create(
         media: Arc<dyn Media>,
         temporary: &str,
@@ -115,7 +117,7 @@ impl Image {
         Ok(Self::over(header, layout, BankForm::of(kind), media, Access::Write))
     }
 
-    /// The image that other handles use; see [`Control::attach`].
+    /// Opens the image that other handles use; see [`Control::attach`].
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::Damaged`].
@@ -156,21 +158,21 @@ impl Image {
         }
     }
 
-    /// The file `live`.
+    /// Returns the file `live`.
     #[must_use]
     #[inline]
     pub fn header(&self) -> &Control {
         &self.header
     }
 
-    /// What all banks share.
+    /// Returns the layout that all banks share.
     #[must_use]
     #[inline]
     pub fn layout(&self) -> Layout {
         self.layout
     }
 
-    /// The banks that are mapped now.
+    /// Returns the currently mapped banks.
     #[inline]
     pub fn banks(&self) -> Banks<'_> {
         match self.fixed.get() {
@@ -181,8 +183,8 @@ impl Image {
         }
     }
 
-    /// Banks that were mapped lately, for hints to the processor. Reads no mapped word: a child made by fork, which has no
-    /// mapping, gets to this before it is refused.
+    /// Returns recently mapped banks, for prefetching. Reads no mapped word: a forked child, which
+    /// has no mapping, gets here before it is refused.
     #[inline]
     pub fn recent_banks(&self) -> Banks<'_> {
         match self.fixed.get() {
@@ -191,13 +193,14 @@ impl Image {
         }
     }
 
-    /// The banks that are mapped now, to be kept over many operations.
+    /// Returns the currently mapped banks, to be kept over many operations.
     #[must_use]
     pub fn keep_banks(&self) -> Arc<BankSet> {
         self.banks.load_full()
     }
 
-    /// Whether these banks are what a version of the state block lists; if not, [`Image::follow`].
+    /// Returns whether a version of the state block lists exactly these banks; if not, call
+    /// [`Image::follow`].
     #[must_use]
     #[inline]
     pub fn are_listed(&self, banks: &Banks<'_>, version: u64) -> bool {
@@ -210,7 +213,7 @@ impl Image {
         }
     }
 
-    /// Maps the banks that the state block lists now and lets go of the others.
+    /// Maps the banks that the state block lists now and unmaps the others.
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::Damaged`].
@@ -227,11 +230,12 @@ impl Image {
                 self.banks.store(Arc::new(listed?.of_version(version)));
                 return Ok(());
             }
-            // An event came in between: what was listed may have been no table at all, or be gone.
+            // An event came in between: the list may have been inconsistent, or its banks may be
+            // gone.
         }
     }
 
-    /// The banks that a state lists, mapped.
+    /// Returns the banks that a state lists, mapped.
     fn listed(&self, state: &State<'_>) -> Result<BankSet> {
         let (mapped, mut listed) = (self.banks.load(), BankSet::default());
         for entry in state.banks() {
@@ -252,10 +256,10 @@ impl Image {
         Ok(listed)
     }
 
-    /// Puts the filter into the state it is created with: the kind's start, and its first bank.
+    /// Initialises a new filter: the kind's initial state, and its first bank.
     ///
     /// # Errors
-    /// [`crate::Error::Io`], a full disk among them.
+    /// [`crate::Error::Io`], including a full disk.
     pub fn start(&self, kind: &dyn Kind) -> Result<()> {
         self.header.state_block().change(0, |state| kind.start(state, self.layout));
         self.create_listed_banks()
@@ -264,7 +268,7 @@ impl Image {
     /// Creates every bank that the state block lists, in an image that has none.
     ///
     /// # Errors
-    /// [`crate::Error::Io`], a full disk among them.
+    /// [`crate::Error::Io`], including a full disk.
     pub fn create_listed_banks(&self) -> Result<()> {
         for entry in self.header.state().banks() {
             drop(self.create_bank(entry.id, entry.geometry)?);
@@ -272,7 +276,7 @@ impl Image {
         self.follow()
     }
 
-    /// The banks that the state block lists, mapped. Consistent for the holder of stripe 0.
+    /// Returns the banks that the state block lists, mapped. Consistent for the holder of stripe 0.
     ///
     /// # Errors
     /// As [`Image::follow`].
@@ -286,23 +290,24 @@ impl Image {
         Bank::create(&*self.media, uuid, timeline, id, self.layout, geometry, self.form)
     }
 
-    /// Allocates what the filter will begin with when it is cleared. The caller holds stripe 0, or is alone.
+    /// Allocates the initial state of the filter to be cleared. The caller holds stripe 0, or is
+    /// alone.
     ///
     /// # Errors
-    /// [`crate::Error::Io`], a full disk among them: nothing has changed then.
+    /// [`crate::Error::Io`], including a full disk: then nothing has changed.
     pub fn prepare_clear(&self, kind: &dyn Kind) -> Result<Cleared> {
         let words: Box<[AtomicU64]> = (0..kind.state_words()).map(|_| AtomicU64::new(0)).collect();
         let state = State::new(&words);
         state.begin_after(&self.header.state());
         kind.start(&state, self.layout);
-        // Those that were allocated in vain, for a record that found no room, are replaced.
+        // Unused ones, allocated for a record that found no room, are replaced.
         let banks = state.banks().map(|entry| self.create_bank(entry.id, entry.geometry));
         let banks = banks.collect::<Result<_>>()?;
         Ok(Cleared { words, banks })
     }
 
-    /// Clears the filter-wide state. The caller holds stripe 0 and all others, or is alone, or repairs stripe 0 after
-    /// one who held them all.
+    /// Clears the filter-wide state. The caller holds stripe 0 and all others, is alone, or repairs
+    /// stripe 0 after a dead owner of all stripes.
     pub fn clear_state(&self, lsn: u64, cleared: &Cleared) {
         let before: Vec<_> = self.header.state().banks().collect();
         for bank in &cleared.banks {
@@ -316,7 +321,8 @@ impl Image {
         }
     }
 
-    /// Applies the record of a clear as far as it concerns one stripe, which the caller holds; unless it has been applied.
+    /// Applies the record of a clear to one stripe, which the caller holds, unless it has been
+    /// applied.
     ///
     /// # Errors
     /// [`crate::Error::Io`] if the first bank cannot be allocated or mapped.
@@ -339,23 +345,24 @@ impl Image {
         Ok(())
     }
 
-    /// Allocates the bank that an event is about to open, so that it is there before the event is. Does nothing for other
-    /// events. The caller holds stripe 0, or is alone.
+    /// Allocates the bank that an event will open, so that it exists before the event. Does nothing
+    /// for other events. The caller holds stripe 0, or is alone.
     ///
     /// # Errors
-    /// [`crate::Error::Io`], a full disk among them: nothing has changed then.
+    /// [`crate::Error::Io`], including a full disk: then nothing has changed.
     pub fn prepare(&self, event: &Event) -> Result<()> {
         match *event {
             Event::OpenBank { id, geometry, .. } if id >= self.header.state().next_bank() => {
-                // One of the same name was allocated in vain, for a record that found no room; it is replaced.
+                // An unused one of the same name, allocated for a record that found no room, is
+                // replaced.
                 self.create_bank(id, geometry).map(|_| ())
             }
             _ => Ok(()),
         }
     }
 
-    /// Applies an event to the state block. The caller holds stripe 0, or is alone, and has [prepared](Image::prepare)
-    /// the event.
+    /// Applies an event to the state block. The caller holds stripe 0, or is alone, and has
+    /// [prepared](Image::prepare) the event.
     pub fn apply_event(&self, kind: &dyn Kind, lsn: u64, event: &Event) {
         self.header.state_block().change(lsn, |state| {
             state.apply_banks(event);
@@ -364,15 +371,18 @@ impl Image {
         if let Event::CloseBank { id, .. } = *event {
             let name =
                 FileName::Bank { timeline: self.header.identity().timeline, bank: id }.to_string();
-            // What stays behind if this fails is removed at the next opening; a mapping lives as long as anyone uses it.
+            // If this fails, the next opening removes the leftover; a mapping lives as long as any
+            // handle uses it.
             let _ = self.media.remove(&name);
         }
     }
 
-    /// Applies one record, unless it has been applied: in replay, where the caller is alone with the image, or in repair,
-    /// where it holds the record's stripe. `banks` are those that are mapped now; an event changes them.
+    /// Applies one record, unless it has been applied: in replay, where the caller is alone with
+    /// the image, or in repair, where it holds the record's stripe. `banks` are the currently
+    /// mapped ones; an event changes them.
     ///
-    /// Block first, then its LSN, then the stripe's sums: cut off anywhere, it is completed by doing it again.
+    /// The order is block, its LSN, the stripe's sums. Wherever it is interrupted, repeating it
+    /// completes it.
     ///
     /// # Errors
     /// [`crate::Error::Io`] if a bank cannot be allocated or mapped.
@@ -439,11 +449,11 @@ impl Image {
         Ok(())
     }
 
-    /// Makes sure that a block has room for what an operation will do to it, where blocks grow. Returns the room it used so
-    /// far.
+    /// Makes room in a block for an operation, if blocks grow. Returns the room that the block used
+    /// so far.
     ///
     /// # Errors
-    /// [`crate::Error::Io`], a full disk among them: nothing has changed then.
+    /// [`crate::Error::Io`], including a full disk: then nothing has changed.
     #[inline]
     pub fn make_room(
         &self,
@@ -462,7 +472,8 @@ impl Image {
         Ok(used)
     }
 
-    /// Gives back the room that a block used before an operation and does not use any more. The caller holds its stripe.
+    /// Frees the room that a block used before an operation and no longer uses. The caller holds
+    /// its stripe.
     #[inline]
     pub fn give_back_room(
         &self,
@@ -482,7 +493,7 @@ impl Image {
         }
     }
 
-    /// The sums over all stripes; exact for whoever is alone or holds them all.
+    /// Returns the sums over all stripes; exact for a caller that is alone or holds them all.
     #[must_use]
     pub fn sum_stripes(&self) -> (Totals, u64) {
         let (mut totals, mut time) = (Totals::default(), 0);
@@ -495,7 +506,8 @@ impl Image {
         (totals, time)
     }
 
-    /// Ends the rebuilding: fills the header's caches from the stripes, and the ends of the log.
+    /// Finishes a rebuild: fills the header's caches from the stripes, and sets the ends of the
+    /// log.
     pub fn finish(&self, kind: &dyn Kind, tail: u64) {
         self.fix_banks(kind);
         let (totals, time) = self.sum_stripes();
@@ -505,14 +517,15 @@ impl Image {
         self.header.durable().store(tail, Ordering::Release);
     }
 
-    /// The LSN of the last record that changed the state: the largest of all stripes and the state block.
+    /// Returns the LSN of the last record that changed the state: the largest of all stripes and
+    /// the state block.
     #[must_use]
     pub fn last_change(&self) -> u64 {
         let stripes = (0..self.header.stripe_count()).map(|at| self.header.stripe(at).lsn());
         stripes.max().unwrap_or(0).max(self.header.state_block().current().lsn())
     }
 
-    /// Bytes of memory: everything but the log.
+    /// Returns the bytes of memory: everything except the log.
     #[must_use]
     pub fn memory_bytes(&self) -> u64 {
         let banks = self.banks();

@@ -1,8 +1,9 @@
 //! The state block: the filter-wide state, in two copies.
 //!
-//! An event writes the copy that does not count, then flips: readers never wait, also not for a writer that was stopped
-//! in the middle, and one that died there has changed nothing that counts. The version's lowest bit says which
-//! copy counts; see [`seqlock`]. Whoever writes holds stripe 0, or is alone.
+//! An event writes the copy that is not valid, then flips. Readers therefore never wait, even for a
+//! writer that was stopped halfway; a writer that died there has changed nothing valid. The
+//! version's lowest bit indicates the valid copy; see [`seqlock`]. A writer holds stripe 0, or is
+//! alone.
 
 use crate::image::seqlock;
 use crate::sync::{AtomicU64, Ordering};
@@ -11,10 +12,10 @@ use ebbtide_core::kind::State;
 
 /// Words of a copy before the state: its LSN, a spare one, the kind's words.
 const HEAD_WORDS: usize = 2 + OWN_WORDS;
-/// The version has a cache line of its own.
+/// The offset of the copies: the version has a cache line of its own.
 const COPIES: usize = 8;
 
-/// Words of the state block, with a state of so many words.
+/// Returns the words of the state block for a state of this size.
 #[must_use]
 pub const fn state_block_words(state_words: usize) -> usize {
     COPIES + 2 * (HEAD_WORDS + state_words)
@@ -29,8 +30,7 @@ pub struct StateBlock<'a>(&'a [AtomicU64]);
 pub struct Copy0<'a>(&'a [AtomicU64]);
 
 impl<'a> StateBlock<'a> {
-    /// The state block in these words.
-    /// They must be the [`state_block_words`] of some state.
+    /// Creates the state block in these words. Their number must be the [`state_block_words`] of some state.
     #[must_use]
     #[inline]
     pub fn new(words: &'a [AtomicU64]) -> Self {
@@ -38,21 +38,21 @@ impl<'a> StateBlock<'a> {
         Self(words)
     }
 
-    /// The version that counts now.
+    /// Returns the valid version.
     #[must_use]
     #[inline]
     pub fn version(&self) -> u64 {
         seqlock::current(&self.0[0])
     }
 
-    /// Whether what was read of `before`'s copy belongs together.
+    /// Returns whether the data read from the copy of `before` is consistent.
     #[must_use]
     #[inline]
     pub fn unchanged(&self, before: u64) -> bool {
         seqlock::unchanged(&self.0[0], before)
     }
 
-    /// The copy of a version.
+    /// Returns the copy of a version.
     #[must_use]
     #[inline]
     pub fn copy(&self, version: u64) -> Copy0<'a> {
@@ -61,14 +61,14 @@ impl<'a> StateBlock<'a> {
         Copy0(&self.0[at..at + size])
     }
 
-    /// The filter-wide state of a version.
+    /// Returns the filter-wide state of a version.
     #[must_use]
     #[inline]
     pub fn state(&self, version: u64) -> State<'a> {
         State::new(&self.copy(version).0[HEAD_WORDS..])
     }
 
-    /// The copy that counts now.
+    /// Returns the valid copy.
     #[must_use]
     #[inline]
     pub fn current(&self) -> Copy0<'a> {
@@ -87,19 +87,19 @@ impl<'a> StateBlock<'a> {
 }
 
 impl<'a> Copy0<'a> {
-    /// The LSN last applied.
+    /// Returns the LSN last applied.
     #[must_use]
     #[inline]
     pub fn lsn(&self) -> u64 {
         load(&self.0[0])
     }
 
-    /// Sets the LSN last applied, for whoever is alone with the image.
+    /// Sets the LSN last applied, for a caller that is alone with the image.
     pub fn set_lsn(&self, lsn: u64) {
         store(&self.0[0], lsn);
     }
 
-    /// As a block: what snapshots and digests hold.
+    /// Returns the copy as a block: the content of snapshots and digests.
     #[must_use]
     #[inline]
     pub fn block(&self) -> Block<'a> {
@@ -107,7 +107,7 @@ impl<'a> Copy0<'a> {
         Block::alone(own, cells)
     }
 
-    /// The filter-wide state: its cells.
+    /// Returns the filter-wide state: its cells.
     #[must_use]
     #[inline]
     pub fn state(&self) -> State<'a> {
@@ -119,7 +119,7 @@ impl<'a> Copy0<'a> {
         for (to, from) in self.0.iter().zip(from.0) {
             let value = load(from);
             if load(to) != value {
-                // Release: a bank's number is there already and is not stored again.
+                // Release: a bank's number is already there and is not stored again.
                 to.store(value, Ordering::Release);
             }
         }

@@ -1,8 +1,8 @@
-//! A stripe's entry in the live image: its lock word, and what is counted under it.
+//! A stripe's entry in the image: its lock word, and the sums counted under it.
 //!
-//! The sums exist twice, each copy under its own LSN. An update writes the copy that does not count, its LSN last: so
-//! whatever moment the holder dies at, one copy is whole, and the greater LSN tells which. Who takes the stripe over
-//! learns from it which record was the last to be counted.
+//! The sums exist in two copies, each with its own LSN. An update writes the older copy, its LSN
+//! last. Whenever the holder dies, one copy is therefore whole, and the greater LSN identifies it.
+//! The process that takes the stripe over reads from it which record was counted last.
 
 use crate::sync::{AtomicU64, Ordering, fence};
 use ebbtide_core::block::{load, store};
@@ -12,7 +12,7 @@ use ebbtide_core::kind::Totals;
 pub const STRIPE_WORDS: usize = 8;
 
 const TIME: usize = 1;
-/// Where the copies of LSN, inserts and new bits begin.
+/// The offsets of the copies of LSN, inserts and new bits.
 const COPIES: [usize; 2] = [2, 5];
 
 const _: () = assert!(COPIES[1] + 3 == STRIPE_WORDS);
@@ -21,7 +21,7 @@ const _: () = assert!(COPIES[1] + 3 == STRIPE_WORDS);
 #[derive(Debug, Clone, Copy)]
 pub struct Stripe<'a>(&'a [AtomicU64]);
 
-/// The sums of a stripe, as snapshots keep them.
+/// The sums of a stripe, as stored in snapshots.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StripeSums {
     /// The LSN last counted.
@@ -30,12 +30,12 @@ pub struct StripeSums {
     pub inserts: u64,
     /// The latest time, doubled, plus one if it came with its key.
     pub time: u64,
-    /// The sum of what was new.
+    /// The sum of new bits.
     pub new_bits: u64,
 }
 
 impl<'a> Stripe<'a> {
-    /// The entry in these words.
+    /// Creates the entry in these words.
     ///
     /// # Panics
     /// If there are not [`STRIPE_WORDS`] of them.
@@ -46,23 +46,23 @@ impl<'a> Stripe<'a> {
         Self(words)
     }
 
-    /// The lock word.
+    /// Returns the lock word.
     #[must_use]
     #[inline]
     pub fn lock_word(&self) -> &'a AtomicU64 {
         &self.0[0]
     }
 
-    /// Where the copy that counts begins, and the other one.
+    /// Returns the offsets of the valid copy and of the other one.
     #[inline]
     fn copies(&self) -> (usize, usize) {
         let [first, second] = COPIES;
-        // Acquire: pairs with the Release in `update`, for those who read without the lock.
+        // Acquire: pairs with the Release in `update`, for readers without the lock.
         let [one, two] = COPIES.map(|at| self.0[at].load(Ordering::Acquire));
         if two > one { (second, first) } else { (first, second) }
     }
 
-    /// What has been counted. Consistent for the stripe's holder only.
+    /// Returns the sums. Consistent for the stripe's holder only.
     #[must_use]
     #[inline]
     pub fn sums(&self) -> StripeSums {
@@ -71,22 +71,24 @@ impl<'a> Stripe<'a> {
         StripeSums { lsn, inserts, time: load(&self.0[TIME]), new_bits }
     }
 
-    /// The LSN last counted.
+    /// Returns the LSN last counted.
     #[must_use]
     #[inline]
     pub fn lsn(&self) -> u64 {
         load(&self.0[self.copies().0])
     }
 
-    /// The latest time that was counted or noted, doubled, plus one if it came with its key.
+    /// Returns the latest time that was counted or noted, doubled, plus one if it came with its
+    /// key.
     #[must_use]
     #[inline]
     pub fn time(&self) -> u64 {
-        // Acquire: pairs with the Release in `count`. Who sees an event's time sees the event.
+        // Acquire: pairs with the Release in `count`. A thread that sees an event's time sees the
+        // event.
         self.0[TIME].load(Ordering::Acquire)
     }
 
-    /// Sets what has been counted, for whoever is alone with the image.
+    /// Sets the sums, for a caller that is alone with the image.
     pub fn set_sums(&self, sums: &StripeSums) {
         let [first, second] = COPIES;
         store(&self.0[second], 0);
@@ -96,25 +98,27 @@ impl<'a> Stripe<'a> {
         }
     }
 
-    /// Counts so many inserts and so much new bits up to this LSN, which is greater than the last; for the stripe's holder.
+    /// Counts inserts and new bits up to this LSN, which is greater than the last; for the stripe's
+    /// holder.
     #[inline]
     pub fn count(&self, lsn: u64, time: u64, counts: Totals) {
         let Totals { inserts, new_bits } = counts;
         let (newest, other) = self.copies();
         store(&self.0[other], 0);
-        // Release fence: nothing below may come before the store above. Then whoever takes the stripe over from a
-        // dead holder (its death is the Acquire) finds no half copy under an old LSN.
+        // Release fence: nothing below may be reordered before the store above. A process that
+        // takes the stripe over from a dead holder (its death is the Acquire) then finds no half
+        // copy under an old LSN.
         fence(Ordering::Release);
         store(&self.0[other + 1], load(&self.0[newest + 1]).wrapping_add(inserts));
         store(&self.0[other + 2], load(&self.0[newest + 2]).wrapping_add(new_bits));
-        // In one copy: a maximum may be taken twice. Release: pairs with the Acquire in `time`.
+        // In one copy, because a maximum is idempotent. Release: pairs with the Acquire in `time`.
         self.0[TIME].store(load(&self.0[TIME]).max(time), Ordering::Release);
-        // Release: the copy is whole before it counts.
+        // Release: the copy is whole before it is valid.
         self.0[other].store(lsn, Ordering::Release);
     }
 
-    /// Takes back all that was counted, up to the LSN of the record that cleared the filter; for the stripe's holder.
-    /// Returns what was counted.
+    /// Subtracts all counts, up to the LSN of the record that cleared the filter; for the stripe's
+    /// holder. Returns the former counts.
     pub fn clear(&self, lsn: u64, time: u64) -> Totals {
         let StripeSums { inserts, new_bits, .. } = self.sums();
         let (less, fewer) = (inserts.wrapping_neg(), new_bits.wrapping_neg());
@@ -140,7 +144,7 @@ mod tests {
             stripe.count(lsn, 1000 - lsn, Totals { inserts: 1, new_bits: 3 });
             let sums = StripeSums { lsn, inserts: lsn, time: 999, new_bits: 3 * lsn };
             assert_eq!(stripe.sums(), sums);
-            // What a holder leaves that dies in the middle of the next update.
+            // The state left by a holder that dies in the middle of the next update.
             let other = if lsn % 2 == 1 { COPIES[0] } else { COPIES[1] };
             store(&words[other], 0);
             store(&words[other + 1], 77);

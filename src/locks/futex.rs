@@ -1,8 +1,9 @@
-//! Sleeping on a lock word until another thread or process wakes us.
+//! Sleeping on a lock word until another thread or process wakes the sleeper.
 //!
-//! The kernel compares and sleeps on 32 bits: the low half of the word, which on a little-endian machine
-//! lies at the word's own address. Futexes here are shared ones: a waiter in another process that maps the
-//! same file is woken too. A wake-up may be missed or spurious; callers bound each wait and look again.
+//! The kernel compares and sleeps on 32 bits: the low half of the word, which on a little-endian
+//! machine lies at the word's own address. The futexes are shared ones: a waiter in another process
+//! that maps the same file is woken too. A wakeup may be missed or spurious; callers bound each
+//! wait and check again.
 
 use crate::sync::AtomicU64;
 use std::time::Duration;
@@ -10,10 +11,11 @@ use std::time::Duration;
 /// How a wait ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Woken {
-    /// Somebody woke us, the word had another value already, or for no reason at all.
+    /// A wakeup, another value of the word from the start, or spuriously.
     Perhaps,
-    /// By nobody: the time was up, or a signal came. Signals count like time, as they may come often enough
-    /// (from a profiler, say) for no wait ever to last its time.
+    /// No wakeup: the time was up, or a signal came. A signal counts as elapsed time, because
+    /// frequent signals (from a profiler, say) could otherwise keep every wait from reaching its
+    /// timeout.
     No,
 }
 
@@ -31,14 +33,14 @@ pub fn wait(word: &AtomicU64, expected_low: u32, timeout: Duration) -> Woken {
     }
 }
 
-/// Wakes one of those who sleep on `word`, if any does.
+/// Wakes one thread that sleeps on `word`, if there is one.
 #[cfg(not(any(loom, miri, shuttle)))]
 pub fn wake_one(word: &AtomicU64) {
-    // An error would mean that nobody can sleep there either.
+    // An error would mean that no thread can sleep there either.
     let _ = rustix::thread::futex::wake(low_half(word), rustix::thread::futex::Flags::empty(), 1);
 }
 
-/// Wakes all who sleep on `word`.
+/// Wakes all threads that sleep on `word`.
 #[cfg(not(any(loom, miri, shuttle)))]
 pub fn wake_all(word: &AtomicU64) {
     let everyone = i32::MAX as u32;
@@ -50,31 +52,33 @@ pub fn wake_all(word: &AtomicU64) {
     );
 }
 
-/// The address of the low half, for the kernel. Rust code must neither load nor store through it: that
-/// would mix atomic accesses of two sizes.
+/// Returns the address of the low half, for the kernel. Rust code must neither load nor store
+/// through it: that would mix atomic accesses of two sizes.
 #[cfg(not(any(loom, miri, shuttle)))]
 #[expect(unsafe_code, reason = "the kernel takes the address of 32 bits, the protocol needs 64")]
 fn low_half(word: &AtomicU64) -> &std::sync::atomic::AtomicU32 {
     const { assert!(cfg!(target_endian = "little"), "the low half must come first") };
-    // SAFETY: the first four of the word's eight bytes are valid for as long as the word is borrowed and
-    // aligned for four; any bits are a valid AtomicU32; both types allow for change behind a reference.
+    // SAFETY: the first four of the word's eight bytes are aligned for four, and valid for as long
+    // as the word is borrowed; any bits are a valid AtomicU32; both types allow changes behind a
+    // reference.
     unsafe { &*std::ptr::from_ref(word).cast() }
 }
 
-/// Under loom time does not pass: each wait lets others run and then ends like one that took too long.
+/// Under loom time does not pass: each wait lets other threads run and then times out.
 #[cfg(loom)]
 pub fn wait(_word: &AtomicU64, _expected_low: u32, _timeout: Duration) -> Woken {
     crate::sync::spin_hint();
     Woken::No
 }
 
-/// In a schedule it is chosen whether somebody has come to wake us.
+/// In a schedule, the harness chooses whether a wakeup comes.
 #[cfg(shuttle)]
 pub fn wait(_word: &AtomicU64, _expected_low: u32, timeout: Duration) -> Woken {
     if crate::sync::scheduled::wait(timeout) { Woken::Perhaps } else { Woken::No }
 }
 
-/// Miri takes the kernel's look at half of a word for one of the program's, which mixes sizes: there the word is polled.
+/// Miri treats the kernel's read of half a word as one of the program's, which mixes sizes: there
+/// the word is polled.
 #[cfg(miri)]
 pub fn wait(word: &AtomicU64, expected_low: u32, timeout: Duration) -> Woken {
     let begun = std::time::Instant::now();
@@ -88,11 +92,11 @@ pub fn wait(word: &AtomicU64, expected_low: u32, timeout: Duration) -> Woken {
     Woken::Perhaps
 }
 
-/// Under loom, Miri and in a schedule nobody has to be woken.
+/// Under loom, Miri and in a schedule wakeups are not needed.
 #[cfg(any(loom, miri, shuttle))]
 pub fn wake_one(_word: &AtomicU64) {}
 
-/// Under loom, Miri and in a schedule nobody has to be woken.
+/// Under loom, Miri and in a schedule wakeups are not needed.
 #[cfg(any(loom, miri, shuttle))]
 pub fn wake_all(_word: &AtomicU64) {}
 
@@ -102,7 +106,8 @@ mod tests {
     use crate::media::{Access, Disk, Media};
     use crate::sync::Ordering;
 
-    /// Longer than any wake-up takes, on a busy machine too: a wait that takes so long was ended by nobody.
+    /// Longer than any wakeup takes, even on a busy machine: a wait of this length was not ended by
+    /// a wakeup.
     const LIMIT: Duration = Duration::from_secs(60);
 
     #[test]
@@ -134,12 +139,12 @@ mod tests {
                     while word.load(Ordering::Acquire) == 0 {
                         wait(word, 0, LIMIT);
                     }
-                    // Signals end waits too, so not by what a wait returns.
+                    // Signals end waits too, so the result of a wait proves nothing.
                     assert!(begun.elapsed() < LIMIT, "nobody woke sleeper {sleeper}");
                     wake_one(word); // passed on
                 });
             }
-            // Time to fall asleep; if they have not, the test claims less but passes.
+            // Time to fall asleep; if the threads have not, the test checks less but passes.
             std::thread::sleep(Duration::from_millis(10));
             // Release: partner is the Acquire above.
             ours.words()[7].store(1, Ordering::Release);

@@ -1,18 +1,20 @@
-//! Turns at a duty that concerns all handles: syncing the log, allocating a segment.
+//! Leader gates for work that concerns all handles: syncing the log, allocating a segment.
 //!
-//! A turn is a hint, no office: it spares others the same work, and nobody waits longer than their patience for whoever
-//! has it, dead, stopped or slow. The word is even while nobody is at it and odd while somebody is. Taking a turn raises
-//! it by one, ending one too; overtaking raises it by two, to the next odd number, and so takes from the one before
-//! nothing but the right to end the turn.
+//! The gate only avoids duplicate work. A caller waits for the leader, which may be dead, stopped
+//! or slow, at most for its patience. The word is even while the gate is free and odd while a
+//! leader holds it. Taking the gate raises the word by one, and so does releasing it. Overtaking
+//! raises it by two, to the next odd number, and so takes from the previous leader only the right
+//! to release the gate.
 //!
-//! So what is done in a turn must bear being done by two at once. What it must know is whether the turn before was
-//! ended in good order: [`Taken::Overtook`] says that it was not. Modelled in `tests/loom/leader_gate.rs`.
+//! The guarded operation must therefore be idempotent and safe to run twice at once. If it depends
+//! on whether the previous leader finished in order, [`Taken::Overtook`] reports that it did not.
+//! Modelled in `tests/loom/turn.rs`.
 
 use crate::locks::futex::{self, Woken};
 use crate::sync::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A turn. Dropped without [`Turn::end`] (by a panic) it is left to be overtaken.
+/// The held gate. Dropped without [`Turn::end`] (by a panic) it is left to be overtaken.
 #[derive(Debug)]
 #[must_use = "others wait for its end"]
 pub struct Turn<'a> {
@@ -20,19 +22,20 @@ pub struct Turn<'a> {
     number: u64,
 }
 
-/// What came of waiting for a turn.
+/// The outcome of waiting for the gate.
 #[derive(Debug)]
 #[must_use = "others may wait for the end of a turn"]
 pub enum Taken<'a> {
-    /// It is ours, and the one before has ended.
+    /// The caller is the leader, and the previous leader has finished.
     Ours(Turn<'a>),
-    /// It is ours, and whoever had the one before has not come to its end: dead, stopped or slow.
+    /// The caller is the leader, and the previous one has not finished: it is dead, stopped or
+    /// slow.
     Overtook(Turn<'a>),
-    /// Another's turn began or ended meanwhile: look again whether anything is left to do.
+    /// Another leader began or finished meanwhile: check again whether anything is left to do.
     Again,
 }
 
-/// Takes the turn, waiting for the one who has it for so long at most.
+/// Takes the gate, after waiting for its leader for at most `patience`.
 pub fn take(word: &AtomicU64, patience: Duration) -> Taken<'_> {
     // Relaxed: the compare-and-swap decides.
     let seen = word.load(Ordering::Relaxed);
@@ -44,7 +47,8 @@ pub fn take(word: &AtomicU64, patience: Duration) -> Taken<'_> {
             }
         }
     }
-    // Acquire: pairs with the Release in `end`; what was done in the last turn that ended is seen.
+    // Acquire: pairs with the Release in `end`; the work of the last leader that finished is
+    // visible.
     if word.compare_exchange(seen, number, Ordering::Acquire, Ordering::Relaxed).is_err() {
         return Taken::Again;
     }
@@ -53,10 +57,11 @@ pub fn take(word: &AtomicU64, patience: Duration) -> Taken<'_> {
 }
 
 impl Turn<'_> {
-    /// Ends the turn, unless it was overtaken, and wakes all who wait.
+    /// Releases the gate, unless it was overtaken, and wakes all waiters.
     pub fn end(self) {
         let next = self.number.wrapping_add(1);
-        // Release: pairs with the Acquire in `take`. Relaxed on failure: whoever has overtaken goes on.
+        // Release: pairs with the Acquire in `take`. Relaxed on failure: the leader that has
+        // overtaken continues.
         let _ = self.word.compare_exchange(self.number, next, Ordering::Release, Ordering::Relaxed);
         futex::wake_all(self.word);
     }
@@ -66,7 +71,8 @@ impl Turn<'_> {
 mod tests {
     use super::*;
 
-    /// Longer than any wake-up takes, on a busy machine too. A waiter that nobody wakes overtakes then, and the test fails.
+    /// Longer than any wakeup takes, even on a busy machine. A waiter that is not woken then
+    /// overtakes, and the test fails.
     const LIMIT: Duration = Duration::from_secs(60);
     const SHORT: Duration = Duration::from_millis(1);
 
@@ -98,12 +104,12 @@ mod tests {
             let waiters = [0, 1].map(|_| {
                 scope.spawn(|| match take(&word, LIMIT) {
                     Taken::Again => {}
-                    // It came too late to wait. The other waiter may wait for this turn now.
+                    // It came too late to wait. The other waiter may now wait for this leader.
                     Taken::Ours(turn) => turn.end(),
                     Taken::Overtook(_) => panic!("not woken for {LIMIT:?}, the word is {word:?}"),
                 })
             });
-            // Time to fall asleep; if they have not, the test claims less but passes.
+            // Time to fall asleep; if the threads have not, the test checks less but passes.
             std::thread::sleep(Duration::from_millis(10));
             turn.end();
             for waiter in waiters {

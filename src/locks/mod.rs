@@ -1,8 +1,8 @@
-//! Which handles are alive, and which of them holds what.
+//! Which handles on a filter are alive, and which locks they hold.
 //!
-//! A session is the proof that a handle is alive ([`session`]); the lock word of a stripe names a
-//! session ([`robust_word`], [`stripes`]); a [`leader_gate`] avoids duplicate work. Nothing here
-//! depends on what a stripe guards or how it is repaired after its owner died.
+//! A session slot is proof of life ([`session`]); a stripe lock contains the owner's slot
+//! ([`robust_word`], [`stripes`]); a leader gate ([`leader_gate`]) avoids duplicate work. Nothing here
+//! depends on what a stripe guards, or on how a dead owner's stripe is repaired.
 
 pub mod futex;
 pub mod leader_gate;

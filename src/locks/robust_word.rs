@@ -1,65 +1,69 @@
-//! The lock of a stripe: one shared word, held by a slot, taken over if its owner dies.
+//! The lock of a stripe: one shared word, held by a session slot, taken over if its owner dies.
 //!
-//! The word is zero if free, else it holds, from the lowest bit: *waiters* (1 bit: somebody may sleep on
-//! the word), the owner's slot plus one (15 bits), the owner's term (48 bits). Invariants:
-//! - Only an owner makes its word zero, only a waiter sets the waiters bit, only a waiter that found the
-//!   owner dead replaces one owner by another. Each is a compare-and-swap, so at any time at most one
-//!   living thread believes itself the owner.
-//! - Whoever has waited takes the lock with the waiters bit set, as others may still sleep: they were all
-//!   announced by that one bit, which the unlock that woke a single one of them took away.
-//! - No wake-up is relied upon: each wait is bounded, so one that got lost (its waker or the one woken died)
-//!   costs [`PATIENCE`], no more. Thus it is also harmless that the futex compares the low half only.
+//! The word is zero if free. Otherwise it contains, from the lowest bit: *waiters* (1 bit: a thread
+//! may sleep on the word), the owner's slot plus one (15 bits), the owner's incarnation (48 bits).
+//! Invariants:
+//! - Only an owner sets its word to zero; only a waiter sets the waiters bit; only a waiter that
+//!   found the owner dead replaces one owner by another. Each is a compare-and-swap, so at any time
+//!   at most one live thread considers itself the owner.
+//! - A thread that has waited takes the lock with the waiters bit set, because other threads may
+//!   still sleep. All of them were announced by that one bit, which was cleared by the unlock that
+//!   woke a single one of them.
+//! - No wakeup is relied upon: each wait is bounded, so a lost wakeup (its waker or the woken
+//!   thread died) costs at most [`PATIENCE`]. It is therefore also harmless that the futex compares
+//!   the low half only.
 //!
-//! All threads of a handle share its slot and term; among them the word is a plain mutex. What the lock
-//! guards, and how it is repaired after a takeover, is not known here.
+//! All threads of a handle share its slot and incarnation; among them the word is a plain mutex.
+//! What the lock guards, and the repair after a takeover, are handled elsewhere.
 
 use crate::locks::futex::{self, Woken};
 use crate::sync::{AtomicU64, Ordering, patience, spin_hint};
 use std::time::Duration;
 
-/// The bit that says that somebody may be asleep on the word.
+/// Set if a thread may sleep on the word.
 pub const WAITERS: u64 = 1;
 const SLOT_SHIFT: u32 = 1;
 const TERM_SHIFT: u32 = 16;
 const SLOT_MASK: u64 = (1 << (TERM_SHIFT - SLOT_SHIFT)) - 1;
 
-/// The longest sleep between two checks whether the owner is alive, and how long a living owner is
-/// waited for at least.
+/// The longest sleep between two checks whether the owner is alive, and the minimum wait for a live
+/// owner.
 const PATIENCE: Duration = patience(Duration::from_millis(10));
-/// The sleep before the first check; each further one is as long as all before it. A living owner
-/// rarely holds a stripe that long, so most checks find a dead one. Where interleavings are explored
-/// there are no further ones.
+/// The sleep before the first check; each further sleep is as long as all before it. A live owner
+/// rarely holds a stripe that long, so most checks find a dead one. If interleavings are explored,
+/// all sleeps have the full length.
 const FIRST_SLEEP: Duration =
     if cfg!(any(loom, shuttle)) { PATIENCE } else { patience(Duration::from_millis(1)) };
 
-/// Looks at a held word before sleeping: an insert holds its stripe for some hundred nanoseconds, which
-/// is less than falling asleep takes. Where interleavings are explored each look doubles them, so there is one.
+/// Reads of a held word before sleeping: an insert holds its stripe for some hundred nanoseconds,
+/// which is less than falling asleep takes. If interleavings are explored, each read doubles them,
+/// so there is one.
 const LOOKS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 64 };
 
-/// Who holds a stripe: a handle's slot, and which of the slot's many holders it is.
+/// The owner of a stripe: a handle's session slot, and its incarnation among the slot's holders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Owner {
     /// The slot, below [`Owner::SLOTS`].
     pub slot: u16,
-    /// How often the slot had been taken, below [`Owner::TERMS`].
+    /// The number of times the slot had been taken, below [`Owner::TERMS`].
     pub term: u64,
 }
 
 impl Owner {
-    /// Slots that a lock word can name.
+    /// The number of slots that a lock word can represent.
     pub const SLOTS: u16 = SLOT_MASK as u16;
-    /// Terms that a lock word can name.
+    /// The number of incarnations that a lock word can represent.
     pub const TERMS: u64 = 1 << (64 - TERM_SHIFT);
 
-    /// The word of a lock that this owner holds and nobody waits for.
+    /// Returns the word of a lock that this owner holds without waiters.
     #[inline]
     fn word(self) -> u64 {
         debug_assert!(self.slot < Self::SLOTS && self.term < Self::TERMS, "{self:?} fits no word");
         ((u64::from(self.slot) + 1) << SLOT_SHIFT) | (self.term << TERM_SHIFT)
     }
 
-    /// What to do about `self`, seen in a word: by its term if the slot is now ours (its byte, the proof of life, is
-    /// then our own and says nothing), else by asking.
+    /// Judges `self`, seen in a word. If the slot is now ours, its byte, the proof of life, is our
+    /// own and proves nothing: the incarnation decides. Otherwise calls `judge`.
     fn judged(self, us: Owner, judge: &dyn Fn(Owner) -> Verdict) -> Verdict {
         match self.slot == us.slot {
             true if self.term < us.term => Verdict::Dead,
@@ -69,36 +73,37 @@ impl Owner {
     }
 }
 
-/// What a waiter makes of an owner that keeps it waiting.
+/// The verdict on an owner that a waiter waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// It lives: wait on.
+    /// It is alive: continue to wait.
     Wait,
     /// It is dead: take the lock over.
     Dead,
-    /// It lives, but is not worth waiting for any longer.
+    /// It is alive, but not worth a longer wait.
     GiveUp,
 }
 
-/// Who holds the lock whose word this is; `None` if nobody does, or the word is not one.
+/// Returns the holder of a lock with this word; `None` if it is free, or the word is invalid.
 #[must_use]
 pub fn holder(word: u64) -> Option<Owner> {
     let slot = ((word >> SLOT_SHIFT) & SLOT_MASK).checked_sub(1)?;
     Some(Owner { slot: slot as u16, term: word >> TERM_SHIFT })
 }
 
-/// How a lock was come by.
+/// How a lock was acquired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "after a takeover the stripe needs repair"]
 pub enum Acquired {
-    /// It was free: what it guards is whole.
+    /// It was free: the guarded data is whole.
     Free,
-    /// This owner died holding it: what it guards may be half done. Ourselves, if the word named nobody: it was damaged.
+    /// This owner died while holding it: the guarded data may be half changed. It is the caller
+    /// itself if the word was damaged and contained no owner.
     TakenOver(Owner),
 }
 
-/// The lock was no longer ours when we came to release it: we had been declared dead, and another owner
-/// may have worked on the stripe beside us.
+/// The lock was no longer held when it was to be released: its owner had been declared dead, and
+/// another owner may have worked on the stripe at the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lost;
 
@@ -106,16 +111,17 @@ pub struct Lost;
 #[must_use]
 #[inline]
 pub fn try_lock(word: &AtomicU64, owner: Owner) -> bool {
-    // Acquire: partner is the Release of the unlock that left the zero. Relaxed on failure: nothing is
-    // done on the strength of what was seen.
+    // Acquire: partner is the Release of the unlock that left the zero. Relaxed on failure: the
+    // value seen is not used.
     word.compare_exchange(0, owner.word(), Ordering::Acquire, Ordering::Relaxed).is_ok()
 }
 
-/// Takes the lock, waiting for it if need be, or taking it over from a dead owner. `None` if the judge gave up.
+/// Takes the lock, after waiting for it if necessary, or takes it over from a dead owner. `None` if
+/// the judge returned `GiveUp`.
 ///
-/// `judge` is called for owners in other slots than ours after each sleep, first after
-/// [`FIRST_SLEEP`]; that it gives up counts after [`PATIENCE`]. It must synchronise with the end of
-/// an owner that it calls dead; the release of a byte lock by the kernel does.
+/// `judge` is called for owners in other slots after each sleep, first after [`FIRST_SLEEP`];
+/// `GiveUp` is effective after [`PATIENCE`]. It must synchronise with the end of an owner that it
+/// declares dead; the release of a byte lock by the kernel does.
 #[inline]
 pub fn lock(word: &AtomicU64, owner: Owner, judge: &dyn Fn(Owner) -> Verdict) -> Option<Acquired> {
     if try_lock(word, owner) { Some(Acquired::Free) } else { lock_contended(word, owner, judge) }
@@ -129,7 +135,8 @@ fn lock_contended(
 ) -> Option<Acquired> {
     for _ in 0..LOOKS {
         spin_hint();
-        // Relaxed, here and below: the compare-and-swap that follows decides, and brings the ordering.
+        // Relaxed, here and below: the compare-and-swap that follows decides, and provides the
+        // ordering.
         let seen = word.load(Ordering::Relaxed);
         if seen == 0 && try_lock(word, owner) {
             return Some(Acquired::Free);
@@ -139,7 +146,7 @@ fn lock_contended(
         }
     }
     let ours = owner.word() | WAITERS;
-    // Who holds the lock, and how long it has been waited for.
+    // The holder of the lock, and how long it has been waited for.
     let (mut silent, mut slept) = (None, Duration::ZERO);
     loop {
         let seen = word.load(Ordering::Relaxed);
@@ -151,8 +158,8 @@ fn lock_contended(
             continue;
         }
         let waited_for = seen | WAITERS;
-        // Relaxed: a mark for whoever unlocks, carrying no data. As a read-modify-write it does not break
-        // the chain from an earlier unlock's Release to a takeover's Acquire.
+        // Relaxed: a mark for the thread that unlocks, without data. As a read-modify-write it does
+        // not break the chain from an earlier unlock's Release to a takeover's Acquire.
         if seen != waited_for
             && word
                 .compare_exchange(seen, waited_for, Ordering::Relaxed, Ordering::Relaxed)
@@ -160,7 +167,7 @@ fn lock_contended(
         {
             continue;
         }
-        // The low half is what the kernel compares.
+        // The kernel compares the low half.
         if holder(waited_for) != silent {
             (silent, slept) = (holder(waited_for), Duration::ZERO);
         }
@@ -169,35 +176,35 @@ fn lock_contended(
             continue;
         }
         slept += sleep;
-        // A word that names nobody was written by nobody, and nobody will give it back.
+        // A word without an owner was not written by a lock operation, and is never released.
         match silent.map_or(Verdict::Dead, |silent| silent.judged(owner, judge)) {
             Verdict::GiveUp if slept >= PATIENCE => return None,
             Verdict::Wait | Verdict::GiveUp => continue,
             Verdict::Dead => {}
         }
-        // Acquire: partner is the unlock before the dead owner's lock. With the dead owner's own stores
-        // `judge` has synchronised; it left no Release behind.
+        // Acquire: partner is the unlock before the dead owner's lock. `judge` has synchronised
+        // with the dead owner's own stores; the owner left no Release behind.
         if word.compare_exchange(waited_for, ours, Ordering::Acquire, Ordering::Relaxed).is_ok() {
             return Some(Acquired::TakenOver(silent.unwrap_or(owner)));
         }
     }
 }
 
-/// How long to sleep after sleeps of this length in all: doubles them up to [`PATIENCE`], then as
-/// long each time.
+/// Returns the next sleep after sleeps of this total length: doubles the total up to [`PATIENCE`],
+/// then stays at that length.
 fn next_sleep(slept: Duration) -> Duration {
     let rest = PATIENCE.saturating_sub(slept);
     if rest.is_zero() { PATIENCE } else { slept.max(FIRST_SLEEP).min(rest) }
 }
 
-/// Releases the lock and wakes one who waits for it.
+/// Releases the lock and wakes one thread that waits for it.
 ///
 /// # Errors
-/// [`Lost`] if the word names another owner, or none. It is then left as it is.
+/// [`Lost`] if the word contains another owner, or none. It is then left unchanged.
 #[inline]
 pub fn unlock(word: &AtomicU64, owner: Owner) -> Result<(), Lost> {
-    // Release: partner is the Acquire of whoever locks next. Relaxed on failure: the word's value is all
-    // that is used.
+    // Release: partner is the Acquire of the next lock. Relaxed on failure: only the word's value
+    // is used.
     match word.compare_exchange(owner.word(), 0, Ordering::Release, Ordering::Relaxed) {
         Ok(_) => Ok(()),
         Err(found) => unlock_contended(word, owner, found),
@@ -207,7 +214,8 @@ pub fn unlock(word: &AtomicU64, owner: Owner) -> Result<(), Lost> {
 #[cold]
 fn unlock_contended(word: &AtomicU64, owner: Owner, found: u64) -> Result<(), Lost> {
     let ours = owner.word() | WAITERS;
-    // The waiters bit stays until we unlock, so this fails only if the lock is lost. Release: as above.
+    // The waiters bit stays until the unlock, so this fails only if the lock is lost. Release: as
+    // above.
     if found != ours
         || word.compare_exchange(ours, 0, Ordering::Release, Ordering::Relaxed).is_err()
     {
@@ -325,7 +333,7 @@ mod tests {
 
     #[test]
     fn threads_of_one_and_of_several_owners_exclude_each_other() {
-        // Fewer where Miri follows each.
+        // Fewer under Miri, which is slow.
         const TIMES: u64 = if cfg!(miri) { 50 } else { 20_000 };
         // Loads and stores of a counter that lose increments without a lock.
         let (word, counter) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -335,7 +343,7 @@ mod tests {
                 scope.spawn(move || {
                     for _ in 0..TIMES {
                         assert_eq!(lock(word, owner, &all_live), Some(Acquired::Free));
-                        // Relaxed: ordered by the lock, which is what is tested.
+                        // Relaxed: ordered by the lock, which is under test.
                         counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
                         unlock(word, owner).expect("its own");
                     }

@@ -1,16 +1,19 @@
-//! The slots of a filter: proof that a handle lives, and whose turn it is.
+//! The session slots of a filter: proof that a handle lives, and exclusive tasks.
 //!
-//! Owns the meaning of the bytes of the file `lock`, which is never renamed and never deleted:
-//! - Byte 0, *opening*: held alone while a handle opens, recovers or closes, and shared by those who only look.
-//! - Byte 1 + s: held by the handle in slot s for as long as it lives; the system releases it when its process dies,
-//!   however it dies. No process ids: they are reused, and mean nothing across containers.
-//! - Byte 127, *checkpoint*: held by the one that writes a snapshot, so that no two do the same work.
-//! - Bytes 128 and 129, *progress*: whoever holds the opening byte holds now the one, now the other, as its work progresses. Those
-//!   who wait for the opening byte count the time from the last change.
+//! Defines the meaning of the bytes of the file `lock`, which is never renamed and never deleted:
+//! - Byte 0, *opening*: held exclusively while a handle opens, recovers or closes, and shared by
+//!   processes that only look.
+//! - Byte 1 + s: held by the handle in slot s for as long as it lives; the system releases it when
+//!   its process dies, however it dies. Process ids are not used: they are reused, and mean nothing
+//!   across containers.
+//! - Byte 127, *checkpoint*: held by the writer of a snapshot, to avoid duplicate work.
+//! - Bytes 128 and 129, *progress*: the holder of the opening byte alternates between them as its
+//!   work progresses. Processes that wait for the opening byte measure their patience from the last
+//!   change.
 //!
-//! Each handle opens the file for itself, so this also tells two handles of one process apart. A lock of one's
-//! own is never in one's own way, so nothing here asks the system about the own slot. What follows from a
-//! death is not known here.
+//! Each handle opens the file for itself, so two handles of one process are also distinguished. A
+//! handle's own locks never conflict with each other, so the system is never queried about the own
+//! slot. The consequences of a death are handled elsewhere.
 
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
@@ -21,10 +24,10 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Slots that the file has bytes for: so many handles can have a filter open.
+/// The number of slots that the file has bytes for: the maximum number of handles on a filter.
 pub const SLOTS: u16 = 126;
 
-// The image's slot table has room for all of them, and lock words can name them.
+// The image's session table has room for all of them, and lock words can represent them.
 const _: () = assert!(SLOTS as usize <= crate::format::header::PAGE_WORDS);
 const _: () = assert!(SLOTS <= crate::locks::robust_word::Owner::SLOTS);
 
@@ -36,37 +39,39 @@ const PROGRESS_BYTES: [u64; 2] = [CHECKPOINT_BYTE + 1, CHECKPOINT_BYTE + 2];
 /// The least time between two changes of the progress bytes.
 const PROGRESS_BEAT: Duration = Duration::from_millis(200);
 
-/// How long one waits before asking again for the opening byte: at first, and at most.
+/// The first and the maximum pause between attempts to get the opening byte.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(10);
 
-/// The byte that is held by the handle in this slot.
+/// Returns the byte that is held by the handle in this slot.
 fn slot_byte(slot: u16) -> u64 {
     FIRST_SLOT_BYTE + u64::from(slot)
 }
 
-/// One handle's view of the slots, and its hold on one of them. Dropping it lets go of everything.
+/// One handle's view of the slots, and its hold on one of them. Dropping it releases everything.
 #[derive(Debug)]
 pub struct Sessions {
     locks: Box<dyn ByteLocks>,
     path: PathBuf,
-    /// The own slot plus one, or zero. Written by the thread that opens or closes the handle, before others have it or
-    /// when they are done.
+    /// The own slot plus one, or zero. Written by the thread that opens or closes the handle,
+    /// before other threads have it or after they are done.
     own: AtomicU64,
     /// 1 while this handle has the opening byte.
     opening: AtomicU64,
-    /// How often its progress was shown since, and when last, in microseconds since the file was opened.
+    /// The number of times that progress was shown since, and the last time, in microseconds since
+    /// the file was opened.
     shown: AtomicU64,
     shown_at: AtomicU64,
     opened: Instant,
 }
 
 impl Sessions {
-    /// Opens the file `lock`, with [`Access::Write`] creating it if need be. With [`Access::Read`] one can look at the
-    /// slots and share the opening byte, but neither take a slot nor anything else.
+    /// Opens the file `lock`, with [`Access::Write`] creating it if necessary. With
+    /// [`Access::Read`] the slots can be queried and the opening byte shared, but nothing can be
+    /// acquired.
     ///
     /// # Errors
-    /// The system's refusal.
+    /// The system's error.
     pub fn open(media: &dyn Media, access: Access) -> Result<Self> {
         let name = FileName::Lock.to_string();
         let path = media.path().join(&name);
@@ -75,18 +80,19 @@ impl Sessions {
         Ok(Self { locks, path, own, opening, shown, shown_at, opened: Instant::now() })
     }
 
-    /// Whether the directory is still the filter's: false once it was removed, or another filter was put into it.
-    /// What is locked here concerns nobody else then. If the system cannot say, true.
+    /// Returns whether the directory is still the filter's: false once it was removed, or replaced
+    /// by another filter. The locks held here are then irrelevant to others. On a system error,
+    /// assumes true.
     #[must_use]
     pub fn is_current(&self) -> bool {
         self.locks.has_its_name().unwrap_or(true)
     }
 
-    /// Tries to get the opening byte: alone with [`Access::Write`], together with others who look with
-    /// [`Access::Read`]. False if others hold it in a way that excludes that.
+    /// Tries to get the opening byte: exclusively with [`Access::Write`], shared with
+    /// [`Access::Read`]. Returns false if other handles hold it in a conflicting way.
     ///
     /// # Errors
-    /// The system's refusal.
+    /// The system's error.
     pub fn try_opening(&self, access: Access) -> Result<bool> {
         let taken = self.try_byte(OPENING_BYTE, access)?;
         // Relaxed, as the other words here: nothing but the handle's own locks depends on them.
@@ -94,7 +100,8 @@ impl Sessions {
         Ok(taken)
     }
 
-    /// Shows those who wait for the opening byte that the work of this handle, which has it, progresses. To be called often.
+    /// Shows processes that wait for the opening byte that the work of this handle, which holds it,
+    /// progresses. Call it often.
     pub fn note_progress(&self) {
         let now = self.opened.elapsed().as_micros() as u64;
         let last = self.shown_at.load(Ordering::Relaxed);
@@ -110,17 +117,17 @@ impl Sessions {
         let _ = self.locks.unlock(PROGRESS_BYTES[(shown + 1) % 2]);
     }
 
-    /// Which of the progress bytes are held.
+    /// Returns which of the progress bytes are held.
     fn progress(&self) -> Result<[bool; 2]> {
         let [one, other] = PROGRESS_BYTES.map(|byte| self.is_held(byte..byte + 1));
         Ok([one?, other?])
     }
 
-    /// As [`Sessions::try_opening`], again and again for as long as `patience` lasts since whoever has the byte has last shown
-    /// progress. Tries at least once.
+    /// As [`Sessions::try_opening`], repeatedly until `patience` has passed since the holder of the
+    /// byte last showed progress. Tries at least once.
     ///
     /// # Errors
-    /// The system's refusal.
+    /// The system's error.
     pub fn wait_opening(&self, access: Access, patience: Duration) -> Result<bool> {
         let (mut begin, mut seen) = (Instant::now(), None);
         let mut pause = FIRST_PAUSE;
@@ -130,7 +137,7 @@ impl Sessions {
             }
             let now = Some(self.progress()?);
             if seen != now {
-                // The first look is no change.
+                // The first observation is no change.
                 begin = if seen.is_some() { Instant::now() } else { begin };
                 seen = now;
             }
@@ -143,10 +150,10 @@ impl Sessions {
         }
     }
 
-    /// Lets go of the opening byte.
+    /// Releases the opening byte.
     ///
     /// # Errors
-    /// The system's refusal; the byte may still be held then.
+    /// The system's error; the byte may then still be held.
     pub fn end_opening(&self) -> Result<()> {
         self.opening.store(0, Ordering::Relaxed);
         if self.shown.swap(0, Ordering::Relaxed) > 0 {
@@ -158,10 +165,10 @@ impl Sessions {
         self.free_byte(OPENING_BYTE)
     }
 
-    /// Whether anyone else holds a slot.
+    /// Returns whether any other handle holds a slot.
     ///
     /// # Errors
-    /// The system's refusal.
+    /// The system's error.
     pub fn anyone_else(&self) -> Result<bool> {
         let slots = slot_byte(0)..slot_byte(SLOTS);
         match self.own().map(slot_byte) {
@@ -173,7 +180,7 @@ impl Sessions {
     /// Takes the first free slot; `None` if all are taken. A handle that has one keeps it.
     ///
     /// # Errors
-    /// The system's refusal.
+    /// The system's error.
     pub fn take(&self) -> Result<Option<u16>> {
         if let Some(own) = self.own() {
             return Ok(Some(own));
@@ -188,11 +195,11 @@ impl Sessions {
         Ok(None)
     }
 
-    /// Gives the own slot back, then the opening byte: whoever finds the one free finds the other
-    /// free or waits for it.
+    /// Releases the own slot, then the opening byte: a process that finds the slot free finds the
+    /// opening byte free too, or waits for it.
     ///
     /// # Errors
-    /// The system's refusal; what was not given back is held until this is dropped.
+    /// The system's error; bytes that were not released are held until this is dropped.
     pub fn release(&self) -> Result<()> {
         if let Some(own) = self.own() {
             self.free_byte(slot_byte(own))?;
@@ -201,15 +208,15 @@ impl Sessions {
         self.end_opening()
     }
 
-    /// The own slot.
+    /// Returns the own slot.
     #[must_use]
     pub fn own(&self) -> Option<u16> {
         let slot = self.own.load(Ordering::Relaxed).checked_sub(1)?;
         Some(slot as u16)
     }
 
-    /// Whether somebody lives in this slot. If the system cannot say, yes: the living must not be robbed. Nobody lives
-    /// in a slot that the file has no byte for, whatever names it.
+    /// Returns whether a live handle holds this slot. On a system error, assumes that the owner is
+    /// alive. A slot without a byte in the file is never alive, whatever refers to it.
     #[must_use]
     pub fn is_alive(&self, slot: u16) -> bool {
         let byte = slot_byte(slot);
@@ -217,10 +224,10 @@ impl Sessions {
         slot < SLOTS && (self.own() == Some(slot) || asked())
     }
 
-    /// All slots that somebody lives in, ascending, the own one included.
+    /// Returns all slots with a live handle, ascending, including the own one.
     ///
     /// # Errors
-    /// The system's refusal.
+    /// The system's error.
     pub fn alive(&self) -> Result<Vec<u16>> {
         let mut alive = Vec::new();
         for slot in 0..SLOTS {
@@ -235,15 +242,15 @@ impl Sessions {
     /// Tries to get the checkpoint byte.
     ///
     /// # Errors
-    /// The system's refusal.
+    /// The system's error.
     pub fn try_checkpoint(&self) -> Result<bool> {
         self.try_byte(CHECKPOINT_BYTE, Access::Write)
     }
 
-    /// Lets go of the checkpoint byte.
+    /// Releases the checkpoint byte.
     ///
     /// # Errors
-    /// The system's refusal; the byte may still be held then.
+    /// The system's error; the byte may then still be held.
     pub fn end_checkpoint(&self) -> Result<()> {
         self.free_byte(CHECKPOINT_BYTE)
     }
@@ -322,7 +329,7 @@ mod tests {
             let late = open(media);
             assert_eq!(late.take().expect("no error"), None);
             assert_eq!((late.own(), late.alive().expect("no error")), (None, own));
-            // The bytes beside the slots are not theirs.
+            // The bytes beside the slots are not slots.
             assert!(late.try_opening(Access::Write).expect("no error"));
             assert!(late.try_checkpoint().expect("no error"));
             assert!(!late.is_alive(SLOTS) && !handles[0].is_alive(SLOTS));
@@ -392,7 +399,7 @@ mod tests {
             drop(last);
             assert!(!middle.anyone_else().expect("no error"));
             assert!(open(media).anyone_else().expect("no error"));
-            // Others who open or write a snapshot hold no slot.
+            // Handles that open or write a snapshot hold no slot.
             let other = open(media);
             assert!(other.try_opening(Access::Write).expect("no error"));
             assert!(other.try_checkpoint().expect("no error"));
@@ -451,7 +458,7 @@ mod tests {
             assert!(start.elapsed() > (beats - 1) * PROGRESS_BEAT + patience);
             opener.end_opening().expect("no error");
             assert_eq!(waiting.progress().expect("no error"), [false; 2]);
-            // Who does not have the byte has nothing to show.
+            // Only the holder of the byte shows progress.
             opener.note_progress();
             assert_eq!(waiting.progress().expect("no error"), [false; 2]);
         });
@@ -462,7 +469,7 @@ mod tests {
         let memory = memory();
         let (busy, waiting) = (open(&memory), open(&memory));
         assert!(busy.try_opening(Access::Write).expect("no error"));
-        // The fault is met by the fourth try only.
+        // Only the fourth attempt meets the fault.
         memory.fail_after(4, ErrorKind::Other);
         waiting
             .wait_opening(Access::Write, Duration::from_secs(60))

@@ -1,8 +1,8 @@
-//! The stripes of one handle: the shared lock word together with what each stripe keeps privately.
+//! The stripes of one handle: the shared lock word together with the private data of each stripe.
 //!
-//! What is private to the handle (a mapped log segment, say) is guarded by the same lock as the blocks, so
-//! using it costs nothing more. A panic while a stripe is held poisons the filter: the blocks may be torn,
-//! and recovery rebuilds them.
+//! Data private to the handle (a mapped log segment, say) is guarded by the same lock as the
+//! blocks, so its use needs no further lock. A panic while a stripe is held poisons the filter: the
+//! blocks may be torn, and recovery rebuilds them.
 #![expect(unsafe_code, reason = "a lock hands out exclusive access to what it guards")]
 
 use crate::image::{Control, Stripe};
@@ -11,19 +11,19 @@ use crossbeam::utils::CachePadded;
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut};
 
-/// The private halves of all stripes of a handle.
+/// The private data of all stripes of a handle.
 #[derive(Debug)]
 pub struct Stripes<T> {
     owner: Owner,
     locals: Box<[CachePadded<UnsafeCell<T>>]>,
 }
 
-// SAFETY: a `T` is reached through a `StripeGuard` only, which holds the stripe's lock word for its whole
-// life; the word excludes all other threads of this handle (and all other handles).
+// SAFETY: a `T` is reached only through a `StripeGuard`, which holds the stripe's lock word for its
+// whole life; the word excludes all other threads of this handle (and all other handles).
 unsafe impl<T: Send + Sync> Sync for Stripes<T> {}
 
 impl<T: Default> Stripes<T> {
-    /// Private halves for `count` stripes, for a handle with this slot and term.
+    /// Creates private data for `count` stripes, for a handle with this slot and incarnation.
     #[must_use]
     pub fn new(count: usize, owner: Owner) -> Self {
         Self { owner, locals: (0..count).map(|_| CachePadded::default()).collect() }
@@ -31,7 +31,8 @@ impl<T: Default> Stripes<T> {
 }
 
 impl<T> Stripes<T> {
-    /// Waits for a stripe, or takes it over: then what it guards needs repair. `None` if the judge gave up.
+    /// Waits for a stripe, or takes it over: then the guarded data needs repair. `None` if the
+    /// judge returned `GiveUp`.
     pub fn lock<'a>(
         &'a self,
         header: &'a Control,
@@ -52,7 +53,7 @@ impl<T> Stripes<T> {
         taken.then(|| self.guard(header, stripe, index))
     }
 
-    /// Who holds stripes through this.
+    /// Returns the owner of the stripes held through this.
     #[must_use]
     pub fn owner(&self) -> Owner {
         self.owner
@@ -70,33 +71,34 @@ impl<T> Stripes<T> {
     }
 }
 
-/// A held stripe. Dropping it lets go.
+/// A held stripe. Dropping it releases the stripe.
 #[derive(Debug)]
 pub struct StripeGuard<'a, T> {
     stripes: &'a Stripes<T>,
     header: &'a Control,
     stripe: Stripe<'a>,
     index: usize,
-    /// Whether the thread was panicking already when it took the stripe: then nothing happened in here.
+    /// Whether the thread was already panicking when it took the stripe: then no panic happened
+    /// while it was held.
     panicking: bool,
 }
 
 impl<'a, T> StripeGuard<'a, T> {
-    /// Which stripe it is.
+    /// Returns the stripe's number.
     #[must_use]
     pub fn index(&self) -> usize {
         self.index
     }
 
-    /// Lets go of a stripe under which nothing was done, even if it was taken over since: the
-    /// handle is closed, and counts as dead for all others.
+    /// Releases a stripe under which nothing was done, even if it was taken over since: the handle
+    /// is closed, and counts as dead for all others.
     pub fn forgo(self) {
-        // Lost or not: there is nothing that another owner could have been beside.
+        // Lost or not: there is no change that another owner could have collided with.
         let _ = robust_word::unlock(self.stripe.lock_word(), self.stripes.owner);
         std::mem::forget(self);
     }
 
-    /// The stripe's shared entry.
+    /// Returns the stripe's shared entry.
     #[must_use]
     #[inline]
     pub fn entry(&self) -> Stripe<'a> {
@@ -116,7 +118,7 @@ impl<T> Deref for StripeGuard<'_, T> {
 impl<T> DerefMut for StripeGuard<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: the guard holds the stripe's lock, and `&mut self` is the only way to it.
+        // SAFETY: the guard holds the stripe's lock, and `&mut self` is the only access to it.
         unsafe { &mut *self.stripes.locals[self.index].get() }
     }
 }
@@ -125,11 +127,13 @@ impl<T> Drop for StripeGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
         if std::thread::panicking() && !self.panicking {
-            // A panic since the stripe was taken. Before anyone else can enter what may be torn.
+            // A panic since the stripe was taken. Poison before any other thread can enter the
+            // possibly torn blocks.
             self.header.poison();
         }
         if robust_word::unlock(self.stripe.lock_word(), self.stripes.owner).is_err() {
-            // We were declared dead while we worked on the stripe, and somebody else worked on it beside us.
+            // This handle was declared dead while it worked on the stripe, and another one worked
+            // on it at the same time.
             self.header.poison();
         }
     }

@@ -1,4 +1,4 @@
-//! The boot id: what tells one run of the kernel from another, if no other file is mounted over it.
+//! The boot id: identifies one boot of the kernel, unless another file is mounted over it.
 
 use crate::media::BootIdSource;
 use std::fs;
@@ -6,17 +6,17 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Where the kernel shows it.
+/// The kernel's file with it.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
-/// Reads it.
+/// Reads the boot id.
 pub(super) fn id() -> io::Result<u128> {
     parse(&fs::read_to_string(BOOT_ID)?).ok_or_else(|| {
         io::Error::new(io::ErrorKind::InvalidData, "the kernel's boot id is no UUID")
     })
 }
 
-/// Where it comes from: what is mounted over it is on another device than the folder.
+/// Determines its source: a file mounted over it is on another device than the directory.
 pub(super) fn source() -> BootIdSource {
     let device = |path: &Path| fs::metadata(path).map(|file| file.dev());
     let path = Path::new(BOOT_ID);

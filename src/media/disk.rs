@@ -1,9 +1,10 @@
 //! The disk: a directory of a local Linux file system.
 //!
-//! Owns how files are opened (private, never through links), allocated, mapped and locked, and which file
-//! systems are refused. Every store through a mapping meets allocated space, so that no full disk becomes
-//! a signal. Files must not be truncated from outside while mapped, for that becomes one; nothing here ever does it, and
-//! `tests/surroundings.rs` says what is left if somebody does.
+//! Defines how files are opened (private, never through links), allocated, mapped and locked, and
+//! which file systems are refused. Every store through a mapping meets allocated space, so that a
+//! full disk never causes a signal. Files must not be truncated from outside while mapped, because
+//! that does cause one. Nothing here ever does it, and `tests/surroundings.rs` shows the effects if
+//! another program does.
 
 mod directory;
 mod locks;
@@ -27,46 +28,49 @@ const _: () = assert!(cfg!(target_endian = "little"), "mapped words are little-e
 const _: () = assert!(size_of::<usize>() == 8, "whole files are mapped");
 const _: () = assert!(size_of::<AtomicU64>() == 8 && align_of::<AtomicU64>() == 8);
 
-/// `statfs` type of btrfs, where files of random stores must not be copied on write.
+/// `statfs` type of btrfs, where files with random stores must not be copied on write.
 const BTRFS: u64 = 0x9123_683E;
 
-/// `statfs` type of overlayfs, whose device number may be another at each mount, though the files are the same.
+/// `statfs` type of overlayfs, whose device number may change at each mount, although the files are
+/// the same.
 const OVERLAYFS: u64 = 0x794C_7630;
 
-/// The unit in which pages are released, whatever the system's: 128 records. Where pages are larger, each
-/// one that the range touches is released: `memmap2` rounds the start down, the kernel the end up.
+/// The unit in which pages are released, on all systems: 128 records. If pages are larger, each one
+/// that the range touches is released: `memmap2` rounds the start down, the kernel the end up.
 const PAGE_BYTES: usize = 4096;
 
-/// Space is allocated in pieces of this many bytes: on some systems a call that a signal interrupts gives back
-/// what it had and has to begin anew, so a long one may never come to its end.
+/// Space is allocated in pieces of this many bytes. On some systems an allocation that a signal
+/// interrupts is undone and must be repeated, so a long one may never finish.
 const PIECE: u64 = 1 << 20;
 
-/// A directory on a local file system. All values of this type that were cloned from one share its descriptor.
+/// A directory on a local file system. All clones of a value share its descriptor.
 #[derive(Debug, Clone)]
 pub struct Disk {
     directory: Arc<Directory>,
 }
 
 impl Disk {
-    /// The directory at `path`, which need not exist yet. It is opened when it is first used; from then on its files
-    /// are found wherever it is moved, and a directory that takes its place is left alone.
+    /// Creates it for the directory at `path`, which need not exist yet. It is opened at its first
+    /// use. From then on its files are found wherever it is moved, and a directory that replaces it
+    /// is ignored.
     #[must_use]
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { directory: Arc::new(Directory::new(path.into(), None)) }
     }
 
-    /// The same, for a filter that is to be created with these permissions of its files (`0o660`: the group shares
-    /// it), whatever the umask. Bits other than read and write are ignored. Files of a filter that exists get owner,
-    /// group and permissions of its `meta`.
+    /// As [`Disk::new`], for a filter to be created with these permissions of its files (`0o660`:
+    /// shared with the group), whatever the umask. Bits other than read and write are ignored.
+    /// Files of an existing filter get owner, group and permissions of its `meta`.
     #[must_use]
     pub fn with_mode(path: impl Into<PathBuf>, mode: u32) -> Self {
         Self { directory: Arc::new(Directory::new(path.into(), Some(mode | 0o600))) }
     }
 
-    /// Gives a new file its length and the space of its first bytes; if that fails, its name must go again.
+    /// Gives a new file its length and the space of its first bytes; if that fails, the caller must
+    /// remove its name.
     fn lay_out(file: &File, bytes: u64, allocated: u64) -> io::Result<()> {
         if file_system(&rustix::fs::fstatfs(file)?) == BTRFS {
-            // Must come before the first byte. Best effort: without it btrfs is slower, not wrong.
+            // Must precede the first byte. Best effort: without it btrfs is slower, not wrong.
             if let Ok(flags) = ioctl_getflags(file) {
                 let _ = ioctl_setflags(file, flags | IFlags::NOCOW);
             }
@@ -82,13 +86,14 @@ impl Disk {
     }
 }
 
-/// What the kernel finds space for at once when something is stored through a mapping. Where the file system's blocks are
-/// smaller, all blocks of a page must be there, or the store ends in a signal when the disk is full.
+/// Returns the unit for which the kernel needs space when a word is stored through a mapping. If
+/// the file system's blocks are smaller, all blocks of a page must be allocated, or the store
+/// causes a signal when the disk is full.
 fn page_bytes() -> u64 {
     rustix::param::page_size() as u64
 }
 
-/// Gives bytes of a file their space.
+/// Allocates space for bytes of a file.
 fn allocate(file: &File, bytes: Range<u64>) -> rustix::io::Result<()> {
     let mut at = bytes.start;
     while at < bytes.end {
@@ -134,7 +139,7 @@ impl Media for Disk {
     ) -> io::Result<Box<dyn MediaFile>> {
         let file = self.directory.open(name, OFlags::CREATE | OFlags::EXCL | OFlags::RDWR)?;
         if let Err(error) = Self::lay_out(&file, bytes, allocated) {
-            // The first error says what went wrong; a leftover is a file that nothing refers to.
+            // The first error is the one to report; a leftover is a file that nothing refers to.
             let _ = self.remove(name);
             return Err(error);
         }
@@ -166,7 +171,8 @@ impl Media for Disk {
     }
 
     fn locks(&self, name: &str, access: Access) -> io::Result<Box<dyn ByteLocks>> {
-        // Whoever opens a filter takes a lock first, so this also covers one that was moved here.
+        // Each opener of a filter takes a lock first, so this also covers a filter that was moved
+        // here.
         self.directory.check_local()?;
         Ok(Box::new(DiskLocks::open(self.directory.clone(), name, access)?))
     }
@@ -180,7 +186,7 @@ impl Media for Disk {
     }
 }
 
-/// Allocates by writing, where the file system knows no other way.
+/// Allocates by writing, if the file system supports no other way.
 fn write_zeros(file: &File, bytes: u64) -> io::Result<()> {
     const CHUNK: u64 = 1 << 20;
     let zeros = vec![0; CHUNK.min(bytes) as usize];
@@ -205,7 +211,7 @@ impl MediaFile for DiskFile {
     }
 
     fn allocated_bytes(&self) -> io::Result<u64> {
-        // `st_blocks` counts units of 512 bytes whatever the file system's block.
+        // `st_blocks` counts units of 512 bytes whatever the file system's block size.
         Ok(self.file.metadata()?.blocks() * 512)
     }
 
@@ -225,14 +231,14 @@ impl MediaFile for DiskFile {
         let end = bytes.end.checked_next_multiple_of(page).unwrap_or(bytes.end);
         let end = end.min(self.bytes()?).max(bytes.end);
         match allocate(&self.file, bytes.start / page * page..end) {
-            // Where it cannot be done the file was filled when it was made.
+            // If it is unsupported, the file was filled when it was created.
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
             done => Ok(done?),
         }
     }
 
     fn free(&self, bytes: Range<u64>) -> io::Result<()> {
-        // The rest of a page may be somebody else's.
+        // The rest of a page may belong to another block.
         let page = page_bytes();
         let start = bytes.start.next_multiple_of(page);
         let end = if bytes.end == self.bytes()? { bytes.end } else { bytes.end / page * page };
@@ -260,8 +266,8 @@ impl MediaFile for DiskFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        // `fdatasync`: of the inode it writes what finding the data takes, the length included. Retrying
-        // after an interruption would be a second try, so there is none.
+        // `fdatasync`: of the inode it writes what is needed to find the data, including the
+        // length. A retry after an interruption would be a second try, so there is none.
         Ok(rustix::fs::fdatasync(&self.file)?)
     }
 

@@ -1,33 +1,36 @@
-//! A mapping whose words are reached without a call through the trait: for the paths that every operation takes.
+//! A mapping whose words are accessed without a call through the trait: for the paths of every
+//! operation.
 #![expect(unsafe_code, reason = "keeps a pointer to the words beside their mapping")]
 
 use crate::media::Mapping;
 use crate::sync::AtomicU64;
 use std::ptr::NonNull;
 
-/// A mapped file and the place of its words.
+/// A mapped file with a pointer to its words.
 #[derive(Debug)]
 pub(crate) struct Mapped {
-    /// Points into what `mapping` keeps, which is dropped with it.
+    /// Points into memory owned by `mapping`, which is dropped together with it.
     words: NonNull<[AtomicU64]>,
     mapping: Box<dyn Mapping>,
 }
 
-// SAFETY: `words` is what `mapping.words()` gives to any thread, and the mapping itself is `Send`.
+// SAFETY: `words` is what `mapping.words()` returns to any thread, and the mapping itself is
+// `Send`.
 unsafe impl Send for Mapped {}
-// SAFETY: shared access gives out `&[AtomicU64]`, which threads may share; the mapping itself is `Sync`.
+// SAFETY: shared access returns `&[AtomicU64]`, which threads may share; the mapping itself is
+// `Sync`.
 unsafe impl Sync for Mapped {}
 
 impl Mapped {
-    /// Takes over a mapping.
+    /// Takes ownership of a mapping.
     pub(crate) fn new(mapping: Box<dyn Mapping>) -> Self {
         Self { words: NonNull::from(mapping.words()), mapping }
     }
 
-    /// The words.
+    /// Returns the words.
     #[inline]
     pub(crate) fn words(&self) -> &[AtomicU64] {
-        // SAFETY: by the contract of `Mapping` its words stay where they are until it is dropped, which
+        // SAFETY: by the contract of `Mapping` its words stay in place until it is dropped, which
         // happens with `self`, and the slice borrows `self`.
         unsafe { self.words.as_ref() }
     }

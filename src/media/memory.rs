@@ -1,8 +1,9 @@
-//! A directory in memory: for tests, and for models where no disk can be.
+//! A directory in memory: for tests, and for models where there can be no disk.
 //!
-//! It keeps the promises of [`Media`] but for survival: syncing does nothing. On top of them it has a size,
-//! so that it can be full, and fails on demand. What it cannot do: a file that grows beyond its spare words
-//! gets new ones, so a *mapped* file may only grow within them; the engine never grows a mapped file.
+//! It fulfils the contract of [`Media`] except durability: syncing does nothing. In addition it has
+//! a size, so that it can be full, and fails on demand. Limitation: a file that grows beyond its
+//! spare words gets new ones, so a *mapped* file may only grow within them; the engine never grows
+//! a mapped file.
 
 use crate::media::{Access, ByteLocks, Mapping, Media, MediaFile};
 use crate::sync::mutex::Mutex;
@@ -19,7 +20,7 @@ pub struct Memory {
     directory: Arc<Mutex<Directory>>,
 }
 
-/// What all handles share. One lock guards names, lengths and space; words need none.
+/// The state that all handles share. One lock guards names, lengths and space; words need none.
 #[derive(Debug)]
 struct Directory {
     made: bool,
@@ -32,7 +33,7 @@ struct Directory {
     fault: Option<Fault>,
 }
 
-/// The failure that waits for its call.
+/// A failure that is triggered by a later call.
 #[derive(Debug)]
 struct Fault {
     calls_before: u64,
@@ -46,7 +47,7 @@ struct Node {
     content: Mutex<Content>,
 }
 
-/// `words` covers `bytes` and may have words to spare, which are zero.
+/// `words` covers `bytes` and may have spare words, which are zero.
 #[derive(Debug)]
 struct Content {
     words: Arc<[AtomicU64]>,
@@ -59,25 +60,26 @@ struct Content {
 const PAGE_BYTES: u64 = 4096;
 
 impl Content {
-    /// The space it takes.
+    /// Returns the space that the file takes.
     fn occupied(&self) -> u64 {
         self.bytes.saturating_sub(self.holes.len() as u64 * PAGE_BYTES)
     }
 }
 
-/// The pages that lie wholly within these bytes.
+/// Returns the pages that lie wholly within these bytes.
 fn whole_pages(bytes: Range<u64>) -> Range<u64> {
     bytes.start.div_ceil(PAGE_BYTES)..bytes.end / PAGE_BYTES
 }
 
 impl Memory {
-    /// An empty place without a directory and without a limit to its size.
+    /// Creates an empty medium without a directory, of unlimited size.
     #[must_use]
     pub fn new() -> Self {
         Self::with_capacity(u64::MAX)
     }
 
-    /// As [`Memory::new`], holding so many bytes. A file counts by its length, less its holes, for as long as it has a name.
+    /// As [`Memory::new`], with space for this many bytes. A file counts by its length, less its
+    /// holes, for as long as it has a name.
     #[must_use]
     pub fn with_capacity(bytes: u64) -> Self {
         let directory = Directory {
@@ -92,21 +94,23 @@ impl Memory {
         Self { directory: Arc::new(Mutex::new(directory)) }
     }
 
-    /// Changes the size; if it becomes less than what is there, everything stays and nothing grows.
+    /// Changes the size. If it becomes less than the space used, all files stay and nothing can
+    /// grow.
     pub fn set_capacity(&self, bytes: u64) {
         self.directory.lock().capacity = bytes;
     }
 
-    /// Lets the `n`-th call from now fail once with `kind`, having done nothing; 1 is the very next one.
+    /// Makes the `n`-th call from now fail once with `kind`, without any effect; 1 is the very next
+    /// one.
     ///
-    /// Counted are all calls, through any handle, of methods of [`Media`], [`MediaFile`] and [`ByteLocks`]
-    /// that return a result. A fault set before and still waiting is forgotten. To fail each step of an operation in
-    /// turn, run it with n = 1, 2, … until [`Memory::clear_faults`] says that nothing failed.
+    /// Counts all calls, through any handle, of methods of [`Media`], [`MediaFile`] and
+    /// [`ByteLocks`] that return a result. A pending fault is replaced. To fail each step of an
+    /// operation in turn, run it with n = 1, 2, … until [`Memory::clear_faults`] returns true.
     pub fn fail_after(&self, n: u64, kind: io::ErrorKind) {
         self.directory.lock().fault = Some(Fault { calls_before: n.saturating_sub(1), kind });
     }
 
-    /// Forgets the fault that still waits for its call; true if there was one.
+    /// Removes the pending fault; returns whether there was one.
     pub fn clear_faults(&self) -> bool {
         self.directory.lock().fault.take().is_some()
     }
@@ -119,7 +123,7 @@ impl Default for Memory {
 }
 
 impl Directory {
-    /// Counts a call down; the way into everything that may fail.
+    /// Counts a call; called first in every method that may fail.
     fn admit(&mut self) -> io::Result<()> {
         match &mut self.fault {
             Some(fault) if fault.calls_before == 0 => {
@@ -133,7 +137,7 @@ impl Directory {
         Ok(())
     }
 
-    /// As [`Directory::admit`], for what needs the directory to be there.
+    /// As [`Directory::admit`], for calls that need the directory to exist.
     fn enter(&mut self) -> io::Result<()> {
         self.admit()?;
         if self.made { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) }
@@ -143,7 +147,7 @@ impl Directory {
         self.files.get(name).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    /// Refuses what would not fit.
+    /// Fails if this many more bytes do not fit.
     fn reserve(&self, more: u64) -> io::Result<()> {
         let used: u64 = self.files.values().map(|node| node.content.lock().occupied()).sum();
         if more <= self.capacity.saturating_sub(used) {
@@ -428,7 +432,8 @@ impl MediaFile for MemoryFile {
 }
 
 impl Content {
-    /// Makes the file at least `bytes` long; twice the words at a time, so that appending stays cheap.
+    /// Makes the file at least `bytes` long; doubles the words each time, so that appending stays
+    /// cheap.
     fn grow(&mut self, bytes: u64) -> io::Result<()> {
         let wanted = bytes.div_ceil(8);
         if wanted > self.words.len() as u64 {
@@ -438,7 +443,7 @@ impl Content {
             }
             let words = zeros(wanted.max(2 * self.words.len() as u64));
             for (new, old) in words.iter().zip(self.words.iter()) {
-                // Relaxed: nobody maps either, and the file's lock orders its calls.
+                // Relaxed: neither is mapped, and the file's lock orders its calls.
                 new.store(old.load(Ordering::Relaxed), Ordering::Relaxed);
             }
             self.words = words;
@@ -447,7 +452,7 @@ impl Content {
         Ok(())
     }
 
-    /// Makes the file `bytes` long, which is less than it was.
+    /// Makes the file `bytes` long, which is less than before.
     fn cut(&mut self, bytes: u64) {
         let kept = bytes.div_ceil(PAGE_BYTES);
         self.holes.retain(|&page| page < kept);
@@ -461,8 +466,8 @@ fn zeros(words: u64) -> Arc<[AtomicU64]> {
     (0..words).map(|_| AtomicU64::new(0)).collect()
 }
 
-/// The words that `length` bytes from `offset` on touch: the index of each, which of its bytes, and which
-/// of the buffer's they are.
+/// Returns the words touched by `length` bytes from `offset` on: the index of each, which of its
+/// bytes, and which bytes of the buffer.
 fn pieces(length: usize, offset: u64) -> impl Iterator<Item = (usize, Range<usize>, Range<usize>)> {
     let mut done = 0;
     std::iter::from_fn(move || {
@@ -477,7 +482,7 @@ fn pieces(length: usize, offset: u64) -> impl Iterator<Item = (usize, Range<usiz
 
 fn copy_out(words: &[AtomicU64], buffer: &mut [u8], offset: u64) {
     for (index, bytes, place) in pieces(buffer.len(), offset) {
-        // Acquire: partner is whoever stores with Release through a mapping.
+        // Acquire: partner is a store with Release through a mapping.
         let word = words[index].load(Ordering::Acquire).to_le_bytes();
         buffer[place].copy_from_slice(&word[bytes]);
     }
@@ -485,8 +490,8 @@ fn copy_out(words: &[AtomicU64], buffer: &mut [u8], offset: u64) {
 
 fn copy_in(words: &[AtomicU64], buffer: &[u8], offset: u64) {
     for (index, bytes, place) in pieces(buffer.len(), offset) {
-        // Release: partner is whoever loads with Acquire through a mapping. One step, for the rest of the
-        // word may be stored to meanwhile.
+        // Release: partner is a load with Acquire through a mapping. In one step, because other
+        // bytes of the word may be stored meanwhile.
         let replace = |word: u64| {
             let mut word = word.to_le_bytes();
             word[bytes.clone()].copy_from_slice(&buffer[place.clone()]);
@@ -502,7 +507,8 @@ struct MemoryMapping {
     length: usize,
 }
 
-// SAFETY: the words lie in a shared slice that this value holds, and whose place and length never change.
+// SAFETY: the words lie in a shared slice that this value holds, and whose address and length never
+// change.
 #[expect(unsafe_code, reason = "the trait asks for a promise")]
 unsafe impl Mapping for MemoryMapping {
     fn words(&self) -> &[AtomicU64] {
@@ -510,7 +516,7 @@ unsafe impl Mapping for MemoryMapping {
     }
 
     fn populate(&self, _words: Range<usize>) {
-        // Memory is there already.
+        // Memory is always present.
     }
 
     fn release(&self, _words: Range<usize>) {

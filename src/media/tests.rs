@@ -1,4 +1,4 @@
-//! One suite over every medium, and what only one of them has.
+//! One suite for every medium, and tests of their individual features.
 
 mod holes;
 
@@ -6,7 +6,7 @@ use crate::media::{Access, ByteLocks, Disk, Media, Memory};
 use crate::sync::Ordering;
 use std::io::ErrorKind;
 
-/// Runs a claim on each medium; `media` and `again` are two handles on one directory that is made.
+/// Runs a claim on each medium; `media` and `again` are two handles on one existing directory.
 fn on_every_medium(claim: impl Fn(&dyn Media, &dyn Media)) {
     // Miri has neither `fallocate` nor mappings of files.
     if !cfg!(miri) {
@@ -336,7 +336,8 @@ mod disk {
     fn a_creation_beyond_all_space_leaves_nothing_behind() {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let disk = Disk::new(directory.path());
-        // An exbibyte fits in no file system of today, whether it says "no space" or "too large".
+        // An exbibyte fits in no present file system, whether the error is "no space" or "too
+        // large".
         for bytes in [1 << 60, u64::MAX] {
             disk.create("a", bytes).expect_err("no disk is that large");
             assert!(sorted(&disk).is_empty());
@@ -344,7 +345,7 @@ mod disk {
     }
 }
 
-/// What becomes of locks and mappings in children made by fork, and of the locks of parents of such.
+/// Tests of locks and mappings in forked children, and of the locks of their parents.
 mod forks {
     use super::*;
     use crate::platform::fork::children::Child;
@@ -428,8 +429,8 @@ mod forks {
         let mut ours = Some(file.map(Access::Write).expect("whole words"));
         let place = ours.as_ref().expect("just made").words().as_ptr().addr();
         let mut child = Child::fork(|| {
-            // Private memory, until some of it lies where the parent's mapping did: advice or unmapping would
-            // lose it.
+            // Private memory, until some of it lies at the address of the parent's mapping: advice
+            // or unmapping would lose its content.
             let mut theirs = Vec::new();
             let reused = (0..64).any(|_| {
                 let Ok(mut memory) = MmapMut::map_anon(BYTES) else {
@@ -454,8 +455,9 @@ mod forks {
     /// Set for the process that [`a_killed_parents_byte_is_free_though_its_child_lives`] kills.
     const PARENT: &str = "EBBTIDE_TEST_PARENT_IN";
 
-    /// Locks a byte, forks, and waits for its death. The child says when it runs, as only then has it let go of what it
-    /// inherited; then it waits for the test to end its input, and answers.
+    /// Locks a byte, forks, and waits for its death. The child reports when it runs, because only
+    /// then has it closed the inherited descriptors. Then it waits for the test to end its input,
+    /// and answers.
     fn be_killed(disk: &Disk) {
         let (input, output) = (std::io::stdin(), std::io::stdout());
         let ours = locks(disk);
@@ -494,7 +496,7 @@ mod forks {
         parent.wait().expect("our child");
         assert!(!held(&*ours, 0..128) && try_lock(&*ours, 5));
 
-        drop(input); // what the grandchild waits for
+        drop(input); // the grandchild waits for this
         let mut answer = [0; 6];
         output.read_exact(&mut answer).expect("the grandchild lives");
         assert_eq!(&answer, b"alive\n");

@@ -1,15 +1,16 @@
-//! What `fork` does to us: how a child knows that it is one, and which files it must not keep open.
+//! Handling `fork`: how a child detects that it is one, and which files it must not keep open.
 //!
-//! A child inherits everything and owns nothing of it. Its copy of a descriptor keeps the parent's byte locks
-//! alive, and what it does with them is done to the parent. So [`Guard`] tells a child apart, and the descriptors
-//! of [`Unshared`] files are closed in it before `fork` returns there.
+//! A child inherits everything but owns nothing. Its copy of a descriptor keeps the parent's byte
+//! locks alive, and its operations on them affect the parent. Therefore a [`Guard`] detects a
+//! child, and the descriptors of [`Unshared`] files are closed in it before `fork` returns there.
 //!
-//! Invariants: nothing here ever holds a lock, for a fork in another thread would leave it locked in the child for
-//! ever; what runs inside `fork` uses atomics and `close(2)` only. Children made by `vfork` or `posix_spawn` share the
-//! parent's memory until they execute something else, and count as the parent. Those made by the bare system call
-//! know what they are, but keep descriptors until they execute something else or exit.
+//! Invariants: nothing here ever holds a lock, because a fork in another thread would leave it
+//! locked in the child permanently. Code that runs inside `fork` uses atomics and `close(2)` only.
+//! Children made by `vfork` or `posix_spawn` share the parent's memory until they execute another
+//! program, and count as the parent. Children made by the bare system call detect that they are
+//! children, but keep descriptors until they execute another program or exit.
 //!
-//! The atomics are the standard library's: nothing here is shared between processes, nor modelled.
+//! The atomics are the standard library's: nothing here is shared between processes, or modelled.
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use std::fs::File;
@@ -20,7 +21,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Remembers the process that made it.
+/// Identifies the process that created it.
 #[derive(Debug, Clone, Copy)]
 pub struct Guard {
     word: &'static AtomicU64,
@@ -28,15 +29,15 @@ pub struct Guard {
 }
 
 impl Guard {
-    /// A guard for this process.
+    /// Creates a guard for this process.
     #[must_use]
     pub fn new() -> Self {
-        /// Inherited by children, so that no process has the generation of one that it came from.
+        /// Inherited by children, so that no process has the generation of an ancestor.
         static LAST: AtomicU64 = AtomicU64::new(0);
-        // Where that fails the wiped page still works.
+        // If that fails, the wiped page still works.
         let _ = watch_forks();
         let word = word();
-        // Relaxed, here and below: the number is all there is; no data hangs on it.
+        // Relaxed, here and below: only the number matters; no data depends on it.
         let mut generation = word.load(Ordering::Relaxed);
         if generation == 0 {
             let new = LAST.fetch_add(1, Ordering::Relaxed) + 1;
@@ -48,7 +49,8 @@ impl Guard {
         Self { word, generation }
     }
 
-    /// True in a child made by fork, and in its children, but not in the process that made the guard.
+    /// Returns true in a child made by fork, and in its children, but not in the process that made
+    /// the guard.
     #[must_use]
     #[inline]
     pub fn is_foreign(&self) -> bool {
@@ -56,73 +58,74 @@ impl Guard {
     }
 }
 
-/// The process's generation, zero in a child until it makes a guard of its own.
+/// The process's generation, zero in a child until it creates a guard of its own.
 static WORD: AtomicPtr<AtomicU64> = AtomicPtr::new(ptr::null_mut());
 
 #[expect(unsafe_code, reason = "a word in a page that the system wipes has no safe owner")]
 fn word() -> &'static AtomicU64 {
-    /// Without a page [`in_child`] alone does the wiping.
+    /// Without a page, [`in_child`] alone resets it.
     static PLAIN: AtomicU64 = AtomicU64::new(0);
-    // Acquire, here and below: partner is the Release that published the page.
-    // SAFETY: null, or a word that is published once and stays for ever.
+    // Acquire, here and below: partner is the Release that published the page. SAFETY: null, or a
+    // word that is published once and never unmapped.
     if let Some(word) = unsafe { WORD.load(Ordering::Acquire).as_ref() } {
         return word;
     }
     let page = wiped_page();
     let new = page.unwrap_or(ptr::from_ref(&PLAIN).cast_mut());
     match WORD.compare_exchange(ptr::null_mut(), new, Ordering::Release, Ordering::Acquire) {
-        // SAFETY: a static, or the start of a page of zeros that nobody unmaps: aligned, and of a type for
-        // which any bits are valid.
+        // SAFETY: a static, or the start of a page of zeros that is never unmapped: aligned, and of
+        // a type for which any bits are valid.
         Ok(_) => unsafe { &*new },
         Err(theirs) => {
             if let Some(page) = page {
-                // SAFETY: it was mapped just now, and nobody has seen it.
+                // SAFETY: it was mapped just now, and no other thread has seen it.
                 let _ = unsafe { munmap(page.cast(), PAGE_BYTES) };
             }
-            // SAFETY: what others published stays for ever.
+            // SAFETY: published words are never unmapped.
             unsafe { &*theirs }
         }
     }
 }
 
-/// Systems with larger pages map, mark and unmap one of theirs: they round a length up.
+/// Systems with larger pages map, mark and unmap a whole one: they round a length up.
 const PAGE_BYTES: usize = 4096;
 
-/// A page of zeros which children find zeroed, where the system can do so; `None` if memory is short.
+/// Maps a page of zeros that is zeroed in children, if the system supports it; `None` if memory is
+/// short.
 #[expect(unsafe_code, reason = "no safe wrapper has pages that the system wipes")]
 fn wiped_page() -> Option<*mut AtomicU64> {
     if cfg!(miri) {
-        return None; // it knows no such pages, nor forks
+        return None; // Miri supports neither such pages nor forks
     }
     let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
-    // SAFETY: a new page at a place of the system's choice.
+    // SAFETY: a new page at an address of the system's choice.
     let page = unsafe { mmap_anonymous(ptr::null_mut(), PAGE_BYTES, protection, flags) }.ok()?;
-    // SAFETY: of the page just mapped; it changes what children find there.
+    // SAFETY: the page was just mapped; the call changes what children see there.
     let _ = unsafe { madvise(page, PAGE_BYTES, Advice::LinuxWipeOnFork) };
     Some(page.cast())
 }
 
-/// The place of a descriptor that children must close; reused, never freed.
+/// An entry for a descriptor that children must close; reused, never freed.
 #[derive(Debug)]
 struct Place {
     descriptor: AtomicI32,
     next: Option<&'static Place>,
 }
 
-/// What a place holds that nobody uses.
+/// The content of an unused entry.
 const FREE: i32 = -1;
 
 static PLACES: AtomicPtr<Place> = AtomicPtr::new(ptr::null_mut());
 
 #[expect(unsafe_code, reason = "a list that can be walked inside fork has no locks")]
 fn places() -> impl Iterator<Item = &'static Place> {
-    // Acquire: partner is the Release that published the place.
-    // SAFETY: null, or a place that was leaked and is no longer changed but for its descriptor.
+    // Acquire: partner is the Release that published the entry. SAFETY: null, or an entry that was
+    // leaked and of which only the descriptor still changes.
     let first: Option<&'static Place> = unsafe { PLACES.load(Ordering::Acquire).as_ref() };
     std::iter::successors(first, |place| place.next)
 }
 
-/// From now on children close this descriptor.
+/// Makes future children close this descriptor.
 fn register(descriptor: i32) -> &'static Place {
     let take = |place: &&Place| {
         let taken = &place.descriptor;
@@ -133,7 +136,7 @@ fn register(descriptor: i32) -> &'static Place {
     }
     let mut next = places().next();
     loop {
-        // One that loses the race is dropped and made anew, as it is rare.
+        // An entry that loses the race is dropped and allocated again, which is rare.
         let new = Box::new(Place { descriptor: AtomicI32::new(descriptor), next });
         let seen = next.map_or(ptr::null_mut(), |place| ptr::from_ref(place).cast_mut());
         if let Some(place) = publish(seen, new) {
@@ -147,18 +150,18 @@ fn register(descriptor: i32) -> &'static Place {
 fn publish(seen: *mut Place, new: Box<Place>) -> Option<&'static Place> {
     let new = Box::into_raw(new);
     match PLACES.compare_exchange(seen, new, Ordering::SeqCst, Ordering::Relaxed) {
-        // SAFETY: it was leaked just now, and nobody frees it or borrows it mutably.
+        // SAFETY: it was leaked just now, and is never freed or borrowed mutably.
         Ok(_) => Some(unsafe { &*new }),
         Err(_) => {
-            // SAFETY: it came from a box just now, and nobody else has seen it.
+            // SAFETY: it came from a box just now, and no other thread has seen it.
             drop(unsafe { Box::from_raw(new) });
             None
         }
     }
 }
 
-/// Forks begun and forks ended. If at one moment as many have ended as have begun at a later one, then
-/// none was under way in between.
+/// Numbers of begun and ended forks. If the number ended at one moment equals the number begun at a
+/// later moment, no fork was in progress in between.
 static BEGUN: AtomicU64 = AtomicU64::new(0);
 static ENDED: AtomicU64 = AtomicU64::new(0);
 
@@ -173,32 +176,33 @@ extern "C" fn in_parent() {
 #[expect(unsafe_code, reason = "descriptors are closed behind the backs of their owners")]
 extern "C" fn in_child() {
     for place in places() {
-        // Taken out first: closing twice would close what got the number meanwhile.
+        // Taken out first: closing twice could close another file that received the number
+        // meanwhile.
         let descriptor = place.descriptor.swap(FREE, Ordering::SeqCst);
         if descriptor != FREE {
-            // SAFETY: the owner is an `Unshared`, which in a child leaves its descriptor alone.
+            // SAFETY: the owner is an `Unshared`, which leaves its descriptor alone in a child.
             unsafe { libc::close(descriptor) };
         }
     }
-    // SAFETY: null, or a word that is published once and stays for ever.
+    // SAFETY: null, or a word that is published once and never unmapped.
     if let Some(word) = unsafe { WORD.load(Ordering::Acquire).as_ref() } {
-        word.store(0, Ordering::Relaxed); // in case that it was not wiped
+        word.store(0, Ordering::Relaxed); // in case it was not wiped
     }
-    // Forks of other threads do not go on here.
+    // Forks of other threads do not continue in the child.
     ENDED.store(BEGUN.load(Ordering::SeqCst), Ordering::SeqCst);
 }
 
-/// Has the handlers called at every fork from now on.
+/// Registers the handlers for every later fork.
 #[expect(unsafe_code, reason = "no safe wrapper offers it")]
 fn watch_forks() -> io::Result<()> {
     static WATCHED: AtomicBool = AtomicBool::new(false);
-    // Acquire: partner is the Release below. Two threads may both find it false; handlers that
-    // are called twice do no harm.
+    // Acquire: partner is the Release below. Two threads may both read false; handlers that are
+    // called twice are harmless.
     if WATCHED.load(Ordering::Acquire) {
         return Ok(());
     }
-    // SAFETY: the handlers stay as long as the program's code, never unwind, and do in a child only what is
-    // allowed there.
+    // SAFETY: the handlers stay as long as the program's code, never unwind, and in a child do only
+    // what is allowed there.
     match unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) } {
         0 => {
             WATCHED.store(true, Ordering::Release);
@@ -217,20 +221,21 @@ pub struct Unshared {
 }
 
 impl Unshared {
-    /// How often, and how long apart, opening is tried again because of forks in other threads: some
-    /// seconds. After that a child may have the file too, as children of the bare system call do.
+    /// The number of attempts to open while other threads fork, and the pause between them: some
+    /// seconds in total. After that a child may have the file too, as children of the bare system
+    /// call do.
     const TRIES: u32 = 1000;
     const PAUSE: Duration = Duration::from_millis(1);
 
-    /// Opens a file, more than once if need be.
+    /// Opens a file, repeatedly if necessary.
     ///
     /// # Errors
-    /// Those of `open`, and the system's refusal to watch forks.
+    /// Those of `open`, and the system's error if forks cannot be watched.
     pub fn open(open: impl Fn() -> io::Result<File>) -> io::Result<Self> {
         watch_forks()?;
         for _ in 1..Self::TRIES {
-            // SeqCst: a fork whose child gets the file but not its entry below began before the second
-            // number is read, and ends after the first one is.
+            // SeqCst: a fork whose child receives the file but not its entry below began before the
+            // second number is read, and ends after the first one is.
             let ended = ENDED.load(Ordering::SeqCst);
             let opened = Self::register(open()?);
             if BEGUN.load(Ordering::SeqCst) == ended {
@@ -247,7 +252,7 @@ impl Unshared {
         Self { file: ManuallyDrop::new(file), place, guard: Guard::new() }
     }
 
-    /// The file.
+    /// Returns the file.
     ///
     /// # Errors
     /// In a child made by fork, where it is closed.
@@ -263,37 +268,37 @@ impl Drop for Unshared {
     #[expect(unsafe_code, reason = "in a child the descriptor is no longer ours to close")]
     fn drop(&mut self) {
         if self.guard.is_foreign() {
-            // It is closed, its number and its place may be others' by now.
+            // It is closed; its number and its entry may be reused by now.
             return;
         }
-        // Before closing it: a child must not close what gets the number next.
+        // Before closing it: a child must not close another file that receives the number next.
         self.place.descriptor.store(FREE, Ordering::SeqCst);
-        // SAFETY: here and nowhere else, and the file is not used any more.
+        // SAFETY: dropped only here, and the file is not used any more.
         unsafe { ManuallyDrop::drop(&mut self.file) };
     }
 }
 
-/// Real children, for tests here and elsewhere.
+/// Real child processes, for tests here and elsewhere.
 #[cfg(test)]
 pub(crate) mod children {
     use std::io::{PipeReader, Read};
 
-    /// A forked child; it is killed when this is dropped.
+    /// A forked child; dropping this kills it.
     pub(crate) struct Child {
         pid: libc::pid_t,
         report: PipeReader,
     }
 
     impl Child {
-        /// Forks. The child runs `claim`, reports whether it holds, and lives on without doing anything.
-        /// `claim` must not panic, nor take locks that other threads may have held.
+        /// Forks. The child runs `claim`, reports whether it holds, and then idles. `claim` must
+        /// not panic, nor take locks that other threads may have held.
         pub(crate) fn fork(claim: impl FnOnce() -> bool) -> Self {
-            // SAFETY: the child does what is said above.
+            // SAFETY: the child does only what the comment above describes.
             #[expect(unsafe_code, reason = "tests of forks need forks")]
             Self::make(|| unsafe { libc::fork() }, claim)
         }
 
-        /// As [`Child::fork`], by the bare system call, of which the C library knows nothing.
+        /// As [`Child::fork`], by the bare system call, which bypasses the C library's handlers.
         pub(crate) fn clone_barely(claim: impl FnOnce() -> bool) -> Self {
             let flags = libc::c_long::from(libc::SIGCHLD);
             // SAFETY: as above; with these arguments it is a fork.
@@ -308,7 +313,8 @@ pub(crate) mod children {
             let pid = fork();
             assert!(pid >= 0, "no fork");
             if pid == 0 {
-                // SAFETY: a plain system call. The alarm ends a child whose parent died, or that hangs.
+                // SAFETY: a plain system call. The alarm ends a child whose parent died, or that
+                // hangs.
                 unsafe { libc::alarm(60) };
                 let _ = rustix::io::write(&reporting, &[u8::from(claim())]);
                 loop {
@@ -333,7 +339,7 @@ pub(crate) mod children {
             reason = "no safe wrapper for children that are not of another program"
         )]
         fn drop(&mut self) {
-            // SAFETY: plain system calls about a child that nobody else waits for.
+            // SAFETY: plain system calls on a child that no other thread waits for.
             unsafe {
                 libc::kill(self.pid, libc::SIGKILL);
                 libc::waitpid(self.pid, std::ptr::null_mut(), 0);
@@ -354,7 +360,7 @@ mod tests {
     }
 
     fn is_open(descriptor: i32) -> bool {
-        // SAFETY: asks the system whether there is such a number, and changes nothing.
+        // SAFETY: only queries whether the number is in use, and changes nothing.
         #[expect(unsafe_code, reason = "the question is whether the number is in use")]
         let descriptor = unsafe { BorrowedFd::borrow_raw(descriptor) };
         rustix::io::fcntl_getfd(descriptor).is_ok()
@@ -401,13 +407,13 @@ mod tests {
         let mut ours = Some(Unshared::open(|| Ok(some_file())).expect("open"));
         let descriptor = ours.as_ref().expect("just made").file().expect("ours").as_raw_fd();
         let mut child = Child::fork(|| {
-            // Numbers are given from the lowest on, so one of these gets it.
+            // The lowest free number is assigned, so one of these receives it.
             let others: [File; 64] = std::array::from_fn(|_| some_file());
             let reused = others.iter().any(|file| file.as_raw_fd() == descriptor);
             let next = Unshared::open(|| Ok(some_file()));
-            drop(ours.take()); // out of the child's copy only
+            drop(ours.take()); // only the child's copy
             let kept = others.iter().all(|file| is_open(file.as_raw_fd()));
-            // Nor is its place taken from the next file.
+            // Nor is its entry taken from the next file.
             let mut grandchild =
                 Child::fork(|| next.as_ref().is_ok_and(|next| !is_open(next.file.as_raw_fd())));
             reused && kept && grandchild.holds()
@@ -423,7 +429,7 @@ mod tests {
             let file = some_file();
             opened.set(opened.get() + 1);
             if opened.get() == 1 {
-                // This child has the first file and does not know of it.
+                // This child has the first file but not its entry.
                 children.borrow_mut().push(Child::fork(|| true));
             }
             Ok(file)
@@ -436,7 +442,7 @@ mod tests {
 
     #[test]
     fn places_are_reused() {
-        // Other tests have files open too, but not as many as are opened here.
+        // Other tests have files open too, but fewer than are opened here.
         for _ in 0..1000 {
             Unshared::open(|| Ok(some_file())).expect("open");
         }

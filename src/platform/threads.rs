@@ -1,23 +1,26 @@
-//! Starting threads that are none of the program's business: its signals and its scheduling do not reach them.
+//! Starts threads that are isolated from the program: its signals and its scheduling policy do not
+//! affect them.
 //!
-//! The kernel gives a signal to any thread that does not block it. A program that blocks one in its own threads, to
-//! wait for it or to read it from a descriptor, would be killed by the first one that is given to ours; and its
-//! handlers would run on our stacks. And a thread inherits the policy of the one that starts it: opened from a
-//! real-time thread, a filter would write its snapshots at real-time priority.
+//! The kernel delivers a signal to any thread that does not block it. Suppose that a program blocks
+//! a signal in its own threads, to wait for it or to read it from a descriptor. The first one
+//! delivered to a thread of this library would kill the program, and the program's handlers would
+//! run on this library's stacks. In addition, a thread inherits the policy of its creator: a filter
+//! opened from a real-time thread would write its snapshots at real-time priority.
 
 use std::io;
 use std::mem::MaybeUninit;
 use std::ptr;
 use std::thread::{Builder, JoinHandle};
 
-/// Signals that a thread causes itself: blocked, they would end the process without a handler.
+/// Signals that a thread causes itself: if blocked, they would end the process without calling a
+/// handler.
 const OWN: [libc::c_int; 5] =
     [libc::SIGBUS, libc::SIGSEGV, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP];
 
 /// Starts a thread that takes no signals of the program and runs at ordinary priority.
 ///
 /// # Errors
-/// The system's refusal of a thread.
+/// The system's error if no thread can be started.
 pub fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     let before = block_signals();
     let spawned = Builder::new().name(name.to_owned()).spawn(move || {
@@ -30,7 +33,8 @@ pub fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<Join
     spawned
 }
 
-/// Blocks all signals but a thread's own in the calling thread, which new threads inherit. Returns what was blocked before.
+/// Blocks all signals except a thread's own in the calling thread, which new threads inherit.
+/// Returns the previous mask.
 #[expect(unsafe_code, reason = "no safe wrapper offers masks of signals")]
 fn block_signals() -> Option<libc::sigset_t> {
     if cfg!(miri) {
@@ -38,8 +42,8 @@ fn block_signals() -> Option<libc::sigset_t> {
     }
     let mut all = MaybeUninit::uninit();
     let mut before = MaybeUninit::uninit();
-    // SAFETY: `sigfillset` initialises the set that it gets; the others read it, and `pthread_sigmask` initialises
-    // `before` where it succeeds.
+    // SAFETY: `sigfillset` initialises the set that it gets; the others read it, and
+    // `pthread_sigmask` initialises `before` if it succeeds.
     unsafe {
         libc::sigfillset(all.as_mut_ptr());
         for signal in OWN {
@@ -50,21 +54,21 @@ fn block_signals() -> Option<libc::sigset_t> {
     }
 }
 
-/// Blocks again what was blocked before.
+/// Restores the previous mask of blocked signals.
 #[expect(unsafe_code, reason = "no safe wrapper offers masks of signals")]
 fn restore(before: &libc::sigset_t) {
-    // SAFETY: a set that the system has filled; it is read only.
+    // SAFETY: a set that the system has filled; it is only read.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before, ptr::null_mut()) };
 }
 
-/// Gives the calling thread the ordinary policy. Refused, it keeps what it has inherited.
+/// Gives the calling thread the ordinary policy. If refused, it keeps the inherited one.
 #[expect(unsafe_code, reason = "no safe wrapper offers scheduling policies")]
 fn be_ordinary() {
     if cfg!(miri) {
         return;
     }
     let parameters = libc::sched_param { sched_priority: 0 };
-    // SAFETY: plain system calls about the calling thread; the structure is read only.
+    // SAFETY: plain system calls on the calling thread; the structure is only read.
     unsafe {
         if matches!(libc::sched_getscheduler(0), libc::SCHED_FIFO | libc::SCHED_RR) {
             libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const parameters);
@@ -76,7 +80,8 @@ fn be_ordinary() {
 mod tests {
     use super::*;
 
-    /// The mask of blocked signals of the calling thread, as the kernel has it: bit n - 1 for signal n.
+    /// Returns the mask of blocked signals of the calling thread, as stored by the kernel: bit n -
+    /// 1 for signal n.
     fn blocked() -> u64 {
         let status = std::fs::read_to_string("/proc/thread-self/status").expect("Linux");
         let line = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));

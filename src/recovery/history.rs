@@ -1,10 +1,13 @@
-//! The log as recovery reads it: across timelines, up to its end, telling the end from damage.
+//! The log as recovery reads it: across timelines, up to its end, and with damage distinguished
+//! from the end.
 //!
-//! A timeline ends every lower one at the LSN where it began, whatever valid records lie beyond, and the reader
-//! never goes back to a lower timeline: records that an earlier recovery left behind can never join newer ones.
-//! After a power cut the log ends at the first place that is empty or wrong. After the death of all
-//! processes on a living kernel (`tail` is known then) places below the tail that are empty belong to
-//! writers that died, and a wrong one is damage. Damage is never taken for the end.
+//! A timeline ends every lower one at the LSN where it began, whatever valid records lie beyond.
+//! The reader never returns to a lower timeline, so records left behind by an earlier recovery can
+//! never join newer ones.
+//!
+//! After a power cut the log ends at the first slot that is empty or invalid. After the death of
+//! all processes on a running kernel (`tail` is known then), empty slots below the tail belong to
+//! dead writers, and an invalid one is damage. Damage is never treated as the end.
 
 use crate::error::{Error, Result};
 use crate::format::header::DURABLE;
@@ -19,62 +22,63 @@ use std::path::PathBuf;
 
 const REMEDY: &str = "records that were acknowledged are missing or damaged here: run `ebbtide verify`, then restore a backup, or save what lies before the damage with `ebbtide salvage`";
 
-/// The log of a filter, all timelines. Segments are mapped as they are read, one at a time: however long the log, it takes one
-/// descriptor.
+/// The log of a filter, in all timelines. Segments are mapped one at a time while they are read:
+/// however long the log, it needs one descriptor.
 #[derive(Debug)]
 pub struct History {
     directory: PathBuf,
-    /// Ascending by timeline and first LSN; every one has a sound header.
+    /// Ascending by timeline and first LSN; each has a sound header.
     segments: Vec<SegmentHeader>,
-    /// Those that stay mapped, by timeline and first LSN.
+    /// Segments that stay mapped, by timeline and first LSN.
     held: BTreeMap<(u64, u64), Segment>,
-    /// The oldest version of a segment's format; the newest without any.
+    /// The oldest version of a segment's format; the newest without segments.
     version: u32,
     /// Timelines with the LSN at which each began, ascending.
     timelines: Vec<(u64, u64)>,
 }
 
-/// What the live image says of the log's end, where it can be believed: only on the same run of the machine.
+/// The extent of the log by the image, if the image is valid: only within the same boot of the
+/// machine.
 #[derive(Debug, Clone, Copy)]
 pub enum LogExtent {
-    /// Nothing: the log ends at the first place that is empty or wrong.
+    /// No information: the log ends at the first slot that is empty or invalid.
     Nothing,
-    /// All who wrote have died.
+    /// All writers have died.
     Died {
-        /// The timeline they wrote.
+        /// The timeline that they wrote.
         timeline: u64,
-        /// Every place below was made durable.
+        /// Every slot below was made durable.
         durable: u64,
-        /// The next LSN they would have reserved.
+        /// The next LSN to be reserved.
         tail: u64,
-        /// How many places they may have left empty at most.
+        /// The maximum number of slots they may have left empty.
         unfinished: u64,
     },
-    /// The same run of the machine, but the device went meanwhile and came back: what was not durable yet may be gone, as after
-    /// a power cut.
+    /// The same boot, but the device was removed meanwhile and came back: writes that were not
+    /// durable yet may be lost, as after a power cut.
     Cut {
         /// The timeline that was written.
         timeline: u64,
-        /// Every place below was made durable.
+        /// Every slot below was made durable.
         durable: u64,
     },
-    /// Somebody writes now.
+    /// Live writers exist.
     Living {
-        /// The timeline they write.
+        /// The timeline that they write.
         timeline: u64,
-        /// Every place below is published.
+        /// Every slot below is published.
         durable: u64,
     },
 }
 
 impl LogExtent {
-    /// What those left who wrote last; nobody writes now.
+    /// Returns the extent left by the last writers; there are no live ones.
     ///
     /// # Errors
-    /// [`Error::Io`] if it cannot be found out whether the machine still runs as it did then.
+    /// [`Error::Io`] if it cannot be determined whether the machine is still in the same boot.
     pub fn of_the_dead(home: &dyn Media, uuid: u128) -> Result<Self> {
         Ok(match Control::open_previous(home, uuid, Access::Read)? {
-            // Relaxed: whoever wrote it is dead, and the byte locks order us after that.
+            // Relaxed: its writers are dead, and the byte locks order this load after their stores.
             Some(image) => Self::Died {
                 timeline: image.identity().timeline,
                 durable: image.durable().load(Ordering::Relaxed),
@@ -85,7 +89,8 @@ impl LogExtent {
         })
     }
 
-    /// What those have reached who write now. To be asked before files are listed, which may hold more.
+    /// Returns the extent reached by live writers. Call it before files are listed, because the
+    /// listing may then contain more.
     ///
     /// # Errors
     /// As [`LogExtent::of_the_dead`].
@@ -100,7 +105,8 @@ impl LogExtent {
         })
     }
 
-    /// What is known of this timeline: the LSN below which nothing is wrong, and how many places there may be empty.
+    /// Returns the information on this timeline: the LSN below which nothing is invalid, and the
+    /// maximum number of empty slots there.
     fn of_timeline(self, timeline: u64) -> Option<(u64, u64)> {
         match self {
             Self::Died { timeline: of, tail, unfinished, .. } if of == timeline => {
@@ -116,18 +122,19 @@ impl LogExtent {
     }
 }
 
-/// How far the log reaches.
+/// The extent of the readable log.
 #[derive(Debug, Clone, Default)]
 pub struct Prefix {
-    /// The first LSN that is not part of it.
+    /// The first LSN beyond the prefix.
     pub stop: u64,
-    /// Places below that nobody ever wrote.
+    /// Slots below `stop` that were never written.
     pub holes: Vec<u64>,
-    /// Records read, VOIDs included.
+    /// The number of records read, VOIDs included.
     pub records: u64,
 }
 
-/// Makes sure that a segment names the same start of its timeline as the one before, if that is of the same.
+/// Checks that a segment contains the same start of its timeline as the previous one, if both are
+/// of the same timeline.
 ///
 /// # Errors
 /// [`Error::Damaged`].
@@ -149,7 +156,7 @@ pub(crate) fn check_start(
 }
 
 impl History {
-    /// Looks at the headers of all segments, one after the other.
+    /// Reads the headers of all segments, one after the other.
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::Damaged`], [`Error::Version`].
@@ -167,7 +174,8 @@ impl History {
         Ok(Self { version, ..Self::of(media.path().to_path_buf(), segments) })
     }
 
-    /// The log that segments with these headers make up: ascending, those of a timeline [agree](check_start) on its start.
+    /// Creates the log of segments with these headers: ascending, and with
+    /// [consistent](check_start) starts of timelines.
     fn of(directory: PathBuf, segments: Vec<SegmentHeader>) -> Self {
         let mut timelines: Vec<_> =
             segments.iter().map(|header| (header.timeline, header.timeline_start)).collect();
@@ -175,7 +183,7 @@ impl History {
         Self { directory, segments, held: BTreeMap::new(), version: DURABLE.written, timelines }
     }
 
-    /// The log that these segments of a directory make up, as [`History::of`]; they stay mapped.
+    /// Creates the log of these segments of a directory, as [`History::of`]; they stay mapped.
     #[must_use]
     pub(crate) fn of_mapped(directory: PathBuf, segments: Vec<Segment>) -> Self {
         let headers = segments.iter().map(|segment| *segment.header()).collect();
@@ -183,7 +191,8 @@ impl History {
         Self { held: segments.into_iter().map(place).collect(), ..Self::of(directory, headers) }
     }
 
-    /// Maps all segments that reach beyond `from`: they can be read then whoever removes the files.
+    /// Maps all segments that reach beyond `from`, so that they stay readable even if their files
+    /// are removed.
     ///
     /// # Errors
     /// As [`Segment::open`].
@@ -204,7 +213,7 @@ impl History {
         Segment::open(media, header.timeline, header.first, header.uuid, access)
     }
 
-    /// Lets `read` look at a segment.
+    /// Calls `read` with a segment.
     pub(crate) fn visit<T>(
         &self,
         media: &dyn Media,
@@ -217,39 +226,39 @@ impl History {
         }
     }
 
-    /// The newest timeline; 0 if there is no log at all.
+    /// Returns the newest timeline; 0 if there is no log at all.
     #[must_use]
     pub fn last_timeline(&self) -> u64 {
         self.timelines.last().map_or(0, |&(timeline, _)| timeline)
     }
 
-    /// What the headers of all segments say.
+    /// Returns the headers of all segments.
     #[must_use]
     pub fn segments(&self) -> &[SegmentHeader] {
         &self.segments
     }
 
-    /// The segments that stay mapped.
+    /// Returns the segments that stay mapped.
     pub(crate) fn held(&self) -> impl DoubleEndedIterator<Item = &Segment> {
         self.held.values()
     }
 
-    /// The oldest version of a segment's format.
+    /// Returns the oldest version of a segment's format.
     #[must_use]
     pub fn version(&self) -> u32 {
         self.version
     }
 
-    /// The timelines with the LSNs at which each begins and ends; the newest has no end.
+    /// Returns the timelines with the LSNs at which each begins and ends; the newest has no end.
     pub fn timelines(&self) -> impl Iterator<Item = (u64, u64, Option<u64>)> {
         let ends = self.timelines.iter().skip(1).map(|&(_, next)| Some(next)).chain([None]);
         self.timelines.iter().zip(ends).map(|(&(timeline, start), end)| (timeline, start, end))
     }
 
-    /// Hands on every record from LSN `from` on, until the log ends.
+    /// Passes every record from LSN `from` on to `visit`, until the log ends.
     ///
     /// # Errors
-    /// [`Error::Damaged`] if it ends where it must not, and what `visit` returns.
+    /// [`Error::Damaged`] if it ends where it must not, and errors of `visit`.
     pub fn read(
         &self,
         media: &dyn Media,
@@ -262,7 +271,8 @@ impl History {
         Ok(prefix)
     }
 
-    /// As [`History::read`], from where a prefix stops; what was read is in it also after an error.
+    /// As [`History::read`], from the end of a prefix, which it extends. The prefix contains the
+    /// records read even after an error.
     ///
     /// # Errors
     /// As [`History::read`].
@@ -291,15 +301,17 @@ impl History {
                 return Err(self.missing(prefix.stop, end));
             }
         }
-        // Those who write now may have filled and noted what was empty a moment ago.
+        // Live writers may have filled a slot and recorded its durability since it was read as
+        // empty.
         if !matches!(known, LogExtent::Living { .. }) {
             self.check_rest(media, prefix)?;
         }
         Ok(())
     }
 
-    /// What is known, unless more places are empty than writers that died can have left, all of them above what was made durable:
-    /// then the device went without the machine and came back, and what it had not written yet is gone.
+    /// Returns `known`, unless more slots are empty than dead writers can have left, all of them
+    /// above the durable end. In that case the device was removed while the machine kept running,
+    /// and came back without the writes that were not durable.
     fn without_lost(&self, media: &dyn Media, known: LogExtent, from: u64) -> Result<LogExtent> {
         let LogExtent::Died { timeline, durable, tail, unfinished } = known else {
             return Ok(known);
@@ -319,8 +331,8 @@ impl History {
         Ok(if empty > unfinished { LogExtent::Cut { timeline, durable } } else { known })
     }
 
-    /// Reads one timeline up to `end`, or (for the last one) as far as it goes. `known` is an LSN up to which nothing
-    /// may be wrong. `Some` if `end` was reached.
+    /// Reads one timeline up to `end`, or (the last one) up to the end of the log. `known` is an
+    /// LSN up to which nothing may be invalid. Returns `Some` if `end` was reached.
     fn read_timeline(
         &self,
         media: &dyn Media,
@@ -333,8 +345,8 @@ impl History {
             if segment.end() <= prefix.stop {
                 continue;
             }
-            // Allocated ahead of what turned out to be the timeline's end, by a handle that died; the next recovery may
-            // have died too before it removed it.
+            // Allocated ahead, beyond what became the timeline's end, by a handle that died. The
+            // next recovery may have died too before it removed the segment.
             if end.is_some_and(|end| end <= segment.first) {
                 break;
             }
@@ -352,7 +364,7 @@ impl History {
         Ok(end.map(|_| ()))
     }
 
-    /// Reads the rest of a segment, as [`History::read_timeline`]. False if the log ends here.
+    /// Reads the rest of a segment, as [`History::read_timeline`]. Returns false if the log ends here.
     fn read_segment(
         &self,
         segment: &Segment,
@@ -384,8 +396,8 @@ impl History {
         Ok(true)
     }
 
-    /// Makes sure that no more places are empty than there may be. Else nobody knows which of them are damage, and the prefix
-    /// stops at the first.
+    /// Checks that no more slots are empty than allowed. Otherwise some of them are damage, it is
+    /// unknown which, and the prefix stops at the first.
     fn check_holes(&self, unfinished: u64, prefix: &mut Prefix) -> Result<()> {
         let count = prefix.holes.len();
         if count as u64 <= unfinished {
@@ -396,7 +408,8 @@ impl History {
         Err(self.at(prefix.stop, expected, format!("{count}")))
     }
 
-    /// Looks beyond the end for a record that says the log was durable further than it now reaches.
+    /// Searches beyond the end for a record that shows the log to have been durable further than it
+    /// now reaches.
     fn check_rest(&self, media: &dyn Media, prefix: &Prefix) -> Result<()> {
         let timeline = self.last_timeline();
         let of_timeline = self.segments.iter().filter(|segment| segment.timeline == timeline);
@@ -421,7 +434,7 @@ impl History {
         Ok(())
     }
 
-    /// The error for a damaged place.
+    /// Creates the error for a damaged slot.
     pub(crate) fn at(&self, lsn: u64, expected: String, found: String) -> Error {
         let segment = self.segments.iter().rev().find(|segment| segment.holds(lsn));
         let (path, offset) = match segment {
@@ -442,7 +455,7 @@ impl History {
         }
     }
 
-    /// The error for a timeline of which no segment is left.
+    /// Creates the error for a timeline without any segment left.
     pub(crate) fn lost(&self, timeline: u64) -> Error {
         Error::Damaged {
             path: self.directory.clone(),
@@ -455,12 +468,13 @@ impl History {
         }
     }
 
-    /// Makes the prefix durable from `from` on, holes voided, so that a new timeline may be built on it, segment by segment: pages
-    /// are dirtied first, because an earlier sync may have failed and left them clean; and the file is opened before that, for
-    /// the system tells of a failure those who had it open then.
+    /// Makes the prefix durable from `from` on, with gaps voided, so that a new timeline may build
+    /// on it, segment by segment. Pages are dirtied first, because an earlier sync may have failed
+    /// and left them clean. The file is opened before that, because the system reports a failure to
+    /// descriptors that were open at the time.
     ///
     /// # Errors
-    /// [`Error::Io`]; nothing may be built then.
+    /// [`Error::Io`]; then nothing may build on the prefix.
     pub fn secure(&self, media: &dyn Media, from: u64, prefix: &Prefix) -> Result<()> {
         for header in &self.segments {
             if header.end() <= from || header.first >= prefix.stop {

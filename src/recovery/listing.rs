@@ -1,4 +1,4 @@
-//! What files a filter's directory holds.
+//! Lists the files of a filter's directory.
 
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
@@ -14,11 +14,11 @@ pub struct Listing {
     pub segments: Vec<(u64, u64)>,
     /// (timeline, number) of banks.
     pub banks: Vec<(u64, u32)>,
-    /// Numbers of files in the making.
+    /// Numbers of temporary files.
     pub temporaries: Vec<u64>,
-    /// Names that are not ours.
+    /// Names of foreign files.
     pub foreign: Vec<String>,
-    /// Snapshots and segments that name another filter, where that was looked at.
+    /// Snapshots and segments that belong to another filter, if that was checked.
     pub others: Vec<FileName>,
 }
 
@@ -46,8 +46,9 @@ impl Listing {
         Ok(listing)
     }
 
-    /// Lists the files of the filter with this uuid. Snapshots and segments whose sound header names another filter are set
-    /// apart: somebody copied them here, or a process that had a filter open in this directory before wrote them late.
+    /// Lists the files of the filter with this uuid. Snapshots and segments whose sound header
+    /// names another filter are listed separately. They were copied here, or written late by a
+    /// process that had a former filter of this directory open.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -69,15 +70,17 @@ impl Listing {
         Ok(listing)
     }
 
-    /// The first segments, as long as all that they hold lies below `start`: the next one begins where a segment ends, or where its
-    /// timeline was cut off. An empty one may be among them that a handle made which had been overtaken while it slept, where
-    /// there was one before.
+    /// Returns the first segments, as long as all their records lie below `start`: the next one
+    /// begins where a segment ends, or where its timeline was cut off. An empty segment may be
+    /// among them, created by a delayed handle that had been overtaken, under the name of a removed
+    /// one.
     pub fn segments_below(&self, start: u64) -> &[(u64, u64)] {
         let next = self.segments.iter().skip(1);
         &self.segments[..next.take_while(|&&(_, first)| first <= start).count()]
     }
 
-    /// The segments that are read if the newest snapshot turns out to be damaged; the others need nobody any more.
+    /// Returns the segments that are read if the newest snapshot turns out to be damaged; the
+    /// others are no longer needed.
     pub fn segments_needed(&self) -> &[(u64, u64)] {
         let older = self.snapshots.get(1).copied().unwrap_or(0);
         &self.segments[self.segments_below(older).len()..]

@@ -1,21 +1,23 @@
-//! Removing files for good.
+//! Removing files permanently.
 //!
-//! The blocks of a removed file may be given to another one before the removal is on the disk (ext4 mounted with
-//! `data=writeback` does so). After a power cut the name may then be back with foreign bytes behind it. So a file that
-//! is read by its name loses the name first: it is renamed to a file in the making, the directory is synced, and only then is it
-//! removed. Nobody reads files in the making.
+//! The blocks of a removed file may be assigned to another one before the removal is on the disk
+//! (ext4 mounted with `data=writeback` does so). After a power cut the name may then be back with
+//! foreign content. A file that is read by its name therefore loses the name first: it is renamed
+//! to a temporary file, the directory is synced, and only then is it removed. Temporary files are
+//! never read.
 
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
 use crate::media::Media;
 use std::io::ErrorKind;
 
-/// Removes files that nothing needs any more, in this order, as files in the making with these numbers; those that are taken
-/// are passed over. It ends at a file that is gone: another handle is at it, and the rest is left to that one. So log
-/// always goes from its beginning on, and what is left has no gap.
+/// Removes files that are no longer needed, in this order, under temporary names with these
+/// numbers; numbers in use are skipped. Stops at a missing file: another handle is removing them,
+/// and the rest is left to it. Log is thus always removed from its beginning on, and the remaining
+/// log has no gap.
 ///
 /// # Errors
-/// [`Error::Io`]. What could not be removed but was renamed stays a file in the making.
+/// [`Error::Io`]. Files that were renamed but could not be removed remain as temporary files.
 pub fn remove_for_good(
     media: &dyn Media,
     files: impl IntoIterator<Item = FileName>,
@@ -45,8 +47,8 @@ pub fn remove_for_good(
     remove_temporaries(media, &temporaries)
 }
 
-/// Removes the files in the making with these numbers, as far as that is possible. They may have had other names until a
-/// moment ago.
+/// Removes the temporary files with these numbers, as far as possible. They may have had other
+/// names until just before.
 ///
 /// # Errors
 /// [`Error::Io`], the first.
@@ -58,7 +60,7 @@ pub fn remove_temporaries(media: &dyn Media, numbers: &[u64]) -> Result<()> {
     let remove = |&number: &u64| {
         let name = FileName::Temporary(number).to_string();
         match media.remove(&name) {
-            // Whoever made it has removed it.
+            // Its creator has removed it.
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
             removed => removed.map_err(Error::io("remove", media.path().join(name))),
         }

@@ -1,10 +1,11 @@
-//! Repair of a stripe whose owner died: the record that it left half applied is applied again.
+//! Repair of a stripe whose owner died: the record that was left half applied is applied again.
 //!
-//! An owner that dies leaves at most one record of its stripe that has not been counted in the stripe's sums, for it
-//! counts each before it begins with the next. Applying that record again completes it, wherever it was cut off
-//! ([`Image::apply`]); of kinds whose operations cannot be repeated, what was changed is [taken back](ebbtide_core::block::undo_log) first. Blocks that it had marked as being changed and had not begun with are marked as whole: nothing in
-//! them has changed. The place in the log that it had reserved and not filled is voided. A repairer that dies leaves what
-//! it found, or something further on.
+//! A dead owner leaves at most one record of its stripe that has not been counted in the stripe's
+//! sums, because it counts each record before it begins the next. Applying that record again
+//! completes it, wherever it was interrupted ([`Image::apply`]). For kinds whose operations are not
+//! idempotent, the partial change is [undone](crate::undo) first. Blocks that were marked as being
+//! changed, but not yet changed, are marked as whole. Slots in the log that were reserved and not
+//! filled are voided. A repairer that dies leaves the stripe unchanged, or partly repaired.
 //!
 //! The caller holds the stripe.
 
@@ -17,9 +18,11 @@ use ebbtide_core::event;
 use ebbtide_core::kind::Kind;
 use std::sync::Arc;
 
-/// The LSN from which a record of the stripe may wait to be applied; none if there cannot be one.
+/// Returns the LSN from which a record of the stripe may have to be applied; `None` if there cannot
+/// be one.
 ///
-/// `ground` is where the newest snapshot starts: it was made with the stripe in hand, so all before it is applied.
+/// `ground` is the start of the newest snapshot: it was made while the stripe was held, so all
+/// earlier records are applied.
 #[must_use]
 pub fn from(image: &Image, index: usize, ground: u64) -> Option<u64> {
     let header = image.header();
@@ -27,18 +30,21 @@ pub fn from(image: &Image, index: usize, ground: u64) -> Option<u64> {
     if index > 0 {
         return Some(counted.max(ground));
     }
-    // Stripe 0 has few records, so whoever writes one says beforehand where it will lie at the earliest.
-    // Relaxed: its writer is dead, and the lock's takeover orders us after that.
+    // Stripe 0 has few records, so a writer stores the earliest possible slot beforehand. Relaxed:
+    // its writer is dead, and the takeover of the lock orders this load after that.
     let announced = header.events_from().load(Ordering::Relaxed);
     (announced >= counted).then_some(announced.max(ground))
 }
 
-/// Completes what the owner of a stripe left. `segments` hold the log from [`from`] on, up to the tail.
+/// Completes the unfinished operation of a stripe's owner. `segments` contain the log from [`from`]
+/// on, up to the tail.
 ///
-/// Returns whether the owner was clearing the filter: then stripe 0 has to be repaired before this one is used.
+/// Returns whether the owner was clearing the filter: then stripe 0 must be repaired before this
+/// one is used.
 ///
 /// # Errors
-/// [`crate::Error::Io`], [`crate::Error::Damaged`] if a bank cannot be mapped: the stripe is then still to be repaired.
+/// [`crate::Error::Io`], [`crate::Error::Damaged`] if a bank cannot be mapped: then the stripe
+/// still needs repair.
 pub fn stripe(
     image: &Image,
     kind: &dyn Kind,
@@ -64,8 +70,8 @@ pub fn stripe(
                 Decoded::Valid(record) if is_of(image, index, &record) => {
                     image.apply(kind, &image.banks(), lsn, &record)?;
                 }
-                // Perhaps the dead owner's: once the stripe is let go, nothing accounts for it any more. A living writer whose place
-                // it was takes the next one.
+                // The slot may be the dead owner's: once the stripe is released, nothing accounts
+                // for it any more. If it belongs to a live writer, that writer takes the next slot.
                 Decoded::Empty => segment.void(lsn),
                 _ => {}
             }
@@ -83,7 +89,8 @@ pub fn stripe(
     Ok(cleared)
 }
 
-/// Undoes what the owner of an ordinary stripe (from 0) did not come to complete, where it cannot simply be done again.
+/// Undoes the unfinished change of the owner of an ordinary stripe (from 0), if it cannot simply be
+/// repeated.
 fn take_back(image: &Image, stripe: usize) {
     for (_, bank) in image.banks().iter() {
         let undo = bank.undo(stripe);
@@ -91,14 +98,14 @@ fn take_back(image: &Image, stripe: usize) {
             continue;
         };
         let (header, block) = bank.block(begun.block as usize);
-        // Else it was completed: the LSN is set after the last word.
+        // Otherwise it was completed: the LSN is set after the last word.
         if header.lsn() == begun.lsn {
             undo.take_back(block.own, block.cells);
         }
     }
 }
 
-/// Whether a record belongs to a stripe.
+/// Returns whether a record belongs to a stripe.
 fn is_of(image: &Image, index: usize, record: &Record) -> bool {
     match record.op {
         Op::Insert | Op::Remove => image.layout().stripe_of(record.payload) + 1 == index,
@@ -172,7 +179,7 @@ mod tests {
         let index = bank.blocks() - 1;
         let (header, block) = bank.block(index as usize);
         header.set_lsn(5);
-        // Cut off; completed; and notes that a damaged image has.
+        // Interrupted; completed; and an undo area of a damaged image.
         for (noted, lsn, expected) in [(index, 5, 0), (index, 4, 9), (index + 1, 5, 9)] {
             block.set_word(0, 9);
             bank.undo(3).begin(noted, lsn);

@@ -1,4 +1,4 @@
-//! Building an image: the newest sound snapshot, or nothing at all, and the log from there.
+//! Builds an image: from the newest sound snapshot, or from nothing, and the log from there.
 
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
@@ -21,31 +21,33 @@ use ebbtide_core::state::STATE_WORDS;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// How many records are read before the first of them is applied: nearly all of the time of applying one is misses on its blocks.
+/// Records that are read before the first of them is applied: nearly all of the time to apply one
+/// is cache misses on its blocks.
 const AHEAD: usize = 16;
 
-/// After so many records those who wait are told of it.
+/// After this many records, progress is shown to waiting processes.
 const RECORDS_A_STEP: u64 = 4096;
 
 /// A filter's state, rebuilt.
 #[derive(Debug)]
 pub struct Recovered {
-    /// The image, for the timeline after the last; under the temporary name given.
+    /// The image, for the next timeline, under the given temporary name.
     pub image: Image,
-    /// The log it was rebuilt from.
+    /// The log that it was rebuilt from.
     pub history: History,
-    /// How far the log reached.
+    /// The extent of the log.
     pub prefix: Prefix,
-    /// Where replay began.
+    /// The LSN where replay began.
     pub start: u64,
-    /// What files there were.
+    /// The files that were present.
     pub listing: Listing,
-    /// Snapshots (by start) that could not be used, with the reason.
+    /// Unusable snapshots (by start), with the reason.
     pub unsound: Vec<(u64, Error)>,
 }
 
-/// Rebuilds the state that the files of `home` describe, as an image on `live` under the name `temporary`. `known` is what the live image says of the log's end. `advance` is called now
-/// and then: others may wait.
+/// Rebuilds the state described by the files of `home`, as an image on `live` under the name
+/// `temporary`. `known` is the extent of the log by the image. `advance` is called from time to time,
+/// because other processes may wait.
 ///
 /// # Errors
 /// [`Error::Damaged`] if the state cannot be rebuilt in full, [`Error::Version`], [`Error::Io`].
@@ -85,7 +87,7 @@ pub fn replay(
     };
     check_timelines(home, meta, &history, timeline)?;
     if let LogExtent::Living { .. } = known {
-        // Who writes may remove files meanwhile.
+        // Writers may remove files meanwhile.
         history.hold(home, start)?;
     }
     let kind = &*meta.kind;
@@ -102,8 +104,9 @@ pub fn replay(
         check_others(home, meta, &listing, &history, prefix.stop)?;
     }
     match applying.events.first() {
-        // Events come before the insert that needs them. If that was never recorded, they have not happened: else
-        // the state would not be that of the operations. The next timeline begins before them, unless a snapshot saw them.
+        // Events come before the insert that needs them. If that insert was never recorded, they
+        // have not happened: otherwise the state would not be that of the operations. The next
+        // timeline begins before them, unless a snapshot saw them.
         Some(&(first, _)) if first >= covered(home, &listing, meta.uuid) => prefix.stop = first,
         _ => applying.apply_events()?,
     }
@@ -111,14 +114,14 @@ pub fn replay(
     Ok(Recovered { image, history, prefix, start, listing, unsound })
 }
 
-/// What identifies an image of this filter.
+/// Returns the identity of an image of this filter.
 fn identity(meta: &Meta, timeline: u64, boot: u128) -> Identity {
     let (uuid, stripes, state_words) =
         (meta.uuid, meta.layout.stripes, meta.kind.state_words() as u32);
     Identity { uuid, timeline, boot, inode: 0, device: 0, stripes, state_words }
 }
 
-/// As [`replay`], but the image is in memory, and nothing is written to `home`.
+/// As [`replay`], but with the image in memory, and without writing to `home`.
 ///
 /// # Errors
 /// As [`replay`].
@@ -133,16 +136,16 @@ pub fn rebuild(
     replay(home, &memory, meta, "image", known, advance)
 }
 
-/// Records on their way from the log into an image.
+/// Records in transit from the log into an image.
 struct Applying<'a> {
     image: &'a Image,
     kind: &'a dyn Kind,
     advance: &'a dyn Fn(),
-    /// The banks that are mapped now: to ask the image at each record takes longer than the rest.
+    /// The currently mapped banks: looking them up for each record takes longer than the rest.
     banks: Arc<BankSet>,
-    /// Read, and their blocks asked for, but not applied yet.
+    /// Records that were read, and their blocks prefetched, but not applied yet.
     ahead: VecDeque<(u64, Record)>,
-    /// Events that are held back until something follows them.
+    /// Events that are held back until a record follows them.
     events: Vec<(u64, Record)>,
 }
 
@@ -184,7 +187,7 @@ impl<'a> Applying<'a> {
         Ok(())
     }
 
-    /// Applies the events that were held back until it was clear that something follows them.
+    /// Applies the events that were held back, now that a record follows them.
     fn apply_events(&mut self) -> Result<()> {
         for (lsn, record) in self.events.drain(..) {
             self.image.apply(self.kind, &self.banks, lsn, &record)?;
@@ -193,7 +196,7 @@ impl<'a> Applying<'a> {
         Ok(())
     }
 
-    /// Applies all that was taken, but for the events that nothing follows.
+    /// Applies all records taken, except events that no record follows.
     fn finish(&mut self) -> Result<()> {
         while !self.ahead.is_empty() {
             self.apply_oldest()?;
@@ -202,8 +205,8 @@ impl<'a> Applying<'a> {
     }
 }
 
-/// Makes sure that no segment of another filter lies right where the log ends: ours may have lain there, and nothing else
-/// says how far the log reached.
+/// Checks that no segment of another filter lies exactly where the log ends: a segment of this
+/// filter may have been there, and nothing else shows how far the log reached.
 fn check_others(
     home: &dyn Media,
     meta: &Meta,
@@ -222,7 +225,7 @@ fn check_others(
     Ok(())
 }
 
-/// The LSN up to which some snapshot may have seen the log; without end if one cannot say.
+/// Returns the LSN up to which some snapshot may have seen the log; `u64::MAX` if that is unknown.
 fn covered(home: &dyn Media, listing: &Listing, uuid: u128) -> u64 {
     let end = |&start: &u64| {
         SnapshotReader::open(home, start, uuid).map_or(u64::MAX, |reader| reader.header().end)
@@ -230,8 +233,8 @@ fn covered(home: &dyn Media, listing: &Listing, uuid: u128) -> u64 {
     listing.snapshots.iter().map(end).max().unwrap_or(1)
 }
 
-/// Makes sure that no timeline's log is gone as a whole: it is there before anything names its timeline, and goes only when
-/// a later timeline's is there.
+/// Checks that no timeline's log is missing as a whole: it exists before anything refers to its
+/// timeline, and is removed only when a later timeline's log exists.
 fn check_timelines(
     home: &dyn Media,
     meta: &Meta,
@@ -246,19 +249,19 @@ fn check_timelines(
     Ok(())
 }
 
-/// Removes what a failed attempt left and keeps its error.
+/// Removes the leftovers of a failed attempt and keeps its error.
 fn discard(
     live: &dyn Media,
     temporary: &str,
     failed: (u64, Error),
     unsound: &mut Vec<(u64, Error)>,
 ) {
-    // If it cannot be removed, creating the next draft says so.
+    // If it cannot be removed, creating the next temporary file reports it.
     let _ = live.remove(temporary);
     unsound.push(failed);
 }
 
-/// Loads a snapshot into an empty image. Returns it with the snapshot's header.
+/// Loads a snapshot into an empty image. Returns the image with the snapshot's header.
 pub(super) fn load(
     home: &dyn Media,
     meta: &Meta,
@@ -301,7 +304,7 @@ pub(super) fn load(
     Ok((image, *reader.header()))
 }
 
-/// Loads a snapshot into memory, which shows that it is sound and fits the filter.
+/// Loads a snapshot into memory, which proves that it is sound and fits the filter.
 pub(crate) fn load_alone(home: &dyn Media, meta: &Meta, start: u64) -> Result<SnapshotHeader> {
     let memory: Arc<dyn Media> = Arc::new(Memory::new());
     memory.make().map_err(Error::io("make", memory.path()))?;
@@ -334,7 +337,7 @@ fn load_state(
         store(to, *from);
     }
     current.set_lsn(frame.lsn);
-    // A frame for each block follows: a table that lists more is wrong, and is not given their space.
+    // A frame for each block follows: a table that lists more is wrong, and gets no space.
     let blocks = |bank: BankEntry| image.layout().blocks(bank.geometry);
     let listed = current.state().banks().map(blocks).fold(0, u64::saturating_add);
     let misfits =
@@ -370,7 +373,7 @@ fn load_block(
     let Some(bank) = bank.filter(|bank| frame.index < bank.blocks()) else {
         return Err(misfit(reader, frame, words));
     };
-    // Zeros at the end are left out.
+    // Trailing zeros are left out.
     let most = OWN_WORDS + bank.geometry().words_per_block as usize;
     let Some(cells) = words.len().checked_sub(OWN_WORDS).filter(|_| words.len() <= most) else {
         return Err(misfit(reader, frame, words));
@@ -382,15 +385,16 @@ fn load_block(
     }
     header.set_lsn(frame.lsn);
     if kind.grows() {
-        // What the block has room for may end in zeros, which the snapshot has left out.
+        // The block's room may end in zeros, which the snapshot has left out.
         bank.allocate(frame.index, kind.room_now(&block))?;
     }
     Ok(())
 }
 
 impl Recovered {
-    /// Removes what would only be read if the newest snapshot were damaged, which has just been read: older snapshots, and
-    /// the log below it. What is removed gets these numbers meanwhile. False if that is nothing.
+    /// Removes the fallback base, which would only be read if the newest snapshot (which was just
+    /// read) were damaged: older snapshots, and the log below it. Files get temporary names with
+    /// these numbers meanwhile. Returns false if there is none.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -410,13 +414,14 @@ impl Recovered {
         let segments = segments.map(|&(timeline, first)| FileName::Segment { timeline, first });
         let superfluous: Vec<_> = older.chain(segments).collect();
         let any = !superfluous.is_empty();
-        // The newest one's name may be newer than the last sync of the directory, and its writer dead.
+        // The newest one's name may be newer than the last sync of the directory, and its writer
+        // dead.
         home.sync().map_err(Error::io("sync", home.path()))?;
         remove_for_good(home, superfluous, numbers)?;
         Ok(any)
     }
 
-    /// See [`trim::gathered`], of the log that is needed beside the snapshot used.
+    /// See [`trim::gathered`], for the log that is needed in addition to the snapshot used.
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::Damaged`].
@@ -424,8 +429,8 @@ impl Recovered {
         trim::gathered(home, &self.history, &self.prefix, self.start)
     }
 
-    /// Files of `home` that belong to no one once the new timeline has begun: segments from the stop on, and banks that the
-    /// new image does not have.
+    /// Returns the files of `home` that are obsolete once the new timeline has begun: segments from
+    /// the stop on, and banks that the new image does not have.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -438,7 +443,8 @@ impl Recovered {
         let used = |&(of, id): &(u64, u32)| {
             of == timeline && mapped.iter().any(|(_, bank)| bank.id() == id)
         };
-        // Listed now: an attempt to load a damaged snapshot may have made banks of this timeline.
+        // Listed now, because an attempt to load a damaged snapshot may have created banks of this
+        // timeline.
         let banks = Listing::read(home)?.banks.into_iter().filter(|bank| !used(bank));
         let banks = banks.map(|(timeline, bank)| FileName::Bank { timeline, bank });
         Ok(segments.chain(banks).collect())

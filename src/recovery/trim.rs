@@ -1,8 +1,9 @@
-//! Space that recovery finds, and the snapshot that it writes where there is none for an image.
+//! The space that recovery frees, and the snapshot that it writes if there is none for an image.
 //!
-//! A timeline ends within a segment, whose rest nobody writes or reads any more: its space is given back. So a life that ends after
-//! a few records costs two pages of log. Where a disk is so full that neither image nor segment fit, the state that was rebuilt
-//! in memory is written as a snapshot, and the log below it goes.
+//! A timeline ends within a segment, the rest of which is never written or read again: its space is
+//! freed. A session of a few records therefore costs two pages of log. If a disk is so full that
+//! neither image nor segment fits, the state rebuilt in memory is written as a snapshot, and the
+//! log below it is removed.
 
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
@@ -20,7 +21,7 @@ use ebbtide_core::block::{Block, OWN_WORDS, load};
 use ebbtide_core::kind::Kind;
 use std::io;
 
-/// A block without the cells that it has no room for.
+/// Returns a block without the cells that it has no room for.
 pub fn used<'a>(kind: &dyn Kind, block: Block<'a>) -> Block<'a> {
     if !kind.grows() {
         return block;
@@ -35,7 +36,7 @@ pub fn copy(block: &Block<'_>, words: &mut Vec<u64>) {
     words.extend(block.own.iter().chain(block.cells).map(load));
 }
 
-/// Copies a block as a snapshot holds it: zeros at the end are left out.
+/// Copies a block for a snapshot: trailing zeros are left out.
 pub fn copy_short(kind: &dyn Kind, block: Block<'_>, words: &mut Vec<u64>) {
     copy(&used(kind, block), words);
     shorten(words);
@@ -58,8 +59,9 @@ fn open(home: &dyn Media, header: &SegmentHeader, access: Access) -> Result<Segm
     SegmentFile::open(home, header.timeline, header.first, header.uuid, access)
 }
 
-/// Gives back the space of the log that lies beyond the end of its timeline; `stop` is that of the last one, which has been made
-/// durable and which another follows. As far as that is possible: it is space, nothing else.
+/// Frees the space of the log beyond the end of its timeline. `stop` is the end of the last
+/// timeline, which has been made durable and is followed by a new one. Errors are ignored, because
+/// only space is at stake.
 pub fn free_ends(home: &dyn Media, history: &History, stop: u64) {
     for (timeline, _, end) in history.timelines() {
         let end = end.unwrap_or(stop);
@@ -70,8 +72,9 @@ pub fn free_ends(home: &dyn Media, history: &History, stop: u64) {
     }
 }
 
-/// Gives back the space behind the last record of the last timeline, where nothing was ever written: the log reads as before. Places
-/// below `stop`, where the log ends, keep theirs, for empty ones among them are going to be voided.
+/// Frees the space behind the last record of the last timeline, which was never written: the log
+/// reads as before. Slots below `stop`, where the log ends, keep their space, because empty ones
+/// among them will be voided.
 ///
 /// # Errors
 /// [`Error::Io`], [`Error::Damaged`].
@@ -90,7 +93,7 @@ pub fn free_unwritten(home: &dyn Media, history: &History, stop: u64) -> Result<
     Ok(())
 }
 
-/// How many timelines have log that is needed from `start` on, and how many bytes of disk it takes.
+/// Returns the number of timelines with log that is needed from `start` on, and its bytes on disk.
 ///
 /// # Errors
 /// [`Error::Io`], [`Error::Damaged`].
@@ -110,15 +113,17 @@ pub fn gathered(
     Ok((timelines, bytes))
 }
 
-/// Writes the state of a filter that nobody has open as a snapshot under the temporary name with this number, and removes the
-/// log below it and all older snapshots. What is removed gets the numbers above meanwhile.
+/// Writes the state of a filter that no process has open as a snapshot, under the temporary name
+/// with this number. Then removes the log below it and all older snapshots, under temporary names
+/// with higher numbers.
 ///
 /// # Errors
-/// [`Error::Io`], a full disk among them: the draft is removed then, and nothing has changed.
+/// [`Error::Io`], including a full disk: the temporary file is then removed, and nothing has
+/// changed.
 pub fn write_snapshot(home: &dyn Media, meta: &Meta, state: &Recovered, number: u64) -> Result<()> {
-    // The log has to reach through the end of every snapshot.
+    // The log must reach through the end of every snapshot.
     state.history.secure(home, state.start, &state.prefix)?;
-    // It has explained the holes of the log, which are closed now, and takes space.
+    // It accounted for the gaps of the log, which are now voided, and takes space.
     match home.remove(&FileName::Live.to_string()) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             return Err(Error::io("remove", home.path().join(FileName::Live.to_string()))(error));
@@ -137,7 +142,7 @@ pub fn write_snapshot(home: &dyn Media, meta: &Meta, state: &Recovered, number: 
         let _ = home.remove(&temporary);
         return Err(Error::io("write", home.path().join(name))(error));
     }
-    // Nothing goes before what takes its place was read.
+    // Nothing is removed before its replacement was read.
     load_alone(home, meta, start)?;
     let listing = Listing::read(home)?;
     let older = listing.snapshots.iter().filter(|&&older| older < start);
@@ -157,7 +162,7 @@ fn write(home: &dyn Media, meta: &Meta, state: &Recovered, temporary: &str) -> i
     writer.finish(SnapshotHeader { uuid, timeline, start, end, frames: 0, bytes: 0 })
 }
 
-/// The frames of an image that nobody else has.
+/// Writes the frames of an image that no other process has.
 fn write_frames(kind: &dyn Kind, image: &Image, writer: &mut SnapshotWriter) -> io::Result<()> {
     let header = image.header();
     let mut words = Vec::new();
@@ -189,10 +194,10 @@ mod tests {
     use crate::wal::{Op, Record, Segment, slot};
 
     const PAGE: u64 = 4096;
-    /// Records to a page.
+    /// Records per page.
     const RECORDS: u64 = 128;
 
-    /// A segment of four pages of records, with records in these places.
+    /// Adds a segment of four pages of records, with records in these slots.
     fn add(media: &Memory, (timeline, start): (u64, u64), written: &[u64]) {
         let (timeline_start, first) = (start, start);
         let header =
@@ -224,7 +229,7 @@ mod tests {
         add(&media, (2, 4), &[4, 5]);
         assert_eq!(pages(&media), [5, 5]);
         let history = opened(&media);
-        // The first timeline ends at 4; of the second nothing is known yet.
+        // The first timeline ends at 4; the end of the second is still unknown.
         free_ends(&media, &history, u64::MAX);
         assert_eq!(pages(&media), [2, 5]);
         free_unwritten(&media, &history, 4 + RECORDS + 1).expect("no error");

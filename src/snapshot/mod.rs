@@ -1,8 +1,9 @@
-//! Snapshots: checksummed files of blocks, the ground that replay stands on.
+//! Snapshots: checksummed files of blocks, from which replay starts.
 //!
-//! A snapshot is a page of checked header and then frames: the state block, the sums of each stripe, the blocks of each
-//! bank. It names the LSN before its first copy (`start`) and the one after its last (`end`): replay begins
-//! at `start`, and a log that does not reach `end` is damaged. A snapshot knows nothing of kinds.
+//! A snapshot is a page with a checked header, followed by frames: the state block, the sums of each
+//! stripe, the blocks of each bank. It contains the LSN before its first copy (`start`) and the one
+//! after its last (`end`). Replay begins at `start`, and a log that does not reach `end` is
+//! damaged. A snapshot does not depend on kinds.
 
 pub mod read;
 pub mod write;
@@ -16,7 +17,7 @@ const FRAME_WORDS: usize = 6;
 const REMEDY: &str = "the older snapshot is used if it is sound; run `ebbtide verify`, restore a backup, or save what \
                       the log still tells with `ebbtide salvage`";
 
-/// What a frame holds.
+/// The content of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Content {
@@ -31,7 +32,7 @@ pub enum Content {
 /// A frame without its payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frame {
-    /// What it holds.
+    /// The frame's content.
     pub content: Content,
     /// The bank's number, for blocks.
     pub bank: u32,
@@ -41,7 +42,7 @@ pub struct Frame {
     pub lsn: u64,
 }
 
-/// What a snapshot's header says.
+/// The content of a snapshot's header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SnapshotHeader {
     /// The filter it belongs to.
@@ -52,7 +53,7 @@ pub struct SnapshotHeader {
     pub start: u64,
     /// The next LSN after the last copy.
     pub end: u64,
-    /// How many frames follow.
+    /// The number of frames that follow.
     pub frames: u64,
     /// Bytes of the whole file.
     pub bytes: u64,
@@ -71,28 +72,30 @@ impl SnapshotHeader {
     }
 }
 
-/// The first version whose frames belong to their snapshot.
+/// The first version whose frames are bound to their snapshot.
 const BOUND_SINCE: u32 = 5;
 
-/// What the checksums of a snapshot's frames begin with. A snapshot may be written over an older one, in the same places: of a
-/// write that the disk has dropped an older frame is left there, which must not be taken for one of this snapshot.
+/// The prefix of the checksums of a snapshot's frames. A snapshot may overwrite an older one in the
+/// same place. If the disk drops a write, an older frame remains there, which must not be accepted
+/// as one of this snapshot.
 #[derive(Debug, Clone, Copy)]
 pub struct FrameSeal(Option<[u64; 4]>);
 
 impl FrameSeal {
-    /// That of the snapshots that are written.
+    /// Creates the seal of newly written snapshots.
     #[must_use]
     pub fn new(uuid: u128, timeline: u64, start: u64) -> Self {
         Self::of_version(DURABLE.written, uuid, timeline, start)
     }
 
-    /// That of a version of the format: frames of older ones belong to no snapshot.
+    /// Creates the seal of a format version: frames of older versions are not bound to a snapshot.
     fn of_version(version: u32, uuid: u128, timeline: u64, start: u64) -> Self {
         let words = [start, timeline, uuid as u64, (uuid >> 64) as u64];
         Self((version >= BOUND_SINCE).then_some(words))
     }
 
-    /// The checksum of a frame: the snapshot, its place there, its words and its payload.
+    /// Returns the checksum of a frame: over the snapshot, the frame's offset, its words and its
+    /// payload.
     fn checksum(self, frame: &Frame, offset: u64, payload: &[u8]) -> u64 {
         let mut hasher = crc32fast::Hasher::new();
         if let Self(Some(words)) = self {
@@ -101,12 +104,12 @@ impl FrameSeal {
         let words = [frame.content as u64, frame.bank.into(), frame.index, frame.lsn, offset];
         hasher.update(&to_bytes(&words));
         hasher.update(payload);
-        // Never zero, so that a hole in the file is no frame.
+        // Never zero, so that a hole in the file is no valid frame.
         u64::from(hasher.finalize()) | 1 << 32
     }
 }
 
-/// Puts the checksums of all frames right, as far as their lengths lead through the file's bytes.
+/// Corrects the checksums of all frames, as far as their lengths lead through the file's bytes.
 #[cfg(fuzzing)]
 pub fn seal_frames(file: &mut [u8]) {
     use crate::format::header::{HEADER_BYTES, PAGE_BYTES, to_words};

@@ -1,4 +1,4 @@
-//! Reading a snapshot: nothing is handed on before its checksum is right.
+//! Reading a snapshot: nothing is passed on before its checksum is verified.
 
 use crate::error::{Error, Result};
 use crate::format::header::{DURABLE, HEADER_BYTES, Header, PAGE_BYTES, to_words};
@@ -23,12 +23,13 @@ pub struct SnapshotReader {
     version: u32,
     seal: FrameSeal,
     buffer: Vec<u8>,
-    /// Where in the file the buffer begins.
+    /// The file offset of the buffer.
     buffer_at: u64,
 }
 
 impl SnapshotReader {
-    /// Opens the snapshot of this name and checks its header against the file, its name and the filter.
+    /// Opens the snapshot with this start and checks its header against the file, its name and the
+    /// filter.
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::Damaged`], [`Error::Version`].
@@ -64,13 +65,13 @@ impl SnapshotReader {
         Ok(reader)
     }
 
-    /// What the header says.
+    /// Returns the header.
     #[must_use]
     pub fn header(&self) -> &SnapshotHeader {
         &self.header
     }
 
-    /// The version of its format.
+    /// Returns the version of the snapshot's format.
     #[must_use]
     pub fn version(&self) -> u32 {
         self.version
@@ -80,7 +81,7 @@ impl SnapshotReader {
         Error::Damaged { path: self.path.clone(), offset, expected, found, remedy: REMEDY }
     }
 
-    /// `length` bytes of the file at `offset`, which the caller knows to lie within it.
+    /// Returns `length` bytes of the file at `offset`; the caller ensures that they lie within it.
     fn bytes(&mut self, offset: u64, length: usize) -> Result<&[u8]> {
         let buffered = self.buffer_at..=self.buffer_at + self.buffer.len() as u64;
         if !(buffered.contains(&offset) && buffered.contains(&(offset + length as u64))) {
@@ -94,10 +95,11 @@ impl SnapshotReader {
         Ok(&self.buffer[at..at + length])
     }
 
-    /// Hands on every frame with its payload, in the order of the file.
+    /// Passes on every frame with its payload, in the order of the file.
     ///
     /// # Errors
-    /// [`Error::Damaged`] at the first frame that is not sound, [`Error::Io`], and what `visit` returns.
+    /// [`Error::Damaged`] at the first frame that is not sound, [`Error::Io`], and errors of
+    /// `visit`.
     pub fn frames(
         &mut self,
         mut visit: impl FnMut(&Self, &Frame, &[u64]) -> Result<()>,
@@ -180,7 +182,7 @@ mod tests {
         SnapshotHeader { uuid: 7, timeline: 1, start: 5, end: 9, frames: 0, bytes: 0 };
     const FRAME: Frame = Frame { content: Content::Block, bank: u32::MAX, index: 2, lsn: 3 };
 
-    /// A medium with a snapshot of frames of so many words.
+    /// Creates a medium with a snapshot of frames with these numbers of words.
     fn made(header: SnapshotHeader, lengths: &[usize]) -> Memory {
         let memory = Memory::new();
         memory.make().expect("nothing fails yet");

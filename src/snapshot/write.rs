@@ -5,10 +5,10 @@ use crate::media::{Access, Media, MediaFile};
 use crate::snapshot::{Frame, FrameSeal, MAGIC, SnapshotHeader};
 use std::io;
 
-/// Bytes gathered before they are written.
+/// Bytes buffered before they are written.
 const BUFFER_BYTES: usize = 32 << 10;
 
-/// A snapshot in the making, under a temporary name.
+/// A snapshot in progress, under a temporary name.
 #[derive(Debug)]
 pub struct SnapshotWriter {
     file: Box<dyn MediaFile>,
@@ -22,15 +22,16 @@ impl SnapshotWriter {
     /// Begins a snapshot in a new file of this name.
     ///
     /// # Errors
-    /// The system's refusal.
+    /// The system's error.
     pub fn create(media: &dyn Media, temporary: &str, seal: FrameSeal) -> io::Result<Self> {
         Ok(Self::into(media.create(temporary, PAGE_BYTES)?, seal))
     }
 
-    /// Begins a snapshot in the file of this name, over what it holds: in the space that it has.
+    /// Begins a snapshot in the existing file of this name, overwriting it: in the space that it
+    /// occupies.
     ///
     /// # Errors
-    /// The system's refusal.
+    /// The system's error.
     pub fn over(media: &dyn Media, temporary: &str, seal: FrameSeal) -> io::Result<Self> {
         Ok(Self::into(media.open(temporary, Access::Write)?, seal))
     }
@@ -43,7 +44,7 @@ impl SnapshotWriter {
     /// Adds a frame.
     ///
     /// # Errors
-    /// The system's refusal, a full disk among them.
+    /// The system's error, including a full disk.
     pub fn frame(&mut self, frame: &Frame, words: &[u64]) -> io::Result<()> {
         let offset = self.offset + self.buffer.len() as u64;
         let payload = to_bytes(words);
@@ -71,11 +72,11 @@ impl SnapshotWriter {
         Ok(())
     }
 
-    /// Writes the header (its counts are filled in here; uuid, timeline and start are those of the frames) and syncs the file. The
-    /// caller renames it.
+    /// Writes the header (its counts are filled in here; uuid, timeline and start are those of the
+    /// frames) and syncs the file. The caller renames it.
     ///
     /// # Errors
-    /// The system's refusal.
+    /// The system's error.
     pub fn finish(mut self, header: SnapshotHeader) -> io::Result<()> {
         self.flush()?;
         self.file.truncate(self.offset)?;

@@ -1,19 +1,19 @@
 //! The standard library's mutex and condition variable, without poisoning.
 //!
-//! Each is a futex word and nothing else. Libraries that keep the waiting threads of a process in a
-//! table (`parking_lot`) cannot be used: a forked child inherits the table, but not the threads in
-//! it, and a wake-up there follows pointers into memory that belongs to others by now.
+//! Each is only a futex word. Libraries that keep the waiting threads of a process in a table
+//! (`parking_lot`) cannot be used. A forked child inherits the table, but not the threads in it,
+//! and a wakeup there follows pointers into memory that is reused by now.
 
 use std::sync::{self, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// As [`std::sync::Mutex`]. A panic of its holder does not poison it: callers keep what it guards
+/// As [`std::sync::Mutex`]. A panic of its holder does not poison it: callers keep the guarded data
 /// consistent at each step.
 #[derive(Debug, Default)]
 pub struct Mutex<T>(sync::Mutex<T>);
 
 impl<T> Mutex<T> {
-    /// A mutex that nobody holds.
+    /// Creates an unlocked mutex.
     pub const fn new(value: T) -> Self {
         Self(sync::Mutex::new(value))
     }
@@ -29,7 +29,7 @@ impl<T> Mutex<T> {
 pub struct Condvar(sync::Condvar);
 
 impl Condvar {
-    /// Releases the mutex until woken, but at most for `timeout`; may also return for no reason.
+    /// Releases the mutex until woken, but at most for `timeout`; may also return spuriously.
     pub fn wait_for<'a, T>(
         &self,
         guard: MutexGuard<'a, T>,
@@ -40,7 +40,7 @@ impl Condvar {
         guard
     }
 
-    /// Releases the mutex until woken; may also return for no reason.
+    /// Releases the mutex until woken; may also return spuriously.
     pub fn wait<'a, T>(&self, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
         self.0.wait(guard).unwrap_or_else(PoisonError::into_inner)
     }

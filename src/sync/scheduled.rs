@@ -1,34 +1,40 @@
-//! Primitives whose every step is a choice of the harness that runs a schedule: who goes on, who dies, what time it is.
+//! Primitives whose every step is chosen by the harness that runs a schedule: which thread
+//! continues, which dies, and the time.
 //!
-//! The words themselves are those of [`ebbtide_core::atomic::scheduled`].
+//! The engine lays its atomics over mapped words, so they remain plain words; each operation only
+//! calls the harness first. Memory is thus sequentially consistent: the effects of weaker orderings
+//! are left to the models of `tests/loom/`.
 //!
-//! A process that was killed changes nothing any more. Its threads come here from destructors only, which must come to an end.
+//! A killed process changes nothing any more. Its threads get here from destructors only, which
+//! must terminate.
 
 use ebbtide_core::atomic::scheduled as words;
 use std::sync::{self, MutexGuard, OnceLock, TryLockError};
 use std::time::Duration;
 
-/// What runs a schedule.
+/// The interface to the harness that runs a schedule.
 #[derive(Debug)]
 pub struct Harness {
-    /// Comes before each step on shared words. False if the process is dead, and the step must not be.
+    /// Called before each step on shared words. Returns false if the process is dead and the step
+    /// must not happen.
     pub step: fn() -> bool,
-    /// Lets others run, until so much time is up or (if that may be) somebody wakes us: then true.
+    /// Lets other threads run until this much time has passed or, if `may_wake`, a thread wakes
+    /// this one. Returns whether it was woken.
     pub pause: fn(time: Duration, may_wake: bool) -> bool,
-    /// The time since some beginning.
+    /// Returns the time since a fixed start.
     pub now: fn() -> Duration,
 }
 
 static HARNESS: OnceLock<Harness> = OnceLock::new();
 
-/// Has all steps chosen by this harness, for good.
+/// Installs the harness that chooses all steps, permanently.
 pub fn install(harness: Harness) {
     words::install(harness.step);
     // The first one stays; a program has one.
     let _ = HARNESS.set(harness);
 }
 
-/// Waits as a futex does: until somebody wakes us, which is what true means, or the time is up.
+/// Waits as a futex does: until another thread wakes this one (returns true), or the time is up.
 pub fn wait(time: Duration) -> bool {
     HARNESS.get().is_some_and(|harness| (harness.pause)(time, true))
 }
@@ -40,7 +46,7 @@ pub fn sleep(time: Duration) {
     }
 }
 
-/// As [`std::thread::yield_now`]; takes so long that whoever waits by yielding has soon waited long enough.
+/// As [`std::thread::yield_now`]; takes long enough that waits by yielding soon end.
 pub fn yield_now() {
     sleep(Duration::from_millis(4));
 }
@@ -55,13 +61,13 @@ pub fn spin_hint() {
 pub struct Instant(Duration);
 
 impl Instant {
-    /// The time of the schedule.
+    /// Returns the time of the schedule.
     #[must_use]
     pub fn now() -> Self {
         Self(HARNESS.get().map_or(Duration::ZERO, |harness| (harness.now)()))
     }
 
-    /// How long ago that was.
+    /// Returns the time since.
     #[must_use]
     pub fn elapsed(&self) -> Duration {
         Self::now().0.saturating_sub(self.0)
@@ -73,12 +79,12 @@ impl Instant {
 pub struct Mutex<T>(sync::Mutex<T>);
 
 impl<T> Mutex<T> {
-    /// A mutex that nobody holds.
+    /// Creates an unlocked mutex.
     pub const fn new(value: T) -> Self {
         Self(sync::Mutex::new(value))
     }
 
-    /// Waits until nobody else holds it.
+    /// Waits until no other thread holds it.
     pub fn lock(&self) -> MutexGuard<'_, T> {
         words::step();
         loop {

@@ -1,9 +1,10 @@
-//! One handle's view of the log: which segments it has mapped.
+//! One handle's view of the log: the segments that it has mapped.
 //!
-//! Segments of a timeline have one size, so an LSN tells the name of its segment. A writer reserves only below the end that is
-//! allocated *and* mapped by its own handle, so a reserved place can always be written. Other handles allocate segments
-//! too, and remove them: a handle maps what it needs, from the durable end on, and lets go of the rest. The protocol
-//! of a place is in [`crate::wal::slot`].
+//! Segments of a timeline have one size, so an LSN determines the name of its segment. A writer
+//! reserves only below the end that is allocated *and* mapped by its own handle, so a reserved slot
+//! can always be written. Other handles allocate segments too, and remove them: a handle maps the
+//! segments it needs, from the durable end on, and unmaps the rest. The protocol of a slot is in
+//! [`crate::wal::slot`].
 
 use crate::error::{Error, Result};
 use crate::format::header::PAGE_BYTES;
@@ -16,18 +17,20 @@ use crate::wal::slot;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Places in a page of a segment: each piece of one that is allocated ends with a page, or with the
+/// Slots in a page of a segment: each allocated piece of a segment ends with a page, or with the
 /// segment.
 pub const PAGE_RECORDS: u64 = PAGE_BYTES / RECORD_BYTES;
 
-/// The least piece of a segment that is allocated at once, and the first of a timeline: 8 and 16 KiB.
+/// The minimum pieces of a segment to allocate at once, in general and at the start of a timeline:
+/// 8 and 16 KiB.
 const PIECES_LEAST: [u64; 2] = [2 * PAGE_RECORDS, 4 * PAGE_RECORDS];
 
-/// Up to which place space is allocated next, where it is allocated up to `allocated` now.
-/// `segment` is the segment that the next place lies in, `start` the timeline's first LSN.
+/// Returns the slot up to which space is allocated next, if it is allocated up to `allocated` now.
+/// `segment` is the segment of the next slot, `start` the timeline's first LSN.
 ///
-/// A timeline's pieces grow by half of what it has, so that a log takes little more than it holds. Once
-/// a whole segment is full they are whole segments: none of those costs more than its creation.
+/// A timeline's pieces grow by half of its size, so that a log takes little more space than its
+/// content. After the first full segment they are whole segments, each of which costs only its
+/// creation.
 #[must_use]
 pub fn next_end(segment: &SegmentHeader, start: u64, allocated: u64) -> u64 {
     let grown = allocated.saturating_sub(start);
@@ -44,19 +47,19 @@ pub fn next_end(segment: &SegmentHeader, start: u64, allocated: u64) -> u64 {
 #[derive(Debug)]
 pub struct Log {
     media: Arc<dyn Media>,
-    /// What the timeline's first segment says.
+    /// The header of the timeline's first segment.
     first: SegmentHeader,
     access: Access,
     /// By first LSN.
     segments: Mutex<BTreeMap<u64, Arc<Segment>>>,
-    /// The end of what this handle has mapped.
+    /// The end of the log that this handle has mapped.
     mapped: AtomicU64,
     temporaries: AtomicU64,
 }
 
 impl Log {
-    /// The log of a timeline whose first segment is `first`; nothing is mapped yet. Drafts are numbered from `temporary` on, which
-    /// no other handle does.
+    /// Creates the log of a timeline whose first segment is `first`; nothing is mapped yet.
+    /// Temporary files are numbered from `temporary` on, which no other handle uses.
     #[must_use]
     pub fn new(
         media: Arc<dyn Media>,
@@ -74,21 +77,21 @@ impl Log {
         }
     }
 
-    /// The header of the segment that an LSN of the timeline lies in.
+    /// Returns the header of the segment with an LSN of the timeline.
     fn header_of(&self, lsn: u64) -> SegmentHeader {
         let whole = lsn.saturating_sub(self.first.first) / self.first.capacity;
         let first = self.first.first + whole * self.first.capacity;
         SegmentHeader { first, ..self.first }
     }
 
-    /// How many records each segment of the timeline has room for.
+    /// Returns the number of records that each segment of the timeline has room for.
     #[must_use]
     #[inline]
     pub fn capacity(&self) -> u64 {
         self.first.capacity
     }
 
-    /// The end of what this handle may reserve.
+    /// Returns the end up to which this handle may reserve.
     #[must_use]
     #[inline]
     pub fn mapped_end(&self) -> u64 {
@@ -96,7 +99,7 @@ impl Log {
         self.mapped.load(Ordering::Acquire)
     }
 
-    /// The segment of an LSN, if it is mapped.
+    /// Returns the segment of an LSN, if it is mapped.
     #[must_use]
     pub fn segment(&self, lsn: u64) -> Option<Arc<Segment>> {
         let segments = self.segments.lock();
@@ -104,8 +107,9 @@ impl Log {
         segment.holds(lsn).then(|| segment.clone())
     }
 
-    /// Maps all segments from the one of `from` up to `end`, which is allocated, and returns them: whatever is let go meanwhile,
-    /// they hold every place in between. A segment that is not there any more was removed, as it lay below a snapshot.
+    /// Maps all segments from the one of `from` up to `end`, which is allocated, and returns them:
+    /// the returned segments contain every slot in between, even if others are unmapped meanwhile.
+    /// A missing segment was removed because it lay below a snapshot.
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::Damaged`].
@@ -129,20 +133,22 @@ impl Log {
     }
 
     fn add(&self, segment: Segment) -> Arc<Segment> {
-        // Two threads may have opened the same one; either will do.
+        // Two threads may have opened the same segment; either one will do.
         self.segments.lock().entry(segment.first()).or_insert_with(|| Arc::new(segment)).clone()
     }
 
-    /// Allocates the next piece of the log, where it is allocated up to `first` now; returns its
-    /// end. If `first` begins a segment, the segment is created, durable with its name. If another
-    /// handle has just made it, that one is made durable again: its maker may not have come so far.
+    /// Allocates the next piece of the log, which is allocated up to `first` now; returns its end.
+    /// If `first` begins a segment, the segment is created, durable with its name. If another
+    /// handle has just created it, it is made durable again, because its creator may not have
+    /// finished that.
     ///
-    /// The rest of a segment needs no sync of its own: the sync that makes a record durable writes
-    /// what finding the record takes, and a piece that is lost in a power cut holds no record.
+    /// The rest of a segment needs no sync of its own: the sync that makes a record durable also
+    /// writes the metadata to find the record, and a piece that is lost in a power cut contains no
+    /// record.
     ///
     /// # Errors
-    /// [`Error::Io`], a full disk among them, and `NotFound` if `is_current` says that the directory is another's by now: nothing
-    /// has changed then.
+    /// [`Error::Io`], including a full disk, and `NotFound` if `is_current` returns that the
+    /// directory has been replaced: then nothing has changed.
     pub fn allocate(&self, first: u64, is_current: &dyn Fn() -> bool) -> Result<u64> {
         let (header, media) = (self.header_of(first), &*self.media);
         let upto = next_end(&header, self.first.first, first);
@@ -171,8 +177,8 @@ impl Log {
         Ok(upto)
     }
 
-    /// Removes the file with a segment's name if it says that it belongs to another filter: a process that had a filter open
-    /// in this directory before wrote it late. False if it does not say so.
+    /// Removes the file with a segment's name if it belongs to another filter: it was written late
+    /// by a process that had a former filter of this directory open. Returns false if it does not.
     fn remove_another(&self, header: &SegmentHeader) -> Result<bool> {
         let path = header.path(self.media.path());
         let name = FileName::Segment { timeline: header.timeline, first: header.first }.to_string();
@@ -182,12 +188,13 @@ impl Log {
         self.media.remove(&name).map(|()| true).map_err(Error::io("remove", path))
     }
 
-    /// A number for a temporary file's name, unique among all living handles.
+    /// Returns a number for a temporary file's name, unique among all live handles.
     pub fn next_temporary(&self) -> u64 {
         self.temporaries.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Lets go of segments that lie wholly below `lsn`; false if there are none. Whoever still holds one keeps it mapped.
+    /// Unmaps segments that lie wholly below `lsn`; returns false if there are none. A segment
+    /// stays mapped as long as it is in use.
     pub fn forget_below(&self, lsn: u64) -> bool {
         let mut segments = self.segments.lock();
         let before = segments.len();
@@ -195,7 +202,7 @@ impl Log {
         segments.len() < before
     }
 
-    /// Writes a record into its place in `segment`; see [`slot::publish`].
+    /// Writes a record into its slot in `segment`; see [`slot::publish`].
     #[inline]
     pub fn write(&self, segment: &Segment, lsn: u64, record: &Record) -> bool {
         slot::publish(segment.slot(lsn), record.encode(self.first.timeline, lsn))
@@ -246,7 +253,7 @@ mod tests {
         let pieces = ends.windows(2).map(|ends| ends[1] - ends[0]);
         let expected = [512, 256, 384, 640, 896, 1408, 2048, 3072, 4608, 6912, 10368, 1664];
         assert_eq!(pieces.collect::<Vec<_>>(), [&expected[..], &[32768, 32768]].concat());
-        // A segment may be smaller than a piece, and its length no number of pages.
+        // A segment may be smaller than a piece, and its length not a multiple of pages.
         assert_eq!([5, 15, 25].map(|at| next_end(&segment(at, 10), 5, at)), [15, 25, 35]);
         assert_eq!(next_end(&segment(5, 700), 5, 5 + 512), 705);
     }
@@ -265,7 +272,7 @@ mod tests {
         };
         assert_eq!(one.allocate(5, &|| true).expect("space"), 517);
         assert_eq!(allocated(), 512);
-        // Who made it did not come to say so; then both extend it.
+        // Its creator stopped before it recorded that; then both extend it.
         assert_eq!(other.allocate(5, &|| true).expect("the one that is there"), 517);
         for log in [&one, &other] {
             assert_eq!(log.allocate(517, &|| true).expect("space"), 773);

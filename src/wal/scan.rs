@@ -1,21 +1,22 @@
 //! How far the log is complete: the walk over last words that precedes every sync.
 //!
-//! A place that stays empty for [`PATIENCE`] is voided, whoever owns it: a killed or stopped writer holds
-//! up nobody. A writer that comes too late finds its swap failing and reserves again.
+//! A slot that stays empty for [`PATIENCE`] is voided, whichever process owns it: a killed or
+//! stopped writer delays no other. A writer that comes too late finds that its swap fails, and
+//! reserves again.
 
 use crate::sync::{self, Instant, patience};
 use crate::wal::segment::Segment;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a reserved place may stay empty before anyone may void it.
+/// The time that a reserved slot may stay empty before any thread may void it.
 pub const PATIENCE: Duration = patience(Duration::from_millis(10));
 
-/// Waits until every place from `from` up to `to` is published or voided.
+/// Waits until every slot from `from` up to `to` is published or voided.
 ///
-/// `segments` are those from `from` on; places that they do not hold are passed over.
+/// `segments` are those from `from` on; slots that they do not contain are skipped.
 pub fn complete(segments: &[Arc<Segment>], from: u64, to: u64) {
-    // One clock for all: a process that died or was stopped may have left many holes.
+    // One clock for all slots: a process that died or was stopped may have left many gaps.
     let mut start = None;
     for segment in segments {
         for lsn in from.max(segment.first())..to.min(segment.end()) {
@@ -26,7 +27,8 @@ pub fn complete(segments: &[Arc<Segment>], from: u64, to: u64) {
     }
 }
 
-/// Up to where every place from `from` on is published or voided, `to` at most; nobody is waited for.
+/// Returns the LSN, at most `to`, up to which every slot from `from` on is published or voided.
+/// Does not wait.
 #[must_use]
 pub fn reached(segments: &[Arc<Segment>], from: u64, to: u64) -> u64 {
     let places = |segment: &Arc<Segment>| from.max(segment.first())..to.min(segment.end());

@@ -1,7 +1,8 @@
 //! A log segment: a mapped file of records under a checked header.
 //!
-//! A segment is written under a temporary name, synced, renamed and its directory synced before the first
-//! record may go into it. So a file with a segment's name and a bad header is damage, never a leftover.
+//! A segment is written under a temporary name, synced, and renamed, and its directory is synced,
+//! before it may receive the first record. A file with a segment's name and an invalid header is
+//! therefore damage, never a leftover.
 
 use crate::error::{Error, Result};
 use crate::format::header::{self, DURABLE, HEADER_BYTES, Header, PAGE_BYTES, PAGE_WORDS};
@@ -17,14 +18,14 @@ const MAGIC: &[u8; 8] = b"EBBTWAL\n";
 const REMEDY: &str =
     "run `ebbtide verify`; restore a backup, or save what can still be read with `ebbtide salvage`";
 
-/// The most records a segment may hold; keeps every size far from overflow.
+/// The maximum number of records of a segment; keeps every size far from overflow.
 pub const CAPACITY_MAX: u64 = 1 << 32;
 
-/// More records than there will ever be; far from overflow.
+/// The upper bound of LSNs: unreachable, and far from overflow.
 pub const LSN_MAX: u64 = 1 << 62;
 
-/// Whether a snapshot or segment says that it belongs to another filter than that with this uuid. What cannot be read does not
-/// say so.
+/// Returns whether a snapshot or segment belongs to a filter other than that with this uuid. False
+/// if it cannot be read.
 #[must_use]
 pub fn is_of_another(media: &dyn Media, name: &str, uuid: u128) -> bool {
     let mut start = [0; HEADER_BYTES];
@@ -32,7 +33,7 @@ pub fn is_of_another(media: &dyn Media, name: &str, uuid: u128) -> bool {
     read.is_ok() && header::owner(&start).is_some_and(|owner| owner != uuid)
 }
 
-/// What a segment's header says.
+/// The content of a segment's header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SegmentHeader {
     /// The filter it belongs to.
@@ -43,7 +44,7 @@ pub struct SegmentHeader {
     pub timeline_start: u64,
     /// The LSN of its first record.
     pub first: u64,
-    /// How many records it has room for.
+    /// The number of records it has room for.
     pub capacity: u64,
 }
 
@@ -70,51 +71,52 @@ impl SegmentHeader {
         FileName::Segment { timeline: self.timeline, first: self.first }
     }
 
-    /// Bytes of the whole file.
+    /// Returns the bytes of the whole file.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         PAGE_BYTES + self.capacity * RECORD_BYTES
     }
 
-    /// The LSN after its last record.
+    /// Returns the LSN after its last record.
     #[must_use]
     pub fn end(&self) -> u64 {
         self.first + self.capacity
     }
 
-    /// Whether a record of this LSN lies there.
+    /// Returns whether the record of this LSN belongs here.
     #[must_use]
     #[inline]
     pub fn holds(&self, lsn: u64) -> bool {
         lsn.wrapping_sub(self.first) < self.capacity
     }
 
-    /// The offset of a record in the file.
+    /// Returns the offset of a record in the file.
     #[must_use]
     pub fn offset(&self, lsn: u64) -> u64 {
         PAGE_BYTES + (lsn - self.first) * RECORD_BYTES
     }
 
-    /// The file, for messages.
+    /// Returns the path of the file, for messages.
     #[must_use]
     pub fn path(&self, directory: &Path) -> PathBuf {
         directory.join(self.name().to_string())
     }
 }
 
-/// A segment's file whose header is sound: the way to look at one without mapping it.
+/// A segment's file with a sound header: gives access to a segment without mapping it.
 #[derive(Debug)]
 pub struct SegmentFile {
-    /// What its header says.
+    /// The file's header.
     pub header: SegmentHeader,
-    /// The version of its format.
+    /// The version of the file's format.
     pub version: u32,
     file: Box<dyn MediaFile>,
     path: PathBuf,
 }
 
 impl SegmentFile {
-    /// Opens a segment: header first, then everything it claims is checked against the file and its name.
+    /// Opens a segment: first reads the header, then checks all its content against the file and
+    /// its name.
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::Version`], [`Error::Damaged`].
@@ -161,7 +163,7 @@ impl SegmentFile {
         Ok(Self { header, version, file, path })
     }
 
-    /// Bytes of disk that it occupies.
+    /// Returns the bytes of disk that it occupies.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -169,8 +171,8 @@ impl SegmentFile {
         self.file.allocated_bytes().map_err(Error::io("measure", &self.path))
     }
 
-    /// Gives back the space of the places from `lsn` on, which nobody writes or has mapped for writing; they read as empty
-    /// then, or as they did. Where the system has no such call nothing happens.
+    /// Frees the space of the slots from `lsn` on, which no process writes or has mapped for
+    /// writing; they then read as empty, or as before. Does nothing if the system has no such call.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -180,17 +182,16 @@ impl SegmentFile {
         freed.map_err(Error::io("free the rest of", &self.path))
     }
 
-    /// Makes sure that the places from `from` up to `upto`, where nobody has written, have their
-    /// space.
+    /// Allocates space for the slots from `from` up to `upto`, where nothing has been written.
     ///
     /// # Errors
-    /// [`Error::Io`], a full disk among them: nothing has changed then.
+    /// [`Error::Io`], including a full disk: then nothing has changed.
     pub fn allocate(&self, from: u64, upto: u64) -> Result<()> {
         let bytes = self.header.offset(from)..self.header.offset(upto);
         self.file.allocate(bytes).map_err(Error::io("allocate more of", &self.path))
     }
 
-    /// Maps it.
+    /// Maps the segment.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -201,20 +202,21 @@ impl SegmentFile {
     }
 }
 
-/// The syncs through one open file.
+/// The outcome of the syncs through one open file.
 #[derive(Debug, Default)]
 struct Syncs {
-    /// There was one: from then on the system tells of every failed sync of the file.
+    /// Whether there was one: from then on the system reports every failed sync of the file.
     begun: bool,
-    /// One has failed. The system tells that once only.
+    /// Whether one has failed. The system reports that only once.
     failed: bool,
 }
 
-/// A mapped segment. Where the medium can sync a mapping its file is closed: however many are mapped, they take no descriptors.
+/// A mapped segment. If the medium can sync a mapping, its file is closed: mapped segments then
+/// need no descriptors.
 #[derive(Debug)]
 pub struct Segment {
     header: SegmentHeader,
-    /// Kept where its mapping cannot be synced without it.
+    /// Kept if its mapping cannot be synced without it.
     file: Option<Box<dyn MediaFile>>,
     mapping: Mapped,
     syncs: Mutex<Syncs>,
@@ -228,26 +230,27 @@ impl Segment {
         is_whole: bool,
     ) -> Self {
         if !is_whole {
-            // Else a store could need the space of a hole beside it.
+            // Otherwise a store could need the space of a hole beside it.
             mapping.scatter();
         }
         let file = (!file.maps_with_sync()).then_some(file);
         Self { header, file, mapping, syncs: Mutex::default() }
     }
 
-    /// Creates a segment with the space of all its places and makes it durable, name included.
+    /// Creates a segment with space for all its slots and makes it durable, including its name.
     ///
     /// # Errors
-    /// [`Error::Io`], `AlreadyExists` if there is one of this name; nothing is left behind but perhaps a temporary file.
+    /// [`Error::Io`], `AlreadyExists` if there is one of this name; at most a temporary file is
+    /// left behind.
     pub fn create(media: &dyn Media, header: SegmentHeader, temporary: u64) -> Result<Self> {
         Self::create_if(media, header, header.capacity, temporary, &|| true)
     }
 
-    /// As [`Segment::create`], but only so many places have their space, and the segment gets its
-    /// name only if the directory is still the filter's right before.
+    /// As [`Segment::create`], but only this many slots have space, and the segment gets its name
+    /// only if the directory is still the filter's just before.
     ///
     /// # Errors
-    /// As [`Segment::create`]; [`Error::Io`], `NotFound`, if the directory is another's by now.
+    /// As [`Segment::create`]; [`Error::Io`], `NotFound`, if the directory has been replaced.
     pub fn create_if(
         media: &dyn Media,
         header: SegmentHeader,
@@ -275,7 +278,7 @@ impl Segment {
         match made {
             Ok(mapping) => Ok(Self::over(header, file, mapping, places == header.capacity)),
             Err(error) => {
-                // The error that matters is the first one; a leftover is removed at the next opening.
+                // The first error is the one to report; the next opening removes a leftover.
                 let _ = media.remove(&temporary);
                 Err(error)
             }
@@ -304,32 +307,32 @@ impl Segment {
         SegmentFile::open(media, timeline, first, uuid, access)?.map(access)
     }
 
-    /// What its header says.
+    /// Returns the segment's header.
     #[must_use]
     pub fn header(&self) -> &SegmentHeader {
         &self.header
     }
 
-    /// The LSN of its first record.
+    /// Returns the LSN of its first record.
     #[must_use]
     pub fn first(&self) -> u64 {
         self.header.first
     }
 
-    /// The LSN after its last record.
+    /// Returns the LSN after its last record.
     #[must_use]
     pub fn end(&self) -> u64 {
         self.header.end()
     }
 
-    /// Whether a record of this LSN lies here.
+    /// Returns whether the record of this LSN belongs here.
     #[must_use]
     #[inline]
     pub fn holds(&self, lsn: u64) -> bool {
         self.header.holds(lsn)
     }
 
-    /// The four words of a record's place, which must be here.
+    /// Returns the four words of a record's slot, which must be here.
     #[must_use]
     #[inline]
     pub fn slot(&self, lsn: u64) -> &[AtomicU64] {
@@ -337,7 +340,7 @@ impl Segment {
         &self.mapping.words()[at..at + RECORD_WORDS]
     }
 
-    /// Reads the record of a place.
+    /// Reads the record of a slot.
     #[must_use]
     pub fn read(&self, lsn: u64) -> Decoded {
         let slot = self.slot(lsn);
@@ -346,18 +349,18 @@ impl Segment {
         Record::decode([a, b, c, last], self.header.timeline, lsn)
     }
 
-    /// Turns a place that is still empty into a VOID.
+    /// Turns a slot that is still empty into a VOID.
     pub fn void(&self, lsn: u64) {
         slot::void(self.slot(lsn), void_word(self.header.timeline, lsn));
     }
 
-    /// Whether a place's record is published, or the place voided.
+    /// Returns whether a slot's record is published, or the slot voided.
     #[must_use]
     pub fn is_complete(&self, lsn: u64) -> bool {
         slot::last_word(self.slot(lsn)) != 0
     }
 
-    /// Whether anything was ever written to a place.
+    /// Returns whether anything was ever written to a slot.
     #[must_use]
     pub fn is_touched(&self, lsn: u64) -> bool {
         self.slot(lsn).iter().any(|word| word.load(Ordering::Relaxed) != 0)
@@ -366,9 +369,10 @@ impl Segment {
     /// Makes the records written so far durable.
     ///
     /// # Errors
-    /// The system's refusal, as it is: the caller poisons the filter.
+    /// The system's error, unchanged: the caller poisons the filter.
     pub fn sync(&self) -> std::io::Result<()> {
-        // One at a time: else one could take the news of the other's failure, and the other be told that all is well.
+        // One at a time: otherwise one sync could consume the report of another's failure, and the
+        // other would succeed.
         let mut syncs = self.syncs.lock();
         if syncs.failed {
             return Err(std::io::Error::other("an earlier sync of the segment failed"));
@@ -379,28 +383,31 @@ impl Segment {
         synced
     }
 
-    /// Whether it has been synced since it was opened here. If not, another's sync may have failed before, of which the system
-    /// does not tell.
+    /// Returns whether it has been synced since it was opened here. If not, a sync of another
+    /// process may have failed before, which the system does not report.
     #[must_use]
     pub fn was_synced(&self) -> bool {
         self.syncs.lock().begun
     }
 
-    /// Stores to one word of the header and of each page with records from `from` up to `upto` without changing it, so
-    /// that the next sync writes the pages even if an earlier, failed one marked them clean.
+    /// Stores to one word of the header and of each page with records from `from` up to `upto`
+    /// without changing it, so that the next sync writes the pages even if an earlier, failed one
+    /// marked them clean.
     pub fn dirty(&self, from: u64, upto: u64) {
-        // Only pages with such records: others may have no space, and a store there would find none.
+        // Only pages with such records: others may have no space for a store.
         let Range { start, end } = self.words_of(from, upto);
         let records = if start < end { start / PAGE_WORDS..end.div_ceil(PAGE_WORDS) } else { 0..0 };
         let pages = self.mapping.words().chunks(PAGE_WORDS).enumerate();
         for (_, words) in pages.filter(|(at, _)| *at == 0 || records.contains(at)) {
-            // A swap with what is there: of an operation that changes nothing, like `fetch_or(0)`, compilers leave no store.
+            // A swap with the present value: compilers remove the store of an operation that
+            // changes nothing, like `fetch_or(0)`.
             let seen = words[0].load(Ordering::Relaxed);
             let _ = words[0].compare_exchange(seen, seen, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 
-    /// Where the records from `from` up to `upto` lie that are here, in words of the file.
+    /// Returns the range of the records from `from` up to `upto` that are here, in words of the
+    /// file.
     fn words_of(&self, from: u64, upto: u64) -> Range<usize> {
         let word = |lsn: u64| {
             let index = lsn.clamp(self.first(), self.end()) - self.first();
@@ -409,8 +416,8 @@ impl Segment {
         word(from)..word(upto)
     }
 
-    /// Lets go of the pages of records from `from` up to `upto`, below which all are complete: also of the page that `from` is
-    /// in the middle of.
+    /// Releases the pages of records from `from` up to `upto`, below which all are complete,
+    /// including the page that contains `from` in the middle.
     pub fn release(&self, from: u64, upto: u64) {
         let Range { start, end } = self.words_of(from, upto);
         self.mapping.release(start / PAGE_WORDS * PAGE_WORDS..end);
@@ -427,7 +434,7 @@ mod tests {
     use super::*;
     use crate::media::{Disk, Memory};
 
-    /// The sum of these figures of the mapping that a segment lies in, in KiB.
+    /// Returns the sum of these fields of a segment's mapping, in KiB.
     fn kib(segment: &Segment, figures: &[&str]) -> u64 {
         let address = segment.mapping.words().as_ptr().addr();
         let maps = std::fs::read_to_string("/proc/self/smaps").expect("Linux");
@@ -449,7 +456,7 @@ mod tests {
         sum
     }
 
-    /// A segment of four pages of records below its header, all of them there.
+    /// Creates a segment of four full pages of records after its header.
     fn full(media: &Disk) -> Segment {
         let header =
             SegmentHeader { uuid: 7, timeline: 1, timeline_start: 1, first: 1001, capacity: 512 };
@@ -458,7 +465,8 @@ mod tests {
         segment
     }
 
-    /// Whether the system's pages are those in which the tests below count; says so if not.
+    /// Returns whether the system's pages have the size that the tests below assume; prints a
+    /// message if not.
     fn has_pages_of_4_kib() -> bool {
         let page = rustix::param::page_size();
         if page != PAGE_WORDS * 8 {
@@ -477,7 +485,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let segment = full(&Disk::new(directory.path()));
         let dirty_kib = || kib(&segment, &["Private_Dirty", "Shared_Dirty"]);
-        // The header's page, and those of records: 128 to a page.
+        // The header's page, and the pages of records: 128 per page.
         for (from, upto, pages) in [(1001, 1513, 5), (1001, 1100, 2), (1200, 1300, 3)] {
             segment.sync().expect("a sync");
             if dirty_kib() > 0 {
@@ -498,7 +506,7 @@ mod tests {
         }
         let directory = tempfile::tempdir().expect("a temporary directory");
         let segment = full(&Disk::new(directory.path()));
-        // The header's page stays, and the one with the last of the records: 128 to a page.
+        // The header's page stays, and the one with the last of the records: 128 per page.
         for (from, upto, pages) in
             [(1001, 1001, 5), (1001, 1100, 5), (1100, 1300, 3), (1300, 1400, 2), (1400, 2000, 1)]
         {

@@ -1,8 +1,9 @@
-//! The protocol of a record's place: reserve, publish or void, see that it is done.
+//! The protocol of a slot of the log: reserve, publish or void, check completion.
 //!
-//! A place is reserved once, by raising the tail. Its last word goes from zero to its final value once, by one
-//! compare-and-swap of the writer or of anyone who lost patience. Everything here is a pure protocol over shared
-//! words; `tests/loom/slot.rs` runs it through all interleavings.
+//! A slot is reserved once, by raising the tail. Its last word changes from zero to its final value
+//! once, by one compare-and-swap of the writer, or of a thread whose patience ended. Everything
+//! here is a pure protocol over shared words; `tests/loom/place.rs` runs it through all
+//! interleavings.
 
 use crate::sync::{AtomicU64, Ordering};
 
@@ -14,8 +15,8 @@ pub fn reserve(tail: &AtomicU64, limit: u64) -> Option<u64> {
         if lsn >= limit {
             return None;
         }
-        // Release: pairs with the Acquire of a walker that reads the tail, so that what the walker then does (say, raising
-        // the durable end) comes after the reservation.
+        // Release: pairs with the Acquire of a walker that reads the tail, so that the walker's
+        // later actions (such as raising the durable end) come after the reservation.
         match tail.compare_exchange_weak(lsn, lsn + 1, Ordering::Release, Ordering::Relaxed) {
             Ok(_) => return Some(lsn),
             Err(seen) => lsn = seen,
@@ -23,24 +24,26 @@ pub fn reserve(tail: &AtomicU64, limit: u64) -> Option<u64> {
     }
 }
 
-/// Writes a record into its reserved place. False if someone made a VOID of it meanwhile: nothing has
-/// happened then, and the writer reserves again.
+/// Writes a record into its reserved slot. Returns false if another thread voided it meanwhile:
+/// then nothing has happened, and the writer reserves again.
 #[inline]
 pub fn publish(slot: &[AtomicU64], words: [u64; 4]) -> bool {
     for at in 0..3 {
         slot[at].store(words[at], Ordering::Relaxed);
     }
-    // Release: pairs with the Acquire of `last_word`. Relaxed on failure: the loser uses nothing of what it found.
+    // Release: pairs with the Acquire of `last_word`. Relaxed on failure: the value found is not
+    // used.
     slot[3].compare_exchange(0, words[3], Ordering::Release, Ordering::Relaxed).is_ok()
 }
 
-/// Turns a place that is still empty into a VOID by this word. If something was published meanwhile, that stays.
+/// Turns a slot that is still empty into a VOID with this word. A record published meanwhile stays.
 pub fn void(slot: &[AtomicU64], word: u64) {
-    // Release: as in `publish`. Relaxed on failure: whoever wants the record reads it again.
+    // Release: as in `publish`. Relaxed on failure: a reader of the record loads it again.
     let _ = slot[3].compare_exchange(0, word, Ordering::Release, Ordering::Relaxed);
 }
 
-/// The last word of a place: zero until something is published. The words before it may be read after this.
+/// Returns the last word of a slot: zero until something is published. The words before it may be
+/// read after this.
 #[must_use]
 #[inline]
 pub fn last_word(slot: &[AtomicU64]) -> u64 {

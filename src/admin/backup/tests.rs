@@ -1,4 +1,4 @@
-//! A backup holds all of the log that its snapshot needs, or says that it could not be made.
+//! A backup contains all log that its snapshot needs, or fails.
 
 use crate::admin::backup::*;
 use crate::media::{Access, ByteLocks, MediaFile, Memory};
@@ -28,14 +28,14 @@ fn insert(filter: &Filter<Bloom>, keys: std::ops::Range<u64>) {
     keys.for_each(|key| assert!(filter.insert(key.to_le_bytes()).is_ok()));
 }
 
-/// A place for the copy.
+/// Creates a destination for the copy.
 fn place() -> Memory {
     let to = Memory::new();
     to.make().expect("a directory");
     to
 }
 
-/// Five segments of log that hold all records from `start` to `end`.
+/// Returns five segments of log with all records from `start` to `end`.
 fn log(filter: &Filter<Bloom>) -> (Vec<Arc<Segment>>, SnapshotHeader) {
     let engine = &filter.engine;
     insert(filter, 0..5 * SEGMENT);
@@ -60,7 +60,7 @@ fn a_copy_of_the_log_is_whole_if_and_only_if_no_segment_that_it_needs_is_missing
         let mut held = held.clone();
         let without = held.remove(missing);
         assert!(!copied(&held, &header), "without segment {missing}");
-        // Another one twice in its place: as many records, and not the same.
+        // Another one twice in its place: the same number of records, but different ones.
         let other = held[missing % held.len()].clone();
         held.push(other);
         held.sort_by_key(|segment| segment.first());
@@ -76,7 +76,8 @@ fn a_copy_of_the_log_is_whole_if_and_only_if_no_segment_that_it_needs_is_missing
     }
 }
 
-/// A handle that stopped while it made a segment may name it when others have filled and removed theirs.
+/// A handle that stopped while it created a segment may name it after others have filled and
+/// removed theirs.
 #[test]
 fn an_empty_place_in_the_log_is_a_gap() {
     let (filter, _memory) = made();
@@ -112,10 +113,11 @@ fn each_record_of_the_copy_is_the_one_of_the_log() {
     }
 }
 
-/// What happens while a copy is written.
+/// An action while a copy is written.
 type Meanwhile = Box<dyn FnMut() + Send>;
 
-/// A place for a copy; whenever the snapshot's file is created there, something happens to the filter.
+/// A destination for a copy. Whenever the snapshot's file is created there, an action on the filter
+/// runs.
 struct Busy {
     inner: Memory,
     meanwhile: Mutex<Meanwhile>,
@@ -176,8 +178,9 @@ impl Media for Busy {
     }
 }
 
-/// Makes a backup while another handle fills several segments; `times` times all that are durable by then are removed, as two
-/// checkpoints of another process would do. Returns the outcome, the place of the copy, and how many keys there are.
+/// Makes a backup while another handle fills several segments. The first `times` times, all
+/// segments that are durable by then are removed, as two checkpoints of another process would do.
+/// Returns the outcome, the destination, and the number of keys.
 fn copied_while_log_is_removed(times: u32) -> (Result<()>, Memory, u64) {
     let (filter, memory) = made();
     insert(&filter, 0..1000);
@@ -236,7 +239,7 @@ fn a_backup_beside_inserts_in_its_log_has_what_its_snapshot_has_not() {
     made.expect("a backup");
     let listing = Listing::read(&to).expect("a directory");
     assert_eq!((listing.snapshots.len(), listing.segments.len()), (1, 1));
-    // What came meanwhile is in the log of the copy, and the snapshot says so.
+    // Keys inserted meanwhile are in the log of the copy, and the snapshot's header says so.
     let uuid = crate::meta::Meta::read(&to).expect("meta").uuid;
     let snapshot = SnapshotReader::open(&to, listing.snapshots[0], uuid);
     let header = *snapshot.expect("a snapshot").header();

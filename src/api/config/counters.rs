@@ -1,4 +1,4 @@
-//! Kinds that count: for ever, or with counts that decay.
+//! Kinds that count: permanently, or with counts that decay.
 
 use crate::api::config::{Counts, Decays, Removes};
 use ebbtide_core::kind::Parameters;
@@ -12,7 +12,8 @@ spec! {
     /// # use ebbtide::{Counting, Filter, Options};
     /// # let parent = tempfile::tempdir()?;
     /// # let dir = parent.path().join("filter");
-    /// let filter = Filter::create(&dir, Counting::capacity(1000).counter_bits(4), Options::new())?;
+    /// let spec = Counting::capacity(1000).counter_bits(4);
+    /// let filter = Filter::create(&dir, spec, Options::new())?;
     /// filter.call().times(20).insert("often")?;
     /// let estimate = filter.estimate("often")?;
     /// assert_eq!((estimate.count, estimate.at_least), (15.0, true));
@@ -22,7 +23,7 @@ spec! {
 }
 
 impl Counting {
-    /// For so many distinct keys.
+    /// Plans for `keys` distinct keys.
     #[must_use]
     pub fn capacity(keys: u64) -> Self {
         Self(Parameters::new().with("capacity", keys))
@@ -30,7 +31,8 @@ impl Counting {
 
     fpr!();
 
-    /// Bits of a counter, from 1 to 32. Default 4: a counter that has reached 15 stays there.
+    /// Sets the bits of a counter, from 1 to 32. Default 4: a counter that has reached 15 stays
+    /// there.
     #[must_use]
     pub fn counter_bits(self, bits: u32) -> Self {
         Self(self.0.with("counter-bits", bits))
@@ -40,21 +42,21 @@ impl Counting {
 impl Counts for Counting {}
 impl Removes for Counting {}
 
-/// How a [`Spectral`] filter counts.
+/// The counting policy of a [`Spectral`] filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 pub enum Policy {
     /// The least counter of a key is its count. Keys can be removed.
     MinimumSelection,
-    /// Only the least counters of a key are raised: fewer errors, but nothing can be removed.
+    /// Raises only the least counters of a key: fewer errors, but nothing can be removed.
     MinimalIncrease,
-    /// Keys whose least counter is theirs alone are counted a second time. A few may be undercounted.
+    /// Counts keys whose least counter is not shared a second time. A few keys may be undercounted.
     RecurringMinimum,
 }
 
 spec! {
-    /// A spectral Bloom filter: counts of any size, in counters that take as many bits as they need.
+    /// A spectral Bloom filter: counts of any size, in counters with as many bits as needed.
     ///
     /// ```
     /// # use ebbtide::{Filter, Options, Policy, Spectral};
@@ -71,7 +73,7 @@ spec! {
 }
 
 impl Spectral {
-    /// For so many distinct keys.
+    /// Plans for `keys` distinct keys.
     #[must_use]
     pub fn capacity(keys: u64) -> Self {
         Self(Parameters::new().with("capacity", keys))
@@ -79,7 +81,7 @@ impl Spectral {
 
     fpr!();
 
-    /// How it counts. Default [`Policy::MinimumSelection`].
+    /// Sets the counting policy. Default [`Policy::MinimumSelection`].
     #[must_use]
     pub fn policy(self, policy: Policy) -> Self {
         let name = match policy {
@@ -92,17 +94,19 @@ impl Spectral {
 }
 
 impl Counts for Spectral {}
-/// But for [`Policy::MinimalIncrease`], which answers [`crate::Error::Unsupported`].
+/// Except [`Policy::MinimalIncrease`], which returns [`crate::Error::Unsupported`].
 impl Removes for Spectral {}
 
 spec! {
-    /// A dynamic count filter: counts of any size, in two vectors of which the second is as wide as it must be.
+    /// A dynamic count filter: counts of any size, in two vectors, the second of which is as wide
+    /// as needed.
     ///
     /// ```
     /// # use ebbtide::{DynamicCount, Filter, Options};
     /// # let parent = tempfile::tempdir()?;
     /// # let dir = parent.path().join("filter");
-    /// let filter = Filter::create(&dir, DynamicCount::capacity(1000).mean_count(3.0), Options::new())?;
+    /// let spec = DynamicCount::capacity(1000).mean_count(3.0);
+    /// let filter = Filter::create(&dir, spec, Options::new())?;
     /// filter.insert_all(&["a", "b", "a"])?;
     /// filter.remove("b")?;
     /// assert_eq!((filter.estimate("a")?.count, filter.estimate("b")?.count), (2.0, 0.0));
@@ -112,7 +116,7 @@ spec! {
 }
 
 impl DynamicCount {
-    /// For so many distinct keys.
+    /// Plans for `keys` distinct keys.
     #[must_use]
     pub fn capacity(keys: u64) -> Self {
         Self(Parameters::new().with("capacity", keys))
@@ -120,7 +124,7 @@ impl DynamicCount {
 
     fpr!();
 
-    /// How often a key comes, on average; it decides the width of the first vector.
+    /// Sets the mean count of a key; it determines the width of the first vector.
     #[must_use]
     pub fn mean_count(self, count: f64) -> Self {
         Self(self.0.with("mean-count", count))
@@ -131,7 +135,7 @@ impl Counts for DynamicCount {}
 impl Removes for DynamicCount {}
 
 spec! {
-    /// A time-decaying Bloom filter (B-TBF): counts that an epoch leaves `lambda` of.
+    /// A time-decaying Bloom filter (B-TBF): after each epoch, `lambda` of every count is left.
     ///
     /// ```
     /// # use ebbtide::{Decaying, Filter, Options, Timestamp};
@@ -151,7 +155,8 @@ spec! {
 }
 
 impl Decaying {
-    /// For so many distinct keys; at the end of each epoch `lambda` (between 0 and 1) of every count is left.
+    /// Plans for `keys` distinct keys; at the end of each epoch `lambda` (between 0 and 1) of every
+    /// count is left.
     #[must_use]
     pub fn capacity(keys: u64, lambda: f64, epoch: Duration) -> Self {
         Self(decayed(keys, lambda, epoch))
@@ -164,7 +169,8 @@ impl Counts for Decaying {}
 impl Decays for Decaying {}
 
 spec! {
-    /// An optimized time-decaying Bloom filter (O-TBF): as [`Decaying`], with small counters that borrow digits from a pool.
+    /// An optimized time-decaying Bloom filter (O-TBF): as [`Decaying`], with small counters that
+    /// borrow digits from a pool.
     ///
     /// ```
     /// # use ebbtide::{DecayingOptimized, Filter, Options, Timestamp};
@@ -184,7 +190,8 @@ spec! {
 }
 
 impl DecayingOptimized {
-    /// For so many distinct keys; at the end of each epoch `lambda` (between 0 and 1) of every count is left.
+    /// Plans for `keys` distinct keys; at the end of each epoch `lambda` (between 0 and 1) of every
+    /// count is left.
     #[must_use]
     pub fn capacity(keys: u64, lambda: f64, epoch: Duration) -> Self {
         Self(decayed(keys, lambda, epoch))

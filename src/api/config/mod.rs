@@ -1,6 +1,7 @@
-//! What a user asks for: a kind with its parameters, as a type of its own or by name.
+//! The filters that users describe: a kind with its parameters, as a type of its own or by name.
 //!
-//! The types say what their kinds can do by traits, so that what cannot be asked of a filter does not compile.
+//! The types implement a trait for each capability of their kinds, so that unsupported operations
+//! do not compile.
 
 use crate::error::Result;
 use ebbtide_core::kind::{Kind, Parameters};
@@ -9,16 +10,16 @@ use std::sync::Arc;
 
 /// A kind with parameters; the type parameter of [`Filter`](crate::Filter).
 pub trait Spec {
-    /// The kind's name; `None` if only the value knows.
+    /// The kind's name; `None` if only the value determines it.
     const KIND: Option<&'static str>;
 
-    /// The kind's name, as on the command line.
+    /// Returns the kind's name, as on the command line.
     fn name(&self) -> &str;
 
-    /// What is asked of it; the kind completes the rest.
+    /// Returns the given parameters; the kind completes the others.
     fn parameters(&self) -> &Parameters;
 
-    /// The kind, all parameters checked and completed.
+    /// Returns the kind, with all parameters checked and completed.
     ///
     /// # Errors
     /// [`crate::Error::Parameter`] for values out of bounds.
@@ -27,13 +28,13 @@ pub trait Spec {
     }
 }
 
-/// A [`Spec`] of a kind that knows how long ago a key was seen.
+/// A [`Spec`] of a kind that keeps how long ago a key was seen.
 pub trait Ages: Spec {}
 
-/// A [`Spec`] of a kind that tells how sure it is that a key is in the window.
+/// A [`Spec`] of a kind with posteriors: the probability that a key is in the window.
 pub trait Infers: Spec {}
 
-/// A [`Spec`] of a kind that knows how often a key was inserted.
+/// A [`Spec`] of a kind that counts how often a key was inserted.
 pub trait Counts: Spec {}
 
 /// A [`Spec`] of a kind whose counts decay.
@@ -45,7 +46,7 @@ pub trait Removes: Counts {}
 /// A [`Spec`] of a kind that keeps important keys longer.
 pub trait Weighs: Spec {}
 
-/// A kind by name, for programs that learn it at run time.
+/// A kind by name, for programs that determine it at run time.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Any {
     kind: String,
@@ -53,7 +54,8 @@ pub struct Any {
 }
 
 impl Any {
-    /// The kind of this name with these parameters, both in the spelling of the command line.
+    /// Creates the spec of a kind by name with these parameters, both in the spelling of the
+    /// command line.
     #[must_use]
     pub fn new(kind: &str, parameters: Parameters) -> Self {
         Self { kind: kind.to_owned(), parameters }
@@ -72,7 +74,7 @@ impl Spec for Any {
     }
 }
 
-// What a kind does not do it answers with `Error::Unsupported`.
+// Operations that the kind lacks return `Error::Unsupported`.
 impl Ages for Any {}
 impl Infers for Any {}
 impl Counts for Any {}
@@ -101,10 +103,10 @@ macro_rules! spec {
     };
 }
 
-/// Defines what nearly all specs can be told: the false-positive rate to keep to.
+/// Defines a setting that nearly all specs have: the false-positive rate.
 macro_rules! fpr {
     () => {
-        /// The false-positive rate when the filter is as full as planned. Default 0.001.
+        /// Sets the false-positive rate when the filter is as full as planned. Default 0.001.
         #[must_use]
         pub fn fpr(self, rate: f64) -> Self {
             Self(self.0.with("fpr", rate))

@@ -1,17 +1,18 @@
-//! Kinds that forget at random, at a steady rate: stable and importance-aware filters.
+//! Kinds with random decay, at a steady rate: stable and importance-aware filters.
 
 use crate::api::config::Weighs;
 use ebbtide_core::kind::Parameters;
 use ebbtide_core::kinds::{importance, stable};
 
-/// Cells in all, their highest value, cells of a key, and cells that an insert decrements.
+/// Creates the parameters: number of cells, their highest value, cells per key, and cells that an
+/// insert decrements.
 fn cells(cells: u64, max: u32, k: u32, p: u32) -> Parameters {
     Parameters::new().with("cells", cells).with("max", max).with("K", k).with("P", p)
 }
 
 spec! {
-    /// A stable Bloom filter: its false-positive rate never exceeds a bound, and the longer ago a key came the likelier
-    /// it is forgotten.
+    /// A stable Bloom filter: its false-positive rate never exceeds a bound, and older keys are
+    /// more likely to be forgotten.
     ///
     /// ```
     /// # use ebbtide::{Filter, Options, Stable};
@@ -26,7 +27,8 @@ spec! {
 }
 
 impl Stable {
-    /// `count` cells of values up to `max`; a key has `k` of them, and an insert decrements `p`.
+    /// Sets `count` cells of values up to `max`; a key has `k` of them, and an insert decrements
+    /// `p`.
     #[must_use]
     pub fn cells(count: u64, max: u32, k: u32, p: u32) -> Self {
         Self(cells(count, max, k, p))
@@ -34,7 +36,7 @@ impl Stable {
 }
 
 spec! {
-    /// An importance-aware Bloom filter with two classes (IBF-2C): important keys are remembered longer.
+    /// An importance-aware Bloom filter with two classes (IBF-2C): important keys are kept longer.
     ///
     /// ```
     /// # use ebbtide::{Filter, Importance2c, Options};
@@ -66,7 +68,8 @@ spec! {
 }
 
 spec! {
-    /// An importance-aware Bloom filter (IBF-H) that spares cells of high values when it decrements.
+    /// An importance-aware Bloom filter (IBF-H) that spares cells of high values when it
+    /// decrements.
     ///
     /// ```
     /// # use ebbtide::{Filter, ImportanceH, Options};
@@ -81,17 +84,18 @@ spec! {
     ImportanceH, importance::HYBRID
 }
 
-/// What the specs of importance-aware kinds have in common.
+/// Defines what the specs of importance-aware kinds have in common.
 macro_rules! importance {
     ($spec:ident) => {
         impl $spec {
-            /// `count` cells of values up to `max`; a key has `k` of them, and an insert decrements `p`.
+            /// Sets `count` cells of values up to `max`; a key has `k` of them, and an insert
+            /// decrements `p`.
             #[must_use]
             pub fn cells(count: u64, max: u32, k: u32, p: u32) -> Self {
                 Self(cells(count, max, k, p))
             }
 
-            /// The highest importance; `max` by default.
+            /// Sets the highest importance; `max` by default.
             #[must_use]
             pub fn importance_max(self, importance: f64) -> Self {
                 Self(self.0.with("importance-max", importance))

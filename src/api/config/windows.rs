@@ -6,12 +6,12 @@ use ebbtide_core::kinds::{age_partitioned, bloom, buffering, time_limited, timin
 use std::time::Duration;
 
 spec! {
-    /// A Bloom filter: remembers every key for ever.
+    /// A Bloom filter: keeps every key permanently.
     Bloom, bloom::NAME
 }
 
 impl Bloom {
-    /// For so many distinct keys.
+    /// Plans for `keys` distinct keys.
     #[must_use]
     pub fn capacity(keys: u64) -> Self {
         Self(Parameters::new().with("capacity", keys))
@@ -23,12 +23,12 @@ impl Bloom {
 impl Infers for Bloom {}
 
 spec! {
-    /// An age-partitioned Bloom filter: remembers the last N insertions.
+    /// An age-partitioned Bloom filter: keeps the last N insertions.
     AgePartitioned, age_partitioned::NAME
 }
 
 impl AgePartitioned {
-    /// A key stays for at least this many insertions (repeated ones count too).
+    /// Keeps a key for at least this many insertions (repeated ones count too).
     #[must_use]
     pub fn last(insertions: u64) -> Self {
         Self(Parameters::new().with("window-items", insertions))
@@ -36,7 +36,8 @@ impl AgePartitioned {
 
     fpr!();
 
-    /// Instead of what the planner finds best: `k` hash functions and `l` further slices, memory as in the paper.
+    /// Sets `k` hash functions and `l` further slices, with memory as in the paper, instead of the
+    /// planner's choice.
     #[must_use]
     pub fn slices(self, k: u32, l: u32) -> Self {
         Self(self.0.with("k", k).with("l", l))
@@ -47,18 +48,21 @@ impl Ages for AgePartitioned {}
 impl Infers for AgePartitioned {}
 
 spec! {
-    /// A time-limited Bloom filter: remembers for a time, whatever the rate.
+    /// A time-limited Bloom filter: keeps keys for a fixed time, whatever the rate.
     ///
-    /// A key that comes late, with a time before the filter's (`Call::time`), is present for the rest of its window, and refused if that
-    /// is over. It is gone about `window / 50` after that, as others are; but if more keys of its time came than the filter
-    /// has room for there, it counts as of now: it may be present for a window from when it came. So the false-positive rate keeps
-    /// to the one asked for: 0.0026 at most, of 0.003, in streams of which all keys come late by up to a window, at an even rate, at one that
-    /// rises fourfold and in bursts (`docs/papers.md`). `Stat::estimated_fpr` is of the bits that are set, late keys included.
+    /// A late key, with a time before the filter's (`Call::time`), is present for the rest of its
+    /// window, and refused if that is over. It expires about `window / 50` after that, like other
+    /// keys. If more keys of its time arrive than the filter has room for there, the key counts as
+    /// of now: it may be present for a full window from its arrival. The false-positive rate
+    /// therefore stays within the planned one. It was at most 0.0026, with 0.003 planned, in
+    /// streams in which all keys are late by up to a window: at an even rate, at a rate that rises
+    /// fourfold, and in bursts (`docs/papers.md`). `Stat::estimated_fpr` is of the set bits, late
+    /// keys included.
     TimeLimited, time_limited::NAME
 }
 
 impl TimeLimited {
-    /// A key stays for at least this long.
+    /// Keeps a key for at least this long.
     #[must_use]
     pub fn window(window: Duration) -> Self {
         Self(Parameters::new().with("window", window.as_micros()))
@@ -66,7 +70,8 @@ impl TimeLimited {
 
     fpr!();
 
-    /// How many new keys to expect per second at first. Default: few; the filter grows with the rate.
+    /// Sets the expected number of new keys per second at the start. Default: few; the filter grows
+    /// with the rate.
     #[must_use]
     pub fn rate(self, keys_per_second: f64) -> Self {
         Self(self.0.with("rate", keys_per_second))
@@ -77,7 +82,8 @@ impl Ages for TimeLimited {}
 impl Infers for TimeLimited {}
 
 spec! {
-    /// A timing Bloom filter: remembers the last N insertions, and knows for each key how many ago it was.
+    /// A timing Bloom filter: keeps the last N insertions, and for each key the number of
+    /// insertions since.
     ///
     /// ```
     /// # use ebbtide::{Age, Filter, Options, Timing};
@@ -93,7 +99,7 @@ spec! {
 }
 
 impl Timing {
-    /// A key stays for exactly this many insertions (repeated ones count too).
+    /// Keeps a key for exactly this many insertions (repeated ones count too).
     #[must_use]
     pub fn last(insertions: u64) -> Self {
         Self(Parameters::new().with("window-items", insertions))
@@ -106,7 +112,8 @@ impl Ages for Timing {}
 impl Infers for Timing {}
 
 spec! {
-    /// A block timing Bloom filter: as [`Timing`], with insertions in batches that share a tick, in a fifth of the memory.
+    /// A block timing Bloom filter: as [`Timing`], with insertions in batches that share a tick,
+    /// and a fifth of the memory.
     ///
     /// ```
     /// # use ebbtide::{BlockTiming, Filter, Options, Within};
@@ -121,7 +128,7 @@ spec! {
 }
 
 impl BlockTiming {
-    /// A key stays for at least this many insertions (repeated ones count too).
+    /// Keeps a key for at least this many insertions (repeated ones count too).
     #[must_use]
     pub fn last(insertions: u64) -> Self {
         Self(Parameters::new().with("window-items", insertions))
@@ -129,7 +136,7 @@ impl BlockTiming {
 
     fpr!();
 
-    /// Insertions in a batch, instead of what takes the least memory.
+    /// Sets the insertions per batch, instead of the value with the least memory.
     #[must_use]
     pub fn batch(self, insertions: u64) -> Self {
         Self(self.0.with("block-size", insertions))
@@ -140,7 +147,8 @@ impl Ages for BlockTiming {}
 impl Infers for BlockTiming {}
 
 spec! {
-    /// Double buffering: two Bloom filters, of which one answers while the other warms up. A baseline.
+    /// Double buffering: two Bloom filters, one of which answers while the other warms up. A
+    /// baseline.
     ///
     /// ```
     /// # use ebbtide::{DoubleBuffering, Filter, Options};
@@ -155,7 +163,7 @@ spec! {
 }
 
 impl DoubleBuffering {
-    /// A key stays for at least this many insertions.
+    /// Keeps a key for at least this many insertions.
     #[must_use]
     pub fn last(insertions: u64) -> Self {
         Self(Parameters::new().with("window-items", insertions))
@@ -180,7 +188,7 @@ spec! {
 }
 
 impl TwoBuffer {
-    /// A key stays for at least this many insertions.
+    /// Keeps a key for at least this many insertions.
     #[must_use]
     pub fn last(insertions: u64) -> Self {
         Self(Parameters::new().with("window-items", insertions))

@@ -1,4 +1,4 @@
-//! Questions under whose eyes events happen.
+//! Queries during which events happen.
 
 use crate::clock::Clock;
 use crate::engine::read::*;
@@ -8,7 +8,7 @@ use ebbtide_core::state::SMALL_STATE_WORDS;
 use std::cell::Cell;
 use std::sync::Arc;
 
-/// A filter of this kind, fed through a stream.
+/// Creates a filter of this kind, fed by a stream.
 fn made(kind: &str, parameters: &[(&str, &str)]) -> Filter {
     let parameters =
         parameters.iter().fold(Parameters::new(), |all, &(name, value)| all.with(name, value));
@@ -27,7 +27,8 @@ fn insert(filter: &Filter, key: u64) {
     filter.call().time(time).insert(key.to_le_bytes()).expect("an insert");
 }
 
-/// All that a question can see of a state: the kind's words and the numbers of the banks.
+/// Returns everything that a query can see of a state: the kind's words and the numbers of the
+/// banks.
 fn words(state: &State<'_>) -> Vec<u64> {
     let own = (0..SMALL_STATE_WORDS / 2).map(|at| state.own(at));
     own.chain(state.banks().map(|bank| bank.id.into())).collect()
@@ -48,7 +49,7 @@ fn a_question_under_which_events_happened_is_asked_again_however_many_there_were
         };
         (0..100).for_each(|_| one_more());
         let state_block = engine.image.header().state_block();
-        // An even number of events leads back to the copy that the question reads.
+        // An even number of events leads back to the copy that the query reads.
         for events in 0..=6 {
             let (asked, before) = (Cell::new(0), state_block.version());
             let key = next.get() - 1;
@@ -56,7 +57,7 @@ fn a_question_under_which_events_happened_is_asked_again_however_many_there_were
             let seen = engine.ask(hash, None, |_, state, _, _| {
                 asked.set(asked.get() + 1);
                 let first = words(state);
-                // The question is stopped here, the first time.
+                // The query is stopped here, the first time.
                 let stopped = if asked.get() == 1 { 2000 } else { 0 };
                 for _ in (0..stopped).take_while(|_| state_block.version() < before + events) {
                     one_more();

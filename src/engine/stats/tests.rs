@@ -8,7 +8,7 @@ use ebbtide_core::block::{load, store};
 use ebbtide_core::kind::State;
 use std::sync::Arc;
 
-/// Small filters of all kinds, some of them in several ways.
+/// Small filters of all kinds, some with several parameter sets.
 const SAMPLES: [(&str, &[(&str, &str)]); 18] = [
     ("bloom", &[("capacity", "300")]),
     ("counting", &[("capacity", "300"), ("fpr", "0.01"), ("counter-bits", "3")]),
@@ -33,7 +33,7 @@ const DECAYED: &[(&str, &str)] =
     &[("capacity", "300"), ("fpr", "0.01"), ("lambda", "0.7"), ("epoch", "20000")];
 const STABLE: &[(&str, &str)] = &[("cells", "2000"), ("max", "7"), ("K", "4"), ("P", "12")];
 
-/// A filter of a sample after some hundred inserts, one a millisecond.
+/// Creates a filter of a sample after some hundred inserts, one per millisecond.
 fn made((kind, parameters): (&str, &[(&str, &str)])) -> Filter {
     let parameters =
         parameters.iter().fold(Parameters::new(), |all, &(name, value)| all.with(name, value));
@@ -57,7 +57,7 @@ fn digest(filter: &Filter) -> u128 {
     filter.engine.digest().expect("a digest").value
 }
 
-/// Whether some bit of this word changes the digest. The word is left as it was.
+/// Returns whether some bit of this word changes the digest. The word is restored.
 fn matters(filter: &Filter, word: &AtomicU64, before: u128) -> bool {
     let value = load(word);
     let changes = |bit: &u32| {
@@ -65,13 +65,13 @@ fn matters(filter: &Filter, word: &AtomicU64, before: u128) -> bool {
         let digest = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| digest(filter)));
         digest.is_ok_and(|digest| digest != before)
     };
-    // The highest and lowest bits first: one of them mostly does it.
+    // The highest and lowest bits first: mostly one of them suffices.
     let matters = [0, 63, 32].into_iter().chain(1..63).any(|bit| changes(&bit));
     store(word, value);
     matters
 }
 
-/// Each block that the state has room for, with its name.
+/// Visits each block that the state has room for, with its name.
 fn each_block(filter: &Filter, mut visit: impl FnMut(&str, &Block<'_>, &dyn Fn())) {
     let engine = &filter.engine;
     let (kind, header) = (&*engine.meta.kind, engine.image.header());
@@ -88,7 +88,7 @@ fn each_block(filter: &Filter, mut visit: impl FnMut(&str, &Block<'_>, &dyn Fn()
     }
 }
 
-/// Whether settling the block undoes a change of this word, so that the block is what it was.
+/// Returns whether settling the block undoes a change of this word, so that the block is unchanged.
 fn is_derived(block: &Block<'_>, word: &AtomicU64, settle: &dyn Fn()) -> bool {
     let mut before = Vec::new();
     copy(block, &mut before);
@@ -108,7 +108,7 @@ fn is_derived(block: &Block<'_>, word: &AtomicU64, settle: &dyn Fn()) -> bool {
 fn a_change_of_any_word_of_any_block_changes_the_digest() {
     for sample in SAMPLES {
         let filter = made(sample);
-        // What is left of cells that have expired does not count.
+        // Remains of expired cells do not count.
         each_block(&filter, |_, _, settle| settle());
         let before = digest(&filter);
         let (mut counted, mut derived) = (0, 0);
@@ -134,7 +134,8 @@ fn a_change_of_any_word_of_block_0_that_counts_changes_the_digest() {
         let filter = made(sample);
         let before = digest(&filter);
         let current = filter.engine.image.header().state_block().current().block();
-        // Whatever the words mean: any bit must change the digest, or show that the state cannot be.
+        // Whatever the meaning of the words: every bit must change the digest, or make the state
+        // invalid.
         for (at, word) in current.own.iter().chain(current.cells).enumerate() {
             assert!(matters(&filter, word, before), "{sample:?}: word {at} of block 0");
         }
@@ -155,7 +156,7 @@ fn a_change_of_any_sum_of_any_stripe_changes_the_digest() {
             changed[1].new_bits ^= 1;
             changed[2].time ^= 2;
             let names = ["inserts", "novelty", "time"];
-            // A kind that does not use time keeps what clock it likes.
+            // A kind that does not use time may keep any time.
             for (name, changed) in
                 names.into_iter().zip(changed).take(2 + usize::from(kind.uses_time()))
             {

@@ -1,4 +1,4 @@
-//! A wrong clock: the wall clock steps, the time that passes does not.
+//! Wrong clocks: the wall clock steps, the elapsed time does not.
 
 use crate::engine::outcome::{Checked, Precondition, Request, Since};
 use crate::engine::time::*;
@@ -13,12 +13,12 @@ use std::sync::Arc;
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: u64 = 3600;
 const WINDOW: u64 = 60;
-/// The window, and the granularity within which keys expire.
+/// The window plus the granularity of expiry.
 const GONE: u64 = WINDOW + WINDOW / 2;
-/// When the tests begin.
+/// The time at which the tests begin.
 const START: u64 = 1_700_000_000;
 
-/// How a filter ends.
+/// The way in which a filter ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Closed,
@@ -27,12 +27,12 @@ enum End {
 
 const ENDS: [End; 2] = [End::Closed, End::Killed];
 
-/// A machine with a filter of the last minute on it.
+/// A machine with a filter of the last minute.
 struct Machine {
     memory: Memory,
     hand: ManualClock,
     engine: Option<Engine>,
-    /// What the wall clock reads.
+    /// The reading of the wall clock.
     wall: u64,
 }
 
@@ -92,14 +92,14 @@ impl Machine {
         self.hand.advance(seconds as u32 * SECOND);
     }
 
-    /// The wall clock is set to another time; none passes.
+    /// Sets the wall clock to another time; no time passes.
     fn step_to(&mut self, wall: u64) {
         self.wall = wall;
         self.hand.set_wall(stamp(wall));
     }
 
-    /// The machine starts anew, by a wall clock that now reads this: an image of an earlier run is
-    /// not believed, as it is not if its inode is another.
+    /// Reboots the machine with this wall clock. An image of an earlier boot is not used, nor one
+    /// with another inode.
     fn reboot(&mut self, end: End, wall: u64) {
         self.end(end);
         let live = FileName::Live.to_string();
@@ -132,7 +132,7 @@ impl Machine {
     }
 }
 
-/// Wall clocks that are right, hours ahead and behind, and years.
+/// Returns wall clocks that are right, hours ahead and behind, and years.
 fn walls() -> impl Iterator<Item = u64> {
     [0, 600, 5 * HOUR, 90_000 * HOUR].into_iter().flat_map(|by| [START + by, START - by])
 }
@@ -181,7 +181,7 @@ fn a_clock_that_was_behind_at_the_opening_and_put_right_costs_no_key_at_the_next
         machine.pass(1);
         machine.reopen(end);
         assert!(machine.has(1));
-        // Nor after a reboot: by how much the filter is behind is known.
+        // Nor after a reboot: the filter's lag is stored.
         machine.insert(2);
         machine.engine().tend_time();
         machine.reboot(end, START + 31);
@@ -200,7 +200,7 @@ fn a_filter_ahead_of_the_clock_says_so_and_forgets_all_the_same_also_over_reboot
         let mut machine = Machine::new(START + ahead, Downtime::Age);
         machine.insert(0);
         assert_eq!(machine.lead(), None);
-        // The first boot with the right clock cannot know how long the machine was off.
+        // At the first boot with the right clock, the downtime is unknown.
         machine.reboot(end, START);
         machine.open();
         assert_eq!(machine.lead(), Some(ahead));
@@ -243,7 +243,7 @@ fn a_key_from_the_future_takes_the_clock_with_it() {
             machine.open();
             assert!(!machine.has(round), "{end:?}, {restart}, {round}");
             assert_eq!(machine.write(round, None), Checked::New);
-            // And once more while clocks are at work already.
+            // And once more while clocks are running already.
             machine.write(0, Some(machine.wall + HOUR + 60 * round));
             assert_eq!(machine.lead(), Some(HOUR + 60 * round));
         }
@@ -349,7 +349,7 @@ fn a_time_near_the_epoch_is_a_base_like_any_other() {
     assert!(!machine.has(1) && !machine.has(2));
 }
 
-/// What may happen to a machine within one boot.
+/// An event on a machine within one boot.
 #[derive(Debug, Clone)]
 enum Happening {
     Pass(u64),
@@ -373,8 +373,8 @@ fn happening() -> impl Strategy<Value = Happening> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// By the time that truly passes: a key is there for all of the window, and gone at the next
-    /// sign of time after window and granularity.
+    /// By the true elapsed time: a key is present for all of the window, and gone at the next
+    /// operation with a time after window and granularity.
     #[test]
     fn keys_live_by_true_time_whatever_the_wall_clock_does(
         all in proptest::collection::vec(happening(), 1..60), first in -100_000..100_000_i64,

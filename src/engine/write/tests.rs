@@ -1,4 +1,4 @@
-//! What an insert does beside an event of somebody else.
+//! Inserts concurrent with an event of another thread.
 
 use crate::engine::write::*;
 use crate::media::Memory;
@@ -7,7 +7,7 @@ use std::{thread::sleep, time::Duration};
 
 const WINDOW: Duration = Duration::from_secs(64);
 
-/// A time-limited filter, and the time of its first keys.
+/// Creates a time-limited filter; also returns the time of its first keys.
 fn made() -> (Filter<TimeLimited>, Micros) {
     let options = Options::new().durability(Durability::Never).background(false);
     let (media, spec, start) = (Arc::new(Memory::new()), TimeLimited::window(WINDOW), 1 << 40);
@@ -21,7 +21,8 @@ fn insert(filter: &Filter<TimeLimited>, key: u64, time: Micros) -> bool {
     call.insert(key.to_le_bytes()).expect("no error")
 }
 
-/// Inserts key 1, two graces later, while somebody in stripe 0, who found at the start that a step is due, does this.
+/// Inserts key 1, two graces later, while another thread holds stripe 0 and runs `act`. The
+/// other thread found at the start that a step is due.
 fn insert_beside(
     filter: &Filter<TimeLimited>,
     start: Micros,
@@ -36,7 +37,7 @@ fn insert_beside(
         let inserting = scope.spawn(|| filter.call().time(later).insert(1_u64.to_le_bytes()));
         (0..10).take_while(|_| !inserting.is_finished()).for_each(|_| sleep(WINDOW / 6400));
         act(&mut events, Event::Step { step, time: start, word: 0 }, stamp);
-        drop(events); // which it should have waited for
+        drop(events); // the insert should have waited for it
         inserting.join().expect("no panic")
     })
 }
@@ -56,7 +57,7 @@ fn a_key_that_comes_while_an_earlier_event_is_decided_stays_for_its_whole_window
     assert!(!there(later + 2 * window), "long after it");
 }
 
-/// Inserts so many keys, evenly over four windows from a time on. Returns when they end.
+/// Inserts these keys, evenly over four windows from `start` on. Returns when they end.
 fn insert_many(engine: &Engine, keys: std::ops::Range<u64>, start: Micros) -> Micros {
     let (first, count) = (keys.start, keys.end - keys.start);
     let end = start + 4 * WINDOW.as_micros() as Micros;
@@ -82,7 +83,7 @@ fn banks_whose_numbers_outgrow_the_argument_of_a_record_are_replayed() {
     let kind = ebbtide_core::kinds::registry::build("time-limited", &window).expect("a kind");
     let mut engine = Engine::create(Arc::new(memory.clone()), kind, options()).expect("a filter");
     let mut time = insert_many(&engine, 0..10, 1 << 40);
-    // As if so many banks had been opened and closed before.
+    // As if that many banks had been opened and closed before.
     let before = ARGUMENT_MAX - 1;
     let state_block = engine.image.header().state_block();
     state_block.change(state_block.current().lsn(), |state| {
@@ -93,7 +94,7 @@ fn banks_whose_numbers_outgrow_the_argument_of_a_record_are_replayed() {
     engine.checkpoint().expect("a checkpoint");
     let next = |engine: &Engine| engine.image.header().state().next_bank();
     assert_eq!(next(&engine), ARGUMENT_MAX);
-    // The rate rises, so larger banks take the place of smaller ones.
+    // The rate rises, so larger banks replace smaller ones.
     for (round, count) in (1..).zip([2000_u64, 20_000, 200_000, 1_000_000]) {
         let first = round << 20;
         time = insert_many(&engine, first..first + count, time);

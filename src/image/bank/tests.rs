@@ -1,4 +1,4 @@
-//! Where things lie in a bank, and what a set of banks finds of a key.
+//! The layout of a bank, and the lookup of a key's blocks in a set of banks.
 
 use crate::format::header::HEADER_WORDS;
 use crate::image::bank::*;
@@ -31,14 +31,14 @@ fn bank(form: BankForm) -> Arc<Bank> {
     Arc::new(create(&memory(), 0, GEOMETRY, form).expect("space"))
 }
 
-/// The headers of a key's blocks, by slot.
+/// Returns the headers of a key's blocks, by slot.
 fn headers<'a>(located: &Located<'a>) -> Vec<BlockHeader<'a>> {
     let mut found = Vec::new();
     located.headers.each(|_, header| found.push(*header));
     found
 }
 
-/// Keys all over the range.
+/// Returns keys from the whole range.
 fn hashes() -> impl Iterator<Item = u64> {
     (0..97).map(|part| part * (u64::MAX / 97) + 5)
 }
@@ -89,7 +89,7 @@ fn headers_undo_areas_and_cells_lie_beside_one_another_and_fill_the_file() {
         let bank = bank(form);
         let (words, block) = (bank.mapping.words(), GEOMETRY.words_per_block as usize);
         assert_eq!((bank.blocks(), bank.geometry(), bank.id()), (15, GEOMETRY, 0));
-        // Where it is small, the parts follow one another.
+        // In a small bank, the parts follow one another.
         let is_small = bank.places.end <= PACKED_MOST && !form.grows;
         let (headers, unit) = if is_small { (HEADER_WORDS, 8) } else { (PAGE_WORDS, PAGE_WORDS) };
         assert_eq!([bank.places.undo % unit, bank.places.cells % unit], [0; 2]);
@@ -112,7 +112,7 @@ fn headers_undo_areas_and_cells_lie_beside_one_another_and_fill_the_file() {
         for stripe in (0..3).filter(|_| form.undo) {
             let (own, cells) = block_of(100 + stripe as u64);
             bank.undo(stripe).begin(7, 100 + stripe as u64);
-            // More than are noted one by one: all of the block is saved.
+            // More than are saved one by one: the whole block is saved.
             (0..70).for_each(|at| bank.undo(stripe).note(&own, &cells, at, 100 + stripe as u64));
         }
         for stripe in (0..3).filter(|_| form.undo) {

@@ -1,4 +1,4 @@
-//! Where things lie in the file `live`, and whose image it is.
+//! The layout of the file `live`, and the validity of an image.
 
 use crate::image::control::*;
 use crate::image::stripe_table::StripeSums;
@@ -8,7 +8,7 @@ use ebbtide_core::state::STATE_OWN_WORDS;
 use std::io::ErrorKind;
 
 const UUID: u128 = 5 << 64 | 7;
-/// What [`Memory`] says of its machine.
+/// The boot id of [`Memory`].
 const BOOT: u128 = 1;
 
 fn memory() -> Memory {
@@ -25,7 +25,7 @@ fn made(stripes: u32) -> Control {
     Control::create(&memory(), "image", identity(stripes)).expect("space")
 }
 
-/// An image under its name.
+/// Creates an image under its final name.
 fn named(identity: Identity) -> (Memory, Control) {
     let memory = memory();
     let header = Control::create(&memory, "image", identity).expect("space");
@@ -63,7 +63,7 @@ fn an_image_that_could_not_be_looked_at_is_not_taken_for_none() {
 
 #[test]
 fn each_thing_has_a_place_of_its_own_and_the_file_is_no_larger_than_they_are() {
-    // With 92 the last page is full. One is enough where Miri follows each word.
+    // With 92 the last page is full. One is enough under Miri, which is slow.
     let stripes: &[u32] = if cfg!(miri) { &[2] } else { &[1, 2, 31, 64, 91, 92, 93] };
     for &stripes in stripes {
         let header = made(stripes);
@@ -89,7 +89,7 @@ fn each_thing_has_a_place_of_its_own_and_the_file_is_no_larger_than_they_are() {
             let [lsn, inserts, time, new_bits] = [1, 2, 3, 4].map(|word| 9000 + at as u64 * word);
             StripeSums { lsn, inserts, time, new_bits }
         };
-        // All are marked before the first is looked at.
+        // All are marked before the first is read.
         marked().for_each(|(mark, word)| store(word, 1000 + mark as u64));
         (0..header.stripe_count()).for_each(|at| stripe(at).set_sums(&sums(at)));
         for lsn in [71, 72] {
@@ -137,15 +137,15 @@ fn an_image_is_that_of_its_filter_in_its_run_of_the_machine_and_in_its_own_file(
     for uuid in [7, UUID ^ 1] {
         assert!(is_damage(&Control::attach(&memory, uuid, Access::Read)), "{uuid:x}");
     }
-    // All of a boot id counts.
+    // All bits of a boot id are compared.
     let boot = 9 << 64 | BOOT;
     let (other, _header) = named(Identity { boot, ..identity(2) });
     let told = |boot| Control::previous_in(boot, &other, UUID, Access::Read).expect("no error");
     assert_eq!(told(boot).expect("it is there").identity().boot, boot);
     assert!(told(BOOT).is_none());
-    // Those who share it now do so whatever the boot id says to each of them.
+    // Handles that share it now do so whatever boot id each of them reads.
     Control::attach(&other, UUID, Access::Read).expect("it is there");
-    // Where no boot id could be read nothing is known, then or now.
+    // Without a readable boot id the image is not used, then or now.
     let (other, _header) = named(Identity { boot: 0, ..identity(2) });
     let told = Control::previous_in(0, &other, UUID, Access::Read);
     assert!(told.expect("no error").is_none());
@@ -155,7 +155,7 @@ fn an_image_is_that_of_its_filter_in_its_run_of_the_machine_and_in_its_own_file(
     };
     assert_eq!(previous(UUID), (true, Some(3)));
     assert_eq!(previous(7), (false, None), "another filter's");
-    // A copy is not the image, but tells of its timeline.
+    // A copy is not the image, but contains its timeline.
     let file = memory.open("live", Access::Read).expect("it is there");
     let mut bytes = vec![0; file.bytes().expect("no error") as usize];
     file.read_at(&mut bytes, 0).expect("no error");
@@ -191,14 +191,15 @@ fn the_run_of_the_machine_is_what_the_medium_says() {
     let memory = memory();
     memory.fail_after(1, ErrorKind::Other);
     assert!(matches!(boot_id(&memory), Err(Error::Io { .. })));
-    // Where there is none, nothing is known, and nothing fails.
+    // If there is none, the boot is unknown, and nothing fails.
     for kind in [ErrorKind::NotFound, ErrorKind::PermissionDenied] {
         memory.fail_after(1, kind);
         assert_eq!(boot_id(&memory).expect("no boot id"), 0, "{kind}");
     }
 }
 
-/// Segments of 8 records, and ends of the log that fit together: start, durable, tail, allocated, counted, newest snapshot.
+/// Segments of 8 records, and consistent ends of the log: start, durable, tail, allocated, counted,
+/// newest snapshot.
 const CAPACITY: u64 = 8;
 const SOUND: [u64; 6] = [9, 12, 20, 25, 19, 20];
 

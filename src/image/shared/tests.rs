@@ -1,4 +1,4 @@
-//! What records do to an image, and that they do it once.
+//! The effects of records on an image, each exactly once.
 
 use crate::image::shared::*;
 use crate::image::stripe_table::StripeSums;
@@ -13,7 +13,7 @@ const LAYOUT: Layout = Layout { stripes: 4, block_words: 512 };
 const HASH: u64 = u64::MAX - 99;
 const STRIPE: usize = 4;
 
-/// A new filter's image, under its name.
+/// Creates a new filter's image, under its name.
 fn made(spec: &impl Spec) -> (Image, Arc<dyn Kind>, Arc<Memory>) {
     let (kind, memory) = (spec.kind().expect("a kind"), Arc::new(Memory::new()));
     memory.make().expect("nothing fails yet");
@@ -35,7 +35,7 @@ fn windows() -> TimeLimited {
     TimeLimited::window(Duration::from_secs(64)).rate(1.0)
 }
 
-/// The same image, as another handle has it.
+/// Opens the same image as another handle.
 fn attached(memory: &Arc<Memory>, kind: &dyn Kind) -> Result<Image> {
     let header = Control::attach(&**memory, 7, Access::Write)?;
     Image::attach(memory.clone(), header, LAYOUT, kind, Access::Write)
@@ -54,7 +54,7 @@ fn open_bank(id: u32) -> Event {
     Event::OpenBank { id, geometry, since: 3, time: 50 }
 }
 
-/// How often the key is there.
+/// Returns the key's count.
 fn count(image: &Image, kind: &dyn Kind) -> f64 {
     let (state, banks) = (image.header().state(), image.keep_banks());
     let query = Query { hash: HASH, now: 0, totals: Totals::default() };
@@ -66,7 +66,7 @@ fn sums(image: &Image, stripe: usize) -> StripeSums {
     image.header().stripe(stripe).sums()
 }
 
-/// The LSN of the key's block.
+/// Returns the LSN of the key's block.
 fn block_lsn(image: &Image) -> u64 {
     image.keep_banks().get(0).expect("a bank").block_of(HASH).0.lsn()
 }
@@ -89,7 +89,8 @@ fn an_operation_is_applied_and_counted_once_however_often_its_record_comes() {
         assert_eq!(sums(&image, STRIPE), expected);
     }
     assert!((0..STRIPE).all(|stripe| sums(&image, stripe) == StripeSums::default()));
-    // Cut off between the block and the sums, and a snapshot's sums that are later than its block.
+    // Interrupted between the block and the sums; and a snapshot's sums that are later than its
+    // block.
     image.keep_banks().get(0).expect("a bank").block_of(HASH).0.set_lsn(8);
     apply(&image, &*kind, 8, &insert);
     assert_eq!((count(&image, &*kind), sums(&image, STRIPE).inserts), (5.0, 2));
@@ -106,7 +107,7 @@ fn a_weight_is_no_new_bits() {
     assert_eq!(counted(&plain, Op::Insert), Totals { inserts: 1, new_bits: 9 });
     assert_eq!(counted(&weighing, Op::Insert), Totals { inserts: 1, new_bits: 0 });
     assert_eq!(counted(&weighing, Op::Remove), Totals { inserts: 0, new_bits: 1 });
-    // And where keys have no weight they weigh one, whatever the record says.
+    // Without weights a key counts once, whatever the record contains.
     let (image, kind, _) = made(&Bloom::capacity(1000));
     apply(&image, &*kind, 5, &operation(Op::Insert, 9));
     assert_eq!(sums(&image, STRIPE).new_bits, 9);
@@ -156,7 +157,7 @@ fn an_event_happens_once_however_often_its_record_comes() {
     once(7, Event::CloseBank { id: 0, time: 70 });
     assert_eq!((slots(), sums(&image, 0).time), (vec![(1, 1)], 140));
     assert_eq!(files(), ["live", &names[1]]);
-    // Cut off between the state block and stripe 0.
+    // Interrupted between the state block and stripe 0.
     image.header().stripe(0).set_sums(&StripeSums { lsn: 6, ..StripeSums::default() });
     let version = image.header().state_block().version();
     apply(&image, &*kind, 7, &event::to_record(&Event::CloseBank { id: 0, time: 70 }, false));
@@ -198,7 +199,7 @@ fn the_banks_of_another_handle_are_followed_and_those_that_never_change_are_kept
     assert!(other.are_listed(&other.banks(), version + 1));
     let first = kept.get(0).expect("it was open");
     assert!(Arc::ptr_eq(first, &listed[0]), "it is not mapped again");
-    // Slots that were given to other banks, one of them of the same size.
+    // Slots that were reassigned to other banks, one of them of the same size.
     let events = [0, 1].map(|id| Event::CloseBank { id, time: 60 });
     for (lsn, event) in (6..).zip([events[0], open_bank(2), events[1], open_bank(3)]) {
         apply(&image, &*kind, lsn, &event::to_record(&event, false));

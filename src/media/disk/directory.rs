@@ -1,11 +1,11 @@
-//! The directory of a filter, opened once: all file work goes by its descriptor.
+//! The directory of a filter, opened once: all file operations use its descriptor.
 //!
-//! A path may come to name another directory while a filter is open: the directory is moved, or
-//! removed and made anew. Work by path would then change the filter of somebody else. By descriptor
-//! it stays in the directory that was opened, wherever that is moved, and fails where it is gone.
+//! A path may come to refer to another directory while a filter is open: the directory is moved, or
+//! removed and created again. Operations by path would then change another filter. By descriptor
+//! they stay in the directory that was opened, wherever it is moved, and fail if it is gone.
 //!
-//! Owns how names in the directory are opened, created, renamed and removed, which file systems are
-//! refused, and to whom new files belong.
+//! Defines how names in the directory are opened, created, renamed and removed, which file systems
+//! are refused, and the owner and permissions of new files.
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{
@@ -22,12 +22,12 @@ use std::sync::OnceLock;
 
 /// The file whose owner, group and mode all others get.
 const MODEL: &str = "meta";
-/// What a new filter's files may be asked by default: their owner reads and writes.
+/// The default permissions of a new filter's files: their owner reads and writes.
 const PRIVATE: u32 = 0o600;
-/// Permissions that a filter's file can have: nothing in it is a program.
+/// The permissions that a filter's file can have: none of them is a program.
 const READ_AND_WRITE: u32 = 0o666;
 
-/// File systems whose mappings or locks are not one and the same for everybody (`statfs` types).
+/// File systems whose mappings or locks are not the same for all processes (`statfs` types).
 const NOT_LOCAL: &[(u64, &str)] = &[
     (0x6969, "NFS"),
     (0x517B, "SMB"),
@@ -55,24 +55,24 @@ const NOT_LOCAL: &[(u64, &str)] = &[
 /// A directory, and its descriptor from its first use on.
 #[derive(Debug)]
 pub(super) struct Directory {
-    /// As given, for messages.
+    /// As passed by the caller, for messages.
     path: PathBuf,
-    /// The same whatever the working directory is later.
+    /// Independent of later changes of the working directory.
     absolute: PathBuf,
     mode: Option<u32>,
     opened: OnceLock<OwnedFd>,
 }
 
 impl Directory {
-    /// The directory at `path`, which need not exist yet. `mode`: the permissions of files that are
-    /// made before there is a `meta` to take them from.
+    /// Creates it for the directory at `path`, which need not exist yet. `mode`: the permissions of
+    /// files that are created before there is a `meta` to take them from.
     pub(super) fn new(path: PathBuf, mode: Option<u32>) -> Self {
         // Without a working directory the path is tried as it is.
         let absolute = std::path::absolute(&path).unwrap_or_else(|_| path.clone());
         Self { path, absolute, mode, opened: OnceLock::new() }
     }
 
-    /// The directory that has the path now, which may be another.
+    /// Returns the directory that has the path now, which may be a different one.
     pub(super) fn at_its_path(&self) -> Self {
         let (path, absolute, mode) = (self.path.clone(), self.absolute.clone(), self.mode);
         Self { path, absolute, mode, opened: OnceLock::new() }
@@ -82,15 +82,16 @@ impl Directory {
         &self.path
     }
 
-    /// Makes the directory if it is not there, with its parents, durably.
+    /// Creates the directory if it is missing, with its parents, durably.
     pub(super) fn make(&self) -> io::Result<()> {
         let absolute = &self.absolute;
         let missing: Vec<&Path> =
             absolute.ancestors().take_while(|place| !place.exists()).collect();
         let standing = missing.last().and_then(|lowest| lowest.parent()).unwrap_or(absolute);
         accept(file_system(&rustix::fs::statfs(standing)?))?;
-        // Whoever may write a directory may put other files in the place of ours. So nobody else may,
-        // whatever the umask, unless those who share the filter's files need it to make new ones.
+        // A user that may write a directory may replace the filter's files. Therefore no other user
+        // may, whatever the umask, unless users that share the filter's files need it to create new
+        // ones.
         let writers = self.mode.unwrap_or(PRIVATE) & 0o022;
         let mode = 0o755 | writers;
         fs::DirBuilder::new().recursive(true).mode(mode).create(absolute)?;
@@ -98,7 +99,7 @@ impl Directory {
             let made = File::open(absolute)?;
             fchmod(&made, Mode::from_raw_mode(mode))?;
         }
-        // A directory outlives a power cut only if the one that names it was synced.
+        // A directory survives a power cut only if its parent was synced.
         for place in missing.iter().rev() {
             if let Some(parent) = place.parent() {
                 File::open(parent)?.sync_all()?;
@@ -107,12 +108,12 @@ impl Directory {
         Ok(())
     }
 
-    /// The descriptor.
+    /// Returns the descriptor.
     fn descriptor(&self) -> io::Result<BorrowedFd<'_>> {
         if self.opened.get().is_none() {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
             let opened = rustix::fs::open(&self.absolute, flags, Mode::empty())?;
-            // If another thread was faster, its descriptor is as good.
+            // If another thread was faster, its descriptor is equivalent.
             let _ = self.opened.set(above_standard_streams(opened)?);
         }
         self.opened.get().map(AsFd::as_fd).ok_or_else(|| io::ErrorKind::NotFound.into())
@@ -123,9 +124,9 @@ impl Directory {
         accept(file_system(&rustix::fs::fstatfs(self.descriptor()?)?))
     }
 
-    /// Opens a regular file. Whatever else bears the name is refused, unread.
+    /// Opens a regular file. Any other type of file with the name is refused, unread.
     pub(super) fn open(&self, name: &str, flags: OFlags) -> io::Result<File> {
-        // A pipe would hold up its opener without NONBLOCK; for regular files it means nothing.
+        // A pipe would block its opener without NONBLOCK; for regular files it has no effect.
         let flags = flags | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
         let mode = Mode::from_raw_mode(PRIVATE);
         let file = match openat(self.descriptor()?, name, flags, mode) {
@@ -143,16 +144,16 @@ impl Directory {
         Ok(file)
     }
 
-    /// Gives a new file owner, group and mode of the filter's `meta`, so that the processes of those
-    /// who own the filter can open it whoever made it. Only root can give a file away; a process that
-    /// is neither root nor the owner shares by the group.
+    /// Gives a new file owner, group and mode of the filter's `meta`, so that processes of all
+    /// users that share the filter can open it, whichever created it. Only root can give a file
+    /// away; a process that is neither root nor the owner shares by the group.
     fn adopt(&self, file: &File) -> io::Result<()> {
         let own = fstat(file)?;
         let is_model = |stat: &Stat| is_regular(stat) && stat.st_ino != own.st_ino;
         let model = self.stat(MODEL).ok().filter(is_model);
         let mode = model.as_ref().map(|model| model.st_mode).or(self.mode).unwrap_or(PRIVATE);
         let mode = mode & READ_AND_WRITE;
-        // What is refused here leaves the file to its maker, as it would be without.
+        // If this is refused, the file stays its creator's, as it would be without.
         if own.st_mode & 0o777 != mode {
             let _ = fchmod(file, Mode::from_raw_mode(mode));
         }
@@ -168,7 +169,7 @@ impl Directory {
         Ok(())
     }
 
-    /// Says whose a file is that must not be opened, and what to do.
+    /// Creates the error for a file that must not be opened, with its owner and a remedy.
     fn denied(&self, name: &str) -> io::Error {
         let Ok(stat) = self.stat(name) else { return Errno::ACCESS.into() };
         let (mode, user, group) = (stat.st_mode & 0o7777, stat.st_uid, stat.st_gid);
@@ -180,12 +181,12 @@ impl Directory {
         io::Error::new(io::ErrorKind::PermissionDenied, sentence)
     }
 
-    /// What bears this name; links are not followed.
+    /// Returns the status of the file with this name; links are not followed.
     pub(super) fn stat(&self, name: &str) -> io::Result<Stat> {
         Ok(statat(self.descriptor()?, name, AtFlags::SYMLINK_NOFOLLOW)?)
     }
 
-    /// The names in it that are UTF-8: no file of ours has another.
+    /// Returns the names in the directory that are UTF-8: no file of a filter has another.
     pub(super) fn list(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in Dir::read_from(self.descriptor()?)? {
@@ -212,12 +213,12 @@ impl Directory {
         }
     }
 
-    /// Renames without replacing, where the system knows no such call; for a moment both names are there.
+    /// Renames without replacing, if the system has no such call; briefly both names exist.
     pub(super) fn link_new(&self, from: &str, to: &str) -> io::Result<()> {
         let directory = self.descriptor()?;
         linkat(directory, from, directory, to, AtFlags::empty())?;
         self.remove(from).inspect_err(|_| {
-            // The first error says what went wrong.
+            // The first error is the one to report.
             let _ = self.remove(to);
         })
     }
@@ -231,7 +232,7 @@ impl Directory {
     }
 }
 
-/// Where a program has closed its standard streams, a new file would get the number of one, and the
+/// If a program has closed its standard streams, a new file could get the number of one, and the
 /// next message printed would be written into it.
 pub(super) fn above_standard_streams(descriptor: OwnedFd) -> io::Result<OwnedFd> {
     const FIRST_FREE: i32 = 3;
@@ -251,13 +252,14 @@ fn not_a_file(found: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, sentence)
 }
 
-/// The type in a `statfs` answer. Some are 32-bit numbers with the top bit set, which an `i64` field may
-/// hold sign-extended or not.
+/// Returns the type in a `statfs` answer. Some are 32-bit numbers with the top bit set, which an
+/// `i64` field may contain sign-extended or not.
 pub(super) fn file_system(answer: &rustix::fs::StatFs) -> u64 {
     answer.f_type as u64 & 0xFFFF_FFFF
 }
 
-/// Accepts every file system that is not known to be shared with other machines or served by a process.
+/// Accepts every file system that is not listed as shared with other machines or served by a
+/// process.
 fn accept(found: u64) -> io::Result<()> {
     let Some((_, name)) = NOT_LOCAL.iter().find(|(number, _)| *number == found) else {
         return Ok(());
@@ -297,7 +299,7 @@ mod tests {
         let error = accept(0x6969).expect_err("NFS is not local");
         assert_eq!(error.kind(), io::ErrorKind::Unsupported);
         assert!(error.to_string().contains("NFS"), "{error}");
-        // ext4, XFS, btrfs, tmpfs, overlayfs, zfs, f2fs, and one that nobody knows.
+        // ext4, XFS, btrfs, tmpfs, overlayfs, zfs, f2fs, and an unknown one.
         for local in [
             0xEF53,
             0x5846_5342,

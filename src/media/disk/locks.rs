@@ -57,8 +57,8 @@ impl ByteLocks for DiskLocks {
         if bytes.is_empty() {
             return Ok(false);
         }
-        // Asked as if to lock them alone: the system answers with any lock of others that is in the way, and
-        // passes over those of this description. Asking needs no permission to write.
+        // Queried as for an exclusive lock: the system answers with any conflicting lock of others,
+        // and ignores those of this description. The query needs no write permission.
         let mut range = lock_range(libc::F_WRLCK, bytes.start, bytes.end - bytes.start)?;
         control(self.file.file()?, libc::F_OFD_GETLK, &mut range)?;
         Ok(i32::from(range.l_type) != libc::F_UNLCK)
@@ -76,17 +76,19 @@ impl ByteLocks for DiskLocks {
 
 impl Drop for DiskLocks {
     fn drop(&mut self) {
-        // A child that kept the description would keep its locks. In a child there is no file, and nothing to do.
+        // A child that kept the description would keep its locks. In a child there is no file, and
+        // nothing to do.
         if let Ok(file) = self.file.file()
             && let Ok(mut everything) = lock_range(libc::F_UNLCK, 0, 0)
         {
-            // It may fail for want of memory only; closing the file does the same if no child has it.
+            // It can only fail for lack of memory; closing the file has the same effect if no child
+            // has it.
             let _ = control(file, libc::F_OFD_SETLK, &mut everything);
         }
     }
 }
 
-/// What locks speak of: so many bytes from `start` on, or all of them for 0.
+/// Returns the range of a lock: `bytes` from `start` on, or all for 0.
 fn lock_range(kind: libc::c_int, start: u64, bytes: u64) -> io::Result<libc::flock> {
     let offset = |number: u64| {
         libc::off_t::try_from(number).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))
@@ -100,11 +102,11 @@ fn lock_range(kind: libc::c_int, start: u64, bytes: u64) -> io::Result<libc::flo
     })
 }
 
-/// A call about locks of this open file description.
+/// Calls `fcntl` for locks of this open file description.
 #[expect(unsafe_code, reason = "no safe wrapper offers locks of open file descriptions")]
 fn control(file: &File, command: libc::c_int, range: &mut libc::flock) -> io::Result<()> {
-    // SAFETY: the descriptor is open for the length of the call, and `range` is the structure that the commands
-    // about locks read and write; the kernel keeps no pointer to it.
+    // SAFETY: the descriptor is open for the length of the call, and `range` is the structure that
+    // the lock commands read and write; the kernel keeps no pointer to it.
     if unsafe { libc::fcntl(file.as_raw_fd(), command, &raw mut *range) } == 0 {
         return Ok(());
     }

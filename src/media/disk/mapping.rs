@@ -9,8 +9,8 @@ use std::io;
 use std::mem::ManuallyDrop;
 use std::ops::Range;
 
-/// A shared mapping of a whole file. In a child made by fork it is not there, and its place may be others': there
-/// nothing may be done with it, nor is.
+/// A shared mapping of a whole file. In a forked child it does not exist, and its addresses may be
+/// reused: there it must not be used, and is not.
 #[derive(Debug)]
 pub(super) struct DiskMapping {
     map: ManuallyDrop<MmapRaw>,
@@ -19,13 +19,13 @@ pub(super) struct DiskMapping {
 }
 
 impl DiskMapping {
-    /// Maps the first so many bytes, all there are, of a file.
+    /// Maps the first `bytes` bytes, which are all, of a file.
     pub(super) fn new(file: &File, bytes: u64, writable: bool) -> io::Result<Self> {
         let mut options = MmapOptions::new();
         options.len(bytes as usize);
         let map =
             if writable { options.map_raw(file)? } else { options.map_raw_read_only(file)? };
-        // A child made by fork has no business with a filter; it shall fault, not corrupt.
+        // A forked child must not use the filter; it should fault, not corrupt.
         if bytes > 0 {
             map.advise(Advice::DontFork)?;
         }
@@ -38,7 +38,7 @@ impl Drop for DiskMapping {
     #[expect(unsafe_code, reason = "in a child the mapping is no longer ours to unmap")]
     fn drop(&mut self) {
         if !self.guard.is_foreign() {
-            // SAFETY: here and nowhere else, and the mapping is not used any more.
+            // SAFETY: dropped only here, and the mapping is not used any more.
             unsafe { ManuallyDrop::drop(&mut self.map) };
         }
     }
@@ -49,11 +49,12 @@ impl Drop for DiskMapping {
 unsafe impl Mapping for DiskMapping {
     #[expect(unsafe_code, reason = "a mapping is seen as atomic words here and nowhere else")]
     fn words(&self) -> &[AtomicU64] {
-        // SAFETY: the mapping starts at a page boundary, so words are aligned, spans at least `words`
-        // of them, and lives as long as `self`, which the slice borrows. Every bit pattern is a valid
-        // AtomicU64. No reference to its memory of any other type exists in this process, and other
-        // processes write whole words. If mapped for reading only, loads of eight bytes are still plain
-        // loads on 64-bit machines, and stores do not happen by the contract of `Access::Read`.
+        // SAFETY: the mapping starts at a page boundary, so words are aligned, spans at least
+        // `words` of them, and lives as long as `self`, which the slice borrows. Every bit pattern
+        // is a valid AtomicU64. No reference to its memory of any other type exists in this
+        // process, and other processes write whole words. If mapped for reading only, loads of
+        // eight bytes are still plain loads on 64-bit machines, and stores do not happen by the
+        // contract of `Access::Read`.
         unsafe { std::slice::from_raw_parts(self.map.as_ptr().cast::<AtomicU64>(), self.words) }
     }
 
@@ -61,8 +62,9 @@ unsafe impl Mapping for DiskMapping {
         if self.guard.is_foreign() {
             return Err(io::ErrorKind::Unsupported.into());
         }
-        // `msync(MS_SYNC)` of the whole mapping: what `fdatasync` does, through the open file description that the mapping
-        // keeps, so that failures since the file was opened are told here, too.
+        // `msync(MS_SYNC)` of the whole mapping has the effect of `fdatasync`, through the open
+        // file description that the mapping keeps, so that failures since the file was opened are
+        // reported here, too.
         self.map.flush()
     }
 
@@ -86,8 +88,8 @@ unsafe impl Mapping for DiskMapping {
         let start = (words.start * 8).next_multiple_of(PAGE_BYTES);
         let end = words.end.min(self.words) * 8 / PAGE_BYTES * PAGE_BYTES;
         if start < end && !self.guard.is_foreign() {
-            // SAFETY: the mapping is shared and of a file: its pages are dropped from the page table only, stores to them
-            // are in the page cache, and later accesses find them there.
+            // SAFETY: the mapping is shared and of a file: its pages are only dropped from the page
+            // table, stores to them are in the page cache, and later accesses find them there.
             let _ = unsafe {
                 self.map.unchecked_advise_range(UncheckedAdvice::DontNeed, start, end - start)
             };

@@ -8,7 +8,7 @@ fn a_hole_takes_space_only_where_it_is_allocated_and_gives_it_back() {
         let (page, pages) = (4096, 64);
         let file = media.create_with_hole("a", pages * page, 2 * page).expect("space");
         let space = || file.allocated_bytes().expect("open");
-        // File systems keep account of a hole somewhere.
+        // File systems store the extent of a hole somewhere.
         let extra = 8 * page;
         assert_eq!(file.bytes().expect("open"), pages * page);
         assert!(space() < 2 * page + extra);

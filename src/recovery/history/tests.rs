@@ -6,7 +6,8 @@ use crate::wal::slot;
 
 const UUID: u128 = 7;
 
-/// A medium with a segment of these places: timeline, start of the timeline, first LSN; where a record is given there is one.
+/// Adds a segment with these slots: timeline, start of the timeline, first LSN; slots with a record
+/// are published.
 fn add(
     media: &Memory,
     (timeline, timeline_start, first): (u64, u64, u64),
@@ -137,7 +138,7 @@ fn of_a_device_that_went_and_came_back_what_was_durable_must_be_there_and_the_re
     for durable in 5..=7 {
         assert!(died(durable, 0).is_err(), "durable below {durable}");
     }
-    // One place more than writers had under way, and a note that says what was durable.
+    // One empty slot more than writers had reserved, and a record of the durable end.
     let media = made();
     add(&media, (1, 1, 1), &[INSERT, INSERT, None, INSERT, note(4), None]);
     let known = LogExtent::Died { timeline: 1, tail: 7, durable: 2, unfinished: 1 };

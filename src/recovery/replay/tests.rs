@@ -1,4 +1,4 @@
-//! What a snapshot must hold, and what replay makes of events at the end.
+//! The required content of a snapshot, and the effect of replay on events at the end.
 
 use crate::options::{Downtime, Durability};
 use crate::recovery::replay::*;
@@ -45,7 +45,8 @@ fn snapshot(media: &dyn Media, end: u64, frames: &[(Frame, &[u64])]) -> String {
     name
 }
 
-/// The state block of a filter whose bank has so many blocks a stripe, of so many words.
+/// Returns the state block of a filter whose bank has this many blocks per stripe, with this many words
+/// each.
 fn state(blocks: u64, block: u64) -> [u64; OWN_WORDS + STATE_WORDS] {
     let mut words = [0; OWN_WORDS + STATE_WORDS];
     words[OWN_WORDS..OWN_WORDS + 2].copy_from_slice(&[1, blocks << 32 | block]);
@@ -85,7 +86,8 @@ fn a_snapshot_with_frames_of_what_the_filter_has_not_is_damage() {
     let meta = meta(&Bloom::capacity(100));
     let most = OWN_WORDS + 64;
     let words: Vec<u64> = (1..).take(most + 1).collect();
-    // One bank with a block a stripe. Loaded is one with these three stripes and two blocks (bank, number, words).
+    // One bank with one block per stripe. Loads these three stripes and two blocks (bank, number,
+    // words).
     let loaded = |stripes: [u64; 3], sums: usize, blocks: [(u32, u64, usize); 2]| {
         let (media, state) = (made(), state(1, 64));
         let mut frames = vec![(STATE, &state[..])];
@@ -127,7 +129,8 @@ fn a_snapshot_with_frames_of_what_the_filter_has_not_is_damage() {
     }
 }
 
-/// The log of the first timeline from this LSN on: a segment that begins with these records.
+/// Creates the log of the first timeline from this LSN on: a segment that begins with these
+/// records.
 fn log(media: &dyn Media, first: u64, records: &[Record]) {
     let header = SegmentHeader { uuid: 7, timeline: 1, timeline_start: 1, first, capacity: 128 };
     let segment = Segment::create(media, header, 0).expect("room");
