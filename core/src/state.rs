@@ -115,6 +115,7 @@ impl<'a> State<'a> {
 
     /// Returns the number of the next bank to open.
     #[must_use]
+    #[inline]
     pub fn next_bank(&self) -> u32 {
         load(&self.words[NEXT_BANK]) as u32
     }

@@ -266,9 +266,9 @@ impl Engine {
         }
     }
 
-    /// Makes the pages of the next `ahead` records present, and allocates log ahead. If a busy
-    /// writer would write that many records between two wakeups, allocates a whole segment, or
-    /// twice what the timeline has if that is less. Otherwise writers allocate pieces themselves.
+    /// Makes the pages of the next `ahead` records present, and allocates log ahead. If about as many
+    /// records were written as a busy writer writes between two wakeups, allocates a whole segment,
+    /// or twice what the timeline has if that is less. Otherwise writers allocate pieces themselves.
     /// Only the next segment, which takes longer, is then allocated ahead, when the last one is
     /// nearly full.
     fn allocate_ahead(&self, ahead: u64) -> Result<()> {
@@ -278,7 +278,7 @@ impl Engine {
             return Ok(());
         }
         let (tail, mapped) = (header.tail().load(Ordering::Relaxed), self.log.mapped_end());
-        let (is_busy, capacity) = (ahead >= PRESENT, self.log.capacity());
+        let (is_busy, capacity) = (ahead >= PRESENT / 2, self.log.capacity());
         let grown = mapped.saturating_sub(header.timeline_start().load(Ordering::Relaxed));
         let wanted = match grown.is_multiple_of(capacity) {
             _ if is_busy => grown.saturating_mul(2),

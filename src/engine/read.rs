@@ -170,16 +170,16 @@ impl Engine {
     ) -> Result<Option<T>> {
         let state_block = self.image.header().state_block();
         let version = state_block.version();
-        let banks = self.image.banks();
-        if !self.image.are_listed(&banks, version) {
+        let state = state_block.state(version);
+        let Some(banks) = self.image.banks_of(&state, version) else {
             self.image.follow()?;
             return Ok(None);
-        }
+        };
         let located = banks.locate(BankMask::MAX, hash);
         let Some(versions) = located.headers.versions() else {
             return Ok(None);
         };
-        let answer = ask(&state_block.state(version), &located.blocks);
+        let answer = ask(&state, &located.blocks);
         let whole = located.headers.unchanged(versions) && state_block.unchanged(version);
         Ok(whole.then_some(answer))
     }

@@ -208,11 +208,11 @@ impl Engine {
             // event is either in this version, or yet to be decided.
             let ahead = self.is_ahead(moment.time);
             let version = state_block.version();
-            let (state, banks) = (state_block.state(version), self.image.banks());
-            if !self.image.are_listed(&banks, version) {
+            let state = state_block.state(version);
+            let Some(banks) = self.image.banks_of(&state, version) else {
                 self.image.follow()?;
                 continue;
-            }
+            };
             let mut decision = kind.decide(&state, moment);
             let mut mask = match decision {
                 Decision::Insert { step } => kind.touches(&state, step),
@@ -263,7 +263,8 @@ impl Engine {
         stamp: Stamp,
         plan: &Plan<'_>,
     ) -> Result<Option<u64>> {
-        let (state, banks) = (plan.state, self.image.banks());
+        let state = plan.state;
+        let banks = self.image.banks_near(&state);
         let located = banks.locate(plan.mask, operation.hash);
         let argument = if kind.weighs() {
             operation.weight
@@ -328,13 +329,10 @@ impl Engine {
             let lsn = reserve(self.image.header().tail(), self.log.mapped_end())?;
             if !last.as_ref().is_some_and(|segment| segment.holds(lsn)) {
                 *last = self.log.segment(lsn);
-                // Only if the segment is whole and no further whole one is ready. Most stripes enter a
-                // segment long after the first of them did, and woken threads compete with inserts
-                // for the processor. While a segment gets its pieces, a busy writer rings soon
-                // enough, and others need nothing ahead.
-                let end = self.log.mapped_end();
-                let is_whole = last.as_ref().is_some_and(|segment| segment.end() <= end);
-                if is_whole && end.saturating_sub(lsn) <= self.log.capacity() {
+                // Only if no further segment is ready, and segments are shorter than what is written
+                // between two wakeups: woken threads compete with inserts for the processor.
+                let (end, capacity) = (self.log.mapped_end(), self.log.capacity());
+                if capacity < RECORDS_A_RING && end.saturating_sub(lsn) <= capacity {
                     self.bell.ring();
                 }
             }

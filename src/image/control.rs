@@ -411,7 +411,7 @@ impl Control {
     #[inline]
     pub fn counters(&self) -> Counters<'_> {
         let words = self.mapping.words();
-        Counters::new(&words[COUNTERS..COUNTERS + HEAD_WORDS], &words[self.shards.0..self.shards.1])
+        Counters::new(&words[COUNTERS..COUNTERS + HEAD_WORDS], words, self.shards)
     }
 
     /// Not 0 while writers wait for a checkpoint; counted up by its progress. A hint.

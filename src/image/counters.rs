@@ -37,25 +37,34 @@ const LOTS: [u64; 2] = [16, 256];
 #[derive(Debug, Clone, Copy)]
 pub struct Counters<'a> {
     head: &'a [AtomicU64; HEAD_WORDS],
-    shards: &'a [AtomicU64],
+    words: &'a [AtomicU64],
+    /// The range of the shards in `words`.
+    shards: (usize, usize),
 }
 
 impl<'a> Counters<'a> {
-    /// Creates the counters in these words: [`HEAD_WORDS`], and the [`shards_words`] of an image.
+    /// Creates the counters with this head of [`HEAD_WORDS`] and with the shards in this range of
+    /// `words`, the [`shards_words`] of an image.
     ///
     /// # Panics
-    /// If the head has fewer.
+    /// If the head is shorter.
     #[must_use]
     #[inline]
-    pub fn new(head: &'a [AtomicU64], shards: &'a [AtomicU64]) -> Self {
-        debug_assert!(shards.len().is_power_of_two() && shards.len() >= SHARD_WORDS);
-        Self { head: head.first_chunk().expect("all words of the head"), shards }
+    pub fn new(head: &'a [AtomicU64], words: &'a [AtomicU64], shards: (usize, usize)) -> Self {
+        debug_assert!((shards.1 - shards.0).is_power_of_two());
+        Self { head: head.first_chunk().expect("all words of the head"), words, shards }
     }
 
     /// Returns the shard of this number, modulo the number of shards.
     #[inline]
     fn shard(&self, number: usize) -> usize {
-        number & (self.shards.len() / SHARD_WORDS - 1)
+        number & ((self.shards.1 - self.shards.0) / SHARD_WORDS - 1)
+    }
+
+    /// Returns the two counts of a shard.
+    #[inline]
+    fn counts(&self, shard: usize) -> &'a [AtomicU64] {
+        &self.words[self.shards.0 + shard * SHARD_WORDS..][..2]
     }
 
     /// Initialises the sums, for a caller that is alone with the image.
@@ -70,7 +79,7 @@ impl<'a> Counters<'a> {
     #[inline(always)] // out of line, an insert takes half as long again
     pub fn count(&self, shard: usize, inserts: u64, new_bits: u64) {
         let shard = self.shard(shard);
-        let words = &self.shards[shard * SHARD_WORDS..][..2];
+        let words = self.counts(shard);
         if (inserts, new_bits) == (0, 0) {
             return;
         }
@@ -128,7 +137,7 @@ impl<'a> Counters<'a> {
             let shard = self.shard(used.trailing_zeros() as usize);
             used &= used - 1;
             for (at, sum) in sums.iter_mut().enumerate() {
-                let counted = self.shards[shard * SHARD_WORDS + at].load(Ordering::Relaxed);
+                let counted = self.counts(shard)[at].load(Ordering::Relaxed);
                 *sum = sum.wrapping_add(counted);
             }
         }
@@ -150,7 +159,7 @@ mod tests {
     #[test]
     fn the_sum_is_exact_and_the_bound_is_above_it_by_a_lot_a_shard_at_most() {
         let (head, shards) = (words(HEAD_WORDS), words(shards_words(64)));
-        let counters = Counters::new(&head, &shards);
+        let counters = Counters::new(&head, &shards, (0, shards.len()));
         let mut expected = Totals { inserts: 1000, new_bits: 7 };
         counters.begin(expected);
         for step in 0..COUNTS {
@@ -169,7 +178,7 @@ mod tests {
     #[test]
     fn a_shard_that_counts_no_inserts_begins_once() {
         let (head, shards) = (words(HEAD_WORDS), words(shards_words(64)));
-        let counters = Counters::new(&head, &shards);
+        let counters = Counters::new(&head, &shards, (0, shards.len()));
         (0..1000).for_each(|_| counters.count(3, 0, 1));
         assert_eq!(counters.sum().new_bits, 1000);
         assert!(counters.at_most().inserts <= LOTS[0], "{}", counters.at_most().inserts);
@@ -178,7 +187,7 @@ mod tests {
     #[test]
     fn what_was_not_announced_is_caught_up_with() {
         let (head, shards) = (words(HEAD_WORDS), words(shards_words(64)));
-        let counters = Counters::new(&head, &shards);
+        let counters = Counters::new(&head, &shards, (0, shards.len()));
         counters.begin(Totals { inserts: 7, new_bits: 70 });
         counters.count(0, 100, 3000);
         counters.count(5, 1, 0);
@@ -199,7 +208,7 @@ mod tests {
     #[test]
     fn what_counts_nothing_uses_no_shard() {
         let (head, shards) = (words(HEAD_WORDS), words(shards_words(64)));
-        Counters::new(&head, &shards).count(3, 0, 0);
+        Counters::new(&head, &shards, (0, shards.len())).count(3, 0, 0);
         let all = head.iter().chain(&shards);
         assert!(all.into_iter().all(|word| word.load(Ordering::Relaxed) == 0));
     }
@@ -207,7 +216,7 @@ mod tests {
     #[test]
     fn threads_that_share_shards_lose_nothing() {
         let (head, shards) = (words(HEAD_WORDS), words(shards_words(64)));
-        let counters = Counters::new(&head, &shards);
+        let counters = Counters::new(&head, &shards, (0, shards.len()));
         std::thread::scope(|scope| {
             for thread in 0..4 {
                 scope.spawn(move || (0..COUNTS).for_each(|_| counters.count(thread / 2, 1, 3)));

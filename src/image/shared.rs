@@ -175,12 +175,29 @@ impl Image {
     /// Returns the currently mapped banks.
     #[inline]
     pub fn banks(&self) -> Banks<'_> {
+        self.banks_near(&self.header.state())
+    }
+
+    /// As [`Image::banks`], for a caller that has read the state.
+    #[inline]
+    pub fn banks_near(&self, state: &State<'_>) -> Banks<'_> {
         match self.fixed.get() {
-            Some(fixed) if fixed.next_bank == self.header.state().next_bank() => {
-                Banks::Fixed(&fixed.banks)
-            }
+            Some(fixed) if fixed.next_bank == state.next_bank() => Banks::Fixed(&fixed.banks),
             _ => Banks::Current(self.banks.load()),
         }
+    }
+
+    /// Returns the banks that the state of this version lists, if they are mapped; otherwise see
+    /// [`Image::follow`].
+    #[must_use]
+    #[inline]
+    pub fn banks_of(&self, state: &State<'_>, version: u64) -> Option<Banks<'_>> {
+        let banks = self.banks_near(state);
+        let are_listed = match &banks {
+            Banks::Fixed(_) => true,
+            Banks::Current(banks) => banks.is_of(version),
+        };
+        are_listed.then_some(banks)
     }
 
     /// Returns recently mapped banks, for prefetching. Reads no mapped word: a forked child, which
@@ -197,20 +214,6 @@ impl Image {
     #[must_use]
     pub fn keep_banks(&self) -> Arc<BankSet> {
         self.banks.load_full()
-    }
-
-    /// Returns whether a version of the state block lists exactly these banks; if not, call
-    /// [`Image::follow`].
-    #[must_use]
-    #[inline]
-    pub fn are_listed(&self, banks: &Banks<'_>, version: u64) -> bool {
-        match banks {
-            Banks::Fixed(_) => {
-                let next_bank = self.header.state_block().state(version).next_bank();
-                self.fixed.get().is_some_and(|fixed| fixed.next_bank == next_bank)
-            }
-            Banks::Current(banks) => banks.is_of(version),
-        }
     }
 
     /// Maps the banks that the state block lists now and unmaps the others.
