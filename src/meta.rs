@@ -112,7 +112,7 @@ impl Meta {
                 return Err(Error::NotAFilter { path: media.path().to_path_buf(), found });
             }
             Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => {
-                let found = "a file that is no directory".to_owned();
+                let found = "a file that is not a directory".to_owned();
                 return Err(Error::NotAFilter { path: media.path().to_path_buf(), found });
             }
             Err(error) => return Err(Error::io("open", &path)(error)),

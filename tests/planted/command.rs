@@ -49,6 +49,7 @@ impl Test {
     /// The file that it begins with is one of these.
     pub fn file(self) -> [String; 2] {
         match self {
+            Self::Core => ["core/src/lib.rs".into(), "core/src/lib.rs".into()],
             Self::Lib => ["src/lib.rs".into(), "src/lib.rs".into()],
             test => {
                 let name = test.name();
