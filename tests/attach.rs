@@ -562,7 +562,7 @@ fn handles_keep_working_when_the_head_of_the_live_image_is_damaged() {
 
 #[test]
 fn a_handle_whose_image_was_retired_gets_an_error() {
-    /// From `src/live/header.rs`: the offset of the status, and the value that marks an image as
+    /// From `src/image/control.rs`: the offset of the status, and the value that marks an image as
     /// replaced.
     const STATUS: u64 = 25 * 8;
     const RETIRED: u64 = 2;

@@ -520,7 +520,7 @@ impl Control {
     }
 
     /// A time of the filter (0 if no clock has moved it yet), the reading of the clock at that
-    /// time, and the identity of that clock (0: none yet). `filter/time.rs` describes their use.
+    /// time, and the identity of that clock (0: none yet). `engine/time.rs` describes their use.
     #[must_use]
     #[inline]
     pub fn time_base(&self) -> &[AtomicU64] {

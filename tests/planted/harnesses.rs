@@ -20,7 +20,7 @@ pub const HARNESSES: &[Harness] = &[
     harness(
         "unit tests",
         Test::Lib,
-        "-q wal:: live:: processes:: recovery:: snapshot:: media:: fork:: filter:: meta:: clock::",
+        "-q wal:: image:: locks:: recovery:: snapshot:: media:: platform:: engine:: admin:: meta:: clock::",
     ),
     harness(
         "unit tests of the algorithms",

@@ -93,7 +93,7 @@ impl Survival {
 /// 0 if the pieces and the prior exclude each other.
 ///
 /// ```
-/// use ebbtide::inference::{Piece, Survival, window_posterior};
+/// use ebbtide_core::inference::{Piece, Survival, window_posterior};
 /// // Two ages fit the cells, the younger one three times as well; the prior is nearly flat.
 /// let prior = Survival::of_inserts(1e-9);
 /// let posterior = window_posterior(prior, 1, |piece| {

@@ -63,8 +63,8 @@ impl Stream {
     /// the universe, has the prior 0.
     ///
     /// ```
-    /// use ebbtide::Prior;
-    /// use ebbtide::inference::Stream;
+    /// use ebbtide_core::Prior;
+    /// use ebbtide_core::inference::Stream;
     /// let rank = |key: &[u8]| {
     ///     std::str::from_utf8(key).ok().and_then(|key| key.parse().ok()).unwrap_or(0)
     /// };
