@@ -21,7 +21,7 @@ pub enum Event {
     },
     /// A bank opens; it holds slices of steps from `since` on.
     OpenBank {
-        /// The bank's number, from [`State::next_bank`]; never used again.
+        /// The bank's number, from [`State::next_bank`](crate::state::State::next_bank); never used again.
         id: u32,
         /// Its size.
         geometry: Geometry,

@@ -2,7 +2,7 @@
 
 use crate::atomic::AtomicU64;
 
-/// Prefetches a word without waiting for it. Does nothing where [`hints`] has no instruction for
+/// Prefetches a word without waiting for it. Does nothing where `hints` has no instruction for
 /// it.
 #[inline]
 pub fn prefetch(word: &AtomicU64) {

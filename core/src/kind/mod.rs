@@ -140,7 +140,7 @@ impl Estimate {
 /// functions it is reached at 1.1 to 1.2 times the planned number of keys.
 pub const TOO_FULL: f64 = 2.0;
 
-/// A kind metric that [`Stat`](crate::Stat) reports for some kinds: the sum of one kind word over
+/// A kind metric that `Stat` reports for some kinds: the sum of one kind word over
 /// all blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Figure {
@@ -159,7 +159,7 @@ pub trait Kind: Debug + Send + Sync {
     /// Returns the kind's name, as on the command line.
     fn name(&self) -> &'static str;
 
-    /// Returns all parameters, completed; [`registry::build`] builds the same kind from them.
+    /// Returns all parameters, completed; [`registry::build`](crate::kinds::registry::build) builds the same kind from them.
     fn parameters(&self) -> Parameters;
 
     /// Returns whether the time of operations affects the state. The time is then kept as a maximum

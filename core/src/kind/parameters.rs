@@ -115,7 +115,7 @@ impl Parameters {
 }
 
 /// Returns the weight of a key that counts: a whole number from 1 to
-/// [`MOST_WEIGHT`](super::MOST_WEIGHT).
+/// [`MOST_WEIGHT`].
 ///
 /// # Errors
 /// [`Error::Parameter`] for anything else, NaN included.
