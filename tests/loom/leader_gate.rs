@@ -230,19 +230,19 @@ fn a_leader_that_sees_the_previous_turn_ended_sees_its_failure() {
 }
 
 #[test]
-#[should_panic = "in order after a failure"]
+#[should_panic = "a failure of the previous turn was not seen"]
 fn a_planted_poison_after_the_end_of_the_turn_is_found() {
     failure(Turns { poisons_late: true, ..CODE });
 }
 
 #[test]
-#[should_panic = "in order after a failure"]
+#[should_panic = "a failure of the previous turn was not seen"]
 fn a_planted_turn_taken_without_acquire_is_found() {
     failure(Turns { take: |word| take_by_hand(word, Ordering::Relaxed), ..CODE });
 }
 
 #[test]
-#[should_panic = "in order after a failure"]
+#[should_panic = "a failure of the previous turn was not seen"]
 fn a_planted_turn_that_is_overtaken_in_order_is_found() {
     let take: for<'a> fn(&'a AtomicU64) -> Option<(bool, Held<'a>)> =
         |word| take_by_hand(word, Ordering::Acquire).map(|(_, held)| (true, held)); // the bug
@@ -250,7 +250,7 @@ fn a_planted_turn_that_is_overtaken_in_order_is_found() {
 }
 
 #[test]
-#[should_panic = "in order after a failure"]
+#[should_panic = "a failure of the previous turn was not seen"]
 fn a_planted_turn_ended_without_release_is_found() {
     fn end(word: &AtomicU64, held: Held<'_>) {
         if let Held::Planted(number) = held {

@@ -163,7 +163,7 @@ fn a_planted_publication_without_release_is_found() {
 }
 
 #[test]
-#[should_panic = "a place changed"]
+#[should_panic = "a slot changed"]
 fn a_planted_publication_that_overwrites_a_void_is_found() {
     fn overwriting(slot: &[AtomicU64], words: [u64; 4]) -> bool {
         for at in 0..3 {
