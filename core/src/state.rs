@@ -41,11 +41,10 @@ pub struct BankEntry {
 /// The filter-wide state of one filter.
 #[derive(Debug, Clone, Copy)]
 pub struct State<'a> {
-    /// The table of banks and the first of the kind's own words: of a length that the compiler
-    /// knows, for each insert reads them.
+    /// The table of banks and the first kind words: an array, because each operation reads them.
     words: &'a [AtomicU64; SMALL_STATE_WORDS],
-    /// The rest of the kind's own words.
-    more: &'a [AtomicU64],
+    /// All words.
+    all: &'a [AtomicU64],
 }
 
 impl<'a> State<'a> {
@@ -56,8 +55,7 @@ impl<'a> State<'a> {
     #[must_use]
     #[inline]
     pub fn new(words: &'a [AtomicU64]) -> Self {
-        let (words, more) = words.split_first_chunk().expect("all words of the state");
-        Self { words, more }
+        Self { words: words.first_chunk().expect("all words of the state"), all: words }
     }
 
     /// Returns the bank in a slot.
@@ -135,8 +133,7 @@ impl<'a> State<'a> {
 
     #[inline]
     fn own_word(&self, index: usize) -> &'a AtomicU64 {
-        let at = OWN + index;
-        if at < SMALL_STATE_WORDS { &self.words[at] } else { &self.more[at - SMALL_STATE_WORDS] }
+        &self.all[OWN + index]
     }
 
     /// Writes a kind word.
@@ -154,8 +151,7 @@ impl<'a> State<'a> {
     /// Makes this state equal to another.
     pub fn become_as(&self, other: &State<'_>) {
         self.copy_banks(other);
-        let to = self.words[NEXT_BANK..].iter().chain(self.more);
-        for (to, from) in to.zip(other.words[NEXT_BANK..].iter().chain(other.more)) {
+        for (to, from) in self.all[NEXT_BANK..].iter().zip(&other.all[NEXT_BANK..]) {
             store(to, load(from));
         }
     }

@@ -195,16 +195,18 @@ impl<'a> Generations<'a> {
     ///
     /// Half-open: a generation that ended exactly `age` ago does not count.
     pub(super) fn first_since(&self, now: Micros, age: Micros) -> u64 {
-        let (mut low, mut high) = (self.oldest(), self.current().saturating_add(1));
+        let current = self.current();
+        let is_later = |end: Micros| end.saturating_add(age) > now;
+        let (mut low, mut high) = (self.oldest(), current);
         while low < high {
             let middle = low + (high - low) / 2;
-            if self.end(middle).saturating_add(age) > now {
+            if is_later(self.state.own(Self::at(ENDED, middle))) {
                 high = middle;
             } else {
                 low = middle + 1;
             }
         }
-        low
+        if low == current && !is_later(self.end(current)) { current.saturating_add(1) } else { low }
     }
 
     /// Starts the record: the first generation opens at time 0.
