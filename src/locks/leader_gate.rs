@@ -8,7 +8,7 @@
 //!
 //! The guarded operation must therefore be idempotent and safe to run twice at once. If it depends
 //! on whether the previous leader finished in order, [`Taken::Overtook`] reports that it did not.
-//! Modelled in `tests/loom/turn.rs`.
+//! Modelled in `tests/loom/leader_gate.rs`.
 
 use crate::locks::futex::{self, Woken};
 use crate::sync::{AtomicU64, Ordering};
