@@ -258,8 +258,8 @@ fn a_reader_gets_an_error_if_live_writers_do_not_repair_the_changes_of_dead_ones
     });
 }
 
-/// Returns whether some block's version is odd; `src/image/bank.rs` defines where they are in a small
-/// bank.
+/// Returns whether some block's version is odd; `src/image/bank.rs` defines where they are in a
+/// small bank.
 fn is_half_changed(dir: &Path) -> bool {
     let names = fs::read_dir(dir).expect("a directory").map(|entry| entry.expect("a name"));
     let mut banks = names

@@ -1,5 +1,5 @@
-//! The atomic words of filters: the standard library's, loom's under `--cfg loom`, or those of a schedule
-//! under `--cfg shuttle`.
+//! The atomic words of filters: the standard library's, loom's under `--cfg loom`, or those of a
+//! schedule under `--cfg shuttle`.
 //!
 //! Code that works on shared words imports atomics and fences from here, so that the models of
 //! `tests/loom/` and the schedules of `tests/schedules/` run the code that runs on mapped files.

@@ -12,7 +12,8 @@ pub type Micros = u64;
 pub enum Event {
     /// The filter enters `step` (generation, epoch, tick).
     Step {
-        /// The step entered. One that was entered before, or 0, changes nothing: the event tells the time.
+        /// The step entered. One that was entered before, or 0, changes nothing: the event tells
+        /// the time.
         step: u64,
         /// The time of the change.
         time: Micros,
@@ -21,7 +22,8 @@ pub enum Event {
     },
     /// A bank opens; it holds slices of steps from `since` on.
     OpenBank {
-        /// The bank's number, from [`State::next_bank`](crate::state::State::next_bank); never used again.
+        /// The bank's number, from [`State::next_bank`](crate::state::State::next_bank); never
+        /// used again.
         id: u32,
         /// Its size.
         geometry: Geometry,

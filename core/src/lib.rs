@@ -1,16 +1,17 @@
 //! The algorithms of forgetting filters, as pure functions over blocks of words.
 //!
-//! This crate knows no files, threads, clocks, locks or randomness. The crate `ebbtide` keeps filters
-//! durable, shares them between threads and processes, and re-exports what its users need from here.
-//! Depend on this crate to write a kind of your own, or to keep filters in memory that another program
-//! makes durable.
+//! This crate knows no files, threads, clocks, locks or randomness. The crate `ebbtide` keeps
+//! filters durable, shares them between threads and processes, and re-exports what its users need
+//! from here. Depend on this crate to write a kind of your own, or to keep filters in memory that
+//! another program makes durable.
 //!
 //! # Where to look
 //!
-//! [`kind`] is what a filter algorithm must provide, [`kinds`] holds the algorithms and their theory.
-//! [`block`] is the memory that a kind works on, [`state`] its filter-wide words, [`event`] the changes of
-//! these, [`record`] the form in which operations and events are logged. [`inference`] turns what the
-//! cells of a key hold into probabilities. [`hash`] maps keys to blocks and cells.
+//! [`kind`] is what a filter algorithm must provide, [`kinds`] holds the algorithms and their
+//! theory. [`block`] is the memory that a kind works on, [`state`] its filter-wide words, [`event`]
+//! the changes of these, [`record`] the form in which operations and events are logged.
+//! [`inference`] turns what the cells of a key hold into probabilities. [`hash`] maps keys to
+//! blocks and cells.
 //!
 //! # Features
 //!

@@ -1,9 +1,9 @@
 //! Background tasks: maintenance that will be due, done before any caller has to wait for it.
 //!
 //! The tasks are: allocating the next log segment, syncing at intervals, closing gaps, repairing
-//! what dead processes left, heartbeats, checkpoints. The threads of [`crate::engine::task_threads`], which
-//! all filters of the process share, run them. The threads are optional: callers perform overdue
-//! maintenance themselves.
+//! what dead processes left, heartbeats, checkpoints. The threads of
+//! [`crate::engine::task_threads`], which all filters of the process share, run them. The threads
+//! are optional: callers perform overdue maintenance themselves.
 
 use crate::engine::Engine;
 use crate::engine::task_threads::{self, Registered, Task, Work};
@@ -266,11 +266,11 @@ impl Engine {
         }
     }
 
-    /// Makes the pages of the next `ahead` records present, and allocates log ahead. If about as many
-    /// records were written as a busy writer writes between two wakeups, allocates a whole segment,
-    /// or twice what the timeline has if that is less. Otherwise writers allocate pieces themselves.
-    /// Only the next segment, which takes longer, is then allocated ahead, when the last one is
-    /// nearly full.
+    /// Makes the pages of the next `ahead` records present, and allocates log ahead. If about as
+    /// many records were written as a busy writer writes between two wakeups, allocates a whole
+    /// segment, or twice what the timeline has if that is less. Otherwise writers allocate
+    /// pieces themselves. Only the next segment, which takes longer, is then allocated ahead,
+    /// when the last one is nearly full.
     fn allocate_ahead(&self, ahead: u64) -> Result<()> {
         let header = self.image.header();
         // While writers wait for a checkpoint it may need the space.

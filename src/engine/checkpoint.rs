@@ -202,8 +202,8 @@ impl Engine {
         self.check_writable()?;
         // Acquire, here and below: pairs with the Release of `reserve`.
         let start = self.image.header().tail().load(Ordering::Acquire);
-        // The state block first: banks that open later are created by the log, which is replayed from
-        // `start`.
+        // The state block first: banks that open later are created by the log, which is replayed
+        // from `start`.
         let state = self.copy_state()?;
         let identity = self.image.header().identity();
         let seal = FrameSeal::new(identity.uuid, identity.timeline, start);

@@ -1,12 +1,12 @@
 //! The engine of an open filter: its parts, and the protocols over them.
 //!
 //! `open` creates and attaches, `close` waits for operations in progress. `write` inserts and
-//! removes, `read` answers, `infer` computes posteriors, `clear` removes all keys. `stripes` acquires
-//! stripes and repairs what a dead owner left, `group_commit` makes the log durable, `checkpoint`
-//! writes snapshots and removes log, `backpressure` lets writers wait for it when the log is long or
-//! the disk is full. `background` has the maintenance tasks of a filter, `task_threads` the two
-//! threads of the process that run them. `time` is the filter's time, `stats` counts and hashes. No
-//! other module reads the clock.
+//! removes, `read` answers, `infer` computes posteriors, `clear` removes all keys. `stripes`
+//! acquires stripes and repairs what a dead owner left, `group_commit` makes the log durable,
+//! `checkpoint` writes snapshots and removes log, `backpressure` lets writers wait for it when the
+//! log is long or the disk is full. `background` has the maintenance tasks of a filter,
+//! `task_threads` the two threads of the process that run them. `time` is the filter's time,
+//! `stats` counts and hashes. No other module reads the clock.
 
 pub mod background;
 pub mod backpressure;

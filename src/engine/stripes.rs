@@ -19,8 +19,8 @@ const READERS_PATIENCE: Duration = patience(Duration::from_millis(5));
 const REPAIR_WAITS: u32 = if cfg!(fuzzing) { 5 } else { 1000 };
 
 impl Engine {
-    /// Acquires a stripe: 0 for the state block, otherwise the share of the key-hash space plus 1. Waits
-    /// for live owners, including stopped ones. A dead owner's stripe is repaired first.
+    /// Acquires a stripe: 0 for the state block, otherwise the share of the key-hash space plus 1.
+    /// Waits for live owners, including stopped ones. A dead owner's stripe is repaired first.
     #[inline]
     pub(crate) fn lock(&self, stripe: usize) -> StripeGuard<'_, Local> {
         match self.stripes.try_lock(self.image.header(), stripe) {
@@ -146,8 +146,8 @@ impl Engine {
             }
         };
         if cleared && index > 0 {
-            // The dead owner held all stripes. The state block is unchanged until stripe 0 is repaired too,
-            // and no insert may use it any more.
+            // The dead owner held all stripes. The state block is unchanged until stripe 0 is
+            // repaired too, and no insert may use it any more.
             drop(self.lock(0));
         }
         let after = stripe.entry().sums();

@@ -190,8 +190,8 @@ impl Engine {
         })
     }
 
-    /// Decides an insert, and queries the key, against one version of the state block. The stripe is held,
-    /// so the key's blocks cannot change meanwhile.
+    /// Decides an insert, and queries the key, against one version of the state block. The stripe
+    /// is held, so the key's blocks cannot change meanwhile.
     #[inline]
     fn plan(
         &self,
@@ -329,8 +329,9 @@ impl Engine {
             let lsn = reserve(self.image.header().tail(), self.log.mapped_end())?;
             if !last.as_ref().is_some_and(|segment| segment.holds(lsn)) {
                 *last = self.log.segment(lsn);
-                // Only if no further segment is ready, and segments are shorter than what is written
-                // between two wakeups: woken threads compete with inserts for the processor.
+                // Only if no further segment is ready, and segments are shorter than what is
+                // written between two wakeups: woken threads compete with inserts
+                // for the processor.
                 let (end, capacity) = (self.log.mapped_end(), self.log.capacity());
                 if capacity < RECORDS_A_RING && end.saturating_sub(lsn) <= capacity {
                     self.bell.ring();

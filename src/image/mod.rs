@@ -1,10 +1,11 @@
 //! The shared-memory image: the mapped working memory of a filter.
 //!
-//! `control` is the file `live` (control words, sessions, stripe table, state block), `stripe_table` an
-//! entry of its table, `counters` the sums for steps, `state_block` the filter-wide state, `bank`
-//! the files of blocks, `seqlock` the protocol by which blocks are read without a lock, `shared` all
-//! of it together. The first opener never trusts the image; it is rebuilt from snapshot and log.
-//! It knows kinds only as far as the state block lists the banks, and it takes no locks.
+//! `control` is the file `live` (control words, sessions, stripe table, state block),
+//! `stripe_table` an entry of its table, `counters` the sums for steps, `state_block` the
+//! filter-wide state, `bank` the files of blocks, `seqlock` the protocol by which blocks are read
+//! without a lock, `shared` all of it together. The first opener never trusts the image; it is
+//! rebuilt from snapshot and log. It knows kinds only as far as the state block lists the banks,
+//! and it takes no locks.
 
 pub mod bank;
 mod clock_lead;

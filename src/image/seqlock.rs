@@ -4,9 +4,9 @@
 //! even again. A reader reads the version before and after; if it was odd or has changed, it
 //! retries. Versions only ever grow.
 //!
-//! Data that readers must never wait for exists in two copies (the state block). The version's lowest bit
-//! indicates the valid one; a writer changes the other and then raises the version by one. Modelled
-//! in `tests/loom/version.rs`.
+//! Data that readers must never wait for exists in two copies (the state block). The version's
+//! lowest bit indicates the valid one; a writer changes the other and then raises the version by
+//! one. Modelled in `tests/loom/version.rs`.
 
 use crate::sync::{AtomicU64, Ordering, fence};
 

@@ -102,7 +102,8 @@ pub fn change_block(
 }
 
 impl Image {
-    /// Creates an empty image for a timeline under the temporary name `temporary`. No bank is open yet.
+    /// Creates an empty image for a timeline under the temporary name `temporary`. No bank is open
+    /// yet.
     ///
     /// # Errors
     /// [`crate::Error::Io`], including a full disk.

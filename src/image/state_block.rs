@@ -30,7 +30,8 @@ pub struct StateBlock<'a>(&'a [AtomicU64]);
 pub struct Copy0<'a>(&'a [AtomicU64]);
 
 impl<'a> StateBlock<'a> {
-    /// Creates the state block in these words. Their number must be the [`state_block_words`] of some state.
+    /// Creates the state block in these words. Their number must be the [`state_block_words`] of
+    /// some state.
     #[must_use]
     #[inline]
     pub fn new(words: &'a [AtomicU64]) -> Self {

@@ -57,7 +57,8 @@ impl<'a> Stripe<'a> {
     #[inline]
     fn copies(&self) -> (usize, usize) {
         let [first, second] = COPIES;
-        // Acquire: pairs with the Release of the writer that flips the copies, for readers without the lock.
+        // Acquire: pairs with the Release of the writer that flips the copies, for readers without
+        // the lock.
         let [one, two] = COPIES.map(|at| self.0[at].load(Ordering::Acquire));
         if two > one { (second, first) } else { (first, second) }
     }

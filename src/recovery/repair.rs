@@ -3,9 +3,10 @@
 //! A dead owner leaves at most one record of its stripe that has not been counted in the stripe's
 //! sums, because it counts each record before it begins the next. Applying that record again
 //! completes it, wherever it was interrupted ([`Image::apply`]). For kinds whose operations are not
-//! idempotent, the partial change is [undone](ebbtide_core::block::undo_log) first. Blocks that were marked as being
-//! changed, but not yet changed, are marked as whole. Slots in the log that were reserved and not
-//! filled are voided. A repairer that dies leaves the stripe unchanged, or partly repaired.
+//! idempotent, the partial change is [undone](ebbtide_core::block::undo_log) first. Blocks that
+//! were marked as being changed, but not yet changed, are marked as whole. Slots in the log that
+//! were reserved and not filled are voided. A repairer that dies leaves the stripe unchanged, or
+//! partly repaired.
 //!
 //! The caller holds the stripe.
 

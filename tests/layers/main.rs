@@ -1,10 +1,10 @@
 //! The rules of the house that can be checked by text: layers, sizes, words that must not appear.
 //!
-//! They hold for both crates, the engine in `src/` and the algorithms in `core/src/`. Rooms and files of the latter
-//! are called `core/…` here.
+//! They hold for both crates, the engine in `src/` and the algorithms in `core/src/`. Rooms and
+//! files of the latter are called `core/…` here.
 //!
-//! The source is read as text with comments and literals blanked out, so no rule trips over prose. Test
-//! modules are free of the rules about layers, but not of those about sizes.
+//! The source is read as text with comments and literals blanked out, so no rule trips over prose.
+//! Test modules are free of the rules about layers, but not of those about sizes.
 
 mod text;
 
@@ -54,8 +54,8 @@ const DOORS: &[&str] = &["lib.rs", "fuzzing.rs", "core/lib.rs"];
 const FOLDERS: &[&str] =
     &["src", "core/src", "cli/src", "tests", "cli/tests", "examples", "benches"];
 
-/// Where `unsafe` is at home: prefetching, what fork does, mappings and byte locks, the futex, and what a stripe lock
-/// guards.
+/// Where `unsafe` is at home: prefetching, what fork does, mappings and byte locks, the futex, and
+/// what a stripe lock guards.
 const UNSAFE_FILES: &[&str] = &[
     "core/block/prefetch.rs",
     "engine/task_threads.rs",
@@ -261,8 +261,8 @@ fn the_engine_holds_no_trace_of_the_mistakes_that_tests_plant() {
     assert_none(&wrong, "known mistakes belong in tests/planted");
 }
 
-/// What the library depends on. Before a name is added: does it keep a table, a lock or a thread for the whole process? A
-/// forked child inherits that in whatever state it is.
+/// What the library depends on. Before a name is added: does it keep a table, a lock or a thread
+/// for the whole process? A forked child inherits that in whatever state it is.
 const DEPENDENCIES: &[&str] =
     &["arc-swap", "crc32fast", "crossbeam", "ebbtide-core", "libc", "memmap2", "rustix"];
 

@@ -9,7 +9,8 @@ pub const CORE: &str = "core/";
 
 /// A source file.
 pub struct Source {
-    /// Its path below the folder it was looked for in; of the library's two crates as their rooms are called.
+    /// Its path below the folder it was looked for in; of the library's two crates as their rooms
+    /// are called.
     pub name: String,
     pub text: String,
     /// The text without comments and literals, line by line the same.

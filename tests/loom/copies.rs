@@ -1,5 +1,5 @@
-//! Data with two copies: the state block, which readers never wait for, and a stripe's sums, which survive
-//! their writer.
+//! Data with two copies: the state block, which readers never wait for, and a stripe's sums, which
+//! survive their writer.
 
 use ebbtide::models::Totals;
 use ebbtide::models::robust_word::{Owner, try_lock, unlock};

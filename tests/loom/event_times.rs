@@ -20,8 +20,8 @@ struct Filter {
     stripe: [AtomicU64; STRIPE_WORDS],
 }
 
-/// The plan of an insert: whether its time has been recorded, and the version of the state block that it
-/// uses.
+/// The plan of an insert: whether its time has been recorded, and the version of the state block
+/// that it uses.
 type Plan = fn(&Filter) -> (bool, u64);
 
 /// The way in which stripe 0 records a time.

@@ -1,15 +1,16 @@
 //! Words whose every step is a choice of the harness that runs a schedule: who goes on, who dies.
 //!
-//! The engine lays its atomics over mapped words, so they stay words; all that is added is a call of the harness before
-//! each. Memory is thus sequentially consistent: what weaker orderings allow is for the models of `tests/loom/`.
+//! The engine lays its atomics over mapped words, so they stay words; all that is added is a call
+//! of the harness before each. Memory is thus sequentially consistent: what weaker orderings allow
+//! is for the models of `tests/loom/`.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{self, Ordering};
 
 static STEP: OnceLock<fn() -> bool> = OnceLock::new();
 
-/// Has `step` called before each step on shared words, for good. It returns false if the process is dead, and the step
-/// must not be.
+/// Has `step` called before each step on shared words, for good. It returns false if the process is
+/// dead, and the step must not be.
 pub fn install(step: fn() -> bool) {
     // The first one stays; a program has one.
     let _ = STEP.set(step);

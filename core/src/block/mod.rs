@@ -1,9 +1,9 @@
 //! Blocks of cells over shared words: what a kind sees of a filter.
 //!
-//! A block is two runs of words: a few that its kind keeps beside the cells (the step it has caught up
-//! to, say), and the cells. Cells are read and written with relaxed loads and stores only; whoever
-//! writes holds the block's stripe, whoever reads checks the block's version around the reads, so no
-//! read-modify-write and no stronger ordering is needed here.
+//! A block is two runs of words: a few that its kind keeps beside the cells (the step it has caught
+//! up to, say), and the cells. Cells are read and written with relaxed loads and stores only;
+//! whoever writes holds the block's stripe, whoever reads checks the block's version around the
+//! reads, so no read-modify-write and no stronger ordering is needed here.
 
 pub mod geometry;
 pub mod packed;
@@ -107,7 +107,8 @@ impl<'a> Blocks<'a> {
     }
 }
 
-/// Reads a shared word. Consistency comes from the stripe lock or the block's version, not from here.
+/// Reads a shared word. Consistency comes from the stripe lock or the block's version, not from
+/// here.
 #[must_use]
 #[inline]
 pub fn load(word: &AtomicU64) -> u64 {

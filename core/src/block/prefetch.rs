@@ -32,7 +32,8 @@ mod hints {
     /// The compiler's intrinsic for it emits a prefetch for reading.
     #[inline]
     pub fn fetch_to_write(word: *const AtomicU64) {
-        // SAFETY: a prefetch changes nothing, whatever the address; a processor that does not have this one ignores it.
+        // SAFETY: a prefetch changes nothing, whatever the address; a processor that does not have
+        // this one ignores it.
         unsafe {
             std::arch::asm!(
                 "prefetchw [{0}]",

@@ -159,7 +159,8 @@ pub trait Kind: Debug + Send + Sync {
     /// Returns the kind's name, as on the command line.
     fn name(&self) -> &'static str;
 
-    /// Returns all parameters, completed; [`registry::build`](crate::kinds::registry::build) builds the same kind from them.
+    /// Returns all parameters, completed; [`registry::build`](crate::kinds::registry::build) builds
+    /// the same kind from them.
     fn parameters(&self) -> Parameters;
 
     /// Returns whether the time of operations affects the state. The time is then kept as a maximum
@@ -322,9 +323,9 @@ pub trait Kind: Debug + Send + Sync {
     /// Applies an insert to the key's blocks (those of `touches` that `blocks` holds): catches them
     /// up to the operation's step, then sets the cells.
     ///
-    /// `state` may be later than the operation (in replay, when the state block was copied after the
-    /// block). The result depends on the operation and the blocks, and on `state` only for the bank
-    /// that a step belongs to.
+    /// `state` may be later than the operation (in replay, when the state block was copied after
+    /// the block). The result depends on the operation and the blocks, and on `state` only for
+    /// the bank that a step belongs to.
     fn insert(&self, state: &State<'_>, blocks: &Blocks<'_>, operation: &Operation);
 
     /// Applies a removal, for kinds that [remove](Kind::removes). The caller has checked with

@@ -45,8 +45,8 @@ fn snapshot(media: &dyn Media, end: u64, frames: &[(Frame, &[u64])]) -> String {
     name
 }
 
-/// Returns the state block of a filter whose bank has this many blocks per stripe, with this many words
-/// each.
+/// Returns the state block of a filter whose bank has this many blocks per stripe, with this many
+/// words each.
 fn state(blocks: u64, block: u64) -> [u64; OWN_WORDS + STATE_WORDS] {
     let mut words = [0; OWN_WORDS + STATE_WORDS];
     words[OWN_WORDS..OWN_WORDS + 2].copy_from_slice(&[1, blocks << 32 | block]);
