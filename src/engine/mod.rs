@@ -1,6 +1,7 @@
 //! The engine of an open filter: its parts, and the protocols over them.
 //!
-//! `open` creates and attaches, `close` waits for operations in progress. `write` inserts and
+//! `open` creates and attaches, `vacancy` checks a directory before, `close` waits for operations in
+//! progress. `write` inserts and
 //! removes, `read` answers, `infer` computes posteriors, `clear` removes all keys. `stripes`
 //! acquires stripes and repairs what a dead owner left, `group_commit` makes the log durable,
 //! `checkpoint` writes snapshots and removes log, `backpressure` lets writers wait for it when the
@@ -22,6 +23,7 @@ pub mod stats;
 pub mod stripes;
 pub mod task_threads;
 pub mod time;
+pub mod vacancy;
 pub mod write;
 
 use crate::engine::background::Wakeup;
