@@ -10,7 +10,6 @@ use crate::error::{Error, Result};
 use crate::format::names::FileName;
 use crate::media::Media;
 use crate::snapshot::SnapshotHeader;
-use crate::sync::Ordering;
 use crate::wal::segment::SegmentHeader;
 use crate::wal::{Segment, slot};
 use std::sync::Arc;
@@ -55,8 +54,7 @@ impl Engine {
         let (_, mut held) = self.map_log()?;
         let temporary = FileName::Temporary(SNAPSHOT_TEMPORARY).to_string();
         let snapshot = self.copy_to(Place::Backup(to), &temporary)?;
-        // Acquire: pairs with the Release in `make_room`.
-        let end = self.image.header().allocated().load(Ordering::Acquire);
+        let end = self.image.header().allocated().read();
         match self.log.map(snapshot.start, end) {
             Err(error) if error.is_not_found() => {}
             mapped => held.extend(mapped?),
@@ -92,11 +90,7 @@ impl Engine {
             }
             let upto = snapshot.end.min(from.end());
             for lsn in next..upto {
-                let mut words = [0; 4];
-                for (word, cell) in words.iter_mut().zip(from.slot(lsn)) {
-                    // Acquire: pairs with the Release of `slot::publish`.
-                    *word = cell.load(Ordering::Acquire);
-                }
+                let words = slot::words(from.slot(lsn));
                 if words[3] == 0 {
                     // Not the segment that held the record, but an empty one that received the name
                     // of a removed one.

@@ -31,7 +31,7 @@ use crate::meta::Meta;
 use crate::options::{Downtime, Options};
 use crate::platform::fork::Guard;
 use crate::recovery::{LogExtent, rebuild};
-use crate::sync::{AtomicU64, Instant, Mutex, Ordering};
+use crate::sync::{Hint, Instant, Mutex};
 use crate::wal::Log;
 use arc_swap::ArcSwap;
 use ebbtide_core::inference::{AgePosterior, Penalty, Prior};
@@ -120,7 +120,7 @@ struct View {
     meta: Box<dyn MediaFile>,
     taken: Instant,
     /// When the view was last checked to be still the filter, in microseconds since it was taken.
-    looked: AtomicU64,
+    looked: Hint,
 }
 
 impl View {
@@ -186,7 +186,7 @@ impl View {
     }
 
     fn of(engine: Engine, own: bool, timeline: Option<u64>, meta: Box<dyn MediaFile>) -> Self {
-        Self { engine, own, timeline, meta, taken: Instant::now(), looked: AtomicU64::new(0) }
+        Self { engine, own, timeline, meta, taken: Instant::now(), looked: Hint::default() }
     }
 
     /// Returns whether the file `meta` is still the original one. It is never rewritten, so another
@@ -207,15 +207,15 @@ impl View {
             return Ok(false);
         }
         let now = self.taken.elapsed().as_micros() as u64;
-        // Relaxed, as below: at worst two threads check at once.
-        let before = self.looked.load(Ordering::Relaxed);
+        // At worst two threads check at once.
+        let before = self.looked.get();
         let every = if self.own { LOOK_SOON } else { LOOK_EVERY };
         if u128::from(now.saturating_sub(before)) < every.as_micros() {
             return Ok(true);
         }
         let current = if self.own { self.is_own_current()? } else { self.is_shared_current()? };
         if current {
-            self.looked.store(now, Ordering::Relaxed);
+            self.looked.set(now);
         }
         Ok(current)
     }
@@ -280,7 +280,7 @@ impl Engine {
             committer: GroupCommit::default(),
             snapshots: Snapshots::default(),
             bell: Wakeup::new(meta.durability),
-            given_up: AtomicU64::new(0),
+            given_up: Hint::default(),
             uses_time: meta.kind.uses_time(),
             counts_inserts: meta.kind.counts_inserts(),
             grace: meta.kind.grace(),

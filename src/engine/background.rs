@@ -10,7 +10,7 @@ use crate::engine::task_threads::{self, Registered, Task, Work};
 use crate::error::Result;
 use crate::options::{Downtime, Durability};
 use crate::sync::mutex::Mutex;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{Hint, Ordering};
 use crate::wal::record::RECORD_BYTES;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
@@ -38,7 +38,7 @@ pub struct Wakeup {
     /// Unset if the filter has no background tasks.
     tasks: OnceLock<[Registered; 2]>,
     /// The shortest interval that any caller requested, in microseconds.
-    interval: AtomicU64,
+    interval: Hint,
     /// The log is durable to its end, and the task of the log waits for the next tick: an insert
     /// wakes it.
     resting: AtomicBool,
@@ -54,7 +54,7 @@ impl Wakeup {
         };
         Self {
             tasks: OnceLock::new(),
-            interval: AtomicU64::new(micros),
+            interval: Hint::new(micros),
             resting: AtomicBool::new(false),
         }
     }
@@ -68,9 +68,8 @@ impl Wakeup {
     #[inline]
     pub(crate) fn request(&self, every: Duration) {
         let every = every.as_micros() as u64;
-        // Relaxed: only the number itself matters.
-        if every < self.interval.load(Ordering::Relaxed) {
-            self.interval.fetch_min(every, Ordering::Relaxed);
+        if every < self.interval.get() {
+            self.interval.lower(every);
             self.ring();
         }
         // SeqCst, as where it is set: either this sees the flag, or the task sees the record. (A
@@ -82,7 +81,7 @@ impl Wakeup {
     }
 
     fn interval(&self) -> Option<Duration> {
-        let micros = self.interval.load(Ordering::Relaxed);
+        let micros = self.interval.get();
         (micros != u64::MAX).then(|| Duration::from_micros(micros.max(100)))
     }
 }
@@ -150,7 +149,7 @@ struct Last {
 
 impl LogTask {
     fn new(engine: Arc<Engine>) -> Self {
-        let (now, tail) = (Instant::now(), engine.image.header().tail().load(Ordering::Relaxed));
+        let (now, tail) = (Instant::now(), engine.image.header().tail().hint());
         Self { engine, last: Mutex::new(Last { synced: now, tidied: now, tail }) }
     }
 }
@@ -161,7 +160,7 @@ impl Task for LogTask {
         // No other thread locks it.
         let mut last = self.last.lock();
         let Last { synced, tidied, tail } = &mut *last;
-        let before = std::mem::replace(tail, engine.image.header().tail().load(Ordering::Relaxed));
+        let before = std::mem::replace(tail, engine.image.header().tail().hint());
         // Twice the number of records since the last run, so that a filter with few inserts keeps
         // few pages.
         let ahead = PRESENT.min(2 * tail.saturating_sub(before));
@@ -259,7 +258,7 @@ impl Engine {
 
     /// Releases the pages that were made present ahead, of a log without recent records.
     fn let_go_of_ahead(&self) {
-        let mut at = self.image.header().tail().load(Ordering::Relaxed);
+        let mut at = self.image.header().tail().hint();
         while let Some(segment) = self.log.segment(at) {
             segment.release(at, segment.end());
             at = segment.end();
@@ -277,9 +276,9 @@ impl Engine {
         if header.refuses() || self.is_checkpoint_wanted() {
             return Ok(());
         }
-        let (tail, mapped) = (header.tail().load(Ordering::Relaxed), self.log.mapped_end());
+        let (tail, mapped) = (header.tail().hint(), self.log.mapped_end());
         let (is_busy, capacity) = (ahead >= PRESENT / 2, self.log.capacity());
-        let grown = mapped.saturating_sub(header.timeline_start().load(Ordering::Relaxed));
+        let grown = mapped.saturating_sub(header.timeline_start());
         let wanted = match grown.is_multiple_of(capacity) {
             _ if is_busy => grown.saturating_mul(2),
             true => ahead.max(capacity / NEARLY_FULL),

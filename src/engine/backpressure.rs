@@ -11,7 +11,7 @@ use crate::format::names::FileName;
 use crate::recovery::Listing;
 use crate::recovery::removal::remove_for_good;
 use crate::snapshot::{SnapshotHeader, SnapshotReader};
-use crate::sync::{self, Instant, Ordering};
+use crate::sync::{self, Instant};
 use crate::wal::record::RECORD_BYTES;
 use std::iter::repeat_with;
 use std::time::Duration;
@@ -34,13 +34,12 @@ impl Engine {
     /// Returns whether writers, of all handles, should wait for a checkpoint.
     #[inline]
     pub(crate) fn is_checkpoint_wanted(&self) -> bool {
-        // Relaxed, as everywhere it is written: a hint.
-        self.image.header().wanted().load(Ordering::Relaxed) != 0
+        self.image.header().checkpoint_request().is_open()
     }
 
     /// Returns the start of the newest snapshot.
     pub(crate) fn newest_snapshot(&self) -> u64 {
-        self.image.header().snapshot().load(Ordering::Relaxed)
+        self.image.header().snapshot().hint()
     }
 
     /// Requests a checkpoint from the background thread, and makes writers wait for it. Returns
@@ -49,9 +48,7 @@ impl Engine {
     pub(crate) fn want_checkpoint(&self) -> bool {
         let has_thread = self.options.background;
         if has_thread {
-            let wanted = self.image.header().wanted();
-            // The handle that set it before may be dead.
-            let _ = wanted.compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed);
+            self.image.header().checkpoint_request().open();
             self.bell.ring();
         }
         has_thread
@@ -59,20 +56,17 @@ impl Engine {
 
     /// Returns the progress of the requested checkpoint.
     pub(crate) fn progress(&self) -> u64 {
-        self.image.header().wanted().load(Ordering::Relaxed)
+        self.image.header().checkpoint_request().progress()
     }
 
     /// Shows progress of a checkpoint that writers may wait for.
     pub(crate) fn note_progress(&self) {
-        if self.is_checkpoint_wanted() {
-            // If the wait has ended meanwhile, this restarts it until a handle ends it.
-            self.image.header().wanted().fetch_add(1, Ordering::Relaxed);
-        }
+        self.image.header().checkpoint_request().advance();
     }
 
     /// Ends the wait, after the checkpoint was written, or failed: writers continue.
     pub(crate) fn end_wait_for_checkpoint(&self) {
-        self.image.header().wanted().store(0, Ordering::Relaxed);
+        self.image.header().checkpoint_request().close();
     }
 
     /// Waits for the requested checkpoint, as long as it progresses. The caller holds no stripe,
@@ -98,15 +92,13 @@ impl Engine {
     /// succeeds, writers wait once per such amount.
     #[cold]
     pub(crate) fn restrain_writers(&self) {
-        let tail = self.image.header().tail().load(Ordering::Relaxed);
+        let tail = self.image.header().tail().hint();
         let from = &self.snapshots.restrained_from;
-        let seen = from.load(Ordering::Relaxed);
+        let seen = from.get();
         let due = self.options.checkpoint_due(self.image.memory_bytes()) / RECORD_BYTES;
         let next = tail.saturating_add(due);
-        // Relaxed: a hint of this handle. One of the threads that see it does it.
-        if tail >= seen
-            && from.compare_exchange(seen, next, Ordering::Relaxed, Ordering::Relaxed).is_ok()
-        {
+        // One of the threads that see it does it.
+        if tail >= seen && from.replace(seen, next) {
             self.want_checkpoint();
         }
     }
@@ -149,9 +141,8 @@ impl Engine {
         // Its name may be newer than the last sync of the directory, and its writer dead.
         self.media.sync().map_err(Error::io("sync", self.media.path()))?;
         let newest = listing.snapshots[at];
-        // Release: as in `write_checkpoint`; its writer may have died before it stored this. Repair
-        // must not search for log below.
-        self.image.header().snapshot().fetch_max(newest, Ordering::Release);
+        // Its writer may have died before it stored this. Repair must not search for log below.
+        self.image.header().snapshot().raise(newest);
         let log = listing.segments_below(newest).iter();
         let log = log.map(|&(timeline, first)| FileName::Segment { timeline, first }).collect();
         Ok(Some(SecondGround { snapshots: listing.snapshots.split_off(at + 1), log }))
@@ -180,7 +171,7 @@ impl Engine {
     /// Returns whether a snapshot is sound as a whole.
     pub(crate) fn is_proven(&self, start: u64) -> bool {
         let unsound = self.image.header().unsound();
-        let known = unsound.iter().any(|other| other.load(Ordering::Relaxed) == start);
+        let known = unsound.contains(start);
         let read = || {
             let mut reader = SnapshotReader::open(&*self.media, start, self.meta.uuid)?;
             reader.frames(|_, _, _| {
@@ -222,11 +213,11 @@ mod tests {
         let filter = made(false);
         let engine = &filter.engine;
         let start = Instant::now();
-        engine.image.header().wanted().store(1, Ordering::Relaxed);
+        engine.image.header().checkpoint_request().open();
         insert(&filter, 0..1);
         assert!(start.elapsed() >= PATIENCE && !engine.is_checkpoint_wanted());
         let start = Instant::now();
-        engine.image.header().wanted().store(1, Ordering::Relaxed);
+        engine.image.header().checkpoint_request().open();
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| {
                 insert(&filter, 1..2);
@@ -295,7 +286,7 @@ mod tests {
         filter.checkpoint().expect("room");
         // It was renamed but its start not stored, by a dead process that held stripe 1, to which
         // nothing was written.
-        header.snapshot().store(0, Ordering::Relaxed);
+        header.snapshot().begin_at(0);
         let dead = Owner { slot: 9, term: 1 };
         assert!(robust_word::try_lock(header.stripe(1).lock_word(), dead));
         insert(4000..4200);

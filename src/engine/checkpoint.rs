@@ -15,7 +15,7 @@ use crate::recovery::removal::remove_for_good;
 use crate::recovery::trim::{copy_short, copy_state};
 use crate::snapshot::write::SnapshotWriter;
 use crate::snapshot::{Content, Frame, FrameSeal, SnapshotHeader, SnapshotReader};
-use crate::sync::{self, AtomicU64, Instant, Mutex, Ordering, patience};
+use crate::sync::{self, AtomicU64, Hint, Instant, Mutex, Ordering, patience};
 use crate::wal::record::RECORD_BYTES;
 use std::io;
 use std::iter::repeat_with;
@@ -37,7 +37,7 @@ pub struct Snapshots {
     /// 1 while a thread of this handle writes one. A byte lock excludes other processes.
     busy: AtomicU64,
     /// The LSN from which writers may be made to wait again; see [`crate::engine::backpressure`].
-    pub(crate) restrained_from: AtomicU64,
+    pub(crate) restrained_from: Hint,
     /// Starts of snapshots of older timelines that this handle has read in full.
     pub(crate) proven: Mutex<Vec<u64>>,
 }
@@ -156,12 +156,12 @@ impl Engine {
     /// same LSN.
     fn write_checkpoint(&self, anew: bool) -> Result<u64> {
         let header = self.image.header();
-        // Acquire: pairs with the Release below; another handle may have written it.
-        let newest = header.snapshot().load(Ordering::Acquire);
+        // Another handle may have written it.
+        let newest = header.snapshot().read();
         let changed = self.image.last_change();
         // If nothing ever changed, `meta` suffices.
         let is_said = changed < newest || changed == 0;
-        if is_said && !(anew && newest < header.tail().load(Ordering::Relaxed)) {
+        if is_said && !(anew && newest < header.tail().hint()) {
             // The writer of the newest one may have failed to tidy up.
             self.tidy()?;
             return Ok(newest);
@@ -187,12 +187,9 @@ impl Engine {
             let _ = self.media.remove(&temporary);
         })?;
         self.note_progress();
-        // Release: a process that sees it finds every stripe repaired that was left before `start`.
-        header.snapshot().fetch_max(start, Ordering::Release);
+        header.snapshot().raise(start);
         // A damaged one of this name is now replaced.
-        for unsound in header.unsound() {
-            let _ = unsound.compare_exchange(start, 0, Ordering::Relaxed, Ordering::Relaxed);
-        }
+        header.unsound().remove(start);
         self.tidy()?;
         Ok(start)
     }
@@ -200,8 +197,7 @@ impl Engine {
     /// Writes a snapshot under this name. On return the log is durable through its end.
     pub(crate) fn copy_to(&self, place: Place<'_>, name: &str) -> Result<SnapshotHeader> {
         self.check_writable()?;
-        // Acquire, here and below: pairs with the Release of `reserve`.
-        let start = self.image.header().tail().load(Ordering::Acquire);
+        let start = self.image.header().tail().read();
         // The state block first: banks that open later are created by the log, which is replayed
         // from `start`.
         let state = self.copy_state()?;
@@ -243,7 +239,7 @@ impl Engine {
         for bank in &state.banks {
             self.write_bank(bank, &mut writer, is_awaited)?;
         }
-        let end = header.tail().load(Ordering::Acquire);
+        let end = header.tail().read();
         let (uuid, timeline) = (header.identity().uuid, header.identity().timeline);
         let snapshot = SnapshotHeader { uuid, timeline, start, end, frames: 0, bytes: 0 };
         writer.finish(snapshot)?;
@@ -303,7 +299,7 @@ impl Engine {
         let (mut kept, mut oldest) = (0, None);
         let (mut superfluous, mut unread) = (Vec::new(), Vec::new());
         for &start in &listing.snapshots {
-            let unsound = known.iter().any(|unsound| unsound.load(Ordering::Relaxed) == start);
+            let unsound = known.contains(start);
             let sound = match SnapshotReader::open(&*self.media, start, self.meta.uuid) {
                 Ok(reader) => {
                     (!unsound && self.is_ours(reader.header())).then_some(reader.header().timeline)
@@ -333,9 +329,8 @@ impl Engine {
         }
         // With fewer than two snapshots the whole log is the fallback base.
         if let Some(least) = oldest.filter(|_| kept == KEPT) {
-            // Release: as in `write_checkpoint`. The writer of these snapshots may have stopped
-            // before it stored their start.
-            self.image.header().snapshot().fetch_max(least, Ordering::Release);
+            // The writer of these snapshots may have stopped before it stored their start.
+            self.image.header().snapshot().raise(least);
             let segments = listing.segments_below(least).iter();
             superfluous
                 .extend(segments.map(|&(timeline, first)| FileName::Segment { timeline, first }));
@@ -390,8 +385,8 @@ impl Engine {
     /// checkpoint due.
     pub(crate) fn checkpoint_due(&self, times: u64) -> bool {
         let header = self.image.header();
-        let newest = header.snapshot().load(Ordering::Relaxed).max(1);
-        let tail = header.tail().load(Ordering::Relaxed);
+        let newest = header.snapshot().hint().max(1);
+        let tail = header.tail().hint();
         let gathered = tail.saturating_sub(newest).saturating_mul(RECORD_BYTES);
         let due = self.options.checkpoint_due(self.image.memory_bytes());
         gathered > due.saturating_mul(times)
@@ -404,7 +399,7 @@ mod tests {
     use crate::locks::session::Sessions;
     use crate::media::{Access, Memory};
     use crate::{Bloom, Durability, Filter, Options};
-    use ebbtide_core::block::{OWN_WORDS, load, store};
+    use ebbtide_core::block::{OWN_WORDS, store};
 
     fn made() -> (Filter<Bloom>, Arc<Memory>) {
         let memory = Arc::new(Memory::new());
@@ -544,7 +539,7 @@ mod tests {
         let (filter, _memory) = made();
         let header = filter.engine.image.header();
         // Without room behind the last record there is no note of its sync.
-        let full = || load(header.tail()) == load(header.allocated());
+        let full = || header.tail().hint() == header.allocated().hint();
         (1..).take_while(|_| !full()).for_each(|key| insert(&filter, key..key + 1));
         let newest = filter.checkpoint().expect("no error");
         insert(&filter, 0..1);

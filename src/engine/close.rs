@@ -99,11 +99,9 @@ impl Engine {
             sync::sleep(PAUSE);
         }
         for index in 0..header.stripe_count() {
-            // An empty change, so that it is ordered among the locks and unlocks of this word,
-            // which are read-modify-writes too. A later lock sees the mark: AcqRel, pairs with its
-            // Acquire. An earlier lock that this handle still holds is visible.
+            // A later lock sees the mark; an earlier one that this handle still holds is visible.
             let word = header.stripe(index).lock_word();
-            while robust_word::holder(word.fetch_or(0, Ordering::AcqRel)) == Some(ours) {
+            while robust_word::holder_in_order(word) == Some(ours) {
                 sync::sleep(PAUSE);
             }
         }
@@ -216,7 +214,7 @@ mod tests {
         let engine = &filter.engine;
         let slots = Sessions::open(&*memory, Access::Write).expect("the lock file");
         assert_eq!(slots.take().expect("no error"), Some(1));
-        engine.image.header().slot_term(1).store(5, Ordering::Relaxed);
+        assert_eq!((0..5).map(|_| engine.image.header().incarnation(1).raise()).max(), Some(5));
         assert!(robust_word::try_lock(engine.image.header().stripe(1).lock_word(), LIVING));
         std::thread::scope(|scope| {
             let (done, answered) = mpsc::channel();
@@ -253,7 +251,7 @@ mod tests {
         let filter = made().0;
         filter.insert("a").expect("an insert");
         let engine = &filter.engine;
-        let target = engine.image.header().tail().load(Ordering::Relaxed);
+        let target = engine.image.header().tail().hint();
         filter.close().expect("a clean end");
         engine.commit_applied(target).expect("it is durable");
         let beyond = engine.commit_applied(engine.durable() + 1);

@@ -9,7 +9,7 @@
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::locks::leader_gate::{self, Taken};
-use crate::sync::{AtomicU64, Instant, Mutex, Ordering, patience};
+use crate::sync::{Hint, Instant, Mutex, patience};
 use crate::wal::{Op, Record, Segment, scan};
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,9 +28,9 @@ pub struct GroupCommit {
     /// Why writes are refused, if this handle saw the cause.
     cause: Mutex<Option<String>>,
     /// Every slot below is published.
-    walked: AtomicU64,
+    walked: Hint,
     /// The duration of the last sync, in microseconds.
-    took: AtomicU64,
+    took: Hint,
 }
 
 impl GroupCommit {
@@ -40,13 +40,12 @@ impl GroupCommit {
     }
 
     fn note_time(&self, took: Duration) {
-        // Relaxed, as where it is read: a hint.
-        self.took.store(took.as_micros() as u64, Ordering::Relaxed);
+        self.took.set(took.as_micros() as u64);
     }
 
     /// Returns the time to wait for a leader.
     fn patience(&self) -> Duration {
-        let syncs = Duration::from_micros(self.took.load(Ordering::Relaxed).saturating_mul(SYNCS));
+        let syncs = Duration::from_micros(self.took.get().saturating_mul(SYNCS));
         syncs.clamp(LEADERS_TIME.0, LEADERS_TIME.1)
     }
 
@@ -59,15 +58,13 @@ impl GroupCommit {
 impl Engine {
     /// Returns the durable end: every LSN below it is durable.
     pub(crate) fn durable(&self) -> u64 {
-        // Acquire: pairs with the fetch_max in `lead`.
-        self.image.header().durable().load(Ordering::Acquire)
+        self.image.header().durable().read()
     }
 
     /// Waits until every LSN below `target` is durable.
     pub(crate) fn commit(&self, target: u64) -> Result<()> {
-        // Nothing beyond the tail was ever reserved, whatever a damaged image contains. Acquire:
-        // pairs with the Release of `reserve`.
-        let target = target.min(self.image.header().tail().load(Ordering::Acquire));
+        // Nothing beyond the tail was ever reserved, whatever a damaged image contains.
+        let target = target.min(self.image.header().tail().read());
         while self.durable() < target {
             if self.image.header().is_poisoned() {
                 return Err(self.poisoned());
@@ -96,15 +93,13 @@ impl Engine {
         if header.is_poisoned() {
             return Err(self.poisoned());
         }
-        // Acquire: pairs with the Release of `reserve`.
-        let upto = header.tail().load(Ordering::Acquire);
+        let upto = header.tail().read();
         let (from, segments) = self.map_log()?;
         // Read again, to include records on pages that may count as clean.
-        let written = header.tail().load(Ordering::Acquire);
-        // Relaxed: a hint of this handle, where the next walk can start.
-        let walked = self.committer.walked.load(Ordering::Relaxed);
+        let written = header.tail().read();
+        let walked = self.committer.walked.get();
         scan::complete(&segments, from.max(walked), upto);
-        self.committer.walked.fetch_max(upto, Ordering::Relaxed);
+        self.committer.walked.raise(upto);
         for segment in segments.iter().filter(|segment| segment.first() < upto) {
             if !in_order || !segment.was_synced() {
                 // A sync with an unknown outcome, or one before this handle opened the file, may
@@ -125,8 +120,7 @@ impl Engine {
             // Another process's sync failed meanwhile, perhaps of the same pages.
             return Err(self.poisoned());
         }
-        // Release: a process that sees the new end may rely on the sync before it.
-        header.durable().fetch_max(upto, Ordering::AcqRel);
+        header.durable().raise(upto);
         self.note_durable(upto);
         Ok(())
     }
@@ -135,23 +129,22 @@ impl Engine {
     fn note_durable(&self, upto: u64) {
         let header = self.image.header();
         // No stripe is held. If this process dies here, it leaves an empty slot that no stripe
-        // accounts for; this counter does. Relaxed: a count, read when all processes that could
-        // change it are dead.
-        header.noting().fetch_add(1, Ordering::Relaxed);
+        // accounts for; this counter does.
+        header.unheld_slots().add();
         let note = Record { payload: upto, ..Record::new(Op::Durable) };
         // Without room there is no note, and the next one covers more.
         if let Some(lsn) = self.append(&mut None, &note) {
-            header.noted().fetch_max(lsn, Ordering::Relaxed);
+            header.last_note().raise(lsn);
         }
-        header.noting().fetch_sub(1, Ordering::Relaxed);
+        header.unheld_slots().remove();
     }
 
     /// Returns whether anything other than the last note awaits a sync.
     pub(crate) fn has_undurable(&self) -> bool {
         let header = self.image.header();
-        let tail = header.tail().load(Ordering::Acquire);
+        let tail = header.tail().read();
         let durable = self.durable();
-        let noted = header.noted().load(Ordering::Relaxed);
+        let noted = header.last_note().read();
         durable < tail && !(durable + 1 == tail && noted == durable)
     }
 
@@ -160,7 +153,7 @@ impl Engine {
         self.check_process()?;
         self.check_place()?;
         if self.has_undurable() {
-            self.commit(self.image.header().tail().load(Ordering::Acquire))?;
+            self.commit(self.image.header().tail().read())?;
         }
         // A process that has retired the image may not have seen the last records of this handle.
         self.check_writable()
@@ -169,13 +162,12 @@ impl Engine {
     /// Releases the pages of records up to the first empty slot. Otherwise all log since the last
     /// sync would stay in this handle's memory, and the walk of the next sync would read it back.
     pub(crate) fn let_go_of_records(&self) -> Result<()> {
-        let upto = self.image.header().tail().load(Ordering::Acquire);
-        // Relaxed, here and below: a hint of this handle, as in `lead`.
-        let walked = self.committer.walked.load(Ordering::Relaxed);
+        let upto = self.image.header().tail().read();
+        let walked = self.committer.walked.get();
         if walked < upto {
             let (durable, segments) = self.map_log()?;
             let reached = scan::reached(&segments, walked.max(durable), upto);
-            self.committer.walked.fetch_max(reached, Ordering::Relaxed);
+            self.committer.walked.raise(reached);
             for segment in &segments {
                 segment.release(walked, reached);
             }
@@ -185,12 +177,12 @@ impl Engine {
 
     /// Waits until no reserved slot is empty, so that no gap remains if no further sync happens.
     pub(crate) fn close_holes(&self) -> Result<()> {
-        let upto = self.image.header().tail().load(Ordering::Acquire);
-        let from = self.committer.walked.load(Ordering::Relaxed).max(self.durable());
+        let upto = self.image.header().tail().read();
+        let from = self.committer.walked.get().max(self.durable());
         if from < upto {
             let (_, segments) = self.map_log()?;
             scan::complete(&segments, from, upto);
-            self.committer.walked.fetch_max(upto, Ordering::Relaxed);
+            self.committer.walked.raise(upto);
         }
         Ok(())
     }
@@ -199,8 +191,7 @@ impl Engine {
     /// segments.
     pub(crate) fn map_log(&self) -> Result<(u64, Vec<Arc<Segment>>)> {
         loop {
-            // Acquire: pairs with the Release in `make_room`; the segments exist then.
-            let end = self.image.header().allocated().load(Ordering::Acquire);
+            let end = self.image.header().allocated().read();
             let durable = self.durable();
             match self.log.map(durable, end) {
                 // Below the durable end, checkpoints remove segments that they no longer need.
@@ -220,7 +211,7 @@ impl Engine {
             header.check(self.media.path()).inspect_err(|error| {
                 self.poison(error.to_string());
             })?;
-            let allocated = header.allocated().load(Ordering::Acquire);
+            let allocated = header.allocated().read();
             if allocated > end {
                 return self.map_log().map(|_| ());
             }
@@ -230,21 +221,16 @@ impl Engine {
                 // `allocate` detects anything that the previous one left unfinished.
                 Taken::Ours(turn) | Taken::Overtook(turn) => turn,
             };
-            let made = if header.allocated().load(Ordering::Acquire) > end {
+            let made = if header.allocated().read() > end {
                 Ok(())
             } else {
-                self.log.allocate(allocated, &|| self.slots.is_current()).map(|end| {
-                    // Release: pairs with the Acquires of `allocated`: the segment and its name are
-                    // durable.
-                    header.allocated().fetch_max(end, Ordering::Release);
-                })
+                let current = &|| self.slots.is_current();
+                self.log.allocate(allocated, current).map(|end| header.allocated().raise(end))
             };
             turn.end();
             match made {
                 // Another process made it, and it was removed again while this one slept.
-                Err(error)
-                    if error.is_not_found()
-                        && header.allocated().load(Ordering::Acquire) > allocated => {}
+                Err(error) if error.is_not_found() && header.allocated().read() > allocated => {}
                 Err(error) => {
                     // A directory that no longer belongs to the filter is the more informative
                     // error.

@@ -39,7 +39,7 @@ use crate::media::{Access, Media};
 use crate::meta::Meta;
 use crate::options::Options;
 use crate::platform::fork::Guard;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::Hint;
 use crate::wal::{Log, Segment};
 use ebbtide_core::kind::{Micros, Moment, Totals};
 use std::fmt;
@@ -78,7 +78,7 @@ pub struct Engine {
     pub(crate) time_base: TimeBase,
     /// The word of stripe 0 when a wait for it was last abandoned: its holder of that time is not
     /// waited for again.
-    pub(crate) given_up: AtomicU64,
+    pub(crate) given_up: Hint,
     /// A property of the kind, cached here: querying it is a call that every operation would make.
     pub(crate) uses_time: bool,
     pub(crate) counts_inserts: bool,
@@ -190,7 +190,7 @@ impl Engine {
 
     #[inline]
     fn moment_with(&self, stamp: Stamp, totals: Totals) -> Moment {
-        let latest = self.image.header().time().load(Ordering::Relaxed) >> 1;
+        let latest = self.image.header().time().read() >> 1;
         Moment { time: stamp.time, now: stamp.time.max(latest), totals }
     }
 

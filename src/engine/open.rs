@@ -26,7 +26,7 @@ use crate::platform::fork::Guard;
 use crate::recovery::history::History;
 use crate::recovery::removal::{self, remove_for_good};
 use crate::recovery::{Listing, LogExtent, Recovered, rebuild, replay, trim};
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::Hint;
 use crate::wal::log::next_end;
 use crate::wal::record::RECORD_BYTES;
 use crate::wal::segment::SegmentHeader;
@@ -146,8 +146,7 @@ impl Engine {
     /// Checks that this handle, which is new, holds no stripe: the wait for it would never end.
     fn check_locks(&self) -> Result<()> {
         let (header, ours) = (self.image.header(), self.stripes.owner());
-        let holder =
-            |at| robust_word::holder(header.stripe(at).lock_word().load(Ordering::Relaxed));
+        let holder = |at| robust_word::holder_now(header.stripe(at).lock_word());
         let mut holders = (0..header.stripe_count()).filter_map(holder);
         match holders.find(|of| of.slot == ours.slot && of.term >= ours.term) {
             Some(found) => {
@@ -224,8 +223,7 @@ impl Engine {
         let Some(slot) = slots.take()? else {
             return Err(Error::Crowded { path: media.path().to_path_buf(), most: SLOTS });
         };
-        // Release: pairs with the Acquire of `judge`: its readers treat older incarnations as dead.
-        let term = header.slot_term(slot.into()).fetch_add(1, Ordering::AcqRel).saturating_add(1);
+        let term = header.incarnation(slot.into()).raise();
         if term >= Owner::TERMS {
             let (expected, found) = (format!("a term below {}", Owner::TERMS), term.to_string());
             return Err(header.damaged(media.path(), expected, found));
@@ -241,7 +239,7 @@ impl Engine {
             committer: GroupCommit::default(),
             snapshots: Snapshots::default(),
             bell: Wakeup::new(meta.durability),
-            given_up: AtomicU64::new(0),
+            given_up: Hint::default(),
             uses_time: meta.kind.uses_time(),
             counts_inserts: meta.kind.counts_inserts(),
             grace: meta.kind.grace(),
@@ -274,7 +272,7 @@ impl Engine {
 
     /// Frees the log's unwritten space: the image is retired, and this handle is the last.
     fn free_rest_of_log(&self) {
-        let tail = self.image.header().tail().load(Ordering::Acquire);
+        let tail = self.image.header().tail().read();
         let (timeline, uuid) = (self.image.header().identity().timeline, self.meta.uuid);
         // Errors are ignored, because only space is at stake.
         let Ok(mut listing) = Listing::read(&*self.media) else { return };
@@ -319,9 +317,9 @@ fn begin_in_space_of_log(
 /// Returns the header of the first segment of an image's timeline.
 pub(crate) fn first_segment(meta: &Meta, image: &Image) -> SegmentHeader {
     let header = image.header();
-    let start = header.timeline_start().load(Ordering::Relaxed);
+    let start = header.timeline_start();
     // A private image of a reader has no log.
-    let capacity = match header.segment_records().load(Ordering::Relaxed) {
+    let capacity = match header.segment_records() {
         0 => meta.segment_records,
         records => records,
     };
@@ -426,20 +424,15 @@ fn begin_timeline(
     // Otherwise a new timeline could outlive `meta`.
     media.sync().map_err(Error::io("sync", media.path()))?;
     let header = recovered.image.header();
-    // Relaxed, all of them: no other process has the image.
-    let set = |word: &AtomicU64, value| word.store(value, Ordering::Relaxed);
-    set(header.timeline_start(), recovered.prefix.stop);
-    set(header.segment_records(), segment_records(meta, &recovered.image));
+    header.begin_timeline(recovered.prefix.stop, segment_records(meta, &recovered.image));
     let first = first_segment(meta, &recovered.image);
     let upto = next_end(&first, first.first, first.first);
     let places = upto - first.first;
     drop(Segment::create_if(media, first, places, SEGMENT_TEMPORARY, &|| true)?);
-    set(header.allocated(), upto);
+    header.allocated().begin_at(upto);
     let sound = recovered.listing.snapshots.iter().filter(|&&start| start <= recovered.start);
-    set(header.snapshot(), sound.copied().max().unwrap_or(0));
-    for (word, (start, _)) in header.unsound().iter().zip(&recovered.unsound) {
-        set(word, *start);
-    }
+    header.snapshot().begin_at(sound.copied().max().unwrap_or(0));
+    header.unsound().begin_with(recovered.unsound.iter().map(|&(start, _)| start));
     continue_time(media, meta, &options.clock, header)?;
     // Recovery may have taken long: never replace the image of a filter that is here by now.
     if !slots.is_current() {

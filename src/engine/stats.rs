@@ -11,7 +11,7 @@ use crate::options::Durability;
 use crate::recovery::Listing;
 use crate::recovery::trim::{copy, used};
 use crate::snapshot::SnapshotReader;
-use crate::sync::{self, AtomicU64, Ordering, patience};
+use crate::sync::{self, AtomicU64, patience};
 use crate::wal::segment::SegmentFile;
 use ebbtide_core::block::{Block, OWN_WORDS};
 use ebbtide_core::hash::{DigestHasher, KeyHash};
@@ -205,7 +205,7 @@ impl Engine {
                 hasher.words(&words);
             }
         }
-        let lsn = header.tail().load(Ordering::Acquire);
+        let lsn = header.tail().read();
         // Fails if a stripe could not be repaired.
         self.check_writable()?;
         Ok(Digest { value: hasher.finish(), lsn, inserts: self.image.sum_stripes().0.inserts })
@@ -229,7 +229,7 @@ impl Engine {
             parameters: kind.parameters(),
             inserts: totals.inserts,
             operations: totals.inserts.wrapping_add(removals),
-            lsn: header.tail().load(Ordering::Acquire),
+            lsn: header.tail().read(),
             durable_lsn: self.durable(),
             step: kind.step(&state, &moment),
             time: (latest.time > 0).then(|| Timestamp::from_unix_micros(latest.time)),
@@ -247,7 +247,7 @@ impl Engine {
             handles: self.slots.alive()?.len() as u32,
             snapshots: listing.snapshots.len() as u32,
             wal_segments: listing.segments.len() as u32,
-            refused: header.refused().load(Ordering::Relaxed),
+            refused: header.refused().count(),
             durability: self.meta.durability,
             key_hash: self.meta.hasher.function(),
             max_lead: self.meta.max_lead,

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::locks::robust_word::{self, Acquired, Owner, Verdict};
 use crate::locks::stripes::StripeGuard;
 use crate::recovery::repair;
-use crate::sync::{self, Ordering, patience};
+use crate::sync::{self, patience};
 use std::time::Duration;
 
 /// The time that a reader waits for writers to repair a dead writer's stripe; writers check once a
@@ -76,18 +76,17 @@ impl Engine {
 
     /// Acquires stripe 0 unless a process that makes no progress keeps it.
     pub(crate) fn lock_events(&self) -> Option<StripeGuard<'_, Local>> {
-        // Without the bit that marks waiters. Relaxed, as all of these: at worst there is one wait
-        // more or less.
+        // At worst there is one wait more or less.
         let word = self.image.header().stripe(0).lock_word();
-        let holder = || word.load(Ordering::Relaxed) & !robust_word::WAITERS;
-        let given_up = self.given_up.load(Ordering::Relaxed);
+        let holder = || robust_word::held_now(word);
+        let given_up = self.given_up.get();
         if given_up != 0 && given_up == holder() {
             return None;
         }
         let guard = self.lock_soon(0);
         let now_given_up = if guard.is_none() { holder() } else { 0 };
         if now_given_up != given_up {
-            self.given_up.store(now_given_up, Ordering::Relaxed);
+            self.given_up.set(now_given_up);
         }
         guard
     }
@@ -124,8 +123,7 @@ impl Engine {
 
     /// Returns whether an owner is dead: its session slot was taken again since, or is free now.
     pub(crate) fn judge(&self, owner: Owner) -> Verdict {
-        // Acquire: pairs with the Release of the process that took the slot since.
-        let term = self.image.header().slot_term(owner.slot.into()).load(Ordering::Acquire);
+        let term = self.image.header().incarnation(owner.slot.into()).read();
         let dead = owner.term < term || !self.slots.is_alive(owner.slot);
         if dead { Verdict::Dead } else { Verdict::Wait }
     }
@@ -141,7 +139,7 @@ impl Engine {
                 self.poison(format!("what a dead process left could not be repaired ({error})"));
                 // The slot that the dead process left empty is not voided: recovery must account
                 // for it when the stripe is free.
-                header.noting().fetch_add(1, Ordering::Relaxed);
+                header.unheld_slots().add();
                 return stripe;
             }
         };
@@ -167,18 +165,14 @@ impl Engine {
     fn repair(&self, index: usize) -> Result<bool> {
         let header = self.image.header();
         loop {
-            // Acquire: pairs with the Release of the checkpoint that raised it.
-            let ground = header.snapshot().load(Ordering::Acquire);
+            let ground = header.snapshot().read();
             let from = repair::from(&self.image, index, ground);
-            // Acquire: pairs with the Release in `make_room`.
-            let end = header.allocated().load(Ordering::Acquire);
+            let end = header.allocated().read();
             let segments = from.map_or(Ok(Vec::new()), |from| self.log.map(from, end));
             match segments {
                 // Log from the newest snapshot on is never removed, but there may be a newer one by
                 // now.
-                Err(error)
-                    if error.is_not_found()
-                        && header.snapshot().load(Ordering::Acquire) > ground => {}
+                Err(error) if error.is_not_found() && header.snapshot().read() > ground => {}
                 segments => {
                     let kind = &*self.meta.kind;
                     return repair::stripe(&self.image, kind, index, &segments?, from);
@@ -191,8 +185,7 @@ impl Engine {
     pub(crate) fn repair_all(&self) {
         let header = self.image.header();
         for index in 0..header.stripe_count() {
-            let word = header.stripe(index).lock_word().load(Ordering::Relaxed);
-            let holder = robust_word::holder(word);
+            let holder = robust_word::holder_now(header.stripe(index).lock_word());
             let ours = self.stripes.owner();
             if holder.is_some_and(|holder| holder != ours && self.judge(holder) == Verdict::Dead) {
                 // Another process may have taken it over by now, and been stopped.
@@ -213,9 +206,9 @@ impl Engine {
         if self.image.header().is_retired() || !self.slots.anyone_else()? {
             return Err(self.retired());
         }
-        let word = self.image.header().stripe(stripe).lock_word().load(Ordering::Relaxed);
+        let word = self.image.header().stripe(stripe).lock_word();
         let at_work =
-            robust_word::holder(word).is_some_and(|holder| self.judge(holder) != Verdict::Dead);
+            robust_word::holder_now(word).is_some_and(|holder| self.judge(holder) != Verdict::Dead);
         *idle = if at_work { 0 } else { *idle + 1 };
         if *idle < REPAIR_WAITS {
             return Ok(());
@@ -229,8 +222,9 @@ mod tests {
     use super::*;
     use crate::locks::session::Sessions;
     use crate::media::{Access, Memory};
-    use crate::wal::{Op, Record, slot};
+    use crate::wal::{Op, Record};
     use crate::{Bloom, Durability, Filter, Options};
+    use ebbtide_core::block::load;
     use std::sync::Arc;
 
     fn made() -> (Filter<Bloom>, Arc<Memory>) {
@@ -245,7 +239,7 @@ mod tests {
     fn neighbour(engine: &Engine, memory: &Memory) -> Sessions {
         let slots = Sessions::open(memory, Access::Write).expect("the lock file");
         assert_eq!(slots.take().expect("no error"), Some(1));
-        engine.image.header().slot_term(1).store(5, Ordering::Relaxed);
+        assert_eq!((0..5).map(|_| engine.image.header().incarnation(1).raise()).max(), Some(5));
         slots
     }
 
@@ -269,12 +263,12 @@ mod tests {
             engine.append(&mut None, &record).expect("room")
         };
         let (_others, lsn) = (unapplied(1), unapplied(0));
-        let hole = slot::reserve(header.tail(), engine.log.mapped_end()).expect("room");
+        let hole = header.tail().reserve(engine.log.mapped_end()).expect("room");
         assert!(robust_word::try_lock(header.stripe(1).lock_word(), DEAD));
         let sums = || [1, 2].map(|stripe| header.stripe(stripe).sums());
         let (before, total) = (sums(), header.counters().sum());
         engine.repair_all();
-        assert_eq!(header.stripe(1).lock_word().load(Ordering::Relaxed), 0);
+        assert_eq!(load(header.stripe(1).lock_word()), 0);
         let after = sums();
         let counted = |at: usize| {
             (after[at].inserts - before[at].inserts, after[at].new_bits - before[at].new_bits)
@@ -311,7 +305,7 @@ mod tests {
         assert!(robust_word::try_lock(word, LIVING));
         let ours = engine.lock(2);
         engine.repair_all();
-        let holder = || robust_word::holder(word.load(Ordering::Relaxed));
+        let holder = || robust_word::holder_now(word);
         assert_eq!(holder(), Some(LIVING));
         drop(alive);
         engine.repair_all();
@@ -325,7 +319,7 @@ mod tests {
         let engine = &filter.engine;
         let _alive = neighbour(engine, &memory);
         let word = engine.image.header().stripe(0).lock_word();
-        let given_up = || engine.given_up.load(Ordering::Relaxed);
+        let given_up = || engine.given_up.get();
         assert!(engine.lock_events().is_some() && given_up() == 0);
         assert!(robust_word::try_lock(word, LIVING));
         for _ in 0..2 {

@@ -14,10 +14,11 @@ use crate::clock::Clock;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::image::Control;
+use crate::image::words::TimeWords;
 use crate::media::{Access, Media};
 use crate::meta::Meta;
 use crate::options::Downtime;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::AtomicU64;
 use ebbtide_core::kind::Micros;
 use std::time::Duration;
 
@@ -44,7 +45,7 @@ pub struct Stamp {
 impl Stamp {
     /// Returns the latest time in an image, for a kind that uses time.
     fn latest_of(header: &Control) -> Self {
-        Self::from_word(header.time().load(Ordering::Relaxed))
+        Self::from_word(header.time().read())
     }
 
     fn from_word(word: u64) -> Self {
@@ -78,12 +79,9 @@ pub fn continue_time(
         return Ok(());
     };
     let ours = clock.identity();
-    let base = before.time_base();
-    let [filter, elapsed, which] = [0, 1, 2].map(|at: usize| base[at].load(Ordering::Relaxed));
-    if filter != 0 && meta.downtime == Downtime::Age && ours.is_none_or(|ours| ours == which) {
-        for (word, value) in header.time_base().iter().zip([filter, elapsed, which]) {
-            word.store(value, Ordering::Relaxed);
-        }
+    let (base, which) = (before.time_base().base().read(), before.time_base().clock());
+    if base[0] != 0 && meta.downtime == Downtime::Age && ours.is_none_or(|ours| ours == which) {
+        header.time_base().begin_with(base, which);
     }
     Ok(())
 }
@@ -111,11 +109,10 @@ impl TimeBase {
     #[must_use]
     pub fn new(header: &Control, meta: &Meta, clock: &Clock, access: Access) -> Self {
         let shared = Self { own: None };
-        let ([filter, elapsed, which], Some(ours)) = (header.time_base(), clock.identity()) else {
+        let Some(ours) = clock.identity() else {
             return shared;
         };
-        // Acquire: pairs with the Release below.
-        let found = which.load(Ordering::Acquire);
+        let found = header.time_base().clock();
         if found == ours || !meta.kind.uses_time() {
             return shared;
         }
@@ -124,16 +121,13 @@ impl TimeBase {
         if found != 0 || access == Access::Read {
             return Self { own: Some([AtomicU64::new(first), AtomicU64::new(read)]) };
         }
-        filter.store(first, Ordering::Relaxed);
-        elapsed.store(read, Ordering::Relaxed);
-        // Release: a handle that finds the clock finds its base.
-        which.store(ours, Ordering::Release);
+        header.time_base().begin_with([first, read], ours);
         shared
     }
 
-    fn words<'a>(&'a self, header: &'a Control) -> [&'a AtomicU64; 2] {
-        let words = self.own.as_ref().map_or(header.time_base(), |own| own);
-        [&words[0], &words[1]]
+    #[inline]
+    fn words<'a>(&'a self, header: &'a Control) -> TimeWords<'a> {
+        self.own.as_ref().map_or_else(|| header.time_base().base(), TimeWords::new)
     }
 
     /// Returns the filter's time by the clock; `None` without a clock, and while only times that
@@ -143,8 +137,7 @@ impl TimeBase {
         if !clock.ticks() {
             return None;
         }
-        // Relaxed: the two are consistent with any raised value of the first.
-        let [filter, elapsed] = self.words(header).map(|word| word.load(Ordering::Relaxed));
+        let [filter, elapsed] = self.words(header).read();
         let passed = clock.elapsed().saturating_sub(elapsed);
         let time = (filter as i64).saturating_add_unsigned(passed);
         (filter != 0).then_some(time.max(0) as u64)
@@ -152,16 +145,15 @@ impl TimeBase {
 
     /// Sets the filter's time by the clock to `to`, unless it is later already.
     fn raise(&self, header: &Control, clock: &Clock, to: Micros) {
-        let [filter, elapsed] = self.words(header);
-        let passed = clock.elapsed().saturating_sub(elapsed.load(Ordering::Relaxed));
+        let words = self.words(header);
+        let passed = clock.elapsed().saturating_sub(words.read()[1]);
         // As a signed number, which may lie before 1970: the time that the filter would have had
         // when its clock was first read.
         let raised = match (to.min(LATEST) as i64).saturating_sub_unsigned(passed) {
             0 => 1,
             raised => raised,
         };
-        let higher = |old: u64| (old == 0 || (old as i64) < raised).then_some(raised as u64);
-        let _ = filter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, higher);
+        words.raise(raised);
     }
 }
 

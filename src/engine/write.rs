@@ -13,9 +13,7 @@ use crate::error::Result;
 use crate::image::shared::{change_block, counts_of, stamp as stripe_time};
 use crate::locks::stripes::StripeGuard;
 use crate::options::Durability;
-use crate::sync::Ordering;
 use crate::wal::record::ARGUMENT_MAX;
-use crate::wal::slot::reserve;
 use crate::wal::{Op, Record, Segment};
 use ebbtide_core::block::prefetch_write;
 use ebbtide_core::event;
@@ -134,7 +132,7 @@ impl Engine {
         let present = plan.present;
         let checked = if present { Checked::Present } else { Checked::New };
         if plan.decision == Decision::TooLate {
-            header.refused().fetch_add(1, Ordering::Relaxed);
+            header.refused().add();
             // The operation's own time is before the window, but the key may have been seen since.
             // (Nothing was removed.)
             let seen = present && ask != Precondition::Removable;
@@ -179,7 +177,7 @@ impl Engine {
         }
         let Decision::Insert { step } = plan.decision else {
             // A step has made it too late.
-            header.refused().fetch_add(1, Ordering::Relaxed);
+            header.refused().add();
             return Ok(Attempt::Done(WriteOutcome { checked: Checked::TooLate, lsn: 0 }));
         };
         let change = request.change();
@@ -315,9 +313,8 @@ impl Engine {
 
     /// Raises the filter's time, for kinds that use it.
     pub(crate) fn raise_time(&self, time: u64) {
-        let latest = self.image.header().time();
-        if self.uses_time && latest.load(Ordering::Relaxed) < time {
-            latest.fetch_max(time, Ordering::Relaxed);
+        if self.uses_time {
+            self.image.header().time().raise(time);
         }
     }
 
@@ -326,7 +323,7 @@ impl Engine {
     #[inline(always)]
     pub(crate) fn append(&self, last: &mut Option<Arc<Segment>>, record: &Record) -> Option<u64> {
         loop {
-            let lsn = reserve(self.image.header().tail(), self.log.mapped_end())?;
+            let lsn = self.image.header().tail().reserve(self.log.mapped_end())?;
             if !last.as_ref().is_some_and(|segment| segment.holds(lsn)) {
                 *last = self.log.segment(lsn);
                 // Only if no further segment is ready, and segments are shorter than what is
@@ -413,7 +410,7 @@ impl Engine {
         // The insert that needs the event must find a slot as well. If no room could be made for
         // it, recovery would drop a step that queries have seen. (Other writers may still take the
         // slot.)
-        let tail = self.image.header().tail().load(Ordering::Relaxed);
+        let tail = self.image.header().tail().hint();
         if self.log.mapped_end().saturating_sub(tail) < 2 {
             return Ok(StepOutcome::NoRoom);
         }
@@ -421,7 +418,7 @@ impl Engine {
         if record.time > stamp.time {
             // A late key: the time is the filter's, and so is its source. Otherwise replay would
             // treat it as a stream's time.
-            record.stream = self.image.header().time().load(Ordering::Relaxed) & 1 != 0;
+            record.stream = self.image.header().time().read() & 1 != 0;
         }
         let Some(lsn) = self.append_for_stripe_0(stripe, &record) else {
             return Ok(StepOutcome::NoRoom);
@@ -448,9 +445,7 @@ impl Engine {
         if header.refuses() {
             return None;
         }
-        // Relaxed: comes before the Release of `reserve`; others read it only after this process
-        // has died.
-        header.events_from().store(header.tail().load(Ordering::Relaxed), Ordering::Relaxed);
+        header.events_from().announce(header.tail().hint());
         self.append(&mut stripe.segment, record)
     }
 

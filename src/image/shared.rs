@@ -9,7 +9,7 @@ use crate::format::names::FileName;
 use crate::image::bank::{Bank, BankForm, BankSet};
 use crate::image::control::{Control, Identity};
 use crate::media::{Access, Media};
-use crate::sync::{AtomicU64, Mutex, Ordering};
+use crate::sync::{AtomicU64, Mutex};
 use crate::wal::{Op, Record};
 use arc_swap::ArcSwap;
 use ebbtide_core::block::{Block, Blocks, Layout};
@@ -516,9 +516,9 @@ impl Image {
         self.fix_banks(kind);
         let (totals, time) = self.sum_stripes();
         self.header.counters().begin(totals);
-        self.header.time().store(time, Ordering::Relaxed);
-        self.header.tail().store(tail, Ordering::Relaxed);
-        self.header.durable().store(tail, Ordering::Release);
+        self.header.time().begin_at(time);
+        self.header.tail().begin_at(tail);
+        self.header.durable().begin_at(tail);
     }
 
     /// Returns the LSN of the last record that changed the state: the largest of all stripes and

@@ -91,6 +91,29 @@ pub fn holder(word: u64) -> Option<Owner> {
     Some(Owner { slot: slot as u16, term: word >> TERM_SHIFT })
 }
 
+/// Returns the holder of a lock now. A hint: Relaxed, for a caller that draws no conclusion about
+/// the guarded data from it.
+#[must_use]
+pub fn holder_now(word: &AtomicU64) -> Option<Owner> {
+    holder(word.load(Ordering::Relaxed))
+}
+
+/// Returns the word of a lock now, without the waiters bit. A hint, as [`holder_now`].
+#[must_use]
+pub fn held_now(word: &AtomicU64) -> u64 {
+    word.load(Ordering::Relaxed) & !WAITERS
+}
+
+/// Returns the holder of a lock, and orders this call among all locks and unlocks of the word: a
+/// later lock sees what the caller did before this, and an earlier lock by the caller's own handle
+/// that was not released is visible.
+#[must_use]
+pub fn holder_in_order(word: &AtomicU64) -> Option<Owner> {
+    // An empty change, because locks and unlocks are read-modify-writes too. AcqRel: pairs with the
+    // Acquire of a later lock.
+    holder(word.fetch_or(0, Ordering::AcqRel))
+}
+
 /// How a lock was acquired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use = "after a takeover the stripe needs repair"]
@@ -167,11 +190,11 @@ fn lock_contended(
         {
             continue;
         }
-        // The kernel compares the low half.
         if holder(waited_for) != silent {
             (silent, slept) = (holder(waited_for), Duration::ZERO);
         }
         let sleep = next_sleep(slept);
+        // The kernel compares the low half.
         if futex::wait(word, waited_for as u32, sleep) == Woken::Perhaps {
             continue;
         }

@@ -12,7 +12,6 @@
 
 use crate::error::Result;
 use crate::image::{Image, seqlock};
-use crate::sync::Ordering;
 use crate::wal::record::Decoded;
 use crate::wal::{Op, Record, Segment};
 use ebbtide_core::event;
@@ -31,9 +30,8 @@ pub fn from(image: &Image, index: usize, ground: u64) -> Option<u64> {
     if index > 0 {
         return Some(counted.max(ground));
     }
-    // Stripe 0 has few records, so a writer stores the earliest possible slot beforehand. Relaxed:
-    // its writer is dead, and the takeover of the lock orders this load after that.
-    let announced = header.events_from().load(Ordering::Relaxed);
+    // Stripe 0 has few records, so a writer stores the earliest possible slot beforehand.
+    let announced = header.events_from().read();
     (announced >= counted).then_some(announced.max(ground))
 }
 
@@ -58,8 +56,7 @@ pub fn stripe(
     if let Some(stripe) = index.checked_sub(1) {
         take_back(image, stripe);
     }
-    // Acquire: pairs with the Release of `slot::reserve`.
-    let tail = image.header().tail().load(Ordering::Acquire);
+    let tail = image.header().tail().read();
     for segment in segments {
         let Some(from) = from else { break };
         for lsn in from.max(segment.first())..tail.min(segment.end()) {

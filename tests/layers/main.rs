@@ -70,6 +70,34 @@ const UNSAFE_FILES: &[&str] = &[
     "platform/threads.rs",
 ];
 
+/// Where the orderings of atomic accesses are chosen: the shared words of the image, locks, slots of
+/// the log, the undo area and the words of blocks, what a fork leaves, media of their own. A name
+/// without `.rs` stands for a room, or a folder in one.
+const ORDERINGS: &[&str] = &[
+    "core/atomic",
+    "core/block",
+    "core/state.rs",
+    "image",
+    "locks",
+    "media",
+    "platform/fork.rs",
+    "wal/segment.rs",
+    "wal/slot.rs",
+];
+
+/// Atomics of one process, which no other process sees, and words of blocks that kinds publish.
+const ORDERINGS_OF_A_PROCESS: &[(&str, &str)] = &[
+    ("core/kinds/buffering/buffers.rs", "a kind word that is stored after its cells"),
+    ("core/kinds/columns.rs", "a kind word that is stored after its cells"),
+    ("engine/checkpoint.rs", "whether a thread of this handle writes a snapshot"),
+    ("engine/close.rs", "whether the handle is closed, and its operations in progress"),
+    ("engine/mod.rs", "the shard of the next thread"),
+    ("engine/background.rs", "whether the task of the log waits for an insert"),
+    ("engine/task_threads.rs", "the workers of the process"),
+    ("sync/hint.rs", "numbers that order nothing"),
+    ("wal/log.rs", "the end of the log that this handle has mapped"),
+];
+
 const FILE_LINES: usize = 600;
 const FUNCTION_LINES: usize = 70;
 const LIB_LINES: usize = 200;
@@ -162,6 +190,31 @@ fn log_and_snapshot_see_no_kinds() {
         }
     }
     assert_none(&wrong, "rooms that must not know each other");
+}
+
+#[test]
+fn orderings_are_chosen_where_the_words_are() {
+    let is_home = |name: &str| {
+        let below = |home: &str| name == home || name.starts_with(&format!("{home}/"));
+        let shared = ORDERINGS.iter().any(|home| below(home) || name == format!("{home}.rs"));
+        shared || ORDERINGS_OF_A_PROCESS.iter().any(|&(home, _)| name == home)
+    };
+    let (mut wrong, mut choosing) = (Vec::new(), BTreeSet::new());
+    for source in library().into_iter().filter(is_shipped) {
+        let code = source.shipped();
+        let orderings = ["Relaxed", "Acquire", "Release", "AcqRel", "SeqCst"];
+        if !orderings.iter().any(|ordering| code.contains(&format!("Ordering::{ordering}"))) {
+            continue;
+        }
+        if !is_home(&source.name) {
+            wrong.push(format!("{}: an ordering far from its word", source.name));
+        }
+        choosing.insert(source.name);
+    }
+    for (home, of) in ORDERINGS_OF_A_PROCESS.iter().filter(|(home, _)| !choosing.contains(*home)) {
+        wrong.push(format!("{home}: chooses no ordering any more ({of})"));
+    }
+    assert_none(&wrong, "`src/image/words.rs` and `sync::Hint` have operations without orderings");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use ebbtide::models::leader_gate::{self, Taken, Turn};
 use ebbtide::models::slot::reserve;
 use ebbtide::models::sync::{AtomicU64, Ordering};
+use ebbtide::models::words::DurableEnd;
 use loom::sync::Arc;
 use loom::thread;
 use std::time::Duration;
@@ -48,20 +49,23 @@ fn take(word: &AtomicU64) -> Taken<'_> {
 #[derive(Clone, Copy)]
 struct Lead {
     raised_before_the_sync: bool,
-    /// The ordering with which the durable end is raised, and read by its users.
-    raise: Ordering,
+    /// How the durable end is raised.
+    raise: fn(&AtomicU64, u64),
     closes_holes: bool,
 }
 
-const PROPER: Lead =
-    Lead { raised_before_the_sync: false, raise: Ordering::AcqRel, closes_holes: true };
+const PROPER: Lead = Lead {
+    raised_before_the_sync: false,
+    raise: |end, to| DurableEnd::new(end).raise(to),
+    closes_holes: true,
+};
 
 impl Lead {
     /// As `Engine::lead`.
     fn lead(self, shared: &Shared) {
         let upto = shared.tail.load(Ordering::Acquire);
         if self.raised_before_the_sync {
-            shared.durable.fetch_max(upto, self.raise); // the bug
+            (self.raise)(&shared.durable, upto); // the bug
         }
         for at in 0..upto as usize {
             // A slot that stays empty becomes a VOID: here without patience.
@@ -76,17 +80,17 @@ impl Lead {
             let published = shared.places[at].load(Ordering::Acquire);
             shared.disk[at].store(published, Ordering::Relaxed);
         }
-        shared.durable.fetch_max(upto, self.raise);
+        (self.raise)(&shared.durable, upto);
     }
 
     /// As `Engine::commit`.
     fn commit(self, shared: &Shared, target: u64) {
-        while shared.durable.load(Ordering::Acquire) < target {
+        while DurableEnd::new(&shared.durable).read() < target {
             let turn = match take(&shared.syncing) {
                 Taken::Again => continue,
                 Taken::Ours(turn) | Taken::Overtook(turn) => turn,
             };
-            if shared.durable.load(Ordering::Acquire) < target {
+            if DurableEnd::new(&shared.durable).read() < target {
                 self.lead(shared);
             }
             turn.end();
@@ -145,7 +149,10 @@ fn a_planted_durable_end_raised_before_the_sync_is_found() {
 #[test]
 #[should_panic = "not on the disk"]
 fn a_planted_durable_end_raised_without_release_is_found() {
-    group_commit(false, Lead { raise: Ordering::Relaxed, ..PROPER });
+    fn raise(end: &AtomicU64, to: u64) {
+        end.fetch_max(to, Ordering::Relaxed); // the bug
+    }
+    group_commit(false, Lead { raise, ..PROPER });
 }
 
 #[test]

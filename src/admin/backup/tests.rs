@@ -40,7 +40,7 @@ fn log(filter: &Filter<Bloom>) -> (Vec<Arc<Segment>>, SnapshotHeader) {
     let engine = &filter.engine;
     insert(filter, 0..5 * SEGMENT);
     filter.sync().expect("a sync");
-    let first = engine.image.header().timeline_start().load(Ordering::Relaxed);
+    let first = engine.image.header().timeline_start();
     let held = engine.log.map(first, first + 5 * SEGMENT).expect("all are there");
     assert_eq!(held.len(), 5);
     let (start, end) = (first + 20, first + 5 * SEGMENT - 20);

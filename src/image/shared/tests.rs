@@ -272,6 +272,6 @@ fn a_rebuilt_image_begins_with_the_sums_of_its_stripes_and_the_end_of_its_log() 
     image.finish(&*kind, 50);
     let header = image.header();
     assert_eq!((image.sum_stripes(), header.counters().sum()), ((totals, 90), totals));
-    assert_eq!([header.time(), header.tail(), header.durable()].map(load), [90, 50, 50]);
+    assert_eq!([header.time().read(), header.tail().read(), header.durable().read()], [90, 50, 50]);
     assert_eq!((image.layout(), stamp(5, false), stamp(5, true)), (LAYOUT, 10, 11));
 }
