@@ -30,6 +30,8 @@ pub mod identity;
 pub mod inference;
 pub mod kind;
 pub mod kinds;
+#[cfg(not(loom))]
+pub mod machine;
 pub mod record;
 #[cfg(feature = "serde")]
 mod serial;
