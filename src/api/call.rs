@@ -9,7 +9,7 @@ use crate::clock::Timestamp;
 use crate::engine::Engine;
 use crate::engine::infer::PosteriorOptions;
 use crate::engine::outcome::{Admission, Checked, Precondition, Request, Since};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::options::Durability;
 use ebbtide_core::inference::{AgePosterior, Form, Penalty, Prior, decide};
 use ebbtide_core::kind::{Age, Estimate, Micros, Within};
@@ -456,11 +456,9 @@ impl<K: Counts> Call<'_, Filter<K>> {
     /// # Errors
     /// As there, and [`Error::TimeAhead`].
     pub fn insert_up_to(&self, key: impl AsRef<[u8]>, limit: f64) -> Result<Admission> {
-        if limit.is_nan() {
-            return Err(Error::parameter("limit", "a number", limit));
-        }
-        let (checked, estimate) = self.write_and_count(key.as_ref(), Precondition::UpTo(limit))?;
-        Ok(Admission { admitted: checked == Checked::New, estimate })
+        let (checked, estimate) =
+            self.write_and_count(key.as_ref(), Precondition::up_to(limit)?)?;
+        Ok(Admission::new(checked, estimate))
     }
 }
 

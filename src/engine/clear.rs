@@ -7,7 +7,6 @@
 
 use crate::engine::{Engine, Local};
 use crate::error::Result;
-use crate::image::shared::stamp as stripe_time;
 use crate::locks::stripes::StripeGuard;
 use crate::wal::{Op, Record};
 
@@ -45,7 +44,7 @@ impl Engine {
         // Before any stripe counts the record: a process that takes one over looks for it in block
         // 0.
         self.image.clear_state(lsn, &cleared);
-        let time = stripe_time(time.time, time.stream);
+        let time = time.word();
         let counters = self.image.header().counters();
         for stripe in held.iter() {
             let counted = stripe.entry().clear(lsn, time);

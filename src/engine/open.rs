@@ -33,6 +33,7 @@ use crate::wal::segment::SegmentHeader;
 use crate::wal::{Log, Segment};
 use ebbtide_core::block::Layout;
 use ebbtide_core::hash::KeyHasher;
+use ebbtide_core::identity::{self, Identity};
 use ebbtide_core::kind::Kind;
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,9 +59,7 @@ const CLOSING_TIME: Duration = Duration::from_secs(10);
 
 /// Returns the layout that all banks of a filter will share.
 pub(crate) fn layout(kind: &dyn Kind, options: &Options) -> Layout {
-    let block_words = (options.block_bytes / 8) as u32;
-    let stripes = options.stripes.unwrap_or_else(|| kind.default_stripes(block_words));
-    Layout { stripes, block_words }
+    identity::layout(kind, options.stripes, options.block_bytes)
 }
 
 /// Returns the bytes of memory that the first bank of a filter takes.
@@ -90,15 +89,13 @@ impl Engine {
             Some(seed) => KeyHasher::from_seed(function, seed),
             None => KeyHasher::new(function, random()?),
         };
+        // Checked above: it has at most 64 bits of microseconds.
+        let max_lead = u64::try_from(options.max_lead.as_micros()).unwrap_or(u64::MAX);
         let meta = Meta {
-            uuid: random()?,
-            hasher,
-            layout,
+            identity: Identity { uuid: random()?, hasher, layout, max_lead, kind },
             segment_records: options.segment_records(memory),
             durability: options.durability,
             downtime: options.downtime,
-            max_lead: options.max_lead,
-            kind,
         };
         write_new(&*media, |slots| {
             begin_log(&*media, &meta)?;

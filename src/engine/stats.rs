@@ -4,19 +4,19 @@ use crate::clock::Timestamp;
 use crate::engine::{Engine, Local};
 use crate::error::{Error, Result};
 use crate::format::header::DURABLE;
-use crate::image::Bank;
+use crate::image::stripe_table::StripeSums;
 use crate::locks::stripes::StripeGuard;
 use crate::media::{Access, BootIdSource};
 use crate::options::Durability;
 use crate::recovery::Listing;
-use crate::recovery::trim::{copy, used};
 use crate::snapshot::SnapshotReader;
-use crate::sync::{self, AtomicU64, patience};
+use crate::sync::{self, patience};
 use crate::wal::segment::SegmentFile;
-use ebbtide_core::block::{Block, OWN_WORDS};
-use ebbtide_core::hash::{DigestHasher, KeyHash};
+use ebbtide_core::digest::{StateDigest, Sums};
+use ebbtide_core::hash::KeyHash;
+use ebbtide_core::kind::copy::BlockCopy;
+use ebbtide_core::kind::sample::sampled;
 use ebbtide_core::kind::{Moment, Parameters, Sample};
-use ebbtide_core::state::STATE_WORDS;
 use std::fmt;
 use std::time::Duration;
 
@@ -135,26 +135,6 @@ impl fmt::Display for Digest {
     }
 }
 
-/// A private copy of a block, which a kind may settle.
-struct Copied {
-    words: Vec<AtomicU64>,
-    number: u64,
-    of: u64,
-}
-
-impl Copied {
-    fn of(block: Block<'_>, words: &mut Vec<u64>) -> Self {
-        copy(&block, words);
-        let words = words.iter().map(|&word| AtomicU64::new(word)).collect();
-        Self { words, number: block.number, of: block.of }
-    }
-
-    fn block(&self) -> Block<'_> {
-        let (own, cells) = self.words.split_at(OWN_WORDS);
-        Block { number: self.number, of: self.of, ..Block::alone(own, cells) }
-    }
-}
-
 impl Engine {
     /// Acquires all stripes: ordinary ones first, stripe 0 last, the order in which inserts take
     /// them. If one is unavailable, releases all for a while: other callers must not wait for its
@@ -179,19 +159,12 @@ impl Engine {
         let header = self.image.header();
         let _held = self.lock_all();
         let kind = &*self.meta.kind;
-        let (totals, time) = self.image.sum_stripes();
-        let moment = Moment { time: time >> 1, now: time >> 1, totals };
-        let mut hasher = DigestHasher::default();
-        let mut words = Vec::new();
-        for index in 0..header.stripe_count() {
-            let sums = header.stripe(index).sums();
-            let time = if kind.uses_time() { sums.time } else { 0 };
-            hasher.words(&[sums.inserts, time, sums.new_bits]);
-        }
-        copy(&header.state_block().current().block(), &mut words);
-        // However many of them the kind uses.
-        words.resize(OWN_WORDS + STATE_WORDS, 0);
-        hasher.words(&words);
+        let sums = (0..header.stripe_count()).map(|index| {
+            let StripeSums { inserts, time, new_bits, .. } = header.stripe(index).sums();
+            Sums { inserts, time, new_bits }
+        });
+        let mut digest = StateDigest::new(kind, sums);
+        digest.state(&header.state_block().current().block());
         self.image.follow()?;
         let (state, banks) = (header.state(), self.image.banks());
         for entry in state.banks() {
@@ -199,16 +172,13 @@ impl Engine {
                 continue;
             };
             for index in 0..bank.blocks() {
-                let copied = Copied::of(used(kind, bank.block(index as usize).1), &mut words);
-                kind.settle(&state, entry.slot, &copied.block(), &moment);
-                copy(&copied.block(), &mut words);
-                hasher.words(&words);
+                digest.block(&state, entry.slot, bank.block(index as usize).1);
             }
         }
         let lsn = header.tail().read();
         // Fails if a stripe could not be repaired.
         self.check_writable()?;
-        Ok(Digest { value: hasher.finish(), lsn, inserts: self.image.sum_stripes().0.inserts })
+        Ok(Digest { value: digest.finish(), lsn, inserts: self.image.sum_stripes().0.inserts })
     }
 
     pub(crate) fn stat(&self) -> Result<Stat> {
@@ -250,7 +220,7 @@ impl Engine {
             refused: header.refused().count(),
             durability: self.meta.durability,
             key_hash: self.meta.hasher.function(),
-            max_lead: self.meta.max_lead,
+            max_lead: Duration::from_micros(self.meta.max_lead),
             boot_id: self.media.boot_id_source(),
             format: self.oldest_format(&listing),
         })
@@ -262,15 +232,14 @@ impl Engine {
         let mut seen = Sample::default();
         let state = self.image.header().state();
         let banks = self.image.banks();
-        let mut words = Vec::new();
         for entry in state.banks() {
             let Some(bank) = banks.get(entry.slot) else {
                 continue;
             };
-            for index in sampled(bank) {
+            for index in sampled(bank.blocks(), SAMPLE) {
                 // Without its stripe: a metric may be slightly off, and a stopped process must not
                 // delay it.
-                let copied = Copied::of(used(kind, bank.block(index as usize).1), &mut words);
+                let copied = BlockCopy::new(kind, bank.block(index as usize).1);
                 kind.settle(&state, entry.slot, &copied.block(), moment);
                 seen.look(kind, &state, entry.slot, &copied.block(), moment);
             }
@@ -314,11 +283,6 @@ impl Engine {
         }
         Ok(bytes)
     }
-}
-
-fn sampled(bank: &Bank) -> impl Iterator<Item = u64> {
-    let (blocks, every) = (bank.blocks(), bank.blocks().div_ceil(SAMPLE).max(1));
-    (0..blocks).step_by(every as usize)
 }
 
 #[cfg(all(test, not(loom)))]

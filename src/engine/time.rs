@@ -12,7 +12,7 @@
 
 use crate::clock::Clock;
 use crate::engine::Engine;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::image::Control;
 use crate::image::words::TimeWords;
 use crate::media::{Access, Media};
@@ -20,11 +20,10 @@ use crate::meta::Meta;
 use crate::options::Downtime;
 use crate::sync::AtomicU64;
 use ebbtide_core::kind::Micros;
+use ebbtide_core::time::LATEST;
 use std::time::Duration;
 
-/// The latest possible time: the highest bit is needed to mark stream times. It lies in the year
-/// 294,000.
-const LATEST: Micros = u64::MAX >> 1;
+pub use ebbtide_core::time::OperationTime as Stamp;
 
 /// The lead is stored again when it has changed by this many milliseconds; only a step of the wall
 /// clock changes it.
@@ -33,24 +32,9 @@ const LEAD_STEP: u64 = 100;
 /// A lead below this is not reported: clocks of several machines differ by as much.
 const LEAD_REPORTED: Duration = Duration::from_secs(1);
 
-/// A time, and whether it came with the key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stamp {
-    /// Microseconds since the Unix epoch.
-    pub time: Micros,
-    /// Whether the caller gave it, instead of a clock.
-    pub stream: bool,
-}
-
-impl Stamp {
-    /// Returns the latest time in an image, for a kind that uses time.
-    fn latest_of(header: &Control) -> Self {
-        Self::from_word(header.time().read())
-    }
-
-    fn from_word(word: u64) -> Self {
-        Self { time: word >> 1, stream: word & 1 != 0 }
-    }
+/// Returns the latest time in an image, for a kind that uses time.
+fn latest_of(header: &Control) -> Stamp {
+    Stamp::from_word(header.time().read())
 }
 
 /// Locates the time base of a handle.
@@ -65,7 +49,7 @@ pub struct TimeBase {
 /// the opener has another clock.
 ///
 /// # Errors
-/// [`Error::Io`] if the previous image cannot be read.
+/// [`crate::Error::Io`] if the previous image cannot be read.
 pub fn continue_time(
     media: &dyn Media,
     meta: &Meta,
@@ -89,7 +73,7 @@ pub fn continue_time(
 /// Returns the filter's time at the first opening with a clock, or with a different clock; `None`
 /// if only times that came with keys have moved it so far.
 fn first_time(header: &Control, downtime: Downtime, clock: &Clock) -> Option<Micros> {
-    let (latest, lead) = (Stamp::latest_of(header), header.lead());
+    let (latest, lead) = (latest_of(header), header.lead());
     if latest.time == 0 || (latest.stream && lead.is_none()) {
         return None;
     }
@@ -162,7 +146,7 @@ impl Engine {
     pub(crate) fn latest(&self) -> Stamp {
         let header = self.image.header();
         if self.uses_time {
-            return Stamp::latest_of(header);
+            return latest_of(header);
         }
         let stripes = 0..header.stripe_count();
         Stamp::from_word(stripes.map(|at| header.stripe(at).sums().time).max().unwrap_or(0))
@@ -224,15 +208,7 @@ impl Engine {
     }
 
     fn check_lead(&self, time: Micros) -> Result<Stamp> {
-        let mut limit = LATEST;
-        if let Some(wall) = self.options.clock.wall() {
-            let lead = u64::try_from(self.meta.max_lead.as_micros()).unwrap_or(u64::MAX);
-            limit = limit.min(wall.saturating_add(lead));
-        }
-        if time > limit {
-            return Err(Error::TimeAhead { time, limit });
-        }
-        Ok(Stamp { time, stream: true })
+        Ok(Stamp::given(time, self.options.clock.wall(), self.meta.max_lead)?)
     }
 
     /// Raises the time base to times that came with keys, and updates the lead to the wall clock:

@@ -6,19 +6,18 @@
 
 use crate::engine::background::{BEAT, RECORDS_A_RING};
 use crate::engine::backpressure::RESTRAINED;
-use crate::engine::outcome::{Checked, Precondition, Request, Since, WriteOutcome};
+use crate::engine::outcome::{Checked, Precondition, Request, WriteOutcome};
 use crate::engine::time::Stamp;
 use crate::engine::{Engine, Local};
 use crate::error::Result;
-use crate::image::shared::{change_block, counts_of, stamp as stripe_time};
 use crate::locks::stripes::StripeGuard;
 use crate::options::Durability;
-use crate::wal::record::ARGUMENT_MAX;
 use crate::wal::{Op, Record, Segment};
 use ebbtide_core::block::prefetch_write;
 use ebbtide_core::event;
+use ebbtide_core::kind::plan::WritePlan;
 use ebbtide_core::kind::{
-    BankMask, Change, Decision, Event, Kind, Micros, Moment, Operation, Query, State, Totals,
+    BankMask, Decision, Event, Kind, Micros, Moment, Operation, State, Totals, records,
 };
 use std::sync::Arc;
 
@@ -34,11 +33,7 @@ struct Plan<'a> {
     /// The version of the state block that the decision is based on; its state follows.
     version: u64,
     state: State<'a>,
-    decision: Decision,
-    mask: BankMask,
-    present: bool,
-    /// Whether a step must come first.
-    due: bool,
+    write: WritePlan,
     /// Whether the filter's time must be recorded first: see [`Kind::grace`].
     ahead: bool,
 }
@@ -129,30 +124,17 @@ impl Engine {
         let header = self.image.header();
         let Request { hash, weight, ask, .. } = *request;
         let mut plan = self.plan(kind, request, &self.moment(stamp), ask)?;
-        let present = plan.present;
-        let checked = if present { Checked::Present } else { Checked::New };
-        if plan.decision == Decision::TooLate {
-            header.refused().add();
-            // The operation's own time is before the window, but the key may have been seen since.
-            // (Nothing was removed.)
-            let seen = present && ask != Precondition::Removable;
-            let checked = if seen { Checked::Present } else { Checked::TooLate };
-            return Ok(Attempt::Done(WriteOutcome { checked, lsn: stripe.entry().lsn() }));
-        }
-        let unchanged = match ask {
-            Precondition::Nothing
-            | Precondition::Estimate
-            | Precondition::Present(Since::LastSeen) => false,
-            Precondition::Present(Since::LastAccepted) | Precondition::UpTo(_) => present,
-            Precondition::Removable => !present,
-        };
-        if unchanged {
+        if let Some(checked) = plan.write.unchanged(ask) {
+            if plan.write.decision == Decision::TooLate {
+                header.refused().add();
+            }
             // No record: the data that the answer rests on is durable when the stripe's last record
             // is.
             return Ok(Attempt::Done(WriteOutcome { checked, lsn: stripe.entry().lsn() }));
         }
+        let checked = plan.write.checked();
         // Steps come directly before the insert that needs them, and only then.
-        while plan.due || plan.ahead {
+        while plan.write.due || plan.ahead {
             // By the exact sums none may be due. That is the answer only if it is based on the
             // state of the plan: the words of an older state are overwritten.
             let due = kind.due(&plan.state, self.image.layout(), &self.exact_moment(stamp));
@@ -169,13 +151,13 @@ impl Engine {
                     plan = self.plan(kind, request, &self.moment(stamp), Precondition::Nothing)?;
                 }
                 StepOutcome::PutOff(step) => {
-                    plan.decision = Decision::Insert { step };
-                    plan.mask = kind.touches(&plan.state, step);
+                    plan.write.decision = Decision::Insert { step };
+                    plan.write.mask = kind.touches(&plan.state, step);
                     break;
                 }
             }
         }
-        let Decision::Insert { step } = plan.decision else {
+        let Decision::Insert { step } = plan.write.decision else {
             // A step has made it too late.
             header.refused().add();
             return Ok(Attempt::Done(WriteOutcome { checked: Checked::TooLate, lsn: 0 }));
@@ -211,37 +193,14 @@ impl Engine {
                 self.image.follow()?;
                 continue;
             };
-            let mut decision = kind.decide(&state, moment);
-            let mut mask = match decision {
-                Decision::Insert { step } => kind.touches(&state, step),
-                Decision::TooLate => 0,
-            };
-            // A key with the clock's time is not late, except for the time that passes while
-            // threads overtake each other.
-            if let Decision::Insert { step } = &mut decision
-                && request.time.is_some_and(|time| time < moment.now)
-            {
-                *step = kind.step_of_late(&state, &banks.locate(mask, hash).blocks, hash, *step);
-                mask = kind.touches(&state, *step);
+            let locate = |mask| banks.locate(mask, hash).blocks;
+            let layout = self.image.layout();
+            let write = WritePlan::new(kind, &state, layout, moment, &request.under(ask), locate)?;
+            if let (Some(told), Some(there)) = (request.told, write.estimate) {
+                told.set(Some(there));
             }
-            let query = Query { hash, now: moment.now, totals: moment.totals };
-            let located = || banks.locate(BankMask::MAX, hash);
-            let present = match ask {
-                Precondition::Nothing => false,
-                Precondition::Present(_) => kind.contains(&state, &located().blocks, &query),
-                Precondition::Removable => {
-                    let there = kind.estimate(&state, &located().blocks, &query);
-                    there.is_some_and(|there| there.holds(request.weight))
-                }
-                Precondition::Estimate | Precondition::UpTo(_) => {
-                    let there = kind.estimate(&state, &located().blocks, &query);
-                    let there = there.ok_or_else(|| self.unsupported("estimate"))?;
-                    request.is_over(there)
-                }
-            };
-            let due = kind.due(&state, self.image.layout(), moment).is_some();
             if state_block.unchanged(version) {
-                return Ok(Plan { version, state, decision, mask, present, due, ahead });
+                return Ok(Plan { version, state, write, ahead });
             }
         }
     }
@@ -263,24 +222,8 @@ impl Engine {
     ) -> Result<Option<u64>> {
         let state = plan.state;
         let banks = self.image.banks_near(&state);
-        let located = banks.locate(plan.mask, operation.hash);
-        let argument = if kind.weighs() {
-            operation.weight
-        } else {
-            kind.new_bits(&state, &located.blocks, operation).min(ARGUMENT_MAX)
-        };
-        let op = match operation.change {
-            Change::Insert => Op::Insert,
-            Change::Remove => Op::Remove,
-        };
-        let record = Record {
-            op,
-            argument,
-            stream: stamp.stream,
-            payload: operation.hash,
-            time: stamp.time,
-            step: operation.step,
-        };
+        let located = banks.locate(plan.write.mask, operation.hash);
+        let record = records::of_operation(kind, &state, &located.blocks, operation, stamp.stream);
         let room = match located.blocks.get(0) {
             Some(block) => self.image.make_room(kind, &banks, block, operation)?,
             None => 0,
@@ -290,12 +233,12 @@ impl Engine {
         located.begin();
         let lsn = self.append(&mut stripe.segment, &record);
         if lsn.is_some() {
-            change_block(kind, &state, &located.blocks, operation);
+            records::change(kind, &state, &located.blocks, operation);
         }
         located.end(lsn);
         let Some(lsn) = lsn else { return Ok(None) };
         // Last: until then a process that takes the stripe over applies the record again.
-        self.count(stripe, lsn, stamp, counts_of(kind, &record));
+        self.count(stripe, lsn, stamp, records::counts(kind, &record));
         self.image.give_back_room(kind, &banks, &located.blocks, room);
         Ok(Some(lsn))
     }
@@ -304,7 +247,7 @@ impl Engine {
     /// which are caches.
     #[inline]
     fn count(&self, stripe: &StripeGuard<'_, Local>, lsn: u64, stamp: Stamp, counts: Totals) {
-        let time = stripe_time(stamp.time, stamp.stream);
+        let time = stamp.word();
         stripe.entry().count(lsn, time, counts);
         // After the record is published: at most one operation late after a death, never early.
         self.image.header().counters().count(self.shard(), counts.inserts, counts.new_bits);
@@ -424,7 +367,7 @@ impl Engine {
             return Ok(StepOutcome::NoRoom);
         };
         self.image.apply_event(&*self.meta.kind, lsn, due);
-        let time = stripe_time(record.time, record.stream);
+        let time = Stamp { time: record.time, stream: record.stream }.word();
         stripe.entry().note(lsn, time);
         // Even if the insert fails after all: replay applies the event.
         self.raise_time(time);
@@ -472,7 +415,7 @@ impl Engine {
         let Some(lsn) = self.append_for_stripe_0(stripe, &record) else {
             return false;
         };
-        let time = stripe_time(stamp.time, stamp.stream);
+        let time = stamp.word();
         stripe.entry().note(lsn, time);
         self.raise_time(time);
         true
@@ -484,7 +427,7 @@ impl Engine {
     pub(crate) fn confirm_events(&self, stripe: &mut StripeGuard<'_, Local>) {
         loop {
             let (time, end) = (stripe.entry().sums().time, self.log.mapped_end());
-            let stamp = Stamp { time: time >> 1, stream: time & 1 != 0 };
+            let stamp = Stamp::from_word(time);
             // If no room can be made either, no process can insert. The next process that can
             // insert confirms them by a record that follows.
             if self.append_heartbeat(stripe, stamp) || self.make_room(end).is_err() {

@@ -7,12 +7,18 @@
 //!
 //! A new kind is a folder in [`crate::kinds`] and a line in its registry.
 
+pub mod copy;
 pub mod parameters;
+pub mod plan;
+pub mod posterior;
+pub mod records;
+pub mod request;
 pub mod sample;
 
 pub use crate::event::{Event, Micros};
 pub use crate::state::{BankEntry, BankMask, State};
 pub use parameters::Parameters;
+pub use request::{Admission, Checked, Precondition, Request, Since};
 pub use sample::Sample;
 
 use crate::block::{Block, Blocks, Geometry, Layout, load};

@@ -3,9 +3,12 @@
 use crate::clock::Clock;
 use crate::engine::stats::*;
 use crate::media::Memory;
+use crate::recovery::trim::copy;
+use crate::sync::AtomicU64;
 use crate::{Any, Durability, Filter, Options, Timestamp};
-use ebbtide_core::block::{load, store};
+use ebbtide_core::block::{Block, load, store};
 use ebbtide_core::kind::State;
+use ebbtide_core::kind::copy::used;
 use std::sync::Arc;
 
 /// Small filters of all kinds, some with several parameter sets.

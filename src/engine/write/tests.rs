@@ -2,6 +2,7 @@
 
 use crate::engine::write::*;
 use crate::media::Memory;
+use crate::wal::record::ARGUMENT_MAX;
 use crate::{Filter, Options, TimeLimited, Timestamp};
 use std::{thread::sleep, time::Duration};
 
