@@ -102,15 +102,15 @@ pub(crate) struct Request<'a> {
     pub(crate) weight: u32,
     pub(crate) ask: Precondition,
     /// Receives the key's count, for callers that need it.
-    pub(crate) told: Option<&'a Cell<Option<Estimate>>>,
+    pub(crate) count: Option<&'a Cell<Option<Estimate>>>,
 }
 
 impl Request<'_> {
     /// Returns whether the limit, if there is one, leaves no room for the operation above the
     /// present count. A saturated count may stand for any higher one.
     pub(crate) fn is_over(&self, there: Estimate) -> bool {
-        if let Some(told) = self.told {
-            told.set(Some(there));
+        if let Some(count) = self.count {
+            count.set(Some(there));
         }
         match self.ask {
             Precondition::UpTo(limit) => {
