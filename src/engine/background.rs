@@ -114,14 +114,14 @@ impl Task for LogTask {
             tidy_log(engine);
         }
         let now = Instant::now();
-        let beat = task_threads::next_tick(now, TICK);
+        let tick = task_threads::next_tick(now, TICK);
         match interval {
             Some(every)
                 if every < TICK && !engine.wakeup.rests(|| engine.commits.has_undurable()) =>
             {
-                (*synced + every).clamp(now, beat)
+                (*synced + every).clamp(now, tick)
             }
-            _ => beat,
+            _ => tick,
         }
     }
 }

@@ -535,7 +535,7 @@ mod tests {
         // It was renamed but its start not stored, by a dead process that held stripe 1, to which
         // nothing was written.
         header.snapshot().begin_at(0);
-        let dead = Owner { slot: 9, term: 1 };
+        let dead = Owner { slot: 9, incarnation: 1 };
         assert!(robust_word::try_lock(header.stripe(1).lock_word(), dead));
         insert(4000..4200);
         let names = memory.list().expect("a directory");

@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn who_waits_for_anothers_stripe_gives_up_when_the_handle_is_closed() {
-        const LIVING: Owner = Owner { slot: 1, term: 5 };
+        const LIVING: Owner = Owner { slot: 1, incarnation: 5 };
         let (filter, memory) = made();
         let engine = &filter.engine;
         let slots = Sessions::open(&*memory, Access::Write).expect("the lock file");
@@ -203,7 +203,7 @@ mod tests {
         filter.close().expect("a clean end");
         assert!(matches!(engine.stripes.lock_unless_closed(1), Err(Error::Closed { .. })));
         assert_eq!(word(engine), 0);
-        let dead = Owner { slot: 9, term: 1 };
+        let dead = Owner { slot: 9, incarnation: 1 };
         let guard =
             engine.shared.stripes.try_lock(engine.shared.image.header(), 1).expect("it is free");
         let error = engine.stripes.come_too_late(guard, Acquired::TakenOver(dead));

@@ -63,17 +63,17 @@ impl GroupCommit {
                 return Err(self.shared.poisoned());
             }
             let patience = self.patience();
-            let (turn, in_order) =
+            let (leader, in_order) =
                 match leader_gate::take(self.shared.image.header().syncing(), patience) {
                     Taken::Again => continue,
-                    Taken::Ours(turn) => (turn, true),
-                    Taken::Overtook(turn) => (turn, false),
+                    Taken::Ours(leader) => (leader, true),
+                    Taken::Overtook(leader) => (leader, false),
                 };
             // The previous leader may have done it.
             let led = if self.shared.durable() < target { self.lead(in_order) } else { Ok(()) };
             // Not before a failure has poisoned the filter, or the next leader would continue as if
             // nothing had happened.
-            turn.end();
+            leader.end();
             led?;
         }
         Ok(())

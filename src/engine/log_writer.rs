@@ -100,10 +100,10 @@ impl LogWriter {
                 return self.map_log().map(|_| ());
             }
             self.shared.check_place()?;
-            let turn = match leader_gate::take(header.growing(), GROWERS_TIME) {
+            let leader = match leader_gate::take(header.growing(), GROWERS_TIME) {
                 Taken::Again => continue,
                 // `allocate` detects anything that the previous one left unfinished.
-                Taken::Ours(turn) | Taken::Overtook(turn) => turn,
+                Taken::Ours(leader) | Taken::Overtook(leader) => leader,
             };
             let made = if header.allocated().read() > end {
                 Ok(())
@@ -114,7 +114,7 @@ impl LogWriter {
                     .allocate(allocated, current)
                     .map(|end| header.allocated().raise(end))
             };
-            turn.end();
+            leader.end();
             match made {
                 // Another process made it, and it was removed again while this one slept.
                 Err(error) if error.is_not_found() && header.allocated().read() > allocated => {}

@@ -138,7 +138,7 @@ fn check_locks(engine: &Engine) -> Result<()> {
     let (header, ours) = (engine.shared.image.header(), engine.shared.stripes.owner());
     let holder = |at| robust_word::holder_now(header.stripe(at).lock_word());
     let mut holders = (0..header.stripe_count()).filter_map(holder);
-    match holders.find(|of| of.slot == ours.slot && of.term >= ours.term) {
+    match holders.find(|of| of.slot == ours.slot && of.incarnation >= ours.incarnation) {
         Some(found) => {
             let (expected, found) = (format!("no stripe of {ours:?}"), format!("{found:?}"));
             Err(header.damaged(engine.shared.media.path(), expected, found))
@@ -213,9 +213,10 @@ fn assemble(
     let Some(slot) = slots.take()? else {
         return Err(Error::Crowded { path: media.path().to_path_buf(), most: SLOTS });
     };
-    let term = header.incarnation(slot.into()).raise();
-    if term >= Owner::TERMS {
-        let (expected, found) = (format!("a term below {}", Owner::TERMS), term.to_string());
+    let incarnation = header.incarnation(slot.into()).raise();
+    if incarnation >= Owner::INCARNATIONS {
+        let (expected, found) =
+            (format!("an incarnation below {}", Owner::INCARNATIONS), incarnation.to_string());
         return Err(header.damaged(media.path(), expected, found));
     }
     remove_temporaries_of(&*media, slot)?;
@@ -223,7 +224,7 @@ fn assemble(
     let first = first_segment(&meta, &image);
     let temporary = (u64::from(slot) + 1) << SLOT_TEMPORARIES;
     let log = Log::new(media.clone(), first, temporary, Access::Write);
-    let (files, owner) = ((media, Access::Write), Owner { slot, term });
+    let (files, owner) = ((media, Access::Write), Owner { slot, incarnation });
     let shared = Shared::new(files, (meta, options), (image, log), (owner, slots));
     let engine = Engine::new(shared, time_base);
     engine.time.tend();
@@ -240,7 +241,7 @@ pub(crate) fn for_reading(
 ) -> Engine {
     let time_base = TimeBase::new(image.header(), &meta, &options.clock, Access::Read);
     // Only a private state is ever locked, and no other process locks that.
-    let owner = Owner { slot: 0, term: 1 };
+    let owner = Owner { slot: 0, incarnation: 1 };
     let log = Log::new(media.clone(), first_segment(&meta, &image), 0, Access::Read);
     let settings = (meta, options.clone());
     Engine::new(
@@ -262,7 +263,7 @@ fn begin_in_space_of_log(
     trim::free_ends(media, &proven.history, u64::MAX);
     // Errors are ignored, because only space is at stake.
     let _ = trim::free_unwritten(media, &proven.history, proven.prefix.stop);
-    proven.give_up_second_ground(media, LEFTOVER_TEMPORARY..)?;
+    proven.remove_fallback_base(media, LEFTOVER_TEMPORARY..)?;
     match begin() {
         Err(error) if error.is_full() => {}
         begun => return begun,

@@ -165,8 +165,8 @@ impl StripeLocks {
 
     /// Returns whether an owner is dead: its session slot was taken again since, or is free now.
     pub(crate) fn judge(&self, owner: Owner) -> Verdict {
-        let term = self.shared.image.header().incarnation(owner.slot.into()).read();
-        let dead = owner.term < term || !self.shared.slots.is_alive(owner.slot);
+        let incarnation = self.shared.image.header().incarnation(owner.slot.into()).read();
+        let dead = owner.incarnation < incarnation || !self.shared.slots.is_alive(owner.slot);
         if dead { Verdict::Dead } else { Verdict::Wait }
     }
 
@@ -208,14 +208,14 @@ impl StripeLocks {
     fn repair(&self, index: usize) -> Result<bool> {
         let header = self.shared.image.header();
         loop {
-            let ground = header.snapshot().read();
-            let from = repair::from(&self.shared.image, index, ground);
+            let newest = header.snapshot().read();
+            let from = repair::from(&self.shared.image, index, newest);
             let end = header.allocated().read();
             let segments = from.map_or(Ok(Vec::new()), |from| self.shared.log.map(from, end));
             match segments {
                 // Log from the newest snapshot on is never removed, but there may be a newer one by
                 // now.
-                Err(error) if error.is_not_found() && header.snapshot().read() > ground => {}
+                Err(error) if error.is_not_found() && header.snapshot().read() > newest => {}
                 segments => {
                     let kind = &*self.shared.meta.kind;
                     return repair::stripe(&self.shared.image, kind, index, &segments?, from);
@@ -288,8 +288,8 @@ mod tests {
         slots
     }
 
-    const DEAD: Owner = Owner { slot: 9, term: 1 };
-    const LIVING: Owner = Owner { slot: 1, term: 5 };
+    const DEAD: Owner = Owner { slot: 9, incarnation: 1 };
+    const LIVING: Owner = Owner { slot: 1, incarnation: 5 };
 
     #[test]
     fn repair_applies_and_counts_what_the_dead_left_of_this_stripe_and_of_no_other() {
@@ -347,7 +347,7 @@ mod tests {
         let word = engine.shared.image.header().stripe(1).lock_word();
         assert_eq!(engine.stripes.judge(LIVING), Verdict::Wait);
         assert_eq!(
-            engine.stripes.judge(Owner { term: 4, ..LIVING }),
+            engine.stripes.judge(Owner { incarnation: 4, ..LIVING }),
             Verdict::Dead,
             "taken again since"
         );
