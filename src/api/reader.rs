@@ -35,7 +35,7 @@ use crate::sync::{AtomicU64, Instant, Mutex, Ordering};
 use crate::wal::Log;
 use arc_swap::ArcSwap;
 use ebbtide_core::inference::{AgePosterior, Penalty, Prior};
-use ebbtide_core::kind::{Age, Estimate, Parameters, Within};
+use ebbtide_core::kind::{Age, Estimate, Micros, Parameters, Within};
 use std::marker::PhantomData;
 use std::path::Path;
 use std::sync::Arc;
@@ -283,7 +283,7 @@ impl Engine {
             given_up: AtomicU64::new(0),
             uses_time: meta.kind.uses_time(),
             counts_inserts: meta.kind.counts_inserts(),
-            grace: meta.kind.grace(),
+            grace: meta.kind.events().map_or(Micros::MAX, |events| events.grace()),
             access: Access::Read,
             guard: Guard::new(),
             closing: Closing::default(),

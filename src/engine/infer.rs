@@ -6,7 +6,7 @@ use ebbtide_core::inference::prior::{inserts_per_second, probability};
 use ebbtide_core::inference::{
     AgePosterior, Belief, Form, Piece, Prior, Survival, window_posterior,
 };
-use ebbtide_core::kind::{Micros, Totals, Within};
+use ebbtide_core::kind::{Inference, Micros, Totals, Within};
 
 /// The options of a posterior query.
 #[derive(Debug, Clone, Copy, Default)]
@@ -28,21 +28,21 @@ impl Engine {
         prior: &P,
     ) -> Result<f64> {
         self.check_usable()?;
-        let unit = self.window_unit("posterior")?;
+        let inference = self.inference("posterior")?;
+        let unit = inference.window(&Totals::default());
         let asked = window.map(|window| width(unit, window)).transpose()?;
         let (probability, distinct) = (probability(prior, key)?, prior.distinct());
         let survival = survival(unit, prior, probability)?;
-        self.ask(hash, given, |kind, state, blocks, query| {
-            let own = || match kind.window(&query.totals) {
-                Some(Within::Items(own) | Within::Time(own)) => own,
-                None => 0,
+        self.ask(hash, given, |_, state, blocks, query| {
+            let own = || match inference.window(&query.totals) {
+                Within::Items(own) | Within::Time(own) => own,
             };
             // The window begins at the first insert at the earliest: a key that was never inserted
             // is in no window.
-            let width = asked.unwrap_or_else(own).min(kind.history(state, query));
+            let width = asked.unwrap_or_else(own).min(inference.history(state, query));
             let belief = Belief { probability, survival, distinct, form, width };
             window_posterior(survival, width, |tell| {
-                kind.evidence(state, blocks, query, &belief, tell);
+                inference.evidence(state, blocks, query, &belief, tell);
             })
         })
     }
@@ -57,22 +57,22 @@ impl Engine {
         prior: &P,
     ) -> Result<AgePosterior> {
         self.check_usable()?;
-        let unit = self.window_unit("age_posterior")?;
+        let inference = self.inference("age_posterior")?;
+        let unit = inference.window(&Totals::default());
         let (probability, distinct) = (probability(prior, key)?, prior.distinct());
         let survival = survival(unit, prior, probability)?;
         let belief = Belief { probability, survival, distinct, form, width: u64::MAX };
-        self.ask(hash, given, |kind, state, blocks, query| {
+        self.ask(hash, given, |_, state, blocks, query| {
             let mut pieces: Vec<Piece> = Vec::new();
-            kind.evidence(state, blocks, query, &belief, &mut |piece| pieces.push(piece));
-            AgePosterior::new(survival, kind.history(state, query), pieces)
+            inference.evidence(state, blocks, query, &belief, &mut |piece| pieces.push(piece));
+            AgePosterior::new(survival, inference.history(state, query), pieces)
         })
     }
 
-    /// Returns a window of the kind, of any width: it gives the unit of ages.
+    /// Returns the evidence of the kind.
     #[inline]
-    fn window_unit(&self, operation: &'static str) -> Result<Within> {
-        let window = self.meta.kind.window(&Totals::default());
-        window.ok_or_else(|| self.unsupported(operation))
+    fn inference(&self, operation: &'static str) -> Result<&dyn Inference> {
+        self.meta.kind.inference().ok_or_else(|| self.unsupported(operation))
     }
 }
 

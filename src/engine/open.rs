@@ -33,7 +33,7 @@ use crate::wal::segment::SegmentHeader;
 use crate::wal::{Log, Segment};
 use ebbtide_core::block::Layout;
 use ebbtide_core::hash::KeyHasher;
-use ebbtide_core::kind::Kind;
+use ebbtide_core::kind::{Kind, Micros};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -244,7 +244,7 @@ impl Engine {
             given_up: AtomicU64::new(0),
             uses_time: meta.kind.uses_time(),
             counts_inserts: meta.kind.counts_inserts(),
-            grace: meta.kind.grace(),
+            grace: meta.kind.events().map_or(Micros::MAX, |events| events.grace()),
             access: Access::Write,
             guard: Guard::new(),
             closing: Closing::default(),

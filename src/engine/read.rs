@@ -23,7 +23,7 @@ impl Engine {
     /// Returns how long ago a key was seen, at least.
     pub(crate) fn age(&self, hash: u64, given: Option<Micros>) -> Result<Option<Age>> {
         self.check_ages("age")?;
-        self.ask(hash, given, |kind, state, blocks, query| kind.age(state, blocks, query))
+        self.ask(hash, given, |kind, state, blocks, query| kind.ages()?.age(state, blocks, query))
     }
 
     /// Returns whether a key was seen within a time shorter than the window.
@@ -35,13 +35,12 @@ impl Engine {
     ) -> Result<bool> {
         self.check_ages("seen_within")?;
         self.ask(hash, given, |kind, state, blocks, query| {
-            kind.contains_within(state, blocks, query, within)
+            kind.ages().is_some_and(|ages| ages.contains_within(state, blocks, query, within))
         })
     }
 
     fn check_ages(&self, operation: &'static str) -> Result<()> {
-        let kind = &self.meta.kind;
-        if kind.knows_age() { Ok(()) } else { Err(self.unsupported(operation)) }
+        self.meta.kind.ages().map(drop).ok_or_else(|| self.unsupported(operation))
     }
 
     /// Estimates how often a key was inserted.
@@ -69,8 +68,8 @@ impl Engine {
 
     /// Returns the frequency of a key: its decayed count, normalised.
     pub(crate) fn frequency(&self, hash: u64, given: Option<Micros>) -> Result<Estimate> {
-        let normaliser =
-            self.meta.kind.normaliser().ok_or_else(|| self.unsupported("frequency"))?;
+        let normaliser = self.meta.kind.counts().and_then(|counts| counts.normaliser());
+        let normaliser = normaliser.ok_or_else(|| self.unsupported("frequency"))?;
         let Estimate { count, at_least } = self.estimate(hash, given)?;
         Ok(Estimate { count: count * normaliser, at_least })
     }

@@ -222,8 +222,8 @@ impl Engine {
         let moment = self.exact_moment(self.now());
         let sample = self.sample(&moment);
         let (state, layout) = (header.state(), self.meta.layout);
-        let removals = if kind.removes() { totals.new_bits } else { 0 };
-        let figures = kind.figures().iter().map(|figure| (figure.name, self.figure(figure.own)));
+        let removals = if kind.removal().is_some() { totals.new_bits } else { 0 };
+        let metrics = kind.metrics().iter().map(|metric| (metric.name, self.metric(metric.word)));
         Ok(Stat {
             kind: kind.name(),
             parameters: kind.parameters(),
@@ -238,7 +238,7 @@ impl Engine {
             estimated_fpr: kind.estimated_fpr(&state, layout, &moment, &sample),
             planned_fpr: kind.planned_fpr(layout),
             saturated: kind.is_saturated(&state, layout, &moment, &sample),
-            figures: figures.collect(),
+            figures: metrics.collect(),
             memory_bytes: self.image.memory_bytes(),
             disk_bytes: self.disk_bytes()?,
             stripes: layout.stripes,
@@ -279,11 +279,11 @@ impl Engine {
     }
 
     /// Returns the sum of a kind word over all blocks.
-    fn figure(&self, own: usize) -> u64 {
+    fn metric(&self, word: usize) -> u64 {
         let banks = self.image.banks();
         let blocks =
             banks.iter().flat_map(|(_, bank)| (0..bank.blocks()).map(|at| bank.block(at as usize)));
-        blocks.map(|(_, block)| block.own(own)).fold(0, u64::wrapping_add)
+        blocks.map(|(_, block)| block.own(word)).fold(0, u64::wrapping_add)
     }
 
     /// Returns the oldest format version among log and snapshots, as far as they exist and are

@@ -41,7 +41,7 @@ struct Plan<'a> {
     present: bool,
     /// Whether a step must come first.
     due: bool,
-    /// Whether the filter's time must be recorded first: see [`Kind::grace`].
+    /// Whether the filter's time must be recorded first: see [`Events::grace`](ebbtide_core::kind::Events::grace).
     ahead: bool,
 }
 
@@ -266,7 +266,7 @@ impl Engine {
         let state = plan.state;
         let banks = self.image.banks_near(&state);
         let located = banks.locate(plan.mask, operation.hash);
-        let argument = if kind.weighs() {
+        let argument = if kind.weights().is_some() {
             operation.weight
         } else {
             kind.new_bits(&state, &located.blocks, operation).min(ARGUMENT_MAX)
@@ -367,7 +367,8 @@ impl Engine {
         if kind.due(&state, self.image.layout(), &moment).is_none() {
             return Ok(StepOutcome::Applied);
         }
-        let mut stripe = match kind.step_without(&state, &moment) {
+        let events = kind.events();
+        let mut stripe = match events.and_then(|events| events.step_without(&state, &moment)) {
             None => self.lock(0),
             Some(step) => match self.lock_events() {
                 Some(stripe) => stripe,

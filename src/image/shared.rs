@@ -81,7 +81,7 @@ pub fn stamp(time: u64, stream: bool) -> u64 {
 #[inline]
 pub fn counts_of(kind: &dyn Kind, record: &Record) -> Totals {
     match record.op {
-        Op::Insert if kind.weighs() => Totals { inserts: 1, new_bits: 0 },
+        Op::Insert if kind.weights().is_some() => Totals { inserts: 1, new_bits: 0 },
         Op::Insert => Totals { inserts: 1, new_bits: record.argument.into() },
         _ => Totals { inserts: 0, new_bits: 1 },
     }
@@ -97,7 +97,7 @@ pub fn change_block(
 ) {
     match operation.change {
         Change::Insert => kind.insert(state, blocks, operation),
-        Change::Remove => kind.remove(state, blocks, operation),
+        Change::Remove => kind.remove(blocks, operation),
     }
 }
 
@@ -370,7 +370,9 @@ impl Image {
     pub fn apply_event(&self, kind: &dyn Kind, lsn: u64, event: &Event) {
         self.header.state_block().change(lsn, |state| {
             state.apply_banks(event);
-            kind.apply(state, self.layout, event);
+            if let Some(events) = kind.events() {
+                events.apply(state, self.layout, event);
+            }
         });
         if let Event::CloseBank { id, .. } = *event {
             let name =
@@ -433,7 +435,7 @@ impl Image {
         change: Change,
     ) -> Result<()> {
         let (hash, step, time) = (record.payload, record.step, record.time);
-        let weight = if kind.weighs() { record.argument } else { 1 };
+        let weight = if kind.weights().is_some() { record.argument } else { 1 };
         let operation = Operation { change, hash, step, time, weight };
         let state = self.header.state();
         let located = banks.locate(kind.touches(&state, operation.step), operation.hash);
@@ -466,10 +468,11 @@ impl Image {
         block: &Block<'_>,
         operation: &Operation,
     ) -> Result<usize> {
-        if !self.form.grows {
+        // Most kinds do not grow, and are not called.
+        let Some(growth) = self.form.grows.then(|| kind.growth()).flatten() else {
             return Ok(0);
-        }
-        let (used, wanted) = (kind.room_now(block), kind.room(block, operation));
+        };
+        let (used, wanted) = (growth.room_now(block), growth.room(block, operation));
         if let Some(bank) = banks.get(0).filter(|_| wanted > used) {
             bank.allocate(block.number, wanted)?;
         }
@@ -489,8 +492,10 @@ impl Image {
         if before == 0 {
             return;
         }
-        if let (Some(bank), Some(block)) = (banks.get(0), blocks.get(0)) {
-            let used = kind.room_now(block);
+        if let (Some(growth), Some(bank), Some(block)) =
+            (kind.growth(), banks.get(0), blocks.get(0))
+        {
+            let used = growth.room_now(block);
             if used < before {
                 bank.free(block.number, used);
             }
