@@ -11,6 +11,7 @@
 
 mod evidence;
 mod planner;
+pub mod spec;
 pub mod theory;
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 
 mod evidence;
 mod plan;
+pub mod spec;
 mod theory;
 
 #[cfg(test)]

@@ -30,6 +30,7 @@
 
 mod buffers;
 mod plan;
+pub mod spec;
 pub mod theory;
 
 #[cfg(test)]

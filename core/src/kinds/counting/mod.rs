@@ -13,6 +13,7 @@
 //! *One counter twice.* Two functions may give one key the same counter. It is then raised once for
 //! each, and lowered likewise: a removal is the exact inverse of its insert.
 
+pub mod spec;
 mod theory;
 
 #[cfg(test)]

@@ -44,6 +44,7 @@
 mod exponential;
 pub mod half_life;
 mod ring;
+pub mod spec;
 pub mod theory;
 
 #[cfg(test)]

@@ -46,6 +46,7 @@ mod counters;
 mod front;
 mod pool;
 mod shape;
+pub mod spec;
 pub mod theory;
 
 #[cfg(test)]

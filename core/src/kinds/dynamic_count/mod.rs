@@ -16,6 +16,7 @@
 //! No counter saturates below `2^64 - 1`, which would take centuries with an insert every
 //! nanosecond; there it stays.
 
+pub mod spec;
 mod theory;
 mod vectors;
 

@@ -23,6 +23,8 @@
 //! decrement is skipped (the paper leaves open how it chooses). Everything else, the cells, the
 //! draws, the order in an insert and the theory, belongs to `stable`.
 
+pub mod spec;
+
 #[cfg(test)]
 mod tests;
 

@@ -23,6 +23,7 @@
 
 mod header;
 mod policy;
+pub mod spec;
 mod store;
 mod theory;
 
@@ -31,6 +32,7 @@ mod store_tests;
 #[cfg(test)]
 mod tests;
 
+pub use policy::Policy;
 pub use theory::{mean_bits, overestimate, single_minimum};
 
 use super::bloom::{Plan, fpr, fpr_of_fill};
@@ -40,7 +42,7 @@ use crate::kind::{
     Change, Describe, Estimate, Growth, KeyCounts, Kind, KindMetric, Moment, Operation, Parameters,
     Query, Removal, Sample, SingleBlock, State,
 };
-use policy::{Parts, Policy};
+use policy::Parts;
 use std::sync::Arc;
 use store::Store;
 

@@ -22,6 +22,7 @@ mod cells;
 mod draws;
 mod plan;
 mod replay;
+pub mod spec;
 pub mod theory;
 
 #[cfg(test)]

@@ -26,6 +26,7 @@ mod fills;
 mod generations;
 mod late;
 mod sizing;
+pub mod spec;
 
 #[cfg(test)]
 mod evidence_tests;

@@ -26,6 +26,7 @@
 
 mod evidence;
 mod plan;
+pub mod spec;
 mod stamps;
 pub mod theory;
 
