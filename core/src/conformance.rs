@@ -161,7 +161,7 @@ pub fn survives_torn_words(kind: &Arc<dyn Kind>, layout: Layout) {
             let _ = harness.estimate_at(hash, now);
             let posterior = harness.posterior_at(hash, now).unwrap_or(0.0);
             assert!((0.0..=1.0).contains(&posterior), "{posterior}");
-            if kind.removes() {
+            if kind.removal().is_some() {
                 let _ = harness.remove(hash, 1);
             }
             let _ = harness.contains_within_at(hash, now, Within::Items(mix(seed) >> (key % 64)));

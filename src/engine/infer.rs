@@ -1,6 +1,6 @@
-//! Posterior queries, by the same protocol as other queries (`query`).
+//! Posterior queries, by the same protocol as other queries (`read`).
 
-use crate::engine::Engine;
+use crate::engine::read::Queries;
 use crate::error::Result;
 use ebbtide_core::inference::{AgePosterior, Form, Prior};
 use ebbtide_core::kind::Micros;
@@ -8,36 +8,34 @@ use ebbtide_core::kind::posterior::PosteriorQuery;
 
 pub(crate) use ebbtide_core::kind::posterior::PosteriorOptions;
 
-impl Engine {
-    /// Returns the probability that a key is in the window.
-    #[inline]
-    pub(crate) fn posterior<P: Prior + ?Sized>(
-        &self,
-        key: &[u8],
-        hash: u64,
-        given: Option<Micros>,
-        options: PosteriorOptions,
-        prior: &P,
-    ) -> Result<f64> {
-        self.check_usable()?;
-        let asked = PosteriorQuery::new(&*self.meta.kind, "posterior", key, options, prior)?;
-        self.ask(hash, given, |kind, state, blocks, query| {
-            asked.in_window(kind, state, blocks, query)
-        })
-    }
+/// Returns the probability that a key is in the window.
+#[inline]
+pub(crate) fn posterior<P: Prior + ?Sized>(
+    queries: &Queries,
+    key: &[u8],
+    hash: u64,
+    given: Option<Micros>,
+    options: PosteriorOptions,
+    prior: &P,
+) -> Result<f64> {
+    queries.shared.check_usable()?;
+    let kind = &*queries.shared.meta.kind;
+    let asked = PosteriorQuery::new(kind, "posterior", key, options, prior)?;
+    queries.ask(hash, given, |_, state, blocks, query| asked.in_window(state, blocks, query))
+}
 
-    /// Returns the distribution of a key's age.
-    pub(crate) fn age_posterior<P: Prior + ?Sized>(
-        &self,
-        key: &[u8],
-        hash: u64,
-        given: Option<Micros>,
-        form: Form,
-        prior: &P,
-    ) -> Result<AgePosterior> {
-        self.check_usable()?;
-        let options = PosteriorOptions { window: None, form };
-        let asked = PosteriorQuery::new(&*self.meta.kind, "age_posterior", key, options, prior)?;
-        self.ask(hash, given, |kind, state, blocks, query| asked.ages(kind, state, blocks, query))
-    }
+/// Returns the distribution of a key's age.
+pub(crate) fn age_posterior<P: Prior + ?Sized>(
+    queries: &Queries,
+    key: &[u8],
+    hash: u64,
+    given: Option<Micros>,
+    form: Form,
+    prior: &P,
+) -> Result<AgePosterior> {
+    queries.shared.check_usable()?;
+    let options = PosteriorOptions { window: None, form };
+    let kind = &*queries.shared.meta.kind;
+    let asked = PosteriorQuery::new(kind, "age_posterior", key, options, prior)?;
+    queries.ask(hash, given, |_, state, blocks, query| asked.ages(state, blocks, query))
 }

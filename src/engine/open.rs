@@ -7,10 +7,7 @@
 //! old filter or the new one.
 
 use crate::engine::Engine;
-use crate::engine::background::Wakeup;
-use crate::engine::checkpoint::Snapshots;
-use crate::engine::close::Closing;
-use crate::engine::group_commit::GroupCommit;
+use crate::engine::shared::Shared;
 use crate::engine::time::{TimeBase, continue_time};
 use crate::engine::vacancy::{check_ours, check_vacant};
 use crate::error::{Error, Result};
@@ -18,15 +15,11 @@ use crate::format::names::FileName;
 use crate::image::{Bank, BankForm, Control, Image};
 use crate::locks::robust_word::{self, Owner};
 use crate::locks::session::{SLOTS, Sessions};
-use crate::locks::stripes::Stripes;
 use crate::media::{Access, Media};
 use crate::meta::Meta;
 use crate::options::Options;
-use crate::platform::fork::Guard;
-use crate::recovery::history::History;
 use crate::recovery::removal::{self, remove_for_good};
 use crate::recovery::{Listing, LogExtent, Recovered, rebuild, replay, trim};
-use crate::sync::Hint;
 use crate::wal::log::next_end;
 use crate::wal::record::RECORD_BYTES;
 use crate::wal::segment::SegmentHeader;
@@ -54,8 +47,6 @@ const SEGMENTS_BESIDE: u64 = 3;
 
 /// The time to wait for handles that open, recover or close the filter, since their last progress.
 const OPENING_TIME: Duration = Duration::from_secs(60);
-/// The same time when closing: the next opener can complete what is left undone.
-const CLOSING_TIME: Duration = Duration::from_secs(10);
 
 /// Returns the layout that all banks of a filter will share.
 pub(crate) fn layout(kind: &dyn Kind, options: &Options) -> Layout {
@@ -74,210 +65,186 @@ fn random() -> Result<u128> {
     Ok(u128::from_le_bytes(bytes))
 }
 
-impl Engine {
-    /// Creates a filter where there is none.
-    pub(crate) fn create(
-        media: Arc<dyn Media>,
-        kind: Arc<dyn Kind>,
-        options: Options,
-    ) -> Result<Self> {
-        options.check()?;
-        let layout = layout(&*kind, &options);
-        let memory = first_bank_bytes(&*kind, layout)?;
-        let function = options.key_hash.unwrap_or_default();
-        let hasher = match options.hash_seed {
-            Some(seed) => KeyHasher::from_seed(function, seed),
-            None => KeyHasher::new(function, random()?),
-        };
-        // Checked above: it has at most 64 bits of microseconds.
-        let max_lead = u64::try_from(options.max_lead.as_micros()).unwrap_or(u64::MAX);
-        let meta = Meta {
-            identity: Identity { uuid: random()?, hasher, layout, max_lead, kind },
-            segment_records: options.segment_records(memory),
-            durability: options.durability,
-            downtime: options.downtime,
-        };
-        write_new(&*media, |slots| {
-            begin_log(&*media, &meta)?;
-            let engine = Self::recover(media.clone(), meta, options, slots)?;
-            engine.check_place()?;
-            write_meta(&engine)?;
-            engine.slots.end_opening()?;
-            Ok(engine)
-        })
-    }
-
-    /// Opens an existing filter.
-    pub(crate) fn open(media: Arc<dyn Media>, options: Options) -> Result<Self> {
-        // Before anything is written: a directory without a filter must not get a lock file.
-        read_meta(&*media)?;
-        let slots = Arc::new(enter(&*media)?);
-        let meta = read_meta(&*media)?;
-        let engine = if slots.anyone_else()? {
-            Self::attach(media, meta, options, slots)?
-        } else {
-            Self::recover(media, meta, options, slots)?
-        };
-        engine.slots.end_opening()?;
+/// Creates a filter where there is none.
+pub(crate) fn create(
+    media: Arc<dyn Media>,
+    kind: Arc<dyn Kind>,
+    options: Options,
+) -> Result<Engine> {
+    options.check()?;
+    let layout = layout(&*kind, &options);
+    let memory = first_bank_bytes(&*kind, layout)?;
+    let function = options.key_hash.unwrap_or_default();
+    let hasher = match options.hash_seed {
+        Some(seed) => KeyHasher::from_seed(function, seed),
+        None => KeyHasher::new(function, random()?),
+    };
+    // Checked above: it has at most 64 bits of microseconds.
+    let max_lead = u64::try_from(options.max_lead.as_micros()).unwrap_or(u64::MAX);
+    let meta = Meta {
+        identity: Identity { uuid: random()?, hasher, layout, max_lead, kind },
+        segment_records: options.segment_records(memory),
+        durability: options.durability,
+        downtime: options.downtime,
+    };
+    write_new(&*media, |slots| {
+        begin_log(&*media, &meta)?;
+        let engine = recover(media.clone(), meta, options, slots)?;
+        engine.shared.check_place()?;
+        write_meta(&engine)?;
+        engine.shared.slots.end_opening()?;
         Ok(engine)
-    }
+    })
+}
 
-    /// Joins the handles that have the filter open. If they all die meanwhile, their image lives
-    /// on.
-    fn attach(
-        media: Arc<dyn Media>,
-        meta: Meta,
-        options: Options,
-        slots: Arc<Sessions>,
-    ) -> Result<Self> {
-        let header = Control::attach(&*media, meta.uuid, Access::Write)?;
-        let image = Image::attach(media.clone(), header, meta.layout, &*meta.kind, Access::Write)?;
-        image.header().check(media.path())?;
-        let engine = Self::assemble(media, meta, options, slots, image)?;
-        engine.check_writable()?;
-        engine.check_locks()?;
-        engine.map_log()?;
-        Ok(engine)
-    }
+/// Opens an existing filter.
+pub(crate) fn open(media: Arc<dyn Media>, options: Options) -> Result<Engine> {
+    // Before anything is written: a directory without a filter must not get a lock file.
+    read_meta(&*media)?;
+    let slots = Arc::new(enter(&*media)?);
+    let meta = read_meta(&*media)?;
+    let engine = if slots.anyone_else()? {
+        attach(media, meta, options, slots)?
+    } else {
+        recover(media, meta, options, slots)?
+    };
+    engine.shared.slots.end_opening()?;
+    Ok(engine)
+}
 
-    /// Checks that this handle, which is new, holds no stripe: the wait for it would never end.
-    fn check_locks(&self) -> Result<()> {
-        let (header, ours) = (self.image.header(), self.stripes.owner());
-        let holder = |at| robust_word::holder_now(header.stripe(at).lock_word());
-        let mut holders = (0..header.stripe_count()).filter_map(holder);
-        match holders.find(|of| of.slot == ours.slot && of.term >= ours.term) {
-            Some(found) => {
-                let (expected, found) = (format!("no stripe of {ours:?}"), format!("{found:?}"));
-                Err(header.damaged(self.media.path(), expected, found))
-            }
-            None => Ok(()),
+/// Joins the handles that have the filter open. If they all die meanwhile, their image lives
+/// on.
+fn attach(
+    media: Arc<dyn Media>,
+    meta: Meta,
+    options: Options,
+    slots: Arc<Sessions>,
+) -> Result<Engine> {
+    let header = Control::attach(&*media, meta.uuid, Access::Write)?;
+    let image = Image::attach(media.clone(), header, meta.layout, &*meta.kind, Access::Write)?;
+    image.header().check(media.path())?;
+    let engine = assemble(media, meta, options, slots, image)?;
+    engine.shared.check_writable()?;
+    check_locks(&engine)?;
+    engine.log_writer.map_log()?;
+    Ok(engine)
+}
+
+/// Checks that this handle, which is new, holds no stripe: the wait for it would never end.
+fn check_locks(engine: &Engine) -> Result<()> {
+    let (header, ours) = (engine.shared.image.header(), engine.shared.stripes.owner());
+    let holder = |at| robust_word::holder_now(header.stripe(at).lock_word());
+    let mut holders = (0..header.stripe_count()).filter_map(holder);
+    match holders.find(|of| of.slot == ours.slot && of.incarnation >= ours.incarnation) {
+        Some(found) => {
+            let (expected, found) = (format!("no stripe of {ours:?}"), format!("{found:?}"));
+            Err(header.damaged(engine.shared.media.path(), expected, found))
         }
+        None => Ok(()),
     }
+}
 
-    /// Rebuilds the state and begins a new timeline on it. The caller has the filter alone.
-    fn recover(
-        media: Arc<dyn Media>,
-        meta: Meta,
-        options: Options,
-        slots: Arc<Sessions>,
-    ) -> Result<Self> {
-        if let Some(left) = Control::open_previous(&*media, meta.uuid, Access::Write)? {
-            // No process that writes to it should be left; otherwise it notices.
-            left.retire();
-        }
-        remove_temporaries(&*media)?;
-        let temporary = FileName::Temporary(LIVE_TEMPORARY).to_string();
-        let known = LogExtent::of_the_dead(&*media, meta.uuid)?;
-        let begin = || {
-            let advance = || slots.note_progress();
-            let recovered = replay(&*media, &media, &meta, &temporary, known, &advance)?;
-            begin_timeline(&*media, &slots, &meta, &options, &recovered, &temporary)?;
-            Ok(recovered)
-        };
-        // The first error is the one to report. Half an image would only take space.
-        let clear = |_: &Error| drop(remove_temporaries(&*media));
-        let (recovered, full) = match begin().inspect_err(clear) {
-            Err(error) if error.is_full() => {
-                let begin = || begin().inspect_err(clear);
-                (begin_in_space_of_log(&*media, &meta, (known, &slots), error, begin)?, true)
-            }
-            begun => (begun?, false),
-        };
-        // No later reader needs them; the next opening tries again.
-        let _ = remove_for_good(&*media, recovered.leftovers(&*media)?, LEFTOVER_TEMPORARY..);
-        trim::free_ends(&*media, &recovered.history, recovered.prefix.stop);
-        // If it cannot be measured, a later opener does so.
-        let gathered = recovered.gathered(&*media).unwrap_or_default();
-        let engine = Self::assemble(media, meta, options, slots, recovered.image)?;
-        // If that was a snapshot, it has just been read.
-        engine.snapshots.proven.lock().push(recovered.start);
-        engine.map_log()?;
-        if full || engine.is_crowded(gathered) {
-            // Before log takes the freed space. If even that is too little, writers get the error.
-            let _ = engine.checkpoint_anew();
-        }
-        Ok(engine)
+/// Rebuilds the state and begins a new timeline on it. The caller has the filter alone.
+fn recover(
+    media: Arc<dyn Media>,
+    meta: Meta,
+    options: Options,
+    slots: Arc<Sessions>,
+) -> Result<Engine> {
+    if let Some(left) = Control::open_previous(&*media, meta.uuid, Access::Write)? {
+        // No process that writes to it should be left; otherwise it notices.
+        left.retire();
     }
+    remove_temporaries(&*media)?;
+    let temporary = FileName::Temporary(LIVE_TEMPORARY).to_string();
+    let known = LogExtent::of_the_dead(&*media, meta.uuid)?;
+    let begin = || {
+        let advance = || slots.note_progress();
+        let recovered = replay(&*media, &media, &meta, &temporary, known, &advance)?;
+        begin_timeline(&*media, &slots, &meta, &options, &recovered, &temporary)?;
+        Ok(recovered)
+    };
+    // The first error is the one to report. Half an image would only take space.
+    let clear = |_: &Error| drop(remove_temporaries(&*media));
+    let (recovered, full) = match begin().inspect_err(clear) {
+        Err(error) if error.is_full() => {
+            let begin = || begin().inspect_err(clear);
+            (begin_in_space_of_log(&*media, &meta, (known, &slots), error, begin)?, true)
+        }
+        begun => (begun?, false),
+    };
+    // No later reader needs them; the next opening tries again.
+    let _ = remove_for_good(&*media, recovered.leftovers(&*media)?, LEFTOVER_TEMPORARY..);
+    trim::free_ends(&*media, &recovered.history, recovered.prefix.stop);
+    // If it cannot be measured, a later opener does so.
+    let gathered = recovered.gathered(&*media).unwrap_or_default();
+    let engine = assemble(media, meta, options, slots, recovered.image)?;
+    // If that was a snapshot, it has just been read.
+    engine.checkpoints.reclaim.note_proven(recovered.start);
+    engine.log_writer.map_log()?;
+    if full || is_crowded(&engine, gathered) {
+        // Before log takes the freed space. If even that is too little, writers get the error.
+        let _ = engine.checkpoints.checkpoint_anew();
+    }
+    Ok(engine)
+}
 
-    /// Returns whether the log since the newest snapshot has so many timelines, or takes so many
-    /// bytes, that an opener should write a checkpoint: earlier handles died before they did.
-    fn is_crowded(&self, (timelines, bytes): (u64, u64)) -> bool {
-        let segment = first_segment(&self.meta, &self.image).bytes();
-        let most = self.options.checkpoint_due(self.image.memory_bytes());
-        timelines > TIMELINES_MOST
-            || bytes > most.saturating_add(segment.saturating_mul(SEGMENTS_BESIDE))
-    }
+/// Returns whether the log since the newest snapshot has so many timelines, or takes so many
+/// bytes, that an opener should write a checkpoint: earlier handles died before they did.
+fn is_crowded(engine: &Engine, (timelines, bytes): (u64, u64)) -> bool {
+    let segment = first_segment(&engine.shared.meta, &engine.shared.image).bytes();
+    let most = engine.shared.options.checkpoint_due(engine.shared.image.memory_bytes());
+    timelines > TIMELINES_MOST
+        || bytes > most.saturating_add(segment.saturating_mul(SEGMENTS_BESIDE))
+}
 
-    /// Creates a handle on an image, in a session slot of its own.
-    fn assemble(
-        media: Arc<dyn Media>,
-        meta: Meta,
-        options: Options,
-        slots: Arc<Sessions>,
-        image: Image,
-    ) -> Result<Self> {
-        let header = image.header();
-        let Some(slot) = slots.take()? else {
-            return Err(Error::Crowded { path: media.path().to_path_buf(), most: SLOTS });
-        };
-        let term = header.incarnation(slot.into()).raise();
-        if term >= Owner::TERMS {
-            let (expected, found) = (format!("a term below {}", Owner::TERMS), term.to_string());
-            return Err(header.damaged(media.path(), expected, found));
-        }
-        remove_temporaries_of(&*media, slot)?;
-        let time_base = TimeBase::new(header, &meta, &options.clock, Access::Write);
-        let first = first_segment(&meta, &image);
-        let temporary = (u64::from(slot) + 1) << SLOT_TEMPORARIES;
-        let engine = Self {
-            time_base,
-            stripes: Stripes::new(header.stripe_count(), Owner { slot, term }),
-            log: Log::new(media.clone(), first, temporary, Access::Write),
-            committer: GroupCommit::default(),
-            snapshots: Snapshots::default(),
-            bell: Wakeup::new(meta.durability),
-            given_up: Hint::default(),
-            uses_time: meta.kind.uses_time(),
-            counts_inserts: meta.kind.counts_inserts(),
-            grace: meta.kind.grace(),
-            access: Access::Write,
-            guard: Guard::new(),
-            closing: Closing::default(),
-            media,
-            meta,
-            options,
-            image,
-            slots,
-        };
-        engine.tend_time();
-        Ok(engine)
+/// Creates a handle on an image, in a session slot of its own.
+fn assemble(
+    media: Arc<dyn Media>,
+    meta: Meta,
+    options: Options,
+    slots: Arc<Sessions>,
+    image: Image,
+) -> Result<Engine> {
+    let header = image.header();
+    let Some(slot) = slots.take()? else {
+        return Err(Error::Crowded { path: media.path().to_path_buf(), most: SLOTS });
+    };
+    let incarnation = header.incarnation(slot.into()).raise();
+    if incarnation >= Owner::INCARNATIONS {
+        let (expected, found) =
+            (format!("an incarnation below {}", Owner::INCARNATIONS), incarnation.to_string());
+        return Err(header.damaged(media.path(), expected, found));
     }
+    remove_temporaries_of(&*media, slot)?;
+    let time_base = TimeBase::new(header, &meta, &options.clock, Access::Write);
+    let first = first_segment(&meta, &image);
+    let temporary = (u64::from(slot) + 1) << SLOT_TEMPORARIES;
+    let log = Log::new(media.clone(), first, temporary, Access::Write);
+    let (files, owner) = ((media, Access::Write), Owner { slot, incarnation });
+    let shared = Shared::new(files, (meta, options), (image, log), (owner, slots));
+    let engine = Engine::new(shared, time_base);
+    engine.time.tend();
+    Ok(engine)
+}
 
-    /// Makes all records durable. The last handle also writes a snapshot and retires the image.
-    pub(crate) fn close(&self) -> Result<()> {
-        self.commit_all()?;
-        // The caller releases it together with the session slot.
-        let entered = self.slots.wait_opening(Access::Write, CLOSING_TIME)?;
-        if entered && !self.slots.anyone_else()? {
-            self.tend_time();
-            self.checkpoint()?;
-            self.image.header().retire();
-            self.free_rest_of_log();
-        }
-        Ok(())
-    }
-
-    /// Frees the log's unwritten space: the image is retired, and this handle is the last.
-    fn free_rest_of_log(&self) {
-        let tail = self.image.header().tail().read();
-        let (timeline, uuid) = (self.image.header().identity().timeline, self.meta.uuid);
-        // Errors are ignored, because only space is at stake.
-        let Ok(mut listing) = Listing::read(&*self.media) else { return };
-        listing.segments.retain(|&(of, _)| of == timeline);
-        if let Ok(history) = History::open(&*self.media, &listing, uuid) {
-            trim::free_ends(&*self.media, &history, tail);
-        }
-    }
+/// Creates a handle that only reads an image: that of live writers, or a private one.
+pub(crate) fn for_reading(
+    media: Arc<dyn Media>,
+    meta: Meta,
+    options: &Options,
+    slots: Arc<Sessions>,
+    image: Image,
+) -> Engine {
+    let time_base = TimeBase::new(image.header(), &meta, &options.clock, Access::Read);
+    // Only a private state is ever locked, and no other process locks that.
+    let owner = Owner { slot: 0, incarnation: 1 };
+    let log = Log::new(media.clone(), first_segment(&meta, &image), 0, Access::Read);
+    let settings = (meta, options.clone());
+    Engine::new(
+        Shared::new((media, Access::Read), settings, (image, log), (owner, slots)),
+        time_base,
+    )
 }
 
 /// Begins a timeline although there was no space (the error `full`). Frees, in turn, log that no
@@ -293,7 +260,7 @@ fn begin_in_space_of_log(
     trim::free_ends(media, &proven.history, u64::MAX);
     // Errors are ignored, because only space is at stake.
     let _ = trim::free_unwritten(media, &proven.history, proven.prefix.stop);
-    proven.give_up_second_ground(media, LEFTOVER_TEMPORARY..)?;
+    proven.remove_fallback_base(media, LEFTOVER_TEMPORARY..)?;
     match begin() {
         Err(error) if error.is_full() => {}
         begun => return begun,
@@ -442,7 +409,12 @@ fn begin_timeline(
 
 /// Writes `meta`, which makes the directory a filter.
 fn write_meta(engine: &Engine) -> Result<()> {
-    write_file(&*engine.media, META_TEMPORARY, &FileName::Meta.to_string(), &engine.meta.encode())
+    write_file(
+        &*engine.shared.media,
+        META_TEMPORARY,
+        &FileName::Meta.to_string(),
+        &engine.shared.meta.encode(),
+    )
 }
 
 /// Writes a small file atomically: it exists in full or not at all.

@@ -14,7 +14,7 @@ pub(crate) struct Request<'a> {
     pub(crate) weight: u32,
     pub(crate) ask: Precondition,
     /// Receives the key's count, for callers that need it.
-    pub(crate) told: Option<&'a Cell<Option<Estimate>>>,
+    pub(crate) count: Option<&'a Cell<Option<Estimate>>>,
 }
 
 impl Request<'_> {

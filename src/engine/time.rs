@@ -11,7 +11,7 @@
 //! a reboot. Nothing here changes the state.
 
 use crate::clock::Clock;
-use crate::engine::Engine;
+use crate::engine::shared::Shared;
 use crate::error::Result;
 use crate::image::Control;
 use crate::image::words::TimeWords;
@@ -19,8 +19,9 @@ use crate::media::{Access, Media};
 use crate::meta::Meta;
 use crate::options::Downtime;
 use crate::sync::AtomicU64;
-use ebbtide_core::kind::Micros;
+use ebbtide_core::kind::{Micros, Moment, Totals};
 use ebbtide_core::time::LATEST;
+use std::sync::Arc;
 use std::time::Duration;
 
 pub use ebbtide_core::time::OperationTime as Stamp;
@@ -141,11 +142,23 @@ impl TimeBase {
     }
 }
 
-impl Engine {
+/// The filter's time, as a handle reads and advances it.
+#[derive(Debug)]
+pub struct Time {
+    shared: Arc<Shared>,
+    base: TimeBase,
+}
+
+impl Time {
+    /// Creates the time of a handle.
+    pub(crate) fn new(shared: Arc<Shared>, base: TimeBase) -> Self {
+        Self { shared, base }
+    }
+
     /// Returns the filter's latest time, and whether it came with a key.
     pub(crate) fn latest(&self) -> Stamp {
-        let header = self.image.header();
-        if self.uses_time {
+        let header = self.shared.image.header();
+        if self.shared.uses_time {
             return latest_of(header);
         }
         let stripes = 0..header.stripe_count();
@@ -156,12 +169,12 @@ impl Engine {
     /// moved the filter, otherwise the filter's latest time.
     #[inline]
     pub(crate) fn now(&self) -> Stamp {
-        let clock = &self.options.clock;
-        if !self.uses_time {
+        let clock = &self.shared.options.clock;
+        if !self.shared.uses_time {
             return Stamp { time: clock.coarse_wall().unwrap_or(0), stream: false };
         }
         let latest = self.latest();
-        match self.time_base.read(self.image.header(), clock) {
+        match self.base.read(self.shared.image.header(), clock) {
             Some(time) => Stamp { time: time.max(latest.time), stream: false },
             // Nothing has happened yet.
             None if latest.time == 0 && clock.ticks() => {
@@ -177,7 +190,9 @@ impl Engine {
     pub(crate) fn stamp(&self, given: Option<Micros>) -> Result<Stamp> {
         match given {
             Some(time) => self.check_lead(time),
-            None if self.uses_time && self.options.clock.ticks() => Ok(self.clock_stamp()),
+            None if self.shared.uses_time && self.shared.options.clock.ticks() => {
+                Ok(self.clock_stamp())
+            }
             None => Ok(self.now()),
         }
     }
@@ -186,7 +201,7 @@ impl Engine {
     /// time.
     #[inline]
     fn clock_stamp(&self) -> Stamp {
-        let read = self.time_base.read(self.image.header(), &self.options.clock);
+        let read = self.base.read(self.shared.image.header(), &self.shared.options.clock);
         let latest = self.latest().time;
         match read {
             Some(time) if time >= latest => Stamp { time, stream: false },
@@ -202,25 +217,25 @@ impl Engine {
         // A microsecond after a key's own time, so that the state shows that a clock has moved it
         // since.
         let time = now.max(latest.time.saturating_add(latest.stream.into())).min(LATEST);
-        self.time_base.raise(self.image.header(), &self.options.clock, time);
+        self.base.raise(self.shared.image.header(), &self.shared.options.clock, time);
         self.note_lead();
         Stamp { time, stream: false }
     }
 
     fn check_lead(&self, time: Micros) -> Result<Stamp> {
-        Ok(Stamp::given(time, self.options.clock.wall(), self.meta.max_lead)?)
+        Ok(Stamp::given(time, self.shared.options.clock.wall(), self.shared.meta.max_lead)?)
     }
 
     /// Raises the time base to times that came with keys, and updates the lead to the wall clock:
     /// at the opening, once a second, at the close. Not for readers.
-    pub(crate) fn tend_time(&self) {
-        let (header, clock) = (self.image.header(), &self.options.clock);
-        if !self.uses_time {
+    pub(crate) fn tend(&self) {
+        let (header, clock) = (self.shared.image.header(), &self.shared.options.clock);
+        if !self.shared.uses_time {
             return;
         }
         let latest = self.latest().time;
-        if self.time_base.read(header, clock).is_some_and(|time| time < latest) {
-            self.time_base.raise(header, clock, latest);
+        if self.base.read(header, clock).is_some_and(|time| time < latest) {
+            self.base.raise(header, clock, latest);
         }
         self.note_lead();
     }
@@ -228,8 +243,8 @@ impl Engine {
     /// Stores how far the filter's time is ahead of the wall clock, for the first opening after a
     /// reboot.
     fn note_lead(&self) {
-        let (header, clock) = (self.image.header(), &self.options.clock);
-        let time = self.time_base.read(header, clock).filter(|_| self.time_base.own.is_none());
+        let (header, clock) = (self.shared.image.header(), &self.shared.options.clock);
+        let time = self.base.read(header, clock).filter(|_| self.base.own.is_none());
         let (Some(time), Some(wall)) = (time, clock.wall()) else {
             return;
         };
@@ -242,10 +257,34 @@ impl Engine {
     /// Returns how far the filter's time is ahead of the clock, the system's for a handle without
     /// one, if that is worth reporting.
     pub(crate) fn clock_lead(&self) -> Option<Duration> {
-        let wall = self.options.clock.wall().or_else(|| Clock::system().wall());
-        let wall = wall.filter(|_| self.uses_time)?;
+        let wall = self.shared.options.clock.wall().or_else(|| Clock::system().wall());
+        let wall = wall.filter(|_| self.shared.uses_time)?;
         let lead = Duration::from_micros(self.now().time.checked_sub(wall)?);
         (lead >= LEAD_REPORTED).then_some(lead)
+    }
+
+    /// Returns the data on which an operation at this time is decided.
+    #[inline]
+    pub(crate) fn moment(&self, stamp: Stamp) -> Moment {
+        self.moment_with(stamp, self.shared.totals())
+    }
+
+    /// As [`Time::moment`], with the exact sums.
+    pub(crate) fn exact_moment(&self, stamp: Stamp) -> Moment {
+        self.moment_with(stamp, self.shared.image.header().counters().sum())
+    }
+
+    #[inline]
+    fn moment_with(&self, stamp: Stamp, totals: Totals) -> Moment {
+        let latest = self.shared.image.header().time().read() >> 1;
+        Moment { time: stamp.time, now: stamp.time.max(latest), totals }
+    }
+
+    /// Raises the filter's time, for kinds that use it.
+    pub(crate) fn raise(&self, time: u64) {
+        if self.shared.uses_time {
+            self.shared.image.header().time().raise(time);
+        }
     }
 }
 

@@ -69,21 +69,21 @@ impl Shared {
         (protocol.raise)(&self.allocated, first + 1);
     }
 
-    /// As `Engine::make_room`: returns the mapped end, beyond `end`.
+    /// As `LogWriter::make_room`: returns the mapped end, beyond `end`.
     fn make_room(&self, end: u64, protocol: Protocol) -> u64 {
         loop {
             let allocated = (protocol.read)(&self.allocated);
             if allocated > end {
                 return allocated;
             }
-            let turn = match leader_gate::take(&self.growing, Duration::ZERO) {
+            let leader = match leader_gate::take(&self.growing, Duration::ZERO) {
                 Taken::Again => continue,
-                Taken::Ours(turn) | Taken::Overtook(turn) => turn,
+                Taken::Ours(leader) | Taken::Overtook(leader) => leader,
             };
             if (protocol.read)(&self.allocated) <= end {
                 self.allocate(allocated, protocol);
             }
-            turn.end();
+            leader.end();
         }
     }
 
@@ -102,7 +102,7 @@ impl Shared {
 }
 
 /// Two handles insert into segments of this many pieces; before them a third one may have been
-/// stopped during its turn, when the file had its name and the end was not raised.
+/// stopped as the leader, when the file had its name and the end was not raised.
 fn growth(pieces: usize, stopped: bool, protocol: Protocol) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);

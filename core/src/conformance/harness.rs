@@ -9,8 +9,8 @@ use crate::identity::Identity;
 use crate::inference::{AgePosterior, Belief, Distinct, Form, Piece, Survival, window_posterior};
 use crate::kind::copy::BlockCopy;
 use crate::kind::{
-    Age, BankMask, Checked, Decision, Estimate, Event, Kind, Micros, Moment, Operation,
-    Precondition, Query, Request, Sample, State, Totals, Within, records,
+    Age, Checked, Decision, Estimate, Event, Kind, Micros, Moment, Operation, Precondition, Query,
+    Request, Sample, State, Totals, Within, records,
 };
 use crate::machine::{Logged, Machine, write};
 use crate::state::STATE_WORDS;
@@ -132,8 +132,7 @@ impl Harness {
     /// # Panics
     /// If the kind does not remove.
     pub fn remove(&mut self, hash: u64, weight: u32) -> bool {
-        assert!(self.kind().removes(), "only kinds that remove are asked to");
-        assert!(self.kind().weighs(), "removals are counted in place of the new bits");
+        assert!(self.kind().removal().is_some(), "only kinds that remove are asked to");
         let request = Request::insert(hash).weighing(weight).under(Precondition::Removable);
         self.write(&request, self.now).0 == Checked::Present
     }
@@ -149,10 +148,9 @@ impl Harness {
     }
 
     /// Returns the sum of one of the kind's metrics over all blocks.
-    pub fn figure(&self, name: &str) -> u64 {
-        let stat = self.machine.stat(self.now, 0);
-        let figure = stat.figures.iter().find(|figure| figure.0 == name);
-        figure.unwrap_or_else(|| panic!("no figure {name}")).1
+    pub fn metric(&self, name: &str) -> u64 {
+        let metric = self.kind().metrics().iter().find(|metric| metric.name == name);
+        self.machine.sum(metric.unwrap_or_else(|| panic!("no metric {name}")).word)
     }
 
     /// Passes the key's block in the first bank to `look`.
@@ -207,8 +205,8 @@ impl Harness {
 
     /// Returns whether the key was seen within a part of the window, at a time.
     pub fn contains_within_at(&self, hash: u64, now: Micros, within: Within) -> bool {
-        let query = self.query(hash, now);
-        self.kind().contains_within(&self.state(), &self.blocks(hash), &query, within)
+        let Some(ages) = self.kind().ages() else { return self.contains_at(hash, now) };
+        ages.contains_within(&self.state(), &self.blocks(hash), &self.query(hash, now), within)
     }
 
     /// Returns the key's age at the filter's time.
@@ -218,7 +216,7 @@ impl Harness {
 
     /// Returns the key's age at a time.
     pub fn age_at(&self, hash: u64, now: Micros) -> Option<Age> {
-        self.kind().age(&self.state(), &self.blocks(hash), &self.query(hash, now))
+        self.kind().ages()?.age(&self.state(), &self.blocks(hash), &self.query(hash, now))
     }
 
     /// Returns the evidence of the key's cells about its age at a time; empty for kinds that do not
@@ -229,7 +227,8 @@ impl Harness {
     pub fn evidence_at(&self, hash: u64, now: Micros) -> Vec<Piece> {
         let mut pieces: Vec<Piece> = Vec::new();
         let (blocks, query) = (self.blocks(hash), self.query(hash, now));
-        self.kind().evidence(&self.state(), &blocks, &query, &belief(), &mut |piece| {
+        let Some(inference) = self.kind().inference() else { return pieces };
+        inference.evidence(&self.state(), &blocks, &query, &belief(), &mut |piece| {
             let Piece { from, to, likelihood } = piece;
             assert!(from < to && pieces.last().is_none_or(|last| last.to <= from), "{piece:?}");
             assert!(likelihood >= 0.0 && likelihood.is_finite(), "{piece:?}");
@@ -240,7 +239,8 @@ impl Harness {
 
     /// Returns the posterior of the kind's own window at a time; `None` if it does not infer.
     pub fn posterior_at(&self, hash: u64, now: Micros) -> Option<f64> {
-        let (Within::Items(window) | Within::Time(window)) = self.kind().window(&self.totals())?;
+        let window = self.kind().inference()?.window(&self.totals());
+        let (Within::Items(window) | Within::Time(window)) = window;
         let pieces = self.evidence_at(hash, now);
         Some(window_posterior(belief().survival, window, |tell| pieces.into_iter().for_each(tell)))
     }
@@ -250,9 +250,9 @@ impl Harness {
     pub fn ages_at(&self, hash: u64, now: Micros, belief: &Belief<'_>) -> (AgePosterior, u64) {
         let (blocks, query) = (self.blocks(hash), self.query(hash, now));
         let mut pieces = Vec::new();
-        let mut add = |piece| pieces.push(piece);
-        self.kind().evidence(&self.state(), &blocks, &query, belief, &mut add);
-        let history = self.kind().history(&self.state(), &query);
+        let inference = self.kind().inference().expect("a kind with posteriors");
+        inference.evidence(&self.state(), &blocks, &query, belief, &mut |piece| pieces.push(piece));
+        let history = inference.history(&self.state(), &query);
         (AgePosterior::new(belief.survival, u64::MAX, pieces), history)
     }
 
@@ -338,7 +338,7 @@ impl Harness {
     }
 
     fn blocks(&self, hash: u64) -> Blocks<'_> {
-        self.machine.blocks(BankMask::MAX, hash)
+        self.machine.blocks(hash)
     }
 }
 

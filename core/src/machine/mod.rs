@@ -39,8 +39,8 @@ use crate::kind::parameters::within;
 use crate::kind::plan::unsupported;
 use crate::kind::posterior::{PosteriorOptions, PosteriorQuery};
 use crate::kind::{
-    Admission, Age, BankMask, Checked, Estimate, Kind, Micros, Precondition, Query, Request, Since,
-    State, Within, records,
+    Admission, Age, BankMask, Checked, Estimate, KeyAges, Kind, Micros, Precondition, Query,
+    Request, Since, State, Within, records,
 };
 use crate::time::OperationTime;
 use ledger::Ledger;
@@ -257,7 +257,7 @@ impl Machine {
     /// Prefetches the memory that an operation on a key will read.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
-        self.kind().prefetch(&self.blocks(BankMask::MAX, hash), hash);
+        self.kind().prefetch(&self.blocks(hash), hash);
     }
 
     /// Checks a precondition and writes a key. Passes every record to `log` before it is applied:
@@ -349,10 +349,10 @@ impl Machine {
         write::apply(self, logged)
     }
 
-    /// Returns the key's blocks in the banks of a mask.
+    /// Returns the key's blocks in all banks.
     #[inline]
-    pub(crate) fn blocks(&self, mask: BankMask, hash: u64) -> Blocks<'_> {
-        self.memory.locate(mask, hash)
+    pub(crate) fn blocks(&self, hash: u64) -> Blocks<'_> {
+        self.memory.locate(BankMask::MAX, hash)
     }
 
     /// Returns the filter-wide state.
@@ -392,6 +392,13 @@ impl Machine {
         }
     }
 
+    /// Returns the sum of a kind word over all blocks.
+    pub(crate) fn sum(&self, word: usize) -> u64 {
+        let mut sum = 0_u64;
+        self.each_block(|_, block| sum = sum.wrapping_add(block.own(word)));
+        sum
+    }
+
     /// Returns the question about a key at a time, or at the filter's own if that is later.
     #[inline]
     fn query(&self, hash: u64, now: Micros) -> Query {
@@ -403,11 +410,7 @@ impl Machine {
     #[must_use]
     #[inline]
     pub fn contains(&self, hash: u64, now: Micros) -> bool {
-        self.kind().contains(
-            &self.state(),
-            &self.blocks(BankMask::MAX, hash),
-            &self.query(hash, now),
-        )
+        self.kind().contains(&self.state(), &self.blocks(hash), &self.query(hash, now))
     }
 
     /// Returns how long ago a key was seen, at least; `None` if it is not in the window.
@@ -415,12 +418,8 @@ impl Machine {
     /// # Errors
     /// [`Error::Unsupported`] for kinds that do not know ages.
     pub fn age(&self, hash: u64, now: Micros) -> Result<Option<Age>> {
-        self.check_ages("age")?;
-        Ok(self.kind().age(
-            &self.state(),
-            &self.blocks(BankMask::MAX, hash),
-            &self.query(hash, now),
-        ))
+        let ages = self.ages("age")?;
+        Ok(ages.age(&self.state(), &self.blocks(hash), &self.query(hash, now)))
     }
 
     /// Returns whether a key was seen within a part of the window.
@@ -428,18 +427,12 @@ impl Machine {
     /// # Errors
     /// As [`Machine::age`].
     pub fn seen_within(&self, hash: u64, now: Micros, within: Within) -> Result<bool> {
-        self.check_ages("seen_within")?;
-        let query = self.query(hash, now);
-        Ok(self.kind().contains_within(
-            &self.state(),
-            &self.blocks(BankMask::MAX, hash),
-            &query,
-            within,
-        ))
+        let (ages, query) = (self.ages("seen_within")?, self.query(hash, now));
+        Ok(ages.contains_within(&self.state(), &self.blocks(hash), &query, within))
     }
 
-    fn check_ages(&self, operation: &'static str) -> Result<()> {
-        if self.kind().knows_age() { Ok(()) } else { Err(unsupported(self.kind(), operation)) }
+    fn ages(&self, operation: &'static str) -> Result<&dyn KeyAges> {
+        self.kind().ages().ok_or_else(|| unsupported(self.kind(), operation))
     }
 
     /// Returns how often a key was inserted.
@@ -448,8 +441,7 @@ impl Machine {
     /// [`Error::Unsupported`] for kinds that do not count.
     pub fn estimate(&self, hash: u64, now: Micros) -> Result<Estimate> {
         let query = self.query(hash, now);
-        let estimate =
-            self.kind().estimate(&self.state(), &self.blocks(BankMask::MAX, hash), &query);
+        let estimate = self.kind().estimate(&self.state(), &self.blocks(hash), &query);
         estimate.ok_or_else(|| unsupported(self.kind(), "estimate"))
     }
 
@@ -458,7 +450,7 @@ impl Machine {
     /// # Errors
     /// [`Error::Unsupported`] for kinds whose counts do not decay.
     pub fn frequency(&self, hash: u64, now: Micros) -> Result<Estimate> {
-        let normaliser = self.kind().normaliser();
+        let normaliser = self.kind().counts().and_then(|counts| counts.normaliser());
         let normaliser = normaliser.ok_or_else(|| unsupported(self.kind(), "frequency"))?;
         let Estimate { count, at_least } = self.estimate(hash, now)?;
         Ok(Estimate { count: count * normaliser, at_least })
@@ -479,7 +471,7 @@ impl Machine {
         let (kind, hash) = (self.kind(), self.hash(key));
         let asked = PosteriorQuery::new(kind, "posterior", key, options, prior)?;
         let query = self.query(hash, now);
-        Ok(asked.in_window(kind, &self.state(), &self.blocks(BankMask::MAX, hash), &query))
+        Ok(asked.in_window(&self.state(), &self.blocks(hash), &query))
     }
 
     /// Returns the distribution of a key's age.
@@ -496,12 +488,7 @@ impl Machine {
         let (kind, hash) = (self.kind(), self.hash(key));
         let options = PosteriorOptions { window: None, form };
         let asked = PosteriorQuery::new(kind, "age_posterior", key, options, prior)?;
-        Ok(asked.ages(
-            kind,
-            &self.state(),
-            &self.blocks(BankMask::MAX, hash),
-            &self.query(hash, now),
-        ))
+        Ok(asked.ages(&self.state(), &self.blocks(hash), &self.query(hash, now)))
     }
 
     /// Returns which records have been applied.

@@ -8,8 +8,8 @@ use crate::error::{Error, Result};
 use crate::event;
 use crate::kind::plan::{WritePlan, unsupported};
 use crate::kind::{
-    BankMask, Checked, Decision, Estimate, Event, Kind, MOST_WEIGHT, Micros, Moment, Operation,
-    Precondition, Query, Request, State, records,
+    Checked, Decision, Estimate, Event, Kind, MOST_WEIGHT, Micros, Moment, Operation, Precondition,
+    Query, Request, State, records,
 };
 use crate::record::{Op, Record};
 use crate::time::{LATEST, OperationTime};
@@ -21,12 +21,12 @@ impl<F: Fn(&dyn Kind, &State<'_>, &Blocks<'_>, &Operation)> Apply for F {}
 
 /// Checks that the kind has what a request needs.
 pub(super) fn check(kind: &dyn Kind, request: &Request) -> Result<()> {
-    if request.precondition == Precondition::Removable && !kind.removes() {
+    if request.precondition == Precondition::Removable && kind.removal().is_none() {
         return Err(unsupported(kind, "remove"));
     }
     match request.weight {
         1 => Ok(()),
-        2..=MOST_WEIGHT if kind.weighs() => Ok(()),
+        2..=MOST_WEIGHT if kind.weights().is_some() => Ok(()),
         2..=MOST_WEIGHT => Err(unsupported(kind, "a weight")),
         found => {
             Err(Error::parameter("weight", format!("a number from 1 to {MOST_WEIGHT}"), found))
@@ -72,11 +72,7 @@ pub(crate) fn perform(
 fn count(machine: &Machine, hash: u64, now: Micros) -> Option<Estimate> {
     let now = now.max(machine.ledger.latest().time);
     let query = Query { hash, now, totals: machine.ledger.totals() };
-    machine.kind().estimate(
-        &machine.memory.state(),
-        &machine.memory.locate(BankMask::MAX, hash),
-        &query,
-    )
+    machine.kind().estimate(&machine.memory.state(), &machine.blocks(hash), &query)
 }
 
 fn moment(machine: &Machine, time: OperationTime, now: Micros) -> Moment {
@@ -170,7 +166,9 @@ fn time_of(record: &Record) -> OperationTime {
 fn apply_event(machine: &mut Machine, event: &Event, record: &Record) {
     let state = machine.memory.state();
     state.apply_banks(event);
-    machine.identity.kind.apply(&state, machine.identity.layout, event);
+    if let Some(events) = machine.identity.kind.events() {
+        events.apply(&state, machine.identity.layout, event);
+    }
     machine.memory.follow();
     machine.ledger.note(time_of(record));
 }
@@ -214,10 +212,10 @@ fn check_record(machine: &Machine, record: &Record) -> Result<()> {
         return refused("a time in the range of all filters");
     }
     match record.op {
-        Op::Insert | Op::Remove if kind.weighs() && record.argument == 0 => {
+        Op::Insert | Op::Remove if kind.weights().is_some() && record.argument == 0 => {
             refused("a weight of at least 1")
         }
-        Op::Remove if !kind.removes() => refused("no removal"),
+        Op::Remove if kind.removal().is_none() => refused("no removal"),
         Op::Remove => {
             let there = count(machine, record.payload, record.time);
             let is_there = there.is_some_and(|there| there.holds(record.argument));
