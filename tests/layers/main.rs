@@ -103,9 +103,9 @@ const UNSAFE_FILES: &[&str] = &[
     "platform/threads.rs",
 ];
 
-/// Where the orderings of atomic accesses are chosen: the shared words of the image, locks, slots of
-/// the log, the undo area and the words of blocks, what a fork leaves, media of their own. A name
-/// without `.rs` stands for a room, or a folder in one.
+/// Where the orderings of atomic accesses are chosen: the shared words of the image, locks, slots
+/// of the log, the undo area and the words of blocks, what a fork leaves, media of their own. A
+/// name without `.rs` stands for a room, or a folder in one.
 const ORDERINGS: &[&str] = &[
     "core/atomic",
     "core/block",
