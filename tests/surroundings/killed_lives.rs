@@ -2,6 +2,7 @@
 //! again, no key is missing, and the space that they need is bounded.
 
 use ebbtide::{Any, Durability, Filter, Options, Parameters, Reader, inspect};
+use ebbtide_testkit::copies::copy_files;
 use ebbtide_testkit::space::run;
 use ebbtide_testkit::{child, environment};
 use std::fs;
@@ -137,11 +138,7 @@ fn a_log_of_2000_segments_is_used_with_few_descriptors_when_it_is_one() {
     assert!(inspect::verify(&dir).expect("a report").is_sound(), "beside a writer");
     std::mem::forget(filter);
     // The forgotten handle still holds its locks: the following steps read a copy.
-    fs::create_dir(&copy).expect("a directory");
-    for entry in fs::read_dir(&dir).expect("a directory") {
-        let name = entry.expect("an entry").file_name();
-        fs::copy(dir.join(&name), copy.join(&name)).expect("space");
-    }
+    copy_files(&dir, &copy).expect("space");
     assert!(inspect::verify(&copy).expect("a report").is_sound());
     let reader = Reader::<Any>::open(&copy, options.clone()).expect("a reader");
     assert!(reader.contains(7_u64.to_le_bytes()).expect("an answer"));

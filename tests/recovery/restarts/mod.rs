@@ -1,8 +1,8 @@
 //! A restart changes nothing: after a close, a copy, a backup or a crash, the filter opens in its
 //! former state, or reports the damage.
 
+mod backups;
 mod bases;
-mod copies;
 mod panics;
 mod restart;
 mod time;
@@ -12,6 +12,7 @@ use ebbtide::{
     AgePartitioned, Any, Clock, Digest, Durability, Error, Filter, Options, Parameters,
     TimeLimited, Timestamp, inspect,
 };
+use ebbtide_testkit::copies::{self, copy_files};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -78,19 +79,13 @@ fn reference(numbers: &[std::ops::Range<u64>]) -> Filter {
 
 /// Copies the files that a power cut would leave of an open filter after all writes.
 fn copy(from: &Path, to: &Path) {
-    fs::create_dir(to).expect("a new directory");
-    for name in names(from, "") {
-        fs::copy(from.join(&name), to.join(&name)).expect("a copy");
-    }
+    copy_files(from, to).expect("a copy");
 }
 
 /// Returns the names that begin with `prefix`, ascending.
 fn names(dir: &Path, prefix: &str) -> Vec<String> {
-    let entries = fs::read_dir(dir).expect("a directory");
-    let names =
-        entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("ASCII"));
-    let mut names: Vec<_> = names.filter(|name| name.starts_with(prefix)).collect();
-    names.sort();
+    let mut names = copies::names(dir).expect("a directory");
+    names.retain(|name| name.starts_with(prefix));
     names
 }
 
