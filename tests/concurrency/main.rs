@@ -1,8 +1,6 @@
-//! Many threads, handles and processes on one filter: their operations, and readers beside them; and
-//! a model of the protocol between processes.
+//! Many threads, handles and processes on one filter: their operations, and readers beside them.
 
 mod attach;
-mod protocol;
 mod reader;
 mod readers;
 mod threads;
