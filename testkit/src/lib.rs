@@ -2,8 +2,8 @@
 //!
 //! Randomness and settings: [`random`], [`zipf`], [`environment`]. Filters to work on: [`samples`].
 //! The comparison of a recovered filter with its operations: [`prefix`], [`copies`]. Media that
-//! fail: [`failing`] and the [`crash`] disk; [`space`] mounts real ones that are small. Processes of
-//! a test: [`child`].
+//! fail: [`failing`], the [`crash`] disk, and [`space`] of adjustable size. Real file systems that
+//! are small: [`mount`]. Processes of a test: [`child`].
 //!
 //! Nothing here is shipped. Under loom and shuttle, which replace the atomics of the engine, only
 //! [`random`] exists.
@@ -18,6 +18,8 @@ pub mod crash;
 pub mod environment;
 #[cfg(not(any(loom, shuttle)))]
 pub mod failing;
+#[cfg(not(any(loom, shuttle)))]
+pub mod mount;
 #[cfg(not(any(loom, shuttle)))]
 pub mod prefix;
 pub mod random;

@@ -1,8 +1,7 @@
-//! Filters on media of adjustable size, and file systems of a few megabytes.
+//! Filters on media of adjustable size.
 
 use ebbtide::media::{Access, Media, Memory};
 use ebbtide::{AgePartitioned, Clock, Digest, Durability, Filter, ManualClock, Options, Timestamp};
-use std::process::Command;
 use std::sync::Arc;
 
 /// Returns options of a handle without threads and with a stopped clock, so that no background work
@@ -40,10 +39,4 @@ pub fn used(memory: &Memory) -> u64 {
         file.allocated_bytes().expect("a length")
     };
     memory.list().expect("a directory").iter().map(bytes).sum()
-}
-
-/// Runs `mount` or a similar program; returns false if that is not possible here.
-pub fn run(program: &str, arguments: &[&str]) -> bool {
-    let output = Command::new(program).args(arguments).output();
-    output.is_ok_and(|output| output.status.success())
 }

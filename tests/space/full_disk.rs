@@ -9,7 +9,8 @@ use ebbtide::{
     AgePartitioned, Any, Bloom, Error, Filter, Parameters, TimeLimited, Timestamp, inspect,
 };
 use ebbtide_testkit::failing::Failing;
-use ebbtide_testkit::space::{digest, options, run, shared, spec, used};
+use ebbtide_testkit::mount::{mounted, run, unmount};
+use ebbtide_testkit::space::{digest, options, shared, spec, used};
 use std::io::ErrorKind;
 use std::time::Duration;
 
@@ -407,15 +408,7 @@ fn any_single_failure_is_an_error_and_loses_no_insert_that_returned() {
 
 #[test]
 fn a_real_file_system_that_is_full_loses_nothing() {
-    let place = tempfile::tempdir().expect("a temporary directory");
-    let path = place.path().to_string_lossy().into_owned();
-    if !run("mount", &["-t", "tmpfs", "-o", "size=8m", "tmpfs", &path]) {
-        println!("skipped: mounting needs to be root in the initial namespace");
-        return;
-    }
-    let outcome = std::panic::catch_unwind(|| full_file_system(place.path()));
-    assert!(run("umount", &[&path]), "unmounted");
-    outcome.expect("see above");
+    mounted(&["-t", "tmpfs", "-o", "size=8m", "tmpfs"], full_file_system);
 }
 
 fn full_file_system(place: &std::path::Path) {
@@ -459,9 +452,9 @@ fn on_blocks_smaller_than_pages_whole_pages_are_allocated() {
     let made = std::fs::File::create(&image).and_then(|file| file.set_len(8 << 20));
     made.and_then(|()| std::fs::create_dir(&place)).expect("a directory of ours");
     let [image, path] = [&image, &place].map(|path| path.to_string_lossy().into_owned());
-    let mounted = run("mkfs.ext4", &["-q", "-b", "1024", &image])
+    let is_mounted = run("mkfs.ext4", &["-q", "-b", "1024", &image])
         && run("mount", &["-o", "loop", &image, &path]);
-    if !mounted {
+    if !is_mounted {
         println!("skipped: mounting needs to be root in the initial namespace, and mkfs.ext4");
         return;
     }
@@ -477,21 +470,13 @@ fn on_blocks_smaller_than_pages_whole_pages_are_allocated() {
         file.free(8192..3 * 4096).expect("all blocks are freed");
         assert!(space() < begun + 4096);
     });
-    assert!(run("umount", &[&path]), "unmounted");
+    assert!(unmount(&path), "unmounted");
     outcome.expect("see above");
 }
 
 #[test]
 fn a_backup_without_space_leaves_no_files_and_succeeds_once_there_is_space() {
-    let place = tempfile::tempdir().expect("a temporary directory");
-    let path = place.path().to_string_lossy().into_owned();
-    if !run("mount", &["-t", "tmpfs", "-o", "size=4k", "tmpfs", &path]) {
-        println!("skipped: mounting needs to be root in the initial namespace");
-        return;
-    }
-    let outcome = std::panic::catch_unwind(|| backup_page_by_page(place.path()));
-    assert!(run("umount", &[&path]), "unmounted");
-    outcome.expect("see above");
+    mounted(&["-t", "tmpfs", "-o", "size=4k", "tmpfs"], backup_page_by_page);
 }
 
 /// Tries a backup with one more page each time, until it succeeds.

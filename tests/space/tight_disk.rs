@@ -2,7 +2,8 @@
 
 use ebbtide::media::{Access, Disk, Media, Memory};
 use ebbtide::{AgePartitioned, Any, Error, Filter, Options, Parameters, inspect};
-use ebbtide_testkit::space::{digest, options, run, shared, spec, used};
+use ebbtide_testkit::mount::mounted;
+use ebbtide_testkit::space::{digest, options, shared, spec, used};
 
 fn made(memory: &Memory) -> Filter<AgePartitioned> {
     Filter::create_on(shared(memory), spec(), options()).expect("room")
@@ -234,15 +235,8 @@ fn growing_counters_use_the_space_of_removed_log() {
 /// On a real file system, because mapped or open files take space there even without a name.
 #[test]
 fn threads_write_without_limit_on_a_disk_of_five_times_the_memory() {
-    let place = tempfile::tempdir().expect("a temporary directory");
-    let path = place.path().to_string_lossy().into_owned();
-    if !run("mount", &["-t", "tmpfs", "-o", "size=8m", "tmpfs", &path]) {
-        println!("skipped: mounting needs to be root in the initial namespace");
-        return;
-    }
-    let outcome = std::panic::catch_unwind(|| on_tight_disk(&place.path().join("filter")));
-    assert!(run("umount", &[&path]), "unmounted");
-    outcome.expect("see above");
+    let tmpfs = ["-t", "tmpfs", "-o", "size=8m", "tmpfs"];
+    mounted(&tmpfs, |place| on_tight_disk(&place.join("filter")));
 }
 
 fn on_tight_disk(home: &std::path::Path) {

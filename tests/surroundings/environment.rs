@@ -7,14 +7,13 @@
 
 use ebbtide::{Any, Clock, Durability, Error, Filter, Options, Parameters, Reader, inspect};
 use ebbtide_testkit::child;
-use ebbtide_testkit::space::run;
+use ebbtide_testkit::mount::{mounted, run};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::ops::Range;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::os::unix::process::ExitStatusExt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use tempfile::TempDir;
@@ -447,19 +446,6 @@ fn another_user_gets_an_error_with_the_file_name_and_changes_nothing() {
     filter.close().expect("a clean end");
     let filter = Filter::<Any>::open(&dir, options()).expect("the same filter");
     assert_has(&filter, 0..KEYS + 10, "after an intruder");
-}
-
-/// Mounts a file system, runs `act` in it and unmounts it; or reports that this is not possible.
-fn mounted(arguments: &[&str], act: impl FnOnce(&Path)) {
-    let place = TempDir::new().expect("a directory");
-    let path = place.path().to_string_lossy().into_owned();
-    if !run("mount", &[arguments, &[&path]].concat()) {
-        println!("skipped: the system does not mount {arguments:?}, or not for this user");
-        return;
-    }
-    let outcome = catch_unwind(AssertUnwindSafe(|| act(place.path())));
-    assert!(run("umount", &[&path]), "unmounted");
-    outcome.expect("see above");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use ebbtide::{Any, Durability, Filter, Options, Parameters, Reader, inspect};
 use ebbtide_testkit::copies::copy_files;
-use ebbtide_testkit::space::run;
+use ebbtide_testkit::mount::{run, unmount};
 use ebbtide_testkit::{child, environment};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -80,7 +80,7 @@ fn after_any_number_of_lives_without_a_close_the_filter_opens_and_its_disk_space
         let outcome =
             std::panic::catch_unwind(|| many_lives(&place.path().join("filter"), name, kind));
         if mounted {
-            assert!(run("umount", &[&path]), "unmounted");
+            assert!(unmount(&path), "unmounted");
         }
         outcome.expect(name);
     }

@@ -5,7 +5,7 @@
 
 use ebbtide::{Any, Clock, Durability, Filter, Options, Parameters, Reader, inspect};
 use ebbtide_testkit::child;
-use ebbtide_testkit::space::run;
+use ebbtide_testkit::mount::{run, unmount};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
 use std::ops::Range;
@@ -171,7 +171,7 @@ fn a_device_removed_and_returned_during_one_boot_keeps_all_durable_inserts() {
     };
     if run("mkfs.ext4", &["-q", &device]) && run("mount", &[&device, &mount]) {
         let lost = std::panic::catch_unwind(|| lose_device(&device, &mount));
-        run("umount", &[&mount]);
+        unmount(&mount);
         run("losetup", &["--detach", &device]);
         lost.expect("see above");
     } else {
@@ -191,7 +191,7 @@ fn lose_device(device: &str, mount: &str) {
         println!("skipped: the file system cannot be stopped");
         return;
     }
-    assert!(run("umount", &[mount]) && run("mount", &[device, mount]));
+    assert!(unmount(mount) && run("mount", &[device, mount]));
     assert!(inspect::verify(&dir).expect("a report").is_sound());
     let filter = open(&dir);
     assert_has(&filter, 0..KEYS);
