@@ -1,7 +1,7 @@
 //! Child processes of a test: this test binary, with a role in its environment.
 //!
-//! A module whose tests start children has a test [`TEST`]. It returns unless [`role`] is set, and
-//! otherwise runs the role. A [`Child`] executes commands, line by line.
+//! A module whose tests start children has a test `the_child_plays_its_role_when_it_is_one`. It
+//! runs the [`role`] of the process, if there is one. A [`Child`] executes commands, line by line.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;

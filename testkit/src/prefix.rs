@@ -1,5 +1,5 @@
-//! The oracle of every harness: after a crash the state of a filter is the result of a prefix of its
-//! operations, and the prefix contains every operation that was acknowledged.
+//! The oracle: after a crash the state of a filter is the result of a prefix of its operations, and
+//! the prefix contains every operation that was acknowledged.
 //!
 //! A witness runs the same operations in memory and never crashes. Its digest after `n` operations
 //! is the only correct state with `n` of them, with one exception. The log may end between an event

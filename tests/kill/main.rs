@@ -1,5 +1,5 @@
-//! Processes that die or fork: killed at random moments, killed or stopped after an instruction, and
-//! children made by fork.
+//! Processes that die or fork: killed at random moments, killed or stopped after an instruction,
+//! and children made by fork.
 //!
 //! [`stepped`] has arguments of its own, and the environment sets the counts of [`moments`] and
 //! [`fork`]; a filter by name selects: `cargo test --test kill -- stepped:: --path insert`.
