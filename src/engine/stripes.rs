@@ -51,8 +51,8 @@ impl StripeLocks {
         }
     }
 
-    /// As [`StripeLocks::lock`], for an operation that may begin after the handle was closed; then it
-    /// fails and acquires nothing.
+    /// As [`StripeLocks::lock`], for an operation that may begin after the handle was closed; then
+    /// it fails and acquires nothing.
     #[inline]
     pub(crate) fn lock_unless_closed(&self, stripe: usize) -> Result<StripeGuard<'_, Local>> {
         match self.shared.stripes.try_lock(self.shared.image.header(), stripe) {

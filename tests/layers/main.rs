@@ -6,6 +6,7 @@
 //! The source is read as text with comments and literals blanked out, so no rule trips over prose.
 //! Test modules are free of the rules about layers, but not of those about sizes.
 
+mod documents;
 mod text;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -85,7 +86,7 @@ const ENGINE: &[&str] = &[
 
 /// Where the sources of what is shipped, and of what tests and measures it, are.
 const FOLDERS: &[&str] =
-    &["src", "core/src", "cli/src", "tests", "cli/tests", "examples", "benches"];
+    &["src", "core/src", "cli/src", "testkit/src", "tests", "cli/tests", "examples", "benches"];
 
 /// Where `unsafe` is at home: prefetching, what fork does, mappings and byte locks, the futex, and
 /// what a stripe lock guards.
@@ -103,9 +104,9 @@ const UNSAFE_FILES: &[&str] = &[
     "platform/threads.rs",
 ];
 
-/// Where the orderings of atomic accesses are chosen: the shared words of the image, locks, slots of
-/// the log, the undo area and the words of blocks, what a fork leaves, media of their own. A name
-/// without `.rs` stands for a room, or a folder in one.
+/// Where the orderings of atomic accesses are chosen: the shared words of the image, locks, slots
+/// of the log, the undo area and the words of blocks, what a fork leaves, media of their own. A
+/// name without `.rs` stands for a room, or a folder in one.
 const ORDERINGS: &[&str] = &[
     "core/atomic",
     "core/block",

@@ -4,10 +4,10 @@
 use crate::ground::{self, Ground, Pace};
 use crate::history::{Begun, History};
 use crate::media::{self, Place, Planted};
-use crate::random::Random;
 use crate::stage;
 use ebbtide::media::{Access, Media};
 use ebbtide::{Any, Checked, Durability, Error, Filter, Reader, Since, Timestamp};
+use ebbtide_testkit::random::Random;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 

@@ -3,9 +3,9 @@
 use crate::ground::{self, Ground};
 use crate::media::Planted;
 use crate::play;
-use crate::random::{Random, mix};
 use crate::settings::Settings;
 use crate::stage::{self, Director};
+use ebbtide_testkit::random::{Random, mix};
 use libtest_mimic::{Arguments, Trial};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
