@@ -302,6 +302,7 @@ impl From<Core> for Error {
         match error {
             Core::Parameter { name, expected, found } => Self::Parameter { name, expected, found },
             Core::Unsupported { kind, operation } => Self::Unsupported { kind, operation },
+            Core::TimeAhead { time, limit } => Self::TimeAhead { time, limit },
             // From a later version of `ebbtide-core`.
             error => Self::Core(error),
         }

@@ -137,7 +137,7 @@ pub use sync::scheduled;
 #[cfg(loom)]
 #[doc(hidden)]
 pub mod models {
-    pub use crate::image::{seqlock, stripe_table};
+    pub use crate::image::{seqlock, stripe_table, words};
     pub use crate::locks::{leader_gate, robust_word};
     pub mod sync {
         pub use crate::sync::{AtomicU64, Ordering};

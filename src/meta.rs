@@ -8,15 +8,13 @@ use crate::error::{Error, Result};
 use crate::format::header::DURABLE;
 use crate::format::names::FileName;
 use crate::media::{Access, Media};
-use crate::options::{Downtime, Durability, STRIPES_MAX};
+use crate::options::{Downtime, Durability};
 use crate::wal::segment::CAPACITY_MAX;
-use ebbtide_core::block::Layout;
-use ebbtide_core::hash::{KeyHash, KeyHasher};
-use ebbtide_core::kind::{Kind, Parameters};
-use ebbtide_core::kinds::registry;
+use ebbtide_core::error::{Error as Core, Result as CoreResult};
+use ebbtide_core::identity::{Identity, KINDS, Lines, line};
 use std::fmt::Write;
+use std::ops::Deref;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 const TITLE: &str = "ebbtide meta ";
@@ -26,34 +24,28 @@ const REMEDY: &str = "it alone holds the kind, its parameters and the seed of th
 /// An upper bound of the size of a `meta` file.
 const BYTES_MAX: u64 = 64 << 10;
 
-/// Returns the name of a hash function in the file, and the number of hexadecimal digits of its
-/// secret. A filter made with another function cannot be opened.
-fn described(function: KeyHash) -> (&'static str, usize) {
-    match function {
-        KeyHash::Fast => ("xxh3-64", 16),
-        KeyHash::Keyed => ("siphash-2-4", 32),
-    }
-}
-
 /// The contents of `meta`.
 #[derive(Debug, Clone)]
 pub struct Meta {
-    /// Identifies the filter; every other file repeats it.
-    pub uuid: u128,
-    /// The hash function of keys, with its secret.
-    pub hasher: KeyHasher,
-    /// The number of stripes and the block size.
-    pub layout: Layout,
+    /// Identifies the filter, its keys' hash, its layout and its kind; every other file repeats the
+    /// uuid.
+    pub identity: Identity,
     /// Records in each log segment.
     pub segment_records: u64,
     /// The filter's durability.
     pub durability: Durability,
     /// How time passes while no process has the filter open.
     pub downtime: Downtime,
-    /// How far ahead of the wall clock a key's time may lie.
-    pub max_lead: Duration,
-    /// The kind with its parameters.
-    pub kind: Arc<dyn Kind>,
+}
+
+/// What `meta` adds to the identity is small: most readers of it want the identity.
+impl Deref for Meta {
+    type Target = Identity;
+
+    #[inline]
+    fn deref(&self) -> &Identity {
+        &self.identity
+    }
 }
 
 impl Meta {
@@ -61,30 +53,17 @@ impl Meta {
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut text = format!("{TITLE}{}\n", DURABLE.written);
-        let mut line = |name: &str, value: &dyn std::fmt::Display| {
-            // Writing to a string cannot fail.
-            let _ = writeln!(text, "{name} {value}");
-        };
-        line("uuid", &format_args!("{:032x}", self.uuid));
-        let (name, digits) = described(self.hasher.function());
-        line("hash", &name);
-        line("seed", &format_args!("{:0digits$x}", self.hasher.secret()));
-        line("stripes", &self.layout.stripes);
-        line("block-words", &self.layout.block_words);
-        line("segment-records", &self.segment_records);
-        match self.durability {
-            // The format has microseconds and no unit.
-            Durability::Interval(every) => {
-                line("durability", &format_args!("interval {}", every.as_micros()));
+        self.identity.write(&mut text, |text| {
+            line(text, "segment-records", &self.segment_records);
+            match self.durability {
+                // The format has microseconds and no unit.
+                Durability::Interval(every) => {
+                    line(text, "durability", &format_args!("interval {}", every.as_micros()));
+                }
+                named => line(text, "durability", &named),
             }
-            named => line("durability", &named),
-        }
-        line("downtime", &self.downtime);
-        line("max-lead", &self.max_lead.as_micros());
-        line("kind", &self.kind.name());
-        for (name, value) in self.kind.parameters().iter() {
-            line("parameter", &format_args!("{name} {value}"));
-        }
+            line(text, "downtime", &self.downtime);
+        });
         let sum = crc32fast::hash(text.as_bytes());
         let _ = writeln!(text, "{CHECKSUM}{sum:08x}");
         text.into_bytes()
@@ -150,130 +129,59 @@ impl Meta {
         let text = std::str::from_utf8(body).map_err(|e| {
             damaged(path, e.valid_up_to() as u64, "text".into(), "other bytes".into())
         })?;
-        let mut lines = Lines { path, text, parameters: Parameters::new() };
-        DURABLE.check(lines.take(TITLE.trim_end(), "a number")?, path)?;
-        lines.meta()
+        let mut lines = Lines::new(text);
+        let in_file = |error| match error {
+            Core::Damaged { expected, found, .. } => damaged(path, 0, expected, found),
+            other => other.into(),
+        };
+        let version = lines.take(TITLE.trim_end(), "a number").map_err(in_file)?;
+        DURABLE.check(version, path)?;
+        let (identity, others) = Identity::read(&mut lines, KINDS, others).map_err(in_file)?;
+        let (segment_records, durability, downtime) = others;
+        Ok(Self { identity, segment_records, durability, downtime })
     }
+}
+
+/// Reads the lines that the identity does not have.
+fn others(lines: &mut Lines<'_>) -> CoreResult<(u64, Durability, Downtime)> {
+    let segment_records = lines.number("segment-records", 1, CAPACITY_MAX)?;
+    let expected = "always, never or interval";
+    let value: String = lines.take("durability", expected)?;
+    let interval = value.strip_prefix("interval ").and_then(|micros| micros.parse().ok());
+    let durability = match (value.as_str(), interval) {
+        ("always", _) => Durability::Always,
+        ("never", _) => Durability::Never,
+        (_, Some(micros)) => Durability::Interval(Duration::from_micros(micros)),
+        _ => return Err(Lines::wrong("durability", expected, &value)),
+    };
+    let downtime = match lines.take::<String>("downtime", "age or freeze")?.as_str() {
+        "age" => Downtime::Age,
+        "freeze" => Downtime::Freeze,
+        other => return Err(Lines::wrong("downtime", "age or freeze", other)),
+    };
+    Ok((segment_records, durability, downtime))
 }
 
 fn damaged(path: &Path, offset: u64, expected: String, found: String) -> Error {
     Error::Damaged { path: path.to_path_buf(), offset, expected, found, remedy: REMEDY }
 }
 
-/// The lines of a checked file.
-struct Lines<'a> {
-    path: &'a Path,
-    text: &'a str,
-    parameters: Parameters,
-}
-
-impl Lines<'_> {
-    fn meta(&mut self) -> Result<Meta> {
-        let uuid = self.hexadecimal("uuid")?;
-        let hasher = self.hasher()?;
-        let layout = Layout {
-            stripes: self.number("stripes", 1, STRIPES_MAX.into())? as u32,
-            block_words: self.number(
-                "block-words",
-                Layout::LEAST_BLOCK_WORDS.into(),
-                Layout::MOST_BLOCK_WORDS.into(),
-            )? as u32,
-        };
-        let segment_records = self.number("segment-records", 1, CAPACITY_MAX)?;
-        let durability = self.durability()?;
-        let downtime = match self.take::<String>("downtime", "age or freeze")?.as_str() {
-            "age" => Downtime::Age,
-            "freeze" => Downtime::Freeze,
-            other => return Err(self.wrong("downtime", "age or freeze", other)),
-        };
-        let max_lead = Duration::from_micros(self.number("max-lead", 0, u64::MAX)?);
-        let kind_name: String = self.take("kind", "a kind's name")?;
-        while !self.text.is_empty() {
-            let line: String = self.take("parameter", "a name and a value")?;
-            match line.split_once(' ') {
-                Some((name, value)) => self.parameters.set(name, value),
-                None => return Err(self.wrong("parameter", "a name and a value", &line)),
-            }
-        }
-        let kind = registry::build(&kind_name, &self.parameters).map_err(|error| {
-            self.wrong("kind", "parameters that its kind takes", &error.to_string())
-        })?;
-        Ok(Meta { uuid, hasher, layout, segment_records, durability, downtime, max_lead, kind })
-    }
-
-    fn hasher(&mut self) -> Result<KeyHasher> {
-        let name: String = self.take("hash", "a hash function's name")?;
-        let known = [KeyHash::Fast, KeyHash::Keyed];
-        let Some(function) = known.into_iter().find(|&known| described(known).0 == name) else {
-            return Err(self.wrong(
-                "hash",
-                &known.map(|known| described(known).0).join(" or "),
-                &name,
-            ));
-        };
-        let seed: String = self.take("seed", "hexadecimal digits")?;
-        let digits = described(function).1;
-        match u128::from_str_radix(&seed, 16) {
-            Ok(secret) if seed.len() == digits => Ok(KeyHasher::new(function, secret)),
-            _ => Err(self.wrong("seed", &format!("{digits} hexadecimal digits"), "something else")),
-        }
-    }
-
-    fn wrong(&self, name: &str, expected: &str, found: &str) -> Error {
-        damaged(self.path, 0, format!("{name}: {expected}"), format!("`{}`", found.escape_debug()))
-    }
-
-    /// Returns the value of the next line, which must have this name.
-    fn take<T: std::str::FromStr>(&mut self, name: &str, expected: &str) -> Result<T> {
-        let (line, rest) = self.text.split_once('\n').unwrap_or((self.text, ""));
-        self.text = rest;
-        let value = line.strip_prefix(name).and_then(|value| value.strip_prefix(' '));
-        let value = value.ok_or_else(|| self.wrong(name, "a line of this name", "another"))?;
-        value.parse().map_err(|_| self.wrong(name, expected, value))
-    }
-
-    fn number(&mut self, name: &str, least: u64, most: u64) -> Result<u64> {
-        let expected = format!("an integer from {least} to {most}");
-        let value: u64 = self.take(name, &expected)?;
-        if (least..=most).contains(&value) {
-            Ok(value)
-        } else {
-            Err(self.wrong(name, &expected, &value.to_string()))
-        }
-    }
-
-    fn hexadecimal(&mut self, name: &str) -> Result<u128> {
-        let value: String = self.take(name, "hexadecimal digits")?;
-        u128::from_str_radix(&value, 16).map_err(|_| self.wrong(name, "hexadecimal digits", &value))
-    }
-
-    fn durability(&mut self) -> Result<Durability> {
-        let value: String = self.take("durability", "always, never or interval")?;
-        let interval = value.strip_prefix("interval ").and_then(|micros| micros.parse().ok());
-        match (value.as_str(), interval) {
-            ("always", _) => Ok(Durability::Always),
-            ("never", _) => Ok(Durability::Never),
-            (_, Some(micros)) => Ok(Durability::Interval(Duration::from_micros(micros))),
-            _ => Err(self.wrong("durability", "always, never or interval", &value)),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ebbtide_core::block::Layout;
+    use ebbtide_core::hash::{KeyHash, KeyHasher};
+    use ebbtide_core::kind::Parameters;
     use ebbtide_core::kinds::registry::build;
 
     fn meta(hasher: KeyHasher) -> Meta {
+        let kind = build("bloom", &Parameters::new().with("capacity", 1000)).expect("a kind");
+        let layout = Layout { stripes: 2, block_words: 64 };
         Meta {
-            uuid: 0x1234,
-            hasher,
-            layout: Layout { stripes: 2, block_words: 64 },
+            identity: Identity { uuid: 0x1234, hasher, layout, max_lead: 3_600_000_000, kind },
             segment_records: 128,
             durability: Durability::Never,
             downtime: Downtime::Age,
-            max_lead: Duration::from_secs(3600),
-            kind: build("bloom", &Parameters::new().with("capacity", 1000)).expect("a kind"),
         }
     }
 

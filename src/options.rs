@@ -3,6 +3,7 @@
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::wal::record::RECORD_BYTES;
+use ebbtide_core::block::Layout;
 use ebbtide_core::hash::{KeyHash, Seed};
 use ebbtide_core::kind::parameters::within;
 use std::fmt;
@@ -166,9 +167,6 @@ impl Default for Options {
 /// operations fills several.
 const SEGMENT_LEAST: u64 = if cfg!(shuttle) { 128 } else { 4 << 10 };
 
-/// The greatest number of stripes of a filter.
-pub const STRIPES_MAX: u32 = 4096;
-
 impl Options {
     /// Returns the defaults.
     #[must_use]
@@ -316,7 +314,7 @@ impl Options {
     /// Checks the values that are fixed at creation.
     pub(crate) fn check(&self) -> Result<()> {
         if let Some(stripes) = self.stripes {
-            within("stripes", stripes.into(), 1, STRIPES_MAX.into())?;
+            within("stripes", stripes.into(), 1, Layout::MOST_STRIPES.into())?;
         }
         within("block-bytes", self.block_bytes, 512, 64 << 10)?;
         if let Some(bytes) = self.segment_bytes {

@@ -9,11 +9,13 @@
 //! A forked child can reach all of this, so nothing here waits or wakes through a table of the
 //! process: see `docs/architecture.md`, "Fork".
 
+mod hint;
 pub mod mutex;
 #[cfg(shuttle)]
 pub mod scheduled;
 
 pub use ebbtide_core::atomic::{AtomicU64, Ordering, fence};
+pub use hint::Hint;
 #[cfg(not(shuttle))]
 pub use mutex::Mutex;
 #[cfg(shuttle)]

@@ -32,11 +32,14 @@ fn create(dir: &Path) -> Seen {
 
 /// Creates a filter in a directory that was just emptied. A file of an old handle may appear
 /// between the check and the creation of `meta`, within microseconds; creation then reports it.
+/// (As a foreign one if the old handle is stopped for long before it writes the file's header.)
 fn create_anew(dir: &Path) -> Seen {
     for _ in 0..3 {
         match Filter::create(dir, spec(), options(true)) {
             Ok(filter) => return filter,
-            Err(Error::Damaged { .. }) => take_away(dir, Taken::Emptied),
+            Err(Error::Damaged { .. } | Error::Occupied { .. }) => {
+                take_away(dir, Taken::Emptied);
+            }
             Err(error) => panic!("{error}"),
         }
     }
@@ -292,6 +295,31 @@ fn a_filter_shared_by_a_group_stays_shared_for_any_umask() {
     }
     let mode = fs::metadata(&dir).expect("it is there").permissions().mode();
     assert_eq!(mode & 0o070, 0o070, "the group may create files there");
+}
+
+#[test]
+fn a_temporary_file_of_an_old_handle_does_not_keep_a_new_filter_from_its_directory() {
+    let place = tempfile::tempdir().expect("a temporary directory");
+    let dir = place.path().join("seen");
+    let filter = create(&dir);
+    insert(&filter, 0..10).expect("inserted");
+    let header = fs::read(dir.join("live")).expect("the image");
+    // An old handle has created the file, and writes its header or removes it a little later.
+    for removed in [false, true] {
+        take_away(&dir, Taken::Emptied);
+        let file = dir.join("tmp-4294967298");
+        fs::write(&file, [0; 4096]).expect("created");
+        let (late, start) = (file.clone(), header.clone());
+        let straggler = std::thread::spawn(move || {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            if removed { fs::remove_file(late) } else { fs::write(late, start) }
+        });
+        let created = Seen::create(&dir, spec(), options(true)).unwrap_or_else(|e| panic!("{e}"));
+        // Creation removes what it finds; the file may also be gone before it is examined.
+        let _ = straggler.join().expect("no panic");
+        insert(&created, 0..100).expect("inserted");
+        assert!(has(&created, 0..100));
+    }
 }
 
 #[test]

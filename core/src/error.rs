@@ -5,7 +5,8 @@ use std::fmt;
 /// What every fallible function of the crate returns.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// A request that a kind refuses. The message says what was expected and what was found.
+/// What a kind or a filter in memory refuses. The message says what was expected and what was
+/// found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
@@ -24,6 +25,36 @@ pub enum Error {
         kind: &'static str,
         /// The operation.
         operation: &'static str,
+    },
+    /// A key's time lies too far ahead of the clock.
+    TimeAhead {
+        /// The key's time, in microseconds since the Unix epoch.
+        time: u64,
+        /// The latest time that is accepted now.
+        limit: u64,
+    },
+    /// Bytes of a filter are not what was written.
+    Damaged {
+        /// The part that was read.
+        what: String,
+        /// What it must be.
+        expected: String,
+        /// What was found.
+        found: String,
+    },
+    /// Bytes of a filter are of a version that this build does not read.
+    Version {
+        /// The version that this build writes.
+        expected: u32,
+        /// The version that was found.
+        found: u64,
+    },
+    /// A record is not the next one of this filter; nothing has changed.
+    Diverged {
+        /// What the next record must be.
+        expected: String,
+        /// What was given.
+        found: String,
     },
 }
 
@@ -46,6 +77,22 @@ impl fmt::Display for Error {
             }
             Self::Unsupported { kind, operation } => {
                 write!(f, "a filter of kind {kind} has no operation `{operation}`")
+            }
+            Self::TimeAhead { time, limit } => write!(
+                f,
+                "time {time} µs is too far ahead of the clock: expected at most {limit} µs"
+            ),
+            Self::Damaged { what, expected, found } => {
+                write!(f, "{what} is damaged: expected {expected}, found {found}")
+            }
+            Self::Version { expected, found } => {
+                write!(f, "expected format version {expected}, found {found}")
+            }
+            Self::Diverged { expected, found } => {
+                write!(
+                    f,
+                    "the record does not continue this filter: expected {expected}, found {found}"
+                )
             }
         }
     }

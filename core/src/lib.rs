@@ -20,20 +20,25 @@
 
 pub mod atomic;
 pub mod block;
-#[cfg(any(test, feature = "testing"))]
+#[cfg(all(any(test, feature = "testing"), not(loom)))]
 pub mod conformance;
+pub mod digest;
 pub mod error;
 pub mod event;
 pub mod hash;
+pub mod identity;
 pub mod inference;
 pub mod kind;
 pub mod kinds;
+#[cfg(not(loom))]
+pub mod machine;
 pub mod record;
 #[cfg(feature = "serde")]
 mod serial;
 pub mod state;
+pub mod time;
 
 pub use error::{Error, Result};
 pub use hash::KeyHash;
 pub use inference::{AgePosterior, Form, Penalty, Prior};
-pub use kind::{Age, Estimate, Kind, Parameters, Within};
+pub use kind::{Admission, Age, Checked, Estimate, Kind, Parameters, Since, Within};

@@ -4,13 +4,13 @@
 //! segment. Together they are a filter: opening it replays them like any other.
 
 use crate::engine::Engine;
-use crate::engine::checkpoint::{PATIENCE, Place};
+use crate::engine::backpressure::PATIENCE;
+use crate::engine::checkpoint::Place;
 use crate::engine::open::{clear, write_file, write_new};
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
 use crate::media::Media;
 use crate::snapshot::SnapshotHeader;
-use crate::sync::Ordering;
 use crate::wal::segment::SegmentHeader;
 use crate::wal::{Segment, slot};
 use std::sync::Arc;
@@ -23,93 +23,87 @@ const META_TEMPORARY: u64 = 2;
 /// that it needs.
 const TRIES: u32 = 3;
 
-impl Engine {
-    pub(crate) fn backup(&self, to: &dyn Media) -> Result<()> {
-        self.check_process()?;
-        write_new(to, |_locks| {
-            // Meanwhile other processes do not remove log, unless they urgently need space.
-            let _writing = self.begin_snapshot(PATIENCE)?;
-            for _ in 0..TRIES {
-                if self.copy_filter(to)? {
-                    return write_file(
-                        to,
-                        META_TEMPORARY,
-                        &FileName::Meta.to_string(),
-                        &self.meta.encode(),
-                    );
-                }
-                clear(to)?;
+/// Copies an open filter to a new directory.
+pub(crate) fn backup(engine: &Engine, to: &dyn Media) -> Result<()> {
+    engine.shared.check_process()?;
+    write_new(to, |_locks| {
+        // Meanwhile other processes do not remove log, unless they urgently need space.
+        let _writing = engine.checkpoints.begin_snapshot(PATIENCE)?;
+        for _ in 0..TRIES {
+            if copy_filter(engine, to)? {
+                return write_file(
+                    to,
+                    META_TEMPORARY,
+                    &FileName::Meta.to_string(),
+                    &engine.shared.meta.encode(),
+                );
             }
-            let overtaken = std::io::Error::new(
-                std::io::ErrorKind::Interrupted,
-                "checkpoints removed the log under it; try again, or raise `checkpoint_bytes`",
-            );
-            Err(Error::io("back up", self.media.path())(overtaken))
-        })
-    }
-
-    /// Copies state and log; returns false if log was removed that the copy needs.
-    fn copy_filter(&self, to: &dyn Media) -> Result<bool> {
-        // Held from the start: a process that has a segment mapped keeps its content, even if the
-        // file is removed.
-        let (_, mut held) = self.map_log()?;
-        let temporary = FileName::Temporary(SNAPSHOT_TEMPORARY).to_string();
-        let snapshot = self.copy_to(Place::Backup(to), &temporary)?;
-        // Acquire: pairs with the Release in `make_room`.
-        let end = self.image.header().allocated().load(Ordering::Acquire);
-        match self.log.map(snapshot.start, end) {
-            Err(error) if error.is_not_found() => {}
-            mapped => held.extend(mapped?),
+            clear(to)?;
         }
-        held.sort_by_key(|segment| segment.first());
-        held.dedup_by_key(|segment| segment.first());
-        let name = FileName::Snapshot { start: snapshot.start }.to_string();
-        to.rename(&temporary, &name).map_err(Error::io("name", to.path().join(&name)))?;
-        self.copy_log(&held, to, &snapshot)
-    }
+        let overtaken = std::io::Error::new(
+            std::io::ErrorKind::Interrupted,
+            "checkpoints removed the log under it; try again, or raise `checkpoint_bytes`",
+        );
+        Err(Error::io("back up", engine.shared.media.path())(overtaken))
+    })
+}
 
-    /// Copies the records that the snapshot needs; all are published, because the log is durable
-    /// through its end. Returns false if one of them is not in these segments, which are in the
-    /// order of their LSNs.
-    fn copy_log(
-        &self,
-        held: &[Arc<Segment>],
-        to: &dyn Media,
-        snapshot: &SnapshotHeader,
-    ) -> Result<bool> {
-        let header = SegmentHeader {
-            uuid: self.meta.uuid,
-            timeline: snapshot.timeline,
-            timeline_start: snapshot.start,
-            first: snapshot.start,
-            capacity: (snapshot.end - snapshot.start).max(1),
-        };
-        let segment = Segment::create(to, header, SEGMENT_TEMPORARY)?;
-        let mut next = snapshot.start;
-        for from in held {
-            if next < snapshot.end && from.first() > next {
+/// Copies state and log; returns false if log was removed that the copy needs.
+fn copy_filter(engine: &Engine, to: &dyn Media) -> Result<bool> {
+    // Held from the start: a process that has a segment mapped keeps its content, even if the
+    // file is removed.
+    let (_, mut held) = engine.log_writer.map_log()?;
+    let temporary = FileName::Temporary(SNAPSHOT_TEMPORARY).to_string();
+    let snapshot = engine.checkpoints.copy_to(Place::Backup(to), &temporary)?;
+    let end = engine.shared.image.header().allocated().read();
+    match engine.shared.log.map(snapshot.start, end) {
+        Err(error) if error.is_not_found() => {}
+        mapped => held.extend(mapped?),
+    }
+    held.sort_by_key(|segment| segment.first());
+    held.dedup_by_key(|segment| segment.first());
+    let name = FileName::Snapshot { start: snapshot.start }.to_string();
+    to.rename(&temporary, &name).map_err(Error::io("name", to.path().join(&name)))?;
+    copy_log(engine, &held, to, &snapshot)
+}
+
+/// Copies the records that the snapshot needs; all are published, because the log is durable
+/// through its end. Returns false if one of them is not in these segments, which are in the
+/// order of their LSNs.
+fn copy_log(
+    engine: &Engine,
+    held: &[Arc<Segment>],
+    to: &dyn Media,
+    snapshot: &SnapshotHeader,
+) -> Result<bool> {
+    let header = SegmentHeader {
+        uuid: engine.shared.meta.uuid,
+        timeline: snapshot.timeline,
+        timeline_start: snapshot.start,
+        first: snapshot.start,
+        capacity: (snapshot.end - snapshot.start).max(1),
+    };
+    let segment = Segment::create(to, header, SEGMENT_TEMPORARY)?;
+    let mut next = snapshot.start;
+    for from in held {
+        if next < snapshot.end && from.first() > next {
+            return Ok(false);
+        }
+        let upto = snapshot.end.min(from.end());
+        for lsn in next..upto {
+            let words = slot::words(from.slot(lsn));
+            if words[3] == 0 {
+                // Not the segment that held the record, but an empty one that received the name
+                // of a removed one.
                 return Ok(false);
             }
-            let upto = snapshot.end.min(from.end());
-            for lsn in next..upto {
-                let mut words = [0; 4];
-                for (word, cell) in words.iter_mut().zip(from.slot(lsn)) {
-                    // Acquire: pairs with the Release of `slot::publish`.
-                    *word = cell.load(Ordering::Acquire);
-                }
-                if words[3] == 0 {
-                    // Not the segment that held the record, but an empty one that received the name
-                    // of a removed one.
-                    return Ok(false);
-                }
-                slot::publish(segment.slot(lsn), words);
-            }
-            next = next.max(upto);
+            slot::publish(segment.slot(lsn), words);
         }
-        let name = FileName::Segment { timeline: header.timeline, first: header.first };
-        segment.sync().map_err(Error::io("sync", to.path().join(name.to_string())))?;
-        Ok(next == snapshot.end)
+        next = next.max(upto);
     }
+    let name = FileName::Segment { timeline: header.timeline, first: header.first };
+    segment.sync().map_err(Error::io("sync", to.path().join(name.to_string())))?;
+    Ok(next == snapshot.end)
 }
 
 #[cfg(all(test, not(loom)))]

@@ -20,7 +20,6 @@ use crate::recovery::history::{History, LogExtent, Prefix, check_start};
 use crate::recovery::listing::Listing;
 use crate::recovery::replay::load_alone;
 use crate::snapshot::SnapshotReader;
-use crate::sync::Ordering;
 use crate::wal::record::{Decoded, RECORD_BYTES};
 use crate::wal::segment::{CAPACITY_MAX, SegmentHeader};
 use crate::wal::{Op, Record, Segment, slot};
@@ -325,9 +324,9 @@ fn told(home: &dyn Media, listing: &Listing, history: &History, uuid: u128) -> R
         told.durable = told.durable.max(end);
     }
     if let Some(image) = Control::open_previous(home, uuid, Access::Read)? {
-        // Relaxed: their writers are dead. They have no checksum, but must be consistent.
-        let [durable, tail, allocated] = [image.durable(), image.tail(), image.allocated()]
-            .map(|word| word.load(Ordering::Relaxed));
+        // Their writers are dead. They have no checksum, but must be consistent.
+        let (durable, tail) = (image.durable().hint(), image.tail().hint());
+        let allocated = image.allocated().hint();
         if durable <= tail && tail <= allocated && image.identity().timeline == told.timeline {
             told.durable = told.durable.max(durable);
             told.end = told.end.max(tail);

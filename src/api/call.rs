@@ -7,9 +7,11 @@ use crate::api::entry::{Entry, Item};
 use crate::api::filter::Filter;
 use crate::clock::Timestamp;
 use crate::engine::Engine;
-use crate::engine::infer::PosteriorOptions;
+use crate::engine::infer::{self, PosteriorOptions};
 use crate::engine::outcome::{Admission, Checked, Precondition, Request, Since};
-use crate::error::{Error, Result};
+use crate::engine::read::Queries;
+use crate::engine::shared::Shared;
+use crate::error::Result;
 use crate::options::Durability;
 use ebbtide_core::inference::{AgePosterior, Form, Penalty, Prior, decide};
 use ebbtide_core::kind::{Age, Estimate, Micros, Within};
@@ -26,12 +28,12 @@ pub trait Handle: sealed::Handle {
 }
 
 pub(crate) mod sealed {
-    use super::{Engine, Result};
+    use super::{Queries, Result};
 
     pub trait Handle {
         /// Runs a query on the engine that has the filter's state; if that state was retired
         /// meanwhile, again on another one.
-        fn ask<T>(&self, ask: impl FnMut(&Engine) -> Result<T>) -> Result<T>;
+        fn ask<T>(&self, ask: impl FnMut(&Queries) -> Result<T>) -> Result<T>;
     }
 }
 
@@ -41,8 +43,8 @@ impl<K> Handle for Filter<K> {
 
 impl<K> sealed::Handle for Filter<K> {
     #[inline]
-    fn ask<T>(&self, mut ask: impl FnMut(&Engine) -> Result<T>) -> Result<T> {
-        ask(&self.engine)
+    fn ask<T>(&self, mut ask: impl FnMut(&Queries) -> Result<T>) -> Result<T> {
+        ask(&self.engine.queries)
     }
 }
 
@@ -94,27 +96,27 @@ impl<'a, H: Handle> Call<'a, H> {
     fn ask<T>(
         &self,
         key: impl AsRef<[u8]>,
-        ask: impl Fn(&Engine, u64, Option<Micros>) -> Result<T>,
+        ask: impl Fn(&Queries, u64, Option<Micros>) -> Result<T>,
     ) -> Result<T> {
         let key = key.as_ref();
-        self.handle.ask(|engine| ask(engine, engine.meta.hasher.hash(key), self.time))
+        self.handle.ask(|queries| ask(queries, queries.shared.meta.hasher.hash(key), self.time))
     }
 
     /// Queries the engine for each of many keys, whose cells are prefetched.
     fn ask_all<T: AsRef<[u8]>, A>(
         &self,
         keys: &[T],
-        ask: impl Fn(&Engine, u64, Option<Micros>) -> Result<A>,
+        ask: impl Fn(&Queries, u64, Option<Micros>) -> Result<A>,
     ) -> Result<Vec<A>> {
         let mut answers = Vec::with_capacity(keys.len());
         for keys in keys.chunks(AHEAD) {
             // These answers are of one state; between chunks a reader may switch to another one.
             let before = answers.len();
-            self.handle.ask(|engine| {
+            self.handle.ask(|queries| {
                 answers.truncate(before);
-                let hashes = fetch(engine, keys, Engine::prefetch);
+                let hashes = fetch(&queries.shared, keys, |hash| queries.prefetch(hash));
                 hashes[..keys.len()].iter().try_for_each(|&hash| {
-                    answers.push(ask(engine, hash, self.time)?);
+                    answers.push(ask(queries, hash, self.time)?);
                     Ok(())
                 })
             })?;
@@ -128,7 +130,7 @@ impl<'a, H: Handle> Call<'a, H> {
     /// As there, and of a reader as [`Reader::contains`](crate::Reader::contains).
     #[inline]
     pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        self.ask(key, Engine::contains)
+        self.ask(key, Queries::contains)
     }
 
     /// See [`Filter::contains_all`].
@@ -136,7 +138,7 @@ impl<'a, H: Handle> Call<'a, H> {
     /// # Errors
     /// As [`Call::contains`].
     pub fn contains_all<T: AsRef<[u8]>>(&self, keys: &[T]) -> Result<Vec<bool>> {
-        self.ask_all(keys, Engine::contains)
+        self.ask_all(keys, Queries::contains)
     }
 
     /// See [`Filter::contains_hash`].
@@ -170,7 +172,7 @@ impl<K> Call<'_, Filter<K>> {
 
     #[inline]
     fn hash(&self, key: &[u8]) -> u64 {
-        self.engine().meta.hasher.hash(key)
+        self.engine().shared.meta.hasher.hash(key)
     }
 
     fn write(&self, key: &[u8], ask: Precondition) -> Result<Checked> {
@@ -182,28 +184,29 @@ impl<K> Call<'_, Filter<K>> {
         &self,
         key: &[u8],
         ask: Precondition,
-        told: Option<&Cell<Option<Estimate>>>,
+        count: Option<&Cell<Option<Estimate>>>,
     ) -> Result<Checked> {
         let hash = self.hash(key);
-        self.engine().prefetch_to_write(hash);
+        self.engine().writer.prefetch_to_write(hash);
         let request = self.request(hash, ask)?;
-        let written = self.engine().write(&Request { told, ..request })?;
-        self.engine().settle(written.lsn, self.durability)?;
+        let written = self.engine().writer.write(&Request { count, ..request })?;
+        self.engine().commits.settle(written.lsn, self.durability)?;
         Ok(written.checked)
     }
 
     /// Writes a key, and returns its count together with the answer.
     fn write_and_count(&self, key: &[u8], ask: Precondition) -> Result<(Checked, Estimate)> {
-        let told = Cell::new(None);
-        let checked = self.write_and_tell(key, ask, Some(&told))?;
-        let estimate = told.get().ok_or_else(|| self.engine().unsupported("estimate"))?;
+        let count = Cell::new(None);
+        let checked = self.write_and_tell(key, ask, Some(&count))?;
+        let estimate = count.get().ok_or_else(|| self.engine().shared.unsupported("estimate"))?;
         Ok((checked, estimate))
     }
 
     #[inline]
     fn request(&self, hash: u64, ask: Precondition) -> Result<Request<'static>> {
-        let weight = self.weight.map_or(Ok(1), |given| self.engine().meta.kind.weight(given))?;
-        Ok(Request { hash, time: self.time, weight, ask, told: None })
+        let weight =
+            self.weight.map_or(Ok(1), |given| self.engine().shared.meta.kind.weight(given))?;
+        Ok(Request { hash, time: self.time, weight, ask, count: None })
     }
 
     /// Writes keys in order and passes on each answer. Keys written before an error become durable
@@ -218,16 +221,17 @@ impl<K> Call<'_, Filter<K>> {
         let mut write = |item: &T, hash| {
             let (time, weight) = item.settings();
             let call = Self { time: time.or(self.time), weight: weight.or(self.weight), ..*self };
-            let written = self.engine().write(&call.request(hash, ask)?)?;
+            let written = self.engine().writer.write(&call.request(hash, ask)?)?;
             last = last.max(written.lsn);
             tell(written.checked);
             Ok(())
         };
         let written = items.chunks(AHEAD).try_for_each(|items| {
-            let hashes = fetch(self.engine(), items, Engine::prefetch_to_write);
+            let writer = &self.engine().writer;
+            let hashes = fetch(&writer.shared, items, |hash| writer.prefetch_to_write(hash));
             items.iter().zip(hashes).try_for_each(|(item, hash)| write(item, hash))
         });
-        self.engine().settle(last, self.durability)?;
+        self.engine().commits.settle(last, self.durability)?;
         written
     }
 
@@ -320,15 +324,11 @@ impl<K> Call<'_, Filter<K>> {
 
 /// Hashes up to [`AHEAD`] keys and prefetches their cells, so that all their cache misses overlap.
 #[inline]
-pub(crate) fn fetch<T: Item>(
-    engine: &Engine,
-    items: &[T],
-    prefetch: fn(&Engine, u64),
-) -> [u64; AHEAD] {
+pub(crate) fn fetch<T: Item>(shared: &Shared, items: &[T], prefetch: impl Fn(u64)) -> [u64; AHEAD] {
     let mut hashes = [0; AHEAD];
     for (hash, item) in hashes.iter_mut().zip(items) {
-        *hash = engine.meta.hasher.hash(item.key());
-        prefetch(engine, *hash);
+        *hash = shared.meta.hasher.hash(item.key());
+        prefetch(*hash);
     }
     hashes
 }
@@ -339,7 +339,7 @@ impl<H: Handle<Kind: Ages>> Call<'_, H> {
     /// # Errors
     /// As there.
     pub fn age(&self, key: impl AsRef<[u8]>) -> Result<Option<Age>> {
-        self.ask(key, Engine::age)
+        self.ask(key, Queries::age)
     }
 
     /// See [`Filter::seen_within`].
@@ -347,7 +347,7 @@ impl<H: Handle<Kind: Ages>> Call<'_, H> {
     /// # Errors
     /// As there.
     pub fn seen_within(&self, key: impl AsRef<[u8]>, within: Within) -> Result<bool> {
-        self.ask(key, |engine, hash, time| engine.seen_within(hash, time, within))
+        self.ask(key, |queries, hash, time| queries.seen_within(hash, time, within))
     }
 }
 
@@ -373,7 +373,9 @@ impl<H: Handle<Kind: Infers>> Call<'_, H> {
     #[inline]
     pub fn posterior<P: Prior + ?Sized>(&self, key: impl AsRef<[u8]>, prior: &P) -> Result<f64> {
         let key = key.as_ref();
-        self.ask(key, |engine, hash, time| engine.posterior(key, hash, time, self.asking, prior))
+        self.ask(key, |queries, hash, time| {
+            infer::posterior(queries, key, hash, time, self.asking, prior)
+        })
     }
 
     /// See [`Filter::contains_with`].
@@ -400,7 +402,9 @@ impl<H: Handle<Kind: Infers>> Call<'_, H> {
         prior: &P,
     ) -> Result<AgePosterior> {
         let (key, form) = (key.as_ref(), self.asking.form);
-        self.ask(key, |engine, hash, time| engine.age_posterior(key, hash, time, form, prior))
+        self.ask(key, |queries, hash, time| {
+            infer::age_posterior(queries, key, hash, time, form, prior)
+        })
     }
 }
 
@@ -411,7 +415,7 @@ impl<H: Handle<Kind: Counts>> Call<'_, H> {
     /// As there.
     #[inline]
     pub fn estimate(&self, key: impl AsRef<[u8]>) -> Result<Estimate> {
-        self.ask(key, Engine::estimate)
+        self.ask(key, Queries::estimate)
     }
 
     /// See [`Filter::estimate_all`].
@@ -419,7 +423,7 @@ impl<H: Handle<Kind: Counts>> Call<'_, H> {
     /// # Errors
     /// As there.
     pub fn estimate_all<T: AsRef<[u8]>>(&self, keys: &[T]) -> Result<Vec<Estimate>> {
-        self.ask_all(keys, Engine::estimate)
+        self.ask_all(keys, Queries::estimate)
     }
 }
 
@@ -456,11 +460,9 @@ impl<K: Counts> Call<'_, Filter<K>> {
     /// # Errors
     /// As there, and [`Error::TimeAhead`].
     pub fn insert_up_to(&self, key: impl AsRef<[u8]>, limit: f64) -> Result<Admission> {
-        if limit.is_nan() {
-            return Err(Error::parameter("limit", "a number", limit));
-        }
-        let (checked, estimate) = self.write_and_count(key.as_ref(), Precondition::UpTo(limit))?;
-        Ok(Admission { admitted: checked == Checked::New, estimate })
+        let (checked, estimate) =
+            self.write_and_count(key.as_ref(), Precondition::up_to(limit)?)?;
+        Ok(Admission::new(checked, estimate))
     }
 }
 
@@ -470,7 +472,7 @@ impl<H: Handle<Kind: Decays>> Call<'_, H> {
     /// # Errors
     /// As there.
     pub fn frequency(&self, key: impl AsRef<[u8]>) -> Result<Estimate> {
-        self.ask(key, Engine::frequency)
+        self.ask(key, Queries::frequency)
     }
 }
 
@@ -481,8 +483,8 @@ impl<K: Removes> Call<'_, Filter<K>> {
     /// As there, and [`Error::TimeAhead`].
     #[inline]
     pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        if self.engine().meta.kind.removal().is_none() {
-            return Err(self.engine().unsupported("remove"));
+        if self.engine().shared.meta.kind.removal().is_none() {
+            return Err(self.engine().shared.unsupported("remove"));
         }
         Ok(self.write(key.as_ref(), Precondition::Removable)? == Checked::Present)
     }

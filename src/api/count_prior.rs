@@ -68,9 +68,9 @@ impl<'a, H: Handle<Kind: Removes>> Frequencies<'a, H> {
     }
 
     fn look_up(&self, key: &[u8]) -> Result<(Estimate, Totals)> {
-        self.counts.ask(|engine| {
-            let hash = engine.meta.hasher.hash(key);
-            Ok((engine.estimate(hash, None)?, engine.image.header().counters().sum()))
+        self.counts.ask(|queries| {
+            let hash = queries.shared.meta.hasher.hash(key);
+            Ok((queries.estimate(hash, None)?, queries.shared.image.header().counters().sum()))
         })
     }
 }

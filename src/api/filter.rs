@@ -3,11 +3,13 @@
 use crate::api::call::Call;
 use crate::api::config::{Any, Spec};
 use crate::api::entry::Entry;
-use crate::engine::Engine;
+#[cfg(shuttle)]
+use crate::engine::background;
 use crate::engine::background::Tasks;
 use crate::engine::close::Opened;
 use crate::engine::outcome::Checked;
 use crate::engine::stats::{Digest, Stat};
+use crate::engine::{Engine, clear, open};
 use crate::error::{Error, Result};
 use crate::media::Media;
 use crate::options::Options;
@@ -54,7 +56,7 @@ impl<K: Spec> Filter<K> {
     /// # Errors
     /// As [`Filter::create`].
     pub fn create_on(media: Arc<dyn Media>, spec: K, options: Options) -> Result<Self> {
-        Self::start(Engine::create(media, spec.kind()?, options)?)
+        Self::start(open::create(media, spec.kind()?, options)?)
     }
 
     /// As [`Filter::open`], on a medium provided by the caller.
@@ -62,14 +64,14 @@ impl<K: Spec> Filter<K> {
     /// # Errors
     /// As [`Filter::open`].
     pub fn open_on(media: Arc<dyn Media>, options: Options) -> Result<Self> {
-        let engine = Engine::open(media, options)?;
-        engine.check_kind(K::KIND)?;
+        let engine = open::open(media, options)?;
+        engine.shared.check_kind(K::KIND)?;
         Self::start(engine)
     }
 
     pub(crate) fn start(engine: Engine) -> Result<Self> {
         let engine = Arc::new(engine);
-        let path = engine.media.path().to_path_buf();
+        let path = engine.shared.media.path().to_path_buf();
         let tasks = Tasks::start(engine.clone()).map_err(Error::io("start a thread for", path))?;
         Ok(Self { opened: Opened::new(engine.clone(), tasks), engine, kind: PhantomData })
     }
@@ -77,29 +79,29 @@ impl<K: Spec> Filter<K> {
     /// Checks that the filter matches `spec`. Only parameters that `spec` names are compared:
     /// another version may derive the others differently.
     pub(crate) fn check_same(self, spec: &K) -> Result<Self> {
-        let kind = &self.engine.meta.kind;
+        let kind = &self.engine.shared.meta.kind;
         if kind.name() != spec.name() {
-            return Err(self.engine.mismatch("kind", spec.name(), kind.name()));
+            return Err(self.engine.shared.mismatch("kind", spec.name(), kind.name()));
         }
-        let (meta, options) = (&self.engine.meta, &self.engine.options);
+        let (meta, options) = (&self.engine.shared.meta, &self.engine.shared.options);
         let has = meta.hasher.function();
         if let Some(wanted) = options.key_hash.filter(|&wanted| wanted != has) {
-            return Err(self.engine.mismatch("hash", &wanted.to_string(), &has.to_string()));
+            return Err(self.engine.shared.mismatch("hash", &wanted.to_string(), &has.to_string()));
         }
         let other = |seed| KeyHasher::from_seed(has, seed) != meta.hasher;
         if options.hash_seed.is_some_and(other) {
             // The error never contains a seed: with the seed one can choose keys that collide.
-            return Err(self.engine.mismatch("hash-seed", "the one given", "another"));
+            return Err(self.engine.shared.mismatch("hash-seed", "the one given", "another"));
         }
         if let Some(stripes) = options.stripes.filter(|&stripes| stripes != meta.layout.stripes) {
             let [wanted, has] = [stripes, meta.layout.stripes].map(|stripes| stripes.to_string());
-            return Err(self.engine.mismatch("stripes", &wanted, &has));
+            return Err(self.engine.shared.mismatch("stripes", &wanted, &has));
         }
         let (found, wanted) = (kind.parameters(), spec.kind()?.parameters());
         for (name, _) in spec.parameters().iter() {
             let [has, value] = [&found, &wanted].map(|all| all.get(name).unwrap_or("nothing"));
             if has != value {
-                return Err(self.engine.mismatch(name, value, has));
+                return Err(self.engine.shared.mismatch(name, value, has));
             }
         }
         Ok(self)
@@ -293,8 +295,8 @@ impl<K> Filter<K> {
     /// [`Error::Io`] (a full disk: nothing has changed; old and new memory are briefly needed
     /// together), [`Error::Poisoned`], [`Error::Retired`].
     pub fn clear(&self) -> Result<()> {
-        let _busy = self.engine.enter()?;
-        self.engine.clear()
+        let _busy = self.engine.shared.enter()?;
+        clear::clear(&self.engine.writer)
     }
 
     /// Waits until all operations so far are durable.
@@ -302,8 +304,8 @@ impl<K> Filter<K> {
     /// # Errors
     /// [`Error::Poisoned`] if a sync fails or has failed.
     pub fn sync(&self) -> Result<()> {
-        let _busy = self.engine.enter()?;
-        self.engine.commit_all()
+        let _busy = self.engine.shared.enter()?;
+        self.engine.commits.commit_all()
     }
 
     /// Writes a snapshot (unless the newest one is up to date) and removes log that is no longer
@@ -314,8 +316,8 @@ impl<K> Filter<K> {
     /// [`Error::Io`] (a full disk, although the space of the older snapshot was taken),
     /// [`Error::Poisoned`].
     pub fn checkpoint(&self) -> Result<u64> {
-        let _busy = self.engine.enter()?;
-        self.engine.checkpoint()
+        let _busy = self.engine.shared.enter()?;
+        self.engine.checkpoints.checkpoint()
     }
 
     /// Returns a hash of the logical state. It is equal for filters with the same parameters, hash,
@@ -325,7 +327,7 @@ impl<K> Filter<K> {
     /// # Errors
     /// [`Error::Poisoned`], [`Error::Io`].
     pub fn digest(&self) -> Result<Digest> {
-        let _busy = self.engine.enter()?;
+        let _busy = self.engine.shared.enter()?;
         self.engine.digest()
     }
 
@@ -334,7 +336,7 @@ impl<K> Filter<K> {
     /// # Errors
     /// [`Error::Io`].
     pub fn stat(&self) -> Result<Stat> {
-        let _busy = self.engine.enter()?;
+        let _busy = self.engine.shared.enter()?;
         self.engine.stat()
     }
 
@@ -347,7 +349,7 @@ impl<K> Filter<K> {
     /// than they are by the lead, and may be refused as too late. See `docs/time.md`.
     #[must_use]
     pub fn clock_lead(&self) -> Option<Duration> {
-        self.engine.clock_lead()
+        self.engine.time.clock_lead()
     }
 
     /// Runs the tasks of the background threads once.
@@ -357,13 +359,13 @@ impl<K> Filter<K> {
     #[cfg(shuttle)]
     #[doc(hidden)]
     pub fn do_tasks(&self) -> Result<()> {
-        self.engine.do_tasks()
+        background::do_tasks(&self.engine)
     }
 
     /// Returns the filter's directory, as passed when the handle was opened.
     #[must_use]
     pub fn path(&self) -> &Path {
-        self.engine.media.path()
+        self.engine.shared.media.path()
     }
 
     /// Converts into the same handle without its type.
@@ -375,13 +377,13 @@ impl<K> Filter<K> {
     /// Returns the kind's name.
     #[must_use]
     pub fn kind(&self) -> &'static str {
-        self.engine.meta.kind.name()
+        self.engine.shared.meta.kind.name()
     }
 
     /// Returns all parameters of the kind.
     #[must_use]
     pub fn parameters(&self) -> Parameters {
-        self.engine.meta.kind.parameters()
+        self.engine.shared.meta.kind.parameters()
     }
 
     /// Writes a snapshot and closes the filter cleanly, so that the next opening has nothing to
@@ -434,7 +436,7 @@ impl Filter<Any> {
     /// # Errors
     /// The unchanged handle, if the filter is of another kind than `K`.
     pub fn typed<K: Spec>(self) -> std::result::Result<Filter<K>, Self> {
-        if self.engine.check_kind(K::KIND).is_err() {
+        if self.engine.shared.check_kind(K::KIND).is_err() {
             return Err(self);
         }
         Ok(Filter { opened: self.opened, engine: self.engine, kind: PhantomData })

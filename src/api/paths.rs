@@ -1,8 +1,9 @@
 //! Opens and creates filters by the path of their directory on the disk.
 
+use crate::admin::backup::backup;
 use crate::api::config::Spec;
 use crate::api::filter::Filter;
-use crate::engine::Engine;
+use crate::engine::open;
 use crate::error::{Error, Result};
 use crate::media::Disk;
 use crate::options::Options;
@@ -45,7 +46,7 @@ impl<K: Spec> Filter<K> {
             Ok(filter) => filter.check_same(&spec),
             Err(Error::NotAFilter { .. }) => {
                 let media = Arc::new(new_disk(dir.as_ref(), &options));
-                match Engine::create(media, kind, options.clone()) {
+                match open::create(media, kind, options.clone()) {
                     // Another process was faster.
                     Err(Error::Exists { .. }) => Self::open(dir, options)?.check_same(&spec),
                     created => Self::start(created?),
@@ -65,7 +66,7 @@ impl<K> Filter<K> {
     /// (perhaps a backup that was killed: then remove them), [`Error::Locked`],
     /// [`Error::Poisoned`], [`Error::Io`]. On failure only the file `lock` is left behind.
     pub fn backup(&self, dir: impl AsRef<Path>) -> Result<()> {
-        let _busy = self.engine.enter()?;
-        self.engine.backup(&Disk::new(dir.as_ref()))
+        let _busy = self.engine.shared.enter()?;
+        backup(&self.engine, &Disk::new(dir.as_ref()))
     }
 }

@@ -13,29 +13,22 @@ use crate::api::call::{Call, Handle, sealed};
 use crate::api::config::{Ages, Any, Counts, Decays, Infers, Spec};
 use crate::clock::Clock;
 use crate::engine::Engine;
-use crate::engine::background::Wakeup;
-use crate::engine::checkpoint::Snapshots;
-use crate::engine::close::Closing;
-use crate::engine::group_commit::GroupCommit;
-use crate::engine::open::{first_segment, read_meta};
+use crate::engine::open::{for_reading, read_meta};
+use crate::engine::read::Queries;
 use crate::engine::stats::{Digest, Stat};
-use crate::engine::time::{TimeBase, continue_time};
+use crate::engine::time::continue_time;
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
 use crate::image::{Control, Image};
-use crate::locks::robust_word::Owner;
 use crate::locks::session::Sessions;
-use crate::locks::stripes::Stripes;
 use crate::media::{Access, Disk, Media, MediaFile, Memory};
 use crate::meta::Meta;
 use crate::options::{Downtime, Options};
-use crate::platform::fork::Guard;
 use crate::recovery::{LogExtent, rebuild};
-use crate::sync::{AtomicU64, Instant, Mutex, Ordering};
-use crate::wal::Log;
+use crate::sync::{Hint, Instant, Mutex};
 use arc_swap::ArcSwap;
 use ebbtide_core::inference::{AgePosterior, Penalty, Prior};
-use ebbtide_core::kind::{Age, Estimate, Micros, Parameters, Within};
+use ebbtide_core::kind::{Age, Estimate, Parameters, Within};
 use std::marker::PhantomData;
 use std::path::Path;
 use std::sync::Arc;
@@ -120,7 +113,7 @@ struct View {
     meta: Box<dyn MediaFile>,
     taken: Instant,
     /// When the view was last checked to be still the filter, in microseconds since it was taken.
-    looked: AtomicU64,
+    looked: Hint,
 }
 
 impl View {
@@ -143,7 +136,7 @@ impl View {
                 (_, look) => Self::rebuild(media, meta, file, options, &look),
             }
         })?;
-        view.engine.check_kind(wanted)?;
+        view.engine.shared.check_kind(wanted)?;
         Ok(view)
     }
 
@@ -157,7 +150,7 @@ impl View {
         let header = Control::attach(&**media, meta.uuid, Access::Read)?;
         let timeline = Some(header.identity().timeline);
         let image = Image::attach(media.clone(), header, meta.layout, &*meta.kind, Access::Read)?;
-        let engine = Engine::for_reading(media.clone(), meta, options, Arc::new(locks), image);
+        let engine = for_reading(media.clone(), meta, options, Arc::new(locks), image);
         Ok(Self::of(engine, false, timeline, file))
     }
 
@@ -181,12 +174,12 @@ impl View {
         let memory = Memory::new();
         memory.make().map_err(Error::io("make", memory.path()))?;
         let nobody = Arc::new(Sessions::open(&memory, Access::Write)?);
-        let engine = Engine::for_reading(media.clone(), meta, &options, nobody, image);
+        let engine = for_reading(media.clone(), meta, &options, nobody, image);
         Ok(Self::of(engine, true, timeline, file))
     }
 
     fn of(engine: Engine, own: bool, timeline: Option<u64>, meta: Box<dyn MediaFile>) -> Self {
-        Self { engine, own, timeline, meta, taken: Instant::now(), looked: AtomicU64::new(0) }
+        Self { engine, own, timeline, meta, taken: Instant::now(), looked: Hint::default() }
     }
 
     /// Returns whether the file `meta` is still the original one. It is never rewritten, so another
@@ -203,31 +196,31 @@ impl View {
 
     /// Returns whether the view still shows the filter's state, as of the latest check.
     fn is_current(&self) -> Result<bool> {
-        if !self.own && self.engine.image.header().is_retired() {
+        if !self.own && self.engine.shared.image.header().is_retired() {
             return Ok(false);
         }
         let now = self.taken.elapsed().as_micros() as u64;
-        // Relaxed, as below: at worst two threads check at once.
-        let before = self.looked.load(Ordering::Relaxed);
+        // At worst two threads check at once.
+        let before = self.looked.get();
         let every = if self.own { LOOK_SOON } else { LOOK_EVERY };
         if u128::from(now.saturating_sub(before)) < every.as_micros() {
             return Ok(true);
         }
         let current = if self.own { self.is_own_current()? } else { self.is_shared_current()? };
         if current {
-            self.looked.store(now, Ordering::Relaxed);
+            self.looked.set(now);
         }
         Ok(current)
     }
 
     /// Returns the directory that has the filter's path now.
     fn media_at_path(&self) -> Arc<dyn Media> {
-        self.engine.media.at_its_path().unwrap_or_else(|| self.engine.media.clone())
+        self.engine.shared.media.at_its_path().unwrap_or_else(|| self.engine.shared.media.clone())
     }
 
     /// Returns whether no process has opened the filter since, or put another one in its place.
     fn is_own_current(&self) -> Result<bool> {
-        let (media, uuid) = (&*self.media_at_path(), self.engine.meta.uuid);
+        let (media, uuid) = (&*self.media_at_path(), self.engine.shared.meta.uuid);
         Ok(read_meta(media)?.uuid == uuid
             && self.has_its_meta()?
             && Control::previous_timeline(media, uuid)? == self.timeline)
@@ -236,8 +229,8 @@ impl View {
     /// Returns whether the image still belongs to the filter: false if the filter's files were
     /// replaced by those of another.
     fn is_shared_current(&self) -> Result<bool> {
-        let (media, meta) = (&*self.media_at_path(), &self.engine.meta);
-        if meta.downtime == Downtime::Freeze && !self.engine.slots.anyone_else()? {
+        let (media, meta) = (&*self.media_at_path(), &self.engine.shared.meta);
+        if meta.downtime == Downtime::Freeze && !self.engine.shared.slots.anyone_else()? {
             // The time of a filter that no process has open stands still, that of the image
             // advances.
             return Ok(false);
@@ -256,43 +249,8 @@ impl View {
     /// Returns whether an error means that another view must be taken.
     fn is_over(&self, error: &Error) -> bool {
         // The process that retires an image removes its banks next.
-        let given_up = || !self.own && self.engine.image.header().is_retired();
+        let given_up = || !self.own && self.engine.shared.image.header().is_retired();
         matches!(error, Error::Retired { .. }) || error.is_not_found() && given_up()
-    }
-}
-
-impl Engine {
-    fn for_reading(
-        media: Arc<dyn Media>,
-        meta: Meta,
-        options: &Options,
-        slots: Arc<Sessions>,
-        image: Image,
-    ) -> Self {
-        let header = image.header();
-        let time_base = TimeBase::new(header, &meta, &options.clock, Access::Read);
-        // Only a private state is ever locked, and no other process locks that.
-        let owner = Owner { slot: 0, term: 1 };
-        Self {
-            time_base,
-            stripes: Stripes::new(header.stripe_count(), owner),
-            log: Log::new(media.clone(), first_segment(&meta, &image), 0, Access::Read),
-            committer: GroupCommit::default(),
-            snapshots: Snapshots::default(),
-            bell: Wakeup::new(meta.durability),
-            given_up: AtomicU64::new(0),
-            uses_time: meta.kind.uses_time(),
-            counts_inserts: meta.kind.counts_inserts(),
-            grace: meta.kind.events().map_or(Micros::MAX, |events| events.grace()),
-            access: Access::Read,
-            guard: Guard::new(),
-            closing: Closing::default(),
-            options: options.clone(),
-            media,
-            meta,
-            image,
-            slots,
-        }
     }
 }
 
@@ -301,8 +259,8 @@ impl<K> Handle for Reader<K> {
 }
 
 impl<K> sealed::Handle for Reader<K> {
-    fn ask<T>(&self, mut ask: impl FnMut(&Engine) -> Result<T>) -> Result<T> {
-        self.with_view(|view| ask(&view.engine))
+    fn ask<T>(&self, mut ask: impl FnMut(&Queries) -> Result<T>) -> Result<T> {
+        self.with_view(|view| ask(&view.engine.queries))
     }
 }
 
@@ -334,9 +292,10 @@ impl<K> Reader<K> {
         loop {
             let view = self.view.load();
             // First of all: in a forked child the image is not mapped.
-            view.engine.check_process()?;
+            view.engine.shared.check_process()?;
             left -= 1;
-            let answer = if view.is_current()? { ask(&view) } else { Err(view.engine.retired()) };
+            let answer =
+                if view.is_current()? { ask(&view) } else { Err(view.engine.shared.retired()) };
             match answer {
                 Err(error) if left > 0 && view.is_over(&error) => self.renew(&view)?,
                 answer => return answer,
@@ -405,7 +364,7 @@ impl<K> Reader<K> {
             if view.own {
                 return view.engine.digest();
             }
-            let media = &view.engine.media;
+            let media = &view.engine.shared.media;
             let rebuilt = look(&**media, |meta, look, _| {
                 View::rebuild(media, meta, open_meta(&**media)?, &self.options, &look)
             });
@@ -430,13 +389,13 @@ impl<K> Reader<K> {
     /// Returns the kind's name.
     #[must_use]
     pub fn kind(&self) -> &'static str {
-        self.view.load().engine.meta.kind.name()
+        self.view.load().engine.shared.meta.kind.name()
     }
 
     /// Returns all parameters of the kind.
     #[must_use]
     pub fn parameters(&self) -> Parameters {
-        self.view.load().engine.meta.kind.parameters()
+        self.view.load().engine.shared.meta.kind.parameters()
     }
 }
 
@@ -448,7 +407,7 @@ impl Reader<Any> {
     /// The unchanged reader, if the filter is of another kind than `K`.
     #[expect(clippy::result_large_err, reason = "the reader itself comes back, as from a downcast")]
     pub fn typed<K: Spec>(self) -> std::result::Result<Reader<K>, Self> {
-        if self.view.load().engine.check_kind(K::KIND).is_err() {
+        if self.view.load().engine.shared.check_kind(K::KIND).is_err() {
             return Err(self);
         }
         let Self { media, options, view, taking, wanted, kind: _ } = self;

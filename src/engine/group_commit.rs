@@ -6,11 +6,14 @@
 //! it is dead, stopped or slow, is overtaken. A failed sync poisons the filter permanently:
 //! afterwards neither a retry nor a new descriptor proves anything about the disk's content.
 
-use crate::engine::Engine;
-use crate::error::Result;
+use crate::engine::log_writer::LogWriter;
+use crate::engine::shared::Shared;
+use crate::engine::wakeup::Wakeup;
+use crate::error::{Error, Result};
 use crate::locks::leader_gate::{self, Taken};
-use crate::sync::{AtomicU64, Instant, Mutex, Ordering, patience};
-use crate::wal::{Op, Record, Segment, scan};
+use crate::options::Durability;
+use crate::sync::{Hint, Instant, patience};
+use crate::wal::{Op, Record, scan};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,92 +22,89 @@ use std::time::Duration;
 const LEADERS_TIME: (Duration, Duration) =
     (patience(Duration::from_millis(20)), patience(Duration::from_secs(1)));
 const SYNCS: u64 = 4;
-/// The time to wait for another process to allocate a segment.
-const GROWERS_TIME: Duration = patience(Duration::from_millis(20));
-
-/// The sync state of this handle.
-#[derive(Debug, Default)]
+/// The syncs of this handle.
+#[derive(Debug)]
 pub struct GroupCommit {
-    /// Why writes are refused, if this handle saw the cause.
-    cause: Mutex<Option<String>>,
+    shared: Arc<Shared>,
+    wakeup: Arc<Wakeup>,
+    log_writer: Arc<LogWriter>,
     /// Every slot below is published.
-    walked: AtomicU64,
+    walked: Hint,
     /// The duration of the last sync, in microseconds.
-    took: AtomicU64,
+    took: Hint,
 }
 
 impl GroupCommit {
-    /// Returns why a sync failed, if this handle saw one fail.
-    pub(crate) fn cause(&self) -> Option<String> {
-        self.cause.lock().clone()
+    /// Creates the syncs of a handle.
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        wakeup: Arc<Wakeup>,
+        log_writer: Arc<LogWriter>,
+    ) -> Self {
+        Self { shared, wakeup, log_writer, walked: Hint::default(), took: Hint::default() }
     }
 
     fn note_time(&self, took: Duration) {
-        // Relaxed, as where it is read: a hint.
-        self.took.store(took.as_micros() as u64, Ordering::Relaxed);
+        self.took.set(took.as_micros() as u64);
     }
 
     /// Returns the time to wait for a leader.
     fn patience(&self) -> Duration {
-        let syncs = Duration::from_micros(self.took.load(Ordering::Relaxed).saturating_mul(SYNCS));
+        let syncs = Duration::from_micros(self.took.get().saturating_mul(SYNCS));
         syncs.clamp(LEADERS_TIME.0, LEADERS_TIME.1)
-    }
-
-    /// Stores why writes are refused; the first cause is kept.
-    pub(crate) fn blame(&self, cause: String) {
-        self.cause.lock().get_or_insert(cause);
-    }
-}
-
-impl Engine {
-    /// Returns the durable end: every LSN below it is durable.
-    pub(crate) fn durable(&self) -> u64 {
-        // Acquire: pairs with the fetch_max in `lead`.
-        self.image.header().durable().load(Ordering::Acquire)
     }
 
     /// Waits until every LSN below `target` is durable.
     pub(crate) fn commit(&self, target: u64) -> Result<()> {
-        // Nothing beyond the tail was ever reserved, whatever a damaged image contains. Acquire:
-        // pairs with the Release of `reserve`.
-        let target = target.min(self.image.header().tail().load(Ordering::Acquire));
-        while self.durable() < target {
-            if self.image.header().is_poisoned() {
-                return Err(self.poisoned());
+        // Nothing beyond the tail was ever reserved, whatever a damaged image contains.
+        let target = target.min(self.shared.image.header().tail().read());
+        while self.shared.durable() < target {
+            if self.shared.image.header().is_poisoned() {
+                return Err(self.shared.poisoned());
             }
-            let patience = self.committer.patience();
-            let (turn, in_order) = match leader_gate::take(self.image.header().syncing(), patience)
-            {
-                Taken::Again => continue,
-                Taken::Ours(turn) => (turn, true),
-                Taken::Overtook(turn) => (turn, false),
-            };
+            let patience = self.patience();
+            let (leader, in_order) =
+                match leader_gate::take(self.shared.image.header().syncing(), patience) {
+                    Taken::Again => continue,
+                    Taken::Ours(leader) => (leader, true),
+                    Taken::Overtook(leader) => (leader, false),
+                };
             // The previous leader may have done it.
-            let led = if self.durable() < target { self.lead(in_order) } else { Ok(()) };
+            let led = if self.shared.durable() < target { self.lead(in_order) } else { Ok(()) };
             // Not before a failure has poisoned the filter, or the next leader would continue as if
             // nothing had happened.
-            turn.end();
+            leader.end();
             led?;
         }
         Ok(())
     }
 
+    /// As [`GroupCommit::commit`], for a record that is applied. Closing makes it durable too.
+    pub(crate) fn commit_applied(&self, target: u64) -> Result<()> {
+        match self.shared.enter() {
+            Ok(_busy) => self.commit(target),
+            Err(Error::Closed { .. }) => {
+                drop(self.shared.closing.exclude());
+                if self.shared.durable() >= target { Ok(()) } else { Err(self.shared.closed()) }
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     /// Syncs everything that has been reserved so far. `in_order`: whether the previous sync has
     /// ended, successfully or not.
     fn lead(&self, in_order: bool) -> Result<()> {
-        let header = self.image.header();
+        let header = self.shared.image.header();
         if header.is_poisoned() {
-            return Err(self.poisoned());
+            return Err(self.shared.poisoned());
         }
-        // Acquire: pairs with the Release of `reserve`.
-        let upto = header.tail().load(Ordering::Acquire);
-        let (from, segments) = self.map_log()?;
+        let upto = header.tail().read();
+        let (from, segments) = self.log_writer.map_log()?;
         // Read again, to include records on pages that may count as clean.
-        let written = header.tail().load(Ordering::Acquire);
-        // Relaxed: a hint of this handle, where the next walk can start.
-        let walked = self.committer.walked.load(Ordering::Relaxed);
+        let written = header.tail().read();
+        let walked = self.walked.get();
         scan::complete(&segments, from.max(walked), upto);
-        self.committer.walked.fetch_max(upto, Ordering::Relaxed);
+        self.walked.raise(upto);
         for segment in segments.iter().filter(|segment| segment.first() < upto) {
             if !in_order || !segment.was_synced() {
                 // A sync with an unknown outcome, or one before this handle opened the file, may
@@ -115,67 +115,64 @@ impl Engine {
             segment.release(from, upto);
             let start = Instant::now();
             let synced = segment.sync();
-            self.committer.note_time(start.elapsed());
+            self.note_time(start.elapsed());
             if let Err(error) = synced {
-                self.poison(format!("a sync of the log failed ({error})"));
-                return Err(self.poisoned());
+                self.shared.poison(format!("a sync of the log failed ({error})"));
+                return Err(self.shared.poisoned());
             }
         }
         if header.is_poisoned() {
             // Another process's sync failed meanwhile, perhaps of the same pages.
-            return Err(self.poisoned());
+            return Err(self.shared.poisoned());
         }
-        // Release: a process that sees the new end may rely on the sync before it.
-        header.durable().fetch_max(upto, Ordering::AcqRel);
+        header.durable().raise(upto);
         self.note_durable(upto);
         Ok(())
     }
 
     /// Records how far the log is durable, which distinguishes damage from the log's end.
     fn note_durable(&self, upto: u64) {
-        let header = self.image.header();
+        let header = self.shared.image.header();
         // No stripe is held. If this process dies here, it leaves an empty slot that no stripe
-        // accounts for; this counter does. Relaxed: a count, read when all processes that could
-        // change it are dead.
-        header.noting().fetch_add(1, Ordering::Relaxed);
+        // accounts for; this counter does.
+        header.unheld_slots().add();
         let note = Record { payload: upto, ..Record::new(Op::Durable) };
         // Without room there is no note, and the next one covers more.
-        if let Some(lsn) = self.append(&mut None, &note) {
-            header.noted().fetch_max(lsn, Ordering::Relaxed);
+        if let Some(lsn) = self.log_writer.append(&mut None, &note) {
+            header.last_note().raise(lsn);
         }
-        header.noting().fetch_sub(1, Ordering::Relaxed);
+        header.unheld_slots().remove();
     }
 
     /// Returns whether anything other than the last note awaits a sync.
     pub(crate) fn has_undurable(&self) -> bool {
-        let header = self.image.header();
-        let tail = header.tail().load(Ordering::Acquire);
-        let durable = self.durable();
-        let noted = header.noted().load(Ordering::Relaxed);
+        let header = self.shared.image.header();
+        let tail = header.tail().read();
+        let durable = self.shared.durable();
+        let noted = header.last_note().read();
         durable < tail && !(durable + 1 == tail && noted == durable)
     }
 
     /// Makes all records so far durable.
     pub(crate) fn commit_all(&self) -> Result<()> {
-        self.check_process()?;
-        self.check_place()?;
+        self.shared.check_process()?;
+        self.shared.check_place()?;
         if self.has_undurable() {
-            self.commit(self.image.header().tail().load(Ordering::Acquire))?;
+            self.commit(self.shared.image.header().tail().read())?;
         }
         // A process that has retired the image may not have seen the last records of this handle.
-        self.check_writable()
+        self.shared.check_writable()
     }
 
     /// Releases the pages of records up to the first empty slot. Otherwise all log since the last
     /// sync would stay in this handle's memory, and the walk of the next sync would read it back.
-    pub(crate) fn let_go_of_records(&self) -> Result<()> {
-        let upto = self.image.header().tail().load(Ordering::Acquire);
-        // Relaxed, here and below: a hint of this handle, as in `lead`.
-        let walked = self.committer.walked.load(Ordering::Relaxed);
+    pub(crate) fn release_records(&self) -> Result<()> {
+        let upto = self.shared.image.header().tail().read();
+        let walked = self.walked.get();
         if walked < upto {
-            let (durable, segments) = self.map_log()?;
+            let (durable, segments) = self.log_writer.map_log()?;
             let reached = scan::reached(&segments, walked.max(durable), upto);
-            self.committer.walked.fetch_max(reached, Ordering::Relaxed);
+            self.walked.raise(reached);
             for segment in &segments {
                 segment.release(walked, reached);
             }
@@ -184,75 +181,26 @@ impl Engine {
     }
 
     /// Waits until no reserved slot is empty, so that no gap remains if no further sync happens.
-    pub(crate) fn close_holes(&self) -> Result<()> {
-        let upto = self.image.header().tail().load(Ordering::Acquire);
-        let from = self.committer.walked.load(Ordering::Relaxed).max(self.durable());
+    pub(crate) fn close_gaps(&self) -> Result<()> {
+        let upto = self.shared.image.header().tail().read();
+        let from = self.walked.get().max(self.shared.durable());
         if from < upto {
-            let (_, segments) = self.map_log()?;
+            let (_, segments) = self.log_writer.map_log()?;
             scan::complete(&segments, from, upto);
-            self.committer.walked.fetch_max(upto, Ordering::Relaxed);
+            self.walked.raise(upto);
         }
         Ok(())
     }
 
-    /// Maps the log from the durable end up to the allocated end. Returns that durable end, and the
-    /// segments.
-    pub(crate) fn map_log(&self) -> Result<(u64, Vec<Arc<Segment>>)> {
-        loop {
-            // Acquire: pairs with the Release in `make_room`; the segments exist then.
-            let end = self.image.header().allocated().load(Ordering::Acquire);
-            let durable = self.durable();
-            match self.log.map(durable, end) {
-                // Below the durable end, checkpoints remove segments that they no longer need.
-                Err(error) if error.is_not_found() && self.durable() > durable => {}
-                mapped => return mapped.map(|segments| (durable, segments)),
-            }
-        }
-    }
-
-    /// Makes room for this handle to write beyond `end`, the end of its mapped log: maps segments
-    /// that others have allocated, or allocates the next one.
-    pub(crate) fn make_room(&self, end: u64) -> Result<()> {
-        let header = self.image.header();
-        loop {
-            self.check_writable()?;
-            // Otherwise a damaged tail would cause endless allocation.
-            header.check(self.media.path()).inspect_err(|error| {
-                self.poison(error.to_string());
-            })?;
-            let allocated = header.allocated().load(Ordering::Acquire);
-            if allocated > end {
-                return self.map_log().map(|_| ());
-            }
-            self.check_place()?;
-            let turn = match leader_gate::take(header.growing(), GROWERS_TIME) {
-                Taken::Again => continue,
-                // `allocate` detects anything that the previous one left unfinished.
-                Taken::Ours(turn) | Taken::Overtook(turn) => turn,
-            };
-            let made = if header.allocated().load(Ordering::Acquire) > end {
+    /// Waits for the durability of an operation's record.
+    pub(crate) fn settle(&self, lsn: u64, durability: Option<Durability>) -> Result<()> {
+        match durability.unwrap_or(self.shared.meta.durability) {
+            Durability::Always => self.commit_applied(lsn.saturating_add(1)),
+            Durability::Interval(every) => {
+                self.wakeup.request(every);
                 Ok(())
-            } else {
-                self.log.allocate(allocated, &|| self.slots.is_current()).map(|end| {
-                    // Release: pairs with the Acquires of `allocated`: the segment and its name are
-                    // durable.
-                    header.allocated().fetch_max(end, Ordering::Release);
-                })
-            };
-            turn.end();
-            match made {
-                // Another process made it, and it was removed again while this one slept.
-                Err(error)
-                    if error.is_not_found()
-                        && header.allocated().load(Ordering::Acquire) > allocated => {}
-                Err(error) => {
-                    // A directory that no longer belongs to the filter is the more informative
-                    // error.
-                    self.check_place()?;
-                    return Err(error);
-                }
-                Ok(()) => {}
             }
+            Durability::Never => Ok(()),
         }
     }
 }
@@ -260,25 +208,19 @@ impl Engine {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_first_cause_of_a_refusal_is_the_one_that_is_told() {
-        let committer = GroupCommit::default();
-        assert_eq!(committer.cause(), None);
-        for cause in ["the disk", "what came of it"] {
-            committer.blame(cause.to_owned());
-        }
-        assert_eq!(committer.cause().as_deref(), Some("the disk"));
-    }
+    use crate::media::Memory;
+    use crate::{Bloom, Filter, Options};
 
     #[test]
     fn a_leader_is_waited_for_as_long_as_some_syncs_take_within_bounds() {
-        let committer = GroupCommit::default();
+        let options = Options::new().background(false);
+        let filter = Filter::create_on(Arc::new(Memory::new()), Bloom::capacity(1000), options);
+        let commits = &filter.expect("a filter").engine.commits;
         let millis = Duration::from_millis;
         for (took, patience) in [(0, 20), (4, 20), (50, 200), (300, 1000), (u64::MAX / 1000, 1000)]
         {
-            committer.note_time(millis(took));
-            assert_eq!(committer.patience(), millis(patience), "after a sync of {took} ms");
+            commits.note_time(millis(took));
+            assert_eq!(commits.patience(), millis(patience), "after a sync of {took} ms");
         }
     }
 }

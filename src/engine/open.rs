@@ -7,33 +7,27 @@
 //! old filter or the new one.
 
 use crate::engine::Engine;
-use crate::engine::background::Wakeup;
-use crate::engine::checkpoint::Snapshots;
-use crate::engine::close::Closing;
-use crate::engine::group_commit::GroupCommit;
+use crate::engine::shared::Shared;
 use crate::engine::time::{TimeBase, continue_time};
+use crate::engine::vacancy::{check_ours, check_vacant};
 use crate::error::{Error, Result};
-use crate::format::header::{self, PAGE_BYTES};
 use crate::format::names::FileName;
 use crate::image::{Bank, BankForm, Control, Image};
 use crate::locks::robust_word::{self, Owner};
 use crate::locks::session::{SLOTS, Sessions};
-use crate::locks::stripes::Stripes;
-use crate::media::{Access, Media, MediaFile};
+use crate::media::{Access, Media};
 use crate::meta::Meta;
 use crate::options::Options;
-use crate::platform::fork::Guard;
-use crate::recovery::history::History;
 use crate::recovery::removal::{self, remove_for_good};
 use crate::recovery::{Listing, LogExtent, Recovered, rebuild, replay, trim};
-use crate::sync::{AtomicU64, Ordering};
 use crate::wal::log::next_end;
 use crate::wal::record::RECORD_BYTES;
 use crate::wal::segment::SegmentHeader;
 use crate::wal::{Log, Segment};
 use ebbtide_core::block::Layout;
 use ebbtide_core::hash::KeyHasher;
-use ebbtide_core::kind::{Kind, Micros};
+use ebbtide_core::identity::{self, Identity};
+use ebbtide_core::kind::Kind;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -53,14 +47,10 @@ const SEGMENTS_BESIDE: u64 = 3;
 
 /// The time to wait for handles that open, recover or close the filter, since their last progress.
 const OPENING_TIME: Duration = Duration::from_secs(60);
-/// The same time when closing: the next opener can complete what is left undone.
-const CLOSING_TIME: Duration = Duration::from_secs(10);
 
 /// Returns the layout that all banks of a filter will share.
 pub(crate) fn layout(kind: &dyn Kind, options: &Options) -> Layout {
-    let block_words = (options.block_bytes / 8) as u32;
-    let stripes = options.stripes.unwrap_or_else(|| kind.default_stripes(block_words));
-    Layout { stripes, block_words }
+    identity::layout(kind, options.stripes, options.block_bytes)
 }
 
 /// Returns the bytes of memory that the first bank of a filter takes.
@@ -75,214 +65,186 @@ fn random() -> Result<u128> {
     Ok(u128::from_le_bytes(bytes))
 }
 
-impl Engine {
-    /// Creates a filter where there is none.
-    pub(crate) fn create(
-        media: Arc<dyn Media>,
-        kind: Arc<dyn Kind>,
-        options: Options,
-    ) -> Result<Self> {
-        options.check()?;
-        let layout = layout(&*kind, &options);
-        let memory = first_bank_bytes(&*kind, layout)?;
-        let function = options.key_hash.unwrap_or_default();
-        let hasher = match options.hash_seed {
-            Some(seed) => KeyHasher::from_seed(function, seed),
-            None => KeyHasher::new(function, random()?),
-        };
-        let meta = Meta {
-            uuid: random()?,
-            hasher,
-            layout,
-            segment_records: options.segment_records(memory),
-            durability: options.durability,
-            downtime: options.downtime,
-            max_lead: options.max_lead,
-            kind,
-        };
-        write_new(&*media, |slots| {
-            begin_log(&*media, &meta)?;
-            let engine = Self::recover(media.clone(), meta, options, slots)?;
-            engine.check_place()?;
-            write_meta(&engine)?;
-            engine.slots.end_opening()?;
-            Ok(engine)
-        })
-    }
-
-    /// Opens an existing filter.
-    pub(crate) fn open(media: Arc<dyn Media>, options: Options) -> Result<Self> {
-        // Before anything is written: a directory without a filter must not get a lock file.
-        read_meta(&*media)?;
-        let slots = Arc::new(enter(&*media)?);
-        let meta = read_meta(&*media)?;
-        let engine = if slots.anyone_else()? {
-            Self::attach(media, meta, options, slots)?
-        } else {
-            Self::recover(media, meta, options, slots)?
-        };
-        engine.slots.end_opening()?;
+/// Creates a filter where there is none.
+pub(crate) fn create(
+    media: Arc<dyn Media>,
+    kind: Arc<dyn Kind>,
+    options: Options,
+) -> Result<Engine> {
+    options.check()?;
+    let layout = layout(&*kind, &options);
+    let memory = first_bank_bytes(&*kind, layout)?;
+    let function = options.key_hash.unwrap_or_default();
+    let hasher = match options.hash_seed {
+        Some(seed) => KeyHasher::from_seed(function, seed),
+        None => KeyHasher::new(function, random()?),
+    };
+    // Checked above: it has at most 64 bits of microseconds.
+    let max_lead = u64::try_from(options.max_lead.as_micros()).unwrap_or(u64::MAX);
+    let meta = Meta {
+        identity: Identity { uuid: random()?, hasher, layout, max_lead, kind },
+        segment_records: options.segment_records(memory),
+        durability: options.durability,
+        downtime: options.downtime,
+    };
+    write_new(&*media, |slots| {
+        begin_log(&*media, &meta)?;
+        let engine = recover(media.clone(), meta, options, slots)?;
+        engine.shared.check_place()?;
+        write_meta(&engine)?;
+        engine.shared.slots.end_opening()?;
         Ok(engine)
-    }
+    })
+}
 
-    /// Joins the handles that have the filter open. If they all die meanwhile, their image lives
-    /// on.
-    fn attach(
-        media: Arc<dyn Media>,
-        meta: Meta,
-        options: Options,
-        slots: Arc<Sessions>,
-    ) -> Result<Self> {
-        let header = Control::attach(&*media, meta.uuid, Access::Write)?;
-        let image = Image::attach(media.clone(), header, meta.layout, &*meta.kind, Access::Write)?;
-        image.header().check(media.path())?;
-        let engine = Self::assemble(media, meta, options, slots, image)?;
-        engine.check_writable()?;
-        engine.check_locks()?;
-        engine.map_log()?;
-        Ok(engine)
-    }
+/// Opens an existing filter.
+pub(crate) fn open(media: Arc<dyn Media>, options: Options) -> Result<Engine> {
+    // Before anything is written: a directory without a filter must not get a lock file.
+    read_meta(&*media)?;
+    let slots = Arc::new(enter(&*media)?);
+    let meta = read_meta(&*media)?;
+    let engine = if slots.anyone_else()? {
+        attach(media, meta, options, slots)?
+    } else {
+        recover(media, meta, options, slots)?
+    };
+    engine.shared.slots.end_opening()?;
+    Ok(engine)
+}
 
-    /// Checks that this handle, which is new, holds no stripe: the wait for it would never end.
-    fn check_locks(&self) -> Result<()> {
-        let (header, ours) = (self.image.header(), self.stripes.owner());
-        let holder =
-            |at| robust_word::holder(header.stripe(at).lock_word().load(Ordering::Relaxed));
-        let mut holders = (0..header.stripe_count()).filter_map(holder);
-        match holders.find(|of| of.slot == ours.slot && of.term >= ours.term) {
-            Some(found) => {
-                let (expected, found) = (format!("no stripe of {ours:?}"), format!("{found:?}"));
-                Err(header.damaged(self.media.path(), expected, found))
-            }
-            None => Ok(()),
+/// Joins the handles that have the filter open. If they all die meanwhile, their image lives
+/// on.
+fn attach(
+    media: Arc<dyn Media>,
+    meta: Meta,
+    options: Options,
+    slots: Arc<Sessions>,
+) -> Result<Engine> {
+    let header = Control::attach(&*media, meta.uuid, Access::Write)?;
+    let image = Image::attach(media.clone(), header, meta.layout, &*meta.kind, Access::Write)?;
+    image.header().check(media.path())?;
+    let engine = assemble(media, meta, options, slots, image)?;
+    engine.shared.check_writable()?;
+    check_locks(&engine)?;
+    engine.log_writer.map_log()?;
+    Ok(engine)
+}
+
+/// Checks that this handle, which is new, holds no stripe: the wait for it would never end.
+fn check_locks(engine: &Engine) -> Result<()> {
+    let (header, ours) = (engine.shared.image.header(), engine.shared.stripes.owner());
+    let holder = |at| robust_word::holder_now(header.stripe(at).lock_word());
+    let mut holders = (0..header.stripe_count()).filter_map(holder);
+    match holders.find(|of| of.slot == ours.slot && of.incarnation >= ours.incarnation) {
+        Some(found) => {
+            let (expected, found) = (format!("no stripe of {ours:?}"), format!("{found:?}"));
+            Err(header.damaged(engine.shared.media.path(), expected, found))
         }
+        None => Ok(()),
     }
+}
 
-    /// Rebuilds the state and begins a new timeline on it. The caller has the filter alone.
-    fn recover(
-        media: Arc<dyn Media>,
-        meta: Meta,
-        options: Options,
-        slots: Arc<Sessions>,
-    ) -> Result<Self> {
-        if let Some(left) = Control::open_previous(&*media, meta.uuid, Access::Write)? {
-            // No process that writes to it should be left; otherwise it notices.
-            left.retire();
-        }
-        remove_temporaries(&*media)?;
-        let temporary = FileName::Temporary(LIVE_TEMPORARY).to_string();
-        let known = LogExtent::of_the_dead(&*media, meta.uuid)?;
-        let begin = || {
-            let advance = || slots.note_progress();
-            let recovered = replay(&*media, &media, &meta, &temporary, known, &advance)?;
-            begin_timeline(&*media, &slots, &meta, &options, &recovered, &temporary)?;
-            Ok(recovered)
-        };
-        // The first error is the one to report. Half an image would only take space.
-        let clear = |_: &Error| drop(remove_temporaries(&*media));
-        let (recovered, full) = match begin().inspect_err(clear) {
-            Err(error) if error.is_full() => {
-                let begin = || begin().inspect_err(clear);
-                (begin_in_space_of_log(&*media, &meta, (known, &slots), error, begin)?, true)
-            }
-            begun => (begun?, false),
-        };
-        // No later reader needs them; the next opening tries again.
-        let _ = remove_for_good(&*media, recovered.leftovers(&*media)?, LEFTOVER_TEMPORARY..);
-        trim::free_ends(&*media, &recovered.history, recovered.prefix.stop);
-        // If it cannot be measured, a later opener does so.
-        let gathered = recovered.gathered(&*media).unwrap_or_default();
-        let engine = Self::assemble(media, meta, options, slots, recovered.image)?;
-        // If that was a snapshot, it has just been read.
-        engine.snapshots.proven.lock().push(recovered.start);
-        engine.map_log()?;
-        if full || engine.is_crowded(gathered) {
-            // Before log takes the freed space. If even that is too little, writers get the error.
-            let _ = engine.checkpoint_anew();
-        }
-        Ok(engine)
+/// Rebuilds the state and begins a new timeline on it. The caller has the filter alone.
+fn recover(
+    media: Arc<dyn Media>,
+    meta: Meta,
+    options: Options,
+    slots: Arc<Sessions>,
+) -> Result<Engine> {
+    if let Some(left) = Control::open_previous(&*media, meta.uuid, Access::Write)? {
+        // No process that writes to it should be left; otherwise it notices.
+        left.retire();
     }
+    remove_temporaries(&*media)?;
+    let temporary = FileName::Temporary(LIVE_TEMPORARY).to_string();
+    let known = LogExtent::of_the_dead(&*media, meta.uuid)?;
+    let begin = || {
+        let advance = || slots.note_progress();
+        let recovered = replay(&*media, &media, &meta, &temporary, known, &advance)?;
+        begin_timeline(&*media, &slots, &meta, &options, &recovered, &temporary)?;
+        Ok(recovered)
+    };
+    // The first error is the one to report. Half an image would only take space.
+    let clear = |_: &Error| drop(remove_temporaries(&*media));
+    let (recovered, full) = match begin().inspect_err(clear) {
+        Err(error) if error.is_full() => {
+            let begin = || begin().inspect_err(clear);
+            (begin_in_space_of_log(&*media, &meta, (known, &slots), error, begin)?, true)
+        }
+        begun => (begun?, false),
+    };
+    // No later reader needs them; the next opening tries again.
+    let _ = remove_for_good(&*media, recovered.leftovers(&*media)?, LEFTOVER_TEMPORARY..);
+    trim::free_ends(&*media, &recovered.history, recovered.prefix.stop);
+    // If it cannot be measured, a later opener does so.
+    let gathered = recovered.gathered(&*media).unwrap_or_default();
+    let engine = assemble(media, meta, options, slots, recovered.image)?;
+    // If that was a snapshot, it has just been read.
+    engine.checkpoints.reclaim.note_proven(recovered.start);
+    engine.log_writer.map_log()?;
+    if full || is_crowded(&engine, gathered) {
+        // Before log takes the freed space. If even that is too little, writers get the error.
+        let _ = engine.checkpoints.checkpoint_anew();
+    }
+    Ok(engine)
+}
 
-    /// Returns whether the log since the newest snapshot has so many timelines, or takes so many
-    /// bytes, that an opener should write a checkpoint: earlier handles died before they did.
-    fn is_crowded(&self, (timelines, bytes): (u64, u64)) -> bool {
-        let segment = first_segment(&self.meta, &self.image).bytes();
-        let most = self.options.checkpoint_due(self.image.memory_bytes());
-        timelines > TIMELINES_MOST
-            || bytes > most.saturating_add(segment.saturating_mul(SEGMENTS_BESIDE))
-    }
+/// Returns whether the log since the newest snapshot has so many timelines, or takes so many
+/// bytes, that an opener should write a checkpoint: earlier handles died before they did.
+fn is_crowded(engine: &Engine, (timelines, bytes): (u64, u64)) -> bool {
+    let segment = first_segment(&engine.shared.meta, &engine.shared.image).bytes();
+    let most = engine.shared.options.checkpoint_due(engine.shared.image.memory_bytes());
+    timelines > TIMELINES_MOST
+        || bytes > most.saturating_add(segment.saturating_mul(SEGMENTS_BESIDE))
+}
 
-    /// Creates a handle on an image, in a session slot of its own.
-    fn assemble(
-        media: Arc<dyn Media>,
-        meta: Meta,
-        options: Options,
-        slots: Arc<Sessions>,
-        image: Image,
-    ) -> Result<Self> {
-        let header = image.header();
-        let Some(slot) = slots.take()? else {
-            return Err(Error::Crowded { path: media.path().to_path_buf(), most: SLOTS });
-        };
-        // Release: pairs with the Acquire of `judge`: its readers treat older incarnations as dead.
-        let term = header.slot_term(slot.into()).fetch_add(1, Ordering::AcqRel).saturating_add(1);
-        if term >= Owner::TERMS {
-            let (expected, found) = (format!("a term below {}", Owner::TERMS), term.to_string());
-            return Err(header.damaged(media.path(), expected, found));
-        }
-        remove_temporaries_of(&*media, slot)?;
-        let time_base = TimeBase::new(header, &meta, &options.clock, Access::Write);
-        let first = first_segment(&meta, &image);
-        let temporary = (u64::from(slot) + 1) << SLOT_TEMPORARIES;
-        let engine = Self {
-            time_base,
-            stripes: Stripes::new(header.stripe_count(), Owner { slot, term }),
-            log: Log::new(media.clone(), first, temporary, Access::Write),
-            committer: GroupCommit::default(),
-            snapshots: Snapshots::default(),
-            bell: Wakeup::new(meta.durability),
-            given_up: AtomicU64::new(0),
-            uses_time: meta.kind.uses_time(),
-            counts_inserts: meta.kind.counts_inserts(),
-            grace: meta.kind.events().map_or(Micros::MAX, |events| events.grace()),
-            access: Access::Write,
-            guard: Guard::new(),
-            closing: Closing::default(),
-            media,
-            meta,
-            options,
-            image,
-            slots,
-        };
-        engine.tend_time();
-        Ok(engine)
+/// Creates a handle on an image, in a session slot of its own.
+fn assemble(
+    media: Arc<dyn Media>,
+    meta: Meta,
+    options: Options,
+    slots: Arc<Sessions>,
+    image: Image,
+) -> Result<Engine> {
+    let header = image.header();
+    let Some(slot) = slots.take()? else {
+        return Err(Error::Crowded { path: media.path().to_path_buf(), most: SLOTS });
+    };
+    let incarnation = header.incarnation(slot.into()).raise();
+    if incarnation >= Owner::INCARNATIONS {
+        let (expected, found) =
+            (format!("an incarnation below {}", Owner::INCARNATIONS), incarnation.to_string());
+        return Err(header.damaged(media.path(), expected, found));
     }
+    remove_temporaries_of(&*media, slot)?;
+    let time_base = TimeBase::new(header, &meta, &options.clock, Access::Write);
+    let first = first_segment(&meta, &image);
+    let temporary = (u64::from(slot) + 1) << SLOT_TEMPORARIES;
+    let log = Log::new(media.clone(), first, temporary, Access::Write);
+    let (files, owner) = ((media, Access::Write), Owner { slot, incarnation });
+    let shared = Shared::new(files, (meta, options), (image, log), (owner, slots));
+    let engine = Engine::new(shared, time_base);
+    engine.time.tend();
+    Ok(engine)
+}
 
-    /// Makes all records durable. The last handle also writes a snapshot and retires the image.
-    pub(crate) fn close(&self) -> Result<()> {
-        self.commit_all()?;
-        // The caller releases it together with the session slot.
-        let entered = self.slots.wait_opening(Access::Write, CLOSING_TIME)?;
-        if entered && !self.slots.anyone_else()? {
-            self.tend_time();
-            self.checkpoint()?;
-            self.image.header().retire();
-            self.free_rest_of_log();
-        }
-        Ok(())
-    }
-
-    /// Frees the log's unwritten space: the image is retired, and this handle is the last.
-    fn free_rest_of_log(&self) {
-        let tail = self.image.header().tail().load(Ordering::Acquire);
-        let (timeline, uuid) = (self.image.header().identity().timeline, self.meta.uuid);
-        // Errors are ignored, because only space is at stake.
-        let Ok(mut listing) = Listing::read(&*self.media) else { return };
-        listing.segments.retain(|&(of, _)| of == timeline);
-        if let Ok(history) = History::open(&*self.media, &listing, uuid) {
-            trim::free_ends(&*self.media, &history, tail);
-        }
-    }
+/// Creates a handle that only reads an image: that of live writers, or a private one.
+pub(crate) fn for_reading(
+    media: Arc<dyn Media>,
+    meta: Meta,
+    options: &Options,
+    slots: Arc<Sessions>,
+    image: Image,
+) -> Engine {
+    let time_base = TimeBase::new(image.header(), &meta, &options.clock, Access::Read);
+    // Only a private state is ever locked, and no other process locks that.
+    let owner = Owner { slot: 0, incarnation: 1 };
+    let log = Log::new(media.clone(), first_segment(&meta, &image), 0, Access::Read);
+    let settings = (meta, options.clone());
+    Engine::new(
+        Shared::new((media, Access::Read), settings, (image, log), (owner, slots)),
+        time_base,
+    )
 }
 
 /// Begins a timeline although there was no space (the error `full`). Frees, in turn, log that no
@@ -298,7 +260,7 @@ fn begin_in_space_of_log(
     trim::free_ends(media, &proven.history, u64::MAX);
     // Errors are ignored, because only space is at stake.
     let _ = trim::free_unwritten(media, &proven.history, proven.prefix.stop);
-    proven.give_up_second_ground(media, LEFTOVER_TEMPORARY..)?;
+    proven.remove_fallback_base(media, LEFTOVER_TEMPORARY..)?;
     match begin() {
         Err(error) if error.is_full() => {}
         begun => return begun,
@@ -319,9 +281,9 @@ fn begin_in_space_of_log(
 /// Returns the header of the first segment of an image's timeline.
 pub(crate) fn first_segment(meta: &Meta, image: &Image) -> SegmentHeader {
     let header = image.header();
-    let start = header.timeline_start().load(Ordering::Relaxed);
+    let start = header.timeline_start();
     // A private image of a reader has no log.
-    let capacity = match header.segment_records().load(Ordering::Relaxed) {
+    let capacity = match header.segment_records() {
         0 => meta.segment_records,
         records => records,
     };
@@ -381,89 +343,6 @@ pub(crate) fn read_meta(media: &dyn Media) -> Result<Meta> {
     }
 }
 
-/// Checks that there is no filter here: neither a whole one nor one whose `meta` was lost.
-fn check_vacant(media: &dyn Media) -> Result<()> {
-    let path = media.path().join(FileName::Meta.to_string());
-    check_no_meta(media)?;
-    let listing = Listing::read(media)?;
-    let mut ours = listing.snapshots.len();
-    for &(timeline, first) in &listing.segments {
-        // A creator that died leaves only the empty segments of the first two timelines.
-        if timeline > 2 || first > 1 || has_records(media, &FileName::Segment { timeline, first })?
-        {
-            ours += 1;
-        }
-    }
-    if ours == 0 {
-        return Ok(());
-    }
-    // The listed files may be those of a filter created meanwhile.
-    check_no_meta(media)?;
-    Err(Error::Damaged {
-        path,
-        offset: 0,
-        expected: "the file `meta`".to_owned(),
-        found: format!("none, but {ours} snapshots and log segments of a filter"),
-        remedy: "without it nothing can be saved: copy `meta` from any backup of this filter, however old, for it never \
-                 changes; or create the new filter in another directory",
-    })
-}
-
-/// Checks that no foreign file has a name of a filter's file: those are removed to make room for a
-/// filter. The leftovers of a creator that died lie beside an empty file `lock`, which it creates
-/// first; the content of the other files is unknown after a power cut.
-fn check_ours(media: &dyn Media) -> Result<()> {
-    // Before checking for the file `lock`: if it is missing, these files existed without it.
-    let names = media.list().map_err(Error::io("list", media.path()))?;
-    let is_empty = |file: Box<dyn MediaFile>| file.bytes().map(|bytes| bytes == 0);
-    let lock = FileName::Lock.to_string();
-    if media.open(&lock, Access::Read).and_then(is_empty).unwrap_or(false) {
-        return Ok(());
-    }
-    for name in names.iter().filter(|name| FileName::parse(name).is_some()) {
-        let mut start = [0; header::MAGIC_BYTES];
-        let read = media.open(name, Access::Read).and_then(|file| {
-            let length = file.bytes()?.min(start.len() as u64) as usize;
-            file.read_at(&mut start[..length], 0)
-        });
-        let path = || media.path().join(name);
-        match read {
-            Ok(()) if header::is_magic(&start) => {}
-            // Not a regular file.
-            Err(error) if error.kind() != std::io::ErrorKind::InvalidInput => {
-                return Err(Error::io("read", path())(error));
-            }
-            _ => return Err(Error::Occupied { path: path() }),
-        }
-    }
-    Ok(())
-}
-
-fn check_no_meta(media: &dyn Media) -> Result<()> {
-    let name = FileName::Meta.to_string();
-    match media.open(&name, Access::Read) {
-        Ok(_) => Err(Error::Exists { path: media.path().to_path_buf() }),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(Error::io("open", media.path().join(name))(error)),
-    }
-}
-
-/// Returns whether anything was ever written to the slot of a segment's first record.
-fn has_records(media: &dyn Media, name: &FileName) -> Result<bool> {
-    let name = name.to_string();
-    let mut first = [0; RECORD_BYTES as usize];
-    let read =
-        media.open(&name, Access::Read).and_then(|file| file.read_at(&mut first, PAGE_BYTES));
-    match read {
-        Ok(()) => Ok(first.iter().any(|&byte| byte != 0)),
-        // A creator's segments are whole, so this is the rest of another filter's.
-        Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => Ok(true),
-        // The process that is creating the filter just removed it.
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(Error::io("read", media.path().join(name))(error)),
-    }
-}
-
 /// Opens the lock file and takes the opening byte: no other handle opens, recovers or closes the
 /// filter until the opening is ended, or the locks dropped.
 pub(crate) fn enter(media: &dyn Media) -> Result<Sessions> {
@@ -509,20 +388,15 @@ fn begin_timeline(
     // Otherwise a new timeline could outlive `meta`.
     media.sync().map_err(Error::io("sync", media.path()))?;
     let header = recovered.image.header();
-    // Relaxed, all of them: no other process has the image.
-    let set = |word: &AtomicU64, value| word.store(value, Ordering::Relaxed);
-    set(header.timeline_start(), recovered.prefix.stop);
-    set(header.segment_records(), segment_records(meta, &recovered.image));
+    header.begin_timeline(recovered.prefix.stop, segment_records(meta, &recovered.image));
     let first = first_segment(meta, &recovered.image);
     let upto = next_end(&first, first.first, first.first);
     let places = upto - first.first;
     drop(Segment::create_if(media, first, places, SEGMENT_TEMPORARY, &|| true)?);
-    set(header.allocated(), upto);
+    header.allocated().begin_at(upto);
     let sound = recovered.listing.snapshots.iter().filter(|&&start| start <= recovered.start);
-    set(header.snapshot(), sound.copied().max().unwrap_or(0));
-    for (word, (start, _)) in header.unsound().iter().zip(&recovered.unsound) {
-        set(word, *start);
-    }
+    header.snapshot().begin_at(sound.copied().max().unwrap_or(0));
+    header.unsound().begin_with(recovered.unsound.iter().map(|&(start, _)| start));
     continue_time(media, meta, &options.clock, header)?;
     // Recovery may have taken long: never replace the image of a filter that is here by now.
     if !slots.is_current() {
@@ -535,7 +409,12 @@ fn begin_timeline(
 
 /// Writes `meta`, which makes the directory a filter.
 fn write_meta(engine: &Engine) -> Result<()> {
-    write_file(&*engine.media, META_TEMPORARY, &FileName::Meta.to_string(), &engine.meta.encode())
+    write_file(
+        &*engine.shared.media,
+        META_TEMPORARY,
+        &FileName::Meta.to_string(),
+        &engine.shared.meta.encode(),
+    )
 }
 
 /// Writes a small file atomically: it exists in full or not at all.

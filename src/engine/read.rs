@@ -1,29 +1,54 @@
 //! Queries without a lock; the protocol is in `docs/architecture.md`.
 
-use crate::engine::Engine;
-use crate::error::{Error, Result};
+use crate::engine::shared::Shared;
+use crate::engine::stripes::StripeLocks;
+use crate::engine::time::Time;
+use crate::error::Result;
 use crate::sync::spin_hint;
 use ebbtide_core::block::Blocks;
 use ebbtide_core::kind::{
-    Age, BankMask, Estimate, Kind, Micros, Moment, Query, State, Totals, Within,
+    Age, BankMask, Estimate, KeyAges, Kind, Micros, Moment, Query, State, Totals, Within,
 };
+use std::sync::Arc;
 
 /// The number of attempts disturbed by concurrent changes after which a query takes the stripe.
 const RETRIES: u32 = 100;
 
-impl Engine {
+/// The queries of a handle.
+#[derive(Debug, Clone)]
+pub struct Queries {
+    pub(crate) shared: Arc<Shared>,
+    time: Arc<Time>,
+    stripes: Arc<StripeLocks>,
+}
+
+impl Queries {
+    /// Creates the queries of a handle.
+    pub(crate) fn new(shared: Arc<Shared>, time: Arc<Time>, stripes: Arc<StripeLocks>) -> Self {
+        Self { shared, time, stripes }
+    }
+
+    /// Prefetches the memory that a query for a key will read.
+    #[inline]
+    pub(crate) fn prefetch(&self, hash: u64) {
+        let banks = self.shared.image.recent_banks();
+        let located = banks.locate(BankMask::MAX, hash);
+        located.prefetch_headers();
+        self.shared.meta.kind.prefetch(&located.blocks, hash);
+    }
+
     /// Returns whether a key is in the window.
     #[inline]
     pub(crate) fn contains(&self, hash: u64, given: Option<Micros>) -> Result<bool> {
-        self.ask_with(hash, given, Self::totals, |kind, state, blocks, query| {
+        self.ask_with(hash, given, Shared::totals, |kind, state, blocks, query| {
             kind.contains(state, blocks, query)
         })
     }
 
     /// Returns how long ago a key was seen, at least.
     pub(crate) fn age(&self, hash: u64, given: Option<Micros>) -> Result<Option<Age>> {
-        self.check_ages("age")?;
-        self.ask(hash, given, |kind, state, blocks, query| kind.ages()?.age(state, blocks, query))
+        let ages = self.ages("age")?;
+        self.ask(hash, given, |_, state, blocks, query| ages.age(state, blocks, query))
     }
 
     /// Returns whether a key was seen within a time shorter than the window.
@@ -33,30 +58,31 @@ impl Engine {
         given: Option<Micros>,
         within: Within,
     ) -> Result<bool> {
-        self.check_ages("seen_within")?;
-        self.ask(hash, given, |kind, state, blocks, query| {
-            kind.ages().is_some_and(|ages| ages.contains_within(state, blocks, query, within))
+        let ages = self.ages("seen_within")?;
+        self.ask(hash, given, |_, state, blocks, query| {
+            ages.contains_within(state, blocks, query, within)
         })
     }
 
-    fn check_ages(&self, operation: &'static str) -> Result<()> {
-        self.meta.kind.ages().map(drop).ok_or_else(|| self.unsupported(operation))
+    fn ages(&self, operation: &'static str) -> Result<&dyn KeyAges> {
+        self.shared.meta.kind.ages().ok_or_else(|| self.shared.unsupported(operation))
     }
 
     /// Estimates how often a key was inserted.
     pub(crate) fn estimate(&self, hash: u64, given: Option<Micros>) -> Result<Estimate> {
-        let estimate = self.ask_with(hash, given, Self::totals, |kind, state, blocks, query| {
+        let estimate = self.ask_with(hash, given, Shared::totals, |kind, state, blocks, query| {
             kind.estimate(state, blocks, query)
         });
-        estimate?.ok_or_else(|| self.unsupported("estimate"))
+        estimate?.ok_or_else(|| self.shared.unsupported("estimate"))
     }
 
     /// Estimates how often a key was inserted, for a caller that holds its stripe: as of the
     /// records so far.
     pub(crate) fn estimate_held(&self, hash: u64, moment: &Moment) -> Result<Option<Estimate>> {
         let query = Query { hash, now: moment.now, totals: moment.totals };
-        let ask =
-            |state: &State<'_>, blocks: &Blocks<'_>| self.meta.kind.estimate(state, blocks, &query);
+        let ask = |state: &State<'_>, blocks: &Blocks<'_>| {
+            self.shared.meta.kind.estimate(state, blocks, &query)
+        };
         loop {
             // Only the state block can change meanwhile.
             if let Some(estimate) = self.try_ask(hash, ask)? {
@@ -68,15 +94,10 @@ impl Engine {
 
     /// Returns the frequency of a key: its decayed count, normalised.
     pub(crate) fn frequency(&self, hash: u64, given: Option<Micros>) -> Result<Estimate> {
-        let normaliser = self.meta.kind.counts().and_then(|counts| counts.normaliser());
-        let normaliser = normaliser.ok_or_else(|| self.unsupported("frequency"))?;
+        let normaliser = self.shared.meta.kind.counts().and_then(|counts| counts.normaliser());
+        let normaliser = normaliser.ok_or_else(|| self.shared.unsupported("frequency"))?;
         let Estimate { count, at_least } = self.estimate(hash, given)?;
         Ok(Estimate { count: count * normaliser, at_least })
-    }
-
-    /// Creates the error for an operation that the kind does not have.
-    pub(crate) fn unsupported(&self, operation: &'static str) -> Error {
-        Error::Unsupported { kind: self.meta.kind.name(), operation }
     }
 
     /// Queries the kind for a key. `ask` may read blocks in the middle of a change, and is then
@@ -87,7 +108,7 @@ impl Engine {
         given: Option<Micros>,
         ask: impl Fn(&dyn Kind, &State<'_>, &Blocks<'_>, &Query) -> T,
     ) -> Result<T> {
-        self.ask_with(hash, given, |engine| engine.image.header().counters().sum(), ask)
+        self.ask_with(hash, given, |shared| shared.image.header().counters().sum(), ask)
     }
 
     #[inline]
@@ -95,28 +116,28 @@ impl Engine {
         &self,
         hash: u64,
         given: Option<Micros>,
-        totals: fn(&Self) -> Totals,
+        totals: fn(&Shared) -> Totals,
         ask: impl Fn(&dyn Kind, &State<'_>, &Blocks<'_>, &Query) -> T,
     ) -> Result<T> {
-        self.check_usable()?;
-        if self.image.header().is_retired() {
-            return Err(self.retired());
+        self.shared.check_usable()?;
+        if self.shared.image.header().is_retired() {
+            return Err(self.shared.retired());
         }
-        let kind = &*self.meta.kind;
+        let kind = &*self.shared.meta.kind;
         let now = match given {
             // Never refused as too far ahead: a query advances nothing.
-            Some(time) => time.max(self.latest().time),
-            None if self.uses_time => self.now().time,
+            Some(time) => time.max(self.time.latest().time),
+            None if self.shared.uses_time => self.time.now().time,
             None => 0,
         };
-        let query = Query { hash, now, totals: totals(self) };
+        let query = Query { hash, now, totals: totals(&self.shared) };
         match self.try_ask(hash, |state, blocks| ask(kind, state, blocks, &query))? {
             Some(answer) => Ok(answer),
             None => self.ask_again(hash, |state, blocks| ask(kind, state, blocks, &query)),
         }
     }
 
-    /// As [`Engine::try_ask`] until it succeeds.
+    /// As [`Queries::try_ask`] until it succeeds.
     #[cold]
     fn ask_again<T>(&self, hash: u64, ask: impl Fn(&State<'_>, &Blocks<'_>) -> T) -> Result<T> {
         for _ in 1..RETRIES {
@@ -128,28 +149,28 @@ impl Engine {
         self.ask_patiently(hash, ask)
     }
 
-    /// As [`Engine::ask_again`], if there are too many writers, or one of them was stopped or died.
+    /// As [`Queries::ask_again`], if there are too many writers, or one of them was stopped or died.
     fn ask_patiently<T>(&self, hash: u64, ask: impl Fn(&State<'_>, &Blocks<'_>) -> T) -> Result<T> {
-        let stripe = self.image.layout().stripe_of(hash) + 1;
+        let stripe = self.shared.image.layout().stripe_of(hash) + 1;
         // Keeps writers out, waits for a stopped one, or repairs what a dead one left. A reader can
         // only wait for others to do so.
-        let _busy = self.enter()?;
-        let _stripe = if self.is_reader() { None } else { Some(self.lock(stripe)) };
+        let _busy = self.shared.enter()?;
+        let _stripe = if self.shared.is_reader() { None } else { Some(self.stripes.lock(stripe)) };
         let mut idle = 0;
         loop {
             if let Some(answer) = self.try_ask(hash, &ask)? {
                 return Ok(answer);
             }
-            if self.image.header().is_poisoned() {
+            if self.shared.image.header().is_poisoned() {
                 // Most likely a writer panicked and left a block half changed, permanently.
-                return Err(self.poisoned());
+                return Err(self.shared.poisoned());
             }
-            if self.is_reader() {
-                self.wait_for_writers(stripe, &mut idle)?;
+            if self.shared.is_reader() {
+                self.stripes.wait_for_writers(stripe, &mut idle)?;
             } else if !self.are_whole(hash) {
                 // This handle holds the stripe, and what a dead owner left is repaired. The image
                 // is therefore damaged beyond repair.
-                self.poison("a block is marked as being changed, by nobody".to_owned());
+                self.shared.poison("a block is marked as being changed, by nobody".to_owned());
             }
             spin_hint();
         }
@@ -157,7 +178,7 @@ impl Engine {
 
     /// Returns whether none of a key's blocks is marked as being changed.
     fn are_whole(&self, hash: u64) -> bool {
-        self.image.banks().locate(BankMask::MAX, hash).headers.versions().is_some()
+        self.shared.image.banks().locate(BankMask::MAX, hash).headers.versions().is_some()
     }
 
     /// Reads the state block and the key's blocks once; `None` if any of them changed meanwhile.
@@ -167,11 +188,11 @@ impl Engine {
         hash: u64,
         ask: impl Fn(&State<'_>, &Blocks<'_>) -> T,
     ) -> Result<Option<T>> {
-        let state_block = self.image.header().state_block();
+        let state_block = self.shared.image.header().state_block();
         let version = state_block.version();
         let state = state_block.state(version);
-        let Some(banks) = self.image.banks_of(&state, version) else {
-            self.image.follow()?;
+        let Some(banks) = self.shared.image.banks_of(&state, version) else {
+            self.shared.image.follow()?;
             return Ok(None);
         };
         let located = banks.locate(BankMask::MAX, hash);

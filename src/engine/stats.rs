@@ -1,27 +1,24 @@
 //! Statistics and the digest of an open filter.
 
 use crate::clock::Timestamp;
-use crate::engine::{Engine, Local};
+use crate::engine::shared::Shared;
+use crate::engine::stripes::StripeLocks;
+use crate::engine::time::Time;
 use crate::error::{Error, Result};
 use crate::format::header::DURABLE;
-use crate::image::Bank;
-use crate::locks::stripes::StripeGuard;
+use crate::image::stripe_table::StripeSums;
 use crate::media::{Access, BootIdSource};
 use crate::options::Durability;
 use crate::recovery::Listing;
-use crate::recovery::trim::{copy, used};
 use crate::snapshot::SnapshotReader;
-use crate::sync::{self, AtomicU64, Ordering, patience};
 use crate::wal::segment::SegmentFile;
-use ebbtide_core::block::{Block, OWN_WORDS};
-use ebbtide_core::hash::{DigestHasher, KeyHash};
+use ebbtide_core::digest::{StateDigest, Sums};
+use ebbtide_core::hash::KeyHash;
+use ebbtide_core::kind::copy::BlockCopy;
+use ebbtide_core::kind::sample::sampled;
 use ebbtide_core::kind::{Moment, Parameters, Sample};
-use ebbtide_core::state::STATE_WORDS;
 use std::fmt;
 use std::time::Duration;
-
-/// The pause, during which writers proceed, before all stripes are tried again.
-const PAUSE: Duration = patience(Duration::from_millis(20));
 
 /// Blocks of a bank that are sampled for the fill.
 const SAMPLE: u64 = 1024;
@@ -135,190 +132,142 @@ impl fmt::Display for Digest {
     }
 }
 
-/// A private copy of a block, which a kind may settle.
-struct Copied {
-    words: Vec<AtomicU64>,
-    number: u64,
-    of: u64,
+/// Returns a hash of the logical state, while all writers wait.
+///
+/// # Errors
+/// [`Error::Poisoned`], [`Error::Forked`], [`Error::Io`] if a bank cannot be mapped.
+pub(crate) fn digest(shared: &Shared, stripes: &StripeLocks) -> Result<Digest> {
+    shared.check_process()?;
+    let header = shared.image.header();
+    let _held = stripes.lock_all();
+    let kind = &*shared.meta.kind;
+    let sums = (0..header.stripe_count()).map(|index| {
+        let StripeSums { inserts, time, new_bits, .. } = header.stripe(index).sums();
+        Sums { inserts, time, new_bits }
+    });
+    let mut digest = StateDigest::new(kind, sums);
+    digest.state(&header.state_block().current().block());
+    shared.image.follow()?;
+    let (state, banks) = (header.state(), shared.image.banks());
+    for entry in state.banks() {
+        let Some(bank) = banks.get(entry.slot) else {
+            continue;
+        };
+        for index in 0..bank.blocks() {
+            digest.block(&state, entry.slot, bank.block(index as usize).1);
+        }
+    }
+    let lsn = header.tail().read();
+    // Fails if a stripe could not be repaired.
+    shared.check_writable()?;
+    Ok(Digest { value: digest.finish(), lsn, inserts: shared.image.sum_stripes().0.inserts })
 }
 
-impl Copied {
-    fn of(block: Block<'_>, words: &mut Vec<u64>) -> Self {
-        copy(&block, words);
-        let words = words.iter().map(|&word| AtomicU64::new(word)).collect();
-        Self { words, number: block.number, of: block.of }
-    }
-
-    fn block(&self) -> Block<'_> {
-        let (own, cells) = self.words.split_at(OWN_WORDS);
-        Block { number: self.number, of: self.of, ..Block::alone(own, cells) }
-    }
+/// Returns statistics of an open filter.
+///
+/// # Errors
+/// [`Error::Forked`], [`Error::Io`].
+pub(crate) fn stat(shared: &Shared, clock: &Time) -> Result<Stat> {
+    shared.check_process()?;
+    let header = shared.image.header();
+    let kind = &*shared.meta.kind;
+    let (totals, _) = shared.image.sum_stripes();
+    let latest = clock.latest();
+    let listed = shared.image.listed_banks()?;
+    let listing = Listing::read(&*shared.media)?;
+    let moment = clock.exact_moment(clock.now());
+    let sample = sample(shared, &moment);
+    let (state, layout) = (header.state(), shared.meta.layout);
+    let removals = if kind.removal().is_some() { totals.new_bits } else { 0 };
+    let metrics = kind.metrics().iter().map(|of| (of.name, metric(shared, of.word)));
+    Ok(Stat {
+        kind: kind.name(),
+        parameters: kind.parameters(),
+        inserts: totals.inserts,
+        operations: totals.inserts.wrapping_add(removals),
+        lsn: header.tail().read(),
+        durable_lsn: shared.durable(),
+        step: kind.step(&state, &moment),
+        time: (latest.time > 0).then(|| Timestamp::from_unix_micros(latest.time)),
+        clock_lead: clock.clock_lead(),
+        fill: sample.fill(),
+        estimated_fpr: kind.estimated_fpr(&state, layout, &moment, &sample),
+        planned_fpr: kind.planned_fpr(layout),
+        saturated: kind.is_saturated(&state, layout, &moment, &sample),
+        figures: metrics.collect(),
+        memory_bytes: shared.image.memory_bytes(),
+        disk_bytes: disk_bytes(shared)?,
+        stripes: layout.stripes,
+        blocks: listed.iter().map(|bank| bank.blocks()).sum(),
+        banks: listed.len() as u32,
+        handles: shared.slots.alive()?.len() as u32,
+        snapshots: listing.snapshots.len() as u32,
+        wal_segments: listing.segments.len() as u32,
+        refused: header.refused().count(),
+        durability: shared.meta.durability,
+        key_hash: shared.meta.hasher.function(),
+        max_lead: Duration::from_micros(shared.meta.max_lead),
+        boot_id: shared.media.boot_id_source(),
+        format: oldest_format(shared, &listing),
+    })
 }
 
-impl Engine {
-    /// Acquires all stripes: ordinary ones first, stripe 0 last, the order in which inserts take
-    /// them. If one is unavailable, releases all for a while: other callers must not wait for its
-    /// owner.
-    pub(crate) fn lock_all(&self) -> Vec<StripeGuard<'_, Local>> {
-        let indexes = || (1..self.image.header().stripe_count()).chain([0]);
-        loop {
-            let held: Option<Vec<_>> = indexes().map(|index| self.lock_soon(index)).collect();
-            match held {
-                Some(held) => return held,
-                None => sync::sleep(PAUSE),
-            }
+/// Samples blocks of all banks, each brought to the filter's step.
+fn sample(shared: &Shared, moment: &Moment) -> Sample {
+    let kind = &*shared.meta.kind;
+    let mut seen = Sample::default();
+    let state = shared.image.header().state();
+    let banks = shared.image.banks();
+    for entry in state.banks() {
+        let Some(bank) = banks.get(entry.slot) else {
+            continue;
+        };
+        for index in sampled(bank.blocks(), SAMPLE) {
+            // Without its stripe: a metric may be slightly off, and a stopped process must not
+            // delay it.
+            let copied = BlockCopy::new(kind, bank.block(index as usize).1);
+            kind.settle(&state, entry.slot, &copied.block(), moment);
+            seen.look(kind, &state, entry.slot, &copied.block(), moment);
         }
     }
-
-    /// Returns a hash of the logical state, while all writers wait.
-    ///
-    /// # Errors
-    /// [`Error::Poisoned`], [`Error::Forked`], [`Error::Io`] if a bank cannot be mapped.
-    pub(crate) fn digest(&self) -> Result<Digest> {
-        self.check_process()?;
-        let header = self.image.header();
-        let _held = self.lock_all();
-        let kind = &*self.meta.kind;
-        let (totals, time) = self.image.sum_stripes();
-        let moment = Moment { time: time >> 1, now: time >> 1, totals };
-        let mut hasher = DigestHasher::default();
-        let mut words = Vec::new();
-        for index in 0..header.stripe_count() {
-            let sums = header.stripe(index).sums();
-            let time = if kind.uses_time() { sums.time } else { 0 };
-            hasher.words(&[sums.inserts, time, sums.new_bits]);
-        }
-        copy(&header.state_block().current().block(), &mut words);
-        // However many of them the kind uses.
-        words.resize(OWN_WORDS + STATE_WORDS, 0);
-        hasher.words(&words);
-        self.image.follow()?;
-        let (state, banks) = (header.state(), self.image.banks());
-        for entry in state.banks() {
-            let Some(bank) = banks.get(entry.slot) else {
-                continue;
-            };
-            for index in 0..bank.blocks() {
-                let copied = Copied::of(used(kind, bank.block(index as usize).1), &mut words);
-                kind.settle(&state, entry.slot, &copied.block(), &moment);
-                copy(&copied.block(), &mut words);
-                hasher.words(&words);
-            }
-        }
-        let lsn = header.tail().load(Ordering::Acquire);
-        // Fails if a stripe could not be repaired.
-        self.check_writable()?;
-        Ok(Digest { value: hasher.finish(), lsn, inserts: self.image.sum_stripes().0.inserts })
-    }
-
-    pub(crate) fn stat(&self) -> Result<Stat> {
-        self.check_process()?;
-        let header = self.image.header();
-        let kind = &*self.meta.kind;
-        let (totals, _) = self.image.sum_stripes();
-        let latest = self.latest();
-        let listed = self.image.listed_banks()?;
-        let listing = Listing::read(&*self.media)?;
-        let moment = self.exact_moment(self.now());
-        let sample = self.sample(&moment);
-        let (state, layout) = (header.state(), self.meta.layout);
-        let removals = if kind.removal().is_some() { totals.new_bits } else { 0 };
-        let metrics = kind.metrics().iter().map(|metric| (metric.name, self.metric(metric.word)));
-        Ok(Stat {
-            kind: kind.name(),
-            parameters: kind.parameters(),
-            inserts: totals.inserts,
-            operations: totals.inserts.wrapping_add(removals),
-            lsn: header.tail().load(Ordering::Acquire),
-            durable_lsn: self.durable(),
-            step: kind.step(&state, &moment),
-            time: (latest.time > 0).then(|| Timestamp::from_unix_micros(latest.time)),
-            clock_lead: self.clock_lead(),
-            fill: sample.fill(),
-            estimated_fpr: kind.estimated_fpr(&state, layout, &moment, &sample),
-            planned_fpr: kind.planned_fpr(layout),
-            saturated: kind.is_saturated(&state, layout, &moment, &sample),
-            figures: metrics.collect(),
-            memory_bytes: self.image.memory_bytes(),
-            disk_bytes: self.disk_bytes()?,
-            stripes: layout.stripes,
-            blocks: listed.iter().map(|bank| bank.blocks()).sum(),
-            banks: listed.len() as u32,
-            handles: self.slots.alive()?.len() as u32,
-            snapshots: listing.snapshots.len() as u32,
-            wal_segments: listing.segments.len() as u32,
-            refused: header.refused().load(Ordering::Relaxed),
-            durability: self.meta.durability,
-            key_hash: self.meta.hasher.function(),
-            max_lead: self.meta.max_lead,
-            boot_id: self.media.boot_id_source(),
-            format: self.oldest_format(&listing),
-        })
-    }
-
-    /// Samples blocks of all banks, each brought to the filter's step.
-    fn sample(&self, moment: &Moment) -> Sample {
-        let kind = &*self.meta.kind;
-        let mut seen = Sample::default();
-        let state = self.image.header().state();
-        let banks = self.image.banks();
-        let mut words = Vec::new();
-        for entry in state.banks() {
-            let Some(bank) = banks.get(entry.slot) else {
-                continue;
-            };
-            for index in sampled(bank) {
-                // Without its stripe: a metric may be slightly off, and a stopped process must not
-                // delay it.
-                let copied = Copied::of(used(kind, bank.block(index as usize).1), &mut words);
-                kind.settle(&state, entry.slot, &copied.block(), moment);
-                seen.look(kind, &state, entry.slot, &copied.block(), moment);
-            }
-        }
-        seen
-    }
-
-    /// Returns the sum of a kind word over all blocks.
-    fn metric(&self, word: usize) -> u64 {
-        let banks = self.image.banks();
-        let blocks =
-            banks.iter().flat_map(|(_, bank)| (0..bank.blocks()).map(|at| bank.block(at as usize)));
-        blocks.map(|(_, block)| block.own(word)).fold(0, u64::wrapping_add)
-    }
-
-    /// Returns the oldest format version among log and snapshots, as far as they exist and are
-    /// sound.
-    fn oldest_format(&self, listing: &Listing) -> u32 {
-        let (media, uuid) = (&*self.media, self.meta.uuid);
-        let snapshots = listing.snapshots.iter().filter_map(|&start| {
-            SnapshotReader::open(media, start, uuid).ok().map(|reader| reader.version())
-        });
-        let segments = listing.segments.iter().filter_map(|&(timeline, first)| {
-            let file = SegmentFile::open(media, timeline, first, uuid, Access::Read);
-            file.ok().map(|file| file.version)
-        });
-        snapshots.chain(segments).min().unwrap_or(DURABLE.written)
-    }
-
-    fn disk_bytes(&self) -> Result<u64> {
-        let mut bytes = 0;
-        for name in self.media.list().map_err(Error::io("list", self.media.path()))? {
-            if crate::format::names::FileName::parse(&name).is_none() {
-                continue;
-            }
-            // A file that is gone by now occupies nothing.
-            if let Ok(file) = self.media.open(&name, Access::Read) {
-                let path = self.media.path().join(&name);
-                bytes += file.allocated_bytes().map_err(Error::io("measure", path))?;
-            }
-        }
-        Ok(bytes)
-    }
+    seen
 }
 
-fn sampled(bank: &Bank) -> impl Iterator<Item = u64> {
-    let (blocks, every) = (bank.blocks(), bank.blocks().div_ceil(SAMPLE).max(1));
-    (0..blocks).step_by(every as usize)
+/// Returns the sum of a kind word over all blocks.
+fn metric(shared: &Shared, word: usize) -> u64 {
+    let banks = shared.image.banks();
+    let blocks =
+        banks.iter().flat_map(|(_, bank)| (0..bank.blocks()).map(|at| bank.block(at as usize)));
+    blocks.map(|(_, block)| block.own(word)).fold(0, u64::wrapping_add)
+}
+
+/// Returns the oldest format version among log and snapshots, as far as they exist and are
+/// sound.
+fn oldest_format(shared: &Shared, listing: &Listing) -> u32 {
+    let (media, uuid) = (&*shared.media, shared.meta.uuid);
+    let snapshots = listing.snapshots.iter().filter_map(|&start| {
+        SnapshotReader::open(media, start, uuid).ok().map(|reader| reader.version())
+    });
+    let segments = listing.segments.iter().filter_map(|&(timeline, first)| {
+        let file = SegmentFile::open(media, timeline, first, uuid, Access::Read);
+        file.ok().map(|file| file.version)
+    });
+    snapshots.chain(segments).min().unwrap_or(DURABLE.written)
+}
+
+fn disk_bytes(shared: &Shared) -> Result<u64> {
+    let mut bytes = 0;
+    for name in shared.media.list().map_err(Error::io("list", shared.media.path()))? {
+        if crate::format::names::FileName::parse(&name).is_none() {
+            continue;
+        }
+        // A file that is gone by now occupies nothing.
+        if let Ok(file) = shared.media.open(&name, Access::Read) {
+            let path = shared.media.path().join(&name);
+            bytes += file.allocated_bytes().map_err(Error::io("measure", path))?;
+        }
+    }
+    Ok(bytes)
 }
 
 #[cfg(all(test, not(loom)))]

@@ -3,12 +3,15 @@
 //! All access to stripes goes through this file, so no operation works on a stripe that needs
 //! repair.
 
-use crate::engine::{Engine, Local};
+use crate::engine::event_log::EventLog;
+use crate::engine::shared::{Local, Shared};
+use crate::engine::time::Time;
 use crate::error::{Error, Result};
 use crate::locks::robust_word::{self, Acquired, Owner, Verdict};
 use crate::locks::stripes::StripeGuard;
 use crate::recovery::repair;
-use crate::sync::{self, Ordering, patience};
+use crate::sync::{self, Hint, patience};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The time that a reader waits for writers to repair a dead writer's stripe; writers check once a
@@ -18,23 +21,44 @@ const READERS_PATIENCE: Duration = patience(Duration::from_millis(5));
 /// repairs only the stripes that it needs itself.
 const REPAIR_WAITS: u32 = if cfg!(fuzzing) { 5 } else { 1000 };
 
-impl Engine {
+/// The pause, during which writers proceed, before all stripes are tried again.
+const PAUSE: Duration = patience(Duration::from_millis(20));
+
+/// The stripes of a handle, with repair.
+#[derive(Debug)]
+pub struct StripeLocks {
+    shared: Arc<Shared>,
+    time: Arc<Time>,
+    events: EventLog,
+    /// The word of stripe 0 when a wait for it was last abandoned: its holder of that time is not
+    /// waited for again.
+    abandoned: Hint,
+}
+
+impl StripeLocks {
+    /// Creates the stripes of a handle.
+    pub(crate) fn new(shared: Arc<Shared>, time: Arc<Time>, events: EventLog) -> Self {
+        Self { shared, time, events, abandoned: Hint::default() }
+    }
+
     /// Acquires a stripe: 0 for the state block, otherwise the share of the key-hash space plus 1.
     /// Waits for live owners, including stopped ones. A dead owner's stripe is repaired first.
     #[inline]
     pub(crate) fn lock(&self, stripe: usize) -> StripeGuard<'_, Local> {
-        match self.stripes.try_lock(self.image.header(), stripe) {
+        match self.shared.stripes.try_lock(self.shared.image.header(), stripe) {
             Some(guard) => guard,
             None => self.wait_for(stripe),
         }
     }
 
-    /// As [`Engine::lock`], for an operation that may begin after the handle was closed; then it
+    /// As [`StripeLocks::lock`], for an operation that may begin after the handle was closed; then it
     /// fails and acquires nothing.
     #[inline]
     pub(crate) fn lock_unless_closed(&self, stripe: usize) -> Result<StripeGuard<'_, Local>> {
-        match self.stripes.try_lock(self.image.header(), stripe) {
-            Some(guard) if self.is_closed() => Err(self.come_too_late(guard, Acquired::Free)),
+        match self.shared.stripes.try_lock(self.shared.image.header(), stripe) {
+            Some(guard) if self.shared.is_closed() => {
+                Err(self.come_too_late(guard, Acquired::Free))
+            }
             Some(guard) => Ok(guard),
             None => self.wait_unless_closed(stripe),
         }
@@ -42,12 +66,15 @@ impl Engine {
 
     #[cold]
     fn wait_unless_closed(&self, stripe: usize) -> Result<StripeGuard<'_, Local>> {
-        let judge = |owner| if self.is_closed() { Verdict::GiveUp } else { self.judge(owner) };
-        let header = self.image.header();
-        match self.stripes.lock(header, stripe, &judge) {
-            Some((guard, acquired)) if self.is_closed() => Err(self.come_too_late(guard, acquired)),
+        let judge =
+            |owner| if self.shared.is_closed() { Verdict::GiveUp } else { self.judge(owner) };
+        let header = self.shared.image.header();
+        match self.shared.stripes.lock(header, stripe, &judge) {
+            Some((guard, acquired)) if self.shared.is_closed() => {
+                Err(self.come_too_late(guard, acquired))
+            }
             Some((guard, acquired)) => Ok(self.entered(guard, acquired)),
-            None => Err(self.closed()),
+            None => Err(self.shared.closed()),
         }
     }
 
@@ -61,7 +88,7 @@ impl Engine {
             // this one.
             Acquired::TakenOver(_) => std::mem::forget(guard),
         }
-        self.closed()
+        self.shared.closed()
     }
 
     #[cold]
@@ -76,18 +103,17 @@ impl Engine {
 
     /// Acquires stripe 0 unless a process that makes no progress keeps it.
     pub(crate) fn lock_events(&self) -> Option<StripeGuard<'_, Local>> {
-        // Without the bit that marks waiters. Relaxed, as all of these: at worst there is one wait
-        // more or less.
-        let word = self.image.header().stripe(0).lock_word();
-        let holder = || word.load(Ordering::Relaxed) & !robust_word::WAITERS;
-        let given_up = self.given_up.load(Ordering::Relaxed);
-        if given_up != 0 && given_up == holder() {
+        // At worst there is one wait more or less.
+        let word = self.shared.image.header().stripe(0).lock_word();
+        let holder = || robust_word::held_now(word);
+        let abandoned = self.abandoned.get();
+        if abandoned != 0 && abandoned == holder() {
             return None;
         }
         let guard = self.lock_soon(0);
-        let now_given_up = if guard.is_none() { holder() } else { 0 };
-        if now_given_up != given_up {
-            self.given_up.store(now_given_up, Ordering::Relaxed);
+        let now_abandoned = if guard.is_none() { holder() } else { 0 };
+        if now_abandoned != abandoned {
+            self.abandoned.set(now_abandoned);
         }
         guard
     }
@@ -106,8 +132,23 @@ impl Engine {
         stripe: usize,
         judge: &dyn Fn(Owner) -> Verdict,
     ) -> Option<StripeGuard<'_, Local>> {
-        let (guard, acquired) = self.stripes.lock(self.image.header(), stripe, judge)?;
+        let (guard, acquired) =
+            self.shared.stripes.lock(self.shared.image.header(), stripe, judge)?;
         Some(self.entered(guard, acquired))
+    }
+
+    /// Acquires all stripes: ordinary ones first, stripe 0 last, the order in which inserts take
+    /// them. If one is unavailable, releases all for a while: other callers must not wait for its
+    /// owner.
+    pub(crate) fn lock_all(&self) -> Vec<StripeGuard<'_, Local>> {
+        let indexes = || (1..self.shared.image.header().stripe_count()).chain([0]);
+        loop {
+            let held: Option<Vec<_>> = indexes().map(|index| self.lock_soon(index)).collect();
+            match held {
+                Some(held) => return held,
+                None => sync::sleep(PAUSE),
+            }
+        }
     }
 
     /// Returns a newly acquired stripe, after repair if needed.
@@ -124,24 +165,24 @@ impl Engine {
 
     /// Returns whether an owner is dead: its session slot was taken again since, or is free now.
     pub(crate) fn judge(&self, owner: Owner) -> Verdict {
-        // Acquire: pairs with the Release of the process that took the slot since.
-        let term = self.image.header().slot_term(owner.slot.into()).load(Ordering::Acquire);
-        let dead = owner.term < term || !self.slots.is_alive(owner.slot);
+        let incarnation = self.shared.image.header().incarnation(owner.slot.into()).read();
+        let dead = owner.incarnation < incarnation || !self.shared.slots.is_alive(owner.slot);
         if dead { Verdict::Dead } else { Verdict::Wait }
     }
 
     /// Repairs a stripe that was taken over.
     #[cold]
     fn repaired<'a>(&'a self, mut stripe: StripeGuard<'a, Local>) -> StripeGuard<'a, Local> {
-        let (header, index) = (self.image.header(), stripe.index());
+        let (header, index) = (self.shared.image.header(), stripe.index());
         let before = stripe.entry().sums();
         let cleared = match self.repair(index) {
             Ok(cleared) => cleared,
             Err(error) => {
-                self.poison(format!("what a dead process left could not be repaired ({error})"));
+                self.shared
+                    .poison(format!("what a dead process left could not be repaired ({error})"));
                 // The slot that the dead process left empty is not voided: recovery must account
                 // for it when the stripe is free.
-                header.noting().fetch_add(1, Ordering::Relaxed);
+                header.unheld_slots().add();
                 return stripe;
             }
         };
@@ -154,34 +195,30 @@ impl Engine {
         // An owner that had not counted in the stripe had not counted here either.
         let inserts = after.inserts.wrapping_sub(before.inserts);
         let new_bits = after.new_bits.wrapping_sub(before.new_bits);
-        header.counters().count(self.shard(), inserts, new_bits);
-        self.raise_time(after.time);
+        header.counters().count(self.shared.shard(), inserts, new_bits);
+        self.time.raise(after.time);
         if index == 0 {
-            self.confirm_events(&mut stripe);
+            self.events.confirm(&mut stripe);
         } else if let Some(mut events) = self.lock_events() {
-            self.confirm_events(&mut events);
+            self.events.confirm(&mut events);
         }
         stripe
     }
 
     fn repair(&self, index: usize) -> Result<bool> {
-        let header = self.image.header();
+        let header = self.shared.image.header();
         loop {
-            // Acquire: pairs with the Release of the checkpoint that raised it.
-            let ground = header.snapshot().load(Ordering::Acquire);
-            let from = repair::from(&self.image, index, ground);
-            // Acquire: pairs with the Release in `make_room`.
-            let end = header.allocated().load(Ordering::Acquire);
-            let segments = from.map_or(Ok(Vec::new()), |from| self.log.map(from, end));
+            let newest = header.snapshot().read();
+            let from = repair::from(&self.shared.image, index, newest);
+            let end = header.allocated().read();
+            let segments = from.map_or(Ok(Vec::new()), |from| self.shared.log.map(from, end));
             match segments {
                 // Log from the newest snapshot on is never removed, but there may be a newer one by
                 // now.
-                Err(error)
-                    if error.is_not_found()
-                        && header.snapshot().load(Ordering::Acquire) > ground => {}
+                Err(error) if error.is_not_found() && header.snapshot().read() > newest => {}
                 segments => {
-                    let kind = &*self.meta.kind;
-                    return repair::stripe(&self.image, kind, index, &segments?, from);
+                    let kind = &*self.shared.meta.kind;
+                    return repair::stripe(&self.shared.image, kind, index, &segments?, from);
                 }
             }
         }
@@ -189,11 +226,10 @@ impl Engine {
 
     /// Repairs every stripe that a dead process holds.
     pub(crate) fn repair_all(&self) {
-        let header = self.image.header();
+        let header = self.shared.image.header();
         for index in 0..header.stripe_count() {
-            let word = header.stripe(index).lock_word().load(Ordering::Relaxed);
-            let holder = robust_word::holder(word);
-            let ours = self.stripes.owner();
+            let holder = robust_word::holder_now(header.stripe(index).lock_word());
+            let ours = self.shared.stripes.owner();
             if holder.is_some_and(|holder| holder != ours && self.judge(holder) == Verdict::Dead) {
                 // Another process may have taken it over by now, and been stopped.
                 drop(self.lock_soon(index));
@@ -210,17 +246,17 @@ impl Engine {
     pub(crate) fn wait_for_writers(&self, stripe: usize, idle: &mut u32) -> Result<()> {
         sync::sleep(READERS_PATIENCE);
         // The sessions of a retired image are reused by those of its successor.
-        if self.image.header().is_retired() || !self.slots.anyone_else()? {
-            return Err(self.retired());
+        if self.shared.image.header().is_retired() || !self.shared.slots.anyone_else()? {
+            return Err(self.shared.retired());
         }
-        let word = self.image.header().stripe(stripe).lock_word().load(Ordering::Relaxed);
+        let word = self.shared.image.header().stripe(stripe).lock_word();
         let at_work =
-            robust_word::holder(word).is_some_and(|holder| self.judge(holder) != Verdict::Dead);
+            robust_word::holder_now(word).is_some_and(|holder| self.judge(holder) != Verdict::Dead);
         *idle = if at_work { 0 } else { *idle + 1 };
         if *idle < REPAIR_WAITS {
             return Ok(());
         }
-        Err(Error::Locked { path: self.media.path().to_path_buf() })
+        Err(Error::Locked { path: self.shared.media.path().to_path_buf() })
     }
 }
 
@@ -229,9 +265,9 @@ mod tests {
     use super::*;
     use crate::locks::session::Sessions;
     use crate::media::{Access, Memory};
-    use crate::wal::{Op, Record, slot};
+    use crate::wal::{Op, Record};
     use crate::{Bloom, Durability, Filter, Options};
-    use std::sync::Arc;
+    use ebbtide_core::block::load;
 
     fn made() -> (Filter<Bloom>, Arc<Memory>) {
         let memory = Arc::new(Memory::new());
@@ -242,39 +278,43 @@ mod tests {
     }
 
     /// Another handle in session slot 1, in its fifth incarnation.
-    fn neighbour(engine: &Engine, memory: &Memory) -> Sessions {
+    fn neighbour(engine: &crate::engine::Engine, memory: &Memory) -> Sessions {
         let slots = Sessions::open(memory, Access::Write).expect("the lock file");
         assert_eq!(slots.take().expect("no error"), Some(1));
-        engine.image.header().slot_term(1).store(5, Ordering::Relaxed);
+        assert_eq!(
+            (0..5).map(|_| engine.shared.image.header().incarnation(1).raise()).max(),
+            Some(5)
+        );
         slots
     }
 
-    const DEAD: Owner = Owner { slot: 9, term: 1 };
-    const LIVING: Owner = Owner { slot: 1, term: 5 };
+    const DEAD: Owner = Owner { slot: 9, incarnation: 1 };
+    const LIVING: Owner = Owner { slot: 1, incarnation: 5 };
 
     #[test]
     fn repair_applies_and_counts_what_the_dead_left_of_this_stripe_and_of_no_other() {
         let (filter, _memory) = made();
         let engine = &filter.engine;
-        let header = engine.image.header();
+        let header = engine.shared.image.header();
         (0..20_u64).for_each(|key| assert!(filter.insert(key.to_le_bytes()).is_ok()));
         let unapplied = |stripe| {
-            let mut hashes = (100_u64..).map(|key| engine.meta.hasher.hash(&key.to_le_bytes()));
-            let hash = hashes.find(|&hash| engine.image.layout().stripe_of(hash) == stripe);
+            let mut hashes =
+                (100_u64..).map(|key| engine.shared.meta.hasher.hash(&key.to_le_bytes()));
+            let hash = hashes.find(|&hash| engine.shared.image.layout().stripe_of(hash) == stripe);
             let record = Record {
                 payload: hash.expect("a key of the stripe"),
                 argument: 3,
                 ..Record::new(Op::Insert)
             };
-            engine.append(&mut None, &record).expect("room")
+            engine.log_writer.append(&mut None, &record).expect("room")
         };
         let (_others, lsn) = (unapplied(1), unapplied(0));
-        let hole = slot::reserve(header.tail(), engine.log.mapped_end()).expect("room");
+        let hole = header.tail().reserve(engine.shared.log.mapped_end()).expect("room");
         assert!(robust_word::try_lock(header.stripe(1).lock_word(), DEAD));
         let sums = || [1, 2].map(|stripe| header.stripe(stripe).sums());
         let (before, total) = (sums(), header.counters().sum());
-        engine.repair_all();
-        assert_eq!(header.stripe(1).lock_word().load(Ordering::Relaxed), 0);
+        engine.stripes.repair_all();
+        assert_eq!(load(header.stripe(1).lock_word()), 0);
         let after = sums();
         let counted = |at: usize| {
             (after[at].inserts - before[at].inserts, after[at].new_bits - before[at].new_bits)
@@ -283,7 +323,7 @@ mod tests {
         assert_eq!((after[1].lsn, counted(1)), (before[1].lsn, (0, 0)), "that of a living writer");
         let sum = header.counters().sum();
         assert_eq!((sum.inserts - total.inserts, sum.new_bits - total.new_bits), (1, 3));
-        assert!(engine.log.segment(hole).is_some_and(|segment| segment.is_complete(hole)));
+        assert!(engine.shared.log.segment(hole).is_some_and(|segment| segment.is_complete(hole)));
     }
 
     #[test]
@@ -291,11 +331,11 @@ mod tests {
         let (filter, memory) = made();
         let engine = &filter.engine;
         let _alive = neighbour(engine, &memory);
-        assert!(robust_word::try_lock(engine.image.header().stripe(1).lock_word(), LIVING));
+        assert!(robust_word::try_lock(engine.shared.image.header().stripe(1).lock_word(), LIVING));
         let mut idle = 0;
-        assert!(engine.wait_for_writers(1, &mut idle).is_ok(), "it may come on");
-        engine.image.header().retire();
-        let told = engine.wait_for_writers(1, &mut idle);
+        assert!(engine.stripes.wait_for_writers(1, &mut idle).is_ok(), "it may come on");
+        engine.shared.image.header().retire();
+        let told = engine.stripes.wait_for_writers(1, &mut idle);
         assert!(matches!(told, Err(Error::Retired { .. })), "{told:?}");
     }
 
@@ -304,17 +344,21 @@ mod tests {
         let (filter, memory) = made();
         let engine = &filter.engine;
         let alive = neighbour(engine, &memory);
-        let word = engine.image.header().stripe(1).lock_word();
-        assert_eq!(engine.judge(LIVING), Verdict::Wait);
-        assert_eq!(engine.judge(Owner { term: 4, ..LIVING }), Verdict::Dead, "taken again since");
-        assert_eq!(engine.judge(DEAD), Verdict::Dead);
+        let word = engine.shared.image.header().stripe(1).lock_word();
+        assert_eq!(engine.stripes.judge(LIVING), Verdict::Wait);
+        assert_eq!(
+            engine.stripes.judge(Owner { incarnation: 4, ..LIVING }),
+            Verdict::Dead,
+            "taken again since"
+        );
+        assert_eq!(engine.stripes.judge(DEAD), Verdict::Dead);
         assert!(robust_word::try_lock(word, LIVING));
-        let ours = engine.lock(2);
-        engine.repair_all();
-        let holder = || robust_word::holder(word.load(Ordering::Relaxed));
+        let ours = engine.stripes.lock(2);
+        engine.stripes.repair_all();
+        let holder = || robust_word::holder_now(word);
         assert_eq!(holder(), Some(LIVING));
         drop(alive);
-        engine.repair_all();
+        engine.stripes.repair_all();
         assert_eq!(holder(), None);
         assert_eq!(ours.index(), 2);
     }
@@ -324,15 +368,15 @@ mod tests {
         let (filter, memory) = made();
         let engine = &filter.engine;
         let _alive = neighbour(engine, &memory);
-        let word = engine.image.header().stripe(0).lock_word();
-        let given_up = || engine.given_up.load(Ordering::Relaxed);
-        assert!(engine.lock_events().is_some() && given_up() == 0);
+        let word = engine.shared.image.header().stripe(0).lock_word();
+        let abandoned = || engine.stripes.abandoned.get();
+        assert!(engine.stripes.lock_events().is_some() && abandoned() == 0);
         assert!(robust_word::try_lock(word, LIVING));
         for _ in 0..2 {
-            assert!(engine.lock_events().is_none());
-            assert_eq!(robust_word::holder(given_up()), Some(LIVING));
+            assert!(engine.stripes.lock_events().is_none());
+            assert_eq!(robust_word::holder(abandoned()), Some(LIVING));
         }
         assert!(robust_word::unlock(word, LIVING).is_ok());
-        assert!(engine.lock_events().is_some() && given_up() == 0);
+        assert!(engine.stripes.lock_events().is_some() && abandoned() == 0);
     }
 }

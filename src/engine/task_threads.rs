@@ -69,7 +69,7 @@ pub(crate) fn register(work: Work, task: Arc<dyn Task>) -> std::io::Result<Regis
 
 /// Returns the next tick of the period `every`. All filters share these ticks, so that a process
 /// with many filters wakes once for all of them.
-pub(crate) fn next_beat(now: Instant, every: Duration) -> Instant {
+pub(crate) fn next_tick(now: Instant, every: Duration) -> Instant {
     let begun = Workers::of_this_process().begun;
     let passed = now.saturating_duration_since(begun).as_nanos();
     let left = every.as_nanos() - passed % every.as_nanos().max(1);
@@ -351,11 +351,11 @@ mod tests {
     }
 
     #[test]
-    fn beats_are_the_same_for_all_and_lie_ahead() {
+    fn ticks_are_the_same_for_all_and_lie_ahead() {
         let (now, every) = (Instant::now(), Duration::from_secs(1));
-        let beat = next_beat(now, every);
-        assert!(beat > now && beat <= now + every);
-        assert_eq!(next_beat(beat - Duration::from_nanos(1), every), beat);
-        assert_eq!(next_beat(beat, every), beat + every);
+        let tick = next_tick(now, every);
+        assert!(tick > now && tick <= now + every);
+        assert_eq!(next_tick(tick - Duration::from_nanos(1), every), tick);
+        assert_eq!(next_tick(tick, every), tick + every);
     }
 }

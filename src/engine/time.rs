@@ -11,19 +11,20 @@
 //! a reboot. Nothing here changes the state.
 
 use crate::clock::Clock;
-use crate::engine::Engine;
-use crate::error::{Error, Result};
+use crate::engine::shared::Shared;
+use crate::error::Result;
 use crate::image::Control;
+use crate::image::words::TimeWords;
 use crate::media::{Access, Media};
 use crate::meta::Meta;
 use crate::options::Downtime;
-use crate::sync::{AtomicU64, Ordering};
-use ebbtide_core::kind::Micros;
+use crate::sync::AtomicU64;
+use ebbtide_core::kind::{Micros, Moment, Totals};
+use ebbtide_core::time::LATEST;
+use std::sync::Arc;
 use std::time::Duration;
 
-/// The latest possible time: the highest bit is needed to mark stream times. It lies in the year
-/// 294,000.
-const LATEST: Micros = u64::MAX >> 1;
+pub use ebbtide_core::time::OperationTime as Stamp;
 
 /// The lead is stored again when it has changed by this many milliseconds; only a step of the wall
 /// clock changes it.
@@ -32,24 +33,9 @@ const LEAD_STEP: u64 = 100;
 /// A lead below this is not reported: clocks of several machines differ by as much.
 const LEAD_REPORTED: Duration = Duration::from_secs(1);
 
-/// A time, and whether it came with the key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stamp {
-    /// Microseconds since the Unix epoch.
-    pub time: Micros,
-    /// Whether the caller gave it, instead of a clock.
-    pub stream: bool,
-}
-
-impl Stamp {
-    /// Returns the latest time in an image, for a kind that uses time.
-    fn latest_of(header: &Control) -> Self {
-        Self::from_word(header.time().load(Ordering::Relaxed))
-    }
-
-    fn from_word(word: u64) -> Self {
-        Self { time: word >> 1, stream: word & 1 != 0 }
-    }
+/// Returns the latest time in an image, for a kind that uses time.
+fn latest_of(header: &Control) -> Stamp {
+    Stamp::from_word(header.time().read())
 }
 
 /// Locates the time base of a handle.
@@ -64,7 +50,7 @@ pub struct TimeBase {
 /// the opener has another clock.
 ///
 /// # Errors
-/// [`Error::Io`] if the previous image cannot be read.
+/// [`crate::Error::Io`] if the previous image cannot be read.
 pub fn continue_time(
     media: &dyn Media,
     meta: &Meta,
@@ -78,12 +64,9 @@ pub fn continue_time(
         return Ok(());
     };
     let ours = clock.identity();
-    let base = before.time_base();
-    let [filter, elapsed, which] = [0, 1, 2].map(|at: usize| base[at].load(Ordering::Relaxed));
-    if filter != 0 && meta.downtime == Downtime::Age && ours.is_none_or(|ours| ours == which) {
-        for (word, value) in header.time_base().iter().zip([filter, elapsed, which]) {
-            word.store(value, Ordering::Relaxed);
-        }
+    let (base, which) = (before.time_base().base().read(), before.time_base().clock());
+    if base[0] != 0 && meta.downtime == Downtime::Age && ours.is_none_or(|ours| ours == which) {
+        header.time_base().begin_with(base, which);
     }
     Ok(())
 }
@@ -91,7 +74,7 @@ pub fn continue_time(
 /// Returns the filter's time at the first opening with a clock, or with a different clock; `None`
 /// if only times that came with keys have moved it so far.
 fn first_time(header: &Control, downtime: Downtime, clock: &Clock) -> Option<Micros> {
-    let (latest, lead) = (Stamp::latest_of(header), header.lead());
+    let (latest, lead) = (latest_of(header), header.lead());
     if latest.time == 0 || (latest.stream && lead.is_none()) {
         return None;
     }
@@ -111,11 +94,10 @@ impl TimeBase {
     #[must_use]
     pub fn new(header: &Control, meta: &Meta, clock: &Clock, access: Access) -> Self {
         let shared = Self { own: None };
-        let ([filter, elapsed, which], Some(ours)) = (header.time_base(), clock.identity()) else {
+        let Some(ours) = clock.identity() else {
             return shared;
         };
-        // Acquire: pairs with the Release below.
-        let found = which.load(Ordering::Acquire);
+        let found = header.time_base().clock();
         if found == ours || !meta.kind.uses_time() {
             return shared;
         }
@@ -124,16 +106,13 @@ impl TimeBase {
         if found != 0 || access == Access::Read {
             return Self { own: Some([AtomicU64::new(first), AtomicU64::new(read)]) };
         }
-        filter.store(first, Ordering::Relaxed);
-        elapsed.store(read, Ordering::Relaxed);
-        // Release: a handle that finds the clock finds its base.
-        which.store(ours, Ordering::Release);
+        header.time_base().begin_with([first, read], ours);
         shared
     }
 
-    fn words<'a>(&'a self, header: &'a Control) -> [&'a AtomicU64; 2] {
-        let words = self.own.as_ref().map_or(header.time_base(), |own| own);
-        [&words[0], &words[1]]
+    #[inline]
+    fn words<'a>(&'a self, header: &'a Control) -> TimeWords<'a> {
+        self.own.as_ref().map_or_else(|| header.time_base().base(), TimeWords::new)
     }
 
     /// Returns the filter's time by the clock; `None` without a clock, and while only times that
@@ -143,8 +122,7 @@ impl TimeBase {
         if !clock.ticks() {
             return None;
         }
-        // Relaxed: the two are consistent with any raised value of the first.
-        let [filter, elapsed] = self.words(header).map(|word| word.load(Ordering::Relaxed));
+        let [filter, elapsed] = self.words(header).read();
         let passed = clock.elapsed().saturating_sub(elapsed);
         let time = (filter as i64).saturating_add_unsigned(passed);
         (filter != 0).then_some(time.max(0) as u64)
@@ -152,25 +130,36 @@ impl TimeBase {
 
     /// Sets the filter's time by the clock to `to`, unless it is later already.
     fn raise(&self, header: &Control, clock: &Clock, to: Micros) {
-        let [filter, elapsed] = self.words(header);
-        let passed = clock.elapsed().saturating_sub(elapsed.load(Ordering::Relaxed));
+        let words = self.words(header);
+        let passed = clock.elapsed().saturating_sub(words.read()[1]);
         // As a signed number, which may lie before 1970: the time that the filter would have had
         // when its clock was first read.
         let raised = match (to.min(LATEST) as i64).saturating_sub_unsigned(passed) {
             0 => 1,
             raised => raised,
         };
-        let higher = |old: u64| (old == 0 || (old as i64) < raised).then_some(raised as u64);
-        let _ = filter.fetch_update(Ordering::Relaxed, Ordering::Relaxed, higher);
+        words.raise(raised);
     }
 }
 
-impl Engine {
+/// The filter's time, as a handle reads and advances it.
+#[derive(Debug)]
+pub struct Time {
+    shared: Arc<Shared>,
+    base: TimeBase,
+}
+
+impl Time {
+    /// Creates the time of a handle.
+    pub(crate) fn new(shared: Arc<Shared>, base: TimeBase) -> Self {
+        Self { shared, base }
+    }
+
     /// Returns the filter's latest time, and whether it came with a key.
     pub(crate) fn latest(&self) -> Stamp {
-        let header = self.image.header();
-        if self.uses_time {
-            return Stamp::latest_of(header);
+        let header = self.shared.image.header();
+        if self.shared.uses_time {
+            return latest_of(header);
         }
         let stripes = 0..header.stripe_count();
         Stamp::from_word(stripes.map(|at| header.stripe(at).sums().time).max().unwrap_or(0))
@@ -180,12 +169,12 @@ impl Engine {
     /// moved the filter, otherwise the filter's latest time.
     #[inline]
     pub(crate) fn now(&self) -> Stamp {
-        let clock = &self.options.clock;
-        if !self.uses_time {
+        let clock = &self.shared.options.clock;
+        if !self.shared.uses_time {
             return Stamp { time: clock.coarse_wall().unwrap_or(0), stream: false };
         }
         let latest = self.latest();
-        match self.time_base.read(self.image.header(), clock) {
+        match self.base.read(self.shared.image.header(), clock) {
             Some(time) => Stamp { time: time.max(latest.time), stream: false },
             // Nothing has happened yet.
             None if latest.time == 0 && clock.ticks() => {
@@ -201,7 +190,9 @@ impl Engine {
     pub(crate) fn stamp(&self, given: Option<Micros>) -> Result<Stamp> {
         match given {
             Some(time) => self.check_lead(time),
-            None if self.uses_time && self.options.clock.ticks() => Ok(self.clock_stamp()),
+            None if self.shared.uses_time && self.shared.options.clock.ticks() => {
+                Ok(self.clock_stamp())
+            }
             None => Ok(self.now()),
         }
     }
@@ -210,7 +201,7 @@ impl Engine {
     /// time.
     #[inline]
     fn clock_stamp(&self) -> Stamp {
-        let read = self.time_base.read(self.image.header(), &self.options.clock);
+        let read = self.base.read(self.shared.image.header(), &self.shared.options.clock);
         let latest = self.latest().time;
         match read {
             Some(time) if time >= latest => Stamp { time, stream: false },
@@ -226,33 +217,25 @@ impl Engine {
         // A microsecond after a key's own time, so that the state shows that a clock has moved it
         // since.
         let time = now.max(latest.time.saturating_add(latest.stream.into())).min(LATEST);
-        self.time_base.raise(self.image.header(), &self.options.clock, time);
+        self.base.raise(self.shared.image.header(), &self.shared.options.clock, time);
         self.note_lead();
         Stamp { time, stream: false }
     }
 
     fn check_lead(&self, time: Micros) -> Result<Stamp> {
-        let mut limit = LATEST;
-        if let Some(wall) = self.options.clock.wall() {
-            let lead = u64::try_from(self.meta.max_lead.as_micros()).unwrap_or(u64::MAX);
-            limit = limit.min(wall.saturating_add(lead));
-        }
-        if time > limit {
-            return Err(Error::TimeAhead { time, limit });
-        }
-        Ok(Stamp { time, stream: true })
+        Ok(Stamp::given(time, self.shared.options.clock.wall(), self.shared.meta.max_lead)?)
     }
 
     /// Raises the time base to times that came with keys, and updates the lead to the wall clock:
     /// at the opening, once a second, at the close. Not for readers.
-    pub(crate) fn tend_time(&self) {
-        let (header, clock) = (self.image.header(), &self.options.clock);
-        if !self.uses_time {
+    pub(crate) fn tend(&self) {
+        let (header, clock) = (self.shared.image.header(), &self.shared.options.clock);
+        if !self.shared.uses_time {
             return;
         }
         let latest = self.latest().time;
-        if self.time_base.read(header, clock).is_some_and(|time| time < latest) {
-            self.time_base.raise(header, clock, latest);
+        if self.base.read(header, clock).is_some_and(|time| time < latest) {
+            self.base.raise(header, clock, latest);
         }
         self.note_lead();
     }
@@ -260,8 +243,8 @@ impl Engine {
     /// Stores how far the filter's time is ahead of the wall clock, for the first opening after a
     /// reboot.
     fn note_lead(&self) {
-        let (header, clock) = (self.image.header(), &self.options.clock);
-        let time = self.time_base.read(header, clock).filter(|_| self.time_base.own.is_none());
+        let (header, clock) = (self.shared.image.header(), &self.shared.options.clock);
+        let time = self.base.read(header, clock).filter(|_| self.base.own.is_none());
         let (Some(time), Some(wall)) = (time, clock.wall()) else {
             return;
         };
@@ -274,10 +257,34 @@ impl Engine {
     /// Returns how far the filter's time is ahead of the clock, the system's for a handle without
     /// one, if that is worth reporting.
     pub(crate) fn clock_lead(&self) -> Option<Duration> {
-        let wall = self.options.clock.wall().or_else(|| Clock::system().wall());
-        let wall = wall.filter(|_| self.uses_time)?;
+        let wall = self.shared.options.clock.wall().or_else(|| Clock::system().wall());
+        let wall = wall.filter(|_| self.shared.uses_time)?;
         let lead = Duration::from_micros(self.now().time.checked_sub(wall)?);
         (lead >= LEAD_REPORTED).then_some(lead)
+    }
+
+    /// Returns the data on which an operation at this time is decided.
+    #[inline]
+    pub(crate) fn moment(&self, stamp: Stamp) -> Moment {
+        self.moment_with(stamp, self.shared.totals())
+    }
+
+    /// As [`Time::moment`], with the exact sums.
+    pub(crate) fn exact_moment(&self, stamp: Stamp) -> Moment {
+        self.moment_with(stamp, self.shared.image.header().counters().sum())
+    }
+
+    #[inline]
+    fn moment_with(&self, stamp: Stamp, totals: Totals) -> Moment {
+        let latest = self.shared.image.header().time().read() >> 1;
+        Moment { time: stamp.time, now: stamp.time.max(latest), totals }
+    }
+
+    /// Raises the filter's time, for kinds that use it.
+    pub(crate) fn raise(&self, time: u64) {
+        if self.shared.uses_time {
+            self.shared.image.header().time().raise(time);
+        }
     }
 }
 

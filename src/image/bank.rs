@@ -12,7 +12,7 @@
 use crate::error::{Error, Result};
 use crate::format::header::{HEADER_BYTES, HEADER_WORDS, Header, IMAGE, PAGE_WORDS};
 use crate::format::names::FileName;
-use crate::image::control::{BLOCK_HEADER_WORDS, BlockHeader};
+use crate::image::block_header::{BLOCK_HEADER_WORDS, BlockHeader};
 use crate::image::seqlock;
 use crate::media::{Access, Mapped, Media, MediaFile};
 use ebbtide_core::block::undo_log::{Undo, area_words};

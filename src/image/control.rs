@@ -21,11 +21,15 @@ use crate::format::names::{FileName, TIMELINE_MAX};
 use crate::image::counters::{Counters, HEAD_WORDS, shards_words};
 use crate::image::state_block::{StateBlock, state_block_words};
 use crate::image::stripe_table::{STRIPE_WORDS, Stripe};
+use crate::image::words::{
+    AllocatedEnd, CheckpointRequest, DamagedSnapshots, DurableEnd, EventsFrom, ImageTime,
+    Incarnation, LastNote, LatestTime, NewestSnapshot, Refused, Tail, UnheldSlots,
+};
 use crate::media::{Access, Mapped, Mapping, Media, MediaFile};
 use crate::sync::{AtomicU64, Ordering, fence};
 use crate::wal::log::PAGE_RECORDS;
 use crate::wal::segment::{CAPACITY_MAX, LSN_MAX};
-use ebbtide_core::block::{OWN_WORDS, load, store};
+use ebbtide_core::block::{load, store};
 use ebbtide_core::kind::State;
 use std::path::Path;
 
@@ -64,12 +68,7 @@ const RETIRED: u64 = 2;
 /// The maximum number of damaged snapshots that an image can list.
 pub const UNSOUND_MAX: usize = 3;
 
-/// Words of a block's header: one cache line.
-pub const BLOCK_HEADER_WORDS: usize = 2 + OWN_WORDS;
-
-const _: () = assert!(
-    BLOCK_HEADER_WORDS == 8 && UNSOUND + UNSOUND_MAX <= TIME_BASE && TIME_BASE + 3 <= WANTED
-);
+const _: () = assert!(UNSOUND + UNSOUND_MAX <= TIME_BASE && TIME_BASE + 3 <= WANTED);
 const _: () = assert!(HEADER_WORDS <= TAIL, "counters lie behind the checked header");
 const _: () = assert!((LEAD + 1) * 8 <= 512, "one sector holds header, time base and lead");
 const _: () = assert!(COUNTERS + HEAD_WORDS <= SLOTS && STRIPES.is_multiple_of(STRIPE_WORDS));
@@ -156,40 +155,6 @@ impl Identity {
     #[must_use]
     pub fn bytes(&self) -> u64 {
         (self.shards().1 as u64 * 8).next_multiple_of(PAGE_BYTES)
-    }
-}
-
-/// A block's header.
-#[derive(Debug, Clone, Copy)]
-pub struct BlockHeader<'a>(pub(crate) &'a [AtomicU64; BLOCK_HEADER_WORDS]);
-
-impl<'a> BlockHeader<'a> {
-    /// Returns the version word; see [`crate::image::seqlock`].
-    #[must_use]
-    #[inline]
-    pub fn version(&self) -> &'a AtomicU64 {
-        &self.0[0]
-    }
-
-    /// Returns the LSN last applied.
-    #[must_use]
-    #[inline]
-    pub fn lsn(&self) -> u64 {
-        load(&self.0[1])
-    }
-
-    /// Sets the LSN last applied.
-    #[inline]
-    pub fn set_lsn(&self, lsn: u64) {
-        // Release: a reader of this LSN after the writer's death sees all changes up to it.
-        self.0[1].store(lsn, Ordering::Release);
-    }
-
-    /// Returns the kind words.
-    #[must_use]
-    #[inline]
-    pub fn own(&self) -> &'a [AtomicU64] {
-        &self.0[2..]
     }
 }
 
@@ -318,11 +283,11 @@ impl Control {
         // counted. Acquire fence: pairs with the Release of the stores of the values read before
         // it.
         let counted = (0..self.stripe_count()).map(|at| self.stripe(at).lsn()).max().unwrap_or(0);
-        let snapshot = self.snapshot().load(Ordering::Acquire);
+        let snapshot = self.snapshot().read();
         fence(Ordering::Acquire);
-        let ends = [self.timeline_start(), self.durable(), self.tail(), self.allocated()];
-        let [start, durable, tail, allocated] = ends.map(|end| end.load(Ordering::Acquire));
-        let capacity = self.segment_records().load(Ordering::Relaxed);
+        let (start, capacity) = (self.timeline_start(), self.segment_records());
+        let (durable, tail) = (self.durable().read(), self.tail().read());
+        let allocated = self.allocated().read();
         let sound = (1..=CAPACITY_MAX).contains(&capacity)
             && start <= durable
             && durable <= tail
@@ -402,8 +367,8 @@ impl Control {
     /// Returns the next LSN to reserve.
     #[must_use]
     #[inline]
-    pub fn tail(&self) -> &AtomicU64 {
-        self.word(TAIL)
+    pub fn tail(&self) -> Tail<'_> {
+        Tail(self.word(TAIL))
     }
 
     /// Returns the sharded counters: a cache of the stripes' sums, for steps.
@@ -414,30 +379,32 @@ impl Control {
         Counters::new(&words[COUNTERS..COUNTERS + HEAD_WORDS], words, self.shards)
     }
 
-    /// Not 0 while writers wait for a checkpoint; counted up by its progress. A hint.
+    /// Returns the request that writers wait for a checkpoint.
     #[must_use]
     #[inline]
-    pub fn wanted(&self) -> &AtomicU64 {
-        self.word(WANTED)
+    pub fn checkpoint_request(&self) -> CheckpointRequest<'_> {
+        CheckpointRequest(self.word(WANTED))
     }
 
-    /// A cache of the latest time (doubled, plus one if it came with its key), for kinds with time.
+    /// Returns the cache of the latest time, for kinds with time.
     #[must_use]
     #[inline]
-    pub fn time(&self) -> &AtomicU64 {
-        self.word(TIME)
+    pub fn time(&self) -> LatestTime<'_> {
+        LatestTime(self.word(TIME))
     }
 
-    /// The durable end: every LSN below is durable.
+    /// Returns the durable end: every LSN below is durable.
     #[must_use]
-    pub fn durable(&self) -> &AtomicU64 {
-        self.word(DURABLE)
+    #[inline]
+    pub fn durable(&self) -> DurableEnd<'_> {
+        DurableEnd::new(self.word(DURABLE))
     }
 
-    /// Inserts refused as too late since the image was made.
+    /// Returns the number of inserts refused as too late since the image was made.
     #[must_use]
-    pub fn refused(&self) -> &AtomicU64 {
-        self.word(REFUSED)
+    #[inline]
+    pub fn refused(&self) -> Refused<'_> {
+        Refused(self.word(REFUSED))
     }
 
     /// Refuses all further writes, permanently. Relaxed suffices: the flag guards no other data.
@@ -470,61 +437,73 @@ impl Control {
         self.word(STATUS).load(Ordering::Relaxed) != 0
     }
 
-    /// The allocated end of the log: records below may be written.
-    #[must_use]
-    pub fn allocated(&self) -> &AtomicU64 {
-        self.word(ALLOCATED)
-    }
-
-    /// The LSN at which the timeline began.
-    #[must_use]
-    pub fn timeline_start(&self) -> &AtomicU64 {
-        self.word(TIMELINE_START)
-    }
-
-    /// Slots in a segment of the timeline.
-    #[must_use]
-    pub fn segment_records(&self) -> &AtomicU64 {
-        self.word(SEGMENT_RECORDS)
-    }
-
-    /// The LSN of the newest record of the durable end.
-    #[must_use]
-    pub fn noted(&self) -> &AtomicU64 {
-        self.word(NOTED)
-    }
-
-    /// The number of slots that may be empty without a held stripe: of durability records in
-    /// progress or of dead writers, and of stripes released without repair.
-    #[must_use]
-    pub fn noting(&self) -> &AtomicU64 {
-        self.word(NOTING)
-    }
-
-    /// The tail when stripe 0 was last about to write a record: its records begin there.
-    #[must_use]
-    pub fn events_from(&self) -> &AtomicU64 {
-        self.word(EVENTS_FROM)
-    }
-
-    /// The start of the newest snapshot; 0 without one.
-    #[must_use]
-    pub fn snapshot(&self) -> &AtomicU64 {
-        self.word(SNAPSHOT)
-    }
-
-    /// The starts of damaged snapshots; 0 for none.
-    #[must_use]
-    pub fn unsound(&self) -> &[AtomicU64] {
-        &self.mapping.words()[UNSOUND..UNSOUND + UNSOUND_MAX]
-    }
-
-    /// A time of the filter (0 if no clock has moved it yet), the reading of the clock at that
-    /// time, and the identity of that clock (0: none yet). `engine/time.rs` describes their use.
+    /// Returns the allocated end of the log: records below may be written.
     #[must_use]
     #[inline]
-    pub fn time_base(&self) -> &[AtomicU64] {
-        &self.mapping.words()[TIME_BASE..TIME_BASE + 3]
+    pub fn allocated(&self) -> AllocatedEnd<'_> {
+        AllocatedEnd::new(self.word(ALLOCATED))
+    }
+
+    /// Returns the LSN at which the timeline began. Relaxed, as all that never changes.
+    #[must_use]
+    pub fn timeline_start(&self) -> u64 {
+        load(self.word(TIMELINE_START))
+    }
+
+    /// Returns the number of slots in a segment of the timeline.
+    #[must_use]
+    pub fn segment_records(&self) -> u64 {
+        load(self.word(SEGMENT_RECORDS))
+    }
+
+    /// Sets where the timeline begins, and the slots of its segments, for a caller that is alone
+    /// with the image.
+    pub fn begin_timeline(&self, start: u64, segment_records: u64) {
+        store(self.word(TIMELINE_START), start);
+        store(self.word(SEGMENT_RECORDS), segment_records);
+    }
+
+    /// Returns the LSN of the newest record of the durable end.
+    #[must_use]
+    pub fn last_note(&self) -> LastNote<'_> {
+        LastNote(self.word(NOTED))
+    }
+
+    /// Returns the number of slots that may be empty without a held stripe.
+    #[must_use]
+    pub fn unheld_slots(&self) -> UnheldSlots<'_> {
+        UnheldSlots(self.word(NOTING))
+    }
+
+    /// Returns the tail when stripe 0 was last about to write a record.
+    #[must_use]
+    #[inline]
+    pub fn events_from(&self) -> EventsFrom<'_> {
+        EventsFrom(self.word(EVENTS_FROM))
+    }
+
+    /// Returns the start of the newest snapshot; 0 without one.
+    #[must_use]
+    #[inline]
+    pub fn snapshot(&self) -> NewestSnapshot<'_> {
+        NewestSnapshot(self.word(SNAPSHOT))
+    }
+
+    /// Returns the starts of damaged snapshots.
+    #[must_use]
+    pub fn unsound(&self) -> DamagedSnapshots<'_> {
+        DamagedSnapshots(&self.mapping.words()[UNSOUND..UNSOUND + UNSOUND_MAX])
+    }
+
+    /// Returns the time base, and the identity of its clock.
+    ///
+    /// # Panics
+    /// If the mapping is shorter than any image.
+    #[must_use]
+    #[inline]
+    pub fn time_base(&self) -> ImageTime<'_> {
+        let words = self.mapping.words()[TIME_BASE..].first_chunk().expect("an image is longer");
+        ImageTime { words, clock: self.word(TIME_BASE + 2) }
     }
 
     /// The leader gate of syncing the log.
@@ -539,10 +518,10 @@ impl Control {
         self.word(GROWING)
     }
 
-    /// The incarnation of a session slot: how often it was taken.
+    /// Returns the incarnation of a session slot: how often it was taken.
     #[must_use]
-    pub fn slot_term(&self, slot: usize) -> &AtomicU64 {
-        self.word(SLOTS + slot % SLOTS_WORDS)
+    pub fn incarnation(&self, slot: usize) -> Incarnation<'_> {
+        Incarnation(self.word(SLOTS + slot % SLOTS_WORDS))
     }
 
     /// Returns the number of ordinary stripes and stripe 0.
@@ -566,7 +545,7 @@ impl Control {
     pub fn unfinished(&self) -> u64 {
         let stripes = (0..self.stripe_count()).map(|at| self.stripe(at));
         let held = stripes.filter(|stripe| load(stripe.lock_word()) != 0).count();
-        (held as u64).saturating_add(load(self.noting()))
+        (held as u64).saturating_add(self.unheld_slots().count())
     }
 
     /// Returns the state block.

@@ -1,13 +1,15 @@
 //! The shared-memory image: the mapped working memory of a filter.
 //!
-//! `control` is the file `live` (control words, sessions, stripe table, state block),
-//! `stripe_table` an entry of its table, `counters` the sums for steps, `state_block` the
+//! `control` is the file `live` (control words, sessions, stripe table, state block), `words` its
+//! control words with their orderings, `block_header` the header of a block, `stripe_table` an
+//! entry of the table of stripes, `counters` the sums for steps, `state_block` the
 //! filter-wide state, `bank` the files of blocks, `seqlock` the protocol by which blocks are read
 //! without a lock, `shared` all of it together. The first opener never trusts the image; it is
 //! rebuilt from snapshot and log. It knows kinds only as far as the state block lists the banks,
 //! and it takes no locks.
 
 pub mod bank;
+mod block_header;
 mod clock_lead;
 pub mod control;
 pub mod counters;
@@ -15,6 +17,7 @@ pub mod seqlock;
 pub mod shared;
 pub mod state_block;
 pub mod stripe_table;
+pub mod words;
 
 pub use bank::{Bank, BankForm, BankSet};
 pub use control::Control;

@@ -9,12 +9,13 @@ use crate::format::names::FileName;
 use crate::image::bank::{Bank, BankForm, BankSet};
 use crate::image::control::{Control, Identity};
 use crate::media::{Access, Media};
-use crate::sync::{AtomicU64, Mutex, Ordering};
+use crate::sync::{AtomicU64, Mutex};
 use crate::wal::{Op, Record};
 use arc_swap::ArcSwap;
 use ebbtide_core::block::{Block, Blocks, Layout};
 use ebbtide_core::event;
-use ebbtide_core::kind::{Change, Event, Kind, Operation, State, Totals};
+use ebbtide_core::kind::{Event, Kind, Operation, State, Totals, records};
+use ebbtide_core::time::OperationTime;
 use std::ops::Deref;
 use std::sync::{Arc, OnceLock};
 
@@ -68,37 +69,9 @@ impl Deref for Banks<'_> {
     }
 }
 
-/// Returns a time as stored by stripes: doubled, plus one if it came with its key. Of two equal
-/// times, the one from a stream is therefore the maximum.
-#[must_use]
-#[inline]
-pub fn stamp(time: u64, stream: bool) -> u64 {
-    time << 1 | u64::from(stream)
-}
-
-/// Returns the counts of an operation's record.
-#[must_use]
-#[inline]
-pub fn counts_of(kind: &dyn Kind, record: &Record) -> Totals {
-    match record.op {
-        Op::Insert if kind.weights().is_some() => Totals { inserts: 1, new_bits: 0 },
-        Op::Insert => Totals { inserts: 1, new_bits: record.argument.into() },
-        _ => Totals { inserts: 0, new_bits: 1 },
-    }
-}
-
-/// Applies an operation to its blocks.
-#[inline]
-pub fn change_block(
-    kind: &dyn Kind,
-    state: &State<'_>,
-    blocks: &Blocks<'_>,
-    operation: &Operation,
-) {
-    match operation.change {
-        Change::Insert => kind.insert(state, blocks, operation),
-        Change::Remove => kind.remove(blocks, operation),
-    }
+/// Returns the time of a record as stripes store it.
+fn time_word(record: &Record) -> u64 {
+    OperationTime { time: record.time, stream: record.stream }.word()
 }
 
 impl Image {
@@ -344,7 +317,7 @@ impl Image {
         }
         let stripe = self.header.stripe(index);
         if lsn > stripe.sums().lsn {
-            stripe.clear(lsn, stamp(record.time, record.stream));
+            stripe.clear(lsn, time_word(record));
         }
         Ok(())
     }
@@ -398,11 +371,10 @@ impl Image {
             Op::Heartbeat => {
                 let stripe = self.header.stripe(0);
                 if lsn > stripe.sums().lsn {
-                    stripe.note(lsn, stamp(record.time, record.stream));
+                    stripe.note(lsn, time_word(record));
                 }
             }
-            Op::Insert => self.apply_operation(kind, banks, lsn, record, Change::Insert)?,
-            Op::Remove => self.apply_operation(kind, banks, lsn, record, Change::Remove)?,
+            Op::Insert | Op::Remove => self.apply_operation(kind, banks, lsn, record)?,
             Op::Clear => {
                 for index in 0..self.header.stripe_count() {
                     self.apply_clear(kind, index, lsn, record)?;
@@ -417,7 +389,7 @@ impl Image {
                         self.follow()?;
                     }
                     if lsn > stripe.sums().lsn {
-                        stripe.note(lsn, stamp(record.time, record.stream));
+                        stripe.note(lsn, time_word(record));
                     }
                 }
             }
@@ -432,11 +404,8 @@ impl Image {
         banks: &BankSet,
         lsn: u64,
         record: &Record,
-        change: Change,
     ) -> Result<()> {
-        let (hash, step, time) = (record.payload, record.step, record.time);
-        let weight = if kind.weights().is_some() { record.argument } else { 1 };
-        let operation = Operation { change, hash, step, time, weight };
+        let Some(operation) = records::operation(kind, record) else { return Ok(()) };
         let state = self.header.state();
         let located = banks.locate(kind.touches(&state, operation.step), operation.hash);
         let older = located.older_than(lsn);
@@ -445,12 +414,12 @@ impl Image {
             room = self.make_room(kind, banks, block, &operation)?;
             located.begin_undo();
         }
-        change_block(kind, &state, &older, &operation);
+        records::change(kind, &state, &older, &operation);
         located.note(lsn);
         self.give_back_room(kind, banks, &located.blocks, room);
         let stripe = self.header.stripe(self.layout.stripe_of(operation.hash) + 1);
         if lsn > stripe.sums().lsn {
-            stripe.count(lsn, stamp(time, record.stream), counts_of(kind, record));
+            stripe.count(lsn, time_word(record), records::counts(kind, record));
         }
         Ok(())
     }
@@ -521,9 +490,9 @@ impl Image {
         self.fix_banks(kind);
         let (totals, time) = self.sum_stripes();
         self.header.counters().begin(totals);
-        self.header.time().store(time, Ordering::Relaxed);
-        self.header.tail().store(tail, Ordering::Relaxed);
-        self.header.durable().store(tail, Ordering::Release);
+        self.header.time().begin_at(time);
+        self.header.tail().begin_at(tail);
+        self.header.durable().begin_at(tail);
     }
 
     /// Returns the LSN of the last record that changed the state: the largest of all stripes and

@@ -14,23 +14,23 @@ use crate::locks::futex::{self, Woken};
 use crate::sync::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The held gate. Dropped without [`Turn::end`] (by a panic) it is left to be overtaken.
+/// The right of the leader of a gate. Dropped without [`Leader::end`] (by a panic) it is left to be overtaken.
 #[derive(Debug)]
 #[must_use = "others wait for its end"]
-pub struct Turn<'a> {
+pub struct Leader<'a> {
     word: &'a AtomicU64,
     number: u64,
 }
 
 /// The outcome of waiting for the gate.
 #[derive(Debug)]
-#[must_use = "others may wait for the end of a turn"]
+#[must_use = "others may wait for the leader to end"]
 pub enum Taken<'a> {
     /// The caller is the leader, and the previous leader has finished.
-    Ours(Turn<'a>),
+    Ours(Leader<'a>),
     /// The caller is the leader, and the previous one has not finished: it is dead, stopped or
     /// slow.
-    Overtook(Turn<'a>),
+    Overtook(Leader<'a>),
     /// Another leader began or finished meanwhile: check again whether anything is left to do.
     Again,
 }
@@ -52,11 +52,11 @@ pub fn take(word: &AtomicU64, patience: Duration) -> Taken<'_> {
     if word.compare_exchange(seen, number, Ordering::Acquire, Ordering::Relaxed).is_err() {
         return Taken::Again;
     }
-    let turn = Turn { word, number };
-    if seen & 1 == 0 { Taken::Ours(turn) } else { Taken::Overtook(turn) }
+    let leader = Leader { word, number };
+    if seen & 1 == 0 { Taken::Ours(leader) } else { Taken::Overtook(leader) }
 }
 
-impl Turn<'_> {
+impl Leader<'_> {
     /// Releases the gate, unless it was overtaken, and wakes all waiters.
     pub fn end(self) {
         let next = self.number.wrapping_add(1);
@@ -80,8 +80,8 @@ mod tests {
     fn a_turn_ends_and_the_next_is_in_good_order() {
         let word = AtomicU64::new(0);
         for _ in 0..3 {
-            let Taken::Ours(turn) = take(&word, LIMIT) else { panic!("nobody is at it") };
-            turn.end();
+            let Taken::Ours(leader) = take(&word, LIMIT) else { panic!("nobody is at it") };
+            leader.end();
         }
         assert_eq!(word.load(Ordering::Relaxed), 6);
     }
@@ -99,19 +99,19 @@ mod tests {
     #[test]
     fn those_who_wait_are_woken_when_the_turn_ends() {
         let word = AtomicU64::new(0);
-        let Taken::Ours(turn) = take(&word, LIMIT) else { panic!("nobody is at it") };
+        let Taken::Ours(leader) = take(&word, LIMIT) else { panic!("nobody is at it") };
         std::thread::scope(|scope| {
             let waiters = [0, 1].map(|_| {
                 scope.spawn(|| match take(&word, LIMIT) {
                     Taken::Again => {}
                     // It came too late to wait. The other waiter may now wait for this leader.
-                    Taken::Ours(turn) => turn.end(),
+                    Taken::Ours(leader) => leader.end(),
                     Taken::Overtook(_) => panic!("not woken for {LIMIT:?}, the word is {word:?}"),
                 })
             });
             // Time to fall asleep; if the threads have not, the test checks less but passes.
             std::thread::sleep(Duration::from_millis(10));
-            turn.end();
+            leader.end();
             for waiter in waiters {
                 waiter.join().expect("woken");
             }
@@ -133,10 +133,10 @@ mod tests {
             ours.end();
             match waiter.join().expect("no panic") {
                 Taken::Again => {}
-                Taken::Ours(turn) => turn.end(),
+                Taken::Ours(leader) => leader.end(),
                 Taken::Overtook(_) => panic!("not woken for {LIMIT:?}, the word is {word:?}"),
             }
         });
-        assert_eq!(word.load(Ordering::Relaxed) % 2, 0, "somebody still has a turn");
+        assert_eq!(word.load(Ordering::Relaxed) % 2, 0, "a leader is left");
     }
 }

@@ -23,8 +23,8 @@ use std::time::Duration;
 /// Set if a thread may sleep on the word.
 pub const WAITERS: u64 = 1;
 const SLOT_SHIFT: u32 = 1;
-const TERM_SHIFT: u32 = 16;
-const SLOT_MASK: u64 = (1 << (TERM_SHIFT - SLOT_SHIFT)) - 1;
+const INCARNATION_SHIFT: u32 = 16;
+const SLOT_MASK: u64 = (1 << (INCARNATION_SHIFT - SLOT_SHIFT)) - 1;
 
 /// The longest sleep between two checks whether the owner is alive, and the minimum wait for a live
 /// owner.
@@ -45,28 +45,31 @@ const LOOKS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 64 };
 pub struct Owner {
     /// The slot, below [`Owner::SLOTS`].
     pub slot: u16,
-    /// The number of times the slot had been taken, below [`Owner::TERMS`].
-    pub term: u64,
+    /// The number of times the slot had been taken, below [`Owner::INCARNATIONS`].
+    pub incarnation: u64,
 }
 
 impl Owner {
     /// The number of slots that a lock word can represent.
     pub const SLOTS: u16 = SLOT_MASK as u16;
     /// The number of incarnations that a lock word can represent.
-    pub const TERMS: u64 = 1 << (64 - TERM_SHIFT);
+    pub const INCARNATIONS: u64 = 1 << (64 - INCARNATION_SHIFT);
 
     /// Returns the word of a lock that this owner holds without waiters.
     #[inline]
     fn word(self) -> u64 {
-        debug_assert!(self.slot < Self::SLOTS && self.term < Self::TERMS, "{self:?} fits no word");
-        ((u64::from(self.slot) + 1) << SLOT_SHIFT) | (self.term << TERM_SHIFT)
+        debug_assert!(
+            self.slot < Self::SLOTS && self.incarnation < Self::INCARNATIONS,
+            "{self:?} fits no word"
+        );
+        ((u64::from(self.slot) + 1) << SLOT_SHIFT) | (self.incarnation << INCARNATION_SHIFT)
     }
 
     /// Judges `self`, seen in a word. If the slot is now ours, its byte, the proof of life, is our
     /// own and proves nothing: the incarnation decides. Otherwise calls `judge`.
     fn judged(self, us: Owner, judge: &dyn Fn(Owner) -> Verdict) -> Verdict {
         match self.slot == us.slot {
-            true if self.term < us.term => Verdict::Dead,
+            true if self.incarnation < us.incarnation => Verdict::Dead,
             true => Verdict::Wait,
             false => judge(self),
         }
@@ -88,7 +91,30 @@ pub enum Verdict {
 #[must_use]
 pub fn holder(word: u64) -> Option<Owner> {
     let slot = ((word >> SLOT_SHIFT) & SLOT_MASK).checked_sub(1)?;
-    Some(Owner { slot: slot as u16, term: word >> TERM_SHIFT })
+    Some(Owner { slot: slot as u16, incarnation: word >> INCARNATION_SHIFT })
+}
+
+/// Returns the holder of a lock now. A hint: Relaxed, for a caller that draws no conclusion about
+/// the guarded data from it.
+#[must_use]
+pub fn holder_now(word: &AtomicU64) -> Option<Owner> {
+    holder(word.load(Ordering::Relaxed))
+}
+
+/// Returns the word of a lock now, without the waiters bit. A hint, as [`holder_now`].
+#[must_use]
+pub fn held_now(word: &AtomicU64) -> u64 {
+    word.load(Ordering::Relaxed) & !WAITERS
+}
+
+/// Returns the holder of a lock, and orders this call among all locks and unlocks of the word: a
+/// later lock sees what the caller did before this, and an earlier lock by the caller's own handle
+/// that was not released is visible.
+#[must_use]
+pub fn holder_in_order(word: &AtomicU64) -> Option<Owner> {
+    // An empty change, because locks and unlocks are read-modify-writes too. AcqRel: pairs with the
+    // Acquire of a later lock.
+    holder(word.fetch_or(0, Ordering::AcqRel))
 }
 
 /// How a lock was acquired.
@@ -167,11 +193,11 @@ fn lock_contended(
         {
             continue;
         }
-        // The kernel compares the low half.
         if holder(waited_for) != silent {
             (silent, slept) = (holder(waited_for), Duration::ZERO);
         }
         let sleep = next_sleep(slept);
+        // The kernel compares the low half.
         if futex::wait(word, waited_for as u32, sleep) == Woken::Perhaps {
             continue;
         }
@@ -230,8 +256,8 @@ mod tests {
     use super::*;
     use std::cell::Cell;
 
-    const A: Owner = Owner { slot: 0, term: 3 };
-    const B: Owner = Owner { slot: 7, term: Owner::TERMS - 1 };
+    const A: Owner = Owner { slot: 0, incarnation: 3 };
+    const B: Owner = Owner { slot: 7, incarnation: Owner::INCARNATIONS - 1 };
 
     fn all_live(_: Owner) -> Verdict {
         Verdict::Wait
@@ -243,14 +269,14 @@ mod tests {
 
     #[test]
     fn a_word_names_its_owner() {
-        let last = Owner { slot: Owner::SLOTS - 1, term: 0 };
+        let last = Owner { slot: Owner::SLOTS - 1, incarnation: 0 };
         for owner in [A, B, last] {
             assert_eq!(holder(owner.word()), Some(owner));
             assert_eq!(holder(owner.word() | WAITERS), Some(owner));
         }
         assert_eq!(holder(0), None);
         assert_eq!(holder(WAITERS), None);
-        assert_eq!(holder(5 << TERM_SHIFT), None);
+        assert_eq!(holder(5 << INCARNATION_SHIFT), None);
     }
 
     #[test]
@@ -260,7 +286,7 @@ mod tests {
         assert!(!try_lock(&word, A));
         assert!(!try_lock(&word, B));
         assert_eq!(unlock(&word, B), Err(Lost));
-        assert_eq!(unlock(&word, Owner { term: 4, ..A }), Err(Lost));
+        assert_eq!(unlock(&word, Owner { incarnation: 4, ..A }), Err(Lost));
         assert_eq!(unlock(&word, A), Ok(()));
         assert_eq!(unlock(&word, A), Err(Lost));
         assert_eq!(lock(&word, B, &all_live), Some(Acquired::Free));
@@ -297,7 +323,7 @@ mod tests {
     fn a_lock_left_by_an_earlier_holder_of_our_slot_is_taken_over_unasked() {
         let word = AtomicU64::new(0);
         assert!(try_lock(&word, A));
-        let later = Owner { term: A.term + 1, ..A };
+        let later = Owner { incarnation: A.incarnation + 1, ..A };
         let asking = |_: Owner| -> Verdict { panic!("our own byte says nothing") };
         assert_eq!(lock(&word, later, &asking), Some(Acquired::TakenOver(A)));
     }
@@ -305,7 +331,7 @@ mod tests {
     #[test]
     fn a_word_that_names_nobody_is_taken_over_unasked() {
         let asking = |_: Owner| -> Verdict { panic!("there is nobody to ask about") };
-        for nobodys in [WAITERS, 7 << TERM_SHIFT, u64::MAX << TERM_SHIFT | WAITERS] {
+        for nobodys in [WAITERS, 7 << INCARNATION_SHIFT, u64::MAX << INCARNATION_SHIFT | WAITERS] {
             let word = AtomicU64::new(nobodys);
             assert_eq!(lock(&word, B, &asking), Some(Acquired::TakenOver(B)));
             assert_eq!(unlock(&word, B), Ok(()));
@@ -324,7 +350,7 @@ mod tests {
     #[test]
     fn a_dead_repairer_is_an_owner_like_any_other() {
         let word = AtomicU64::new(0);
-        let third = Owner { slot: 2, term: 1 };
+        let third = Owner { slot: 2, incarnation: 1 };
         assert!(try_lock(&word, A));
         assert_eq!(lock(&word, B, &all_are_dead), Some(Acquired::TakenOver(A)));
         assert_eq!(lock(&word, third, &all_are_dead), Some(Acquired::TakenOver(B)));

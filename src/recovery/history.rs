@@ -14,7 +14,6 @@ use crate::format::header::DURABLE;
 use crate::image::Control;
 use crate::media::{Access, Media};
 use crate::recovery::Listing;
-use crate::sync::Ordering;
 use crate::wal::record::{Decoded, Op, Record};
 use crate::wal::segment::{Segment, SegmentFile, SegmentHeader};
 use std::collections::BTreeMap;
@@ -78,11 +77,11 @@ impl LogExtent {
     /// [`Error::Io`] if it cannot be determined whether the machine is still in the same boot.
     pub fn of_the_dead(home: &dyn Media, uuid: u128) -> Result<Self> {
         Ok(match Control::open_previous(home, uuid, Access::Read)? {
-            // Relaxed: its writers are dead, and the byte locks order this load after their stores.
+            // Its writers are dead, and the byte locks order these loads after their stores.
             Some(image) => Self::Died {
                 timeline: image.identity().timeline,
-                durable: image.durable().load(Ordering::Relaxed),
-                tail: image.tail().load(Ordering::Relaxed),
+                durable: image.durable().hint(),
+                tail: image.tail().hint(),
                 unfinished: image.unfinished(),
             },
             None => Self::Nothing,
@@ -96,10 +95,9 @@ impl LogExtent {
     /// As [`LogExtent::of_the_dead`].
     pub fn of_the_living(home: &dyn Media, uuid: u128) -> Result<Self> {
         Ok(match Control::find(home, uuid, Access::Read)? {
-            // Acquire: pairs with the raising of the durable end.
             Some(image) => Self::Living {
                 timeline: image.identity().timeline,
-                durable: image.durable().load(Ordering::Acquire),
+                durable: image.durable().read(),
             },
             None => Self::Nothing,
         })

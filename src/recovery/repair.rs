@@ -12,7 +12,6 @@
 
 use crate::error::Result;
 use crate::image::{Image, seqlock};
-use crate::sync::Ordering;
 use crate::wal::record::Decoded;
 use crate::wal::{Op, Record, Segment};
 use ebbtide_core::event;
@@ -22,19 +21,18 @@ use std::sync::Arc;
 /// Returns the LSN from which a record of the stripe may have to be applied; `None` if there cannot
 /// be one.
 ///
-/// `ground` is the start of the newest snapshot: it was made while the stripe was held, so all
+/// `newest` is the start of the newest snapshot: it was made while the stripe was held, so all
 /// earlier records are applied.
 #[must_use]
-pub fn from(image: &Image, index: usize, ground: u64) -> Option<u64> {
+pub fn from(image: &Image, index: usize, newest: u64) -> Option<u64> {
     let header = image.header();
     let counted = header.stripe(index).sums().lsn.saturating_add(1);
     if index > 0 {
-        return Some(counted.max(ground));
+        return Some(counted.max(newest));
     }
-    // Stripe 0 has few records, so a writer stores the earliest possible slot beforehand. Relaxed:
-    // its writer is dead, and the takeover of the lock orders this load after that.
-    let announced = header.events_from().load(Ordering::Relaxed);
-    (announced >= counted).then_some(announced.max(ground))
+    // Stripe 0 has few records, so a writer stores the earliest possible slot beforehand.
+    let announced = header.events_from().read();
+    (announced >= counted).then_some(announced.max(newest))
 }
 
 /// Completes the unfinished operation of a stripe's owner. `segments` contain the log from [`from`]
@@ -56,10 +54,9 @@ pub fn stripe(
     let mut cleared = false;
     image.follow()?;
     if let Some(stripe) = index.checked_sub(1) {
-        take_back(image, stripe);
+        undo(image, stripe);
     }
-    // Acquire: pairs with the Release of `slot::reserve`.
-    let tail = image.header().tail().load(Ordering::Acquire);
+    let tail = image.header().tail().read();
     for segment in segments {
         let Some(from) = from else { break };
         for lsn in from.max(segment.first())..tail.min(segment.end()) {
@@ -92,7 +89,7 @@ pub fn stripe(
 
 /// Undoes the unfinished change of the owner of an ordinary stripe (from 0), if it cannot simply be
 /// repeated.
-fn take_back(image: &Image, stripe: usize) {
+fn undo(image: &Image, stripe: usize) {
     for (_, bank) in image.banks().iter() {
         let undo = bank.undo(stripe);
         let Some(begun) = undo.begun().filter(|begun| begun.block < bank.blocks()) else {

@@ -398,7 +398,7 @@ impl Recovered {
     ///
     /// # Errors
     /// [`Error::Io`].
-    pub fn give_up_second_ground(
+    pub fn remove_fallback_base(
         self,
         home: &dyn Media,
         numbers: impl IntoIterator<Item = u64>,

@@ -19,16 +19,8 @@ use crate::snapshot::{Content, Frame, FrameSeal, SnapshotHeader};
 use crate::wal::segment::{SegmentFile, SegmentHeader};
 use ebbtide_core::block::{Block, OWN_WORDS, load};
 use ebbtide_core::kind::Kind;
+use ebbtide_core::kind::copy::used;
 use std::io;
-
-/// Returns a block without the cells that it has no room for.
-pub fn used<'a>(kind: &dyn Kind, block: Block<'a>) -> Block<'a> {
-    let Some(growth) = kind.growth() else {
-        return block;
-    };
-    let cells = &block.cells[..growth.room_now(&block).min(block.cells.len())];
-    Block { cells, ..block }
-}
 
 /// Copies a block: the kind's words, then the cells.
 pub fn copy(block: &Block<'_>, words: &mut Vec<u64>) {

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::format::header::PAGE_BYTES;
 use crate::format::names::FileName;
 use crate::media::{Access, Media};
-use crate::sync::{AtomicU64, Mutex, Ordering};
+use crate::sync::{AtomicU64, Hint, Mutex, Ordering};
 use crate::wal::record::{RECORD_BYTES, Record};
 use crate::wal::segment::{Segment, SegmentFile, SegmentHeader, is_of_another};
 use crate::wal::slot;
@@ -54,7 +54,7 @@ pub struct Log {
     segments: Mutex<BTreeMap<u64, Arc<Segment>>>,
     /// The end of the log that this handle has mapped.
     mapped: AtomicU64,
-    temporaries: AtomicU64,
+    temporaries: Hint,
 }
 
 impl Log {
@@ -73,7 +73,7 @@ impl Log {
             access,
             segments: Mutex::default(),
             mapped: AtomicU64::new(first.first),
-            temporaries: AtomicU64::new(temporary),
+            temporaries: Hint::new(temporary),
         }
     }
 
@@ -190,7 +190,7 @@ impl Log {
 
     /// Returns a number for a temporary file's name, unique among all live handles.
     pub fn next_temporary(&self) -> u64 {
-        self.temporaries.fetch_add(1, Ordering::Relaxed)
+        self.temporaries.next()
     }
 
     /// Unmaps segments that lie wholly below `lsn`; returns false if there are none. A segment

@@ -50,3 +50,10 @@ pub fn last_word(slot: &[AtomicU64]) -> u64 {
     // Acquire: pairs with the Release of `publish` and `void`.
     slot[3].load(Ordering::Acquire)
 }
+
+/// Returns the words of a published slot.
+#[must_use]
+pub fn words(slot: &[AtomicU64]) -> [u64; 4] {
+    // Acquire: pairs with the Release of `publish`.
+    [0, 1, 2, 3].map(|at: usize| slot[at].load(Ordering::Acquire))
+}

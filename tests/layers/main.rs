@@ -24,9 +24,13 @@ const FLOORS: &[(&str, u32)] = &[
     ("core/record", 2),
     ("core/event", 2),
     ("core/state", 2),
+    ("core/time", 2),
     ("core/kind", 3),
     ("core/kinds", 3),
-    ("core/conformance", 4),
+    ("core/digest", 4),
+    ("core/identity", 3),
+    ("core/machine", 5),
+    ("core/conformance", 6),
     ("core/serial", 4),
     ("error", 1),
     ("sync", 1),
@@ -50,6 +54,35 @@ const FLOORS: &[(&str, u32)] = &[
 /// Doors for tools, outside the house: compiled for fuzzing only.
 const DOORS: &[&str] = &["lib.rs", "fuzzing.rs", "core/lib.rs"];
 
+/// The files of the engine, from the top to the bottom: each may use only those after it. `mod` is
+/// the parts of a handle together.
+const ENGINE: &[&str] = &[
+    "open",
+    "close",
+    "background",
+    "mod",
+    "clear",
+    "write",
+    "infer",
+    "read",
+    "stats",
+    "checkpoint",
+    "reclaim",
+    "steps",
+    "stripes",
+    "event_log",
+    "group_commit",
+    "log_writer",
+    "backpressure",
+    "wakeup",
+    "time",
+    "shared",
+    "vacancy",
+    "closing",
+    "outcome",
+    "task_threads",
+];
+
 /// Where the sources of what is shipped, and of what tests and measures it, are.
 const FOLDERS: &[&str] =
     &["src", "core/src", "cli/src", "tests", "cli/tests", "examples", "benches"];
@@ -68,6 +101,34 @@ const UNSAFE_FILES: &[&str] = &[
     "locks/futex.rs",
     "locks/stripes.rs",
     "platform/threads.rs",
+];
+
+/// Where the orderings of atomic accesses are chosen: the shared words of the image, locks, slots of
+/// the log, the undo area and the words of blocks, what a fork leaves, media of their own. A name
+/// without `.rs` stands for a room, or a folder in one.
+const ORDERINGS: &[&str] = &[
+    "core/atomic",
+    "core/block",
+    "core/state.rs",
+    "image",
+    "locks",
+    "media",
+    "platform/fork.rs",
+    "wal/segment.rs",
+    "wal/slot.rs",
+];
+
+/// Atomics of one process, which no other process sees, and words of blocks that kinds publish.
+const ORDERINGS_OF_A_PROCESS: &[(&str, &str)] = &[
+    ("core/kinds/buffering/buffers.rs", "a kind word that is stored after its cells"),
+    ("core/kinds/columns.rs", "a kind word that is stored after its cells"),
+    ("engine/checkpoint.rs", "whether a thread of this handle writes a snapshot"),
+    ("engine/closing.rs", "whether the handle is closed, and its operations in progress"),
+    ("engine/shared.rs", "the shard of the next thread"),
+    ("engine/task_threads.rs", "the workers of the process"),
+    ("engine/wakeup.rs", "whether the task of the log waits for an insert"),
+    ("sync/hint.rs", "numbers that order nothing"),
+    ("wal/log.rs", "the end of the log that this handle has mapped"),
 ];
 
 const FILE_LINES: usize = 600;
@@ -135,6 +196,69 @@ fn rooms_form_no_circle() {
     assert_none(&wrong, "some of these imports form a circle");
 }
 
+/// The shipped files of the engine, each with its name in [`ENGINE`].
+fn files_of_the_engine() -> Vec<(String, Source)> {
+    let files = sources("src/engine").into_iter().filter(|source| !source.test);
+    files.map(|source| (source.name.trim_end_matches(".rs").to_owned(), source)).collect()
+}
+
+#[test]
+fn the_engine_is_a_list_and_each_file_uses_only_files_below_it() {
+    let place = |name: &str| ENGINE.iter().position(|&file| file == name);
+    let (files, mut wrong) = (files_of_the_engine(), Vec::new());
+    for (name, source) in &files {
+        let code = source.shipped();
+        let Some(here) = place(name) else {
+            wrong.push(format!("{name} has no place"));
+            continue;
+        };
+        if names(&code, "super") {
+            wrong.push(format!("{name} names files by `super`"));
+        }
+        for other in rooms_named(&code, "crate::engine::", "") {
+            // What is no file is an item of `mod`.
+            let other = if files.iter().any(|(file, _)| *file == other) { &*other } else { "mod" };
+            if place(other).is_none_or(|there| there <= here) && other != name {
+                wrong.push(format!("{name} names {other}"));
+            }
+        }
+    }
+    let gone = ENGINE.iter().filter(|&file| !files.iter().any(|(name, _)| name == file));
+    wrong.extend(gone.map(|file| format!("{file} is no file")));
+    assert_none(&wrong, "an import points to a later file of the list");
+}
+
+#[test]
+fn a_part_of_the_engine_has_all_its_methods_in_its_own_file() {
+    let declared = |code: &str, name: &str| {
+        ["struct", "enum"].iter().any(|word| names(code, &format!("{word} {name}")))
+    };
+    let parts = files_of_the_engine();
+    let mut wrong = Vec::new();
+    for source in library().iter().filter(|source| source.house().is_empty() && !source.test) {
+        let code = source.shipped();
+        for line in code.lines().filter(|line| line.starts_with("impl")) {
+            let Some(name) = inherent(line) else { continue };
+            let is_part = parts.iter().any(|(_, part)| declared(&part.shipped(), name));
+            if is_part && !declared(&code, name) {
+                wrong.push(format!("{}: {line}", source.name));
+            }
+        }
+    }
+    assert_none(&wrong, "methods far from their type");
+}
+
+/// The type of an inherent `impl` that begins with this line.
+fn inherent(line: &str) -> Option<&str> {
+    let rest = line.strip_prefix("impl")?;
+    let rest = match rest.strip_prefix('<') {
+        Some(generics) => generics.split_once("> ")?.1,
+        None => rest.trim_start(),
+    };
+    let end = rest.bytes().position(|byte| !is_word(byte)).unwrap_or(rest.len());
+    (!line.contains(" for ")).then_some(&rest[..end])
+}
+
 #[test]
 fn the_algorithms_see_no_files_threads_clocks_or_locks() {
     let words = ["env", "fs", "io", "net", "path", "process", "thread", "time"];
@@ -162,6 +286,31 @@ fn log_and_snapshot_see_no_kinds() {
         }
     }
     assert_none(&wrong, "rooms that must not know each other");
+}
+
+#[test]
+fn orderings_are_chosen_where_the_words_are() {
+    let is_home = |name: &str| {
+        let below = |home: &str| name == home || name.starts_with(&format!("{home}/"));
+        let shared = ORDERINGS.iter().any(|home| below(home) || name == format!("{home}.rs"));
+        shared || ORDERINGS_OF_A_PROCESS.iter().any(|&(home, _)| name == home)
+    };
+    let (mut wrong, mut choosing) = (Vec::new(), BTreeSet::new());
+    for source in library().into_iter().filter(is_shipped) {
+        let code = source.shipped();
+        let orderings = ["Relaxed", "Acquire", "Release", "AcqRel", "SeqCst"];
+        if !orderings.iter().any(|ordering| code.contains(&format!("Ordering::{ordering}"))) {
+            continue;
+        }
+        if !is_home(&source.name) {
+            wrong.push(format!("{}: an ordering far from its word", source.name));
+        }
+        choosing.insert(source.name);
+    }
+    for (home, of) in ORDERINGS_OF_A_PROCESS.iter().filter(|(home, _)| !choosing.contains(*home)) {
+        wrong.push(format!("{home}: chooses no ordering any more ({of})"));
+    }
+    assert_none(&wrong, "`src/image/words.rs` and `sync::Hint` have operations without orderings");
 }
 
 #[test]

@@ -86,7 +86,7 @@ fn state_block(writers: Writers, protocol: Protocol) {
             Writers::Two => threads.extend([1, 2].map(|slot| {
                 let copies = Arc::clone(&copies);
                 thread::spawn(move || {
-                    let owner = Owner { slot, term: 1 };
+                    let owner = Owner { slot, incarnation: 1 };
                     // A waiting writer would double the interleavings; the lock has its own models.
                     if try_lock(&copies.lock, owner) {
                         copies.change(protocol);

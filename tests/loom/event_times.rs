@@ -34,7 +34,7 @@ impl Filter {
 
     /// Acts under stripe 0, unless it is busy.
     fn hold(&self, slot: u16, act: impl FnOnce()) {
-        let owner = Owner { slot, term: 1 };
+        let owner = Owner { slot, incarnation: 1 };
         if try_lock(self.stripe().lock_word(), owner) {
             act();
             unlock(self.stripe().lock_word(), owner).expect("held by this thread");

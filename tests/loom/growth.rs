@@ -4,6 +4,7 @@
 use ebbtide::models::leader_gate::{self, Taken};
 use ebbtide::models::slot::reserve;
 use ebbtide::models::sync::{AtomicU64, Ordering};
+use ebbtide::models::words::AllocatedEnd;
 use loom::sync::Arc;
 use loom::thread;
 use std::time::Duration;
@@ -25,16 +26,19 @@ struct Shared {
     pieces: usize,
 }
 
-/// The orderings with which the end is raised and read.
+/// How the end is raised and read.
 #[derive(Clone, Copy)]
 struct Protocol {
-    raise: Ordering,
-    see: Ordering,
+    raise: fn(&AtomicU64, u64),
+    read: fn(&AtomicU64) -> u64,
     raised_first: bool,
 }
 
-const PROPER: Protocol =
-    Protocol { raise: Ordering::Release, see: Ordering::Acquire, raised_first: false };
+const PROPER: Protocol = Protocol {
+    raise: |end, to| AllocatedEnd::new(end).raise(to),
+    read: |end| AllocatedEnd::new(end).read(),
+    raised_first: false,
+};
 
 impl Shared {
     fn new(pieces: usize) -> Arc<Self> {
@@ -59,27 +63,27 @@ impl Shared {
 
     fn allocate(&self, first: u64, protocol: Protocol) {
         if protocol.raised_first {
-            self.allocated.fetch_max(first + 1, protocol.raise); // the bug
+            (protocol.raise)(&self.allocated, first + 1); // the bug
         }
         self.make(first);
-        self.allocated.fetch_max(first + 1, protocol.raise);
+        (protocol.raise)(&self.allocated, first + 1);
     }
 
-    /// As `Engine::make_room`: returns the mapped end, beyond `end`.
+    /// As `LogWriter::make_room`: returns the mapped end, beyond `end`.
     fn make_room(&self, end: u64, protocol: Protocol) -> u64 {
         loop {
-            let allocated = self.allocated.load(protocol.see);
+            let allocated = (protocol.read)(&self.allocated);
             if allocated > end {
                 return allocated;
             }
-            let turn = match leader_gate::take(&self.growing, Duration::ZERO) {
+            let leader = match leader_gate::take(&self.growing, Duration::ZERO) {
                 Taken::Again => continue,
-                Taken::Ours(turn) | Taken::Overtook(turn) => turn,
+                Taken::Ours(leader) | Taken::Overtook(leader) => leader,
             };
-            if self.allocated.load(protocol.see) <= end {
+            if (protocol.read)(&self.allocated) <= end {
                 self.allocate(allocated, protocol);
             }
-            turn.end();
+            leader.end();
         }
     }
 
@@ -98,7 +102,7 @@ impl Shared {
 }
 
 /// Two handles insert into segments of this many pieces; before them a third one may have been
-/// stopped during its turn, when the file had its name and the end was not raised.
+/// stopped as the leader, when the file had its name and the end was not raised.
 fn growth(pieces: usize, stopped: bool, protocol: Protocol) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
@@ -161,11 +165,15 @@ fn a_planted_end_raised_before_the_segment_is_there_is_found() {
 #[test]
 #[should_panic = "a segment that does not exist"]
 fn a_planted_allocated_end_raised_without_release_is_found() {
-    growth(1, false, Protocol { raise: Ordering::Relaxed, ..PROPER });
+    fn raise(end: &AtomicU64, to: u64) {
+        end.fetch_max(to, Ordering::Relaxed); // the bug
+    }
+    growth(1, false, Protocol { raise, ..PROPER });
 }
 
 #[test]
 #[should_panic = "a segment that does not exist"]
 fn a_planted_allocated_end_read_without_acquire_is_found() {
-    growth(1, false, Protocol { see: Ordering::Relaxed, ..PROPER });
+    // The bug: no Acquire.
+    growth(1, false, Protocol { read: |end| end.load(Ordering::Relaxed), ..PROPER });
 }

@@ -1,8 +1,9 @@
-//! The leader gate (turn), and the group commit built on it: with any leader, overtaken or failing.
+//! The leader gate, and the group commit built on it: with any leader, overtaken or failing.
 
-use ebbtide::models::leader_gate::{self, Taken, Turn};
+use ebbtide::models::leader_gate::{self, Leader, Taken};
 use ebbtide::models::slot::reserve;
 use ebbtide::models::sync::{AtomicU64, Ordering};
+use ebbtide::models::words::DurableEnd;
 use loom::sync::Arc;
 use loom::thread;
 use std::time::Duration;
@@ -48,20 +49,23 @@ fn take(word: &AtomicU64) -> Taken<'_> {
 #[derive(Clone, Copy)]
 struct Lead {
     raised_before_the_sync: bool,
-    /// The ordering with which the durable end is raised, and read by its users.
-    raise: Ordering,
+    /// How the durable end is raised.
+    raise: fn(&AtomicU64, u64),
     closes_holes: bool,
 }
 
-const PROPER: Lead =
-    Lead { raised_before_the_sync: false, raise: Ordering::AcqRel, closes_holes: true };
+const PROPER: Lead = Lead {
+    raised_before_the_sync: false,
+    raise: |end, to| DurableEnd::new(end).raise(to),
+    closes_holes: true,
+};
 
 impl Lead {
-    /// As `Engine::lead`.
+    /// As `GroupCommit::lead`.
     fn lead(self, shared: &Shared) {
         let upto = shared.tail.load(Ordering::Acquire);
         if self.raised_before_the_sync {
-            shared.durable.fetch_max(upto, self.raise); // the bug
+            (self.raise)(&shared.durable, upto); // the bug
         }
         for at in 0..upto as usize {
             // A slot that stays empty becomes a VOID: here without patience.
@@ -76,20 +80,20 @@ impl Lead {
             let published = shared.places[at].load(Ordering::Acquire);
             shared.disk[at].store(published, Ordering::Relaxed);
         }
-        shared.durable.fetch_max(upto, self.raise);
+        (self.raise)(&shared.durable, upto);
     }
 
-    /// As `Engine::commit`.
+    /// As `GroupCommit::commit`.
     fn commit(self, shared: &Shared, target: u64) {
-        while shared.durable.load(Ordering::Acquire) < target {
-            let turn = match take(&shared.syncing) {
+        while DurableEnd::new(&shared.durable).read() < target {
+            let leader = match take(&shared.syncing) {
                 Taken::Again => continue,
-                Taken::Ours(turn) | Taken::Overtook(turn) => turn,
+                Taken::Ours(leader) | Taken::Overtook(leader) => leader,
             };
-            if shared.durable.load(Ordering::Acquire) < target {
+            if DurableEnd::new(&shared.durable).read() < target {
                 self.lead(shared);
             }
-            turn.end();
+            leader.end();
         }
     }
 
@@ -145,7 +149,10 @@ fn a_planted_durable_end_raised_before_the_sync_is_found() {
 #[test]
 #[should_panic = "not on the disk"]
 fn a_planted_durable_end_raised_without_release_is_found() {
-    group_commit(false, Lead { raise: Ordering::Relaxed, ..PROPER });
+    fn raise(end: &AtomicU64, to: u64) {
+        end.fetch_max(to, Ordering::Relaxed); // the bug
+    }
+    group_commit(false, Lead { raise, ..PROPER });
 }
 
 #[test]
@@ -154,28 +161,28 @@ fn a_planted_leader_that_leaves_holes_is_found() {
     group_commit(false, Lead { closes_holes: false, ..PROPER });
 }
 
-/// A turn of the code, or of a planted variant by its number.
+/// A leader of the code, or of a planted variant by its number.
 enum Held<'a> {
-    Code(Turn<'a>),
+    Code(Leader<'a>),
     Planted(u64),
 }
 
-/// The way in which turns are taken (with whether the one before has ended) and ended.
+/// The way in which the gate is taken (with whether the leader before has ended) and released.
 #[derive(Clone, Copy)]
-struct Turns {
+struct Gate {
     take: for<'a> fn(&'a AtomicU64) -> Option<(bool, Held<'a>)>,
     end: fn(&AtomicU64, Held<'_>),
     poisons_late: bool,
 }
 
-const CODE: Turns = Turns {
+const CODE: Gate = Gate {
     take: |word| match take(word) {
         Taken::Again => None,
-        Taken::Ours(turn) => Some((true, Held::Code(turn))),
-        Taken::Overtook(turn) => Some((false, Held::Code(turn))),
+        Taken::Ours(leader) => Some((true, Held::Code(leader))),
+        Taken::Overtook(leader) => Some((false, Held::Code(leader))),
     },
     end: |word, held| match held {
-        Held::Code(turn) => turn.end(),
+        Held::Code(leader) => leader.end(),
         Held::Planted(number) => end_by_hand(word, number, Ordering::Release),
     },
     poisons_late: false,
@@ -192,31 +199,31 @@ fn take_by_hand(word: &AtomicU64, order: Ordering) -> Option<(bool, Held<'_>)> {
     Some((seen & 1 == 0, Held::Planted(number)))
 }
 
-/// A leader's sync fails; another thread checks meanwhile how the turn before its own ended.
-fn failure(turns: Turns) {
+/// A leader's sync fails; another thread checks meanwhile how the leader before it ended.
+fn failure(gate: Gate) {
     explore(move || {
         let shared = Shared::new();
         let failing = thread::spawn(move || {
-            let (_, held) = (turns.take)(&shared.syncing).expect("no other thread holds the turn");
+            let (_, held) = (gate.take)(&shared.syncing).expect("no other thread leads");
             let next = {
                 let shared = Arc::clone(&shared);
                 thread::spawn(move || {
-                    let Some((in_order, held)) = (turns.take)(&shared.syncing) else { return };
+                    let Some((in_order, held)) = (gate.take)(&shared.syncing) else { return };
                     let poisoned = shared.poisoned.load(Ordering::Relaxed);
                     assert!(
                         !in_order || poisoned == 1,
                         "a failure of the previous turn was not seen"
                     );
-                    (turns.end)(&shared.syncing, held);
+                    (gate.end)(&shared.syncing, held);
                 })
             };
-            // Relaxed: ordered by the end of the turn.
-            if turns.poisons_late {
-                (turns.end)(&shared.syncing, held);
+            // Relaxed: ordered by the release of the gate.
+            if gate.poisons_late {
+                (gate.end)(&shared.syncing, held);
                 shared.poisoned.store(1, Ordering::Relaxed);
             } else {
                 shared.poisoned.store(1, Ordering::Relaxed);
-                (turns.end)(&shared.syncing, held);
+                (gate.end)(&shared.syncing, held);
             }
             next.join().expect("no panic");
         });
@@ -232,13 +239,13 @@ fn a_leader_that_sees_the_previous_turn_ended_sees_its_failure() {
 #[test]
 #[should_panic = "a failure of the previous turn was not seen"]
 fn a_planted_poison_after_the_end_of_the_turn_is_found() {
-    failure(Turns { poisons_late: true, ..CODE });
+    failure(Gate { poisons_late: true, ..CODE });
 }
 
 #[test]
 #[should_panic = "a failure of the previous turn was not seen"]
 fn a_planted_turn_taken_without_acquire_is_found() {
-    failure(Turns { take: |word| take_by_hand(word, Ordering::Relaxed), ..CODE });
+    failure(Gate { take: |word| take_by_hand(word, Ordering::Relaxed), ..CODE });
 }
 
 #[test]
@@ -246,7 +253,7 @@ fn a_planted_turn_taken_without_acquire_is_found() {
 fn a_planted_turn_that_is_overtaken_in_order_is_found() {
     let take: for<'a> fn(&'a AtomicU64) -> Option<(bool, Held<'a>)> =
         |word| take_by_hand(word, Ordering::Acquire).map(|(_, held)| (true, held)); // the bug
-    failure(Turns { take, ..CODE });
+    failure(Gate { take, ..CODE });
 }
 
 #[test]
@@ -257,12 +264,12 @@ fn a_planted_turn_ended_without_release_is_found() {
             end_by_hand(word, number, Ordering::Relaxed); // the bug
         }
     }
-    failure(Turns { take: |word| take_by_hand(word, Ordering::Acquire), end, ..CODE });
+    failure(Gate { take: |word| take_by_hand(word, Ordering::Acquire), end, ..CODE });
 }
 
-/// Two threads take turns, each twice. Each turn has its own number, also after an overtake, so the
-/// word contains the number of turns in the end.
-fn taking(turns: Turns) {
+/// Two threads lead, each twice. Each leader has its own number, also after an overtake, so the
+/// word contains the number of leaders in the end.
+fn taking(gate: Gate) {
     explore(move || {
         let shared = Shared::new();
         let threads = [(); 2].map(|()| {
@@ -270,9 +277,9 @@ fn taking(turns: Turns) {
             thread::spawn(move || {
                 let mut taken = 0;
                 for _ in 0..2 {
-                    if let Some((_, held)) = (turns.take)(&shared.syncing) {
+                    if let Some((_, held)) = (gate.take)(&shared.syncing) {
                         taken += 1;
-                        (turns.end)(&shared.syncing, held);
+                        (gate.end)(&shared.syncing, held);
                     }
                 }
                 taken
@@ -297,5 +304,5 @@ fn a_planted_end_that_takes_the_overtakers_turn_away_is_found() {
             word.store(number + 1, Ordering::Release); // the bug
         }
     }
-    taking(Turns { take: |word| take_by_hand(word, Ordering::Acquire), end, ..CODE });
+    taking(Gate { take: |word| take_by_hand(word, Ordering::Acquire), end, ..CODE });
 }

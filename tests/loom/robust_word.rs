@@ -8,9 +8,9 @@ use loom::cell::UnsafeCell;
 use loom::sync::Arc;
 use loom::thread;
 
-const A: Owner = Owner { slot: 0, term: 1 };
-const B: Owner = Owner { slot: 1, term: 1 };
-const C: Owner = Owner { slot: 2, term: 5 };
+const A: Owner = Owner { slot: 0, incarnation: 1 };
+const B: Owner = Owner { slot: 1, incarnation: 1 };
+const C: Owner = Owner { slot: 2, incarnation: 5 };
 
 /// A lock word and the data that it guards: loom fails a model in which two threads access the
 /// number without a happens-before order.
@@ -110,7 +110,7 @@ fn a_planted_unlock_without_release_is_found() {
 #[should_panic = "Causality violation"]
 fn a_planted_lock_without_acquire_is_found() {
     fn relaxed_lock(stripe: &Stripe, owner: Owner) -> Acquired {
-        let bits = (u64::from(owner.slot) + 1) << 1 | owner.term << 16;
+        let bits = (u64::from(owner.slot) + 1) << 1 | owner.incarnation << 16;
         // The bug is the first Relaxed.
         while stripe.word.compare_exchange(0, bits, Ordering::Relaxed, Ordering::Relaxed).is_err() {
             thread::yield_now();
@@ -128,7 +128,9 @@ fn a_planted_check_before_the_lock_is_found() {
         while stripe.word.load(Ordering::Acquire) != 0 {
             thread::yield_now();
         }
-        stripe.word.store((u64::from(owner.slot) + 1) << 1 | owner.term << 16, Ordering::Release);
+        stripe
+            .word
+            .store((u64::from(owner.slot) + 1) << 1 | owner.incarnation << 16, Ordering::Release);
         Acquired::Free
     }
     fn quiet_unlock(word: &AtomicU64, owner: Owner) -> Result<(), Lost> {
@@ -235,9 +237,10 @@ fn a_planted_takeover_by_a_store_is_found() {
                 .filter(|&other| stripe.judge(other, Ordering::Acquire) == Verdict::Dead);
             if let Some(dead) = dead {
                 // The bug: the dead owner may have been replaced since.
-                stripe
-                    .word
-                    .store((u64::from(owner.slot) + 1) << 1 | owner.term << 16, Ordering::Release);
+                stripe.word.store(
+                    (u64::from(owner.slot) + 1) << 1 | owner.incarnation << 16,
+                    Ordering::Release,
+                );
                 return Acquired::TakenOver(dead);
             }
             thread::yield_now();

@@ -25,6 +25,8 @@ impl Layout {
     pub const LEAST_BLOCK_WORDS: u32 = 64;
     /// Default words of a block, 16 KiB: the size that plans assume.
     pub const PLANNED_BLOCK_WORDS: u32 = 2048;
+    /// The greatest number of stripes of a filter.
+    pub const MOST_STRIPES: u32 = 4096;
     /// Words in the largest block, 64 KiB; snapshots and options rely on it.
     pub const MOST_BLOCK_WORDS: u32 = 8192;
 

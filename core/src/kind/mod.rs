@@ -24,6 +24,7 @@
 
 mod ages;
 mod answer;
+pub mod copy;
 mod counts;
 mod describe;
 mod events;
@@ -32,6 +33,10 @@ mod growth;
 mod inference;
 mod operation;
 pub mod parameters;
+pub mod plan;
+pub mod posterior;
+pub mod records;
+pub mod request;
 pub mod sample;
 mod single_block;
 
@@ -47,6 +52,7 @@ pub use growth::Growth;
 pub use inference::Inference;
 pub use operation::{Change, Decision, MOST_WEIGHT, Moment, Operation, Query, Totals};
 pub use parameters::Parameters;
+pub use request::{Admission, Checked, Precondition, Request, Since};
 pub use sample::Sample;
 pub use single_block::SingleBlock;
 

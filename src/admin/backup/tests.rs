@@ -40,11 +40,12 @@ fn log(filter: &Filter<Bloom>) -> (Vec<Arc<Segment>>, SnapshotHeader) {
     let engine = &filter.engine;
     insert(filter, 0..5 * SEGMENT);
     filter.sync().expect("a sync");
-    let first = engine.image.header().timeline_start().load(Ordering::Relaxed);
-    let held = engine.log.map(first, first + 5 * SEGMENT).expect("all are there");
+    let first = engine.shared.image.header().timeline_start();
+    let held = engine.shared.log.map(first, first + 5 * SEGMENT).expect("all are there");
     assert_eq!(held.len(), 5);
     let (start, end) = (first + 20, first + 5 * SEGMENT - 20);
-    let (uuid, timeline) = (engine.meta.uuid, engine.image.header().identity().timeline);
+    let (uuid, timeline) =
+        (engine.shared.meta.uuid, engine.shared.image.header().identity().timeline);
     (held, SnapshotHeader { uuid, timeline, start, end, frames: 0, bytes: 0 })
 }
 
@@ -53,7 +54,7 @@ fn a_copy_of_the_log_is_whole_if_and_only_if_no_segment_that_it_needs_is_missing
     let (filter, _memory) = made();
     let (held, header) = log(&filter);
     let copied = |held: &[Arc<Segment>], header: &SnapshotHeader| {
-        filter.engine.copy_log(held, &place(), header).expect("space")
+        copy_log(&filter.engine, held, &place(), header).expect("space")
     };
     assert!(copied(&held, &header));
     for missing in 0..held.len() {
@@ -86,7 +87,7 @@ fn an_empty_place_in_the_log_is_a_gap() {
         let mut held = held.clone();
         let elsewhere = place();
         held[at] = Arc::new(Segment::create(&elsewhere, *held[at].header(), 0).expect("space"));
-        let whole = filter.engine.copy_log(&held, &place(), &header).expect("space");
+        let whole = copy_log(&filter.engine, &held, &place(), &header).expect("space");
         assert!(!whole, "segment {at} is empty");
     }
 }
@@ -96,7 +97,7 @@ fn each_record_of_the_copy_is_the_one_of_the_log() {
     let (filter, _memory) = made();
     let (held, header) = log(&filter);
     let to = place();
-    assert!(filter.engine.copy_log(&held, &to, &header).expect("space"));
+    assert!(copy_log(&filter.engine, &held, &to, &header).expect("space"));
     let copy = Segment::open(&to, header.timeline, header.start, header.uuid, Access::Read);
     let copy = copy.expect("a segment");
     assert_eq!((copy.first(), copy.end()), (header.start, header.end));
@@ -194,7 +195,7 @@ fn copied_while_log_is_removed(times: u32) -> (Result<()>, Memory, u64) {
         other.sync().expect("a sync");
         if left > 0 {
             left -= 1;
-            let durable = other.engine.durable();
+            let durable = other.engine.shared.durable();
             for (timeline, first) in Listing::read(&*memory).expect("a directory").segments {
                 if first + SEGMENT <= durable {
                     memory
@@ -205,7 +206,7 @@ fn copied_while_log_is_removed(times: u32) -> (Result<()>, Memory, u64) {
         }
     });
     let to = Busy { inner: place(), meanwhile: Mutex::new(meanwhile) };
-    let made = filter.engine.backup(&to);
+    let made = backup(&filter.engine, &to);
     let keys = *keys.lock().expect("no panic");
     (made, to.inner, keys)
 }

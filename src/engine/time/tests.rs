@@ -2,6 +2,7 @@
 
 use crate::engine::outcome::{Checked, Precondition, Request, Since};
 use crate::engine::time::*;
+use crate::engine::{Engine, close, open};
 use crate::format::names::FileName;
 use crate::media::Memory;
 use crate::options::Options;
@@ -51,7 +52,7 @@ impl Machine {
         let kind =
             ebbtide_core::kinds::registry::build("time-limited", &parameters).expect("a kind");
         let options = Self::options(&hand).downtime(downtime).max_lead(2 * HOUR as u32 * SECOND);
-        let engine = Engine::create(Arc::new(memory.clone()), kind, options);
+        let engine = open::create(Arc::new(memory.clone()), kind, options);
         Self { memory, hand, engine: Some(engine.expect("a filter")), wall }
     }
 
@@ -68,12 +69,12 @@ impl Machine {
         if let Some(engine) = self.engine.take()
             && end == End::Closed
         {
-            engine.close().expect("a clean close");
+            close::finish(&engine).expect("a clean close");
         }
     }
 
     fn open_with(&mut self, options: Options) {
-        let engine = Engine::open(Arc::new(self.memory.clone()), options);
+        let engine = open::open(Arc::new(self.memory.clone()), options);
         self.engine = Some(engine.expect("it opens"));
     }
 
@@ -115,8 +116,8 @@ impl Machine {
     fn write(&self, key: u64, time: Option<u64>) -> Checked {
         let (time, ask) =
             (time.map(|time| time * 1_000_000), Precondition::Present(Since::LastSeen));
-        let request = Request { hash: hash(key), time, weight: 1, ask, told: None };
-        self.engine().write(&request).expect("an insert").checked
+        let request = Request { hash: hash(key), time, weight: 1, ask, count: None };
+        self.engine().writer.write(&request).expect("an insert").checked
     }
 
     fn insert(&self, key: u64) {
@@ -124,11 +125,11 @@ impl Machine {
     }
 
     fn has(&self, key: u64) -> bool {
-        self.engine().contains(hash(key), None).expect("an answer")
+        self.engine().queries.contains(hash(key), None).expect("an answer")
     }
 
     fn lead(&self) -> Option<u64> {
-        self.engine().clock_lead().map(|lead| lead.as_secs())
+        self.engine().time.clock_lead().map(|lead| lead.as_secs())
     }
 }
 
@@ -183,7 +184,7 @@ fn a_clock_that_was_behind_at_the_opening_and_put_right_costs_no_key_at_the_next
         assert!(machine.has(1));
         // Nor after a reboot: the filter's lag is stored.
         machine.insert(2);
-        machine.engine().tend_time();
+        machine.engine().time.tend();
         machine.reboot(end, START + 31);
         machine.open();
         assert!(machine.has(2), "{end:?}: 30 seconds old");
@@ -258,7 +259,7 @@ fn keys_from_the_past_are_where_the_clock_goes_on_and_until_then_time_stands() {
         for end in ENDS {
             machine.write(1, Some(past));
             machine.pass(HOUR);
-            machine.engine().heartbeat().expect("none is due");
+            machine.engine().writer.steps.heartbeat().expect("none is due");
             assert!(machine.has(1), "{downtime:?}, {end:?}: no key has come since");
             machine.reopen(end);
             assert!(machine.has(1), "{downtime:?}, {end:?}: nor while it was closed");
@@ -271,7 +272,7 @@ fn keys_from_the_past_are_where_the_clock_goes_on_and_until_then_time_stands() {
         assert!(machine.has(1) && machine.has(2), "{downtime:?}");
         machine.pass(50);
         assert!(!machine.has(1) && !machine.has(2), "{downtime:?}: a clock moves it now");
-        let latest = machine.engine().latest();
+        let latest = machine.engine().time.latest();
         assert_eq!(latest, Stamp { time: past * 1_000_000 + 1, stream: false });
     }
 }
@@ -283,7 +284,7 @@ fn a_frozen_filter_stands_still_while_closed_whatever_the_clock_does() {
         for round in 1..3 {
             machine.insert(round);
             machine.pass(WINDOW - 20);
-            machine.engine().heartbeat().expect("a heartbeat");
+            machine.engine().writer.steps.heartbeat().expect("a heartbeat");
             machine.end(end);
             machine.pass(10 * HOUR);
             machine.step_to(then);
@@ -324,16 +325,20 @@ fn handles_whose_clocks_measure_differently_have_bases_of_their_own() {
     machine.insert(1);
     let other = ManualClock::new(stamp(START + 3));
     let open = |hand: &ManualClock| {
-        Engine::open(Arc::new(machine.memory.clone()), Machine::options(hand)).expect("it opens")
+        open::open(Arc::new(machine.memory.clone()), Machine::options(hand)).expect("it opens")
     };
     let [same, own] = [open(&machine.hand), open(&other)];
     other.advance(50 * SECOND);
-    assert_eq!(same.now().time, START * 1_000_000);
-    assert_eq!(own.now().time, (START + 53) * 1_000_000);
+    assert_eq!(same.time.now().time, START * 1_000_000);
+    assert_eq!(own.time.now().time, (START + 53) * 1_000_000);
     machine.hand.advance(20 * SECOND);
-    assert_eq!(same.now().time, (START + 20) * 1_000_000);
-    own.tend_time();
-    assert_eq!(machine.engine().image.header().lead(), Some(0), "noted by the image's clock only");
+    assert_eq!(same.time.now().time, (START + 20) * 1_000_000);
+    own.time.tend();
+    assert_eq!(
+        machine.engine().shared.image.header().lead(),
+        Some(0),
+        "noted by the image's clock only"
+    );
 }
 
 #[test]
@@ -344,7 +349,7 @@ fn a_time_near_the_epoch_is_a_base_like_any_other() {
     machine.insert(2);
     machine.pass(WINDOW - 20);
     assert!(machine.has(1) && machine.has(2));
-    assert_eq!(machine.engine().now().time, (5 + WINDOW - 20) * 1_000_000 + 1);
+    assert_eq!(machine.engine().time.now().time, (5 + WINDOW - 20) * 1_000_000 + 1);
     machine.pass(50);
     assert!(!machine.has(1) && !machine.has(2));
 }

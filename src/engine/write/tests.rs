@@ -1,8 +1,12 @@
 //! Inserts concurrent with an event of another thread.
 
 use crate::engine::write::*;
+use crate::engine::{Engine, open};
 use crate::media::Memory;
-use crate::{Filter, Options, TimeLimited, Timestamp};
+use crate::wal::record::ARGUMENT_MAX;
+use crate::{Durability, Filter, Options, TimeLimited, Timestamp};
+use ebbtide_core::event;
+use ebbtide_core::kind::{Event, Micros};
 use std::{thread::sleep, time::Duration};
 
 const WINDOW: Duration = Duration::from_secs(64);
@@ -29,11 +33,11 @@ fn insert_beside(
     act: impl FnOnce(&mut StripeGuard<'_, Local>, Event, Stamp),
 ) -> Result<bool> {
     let (engine, stamp) = (&filter.engine, Stamp { time: start, stream: true });
-    let later = Timestamp::from_unix_micros(start + 2 * engine.grace);
+    let later = Timestamp::from_unix_micros(start + 2 * engine.shared.grace);
     std::thread::scope(|scope| {
-        let mut events = engine.lock(0);
-        let (state, moment) = (engine.image.header().state(), engine.moment(stamp));
-        let step = engine.meta.kind.step(&state, &moment).expect("it has steps") + 1;
+        let mut events = engine.stripes.lock(0);
+        let (state, moment) = (engine.shared.image.header().state(), engine.time.moment(stamp));
+        let step = engine.shared.meta.kind.step(&state, &moment).expect("it has steps") + 1;
         let inserting = scope.spawn(|| filter.call().time(later).insert(1_u64.to_le_bytes()));
         (0..10).take_while(|_| !inserting.is_finished()).for_each(|_| sleep(WINDOW / 6400));
         act(&mut events, Event::Step { step, time: start, word: 0 }, stamp);
@@ -46,11 +50,12 @@ fn insert_beside(
 fn a_key_that_comes_while_an_earlier_event_is_decided_stays_for_its_whole_window() {
     let (filter, start) = made();
     let inserted = insert_beside(&filter, start, |events, event, stamp| {
-        let applied = filter.engine.apply_event(events, &event, stamp).expect("no error");
+        let applied =
+            filter.engine.writer.steps.apply_event(events, &event, stamp).expect("no error");
         assert!(matches!(applied, StepOutcome::Applied));
     });
     assert!(inserted.expect("no error"));
-    let (window, later) = (WINDOW.as_micros() as Micros, start + 2 * filter.engine.grace);
+    let (window, later) = (WINDOW.as_micros() as Micros, start + 2 * filter.engine.shared.grace);
     let at = |time| filter.call().time(Timestamp::from_unix_micros(time));
     let there = |time| at(time).contains(1_u64.to_le_bytes()).expect("no error");
     assert!(there(later + window - 1), "in its window");
@@ -68,9 +73,9 @@ fn insert_many(engine: &Engine, keys: std::ops::Range<u64>, start: Micros) -> Mi
             time,
             weight: 1,
             ask: Precondition::Nothing,
-            told: None,
+            count: None,
         };
-        engine.write(&request).expect("an insert");
+        engine.writer.write(&request).expect("an insert");
     }
     end
 }
@@ -81,18 +86,18 @@ fn banks_whose_numbers_outgrow_the_argument_of_a_record_are_replayed() {
     let options = || Options::new().durability(Durability::Never).background(false);
     let window = crate::Parameters::new().with("window", WINDOW.as_micros());
     let kind = ebbtide_core::kinds::registry::build("time-limited", &window).expect("a kind");
-    let mut engine = Engine::create(Arc::new(memory.clone()), kind, options()).expect("a filter");
+    let mut engine = open::create(Arc::new(memory.clone()), kind, options()).expect("a filter");
     let mut time = insert_many(&engine, 0..10, 1 << 40);
     // As if that many banks had been opened and closed before.
     let before = ARGUMENT_MAX - 1;
-    let state_block = engine.image.header().state_block();
+    let state_block = engine.shared.image.header().state_block();
     state_block.change(state_block.current().lsn(), |state| {
         let geometry = state.banks().next().expect("a bank").geometry;
         state.apply_banks(&Event::OpenBank { id: before, geometry, since: 0, time: 0 });
         state.apply_banks(&Event::CloseBank { id: before, time: 0 });
     });
-    engine.checkpoint().expect("a checkpoint");
-    let next = |engine: &Engine| engine.image.header().state().next_bank();
+    engine.checkpoints.checkpoint().expect("a checkpoint");
+    let next = |engine: &Engine| engine.shared.image.header().state().next_bank();
     assert_eq!(next(&engine), ARGUMENT_MAX);
     // The rate rises, so larger banks replace smaller ones.
     for (round, count) in (1..).zip([2000_u64, 20_000, 200_000, 1_000_000]) {
@@ -100,14 +105,15 @@ fn banks_whose_numbers_outgrow_the_argument_of_a_record_are_replayed() {
         time = insert_many(&engine, first..first + count, time);
         let (found, banks) = (engine.digest().expect("a digest"), next(&engine));
         drop(engine);
-        engine = Engine::open(Arc::new(memory.clone()), options()).expect("it opens");
+        engine = open::open(Arc::new(memory.clone()), options()).expect("it opens");
         let again = engine.digest().expect("a digest");
         assert_eq!((again.value, again.inserts), (found.value, found.inserts), "{round}");
         assert_eq!(next(&engine), banks);
-        let there = |key| engine.contains(ebbtide_core::hash::mix(key), None).expect("an answer");
+        let there =
+            |key| engine.queries.contains(ebbtide_core::hash::mix(key), None).expect("an answer");
         assert!((first + count - count / 8..first + count).all(there), "{round}: in the window");
     }
-    let banks: Vec<_> = engine.image.header().state().banks().collect();
+    let banks: Vec<_> = engine.shared.image.header().state().banks().collect();
     assert!(banks.iter().any(|bank| bank.id > ARGUMENT_MAX), "{banks:?}");
     assert!(banks.iter().all(|bank| bank.id >= ARGUMENT_MAX), "older ones were closed: {banks:?}");
     let names = crate::media::Media::list(&memory).expect("a list");
@@ -120,8 +126,8 @@ fn an_insert_that_waits_for_stripe_0_is_refused_if_what_it_finds_there_could_not
     let inserted = insert_beside(&filter, start, |events, event, _| {
         let record = event::to_record(&event, true);
         // For recovery the key's generation ends then.
-        filter.engine.append_for_stripe_0(events, &record).expect("room");
-        filter.engine.poison("too many open files".to_owned());
+        filter.engine.writer.events.append(events, &record).expect("room");
+        filter.engine.shared.poison("too many open files".to_owned());
     });
     assert!(matches!(inserted, Err(crate::Error::Poisoned { .. })), "{inserted:?}");
 }
@@ -129,8 +135,8 @@ fn an_insert_that_waits_for_stripe_0_is_refused_if_what_it_finds_there_could_not
 #[test]
 fn the_time_is_told_once_a_grace_and_not_with_every_key() {
     let (filter, start) = made();
-    let grace = filter.engine.grace;
-    let tail = || filter.engine.image.header().tail().load(Ordering::Relaxed);
+    let grace = filter.engine.shared.grace;
+    let tail = || filter.engine.shared.image.header().tail().hint();
     let before = tail();
     let mut times = (0..=grace).step_by(grace as usize / 100);
     assert!(times.all(|at| insert(&filter, at, start + at)));

@@ -74,17 +74,17 @@ fn each_thing_has_a_place_of_its_own_and_the_file_is_no_larger_than_they_are() {
         assert_eq!(header.bytes(), words.len() as u64 * 8);
         let stripe = |at| header.stripe(at);
         let marked = || {
-            let some = [header.tail(), header.durable(), header.refused(), header.allocated()];
-            let more =
-                [header.timeline_start(), header.noted(), header.noting(), header.events_from()];
-            let others = [header.snapshot(), header.syncing(), header.growing(), header.time()];
-            let lists = header.unsound().iter().chain(header.time_base());
-            let slots = (0..SLOTS_WORDS).map(|slot| header.slot_term(slot));
+            let some = [TAIL, DURABLE, REFUSED, ALLOCATED].map(|at| header.word(at));
+            let more = [TIMELINE_START, NOTED, NOTING, EVENTS_FROM].map(|at| header.word(at));
+            let others = [header.snapshot().0, header.syncing(), header.growing(), header.time().0];
+            let time = header.time_base();
+            let lists = header.unsound().0.iter().chain(time.words).chain([time.clock]);
+            let slots = (0..SLOTS_WORDS).map(|slot| header.incarnation(slot).0);
             let locks = (0..=stripes as usize).map(|at| stripe(at).lock_word());
             let one_by_one = [some, more, others].into_iter().flatten();
             one_by_one.chain(lists).chain(slots).chain(locks).enumerate()
         };
-        assert_eq!([header.unsound().len(), header.time_base().len()], [UNSOUND_MAX, 3]);
+        assert_eq!(header.unsound().0.len(), UNSOUND_MAX);
         let sums = |at: usize| {
             let [lsn, inserts, time, new_bits] = [1, 2, 3, 4].map(|word| 9000 + at as u64 * word);
             StripeSums { lsn, inserts, time, new_bits }
@@ -128,8 +128,8 @@ fn an_image_is_that_of_its_filter_in_its_run_of_the_machine_and_in_its_own_file(
     let expected = Identity { inode: header.identity().inode, ..identity(2) };
     assert_eq!(*header.identity(), expected);
     assert_ne!(expected.inode, 0);
-    store(header.tail(), 9);
-    assert_eq!(load(attached.tail()), 9, "the same words");
+    header.tail().begin_at(9);
+    assert_eq!(attached.tail().read(), 9, "the same words");
     assert!(left(BOOT, UUID));
     for (boot, uuid) in [(2, UUID), (BOOT | 1 << 64, UUID), (0, UUID), (BOOT, 7)] {
         assert!(!left(boot, uuid), "{boot} {uuid:x}");
@@ -206,14 +206,14 @@ const SOUND: [u64; 6] = [9, 12, 20, 25, 19, 20];
 #[test]
 fn ends_of_the_log_that_do_not_fit_together_are_damage() {
     let header = made(2);
-    store(header.segment_records(), CAPACITY);
+    store(header.word(SEGMENT_RECORDS), CAPACITY);
     let check = |ends: [u64; 6], stripe| {
         let [start, durable, tail, allocated, counted, snapshot] = ends;
-        store(header.timeline_start(), start);
-        store(header.durable(), durable);
-        store(header.tail(), tail);
-        store(header.allocated(), allocated);
-        store(header.snapshot(), snapshot);
+        store(header.word(TIMELINE_START), start);
+        header.durable().begin_at(durable);
+        header.tail().begin_at(tail);
+        header.allocated().begin_at(allocated);
+        header.snapshot().begin_at(snapshot);
         for at in 0..3 {
             let lsn = if at == stripe { counted } else { 0 };
             header.stripe(at).set_sums(&StripeSums { lsn, ..StripeSums::default() });
@@ -263,7 +263,7 @@ fn ends_of_the_log_that_do_not_fit_together_are_damage() {
         }
     }
     for capacity in [0, CAPACITY_MAX + 1] {
-        store(header.segment_records(), capacity);
+        store(header.word(SEGMENT_RECORDS), capacity);
         check(SOUND, 0).expect_err("no segment is of that size");
     }
 }
@@ -288,9 +288,9 @@ fn every_held_stripe_and_every_note_may_have_left_a_place_empty() {
     assert_eq!(header.unfinished(), 0);
     [0, 3].into_iter().for_each(|at| store(header.stripe(at).lock_word(), 1 << 40));
     assert_eq!(header.unfinished(), 2);
-    store(header.noting(), 5);
+    store(header.unheld_slots().0, 5);
     assert_eq!(header.unfinished(), 7);
-    store(header.noting(), u64::MAX);
+    store(header.unheld_slots().0, u64::MAX);
     assert_eq!(header.unfinished(), u64::MAX);
 }
 

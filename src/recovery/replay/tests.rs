@@ -9,21 +9,19 @@ use crate::wal::{Segment, slot};
 use crate::{Bloom, Spec, TimeLimited};
 use ebbtide_core::block::Layout;
 use ebbtide_core::hash::{KeyHash, KeyHasher};
+use ebbtide_core::identity;
 use ebbtide_core::kind::Event;
 use std::time::Duration;
 
 const LAYOUT: Layout = Layout { stripes: 2, block_words: 64 };
 
 fn meta(spec: &impl Spec) -> Meta {
+    let (hasher, kind) = (KeyHasher::new(KeyHash::Fast, 7), spec.kind().expect("a kind"));
     Meta {
-        uuid: 7,
-        hasher: KeyHasher::new(KeyHash::Fast, 7),
-        layout: LAYOUT,
+        identity: identity::Identity { uuid: 7, hasher, layout: LAYOUT, max_lead: 1_000_000, kind },
         segment_records: 128,
         durability: Durability::Never,
         downtime: Downtime::Age,
-        max_lead: Duration::from_secs(1),
-        kind: spec.kind().expect("a kind"),
     }
 }
 

@@ -1,0 +1,65 @@
+//! Operations as records, and records as changes of blocks and sums.
+//!
+//! Live operation, replay, repair and replicas apply a record by these functions.
+
+use super::{Change, Kind, Operation, State, Totals};
+use crate::block::Blocks;
+use crate::record::{ARGUMENT_MAX, Op, Record};
+
+/// Returns the record of an operation on these blocks, which it has not changed yet. `stream`
+/// indicates that its time came with the key.
+#[must_use]
+#[inline]
+pub fn of_operation(
+    kind: &dyn Kind,
+    state: &State<'_>,
+    blocks: &Blocks<'_>,
+    operation: &Operation,
+    stream: bool,
+) -> Record {
+    let argument = if kind.weights().is_some() {
+        operation.weight
+    } else {
+        kind.new_bits(state, blocks, operation).min(ARGUMENT_MAX)
+    };
+    let op = match operation.change {
+        Change::Insert => Op::Insert,
+        Change::Remove => Op::Remove,
+    };
+    let (payload, time, step) = (operation.hash, operation.time, operation.step);
+    Record { op, argument, stream, payload, time, step }
+}
+
+/// Returns the operation of a record, if it is one.
+#[must_use]
+#[inline]
+pub fn operation(kind: &dyn Kind, record: &Record) -> Option<Operation> {
+    let change = match record.op {
+        Op::Insert => Change::Insert,
+        Op::Remove => Change::Remove,
+        _ => return None,
+    };
+    let weight = if kind.weights().is_some() { record.argument } else { 1 };
+    let Record { payload: hash, step, time, .. } = *record;
+    Some(Operation { change, hash, step, time, weight })
+}
+
+/// Returns the counts of an operation's record.
+#[must_use]
+#[inline]
+pub fn counts(kind: &dyn Kind, record: &Record) -> Totals {
+    match record.op {
+        Op::Insert if kind.weights().is_some() => Totals { inserts: 1, new_bits: 0 },
+        Op::Insert => Totals { inserts: 1, new_bits: record.argument.into() },
+        _ => Totals { inserts: 0, new_bits: 1 },
+    }
+}
+
+/// Applies an operation to its blocks.
+#[inline]
+pub fn change(kind: &dyn Kind, state: &State<'_>, blocks: &Blocks<'_>, operation: &Operation) {
+    match operation.change {
+        Change::Insert => kind.insert(state, blocks, operation),
+        Change::Remove => kind.remove(blocks, operation),
+    }
+}

@@ -1,0 +1,143 @@
+//! A write as its caller requests it, and the answers that it may get.
+
+use super::{Change, Estimate};
+use crate::error::{Error, Result};
+
+/// The outcome of a check-and-insert of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+pub enum Checked {
+    /// The key was not in the window; it is now.
+    New,
+    /// The key was in the window (or is a false positive).
+    Present,
+    /// The key's time lies before the window: its presence is unknown and nothing was changed.
+    TooLate,
+}
+
+impl Checked {
+    /// Returns whether the key was not in the window, and was inserted.
+    #[must_use]
+    pub const fn is_new(self) -> bool {
+        matches!(self, Self::New)
+    }
+
+    /// Returns whether the key was in the window already.
+    #[must_use]
+    pub const fn is_present(self) -> bool {
+        matches!(self, Self::Present)
+    }
+
+    /// Returns whether the key's time lies before the window, so that its presence is unknown.
+    #[must_use]
+    pub const fn is_too_late(self) -> bool {
+        matches!(self, Self::TooLate)
+    }
+}
+
+/// When a key counts as seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+pub enum Since {
+    /// Every check inserts, so a key stays in the window since it was last seen.
+    #[default]
+    LastSeen,
+    /// Only new keys are inserted, so a key stays in the window since it was last accepted (like
+    /// `SET NX EX`).
+    LastAccepted,
+}
+
+/// The outcome of an insert up to a limit of the key's count.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Admission {
+    /// Whether the key was inserted.
+    pub admitted: bool,
+    /// The key's count: including this insert if it was admitted, otherwise the one that left no
+    /// room for it.
+    pub estimate: Estimate,
+}
+
+impl Admission {
+    /// Creates the outcome from the answer of a write with [`Precondition::UpTo`], and the count.
+    #[must_use]
+    pub const fn new(checked: Checked, estimate: Estimate) -> Self {
+        Self { admitted: checked.is_new(), estimate }
+    }
+}
+
+/// The precondition of an operation, checked before it changes anything.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Precondition {
+    /// None: the key is inserted.
+    Nothing,
+    /// Checks whether the key is in the window.
+    Present(Since),
+    /// Checks whether the key's count is at least the count to be removed. The operation is a
+    /// removal.
+    Removable,
+    /// Reads the key's count; the key is inserted.
+    Estimate,
+    /// Checks whether an insert would raise the key's count above this.
+    UpTo(f64),
+}
+
+impl Precondition {
+    /// Checks a limit of [`Precondition::UpTo`].
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for NaN.
+    pub fn up_to(limit: f64) -> Result<Self> {
+        if limit.is_nan() {
+            return Err(Error::parameter("limit", "a number", limit));
+        }
+        Ok(Self::UpTo(limit))
+    }
+
+    /// Returns the change that an operation with this precondition makes.
+    #[must_use]
+    #[inline]
+    pub fn change(self) -> Change {
+        if self == Self::Removable { Change::Remove } else { Change::Insert }
+    }
+}
+
+/// A write as requested by the caller, without its time.
+#[derive(Debug, Clone, Copy)]
+pub struct Request {
+    /// The key's hash.
+    pub hash: u64,
+    /// The key's weight; 1 for kinds that do not weigh.
+    pub weight: u32,
+    /// What is checked first.
+    pub precondition: Precondition,
+    /// Whether the time was given with the key: only then it may be late. The time of a clock is
+    /// before the filter's only for the moment in which two threads overtake each other.
+    pub is_timed: bool,
+}
+
+impl Request {
+    /// Returns the insert of a key without a precondition, of weight 1, at a time that may be late.
+    #[must_use]
+    #[inline]
+    pub const fn insert(hash: u64) -> Self {
+        Self { hash, weight: 1, precondition: Precondition::Nothing, is_timed: true }
+    }
+
+    /// Returns this request with a weight.
+    #[must_use]
+    #[inline]
+    pub const fn weighing(self, weight: u32) -> Self {
+        Self { weight, ..self }
+    }
+
+    /// Returns this request under a precondition.
+    #[must_use]
+    #[inline]
+    pub const fn under(self, precondition: Precondition) -> Self {
+        Self { precondition, ..self }
+    }
+}

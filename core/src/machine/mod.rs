@@ -1,0 +1,520 @@
+//! A filter in memory: a state machine with one owner, for hosts that bring their own durability.
+//!
+//! A [`Machine`] decides as the engine `ebbtide` with one thread does, and answers as it: for the
+//! same operations it has the same digest. It has no files, threads, clocks or locks. Each change
+//! is a record of 32 bytes, which the host gets before it is applied. Another machine of the same
+//! [identity](Machine::identity) that applies all records is in the same state, and decides and
+//! hashes nothing for it. A machine saves and restores itself as pieces of at most 1 MiB, bit by
+//! bit.
+//!
+//! State is a pure function of the identity and the records in the order of their LSNs.
+
+mod ledger;
+mod memory;
+mod pieces;
+mod restore;
+mod stat;
+pub(crate) mod write;
+
+#[cfg(test)]
+mod tests;
+
+pub use ledger::{Logged, Position};
+pub use pieces::Pieces;
+pub use restore::Restore;
+pub use stat::MachineStat;
+
+use crate::block::{Block, Blocks, Layout, OWN_WORDS};
+use crate::digest::StateDigest;
+use crate::error::{Error, Result};
+use crate::hash::{KeyHash, KeyHasher};
+use crate::identity::{Build, Identity, KINDS, layout};
+use crate::inference::{AgePosterior, Form, Prior};
+use crate::kind::parameters::within;
+use crate::kind::plan::unsupported;
+use crate::kind::posterior::{PosteriorOptions, PosteriorQuery};
+use crate::kind::{
+    Admission, Age, BankMask, Checked, Estimate, KeyAges, Kind, Micros, Precondition, Query,
+    Request, Since, State, Within, records,
+};
+use crate::time::OperationTime;
+use ledger::Ledger;
+use memory::{Memory, zeros};
+use std::fmt;
+use std::sync::Arc;
+
+/// Settings of a new filter in memory, apart from its kind.
+#[derive(Debug, Clone)]
+pub struct MachineOptions {
+    key_hash: KeyHash,
+    stripes: Option<u32>,
+    block_bytes: u64,
+    max_lead: Micros,
+}
+
+impl Default for MachineOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl MachineOptions {
+    /// Returns the defaults.
+    #[must_use]
+    pub const fn new() -> Self {
+        let (key_hash, max_lead) = (KeyHash::Fast, 3_600_000_000);
+        Self { key_hash, stripes: None, block_bytes: 16 << 10, max_lead }
+    }
+
+    /// Sets the function that hashes keys. Default: [`KeyHash::Fast`]. Choose [`KeyHash::Keyed`]
+    /// for untrusted keys, whose authors may gain from wrong answers.
+    #[must_use]
+    pub const fn key_hash(mut self, function: KeyHash) -> Self {
+        self.key_hash = function;
+        self
+    }
+
+    /// Sets the number of stripes, 1 to 4096: shares of the keys. They change digests and the
+    /// sizes of banks, nothing else. Default: as many as the engine's.
+    #[must_use]
+    pub const fn stripes(mut self, stripes: u32) -> Self {
+        self.stripes = Some(stripes);
+        self
+    }
+
+    /// Sets the target size of a block, 512 bytes to 64 KiB. Default: 16 KiB.
+    #[must_use]
+    pub const fn block_bytes(mut self, bytes: u64) -> Self {
+        self.block_bytes = bytes;
+        self
+    }
+
+    /// Sets how far ahead of the wall clock a key's time may lie, in microseconds. Default: one
+    /// hour.
+    #[must_use]
+    pub const fn max_lead(mut self, micros: Micros) -> Self {
+        self.max_lead = micros;
+        self
+    }
+}
+
+/// The answer of a write.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Written {
+    /// What the precondition found.
+    pub checked: Checked,
+    /// The key's count, if the precondition read it: after the write, or before one that left the
+    /// filter unchanged.
+    pub estimate: Option<Estimate>,
+}
+
+/// A filter in memory.
+///
+/// ```
+/// use ebbtide_core::kinds::registry;
+/// use ebbtide_core::machine::{Machine, MachineOptions};
+/// use ebbtide_core::{Checked, Parameters, Since};
+///
+/// let kind = registry::build("age-partitioned", &Parameters::new().with("window-items", 1000))?;
+/// // Secret and uuid come from the host's random numbers.
+/// let mut seen = Machine::create(kind, &MachineOptions::new(), 0x5eed, 4711)?;
+/// let mut replica = Machine::from_identity(&seen.identity())?;
+///
+/// let (hash, now) = (seen.hash(b"message 1"), seen.time(Some(1_700_000_000_000_000), None)?);
+/// let mut records = Vec::new();
+/// let checked =
+///     seen.check_and_insert(hash, Since::LastSeen, now, &mut |record| records.push(record))?;
+/// assert_eq!(checked, Checked::New);
+///
+/// for record in &records {
+///     replica.apply(record)?;
+/// }
+/// assert_eq!(replica.position(), seen.position());
+/// assert_eq!(replica.digest(), seen.digest());
+/// # Ok::<(), ebbtide_core::Error>(())
+/// ```
+pub struct Machine {
+    identity: Identity,
+    memory: Memory,
+    ledger: Ledger,
+    /// The kind's [grace](crate::kind::Events::grace): asking for it is a call that every write would make.
+    grace: Micros,
+}
+
+impl fmt::Debug for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Machine");
+        shown.field("kind", &self.kind().name()).field("position", &self.position());
+        shown.finish_non_exhaustive()
+    }
+}
+
+impl Machine {
+    /// Creates an empty filter. The host draws `secret`, that of the key hash, and `uuid` at
+    /// random.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for settings out of bounds.
+    pub fn create(
+        kind: Arc<dyn Kind>,
+        options: &MachineOptions,
+        secret: u128,
+        uuid: u128,
+    ) -> Result<Self> {
+        let MachineOptions { key_hash, stripes, block_bytes, max_lead } = *options;
+        if let Some(stripes) = stripes {
+            within("stripes", stripes.into(), 1, Layout::MOST_STRIPES.into())?;
+        }
+        within("block-bytes", block_bytes, 512, 64 << 10)?;
+        let (layout, hasher) =
+            (layout(&*kind, stripes, block_bytes), KeyHasher::new(key_hash, secret));
+        Self::new(Identity { uuid, hasher, layout, max_lead, kind })
+    }
+
+    /// Creates the empty filter of an identity.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] if its kind cannot have this layout.
+    pub fn new(identity: Identity) -> Result<Self> {
+        let kind = &*identity.kind;
+        let memory = Memory::new(kind, identity.layout)?;
+        let ledger = Ledger::new(identity.uuid, kind.uses_time(), identity.layout.stripes);
+        let grace = kind.grace();
+        Ok(Self { identity, memory, ledger, grace })
+    }
+
+    /// Returns the encoded identity, from which others create an empty twin. It holds the secret
+    /// of the key hash.
+    #[must_use]
+    pub fn identity(&self) -> Vec<u8> {
+        self.identity.encode()
+    }
+
+    /// Creates an empty filter from an encoded identity, of a kind of this crate.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`], [`Error::Version`], and as [`Machine::new`].
+    pub fn from_identity(bytes: &[u8]) -> Result<Self> {
+        Self::from_identity_with(bytes, KINDS)
+    }
+
+    /// As [`Machine::from_identity`], for kinds that `build` builds.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn from_identity_with(bytes: &[u8], build: Build<'_>) -> Result<Self> {
+        Self::new(Identity::decode(bytes, build)?)
+    }
+
+    /// Returns the kind.
+    #[must_use]
+    #[inline]
+    pub fn kind(&self) -> &dyn Kind {
+        &*self.identity.kind
+    }
+
+    /// Returns the number of stripes and the size of blocks.
+    #[must_use]
+    pub fn layout(&self) -> Layout {
+        self.identity.layout
+    }
+
+    /// Returns the hash of a key.
+    #[must_use]
+    #[inline]
+    pub fn hash(&self, key: &[u8]) -> u64 {
+        self.identity.hasher.hash(key)
+    }
+
+    /// Returns the time of an operation, from the reading of a wall clock (`None` without one) and
+    /// the time that the caller gives, if it gives one. All in microseconds since the Unix epoch.
+    ///
+    /// A given time may lie before the filter's, and ahead of the wall clock by no more than the
+    /// maximal lead. Without one it is the wall clock's, never before the filter's time. A filter
+    /// whose latest time was given takes none from a clock.
+    ///
+    /// # Errors
+    /// [`Error::TimeAhead`].
+    pub fn time(&self, wall: Option<Micros>, given: Option<Micros>) -> Result<OperationTime> {
+        match given {
+            Some(time) => OperationTime::given(time, wall, self.identity.max_lead),
+            None if self.kind().uses_time() => Ok(self.latest().by_clock(wall)),
+            None => Ok(OperationTime { time: wall.unwrap_or(0), stream: false }),
+        }
+    }
+
+    /// Returns the filter's latest time; the epoch for kinds that do not use time.
+    #[must_use]
+    pub fn latest(&self) -> OperationTime {
+        self.ledger.latest()
+    }
+
+    /// Prefetches the memory that an operation on a key will read.
+    #[inline]
+    pub fn prefetch(&self, hash: u64) {
+        self.kind().prefetch(&self.blocks(hash), hash);
+    }
+
+    /// Checks a precondition and writes a key. Passes every record to `log` before it is applied:
+    /// the events that must come first, then the operation. A write that changes nothing has no
+    /// record. (If an event makes the key too late, which a kind may do, only events are passed.)
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for what the kind does not do, [`Error::Parameter`] for a weight out
+    /// of bounds: then nothing has changed.
+    pub fn write(
+        &mut self,
+        request: &Request,
+        time: OperationTime,
+        log: &mut impl FnMut(Logged),
+    ) -> Result<Written> {
+        write::check(self.kind(), request)?;
+        write::perform(self, request, (time, 0), log, records::change)
+    }
+
+    /// Inserts a key; false if its time lies before the window.
+    ///
+    /// # Errors
+    /// As [`Machine::write`].
+    pub fn insert(
+        &mut self,
+        hash: u64,
+        time: OperationTime,
+        log: &mut impl FnMut(Logged),
+    ) -> Result<bool> {
+        Ok(self.write(&Request::insert(hash), time, log)?.checked != Checked::TooLate)
+    }
+
+    /// Checks whether a key is in the window, and inserts it.
+    ///
+    /// # Errors
+    /// As [`Machine::write`].
+    pub fn check_and_insert(
+        &mut self,
+        hash: u64,
+        since: Since,
+        time: OperationTime,
+        log: &mut impl FnMut(Logged),
+    ) -> Result<Checked> {
+        let request = Request::insert(hash).under(Precondition::Present(since));
+        Ok(self.write(&request, time, log)?.checked)
+    }
+
+    /// Inserts a key `weight` times unless its count would then be above `limit`.
+    ///
+    /// # Errors
+    /// As [`Machine::write`], and [`Error::Parameter`] for a limit that is no number.
+    pub fn insert_up_to(
+        &mut self,
+        (hash, weight): (u64, u32),
+        limit: f64,
+        time: OperationTime,
+        log: &mut impl FnMut(Logged),
+    ) -> Result<Admission> {
+        let request = Request::insert(hash).weighing(weight).under(Precondition::up_to(limit)?);
+        let Written { checked, estimate } = self.write(&request, time, log)?;
+        let estimate = estimate.ok_or_else(|| unsupported(self.kind(), "estimate"))?;
+        Ok(Admission::new(checked, estimate))
+    }
+
+    /// Removes a key `weight` times; false if it is not contained that often.
+    ///
+    /// # Errors
+    /// As [`Machine::write`].
+    pub fn remove(
+        &mut self,
+        (hash, weight): (u64, u32),
+        time: OperationTime,
+        log: &mut impl FnMut(Logged),
+    ) -> Result<bool> {
+        let request = Request::insert(hash).weighing(weight).under(Precondition::Removable);
+        Ok(self.write(&request, time, log)?.checked == Checked::Present)
+    }
+
+    /// Removes all keys. The filter's time, and the numbers of its banks, continue.
+    pub fn clear(&mut self, time: OperationTime, log: &mut impl FnMut(Logged)) {
+        write::emit_clear(self, time, log);
+    }
+
+    /// Applies a record that a twin has emitted.
+    ///
+    /// # Errors
+    /// [`Error::Diverged`] if it is not the next one of this filter: then nothing has changed.
+    pub fn apply(&mut self, logged: &Logged) -> Result<()> {
+        write::apply(self, logged)
+    }
+
+    /// Returns the key's blocks in all banks.
+    #[inline]
+    pub(crate) fn blocks(&self, hash: u64) -> Blocks<'_> {
+        self.memory.locate(BankMask::MAX, hash)
+    }
+
+    /// Returns the filter-wide state.
+    #[inline]
+    pub(crate) fn state(&self) -> State<'_> {
+        self.memory.state()
+    }
+
+    /// Visits every block, with the slot of its bank.
+    pub(crate) fn each_block(&self, mut visit: impl FnMut(usize, Block<'_>)) {
+        for (slot, bank) in self.memory.banks() {
+            (0..bank.blocks()).for_each(|index| visit(slot, bank.block(index as usize)));
+        }
+    }
+
+    /// Returns the question about a key at a time, or at the filter's own if that is later.
+    #[inline]
+    fn query(&self, hash: u64, now: Micros) -> Query {
+        Query { hash, now: now.max(self.latest().time), totals: self.ledger.totals() }
+    }
+
+    /// Returns whether a key is in the window at a time. A time before the filter's stands for the
+    /// filter's, here and in all questions.
+    #[must_use]
+    #[inline]
+    pub fn contains(&self, hash: u64, now: Micros) -> bool {
+        self.kind().contains(&self.state(), &self.blocks(hash), &self.query(hash, now))
+    }
+
+    /// Returns how long ago a key was seen, at least; `None` if it is not in the window.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for kinds that do not know ages.
+    pub fn age(&self, hash: u64, now: Micros) -> Result<Option<Age>> {
+        let ages = self.ages("age")?;
+        Ok(ages.age(&self.state(), &self.blocks(hash), &self.query(hash, now)))
+    }
+
+    /// Returns whether a key was seen within a part of the window.
+    ///
+    /// # Errors
+    /// As [`Machine::age`].
+    pub fn seen_within(&self, hash: u64, now: Micros, within: Within) -> Result<bool> {
+        let (ages, query) = (self.ages("seen_within")?, self.query(hash, now));
+        Ok(ages.contains_within(&self.state(), &self.blocks(hash), &query, within))
+    }
+
+    fn ages(&self, operation: &'static str) -> Result<&dyn KeyAges> {
+        self.kind().ages().ok_or_else(|| unsupported(self.kind(), operation))
+    }
+
+    /// Returns how often a key was inserted.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for kinds that do not count.
+    pub fn estimate(&self, hash: u64, now: Micros) -> Result<Estimate> {
+        let query = self.query(hash, now);
+        let estimate = self.kind().estimate(&self.state(), &self.blocks(hash), &query);
+        estimate.ok_or_else(|| unsupported(self.kind(), "estimate"))
+    }
+
+    /// Returns the frequency of a key: its decayed count, normalised.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for kinds whose counts do not decay.
+    pub fn frequency(&self, hash: u64, now: Micros) -> Result<Estimate> {
+        let normaliser = self.kind().counts().and_then(|counts| counts.normaliser());
+        let normaliser = normaliser.ok_or_else(|| unsupported(self.kind(), "frequency"))?;
+        let Estimate { count, at_least } = self.estimate(hash, now)?;
+        Ok(Estimate { count: count * normaliser, at_least })
+    }
+
+    /// Returns the probability that a key is in the window.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for kinds without evidence, [`Error::Parameter`] for a window in
+    /// another unit than the filter's own, and for a prior that is not one.
+    pub fn posterior<P: Prior + ?Sized>(
+        &self,
+        key: &[u8],
+        now: Micros,
+        options: PosteriorOptions,
+        prior: &P,
+    ) -> Result<f64> {
+        let (kind, hash) = (self.kind(), self.hash(key));
+        let asked = PosteriorQuery::new(kind, "posterior", key, options, prior)?;
+        let query = self.query(hash, now);
+        Ok(asked.in_window(&self.state(), &self.blocks(hash), &query))
+    }
+
+    /// Returns the distribution of a key's age.
+    ///
+    /// # Errors
+    /// As [`Machine::posterior`].
+    pub fn age_posterior<P: Prior + ?Sized>(
+        &self,
+        key: &[u8],
+        now: Micros,
+        form: Form,
+        prior: &P,
+    ) -> Result<AgePosterior> {
+        let (kind, hash) = (self.kind(), self.hash(key));
+        let options = PosteriorOptions { window: None, form };
+        let asked = PosteriorQuery::new(kind, "age_posterior", key, options, prior)?;
+        Ok(asked.ages(&self.state(), &self.blocks(hash), &self.query(hash, now)))
+    }
+
+    /// Returns which records have been applied.
+    #[must_use]
+    pub fn position(&self) -> Position {
+        self.ledger.position()
+    }
+
+    /// Returns a hash of the logical state: that of the engine, for a filter of the same identity
+    /// with the same operations.
+    #[must_use]
+    pub fn digest(&self) -> u128 {
+        let mut digest = StateDigest::new(self.kind(), self.ledger.stripes().iter().copied());
+        let own = zeros(OWN_WORDS);
+        digest.state(&Block::alone(&own, self.memory.state_words()));
+        let state = self.state();
+        self.each_block(|slot, block| digest.block(&state, slot, block));
+        digest.finish()
+    }
+
+    /// Returns statistics; fill and rates are measured on at most so many blocks of each bank.
+    #[must_use]
+    pub fn stat(&self, blocks: u64) -> MachineStat {
+        MachineStat::of(self, blocks)
+    }
+
+    /// Returns the bytes of memory that are allocated.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        size_of_val(self) + size_of_val(self.ledger.stripes()) + self.memory.allocated_bytes()
+    }
+
+    /// Returns the bytes of memory when all of the present banks is used. Memory is allocated when
+    /// it is first written to, in chunks of up to 1 MiB.
+    #[must_use]
+    pub fn planned_bytes(&self) -> u64 {
+        let fixed = size_of_val(self) + size_of_val(self.ledger.stripes());
+        fixed as u64 + self.memory.planned_bytes()
+    }
+
+    /// Returns the pieces from which [`Machine::restore`] makes this filter, in its present state.
+    /// Each is at most 1 MiB and checksummed, and the last one seals all. They hold the secret of
+    /// the key hash.
+    #[must_use]
+    pub fn pieces(&self) -> Pieces<'_> {
+        Pieces::new(self)
+    }
+
+    /// Makes a filter, of a kind of this crate, from all of its pieces. See [`Restore`] for pieces
+    /// that come one by one, and for other kinds.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`], [`Error::Version`].
+    pub fn restore<T: AsRef<[u8]>>(pieces: impl IntoIterator<Item = T>) -> Result<Self> {
+        let mut pieces = pieces.into_iter();
+        let first = pieces.next().ok_or_else(|| Error::Damaged {
+            what: "a saved filter".to_owned(),
+            expected: "pieces".to_owned(),
+            found: "none".to_owned(),
+        })?;
+        let mut restore = Restore::begin(first.as_ref())?;
+        pieces.try_for_each(|piece| restore.add(piece.as_ref()))?;
+        restore.finish()
+    }
+}

@@ -1,0 +1,75 @@
+//! Statistics of a filter in memory.
+
+use super::Machine;
+use crate::kind::copy::BlockCopy;
+use crate::kind::sample::sampled;
+use crate::kind::{Micros, Moment, Sample};
+
+/// Statistics of a filter in memory.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct MachineStat {
+    /// Insert operations applied since creation or the last clear.
+    pub inserts: u64,
+    /// Operations of all types applied since then: inserts and removals.
+    pub operations: u64,
+    /// The present step (generation, epoch, tick), if the kind has steps.
+    pub step: Option<u64>,
+    /// The latest time, if the kind uses time and there is one: microseconds since the Unix epoch.
+    pub time: Option<Micros>,
+    /// The share of cells (bits, counters, timers) in use, in the sampled blocks.
+    pub fill: f64,
+    /// The expected false-positive rate at present, by theory.
+    pub estimated_fpr: f64,
+    /// The planned false-positive rate: when the filter is as full as planned, by theory.
+    pub planned_fpr: f64,
+    /// Whether the filter is clearly fuller than planned.
+    pub saturated: bool,
+    /// The metrics of the kind: names and sums over all blocks.
+    pub figures: Vec<(&'static str, u64)>,
+    /// Banks.
+    pub banks: u32,
+    /// Blocks, in all banks.
+    pub blocks: u64,
+}
+
+impl MachineStat {
+    /// Measures a filter; fill and rates on at most so many blocks of each bank.
+    pub(super) fn of(machine: &Machine, blocks: u64) -> Self {
+        let (kind, layout) = (machine.kind(), machine.layout());
+        let (state, totals) = (machine.state(), machine.ledger.totals());
+        let latest = machine.latest().time;
+        let moment = Moment { time: latest, now: latest, totals };
+        let mut sample = Sample::default();
+        for (slot, bank) in machine.memory.banks() {
+            for index in sampled(bank.blocks(), blocks) {
+                let copied = BlockCopy::new(kind, bank.block(index as usize));
+                kind.settle(&state, slot, &copied.block(), &moment);
+                sample.look(kind, &state, slot, &copied.block(), &moment);
+            }
+        }
+        let removals = if kind.removal().is_some() { totals.new_bits } else { 0 };
+        let metrics = kind.metrics().iter();
+        Self {
+            inserts: totals.inserts,
+            operations: totals.inserts.wrapping_add(removals),
+            step: kind.step(&state, &moment),
+            time: (latest > 0).then_some(latest),
+            fill: sample.fill(),
+            estimated_fpr: kind.estimated_fpr(&state, layout, &moment, &sample),
+            planned_fpr: kind.planned_fpr(layout),
+            saturated: kind.is_saturated(&state, layout, &moment, &sample),
+            figures: metrics.map(|metric| (metric.name, sum(machine, metric.word))).collect(),
+            banks: machine.memory.banks().count() as u32,
+            blocks: machine.memory.banks().map(|(_, bank)| bank.blocks()).sum(),
+        }
+    }
+}
+
+/// Returns the sum of a kind word over all blocks.
+pub(crate) fn sum(machine: &Machine, word: usize) -> u64 {
+    let mut sum = 0_u64;
+    machine.each_block(|_, block| sum = sum.wrapping_add(block.own(word)));
+    sum
+}

@@ -1,0 +1,294 @@
+//! Appending to the log: reserves slots, publishes records, and makes room for more.
+
+use crate::engine::backpressure::{Backpressure, RESTRAINED};
+use crate::engine::shared::Shared;
+use crate::engine::wakeup::{RECORDS_PER_WAKEUP, Wakeup};
+use crate::error::Result;
+use crate::locks::leader_gate::{self, Taken};
+use crate::sync::patience;
+use crate::wal::{Record, Segment};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The time to wait for another process to allocate a segment.
+const GROWERS_TIME: Duration = patience(Duration::from_millis(20));
+
+/// The slots ahead of the tail whose pages are made present: enough until the thread has woken up
+/// and made more.
+pub(crate) const PRESENT: u64 = 2 * RECORDS_PER_WAKEUP;
+
+/// When only this fraction of a segment is left, the next one is allocated for any filter.
+const NEARLY_FULL: u64 = 8;
+
+/// The writer of a handle's records.
+#[derive(Debug)]
+pub struct LogWriter {
+    shared: Arc<Shared>,
+    wakeup: Arc<Wakeup>,
+    backpressure: Arc<Backpressure>,
+}
+
+impl LogWriter {
+    /// Creates the writer of a handle.
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        wakeup: Arc<Wakeup>,
+        backpressure: Arc<Backpressure>,
+    ) -> Self {
+        Self { shared, wakeup, backpressure }
+    }
+
+    /// Reserves a slot and publishes a record there. `last` is the segment that the caller wrote to
+    /// last. `None` without room.
+    #[inline(always)]
+    pub(crate) fn append(&self, last: &mut Option<Arc<Segment>>, record: &Record) -> Option<u64> {
+        loop {
+            let lsn = self.shared.image.header().tail().reserve(self.shared.log.mapped_end())?;
+            if !last.as_ref().is_some_and(|segment| segment.holds(lsn)) {
+                *last = self.shared.log.segment(lsn);
+                // Only if no further segment is ready, and segments are shorter than what is
+                // written between two wakeups: woken threads compete with inserts
+                // for the processor.
+                let (end, capacity) = (self.shared.log.mapped_end(), self.shared.log.capacity());
+                if capacity < RECORDS_PER_WAKEUP && end.saturating_sub(lsn) <= capacity {
+                    self.wakeup.wake();
+                }
+            }
+            if lsn.is_multiple_of(RECORDS_PER_WAKEUP) {
+                self.wakeup.wake();
+                if self.backpressure.is_due(RESTRAINED) {
+                    self.backpressure.restrain();
+                }
+            }
+            // A segment exists below the mapped end, unless this thread slept: then the slot is
+            // void, and the log continued.
+            let segment = last.as_ref()?;
+            // Otherwise another process voided the slot after its patience ended: nothing has
+            // happened, and the next slot is used.
+            if self.shared.log.write(segment, lsn, record) {
+                return Some(lsn);
+            }
+        }
+    }
+
+    /// Maps the log from the durable end up to the allocated end. Returns that durable end, and the
+    /// segments.
+    pub(crate) fn map_log(&self) -> Result<(u64, Vec<Arc<Segment>>)> {
+        loop {
+            let end = self.shared.image.header().allocated().read();
+            let durable = self.shared.durable();
+            match self.shared.log.map(durable, end) {
+                // Below the durable end, checkpoints remove segments that they no longer need.
+                Err(error) if error.is_not_found() && self.shared.durable() > durable => {}
+                mapped => return mapped.map(|segments| (durable, segments)),
+            }
+        }
+    }
+
+    /// Makes room for this handle to write beyond `end`, the end of its mapped log: maps segments
+    /// that others have allocated, or allocates the next one.
+    pub(crate) fn make_room(&self, end: u64) -> Result<()> {
+        let header = self.shared.image.header();
+        loop {
+            self.shared.check_writable()?;
+            // Otherwise a damaged tail would cause endless allocation.
+            header.check(self.shared.media.path()).inspect_err(|error| {
+                self.shared.poison(error.to_string());
+            })?;
+            let allocated = header.allocated().read();
+            if allocated > end {
+                return self.map_log().map(|_| ());
+            }
+            self.shared.check_place()?;
+            let leader = match leader_gate::take(header.growing(), GROWERS_TIME) {
+                Taken::Again => continue,
+                // `allocate` detects anything that the previous one left unfinished.
+                Taken::Ours(leader) | Taken::Overtook(leader) => leader,
+            };
+            let made = if header.allocated().read() > end {
+                Ok(())
+            } else {
+                let current = &|| self.shared.slots.is_current();
+                self.shared
+                    .log
+                    .allocate(allocated, current)
+                    .map(|end| header.allocated().raise(end))
+            };
+            leader.end();
+            match made {
+                // Another process made it, and it was removed again while this one slept.
+                Err(error) if error.is_not_found() && header.allocated().read() > allocated => {}
+                Err(error) => {
+                    // A directory that no longer belongs to the filter is the more informative
+                    // error.
+                    self.shared.check_place()?;
+                    return Err(error);
+                }
+                Ok(()) => {}
+            }
+        }
+    }
+
+    /// Unmaps log that is durable and that this handle no longer writes to. Files that a checkpoint
+    /// removed take space as long as any handle has them mapped.
+    pub(crate) fn unmap_durable(&self) {
+        let header = self.shared.image.header();
+        let durable = self.shared.durable();
+        if !self.shared.log.forget_below(durable) {
+            return;
+        }
+        for index in 0..header.stripe_count() {
+            if let Some(mut stripe) = self.shared.stripes.try_lock(header, index) {
+                stripe.segment.take_if(|segment| segment.end() <= durable);
+            }
+        }
+    }
+
+    /// Makes the pages of the next `ahead` records present, and allocates log ahead. If about as
+    /// many records were written as a busy writer writes between two wakeups, allocates a whole
+    /// segment, or twice what the timeline has if that is less. Otherwise writers allocate
+    /// pieces themselves. Only the next segment, which takes longer, is then allocated ahead,
+    /// when the last one is nearly full.
+    pub(crate) fn allocate_ahead(&self, ahead: u64) -> Result<()> {
+        let header = self.shared.image.header();
+        // While writers wait for a checkpoint it may need the space.
+        if header.refuses() || self.backpressure.is_requested() {
+            return Ok(());
+        }
+        let (tail, mapped) = (header.tail().hint(), self.shared.log.mapped_end());
+        let (is_busy, capacity) = (ahead >= PRESENT / 2, self.shared.log.capacity());
+        let grown = mapped.saturating_sub(header.timeline_start());
+        let wanted = match grown.is_multiple_of(capacity) {
+            _ if is_busy => grown.saturating_mul(2),
+            true => ahead.max(capacity / NEARLY_FULL),
+            false => 0,
+        };
+        let wanted = tail.saturating_add(wanted.min(capacity));
+        // Beyond the allocated end, a page that is made present would take space.
+        let (mut at, upto) = (tail, tail.saturating_add(ahead).min(mapped));
+        while at < upto
+            && let Some(segment) = self.shared.log.segment(at)
+        {
+            segment.populate(at, upto);
+            at = segment.end();
+        }
+        while self.shared.log.mapped_end() < wanted {
+            self.make_room(self.shared.log.mapped_end())?;
+        }
+        Ok(())
+    }
+
+    /// Releases the pages that were made present ahead, of a log without recent records.
+    pub(crate) fn release_ahead(&self) {
+        let mut at = self.shared.image.header().tail().hint();
+        while let Some(segment) = self.shared.log.segment(at) {
+            segment.release(at, segment.end());
+            at = segment.end();
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::media::Memory;
+    use crate::wal::record::RECORD_BYTES;
+    use crate::{Bloom, Durability, Filter, Options};
+
+    /// Returns the KiB of memory that the log in this directory takes in this process.
+    fn log_kib(directory: &std::path::Path) -> u64 {
+        let maps = std::fs::read_to_string("/proc/self/smaps").expect("Linux");
+        let directory = directory.to_str().expect("a name of letters");
+        let (mut inside, mut sum) = (false, 0);
+        for line in maps.lines() {
+            if let Some(kib) = line.strip_prefix("Rss:") {
+                let kib = kib.trim().trim_end_matches(" kB").parse::<u64>().expect("a number");
+                sum += if inside { kib } else { 0 };
+            } else if line.split(' ').next().is_some_and(|word| word.contains('-')) {
+                // The addresses of another mapping, and its file.
+                inside = line.contains(directory) && line.contains("/wal-");
+            }
+        }
+        sum
+    }
+
+    #[test]
+    fn of_the_log_only_the_end_and_the_pages_ahead_stay_in_memory() {
+        let place = tempfile::tempdir().expect("a temporary directory");
+        let options = Options::new().background(false).segment_bytes(1 << 20);
+        let durability = Durability::Never;
+        let filter =
+            Filter::create(place.path(), Bloom::capacity(1000), options.durability(durability))
+                .expect("a filter");
+        let engine = &filter.engine;
+        let insert = |keys: std::ops::Range<u64>| {
+            keys.for_each(|key| assert!(filter.insert(key.to_le_bytes()).expect("an insert")));
+        };
+        // Through two segments, into the third.
+        insert(0..70_000);
+        assert!(log_kib(place.path()) > 70_000 / 32);
+        engine.commits.release_records().expect("no error");
+        // In each segment, the header's page, and the page that is being written.
+        assert!(log_kib(place.path()) <= 4 * 4);
+        engine.log_writer.allocate_ahead(PRESENT).expect("there is space");
+        let ahead = PRESENT * RECORD_BYTES / 1024;
+        let present = log_kib(place.path());
+        assert!((ahead..ahead + 6 * 4).contains(&present), "{present} KiB");
+        insert(70_000..70_100);
+        filter.sync().expect("the records are in the file");
+    }
+
+    #[test]
+    fn one_whole_segment_lies_ready_and_no_more() {
+        let options = Options::new().background(false).segment_bytes(4 << 10);
+        let filter = Filter::create_on(Arc::new(Memory::new()), Bloom::capacity(1000), options)
+            .expect("a filter");
+        let engine = &filter.engine;
+        let (records, first) = (engine.shared.meta.segment_records, engine.shared.log.mapped_end());
+        let ahead = |inserts: std::ops::Range<u64>| {
+            for key in inserts {
+                filter.insert(key.to_le_bytes()).expect("an insert");
+            }
+            (0..3).for_each(|_| engine.log_writer.allocate_ahead(PRESENT).expect("there is space"));
+            engine.shared.log.mapped_end()
+        };
+        assert_eq!(ahead(0..10), first + records);
+        assert_eq!(ahead(10..20), first + records);
+        assert_eq!(ahead(20..records + 1), first + 2 * records);
+        engine.shared.image.header().poison();
+        assert_eq!(ahead(0..0), first + 2 * records);
+    }
+
+    #[test]
+    fn durable_log_is_let_go_of_wherever_it_was_kept() {
+        let options = Options::new().hash_seed(7).stripes(2).segment_bytes(4 << 10);
+        let options = options.durability(Durability::Never).background(false);
+        let filter = Filter::create_on(Arc::new(Memory::new()), Bloom::capacity(1000), options);
+        let filter = filter.expect("a filter");
+        let insert = |keys: &mut dyn Iterator<Item = u64>| {
+            keys.for_each(|key| assert!(filter.insert(key.to_le_bytes()).is_ok()));
+        };
+        let engine = &filter.engine;
+        let first = engine.shared.durable();
+        let stripe = |key: &u64| {
+            engine
+                .shared
+                .image
+                .layout()
+                .stripe_of(engine.shared.meta.hasher.hash(&key.to_le_bytes()))
+        };
+        let end = |at| engine.stripes.lock(at).segment.as_ref().map(|segment| segment.end());
+        // Stripe 2 writes to the first segment only.
+        insert(&mut (0..).filter(|key| stripe(key) == 1).take(1));
+        insert(&mut (0..).filter(|key| stripe(key) == 0).take(200));
+        engine.log_writer.unmap_durable();
+        assert!(
+            engine.shared.log.segment(first).is_some() && end(2).is_some(),
+            "it is not durable"
+        );
+        filter.sync().expect("no error");
+        engine.log_writer.unmap_durable();
+        assert!(engine.shared.log.segment(first).is_none() && end(2).is_none());
+        assert!(end(1).is_some_and(|end| end > engine.shared.durable()), "it is being written to");
+    }
+}

@@ -1,0 +1,194 @@
+//! Reclaiming disk space: removes the snapshots and the log that checkpoints make superfluous, and,
+//! on a full disk, the fallback base.
+//!
+//! Segments are removed according to the older of the two newest snapshots. The *fallback base* is
+//! the older of them with the log that only it needs: files that would only be read if the newest
+//! snapshot were damaged.
+
+use crate::engine::backpressure::Backpressure;
+use crate::engine::log_writer::LogWriter;
+use crate::engine::shared::Shared;
+use crate::error::{Error, Result};
+use crate::format::names::FileName;
+use crate::recovery::Listing;
+use crate::recovery::removal::remove_for_good;
+use crate::snapshot::{SnapshotHeader, SnapshotReader};
+use crate::sync::Mutex;
+use std::io;
+use std::iter::repeat_with;
+use std::sync::Arc;
+
+/// The number of sound snapshots to keep.
+const KEPT: usize = 2;
+/// The fallback base: files that would only be read if the newest snapshot were damaged.
+#[derive(Default)]
+pub(crate) struct FallbackBase {
+    /// Starts of older snapshots, the oldest last.
+    pub(crate) snapshots: Vec<u64>,
+    /// The log below the newest snapshot.
+    log: Vec<FileName>,
+}
+
+/// The files that a handle removes.
+#[derive(Debug)]
+pub struct Reclaim {
+    shared: Arc<Shared>,
+    backpressure: Arc<Backpressure>,
+    log_writer: Arc<LogWriter>,
+    /// Starts of snapshots of older timelines that this handle has read in full.
+    proven: Mutex<Vec<u64>>,
+}
+
+impl Reclaim {
+    /// Creates it for a handle.
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        backpressure: Arc<Backpressure>,
+        log_writer: Arc<LogWriter>,
+    ) -> Self {
+        Self { shared, backpressure, log_writer, proven: Mutex::default() }
+    }
+
+    /// Notes a snapshot that was read in full.
+    pub(crate) fn note_proven(&self, start: u64) {
+        self.proven.lock().push(start);
+    }
+
+    /// Removes snapshots and segments that are no longer needed, according to the present files.
+    pub(crate) fn tidy(&self) -> Result<()> {
+        self.shared.check_place()?;
+        let listing = Listing::read(&*self.shared.media)?;
+        let known = self.shared.image.header().unsound();
+        let (mut kept, mut oldest) = (0, None);
+        let (mut superfluous, mut unread) = (Vec::new(), Vec::new());
+        for &start in &listing.snapshots {
+            let unsound = known.contains(start);
+            let sound =
+                match SnapshotReader::open(&*self.shared.media, start, self.shared.meta.uuid) {
+                    Ok(reader) => (!unsound && self.is_ours(reader.header()))
+                        .then_some(reader.header().timeline),
+                    Err(Error::Damaged { .. } | Error::Version { .. }) => None,
+                    // Not a file.
+                    Err(Error::Io { source, .. })
+                        if source.kind() == io::ErrorKind::InvalidInput =>
+                    {
+                        None
+                    }
+                    // Another handle was faster in tidying up.
+                    Err(error) if error.is_not_found() => return Ok(()),
+                    // The error is no statement about the snapshot.
+                    Err(error) => return Err(error),
+                };
+            if kept < KEPT {
+                // One that looks damaged stays until there are enough newer ones. The read error
+                // may be temporary, and the log before it may be gone.
+                if let Some(timeline) = sound {
+                    (kept, oldest) = (kept + 1, Some(start));
+                    unread.extend(
+                        (timeline < self.shared.image.header().identity().timeline)
+                            .then_some(start),
+                    );
+                }
+            } else {
+                superfluous.push(FileName::Snapshot { start });
+            }
+        }
+        // With fewer than two snapshots the whole log is the fallback base.
+        if let Some(least) = oldest.filter(|_| kept == KEPT) {
+            // The writer of these snapshots may have stopped before it stored their start.
+            self.shared.image.header().snapshot().raise(least);
+            let segments = listing.segments_below(least).iter();
+            superfluous
+                .extend(segments.map(|&(timeline, first)| FileName::Segment { timeline, first }));
+        }
+        // A sound header proves little about the rest, and a handle that found it damaged may be
+        // gone. Nothing is removed on the strength of a header alone.
+        if !superfluous.is_empty() && !unread.into_iter().all(|start| self.proves(start)) {
+            return Ok(());
+        }
+        remove_for_good(
+            &*self.shared.media,
+            superfluous,
+            repeat_with(|| self.shared.log.next_temporary()),
+        )?;
+        // At once: at a high insert rate, the log that is removed in a second could fill the disk.
+        self.log_writer.unmap_durable();
+        Ok(())
+    }
+
+    /// Returns whether a snapshot of an earlier timeline is sound as a whole; it is read once.
+    fn proves(&self, start: u64) -> bool {
+        let is_known = || self.proven.lock().contains(&start);
+        if is_known() {
+            return true;
+        }
+        let proven = self.is_proven(start);
+        if proven {
+            self.note_proven(start);
+        }
+        proven
+    }
+
+    /// Returns whether a snapshot can belong to this log. One that was copied here from another
+    /// past of the filter refers to log that does not exist, or not yet, and justifies no removal.
+    pub(crate) fn is_ours(&self, header: &SnapshotHeader) -> bool {
+        // The log was durable through its end before it got its name.
+        header.timeline <= self.shared.image.header().identity().timeline
+            && header.end <= self.shared.durable()
+    }
+
+    /// Returns whether a snapshot is sound as a whole.
+    pub(crate) fn is_proven(&self, start: u64) -> bool {
+        let unsound = self.shared.image.header().unsound();
+        let known = unsound.contains(start);
+        let read = || {
+            let mut reader =
+                SnapshotReader::open(&*self.shared.media, start, self.shared.meta.uuid)?;
+            reader.frames(|_, _, _| {
+                self.backpressure.note_progress();
+                Ok(())
+            })?;
+            Ok::<_, Error>(self.is_ours(reader.header()))
+        };
+        // A snapshot that is unreadable now does not justify removing another one.
+        !known && read().unwrap_or(false)
+    }
+
+    /// Removes the log of the fallback base, if a segment finds no space and no new snapshot is
+    /// needed. The older snapshots are then useless, but reserve their space for the next one.
+    pub(crate) fn remove_fallback_log(&self) -> Result<()> {
+        let base = self.fallback_base()?.unwrap_or_default();
+        self.remove_base(FallbackBase { snapshots: Vec::new(), ..base }).map(|_| ())
+    }
+
+    /// Returns the fallback base of the newest sound snapshot, after reading that snapshot in full.
+    /// `None` if no snapshot is sound.
+    pub(crate) fn fallback_base(&self) -> Result<Option<FallbackBase>> {
+        let mut listing = Listing::read(&*self.shared.media)?;
+        let proven = listing.snapshots.iter().position(|&start| self.is_proven(start));
+        let Some(at) = proven else { return Ok(None) };
+        // Its name may be newer than the last sync of the directory, and its writer dead.
+        self.shared.media.sync().map_err(Error::io("sync", self.shared.media.path()))?;
+        let newest = listing.snapshots[at];
+        // Its writer may have died before it stored this. Repair must not search for log below.
+        self.shared.image.header().snapshot().raise(newest);
+        let log = listing.segments_below(newest).iter();
+        let log = log.map(|&(timeline, first)| FileName::Segment { timeline, first }).collect();
+        Ok(Some(FallbackBase { snapshots: listing.snapshots.split_off(at + 1), log }))
+    }
+
+    /// Removes the fallback base. Returns false if it is empty.
+    pub(crate) fn remove_base(&self, base: FallbackBase) -> Result<bool> {
+        let FallbackBase { snapshots, log } = base;
+        let snapshots = snapshots.into_iter().rev().map(|start| FileName::Snapshot { start });
+        let rest: Vec<_> = snapshots.chain(log).collect();
+        let any = !rest.is_empty();
+        remove_for_good(
+            &*self.shared.media,
+            rest,
+            repeat_with(|| self.shared.log.next_temporary()),
+        )?;
+        self.log_writer.unmap_durable();
+        Ok(any)
+    }
+}

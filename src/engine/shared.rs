@@ -1,0 +1,252 @@
+//! The data that every part of an open filter needs: its files, its image and its log, and the
+//! checks that come before any operation.
+//!
+//! Each part holds an `Arc` of it. The session is dropped after everything else, because it proves
+//! that the handle lives.
+
+use crate::engine::closing::{Busy, Closing};
+use crate::error::{Error, Result};
+use crate::image::Image;
+use crate::locks::robust_word::Owner;
+use crate::locks::session::Sessions;
+use crate::locks::stripes::Stripes;
+use crate::media::{Access, Media};
+use crate::meta::Meta;
+use crate::options::Options;
+use crate::platform::fork::Guard;
+use crate::sync::Mutex;
+use crate::wal::{Log, Segment};
+use ebbtide_core::kind::{Micros, Totals};
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+/// The distance between the shards of the first threads of two session slots.
+const SHARDS_APART: usize = 3;
+
+/// The shard of the next thread that needs one.
+static NEXT_SHARD: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    /// This thread's shard, in every filter.
+    static SHARD: usize = NEXT_SHARD.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+}
+
+/// The private data of a stripe for this handle.
+#[derive(Debug, Default)]
+pub struct Local {
+    /// The segment this stripe wrote to last.
+    pub segment: Option<Arc<Segment>>,
+}
+
+/// What all parts of an open filter share.
+pub struct Shared {
+    pub(crate) media: Arc<dyn Media>,
+    pub(crate) meta: Meta,
+    pub(crate) options: Options,
+    pub(crate) image: Image,
+    pub(crate) log: Log,
+    /// The stripes' locks, without repair: see [`crate::engine::stripes`].
+    pub(crate) stripes: Stripes<Local>,
+    /// A property of the kind, cached here: querying it is a call that every operation would make.
+    pub(crate) uses_time: bool,
+    pub(crate) counts_inserts: bool,
+    /// The kind's [grace](ebbtide_core::kind::Events::grace).
+    pub(crate) grace: Micros,
+    pub(crate) access: Access,
+    /// Distinguishes a forked child from the process that opened the filter.
+    pub(crate) guard: Guard,
+    /// Whether the handle is closed, and the operations that must end first.
+    pub(crate) closing: Closing,
+    /// Why writes are refused, if this handle saw the cause.
+    cause: Mutex<Option<String>>,
+    /// The proof that this handle lives. Last, so that it is dropped after everything else.
+    pub(crate) slots: Arc<Sessions>,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Shared");
+        shown.field("path", &self.media.path()).field("kind", &self.meta.kind.name());
+        shown.finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    /// Creates the data of a handle on an image, which holds the stripes that it acquires in this
+    /// session slot.
+    pub(crate) fn new(
+        (media, access): (Arc<dyn Media>, Access),
+        (meta, options): (Meta, Options),
+        (image, log): (Image, Log),
+        (owner, slots): (Owner, Arc<Sessions>),
+    ) -> Self {
+        Self {
+            stripes: Stripes::new(image.header().stripe_count(), owner),
+            uses_time: meta.kind.uses_time(),
+            counts_inserts: meta.kind.counts_inserts(),
+            grace: meta.kind.grace(),
+            guard: Guard::new(),
+            closing: Closing::default(),
+            cause: Mutex::default(),
+            media,
+            meta,
+            options,
+            image,
+            log,
+            access,
+            slots,
+        }
+    }
+
+    /// Returns whether this handle may only read.
+    #[inline]
+    pub(crate) fn is_reader(&self) -> bool {
+        self.access == Access::Read
+    }
+
+    /// Checks that this process opened the filter, and is not a child forked since.
+    #[inline]
+    pub(crate) fn check_process(&self) -> Result<()> {
+        if self.guard.is_foreign() { Err(self.forked()) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn forked(&self) -> Error {
+        Error::Forked { path: self.media.path().to_path_buf() }
+    }
+
+    /// Checks that writes are not refused; reliable under a stripe, otherwise a hint.
+    #[inline]
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        if self.image.header().refuses() { Err(self.refused()) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn refused(&self) -> Error {
+        if self.image.header().is_poisoned() { self.poisoned() } else { self.retired() }
+    }
+
+    /// Creates the error for a handle whose image has been retired.
+    pub(crate) fn retired(&self) -> Error {
+        Error::Retired { path: self.media.path().to_path_buf(), replaced: !self.slots.is_current() }
+    }
+
+    /// Checks that the directory still contains this filter. If not, the image is retired, so that
+    /// all of its handles notice.
+    pub(crate) fn check_place(&self) -> Result<()> {
+        if self.slots.is_current() || self.is_reader() {
+            return Ok(());
+        }
+        self.image.header().retire();
+        Err(self.retired())
+    }
+
+    /// Refuses all further writes, of all handles. The first cause is kept.
+    pub(crate) fn poison(&self, cause: String) {
+        self.cause.lock().get_or_insert(cause);
+        self.image.header().poison();
+    }
+
+    /// Creates the error for a poisoned filter.
+    pub(crate) fn poisoned(&self) -> Error {
+        let cause = self.cause.lock().clone();
+        let cause = cause.unwrap_or_else(|| {
+            "an operation panicked, or a sync failed in another process".to_owned()
+        });
+        Error::Poisoned { path: self.media.path().to_path_buf(), cause }
+    }
+
+    /// Returns whether the handle is closed, or about to be; see [`Closing::is_closed`].
+    #[inline]
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closing.is_closed()
+    }
+
+    /// Creates the error for a closed handle.
+    #[cold]
+    pub(crate) fn closed(&self) -> Error {
+        Error::Closed { path: self.media.path().to_path_buf() }
+    }
+
+    /// Checks that this process opened the handle, and has not closed it.
+    #[inline]
+    pub(crate) fn check_usable(&self) -> Result<()> {
+        self.check_process()?;
+        if self.is_closed() { Err(self.closed()) } else { Ok(()) }
+    }
+
+    /// Begins an operation that closing waits for.
+    ///
+    /// # Errors
+    /// [`Error::Forked`], [`Error::Closed`].
+    pub(crate) fn enter(&self) -> Result<Busy<'_>> {
+        self.check_process()?;
+        self.closing.enter().ok_or_else(|| self.closed())
+    }
+
+    /// Returns the durable end: every LSN below it is durable.
+    pub(crate) fn durable(&self) -> u64 {
+        self.image.header().durable().read()
+    }
+
+    /// Returns the shard of this thread in the counters of inserts.
+    #[inline]
+    pub(crate) fn shard(&self) -> usize {
+        // A thread that is ending takes any. Session slots are spread, so that the first threads of
+        // several processes do not collide.
+        let thread = SHARD.try_with(|shard| *shard).unwrap_or(0);
+        thread + SHARDS_APART * usize::from(self.stripes.owner().slot)
+    }
+
+    /// Returns the sums for decisions and answers. If the kind does not depend on exact ones they
+    /// may be slightly too high, which suffices for a cheap check that no step is due.
+    #[inline]
+    pub(crate) fn totals(&self) -> Totals {
+        let counters = self.image.header().counters();
+        if self.counts_inserts { counters.sum() } else { counters.at_most() }
+    }
+
+    /// Makes sure that the filter is of this kind, if one is wanted.
+    pub(crate) fn check_kind(&self, wanted: Option<&'static str>) -> Result<()> {
+        let found = self.meta.kind.name();
+        match wanted {
+            Some(wanted) if wanted != found => Err(self.mismatch("kind", wanted, found)),
+            _ => Ok(()),
+        }
+    }
+
+    /// The error of a filter that differs from what the caller asks for.
+    pub(crate) fn mismatch(&self, what: &str, expected: &str, found: &str) -> Error {
+        Error::Mismatch {
+            path: self.media.path().to_path_buf(),
+            what: what.to_owned(),
+            expected: expected.to_owned(),
+            found: found.to_owned(),
+        }
+    }
+
+    /// Creates the error for an operation that the kind does not have.
+    pub(crate) fn unsupported(&self, operation: &'static str) -> Error {
+        Error::Unsupported { kind: self.meta.kind.name(), operation }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use crate::media::Memory;
+    use crate::{Bloom, Error, Filter, Options};
+    use std::sync::Arc;
+
+    #[test]
+    fn the_first_cause_of_a_refusal_is_the_one_that_is_told() {
+        let options = Options::new().background(false);
+        let filter = Filter::create_on(Arc::new(Memory::new()), Bloom::capacity(1000), options);
+        let shared = &filter.expect("a filter").engine.shared;
+        for cause in ["the disk", "what came of it"] {
+            shared.poison(cause.to_owned());
+        }
+        let error = shared.poisoned();
+        assert!(matches!(&error, Error::Poisoned { cause, .. } if cause == "the disk"), "{error}");
+    }
+}

@@ -1,0 +1,404 @@
+//! The shared words of the file `live`, each with the operations that its protocol consists of.
+//!
+//! The orderings on these words are chosen here and nowhere else, each with its reason and its
+//! partner. Two kinds of words have their protocol elsewhere: lock words and leader gates in
+//! `locks/`, slots of the log in `wal/slot.rs`. `docs/architecture.md` describes the protocols.
+
+use crate::sync::{AtomicU64, Ordering};
+use crate::wal::slot;
+
+/// The next LSN to reserve.
+#[derive(Debug, Clone, Copy)]
+pub struct Tail<'a>(pub(super) &'a AtomicU64);
+
+impl Tail<'_> {
+    /// Reserves the next LSN if it lies below `limit`; see [`slot::reserve`].
+    #[inline]
+    pub fn reserve(self, limit: u64) -> Option<u64> {
+        slot::reserve(self.0, limit)
+    }
+
+    /// Returns the tail; every LSN below is reserved.
+    #[must_use]
+    #[inline]
+    pub fn read(self) -> u64 {
+        // Acquire: pairs with the Release of `slot::reserve`. Actions that follow (such as raising
+        // the durable end) come after the reservations.
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// Returns the tail for a caller that draws no conclusion about records from it, or that knows
+    /// its writers to be dead.
+    #[must_use]
+    #[inline]
+    pub fn hint(self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Sets the tail, for a caller that is alone with the image.
+    pub fn begin_at(self, lsn: u64) {
+        self.0.store(lsn, Ordering::Relaxed);
+    }
+}
+
+/// The durable end: every LSN below is durable.
+#[derive(Debug, Clone, Copy)]
+pub struct DurableEnd<'a>(&'a AtomicU64);
+
+impl<'a> DurableEnd<'a> {
+    /// Creates the end in this word.
+    #[must_use]
+    #[inline]
+    pub fn new(word: &'a AtomicU64) -> Self {
+        Self(word)
+    }
+
+    /// Returns the end.
+    #[must_use]
+    #[inline]
+    pub fn read(self) -> u64 {
+        // Acquire: pairs with the Release in `raise`.
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// Returns the end for a caller that knows its writers to be dead.
+    #[must_use]
+    pub fn hint(self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Raises the end after a sync.
+    #[inline]
+    pub fn raise(self, to: u64) {
+        // Release: pairs with the Acquire in `read`. A process that sees the new end may rely on
+        // the sync before it.
+        self.0.fetch_max(to, Ordering::AcqRel);
+    }
+
+    /// Sets the end, as the last word of a rebuilt image.
+    pub fn begin_at(self, lsn: u64) {
+        self.0.store(lsn, Ordering::Release);
+    }
+}
+
+/// The allocated end of the log: records below may be written.
+#[derive(Debug, Clone, Copy)]
+pub struct AllocatedEnd<'a>(&'a AtomicU64);
+
+impl<'a> AllocatedEnd<'a> {
+    /// Creates the end in this word.
+    #[must_use]
+    #[inline]
+    pub fn new(word: &'a AtomicU64) -> Self {
+        Self(word)
+    }
+
+    /// Returns the end.
+    #[must_use]
+    #[inline]
+    pub fn read(self) -> u64 {
+        // Acquire: pairs with the Release in `raise`. The segments below exist.
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// Returns the end for a caller that knows its writers to be dead.
+    #[must_use]
+    pub fn hint(self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Raises the end after an allocation.
+    #[inline]
+    pub fn raise(self, to: u64) {
+        // Release: pairs with the Acquire in `read`. The segment and its name are durable.
+        self.0.fetch_max(to, Ordering::Release);
+    }
+
+    /// Sets the end, for a caller that is alone with the image.
+    pub fn begin_at(self, lsn: u64) {
+        self.0.store(lsn, Ordering::Relaxed);
+    }
+}
+
+/// The start of the newest snapshot; 0 without one.
+#[derive(Debug, Clone, Copy)]
+pub struct NewestSnapshot<'a>(pub(super) &'a AtomicU64);
+
+impl NewestSnapshot<'_> {
+    /// Returns the start.
+    #[must_use]
+    #[inline]
+    pub fn read(self) -> u64 {
+        // Acquire: pairs with the Release in `raise`.
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// Returns the start for a caller that compares it only.
+    #[must_use]
+    #[inline]
+    pub fn hint(self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Raises the start, once the snapshot has its name.
+    pub fn raise(self, to: u64) {
+        // Release: pairs with the Acquire in `read`. A process that sees it finds every stripe
+        // repaired that was left before that LSN.
+        self.0.fetch_max(to, Ordering::Release);
+    }
+
+    /// Sets the start, for a caller that is alone with the image.
+    pub fn begin_at(self, lsn: u64) {
+        self.0.store(lsn, Ordering::Relaxed);
+    }
+}
+
+/// The starts of damaged snapshots; 0 for none. They order nothing.
+#[derive(Debug, Clone, Copy)]
+pub struct DamagedSnapshots<'a>(pub(super) &'a [AtomicU64]);
+
+impl DamagedSnapshots<'_> {
+    /// Returns whether the snapshot with this start is one of them.
+    #[must_use]
+    pub fn contains(self, start: u64) -> bool {
+        self.0.iter().any(|word| word.load(Ordering::Relaxed) == start)
+    }
+
+    /// Removes a snapshot that was replaced by a sound one of the same name.
+    pub fn remove(self, start: u64) {
+        for word in self.0 {
+            let _ = word.compare_exchange(start, 0, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+
+    /// Sets the list, as far as there is room, for a caller that is alone with the image.
+    pub fn begin_with(self, starts: impl Iterator<Item = u64>) {
+        self.0.iter().zip(starts).for_each(|(word, start)| word.store(start, Ordering::Relaxed));
+    }
+}
+
+/// A cache of the latest time, doubled, plus one if it came with its key. It orders nothing.
+#[derive(Debug, Clone, Copy)]
+pub struct LatestTime<'a>(pub(super) &'a AtomicU64);
+
+impl LatestTime<'_> {
+    /// Returns the time.
+    #[must_use]
+    #[inline]
+    pub fn read(self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Raises the time.
+    #[inline]
+    pub fn raise(self, time: u64) {
+        if self.read() < time {
+            self.0.fetch_max(time, Ordering::Relaxed);
+        }
+    }
+
+    /// Sets the time, for a caller that is alone with the image.
+    pub fn begin_at(self, time: u64) {
+        self.0.store(time, Ordering::Relaxed);
+    }
+}
+
+/// The tail when stripe 0 was last about to write a record: its records begin there.
+#[derive(Debug, Clone, Copy)]
+pub struct EventsFrom<'a>(pub(super) &'a AtomicU64);
+
+impl EventsFrom<'_> {
+    /// Stores the earliest possible slot of the record, for the holder of stripe 0.
+    #[inline]
+    pub fn announce(self, lsn: u64) {
+        // Relaxed: comes before the Release of `slot::reserve`. Others read it only after this
+        // process has died.
+        self.0.store(lsn, Ordering::Relaxed);
+    }
+
+    /// Returns the slot, for a process that has taken stripe 0 over.
+    #[must_use]
+    pub fn read(self) -> u64 {
+        // Relaxed: its writer is dead, and the takeover of the lock orders this load after that.
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A request that writers wait for a checkpoint: 0 without one, otherwise counted up by the
+/// checkpoint's progress. A hint, which orders nothing.
+#[derive(Debug, Clone, Copy)]
+pub struct CheckpointRequest<'a>(pub(super) &'a AtomicU64);
+
+impl CheckpointRequest<'_> {
+    /// Returns whether writers, of all handles, should wait for a checkpoint.
+    #[must_use]
+    #[inline]
+    pub fn is_open(self) -> bool {
+        self.progress() != 0
+    }
+
+    /// Returns the progress of the requested checkpoint.
+    #[must_use]
+    #[inline]
+    pub fn progress(self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Opens a request, unless there is one. The handle that did so before may be dead.
+    pub fn open(self) {
+        let _ = self.0.compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Shows progress of a checkpoint that writers may wait for.
+    pub fn advance(self) {
+        if self.is_open() {
+            // If the wait has ended meanwhile, this restarts it until a handle ends it.
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Ends the wait, after the checkpoint was written, or failed: writers continue.
+    pub fn close(self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+}
+
+/// The LSN of the newest record of the durable end. A hint, which orders nothing.
+#[derive(Debug, Clone, Copy)]
+pub struct LastNote<'a>(pub(super) &'a AtomicU64);
+
+impl LastNote<'_> {
+    /// Returns the LSN.
+    #[must_use]
+    pub fn read(self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Raises the LSN.
+    pub fn raise(self, to: u64) {
+        self.0.fetch_max(to, Ordering::Relaxed);
+    }
+}
+
+/// The number of slots that may be empty without a held stripe: of durability records in progress
+/// or of dead writers, and of stripes released without repair. Relaxed: a count that is read when
+/// all processes that could change it are dead.
+#[derive(Debug, Clone, Copy)]
+pub struct UnheldSlots<'a>(pub(super) &'a AtomicU64);
+
+impl UnheldSlots<'_> {
+    /// Counts a slot, before it is reserved, or for ever if it stays empty.
+    pub fn add(self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a slot no longer: it is published.
+    pub fn remove(self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Returns their number.
+    #[must_use]
+    pub fn count(self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// The number of inserts refused as too late since the image was made. It orders nothing.
+#[derive(Debug, Clone, Copy)]
+pub struct Refused<'a>(pub(super) &'a AtomicU64);
+
+impl Refused<'_> {
+    /// Counts one more.
+    #[inline]
+    pub fn add(self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns their number.
+    #[must_use]
+    pub fn count(self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// The incarnation of a session slot: how often it was taken.
+#[derive(Debug, Clone, Copy)]
+pub struct Incarnation<'a>(pub(super) &'a AtomicU64);
+
+impl Incarnation<'_> {
+    /// Returns the incarnation.
+    #[must_use]
+    pub fn read(self) -> u64 {
+        // Acquire: pairs with the Release of the process that took the slot since.
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// Raises the incarnation by one, for the process that has taken the slot. Returns it.
+    pub fn raise(self) -> u64 {
+        // Release: pairs with the Acquire in `read`: its readers treat older incarnations as dead.
+        self.0.fetch_add(1, Ordering::AcqRel).saturating_add(1)
+    }
+}
+
+/// A time of the filter (0 if no clock has moved it yet), and the reading of a clock at that time:
+/// the base of times by that clock. `engine/time.rs` describes its use. Relaxed: the second word
+/// never changes, and is consistent with any raised value of the first.
+#[derive(Debug, Clone, Copy)]
+pub struct TimeWords<'a>(&'a [AtomicU64; 2]);
+
+impl<'a> TimeWords<'a> {
+    /// Creates the base in these words, of an image or of a handle.
+    #[must_use]
+    #[inline]
+    pub fn new(words: &'a [AtomicU64; 2]) -> Self {
+        Self(words)
+    }
+
+    /// Returns the time, and the reading.
+    #[must_use]
+    #[inline]
+    pub fn read(self) -> [u64; 2] {
+        [0, 1].map(|at: usize| self.0[at].load(Ordering::Relaxed))
+    }
+
+    /// Raises the time, which is a signed number.
+    pub fn raise(self, to: i64) {
+        let higher = |old: u64| (old == 0 || (old as i64) < to).then_some(to as u64);
+        let _ = self.0[0].fetch_update(Ordering::Relaxed, Ordering::Relaxed, higher);
+    }
+
+    fn begin_with(self, words: [u64; 2]) {
+        self.0.iter().zip(words).for_each(|(word, value)| word.store(value, Ordering::Relaxed));
+    }
+}
+
+/// The time base of an image, with the identity of its clock (0: none yet).
+#[derive(Debug, Clone, Copy)]
+pub struct ImageTime<'a> {
+    pub(super) words: &'a [AtomicU64; 2],
+    pub(super) clock: &'a AtomicU64,
+}
+
+impl<'a> ImageTime<'a> {
+    /// Returns the base.
+    #[must_use]
+    #[inline]
+    pub fn base(self) -> TimeWords<'a> {
+        TimeWords(self.words)
+    }
+
+    /// Returns the identity of the clock.
+    #[must_use]
+    pub fn clock(self) -> u64 {
+        // Acquire: pairs with the Release in `begin_with`.
+        self.clock.load(Ordering::Acquire)
+    }
+
+    /// Sets the base, for a caller that holds the opening byte or is alone with the image.
+    pub fn begin_with(self, base: [u64; 2], clock: u64) {
+        self.base().begin_with(base);
+        // Release: pairs with the Acquire in `clock`. A handle that finds the clock finds its base.
+        self.clock.store(clock, Ordering::Release);
+    }
+}
