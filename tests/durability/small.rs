@@ -124,7 +124,7 @@ impl Cut<'_> {
             [Detail::Torn, Detail::Versions, Detail::Subsets].into_iter().enumerate()
         {
             let by = Arc::new(Mutex::new(Chooser::first(detail)));
-            let next = || by.lock().expect("no panic").next();
+            let next = || by.lock().expect("no panic").advance();
             self.one(workload, &by, tally)?;
             if by.lock().expect("no panic").ways() > MOST {
                 continue;

@@ -204,6 +204,12 @@ fn pick(decider: &Option<Decider>, of: usize) -> usize {
     decider.lock().expect("no panic").pick(of)
 }
 
+impl Default for CrashDisk {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl CrashDisk {
     /// Creates an empty disk that records.
     pub fn new() -> Self {
