@@ -99,7 +99,7 @@ impl Scene {
         if unsynced {
             head.extend(["memory, B/key", "after a checkpoint", "disk, B/key"]);
         }
-        head.push("an answer outlives");
+        head.push("an answer survives");
         let keys = self.distinct as f64;
         let cells = self.rows.iter().map(|row| {
             let each = row.median(Sample::each);
