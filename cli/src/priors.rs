@@ -40,7 +40,8 @@ pub fn parse_prior(text: &str) -> std::result::Result<PriorOption, String> {
         _ => probability(text).map(PriorOption::Number),
     };
     read.ok_or_else(|| {
-        "expected a probability from 0 to 1, uniform:U, power-law:U[:EXPONENT], table:FILE, counted:DIR or line"
+        "expected a probability from 0 to 1, uniform:U, power-law:U[:EXPONENT], table:FILE, \
+         counted:DIR or line"
             .to_owned()
     })
 }
@@ -191,16 +192,17 @@ impl<'a> Keys<'a> {
 
 fn uncounted(dir: &Path, kind: &str) -> Failure {
     Failure::Error(format!(
-        "--prior counted: {} is of kind {kind}, and a prior is a share of all inserts, which only a counting, spectral or \
-         dynamic-count filter counts; name one of these",
+        "--prior counted: {} is of kind {kind}, and a prior is a share of all inserts, which only \
+         a counting, spectral or dynamic-count filter counts; name one of these",
         dir.display()
     ))
 }
 
 fn no_prior() -> Failure {
     Failure::Error(
-        "--prior is missing: a posterior is only as good as its prior, and no default fits every stream; give the probability \
-         that an insert is of the key, as a number, uniform:U, power-law:U, table:FILE, counted:DIR or line"
+        "--prior is missing: a posterior is only as good as its prior, and no default fits every \
+         stream; give the probability that an insert is of the key, as a number, uniform:U, \
+         power-law:U, table:FILE, counted:DIR or line"
             .to_owned(),
     )
 }

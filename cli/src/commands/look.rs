@@ -15,9 +15,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// The warning of `stat` about a filter that is fuller than planned.
-const SATURATED: &str = "SATURATED: the filter is fuller than planned: its false-positive rate is more than twice the \
-                         planned rate; create a larger filter (see `ebbtide plan`) and move to it; if this many keys are \
-                         unexpected, find their source, because flooding a filter is an attack";
+const SATURATED: &str = "SATURATED: the filter is fuller than planned: its false-positive rate is \
+                         more than twice the planned rate; create a larger filter (see `ebbtide \
+                         plan`) and move to it; if this many keys are unexpected, find their \
+                         source, because flooding a filter is an attack";
 
 /// Prints the statistics of a filter.
 pub fn stat(arguments: &Look) -> Result<()> {
