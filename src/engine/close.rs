@@ -186,7 +186,7 @@ mod tests {
                 std::thread::yield_now();
             }
             filter.close().expect("it is not waited for");
-            let answer = answered.recv_timeout(AT_MOST).expect("it gives up");
+            let answer = answered.recv_timeout(AT_MOST).expect("the waiter returns");
             assert!(matches!(answer, Err(Error::Closed { .. })), "{answer:?}");
         });
         assert_eq!(robust_word::holder(word(engine)), Some(LIVING));

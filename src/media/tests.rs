@@ -243,7 +243,7 @@ fn readers_share_a_byte() {
 }
 
 #[test]
-fn what_others_hold_is_told_apart_from_what_one_holds_oneself() {
+fn what_others_hold_is_distinguished_from_what_one_holds_oneself() {
     on_every_medium(|media, again| {
         let (a, b) = (locks(media), locks(again));
         assert!(!held(&*a, 0..128));
@@ -362,7 +362,7 @@ mod forks {
     }
 
     #[test]
-    fn a_byte_is_free_once_the_parent_lets_go_though_the_child_lives() {
+    fn a_byte_is_free_once_the_parent_releases_it_though_the_child_lives() {
         let (_directory, disk) = disk();
         // The child by the bare system call still has the descriptor, and with it the lock.
         for fork in [Child::fork, Child::clone_barely] {
