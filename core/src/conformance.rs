@@ -118,7 +118,7 @@ impl Harness {
     /// Removes a key `weight` times; returns false, unchanged, if it is not contained that often.
     pub fn remove(&mut self, hash: u64, weight: u32) -> bool {
         assert!(self.kind.removes(), "only kinds that remove are asked to");
-        assert!(self.kind.weighs(), "removals are counted in place of the novelty");
+        assert!(self.kind.weighs(), "removals are counted in place of new bits");
         let blocks = self.blocks(hash, 1);
         let there = self.kind.estimate(&self.state(), &blocks, &self.query(hash, self.now));
         if there.is_none_or(|there| !there.holds(weight)) {
@@ -151,11 +151,7 @@ impl Harness {
         apply();
         let after = [values(block.own), values(block.cells)];
         block.undo.take_back(block.own, block.cells);
-        assert_eq!(
-            [values(block.own), values(block.cells)],
-            before,
-            "{operation:?} was taken back"
-        );
+        assert_eq!([values(block.own), values(block.cells)], before, "{operation:?} was undone");
         apply();
         assert_eq!([values(block.own), values(block.cells)], after, "{operation:?} was done again");
     }
