@@ -55,7 +55,7 @@ fn open(path: &Path) -> Filter<Any> {
     Filter::open(path, options()).expect("a filter")
 }
 
-/// Inserts so many keys that nearly every page has been written.
+/// Inserts enough keys to write nearly every page.
 pub fn touch(filter: &Filter<Any>, mib: u64) -> u64 {
     let (mut next, inserts) = (0, mib * MIB / 4096 * 4);
     while next < inserts {

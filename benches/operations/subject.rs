@@ -175,7 +175,8 @@ impl Subject {
             (0..1000).filter(|_| self.filter.contains(ask(self)).expect("an answer")).count()
         };
         format!(
-            "{}: {:.1} million inserts in {:.1} s; {:.1} MiB; of 1000 present keys it finds {}, of as many absent ones {}",
+            "{}: {:.1} million inserts in {:.1} s; {:.1} MiB; of 1000 present keys it finds {}, of \
+             as many absent ones {}",
             self.kind.name,
             self.inserts.get() as f64 / 1e6,
             took.as_secs_f64(),

@@ -194,7 +194,7 @@ impl Salvage {
         let capacity = meta.segment_records;
         let create = |first| {
             let (uuid, timeline, timeline_start) = (meta.uuid, self.timeline, self.start);
-            let rebuilt = SegmentHeader { uuid, timeline, timeline_start, first, capacity };
+            let header = SegmentHeader { uuid, timeline, timeline_start, first, capacity };
             Segment::create(to, header, SEGMENT_TEMPORARY)
         };
         let mut segments = vec![create(self.start)?];

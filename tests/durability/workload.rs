@@ -245,7 +245,8 @@ impl Workload {
             }
         }
         Err(format!(
-            "its digest matches no number of operations from {least} to {most}; it counts {operations}"
+            "its digest matches no number of operations from {least} to {most}; it counts \
+             {operations}"
         ))
     }
 

@@ -20,7 +20,8 @@ pub const HARNESSES: &[Harness] = &[
     harness(
         "unit tests",
         Test::Lib,
-        "-q wal:: image:: locks:: recovery:: snapshot:: media:: platform:: engine:: admin:: meta:: clock::",
+        "-q wal:: image:: locks:: recovery:: snapshot:: media:: platform:: engine:: admin:: meta:: \
+         clock::",
     ),
     harness(
         "unit tests of the algorithms",

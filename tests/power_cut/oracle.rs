@@ -121,17 +121,17 @@ impl Oracle {
             // The log may end between an event and the insert after it: that insert then finds
             // nothing due.
             stepped = true;
-            self.go_on(&filter, &mut counts, Durability::Never);
+            self.proceed(&filter, &mut counts, Durability::Never);
             if hash(&filter)? != self.expected(counts)? {
                 return Err(format!("{found:?} matches no number of operations near {counts:?}"));
             }
         }
         for _ in 0..random.below(6) {
-            self.go_on(&filter, &mut counts, Durability::Always);
+            self.proceed(&filter, &mut counts, Durability::Always);
         }
         if random.below(4) == 0 {
             filter.checkpoint().map_err(text)?;
-            self.go_on(&filter, &mut counts, Durability::Always);
+            self.proceed(&filter, &mut counts, Durability::Always);
         }
         filter.close().map_err(text)?;
         self.look_again(dir, counts, random)?;
@@ -143,7 +143,7 @@ impl Oracle {
     }
 
     /// Runs one more operation of each stream.
-    fn go_on(&self, filter: &Filter, counts: &mut [u64; STREAMS], durability: Durability) {
+    fn proceed(&self, filter: &Filter, counts: &mut [u64; STREAMS], durability: Durability) {
         for (stream, count) in counts.iter_mut().enumerate().take(self.scene.streams()) {
             self.scene.operate(filter, stream, *count, durability);
             *count += 1;

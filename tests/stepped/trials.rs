@@ -2,7 +2,7 @@
 
 use crate::children::{Allowed, allowed};
 use crate::ptrace::stay_on_one_processor;
-use crate::run::{Company, Settings, Tally, run};
+use crate::run::{Company, Results, Settings, run};
 use crate::scenes::{Operation, Scene};
 use crate::table;
 use libtest_mimic::{Arguments, Trial};
@@ -58,7 +58,7 @@ fn claim(scene: &Scene, company: Company) -> String {
     let path = scene.path;
     match (company, scene.victims) {
         (Company::Beside, 1) => {
-            format!("a_process_killed_after_any_instruction_leaves_others_that_go_on::{path}")
+            format!("a_process_killed_after_any_instruction_leaves_others_that_continue::{path}")
         }
         (Company::Beside, _) => {
             format!("who_repairs_after_a_kill_may_be_killed_after_any_instruction_too::{path}")
@@ -99,8 +99,8 @@ pub fn main() -> ExitCode {
         Trial::test(claim(scene, company), move || {
             stay_on_one_processor(turn);
             let start = Instant::now();
-            let tally = run(scene, company, settings)?;
-            tell(scene, company, &tally, settings, start);
+            let results = run(scene, company, settings)?;
+            tell(scene, company, &results, settings, start);
             Ok(())
         })
     };
@@ -108,11 +108,12 @@ pub fn main() -> ExitCode {
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
-fn tell(scene: &Scene, company: Company, tally: &Tally, settings: Settings, start: Instant) {
-    let Tally { instructions, kills, counted, astray, ended, recovered, waits } = tally;
+fn tell(scene: &Scene, company: Company, results: &Results, settings: Settings, start: Instant) {
+    let Results { instructions, kills, counted, astray, ended, recovered, waits } = results;
     if company == Company::Stopped {
         println!(
-            "{}: {instructions} instructions, {kills} stops ({astray} on another path), {ended} reached the end, seed {}, {:.1} s: {waits}",
+            "{}: {instructions} instructions, {kills} stops ({astray} on another path), {ended} \
+             reached the end, seed {}, {:.1} s: {waits}",
             scene.path,
             settings.seed,
             start.elapsed().as_secs_f64()
@@ -120,8 +121,9 @@ fn tell(scene: &Scene, company: Company, tally: &Tally, settings: Settings, star
         return;
     }
     println!(
-        "{} ({company:?}): {instructions} instructions, {kills} kills ({counted} inserts present; {astray} on another path), {ended} reached the end, \
-         recovered {} times and {} copies, seed {}, {:.1} s",
+        "{} ({company:?}): {instructions} instructions, {kills} kills ({counted} inserts present; \
+         {astray} on another path), {ended} reached the end, recovered {} times and {} copies, \
+         seed {}, {:.1} s",
         scene.path,
         recovered.0,
         recovered.1,

@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn syncs_are_held_against_what_the_disk_could_do_for_so_many_writers() {
+    fn syncs_are_compared_with_what_the_disk_could_do_for_as_many_writers() {
         // Ten operations in 500 ns by four writers, where a sync takes 100 ns: half of four in 100
         // ns.
         let scene = scene(Durability::Always, vec![row(OURS, &[500.0], 0.0)], vec![100.0]);

@@ -78,7 +78,9 @@ impl fmt::Display for Outlives {
         match self {
             Self::Nothing => f.write_str("nothing"),
             Self::DeathOnceCommitted => f.write_str("process death, after a durable commit only"),
-            Self::DeathButGroup => write!(f, "process death, except for the last {GROUP} operations"),
+            Self::DeathButGroup => {
+                write!(f, "process death, except for the last {GROUP} operations")
+            }
             Self::Death => f.write_str("process death"),
             Self::PowerCut => f.write_str("power cut"),
         }
