@@ -1,4 +1,5 @@
-//! The rules of the house that can be checked by text: layers, sizes, words that must not appear.
+//! The rules of the house that can be checked by text: layers, sizes, words that must not appear,
+//! circles of imports, and the places of methods.
 //!
 //! They hold for both crates, the engine in `src/` and the algorithms in `core/src/`. Rooms and
 //! files of the latter are called `core/…` here.
@@ -6,6 +7,9 @@
 //! The source is read as text with comments and literals blanked out, so no rule trips over prose.
 //! Test modules are free of the rules about layers, but not of those about sizes.
 
+mod files;
+mod methods;
+mod prose;
 mod text;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -103,9 +107,9 @@ const UNSAFE_FILES: &[&str] = &[
     "platform/threads.rs",
 ];
 
-/// Where the orderings of atomic accesses are chosen: the shared words of the image, locks, slots of
-/// the log, the undo area and the words of blocks, what a fork leaves, media of their own. A name
-/// without `.rs` stands for a room, or a folder in one.
+/// Where the orderings of atomic accesses are chosen: the shared words of the image, locks, slots
+/// of the log, the undo area and the words of blocks, what a fork leaves, media of their own. A
+/// name without `.rs` stands for a room, or a folder in one.
 const ORDERINGS: &[&str] = &[
     "core/atomic",
     "core/block",
