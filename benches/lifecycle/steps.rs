@@ -2,7 +2,7 @@
 //! up.
 
 use super::large::{self, head, key, row, time};
-use super::middle;
+use super::measuring::middle;
 use ebbtide::{Any, Durability, Filter, Options, Timestamp};
 use hdrhistogram::Histogram;
 use std::time::Instant;

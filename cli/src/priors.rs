@@ -1,6 +1,5 @@
 //! The model of a stream from the options: the probability of each key, and how keys repeat.
 
-use crate::args::Believing;
 use crate::failure::{Failure, Result, misfit};
 use ebbtide::inference::{Distinct, KeyPrior, Stream};
 use ebbtide::{Any, Error, Frequencies, Options, Prior, Reader};
@@ -113,21 +112,24 @@ enum Keys<'a> {
 }
 
 impl<'a> Beliefs<'a> {
-    /// Builds the model from the options. `counts` keeps a counting filter open. Lines of tables
+    /// Builds the model from the options for the prior, for how keys repeat, and for the inserts
+    /// per second. `counts` keeps a counting filter open. Lines of tables
     /// end with the same delimiter as lines of keys.
     pub fn new(
-        options: &Believing,
+        prior: Option<&PriorOption>,
+        repeats: Option<&DistinctOption>,
+        rate: Option<f64>,
         counts: &'a mut Option<Reader<Any>>,
         delimiter: u8,
     ) -> Result<Self> {
-        let prior = options.prior.as_ref().ok_or_else(no_prior)?;
+        let prior = prior.ok_or_else(no_prior)?;
         let (keys, known) = Keys::new(prior, counts, delimiter)?;
-        let distinct = match &options.distinct {
+        let distinct = match repeats {
             Some(option) => distinct(option)?,
             None => known,
         };
         let stream = Stream::new(0.0, distinct);
-        let stream = if let Some(rate) = options.rate { stream.rate(rate) } else { stream };
+        let stream = if let Some(rate) = rate { stream.rate(rate) } else { stream };
         Ok(Self { keys, stream })
     }
 

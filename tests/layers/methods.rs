@@ -58,7 +58,8 @@ fn type_of_methods(code: &str) -> Option<&str> {
     path.rsplit("::").next()
 }
 
-/// Returns whether this code defines a type of that name, itself or by a macro as `spec! { Name, ... }`.
+/// Returns whether this code defines a type of that name, itself or by a macro as
+/// `spec! { Name, ... }`.
 fn defines(code: &str, name: &str) -> bool {
     let by_macro =
         |line: &str| line.trim().strip_prefix(name).is_some_and(|rest| rest.starts_with(','));

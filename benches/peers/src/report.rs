@@ -2,6 +2,7 @@
 
 use crate::measure::Sample;
 use crate::peers::{Durability, Entry, OURS};
+use crate::resources::median;
 use std::fmt::Write;
 
 /// The measurements of one stream under one durability with this many writers.
@@ -26,17 +27,6 @@ pub struct Row {
 
 /// A figure of a sample.
 pub type Figure = fn(&Sample) -> f64;
-
-/// Returns the median of the values, or the mean of the two in the middle.
-pub fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    match values.len() {
-        0 => f64::NAN,
-        odd if odd % 2 == 1 => values[middle],
-        _ => f64::midpoint(values[middle - 1], values[middle]),
-    }
-}
 
 /// Formats a value with three digits.
 pub fn short(value: f64) -> String {
@@ -233,13 +223,6 @@ mod tests {
             left_out: left_out.into(),
             syncs,
         }
-    }
-
-    #[test]
-    fn medians_are_the_middle() {
-        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
-        assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), 2.5);
-        assert!(median(Vec::new()).is_nan());
     }
 
     #[test]

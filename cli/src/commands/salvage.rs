@@ -4,7 +4,7 @@
 use super::look::damage_json;
 use super::place;
 use crate::args::Salvage;
-use crate::failure::{Result, note};
+use crate::failure::{NO, Result, note};
 use crate::output::{Output, object};
 use crate::units;
 use ebbtide::inspect::{self, Beyond, Lost, Salvaged};
@@ -30,7 +30,7 @@ pub fn salvage(arguments: &Salvage) -> Result<ExitCode> {
             )),
         }
     }
-    Ok(salvaged.map_or(ExitCode::from(super::NO), |_| ExitCode::SUCCESS))
+    Ok(salvaged.map_or(ExitCode::from(NO), |_| ExitCode::SUCCESS))
 }
 
 fn tell(salvaged: &Salvaged, dest: &Path) {
