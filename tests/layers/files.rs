@@ -31,6 +31,7 @@ const CIRCLES: &[(&str, &[&str])] = &[
     ("core/src/kinds/decaying_optimized", &["counters", "mod"]),
     ("core/src/kinds/stable", &["cells", "replay"]),
     ("core/src/kinds/time_limited", &["evidence", "late", "mod", "sizing"]),
+    ("core/src/machine", &["mod", "pieces", "restore", "stat", "write"]),
     ("src/api", &["call", "filter"]),
     ("src/engine", &["background", "checkpoint", "close", "group_commit", "mod", "time"]),
     ("src/media", &["disk", "disk/mapping"]),

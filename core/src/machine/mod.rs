@@ -474,7 +474,7 @@ impl Machine {
         digest.finish()
     }
 
-    /// Returns statistics; fill and rates are measured on at most so many blocks of each bank.
+    /// Returns statistics; fill and rates are measured on at most `blocks` blocks of each bank.
     #[must_use]
     pub fn stat(&self, blocks: u64) -> MachineStat {
         MachineStat::of(self, blocks)

@@ -35,7 +35,7 @@ pub struct MachineStat {
 }
 
 impl MachineStat {
-    /// Measures a filter; fill and rates on at most so many blocks of each bank.
+    /// Measures a filter; fill and rates on at most `blocks` blocks of each bank.
     pub(super) fn of(machine: &Machine, blocks: u64) -> Self {
         let (kind, layout) = (machine.kind(), machine.layout());
         let (state, totals) = (machine.state(), machine.ledger.totals());
