@@ -1,5 +1,5 @@
-//! Backpressure: writers wait for a checkpoint if the log grows faster than checkpoints remove it, or
-//! if the disk is full.
+//! Backpressure: writers wait for a checkpoint if the log grows faster than checkpoints remove it,
+//! or if the disk is full.
 //!
 //! They wait within bounds, because a stopped process may delay a checkpoint. What a checkpoint
 //! removes if there is no space for it is described in [`crate::engine::reclaim`].
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_goes_on_when_the_checkpoint_is_there_or_patience_ends() {
+    fn a_waiter_continues_when_the_checkpoint_is_there_or_patience_ends() {
         let filter = made(false);
         let engine = &filter.engine;
         let start = Instant::now();
@@ -150,8 +150,8 @@ mod tests {
             sync::sleep(Duration::from_millis(30));
             let ended = Instant::now();
             engine.backpressure.end_wait();
-            let gone_on = waiting.join().expect("no panic");
-            assert!(gone_on >= ended || start.elapsed() >= PATIENCE);
+            let continued = waiting.join().expect("no panic");
+            assert!(continued >= ended || start.elapsed() >= PATIENCE);
         });
     }
 

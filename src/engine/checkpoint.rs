@@ -136,15 +136,15 @@ impl Checkpoints {
         Ok(start)
     }
 
-    /// As [`Checkpoints::checkpoint`], but writes also if nothing may have changed, because accumulated
-    /// log takes space. The caller is alone.
+    /// As [`Checkpoints::checkpoint`], but writes also if nothing may have changed, because
+    /// accumulated log takes space. The caller is alone.
     pub(crate) fn checkpoint_anew(&self) -> Result<u64> {
         let _writing = self.begin_snapshot(PATIENCE)?;
         self.write_checkpoint(true)
     }
 
-    /// As [`Checkpoints::checkpoint`], but only if it is due or writers wait for it, and unless another
-    /// one is in progress and progresses.
+    /// As [`Checkpoints::checkpoint`], but only if it is due or writers wait for it, and unless
+    /// another one is in progress and progresses.
     pub(crate) fn checkpoint_if_due(&self) -> Result<()> {
         let wanted = self.backpressure.is_requested();
         if !(wanted || self.backpressure.is_due(1)) || self.shared.image.header().refuses() {

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_anothers_stripe_gives_up_when_the_handle_is_closed() {
+    fn a_waiter_for_anothers_stripe_returns_when_the_handle_is_closed() {
         const LIVING: Owner = Owner { slot: 1, incarnation: 5 };
         let (filter, memory) = made();
         let engine = &filter.engine;

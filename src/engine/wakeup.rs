@@ -1,4 +1,5 @@
-//! The wakeup of a filter's background tasks, and the interval of syncs that callers have requested.
+//! The wakeup of a filter's background tasks, and the interval of syncs that callers have
+//! requested.
 
 use crate::engine::task_threads::Registered;
 use crate::options::Durability;

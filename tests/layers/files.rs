@@ -33,7 +33,6 @@ const CIRCLES: &[(&str, &[&str])] = &[
     ("core/src/kinds/time_limited", &["evidence", "late", "mod", "sizing"]),
     ("core/src/machine", &["mod", "pieces", "restore", "stat", "write"]),
     ("src/api", &["call", "filter"]),
-    ("src/engine", &["background", "checkpoint", "close", "group_commit", "mod", "time"]),
     ("src/media", &["disk", "disk/mapping"]),
     ("src/recovery", &["replay", "trim"]),
 ];
