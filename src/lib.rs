@@ -107,11 +107,7 @@ pub mod kinds {
 #[cfg(not(loom))]
 pub use admin::inspect;
 pub use api::call::{Call, Handle};
-pub use api::config::{
-    AgePartitioned, Ages, Any, BlockTiming, Bloom, Counting, Counts, Decaying, DecayingOptimized,
-    Decays, DoubleBuffering, DynamicCount, Importance2c, ImportanceH, ImportanceMc, Infers, Policy,
-    Removes, Spec, Spectral, Stable, TimeLimited, Timing, TwoBuffer, Weighs,
-};
+pub use api::config::*;
 pub use api::count_prior::Frequencies;
 pub use api::entry::Entry;
 pub use api::filter::Filter;

@@ -117,8 +117,7 @@ impl Harness {
 
     /// Removes a key `weight` times; returns false, unchanged, if it is not contained that often.
     pub fn remove(&mut self, hash: u64, weight: u32) -> bool {
-        assert!(self.kind.removes(), "only kinds that remove are asked to");
-        assert!(self.kind.weighs(), "removals are counted in place of new bits");
+        assert!(self.kind.removal().is_some(), "only kinds that remove are asked to");
         let blocks = self.blocks(hash, 1);
         let there = self.kind.estimate(&self.state(), &blocks, &self.query(hash, self.now));
         if there.is_none_or(|there| !there.holds(weight)) {
@@ -135,19 +134,14 @@ impl Harness {
         let state = self.state();
         let apply = || match operation.change {
             Change::Insert => self.kind.insert(&state, blocks, operation),
-            Change::Remove => self.kind.remove(&state, blocks, operation),
+            Change::Remove => self.kind.remove(blocks, operation),
         };
-        let block = blocks.get(0).filter(|_| !self.kind.idempotent());
-        let Some(block) =
-            block.filter(|_| mix(operation.hash ^ self.totals.inserts).is_multiple_of(8))
-        else {
-            if let Some(block) = blocks.get(0) {
-                block.undo.begin(block.number, 0);
-            }
-            return apply();
-        };
-        let before = [values(block.own), values(block.cells)];
+        let Some(block) = blocks.get(0) else { return apply() };
         block.undo.begin(block.number, 0);
+        if self.kind.idempotent() || !mix(operation.hash ^ self.totals.inserts).is_multiple_of(8) {
+            return apply();
+        }
+        let before = [values(block.own), values(block.cells)];
         apply();
         let after = [values(block.own), values(block.cells)];
         block.undo.take_back(block.own, block.cells);
@@ -163,17 +157,16 @@ impl Harness {
 
     /// Returns the estimated count of a key at a time.
     pub fn estimate_at(&self, hash: u64, now: Micros) -> Option<Estimate> {
-        let blocks = self.blocks(hash, self.state().mask());
-        self.kind.estimate(&self.state(), &blocks, &self.query(hash, now))
+        self.kind.estimate(&self.state(), &self.all_blocks(hash), &self.query(hash, now))
     }
 
     /// Returns the sum of one of the kind's metrics over all blocks.
-    pub fn figure(&self, name: &str) -> u64 {
-        let figure = self.kind.figures().iter().find(|figure| figure.name == name);
-        let own = figure.unwrap_or_else(|| panic!("no figure {name}")).own;
+    pub fn metric(&self, name: &str) -> u64 {
+        let metric = self.kind.metrics().iter().find(|metric| metric.name == name);
+        let word = metric.unwrap_or_else(|| panic!("no metric {name}")).word;
         let blocks = self.banks.iter().flatten();
         let blocks = blocks.flat_map(|bank| (0..bank.blocks as usize).map(|at| bank.block(at)));
-        blocks.map(|block| block.own(own)).sum()
+        blocks.map(|block| block.own(word)).sum()
     }
 
     /// Passes the key's block in the first bank to `look`.
@@ -204,7 +197,9 @@ impl Harness {
     /// Applies one event, as the engine does live and in replay.
     pub fn apply(&mut self, event: Event) {
         self.state().apply_banks(&event);
-        self.kind.apply(&self.state(), self.layout, &event);
+        if let Some(events) = self.kind.events() {
+            events.apply(&self.state(), self.layout, &event);
+        }
         self.events.push(event);
         self.follow_bank_table();
     }
@@ -216,8 +211,7 @@ impl Harness {
 
     /// Returns whether the key is in the window at a time, without advancing the filter's time.
     pub fn contains_at(&self, hash: u64, now: Micros) -> bool {
-        let blocks = self.blocks(hash, self.state().mask());
-        self.kind.contains(&self.state(), &blocks, &self.query(hash, now))
+        self.kind.contains(&self.state(), &self.all_blocks(hash), &self.query(hash, now))
     }
 
     /// Returns whether the key was seen within a part of the window, at the filter's time.
@@ -227,8 +221,8 @@ impl Harness {
 
     /// Returns whether the key was seen within a part of the window, at a time.
     pub fn contains_within_at(&self, hash: u64, now: Micros, within: Within) -> bool {
-        let blocks = self.blocks(hash, self.state().mask());
-        self.kind.contains_within(&self.state(), &blocks, &self.query(hash, now), within)
+        let Some(ages) = self.kind.ages() else { return self.contains_at(hash, now) };
+        ages.contains_within(&self.state(), &self.all_blocks(hash), &self.query(hash, now), within)
     }
 
     /// Returns the key's age at the filter's time.
@@ -238,8 +232,7 @@ impl Harness {
 
     /// Returns the key's age at a time.
     pub fn age_at(&self, hash: u64, now: Micros) -> Option<Age> {
-        let blocks = self.blocks(hash, self.state().mask());
-        self.kind.age(&self.state(), &blocks, &self.query(hash, now))
+        self.kind.ages()?.age(&self.state(), &self.all_blocks(hash), &self.query(hash, now))
     }
 
     /// Returns the evidence of the key's cells about its age at a time; empty for kinds that do not
@@ -249,9 +242,9 @@ impl Harness {
     /// from 0 on.
     pub fn evidence_at(&self, hash: u64, now: Micros) -> Vec<Piece> {
         let mut pieces: Vec<Piece> = Vec::new();
-        let blocks = self.blocks(hash, self.state().mask());
-        let query = self.query(hash, now);
-        self.kind.evidence(&self.state(), &blocks, &query, &belief(), &mut |piece| {
+        let (blocks, query) = (self.all_blocks(hash), self.query(hash, now));
+        let Some(inference) = self.kind.inference() else { return pieces };
+        inference.evidence(&self.state(), &blocks, &query, &belief(), &mut |piece| {
             let Piece { from, to, likelihood } = piece;
             assert!(from < to && pieces.last().is_none_or(|last| last.to <= from), "{piece:?}");
             assert!(likelihood >= 0.0 && likelihood.is_finite(), "{piece:?}");
@@ -262,7 +255,8 @@ impl Harness {
 
     /// Returns the posterior of the kind's own window at a time; `None` if it does not infer.
     pub fn posterior_at(&self, hash: u64, now: Micros) -> Option<f64> {
-        let (Within::Items(window) | Within::Time(window)) = self.kind.window(&self.totals)?;
+        let window = self.kind.inference()?.window(&self.totals);
+        let (Within::Items(window) | Within::Time(window)) = window;
         let pieces = self.evidence_at(hash, now);
         Some(window_posterior(belief().survival, window, |tell| pieces.into_iter().for_each(tell)))
     }
@@ -270,10 +264,11 @@ impl Harness {
     /// Returns the distribution of the key's age at a time, and the age that no inserted key
     /// exceeds.
     pub fn ages_at(&self, hash: u64, now: Micros, belief: &Belief<'_>) -> (AgePosterior, u64) {
-        let blocks = self.blocks(hash, self.state().mask());
+        let blocks = self.all_blocks(hash);
         let (query, mut pieces) = (self.query(hash, now), Vec::new());
-        self.kind.evidence(&self.state(), &blocks, &query, belief, &mut |piece| pieces.push(piece));
-        let history = self.kind.history(&self.state(), &query);
+        let inference = self.kind.inference().expect("a kind with posteriors");
+        inference.evidence(&self.state(), &blocks, &query, belief, &mut |piece| pieces.push(piece));
+        let history = inference.history(&self.state(), &query);
         (AgePosterior::new(belief.survival, u64::MAX, pieces), history)
     }
 
@@ -286,14 +281,20 @@ impl Harness {
 
     /// Visits a settled copy of every block.
     fn each_settled(&self, mut visit: impl FnMut(usize, &Block<'_>)) {
+        self.each_block(|slot, block| {
+            let (own, cells) = (copy(block.own), copy(block.cells));
+            let copied = Block { own: &own, cells: &cells, ..block };
+            self.kind.settle(&self.state(), slot, &copied, &self.moment());
+            visit(slot, &copied);
+        });
+    }
+
+    /// Visits every block, whose changes are not noted for undo.
+    fn each_block(&self, mut visit: impl FnMut(usize, Block<'_>)) {
         for (slot, bank) in self.banks.iter().enumerate() {
             let Some(bank) = bank else { continue };
             for index in 0..bank.blocks as usize {
-                let block = bank.block(index);
-                let (own, cells) = (copy(block.own), copy(block.cells));
-                let copied = Block { own: &own, cells: &cells, undo: Undo::NONE, ..block };
-                self.kind.settle(&self.state(), slot, &copied, &self.moment());
-                visit(slot, &copied);
+                visit(slot, Block { undo: Undo::NONE, ..bank.block(index) });
             }
         }
     }
@@ -304,13 +305,9 @@ impl Harness {
 
     /// Settles every block in place, with the same result as touching each of them.
     pub fn settle_in_place(&mut self) {
-        for (slot, bank) in self.banks.iter().enumerate() {
-            let Some(bank) = bank else { continue };
-            for index in 0..bank.blocks as usize {
-                let block = Block { undo: Undo::NONE, ..bank.block(index) };
-                self.kind.settle(&self.state(), slot, &block, &self.moment());
-            }
-        }
+        self.each_block(|slot, block| {
+            self.kind.settle(&self.state(), slot, &block, &self.moment())
+        });
     }
 
     /// Returns the false-positive rate that the kind expects now.
@@ -357,6 +354,10 @@ impl Harness {
 
     fn query(&self, hash: u64, now: Micros) -> Query {
         Query { hash, now, totals: self.totals }
+    }
+
+    fn all_blocks(&self, hash: u64) -> Blocks<'_> {
+        self.blocks(hash, self.state().mask())
     }
 
     fn blocks(&self, hash: u64, mask: u8) -> Blocks<'_> {
@@ -541,7 +542,7 @@ pub fn survives_torn_words(kind: &Arc<dyn Kind>, layout: Layout) {
             let _ = harness.estimate_at(hash, now);
             let posterior = harness.posterior_at(hash, now).unwrap_or(0.0);
             assert!((0.0..=1.0).contains(&posterior), "{posterior}");
-            if harness.kind.removes() {
+            if harness.kind.removal().is_some() {
                 let _ = harness.remove(hash, 1);
             }
             let _ = harness.contains_within_at(hash, now, Within::Items(mix(seed) >> (key % 64)));

@@ -352,7 +352,14 @@ pub fn wal(dir: impl AsRef<Path>, mut visit: impl FnMut(&Entry) -> Result<()>) -
     history.read(&media, first, known, |timeline, lsn, record| {
         let time = Timestamp::from_unix_micros(record.time);
         let (operation, record) = (record.op.name(), *record);
-        visit(&Entry { lsn, timeline, time, operation, record, weighs: meta.kind.weighs() })
+        visit(&Entry {
+            lsn,
+            timeline,
+            time,
+            operation,
+            record,
+            weighs: meta.kind.weights().is_some(),
+        })
     })?;
     Ok(())
 }

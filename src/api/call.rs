@@ -483,7 +483,7 @@ impl<K: Removes> Call<'_, Filter<K>> {
     /// As there, and [`Error::TimeAhead`].
     #[inline]
     pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        if !self.engine().shared.meta.kind.removes() {
+        if self.engine().shared.meta.kind.removal().is_none() {
             return Err(self.engine().shared.unsupported("remove"));
         }
         Ok(self.write(key.as_ref(), Precondition::Removable)? == Checked::Present)

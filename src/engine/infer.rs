@@ -21,8 +21,7 @@ pub(crate) fn posterior<P: Prior + ?Sized>(
     queries.shared.check_usable()?;
     let kind = &*queries.shared.meta.kind;
     let asked = PosteriorQuery::new(kind, "posterior", key, options, prior)?;
-    queries
-        .ask(hash, given, |kind, state, blocks, query| asked.in_window(kind, state, blocks, query))
+    queries.ask(hash, given, |_, state, blocks, query| asked.in_window(state, blocks, query))
 }
 
 /// Returns the distribution of a key's age.
@@ -38,5 +37,5 @@ pub(crate) fn age_posterior<P: Prior + ?Sized>(
     let options = PosteriorOptions { window: None, form };
     let kind = &*queries.shared.meta.kind;
     let asked = PosteriorQuery::new(kind, "age_posterior", key, options, prior)?;
-    queries.ask(hash, given, |kind, state, blocks, query| asked.ages(kind, state, blocks, query))
+    queries.ask(hash, given, |_, state, blocks, query| asked.ages(state, blocks, query))
 }

@@ -48,7 +48,7 @@ impl Queries {
     /// Returns how long ago a key was seen, at least.
     pub(crate) fn age(&self, hash: u64, given: Option<Micros>) -> Result<Option<Age>> {
         self.check_ages("age")?;
-        self.ask(hash, given, |kind, state, blocks, query| kind.age(state, blocks, query))
+        self.ask(hash, given, |kind, state, blocks, query| kind.ages()?.age(state, blocks, query))
     }
 
     /// Returns whether a key was seen within a time shorter than the window.
@@ -60,13 +60,12 @@ impl Queries {
     ) -> Result<bool> {
         self.check_ages("seen_within")?;
         self.ask(hash, given, |kind, state, blocks, query| {
-            kind.contains_within(state, blocks, query, within)
+            kind.ages().is_some_and(|ages| ages.contains_within(state, blocks, query, within))
         })
     }
 
     fn check_ages(&self, operation: &'static str) -> Result<()> {
-        let kind = &self.shared.meta.kind;
-        if kind.knows_age() { Ok(()) } else { Err(self.shared.unsupported(operation)) }
+        self.shared.meta.kind.ages().map(drop).ok_or_else(|| self.shared.unsupported(operation))
     }
 
     /// Estimates how often a key was inserted.
@@ -95,12 +94,8 @@ impl Queries {
 
     /// Returns the frequency of a key: its decayed count, normalised.
     pub(crate) fn frequency(&self, hash: u64, given: Option<Micros>) -> Result<Estimate> {
-        let normaliser = self
-            .shared
-            .meta
-            .kind
-            .normaliser()
-            .ok_or_else(|| self.shared.unsupported("frequency"))?;
+        let normaliser = self.shared.meta.kind.counts().and_then(|counts| counts.normaliser());
+        let normaliser = normaliser.ok_or_else(|| self.shared.unsupported("frequency"))?;
         let Estimate { count, at_least } = self.estimate(hash, given)?;
         Ok(Estimate { count: count * normaliser, at_least })
     }

@@ -178,8 +178,8 @@ pub(crate) fn stat(shared: &Shared, clock: &Time) -> Result<Stat> {
     let moment = clock.exact_moment(clock.now());
     let sample = sample(shared, &moment);
     let (state, layout) = (header.state(), shared.meta.layout);
-    let removals = if kind.removes() { totals.new_bits } else { 0 };
-    let figures = kind.figures().iter().map(|metric| (metric.name, figure(shared, metric.own)));
+    let removals = if kind.removal().is_some() { totals.new_bits } else { 0 };
+    let metrics = kind.metrics().iter().map(|of| (of.name, metric(shared, of.word)));
     Ok(Stat {
         kind: kind.name(),
         parameters: kind.parameters(),
@@ -194,7 +194,7 @@ pub(crate) fn stat(shared: &Shared, clock: &Time) -> Result<Stat> {
         estimated_fpr: kind.estimated_fpr(&state, layout, &moment, &sample),
         planned_fpr: kind.planned_fpr(layout),
         saturated: kind.is_saturated(&state, layout, &moment, &sample),
-        figures: figures.collect(),
+        figures: metrics.collect(),
         memory_bytes: shared.image.memory_bytes(),
         disk_bytes: disk_bytes(shared)?,
         stripes: layout.stripes,
@@ -234,11 +234,11 @@ fn sample(shared: &Shared, moment: &Moment) -> Sample {
 }
 
 /// Returns the sum of a kind word over all blocks.
-fn figure(shared: &Shared, own: usize) -> u64 {
+fn metric(shared: &Shared, word: usize) -> u64 {
     let banks = shared.image.banks();
     let blocks =
         banks.iter().flat_map(|(_, bank)| (0..bank.blocks()).map(|at| bank.block(at as usize)));
-    blocks.map(|(_, block)| block.own(own)).fold(0, u64::wrapping_add)
+    blocks.map(|(_, block)| block.own(word)).fold(0, u64::wrapping_add)
 }
 
 /// Returns the oldest format version among log and snapshots, as far as they exist and are

@@ -54,7 +54,8 @@ impl Steps {
         if kind.due(&state, self.shared.image.layout(), &moment).is_none() {
             return Ok(StepOutcome::Applied);
         }
-        let mut stripe = match kind.step_without(&state, &moment) {
+        let events = kind.events();
+        let mut stripe = match events.and_then(|events| events.step_without(&state, &moment)) {
             None => self.stripes.lock(0),
             Some(step) => match self.stripes.lock_events() {
                 Some(stripe) => stripe,

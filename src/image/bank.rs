@@ -48,7 +48,7 @@ impl BankForm {
     /// Returns the form of a kind's banks.
     #[must_use]
     pub fn of(kind: &dyn Kind) -> Self {
-        Self { undo: !kind.idempotent(), grows: kind.grows() }
+        Self { undo: !kind.idempotent(), grows: kind.growth().is_some() }
     }
 }
 

@@ -343,7 +343,9 @@ impl Image {
     pub fn apply_event(&self, kind: &dyn Kind, lsn: u64, event: &Event) {
         self.header.state_block().change(lsn, |state| {
             state.apply_banks(event);
-            kind.apply(state, self.layout, event);
+            if let Some(events) = kind.events() {
+                events.apply(state, self.layout, event);
+            }
         });
         if let Event::CloseBank { id, .. } = *event {
             let name =
@@ -435,10 +437,11 @@ impl Image {
         block: &Block<'_>,
         operation: &Operation,
     ) -> Result<usize> {
-        if !self.form.grows {
+        // Most kinds do not grow, and are not called.
+        let Some(growth) = self.form.grows.then(|| kind.growth()).flatten() else {
             return Ok(0);
-        }
-        let (used, wanted) = (kind.room_now(block), kind.room(block, operation));
+        };
+        let (used, wanted) = (growth.room_now(block), growth.room(block, operation));
         if let Some(bank) = banks.get(0).filter(|_| wanted > used) {
             bank.allocate(block.number, wanted)?;
         }
@@ -458,8 +461,10 @@ impl Image {
         if before == 0 {
             return;
         }
-        if let (Some(bank), Some(block)) = (banks.get(0), blocks.get(0)) {
-            let used = kind.room_now(block);
+        if let (Some(growth), Some(bank), Some(block)) =
+            (kind.growth(), banks.get(0), blocks.get(0))
+        {
+            let used = growth.room_now(block);
             if used < before {
                 bank.free(block.number, used);
             }

@@ -384,9 +384,9 @@ fn load_block(
         store(to, *from);
     }
     header.set_lsn(frame.lsn);
-    if kind.grows() {
+    if let Some(growth) = kind.growth() {
         // The block's room may end in zeros, which the snapshot has left out.
-        bank.allocate(frame.index, kind.room_now(&block))?;
+        bank.allocate(frame.index, growth.room_now(&block))?;
     }
     Ok(())
 }

@@ -26,7 +26,7 @@ const CIRCLES: &[(&str, &[&str])] = &[
     ),
     ("core/src/inference", &["distinct", "distinct/groups"]),
     ("core/src/inference", &["mod", "posterior"]),
-    ("core/src/kind", &["mod", "parameters", "sample"]),
+    ("core/src/kind", &["describe", "mod", "sample"]),
     ("core/src/kinds/decaying", &["exponential", "mod", "ring"]),
     ("core/src/kinds/decaying_optimized", &["counters", "mod"]),
     ("core/src/kinds/stable", &["cells", "replay"]),

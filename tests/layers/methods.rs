@@ -7,7 +7,6 @@ use std::collections::BTreeSet;
 
 /// Inherent methods that still stand apart from their type: a type, a folder, and files in it.
 const APART: &[(&str, &str, &[&str])] = &[
-    ("AgePartitioned", "core/src/kinds/age_partitioned", &["evidence"]),
     ("Bloom", "core/src/kinds/bloom", &["evidence"]),
     ("Control", "src/image", &["clock_lead"]),
     ("Filter", "src/api", &["abilities", "paths"]),

@@ -7,10 +7,10 @@ use crate::block::{Block, OWN_WORDS, load};
 /// Returns a block without the cells that it has no room for.
 #[must_use]
 pub fn used<'a>(kind: &dyn Kind, block: Block<'a>) -> Block<'a> {
-    if !kind.grows() {
+    let Some(growth) = kind.growth() else {
         return block;
-    }
-    let cells = &block.cells[..kind.room_now(&block).min(block.cells.len())];
+    };
+    let cells = &block.cells[..growth.room_now(&block).min(block.cells.len())];
     Block { cells, ..block }
 }
 

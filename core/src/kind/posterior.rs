@@ -2,7 +2,7 @@
 //! are read, then answered from its evidence.
 
 use super::plan::unsupported;
-use super::{Kind, Query, State, Totals, Within};
+use super::{Inference, Kind, Query, State, Totals, Within};
 use crate::block::Blocks;
 use crate::error::{Error, Result};
 use crate::inference::prior::{inserts_per_second, probability};
@@ -18,8 +18,9 @@ pub struct PosteriorOptions {
 }
 
 /// A question for the probability that a key is in a window, or for the distribution of its age.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct PosteriorQuery<'a> {
+    inference: &'a dyn Inference,
     belief: Belief<'a>,
     /// The width of the window, if it is not the filter's own.
     width: Option<u64>,
@@ -33,19 +34,20 @@ impl<'a> PosteriorQuery<'a> {
     /// another unit than the kind's own, and for a prior that is not one.
     #[inline]
     pub fn new<P: Prior + ?Sized>(
-        kind: &dyn Kind,
+        kind: &'a dyn Kind,
         operation: &'static str,
         key: &[u8],
         PosteriorOptions { window, form }: PosteriorOptions,
         prior: &'a P,
     ) -> Result<Self> {
+        let inference = kind.inference().ok_or_else(|| unsupported(kind, operation))?;
         // A window of any width: it gives the unit of ages.
-        let unit = kind.window(&Totals::default());
-        let unit = unit.ok_or_else(|| unsupported(kind, operation))?;
+        let unit = inference.window(&Totals::default());
         let width = window.map(|window| width(unit, window)).transpose()?;
         let (probability, distinct) = (probability(prior, key)?, prior.distinct());
         let survival = survival(unit, prior, probability)?;
         Ok(Self {
+            inference,
             belief: Belief { probability, survival, distinct, form, width: u64::MAX },
             width,
         })
@@ -54,38 +56,26 @@ impl<'a> PosteriorQuery<'a> {
     /// Returns the probability that the key is in the window.
     #[must_use]
     #[inline]
-    pub fn in_window(
-        &self,
-        kind: &dyn Kind,
-        state: &State<'_>,
-        blocks: &Blocks<'_>,
-        query: &Query,
-    ) -> f64 {
-        let own = || match kind.window(&query.totals) {
-            Some(Within::Items(own) | Within::Time(own)) => own,
-            None => 0,
+    pub fn in_window(&self, state: &State<'_>, blocks: &Blocks<'_>, query: &Query) -> f64 {
+        let own = || match self.inference.window(&query.totals) {
+            Within::Items(own) | Within::Time(own) => own,
         };
         // The window begins at the first insert at the earliest: a key that was never inserted is
         // in no window.
-        let width = self.width.unwrap_or_else(own).min(kind.history(state, query));
+        let width = self.width.unwrap_or_else(own).min(self.inference.history(state, query));
         let belief = Belief { width, ..self.belief };
         window_posterior(belief.survival, width, |tell| {
-            kind.evidence(state, blocks, query, &belief, tell);
+            self.inference.evidence(state, blocks, query, &belief, tell);
         })
     }
 
     /// Returns the distribution of the key's age.
     #[must_use]
-    pub fn ages(
-        &self,
-        kind: &dyn Kind,
-        state: &State<'_>,
-        blocks: &Blocks<'_>,
-        query: &Query,
-    ) -> AgePosterior {
+    pub fn ages(&self, state: &State<'_>, blocks: &Blocks<'_>, query: &Query) -> AgePosterior {
         let mut pieces: Vec<Piece> = Vec::new();
-        kind.evidence(state, blocks, query, &self.belief, &mut |piece| pieces.push(piece));
-        AgePosterior::new(self.belief.survival, kind.history(state, query), pieces)
+        self.inference
+            .evidence(state, blocks, query, &self.belief, &mut |piece| pieces.push(piece));
+        AgePosterior::new(self.belief.survival, self.inference.history(state, query), pieces)
     }
 }
 

@@ -17,7 +17,7 @@ pub fn of_operation(
     operation: &Operation,
     stream: bool,
 ) -> Record {
-    let argument = if kind.weighs() {
+    let argument = if kind.weights().is_some() {
         operation.weight
     } else {
         kind.new_bits(state, blocks, operation).min(ARGUMENT_MAX)
@@ -39,7 +39,7 @@ pub fn operation(kind: &dyn Kind, record: &Record) -> Option<Operation> {
         Op::Remove => Change::Remove,
         _ => return None,
     };
-    let weight = if kind.weighs() { record.argument } else { 1 };
+    let weight = if kind.weights().is_some() { record.argument } else { 1 };
     let Record { payload: hash, step, time, .. } = *record;
     Some(Operation { change, hash, step, time, weight })
 }
@@ -49,7 +49,7 @@ pub fn operation(kind: &dyn Kind, record: &Record) -> Option<Operation> {
 #[inline]
 pub fn counts(kind: &dyn Kind, record: &Record) -> Totals {
     match record.op {
-        Op::Insert if kind.weighs() => Totals { inserts: 1, new_bits: 0 },
+        Op::Insert if kind.weights().is_some() => Totals { inserts: 1, new_bits: 0 },
         Op::Insert => Totals { inserts: 1, new_bits: record.argument.into() },
         _ => Totals { inserts: 0, new_bits: 1 },
     }
@@ -60,6 +60,6 @@ pub fn counts(kind: &dyn Kind, record: &Record) -> Totals {
 pub fn change(kind: &dyn Kind, state: &State<'_>, blocks: &Blocks<'_>, operation: &Operation) {
     match operation.change {
         Change::Insert => kind.insert(state, blocks, operation),
-        Change::Remove => kind.remove(state, blocks, operation),
+        Change::Remove => kind.remove(blocks, operation),
     }
 }

@@ -13,6 +13,7 @@ pub mod dynamic_count;
 pub mod importance;
 pub mod registry;
 mod runs;
+pub mod spec;
 pub mod spectral;
 pub mod stable;
 pub mod time_limited;

@@ -14,8 +14,8 @@ pub struct Entry {
     /// The kind's name, as on the command line.
     pub name: &'static str,
     /// Builds the kind from the parameters that a user gives (`capacity`, `fpr`, …) or from those
-    /// that [`Kind::parameters`] returned. It checks every value, completes the rest, and never
-    /// panics.
+    /// that [`Describe::parameters`](crate::kind::Describe::parameters) returned. It checks every
+    /// value, completes the rest, and never panics.
     pub build: fn(&Parameters) -> Result<Arc<dyn Kind>>,
 }
 

@@ -34,8 +34,8 @@ use crate::kind::parameters::within;
 use crate::kind::plan::unsupported;
 use crate::kind::posterior::{PosteriorOptions, PosteriorQuery};
 use crate::kind::{
-    Admission, Age, BankMask, Checked, Estimate, Kind, Micros, Precondition, Query, Request, Since,
-    State, Within, records,
+    Admission, Age, BankMask, Checked, Estimate, KeyAges, Kind, Micros, Precondition, Query,
+    Request, Since, State, Within, records,
 };
 use crate::time::OperationTime;
 use ledger::Ledger;
@@ -382,8 +382,8 @@ impl Machine {
     /// # Errors
     /// [`Error::Unsupported`] for kinds that do not know ages.
     pub fn age(&self, hash: u64, now: Micros) -> Result<Option<Age>> {
-        self.check_ages("age")?;
-        Ok(self.kind().age(&self.state(), &self.blocks(hash), &self.query(hash, now)))
+        let ages = self.ages("age")?;
+        Ok(ages.age(&self.state(), &self.blocks(hash), &self.query(hash, now)))
     }
 
     /// Returns whether a key was seen within a part of the window.
@@ -391,13 +391,12 @@ impl Machine {
     /// # Errors
     /// As [`Machine::age`].
     pub fn seen_within(&self, hash: u64, now: Micros, within: Within) -> Result<bool> {
-        self.check_ages("seen_within")?;
-        let query = self.query(hash, now);
-        Ok(self.kind().contains_within(&self.state(), &self.blocks(hash), &query, within))
+        let (ages, query) = (self.ages("seen_within")?, self.query(hash, now));
+        Ok(ages.contains_within(&self.state(), &self.blocks(hash), &query, within))
     }
 
-    fn check_ages(&self, operation: &'static str) -> Result<()> {
-        if self.kind().knows_age() { Ok(()) } else { Err(unsupported(self.kind(), operation)) }
+    fn ages(&self, operation: &'static str) -> Result<&dyn KeyAges> {
+        self.kind().ages().ok_or_else(|| unsupported(self.kind(), operation))
     }
 
     /// Returns how often a key was inserted.
@@ -415,7 +414,7 @@ impl Machine {
     /// # Errors
     /// [`Error::Unsupported`] for kinds whose counts do not decay.
     pub fn frequency(&self, hash: u64, now: Micros) -> Result<Estimate> {
-        let normaliser = self.kind().normaliser();
+        let normaliser = self.kind().counts().and_then(|counts| counts.normaliser());
         let normaliser = normaliser.ok_or_else(|| unsupported(self.kind(), "frequency"))?;
         let Estimate { count, at_least } = self.estimate(hash, now)?;
         Ok(Estimate { count: count * normaliser, at_least })
@@ -436,7 +435,7 @@ impl Machine {
         let (kind, hash) = (self.kind(), self.hash(key));
         let asked = PosteriorQuery::new(kind, "posterior", key, options, prior)?;
         let query = self.query(hash, now);
-        Ok(asked.in_window(kind, &self.state(), &self.blocks(hash), &query))
+        Ok(asked.in_window(&self.state(), &self.blocks(hash), &query))
     }
 
     /// Returns the distribution of a key's age.
@@ -453,7 +452,7 @@ impl Machine {
         let (kind, hash) = (self.kind(), self.hash(key));
         let options = PosteriorOptions { window: None, form };
         let asked = PosteriorQuery::new(kind, "age_posterior", key, options, prior)?;
-        Ok(asked.ages(kind, &self.state(), &self.blocks(hash), &self.query(hash, now)))
+        Ok(asked.ages(&self.state(), &self.blocks(hash), &self.query(hash, now)))
     }
 
     /// Returns which records have been applied.

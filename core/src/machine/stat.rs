@@ -49,8 +49,8 @@ impl MachineStat {
                 sample.look(kind, &state, slot, &copied.block(), &moment);
             }
         }
-        let removals = if kind.removes() { totals.new_bits } else { 0 };
-        let figures = kind.figures().iter();
+        let removals = if kind.removal().is_some() { totals.new_bits } else { 0 };
+        let metrics = kind.metrics().iter();
         Self {
             inserts: totals.inserts,
             operations: totals.inserts.wrapping_add(removals),
@@ -60,7 +60,7 @@ impl MachineStat {
             estimated_fpr: kind.estimated_fpr(&state, layout, &moment, &sample),
             planned_fpr: kind.planned_fpr(layout),
             saturated: kind.is_saturated(&state, layout, &moment, &sample),
-            figures: figures.map(|figure| (figure.name, sum(machine, figure.own))).collect(),
+            figures: metrics.map(|metric| (metric.name, sum(machine, metric.word))).collect(),
             banks: machine.memory.banks().count() as u32,
             blocks: machine.memory.banks().map(|(_, bank)| bank.blocks()).sum(),
         }

@@ -21,12 +21,12 @@ impl<F: Fn(&dyn Kind, &State<'_>, &Blocks<'_>, &Operation)> Apply for F {}
 
 /// Checks that the kind has what a request needs.
 pub(super) fn check(kind: &dyn Kind, request: &Request) -> Result<()> {
-    if request.precondition == Precondition::Removable && !kind.removes() {
+    if request.precondition == Precondition::Removable && kind.removal().is_none() {
         return Err(unsupported(kind, "remove"));
     }
     match request.weight {
         1 => Ok(()),
-        2..=MOST_WEIGHT if kind.weighs() => Ok(()),
+        2..=MOST_WEIGHT if kind.weights().is_some() => Ok(()),
         2..=MOST_WEIGHT => Err(unsupported(kind, "a weight")),
         found => {
             Err(Error::parameter("weight", format!("a number from 1 to {MOST_WEIGHT}"), found))
@@ -166,7 +166,9 @@ fn time_of(record: &Record) -> OperationTime {
 fn apply_event(machine: &mut Machine, event: &Event, record: &Record) {
     let state = machine.memory.state();
     state.apply_banks(event);
-    machine.identity.kind.apply(&state, machine.identity.layout, event);
+    if let Some(events) = machine.identity.kind.events() {
+        events.apply(&state, machine.identity.layout, event);
+    }
     machine.memory.follow();
     machine.ledger.note(time_of(record));
 }
@@ -211,10 +213,10 @@ fn check_record(machine: &Machine, record: &Record) -> Result<()> {
         return refused("a time in the range of all filters");
     }
     match record.op {
-        Op::Insert | Op::Remove if kind.weighs() && record.argument == 0 => {
+        Op::Insert | Op::Remove if kind.weights().is_some() && record.argument == 0 => {
             refused("a weight of at least 1")
         }
-        Op::Remove if !kind.removes() => refused("no removal"),
+        Op::Remove if kind.removal().is_none() => refused("no removal"),
         Op::Remove => {
             let there = count(machine, record.payload, record.time);
             let is_there = there.is_some_and(|there| there.holds(record.argument));

@@ -56,7 +56,9 @@ fn a_set_is_of_the_version_it_was_made_for_and_of_no_other() {
 
 #[test]
 fn only_what_cannot_be_done_again_is_noted_and_only_blocks_that_grow_begin_small() {
-    let form = |spec: &dyn Fn() -> Result<Arc<dyn Kind>>| BankForm::of(&*spec().expect("a kind"));
+    let form = |spec: &dyn Fn() -> ebbtide_core::Result<Arc<dyn Kind>>| {
+        BankForm::of(&*spec().expect("a kind"))
+    };
     assert_eq!(form(&|| Bloom::capacity(1000).kind()), PLAIN);
     assert_eq!(form(&|| Counting::capacity(1000).kind()), NOTING);
     assert_eq!(form(&|| DynamicCount::capacity(1000).kind()), GROWING);

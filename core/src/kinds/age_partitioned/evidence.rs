@@ -3,9 +3,9 @@
 
 use super::super::runs::{Ages, Row, Start};
 use super::AgePartitioned;
-use crate::block::Block;
+use crate::block::Blocks;
 use crate::inference::{Belief, Piece, posterior::gone};
-use crate::kind::{Query, State};
+use crate::kind::{CountedGenerations, Inference, Query, State, Totals, Within};
 use std::ops::Range;
 
 /// The generations of a filter by age, in inserts.
@@ -36,24 +36,31 @@ struct Weighing<'a> {
     run: f64,
 }
 
-impl AgePartitioned {
+impl Inference for AgePartitioned {
+    fn window(&self, _: &Totals) -> Within {
+        Within::Items(self.window)
+    }
+
     /// Passes to `tell` the likelihood of the key's row at the ages of each generation in which it
     /// can have been inserted, and beyond.
-    #[inline]
-    pub(super) fn tell_evidence(
+    fn evidence(
         &self,
         state: &State<'_>,
-        block: &Block<'_>,
+        blocks: &Blocks<'_>,
         query: &Query,
         belief: &Belief<'_>,
         tell: &mut dyn FnMut(Piece),
     ) {
-        let (ones, generation) = self.slices.ones(block, state.own(super::GENERATION), query.hash);
+        let Some(block) = blocks.get(0) else {
+            return;
+        };
+        let current = CountedGenerations::current(state);
+        let (ones, generation) = self.slices.ones(block, current, query.hash);
         let rows = (block.cells.len() as u64 * self.slices.lanes()) as f64;
         let generations = Generations {
             belief,
             k: self.k,
-            closed: self.generation,
+            closed: self.generations.length,
             open: self.inserts_in(state, generation, &query.totals),
             count: generation.saturating_add(1),
             hit: 1.0 / (rows * block.of as f64).max(1.0),

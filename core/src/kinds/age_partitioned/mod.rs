@@ -6,11 +6,12 @@
 //! after `(l+1)·g` inserts except for ghosts: a key that expired `e < k` generations ago still has
 //! `k-e` slices, and about `2^-e` of such keys are still reported as present.
 //!
-//! A shift is due before the insert that follows a full generation. It changes two words of the
-//! filter-wide state and no block: blocks catch up when they are next touched (`columns`).
+//! A shift is due before the insert that follows a full generation ([`CountedGenerations`]); blocks
+//! catch up when they are next touched (`columns`).
 
 mod evidence;
 mod planner;
+pub mod spec;
 pub mod theory;
 
 #[cfg(test)]
@@ -21,10 +22,10 @@ pub use planner::{COLUMNS, Design, MOST_WORDS, Plan, design, plan, words_for};
 use super::columns::{Columns, caught_up};
 use crate::block::{Block, Blocks, Geometry, Layout};
 use crate::error::{Error, Result};
-use crate::inference::{Belief, Piece};
 use crate::kind::parameters::{DEFAULT_FPR, within};
 use crate::kind::{
-    Age, Decision, Event, Kind, Moment, Operation, Parameters, Query, Sample, State, Totals, Within,
+    Age, CountedGenerations, Describe, Events, Inference, KeyAges, Kind, Moment, Operation,
+    Parameters, Query, Sample, SingleBlock, State, Totals, Within,
 };
 use std::sync::Arc;
 use theory::Phase;
@@ -42,12 +43,6 @@ const CEILING_SLACK: f64 = 1.05;
 /// The longest window, in inserts; memory bounds it earlier.
 const MOST_ITEMS: u64 = 1 << 48;
 
-/// The kind word of the filter-wide state that holds the open generation.
-const GENERATION: usize = 0;
-
-/// The kind word that holds the number of inserts when that generation began.
-const BEGAN: usize = 1;
-
 /// An age-partitioned filter's parameters, completed.
 #[derive(Debug, Clone, PartialEq)]
 struct AgePartitioned {
@@ -55,7 +50,7 @@ struct AgePartitioned {
     fpr: f64,
     k: u32,
     l: u32,
-    generation: u64,
+    generations: CountedGenerations,
     columns: u32,
     words: u64,
     slices: Columns,
@@ -94,7 +89,8 @@ pub fn build(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
     }
     let words = words.unwrap_or(plan.words);
     let slices = Columns::new(k, k + l, columns);
-    Ok(Arc::new(AgePartitioned { window, fpr, k, l, generation, columns, words, slices }))
+    let generations = CountedGenerations { length: generation };
+    Ok(Arc::new(AgePartitioned { window, fpr, k, l, generations, columns, words, slices }))
 }
 
 fn columns(parameters: &Parameters) -> Result<Option<u32>> {
@@ -140,20 +136,20 @@ fn given(
 impl AgePartitioned {
     /// Returns the known inserts into the open generation; 0 if the state is behind `generation`.
     fn inserts_in(&self, state: &State<'_>, generation: u64, totals: &Totals) -> u64 {
-        if state.own(GENERATION) < generation {
+        if CountedGenerations::current(state) < generation {
             return 0;
         }
-        totals.inserts.saturating_sub(state.own(BEGAN))
+        CountedGenerations::open_inserts(state, totals)
     }
 
     /// Returns the theoretical rate in blocks of this geometry.
     fn fpr_at(&self, layout: Layout, geometry: Geometry, phase: Phase) -> f64 {
         let cells = layout.words(geometry) as f64 * self.slices.lanes() as f64;
-        let load = f64::from(self.k) * self.generation as f64 / cells;
+        let load = f64::from(self.k) * self.generations.length as f64 / cells;
         // A single block holds all keys: nothing varies.
         let block_keys = match layout.blocks(geometry) {
             0 | 1 => 0.0,
-            blocks => self.generation as f64 / blocks as f64,
+            blocks => self.generations.length as f64 / blocks as f64,
         };
         theory::fpr_in_blocks(self.k, self.l, load, phase, block_keys)
     }
@@ -163,13 +159,13 @@ impl AgePartitioned {
     #[inline(always)]
     fn runs(&self, state: &State<'_>, blocks: &Blocks<'_>, hash: u64) -> (u64, u64) {
         match blocks.get(0) {
-            Some(block) => self.slices.runs(block, state.own(GENERATION), hash),
+            Some(block) => self.slices.runs(block, CountedGenerations::current(state), hash),
             None => (0, 0),
         }
     }
 }
 
-impl Kind for AgePartitioned {
+impl Describe for AgePartitioned {
     fn name(&self) -> &'static str {
         NAME
     }
@@ -180,7 +176,7 @@ impl Kind for AgePartitioned {
             .with("fpr", self.fpr)
             .with("k", self.k)
             .with("l", self.l)
-            .with("generation", self.generation)
+            .with("generation", self.generations.length)
             .with("columns", self.columns)
             .with("words", self.words)
     }
@@ -193,59 +189,60 @@ impl Kind for AgePartitioned {
         self.words
     }
 
-    fn prefetch(&self, blocks: &Blocks<'_>, hash: u64) {
-        if let Some(block) = blocks.get(0) {
-            self.slices.prefetch(block, hash);
-        }
+    fn step(&self, state: &State<'_>, _: &Moment) -> Option<u64> {
+        Some(CountedGenerations::current(state))
     }
 
-    fn due(&self, state: &State<'_>, _: Layout, moment: &Moment) -> Option<Event> {
-        let end = state.own(BEGAN).saturating_add(self.generation);
-        (moment.totals.inserts >= end).then(|| Event::Step {
-            step: state.own(GENERATION).saturating_add(1),
-            time: moment.now,
-            word: moment.totals.inserts,
-        })
+    /// Assumes that all keys were distinct: duplicates fill less.
+    fn estimated_fpr(&self, state: &State<'_>, layout: Layout, moment: &Moment, _: &Sample) -> f64 {
+        let Some(bank) = state.bank(0) else {
+            return 0.0;
+        };
+        let open = CountedGenerations::open_inserts(state, &moment.totals);
+        let fraction = open as f64 / self.generations.length as f64;
+        let closed = CountedGenerations::current(state);
+        self.fpr_at(layout, bank.geometry, Phase { closed, fraction })
     }
 
-    fn apply(&self, state: &State<'_>, _: Layout, event: &Event) {
-        if let Event::Step { step, word, .. } = *event
-            && step > state.own(GENERATION)
-        {
-            state.set_own(GENERATION, step);
-            state.set_own(BEGAN, word);
-        }
+    /// Returns the rate just before a shift, when it is highest.
+    fn planned_fpr(&self, layout: Layout) -> f64 {
+        self.fpr_at(layout, layout.geometry(self.words), Phase::WORST)
     }
 
-    /// Returns the generation that opens next, for as many inserts as a generation takes. It opens
-    /// either at this insert or before and then takes that many more, or after it. In both cases it
-    /// is this key's generation or a younger one.
-    fn step_without(&self, state: &State<'_>, moment: &Moment) -> Option<u64> {
-        let two = self.generation.saturating_mul(2);
-        let full = state.own(BEGAN).saturating_add(two);
-        (moment.totals.inserts < full).then(|| state.own(GENERATION).saturating_add(1))
+    fn events(&self) -> Option<&dyn Events> {
+        Some(&self.generations)
     }
 
-    fn decide(&self, state: &State<'_>, _: &Moment) -> Decision {
-        Decision::Insert { step: state.own(GENERATION) }
+    fn ages(&self) -> Option<&dyn KeyAges> {
+        Some(self)
     }
 
-    fn insert(&self, _: &State<'_>, blocks: &Blocks<'_>, operation: &Operation) {
-        if let Some(block) = blocks.get(0) {
-            // Another thread may have shifted since the step was read, and written here first.
-            let generation = operation.step.max(caught_up(block));
-            self.slices.insert(block, 0, generation, operation.hash);
-        }
+    fn inference(&self) -> Option<&dyn Inference> {
+        Some(self)
+    }
+}
+
+impl SingleBlock for AgePartitioned {
+    fn prefetch(&self, block: &Block<'_>, hash: u64) {
+        self.slices.prefetch(block, hash);
     }
 
-    fn contains(&self, state: &State<'_>, blocks: &Blocks<'_>, query: &Query) -> bool {
-        self.runs(state, blocks, query.hash).0 != 0
+    fn insert(&self, block: &Block<'_>, operation: &Operation) {
+        // Another thread may have shifted since the step was read, and written here first.
+        let generation = operation.step.max(caught_up(block));
+        self.slices.insert(block, 0, generation, operation.hash);
     }
 
-    fn knows_age(&self) -> bool {
-        true
+    fn contains(&self, state: &State<'_>, block: &Block<'_>, query: &Query) -> bool {
+        self.slices.runs(block, CountedGenerations::current(state), query.hash).0 != 0
     }
 
+    fn settle(&self, state: &State<'_>, block: &Block<'_>, _: &Moment) {
+        self.slices.catch_up(block, 0, CountedGenerations::current(state));
+    }
+}
+
+impl KeyAges for AgePartitioned {
     /// By the youngest run, which is never older than the key: at least the inserts of the open
     /// generation and of the closed ones after the run's.
     fn age(&self, state: &State<'_>, blocks: &Blocks<'_>, query: &Query) -> Option<Age> {
@@ -253,7 +250,7 @@ impl Kind for AgePartitioned {
         let closed = match runs.leading_zeros() {
             64 => return None,
             0 => return Some(Age::Items(0)),
-            age => u64::from(age - 1).saturating_mul(self.generation),
+            age => u64::from(age - 1).saturating_mul(self.generations.length),
         };
         let open = self.inserts_in(state, generation, &query.totals);
         Some(Age::Items(open.saturating_add(closed)))
@@ -279,49 +276,8 @@ impl Kind for AgePartitioned {
         let open = self.inserts_in(state, generation, &query.totals);
         let oldest = match (items - 1).checked_sub(open) {
             None => 0,
-            Some(beyond) => 1 + beyond / self.generation,
+            Some(beyond) => 1 + beyond / self.generations.length,
         };
         runs >> 63_u64.saturating_sub(oldest) != 0
-    }
-
-    fn window(&self, _: &Totals) -> Option<Within> {
-        Some(Within::Items(self.window))
-    }
-
-    fn evidence(
-        &self,
-        state: &State<'_>,
-        blocks: &Blocks<'_>,
-        query: &Query,
-        belief: &Belief<'_>,
-        tell: &mut dyn FnMut(Piece),
-    ) {
-        if let Some(block) = blocks.get(0) {
-            self.tell_evidence(state, block, query, belief, tell);
-        }
-    }
-
-    fn settle(&self, state: &State<'_>, _: usize, block: &Block<'_>, _: &Moment) {
-        self.slices.catch_up(block, 0, state.own(GENERATION));
-    }
-
-    fn step(&self, state: &State<'_>, _: &Moment) -> Option<u64> {
-        Some(state.own(GENERATION))
-    }
-
-    /// Assumes that all keys were distinct: duplicates fill less.
-    fn estimated_fpr(&self, state: &State<'_>, layout: Layout, moment: &Moment, _: &Sample) -> f64 {
-        let Some(bank) = state.bank(0) else {
-            return 0.0;
-        };
-        let closed = state.own(GENERATION);
-        let open = self.inserts_in(state, closed, &moment.totals);
-        let fraction = open as f64 / self.generation as f64;
-        self.fpr_at(layout, bank.geometry, Phase { closed, fraction })
-    }
-
-    /// Returns the rate just before a shift, when it is highest.
-    fn planned_fpr(&self, layout: Layout) -> f64 {
-        self.fpr_at(layout, layout.geometry(self.words), Phase::WORST)
     }
 }

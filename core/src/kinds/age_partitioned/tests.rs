@@ -9,6 +9,7 @@ use super::*;
 use crate::block::OWN_WORDS;
 use crate::conformance::{self, Harness, Model, Step, hash_of};
 use crate::hash::Positions;
+use crate::kind::Event;
 use crate::kind::Micros;
 use crate::state::STATE_WORDS;
 use proptest::prelude::*;
@@ -199,7 +200,7 @@ fn a_shift_comes_before_the_insert_that_follows_a_full_generation() {
         harness.insert(hash_of(key), 0);
         assert!(harness.contains(hash_of(0)), "after {key} more");
     }
-    assert_eq!(harness.state().own(GENERATION), u64::from(l));
+    assert_eq!(harness.state().own(CountedGenerations::CURRENT), u64::from(l));
     harness.insert(hash_of(last), 0);
     assert!(!harness.contains(hash_of(0)));
     assert_eq!(harness.events().len(), l as usize + 1);
@@ -256,8 +257,8 @@ fn a_sub_window_misses_no_key_when_the_block_is_ahead_of_the_filters_state() {
         harness.insert(hash_of(key), 0);
     });
     // The state as a query may have read it just before the shift.
-    harness.state().set_own(GENERATION, 8);
-    harness.state().set_own(BEGAN, 80);
+    harness.state().set_own(CountedGenerations::CURRENT, 8);
+    harness.state().set_own(CountedGenerations::BEGAN, 80);
     assert!(harness.contains_within(hash_of(89), Within::Items(2)));
     assert_eq!(harness.age(hash_of(89)), Some(Age::Items(0)));
 }

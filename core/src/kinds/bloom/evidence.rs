@@ -2,24 +2,33 @@
 //! paper.
 
 use super::Bloom;
-use crate::block::Block;
+use crate::block::{Block, Blocks};
 use crate::inference::{Belief, Form, Piece, Scatter};
-use crate::kind::Query;
+use crate::kind::{Inference, Query, State, Totals, Within};
 
-impl Bloom {
+impl Inference for Bloom {
+    /// Returns all inserts: section 2.4 of the Inferential paper.
+    fn window(&self, totals: &Totals) -> Within {
+        Within::Items(totals.inserts)
+    }
+
     /// Passes to `tell` the likelihood of a key's bits if it was one of the `n` inserts, and if it
     /// was none (equation 12).
     ///
     /// If all are set: certain if it was inserted, and otherwise the probability that other keys
     /// set them. If not all are set, it was not inserted.
-    pub(super) fn tell_evidence(
+    fn evidence(
         &self,
-        block: &Block<'_>,
+        _: &State<'_>,
+        blocks: &Blocks<'_>,
         query: &Query,
-        all_set: bool,
         belief: &Belief<'_>,
         tell: &mut dyn FnMut(Piece),
     ) {
+        let Some(block) = blocks.get(0) else {
+            return;
+        };
+        let all_set = self.all_set(block, query.hash);
         // (Bits that are set prove an insert that the sums may not count yet.)
         let inserts = query.totals.inserts.max(u64::from(all_set));
         let likelihood = if all_set {
@@ -30,7 +39,9 @@ impl Bloom {
         };
         tell(Piece { from: inserts, to: Piece::ENDLESS, likelihood });
     }
+}
 
+impl Bloom {
     /// Returns `P_FP` (equation 1), with `r_x = k`.
     fn false_positive(&self, block: &Block<'_>, inserts: u64, belief: &Belief<'_>) -> f64 {
         // All blocks of a filter have the same shape, so the scattering is computed once.

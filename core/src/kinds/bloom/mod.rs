@@ -4,6 +4,7 @@
 
 mod evidence;
 mod plan;
+pub mod spec;
 mod theory;
 
 #[cfg(test)]
@@ -14,12 +15,12 @@ pub(super) use plan::Plan;
 pub use theory::{fpr, fpr_of_fill, mean_over_blocks, variance_over_blocks};
 
 use crate::atomic::AtomicU64;
-use crate::block::{Block, Blocks, Layout, load, prefetch, store};
+use crate::block::{Block, Layout, load, prefetch, store};
 use crate::error::Result;
 use crate::hash::Positions;
-use crate::inference::{Belief, Piece, Scatter};
+use crate::inference::Scatter;
 use crate::kind::{
-    Decision, Kind, Moment, Operation, Parameters, Query, Sample, State, Totals, Within,
+    Describe, Inference, Kind, Moment, Operation, Parameters, Query, Sample, SingleBlock, State,
 };
 use std::sync::{Arc, OnceLock};
 
@@ -83,7 +84,7 @@ impl Bloom {
     }
 }
 
-impl Kind for Bloom {
+impl Describe for Bloom {
     fn name(&self) -> &'static str {
         NAME
     }
@@ -100,62 +101,6 @@ impl Kind for Bloom {
         self.plan.cells.div_ceil(64)
     }
 
-    fn decide(&self, _: &State<'_>, _: &Moment) -> Decision {
-        Decision::Insert { step: 0 }
-    }
-
-    fn prefetch(&self, blocks: &Blocks<'_>, hash: u64) {
-        if let Some(block) = blocks.get(0) {
-            self.each_bit(block, hash, |word, _| prefetch(word));
-        }
-    }
-
-    /// Counts the bits that are not set yet. A new bit shared by several functions counts once for
-    /// each: one key in thousands.
-    fn new_bits(&self, _: &State<'_>, blocks: &Blocks<'_>, operation: &Operation) -> u32 {
-        let mut new = 0;
-        if let Some(block) = blocks.get(0) {
-            self.each_bit(block, operation.hash, |word, shift| {
-                new += !(load(word) >> shift) as u32 & 1
-            });
-        }
-        new
-    }
-
-    fn insert(&self, _: &State<'_>, blocks: &Blocks<'_>, operation: &Operation) {
-        if let Some(block) = blocks.get(0) {
-            // Stored even if unchanged: a branch on that would be unpredictable and cost more.
-            self.each_bit(block, operation.hash, |word, shift| {
-                store(word, load(word) | 1 << shift)
-            });
-        }
-    }
-
-    fn contains(&self, _: &State<'_>, blocks: &Blocks<'_>, query: &Query) -> bool {
-        blocks.get(0).is_some_and(|block| self.all_set(block, query.hash))
-    }
-
-    /// Returns all inserts: section 2.4 of the Inferential paper.
-    fn window(&self, totals: &Totals) -> Option<Within> {
-        Some(Within::Items(totals.inserts))
-    }
-
-    fn evidence(
-        &self,
-        _: &State<'_>,
-        blocks: &Blocks<'_>,
-        query: &Query,
-        belief: &Belief<'_>,
-        tell: &mut dyn FnMut(Piece),
-    ) {
-        if let Some(block) = blocks.get(0) {
-            let all_set = self.all_set(block, query.hash);
-            self.tell_evidence(block, query, all_set, belief, tell);
-        }
-    }
-
-    fn settle(&self, _: &State<'_>, _: usize, _: &Block<'_>, _: &Moment) {}
-
     fn estimated_fpr(&self, state: &State<'_>, layout: Layout, moment: &Moment, _: &Sample) -> f64 {
         let Some(bank) = state.bank(0) else {
             return 0.0;
@@ -170,5 +115,34 @@ impl Kind for Bloom {
         let geometry = layout.geometry(self.first_words());
         let bits = layout.words(geometry).saturating_mul(64) as f64;
         fpr(self.plan.capacity as f64, bits, self.plan.k, layout.blocks(geometry) as f64)
+    }
+
+    fn inference(&self) -> Option<&dyn Inference> {
+        Some(self)
+    }
+}
+
+impl SingleBlock for Bloom {
+    fn prefetch(&self, block: &Block<'_>, hash: u64) {
+        self.each_bit(block, hash, |word, _| prefetch(word));
+    }
+
+    /// Counts the bits that are not set yet. A new bit shared by several functions counts once for
+    /// each: one key in thousands.
+    fn new_bits(&self, block: &Block<'_>, operation: &Operation) -> u32 {
+        let mut new = 0;
+        self.each_bit(block, operation.hash, |word, shift| {
+            new += !(load(word) >> shift) as u32 & 1;
+        });
+        new
+    }
+
+    fn insert(&self, block: &Block<'_>, operation: &Operation) {
+        // Stored even if unchanged: a branch on that would be unpredictable and cost more.
+        self.each_bit(block, operation.hash, |word, shift| store(word, load(word) | 1 << shift));
+    }
+
+    fn contains(&self, _: &State<'_>, block: &Block<'_>, query: &Query) -> bool {
+        self.all_set(block, query.hash)
     }
 }

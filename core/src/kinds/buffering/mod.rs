@@ -25,19 +25,22 @@
 //! twice the bits of two-buffer ageing for the same window and rate, because its active buffer has
 //! to hold `2N` keys.
 //!
-//! A swap changes two words of the filter-wide state and no block: see `buffers`.
+//! A swap changes no block ([`CountedGenerations`]); blocks catch up when they are next touched
+//! (`buffers`).
 
 mod buffers;
 mod plan;
+pub mod spec;
 pub mod theory;
 
 #[cfg(test)]
 mod tests;
 
-use crate::block::{Block, Blocks, Geometry, Layout};
+use crate::block::{Block, Geometry, Layout};
 use crate::error::Result;
 use crate::kind::{
-    Decision, Event, Kind, Moment, Operation, Parameters, Query, Sample, State, Totals,
+    CountedGenerations, Describe, Events, Kind, Moment, Operation, Parameters, Query, Sample,
+    SingleBlock, State,
 };
 use buffers::{BOTH, PLACES, Set, caught_up, cleared_for};
 use plan::Plan;
@@ -52,12 +55,6 @@ pub const TWO: &str = "two-buffer";
 /// The parameters of both kinds.
 const KNOWN: [&str; 4] = ["window-items", "fpr", "bits", "k"];
 
-/// The kind word of the filter-wide state that holds the open generation.
-const GENERATION: usize = 0;
-
-/// The kind word that holds the number of inserts when that generation began.
-const BEGAN: usize = 1;
-
 /// The scheme by which the buffers alternate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Scheme {
@@ -70,6 +67,7 @@ enum Scheme {
 struct Buffering {
     scheme: Scheme,
     plan: Plan,
+    generations: CountedGenerations,
 }
 
 /// Builds double buffering from `window-items` and `fpr` (0.001 if absent); `bits` (of both
@@ -98,7 +96,8 @@ impl Scheme {
             Self::Two => theory::two_buffer_fpr(window, window, bits, k, blocks),
         };
         let plan = Plan::from_parameters(parameters, worst)?;
-        Ok(Arc::new(Buffering { scheme: self, plan }))
+        let generations = CountedGenerations { length: plan.window };
+        Ok(Arc::new(Buffering { scheme: self, plan, generations }))
     }
 
     fn name(self) -> &'static str {
@@ -148,11 +147,6 @@ impl Buffering {
             Scheme::Two => theory::two_buffer_fpr(first, other, bits, k, blocks),
         }
     }
-
-    /// Returns the inserts into the open generation.
-    fn open(state: &State<'_>, totals: &Totals) -> u64 {
-        totals.inserts.saturating_sub(state.own(BEGAN))
-    }
 }
 
 /// Returns the bits of one buffer.
@@ -160,7 +154,7 @@ fn buffer_bits(layout: Layout, geometry: Geometry) -> f64 {
     layout.words(geometry).saturating_mul(PLACES) as f64
 }
 
-impl Kind for Buffering {
+impl Describe for Buffering {
     fn name(&self) -> &'static str {
         self.scheme.name()
     }
@@ -177,67 +171,8 @@ impl Kind for Buffering {
         self.plan.bits.div_ceil(64)
     }
 
-    fn prefetch(&self, blocks: &Blocks<'_>, hash: u64) {
-        if let Some(block) = blocks.get(0) {
-            buffers::fetch(block, self.plan.k, hash);
-        }
-    }
-
-    /// A swap (or, for double buffering, once, the beginning of the warm-up) when the window is
-    /// full.
-    fn due(&self, state: &State<'_>, _: Layout, moment: &Moment) -> Option<Event> {
-        let end = state.own(BEGAN).saturating_add(self.plan.window);
-        (moment.totals.inserts >= end).then(|| Event::Step {
-            step: state.own(GENERATION).saturating_add(1),
-            time: moment.now,
-            word: moment.totals.inserts,
-        })
-    }
-
-    fn apply(&self, state: &State<'_>, _: Layout, event: &Event) {
-        if let Event::Step { step, word, .. } = *event
-            && step > state.own(GENERATION)
-        {
-            state.set_own(GENERATION, step);
-            state.set_own(BEGAN, word);
-        }
-    }
-
-    /// Returns the generation that opens next, for as many inserts as one generation takes. It
-    /// opens either at this insert or before and then takes that many more, or after it. In both
-    /// cases it is this key's generation or a younger one.
-    fn step_without(&self, state: &State<'_>, moment: &Moment) -> Option<u64> {
-        let full = state.own(BEGAN).saturating_add(self.plan.window.saturating_mul(2));
-        (moment.totals.inserts < full).then(|| state.own(GENERATION).saturating_add(1))
-    }
-
-    fn decide(&self, state: &State<'_>, _: &Moment) -> Decision {
-        Decision::Insert { step: state.own(GENERATION) }
-    }
-
-    fn insert(&self, _: &State<'_>, blocks: &Blocks<'_>, operation: &Operation) {
-        if let Some(block) = blocks.get(0) {
-            // Another thread may have swapped since the step was read, and written here first.
-            let generation = operation.step.max(caught_up(block));
-            let written = self.scheme.written(generation);
-            buffers::insert(block, self.plan.k, generation, written, operation.hash);
-        }
-    }
-
-    fn contains(&self, state: &State<'_>, blocks: &Blocks<'_>, query: &Query) -> bool {
-        blocks.get(0).is_some_and(|block| {
-            let generation = state.own(GENERATION).max(caught_up(block));
-            let found = buffers::found(block, self.plan.k, generation, query.hash);
-            found & self.scheme.asked(generation) != 0
-        })
-    }
-
-    fn settle(&self, state: &State<'_>, _: usize, block: &Block<'_>, _: &Moment) {
-        buffers::catch_up(block, state.own(GENERATION));
-    }
-
     fn step(&self, state: &State<'_>, _: &Moment) -> Option<u64> {
-        Some(state.own(GENERATION))
+        Some(CountedGenerations::current(state))
     }
 
     /// Computed from the inserts that each buffer has taken; the fill of both gives the share of
@@ -252,8 +187,9 @@ impl Kind for Buffering {
         let Some(bank) = state.bank(0) else {
             return 0.0;
         };
-        let (window, open) = (self.plan.window as f64, Self::open(state, &moment.totals) as f64);
-        let inserts = self.scheme.inserts(state.own(GENERATION), window, open);
+        let open = CountedGenerations::open_inserts(state, &moment.totals) as f64;
+        let window = self.plan.window as f64;
+        let inserts = self.scheme.inserts(CountedGenerations::current(state), window, open);
         let bits = buffer_bits(layout, bank.geometry);
         let share = theory::distinct_share(sample.fill(), inserts, bits, self.plan.k);
         self.fpr(layout, bank.geometry, inserts.map(|inserts| share * inserts))
@@ -264,5 +200,33 @@ impl Kind for Buffering {
         let window = self.plan.window as f64;
         let inserts = self.scheme.inserts(1, window, window);
         self.fpr(layout, layout.geometry(self.first_words()), inserts)
+    }
+
+    /// A step is a swap (or, for double buffering, once, the beginning of the warm-up).
+    fn events(&self) -> Option<&dyn Events> {
+        Some(&self.generations)
+    }
+}
+
+impl SingleBlock for Buffering {
+    fn prefetch(&self, block: &Block<'_>, hash: u64) {
+        buffers::fetch(block, self.plan.k, hash);
+    }
+
+    fn insert(&self, block: &Block<'_>, operation: &Operation) {
+        // Another thread may have swapped since the step was read, and written here first.
+        let generation = operation.step.max(caught_up(block));
+        let written = self.scheme.written(generation);
+        buffers::insert(block, self.plan.k, generation, written, operation.hash);
+    }
+
+    fn contains(&self, state: &State<'_>, block: &Block<'_>, query: &Query) -> bool {
+        let generation = CountedGenerations::current(state).max(caught_up(block));
+        let found = buffers::found(block, self.plan.k, generation, query.hash);
+        found & self.scheme.asked(generation) != 0
+    }
+
+    fn settle(&self, state: &State<'_>, block: &Block<'_>, _: &Moment) {
+        buffers::catch_up(block, CountedGenerations::current(state));
     }
 }

@@ -13,6 +13,7 @@
 //! *One counter twice.* Two functions may give one key the same counter. It is then raised once for
 //! each, and lowered likewise: a removal is the exact inverse of its insert.
 
+pub mod spec;
 mod theory;
 
 #[cfg(test)]
@@ -22,12 +23,12 @@ pub use theory::overflow;
 
 use super::bloom::{Plan, fpr, fpr_of_fill};
 use crate::block::packed::{Packed, words_for};
-use crate::block::{Block, Blocks, Layout};
+use crate::block::{Block, Layout};
 use crate::error::Result;
 use crate::hash::Positions;
-use crate::kind::parameters::whole_count;
 use crate::kind::{
-    Decision, Estimate, Figure, Kind, Moment, Operation, Parameters, Query, Sample, State,
+    Describe, Estimate, KeyCounts, Kind, KindMetric, Moment, Operation, Parameters, Query, Removal,
+    Sample, SingleBlock, State,
 };
 use std::sync::Arc;
 
@@ -93,7 +94,7 @@ impl Counting {
     }
 }
 
-impl Kind for Counting {
+impl Describe for Counting {
     fn name(&self) -> &'static str {
         NAME
     }
@@ -106,33 +107,44 @@ impl Kind for Counting {
         words_for(self.plan.cells, self.bits)
     }
 
-    fn prefetch(&self, blocks: &Blocks<'_>, hash: u64) {
-        if let Some(block) = blocks.get(0) {
-            let counters = self.counters(block);
-            self.each(hash, &counters, |at| counters.prefetch(block, at));
-        }
+    /// Counts the counters that are not 0.
+    fn fill(&self, block: &Block<'_>) -> (u64, u64) {
+        let counters = self.counters(block);
+        let used = (0..counters.cells).filter(|&at| counters.get(block, at) > 0).count();
+        (used as u64, counters.cells as u64)
     }
 
-    fn decide(&self, _: &State<'_>, _: &Moment) -> Decision {
-        Decision::Insert { step: 0 }
+    fn metrics(&self) -> &'static [KindMetric] {
+        &[KindMetric { name: "saturated_cells", word: SATURATED }]
     }
 
-    fn weighs(&self) -> bool {
-        true
+    /// Returns the rate at capacity.
+    fn planned_fpr(&self, layout: Layout) -> f64 {
+        let blocks = layout.blocks(self.geometry(layout)) as f64;
+        fpr(self.plan.capacity as f64, self.plan.cells as f64, self.plan.k, blocks)
     }
 
-    fn weight(&self, given: f64) -> Result<u32> {
-        whole_count(given)
+    fn estimated_fpr(&self, state: &State<'_>, layout: Layout, _: &Moment, sample: &Sample) -> f64 {
+        let blocks = state.bank(0).map_or(1, |bank| layout.blocks(bank.geometry));
+        fpr_of_fill(sample.fill(), self.plan.cells as f64, self.plan.k, blocks as f64)
     }
 
-    fn removes(&self) -> bool {
-        true
+    fn counts(&self) -> Option<&dyn KeyCounts> {
+        Some(self)
     }
 
-    fn insert(&self, _: &State<'_>, blocks: &Blocks<'_>, operation: &Operation) {
-        let Some(block) = blocks.get(0) else {
-            return;
-        };
+    fn removal(&self) -> Option<&dyn Removal> {
+        Some(self)
+    }
+}
+
+impl SingleBlock for Counting {
+    fn prefetch(&self, block: &Block<'_>, hash: u64) {
+        let counters = self.counters(block);
+        self.each(hash, &counters, |at| counters.prefetch(block, at));
+    }
+
+    fn insert(&self, block: &Block<'_>, operation: &Operation) {
         let (counters, weight) = (self.counters(block), u64::from(operation.weight));
         let most = counters.most();
         let mut saturated = 0;
@@ -147,10 +159,20 @@ impl Kind for Counting {
         }
     }
 
-    fn remove(&self, _: &State<'_>, blocks: &Blocks<'_>, operation: &Operation) {
-        let Some(block) = blocks.get(0) else {
-            return;
-        };
+    fn contains(&self, _: &State<'_>, block: &Block<'_>, query: &Query) -> bool {
+        self.least(block, query.hash) > 0
+    }
+}
+
+impl KeyCounts for Counting {
+    fn estimate(&self, _: &State<'_>, block: &Block<'_>, query: &Query) -> Estimate {
+        let least = self.least(block, query.hash);
+        Estimate { count: least as f64, at_least: least == self.counters(block).most() }
+    }
+}
+
+impl Removal for Counting {
+    fn remove(&self, block: &Block<'_>, operation: &Operation) {
         let (counters, weight) = (self.counters(block), u64::from(operation.weight));
         self.each(operation.hash, &counters, |at| {
             let before = counters.get(block, at);
@@ -159,39 +181,5 @@ impl Kind for Counting {
                 counters.set(block, at, before.saturating_sub(weight));
             }
         });
-    }
-
-    fn contains(&self, _: &State<'_>, blocks: &Blocks<'_>, query: &Query) -> bool {
-        blocks.get(0).is_some_and(|block| self.least(block, query.hash) > 0)
-    }
-
-    fn estimate(&self, _: &State<'_>, blocks: &Blocks<'_>, query: &Query) -> Option<Estimate> {
-        let block = blocks.get(0)?;
-        let least = self.least(block, query.hash);
-        Some(Estimate { count: least as f64, at_least: least == self.counters(block).most() })
-    }
-
-    fn settle(&self, _: &State<'_>, _: usize, _: &Block<'_>, _: &Moment) {}
-
-    /// Counts the counters that are not 0.
-    fn fill(&self, block: &Block<'_>) -> (u64, u64) {
-        let counters = self.counters(block);
-        let used = (0..counters.cells).filter(|&at| counters.get(block, at) > 0).count();
-        (used as u64, counters.cells as u64)
-    }
-
-    fn figures(&self) -> &'static [Figure] {
-        &[Figure { name: "saturated_cells", own: SATURATED }]
-    }
-
-    /// Returns the rate at capacity.
-    fn planned_fpr(&self, layout: Layout) -> f64 {
-        let blocks = layout.blocks(self.geometry(layout)) as f64;
-        fpr(self.plan.capacity as f64, self.plan.cells as f64, self.plan.k, blocks)
-    }
-
-    fn estimated_fpr(&self, state: &State<'_>, layout: Layout, _: &Moment, sample: &Sample) -> f64 {
-        let blocks = state.bank(0).map_or(1, |bank| layout.blocks(bank.geometry));
-        fpr_of_fill(sample.fill(), self.plan.cells as f64, self.plan.k, blocks as f64)
     }
 }

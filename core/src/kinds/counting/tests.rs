@@ -83,7 +83,7 @@ proptest! {
             .collect();
         conformance::answers_as_the_model(&mut harness, &mut model, &steps);
         let saturated = model.counters.iter().filter(|&&counter| counter == model.most).count();
-        prop_assert_eq!(harness.figure("saturated_cells"), saturated as u64);
+        prop_assert_eq!(harness.metric("saturated_cells"), saturated as u64);
         let used = model.counters.iter().filter(|&&counter| counter > 0).count();
         prop_assert_eq!(harness.sample().fill(), used as f64 / cells as f64);
     }
@@ -155,7 +155,7 @@ fn as_many_counters_saturate_as_theory_says() {
         harness.insert(hash_of(key), 0);
     });
     let expected = overflow(keys as f64, cells as f64, k, bits) * cells as f64;
-    let found = harness.figure("saturated_cells") as f64;
+    let found = harness.metric("saturated_cells") as f64;
     println!("saturated: {found}, expected {expected:.1}");
     // The tolerance is six standard deviations of a count (the blocks' spread adds less than one).
     assert!((found - expected).abs() < 6.0 * expected.sqrt(), "{found} against {expected}");

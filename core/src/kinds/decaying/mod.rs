@@ -4,7 +4,7 @@
 //! The filter is an array of counters. A key adds its weight to each of its `k` counters, all
 //! counters decay with each epoch of `T`, and the estimate of a key is the least of its counters.
 //! Epochs count from the Unix epoch. `estimate` is the unnormalised count `y'_t` of the paper's eq.
-//! (3); multiplied by [`normaliser`](Kind::normaliser) it is the frequency `y_t` of eq. (4).
+//! (3); multiplied by [`normaliser`](KeyCounts::normaliser) it is the frequency `y_t` of eq. (4).
 //!
 //! | listing of section 3.1 | here |
 //! |---|---|
@@ -44,6 +44,7 @@
 mod exponential;
 pub mod half_life;
 mod ring;
+pub mod spec;
 pub mod theory;
 
 #[cfg(test)]
@@ -55,12 +56,13 @@ pub use half_life::HalfLife;
 
 use super::bloom::{Plan, fpr, fpr_of_fill};
 use crate::block::packed::words_for;
-use crate::block::{Block, Blocks, Layout};
+use crate::block::{Block, Layout};
 use crate::error::{Error, Result};
 use crate::hash::Positions;
-use crate::kind::parameters::{whole_count, within};
+use crate::kind::parameters::within;
 use crate::kind::{
-    Decision, Estimate, Figure, Kind, Micros, Moment, Operation, Parameters, Query, Sample, State,
+    Decision, Describe, Estimate, KeyCounts, Kind, KindMetric, Micros, Moment, Operation,
+    Parameters, Query, Sample, SingleBlock, State,
 };
 use exponential::Exponential;
 use ring::{Ring, Shape};
@@ -237,12 +239,12 @@ impl<C: Counters> Decaying<C> {
 
     /// Queries a key's block.
     #[inline]
-    fn least(&self, blocks: &Blocks<'_>, query: &Query) -> Estimate {
+    fn least(&self, block: &Block<'_>, query: &Query) -> Estimate {
         let now = self.epoch_of(query.now);
-        match blocks.get(0) {
-            None => Estimate { count: 0.0, at_least: false },
-            Some(block) if self.has_few() => self.least_of::<FEW_FUNCTIONS>(block, query.hash, now),
-            Some(block) => self.least_of::<MOST_FUNCTIONS>(block, query.hash, now),
+        if self.has_few() {
+            self.least_of::<FEW_FUNCTIONS>(block, query.hash, now)
+        } else {
+            self.least_of::<MOST_FUNCTIONS>(block, query.hash, now)
         }
     }
 
@@ -261,7 +263,7 @@ impl<C: Counters> Decaying<C> {
     }
 }
 
-impl<C: Counters> Kind for Decaying<C> {
+impl<C: Counters> Describe for Decaying<C> {
     fn name(&self) -> &'static str {
         NAME
     }
@@ -278,65 +280,6 @@ impl<C: Counters> Kind for Decaying<C> {
         words_for(self.plan.cells, self.counters.bits())
     }
 
-    fn prefetch(&self, blocks: &Blocks<'_>, hash: u64) {
-        if let Some(block) = blocks.get(0) {
-            let cells = self.cells(block);
-            let at = At::<MOST_FUNCTIONS>::new(hash, cells.count, self.plan.k);
-            at.iter().for_each(|at| self.counters.prefetch(&cells, at));
-        }
-    }
-
-    /// The step is the filter's epoch; the key's own epoch follows from its time.
-    fn decide(&self, _: &State<'_>, moment: &Moment) -> Decision {
-        let step = self.epoch_of(moment.now.max(moment.time));
-        if self.counters.forgotten(self.epoch_of(moment.time), step) {
-            return Decision::TooLate;
-        }
-        Decision::Insert { step }
-    }
-
-    fn weighs(&self) -> bool {
-        true
-    }
-
-    /// Returns how often the key counts.
-    fn weight(&self, given: f64) -> Result<u32> {
-        whole_count(given)
-    }
-
-    fn insert(&self, _: &State<'_>, blocks: &Blocks<'_>, operation: &Operation) {
-        let epoch = self.epoch_of(operation.time);
-        let now = operation.step.max(epoch);
-        let addition = Addition { weight: operation.weight, epoch, now };
-        match blocks.get(0) {
-            None => {}
-            Some(block) if self.has_few() => {
-                self.add::<FEW_FUNCTIONS>(block, operation.hash, addition);
-            }
-            Some(block) => self.add::<MOST_FUNCTIONS>(block, operation.hash, addition),
-        }
-    }
-
-    /// Returns whether anything is left of the key: whether its estimate is above 0.
-    fn contains(&self, _: &State<'_>, blocks: &Blocks<'_>, query: &Query) -> bool {
-        // The remaining weight of a key may be exactly what a full counter lost.
-        let least = self.least(blocks, query);
-        least.count > 0.0 || least.at_least
-    }
-
-    fn estimate(&self, _: &State<'_>, blocks: &Blocks<'_>, query: &Query) -> Option<Estimate> {
-        Some(self.least(blocks, query))
-    }
-
-    /// Returns `1 - λ`; for a sliding window, one over its epochs.
-    fn normaliser(&self) -> Option<f64> {
-        Some(self.counters.normaliser())
-    }
-
-    fn settle(&self, _: &State<'_>, _: usize, block: &Block<'_>, moment: &Moment) {
-        self.counters.catch_up(&self.cells(block), self.epoch_of(moment.now));
-    }
-
     fn step(&self, _: &State<'_>, moment: &Moment) -> Option<u64> {
         Some(self.epoch_of(moment.now))
     }
@@ -346,8 +289,8 @@ impl<C: Counters> Kind for Decaying<C> {
         (self.counters.in_use(&cells), cells.count.into())
     }
 
-    fn figures(&self) -> &'static [Figure] {
-        &[Figure { name: "saturated", own: SATURATED }]
+    fn metrics(&self) -> &'static [KindMetric] {
+        &[KindMetric { name: "saturated", word: SATURATED }]
     }
 
     /// Returns the rate at capacity: the number of distinct keys of which something is left.
@@ -361,5 +304,59 @@ impl<C: Counters> Kind for Decaying<C> {
     fn estimated_fpr(&self, _: &State<'_>, layout: Layout, _: &Moment, sample: &Sample) -> f64 {
         let (cells, blocks) = self.size(layout);
         fpr_of_fill(sample.fill(), cells, self.plan.k, blocks)
+    }
+
+    fn counts(&self) -> Option<&dyn KeyCounts> {
+        Some(self)
+    }
+}
+
+impl<C: Counters> SingleBlock for Decaying<C> {
+    /// The step is the filter's epoch; the key's own epoch follows from its time.
+    fn decide(&self, _: &State<'_>, moment: &Moment) -> Decision {
+        let step = self.epoch_of(moment.now.max(moment.time));
+        if self.counters.forgotten(self.epoch_of(moment.time), step) {
+            return Decision::TooLate;
+        }
+        Decision::Insert { step }
+    }
+
+    fn prefetch(&self, block: &Block<'_>, hash: u64) {
+        let cells = self.cells(block);
+        let at = At::<MOST_FUNCTIONS>::new(hash, cells.count, self.plan.k);
+        at.iter().for_each(|at| self.counters.prefetch(&cells, at));
+    }
+
+    fn insert(&self, block: &Block<'_>, operation: &Operation) {
+        let epoch = self.epoch_of(operation.time);
+        let now = operation.step.max(epoch);
+        let addition = Addition { weight: operation.weight, epoch, now };
+        if self.has_few() {
+            self.add::<FEW_FUNCTIONS>(block, operation.hash, addition);
+        } else {
+            self.add::<MOST_FUNCTIONS>(block, operation.hash, addition);
+        }
+    }
+
+    /// Returns whether anything is left of the key: whether its estimate is above 0.
+    fn contains(&self, _: &State<'_>, block: &Block<'_>, query: &Query) -> bool {
+        // The remaining weight of a key may be exactly what a full counter lost.
+        let least = self.least(block, query);
+        least.count > 0.0 || least.at_least
+    }
+
+    fn settle(&self, _: &State<'_>, block: &Block<'_>, moment: &Moment) {
+        self.counters.catch_up(&self.cells(block), self.epoch_of(moment.now));
+    }
+}
+
+impl<C: Counters> KeyCounts for Decaying<C> {
+    fn estimate(&self, _: &State<'_>, block: &Block<'_>, query: &Query) -> Estimate {
+        self.least(block, query)
+    }
+
+    /// Returns `1 - λ`; for a sliding window, one over its epochs.
+    fn normaliser(&self) -> Option<f64> {
+        Some(self.counters.normaliser())
     }
 }

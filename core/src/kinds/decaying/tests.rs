@@ -206,7 +206,7 @@ proptest! {
                 assert_eq!(told, Some(Estimate { count: 0.0, at_least: false }));
             }
         }
-        assert!(said == 0 || harness.figure("saturated") > 0);
+        assert!(said == 0 || harness.metric("saturated") > 0);
     }
 
     #[test]
@@ -310,7 +310,7 @@ fn between_grid_points_nothing_is_rewritten() {
 fn a_steady_stream_counts_what_the_paper_says() {
     for lambda in [0.3, 0.9, 0.99, 0.999] {
         let kind = made(&exponential(lambda));
-        let normaliser = kind.normaliser().expect("it decays");
+        let normaliser = kind.counts().and_then(|counts| counts.normaliser()).expect("it decays");
         let mut harness = Harness::new(kind, ONE_BLOCK);
         let half_life = HalfLife::new(lambda, 8).expect("a sound decay");
         for epoch in 0..3000 {
@@ -334,7 +334,7 @@ fn a_steady_stream_counts_what_the_paper_says() {
 fn normalised_rings_give_the_inserts_of_an_epoch() {
     for decay in [ring::SLIDING_WINDOW, ring::LINEAR] {
         let kind = made(&ring(decay, 12));
-        let normaliser = kind.normaliser().expect("it decays");
+        let normaliser = kind.counts().and_then(|counts| counts.normaliser()).expect("it decays");
         let mut harness = Harness::new(kind, ONE_BLOCK);
         (0..100_u64).for_each(|epoch| {
             harness.insert_weighing(hash_of(1), epoch * 1000, 7);
@@ -382,10 +382,10 @@ fn a_full_counter_stays_at_its_end_and_says_so_until_it_would_be_zero() {
     let told = |harness: &Harness, key, epoch: u64| harness.estimate_at(hash_of(key), epoch * 1000);
     let is = |count, at_least| Some(Estimate { count, at_least });
     assert_eq!(told(&harness, 1, 0), is(255.0, false));
-    assert_eq!(harness.figure("saturated"), 0);
+    assert_eq!(harness.metric("saturated"), 0);
     harness.insert_weighing(hash_of(1), 0, MOST_WEIGHT);
     let k: u64 = functions_of(&parameters);
-    assert_eq!(harness.figure("saturated"), k);
+    assert_eq!(harness.metric("saturated"), k);
     assert_eq!(told(&harness, 1, 0), is(full, true));
     assert_eq!(told(&harness, 2, 0), is(100.0, false));
     // Half of it, rounded up, and further down to a unit.
@@ -401,7 +401,7 @@ fn a_full_counter_stays_at_its_end_and_says_so_until_it_would_be_zero() {
     harness.insert_weighing(hash_of(2), 40_000, 100);
     assert_eq!(told(&harness, 1, 40), is(full, true));
     assert_eq!(told(&harness, 2, 40), is(100.0, false));
-    assert_eq!(harness.figure("saturated"), 2 * k);
+    assert_eq!(harness.metric("saturated"), 2 * k);
 }
 
 /// Returns the number of hash functions in the completed parameters.
@@ -415,7 +415,7 @@ fn a_full_count_of_a_ring_is_at_least_while_it_is_in_the_window() {
     let mut harness = Harness::new(made(&parameters), ONE_BLOCK);
     harness.insert_weighing(hash_of(1), 0, 1000);
     harness.insert_weighing(hash_of(1), 1000, 3);
-    assert_eq!(harness.figure("saturated"), functions_of(&parameters));
+    assert_eq!(harness.metric("saturated"), functions_of(&parameters));
     let told = |epoch: u64| harness.estimate_at(hash_of(1), epoch * 1000);
     assert_eq!(told(2), Some(Estimate { count: 258.0, at_least: true }));
     assert_eq!(told(3), Some(Estimate { count: 3.0, at_least: false }));

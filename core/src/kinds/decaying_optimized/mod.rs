@@ -22,10 +22,10 @@
 //! its maximum. The kind metric `pool_exhaustions` counts such additions, and `counters_flagged`
 //! the marked counters. The guarantee changes as follows: an estimate that depends on such a
 //! counter is no longer an upper bound of the count but is marked *at least*, and
-//! [`contains`](Kind::contains) answers yes for it. This lasts until nothing can be left of the
-//! lost weight: one to two lifetimes of the front after the last loss in the block. Other estimates
-//! keep the guarantee, even in the same block. Nothing is ever lost without a mark. A counter at
-//! the maximum of `counter-bits` (`saturated`) is treated the same way.
+//! [`contains`](SingleBlock::contains) answers yes for it. This lasts until nothing can be left of
+//! the lost weight: one to two lifetimes of the front after the last loss in the block. Other
+//! estimates keep the guarantee, even in the same block. Nothing is ever lost without a mark. A
+//! counter at the maximum of `counter-bits` (`saturated`) is treated the same way.
 //!
 //! **Memory** of a counter, with `F` = 8 and a pool of one half: 14 bits of base counter and marks,
 //! 1.5 of table, 4 of pool, that is 19.5, and 2 of front (1 if `plain`). The basic filter needs 32
@@ -46,6 +46,7 @@ mod counters;
 mod front;
 mod pool;
 mod shape;
+pub mod spec;
 pub mod theory;
 
 #[cfg(test)]
@@ -56,13 +57,13 @@ mod tests;
 use super::bloom::Plan;
 use super::decaying::HalfLife;
 use super::decaying::half_life::{MOST_FRACTION_BITS, steps_between};
-use crate::block::{Block, Blocks, Layout};
+use crate::block::{Block, Layout};
 use crate::error::{Error, Result};
 use crate::hash::Positions;
-use crate::kind::parameters::{whole_count, within};
+use crate::kind::parameters::within;
 use crate::kind::{
-    Decision, Estimate, Figure, Kind, Micros, Moment, Operation, Parameters, Query, Sample, State,
-    TOO_FULL,
+    Decision, Describe, Estimate, KeyCounts, Kind, KindMetric, Micros, Moment, Operation,
+    Parameters, Query, Sample, SingleBlock, State, TOO_FULL,
 };
 use counters::{Counters, Least, Lost};
 use front::{Front, Mode};
@@ -269,11 +270,7 @@ impl Optimized {
     /// Returns the least of a key's counters in an epoch, as a count; a block in a later epoch
     /// answers for that epoch.
     #[inline]
-    fn least(&self, blocks: &Blocks<'_>, query: &Query) -> Estimate {
-        const NOTHING: Estimate = Estimate { count: 0.0, at_least: false };
-        let Some(block) = blocks.get(0) else {
-            return NOTHING;
-        };
+    fn least(&self, block: &Block<'_>, query: &Query) -> Estimate {
         let epoch = self.epoch_of(query.now);
         let reached = block.own(HALF_LIFE);
         let half_life = self.half_life.number(epoch).max(reached);
@@ -281,7 +278,7 @@ impl Optimized {
         let parts = self.parts(block);
         let front = self.front(&parts);
         if !front.contains(block, query.hash, self.lifetime_of(reached), lifetime) {
-            return NOTHING;
+            return Estimate { count: 0.0, at_least: false };
         }
         let mut at = [0; MOST_FUNCTIONS];
         let at = self.positions(&parts, query.hash, &mut at);
@@ -317,7 +314,7 @@ impl Optimized {
     }
 }
 
-impl Kind for Optimized {
+impl Describe for Optimized {
     fn name(&self) -> &'static str {
         NAME
     }
@@ -342,73 +339,6 @@ impl Kind for Optimized {
         self.shape.first_words()
     }
 
-    fn prefetch(&self, blocks: &Blocks<'_>, hash: u64) {
-        if let Some(block) = blocks.get(0) {
-            let parts = self.parts(block);
-            self.front(&parts).prefetch(block, hash);
-            let mut at = [0; MOST_FUNCTIONS];
-            for &at in self.positions(&parts, hash, &mut at) {
-                parts.base.prefetch(block, at as usize);
-            }
-        }
-    }
-
-    /// The step is the filter's epoch; the key's own epoch follows from its time.
-    fn decide(&self, _: &State<'_>, moment: &Moment) -> Decision {
-        Decision::Insert { step: self.epoch_of(moment.now.max(moment.time)) }
-    }
-
-    fn weighs(&self) -> bool {
-        true
-    }
-
-    /// Returns how often the key counts.
-    fn weight(&self, given: f64) -> Result<u32> {
-        whole_count(given)
-    }
-
-    /// A late key, whose own time lies before the filter's, adds its remaining weight.
-    fn insert(&self, _: &State<'_>, blocks: &Blocks<'_>, operation: &Operation) {
-        let Some(block) = blocks.get(0) else {
-            return;
-        };
-        let parts = self.parts(block);
-        let own_epoch = self.epoch_of(operation.time);
-        let epoch = operation.step.max(own_epoch);
-        self.catch_up(block, &parts, self.half_life.number(epoch));
-        let half_life = block.own(HALF_LIFE);
-        let late = steps_between(self.half_life.number(own_epoch), half_life);
-        let amount = self.half_life.late(self.half_life.added(operation.weight, own_epoch), late);
-        let lifetime = self.lifetime_of(half_life);
-        let mut at = [0; MOST_FUNCTIONS];
-        let at = self.positions(&parts, operation.hash, &mut at);
-        self.front(&parts).insert(block, operation.hash, lifetime);
-        let lost = self.counters(block, &parts).add(at, amount);
-        if lost != Lost::default() {
-            self.note_lost(block, lost, lifetime);
-        }
-    }
-
-    /// Returns whether anything is left of the key, or might be.
-    fn contains(&self, _: &State<'_>, blocks: &Blocks<'_>, query: &Query) -> bool {
-        let Estimate { count, at_least } = self.least(blocks, query);
-        count > 0.0 || at_least
-    }
-
-    fn estimate(&self, _: &State<'_>, blocks: &Blocks<'_>, query: &Query) -> Option<Estimate> {
-        Some(self.least(blocks, query))
-    }
-
-    /// Returns `1 - λ` (eq. 4).
-    fn normaliser(&self) -> Option<f64> {
-        Some(1.0 - self.half_life.lambda())
-    }
-
-    fn settle(&self, _: &State<'_>, _: usize, block: &Block<'_>, moment: &Moment) {
-        let half_life = self.half_life.number(self.epoch_of(moment.now));
-        self.catch_up(block, &self.parts(block), half_life);
-    }
-
     fn step(&self, _: &State<'_>, moment: &Moment) -> Option<u64> {
         Some(self.epoch_of(moment.now))
     }
@@ -419,12 +349,12 @@ impl Kind for Optimized {
         (self.counters(block, &parts).in_use(), parts.base.cells as u64)
     }
 
-    fn figures(&self) -> &'static [Figure] {
+    fn metrics(&self) -> &'static [KindMetric] {
         &[
-            Figure { name: "pool_in_use", own: IN_USE },
-            Figure { name: "pool_exhaustions", own: EXHAUSTIONS },
-            Figure { name: "saturated", own: SATURATED },
-            Figure { name: "counters_flagged", own: FLAGGED },
+            KindMetric { name: "pool_in_use", word: IN_USE },
+            KindMetric { name: "pool_exhaustions", word: EXHAUSTIONS },
+            KindMetric { name: "saturated", word: SATURATED },
+            KindMetric { name: "counters_flagged", word: FLAGGED },
         ]
     }
 
@@ -455,5 +385,66 @@ impl Kind for Optimized {
         let keys = |counters| theory::keys_of_fill(sample.fill(), counters, self.plan.k);
         let rate = theory::fpr(&self.load(layout, keys, self.plan.capacity as f64));
         rate > TOO_FULL * self.planned_fpr(layout)
+    }
+
+    fn counts(&self) -> Option<&dyn KeyCounts> {
+        Some(self)
+    }
+}
+
+impl SingleBlock for Optimized {
+    /// The step is the filter's epoch; the key's own epoch follows from its time.
+    fn decide(&self, _: &State<'_>, moment: &Moment) -> Decision {
+        Decision::Insert { step: self.epoch_of(moment.now.max(moment.time)) }
+    }
+
+    fn prefetch(&self, block: &Block<'_>, hash: u64) {
+        let parts = self.parts(block);
+        self.front(&parts).prefetch(block, hash);
+        let mut at = [0; MOST_FUNCTIONS];
+        for &at in self.positions(&parts, hash, &mut at) {
+            parts.base.prefetch(block, at as usize);
+        }
+    }
+
+    /// A late key, whose own time lies before the filter's, adds its remaining weight.
+    fn insert(&self, block: &Block<'_>, operation: &Operation) {
+        let parts = self.parts(block);
+        let own_epoch = self.epoch_of(operation.time);
+        let epoch = operation.step.max(own_epoch);
+        self.catch_up(block, &parts, self.half_life.number(epoch));
+        let half_life = block.own(HALF_LIFE);
+        let late = steps_between(self.half_life.number(own_epoch), half_life);
+        let amount = self.half_life.late(self.half_life.added(operation.weight, own_epoch), late);
+        let lifetime = self.lifetime_of(half_life);
+        let mut at = [0; MOST_FUNCTIONS];
+        let at = self.positions(&parts, operation.hash, &mut at);
+        self.front(&parts).insert(block, operation.hash, lifetime);
+        let lost = self.counters(block, &parts).add(at, amount);
+        if lost != Lost::default() {
+            self.note_lost(block, lost, lifetime);
+        }
+    }
+
+    /// Returns whether anything is left of the key, or might be.
+    fn contains(&self, _: &State<'_>, block: &Block<'_>, query: &Query) -> bool {
+        let Estimate { count, at_least } = self.least(block, query);
+        count > 0.0 || at_least
+    }
+
+    fn settle(&self, _: &State<'_>, block: &Block<'_>, moment: &Moment) {
+        let half_life = self.half_life.number(self.epoch_of(moment.now));
+        self.catch_up(block, &self.parts(block), half_life);
+    }
+}
+
+impl KeyCounts for Optimized {
+    fn estimate(&self, _: &State<'_>, block: &Block<'_>, query: &Query) -> Estimate {
+        self.least(block, query)
+    }
+
+    /// Returns `1 - λ` (eq. 4).
+    fn normaliser(&self) -> Option<f64> {
+        Some(1.0 - self.half_life.lambda())
     }
 }

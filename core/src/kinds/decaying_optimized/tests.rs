@@ -107,10 +107,10 @@ proptest! {
     ) {
         let (mut harness, mut model) = (setting.harness(), setting.model(Some(setting.digits())));
         conformance::answers_as_the_model(&mut harness, &mut model, &steps);
-        prop_assert_eq!(harness.figure("pool_exhaustions"), model.exhaustions);
-        prop_assert_eq!(harness.figure("pool_in_use"), model.in_use());
+        prop_assert_eq!(harness.metric("pool_exhaustions"), model.exhaustions);
+        prop_assert_eq!(harness.metric("pool_in_use"), model.in_use());
         let flagged = model.flagged.iter().filter(|&&flagged| flagged).count() as u64;
-        prop_assert_eq!(harness.figure("counters_flagged"), flagged);
+        prop_assert_eq!(harness.metric("counters_flagged"), flagged);
     }
 
     #[test]
@@ -131,7 +131,7 @@ proptest! {
                 let told = harness.estimate_at(hash_of(key), now + later).expect("it counts");
                 let whole = basic.estimate(hash_of(key), now + later).expect("it counts");
                 if told.at_least {
-                    prop_assert!(harness.figure("pool_exhaustions") > 0);
+                    prop_assert!(harness.metric("pool_exhaustions") > 0);
                     prop_assert!(told.count <= whole.count);
                 } else {
                     prop_assert_eq!(told.count, whole.count);
@@ -217,7 +217,7 @@ fn blocks_that_catch_up_late_and_at_once_hold_the_same_when_the_pool_is_short() 
         assert_eq!(told, settled);
     }
     lazy.advance(2999 * 3 + 5 * 4000 + 2);
-    assert!(lazy.figure("pool_exhaustions") > 0, "a pool that is short");
+    assert!(lazy.metric("pool_exhaustions") > 0, "a pool that is short");
     assert!(lazy.settled() == eager.settled());
 }
 
@@ -227,12 +227,12 @@ fn an_idle_filter_gives_all_digits_back() {
     (0..50).for_each(|key| {
         harness.insert_weighing(hash_of(key), 5, 1000);
     });
-    assert!(harness.figure("pool_in_use") >= 50 * 2);
+    assert!(harness.metric("pool_in_use") >= 50 * 2);
     // Half-lives of 7 epochs: 1000 · 2^8 takes 19, and two lifetimes of the front 66.
     harness.advance(5 + 67 * 7 * EPOCH);
     assert!((0..50).all(|key| harness.estimate(hash_of(key)).expect("it counts").count == 0.0));
     harness.settle_in_place();
-    assert_eq!((harness.figure("pool_in_use"), harness.sample().fill()), (0, 0.0));
+    assert_eq!((harness.metric("pool_in_use"), harness.sample().fill()), (0, 0.0));
     let settled = harness.settled();
     assert_eq!(settled.iter().rev().take(100).max(), Some(&0), "nothing is left");
 }
@@ -253,8 +253,8 @@ fn a_mark_outlives_what_was_lost_and_no_more_than_two_lifetimes() {
     assert!(harness.contains_at(hash_of(1), (2 * lifetime - 1) * EPOCH));
     assert!(!harness.contains_at(hash_of(1), 2 * lifetime * EPOCH));
     harness.insert(hash_of(2), 2 * lifetime * EPOCH);
-    assert_eq!(harness.figure("counters_flagged"), 0);
-    assert_eq!(harness.figure("pool_exhaustions"), 4);
+    assert_eq!(harness.metric("counters_flagged"), 0);
+    assert_eq!(harness.metric("pool_exhaustions"), 4);
 }
 
 #[test]
@@ -267,5 +267,5 @@ fn a_counter_at_its_largest_says_at_least() {
     let told = harness.estimate(hash_of(1)).expect("it counts");
     let most = f64::from(u32::MAX) / 256.0;
     assert!(told.at_least && told.count == most, "{told:?}");
-    assert_eq!((harness.figure("saturated"), harness.figure("pool_exhaustions")), (2, 0));
+    assert_eq!((harness.metric("saturated"), harness.metric("pool_exhaustions")), (2, 0));
 }

@@ -16,6 +16,7 @@
 //! No counter saturates below `2^64 - 1`, which would take centuries with an insert every
 //! nanosecond; there it stays.
 
+pub mod spec;
 mod theory;
 mod vectors;
 
@@ -26,12 +27,12 @@ pub use theory::{fixed_bits, largest_of_poisson, level, threshold};
 pub use vectors::Vectors;
 
 use super::bloom::{Plan, fpr, fpr_of_fill};
-use crate::block::{Block, Blocks, Geometry, Layout};
+use crate::block::{Block, Geometry, Layout};
 use crate::error::{Error, Result};
 use crate::hash::Positions;
-use crate::kind::parameters::whole_count;
 use crate::kind::{
-    Change, Decision, Estimate, Figure, Kind, Moment, Operation, Parameters, Query, Sample, State,
+    Change, Describe, Estimate, Growth, KeyCounts, Kind, KindMetric, Moment, Operation, Parameters,
+    Query, Removal, Sample, SingleBlock, State,
 };
 use std::sync::Arc;
 
@@ -162,7 +163,7 @@ impl Key {
     }
 }
 
-impl Kind for DynamicCount {
+impl Describe for DynamicCount {
     fn name(&self) -> &'static str {
         NAME
     }
@@ -193,23 +194,102 @@ impl Kind for DynamicCount {
         (self.plan.cells / MOST_COUNTERS / BLOCKS_PER_STRIPE).clamp(1, 64) as u32
     }
 
-    fn grows(&self) -> bool {
-        true
+    /// Counts the counters that are not 0.
+    fn fill(&self, block: &Block<'_>) -> (u64, u64) {
+        let vectors = self.vectors(block);
+        let used = (0..vectors.counters()).filter(|&at| vectors.get(block, at) > 0).count();
+        (used as u64, vectors.counters() as u64)
     }
 
-    /// Returns the words at capacity, if every key was inserted `mean-count` times. If a few keys
-    /// are far more frequent than most, as is common, their blocks need more: each doubling of a
-    /// block's largest counter costs a bit for all of its counters.
-    fn planned_words(&self, layout: Layout) -> u64 {
-        let blocks = layout.blocks(self.geometry(layout));
-        let counters = self.counters(blocks);
-        let load = f64::from(self.plan.k) * self.plan.capacity as f64 / self.plan.cells as f64;
-        let most = self.mean_count * largest_of_poisson(load, counters as f64);
-        let vectors = Vectors::empty(counters, self.x);
-        let words = vectors.words_at(vectors.width_of(most as u64)) as u64;
-        blocks * words.next_multiple_of(PAGE_WORDS.into())
+    fn metrics(&self) -> &'static [KindMetric] {
+        &[
+            KindMetric { name: "rebuilds", word: vectors::REBUILDS },
+            KindMetric { name: "rewritten_cells", word: vectors::REWRITTEN },
+            KindMetric { name: "overflow_bits", word: vectors::OVERFLOW_BITS },
+        ]
     }
 
+    /// Returns the rate at capacity.
+    fn planned_fpr(&self, layout: Layout) -> f64 {
+        let blocks = layout.blocks(self.geometry(layout)) as f64;
+        fpr(self.plan.capacity as f64, self.plan.cells as f64, self.plan.k, blocks)
+    }
+
+    fn estimated_fpr(&self, state: &State<'_>, layout: Layout, _: &Moment, sample: &Sample) -> f64 {
+        let blocks = state.bank(0).map_or(1, |bank| layout.blocks(bank.geometry));
+        fpr_of_fill(sample.fill(), self.plan.cells as f64, self.plan.k, blocks as f64)
+    }
+
+    fn counts(&self) -> Option<&dyn KeyCounts> {
+        Some(self)
+    }
+
+    fn removal(&self) -> Option<&dyn Removal> {
+        Some(self)
+    }
+
+    fn growth(&self) -> Option<&dyn Growth> {
+        Some(self)
+    }
+}
+
+impl SingleBlock for DynamicCount {
+    fn prefetch(&self, block: &Block<'_>, hash: u64) {
+        let vectors = self.vectors(block);
+        let key = Key::new(hash, self.plan.k, &vectors);
+        key.counters().iter().for_each(|&at| vectors.prefetch(block, at));
+    }
+
+    /// Section 3.2: every counter of the key is raised; the OFV is made wider before one would
+    /// overflow it.
+    fn insert(&self, block: &Block<'_>, operation: &Operation) {
+        let mut vectors = self.vectors(block);
+        let key = Key::new(operation.hash, self.plan.k, &vectors);
+        let width = key.width_for(block, &vectors, operation.weight);
+        let block = &vectors.within(block, width);
+        vectors.begin(block);
+        if width > vectors.width() {
+            vectors.rebuild(block, width, self.lambda);
+        }
+        let weight = u64::from(operation.weight);
+        let threshold = vectors.threshold(self.lambda);
+        for &at in key.counters() {
+            let value = vectors.get(block, at);
+            vectors.set(block, at, value, value.saturating_add(weight), threshold);
+        }
+    }
+
+    fn contains(&self, _: &State<'_>, block: &Block<'_>, query: &Query) -> bool {
+        self.least(block, query.hash) > 0
+    }
+}
+
+impl KeyCounts for DynamicCount {
+    fn estimate(&self, _: &State<'_>, block: &Block<'_>, query: &Query) -> Estimate {
+        let least = self.least(block, query.hash);
+        Estimate { count: least as f64, at_least: least == u64::MAX }
+    }
+}
+
+impl Removal for DynamicCount {
+    /// Sections 3.2 and 3.3: every counter of the key is lowered; the OFV is made narrower once all
+    /// counters are below the threshold.
+    fn remove(&self, block: &Block<'_>, operation: &Operation) {
+        let mut vectors = self.vectors(block);
+        let block = &vectors.within(block, vectors.width());
+        let (weight, threshold) = (u64::from(operation.weight), vectors.threshold(self.lambda));
+        for &at in Key::new(operation.hash, self.plan.k, &vectors).counters() {
+            let value = vectors.get(block, at);
+            // A saturated counter stays there. Below zero only if a key was removed that had not
+            // been inserted.
+            let less = if value == u64::MAX { value } else { value.saturating_sub(weight) };
+            vectors.set(block, at, value, less, threshold);
+        }
+        vectors.shrink(block, self.lambda);
+    }
+}
+
+impl Growth for DynamicCount {
     fn room(&self, block: &Block<'_>, operation: &Operation) -> usize {
         let vectors = self.vectors(block);
         match operation.change {
@@ -227,105 +307,16 @@ impl Kind for DynamicCount {
         if vectors.is_new(block) { 0 } else { vectors.words_at(vectors.width()) }
     }
 
-    fn prefetch(&self, blocks: &Blocks<'_>, hash: u64) {
-        if let Some(block) = blocks.get(0) {
-            let vectors = self.vectors(block);
-            let key = Key::new(hash, self.plan.k, &vectors);
-            key.counters().iter().for_each(|&at| vectors.prefetch(block, at));
-        }
-    }
-
-    fn decide(&self, _: &State<'_>, _: &Moment) -> Decision {
-        Decision::Insert { step: 0 }
-    }
-
-    fn weighs(&self) -> bool {
-        true
-    }
-
-    fn weight(&self, given: f64) -> Result<u32> {
-        whole_count(given)
-    }
-
-    fn removes(&self) -> bool {
-        true
-    }
-
-    /// Section 3.2: every counter of the key is raised; the OFV is made wider before one would
-    /// overflow it.
-    fn insert(&self, _: &State<'_>, blocks: &Blocks<'_>, operation: &Operation) {
-        let Some(block) = blocks.get(0) else {
-            return;
-        };
-        let mut vectors = self.vectors(block);
-        let key = Key::new(operation.hash, self.plan.k, &vectors);
-        let width = key.width_for(block, &vectors, operation.weight);
-        let block = &vectors.within(block, width);
-        vectors.begin(block);
-        if width > vectors.width() {
-            vectors.rebuild(block, width, self.lambda);
-        }
-        let weight = u64::from(operation.weight);
-        let threshold = vectors.threshold(self.lambda);
-        for &at in key.counters() {
-            let value = vectors.get(block, at);
-            vectors.set(block, at, value, value.saturating_add(weight), threshold);
-        }
-    }
-
-    /// Sections 3.2 and 3.3: every counter of the key is lowered; the OFV is made narrower once all
-    /// counters are below the threshold.
-    fn remove(&self, _: &State<'_>, blocks: &Blocks<'_>, operation: &Operation) {
-        let Some(block) = blocks.get(0) else {
-            return;
-        };
-        let mut vectors = self.vectors(block);
-        let block = &vectors.within(block, vectors.width());
-        let (weight, threshold) = (u64::from(operation.weight), vectors.threshold(self.lambda));
-        for &at in Key::new(operation.hash, self.plan.k, &vectors).counters() {
-            let value = vectors.get(block, at);
-            // A saturated counter stays there. Below zero only if a key was removed that had not
-            // been inserted.
-            let less = if value == u64::MAX { value } else { value.saturating_sub(weight) };
-            vectors.set(block, at, value, less, threshold);
-        }
-        vectors.shrink(block, self.lambda);
-    }
-
-    fn contains(&self, _: &State<'_>, blocks: &Blocks<'_>, query: &Query) -> bool {
-        blocks.get(0).is_some_and(|block| self.least(block, query.hash) > 0)
-    }
-
-    fn estimate(&self, _: &State<'_>, blocks: &Blocks<'_>, query: &Query) -> Option<Estimate> {
-        let least = self.least(blocks.get(0)?, query.hash);
-        Some(Estimate { count: least as f64, at_least: least == u64::MAX })
-    }
-
-    fn settle(&self, _: &State<'_>, _: usize, _: &Block<'_>, _: &Moment) {}
-
-    /// Counts the counters that are not 0.
-    fn fill(&self, block: &Block<'_>) -> (u64, u64) {
-        let vectors = self.vectors(block);
-        let used = (0..vectors.counters()).filter(|&at| vectors.get(block, at) > 0).count();
-        (used as u64, vectors.counters() as u64)
-    }
-
-    fn figures(&self) -> &'static [Figure] {
-        &[
-            Figure { name: "rebuilds", own: vectors::REBUILDS },
-            Figure { name: "rewritten_cells", own: vectors::REWRITTEN },
-            Figure { name: "overflow_bits", own: vectors::OVERFLOW_BITS },
-        ]
-    }
-
-    /// Returns the rate at capacity.
-    fn planned_fpr(&self, layout: Layout) -> f64 {
-        let blocks = layout.blocks(self.geometry(layout)) as f64;
-        fpr(self.plan.capacity as f64, self.plan.cells as f64, self.plan.k, blocks)
-    }
-
-    fn estimated_fpr(&self, state: &State<'_>, layout: Layout, _: &Moment, sample: &Sample) -> f64 {
-        let blocks = state.bank(0).map_or(1, |bank| layout.blocks(bank.geometry));
-        fpr_of_fill(sample.fill(), self.plan.cells as f64, self.plan.k, blocks as f64)
+    /// Returns the words at capacity, if every key was inserted `mean-count` times. If a few keys
+    /// are far more frequent than most, as is common, their blocks need more: each doubling of a
+    /// block's largest counter costs a bit for all of its counters.
+    fn planned_words(&self, layout: Layout) -> u64 {
+        let blocks = layout.blocks(self.geometry(layout));
+        let counters = self.counters(blocks);
+        let load = f64::from(self.plan.k) * self.plan.capacity as f64 / self.plan.cells as f64;
+        let most = self.mean_count * largest_of_poisson(load, counters as f64);
+        let vectors = Vectors::empty(counters, self.x);
+        let words = vectors.words_at(vectors.width_of(most as u64)) as u64;
+        blocks * words.next_multiple_of(PAGE_WORDS.into())
     }
 }

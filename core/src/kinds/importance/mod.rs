@@ -23,12 +23,14 @@
 //! decrement is skipped (the paper leaves open how it chooses). Everything else, the cells, the
 //! draws, the order in an insert and the theory, belongs to `stable`.
 
+pub mod spec;
+
 #[cfg(test)]
 mod tests;
 
 use super::stable::{Class, Decremented, Deletion, KNOWN, Plan, uniform_shares};
 use crate::error::{Error, Result};
-use crate::kind::{Kind, Parameters};
+use crate::kind::{KeyWeights, Kind, Parameters};
 use std::fmt::Debug;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -77,7 +79,8 @@ fn build<R: Rule>(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
     if !(highest.is_finite() && highest > 0.0) {
         return Err(Error::parameter("importance-max", expected, highest));
     }
-    Ok(Arc::new(Decremented { plan, class: Scale::<R> { highest, rule: PhantomData } }))
+    let class = Scale::<R> { highest, levels: plan.max, rule: PhantomData };
+    Ok(Arc::new(Decremented { plan, class }))
 }
 
 /// The differences between the three kinds.
@@ -137,6 +140,8 @@ impl Rule for Hybrid {
 struct Scale<R> {
     /// The importance that gives the highest level, `Z`.
     highest: f64,
+    /// The highest level, `Max`.
+    levels: u32,
     rule: PhantomData<R>,
 }
 
@@ -147,18 +152,25 @@ impl<R: Rule> Class for Scale<R> {
         R::value(max, level)
     }
 
-    fn level(&self, max: u32, importance: f64) -> Option<Result<u32>> {
-        if !(importance.is_finite() && importance >= 0.0) {
-            let expected = "an importance of 0 or more";
-            return Some(Err(Error::parameter("weight", expected, importance)));
-        }
-        let level = (importance * f64::from(max) / self.highest).ceil();
-        // Above the scale the cast saturates at the largest `u32`, and the clamp gives the highest
-        // level.
-        Some(Ok((level as u32).clamp(1, max)))
+    fn weights(&self) -> Option<&dyn KeyWeights> {
+        Some(self)
     }
 
     fn parameters(&self, shared: Parameters) -> Parameters {
         shared.with("importance-max", self.highest)
+    }
+}
+
+impl<R: Rule> KeyWeights for Scale<R> {
+    /// Returns the level of an importance.
+    fn weight(&self, importance: f64) -> Result<u32> {
+        if !(importance.is_finite() && importance >= 0.0) {
+            let expected = "an importance of 0 or more";
+            return Err(Error::parameter("weight", expected, importance));
+        }
+        let level = (importance * f64::from(self.levels) / self.highest).ceil();
+        // Above the scale the cast saturates at the largest `u32`, and the clamp gives the highest
+        // level.
+        Ok((level as u32).clamp(1, self.levels))
     }
 }

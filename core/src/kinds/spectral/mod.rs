@@ -23,6 +23,7 @@
 
 mod header;
 mod policy;
+pub mod spec;
 mod store;
 mod theory;
 
@@ -31,16 +32,17 @@ mod store_tests;
 #[cfg(test)]
 mod tests;
 
+pub use policy::Policy;
 pub use theory::{mean_bits, overestimate, single_minimum};
 
 use super::bloom::{Plan, fpr, fpr_of_fill};
-use crate::block::{Block, Blocks, Geometry, Layout};
+use crate::block::{Block, Geometry, Layout};
 use crate::error::Result;
-use crate::kind::parameters::whole_count;
 use crate::kind::{
-    Change, Decision, Estimate, Figure, Kind, Moment, Operation, Parameters, Query, Sample, State,
+    Change, Describe, Estimate, Growth, KeyCounts, Kind, KindMetric, Moment, Operation, Parameters,
+    Query, Removal, Sample, SingleBlock, State,
 };
-use policy::{Parts, Policy};
+use policy::Parts;
 use std::sync::Arc;
 use store::Store;
 
@@ -111,7 +113,7 @@ impl Spectral {
     }
 }
 
-impl Kind for Spectral {
+impl Describe for Spectral {
     fn name(&self) -> &'static str {
         NAME
     }
@@ -143,8 +145,89 @@ impl Kind for Spectral {
         (blocks / BLOCKS_PER_STRIPE).clamp(1, 64) as u32
     }
 
-    fn grows(&self) -> bool {
-        true
+    /// Counts the counters of the primary part that are not 0.
+    fn fill(&self, block: &Block<'_>) -> (u64, u64) {
+        let parts = self.parts(block.of);
+        if store::room_now(block) == 0 {
+            return (0, parts.primary.into());
+        }
+        let used = (0..parts.primary as usize).filter(|&at| parts.store.get(block, at) > 0).count();
+        (used as u64, parts.primary.into())
+    }
+
+    fn metrics(&self) -> &'static [KindMetric] {
+        &[
+            KindMetric { name: "live_words", word: store::LIVE },
+            KindMetric { name: "expansions", word: store::EXPANSIONS },
+            KindMetric { name: "rebuilds", word: store::REBUILDS },
+            KindMetric { name: "rewritten_cells", word: store::REWRITTEN },
+        ]
+    }
+
+    /// Returns the rate at capacity.
+    fn planned_fpr(&self, layout: Layout) -> f64 {
+        let blocks = layout.blocks(self.geometry(layout));
+        fpr(self.plan.capacity as f64, self.cells(blocks), self.plan.k, blocks as f64)
+    }
+
+    fn estimated_fpr(&self, state: &State<'_>, layout: Layout, _: &Moment, sample: &Sample) -> f64 {
+        let Some(bank) = state.bank(0) else {
+            return 0.0;
+        };
+        let blocks = layout.blocks(bank.geometry);
+        fpr_of_fill(sample.fill(), self.cells(blocks), self.plan.k, blocks as f64)
+    }
+
+    fn counts(&self) -> Option<&dyn KeyCounts> {
+        Some(self)
+    }
+
+    fn removal(&self) -> Option<&dyn Removal> {
+        (self.policy != Policy::MinimalIncrease).then_some(self as &dyn Removal)
+    }
+
+    fn growth(&self) -> Option<&dyn Growth> {
+        Some(self)
+    }
+}
+
+impl SingleBlock for Spectral {
+    fn prefetch(&self, block: &Block<'_>, hash: u64) {
+        self.parts(block.of).prefetch(block, hash);
+    }
+
+    fn insert(&self, block: &Block<'_>, operation: &Operation) {
+        self.parts(block.of).insert(block, operation.hash, operation.weight.into());
+    }
+
+    fn contains(&self, _: &State<'_>, block: &Block<'_>, query: &Query) -> bool {
+        self.parts(block.of).contains(block, query.hash)
+    }
+}
+
+impl KeyCounts for Spectral {
+    fn estimate(&self, _: &State<'_>, block: &Block<'_>, query: &Query) -> Estimate {
+        let count = self.parts(block.of).estimate(block, query.hash);
+        Estimate { count: count as f64, at_least: count == u64::MAX }
+    }
+}
+
+impl Removal for Spectral {
+    fn remove(&self, block: &Block<'_>, operation: &Operation) {
+        self.parts(block.of).remove(block, operation.hash, operation.weight.into());
+    }
+}
+
+impl Growth for Spectral {
+    fn room(&self, block: &Block<'_>, operation: &Operation) -> usize {
+        match operation.change {
+            Change::Insert => self.parts(block.of).store.room(block),
+            Change::Remove => store::room_now(block),
+        }
+    }
+
+    fn room_now(&self, block: &Block<'_>) -> usize {
+        store::room_now(block)
     }
 
     /// Returns the words at capacity, if every key was inserted [`PLANNED_COUNT`] times; less with
@@ -165,95 +248,5 @@ impl Kind for Spectral {
         }
         let words = parts.store.words_at(all / (primary + secondary)) as u64;
         blocks * words.next_multiple_of(PAGE_WORDS.into())
-    }
-
-    fn room(&self, block: &Block<'_>, operation: &Operation) -> usize {
-        match operation.change {
-            Change::Insert => self.parts(block.of).store.room(block),
-            Change::Remove => store::room_now(block),
-        }
-    }
-
-    fn room_now(&self, block: &Block<'_>) -> usize {
-        store::room_now(block)
-    }
-
-    fn prefetch(&self, blocks: &Blocks<'_>, hash: u64) {
-        if let Some(block) = blocks.get(0) {
-            self.parts(block.of).prefetch(block, hash);
-        }
-    }
-
-    fn decide(&self, _: &State<'_>, _: &Moment) -> Decision {
-        Decision::Insert { step: 0 }
-    }
-
-    fn weighs(&self) -> bool {
-        true
-    }
-
-    fn weight(&self, given: f64) -> Result<u32> {
-        whole_count(given)
-    }
-
-    fn removes(&self) -> bool {
-        self.policy != Policy::MinimalIncrease
-    }
-
-    fn insert(&self, _: &State<'_>, blocks: &Blocks<'_>, operation: &Operation) {
-        if let Some(block) = blocks.get(0) {
-            self.parts(block.of).insert(block, operation.hash, operation.weight.into());
-        }
-    }
-
-    fn remove(&self, _: &State<'_>, blocks: &Blocks<'_>, operation: &Operation) {
-        if let Some(block) = blocks.get(0) {
-            self.parts(block.of).remove(block, operation.hash, operation.weight.into());
-        }
-    }
-
-    fn contains(&self, _: &State<'_>, blocks: &Blocks<'_>, query: &Query) -> bool {
-        blocks.get(0).is_some_and(|block| self.parts(block.of).contains(block, query.hash))
-    }
-
-    fn estimate(&self, _: &State<'_>, blocks: &Blocks<'_>, query: &Query) -> Option<Estimate> {
-        let block = blocks.get(0)?;
-        let count = self.parts(block.of).estimate(block, query.hash);
-        Some(Estimate { count: count as f64, at_least: count == u64::MAX })
-    }
-
-    fn settle(&self, _: &State<'_>, _: usize, _: &Block<'_>, _: &Moment) {}
-
-    /// Counts the counters of the primary part that are not 0.
-    fn fill(&self, block: &Block<'_>) -> (u64, u64) {
-        let parts = self.parts(block.of);
-        if store::room_now(block) == 0 {
-            return (0, parts.primary.into());
-        }
-        let used = (0..parts.primary as usize).filter(|&at| parts.store.get(block, at) > 0).count();
-        (used as u64, parts.primary.into())
-    }
-
-    fn figures(&self) -> &'static [Figure] {
-        &[
-            Figure { name: "live_words", own: store::LIVE },
-            Figure { name: "expansions", own: store::EXPANSIONS },
-            Figure { name: "rebuilds", own: store::REBUILDS },
-            Figure { name: "rewritten_cells", own: store::REWRITTEN },
-        ]
-    }
-
-    /// Returns the rate at capacity.
-    fn planned_fpr(&self, layout: Layout) -> f64 {
-        let blocks = layout.blocks(self.geometry(layout));
-        fpr(self.plan.capacity as f64, self.cells(blocks), self.plan.k, blocks as f64)
-    }
-
-    fn estimated_fpr(&self, state: &State<'_>, layout: Layout, _: &Moment, sample: &Sample) -> f64 {
-        let Some(bank) = state.bank(0) else {
-            return 0.0;
-        };
-        let blocks = layout.blocks(bank.geometry);
-        fpr_of_fill(sample.fill(), self.cells(blocks), self.plan.k, blocks as f64)
     }
 }

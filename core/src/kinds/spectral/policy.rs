@@ -15,15 +15,17 @@ use std::str::FromStr;
 /// The greatest number of hash functions: the limit of [`Plan`](crate::kinds::bloom::Plan).
 const MOST_FUNCTIONS: usize = 64;
 
-/// The rule by which counters are raised and read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Policy {
-    /// Minimum selection: all counters are raised, the least is the estimate.
+/// The counting policy of a spectral filter: the rule by which counters are raised and read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+pub enum Policy {
+    /// The least counter of a key is its count. Keys can be removed.
     MinimumSelection,
-    /// Minimal increase: only counters below the new estimate are raised.
+    /// Raises only the least counters of a key: fewer errors, but nothing can be removed.
     MinimalIncrease,
-    /// Recurring minimum: keys whose least counter occurs only once are counted in a second,
-    /// smaller part too.
+    /// Counts keys whose least counter is not shared a second time, in a smaller part. A few keys
+    /// may be undercounted.
     RecurringMinimum,
 }
 

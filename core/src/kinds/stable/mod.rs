@@ -22,6 +22,7 @@ mod cells;
 mod draws;
 mod plan;
 mod replay;
+pub mod spec;
 pub mod theory;
 
 #[cfg(test)]
@@ -32,9 +33,12 @@ mod tests;
 pub use cells::Deletion;
 pub(in crate::kinds) use plan::{KNOWN, Plan};
 
-use crate::block::{Block, Blocks, Layout};
-use crate::error::{Error, Result};
-use crate::kind::{Decision, Figure, Kind, Moment, Operation, Parameters, Query, Sample, State};
+use crate::block::{Block, Layout};
+use crate::error::Result;
+use crate::kind::{
+    Decision, Describe, KeyWeights, Kind, KindMetric, Moment, Operation, Parameters, Query, Sample,
+    SingleBlock, State,
+};
 use cells::{DRAWN, USED};
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -47,7 +51,8 @@ pub const NAME: &str = "stable";
 /// without `P` from `fpr` (0.001): see [`theory::decrements_for`].
 ///
 /// # Errors
-/// [`Error::Parameter`] for unknown names, for values out of bounds, and if no `P` keeps the rate.
+/// [`Error::Parameter`](crate::Error::Parameter) for unknown names, for values out of bounds, and
+/// if no `P` keeps the rate.
 pub fn build(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
     parameters.only(NAME, &KNOWN)?;
     let plan = Plan::new(parameters, Deletion::Uniform, uniform_shares::<Stable>)?;
@@ -62,9 +67,11 @@ pub(in crate::kinds) trait Class: Debug + Send + Sync {
     /// Returns the value to which a key of a level from 1 to `max` raises its cells.
     fn value(max: u32, level: u32) -> u32;
 
-    /// Returns the level of an importance; `None` for filters whose keys all have the same
+    /// Returns the levels of importances; `None` for filters whose keys all have the same
     /// importance.
-    fn level(&self, max: u32, importance: f64) -> Option<Result<u32>>;
+    fn weights(&self) -> Option<&dyn KeyWeights> {
+        None
+    }
 
     /// Adds the parameters of this class.
     fn parameters(&self, shared: Parameters) -> Parameters {
@@ -93,10 +100,6 @@ impl Class for Stable {
     fn value(max: u32, _: u32) -> u32 {
         max
     }
-
-    fn level(&self, _: u32, _: f64) -> Option<Result<u32>> {
-        None
-    }
 }
 
 /// A filter whose cells are decremented at random.
@@ -106,7 +109,7 @@ pub(in crate::kinds) struct Decremented<C> {
     pub(in crate::kinds) class: C,
 }
 
-impl<C: Class> Kind for Decremented<C> {
+impl<C: Class> Describe for Decremented<C> {
     fn name(&self) -> &'static str {
         C::NAME
     }
@@ -123,44 +126,6 @@ impl<C: Class> Kind for Decremented<C> {
         self.plan.words()
     }
 
-    fn prefetch(&self, blocks: &Blocks<'_>, hash: u64) {
-        if let Some(block) = blocks.get(0) {
-            self.plan.cells.prefetch(block, hash);
-        }
-    }
-
-    fn decide(&self, _: &State<'_>, moment: &Moment) -> Decision {
-        Decision::Insert { step: moment.totals.inserts }
-    }
-
-    fn weighs(&self) -> bool {
-        self.class.level(1, 0.0).is_some()
-    }
-
-    fn weight(&self, given: f64) -> Result<u32> {
-        let unsupported = Error::Unsupported { kind: C::NAME, operation: "a weight" };
-        self.class.level(self.plan.max, given).unwrap_or(Err(unsupported))
-    }
-
-    fn insert(&self, _: &State<'_>, blocks: &Blocks<'_>, operation: &Operation) {
-        let Some(block) = blocks.get(0) else {
-            return;
-        };
-        let (cells, max) = (&self.plan.cells, self.plan.max);
-        cells.settle(block, operation.step.saturating_add(1));
-        let value = C::value(max, operation.weight.clamp(1, max));
-        cells.raise(block, operation.hash, value.into());
-    }
-
-    fn contains(&self, _: &State<'_>, blocks: &Blocks<'_>, query: &Query) -> bool {
-        let block = blocks.get(0);
-        block.is_some_and(|block| self.plan.cells.holds(block, query.hash, query.totals.inserts))
-    }
-
-    fn settle(&self, _: &State<'_>, _: usize, block: &Block<'_>, moment: &Moment) {
-        self.plan.cells.settle(block, moment.totals.inserts);
-    }
-
     /// Counts the cells that are not zero.
     fn fill(&self, block: &Block<'_>) -> (u64, u64) {
         let cells = self.plan.cells.in_block(block.cells.len(), block.of).cells as u64;
@@ -169,8 +134,8 @@ impl<C: Class> Kind for Decremented<C> {
 
     /// Draws settled so far; the rest of `inserts · P` is due in blocks that were not touched
     /// since.
-    fn figures(&self) -> &'static [Figure] {
-        &[Figure { name: "draws", own: DRAWN }]
+    fn metrics(&self) -> &'static [KindMetric] {
+        &[KindMetric { name: "draws", word: DRAWN }]
     }
 
     /// Returns the rate when stable, with levels of importance that are equally frequent.
@@ -184,5 +149,34 @@ impl<C: Class> Kind for Decremented<C> {
 
     fn estimated_fpr(&self, _: &State<'_>, _: Layout, _: &Moment, sample: &Sample) -> f64 {
         fp_of_fill(sample.fill(), self.plan.cells.functions)
+    }
+
+    fn weights(&self) -> Option<&dyn KeyWeights> {
+        self.class.weights()
+    }
+}
+
+impl<C: Class> SingleBlock for Decremented<C> {
+    fn decide(&self, _: &State<'_>, moment: &Moment) -> Decision {
+        Decision::Insert { step: moment.totals.inserts }
+    }
+
+    fn prefetch(&self, block: &Block<'_>, hash: u64) {
+        self.plan.cells.prefetch(block, hash);
+    }
+
+    fn insert(&self, block: &Block<'_>, operation: &Operation) {
+        let (cells, max) = (&self.plan.cells, self.plan.max);
+        cells.settle(block, operation.step.saturating_add(1));
+        let value = C::value(max, operation.weight.clamp(1, max));
+        cells.raise(block, operation.hash, value.into());
+    }
+
+    fn contains(&self, _: &State<'_>, block: &Block<'_>, query: &Query) -> bool {
+        self.plan.cells.holds(block, query.hash, query.totals.inserts)
+    }
+
+    fn settle(&self, _: &State<'_>, block: &Block<'_>, moment: &Moment) {
+        self.plan.cells.settle(block, moment.totals.inserts);
     }
 }

@@ -6,9 +6,11 @@ mod rates;
 use super::model::Naive;
 use super::*;
 use crate::atomic::AtomicU64;
+use crate::block::Blocks;
 use crate::block::packed::Packed;
 use crate::block::{OWN_WORDS, load};
 use crate::conformance::{self, Harness, Step, hash_of};
+use crate::error::Error;
 use crate::hash::mix;
 use crate::kind::{Change, Totals, Within};
 use crate::kinds::registry;
@@ -235,7 +237,7 @@ fn inserts_that_read_the_same_number_draw_once() {
     (0..200).for_each(|key| {
         once.insert(hash_of(key), 0);
     });
-    let drawn = once.figure("draws");
+    let drawn = once.metric("draws");
     assert_eq!(drawn, 2000);
     let (own, words) = (zeros(OWN_WORDS), zeros(64));
     let block = Block::alone(&own, &words);
@@ -291,6 +293,6 @@ fn parameters_that_make_no_filter_are_refused() {
 #[test]
 fn a_stable_filter_does_not_weigh() {
     let kind = raw(NAME, 1000, 7, 5, 10);
-    assert!(!kind.weighs());
+    assert!(kind.weights().is_none());
     assert!(matches!(kind.weight(3.0), Err(Error::Unsupported { kind: NAME, .. })));
 }

@@ -10,8 +10,7 @@ use super::fills::Measure;
 use super::generations::Generations;
 use crate::block::Blocks;
 use crate::inference::{Belief, Piece, Survival, posterior::gone};
-use crate::kind::BankEntry;
-use crate::kind::{Micros, Query, State};
+use crate::kind::{BankEntry, Inference, Micros, Query, State, Totals, Within};
 use std::cell::Cell;
 use std::ops::Range;
 
@@ -86,24 +85,29 @@ struct Past<'a> {
     told: u64,
 }
 
-/// Returns the age of the first insert, as long as it is on record: no key is older.
-pub(super) fn history(generations: &Generations<'_>, now: Micros) -> u64 {
-    match generations.beginning() {
-        (generation, true) => since(now, generations.opened(generation)),
-        (_, false) => u64::MAX,
-    }
-}
-
 /// Returns the least age of keys inserted before a time.
 #[inline]
 fn since(now: Micros, time: Micros) -> u64 {
     now.saturating_add(1).saturating_sub(time)
 }
 
-impl TimeLimited {
+impl Inference for TimeLimited {
+    fn window(&self, _: &Totals) -> Within {
+        Within::Time(self.window)
+    }
+
+    /// Returns the age of the first insert, as long as it is on record: no key is older.
+    fn history(&self, state: &State<'_>, query: &Query) -> u64 {
+        let generations = self.generations(state);
+        match generations.beginning() {
+            (generation, true) => since(query.now, generations.opened(generation)),
+            (_, false) => u64::MAX,
+        }
+    }
+
     /// Passes to `tell` the likelihood of the key's rows at the ages of each generation in which it
     /// can have been inserted, and beyond.
-    pub(super) fn tell_evidence(
+    fn evidence(
         &self,
         state: &State<'_>,
         blocks: &Blocks<'_>,
@@ -142,7 +146,9 @@ impl TimeLimited {
         }
         past.tell_rest(oldest, tell);
     }
+}
 
+impl TimeLimited {
     /// Returns the likelihood of the rows in this bank and all older ones: `V` of each.
     fn older(
         &self,

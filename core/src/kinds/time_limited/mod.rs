@@ -26,6 +26,7 @@ mod fills;
 mod generations;
 mod late;
 mod sizing;
+pub mod spec;
 
 #[cfg(test)]
 mod evidence_tests;
@@ -42,11 +43,10 @@ use super::age_partitioned::{MOST_WORDS, design, theory};
 use super::columns::{Columns, caught_up};
 use crate::block::{Block, Blocks, Layout, MAX_BANKS};
 use crate::error::{Error, Result};
-use crate::inference::{Belief, Piece};
 use crate::kind::parameters::{DEFAULT_FPR, within};
 use crate::kind::{
-    Age, BankEntry, BankMask, Decision, Event, Kind, Micros, Moment, Operation, Parameters, Query,
-    Sample, State, Totals, Within,
+    Age, BankEntry, BankMask, Decision, Describe, Event, Events, Inference, KeyAges, Kind, Micros,
+    Moment, Operation, Parameters, Query, Sample, State, Within,
 };
 use crate::state::STATE_WORDS;
 use fills::Measure;
@@ -151,9 +151,9 @@ fn slice_counts(parameters: &Parameters, fpr: f64) -> Result<(u32, u32)> {
 ///
 /// An insert may go to a generation that another thread closes concurrently because its allowance
 /// is used, at a time before the insert's. The difference is at most the grace, because otherwise
-/// the insert records its time first ([`Kind::grace`]). The key's window, from the generation's end
-/// on, is therefore complete. Grace is a 64th of `T/l`, if the slices leave a spare column: `n-k`
-/// consecutive generations must cover the window and the grace, which holds for `l <= 62`.
+/// the insert records its time first ([`Events::grace`]). The key's window, from the generation's
+/// end on, is therefore complete. Grace is a 64th of `T/l`, if the slices leave a spare column:
+/// `n-k` consecutive generations must cover the window and the grace, which holds for `l <= 62`.
 fn pace_and_grace(window: Micros, k: u32, l: u32) -> (Micros, Micros) {
     let whole = window.div_ceil(l.into());
     let grace = if k + l < COLUMNS { whole / 64 } else { 0 };
@@ -244,7 +244,7 @@ impl TimeLimited {
     }
 }
 
-impl Kind for TimeLimited {
+impl Describe for TimeLimited {
     fn name(&self) -> &'static str {
         NAME
     }
@@ -282,6 +282,40 @@ impl Kind for TimeLimited {
         (self.first_words() / u64::from(block_words.max(1))).clamp(16, 64) as u32
     }
 
+    fn step(&self, state: &State<'_>, _: &Moment) -> Option<u64> {
+        Some(self.generations(state).current())
+    }
+
+    /// Returns the rate when all generations of the first bank have used their allowance, and all
+    /// columns are alive.
+    fn planned_fpr(&self, layout: Layout) -> f64 {
+        let geometry = layout.geometry(self.first_words());
+        let keys = sizing::capacity(self, layout, geometry);
+        let load = f64::from(self.k) * keys / layout.words(geometry) as f64;
+        let block_keys = keys / layout.blocks(geometry) as f64;
+        let l = COLUMNS - self.k;
+        theory::fpr_in_blocks(self.k, l, load, theory::Phase::WORST, block_keys)
+    }
+
+    /// Measured, not derived from the keys of generations, because late keys go to closed ones.
+    fn estimated_fpr(&self, _: &State<'_>, _: Layout, _: &Moment, sample: &Sample) -> f64 {
+        sample.fpr()
+    }
+
+    fn events(&self) -> Option<&dyn Events> {
+        Some(self)
+    }
+
+    fn ages(&self) -> Option<&dyn KeyAges> {
+        Some(self)
+    }
+
+    fn inference(&self) -> Option<&dyn Inference> {
+        Some(self)
+    }
+}
+
+impl Kind for TimeLimited {
     fn state_words(&self) -> usize {
         STATE_WORDS
     }
@@ -301,32 +335,6 @@ impl Kind for TimeLimited {
     fn prefetch(&self, blocks: &Blocks<'_>, hash: u64) {
         for block in (0..MAX_BANKS).filter_map(|slot| blocks.get(slot)) {
             self.slices.prefetch(block, hash);
-        }
-    }
-
-    fn due(&self, state: &State<'_>, layout: Layout, moment: &Moment) -> Option<Event> {
-        sizing::due(self, state, layout, moment)
-    }
-
-    fn grace(&self) -> Micros {
-        self.grace
-    }
-
-    fn apply(&self, state: &State<'_>, layout: Layout, event: &Event) {
-        let generations = self.generations(state);
-        match *event {
-            Event::Step { step, time, word } if step > generations.current() => {
-                let bank = state.bank_of_step(generations.current());
-                let keys_before = bank.map_or(0, |bank| {
-                    Measure::new(&generations, self.k, bank.since, layout.words(bank.geometry))
-                        .keys(word.saturating_sub(generations.new_bits()))
-                });
-                let opening = Opening { generation: step, time, new_bits: word, keys_before };
-                generations.open(&opening, self.window);
-                generations.set_full(self.full(state, layout));
-            }
-            Event::OpenBank { since, time, .. } => generations.begin_bank(since, time),
-            Event::Step { .. } | Event::CloseBank { .. } => {}
         }
     }
 
@@ -376,10 +384,56 @@ impl Kind for TimeLimited {
         self.youngest(state, blocks, query, self.window).is_some()
     }
 
-    fn knows_age(&self) -> bool {
-        true
+    fn settle(&self, state: &State<'_>, slot: usize, block: &Block<'_>, _: &Moment) {
+        let Some(bank) = state.bank(slot) else { return };
+        let last = self.last_generation(state, &bank).min(self.generations(state).current());
+        self.slices.catch_up(block, bank.since, last);
     }
 
+    /// Returns the rate of runs of ones in slices of generations that are alive.
+    fn block_fpr(&self, state: &State<'_>, slot: usize, block: &Block<'_>, moment: &Moment) -> f64 {
+        let Some(bank) = state.bank(slot) else { return 0.0 };
+        let generations = self.generations(state);
+        let last = self.last_generation(state, &bank).min(generations.current());
+        let oldest = generations.first_since(moment.now, self.window).max(bank.since);
+        if oldest > last {
+            return 0.0;
+        }
+        // A run of an alive generation has no slices older than those of `oldest`.
+        let alive = (last - oldest).saturating_add(self.k.into()).min(COLUMNS.into());
+        theory::fpr_run(self.slices.fills(block, last).take(alive as usize), self.k)
+    }
+}
+
+impl Events for TimeLimited {
+    fn due(&self, state: &State<'_>, layout: Layout, moment: &Moment) -> Option<Event> {
+        sizing::due(self, state, layout, moment)
+    }
+
+    fn apply(&self, state: &State<'_>, layout: Layout, event: &Event) {
+        let generations = self.generations(state);
+        match *event {
+            Event::Step { step, time, word } if step > generations.current() => {
+                let bank = state.bank_of_step(generations.current());
+                let keys_before = bank.map_or(0, |bank| {
+                    Measure::new(&generations, self.k, bank.since, layout.words(bank.geometry))
+                        .keys(word.saturating_sub(generations.new_bits()))
+                });
+                let opening = Opening { generation: step, time, new_bits: word, keys_before };
+                generations.open(&opening, self.window);
+                generations.set_full(self.full(state, layout));
+            }
+            Event::OpenBank { since, time, .. } => generations.begin_bank(since, time),
+            Event::Step { .. } | Event::CloseBank { .. } => {}
+        }
+    }
+
+    fn grace(&self) -> Micros {
+        self.grace
+    }
+}
+
+impl KeyAges for TimeLimited {
     fn age(&self, state: &State<'_>, blocks: &Blocks<'_>, query: &Query) -> Option<Age> {
         let generation = self.youngest(state, blocks, query, self.window)?;
         let generations = self.generations(state);
@@ -404,64 +458,5 @@ impl Kind for TimeLimited {
             Within::Time(age) => age.min(self.window),
         };
         self.youngest(state, blocks, query, age).is_some()
-    }
-
-    fn window(&self, _: &Totals) -> Option<Within> {
-        Some(Within::Time(self.window))
-    }
-
-    fn history(&self, state: &State<'_>, query: &Query) -> u64 {
-        evidence::history(&self.generations(state), query.now)
-    }
-
-    fn evidence(
-        &self,
-        state: &State<'_>,
-        blocks: &Blocks<'_>,
-        query: &Query,
-        belief: &Belief<'_>,
-        tell: &mut dyn FnMut(Piece),
-    ) {
-        self.tell_evidence(state, blocks, query, belief, tell);
-    }
-
-    fn settle(&self, state: &State<'_>, slot: usize, block: &Block<'_>, _: &Moment) {
-        let Some(bank) = state.bank(slot) else { return };
-        let last = self.last_generation(state, &bank).min(self.generations(state).current());
-        self.slices.catch_up(block, bank.since, last);
-    }
-
-    fn step(&self, state: &State<'_>, _: &Moment) -> Option<u64> {
-        Some(self.generations(state).current())
-    }
-
-    /// Returns the rate when all generations of the first bank have used their allowance, and all
-    /// columns are alive.
-    fn planned_fpr(&self, layout: Layout) -> f64 {
-        let geometry = layout.geometry(self.first_words());
-        let keys = sizing::capacity(self, layout, geometry);
-        let load = f64::from(self.k) * keys / layout.words(geometry) as f64;
-        let block_keys = keys / layout.blocks(geometry) as f64;
-        let l = COLUMNS - self.k;
-        theory::fpr_in_blocks(self.k, l, load, theory::Phase::WORST, block_keys)
-    }
-
-    /// Returns the rate of runs of ones in slices of generations that are alive.
-    fn block_fpr(&self, state: &State<'_>, slot: usize, block: &Block<'_>, moment: &Moment) -> f64 {
-        let Some(bank) = state.bank(slot) else { return 0.0 };
-        let generations = self.generations(state);
-        let last = self.last_generation(state, &bank).min(generations.current());
-        let oldest = generations.first_since(moment.now, self.window).max(bank.since);
-        if oldest > last {
-            return 0.0;
-        }
-        // A run of an alive generation has no slices older than those of `oldest`.
-        let alive = (last - oldest).saturating_add(self.k.into()).min(COLUMNS.into());
-        theory::fpr_run(self.slices.fills(block, last).take(alive as usize), self.k)
-    }
-
-    /// Measured, not derived from the keys of generations, because late keys go to closed ones.
-    fn estimated_fpr(&self, _: &State<'_>, _: Layout, _: &Moment, sample: &Sample) -> f64 {
-        sample.fpr()
     }
 }

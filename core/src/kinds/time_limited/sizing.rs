@@ -23,7 +23,7 @@ use super::fills::Measure;
 use super::generations::{Generations, RING};
 use super::{FIRST_WORDS, MOST_WORDS, TimeLimited};
 use crate::block::{Geometry, Layout, MAX_BANKS};
-use crate::kind::{BankEntry, Event, Kind, Micros, Moment, State};
+use crate::kind::{BankEntry, Describe, Event, Micros, Moment, State};
 
 /// The least capacity of a bank, in keys of a generation: fewer would measure nothing.
 const LEAST_KEYS: f64 = 64.0;

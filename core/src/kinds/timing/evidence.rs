@@ -2,11 +2,11 @@
 //! 4.2 and 4.3, Fig. 6).
 
 use super::{Now, Timing, theory};
-use crate::block::Block;
 use crate::block::packed::Packed;
+use crate::block::{Block, Blocks};
 use crate::hash::Positions;
 use crate::inference::{Belief, Form, Piece, Scatter};
-use crate::kind::Query;
+use crate::kind::{Inference, Query, State, Totals, Within};
 
 /// The key's oldest timestamp: its age `λ_x` in ticks (equation 19), and how many of its timers
 /// have it, `c_x` (equation 20).
@@ -20,15 +20,23 @@ struct Oldest {
 /// sharing a timer.
 const ROOM_FOR_A_PAIR: u64 = 64;
 
-impl Timing {
+impl Inference for Timing {
+    fn window(&self, _: &Totals) -> Within {
+        Within::Items(self.plan.window)
+    }
+
     /// Passes to `tell` the pieces of ages at which the key's timers have the same likelihood.
-    pub(super) fn tell_evidence(
+    fn evidence(
         &self,
-        block: &Block<'_>,
+        _: &State<'_>,
+        blocks: &Blocks<'_>,
         query: &Query,
         belief: &Belief<'_>,
         tell: &mut dyn FnMut(Piece),
     ) {
+        let Some(block) = blocks.get(0) else {
+            return;
+        };
         let now = self.now(block, &query.totals);
         let Oldest { age, count } = self.oldest_of(block, query.hash, now);
         let (batch, into_batch) = (self.plan.batch, now.into_batch);
@@ -51,7 +59,9 @@ impl Timing {
         let likelihood = self.touched(block, belief, count, from, inserts);
         tell(Piece { from: to, to: Piece::ENDLESS, likelihood });
     }
+}
 
+impl Timing {
     /// Returns `G/F`: the probability that these timers were touched by one of `inserts` inserts,
     /// `since` inserts ago, given that no later insert touched them.
     fn touched(

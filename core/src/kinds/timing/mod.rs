@@ -26,6 +26,7 @@
 
 mod evidence;
 mod plan;
+pub mod spec;
 mod stamps;
 pub mod theory;
 
@@ -38,9 +39,10 @@ use crate::block::packed::{Packed, words_for};
 use crate::block::{Block, Blocks, Geometry, Layout};
 use crate::error::Result;
 use crate::hash::Positions;
-use crate::inference::{Belief, Piece, Scatter};
+use crate::inference::Scatter;
 use crate::kind::{
-    Age, Decision, Kind, Moment, Operation, Parameters, Query, Sample, State, Totals, Within,
+    Age, Decision, Describe, Inference, KeyAges, Kind, Moment, Operation, Parameters, Query,
+    Sample, SingleBlock, State, Totals, Within,
 };
 use stamps::{Ring, in_use};
 use std::sync::{Arc, OnceLock};
@@ -174,8 +176,7 @@ impl Timing {
     /// Returns the age in ticks of the key's oldest timestamp, if it may have been one of the last
     /// `items` inserts, and the moment.
     #[inline]
-    fn seen(&self, blocks: &Blocks<'_>, query: &Query, items: u64) -> Option<(u64, Now)> {
-        let block = blocks.get(0)?;
+    fn seen(&self, block: &Block<'_>, query: &Query, items: u64) -> Option<(u64, Now)> {
         let now = self.now(block, &query.totals);
         let oldest = self.oldest(block, query.hash, now);
         // Definition 9; exact to the insert if each is a batch.
@@ -211,7 +212,7 @@ impl Timing {
     }
 }
 
-impl Kind for Timing {
+impl Describe for Timing {
     fn name(&self) -> &'static str {
         self.name
     }
@@ -229,24 +230,61 @@ impl Kind for Timing {
         true
     }
 
-    fn prefetch(&self, blocks: &Blocks<'_>, hash: u64) {
-        if let Some(block) = blocks.get(0) {
-            let timers = self.timers(block);
-            self.each_timer(&timers, hash, |at| timers.prefetch(block, at));
-        }
+    /// Returns the tick.
+    fn step(&self, _: &State<'_>, moment: &Moment) -> Option<u64> {
+        Some(self.tick_of(moment.totals.inserts))
     }
 
+    /// Timers that have not expired.
+    fn fill(&self, block: &Block<'_>) -> (u64, u64) {
+        let timers = self.timers(block);
+        (in_use(&timers, block), timers.cells as u64)
+    }
+
+    /// Returns the rate at the end of a batch, when most inserts count, all of distinct keys.
+    fn planned_fpr(&self, layout: Layout) -> f64 {
+        let geometry = layout.geometry(self.first_words());
+        let covered = theory::most_covered(self.plan.window, self.plan.batch) as f64;
+        let timers = self.all_timers(layout, geometry);
+        theory::fpr(covered, timers, self.plan.k, layout.blocks(geometry) as f64)
+    }
+
+    fn estimated_fpr(&self, state: &State<'_>, layout: Layout, _: &Moment, sample: &Sample) -> f64 {
+        let Some(bank) = state.bank(0) else {
+            return 0.0;
+        };
+        let blocks = layout.blocks(bank.geometry) as f64;
+        theory::fpr_of_fill(
+            sample.fill(),
+            self.all_timers(layout, bank.geometry),
+            self.plan.k,
+            blocks,
+        )
+    }
+
+    fn ages(&self) -> Option<&dyn KeyAges> {
+        Some(self)
+    }
+
+    fn inference(&self) -> Option<&dyn Inference> {
+        Some(self)
+    }
+}
+
+impl SingleBlock for Timing {
     /// The step is the insert's number.
     fn decide(&self, _: &State<'_>, moment: &Moment) -> Decision {
         Decision::Insert { step: moment.totals.inserts }
     }
 
+    fn prefetch(&self, block: &Block<'_>, hash: u64) {
+        let timers = self.timers(block);
+        self.each_timer(&timers, hash, |at| timers.prefetch(block, at));
+    }
+
     /// Sections 3.1.1, 3.2.1; the timestamp that they increment afterwards follows from the number
     /// of the next insert.
-    fn insert(&self, _: &State<'_>, blocks: &Blocks<'_>, operation: &Operation) {
-        let Some(block) = blocks.get(0) else {
-            return;
-        };
+    fn insert(&self, block: &Block<'_>, operation: &Operation) {
         let timers = self.timers(block);
         // Another thread with a later number may have written here first.
         let tick = self.tick_of(operation.step);
@@ -254,18 +292,28 @@ impl Kind for Timing {
         self.each_timer(&timers, operation.hash, |at| timers.set(block, at, stamp));
     }
 
-    fn contains(&self, _: &State<'_>, blocks: &Blocks<'_>, query: &Query) -> bool {
-        self.seen(blocks, query, self.plan.window).is_some()
+    fn contains(&self, _: &State<'_>, block: &Block<'_>, query: &Query) -> bool {
+        self.seen(block, query, self.plan.window).is_some()
     }
 
-    fn knows_age(&self) -> bool {
-        true
+    /// Marks all timers as expired that no query at this or a later moment reaches, independent of
+    /// the progress of sweeps.
+    fn settle(&self, _: &State<'_>, block: &Block<'_>, moment: &Moment) {
+        let timers = self.timers(block);
+        let now = self.now(block, &moment.totals);
+        let reach = theory::reach(self.plan.window, self.plan.batch, now.into_batch);
+        let kept = reach.checked_sub(now.tick - now.own);
+        self.ring.sweep(self.ring.stamp(now.own), kept).mark(&timers, block, 0, timers.cells);
+        block.set_own(TICK, now.tick);
+        block.set_own(CURSOR, 0);
     }
+}
 
+impl KeyAges for Timing {
     /// By the oldest timestamp, which is never older than the key: the inserts since its batch
     /// ended.
     fn age(&self, _: &State<'_>, blocks: &Blocks<'_>, query: &Query) -> Option<Age> {
-        let (age, now) = self.seen(blocks, query, self.plan.window)?;
+        let (age, now) = self.seen(blocks.get(0)?, query, self.plan.window)?;
         Some(Age::Items(theory::least_inserts_since(age, self.plan.batch, now.into_batch)))
     }
 
@@ -282,67 +330,6 @@ impl Kind for Timing {
             Within::Time(_) => self.plan.window,
             Within::Items(items) => items.min(self.plan.window),
         };
-        self.seen(blocks, query, items).is_some()
-    }
-
-    fn window(&self, _: &Totals) -> Option<Within> {
-        Some(Within::Items(self.plan.window))
-    }
-
-    fn evidence(
-        &self,
-        _: &State<'_>,
-        blocks: &Blocks<'_>,
-        query: &Query,
-        belief: &Belief<'_>,
-        tell: &mut dyn FnMut(Piece),
-    ) {
-        if let Some(block) = blocks.get(0) {
-            self.tell_evidence(block, query, belief, tell);
-        }
-    }
-
-    /// Marks all timers as expired that no query at this or a later moment reaches, independent of
-    /// the progress of sweeps.
-    fn settle(&self, _: &State<'_>, _: usize, block: &Block<'_>, moment: &Moment) {
-        let timers = self.timers(block);
-        let now = self.now(block, &moment.totals);
-        let reach = theory::reach(self.plan.window, self.plan.batch, now.into_batch);
-        let kept = reach.checked_sub(now.tick - now.own);
-        self.ring.sweep(self.ring.stamp(now.own), kept).mark(&timers, block, 0, timers.cells);
-        block.set_own(TICK, now.tick);
-        block.set_own(CURSOR, 0);
-    }
-
-    /// Returns the tick.
-    fn step(&self, _: &State<'_>, moment: &Moment) -> Option<u64> {
-        Some(self.tick_of(moment.totals.inserts))
-    }
-
-    /// Timers that have not expired.
-    fn fill(&self, block: &Block<'_>) -> (u64, u64) {
-        let timers = self.timers(block);
-        (in_use(&timers, block), timers.cells as u64)
-    }
-
-    fn estimated_fpr(&self, state: &State<'_>, layout: Layout, _: &Moment, sample: &Sample) -> f64 {
-        let Some(bank) = state.bank(0) else {
-            return 0.0;
-        };
-        let blocks = layout.blocks(bank.geometry) as f64;
-        theory::fpr_of_fill(
-            sample.fill(),
-            self.all_timers(layout, bank.geometry),
-            self.plan.k,
-            blocks,
-        )
-    }
-
-    /// Returns the rate at the end of a batch, when most inserts count, all of distinct keys.
-    fn planned_fpr(&self, layout: Layout) -> f64 {
-        let geometry = layout.geometry(self.first_words());
-        let covered = theory::most_covered(self.plan.window, self.plan.batch) as f64;
-        let timers = self.all_timers(layout, geometry);
-        theory::fpr(covered, timers, self.plan.k, layout.blocks(geometry) as f64)
+        blocks.get(0).is_some_and(|block| self.seen(block, query, items).is_some())
     }
 }

@@ -231,7 +231,7 @@ fn an_insert_with_a_number_read_before_anothers_counts_as_of_the_same_tick() {
         let kind = raw(8, batch, 2, 300, 3);
         let age = |hash, inserts| {
             let query = Query { hash, now: 0, totals: Totals { inserts, new_bits: 0 } };
-            kind.age(&state, &Blocks::One(block), &query)
+            kind.ages()?.age(&state, &Blocks::One(block), &query)
         };
         insert(&kind, &block, hash_of(1), 1005);
         insert(&kind, &block, hash_of(2), 1001);

@@ -73,7 +73,7 @@ fn weights_are_counts() {
     for given in [0.0, 0.5, -1.0, 1.5, f64::NAN, f64::INFINITY, f64::from(MOST_WEIGHT) + 1.0] {
         assert!(kind.weight(given).is_err(), "{given}");
     }
-    assert_eq!(kind.normaliser(), Some(1.0 - 0.9));
+    assert_eq!(kind.counts().and_then(|counts| counts.normaliser()), Some(1.0 - 0.9));
 }
 
 #[test]

@@ -48,12 +48,12 @@ fn on_zipf_data_half_a_digit_for_each_counter_is_ample() {
         // Within one epoch: nothing has decayed yet, and the counters have their greatest size.
         harness.insert(hash_of(key), 50_000);
     }
-    assert_eq!(harness.figure("pool_exhaustions"), 0);
+    assert_eq!(harness.metric("pool_exhaustions"), 0);
     for (key, &count) in exact.iter().enumerate().skip(1) {
         let told = harness.estimate(hash_of(key as u64)).expect("it counts");
         assert!(!told.at_least && told.count >= count as f64);
     }
-    let used = harness.figure("pool_in_use") as f64 / cells(&kind);
+    let used = harness.metric("pool_in_use") as f64 / cells(&kind);
     let expected = theory::zipf_digits(INSERTS as f64, 10_000, 1.0, k, cells(&kind));
     println!("zipf: {used:.4} digits a counter, by theory {expected:.4}");
     // Keys that share counters take more digits, or fewer: the small ones' sums pass 16, hot ones
@@ -73,10 +73,10 @@ fn a_hundred_hits_on_each_of_all_keys_exhaust_the_pool_and_the_estimates_say_so(
         }
     }
     let (short, exhausted) =
-        (harness.figure("counters_flagged"), harness.figure("pool_exhaustions"));
+        (harness.metric("counters_flagged"), harness.metric("pool_exhaustions"));
     println!("flat: {exhausted} additions without a digit, {short} counters flagged");
     assert!(short > 0 && exhausted >= short);
-    assert_eq!(ample.figure("pool_exhaustions"), 0);
+    assert_eq!(ample.metric("pool_exhaustions"), 0);
     let mut at_least = 0;
     for key in 0..10_000 {
         let told = harness.estimate(hash_of(key)).expect("it counts");
@@ -97,7 +97,7 @@ fn a_hundred_hits_on_each_of_all_keys_exhaust_the_pool_and_the_estimates_say_so(
         let told = harness.estimate(hash_of(key)).expect("it counts");
         !told.at_least && told.count >= 100.0
     }));
-    assert_eq!(harness.figure("pool_exhaustions"), exhausted, "no more of them");
+    assert_eq!(harness.metric("pool_exhaustions"), exhausted, "no more of them");
 }
 
 #[test]

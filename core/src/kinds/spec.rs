@@ -1,14 +1,14 @@
 //! The filters that users describe: a kind with its parameters, as a type of its own or by name.
 //!
 //! The types implement a trait for each capability of their kinds, so that unsupported operations
-//! do not compile.
+//! do not compile. Each type stands in the folder of its kind.
 
+use super::registry;
 use crate::error::Result;
-use ebbtide_core::kind::{Kind, Parameters};
-use ebbtide_core::kinds::registry;
+use crate::kind::{Kind, Parameters};
 use std::sync::Arc;
 
-/// A kind with parameters; the type parameter of [`Filter`](crate::Filter).
+/// A kind with parameters.
 pub trait Spec {
     /// The kind's name; `None` if only the value determines it.
     const KIND: Option<&'static str>;
@@ -22,9 +22,9 @@ pub trait Spec {
     /// Returns the kind, with all parameters checked and completed.
     ///
     /// # Errors
-    /// [`crate::Error::Parameter`] for values out of bounds.
+    /// [`Error::Parameter`](crate::Error::Parameter) for values out of bounds.
     fn kind(&self) -> Result<Arc<dyn Kind>> {
-        Ok(registry::build(self.name(), self.parameters())?)
+        registry::build(self.name(), self.parameters())
     }
 }
 
@@ -87,16 +87,16 @@ macro_rules! spec {
     ($(#[$meta:meta])* $spec:ident, $name:expr) => {
         $(#[$meta])*
         #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-        pub struct $spec(ebbtide_core::kind::Parameters);
+        pub struct $spec(crate::kind::Parameters);
 
-        impl crate::api::config::Spec for $spec {
+        impl crate::kinds::spec::Spec for $spec {
             const KIND: Option<&'static str> = Some($name);
 
             fn name(&self) -> &str {
                 $name
             }
 
-            fn parameters(&self) -> &ebbtide_core::kind::Parameters {
+            fn parameters(&self) -> &crate::kind::Parameters {
                 &self.0
             }
         }
@@ -114,12 +114,4 @@ macro_rules! fpr {
     };
 }
 
-mod counters;
-mod random_decay;
-mod windows;
-
-pub use counters::{Counting, Decaying, DecayingOptimized, DynamicCount, Policy, Spectral};
-pub use random_decay::{Importance2c, ImportanceH, ImportanceMc, Stable};
-pub use windows::{
-    AgePartitioned, BlockTiming, Bloom, DoubleBuffering, TimeLimited, Timing, TwoBuffer,
-};
+pub(super) use {fpr, spec};

@@ -1,0 +1,35 @@
+//! The specs of these kinds.
+
+use crate::kind::Parameters;
+use crate::kinds::spec::{fpr, spec};
+
+spec! {
+    /// Double buffering: two Bloom filters, one of which answers while the other warms up. A
+    /// baseline.
+    DoubleBuffering, super::DOUBLE
+}
+
+impl DoubleBuffering {
+    /// Keeps a key for at least this many insertions.
+    #[must_use]
+    pub fn last(insertions: u64) -> Self {
+        Self(Parameters::new().with("window-items", insertions))
+    }
+
+    fpr!();
+}
+
+spec! {
+    /// Two buffers (A2): an active and an aged Bloom filter, both of which answer. A baseline.
+    TwoBuffer, super::TWO
+}
+
+impl TwoBuffer {
+    /// Keeps a key for at least this many insertions.
+    #[must_use]
+    pub fn last(insertions: u64) -> Self {
+        Self(Parameters::new().with("window-items", insertions))
+    }
+
+    fpr!();
+}
