@@ -72,6 +72,10 @@
 
 #![cfg_attr(loom, expect(dead_code, reason = "loom's atomics cannot be mapped: there is no disk"))]
 
+// For the tools of `testkit/` that unit tests include by their path.
+#[cfg(test)]
+extern crate self as ebbtide;
+
 mod admin;
 mod api;
 mod clock;

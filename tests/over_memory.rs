@@ -2,16 +2,11 @@
 //! supports few system calls. All handles see a file's words at one address here, so
 //! ThreadSanitizer sees shared accesses, too, unlike for files that are mapped twice.
 
-#[path = "common/kinds.rs"]
-mod kinds;
-#[path = "common/random.rs"]
-mod random;
-
 use ebbtide::media::{Access, Media, Memory};
 use ebbtide::{Any, Clock, Digest, Durability, Error, Filter, Options, Reader, Timestamp};
-use kinds::{SAMPLES, Sample};
+use ebbtide_testkit::random::Random;
+use ebbtide_testkit::samples::{SAMPLES, Sample};
 use libtest_mimic::{Arguments, Trial};
-use random::Random;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;

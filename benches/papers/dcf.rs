@@ -14,8 +14,6 @@ mod memory;
 mod model;
 #[path = "common/plot.rs"]
 mod plot;
-#[path = "../../tests/common/random.rs"]
-mod random;
 #[path = "dcf/runs.rs"]
 mod runs;
 #[path = "dcf/shrinking.rs"]
@@ -26,8 +24,6 @@ mod table;
 mod timer;
 #[path = "dcf/times.rs"]
 mod times;
-#[path = "common/zipf.rs"]
-mod zipf;
 
 use std::error::Error;
 

@@ -14,8 +14,6 @@ mod contest;
 mod plot;
 #[path = "importance/printed.rs"]
 mod printed;
-#[path = "../../tests/common/random.rs"]
-mod random;
 #[path = "importance/readings.rs"]
 mod readings;
 #[path = "importance/sets.rs"]
@@ -28,12 +26,10 @@ mod storage;
 mod streams;
 #[path = "common/table.rs"]
 mod table;
-#[path = "common/zipf.rs"]
-mod zipf;
 
 use contest::{Algorithm, CELLS, Contest, K, SEED};
 use ebbtide::kinds::bloom;
-use random::Random;
+use ebbtide_testkit::random::Random;
 use sets::{Set, claims_of_synthetic, claims_of_trace};
 use std::error::Error;
 use streams::{Item, Occurs, Request, Synthetic, shuffle};

@@ -14,16 +14,12 @@ mod contest;
 mod geometry;
 #[path = "common/plot.rs"]
 mod plot;
-#[path = "../../tests/common/random.rs"]
-mod random;
 #[path = "inferential/streams.rs"]
 mod streams;
 #[path = "common/table.rs"]
 mod table;
 #[path = "inferential/trial.rs"]
 mod trial;
-#[path = "common/zipf.rs"]
-mod zipf;
 
 use contest::{Best, Condition, Point};
 use ebbtide::inference::distinct::{self, Distinct};

@@ -10,16 +10,12 @@
 
 #[path = "common/plot.rs"]
 mod plot;
-#[path = "../../tests/common/random.rs"]
-mod random;
 #[path = "time_decaying/streams.rs"]
 mod streams;
 #[path = "common/table.rs"]
 mod table;
 #[path = "common/timer.rs"]
 mod timer;
-#[path = "common/zipf.rs"]
-mod zipf;
 
 use ebbtide::kinds::decaying_optimized::theory;
 use ebbtide::kinds::registry;

@@ -12,8 +12,6 @@
 mod course;
 #[path = "common/plot.rs"]
 mod plot;
-#[path = "../../tests/common/random.rs"]
-mod random;
 #[path = "common/table.rs"]
 mod table;
 

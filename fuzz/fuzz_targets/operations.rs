@@ -10,6 +10,7 @@ use ebbtide_fuzz::input::Input;
 use ebbtide_fuzz::model::Model;
 use ebbtide_fuzz::questions;
 use ebbtide_fuzz::samples::{Sample, options};
+use ebbtide_testkit::failing::Failing;
 use libfuzzer_sys::fuzz_target;
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -19,13 +20,13 @@ const MOST_OPERATIONS: usize = 64;
 /// A filter, the operations on it, and its medium.
 struct Run {
     sample: &'static Sample,
-    memory: Memory,
+    memory: Failing<Memory>,
     filter: Option<Filter>,
     model: Model,
     now: u64,
 }
 
-fn open(memory: &Memory) -> Filter {
+fn open(memory: &Failing<Memory>) -> Filter {
     let media: Arc<dyn Media> = Arc::new(memory.clone());
     Filter::open_on(media, options()).expect("nothing fails now")
 }
@@ -36,7 +37,7 @@ fn equal(before: &Digest, after: &Digest) {
 
 impl Run {
     fn new(sample: &'static Sample) -> Self {
-        let memory = directory();
+        let memory = Failing::new(directory());
         let media: Arc<dyn Media> = Arc::new(memory.clone());
         let filter = Filter::create_on(media, sample.spec(), options()).expect("nothing fails yet");
         let model = Model::new(sample);
@@ -108,7 +109,11 @@ impl Run {
             self.memory.clear_faults();
         }
         let before = self.filter().digest();
-        let memory = if dies { Files::read(&self.memory).lay() } else { self.memory.clone() };
+        let memory = if dies {
+            Failing::new(Files::read(self.memory.inner()).lay())
+        } else {
+            self.memory.clone()
+        };
         self.filter = None;
         self.memory = memory;
         self.memory.clear_faults();
@@ -159,7 +164,7 @@ impl Run {
             }
             _ => {
                 // An undamaged filter needs no salvage.
-                let files = Files::read(&self.memory).lay();
+                let files = Files::read(self.memory.inner()).lay();
                 let saved = inspect::salvage_on(&files, &directory()).expect("nothing fails");
                 assert!(saved.is_none(), "{saved:?}");
             }

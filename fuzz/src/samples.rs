@@ -1,4 +1,4 @@
-//! A small filter of every kind, some with several parameters: like `tests/common/kinds.rs`, but
+//! A small filter of every kind, some with several parameters: like `testkit/src/samples.rs`, but
 //! smaller.
 
 use ebbtide::{Any, Clock, Durability, Options, Parameters};

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 /// The time that a requested checkpoint waits for one of another process.
 pub(crate) const PATIENCE: Duration = patience(Duration::from_secs(1));
+
 /// At this multiple of the log that makes a checkpoint due, writers wait for it.
 pub(crate) const RESTRAINED: u64 = 2;
 /// The pause of a waiting writer between checks for the checkpoint.

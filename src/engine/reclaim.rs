@@ -20,6 +20,7 @@ use std::sync::Arc;
 
 /// The number of sound snapshots to keep.
 const KEPT: usize = 2;
+
 /// The fallback base: files that would only be read if the newest snapshot were damaged.
 #[derive(Default)]
 pub(crate) struct FallbackBase {
@@ -40,7 +41,7 @@ pub struct Reclaim {
 }
 
 impl Reclaim {
-    /// Creates it for a handle.
+    /// Creates the reclaim of a handle.
     pub(crate) fn new(
         shared: Arc<Shared>,
         backpressure: Arc<Backpressure>,

@@ -287,7 +287,7 @@ impl LastNote<'_> {
 pub struct UnheldSlots<'a>(pub(super) &'a AtomicU64);
 
 impl UnheldSlots<'_> {
-    /// Counts a slot, before it is reserved, or permanently if it stays empty.
+    /// Counts a slot, before it is reserved, or a slot that stays empty.
     pub fn add(self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }

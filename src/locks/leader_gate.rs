@@ -14,8 +14,7 @@ use crate::locks::futex::{self, Woken};
 use crate::sync::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The right of the leader of a gate. Dropped without [`Leader::end`] (by a panic) it is left to be
-/// overtaken.
+/// The leader of a gate. Dropped without [`Leader::end`] (by a panic), it is left to be overtaken.
 #[derive(Debug)]
 #[must_use = "others wait for its end"]
 pub struct Leader<'a> {

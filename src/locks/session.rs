@@ -275,6 +275,7 @@ impl Sessions {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::media::failing::Failing;
     use crate::media::{Disk, Memory};
     use std::io::ErrorKind;
 
@@ -287,8 +288,8 @@ mod tests {
         claim(&memory());
     }
 
-    fn memory() -> Memory {
-        let memory = Memory::new();
+    fn memory() -> Failing<Memory> {
+        let memory = Failing::new(Memory::new());
         memory.make().expect("nothing fails yet");
         memory
     }

@@ -3,7 +3,7 @@
 //! Defines how files are opened (private, never through links), allocated, mapped and locked, and
 //! which file systems are refused. Every store through a mapping meets allocated space, so that a
 //! full disk never causes a signal. Files must not be truncated from outside while mapped, because
-//! that does cause one. Nothing here ever does it, and `tests/surroundings.rs` shows the effects if
+//! that does cause one. Nothing here ever does it, and `tests/surroundings` shows the effects if
 //! another program does.
 
 mod directory;

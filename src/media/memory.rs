@@ -1,9 +1,8 @@
 //! A directory in memory: for tests, and for models where there can be no disk.
 //!
 //! It fulfils the contract of [`Media`] except durability: syncing does nothing. In addition it has
-//! a size, so that it can be full, and fails on demand. Limitation: a file that grows beyond its
-//! spare words gets new ones, so a *mapped* file may only grow within them; the engine never grows
-//! a mapped file.
+//! a size, so that it can be full. Limitation: a file that grows beyond its spare words gets new
+//! ones, so a *mapped* file may only grow within them; the engine never grows a mapped file.
 
 use crate::media::{Access, ByteLocks, Mapping, Media, MediaFile};
 use crate::sync::mutex::Mutex;
@@ -30,14 +29,6 @@ struct Directory {
     last_holder: u64,
     capacity: u64,
     last_identity: u64,
-    fault: Option<Fault>,
-}
-
-/// A failure that is triggered by a later call.
-#[derive(Debug)]
-struct Fault {
-    calls_before: u64,
-    kind: io::ErrorKind,
 }
 
 /// A file, whatever its name, if it still has one.
@@ -89,7 +80,6 @@ impl Memory {
             last_holder: 0,
             capacity: bytes,
             last_identity: 0,
-            fault: None,
         };
         Self { directory: Arc::new(Mutex::new(directory)) }
     }
@@ -98,21 +88,6 @@ impl Memory {
     /// grow.
     pub fn set_capacity(&self, bytes: u64) {
         self.directory.lock().capacity = bytes;
-    }
-
-    /// Makes the `n`-th call from now fail once with `kind`, without any effect; 1 is the very next
-    /// one.
-    ///
-    /// Counts all calls, through any handle, of methods of [`Media`], [`MediaFile`] and
-    /// [`ByteLocks`] that return a result. A pending fault is replaced. To fail each step of an
-    /// operation in turn, run it with n = 1, 2, … until [`Memory::clear_faults`] returns true.
-    pub fn fail_after(&self, n: u64, kind: io::ErrorKind) {
-        self.directory.lock().fault = Some(Fault { calls_before: n.saturating_sub(1), kind });
-    }
-
-    /// Removes the pending fault; returns whether there was one.
-    pub fn clear_faults(&self) -> bool {
-        self.directory.lock().fault.take().is_some()
     }
 }
 
@@ -123,23 +98,8 @@ impl Default for Memory {
 }
 
 impl Directory {
-    /// Counts a call; called first in every method that may fail.
-    fn admit(&mut self) -> io::Result<()> {
-        match &mut self.fault {
-            Some(fault) if fault.calls_before == 0 => {
-                let error = io::Error::new(fault.kind, "a fault on demand");
-                self.fault = None;
-                return Err(error);
-            }
-            Some(fault) => fault.calls_before -= 1,
-            None => {}
-        }
-        Ok(())
-    }
-
-    /// As [`Directory::admit`], for calls that need the directory to exist.
-    fn enter(&mut self) -> io::Result<()> {
-        self.admit()?;
+    /// Fails unless the directory exists.
+    fn enter(&self) -> io::Result<()> {
         if self.made { Ok(()) } else { Err(io::ErrorKind::NotFound.into()) }
     }
 
@@ -173,14 +133,12 @@ impl Media for Memory {
     }
 
     fn make(&self) -> io::Result<()> {
-        let mut directory = self.directory.lock();
-        directory.admit()?;
-        directory.made = true;
+        self.directory.lock().made = true;
         Ok(())
     }
 
     fn list(&self) -> io::Result<Vec<String>> {
-        let mut directory = self.directory.lock();
+        let directory = self.directory.lock();
         directory.enter()?;
         Ok(directory.files.keys().cloned().collect())
     }
@@ -208,7 +166,7 @@ impl Media for Memory {
     }
 
     fn open(&self, name: &str, access: Access) -> io::Result<Box<dyn MediaFile>> {
-        let mut directory = self.directory.lock();
+        let directory = self.directory.lock();
         directory.enter()?;
         let node = Arc::clone(directory.find(name)?);
         Ok(Box::new(MemoryFile { memory: self.clone(), node, access }))
@@ -260,7 +218,6 @@ impl Media for Memory {
     }
 
     fn boot_id(&self) -> io::Result<u128> {
-        self.directory.lock().admit()?;
         Ok(1) // memory lasts as long as the process, and so does its machine
     }
 }
@@ -276,7 +233,6 @@ struct MemoryLocks {
 impl ByteLocks for MemoryLocks {
     fn try_lock(&self, byte: u64, access: Access) -> io::Result<bool> {
         let mut directory = self.memory.directory.lock();
-        directory.admit()?;
         if access == Access::Write && self.access == Access::Read {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
@@ -291,7 +247,6 @@ impl ByteLocks for MemoryLocks {
 
     fn unlock(&self, byte: u64) -> io::Result<()> {
         let mut directory = self.memory.directory.lock();
-        directory.admit()?;
         if let Some(holders) = directory.locks.get_mut(&(self.file, byte)) {
             holders.remove(&self.holder);
         }
@@ -299,8 +254,7 @@ impl ByteLocks for MemoryLocks {
     }
 
     fn is_held_by_others(&self, bytes: Range<u64>) -> io::Result<bool> {
-        let mut directory = self.memory.directory.lock();
-        directory.admit()?;
+        let directory = self.memory.directory.lock();
         let mut locks = directory
             .locks
             .iter()
@@ -326,10 +280,6 @@ struct MemoryFile {
 }
 
 impl MemoryFile {
-    fn admit(&self) -> io::Result<()> {
-        self.memory.directory.lock().admit()
-    }
-
     fn permit(&self, access: Access) -> io::Result<()> {
         if access == Access::Write && self.access == Access::Read {
             return Err(io::ErrorKind::PermissionDenied.into());
@@ -340,18 +290,15 @@ impl MemoryFile {
 
 impl MediaFile for MemoryFile {
     fn bytes(&self) -> io::Result<u64> {
-        self.admit()?;
         Ok(self.node.content.lock().bytes)
     }
 
     fn allocated_bytes(&self) -> io::Result<u64> {
-        self.admit()?;
         Ok(self.node.content.lock().occupied())
     }
 
     fn allocate(&self, bytes: Range<u64>) -> io::Result<()> {
-        let mut directory = self.memory.directory.lock();
-        directory.admit()?;
+        let directory = self.memory.directory.lock();
         let pages = bytes.start / PAGE_BYTES..bytes.end.div_ceil(PAGE_BYTES);
         let missing = self.node.content.lock().holes.range(pages.clone()).count() as u64;
         directory.reserve(missing * PAGE_BYTES)?;
@@ -360,7 +307,6 @@ impl MediaFile for MemoryFile {
     }
 
     fn free(&self, bytes: Range<u64>) -> io::Result<()> {
-        self.admit()?;
         let mut content = self.node.content.lock();
         for page in whole_pages(bytes) {
             let start = (page * PAGE_BYTES / 8) as usize;
@@ -373,12 +319,10 @@ impl MediaFile for MemoryFile {
     }
 
     fn identity(&self) -> io::Result<u64> {
-        self.admit()?;
         Ok(self.node.identity)
     }
 
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        self.admit()?;
         let content = self.node.content.lock();
         let end = offset.checked_add(buffer.len() as u64);
         if end.is_none_or(|end| end > content.bytes) {
@@ -389,8 +333,7 @@ impl MediaFile for MemoryFile {
     }
 
     fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
-        let mut directory = self.memory.directory.lock();
-        directory.admit()?;
+        let directory = self.memory.directory.lock();
         self.permit(Access::Write)?;
         let end = offset.checked_add(buffer.len() as u64).ok_or(io::ErrorKind::FileTooLarge)?;
         let bytes = self.node.content.lock().bytes;
@@ -406,7 +349,6 @@ impl MediaFile for MemoryFile {
     }
 
     fn truncate(&self, bytes: u64) -> io::Result<()> {
-        self.admit()?;
         self.permit(Access::Write)?;
         let mut content = self.node.content.lock();
         if content.bytes > bytes {
@@ -416,11 +358,10 @@ impl MediaFile for MemoryFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.admit()
+        Ok(())
     }
 
     fn map(&self, access: Access) -> io::Result<Box<dyn Mapping>> {
-        self.admit()?;
         self.permit(access)?;
         let content = self.node.content.lock();
         if !content.bytes.is_multiple_of(8) {

@@ -12,6 +12,9 @@
 mod boot;
 #[cfg(not(loom))]
 mod disk;
+#[cfg(all(test, not(loom)))]
+#[path = "../../testkit/src/failing.rs"]
+pub(crate) mod failing;
 mod mapped;
 mod memory;
 #[cfg(all(test, not(loom)))]

@@ -505,6 +505,7 @@ mod forks {
 
 mod memory {
     use super::*;
+    use crate::media::failing::Failing;
 
     fn made(capacity: u64) -> Memory {
         let memory = Memory::with_capacity(capacity);
@@ -540,7 +541,7 @@ mod memory {
 
     #[test]
     fn the_chosen_call_fails_once_and_does_nothing() {
-        let memory = made(u64::MAX);
+        let memory = Failing::new(made(u64::MAX));
         memory.fail_after(2, ErrorKind::StorageFull);
         let file = memory.create("a", 8).expect("the first call");
         assert_eq!(kind(file.write_at(&[1], 0)), ErrorKind::StorageFull);
@@ -556,8 +557,8 @@ mod memory {
 
     #[test]
     fn every_call_can_fail() {
-        let memory = made(u64::MAX);
-        let all = |memory: &Memory| -> std::io::Result<()> {
+        let memory = Failing::new(made(u64::MAX));
+        let all = |memory: &Failing<Memory>| -> std::io::Result<()> {
             memory.make()?;
             memory.list()?;
             let file = memory.create("a", 8)?;

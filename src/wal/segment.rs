@@ -432,6 +432,7 @@ impl Segment {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::media::failing::Failing;
     use crate::media::{Disk, Memory};
 
     /// Returns the sum of these fields of a segment's mapping, in KiB.
@@ -554,7 +555,7 @@ mod tests {
 
     #[test]
     fn a_failed_sync_is_remembered() {
-        let memory = Memory::new();
+        let memory = Failing::new(Memory::new());
         memory.make().expect("nothing fails yet");
         let header =
             SegmentHeader { uuid: 7, timeline: 1, timeline_start: 1, first: 1, capacity: 10 };

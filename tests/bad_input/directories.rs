@@ -2,9 +2,9 @@
 
 use super::states::{End, build, kinds, options, place};
 use ebbtide::{Any, Error, Filter, inspect};
+use ebbtide_testkit::mount::{run, unmount};
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 fn open(home: &Path) -> Result<Filter<Any>, Error> {
     Filter::open(home, options())
@@ -92,12 +92,6 @@ fn a_path_that_is_too_long_is_an_error() {
     }
 }
 
-/// Runs `mount` or `umount`; returns false if that is not possible here.
-fn run(program: &str, arguments: &[&str]) -> bool {
-    let output = Command::new(program).args(arguments).output();
-    output.is_ok_and(|output| output.status.success())
-}
-
 #[test]
 fn a_directory_that_cannot_be_written_is_an_error_and_can_be_verified() {
     let state = build(&kinds()[0], End::Killed);
@@ -128,7 +122,7 @@ fn a_directory_that_cannot_be_written_is_an_error_and_can_be_verified() {
         inspect::wal(&home, count).expect("reading is enough to read the log");
         assert!(records > 0);
     });
-    assert!(run("umount", &[&path]), "unmounted");
+    assert!(unmount(&path), "unmounted");
     outcome.expect("see above");
     let filter = open(&home).expect("it can be written again");
     assert_eq!(filter.digest().expect("a digest").value, state.digest.value);

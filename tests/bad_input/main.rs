@@ -11,3 +11,4 @@ mod files;
 mod options;
 mod parameters;
 mod states;
+mod wild_image;

@@ -1,13 +1,13 @@
 //! Single claims about syncs, cuts and deaths.
 
-use crate::choices::{Chooser, Detail};
-use crate::disk::CrashDisk;
-use crate::fault::{Fault, Plan};
-use crate::random::Random;
-use crate::tape::Tape;
 use ebbtide::{
     AgePartitioned, Bloom, Clock, Durability, Error, Filter, Options, Timestamp, inspect,
 };
+use ebbtide_testkit::crash::choices::{Chooser, Detail};
+use ebbtide_testkit::crash::disk::CrashDisk;
+use ebbtide_testkit::crash::fault::{Fault, Plan};
+use ebbtide_testkit::crash::tape::Tape;
+use ebbtide_testkit::random::Random;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 

@@ -9,13 +9,13 @@
 //! a living kernel open with every operation that had returned, and the files after a power cut at
 //! any moment with every operation that was durable.
 
-use crate::choices::Chooser;
-use crate::disk::CrashDisk;
-use crate::fault::{FAULTS, Fault, Plan};
-use crate::random::{Random, mix};
 use crate::settings::Settings;
 use crate::workload::{Workload, caught};
 use ebbtide::{Any, Error, Filter, Reader, inspect};
+use ebbtide_testkit::crash::choices::Chooser;
+use ebbtide_testkit::crash::disk::CrashDisk;
+use ebbtide_testkit::crash::fault::{FAULTS, Fault, Plan};
+use ebbtide_testkit::random::{Random, mix};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -162,7 +162,6 @@ impl Run<'_> {
     fn operate(&mut self, count: u64, beside: bool) -> Checked<Option<()>> {
         for _ in 0..count {
             let number = self.number;
-            self.workload.begun(number);
             let durable = number % 5 == 4;
             let done = self.attempt("an operation", |run| {
                 let filter = if beside { &run.beside } else { &run.filter };
@@ -244,7 +243,7 @@ impl Run<'_> {
             Reader::<Any>::open_on(Arc::new(run.disk.clone()), options)?.digest()
         })?;
         let Some(seen) = seen else { return Ok(None) };
-        let wanted = self.workload.digest(self.number);
+        let wanted = self.workload.state(self.number)?;
         if wanted == (seen.value, seen.inserts) {
             return Ok(Some(()));
         }
@@ -272,7 +271,7 @@ impl Run<'_> {
         self.durable();
         let found = Filter::<Any>::open(&copy, self.workload.options()).and_then(|it| it.digest());
         let found = found.map_err(|error| error.to_string())?;
-        if self.workload.digest(self.number) == (found.value, found.inserts) {
+        if self.workload.state(self.number)? == (found.value, found.inserts) {
             return Ok(Some(()));
         }
         Err(format!("the backup contains {found:?}, not {} operations", self.number))

@@ -1,12 +1,12 @@
 //! Random crash images: many cuts of each of many recorded workloads, and cuts of the recoveries
 //! that follow.
 
-use crate::choices::Chooser;
-use crate::disk::CrashDisk;
-use crate::random::{Random, mix};
 use crate::settings::Settings;
-use crate::tape::Tape;
 use crate::workload::{Size, USUAL, Workload, caught};
+use ebbtide_testkit::crash::choices::Chooser;
+use ebbtide_testkit::crash::disk::CrashDisk;
+use ebbtide_testkit::crash::tape::Tape;
+use ebbtide_testkit::random::{Random, mix};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};

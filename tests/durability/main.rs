@@ -9,23 +9,11 @@
 //! in which every call fails (default 1), or one in `--calls N`; `--blind` to disable the ordering
 //! monitor.
 
-mod choices;
 mod claims;
-mod disk;
-#[path = "../common/effort.rs"]
-mod effort;
-mod fault;
 mod faults;
-mod file;
 mod images;
-#[path = "../common/kinds.rs"]
-mod kinds;
-mod monitor;
-#[path = "../common/random.rs"]
-mod random;
 mod settings;
 mod small;
-mod tape;
 mod threads;
 mod workload;
 

@@ -1,7 +1,7 @@
 //! The settings of a run, from its arguments.
 
-use crate::effort::scaled;
-use crate::monitor;
+use ebbtide_testkit::crash::monitor;
+use ebbtide_testkit::environment::{SEED, parsed, scaled};
 
 /// The amount and the mode of the work.
 #[derive(Debug, Clone)]
@@ -26,17 +26,13 @@ pub struct Settings {
     pub all: bool,
 }
 
-fn number(name: &str, text: &str) -> u64 {
-    text.parse().unwrap_or_else(|_| panic!("{name} must be a number, found {text:?}"))
-}
-
 impl Settings {
     /// Returns the settings, and the remaining arguments.
     pub fn read() -> (Self, Vec<String>) {
         let mut settings = Self {
             images: scaled(30_000),
             from: 0,
-            seed: 0x0EBB,
+            seed: SEED,
             only: None,
             workloads: 1,
             every: 100,
@@ -49,19 +45,19 @@ impl Settings {
         while let Some(name) = arguments.next() {
             let mut value = || arguments.next().unwrap_or_else(|| panic!("{name} needs a value"));
             match name.as_str() {
-                "--images" => settings.images = number(&name, &value()),
-                "--from" => settings.from = number(&name, &value()),
-                "--seed" => settings.seed = number(&name, &value()),
-                "--workloads" => settings.workloads = number(&name, &value()),
-                "--every" => settings.every = number(&name, &value()).max(1),
-                "--kinds" => settings.kinds = number(&name, &value()),
-                "--calls" => settings.calls = number(&name, &value()).max(1),
+                "--images" => settings.images = parsed(&name, &value()),
+                "--from" => settings.from = parsed(&name, &value()),
+                "--seed" => settings.seed = parsed(&name, &value()),
+                "--workloads" => settings.workloads = parsed(&name, &value()),
+                "--every" => settings.every = parsed(&name, &value()).max(1),
+                "--kinds" => settings.kinds = parsed(&name, &value()),
+                "--calls" => settings.calls = parsed(&name, &value()).max(1),
                 "--blind" => monitor::be_blind(),
                 "--all" => settings.all = true,
                 "--only" => {
                     let text = value();
                     let (seed, image) = text.split_once(':').expect("--only SEED:IMAGE");
-                    settings.only = Some((number(&name, seed), number(&name, image)));
+                    settings.only = Some((parsed(&name, seed), parsed(&name, image)));
                 }
                 _ => rest.push(name),
             }

@@ -11,12 +11,12 @@
 //! [`MOST`] results, mixtures are omitted first, then versions between the oldest and the newest,
 //! and then a random selection is used; the results report how often.
 
-use crate::choices::{Chooser, Detail};
-use crate::disk::{CrashDisk, Decider};
-use crate::random::mix;
 use crate::settings::Settings;
-use crate::tape::{Moment, Tape};
 use crate::workload::{Size, Workload, caught};
+use ebbtide_testkit::crash::choices::{Chooser, Detail};
+use ebbtide_testkit::crash::disk::{CrashDisk, Decider};
+use ebbtide_testkit::crash::tape::{Moment, Tape};
+use ebbtide_testkit::random::mix;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;

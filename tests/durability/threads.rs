@@ -4,13 +4,13 @@
 //! The machine determines the order of the threads. The seed therefore determines the cuts of a
 //! recording, but not the recording.
 
-use crate::choices::Chooser;
 use crate::claims::options;
-use crate::disk::CrashDisk;
-use crate::random::Random;
 use crate::settings::Settings;
-use crate::tape::{THREADS, Tape};
 use ebbtide::{Bloom, Durability, Filter, Timestamp};
+use ebbtide_testkit::crash::choices::Chooser;
+use ebbtide_testkit::crash::disk::CrashDisk;
+use ebbtide_testkit::crash::tape::{THREADS, Tape};
+use ebbtide_testkit::random::Random;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 

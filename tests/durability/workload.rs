@@ -5,13 +5,13 @@
 //! the process between two operations or during one, and the next life opens the remaining files.
 //! Checkpoints, syncs, and sometimes a second handle occur in between.
 
-use crate::disk::CrashDisk;
-use crate::fault::{Fault, Plan};
-use crate::kinds::{SAMPLES, Sample};
-use crate::random::{Random, mix};
-use crate::tape::{Tape, Told};
-use ebbtide::media::Memory;
 use ebbtide::{Clock, Durability, Error, Filter, Options, Timestamp};
+use ebbtide_testkit::crash::disk::CrashDisk;
+use ebbtide_testkit::crash::fault::{Fault, Plan};
+use ebbtide_testkit::crash::tape::{Tape, Told};
+use ebbtide_testkit::prefix::{Checked, Operations, Oracle, State, in_memory, text};
+use ebbtide_testkit::random::{Random, mix};
+use ebbtide_testkit::samples::{SAMPLES, Sample};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -73,19 +73,39 @@ pub struct Workload {
     /// The durability of operations.
     pub habit: Habit,
     options: Options,
-    witness: Filter,
-    /// The digest after each number of operations, and the number of inserts.
-    digests: Vec<(u128, u64)>,
-    /// The largest number of operations that may have begun.
-    most: u64,
+    oracle: Oracle<Stream>,
     /// The number of recovered states with an event but without its insert.
     pub between: u64,
 }
 
-type Checked<T> = Result<T, String>;
+/// The operations of a workload.
+#[derive(Debug)]
+struct Stream {
+    seed: u64,
+    sample: &'static Sample,
+    /// The options of a filter in memory with the same digest.
+    reference: Options,
+}
 
-fn text(error: Error) -> String {
-    error.to_string()
+impl Stream {
+    /// Runs the operation of a number.
+    fn run(&self, filter: &Filter, number: u64, durable: bool) -> Result<(), Error> {
+        let call = filter.call().time(Timestamp::from_unix_micros(Workload::time(number)));
+        let call = if durable { call.durability(Durability::Always) } else { call };
+        // Some keys repeat.
+        let key = |number: u64| (mix(number ^ self.seed) % 600).to_le_bytes();
+        self.sample.operate(call, number, key)
+    }
+}
+
+impl Operations for Stream {
+    fn witness(&self) -> Filter {
+        in_memory(self.sample.spec(), self.reference.clone())
+    }
+
+    fn operate(&self, filter: &Filter, number: u64) -> Result<(), Error> {
+        self.run(filter, number, false)
+    }
 }
 
 /// Turns a panic into an error, so that it is reported with its seed.
@@ -118,10 +138,9 @@ impl Workload {
             .clock(Clock::stream());
         let options = common.clone().segment_bytes(4 << 10).durability(durability);
         let reference = common.segment_bytes(1 << 20).durability(Durability::Never);
-        let witness = Filter::create_on(Arc::new(Memory::new()), sample.spec(), reference);
-        let witness = witness.expect("a filter in memory");
         let seed = random.below(u64::MAX);
-        Self { seed, sample, habit, options, witness, digests: Vec::new(), most: 0, between: 0 }
+        let oracle = Oracle::keeping_all(Stream { seed, sample, reference });
+        Self { seed, sample, habit, options, oracle, between: 0 }
     }
 
     /// Returns a separate stream of random numbers.
@@ -156,28 +175,7 @@ impl Workload {
 
     /// Runs the operation of a number.
     pub fn operate(&self, filter: &Filter, number: u64, durable: bool) -> Result<(), Error> {
-        let call = filter.call().time(Timestamp::from_unix_micros(Self::time(number)));
-        let call = if durable { call.durability(Durability::Always) } else { call };
-        // Some keys repeat.
-        let key = |number: u64| (mix(number ^ self.seed) % 600).to_le_bytes();
-        self.sample.operate(call, number, key)
-    }
-
-    /// Records that operations up to this number may have begun.
-    pub fn begun(&mut self, number: u64) {
-        self.most = self.most.max(number + 1);
-    }
-
-    /// Returns the digests after no operation, one, and so on.
-    fn digests(&mut self) -> &[(u128, u64)] {
-        for number in self.digests.len() as u64..=self.most + 1 {
-            if number > 0 {
-                self.operate(&self.witness, number - 1, false).expect("memory is large");
-            }
-            let digest = self.witness.digest().expect("a digest");
-            self.digests.push((digest.value, digest.inserts));
-        }
-        &self.digests
+        self.oracle.operations().run(filter, number, durable)
     }
 
     /// Returns the options of every handle.
@@ -185,10 +183,9 @@ impl Workload {
         self.options.clone()
     }
 
-    /// Returns the digest after this many operations, and the number of inserts.
-    pub fn digest(&mut self, after: u64) -> (u128, u64) {
-        self.begun(after);
-        self.digests()[after as usize]
+    /// Returns the state after this many operations.
+    pub fn state(&mut self, after: u64) -> Checked<State> {
+        self.oracle.state(after)
     }
 
     /// Opens the filter on a disk that is full for some allocation, and then no longer.
@@ -222,32 +219,9 @@ impl Workload {
     /// Returns how many operations a filter contains. The number must be in this range, and these
     /// must be the first operations.
     pub fn identify(&mut self, found: &Filter, least: u64, most: u64) -> Checked<u64> {
-        let digest = found.digest().map_err(text)?;
-        let same = |wanted: &(u128, u64)| *wanted == (digest.value, digest.inserts);
-        let digests = self.digests();
-        let range = least as usize..(most as usize + 1).min(digests.len());
-        if let Some(at) = digests[range.clone()].iter().rposition(same) {
-            return Ok(least + at as u64);
-        }
-        if let Some(at) = digests.iter().position(same) {
-            return Err(format!("it contains {at} operations, expected {least} to {most}"));
-        }
-        // A snapshot may include an event whose insert is lost: then the next insert finds nothing
-        // due.
-        let operations = found.stat().map_err(text)?.operations;
-        if range.contains(&(operations as usize)) {
-            self.begun(operations);
-            self.operate(found, operations, false).map_err(text)?;
-            let digest = found.digest().map_err(text)?;
-            if self.digests()[operations as usize + 1] == (digest.value, digest.inserts) {
-                self.between += 1;
-                return Ok(operations + 1);
-            }
-        }
-        Err(format!(
-            "its digest matches no number of operations from {least} to {most}; it counts \
-             {operations}"
-        ))
+        let prefix = self.oracle.prefix(found, least..=most)?;
+        self.between += u64::from(prefix.stepped);
+        Ok(prefix.operations)
     }
 
     /// Opens the files after a crash and compares them with the acknowledgements. Returns `None` if
@@ -351,7 +325,6 @@ impl Workload {
             return Ok(disk.without_process());
         }
         disk.tell_begun(number + 1);
-        self.begun(number);
         self.operate(filter, number, false).map_err(text)?;
         let killed = disk.without_process();
         killed.unpublish(Self::time(number));
@@ -406,7 +379,6 @@ impl Workload {
                     disk.tell_begun(number + burst + 1);
                 }
                 for _ in 0..=burst {
-                    self.begun(number);
                     self.operate(filter, number, durable).map_err(text)?;
                     undurable.push(Self::time(number));
                     number += 1;

@@ -1,157 +1,45 @@
-//! Processes killed at random moments lose no operation that had returned.
+//! Processes that die or fork: killed at random moments, killed or stopped after an instruction,
+//! and children made by fork.
 //!
-//! A child opens (or creates) a filter and inserts. After each operation that returned, it writes a
-//! note to a file, which survives its death. The parent kills it and checks that the filter
-//! recovers to a prefix of the operations that contains every noted one. Each directory goes
-//! through several kills in a row.
-//!
-//! `EBBTIDE_KILLS` sets the number of kills (default 200, and more for one thread of each kind),
-//! `EBBTIDE_SEED` the seed; `EBBTIDE_KEEP` keeps the directories.
+//! [`stepped`] has arguments of its own, and the environment sets the counts of [`moments`] and
+//! [`fork`]; a filter by name selects: `cargo test --test kill -- stepped:: --path insert`.
 
-mod child;
-#[path = "../common/copies.rs"]
-mod copies;
-#[path = "../common/effort.rs"]
-mod effort;
-#[path = "../common/kinds.rs"]
-mod kinds;
-#[path = "../common/random.rs"]
-mod random;
-mod scenes;
-mod witness;
+mod fork;
+mod moments;
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+mod stepped;
 
-use child::Role;
-use effort::scaled;
-use random::Random;
-use scenes::{ALL_EXACT, LOOSE, Scene, UNORDERED};
-use std::path::Path;
-use std::time::Duration;
-use witness::Witness;
+use libtest_mimic::{Arguments, Trial};
+use std::process::ExitCode;
 
-/// The number of kills of each directory.
-const KILLS_IN_A_ROW: u64 = 10;
+#[cfg(not(all(target_os = "linux", target_arch = "x86_64")))]
+mod stepped {
+    //! A process is stepped through on Linux on x86-64 only.
 
-fn from_environment(name: &str, default: u64) -> u64 {
-    std::env::var(name)
-        .map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} must be a number")))
-}
+    use libtest_mimic::Trial;
 
-/// Returns the number of rows for a share of all kills, at least one.
-fn rows(tenths: u64) -> u64 {
-    (from_environment("EBBTIDE_KILLS", scaled(200)) * tenths).div_ceil(10 * KILLS_IN_A_ROW)
-}
+    pub fn play_role() -> bool {
+        false
+    }
 
-fn seed() -> u64 {
-    from_environment("EBBTIDE_SEED", 0x0EBB)
-}
-
-/// Draws a time up to 40 ms after the child begins to open the filter; every fourth within the few
-/// milliseconds that opening takes.
-fn moment(random: &mut Random) -> Duration {
-    let most = if random.below(4) == 0 { 4_000 } else { 40_000 };
-    Duration::from_micros(random.below(most))
-}
-
-fn home() -> tempfile::TempDir {
-    let keep = std::env::var_os("EBBTIDE_KEEP").is_some();
-    let made = tempfile::Builder::new().disable_cleanup(keep).tempdir();
-    made.expect("a temporary directory")
-}
-
-/// Panics with the parameters that reproduce a failure.
-fn told<T>(scene: &Scene, row: u64, kill: u64, checked: Result<T, String>) -> T {
-    let seed = seed();
-    checked.unwrap_or_else(|what| {
-        panic!("scene `{}`, row {row}, kill {kill}, seed {seed}: {what}", scene.name)
-    })
-}
-
-#[test]
-fn the_child_plays_its_role_when_it_is_one() {
-    if let Some(role) = Role::from_environment() {
-        role.play();
+    pub fn trials() -> (Vec<Trial>, Vec<String>) {
+        println!("skipped: instructions are stepped through on Linux on x86-64 only");
+        (Vec::new(), std::env::args().collect())
     }
 }
 
-#[test]
-fn one_thread_killed_at_any_moment_loses_no_operation_that_had_returned() {
-    let (mut kills, mut stepped) = (0, 0);
-    // Each kind at least once.
-    for row in 0..rows(5).max(ALL_EXACT.len() as u64) {
-        let scene = &ALL_EXACT[row as usize % ALL_EXACT.len()];
-        let home = home();
-        let mut random = Random::new(seed() ^ row << 16);
-        let mut witness = Witness::new(scene);
-        let mut starts = [Some(0), None];
-        for kill in 0..KILLS_IN_A_ROW {
-            let checked = child::kill(scene, home.path(), starts, moment(&mut random));
-            let noted = told(scene, row, kill, checked);
-            kills += 1;
-            // Otherwise the next child checks only the number of operations, so that crashes follow
-            // each other without a clean close.
-            starts = [None; 2];
-            if random.below(2) == 0 || kill + 1 == KILLS_IN_A_ROW {
-                let checked = witness.check_exact(&filter_of(home.path()), noted[0]);
-                stepped += u64::from(told(scene, row, kill, checked));
-                starts = [Some(witness.fed()[0]), None];
-            }
-        }
+fn main() -> ExitCode {
+    if fork::play_role() || moments::play_role() || stepped::play_role() {
+        return ExitCode::SUCCESS;
     }
-    println!(
-        "{kills} kills of one thread, seed {}; {stepped} between an event and its insert",
-        seed()
-    );
-}
-
-#[test]
-fn two_threads_killed_at_any_moment_lose_no_operation_that_had_returned() {
-    let mut kills = 0;
-    for row in 0..rows(3) {
-        let scene = &UNORDERED[row as usize % UNORDERED.len()];
-        let home = home();
-        let mut random = Random::new(seed() ^ row << 16 ^ 1);
-        let mut witness = Witness::new(scene);
-        for kill in 0..KILLS_IN_A_ROW {
-            let starts = witness.fed().map(Some);
-            let checked = child::kill(scene, home.path(), starts, moment(&mut random))
-                .and_then(|noted| witness.check_unordered(&filter_of(home.path()), noted));
-            told(scene, row, kill, checked);
-            kills += 1;
-        }
-    }
-    println!("{kills} kills of two threads, seed {}", seed());
-}
-
-#[test]
-fn after_a_kill_every_snapshot_leads_to_the_same_state() {
-    let mut kills = 0;
-    for row in 0..rows(2) {
-        let scene = &LOOSE[row as usize % LOOSE.len()];
-        let home = home();
-        let mut random = Random::new(seed() ^ row << 16 ^ 2);
-        let (mut before, mut counted) = ([0; 2], 0);
-        for kill in 0..KILLS_IN_A_ROW {
-            let starts = before.map(Some);
-            let checked = child::kill(scene, home.path(), starts, moment(&mut random));
-            let noted = told(scene, row, kill, checked);
-            let done = noted[0] - before[0] + noted[1] - before[1];
-            let checked = witness::check_loose(scene, &filter_of(home.path()), before, noted);
-            let inserts = told(scene, row, kill, checked);
-            let range = counted + done..=counted + done + 2;
-            assert!(
-                range.contains(&inserts),
-                "scene `{}`, row {row}, kill {kill}: {inserts} inserts, expected {range:?}",
-                scene.name
-            );
-            counted = inserts;
-            // Operations that were in progress are skipped, whether recorded or not.
-            before = noted.map(|noted| noted + 1);
-            kills += 1;
-        }
-    }
-    println!("{kills} kills of two threads with events, seed {}", seed());
-}
-
-fn filter_of(home: &Path) -> std::path::PathBuf {
-    home.join("filter")
+    let (mut trials, rest) = stepped::trials();
+    let claim = |name: String, run: fn()| {
+        Trial::test(name, move || {
+            run();
+            Ok(())
+        })
+    };
+    trials.extend(moments::CLAIMS.map(|(name, run)| claim(format!("moments::{name}"), run)));
+    trials.extend(fork::trials());
+    libtest_mimic::run(&Arguments::from_iter(rest), trials).exit_code()
 }

@@ -7,9 +7,7 @@
 //! The source is read as text with comments and literals blanked out, so no rule trips over prose.
 //! Test modules are free of the rules about layers, but not of those about sizes.
 
-mod files;
-mod methods;
-mod prose;
+mod documents;
 mod text;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -89,7 +87,7 @@ const ENGINE: &[&str] = &[
 
 /// Where the sources of what is shipped, and of what tests and measures it, are.
 const FOLDERS: &[&str] =
-    &["src", "core/src", "cli/src", "tests", "cli/tests", "examples", "benches"];
+    &["src", "core/src", "cli/src", "testkit/src", "tests", "cli/tests", "examples", "benches"];
 
 /// Where `unsafe` is at home: prefetching, what fork does, mappings and byte locks, the futex, and
 /// what a stripe lock guards.

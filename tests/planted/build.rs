@@ -17,21 +17,21 @@ pub fn build(tests: &[Test]) -> Result<Built, String> {
     let (models, others): (Vec<Test>, Vec<Test>) =
         tests.iter().partition(|&&test| test == Test::Loom);
     let mut built = Built::new();
+    let target = source::target();
     if !others.is_empty() {
-        built.extend(build_in("build", "", &others)?);
+        built.extend(build_in(&target, "", &others)?);
     }
     if !models.is_empty() {
-        built.extend(build_in("build-loom", "--cfg loom", &models)?);
+        built.extend(build_in(&target.join("loom"), "--cfg loom", &models)?);
     }
     Ok(built)
 }
 
-fn build_in(target: &str, flags: &str, tests: &[Test]) -> Result<Built, String> {
-    let folder = source::folder();
+/// Builds into the target folder of CI, where the dependencies have been built already.
+fn build_in(target: &Path, flags: &str, tests: &[Test]) -> Result<Built, String> {
     let mut command = Command::new(env!("CARGO"));
-    command.args(["test", "--no-run", "--message-format", "json"]);
-    command.args(["--package", "ebbtide", "--package", "ebbtide-core"]);
-    command.current_dir(folder.join("source")).arg("--target-dir").arg(folder.join(target));
+    command.args(["test", "--no-run", "--message-format", "json", "--workspace"]);
+    command.current_dir(source::folder().join("source")).arg("--target-dir").arg(target);
     // Most of a build is the same as the one before. The flags of the build of this program are not
     // used.
     command.env("CARGO_INCREMENTAL", "1");

@@ -99,9 +99,10 @@ impl Command {
         // So that its children end with it, and what it leaves when it is ended in the middle goes.
         command.process_group(0);
         let memory = Path::new("/dev/shm");
-        let place = match self.test {
-            Test::Of("stepped") if memory.exists() => tempfile::tempdir_in(memory)?,
-            _ => tempfile::tempdir()?,
+        let place = if self.arguments.contains("stepped::") && memory.exists() {
+            tempfile::tempdir_in(memory)?
+        } else {
+            tempfile::tempdir()?
         };
         command.env("TMPDIR", place.path());
         for word in self.arguments.split_whitespace() {

@@ -14,7 +14,7 @@ const fn harness(name: &'static str, test: Test, arguments: &'static str) -> Har
     Harness { name, command: Command { test, arguments } }
 }
 
-/// All of them but two: loom's models take long and have mistakes of their own, as `tests/protocol`
+/// All of them but two: loom's models take long and have mistakes of their own, as `tests/recovery/protocol`
 /// has, which runs no code of the engine.
 pub const HARNESSES: &[Harness] = &[
     harness(
@@ -41,7 +41,7 @@ pub const HARNESSES: &[Harness] = &[
     harness(
         "kill",
         Test::Of("kill"),
-        "EBBTIDE_KILLS=40 EBBTIDE_SEED=20261122 -q --skip one_thread",
+        "EBBTIDE_KILLS=40 EBBTIDE_SEED=20261122 -q moments:: --skip one_thread",
     ),
     harness(
         "processes",
@@ -51,27 +51,31 @@ pub const HARNESSES: &[Harness] = &[
     ),
     harness(
         "stepped",
-        Test::Of("stepped"),
-        "--every 250 --seed 20261122 --skip bank --skip checkpoint --skip stopped-append",
+        Test::Of("kill"),
+        "stepped:: --every 250 --seed 20261122 --skip bank --skip checkpoint --skip stopped-append",
     ),
-    harness("bad input", Test::Of("bad_input"), "-q --skip one_flipped_bit"),
+    harness("bad input", Test::Of("bad_input"), "-q --skip one_flipped_bit --skip wild_image"),
     harness(
         "salvage",
-        Test::Of("salvage"),
-        "-q --skip after_any_single_damage --skip after_several_random_damages",
+        Test::Of("recovery"),
+        "-q salvage:: --skip after_any_single_damage --skip after_several_random_damages",
     ),
-    harness("recovery", Test::Of("recovery"), "-q --skip repeated_opening --skip restart"),
+    harness(
+        "recovery",
+        Test::Of("recovery"),
+        "-q restarts:: --skip repeated_opening --skip restart::",
+    ),
     harness(
         "full disk",
-        Test::Of("full_disk"),
-        "-q --skip any_single_failure --skip a_bank_allocated_in_vain",
+        Test::Of("space"),
+        "-q full_disk:: --skip any_single_failure --skip a_bank_allocated_in_vain",
     ),
-    harness("tight disk", Test::Of("tight_disk"), "-q --skip threads_write_without_limit"),
+    harness("tight disk", Test::Of("space"), "-q tight_disk:: --skip threads_write_without_limit"),
     harness(
         "attach",
-        Test::Of("attach"),
-        "-q --skip banks_that_one_handle --skip a_backup_by_one_handle",
+        Test::Of("concurrency"),
+        "-q attach:: --skip banks_that_one_handle --skip a_backup_by_one_handle",
     ),
-    harness("fork", Test::Of("fork"), "-q"),
-    harness("concurrency", Test::Of("concurrency"), "-q"),
+    harness("fork", Test::Of("kill"), "-q fork::"),
+    harness("concurrency", Test::Of("concurrency"), "-q threads::"),
 ];

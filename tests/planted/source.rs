@@ -5,11 +5,15 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Returns the folder of this test in the target folder. This program lies in
-/// `<target>/<profile>/deps`.
-pub fn folder() -> PathBuf {
+/// Returns the target folder. This program lies in `<target>/<profile>/deps`.
+pub fn target() -> PathBuf {
     let program = std::env::current_exe().expect("this program's file");
-    program.ancestors().nth(3).expect("a target folder").join("planted")
+    program.ancestors().nth(3).expect("a target folder").to_path_buf()
+}
+
+/// Returns the folder of this test in the target folder.
+pub fn folder() -> PathBuf {
+    target().join("planted")
 }
 
 /// Makes the copy equal to the checkout and returns its folder. Files that are equal already are

@@ -3,9 +3,9 @@
 //! their work.
 
 use crate::notes::{Notes, STREAMS};
-use crate::random::{Random, mix};
 use crate::scenes::{Crew, Scene};
 use ebbtide::{Durability, Filter};
+use ebbtide_testkit::random::{Random, mix};
 use rustix::fs::{Advice, fadvise, syncfs};
 use rustix::process::{Signal, getpid, kill_process};
 use std::fs::{File, OpenOptions};

@@ -7,7 +7,7 @@
 use crate::block_log::BlockLog;
 use crate::image::Image;
 use crate::notes::Noted;
-use crate::random::Random;
+use ebbtide_testkit::random::Random;
 use std::fmt;
 
 /// The second sector of ext4's superblock. It has the same fate as the first: ext4 cannot mount a

@@ -13,15 +13,9 @@
 mod block_log;
 mod crew;
 mod cut;
-#[path = "../common/effort.rs"]
-mod effort;
 mod image;
-#[path = "../common/kinds.rs"]
-mod kinds;
 mod notes;
 mod oracle;
-#[path = "../common/random.rs"]
-mod random;
 mod recording;
 mod run;
 mod scenes;

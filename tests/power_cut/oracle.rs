@@ -3,16 +3,11 @@
 
 use crate::crew::counts;
 use crate::notes::STREAMS;
-use crate::random::Random;
 use crate::scenes::{Crew, Scene};
-use ebbtide::media::Memory;
 use ebbtide::{Durability, Error, Filter, inspect};
+use ebbtide_testkit::prefix::{self, Checked, Operations, State, in_memory, state, text};
+use ebbtide_testkit::random::Random;
 use std::path::Path;
-use std::sync::Arc;
-
-type Checked<T> = Result<T, String>;
-/// Value and inserts of a digest.
-type Hash = (u128, u64);
 
 /// More operations than any recording has.
 const MOST: u64 = 100_000;
@@ -28,22 +23,25 @@ pub enum Found {
     Stepped,
 }
 
+/// The only stream of a scene.
+struct Alone(&'static Scene);
+
+impl Operations for Alone {
+    fn witness(&self) -> Filter {
+        witness(self.0)
+    }
+
+    fn operate(&self, filter: &Filter, number: u64) -> Result<(), Error> {
+        self.0.operate(filter, 0, number, Durability::Never);
+        Ok(())
+    }
+}
+
 /// The states after the operations of one scene.
 pub struct Oracle {
     scene: &'static Scene,
-    /// A filter in memory that is never killed.
-    filter: Filter,
-    /// The digests after each operation of the only stream.
-    hashes: Vec<Hash>,
-}
-
-fn text(error: Error) -> String {
-    error.to_string()
-}
-
-fn hash(filter: &Filter) -> Checked<Hash> {
-    let digest = filter.digest().map_err(text)?;
-    Ok((digest.value, digest.inserts))
+    /// The states of a scene with one stream.
+    alone: prefix::Oracle<Alone>,
 }
 
 fn is_sound(dir: &Path) -> Checked<()> {
@@ -56,34 +54,53 @@ fn is_sound(dir: &Path) -> Checked<()> {
     }
 }
 
-fn in_memory(scene: &Scene) -> Filter {
-    let options = Scene::plain_options().segment_bytes(1 << 20);
-    Filter::create_on(Arc::new(Memory::new()), scene.spec(), options).expect("a filter in memory")
+fn witness(scene: &Scene) -> Filter {
+    in_memory(scene.spec(), Scene::plain_options().segment_bytes(1 << 20))
 }
 
 impl Oracle {
     /// Creates the oracle of a scene.
     pub fn new(scene: &'static Scene) -> Self {
-        Self { scene, filter: in_memory(scene), hashes: Vec::new() }
+        Self { scene, alone: prefix::Oracle::keeping_all(Alone(scene)) }
     }
 
     /// Returns the expected state after this many operations of each stream.
-    fn expected(&mut self, counts: [u64; STREAMS]) -> Checked<Hash> {
+    fn expected(&mut self, counts: [u64; STREAMS]) -> Checked<State> {
         if self.scene.crew == Crew::One {
-            while self.hashes.len() as u64 <= counts[0] {
-                self.hashes.push(hash(&self.filter)?);
-                let next = self.hashes.len() as u64 - 1;
-                self.scene.operate(&self.filter, 0, next, Durability::Never);
-            }
-            return Ok(self.hashes[counts[0] as usize]);
+            return self.alone.state(counts[0]);
         }
-        let filter = in_memory(self.scene);
+        let filter = witness(self.scene);
         for (stream, &count) in counts.iter().enumerate() {
             for number in 0..count {
                 self.scene.operate(&filter, stream, number, Durability::Never);
             }
         }
-        hash(&filter)
+        state(&filter)
+    }
+
+    /// Compares a filter with the acknowledgements. Returns the number of operations of each
+    /// stream, and whether the log ended between an event and its insert.
+    fn identify(
+        &mut self,
+        filter: &Filter,
+        promised: [u64; STREAMS],
+    ) -> Checked<([u64; STREAMS], bool)> {
+        if self.scene.crew == Crew::One {
+            let prefix = self.alone.prefix(filter, promised[0]..=MOST)?;
+            return Ok(([prefix.operations, 0], prefix.stepped));
+        }
+        let counts = counts(self.scene, filter);
+        if counts[0] > MOST || counts.iter().zip(promised).any(|(&found, most)| found < most) {
+            return Err(format!(
+                "{promised:?} operations were acknowledged, {counts:?} are present"
+            ));
+        }
+        let found = state(filter)?;
+        if found == self.expected(counts)? {
+            Ok((counts, false))
+        } else {
+            Err(format!("{found:?} is not the digest of the operations {counts:?}"))
+        }
     }
 
     /// Opens the filter after a power cut, compares it with the acknowledgements, and uses it.
@@ -106,26 +123,7 @@ impl Oracle {
             other => (other.map_err(text)?, false),
         };
         let promised = promised.unwrap_or_default();
-        let mut counts = counts(self.scene, &filter);
-        if counts[0] > MOST || counts.iter().zip(promised).any(|(&found, most)| found < most) {
-            return Err(format!(
-                "{promised:?} operations were acknowledged, {counts:?} are present"
-            ));
-        }
-        let found = hash(&filter)?;
-        let mut stepped = false;
-        if found != self.expected(counts)? {
-            if self.scene.crew != Crew::One {
-                return Err(format!("{found:?} is not the digest of the operations {counts:?}"));
-            }
-            // The log may end between an event and the insert after it: that insert then finds
-            // nothing due.
-            stepped = true;
-            self.proceed(&filter, &mut counts, Durability::Never);
-            if hash(&filter)? != self.expected(counts)? {
-                return Err(format!("{found:?} matches no number of operations near {counts:?}"));
-            }
-        }
+        let (mut counts, stepped) = self.identify(&filter, promised)?;
         for _ in 0..random.below(6) {
             self.proceed(&filter, &mut counts, Durability::Always);
         }
@@ -160,7 +158,7 @@ impl Oracle {
             is_sound(dir)?;
         }
         let filter: Filter = Filter::open(dir, Scene::plain_options()).map_err(text)?;
-        if hash(&filter)? == self.expected(counts)? {
+        if state(&filter)? == self.expected(counts)? {
             filter.close().map_err(text)
         } else {
             Err(format!("opened again, it differs from the operations {counts:?}"))

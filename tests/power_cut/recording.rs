@@ -6,9 +6,9 @@ use crate::crew::{Part, Role};
 use crate::cut::{Cut, replay};
 use crate::image::Image;
 use crate::notes::{self, Noted, STREAMS};
-use crate::random::Random;
 use crate::scenes::Scene;
 use crate::shelter;
+use ebbtide_testkit::random::Random;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 

@@ -1,9 +1,9 @@
 //! The workloads: filters with small windows and small segments, used by one thread, two threads or
 //! two processes.
 
-use crate::kinds::{SAMPLES, Sample};
-use crate::random::{Random, mix};
 use ebbtide::{Any, Clock, Durability, Filter, Options, Timestamp};
+use ebbtide_testkit::random::{Random, mix};
+use ebbtide_testkit::samples::{SAMPLES, Sample};
 use std::sync::LazyLock;
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! The settings of a run, from its arguments.
 
-use crate::effort::scaled;
 use crate::scenes::{SCENES, Scene};
+use ebbtide_testkit::environment::{SEED, parsed, scaled};
 use std::path::PathBuf;
 
 /// The amount and the mode of the work.
@@ -21,10 +21,6 @@ pub struct Settings {
     pub replay: Option<PathBuf>,
 }
 
-fn number(name: &str, text: &str) -> u64 {
-    text.parse().unwrap_or_else(|_| panic!("{name} must be a number, found {text:?}"))
-}
-
 fn scene(name: &str) -> &'static Scene {
     Scene::named(name).unwrap_or_else(|| {
         let known = SCENES.iter().map(|scene| format!("{:?}", scene.name)).collect::<Vec<_>>();
@@ -34,7 +30,7 @@ fn scene(name: &str) -> &'static Scene {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { states: scaled(200), from: 0, seed: 0x0EBB, scene: None, mount: None, replay: None }
+        Self { states: scaled(200), from: 0, seed: SEED, scene: None, mount: None, replay: None }
     }
 }
 
@@ -47,9 +43,9 @@ impl Settings {
         while let Some(argument) = arguments.next() {
             let mut value = || arguments.next().unwrap_or_default();
             match argument.as_str() {
-                "--states" => settings.states = number(&argument, &value()),
-                "--from" => settings.from = number(&argument, &value()),
-                "--seed" => settings.seed = number(&argument, &value()),
+                "--states" => settings.states = parsed(&argument, &value()),
+                "--from" => settings.from = parsed(&argument, &value()),
+                "--seed" => settings.seed = parsed(&argument, &value()),
                 "--kind" => settings.scene = Some(scene(&value())),
                 "--mount" => settings.mount = Some(value()),
                 "--replay" => settings.replay = Some(value().into()),

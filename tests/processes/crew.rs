@@ -1,8 +1,6 @@
 //! All children of one directory, and the checks of the files that they leave.
 
 use crate::child::{Checked, Child};
-use crate::copies::copy_with_newest_damaged;
-use crate::random::Random;
 use crate::reports;
 use crate::scenes::Scene;
 use crate::settings::{HANG, Settings, filter_of};
@@ -10,6 +8,8 @@ use crate::witness;
 use crate::work::Task;
 use crate::worker::Role;
 use ebbtide::{Any, Filter, inspect};
+use ebbtide_testkit::copies::copy_with_newest_damaged;
+use ebbtide_testkit::random::Random;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;

@@ -1,10 +1,10 @@
 //! The child's side: answers the commands of the parent.
 
-use crate::random::{Random, mix};
 use crate::witness::{self, ROUND, Returned, THREADS, key, pool_key};
 use crate::work::Worker;
 use crate::worker::Role;
 use ebbtide::{Any, Digest, Filter, Result};
+use ebbtide_testkit::random::{Random, mix};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -12,16 +12,10 @@
 
 mod child;
 mod churn;
-#[path = "../common/copies.rs"]
-mod copies;
 mod crew;
 mod desk;
-#[path = "../common/effort.rs"]
-mod effort;
 mod handles;
 mod namespaces;
-#[path = "../common/random.rs"]
-mod random;
 mod reports;
 mod scenes;
 mod settings;

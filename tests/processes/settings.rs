@@ -1,11 +1,10 @@
 //! The settings of a run, from its arguments and environment.
 
-use crate::effort::scaled;
+use ebbtide_testkit::environment::{self, SEED, parsed, scaled};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// A longer wait means that something hangs, even on a busy machine.
-pub const HANG: Duration = Duration::from_secs(60);
+pub use ebbtide_testkit::child::HANG;
 
 /// The amount and the mode of the work.
 #[derive(Debug, Clone)]
@@ -24,14 +23,6 @@ pub struct Settings {
     pub churn: Duration,
 }
 
-fn number(name: &str, text: &str) -> u64 {
-    text.parse().unwrap_or_else(|_| panic!("{name} must be a number, found {text:?}"))
-}
-
-fn from_environment(name: &str) -> Option<u64> {
-    std::env::var(name).ok().map(|text| number(name, &text))
-}
-
 /// The number of kills of the soak to which the numbers of the other scenes refer.
 const KILLS: u64 = 500;
 /// The default number of kills.
@@ -41,13 +32,13 @@ impl Settings {
     /// Returns the settings, and the remaining arguments.
     pub fn read() -> (Self, Vec<String>) {
         let (mut kills, mut seed) =
-            (from_environment("EBBTIDE_KILLS"), from_environment("EBBTIDE_SEED"));
+            (environment::number("EBBTIDE_KILLS"), environment::number("EBBTIDE_SEED"));
         let mut from = 0;
-        let mut keep = std::env::var_os("EBBTIDE_KEEP").is_some();
+        let mut keep = false;
         let mut rest = Vec::new();
         let mut arguments = std::env::args();
         while let Some(argument) = arguments.next() {
-            let mut value = || number(&argument, &arguments.next().unwrap_or_default());
+            let mut value = || parsed(&argument, &arguments.next().unwrap_or_default());
             match argument.as_str() {
                 "--kills" => kills = Some(value()),
                 "--seed" => seed = Some(value()),
@@ -57,13 +48,13 @@ impl Settings {
             }
         }
         let churn = if kills.is_some_and(|kills| kills > KILLS) { 60 } else { 8 };
-        let churn = from_environment("EBBTIDE_CHURN_SECONDS").unwrap_or(churn);
+        let churn = environment::number("EBBTIDE_CHURN_SECONDS").unwrap_or(churn);
         let settings = Self {
             kills: kills.unwrap_or_else(|| scaled(DEFAULT_KILLS)),
             from,
-            seed: seed.unwrap_or(0x0EBB),
+            seed: seed.unwrap_or(SEED),
             keep,
-            processes: from_environment("EBBTIDE_PROCESSES").unwrap_or(8).max(1),
+            processes: environment::number("EBBTIDE_PROCESSES").unwrap_or(8).max(1),
             churn: Duration::from_secs(churn),
         };
         (settings, rest)
@@ -76,8 +67,7 @@ impl Settings {
 
     /// Creates an empty directory.
     pub fn home(&self) -> tempfile::TempDir {
-        let made = tempfile::Builder::new().prefix("ebbtide-").disable_cleanup(self.keep).tempdir();
-        made.expect("a temporary directory")
+        environment::home(self.keep)
     }
 }
 

@@ -5,7 +5,7 @@
 //! `pool-<child>-<thread>` contains, for each pool key that it tried, whether it began and the
 //! answer.
 
-use crate::random::mix;
+use ebbtide_testkit::random::mix;
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io;

@@ -6,12 +6,12 @@
 //! closes its input.
 
 use crate::desk::Desk;
-use crate::random::{Random, mix};
 use crate::scenes::Scene;
 use crate::settings::filter_of;
 use crate::witness::Returned;
 use crate::work::{Task, Worker};
 use ebbtide::{Any, Filter, Result};
+use ebbtide_testkit::random::{Random, mix};
 use std::io::{BufRead, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;

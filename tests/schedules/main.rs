@@ -18,9 +18,6 @@ mod play;
 #[cfg(shuttle)]
 mod policy;
 #[cfg(shuttle)]
-#[path = "../common/random.rs"]
-mod random;
-#[cfg(shuttle)]
 mod run;
 #[cfg(shuttle)]
 mod settings;

@@ -3,11 +3,11 @@
 
 use crate::history::{Begun, History};
 use crate::media::{self, Place, Planted};
-use crate::random::Random;
 use crate::stage;
 use crate::starts::{self, Pace, Start};
 use ebbtide::media::{Access, Media};
 use ebbtide::{Any, Checked, Durability, Error, Filter, Reader, Since, Timestamp};
+use ebbtide_testkit::random::Random;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 

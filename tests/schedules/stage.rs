@@ -11,7 +11,7 @@
 //! effect. When its threads run next, they unwind to their beginnings.
 
 use crate::policy::Policy;
-use crate::random::Random;
+use ebbtide_testkit::random::Random;
 use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};

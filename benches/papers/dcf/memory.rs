@@ -3,10 +3,10 @@
 use super::Done;
 use super::model::Model;
 use super::plot::{Curve, Figure, Scale, draw};
-use super::random::Random;
 use super::runs::{Kind, SEED, Setting, State, Subject, shuffle};
 use super::table::Table;
 use ebbtide::kinds::dynamic_count::fixed_bits;
+use ebbtide_testkit::random::Random;
 
 /// Returns how often each of `keys` keys occurs if `all` inserts have a Zipf distribution: the
 /// expected number, rounded up or down at random.

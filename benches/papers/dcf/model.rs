@@ -2,8 +2,8 @@
 //! widened for all counters at once (unlike in our blocks), and the spectral filter's base array
 //! with its indexes.
 
-use super::random::mix;
 use super::runs::K;
+use ebbtide_testkit::random::mix;
 
 /// The slack bits of the spectral filter per counter. The paper leaves its `ε` open.
 const SLACK: f64 = 0.5;

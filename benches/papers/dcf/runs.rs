@@ -1,10 +1,10 @@
 //! The filters of the experiments, their streams of keys, and their timing.
 
-use super::random::Random;
 use super::timer::Timer;
-use super::zipf::Zipf;
 use ebbtide::media::Memory;
 use ebbtide::{Any, Durability, Filter, Options, Parameters, Result};
+use ebbtide_testkit::random::Random;
+use ebbtide_testkit::zipf::Zipf;
 use std::sync::Arc;
 
 /// The seed of streams and of hashing.

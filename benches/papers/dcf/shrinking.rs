@@ -3,10 +3,10 @@
 
 use super::Done;
 use super::plot::{Curve, Figure, Scale, draw};
-use super::random::Random;
 use super::runs::{Kind, SEED, Setting, Subject};
 use super::table::Table;
-use super::zipf::Zipf;
+use ebbtide_testkit::random::Random;
+use ebbtide_testkit::zipf::Zipf;
 
 /// The number of distinct keys: all counters are in one block, so the rule is the paper's global
 /// one.

@@ -2,11 +2,11 @@
 //! one each: whether the least important items are stored at all, and how IBF-H chooses cells. They
 //! show how much Table I depends on these points.
 
-use super::contest::{Algorithm, CELLS, K, MAX, P, SEED, Score};
-use super::random::{Random, mix};
+use super::contest::{Algorithm, CELLS, K, MAX, P, SEED, Tally};
 use super::streams::{HIGHEST, Item};
 use super::table::Table;
 use super::{Done, PAPER, percent};
+use ebbtide_testkit::random::{Random, mix};
 
 /// The mapping of importance to a value from 0 to [`MAX`].
 #[derive(Clone, Copy)]

@@ -4,12 +4,12 @@
 use super::contest::{Algorithm, CELLS, K, MAX, P, SEED};
 use super::plot::{Curve, Figure, Scale, draw};
 use super::printed::Cell;
-use super::random::{Random, mix};
 use super::streams::{HIGHEST, Item};
 use super::table::Table;
-use super::zipf::Zipf;
 use super::{Done, percent};
 use ebbtide::kinds::stable::theory::{decrements_for, fp_of_fill};
+use ebbtide_testkit::random::{Random, mix};
+use ebbtide_testkit::zipf::Zipf;
 
 /// The number of inserts of Fig. 20, and between two points.
 const INSERTS: u64 = 60_000;

@@ -4,7 +4,7 @@
 //! A stream's items have the importance of their element, a whole number from 0 or 1 to
 //! [`HIGHEST`]. An element has the same importance at each occurrence.
 
-use super::random::{Random, mix};
+use ebbtide_testkit::random::{Random, mix};
 use std::collections::{HashMap, HashSet};
 use std::error::Error;
 use std::fs;
@@ -41,7 +41,7 @@ pub struct Request {
 ///
 /// If it cannot be read, or a line is not `tick key size`.
 pub fn trace() -> Result<Option<Vec<Request>>, Box<dyn Error>> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data/cdn_requests.txt");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data/cdn_requests.txt");
     if !path.exists() {
         return Ok(None);
     }

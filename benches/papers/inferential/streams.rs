@@ -1,10 +1,10 @@
 //! The streams of the Inferential paper: two synthetic ones, and two real ones in place of its
 //! trace of source addresses, which is not public.
 
-use super::random::Random;
-use super::zipf::Zipf;
 use ebbtide::Result;
 use ebbtide::inference::Distinct;
+use ebbtide_testkit::random::Random;
+use ebbtide_testkit::zipf::Zipf;
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
@@ -77,7 +77,7 @@ impl Stream {
     /// Reads the stream of section 5.3.2: the first field of each line of a file; returns `None`,
     /// with a notice, if it is missing. The prior of a key is its frequency in the whole file.
     pub fn real(name: &'static str, file: &str) -> Result<Option<Self>> {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data").join(file);
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data").join(file);
         let Ok(text) = fs::read_to_string(&path) else {
             println!("../shared/data/{file} is missing: its rows are omitted\n");
             return Ok(None);

@@ -2,11 +2,11 @@
 //! answers.
 
 use super::geometry::Geometry;
-use super::random::Random;
 use super::streams::{SEED, Stream};
 use ebbtide::inference::{self, Penalty, decide};
 use ebbtide::media::Memory;
 use ebbtide::{Durability, Filter, Form, Options, Result};
+use ebbtide_testkit::random::Random;
 use std::sync::Arc;
 
 /// The number of bins of equation 28.

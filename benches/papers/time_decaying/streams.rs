@@ -1,8 +1,8 @@
 //! Requests for pages: a synthetic stream as skewed as the paper's, and real ones if they are
 //! present.
 
-use super::random::Random;
-use super::zipf::Zipf;
+use ebbtide_testkit::random::Random;
+use ebbtide_testkit::zipf::Zipf;
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
@@ -36,7 +36,7 @@ impl Stream {
 
     /// Reads a column of a file of real requests; returns `None`, with a notice, if it is missing.
     pub fn real(name: &'static str, file: &str, column: usize) -> Option<Self> {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../shared/data").join(file);
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/data").join(file);
         let Ok(text) = fs::read_to_string(&path) else {
             println!("{file} is missing: its rows are omitted");
             return None;

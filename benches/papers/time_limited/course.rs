@@ -2,9 +2,9 @@
 //! course: slices, their size, memory and false-positive rate. Slices and memory are read from the
 //! events in the filter's own log.
 
-use super::random::{Random, mix};
 use ebbtide::inspect::{self, Entry};
 use ebbtide::{Any, Durability, Filter, Options, Parameters, Result, Timestamp};
+use ebbtide_testkit::random::{Random, mix};
 
 /// The seed of keys and of hashing.
 pub const SEED: u64 = 20_261_120;

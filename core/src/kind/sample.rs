@@ -6,6 +6,7 @@ use crate::block::{Block, MAX_BANKS};
 /// Returns the numbers of at most this many of a bank's blocks, evenly spread.
 pub fn sampled(blocks: u64, most: u64) -> impl Iterator<Item = u64> {
     let every = blocks.div_ceil(most.max(1)).max(1);
+    let blocks = if most == 0 { 0 } else { blocks };
     (0..blocks).step_by(usize::try_from(every).unwrap_or(usize::MAX))
 }
 

@@ -24,6 +24,12 @@ const BANK_WORDS_MAX: u64 = 1 << 40;
 static ZEROS: [AtomicU64; Layout::MOST_BLOCK_WORDS as usize] =
     [const { AtomicU64::new(0) }; Layout::MOST_BLOCK_WORDS as usize];
 
+/// Returns whether nothing was written to blocks that are not there.
+#[cfg(any(test, feature = "testing"))]
+pub(super) fn absent_blocks_are_zero() -> bool {
+    ZEROS.iter().all(|word| crate::block::load(word) == 0)
+}
+
 type Chunk = Box<[AtomicU64]>;
 type Group = Box<[Option<Chunk>; GROUP]>;
 
@@ -251,6 +257,17 @@ impl Memory {
                 if bank.chunk(chunk).is_none() {
                     bank.chunk_mut(chunk);
                 }
+            }
+        }
+    }
+
+    /// Allocates all chunks.
+    #[cfg(any(test, feature = "testing"))]
+    pub(super) fn allocate_all(&mut self) {
+        for bank in self.banks.iter_mut().flatten() {
+            let chunks = (0..).take_while(|&chunk| bank.words_of(chunk) > 0).count();
+            for chunk in 0..chunks {
+                bank.chunk_mut(chunk);
             }
         }
     }

@@ -24,12 +24,17 @@ pub use pieces::Pieces;
 pub use restore::Restore;
 pub use stat::MachineStat;
 
+#[cfg(any(test, feature = "testing"))]
+use crate::atomic::AtomicU64;
 use crate::block::{Block, Blocks, Layout, OWN_WORDS};
+
 use crate::digest::StateDigest;
 use crate::error::{Error, Result};
 use crate::hash::{KeyHash, KeyHasher};
 use crate::identity::{Build, Identity, KINDS, layout};
 use crate::inference::{AgePosterior, Form, Prior};
+#[cfg(any(test, feature = "testing"))]
+use crate::kind::Totals;
 use crate::kind::parameters::within;
 use crate::kind::plan::unsupported;
 use crate::kind::posterior::{PosteriorOptions, PosteriorQuery};
@@ -252,7 +257,7 @@ impl Machine {
     /// Prefetches the memory that an operation on a key will read.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
-        self.kind().prefetch(&self.blocks(hash), hash);
+        self.kind().prefetch(&self.blocks(BankMask::MAX, hash), hash);
     }
 
     /// Checks a precondition and writes a key. Passes every record to `log` before it is applied:
@@ -344,16 +349,40 @@ impl Machine {
         write::apply(self, logged)
     }
 
-    /// Returns the key's blocks in all banks.
+    /// Returns the key's blocks in the banks of a mask.
     #[inline]
-    pub(crate) fn blocks(&self, hash: u64) -> Blocks<'_> {
-        self.memory.locate(BankMask::MAX, hash)
+    pub(crate) fn blocks(&self, mask: BankMask, hash: u64) -> Blocks<'_> {
+        self.memory.locate(mask, hash)
     }
 
     /// Returns the filter-wide state.
     #[inline]
     pub(crate) fn state(&self) -> State<'_> {
         self.memory.state()
+    }
+
+    /// Returns the words of the filter-wide state.
+    #[cfg(any(test, feature = "testing"))]
+    pub(crate) fn state_words(&self) -> &[AtomicU64] {
+        self.memory.state_words()
+    }
+
+    /// Returns the sums over the filter.
+    #[cfg(any(test, feature = "testing"))]
+    pub(crate) fn totals(&self) -> Totals {
+        self.ledger.totals()
+    }
+
+    /// Allocates all blocks, for a test that writes to them.
+    #[cfg(any(test, feature = "testing"))]
+    pub(crate) fn allocate_all(&mut self) {
+        self.memory.allocate_all();
+    }
+
+    /// Returns whether nothing was written to blocks that are not allocated.
+    #[cfg(any(test, feature = "testing"))]
+    pub(crate) fn absent_blocks_are_zero() -> bool {
+        memory::absent_blocks_are_zero()
     }
 
     /// Visits every block, with the slot of its bank.
@@ -374,7 +403,11 @@ impl Machine {
     #[must_use]
     #[inline]
     pub fn contains(&self, hash: u64, now: Micros) -> bool {
-        self.kind().contains(&self.state(), &self.blocks(hash), &self.query(hash, now))
+        self.kind().contains(
+            &self.state(),
+            &self.blocks(BankMask::MAX, hash),
+            &self.query(hash, now),
+        )
     }
 
     /// Returns how long ago a key was seen, at least; `None` if it is not in the window.
@@ -383,7 +416,7 @@ impl Machine {
     /// [`Error::Unsupported`] for kinds that do not know ages.
     pub fn age(&self, hash: u64, now: Micros) -> Result<Option<Age>> {
         let ages = self.ages("age")?;
-        Ok(ages.age(&self.state(), &self.blocks(hash), &self.query(hash, now)))
+        Ok(ages.age(&self.state(), &self.blocks(BankMask::MAX, hash), &self.query(hash, now)))
     }
 
     /// Returns whether a key was seen within a part of the window.
@@ -392,7 +425,7 @@ impl Machine {
     /// As [`Machine::age`].
     pub fn seen_within(&self, hash: u64, now: Micros, within: Within) -> Result<bool> {
         let (ages, query) = (self.ages("seen_within")?, self.query(hash, now));
-        Ok(ages.contains_within(&self.state(), &self.blocks(hash), &query, within))
+        Ok(ages.contains_within(&self.state(), &self.blocks(BankMask::MAX, hash), &query, within))
     }
 
     fn ages(&self, operation: &'static str) -> Result<&dyn KeyAges> {
@@ -405,7 +438,8 @@ impl Machine {
     /// [`Error::Unsupported`] for kinds that do not count.
     pub fn estimate(&self, hash: u64, now: Micros) -> Result<Estimate> {
         let query = self.query(hash, now);
-        let estimate = self.kind().estimate(&self.state(), &self.blocks(hash), &query);
+        let estimate =
+            self.kind().estimate(&self.state(), &self.blocks(BankMask::MAX, hash), &query);
         estimate.ok_or_else(|| unsupported(self.kind(), "estimate"))
     }
 
@@ -435,7 +469,7 @@ impl Machine {
         let (kind, hash) = (self.kind(), self.hash(key));
         let asked = PosteriorQuery::new(kind, "posterior", key, options, prior)?;
         let query = self.query(hash, now);
-        Ok(asked.in_window(&self.state(), &self.blocks(hash), &query))
+        Ok(asked.in_window(&self.state(), &self.blocks(BankMask::MAX, hash), &query))
     }
 
     /// Returns the distribution of a key's age.
@@ -452,7 +486,7 @@ impl Machine {
         let (kind, hash) = (self.kind(), self.hash(key));
         let options = PosteriorOptions { window: None, form };
         let asked = PosteriorQuery::new(kind, "age_posterior", key, options, prior)?;
-        Ok(asked.ages(&self.state(), &self.blocks(hash), &self.query(hash, now)))
+        Ok(asked.ages(&self.state(), &self.blocks(BankMask::MAX, hash), &self.query(hash, now)))
     }
 
     /// Returns which records have been applied.
@@ -473,10 +507,11 @@ impl Machine {
         digest.finish()
     }
 
-    /// Returns statistics; fill and rates are measured on at most `blocks` blocks of each bank.
+    /// Returns statistics at a time. Fill and rates are measured on at most this number of blocks
+    /// of each bank; 0 measures none.
     #[must_use]
-    pub fn stat(&self, blocks: u64) -> MachineStat {
-        MachineStat::of(self, blocks)
+    pub fn stat(&self, now: Micros, blocks: u64) -> MachineStat {
+        MachineStat::of(self, now, blocks)
     }
 
     /// Returns the bytes of memory that are allocated.

@@ -35,12 +35,12 @@ pub struct MachineStat {
 }
 
 impl MachineStat {
-    /// Measures a filter; fill and rates on at most `blocks` blocks of each bank.
-    pub(super) fn of(machine: &Machine, blocks: u64) -> Self {
+    /// Measures a filter; fill and rates on at most this number of blocks of each bank.
+    pub(super) fn of(machine: &Machine, now: Micros, blocks: u64) -> Self {
         let (kind, layout) = (machine.kind(), machine.layout());
         let (state, totals) = (machine.state(), machine.ledger.totals());
         let latest = machine.latest().time;
-        let moment = Moment { time: latest, now: latest, totals };
+        let moment = Moment { time: now.max(latest), now: now.max(latest), totals };
         let mut sample = Sample::default();
         for (slot, bank) in machine.memory.banks() {
             for index in sampled(bank.blocks(), blocks) {
@@ -68,7 +68,7 @@ impl MachineStat {
 }
 
 /// Returns the sum of a kind word over all blocks.
-pub(crate) fn sum(machine: &Machine, own: usize) -> u64 {
+fn sum(machine: &Machine, own: usize) -> u64 {
     let mut sum = 0_u64;
     machine.each_block(|_, block| sum = sum.wrapping_add(block.own(own)));
     sum

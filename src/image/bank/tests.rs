@@ -3,6 +3,7 @@
 use crate::format::header::HEADER_WORDS;
 use crate::image::bank::*;
 use crate::media::Memory;
+use crate::media::failing::Failing;
 use crate::sync::AtomicU64;
 use crate::{Bloom, Counting, DynamicCount, Spec};
 use ebbtide_core::block::load;
@@ -17,8 +18,8 @@ const GROWING: BankForm = BankForm { undo: true, grows: true };
 /// The filter and its timeline.
 const IMAGE: (u128, u64) = (5 << 64 | 7, 3);
 
-fn memory() -> Memory {
-    let memory = Memory::new();
+fn memory() -> Failing<Memory> {
+    let memory = Failing::new(Memory::new());
     memory.make().expect("nothing fails yet");
     memory
 }
@@ -224,7 +225,7 @@ fn blocks_that_grow_take_space_when_they_get_room_and_give_it_back() {
     for block in [1, 3] {
         bank.block(block).1.cells.iter().for_each(|word| store(word, block as u64));
     }
-    memory.set_capacity(start + 4 * page);
+    memory.inner().set_capacity(start + 4 * page);
     assert!(bank.allocate(0, 1).is_err_and(|error| error.is_full()));
     assert_eq!(used(), 4 * page);
     for (block, from, expected) in [(1, 5000, 4), (1, 513, 4), (1, 512, 3), (1, 0, 2), (3, 1, 1)] {

@@ -2,6 +2,7 @@
 
 use crate::image::control::*;
 use crate::image::stripe_table::StripeSums;
+use crate::media::failing::Failing;
 use crate::media::{Disk, Memory};
 use ebbtide_core::kind::Totals;
 use ebbtide_core::state::STATE_OWN_WORDS;
@@ -11,8 +12,8 @@ const UUID: u128 = 5 << 64 | 7;
 /// The boot id of [`Memory`].
 const BOOT: u128 = 1;
 
-fn memory() -> Memory {
-    let memory = Memory::new();
+fn memory() -> Failing<Memory> {
+    let memory = Failing::new(Memory::new());
     memory.make().expect("nothing fails yet");
     memory
 }
@@ -26,7 +27,7 @@ fn made(stripes: u32) -> Control {
 }
 
 /// Creates an image under its final name.
-fn named(identity: Identity) -> (Memory, Control) {
+fn named(identity: Identity) -> (Failing<Memory>, Control) {
     let memory = memory();
     let header = Control::create(&memory, "image", identity).expect("space");
     memory.rename("image", "live").expect("it is there");

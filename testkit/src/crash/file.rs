@@ -1,0 +1,151 @@
+//! The files and locks of a [`CrashDisk`].
+
+use crate::crash::disk::{CrashDisk, Way};
+use crate::crash::fault::{Call, Fault};
+use ebbtide::media::{Access, ByteLocks, Mapping, MediaFile};
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A file that was opened.
+#[derive(Debug)]
+pub(crate) struct Content {
+    pub(crate) file: Arc<dyn MediaFile>,
+    /// The mapping through which stores are seen, once the file has been mapped.
+    pub(crate) look: Option<Box<dyn Mapping>>,
+}
+
+/// An open file.
+#[derive(Debug)]
+pub(crate) struct CrashFile {
+    pub(crate) disk: CrashDisk,
+    pub(crate) inode: u64,
+    pub(crate) file: Arc<dyn MediaFile>,
+}
+
+impl MediaFile for CrashFile {
+    fn bytes(&self) -> io::Result<u64> {
+        drop(self.disk.enter(Call::Examine)?);
+        self.file.bytes()
+    }
+
+    fn allocated_bytes(&self) -> io::Result<u64> {
+        drop(self.disk.enter(Call::Examine)?);
+        self.file.allocated_bytes()
+    }
+
+    fn allocate(&self, bytes: Range<u64>) -> io::Result<()> {
+        let (state, way) = self.disk.enter(Call::Allocate)?;
+        self.file.allocate(bytes)?;
+        state.late(way)
+    }
+
+    fn free(&self, bytes: Range<u64>) -> io::Result<()> {
+        let (state, way) = self.disk.enter(Call::Free)?;
+        self.file.free(bytes)?;
+        state.late(way)
+    }
+
+    fn identity(&self) -> io::Result<u64> {
+        drop(self.disk.enter(Call::Examine)?);
+        Ok(self.inode)
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        let (mut state, way) = self.disk.enter(Call::Read)?;
+        state.decide(self.inode, offset..offset.saturating_add(buffer.len() as u64));
+        self.file.read_at(buffer, offset)?;
+        if way == Way::Badly {
+            // The bit depends on the offset of the read, so that different bits are wrong.
+            let at = (offset as usize / 8 + 5 * buffer.len() / 7) % buffer.len().max(1);
+            buffer.iter_mut().skip(at).take(1).for_each(|byte| *byte ^= 0x10);
+        }
+        Ok(())
+    }
+
+    fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
+        let (mut state, way) = self.disk.enter(Call::Write)?;
+        let (done, outcome) = match way {
+            Way::Well => (buffer.len(), Ok(())),
+            Way::Badly => (buffer.len() / 2, Err(state.failure())),
+            Way::Late => (buffer.len(), Err(state.failure())),
+        };
+        let end = offset + done as u64;
+        state.decide(self.inode, offset..end);
+        state.tape.now += 1;
+        self.file.write_at(&buffer[..done], offset)?;
+        state.note(self.inode, &*self.file, offset..end);
+        outcome
+    }
+
+    fn truncate(&self, bytes: u64) -> io::Result<()> {
+        let (mut state, way) = self.disk.enter(Call::Truncate)?;
+        state.tape.now += 1;
+        self.file.truncate(bytes)?;
+        state.note(self.inode, &*self.file, bytes..bytes);
+        state.late(way)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let (mut state, way) = self.disk.enter_sync(self.inode)?;
+        if way == Way::Badly {
+            let error = state.failure();
+            if let Some(inode) = state.tape.inodes.get_mut(&self.inode) {
+                inode.fail();
+            }
+            return Err(error);
+        }
+        state.tape.sync_file(self.inode);
+        state.late(way)
+    }
+
+    fn map(&self, access: Access) -> io::Result<Box<dyn Mapping>> {
+        let (mut state, _) = self.disk.enter(Call::Map)?;
+        let mapping = self.file.map(access)?;
+        let noted = state.tape.inodes.get(&self.inode).is_some_and(|inode| !inode.is_bank());
+        let content = state.content(self.disk.memory(), self.inode);
+        if noted && content.look.is_none() {
+            content.look = Some(self.file.map(Access::Write)?);
+        }
+        state.decide(self.inode, 0..u64::MAX);
+        Ok(mapping)
+    }
+}
+
+impl crate::crash::disk::State {
+    /// Returns the system's result for a call that has succeeded.
+    pub(crate) fn late(&self, way: Way) -> io::Result<()> {
+        if way == Way::Late { Err(self.failure()) } else { Ok(()) }
+    }
+
+    /// Returns the system's error for a failed call.
+    fn failure(&self) -> io::Error {
+        self.planned()
+            .and_then(Fault::error)
+            .unwrap_or_else(|| io::Error::other("the disk is broken"))
+    }
+}
+
+/// Locks that may fail.
+#[derive(Debug)]
+pub(crate) struct CrashLocks {
+    pub(crate) disk: CrashDisk,
+    pub(crate) locks: Box<dyn ByteLocks>,
+}
+
+impl ByteLocks for CrashLocks {
+    fn try_lock(&self, byte: u64, access: Access) -> io::Result<bool> {
+        drop(self.disk.enter(Call::Lock)?);
+        self.locks.try_lock(byte, access)
+    }
+
+    fn unlock(&self, byte: u64) -> io::Result<()> {
+        drop(self.disk.enter(Call::Lock)?);
+        self.locks.unlock(byte)
+    }
+
+    fn is_held_by_others(&self, bytes: Range<u64>) -> io::Result<bool> {
+        drop(self.disk.enter(Call::Lock)?);
+        self.locks.is_held_by_others(bytes)
+    }
+}

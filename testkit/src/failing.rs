@@ -1,0 +1,217 @@
+//! A medium whose next call, or a later one, fails once.
+
+use ebbtide::media::{Access, ByteLocks, Mapping, Media, MediaFile};
+use std::io::{Error, ErrorKind, Result};
+use std::ops::Range;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+/// A failure that is triggered by a later call.
+#[derive(Debug)]
+struct Fault {
+    calls_before: u64,
+    kind: ErrorKind,
+}
+
+/// A handle on a medium, with failures on demand; clones share them.
+#[derive(Debug, Clone)]
+pub struct Failing<M> {
+    media: M,
+    fault: Trigger,
+}
+
+/// The pending failure of a medium, for all its files and locks.
+#[derive(Debug, Clone, Default)]
+struct Trigger(Arc<Mutex<Option<Fault>>>);
+
+impl Trigger {
+    /// Counts a call; called first in every method that may fail.
+    fn admit(&self) -> Result<()> {
+        let mut pending = self.0.lock().expect("no panic");
+        match &mut *pending {
+            Some(fault) if fault.calls_before == 0 => {
+                let error = Error::new(fault.kind, "a fault on demand");
+                *pending = None;
+                return Err(error);
+            }
+            Some(fault) => fault.calls_before -= 1,
+            None => {}
+        }
+        Ok(())
+    }
+}
+
+impl<M> Failing<M> {
+    /// Wraps a medium.
+    pub fn new(media: M) -> Self {
+        Self { media, fault: Trigger::default() }
+    }
+
+    /// Returns the medium itself, whose calls are not counted.
+    pub fn inner(&self) -> &M {
+        &self.media
+    }
+
+    /// Makes the `n`-th call from now fail once with `kind`, without any effect; 1 is the very next
+    /// one.
+    ///
+    /// Counts all calls, through any handle, of methods of [`Media`], [`MediaFile`] and
+    /// [`ByteLocks`] that return a result. A pending fault is replaced. To fail each step of an
+    /// operation in turn, run it with n = 1, 2, … until [`Failing::clear_faults`] returns true.
+    pub fn fail_after(&self, n: u64, kind: ErrorKind) {
+        let fault = Fault { calls_before: n.saturating_sub(1), kind };
+        *self.fault.0.lock().expect("no panic") = Some(fault);
+    }
+
+    /// Removes the pending fault; returns whether there was one.
+    pub fn clear_faults(&self) -> bool {
+        self.fault.0.lock().expect("no panic").take().is_some()
+    }
+
+    fn file(&self, file: Box<dyn MediaFile>) -> Box<dyn MediaFile> {
+        Box::new(Part { inner: file, fault: self.fault.clone() })
+    }
+}
+
+/// A file or the locks of a failing medium.
+#[derive(Debug)]
+struct Part<T> {
+    inner: T,
+    fault: Trigger,
+}
+
+impl<M: Media> Media for Failing<M> {
+    fn path(&self) -> &Path {
+        self.media.path()
+    }
+
+    fn make(&self) -> Result<()> {
+        self.fault.admit()?;
+        self.media.make()
+    }
+
+    fn list(&self) -> Result<Vec<String>> {
+        self.fault.admit()?;
+        self.media.list()
+    }
+
+    fn create(&self, name: &str, bytes: u64) -> Result<Box<dyn MediaFile>> {
+        self.fault.admit()?;
+        Ok(self.file(self.media.create(name, bytes)?))
+    }
+
+    fn create_with_hole(
+        &self,
+        name: &str,
+        bytes: u64,
+        allocated: u64,
+    ) -> Result<Box<dyn MediaFile>> {
+        self.fault.admit()?;
+        Ok(self.file(self.media.create_with_hole(name, bytes, allocated)?))
+    }
+
+    fn open(&self, name: &str, access: Access) -> Result<Box<dyn MediaFile>> {
+        self.fault.admit()?;
+        Ok(self.file(self.media.open(name, access)?))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.fault.admit()?;
+        self.media.rename(from, to)
+    }
+
+    fn rename_new(&self, from: &str, to: &str) -> Result<()> {
+        self.fault.admit()?;
+        self.media.rename_new(from, to)
+    }
+
+    fn remove(&self, name: &str) -> Result<()> {
+        self.fault.admit()?;
+        self.media.remove(name)
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.fault.admit()?;
+        self.media.sync()
+    }
+
+    fn locks(&self, name: &str, access: Access) -> Result<Box<dyn ByteLocks>> {
+        self.fault.admit()?;
+        let inner = self.media.locks(name, access)?;
+        Ok(Box::new(Part { inner, fault: self.fault.clone() }))
+    }
+
+    fn boot_id(&self) -> Result<u128> {
+        self.fault.admit()?;
+        self.media.boot_id()
+    }
+}
+
+impl ByteLocks for Part<Box<dyn ByteLocks>> {
+    fn try_lock(&self, byte: u64, access: Access) -> Result<bool> {
+        self.fault.admit()?;
+        self.inner.try_lock(byte, access)
+    }
+
+    fn unlock(&self, byte: u64) -> Result<()> {
+        self.fault.admit()?;
+        self.inner.unlock(byte)
+    }
+
+    fn is_held_by_others(&self, bytes: Range<u64>) -> Result<bool> {
+        self.fault.admit()?;
+        self.inner.is_held_by_others(bytes)
+    }
+}
+
+impl MediaFile for Part<Box<dyn MediaFile>> {
+    fn bytes(&self) -> Result<u64> {
+        self.fault.admit()?;
+        self.inner.bytes()
+    }
+
+    fn allocated_bytes(&self) -> Result<u64> {
+        self.fault.admit()?;
+        self.inner.allocated_bytes()
+    }
+
+    fn identity(&self) -> Result<u64> {
+        self.fault.admit()?;
+        self.inner.identity()
+    }
+
+    fn allocate(&self, bytes: Range<u64>) -> Result<()> {
+        self.fault.admit()?;
+        self.inner.allocate(bytes)
+    }
+
+    fn free(&self, bytes: Range<u64>) -> Result<()> {
+        self.fault.admit()?;
+        self.inner.free(bytes)
+    }
+
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<()> {
+        self.fault.admit()?;
+        self.inner.read_at(buffer, offset)
+    }
+
+    fn write_at(&self, buffer: &[u8], offset: u64) -> Result<()> {
+        self.fault.admit()?;
+        self.inner.write_at(buffer, offset)
+    }
+
+    fn truncate(&self, bytes: u64) -> Result<()> {
+        self.fault.admit()?;
+        self.inner.truncate(bytes)
+    }
+
+    fn sync(&self) -> Result<()> {
+        self.fault.admit()?;
+        self.inner.sync()
+    }
+
+    fn map(&self, access: Access) -> Result<Box<dyn Mapping>> {
+        self.fault.admit()?;
+        self.inner.map(access)
+    }
+}

@@ -1,0 +1,227 @@
+//! The workloads whose processes are killed or stopped: kinds with small windows and blocks, and
+//! the conditions of the operation under test.
+
+use super::children::Plan;
+use ebbtide::{Any, Call, Clock, Durability, Filter, Options, Parameters, Result, Timestamp};
+use ebbtide_testkit::random::mix;
+use std::ops::Range;
+use std::path::Path;
+use std::time::Duration;
+
+/// The operation under test.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operation {
+    /// An insert.
+    Insert,
+    /// A check and insert of an absent key.
+    Check,
+    /// A removal of the key that was inserted to warm up.
+    Remove,
+    /// A clear.
+    Clear,
+    /// A checkpoint.
+    Checkpoint,
+    /// A sync.
+    Sync,
+    /// Opening: attaching to a filter in use, or recovering one whose process was killed.
+    Open,
+    /// Closing: with other handles open, or as the last handle.
+    Close,
+}
+
+impl Operation {
+    /// Returns whether it inserts a key.
+    pub fn inserts(self) -> bool {
+        matches!(self, Self::Insert | Self::Check)
+    }
+}
+
+/// The condition of the operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Aim {
+    /// Anywhere.
+    Anywhere,
+    /// It is the insert that needs a step.
+    Step,
+    /// It is the insert after one: columns are recycled.
+    AfterStep,
+    /// It is the insert with which the number of banks changes.
+    Banks,
+    /// It is the insert that finds no space in the log.
+    Segment,
+    /// It is the insert after a pause longer than the window: a step that skips generations.
+    Silence,
+    /// It is the insert with which a block changes its size.
+    Room,
+    /// It follows some inserts after a checkpoint.
+    Later,
+}
+
+impl Aim {
+    /// Returns whether the insert is determined on a copy.
+    pub fn needs_copies(self) -> bool {
+        matches!(self, Self::Step | Self::AfterStep | Self::Banks | Self::Room)
+    }
+}
+
+/// A workload.
+#[derive(Debug, Clone, Copy)]
+pub struct Scene {
+    /// The unique name for `--path`.
+    pub path: &'static str,
+    /// The kind of filter.
+    pub kind: &'static str,
+    /// The parameters.
+    pub parameters: &'static [(&'static str, &'static str)],
+    /// The bytes of a segment.
+    pub segment_bytes: u64,
+    /// The operation under test.
+    pub operation: Operation,
+    /// The condition of the operation.
+    pub aim: Aim,
+    /// The default number of instructions from kill to kill: some 10 s for a scene. (For repairing
+    /// victims: one of this many pairs.)
+    pub every: usize,
+    /// The number of latest keys that are certainly present; 0 for kinds that may lose a key at
+    /// once.
+    pub keeps: u64,
+    /// The number of victims, killed one after the other: from the second on they repair the
+    /// changes of the one before.
+    pub victims: u64,
+    /// The largest weight of a key, if the kind uses weights.
+    pub heaviest: u64,
+    /// The number of stripes.
+    pub stripes: u32,
+}
+
+/// Fixed, so that [`Scene::stripe`] can be computed.
+const HASH_SEED: u64 = 4711;
+
+/// The number of inserts from pause to pause: more than a round makes after the one under test.
+pub const SILENCES: u64 = 100;
+const SILENCE: Duration = Duration::from_millis(1200);
+
+/// The number of inserts of equal weight, where weights grow up to the largest of one insert.
+const HEAVIER: u64 = 1000;
+
+/// In microseconds.
+const WINDOW: u64 = 500_000;
+
+impl Scene {
+    /// Returns the kind.
+    pub fn spec(&self) -> Any {
+        let pairs = self.parameters.iter();
+        Any::new(
+            self.kind,
+            pairs.fold(Parameters::new(), |all, (name, value)| all.with(name, value)),
+        )
+    }
+
+    /// Returns the options of every handle.
+    pub fn options(&self) -> Options {
+        Options::new()
+            .hash_seed(HASH_SEED)
+            .stripes(self.stripes)
+            .block_bytes(512)
+            .segment_bytes(self.segment_bytes)
+            .durability(Durability::Never)
+            .background(false)
+            .clock(Clock::stream())
+    }
+
+    /// Returns the number of records in a segment.
+    pub fn segment_records(&self) -> u64 {
+        self.segment_bytes / 32
+    }
+
+    /// Opens the filter, with or without other open handles.
+    pub fn open(&self, dir: &Path) -> Result<Filter> {
+        Filter::open(dir, self.options())
+    }
+
+    /// Returns the key of an insert.
+    pub fn key(&self, number: u64) -> [u8; 8] {
+        mix(number).to_le_bytes()
+    }
+
+    /// Returns the stripe of an insert's key, as docs/format.md defines it.
+    pub fn stripe(&self, number: u64) -> u32 {
+        let hash = xxhash_rust::xxh3::xxh3_64_with_seed(&self.key(number), HASH_SEED);
+        ((u128::from(hash) * u128::from(self.stripes)) >> 64) as u32
+    }
+
+    /// Returns the time of an insert: alternately 2000 at 50,000 and at 1000 per second, so that
+    /// banks open and close, or with pauses in between. Kinds without time ignore it.
+    fn time(&self, number: u64) -> Timestamp {
+        let (turn, rest) = (number / 4000, number % 4000);
+        let within = if rest < 2000 { rest * 20 } else { 40_000 + (rest - 2000) * 1000 };
+        let turns = Duration::from_micros(2_040_000) * turn as u32;
+        let silences = if self.aim == Aim::Silence { number / SILENCES } else { 0 };
+        let silent = SILENCE.as_micros() as u64 * silences;
+        let micros = 1_700_000_000_000_000 + turns.as_micros() as u64 + within + silent;
+        Timestamp::from_unix_micros(micros)
+    }
+
+    fn call<'a>(&self, filter: &'a Filter, number: u64) -> Call<'a> {
+        let call = filter.call().time(self.time(number));
+        match self.aim {
+            // Increasing weights, so that there is always a block whose counters get wider.
+            Aim::Room => call.weight(f64::from(1 << (number / HEAVIER % 24))),
+            _ if self.heaviest > 1 => call.weight((1 + number * 7 % self.heaviest) as f64),
+            _ => call,
+        }
+    }
+
+    /// Inserts the key of this number.
+    pub fn insert(&self, filter: &Filter, number: u64) -> Result<()> {
+        let inserted = self.call(filter, number).insert(self.key(number))?;
+        assert!(inserted, "{number} is refused as too late");
+        Ok(())
+    }
+
+    /// Inserts the key of this number, and returns when it is durable.
+    pub fn insert_durably(&self, filter: &Filter, number: u64) -> Result<()> {
+        let call = self.call(filter, number).durability(Durability::Always);
+        let inserted = call.insert(self.key(number))?;
+        assert!(inserted, "{number} is refused as too late, beside a victim");
+        Ok(())
+    }
+
+    /// Returns whether the key of this number is present, at the end of its window.
+    pub fn contains(&self, filter: &Filter, number: u64) -> bool {
+        let last = self.time(number).as_unix_micros() + WINDOW - 1;
+        let call = filter.call().time(Timestamp::from_unix_micros(last));
+        call.contains(self.key(number)).expect("an answer")
+    }
+
+    /// Returns the latest keys, all of them in the window, if the next insert is `next`.
+    pub fn latest(&self, next: u64) -> Range<u64> {
+        // Keys before a pause have expired.
+        let spoken = if self.aim == Aim::Silence { (next - 1) / SILENCES * SILENCES } else { 0 };
+        next.saturating_sub(self.keeps).max(spoken)..next
+    }
+
+    /// Runs the operation under test. The handle is not dropped afterwards: dropping is a separate
+    /// operation.
+    pub fn operate(&self, filter: Option<Filter>, dir: &Path, plan: &Plan) -> Result<()> {
+        let Some(filter) = filter else { return self.open(dir).map(std::mem::forget) };
+        let number = plan.tested;
+        match self.operation {
+            Operation::Insert => self.insert(&filter, number)?,
+            Operation::Check => {
+                self.call(&filter, number).check_and_insert(self.key(number))?;
+            }
+            Operation::Remove => {
+                let removed = self.call(&filter, plan.warm).remove(self.key(plan.warm))?;
+                assert!(removed, "{} is present", plan.warm);
+            }
+            Operation::Clear => filter.clear()?,
+            Operation::Checkpoint => drop(filter.checkpoint()?),
+            Operation::Sync => filter.sync()?,
+            Operation::Open => {}
+            Operation::Close => return filter.close(),
+        }
+        std::mem::forget(filter);
+        Ok(())
+    }
+}

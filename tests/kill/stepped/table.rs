@@ -1,0 +1,206 @@
+//! All scenes: the paths under test, for kinds whose operations are idempotent, and for those whose
+//! operations are undone first.
+
+use super::scenes::{Aim, Operation, Scene};
+
+const LONG: &[(&str, &str)] =
+    &[("window-items", "20000"), ("k", "12"), ("l", "10"), ("words", "512")];
+const SHORT: &[(&str, &str)] =
+    &[("window-items", "160"), ("k", "12"), ("l", "10"), ("generation", "16"), ("words", "512")];
+const MIDDLE: &[(&str, &str)] =
+    &[("window-items", "1600"), ("k", "12"), ("l", "10"), ("generation", "160"), ("words", "5120")];
+/// The window is that of [`Scene::contains`].
+const TIMED: &[(&str, &str)] = &[("window", "500000"), ("fpr", "0.0001"), ("rate", "100")];
+
+const LAST: &[(&str, &str)] = &[("window-items", "2000"), ("fpr", "0.01")];
+const COUNTED: &[(&str, &str)] = &[("capacity", "2000"), ("fpr", "0.01")];
+const MINIMAL: &[(&str, &str)] = &[("capacity", "2000"), ("fpr", "0.01"), ("policy", "mi")];
+const RECURRING: &[(&str, &str)] = &[("capacity", "2000"), ("fpr", "0.01"), ("policy", "rm")];
+/// A large number of blocks, so that one of them always has to grow.
+const ROOMY: &[(&str, &str)] = &[("capacity", "200000"), ("fpr", "0.01")];
+/// A key stays for many more halvings than its window has.
+const HALVED: &[(&str, &str)] =
+    &[("capacity", "2000"), ("fpr", "0.01"), ("lambda", "0.5"), ("epoch", "200000")];
+const DRAWN: &[(&str, &str)] = &[("cells", "4096"), ("max", "7"), ("K", "4"), ("P", "12")];
+
+const PLAIN: Scene = Scene {
+    path: "insert",
+    kind: "age-partitioned",
+    parameters: LONG,
+    segment_bytes: 64 << 10,
+    operation: Operation::Insert,
+    aim: Aim::Anywhere,
+    every: 1,
+    keeps: 64,
+    victims: 1,
+    heaviest: 1,
+    stripes: 1,
+};
+
+const SHIFT: Scene =
+    Scene { path: "shift", parameters: SHORT, aim: Aim::Step, every: 101, ..PLAIN };
+const BANK: Scene = Scene {
+    path: "bank",
+    kind: "time-limited",
+    parameters: TIMED,
+    aim: Aim::Banks,
+    every: 301,
+    keeps: 32,
+    ..PLAIN
+};
+const CLEAR: Scene =
+    Scene { path: "clear", operation: Operation::Clear, every: 301, keeps: 0, stripes: 4, ..PLAIN };
+const APPEND: Scene =
+    Scene { path: "append", segment_bytes: 4 << 10, aim: Aim::Segment, every: 101, ..PLAIN };
+const CHECKPOINT: Scene =
+    Scene { path: "checkpoint", operation: Operation::Checkpoint, every: 301, ..PLAIN };
+const SYNC: Scene = Scene { path: "sync", operation: Operation::Sync, every: 5, ..PLAIN };
+const CATCH_UP: Scene =
+    Scene { path: "catch-up", parameters: SHORT, aim: Aim::AfterStep, every: 5, ..PLAIN };
+const COUNT: Scene =
+    Scene { path: "count", kind: "counting", parameters: COUNTED, every: 5, ..PLAIN };
+/// A whole block changes.
+const HALVING: Scene = Scene {
+    path: "halving",
+    kind: "decaying",
+    parameters: HALVED,
+    aim: Aim::Step,
+    every: 31,
+    keeps: 32,
+    ..PLAIN
+};
+const DRAWS: Scene =
+    Scene { path: "draws", kind: "stable", parameters: DRAWN, every: 11, keeps: 1, ..PLAIN };
+const WIDEN: Scene = Scene {
+    path: "widen",
+    kind: "dynamic-count",
+    parameters: ROOMY,
+    aim: Aim::Room,
+    every: 121,
+    ..PLAIN
+};
+
+/// One for each protocol.
+const PATHS: [Scene; 21] = [
+    PLAIN,
+    SHIFT,
+    CATCH_UP,
+    BANK,
+    APPEND,
+    CHECKPOINT,
+    SYNC,
+    CLEAR,
+    Scene { path: "clear-bank", kind: "time-limited", parameters: TIMED, every: 501, ..CLEAR },
+    Scene { path: "clear-count", kind: "counting", parameters: COUNTED, every: 501, ..CLEAR },
+    Scene {
+        path: "silence",
+        kind: "time-limited",
+        parameters: TIMED,
+        aim: Aim::Silence,
+        every: 301,
+        keeps: 20,
+        ..PLAIN
+    },
+    Scene { path: "check", operation: Operation::Check, every: 41, ..PLAIN },
+    Scene { path: "open", operation: Operation::Open, aim: Aim::Later, every: 3001, ..PLAIN },
+    Scene { path: "close", operation: Operation::Close, every: 601, ..PLAIN },
+    // Kinds whose operations are undone before they are repeated.
+    COUNT,
+    Scene { path: "remove", operation: Operation::Remove, keeps: 0, every: 61, ..COUNT },
+    HALVING,
+    DRAWS,
+    WIDEN,
+    Scene { path: "widen-spectral", kind: "spectral", every: 15_001, ..WIDEN },
+    // Opening with an undo, in a log with several records.
+    Scene { path: "open-draws", operation: Operation::Open, aim: Aim::Later, every: 9001, ..DRAWS },
+];
+
+/// An insert into every kind without one above.
+const fn kind(
+    path: &'static str,
+    kind: &'static str,
+    parameters: &'static [(&'static str, &'static str)],
+) -> Scene {
+    Scene { path, kind, parameters, every: 61, ..PLAIN }
+}
+
+const KINDS: [Scene; 13] = [
+    kind("bloom", "bloom", COUNTED),
+    kind("double-buffering", "double-buffering", LAST),
+    kind("two-buffer", "two-buffer", LAST),
+    kind("timing", "timing", LAST),
+    kind("block-timing", "block-timing", LAST),
+    Scene { heaviest: 9, ..kind("spectral", "spectral", COUNTED) },
+    Scene { heaviest: 9, ..kind("minimal-increase", "spectral", MINIMAL) },
+    // A few keys are undercounted, as published.
+    Scene { heaviest: 9, keeps: 0, ..kind("recurring-minimum", "spectral", RECURRING) },
+    Scene { heaviest: 9, ..kind("dynamic-count", "dynamic-count", COUNTED) },
+    Scene { heaviest: 40, keeps: 32, ..kind("decaying-optimized", "decaying-optimized", HALVED) },
+    Scene { heaviest: 7, keeps: 0, ..kind("importance-2c", "importance-2c", DRAWN) },
+    Scene { heaviest: 7, keeps: 0, ..kind("importance-mc", "importance-mc", DRAWN) },
+    Scene { heaviest: 7, keeps: 0, every: 1201, ..kind("importance-h", "importance-h", DRAWN) },
+];
+
+/// The repairing process is killed too, and so is the one that repairs its changes.
+const fn deaths(path: &'static str, victims: u64, scene: Scene) -> Scene {
+    Scene { path, victims, every: 8, ..scene }
+}
+
+const REPAIRS: [Scene; 24] = [
+    Scene { every: 1, ..deaths("repair", 2, PLAIN) },
+    deaths("repair-twice", 3, PLAIN),
+    deaths("repair-shift", 2, SHIFT),
+    deaths("repair-catch-up", 2, CATCH_UP),
+    deaths("repair-bank", 2, BANK),
+    deaths("repair-clear", 2, CLEAR),
+    deaths("repair-clear-bank", 2, Scene { kind: "time-limited", parameters: TIMED, ..CLEAR }),
+    deaths("repair-append", 2, APPEND),
+    deaths("repair-count", 2, COUNT),
+    deaths("repair-count-twice", 3, COUNT),
+    deaths("repair-halving", 2, HALVING),
+    deaths("repair-draws", 2, DRAWS),
+    deaths("repair-widen", 2, WIDEN),
+    deaths("repair-timing", 2, KINDS[3]),
+    deaths("repair-block-timing", 2, KINDS[4]),
+    deaths("repair-spectral", 2, KINDS[5]),
+    deaths("repair-minimal-increase", 2, KINDS[6]),
+    deaths("repair-recurring-minimum", 2, KINDS[7]),
+    deaths("repair-decaying-optimized", 2, KINDS[9]),
+    deaths("repair-importance-2c", 2, KINDS[10]),
+    deaths("repair-importance-mc", 2, KINDS[11]),
+    deaths("repair-importance-h", 2, KINDS[12]),
+    deaths("repair-dynamic-count", 2, KINDS[8]),
+    // An interrupted recovery, and the recovery from that.
+    deaths("recover-twice", 2, PATHS[12]),
+];
+
+/// The number of stripes where the victim is stopped: it may block the keys of one.
+const MANY: u32 = 16;
+
+/// The scenes in which the victim is stopped. (If a time-limited filter's victim holds stripe 0,
+/// others wait for it.)
+const STOPS: [Scene; 6] = [
+    Scene { path: "stopped-insert", stripes: MANY, ..PLAIN },
+    // Others continue without the next generation for as many inserts as one generation holds.
+    Scene { path: "stopped-shift", stripes: MANY, parameters: MIDDLE, ..SHIFT },
+    Scene { path: "stopped-catch-up", stripes: MANY, ..CATCH_UP },
+    Scene { path: "stopped-append", stripes: MANY, ..APPEND },
+    Scene { path: "stopped-checkpoint", stripes: MANY, ..CHECKPOINT },
+    Scene { path: "stopped-sync", stripes: MANY, ..SYNC },
+];
+
+/// Returns the scenes in which the victim is killed.
+pub fn killed() -> impl Iterator<Item = &'static Scene> {
+    let single = const { &PATHS }.iter().chain(const { &KINDS });
+    single.chain(const { &REPAIRS })
+}
+
+/// Returns the scenes in which the victim is stopped.
+pub fn stopped() -> impl Iterator<Item = &'static Scene> {
+    const { &STOPS }.iter()
+}
+
+/// Returns the scene of this path.
+pub fn named(path: &str) -> Option<&'static Scene> {
+    killed().chain(stopped()).find(|scene| scene.path == path)
+}

@@ -1,0 +1,136 @@
+//! The arguments, and a test for each scene.
+
+use super::children::{Allowed, allowed};
+use super::ptrace::stay_on_one_processor;
+use super::run::{Company, Settings, Tally, run};
+use super::scenes::{Operation, Scene};
+use super::table;
+use libtest_mimic::Trial;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+#[derive(Debug, Default)]
+struct Asked {
+    every: Option<usize>,
+    seed: Option<u64>,
+    path: Option<String>,
+    from: usize,
+    kills: Option<usize>,
+    each: bool,
+    /// The arguments of the test harness.
+    rest: Vec<String>,
+}
+
+fn asked() -> Asked {
+    let mut asked = Asked::default();
+    let mut arguments = std::env::args();
+    while let Some(argument) = arguments.next() {
+        let mut value = || arguments.next().unwrap_or_else(|| panic!("{argument} needs a value"));
+        match argument.as_str() {
+            "--every" => asked.every = Some(value().parse().expect("--every is a number")),
+            "--seed" => asked.seed = Some(value().parse().expect("--seed is a number")),
+            "--path" => asked.path = Some(value()),
+            "--from" => asked.from = value().parse().expect("--from is a number"),
+            "--kills" => asked.kills = Some(value().parse().expect("--kills is a number")),
+            "--each" => asked.each = true,
+            _ => asked.rest.push(argument),
+        }
+    }
+    if let Some(path) = &asked.path {
+        let all = table::killed().chain(table::stopped());
+        let known = all.map(|scene| scene.path).collect::<Vec<_>>().join(", ");
+        assert!(table::named(path).is_some(), "--path is one of {known}");
+    }
+    asked
+}
+
+/// Returns the positions of the survivor for a scene. A repairing victim needs another open handle,
+/// and a recovering one none.
+fn companies(scene: &Scene) -> &'static [Company] {
+    match (scene.victims, scene.operation) {
+        (1, _) => &[Company::Beside, Company::After],
+        (_, Operation::Open) => &[Company::After],
+        _ => &[Company::Beside],
+    }
+}
+
+fn claim(scene: &Scene, company: Company) -> String {
+    let path = scene.path;
+    match (company, scene.victims) {
+        (Company::Beside, 1) => {
+            format!("a_process_killed_after_any_instruction_leaves_others_that_continue::{path}")
+        }
+        (Company::Beside, _) => {
+            format!("who_repairs_after_a_kill_may_be_killed_after_any_instruction_too::{path}")
+        }
+        (Company::Stopped, _) => {
+            format!("a_process_stopped_after_any_instruction_holds_up_its_own_stripe_only::{path}")
+        }
+        (Company::After, 1) => {
+            format!("a_single_process_killed_after_any_instruction_recovers::{path}")
+        }
+        (Company::After, _) => {
+            format!("who_recovers_after_a_kill_may_be_killed_after_any_instruction_too::{path}")
+        }
+    }
+}
+
+/// Returns the tests of the requested scenes, and the remaining arguments.
+pub fn trials() -> (Vec<Trial>, Vec<String>) {
+    let mut asked = asked();
+    let rest = std::mem::take(&mut asked.rest);
+    let allowed = allowed();
+    if allowed == Allowed::Nothing {
+        println!("skipped: the system does not allow one process to trace another");
+        return (Vec::new(), rest);
+    }
+    let clock = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+    let seed = asked.seed.unwrap_or_else(clock);
+    let leaps = allowed == Allowed::Leaps;
+    let Asked { every, from, kills, each, .. } = asked;
+    let settings = Settings { every, seed, from, kills, leaps, each };
+    let killed = table::killed()
+        .flat_map(|scene| companies(scene).iter().map(move |&company| (scene, company)));
+    let stopped = table::stopped().map(|scene| (scene, Company::Stopped));
+    let wanted = killed.chain(stopped);
+    let wanted =
+        wanted.filter(|(scene, _)| asked.path.as_deref().is_none_or(|path| path == scene.path));
+    let trial = |(turn, (scene, company)): (usize, (&'static Scene, Company))| {
+        Trial::test(format!("stepped::{}", claim(scene, company)), move || {
+            let test = || {
+                stay_on_one_processor(turn);
+                let start = Instant::now();
+                let tally = run(scene, company, settings)?;
+                tell(scene, company, &tally, settings, start);
+                Ok(())
+            };
+            // In a thread of its own: other tests may use all processors.
+            std::thread::scope(|scope| scope.spawn(test).join())
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    };
+    (wanted.enumerate().map(trial).collect(), rest)
+}
+
+fn tell(scene: &Scene, company: Company, results: &Results, settings: Settings, start: Instant) {
+    let Results { instructions, kills, counted, astray, ended, recovered, waits } = results;
+    if company == Company::Stopped {
+        println!(
+            "{}: {instructions} instructions, {kills} stops ({astray} on another path), {ended} \
+             reached the end, seed {}, {:.1} s: {waits}",
+            scene.path,
+            settings.seed,
+            start.elapsed().as_secs_f64()
+        );
+        return;
+    }
+    println!(
+        "{} ({company:?}): {instructions} instructions, {kills} kills ({counted} inserts present; \
+         {astray} on another path), {ended} reached the end, recovered {} times and {} copies, \
+         seed {}, {:.1} s",
+        scene.path,
+        recovered.0,
+        recovered.1,
+        settings.seed,
+        start.elapsed().as_secs_f64()
+    );
+}
