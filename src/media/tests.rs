@@ -336,8 +336,7 @@ mod disk {
     fn a_creation_beyond_all_space_leaves_nothing_behind() {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let disk = Disk::new(directory.path());
-        // An exbibyte fits in no present file system, whether the error is "no space" or "too
-        // large".
+        // An exbibyte fits in no file system: the error is "no space" or "too large".
         for bytes in [1 << 60, u64::MAX] {
             disk.create("a", bytes).expect_err("no disk is that large");
             assert!(sorted(&disk).is_empty());

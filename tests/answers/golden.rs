@@ -195,7 +195,8 @@ fn are_near(expected: &str, found: &str) -> bool {
 fn fail_if_any(differences: &[String]) {
     assert!(
         differences.is_empty(),
-        "{}\nIf this is intended: EBBTIDE_RECORD=1 cargo test --test answers golden, and state the reason in the commit",
+        "{}\nIf this is intended: EBBTIDE_RECORD=1 cargo test --test answers golden, and \
+         state the reason in the commit",
         differences.join("\n")
     );
 }

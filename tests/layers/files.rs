@@ -35,6 +35,8 @@ const CIRCLES: &[(&str, &[&str])] = &[
     ("src/api", &["call", "filter"]),
     ("src/media", &["disk", "disk/mapping"]),
     ("src/recovery", &["replay", "trim"]),
+    ("testkit/src/crash", &["choices", "tape"]),
+    ("testkit/src/crash", &["disk", "file"]),
 ];
 
 /// The names in a path, as `crate::engine::open`.

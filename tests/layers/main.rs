@@ -8,6 +8,9 @@
 //! Test modules are free of the rules about layers, but not of those about sizes.
 
 mod documents;
+mod files;
+mod methods;
+mod prose;
 mod text;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -10,6 +10,7 @@ const APART: &[(&str, &str, &[&str])] = &[
     ("Bloom", "core/src/kinds/bloom", &["evidence"]),
     ("Control", "src/image", &["clock_lead"]),
     ("Filter", "src/api", &["abilities", "paths"]),
+    ("State", "testkit/src/crash", &["file"]),
     ("TimeLimited", "core/src/kinds/time_limited", &["evidence"]),
     ("Timing", "core/src/kinds/timing", &["evidence"]),
 ];

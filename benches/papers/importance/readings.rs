@@ -2,7 +2,7 @@
 //! one each: whether the least important items are stored at all, and how IBF-H chooses cells. They
 //! show how much Table I depends on these points.
 
-use super::contest::{Algorithm, CELLS, K, MAX, P, SEED, Tally};
+use super::contest::{Algorithm, CELLS, K, MAX, P, SEED, Score};
 use super::streams::{HIGHEST, Item};
 use super::table::Table;
 use super::{Done, PAPER, percent};

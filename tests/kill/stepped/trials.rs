@@ -2,7 +2,7 @@
 
 use super::children::{Allowed, allowed};
 use super::ptrace::stay_on_one_processor;
-use super::run::{Company, Settings, Tally, run};
+use super::run::{Company, Results, Settings, run};
 use super::scenes::{Operation, Scene};
 use super::table;
 use libtest_mimic::Trial;
@@ -99,8 +99,8 @@ pub fn trials() -> (Vec<Trial>, Vec<String>) {
             let test = || {
                 stay_on_one_processor(turn);
                 let start = Instant::now();
-                let tally = run(scene, company, settings)?;
-                tell(scene, company, &tally, settings, start);
+                let results = run(scene, company, settings)?;
+                tell(scene, company, &results, settings, start);
                 Ok(())
             };
             // In a thread of its own: other tests may use all processors.
