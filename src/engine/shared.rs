@@ -51,7 +51,7 @@ pub struct Shared {
     /// A property of the kind, cached here: querying it is a call that every operation would make.
     pub(crate) uses_time: bool,
     pub(crate) counts_inserts: bool,
-    /// The kind's [grace](ebbtide_core::kind::Kind::grace).
+    /// The kind's [grace](ebbtide_core::kind::Events::grace).
     pub(crate) grace: Micros,
     pub(crate) access: Access,
     /// Distinguishes a forked child from the process that opened the filter.

@@ -68,8 +68,8 @@ impl MachineStat {
 }
 
 /// Returns the sum of a kind word over all blocks.
-fn sum(machine: &Machine, own: usize) -> u64 {
+fn sum(machine: &Machine, word: usize) -> u64 {
     let mut sum = 0_u64;
-    machine.each_block(|_, block| sum = sum.wrapping_add(block.own(own)));
+    machine.each_block(|_, block| sum = sum.wrapping_add(block.own(word)));
     sum
 }

@@ -7,14 +7,6 @@
 //!
 //! `EBBTIDE_EFFORT=3000` runs 30,000 operations of each filter.
 
-#[path = "common/effort.rs"]
-mod effort;
-#[path = "common/kinds.rs"]
-#[expect(dead_code, reason = "others run the operations of samples")]
-mod kinds;
-#[path = "common/random.rs"]
-mod random;
-
 use ebbtide::inspect::wal;
 use ebbtide::kinds::posterior::PosteriorOptions;
 use ebbtide::kinds::{Event, Precondition, Request};
@@ -27,8 +19,9 @@ use ebbtide_core::kinds::registry;
 use ebbtide_core::machine::{Logged, Machine, MachineOptions};
 use ebbtide_core::record::{Op, Record};
 use ebbtide_core::time::OperationTime;
-use kinds::{SAMPLES, Sample};
-use random::Random;
+use ebbtide_testkit::environment;
+use ebbtide_testkit::random::Random;
+use ebbtide_testkit::samples::{SAMPLES, Sample};
 use std::fmt::{Debug, Display};
 use std::path::Path;
 use std::time::Duration;
@@ -385,7 +378,7 @@ fn asked_of_machine(machine: &Machine, key: &[u8], now: u64) -> [Answer; 8] {
 }
 
 fn drive(times: Times, stripes: u32) {
-    let operations = effort::scaled(OPERATIONS);
+    let operations = environment::scaled(OPERATIONS);
     for sample in &SAMPLES {
         let home = tempfile::tempdir().expect("a directory");
         let dir = home.path().join("filter");
