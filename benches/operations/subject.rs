@@ -4,12 +4,42 @@ use crate::common::{directory, key};
 use ebbtide::{Any, Call, Clock, Durability, Filter, Options, Parameters, Timestamp, inspect};
 use std::cell::{Cell, LazyCell};
 use std::fmt;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 pub type Key = [u8; 16];
+
+/// An operation that threads or processes repeat.
+#[derive(Debug, Clone, Copy)]
+pub enum Operation {
+    Insert,
+    CheckAndInsert,
+}
+
+impl Operation {
+    pub const ALL: [Self; 2] = [Self::Insert, Self::CheckAndInsert];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Insert => "insert",
+            Self::CheckAndInsert => "check-and-insert",
+        }
+    }
+
+    /// Runs it with the keys of these numbers.
+    pub fn run(self, filter: &Filter, numbers: Range<u64>) {
+        for key in numbers.map(key) {
+            match self {
+                Self::Insert => filter.insert(key).map(drop),
+                Self::CheckAndInsert => filter.check_and_insert(key).map(drop),
+            }
+            .expect("an operation");
+        }
+    }
+}
 
 /// The first number of the keys that no filter contains.
 const ABSENT: u64 = 1 << 60;
@@ -175,7 +205,8 @@ impl Subject {
             (0..1000).filter(|_| self.filter.contains(ask(self)).expect("an answer")).count()
         };
         format!(
-            "{}: {:.1} million inserts in {:.1} s; {:.1} MiB; of 1000 present keys it finds {}, of as many absent ones {}",
+            "{}: {:.1} million inserts in {:.1} s; {:.1} MiB; of 1000 present keys it finds {}, of \
+             as many absent ones {}",
             self.kind.name,
             self.inserts.get() as f64 / 1e6,
             took.as_secs_f64(),

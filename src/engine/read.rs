@@ -149,7 +149,8 @@ impl Queries {
         self.ask_patiently(hash, ask)
     }
 
-    /// As [`Queries::ask_again`], if there are too many writers, or one of them was stopped or died.
+    /// As [`Queries::ask_again`], if there are too many writers, or one of them was stopped or
+    /// died.
     fn ask_patiently<T>(&self, hash: u64, ask: impl Fn(&State<'_>, &Blocks<'_>) -> T) -> Result<T> {
         let stripe = self.shared.image.layout().stripe_of(hash) + 1;
         // Keeps writers out, waits for a stopped one, or repairs what a dead one left. A reader can

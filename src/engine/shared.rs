@@ -239,7 +239,7 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn the_first_cause_of_a_refusal_is_the_one_that_is_told() {
+    fn the_first_cause_of_a_refusal_is_the_one_that_is_reported() {
         let options = Options::new().background(false);
         let filter = Filter::create_on(Arc::new(Memory::new()), Bloom::capacity(1000), options);
         let shared = &filter.expect("a filter").engine.shared;

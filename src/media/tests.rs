@@ -244,7 +244,7 @@ fn readers_share_a_byte() {
 }
 
 #[test]
-fn what_others_hold_is_told_apart_from_what_one_holds_oneself() {
+fn what_others_hold_is_distinguished_from_what_one_holds_oneself() {
     on_every_medium(|media, again| {
         let (a, b) = (locks(media), locks(again));
         assert!(!held(&*a, 0..128));
@@ -337,8 +337,7 @@ mod disk {
     fn a_creation_beyond_all_space_leaves_nothing_behind() {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let disk = Disk::new(directory.path());
-        // An exbibyte fits in no present file system, whether the error is "no space" or "too
-        // large".
+        // An exbibyte fits in no file system: the error is "no space" or "too large".
         for bytes in [1 << 60, u64::MAX] {
             disk.create("a", bytes).expect_err("no disk is that large");
             assert!(sorted(&disk).is_empty());
@@ -363,7 +362,7 @@ mod forks {
     }
 
     #[test]
-    fn a_byte_is_free_once_the_parent_lets_go_though_the_child_lives() {
+    fn a_byte_is_free_once_the_parent_releases_it_though_the_child_lives() {
         let (_directory, disk) = disk();
         // The child by the bare system call still has the descriptor, and with it the lock.
         for fork in [Child::fork, Child::clone_barely] {
