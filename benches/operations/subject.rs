@@ -1,6 +1,7 @@
 //! The measured filters, at their planned fill, and their keys.
 
 use crate::common::{directory, key};
+use ebbtide::kinds::registry;
 use ebbtide::{Any, Call, Clock, Durability, Filter, Options, Parameters, Timestamp, inspect};
 use std::cell::{Cell, LazyCell};
 use std::fmt;
@@ -48,12 +49,14 @@ const ABSENT: u64 = 1 << 60;
 const PER_MICRO: u64 = 4;
 const START: u64 = 1_700_000_000_000_000;
 
+/// The parameters for a number of keys.
+type ForKeys = fn(u64) -> Parameters;
+
 /// A kind, with the properties needed to fill it.
 #[derive(Debug, Clone, Copy)]
 pub struct Kind {
     pub name: &'static str,
-    /// The parameters for a number of keys.
-    parameters: fn(u64) -> Parameters,
+    parameters: ForKeys,
     /// Whether old keys expire: then all inserted keys are new, otherwise they are already
     /// present.
     forgets: bool,
@@ -63,29 +66,27 @@ pub struct Kind {
 }
 
 impl Kind {
-    /// Returns a kind by its name. A new kind needs a line here.
+    /// Returns a kind by its name, with the first of these parameters that it takes.
     pub fn named(name: &'static str) -> Self {
-        let kind = |parameters, forgets| Self {
+        const ALL: [(ForKeys, bool); 5] = [
+            (capacity, false),
+            (decaying, false),
+            (window, true),
+            (time_limited, true),
+            (cells, true),
+        ];
+        let fitting = ALL.into_iter().find_map(|(parameters, forgets)| {
+            let kind = registry::build(name, &parameters(1000)).ok()?;
+            Some((parameters, forgets, kind))
+        });
+        let (parameters, forgets, kind) = fitting.unwrap_or_else(|| panic!("unknown kind {name}"));
+        Self {
             name,
             parameters,
             forgets,
-            by_time: false,
-            weighs: false,
-            ages: false,
-        };
-        match name {
-            "bloom" | "counting" | "spectral" | "dynamic-count" => kind(capacity, false),
-            "decaying" | "decaying-optimized" => Self { by_time: true, ..kind(decaying, false) },
-            "age-partitioned" | "timing" | "block-timing" => {
-                Self { ages: true, ..kind(window, true) }
-            }
-            "double-buffering" | "two-buffer" => kind(window, true),
-            "time-limited" => Self { by_time: true, ages: true, ..kind(time_limited, true) },
-            "stable" => kind(cells, true),
-            "importance-2c" | "importance-mc" | "importance-h" => {
-                Self { weighs: true, ..kind(cells, true) }
-            }
-            _ => panic!("unknown kind {name}"),
+            by_time: kind.uses_time(),
+            weighs: kind.weights().is_some() && kind.counts().is_none(),
+            ages: kind.ages().is_some(),
         }
     }
 
