@@ -41,7 +41,8 @@ fn main() -> Done {
     let head =
         ["kind", "MiB", "keys", "contains", "posterior", "half-window", "decision", "ages", "over"];
     let mut table = Table::new(
-        "Nanoseconds a key, medians of rounds; *over* is the posterior less 1.5 times the plain answer",
+        "Nanoseconds a key, medians of rounds; *over* is the posterior less 1.5 times the plain \
+         answer",
         &head,
     );
     for (kind, bits) in KINDS {

@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_manual_clock_set_back_goes_on_counting_forward() {
+    fn a_manual_clock_set_back_continues_to_count_forward() {
         let hand = ManualClock::new(Timestamp::from_unix_micros(100));
         let clock = Clock::from(hand.clone());
         hand.set(Timestamp::from_unix_micros(40));

@@ -243,14 +243,14 @@ impl fmt::Display for Error {
             ),
             Self::Version { path, expected, found } => write!(
                 f,
-                "{} has format version {found}, which this build, of version {expected}, does not read; \
-                 use the ebbtide that wrote it, or recreate the filter",
+                "{} has format version {found}, which this build, of version {expected}, does not \
+                 read; use the ebbtide that wrote it, or recreate the filter",
                 path.display()
             ),
             Self::NotAFilter { path, found } => write!(
                 f,
-                "{} is not an ebbtide filter: expected a directory with a file `meta`, found {found}; \
-                 create a filter there first, or name another directory",
+                "{} is not an ebbtide filter: expected a directory with a file `meta`, found \
+                 {found}; create a filter there first, or name another directory",
                 path.display()
             ),
             Self::Exists { path } => write!(
@@ -276,8 +276,8 @@ impl fmt::Display for Error {
             ),
             Self::TimeAhead { time, limit } => write!(
                 f,
-                "time {time} µs is too far ahead of the clock: expected at most {limit} µs; correct \
-                 the timestamp or raise the filter's max lead"
+                "time {time} µs is too far ahead of the clock: expected at most {limit} µs; \
+                 correct the timestamp or raise the filter's max lead"
             ),
             Self::Unsupported { kind, operation } => {
                 write!(f, "a filter of kind {kind} has no operation `{operation}`")

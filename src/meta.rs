@@ -19,8 +19,9 @@ use std::time::Duration;
 
 const TITLE: &str = "ebbtide meta ";
 const CHECKSUM: &str = "checksum ";
-const REMEDY: &str = "it alone holds the kind, its parameters and the seed of the key hash, so without it nothing can be \
-                      saved: copy `meta` from any backup of this filter, however old, for it never changes";
+const REMEDY: &str = "it alone holds the kind, its parameters and the seed of the key hash, so \
+                      without it nothing can be saved: copy `meta` from any backup of this filter, \
+                      however old, for it never changes";
 /// An upper bound of the size of a `meta` file.
 const BYTES_MAX: u64 = 64 << 10;
 

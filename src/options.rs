@@ -227,11 +227,12 @@ impl Options {
     }
 
     /// Sets the size of a log segment, 4 KiB to 1 GiB: how much is allocated at once, ahead of use,
-    /// when the log has grown to one (until then, half of what it has). Fixed at creation. Default:
-    /// a quarter of the first bank, rounded up to a power of two, at least 1 MiB and at most 16 MiB;
-    /// above 1 GiB of memory a 64th, at most 1 GiB. A filter that has outgrown its default gets
-    /// larger segments each time that a first handle opens it. Since two or three segments exist at
-    /// a time, smaller ones save disk; but allocating one must take less time than filling it.
+    /// when the log has grown to one (until then, half of what it has). Fixed at creation.
+    /// Default: a quarter of the first bank, rounded up to a power of two, at least 1 MiB and at
+    /// most 16 MiB; above 1 GiB of memory a 64th, at most 1 GiB. A filter that has outgrown its
+    /// default gets larger segments each time that a first handle opens it. Since two or three
+    /// segments exist at a time, smaller ones save disk; but allocating one must take less time
+    /// than filling it.
     #[must_use]
     pub fn segment_bytes(mut self, bytes: u64) -> Self {
         self.segment_bytes = Some(bytes);

@@ -209,7 +209,8 @@ fn print_head(shared: &Shared, log_bytes: u64) {
         (Instant::now() - begin).as_nanos() as f64
     }));
     println!(
-        "{}, {} MiB, {}, {} threads, durability {}, a checkpoint every {} MiB of log, {} s; the clock itself takes {timer:.0} ns\n",
+        "{}, {} MiB, {}, {} threads, durability {}, a checkpoint every {} MiB of log, {} s; the \
+         clock itself takes {timer:.0} ns\n",
         wanted.kind,
         wanted.mib,
         if wanted.check { "check-and-insert" } else { "insert" },
@@ -263,7 +264,8 @@ fn main() {
     head(&["", "count", "p50", "p90", "p99", "p99.9", "p99.99", "max"]);
     seen.print();
     println!(
-        "\n{} inserts, {:.1} MiB of log each second of inserts; {checkpoints} checkpoints, {busy:.1} s in all; {stolen:.1} s of processors stolen",
+        "\n{} inserts, {:.1} MiB of log each second of inserts; {checkpoints} checkpoints, \
+         {busy:.1} s in all; {stolen:.1} s of processors stolen",
         shared.made(),
         (shared.made() * RECORD / MIB) as f64 / (shared.wanted.seconds as f64 / 2.0),
     );

@@ -5,7 +5,7 @@
 //! measured as well.
 
 use super::large::{self, MIB, head, key, row};
-use super::{middle, seconds};
+use super::measuring::{middle, seconds, touch};
 use ebbtide::{Durability, Filter, Options, inspect};
 use std::fs::{self, File};
 use std::hint::black_box;
@@ -88,7 +88,7 @@ pub fn run(rounds: usize, mib: u64) {
         options,
     );
     let filter = filter.expect("a filter");
-    super::crash::touch(&filter, mib);
+    touch(&filter, mib);
     filter.checkpoint().expect("a checkpoint");
     let bytes = filter.stat().expect("figures").memory_bytes;
     let rounds: Vec<_> =

@@ -4,8 +4,9 @@
 //! them in a snapshot, syncs, and is killed. Then this process opens and closes the filter. The
 //! time of replay is the difference of the two openings.
 
-use super::large::{self, MIB, argument, head, key, row};
-use super::{copies, middle, seconds};
+use super::copies;
+use super::large::{self, argument, head, key, row};
+use super::measuring::{middle, seconds, touch};
 use ebbtide::{Any, Filter, Options};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -53,17 +54,6 @@ fn options() -> Options {
 
 fn open(path: &Path) -> Filter<Any> {
     Filter::open(path, options()).expect("a filter")
-}
-
-/// Inserts so many keys that nearly every page has been written.
-pub fn touch(filter: &Filter<Any>, mib: u64) -> u64 {
-    let (mut next, inserts) = (0, mib * MIB / 4096 * 4);
-    while next < inserts {
-        let keys: Vec<_> = (next..inserts.min(next + 1000)).map(key).collect();
-        filter.insert_all(&keys).expect("inserts");
-        next += keys.len() as u64;
-    }
-    next
 }
 
 /// The seconds of one round.

@@ -15,22 +15,11 @@ mod large;
 
 mod copies;
 mod crash;
+mod measuring;
 mod steps;
 
 use large::argument;
 use std::time::Instant;
-
-/// Returns the seconds that some work takes.
-fn seconds(work: impl FnOnce()) -> f64 {
-    let begin = Instant::now();
-    work();
-    begin.elapsed().as_secs_f64()
-}
-
-/// Returns the median of one value over all rounds.
-fn middle<T>(rounds: &[T], figure: impl Fn(&T) -> f64) -> f64 {
-    large::median(rounds.iter().map(figure))
-}
 
 fn main() {
     if let Some(child) = crash::Child::from_arguments() {

@@ -2,7 +2,7 @@
 //! up.
 
 use super::large::{self, head, key, row, time};
-use super::middle;
+use super::measuring::middle;
 use ebbtide::{Any, Durability, Filter, Options, Timestamp};
 use hdrhistogram::Histogram;
 use std::time::Instant;
@@ -97,7 +97,8 @@ fn quantile(quantile: f64) -> impl Fn(&Histogram<u64>) -> f64 {
 /// Prints the table.
 pub fn run(rounds: usize, mib: u64) {
     println!(
-        "Steps at {mib} MiB, {rounds} rounds; {NEAR} inserts just before and just after, and all between two steps\n"
+        "Steps at {mib} MiB, {rounds} rounds; {NEAR} inserts just before and just after, and all \
+         between two steps\n"
     );
     head(&[
         "",

@@ -1,7 +1,6 @@
 //! Operations while another thread writes one checkpoint after the other.
 
-use crate::subject::{Lazy, Mebibytes};
-use crate::together::Operation;
+use crate::subject::{Lazy, Mebibytes, Operation};
 use criterion::{Criterion, Throughput};
 use std::cell::LazyCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

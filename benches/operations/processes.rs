@@ -3,8 +3,7 @@
 //! A worker reads from its standard input the operation and the start time, and prints the end
 //! time, both by the clock that all processes of a machine share. It ends with its input.
 
-use crate::subject::Subject;
-use crate::together::Operation;
+use crate::subject::{Operation, Subject};
 use ebbtide::{Filter, Options};
 use rustix::time::{ClockId, clock_gettime};
 use std::ffi::OsStr;

@@ -1,15 +1,46 @@
 //! The measured filters, at their planned fill, and their keys.
 
 use crate::common::{directory, key};
+use ebbtide::kinds::registry;
 use ebbtide::{Any, Call, Clock, Durability, Filter, Options, Parameters, Timestamp, inspect};
 use std::cell::{Cell, LazyCell};
 use std::fmt;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 pub type Key = [u8; 16];
+
+/// An operation that threads or processes repeat.
+#[derive(Debug, Clone, Copy)]
+pub enum Operation {
+    Insert,
+    CheckAndInsert,
+}
+
+impl Operation {
+    pub const ALL: [Self; 2] = [Self::Insert, Self::CheckAndInsert];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Insert => "insert",
+            Self::CheckAndInsert => "check-and-insert",
+        }
+    }
+
+    /// Runs it with the keys of these numbers.
+    pub fn run(self, filter: &Filter, numbers: Range<u64>) {
+        for key in numbers.map(key) {
+            match self {
+                Self::Insert => filter.insert(key).map(drop),
+                Self::CheckAndInsert => filter.check_and_insert(key).map(drop),
+            }
+            .expect("an operation");
+        }
+    }
+}
 
 /// The first number of the keys that no filter contains.
 const ABSENT: u64 = 1 << 60;
@@ -18,12 +49,14 @@ const ABSENT: u64 = 1 << 60;
 const PER_MICRO: u64 = 4;
 const START: u64 = 1_700_000_000_000_000;
 
+/// The parameters for a number of keys.
+type ForKeys = fn(u64) -> Parameters;
+
 /// A kind, with the properties needed to fill it.
 #[derive(Debug, Clone, Copy)]
 pub struct Kind {
     pub name: &'static str,
-    /// The parameters for a number of keys.
-    parameters: fn(u64) -> Parameters,
+    parameters: ForKeys,
     /// Whether old keys expire: then all inserted keys are new, otherwise they are already
     /// present.
     forgets: bool,
@@ -33,29 +66,27 @@ pub struct Kind {
 }
 
 impl Kind {
-    /// Returns a kind by its name. A new kind needs a line here.
+    /// Returns a kind by its name, with the first of these parameters that it takes.
     pub fn named(name: &'static str) -> Self {
-        let kind = |parameters, forgets| Self {
+        const ALL: [(ForKeys, bool); 5] = [
+            (capacity, false),
+            (decaying, false),
+            (window, true),
+            (time_limited, true),
+            (cells, true),
+        ];
+        let fitting = ALL.into_iter().find_map(|(parameters, forgets)| {
+            let kind = registry::build(name, &parameters(1000)).ok()?;
+            Some((parameters, forgets, kind))
+        });
+        let (parameters, forgets, kind) = fitting.unwrap_or_else(|| panic!("unknown kind {name}"));
+        Self {
             name,
             parameters,
             forgets,
-            by_time: false,
-            weighs: false,
-            ages: false,
-        };
-        match name {
-            "bloom" | "counting" | "spectral" | "dynamic-count" => kind(capacity, false),
-            "decaying" | "decaying-optimized" => Self { by_time: true, ..kind(decaying, false) },
-            "age-partitioned" | "timing" | "block-timing" => {
-                Self { ages: true, ..kind(window, true) }
-            }
-            "double-buffering" | "two-buffer" => kind(window, true),
-            "time-limited" => Self { by_time: true, ages: true, ..kind(time_limited, true) },
-            "stable" => kind(cells, true),
-            "importance-2c" | "importance-mc" | "importance-h" => {
-                Self { weighs: true, ..kind(cells, true) }
-            }
-            _ => panic!("unknown kind {name}"),
+            by_time: kind.uses_time(),
+            weighs: kind.weights().is_some() && kind.counts().is_none(),
+            ages: kind.ages().is_some(),
         }
     }
 
@@ -175,7 +206,8 @@ impl Subject {
             (0..1000).filter(|_| self.filter.contains(ask(self)).expect("an answer")).count()
         };
         format!(
-            "{}: {:.1} million inserts in {:.1} s; {:.1} MiB; of 1000 present keys it finds {}, of as many absent ones {}",
+            "{}: {:.1} million inserts in {:.1} s; {:.1} MiB; of 1000 present keys it finds {}, of \
+             as many absent ones {}",
             self.kind.name,
             self.inserts.get() as f64 / 1e6,
             took.as_secs_f64(),

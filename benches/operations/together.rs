@@ -2,13 +2,11 @@
 //! does not depend on their number unless they hinder each other.
 
 use crate::checkpoints;
-use crate::common::key;
 use crate::processes::Crew;
-use crate::subject::{Kind, Lazy, Mebibytes, Subject, lazily};
+use crate::subject::{Kind, Lazy, Mebibytes, Operation, Subject, lazily};
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, SamplingMode, Throughput};
-use ebbtide::{Durability, Filter};
-use std::ops::Range;
+use ebbtide::Durability;
 use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -17,35 +15,6 @@ const KIND: &str = "age-partitioned";
 const SIZES: [Mebibytes; 2] = [Mebibytes(16), Mebibytes(256)];
 const NUMBERS: [u64; 2] = [1, 2];
 const WRITERS: [u64; 3] = [1, 8, 64];
-
-/// The repeated operation of each.
-#[derive(Debug, Clone, Copy)]
-pub enum Operation {
-    Insert,
-    CheckAndInsert,
-}
-
-impl Operation {
-    pub const ALL: [Self; 2] = [Self::Insert, Self::CheckAndInsert];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Insert => "insert",
-            Self::CheckAndInsert => "check-and-insert",
-        }
-    }
-
-    /// Runs it with the keys of these numbers.
-    pub fn run(self, filter: &Filter, numbers: Range<u64>) {
-        for key in numbers.map(key) {
-            match self {
-                Self::Insert => filter.insert(key).map(drop),
-                Self::CheckAndInsert => filter.check_and_insert(key).map(drop),
-            }
-            .expect("an operation");
-        }
-    }
-}
 
 /// Measures threads, processes, and operations during checkpoints, on the same filters.
 pub fn all(criterion: &mut Criterion) {

@@ -27,7 +27,7 @@ use plot::{Curve, Figure, Scale, draw};
 use std::error::Error;
 use streams::{SEED, Stream, UNIVERSE};
 use table::Table;
-use trial::{NAMES, Tally, by_prior};
+use trial::{NAMES, Score, by_prior};
 
 type Done<T = ()> = Result<T, Box<dyn Error>>;
 
@@ -192,7 +192,7 @@ fn show(best: Option<&Best>, value: impl Fn(&Best) -> String) -> String {
 
 /// Returns the mean penalty of a query.
 fn penalty(point: &Point, filter: usize) -> Option<f64> {
-    Some(point.best[filter].as_ref()?.tally.penalty())
+    Some(point.best[filter].as_ref()?.score.penalty())
 }
 
 /// Returns the penalty of an inferential filter relative to that of the standard one, if that was
@@ -240,7 +240,7 @@ fn costs(experiment: &Experiment, condition: &Condition<'_>, points: &[Point]) {
             format!("{}", point.bpi),
             tried,
             chosen(0),
-            show(point.best[0].as_ref(), |best| format!("{}", best.tally.wrong())),
+            show(point.best[0].as_ref(), |best| format!("{}", best.score.wrong())),
             cost(0),
             chosen(1),
             cost(1),
@@ -270,15 +270,15 @@ fn errors(experiment: &Experiment, condition: &Condition<'_>, points: &[Point]) 
     );
     let mut table = Table::new(&title, &head);
     for point in points {
-        let error = |filter: usize, error: fn(&Tally) -> f64| {
-            show(point.best[filter].as_ref(), |best| format!("{:.4}", error(&best.tally)))
+        let error = |filter: usize, error: fn(&Score) -> f64| {
+            show(point.best[filter].as_ref(), |best| format!("{:.4}", error(&best.score)))
         };
         table.row([
             format!("{}", point.bpi),
-            error(1, Tally::posterior_error),
-            error(1, Tally::calibration_error),
-            error(2, Tally::posterior_error),
-            error(2, Tally::calibration_error),
+            error(1, Score::posterior_error),
+            error(1, Score::calibration_error),
+            error(2, Score::posterior_error),
+            error(2, Score::calibration_error),
         ]);
     }
     println!("{table}");
@@ -299,7 +299,7 @@ fn figures(experiment: &Experiment, conditions: &[Condition<'_>], points: &[Vec<
         all.collect::<Vec<_>>()
     };
     let error = |point: &Point, filter: usize| {
-        point.best[filter].as_ref().map(|best| best.tally.posterior_error())
+        point.best[filter].as_ref().map(|best| best.score.posterior_error())
     };
     let stream = conditions.first().map_or("", |condition| condition.stream.name);
     let [ratios, errors] = experiment.figures;

@@ -6,6 +6,7 @@ use crate::priors::{DistinctOption, PriorOption, parse_distinct, parse_prior, pa
 use crate::times::TimeUnit;
 use crate::units::{parse_durability, parse_duration, parse_size};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use ebbtide::kinds::REGISTRY;
 use ebbtide::{Durability, Options, Within};
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::PathBuf;
@@ -468,16 +469,21 @@ impl Creation {
     }
 }
 
+/// Returns the help of `--kind`, which lists all kinds.
+fn kind_help() -> String {
+    let names: Vec<_> = REGISTRY.iter().map(|entry| entry.name).collect();
+    let (last, others) = names.split_last().unwrap_or((&"none", &[]));
+    format!("The kind of filter: {} or {last}", others.join(", "))
+}
+
 /// Options of `create`.
 #[derive(Debug, Args)]
 #[command(after_help = CREATE_HELP)]
 pub struct Create {
     /// The directory of the new filter: empty or not existing.
     pub dir: PathBuf,
-    /// The kind of filter: bloom, counting, spectral, dynamic-count, decaying, decaying-optimized,
-    /// timing, block-timing, age-partitioned, time-limited, stable, importance-2c,
-    /// importance-mc, importance-h, double-buffering or two-buffer.
-    #[arg(long)]
+    /// The kind of filter.
+    #[arg(long, help = kind_help())]
     pub kind: String,
     /// The kind's parameters.
     #[command(flatten)]

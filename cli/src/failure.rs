@@ -4,6 +4,9 @@ use crate::descriptor;
 use std::io;
 use std::path::Path;
 
+/// The exit code of the answer "no".
+pub const NO: u8 = 1;
+
 /// The largest number of bytes of a malformed line that an error quotes.
 const SHOWN_BYTES: usize = 60;
 

@@ -143,7 +143,8 @@ const OPTIONS: &[KindOption] = &[
             of("counting", "bits of a counter"),
             of(
                 "decaying, decaying-optimized",
-                "the largest number of bits of a counter; with --window-epochs, of one epoch's counter",
+                "the largest number of bits of a counter; with --window-epochs, of one epoch's \
+                 counter",
             ),
         ],
     ),
@@ -191,7 +192,8 @@ const OPTIONS: &[KindOption] = &[
         "swapped|plain|none",
         &[of(
             "decaying-optimized",
-            "the Bloom filter in front: two swapped filters, one that keeps all keys, or none [default: swapped]",
+            "the Bloom filter in front: two swapped filters, one that keeps all keys, or none \
+             [default: swapped]",
         )],
     ),
     plain("front-bits", "N", &[of("decaying-optimized", "bits of each Bloom filter in front")]),

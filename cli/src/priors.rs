@@ -1,6 +1,5 @@
 //! The model of a stream from the options: the probability of each key, and how keys repeat.
 
-use crate::args::Believing;
 use crate::failure::{Failure, Result, misfit};
 use ebbtide::inference::{Distinct, KeyPrior, Stream};
 use ebbtide::{Any, Error, Frequencies, Options, Prior, Reader};
@@ -40,7 +39,8 @@ pub fn parse_prior(text: &str) -> std::result::Result<PriorOption, String> {
         _ => probability(text).map(PriorOption::Number),
     };
     read.ok_or_else(|| {
-        "expected a probability from 0 to 1, uniform:U, power-law:U[:EXPONENT], table:FILE, counted:DIR or line"
+        "expected a probability from 0 to 1, uniform:U, power-law:U[:EXPONENT], table:FILE, \
+         counted:DIR or line"
             .to_owned()
     })
 }
@@ -112,21 +112,24 @@ enum Keys<'a> {
 }
 
 impl<'a> Beliefs<'a> {
-    /// Builds the model from the options. `counts` keeps a counting filter open. Lines of tables
+    /// Builds the model from the options for the prior, for how keys repeat, and for the inserts
+    /// per second. `counts` keeps a counting filter open. Lines of tables
     /// end with the same delimiter as lines of keys.
     pub fn new(
-        options: &Believing,
+        prior: Option<&PriorOption>,
+        repeats: Option<&DistinctOption>,
+        rate: Option<f64>,
         counts: &'a mut Option<Reader<Any>>,
         delimiter: u8,
     ) -> Result<Self> {
-        let prior = options.prior.as_ref().ok_or_else(no_prior)?;
+        let prior = prior.ok_or_else(no_prior)?;
         let (keys, known) = Keys::new(prior, counts, delimiter)?;
-        let distinct = match &options.distinct {
+        let distinct = match repeats {
             Some(option) => distinct(option)?,
             None => known,
         };
         let stream = Stream::new(0.0, distinct);
-        let stream = if let Some(rate) = options.rate { stream.rate(rate) } else { stream };
+        let stream = if let Some(rate) = rate { stream.rate(rate) } else { stream };
         Ok(Self { keys, stream })
     }
 
@@ -191,16 +194,17 @@ impl<'a> Keys<'a> {
 
 fn uncounted(dir: &Path, kind: &str) -> Failure {
     Failure::Error(format!(
-        "--prior counted: {} is of kind {kind}, and a prior is a share of all inserts, which only a counting, spectral or \
-         dynamic-count filter counts; name one of these",
+        "--prior counted: {} is of kind {kind}, and a prior is a share of all inserts, which only \
+         a counting, spectral or dynamic-count filter counts; name one of these",
         dir.display()
     ))
 }
 
 fn no_prior() -> Failure {
     Failure::Error(
-        "--prior is missing: a posterior is only as good as its prior, and no default fits every stream; give the probability \
-         that an insert is of the key, as a number, uniform:U, power-law:U, table:FILE, counted:DIR or line"
+        "--prior is missing: a posterior is only as good as its prior, and no default fits every \
+         stream; give the probability that an insert is of the key, as a number, uniform:U, \
+         power-law:U, table:FILE, counted:DIR or line"
             .to_owned(),
     )
 }

@@ -64,8 +64,8 @@ impl<'a> State<'a> {
     pub fn bank(&self, slot: usize) -> Option<BankEntry> {
         let at = (slot % MAX_BANKS) * ENTRY_WORDS;
         // Acquire: pairs with the Release in `set_entry`; an entry that is visible at all is
-        // visible completely. (A query also checks the state block's version; an insert that has been
-        // decided reads the table without.)
+        // visible completely. (A query also checks the state block's version; an insert that has
+        // been decided reads the table without.)
         let id = self.words[at].load(Ordering::Acquire).checked_sub(1)? as u32;
         let size = load(&self.words[at + 1]);
         Some(BankEntry {

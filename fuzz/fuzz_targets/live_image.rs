@@ -54,7 +54,8 @@ fn change(memory: &Memory, input: &mut Input<'_>, used: bool) {
         .expect("whole words");
     let words = words.start..words.end.min(mapping.words().len());
     let at = words.start + input.below(words.len());
-    let is_lock = (STRIPES..STATE_BLOCK).contains(&at) && (at - STRIPES).is_multiple_of(STRIPE_WORDS);
+    let is_lock =
+        (STRIPES..STATE_BLOCK).contains(&at) && (at - STRIPES).is_multiple_of(STRIPE_WORDS);
     let is_term = (PAGE_WORDS..2 * PAGE_WORDS).contains(&at);
     let word = &mapping.words()[at];
     let value = input.changed(word.load(Ordering::Relaxed));

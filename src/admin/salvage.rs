@@ -31,8 +31,8 @@ const SEGMENT_TEMPORARY: u64 = 1;
 const UUID_WORD: usize = 2;
 const CAPACITY_WORD: usize = 7;
 
-const REMEDY: &str = "no snapshot can be used, and the log cannot be read from its beginning, so nothing can be \
-                      saved: restore a backup, or create the filter anew";
+const REMEDY: &str = "no snapshot can be used, and the log cannot be read from its beginning, so \
+                      nothing can be saved: restore a backup, or create the filter anew";
 
 /// The records lost by a damaged filter: all from the first LSN on that was not recovered.
 #[derive(Debug)]
@@ -121,16 +121,16 @@ pub fn examine(home: &dyn Media, meta: &Meta, known: LogExtent) -> Result<Salvag
     let listing = Listing::of_filter(home, meta.uuid)?;
     let (history, mut bad) = open_log(home, &listing, meta.uuid)?;
     let mut damaged = Vec::new();
-    let mut grounds = Vec::new();
+    let mut bases = Vec::new();
     for &start in &listing.snapshots {
         match load_alone(home, meta, start) {
-            Ok(header) => grounds.push((Some(start), start, header.end)),
+            Ok(header) => bases.push((Some(start), start, header.end)),
             Err(error) => damaged.push(if_damage(error)?),
         }
     }
-    grounds.push((None, 1, 1));
+    bases.push((None, 1, 1));
     let mut told = told(home, &listing, &history, meta.uuid)?;
-    for (snapshot, start, end) in grounds {
+    for (snapshot, start, end) in bases {
         let Reach { prefix, damage, noted } = reach(home, &history, known, start)?;
         if prefix.stop < end {
             continue;
@@ -245,12 +245,12 @@ fn open_log(home: &dyn Media, listing: &Listing, uuid: u128) -> Result<(History,
     }
     let mut found = Vec::new();
     for (timeline, first, error) in bad {
-        let (mended, breaks_off) = match error {
+        let (rebuilt, breaks_off) = match error {
             // Of another version, or not a file.
             Error::Version { .. } | Error::Io { .. } => (None, Some(first)),
-            _ => mend(home, listing, &segments, (timeline, first), uuid)?,
+            _ => rebuild(home, listing, &segments, (timeline, first), uuid)?,
         };
-        segments.extend(mended);
+        segments.extend(rebuilt);
         found.push(Bad { first, breaks_off, error });
     }
     segments.sort_by_key(|segment| (segment.header().timeline, segment.first()));
@@ -261,7 +261,7 @@ fn open_log(home: &dyn Media, listing: &Listing, uuid: u128) -> Result<(History,
 /// except for the uuid. Name and length determine the rest of the header, and each record proves
 /// that it belongs to this timeline and LSN. Also returns the LSN at which a reader leaves the
 /// segment.
-fn mend(
+fn rebuild(
     home: &dyn Media,
     listing: &Listing,
     sound: &[Segment],
@@ -296,8 +296,8 @@ fn mend(
     let timeline_start = told.map_or(lowest, |header| header.timeline_start).min(first);
     let memory = Memory::new();
     memory.make().map_err(Error::io("make", memory.path()))?;
-    let header_mended = SegmentHeader { uuid, timeline, timeline_start, first, capacity };
-    let segment = Segment::create(&memory, header_mended, SEGMENT_TEMPORARY)?;
+    let rebuilt = SegmentHeader { uuid, timeline, timeline_start, first, capacity };
+    let segment = Segment::create(&memory, rebuilt, SEGMENT_TEMPORARY)?;
     for (lsn, record) in (first..).zip(buffer.chunks_exact(RECORD_BYTES as usize)) {
         let mut words = [0; 4];
         for (to, word) in words.iter_mut().zip(to_words(record)) {

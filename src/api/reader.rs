@@ -249,8 +249,8 @@ impl View {
     /// Returns whether an error means that another view must be taken.
     fn is_over(&self, error: &Error) -> bool {
         // The process that retires an image removes its banks next.
-        let given_up = || !self.own && self.engine.shared.image.header().is_retired();
-        matches!(error, Error::Retired { .. }) || error.is_not_found() && given_up()
+        let retired = || !self.own && self.engine.shared.image.header().is_retired();
+        matches!(error, Error::Retired { .. }) || error.is_not_found() && retired()
     }
 }
 

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_goes_on_when_the_checkpoint_is_there_or_patience_ends() {
+    fn a_waiter_continues_when_the_checkpoint_is_there_or_patience_ends() {
         let filter = made(false);
         let engine = &filter.engine;
         let start = Instant::now();
@@ -151,8 +151,8 @@ mod tests {
             sync::sleep(Duration::from_millis(30));
             let ended = Instant::now();
             engine.backpressure.end_wait();
-            let gone_on = waiting.join().expect("no panic");
-            assert!(gone_on >= ended || start.elapsed() >= PATIENCE);
+            let continued = waiting.join().expect("no panic");
+            assert!(continued >= ended || start.elapsed() >= PATIENCE);
         });
     }
 

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_anothers_stripe_gives_up_when_the_handle_is_closed() {
+    fn a_waiter_for_anothers_stripe_returns_when_the_handle_is_closed() {
         const LIVING: Owner = Owner { slot: 1, incarnation: 5 };
         let (filter, memory) = made();
         let engine = &filter.engine;
@@ -186,7 +186,7 @@ mod tests {
                 std::thread::yield_now();
             }
             filter.close().expect("it is not waited for");
-            let answer = answered.recv_timeout(AT_MOST).expect("it gives up");
+            let answer = answered.recv_timeout(AT_MOST).expect("the waiter returns");
             assert!(matches!(answer, Err(Error::Closed { .. })), "{answer:?}");
         });
         assert_eq!(robust_word::holder(word(engine)), Some(LIVING));

@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn durable_log_is_let_go_of_wherever_it_was_kept() {
+    fn durable_log_is_released_wherever_it_was_kept() {
         let options = Options::new().hash_seed(7).stripes(2).segment_bytes(4 << 10);
         let options = options.durability(Durability::Never).background(false);
         let filter = Filter::create_on(Arc::new(Memory::new()), Bloom::capacity(1000), options);

@@ -189,8 +189,8 @@ fn recover(
     Ok(engine)
 }
 
-/// Returns whether the log since the newest snapshot has so many timelines, or takes so many
-/// bytes, that an opener should write a checkpoint: earlier handles died before they did.
+/// Returns whether the log since the newest snapshot has enough timelines, or takes enough bytes,
+/// to require a checkpoint by the opener: earlier handles died before they wrote one.
 fn is_crowded(engine: &Engine, (timelines, bytes): (u64, u64)) -> bool {
     let segment = first_segment(&engine.shared.meta, &engine.shared.image).bytes();
     let most = engine.shared.options.checkpoint_due(engine.shared.image.memory_bytes());

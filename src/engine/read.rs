@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::sync::spin_hint;
 use ebbtide_core::block::Blocks;
 use ebbtide_core::kind::{
-    Age, BankMask, Estimate, Kind, Micros, Moment, Query, State, Totals, Within,
+    Age, BankMask, Estimate, KeyAges, Kind, Micros, Moment, Query, State, Totals, Within,
 };
 use std::sync::Arc;
 
@@ -47,8 +47,8 @@ impl Queries {
 
     /// Returns how long ago a key was seen, at least.
     pub(crate) fn age(&self, hash: u64, given: Option<Micros>) -> Result<Option<Age>> {
-        self.check_ages("age")?;
-        self.ask(hash, given, |kind, state, blocks, query| kind.ages()?.age(state, blocks, query))
+        let ages = self.ages("age")?;
+        self.ask(hash, given, |_, state, blocks, query| ages.age(state, blocks, query))
     }
 
     /// Returns whether a key was seen within a time shorter than the window.
@@ -58,14 +58,14 @@ impl Queries {
         given: Option<Micros>,
         within: Within,
     ) -> Result<bool> {
-        self.check_ages("seen_within")?;
-        self.ask(hash, given, |kind, state, blocks, query| {
-            kind.ages().is_some_and(|ages| ages.contains_within(state, blocks, query, within))
+        let ages = self.ages("seen_within")?;
+        self.ask(hash, given, |_, state, blocks, query| {
+            ages.contains_within(state, blocks, query, within)
         })
     }
 
-    fn check_ages(&self, operation: &'static str) -> Result<()> {
-        self.shared.meta.kind.ages().map(drop).ok_or_else(|| self.shared.unsupported(operation))
+    fn ages(&self, operation: &'static str) -> Result<&dyn KeyAges> {
+        self.shared.meta.kind.ages().ok_or_else(|| self.shared.unsupported(operation))
     }
 
     /// Estimates how often a key was inserted.

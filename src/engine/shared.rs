@@ -51,7 +51,7 @@ pub struct Shared {
     /// A property of the kind, cached here: querying it is a call that every operation would make.
     pub(crate) uses_time: bool,
     pub(crate) counts_inserts: bool,
-    /// The kind's [grace](ebbtide_core::kind::Kind::grace).
+    /// The kind's [grace](ebbtide_core::kind::Events::grace).
     pub(crate) grace: Micros,
     pub(crate) access: Access,
     /// Distinguishes a forked child from the process that opened the filter.
@@ -239,7 +239,7 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn the_first_cause_of_a_refusal_is_the_one_that_is_told() {
+    fn the_first_cause_of_a_refusal_is_the_one_that_is_reported() {
         let options = Options::new().background(false);
         let filter = Filter::create_on(Arc::new(Memory::new()), Bloom::capacity(1000), options);
         let shared = &filter.expect("a filter").engine.shared;

@@ -67,7 +67,7 @@ impl StripeLocks {
     #[cold]
     fn wait_unless_closed(&self, stripe: usize) -> Result<StripeGuard<'_, Local>> {
         let judge =
-            |owner| if self.shared.is_closed() { Verdict::GiveUp } else { self.judge(owner) };
+            |owner| if self.shared.is_closed() { Verdict::Abandon } else { self.judge(owner) };
         let header = self.shared.image.header();
         match self.shared.stripes.lock(header, stripe, &judge) {
             Some((guard, acquired)) if self.shared.is_closed() => {
@@ -94,7 +94,7 @@ impl StripeLocks {
     #[cold]
     fn wait_for(&self, stripe: usize) -> StripeGuard<'_, Local> {
         loop {
-            // This judge never returns `GiveUp`.
+            // This judge never returns `Abandon`.
             if let Some(guard) = self.lock_judged(stripe, &|owner| self.judge(owner)) {
                 return guard;
             }
@@ -121,7 +121,7 @@ impl StripeLocks {
     /// Acquires a stripe unless another live handle keeps it for more than some milliseconds.
     pub(crate) fn lock_soon(&self, stripe: usize) -> Option<StripeGuard<'_, Local>> {
         let impatient = |owner| match self.judge(owner) {
-            Verdict::Wait => Verdict::GiveUp,
+            Verdict::Wait => Verdict::Abandon,
             other => other,
         };
         self.lock_judged(stripe, &impatient)
@@ -327,13 +327,13 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_on_an_image_that_is_given_up_for_a_slot_of_its_successor() {
+    fn nobody_waits_on_an_abandoned_image_for_a_slot_of_its_successor() {
         let (filter, memory) = made();
         let engine = &filter.engine;
         let _alive = neighbour(engine, &memory);
         assert!(robust_word::try_lock(engine.shared.image.header().stripe(1).lock_word(), LIVING));
         let mut idle = 0;
-        assert!(engine.stripes.wait_for_writers(1, &mut idle).is_ok(), "it may come on");
+        assert!(engine.stripes.wait_for_writers(1, &mut idle).is_ok(), "its writer may proceed");
         engine.shared.image.header().retire();
         let told = engine.stripes.wait_for_writers(1, &mut idle);
         assert!(matches!(told, Err(Error::Retired { .. })), "{told:?}");
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_holder_of_stripe_0_is_given_up_once_and_not_waited_for_again() {
+    fn a_holder_of_stripe_0_is_abandoned_once_and_not_waited_for_again() {
         let (filter, memory) = made();
         let engine = &filter.engine;
         let _alive = neighbour(engine, &memory);

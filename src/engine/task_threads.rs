@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_that_panics_is_off_the_list_and_the_others_go_on() {
+    fn a_task_that_panics_is_off_the_list_and_the_others_continue() {
         struct Bad;
         impl Task for Bad {
             fn run(&self) -> Instant {

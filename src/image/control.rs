@@ -301,8 +301,8 @@ impl Control {
             return Ok(());
         }
         let found = format!(
-            "start {start}, durable {durable}, tail {tail}, allocated {allocated}, counted {counted}, snapshot {snapshot}, \
-             segments of {capacity}"
+            "start {start}, durable {durable}, tail {tail}, allocated {allocated}, counted \
+             {counted}, snapshot {snapshot}, segments of {capacity}"
         );
         Err(self.damaged(directory, "ends of the log that fit together".to_owned(), found))
     }

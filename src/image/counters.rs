@@ -202,7 +202,7 @@ mod tests {
         let more = Totals { inserts: 9000, new_bits: 9000 };
         (0..2).for_each(|at| head[ANNOUNCED + at].store(9000, Ordering::Relaxed));
         counters.catch_up();
-        assert_eq!(counters.at_most(), more, "what was announced is not taken back");
+        assert_eq!(counters.at_most(), more, "announced counts are not undone");
     }
 
     #[test]

@@ -101,7 +101,7 @@ mod tests {
             assert_eq!(read(&version), Some(next));
             assert!(unchanged(&version, next) && !unchanged(&version, seen));
             end(&version);
-            assert_eq!(read(&version), Some(next + 2), "never one that was told before");
+            assert_eq!(read(&version), Some(next + 2), "never a version of before");
         }
     }
 

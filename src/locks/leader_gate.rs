@@ -80,7 +80,7 @@ mod tests {
     fn a_turn_ends_and_the_next_is_in_good_order() {
         let word = AtomicU64::new(0);
         for _ in 0..3 {
-            let Taken::Ours(leader) = take(&word, LIMIT) else { panic!("nobody is at it") };
+            let Taken::Ours(leader) = take(&word, LIMIT) else { panic!("the gate is free") };
             leader.end();
         }
         assert_eq!(word.load(Ordering::Relaxed), 6);
@@ -89,7 +89,7 @@ mod tests {
     #[test]
     fn who_never_ends_is_overtaken_and_takes_nothing_back() {
         let word = AtomicU64::new(0);
-        let Taken::Ours(stopped) = take(&word, LIMIT) else { panic!("nobody is at it") };
+        let Taken::Ours(stopped) = take(&word, LIMIT) else { panic!("the gate is free") };
         let Taken::Overtook(ours) = take(&word, SHORT) else { panic!("patience has an end") };
         stopped.end();
         let Taken::Overtook(_) = take(&word, SHORT) else { panic!("ours has not ended") };
@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn those_who_wait_are_woken_when_the_turn_ends() {
         let word = AtomicU64::new(0);
-        let Taken::Ours(leader) = take(&word, LIMIT) else { panic!("nobody is at it") };
+        let Taken::Ours(leader) = take(&word, LIMIT) else { panic!("the gate is free") };
         std::thread::scope(|scope| {
             let waiters = [0, 1].map(|_| {
                 scope.spawn(|| match take(&word, LIMIT) {
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn the_end_of_an_overtaken_turn_ends_no_wait_for_the_one_who_overtook() {
         let word = AtomicU64::new(0);
-        let Taken::Ours(stopped) = take(&word, LIMIT) else { panic!("nobody is at it") };
+        let Taken::Ours(stopped) = take(&word, LIMIT) else { panic!("the gate is free") };
         let Taken::Overtook(ours) = take(&word, SHORT) else { panic!("patience has an end") };
         std::thread::scope(|scope| {
             let waiter = scope.spawn(|| take(&word, LIMIT));

@@ -84,7 +84,7 @@ pub enum Verdict {
     /// It is dead: take the lock over.
     Dead,
     /// It is alive, but not worth a longer wait.
-    GiveUp,
+    Abandon,
 }
 
 /// Returns the holder of a lock with this word; `None` if it is free, or the word is invalid.
@@ -143,10 +143,10 @@ pub fn try_lock(word: &AtomicU64, owner: Owner) -> bool {
 }
 
 /// Takes the lock, after waiting for it if necessary, or takes it over from a dead owner. `None` if
-/// the judge returned `GiveUp`.
+/// the judge returned `Abandon`.
 ///
 /// `judge` is called for owners in other slots after each sleep, first after [`FIRST_SLEEP`];
-/// `GiveUp` is effective after [`PATIENCE`]. It must synchronise with the end of an owner that it
+/// `Abandon` is effective after [`PATIENCE`]. It must synchronise with the end of an owner that it
 /// declares dead; the release of a byte lock by the kernel does.
 #[inline]
 pub fn lock(word: &AtomicU64, owner: Owner, judge: &dyn Fn(Owner) -> Verdict) -> Option<Acquired> {
@@ -204,8 +204,8 @@ fn lock_contended(
         slept += sleep;
         // A word without an owner was not written by a lock operation, and is never released.
         match silent.map_or(Verdict::Dead, |silent| silent.judged(owner, judge)) {
-            Verdict::GiveUp if slept >= PATIENCE => return None,
-            Verdict::Wait | Verdict::GiveUp => continue,
+            Verdict::Abandon if slept >= PATIENCE => return None,
+            Verdict::Wait | Verdict::Abandon => continue,
             Verdict::Dead => {}
         }
         // Acquire: partner is the unlock before the dead owner's lock. `judge` has synchronised
@@ -339,10 +339,10 @@ mod tests {
     }
 
     #[test]
-    fn who_gives_up_takes_nothing() {
+    fn who_abandons_takes_nothing() {
         let word = AtomicU64::new(0);
         assert!(try_lock(&word, A));
-        assert_eq!(lock(&word, B, &|_| Verdict::GiveUp), None);
+        assert_eq!(lock(&word, B, &|_| Verdict::Abandon), None);
         assert_eq!(unlock(&word, A), Ok(()));
         assert_eq!(word.load(Ordering::Relaxed), 0);
     }

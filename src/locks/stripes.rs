@@ -32,7 +32,7 @@ impl<T: Default> Stripes<T> {
 
 impl<T> Stripes<T> {
     /// Waits for a stripe, or takes it over: then the guarded data needs repair. `None` if the
-    /// judge returned `GiveUp`.
+    /// judge returned `Abandon`.
     pub fn lock<'a>(
         &'a self,
         header: &'a Control,

@@ -1,6 +1,7 @@
 //! One suite for every medium, and tests of their individual features.
 
 mod holes;
+mod memory;
 
 use crate::media::{Access, ByteLocks, Disk, Media, Memory};
 use crate::sync::Ordering;
@@ -243,7 +244,7 @@ fn readers_share_a_byte() {
 }
 
 #[test]
-fn what_others_hold_is_told_apart_from_what_one_holds_oneself() {
+fn what_others_hold_is_distinguished_from_what_one_holds_oneself() {
     on_every_medium(|media, again| {
         let (a, b) = (locks(media), locks(again));
         assert!(!held(&*a, 0..128));
@@ -336,8 +337,7 @@ mod disk {
     fn a_creation_beyond_all_space_leaves_nothing_behind() {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let disk = Disk::new(directory.path());
-        // An exbibyte fits in no present file system, whether the error is "no space" or "too
-        // large".
+        // An exbibyte fits in no file system: the error is "no space" or "too large".
         for bytes in [1 << 60, u64::MAX] {
             disk.create("a", bytes).expect_err("no disk is that large");
             assert!(sorted(&disk).is_empty());
@@ -362,7 +362,7 @@ mod forks {
     }
 
     #[test]
-    fn a_byte_is_free_once_the_parent_lets_go_though_the_child_lives() {
+    fn a_byte_is_free_once_the_parent_releases_it_though_the_child_lives() {
         let (_directory, disk) = disk();
         // The child by the bare system call still has the descriptor, and with it the lock.
         for fork in [Child::fork, Child::clone_barely] {
@@ -500,101 +500,5 @@ mod forks {
         let mut answer = [0; 6];
         output.read_exact(&mut answer).expect("the grandchild lives");
         assert_eq!(&answer, b"alive\n");
-    }
-}
-
-mod memory {
-    use super::*;
-    use crate::media::failing::Failing;
-
-    fn made(capacity: u64) -> Memory {
-        let memory = Memory::with_capacity(capacity);
-        memory.make().expect("nothing fails yet");
-        memory
-    }
-
-    #[test]
-    fn a_full_memory_refuses_to_grow_until_there_is_space() {
-        let memory = made(100);
-        let file = memory.create("a", 60).expect("it fits");
-        assert_eq!(kind(memory.create("b", 41)), ErrorKind::StorageFull);
-        assert_eq!(memory.list().expect("made"), ["a"]);
-        file.write_at(&[1; 40], 60).expect("it just fits");
-        file.write_at(&[2; 100], 0).expect("no growth");
-        assert_eq!(kind(file.write_at(&[3], 100)), ErrorKind::StorageFull);
-        assert_eq!(file.bytes().expect("open"), 100);
-        memory.set_capacity(101);
-        file.write_at(&[3], 100).expect("there is space");
-        memory.remove("a").expect("it is there");
-        memory.create("b", 101).expect("a removed file takes no space");
-    }
-
-    #[test]
-    fn a_mapped_file_does_not_move() {
-        let memory = made(u64::MAX);
-        let file = memory.create("a", 8).expect("space");
-        let map = file.map(Access::Write).expect("a word");
-        assert_eq!(kind(file.write_at(&[1], 8)), ErrorKind::Unsupported);
-        drop(map);
-        file.write_at(&[1], 8).expect("no longer mapped");
-    }
-
-    #[test]
-    fn the_chosen_call_fails_once_and_does_nothing() {
-        let memory = Failing::new(made(u64::MAX));
-        memory.fail_after(2, ErrorKind::StorageFull);
-        let file = memory.create("a", 8).expect("the first call");
-        assert_eq!(kind(file.write_at(&[1], 0)), ErrorKind::StorageFull);
-        let mut byte = [7];
-        file.read_at(&mut byte, 0).expect("it fails but once");
-        assert_eq!(byte, [0]);
-        assert!(!memory.clear_faults(), "it has struck");
-
-        memory.fail_after(1, ErrorKind::Other);
-        assert!(memory.clear_faults(), "it waited");
-        memory.sync().expect("forgotten");
-    }
-
-    #[test]
-    fn every_call_can_fail() {
-        let memory = Failing::new(made(u64::MAX));
-        let all = |memory: &Failing<Memory>| -> std::io::Result<()> {
-            memory.make()?;
-            memory.list()?;
-            let file = memory.create("a", 8)?;
-            file.bytes()?;
-            file.allocated_bytes()?;
-            file.identity()?;
-            file.write_at(&[1], 0)?;
-            file.read_at(&mut [0], 0)?;
-            file.sync()?;
-            file.map(Access::Write)?;
-            memory.open("a", Access::Read)?;
-            let locks = memory.locks("lock", Access::Write)?;
-            locks.try_lock(0, Access::Write)?;
-            locks.is_held_by_others(0..1)?;
-            locks.unlock(0)?;
-            memory.boot_id()?;
-            memory.sync()?;
-            memory.rename("a", "b")?;
-            memory.rename_new("b", "c")?;
-            memory.remove("c")
-        };
-        let mut failures = 0;
-        loop {
-            memory.fail_after(failures + 1, ErrorKind::Other);
-            let result = all(&memory);
-            let waiting = memory.clear_faults();
-            for name in ["a", "b", "c"] {
-                let _ = memory.remove(name);
-            }
-            if waiting {
-                result.expect("nothing failed");
-                break;
-            }
-            result.expect_err("one call failed");
-            failures += 1;
-        }
-        assert_eq!(failures, 20);
     }
 }

@@ -19,7 +19,9 @@ use crate::wal::segment::{Segment, SegmentFile, SegmentHeader};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-const REMEDY: &str = "records that were acknowledged are missing or damaged here: run `ebbtide verify`, then restore a backup, or save what lies before the damage with `ebbtide salvage`";
+const REMEDY: &str = "records that were acknowledged are missing or damaged here: run `ebbtide \
+                      verify`, then restore a backup, or save what lies before the damage with \
+                      `ebbtide salvage`";
 
 /// The log of a filter, in all timelines. Segments are mapped one at a time while they are read:
 /// however long the log, it needs one descriptor.
@@ -362,7 +364,8 @@ impl History {
         Ok(end.map(|_| ()))
     }
 
-    /// Reads the rest of a segment, as [`History::read_timeline`]. Returns false if the log ends here.
+    /// Reads the rest of a segment, as [`History::read_timeline`]. Returns false if the log ends
+    /// here.
     fn read_segment(
         &self,
         segment: &Segment,

@@ -63,7 +63,7 @@ pub fn replay(
     let mut history = History::open(home, &listing, meta.uuid)?;
     let identity = identity(meta, history.last_timeline().saturating_add(1), boot_id(home)?);
     let mut unsound = Vec::new();
-    let ground = listing.snapshots.iter().find_map(|&start| {
+    let base = listing.snapshots.iter().find_map(|&start| {
         let image = Image::create(live.clone(), temporary, identity, meta.layout, &*meta.kind);
         let loaded = image.and_then(|image| load(home, meta, start, image, advance));
         loaded.map_err(|error| discard(&**live, temporary, (start, error), &mut unsound)).ok()
@@ -73,7 +73,7 @@ pub fn replay(
     if let Some(at) = unsound.iter().position(|(_, error)| fatal(error)) {
         return Err(unsound.swap_remove(at).1);
     }
-    let (image, start, end, timeline) = match ground {
+    let (image, start, end, timeline) = match base {
         Some((image, header)) => (image, header.start, header.end, header.timeline),
         None => {
             let has_all = history.segments().first().is_some_and(|segment| segment.first == 1);

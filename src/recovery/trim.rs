@@ -213,8 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timeline_keeps_the_pages_up_to_its_end_and_the_last_one_what_was_written_or_will_be_voided()
-     {
+    fn a_timeline_keeps_pages_to_its_end_and_the_last_one_what_was_written_or_will_be_voided() {
         let media = Memory::new();
         media.make().expect("nothing fails yet");
         add(&media, (1, 1), &[1, 2, 3, 200]);

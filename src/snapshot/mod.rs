@@ -14,8 +14,8 @@ use crate::format::header::{DURABLE, Header, to_bytes};
 
 const MAGIC: &[u8; 8] = b"EBBTSNP\n";
 const FRAME_WORDS: usize = 6;
-const REMEDY: &str = "the older snapshot is used if it is sound; run `ebbtide verify`, restore a backup, or save what \
-                      the log still tells with `ebbtide salvage`";
+const REMEDY: &str = "the older snapshot is used if it is sound; run `ebbtide verify`, restore a \
+                      backup, or save what the log still tells with `ebbtide salvage`";
 
 /// The content of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

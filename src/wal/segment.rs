@@ -501,7 +501,7 @@ mod tests {
     }
 
     #[test]
-    fn records_are_let_go_of_page_by_page_however_their_number_grows() {
+    fn records_are_released_page_by_page_however_their_number_grows() {
         if !has_pages_of_4_kib() {
             return;
         }

@@ -200,7 +200,8 @@ impl Course {
             }
         }
         println!(
-            "{} {:?}: windows {:.4} (paper's form {:.4}), ages {:.4}, expected ages {:.3} of the true ones",
+            "{} {:?}: windows {:.4} (paper's form {:.4}), ages {:.4}, expected ages {:.3} of the \
+             true ones",
             self.kind,
             self.parameters,
             found.worst(0),

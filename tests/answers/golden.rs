@@ -163,7 +163,9 @@ fn planned(sample: &Sample, function: KeyHash) -> Parameters {
 /// Writes the fixture.
 fn record() {
     let mut text =
-        "# The recorded answers of every kind; tests/golden.rs checks them and can record them again.\n".to_owned();
+        "# The recorded answers of every kind; tests/golden.rs checks them and can record them \
+         again.\n"
+            .to_owned();
     for (name, sample, function) in subjects() {
         writeln!(text, "\n{name}").expect("a string has room");
         for (word, value) in observe(sample, &planned(sample, function), function) {
@@ -193,7 +195,8 @@ fn are_near(expected: &str, found: &str) -> bool {
 fn fail_if_any(differences: &[String]) {
     assert!(
         differences.is_empty(),
-        "{}\nIf this is intended: EBBTIDE_RECORD=1 cargo test --test answers golden, and state the reason in the commit",
+        "{}\nIf this is intended: EBBTIDE_RECORD=1 cargo test --test answers golden, and \
+         state the reason in the commit",
         differences.join("\n")
     );
 }

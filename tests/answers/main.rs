@@ -1,5 +1,5 @@
-//! What filters answer: recorded states, claims in absolute terms, posteriors on known streams, and
-//! the same as filters in memory.
+//! What filters answer: recorded states, claims in absolute terms, posteriors on known streams,
+//! and equality with the filter in memory.
 
 mod absolute;
 mod calibration;

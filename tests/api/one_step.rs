@@ -169,7 +169,9 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
 
     #[test]
-    fn an_insert_with_its_count_equals_an_insert_followed_by_an_estimate(operations in operations()) {
+    fn an_insert_with_its_count_equals_an_insert_followed_by_an_estimate(
+        operations in operations(),
+    ) {
         fn check<K: Counts + Clone>(spec: &K, operations: &[(u8, u64, u32)]) {
             let both = |filter: &Filter<K>| -> Vec<_> {
                 let both = |&(key, second, times): &(u8, u64, u32)| {

@@ -153,7 +153,7 @@ const COUNTERS: &[Row] = &[
 ];
 
 /// Kinds with random decay.
-const FORGETFUL: &[Row] = &[
+const RANDOM_DECAY: &[Row] = &[
     ("stable", "cells", NO_COUNT, &[("max", "7"), ("K", "4"), ("P", "10")]),
     (
         "stable",
@@ -191,7 +191,7 @@ fn assert_parameter(error: &Error, what: &str) {
 fn values_out_of_bounds_are_refused_by_name_and_create_no_files() {
     let place = place();
     let home = place.path().join("filter");
-    for &(kind, name, values, others) in [WINDOWS, COUNTERS, FORGETFUL].into_iter().flatten() {
+    for &(kind, name, values, others) in [WINDOWS, COUNTERS, RANDOM_DECAY].into_iter().flatten() {
         for value in values {
             let mut parameters = Parameters::new().with(name, value);
             for (name, value) in others {

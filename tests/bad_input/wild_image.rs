@@ -13,7 +13,7 @@ const ALLOCATED: usize = 27;
 const TIMELINE_START: usize = 31;
 const SNAPSHOT: usize = 32;
 const SYNCING: usize = 40;
-const TALLY_LANES: usize = 432;
+const COUNTER_SHARDS: usize = 432;
 const TERMS: usize = 128;
 const STRIPE_1: usize = 256 + 8;
 /// The index of the version of the first block of a small bank.
@@ -175,8 +175,8 @@ fn counters_at_their_maximum_wrap() {
         scene.first.sync().expect("a sync");
     }
     let image = scene.map("live");
-    // One stripe, and so one lane.
-    image.words()[TALLY_LANES].store(u64::MAX, Ordering::Relaxed);
+    // One stripe, and so one shard.
+    image.words()[COUNTER_SHARDS].store(u64::MAX, Ordering::Relaxed);
     let bank = scene.map("live-");
     let blocks = scene.first.stat().expect("figures").blocks as usize;
     let blocks = &bank.words()[VERSION..VERSION + 8 * blocks];

@@ -446,7 +446,7 @@ fn all_cuts_leave_a_filter_or_none(tape: &Arc<Tape>, what: &str) {
             let fine = matches!(opened, Ok(_) | Err(Error::NotAFilter { .. }));
             assert!(fine, "{what}, cut at {at}: {opened:?}");
             left.end();
-            if !by.lock().expect("no panic").next() {
+            if !by.lock().expect("no panic").advance() {
                 break;
             }
         }

@@ -347,14 +347,14 @@ fn memory_or_disk() -> std::io::Result<tempfile::TempDir> {
 }
 
 #[derive(Debug, Default, Clone, Copy)]
-struct Tally {
+struct Results {
     runs: u64,
     errors: u64,
     poisoned: u64,
 }
 
 /// Runs the script once while this call fails; returns `None` if there are fewer calls.
-fn run(workload: &mut Workload, plan: Plan, seed: u64) -> Checked<Option<Tally>> {
+fn run(workload: &mut Workload, plan: Plan, seed: u64) -> Checked<Option<Results>> {
     let disk = CrashDisk::new();
     disk.plan(Some(plan));
     let mut run = Run {
@@ -375,23 +375,23 @@ fn run(workload: &mut Workload, plan: Plan, seed: u64) -> Checked<Option<Tally>>
         return Err("an error without a planned failure".to_owned());
     }
     run.check(&mut Random::new(seed))?;
-    let tally = Tally { runs: 1, errors: run.errors, poisoned: run.poisoned };
-    Ok(struck.then_some(tally))
+    let results = Results { runs: 1, errors: run.errors, poisoned: run.poisoned };
+    Ok(struck.then_some(results))
 }
 
 /// Runs over the calls that a fault can hit.
-fn sweep(settings: &Settings, number: u64, fault: Fault, sticky: bool) -> Checked<Tally> {
+fn sweep(settings: &Settings, number: u64, fault: Fault, sticky: bool) -> Checked<Results> {
     let seed = settings.seed;
-    let mut all = Tally::default();
+    let mut all = Results::default();
     let mut workload = Workload::new(mix(seed ^ 4), number);
     for at in (1..).step_by(settings.calls as usize) {
         let plan = Plan::new(fault, at, sticky);
         let name = workload.sample.name;
         match caught(|| run(&mut workload, plan, seed ^ at)) {
-            Ok(Some(tally)) => {
-                all.runs += tally.runs;
-                all.errors += tally.errors;
-                all.poisoned += tally.poisoned;
+            Ok(Some(results)) => {
+                all.runs += results.runs;
+                all.errors += results.errors;
+                all.poisoned += results.poisoned;
             }
             Ok(None) => break,
             Err(what) => {
@@ -425,20 +425,21 @@ pub fn sweep_all(settings: &Settings) -> Checked<()> {
             });
         }
     });
-    let (mut all, mut failures) = (Tally::default(), Vec::new());
+    let (mut all, mut failures) = (Results::default(), Vec::new());
     for (fault, sticky, outcome) in outcomes.into_inner().expect("no panic") {
         match outcome {
-            Ok(tally) => {
-                assert!(tally.runs > 0, "{fault:?} (sticky: {sticky}) has hit nothing");
-                all.runs += tally.runs;
-                all.errors += tally.errors;
-                all.poisoned += tally.poisoned;
+            Ok(results) => {
+                assert!(results.runs > 0, "{fault:?} (sticky: {sticky}) has hit nothing");
+                all.runs += results.runs;
+                all.errors += results.errors;
+                all.poisoned += results.poisoned;
             }
             Err(what) => failures.push(what),
         }
     }
     println!(
-        "{} kinds, {} faults, once and sticky, at every call: {} runs, {} errors, {} times poisoned; seed {seed}, {:.1} s",
+        "{} kinds, {} faults, once and sticky, at every call: {} runs, {} errors, {} times \
+         poisoned; seed {seed}, {:.1} s",
         settings.kinds().count(),
         FAULTS.len(),
         all.runs,

@@ -30,7 +30,7 @@ const PROGRESS: Duration = Duration::from_secs(10);
 
 /// The results of a run.
 #[derive(Debug, Default, Clone, Copy)]
-struct Tally {
+struct Results {
     images: u64,
     /// Cuts of the recovery from another image.
     again: u64,
@@ -45,7 +45,7 @@ struct Tally {
     files: [u64; 3],
 }
 
-impl Tally {
+impl Results {
     fn add(&mut self, other: &Self) {
         self.images += other.images;
         self.again += other.again;
@@ -70,26 +70,26 @@ fn damage_newest_snapshot(disk: &CrashDisk) -> bool {
 }
 
 /// Cuts the power once, and possibly again while the filter recovers or after it resumed.
-fn image(workload: &mut Workload, tape: &Arc<Tape>, number: u64) -> Result<Tally, String> {
+fn image(workload: &mut Workload, tape: &Arc<Tape>, number: u64) -> Result<Results, String> {
     let mut random = workload.random(number + 1);
-    let (mut tape, mut tally) = (tape.clone(), Tally::default());
+    let (mut tape, mut results) = (tape.clone(), Results::default());
     for cut in 0..IN_A_ROW {
         let at = 1 + random.below(tape.now);
         let told = *tape.told.at(at);
         let chance = Chooser::chance(Random::new(random.below(u64::MAX)));
         let again = cut + 1 < IN_A_ROW && random.below(8) == 0;
         let disk = CrashDisk::after_cut(&tape, at, &Arc::new(Mutex::new(chance)), again);
-        tally.images += 1;
-        tally.again += u64::from(cut > 0);
+        results.images += 1;
+        results.again += u64::from(cut > 0);
         if !again && random.below(16) == 0 && !told.full && damage_newest_snapshot(&disk) {
-            tally.damaged += 1;
+            results.damaged += 1;
         }
         let place = |what: String| format!("cut {cut} at {at} of {}: {what}", tape.now);
         let found = workload.recover(&disk, told.durable[0], &told).map_err(place)?;
-        tally.early += u64::from(found.is_none());
+        results.early += u64::from(found.is_none());
         if !again {
             disk.end();
-            return Ok(tally);
+            return Ok(results);
         }
         let filter = match found {
             Some((filter, number)) => {
@@ -105,27 +105,29 @@ fn image(workload: &mut Workload, tape: &Arc<Tape>, number: u64) -> Result<Tally
         // The process ends with the power: its open files must not change the disk.
         drop(filter);
     }
-    Ok(tally)
+    Ok(results)
 }
 
 /// Records a workload and checks these images, up to the first that fails.
-fn images(seed: u64, number: u64, which: impl Iterator<Item = u64>) -> (Tally, Option<Failure>) {
+fn images(seed: u64, number: u64, which: impl Iterator<Item = u64>) -> (Results, Option<Failure>) {
     let mut workload = Workload::new(mix(seed), number);
     let named = format!("{} ({:?})", workload.sample.name, workload.habit);
-    let mut tally = Tally { workloads: 1, ..Tally::default() };
+    let mut results = Results { workloads: 1, ..Results::default() };
     let tape = match caught(|| workload.record(USUAL)) {
         Ok(tape) => tape,
-        Err(what) => return (tally, Some((number * EACH, format!("{named}, recording: {what}")))),
+        Err(what) => {
+            return (results, Some((number * EACH, format!("{named}, recording: {what}"))));
+        }
     };
-    tally.files = ["wal-", "live-", "snap-"].map(|prefix| tape.count(prefix));
+    results.files = ["wal-", "live-", "snap-"].map(|prefix| tape.count(prefix));
     for number in which {
         match caught(|| image(&mut workload, &tape, number)) {
-            Ok(one) => tally.add(&one),
-            Err(what) => return (tally, Some((number, format!("{named}, {what}")))),
+            Ok(one) => results.add(&one),
+            Err(what) => return (results, Some((number, format!("{named}, {what}")))),
         }
     }
-    tally.between = workload.between;
-    (tally, None)
+    results.between = workload.between;
+    (results, None)
 }
 
 /// The number of an image, and the failure.
@@ -136,7 +138,7 @@ type Failure = (u64, String);
 struct Shared {
     next: AtomicU64,
     failed: AtomicBool,
-    tally: Mutex<Tally>,
+    results: Mutex<Results>,
     failures: Mutex<Vec<Failure>>,
 }
 
@@ -155,8 +157,8 @@ pub fn run(settings: &Settings) -> Result<(), String> {
             if number >= workloads.end || shared.failed.load(Ordering::Relaxed) {
                 return;
             }
-            let (tally, failure) = images(seed, number, number * EACH..(number + 1) * EACH);
-            shared.tally.lock().expect("no panic").add(&tally);
+            let (results, failure) = images(seed, number, number * EACH..(number + 1) * EACH);
+            shared.results.lock().expect("no panic").add(&results);
             if let Some(failure) = failure {
                 shared.failed.store(!settings.all, Ordering::Relaxed);
                 shared.failures.lock().expect("no panic").push(failure);
@@ -171,7 +173,7 @@ pub fn run(settings: &Settings) -> Result<(), String> {
             std::thread::sleep(Duration::from_millis(20));
             if told.elapsed() > PROGRESS {
                 told = Instant::now();
-                let done = shared.tally.lock().expect("no panic").images;
+                let done = shared.results.lock().expect("no panic").images;
                 // All images before these are complete.
                 let from = shared.next.load(Ordering::Relaxed).saturating_sub(threads) * EACH;
                 println!(
@@ -181,20 +183,20 @@ pub fn run(settings: &Settings) -> Result<(), String> {
             }
         }
     });
-    let tally = *shared.tally.lock().expect("no panic");
+    let results = *shared.results.lock().expect("no panic");
     println!(
-        "{} crash images, {} of them of recoveries, {} before there was a filter, {} between an event and its insert, \
-         {} with a damaged snapshot; \
-         {} workloads with {} segments, {} banks and {} snapshots, seed {seed}, {:.1} s",
-        tally.images,
-        tally.again,
-        tally.early,
-        tally.between,
-        tally.damaged,
-        tally.workloads,
-        tally.files[0],
-        tally.files[1],
-        tally.files[2],
+        "{} crash images, {} of them of recoveries, {} before there was a filter, {} between an \
+         event and its insert, {} with a damaged snapshot; {} workloads with {} segments, {} banks \
+         and {} snapshots, seed {seed}, {:.1} s",
+        results.images,
+        results.again,
+        results.early,
+        results.between,
+        results.damaged,
+        results.workloads,
+        results.files[0],
+        results.files[1],
+        results.files[2],
         start.elapsed().as_secs_f64()
     );
     let mut failures = std::mem::take(&mut *shared.failures.lock().expect("no panic"));
@@ -204,7 +206,7 @@ pub fn run(settings: &Settings) -> Result<(), String> {
         Some((image, what)) => Err(format!(
             "{} failures, the first after {} images: --only {seed}:{image}: {what}",
             failures.len(),
-            tally.images
+            results.images
         )),
     }
 }

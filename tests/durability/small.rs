@@ -9,7 +9,7 @@
 //! the newest version with the one before if at most four differ. (Sectors that are never read make
 //! no difference. Of versions that agree in the words read, one is used.) If there are more than
 //! [`MOST`] results, mixtures are omitted first, then versions between the oldest and the newest,
-//! and then a random selection is used; the tally reports how often.
+//! and then a random selection is used; the results report how often.
 
 use crate::settings::Settings;
 use crate::workload::{Size, Workload, caught};
@@ -42,7 +42,7 @@ const SMALL: Size = Size {
 
 /// The results of a run.
 #[derive(Debug, Default, Clone, Copy)]
-struct Tally {
+struct Results {
     /// Moments before a sync, of workloads and of recoveries.
     moments: [u64; 2],
     /// Images, of workloads and of recoveries.
@@ -55,7 +55,7 @@ struct Tally {
     workloads: [u64; 2],
 }
 
-impl Tally {
+impl Results {
     fn add(&mut self, other: &Self) {
         for at in 0..2 {
             self.moments[at] += other.moments[at];
@@ -95,11 +95,16 @@ struct Cut<'a> {
 
 impl Cut<'_> {
     /// Checks one result: recovers, and cuts the recovery in all ways if requested.
-    fn one(&self, workload: &mut Workload, by: &Decider, tally: &mut Tally) -> Result<(), Ended> {
-        let again = self.depth == 0 && tally.images[0].is_multiple_of(self.every);
+    fn one(
+        &self,
+        workload: &mut Workload,
+        by: &Decider,
+        results: &mut Results,
+    ) -> Result<(), Ended> {
+        let again = self.depth == 0 && results.images[0].is_multiple_of(self.every);
         let told = *self.tape.told.at(self.at);
         let disk = CrashDisk::after_cut(self.tape, self.at, by, again);
-        tally.images[self.depth] += 1;
+        results.images[self.depth] += 1;
         let place = |what| format!("cut at {} of {}: {what}", self.at, self.tape.now);
         let found = workload.recover(&disk, told.durable[0], &told).map_err(place)?;
         workload.sound(&disk).map_err(place)?;
@@ -108,7 +113,7 @@ impl Cut<'_> {
         if again {
             for at in tape.fullest() {
                 let next = Cut { tape: &tape, at, depth: 1, every: 1 };
-                next.all(workload, tally).map_err(|ended| match ended {
+                next.all(workload, results).map_err(|ended| match ended {
                     Ended::Wrong(what) => Ended::Wrong(place(what)),
                     Ended::Large => Ended::Large,
                 })?;
@@ -118,25 +123,25 @@ impl Cut<'_> {
     }
 
     /// Checks all results, in as much detail as their number permits.
-    fn all(&self, workload: &mut Workload, tally: &mut Tally) -> Result<(), Ended> {
-        tally.moments[self.depth] += 1;
+    fn all(&self, workload: &mut Workload, results: &mut Results) -> Result<(), Ended> {
+        results.moments[self.depth] += 1;
         for (which, detail) in
             [Detail::Torn, Detail::Versions, Detail::Subsets].into_iter().enumerate()
         {
             let by = Arc::new(Mutex::new(Chooser::first(detail)));
-            let next = || by.lock().expect("no panic").next();
-            self.one(workload, &by, tally)?;
+            let next = || by.lock().expect("no panic").advance();
+            self.one(workload, &by, results)?;
             if by.lock().expect("no panic").ways() > MOST {
                 continue;
             }
             let mut gone = 1;
             // The first result determines their number, unless others read more.
             while gone <= MOST && next() {
-                self.one(workload, &by, tally)?;
+                self.one(workload, &by, results)?;
                 gone += 1;
             }
             if gone <= MOST {
-                tally.details[which] += 1;
+                results.details[which] += 1;
                 return Ok(());
             }
         }
@@ -145,31 +150,31 @@ impl Cut<'_> {
 }
 
 /// Enumerates a workload, or finds that it is too large.
-fn explore(workload: &mut Workload, every: u64) -> Result<Tally, Ended> {
-    let mut tally = Tally::default();
+fn explore(workload: &mut Workload, every: u64) -> Result<Results, Ended> {
+    let mut results = Results::default();
     let tape = workload.record(SMALL)?;
     // The image and its banks are never synced; after a cut only the timeline in the image's header
     // is read.
     let counts =
         |name: &str| name.starts_with("wal-") || name.starts_with("snap-") || name == "meta";
-    tally.dirty = tape.fullest().map(|at| tape.dirty(at, counts)).max().unwrap_or(0);
-    if tally.dirty > DIRTY {
+    results.dirty = tape.fullest().map(|at| tape.dirty(at, counts)).max().unwrap_or(0);
+    if results.dirty > DIRTY {
         return Err(Ended::Large);
     }
     for at in tape.fullest() {
         let cut = Cut { tape: &tape, at, depth: 0, every };
-        cut.all(workload, &mut tally)?;
+        cut.all(workload, &mut results)?;
     }
-    Ok(tally)
+    Ok(results)
 }
 
 /// Draws the workload of this number until it is small, and enumerates it.
-fn workload(seed: u64, number: u64, every: u64) -> Result<Tally, String> {
+fn workload(seed: u64, number: u64, every: u64) -> Result<Results, String> {
     for draw in 0..DRAWS {
         // The first workload is one whose banks open and close.
         let mut workload = Workload::new(mix(seed ^ 2).wrapping_add(draw), number + TIME_LIMITED);
         match explore(&mut workload, every) {
-            Ok(tally) => return Ok(Tally { workloads: [1, draw], ..tally }),
+            Ok(results) => return Ok(Results { workloads: [1, draw], ..results }),
             Err(Ended::Large) => {}
             Err(Ended::Wrong(what)) => return Err(format!("draw {draw}: {what}")),
         }
@@ -182,7 +187,7 @@ pub fn run(settings: &Settings) -> Result<(), String> {
     let (seed, start) = (settings.seed, Instant::now());
     let last = settings.from + settings.workloads;
     let (next, outcome) =
-        (AtomicU64::new(settings.from), Mutex::new((Tally::default(), Vec::new())));
+        (AtomicU64::new(settings.from), Mutex::new((Results::default(), Vec::new())));
     std::thread::scope(|scope| {
         for _ in 0..settings.threads() {
             scope.spawn(|| {
@@ -194,7 +199,7 @@ pub fn run(settings: &Settings) -> Result<(), String> {
                     let gone = caught(|| workload(seed, number, settings.every));
                     let mut outcome = outcome.lock().expect("no panic");
                     match gone {
-                        Ok(tally) => outcome.0.add(&tally),
+                        Ok(results) => outcome.0.add(&results),
                         Err(what) => {
                             outcome.1.push(format!("workload {number}, seed {seed}: {what}"))
                         }
@@ -203,12 +208,12 @@ pub fn run(settings: &Settings) -> Result<(), String> {
             });
         }
     });
-    let (tally, failures) = outcome.into_inner().expect("no panic");
-    let Tally { moments, images, details, dirty, workloads } = tally;
+    let (results, failures) = outcome.into_inner().expect("no panic");
+    let Results { moments, images, details, dirty, workloads } = results;
     println!(
-        "{} workloads from number {}, seed {seed} ({} draws were too large): {} images at {} moments, {} images of {} moments of \
-         recoveries from one in {}; {} moments with mixtures, {} with versions, {} with subsets only; \
-         at most {dirty} dirty sectors; {:.1} s",
+        "{} workloads from number {}, seed {seed} ({} draws were too large): {} images at {} \
+         moments, {} images of {} moments of recoveries from one in {}; {} moments with mixtures, \
+         {} with versions, {} with subsets only; at most {dirty} dirty sectors; {:.1} s",
         workloads[0],
         settings.from,
         workloads[1],

@@ -1,4 +1,5 @@
-//! The rules of the house that can be checked by text: layers, sizes, words that must not appear.
+//! The rules of the house that can be checked by text: layers, sizes, words that must not appear,
+//! circles of imports, and the places of methods.
 //!
 //! They hold for both crates, the engine in `src/` and the algorithms in `core/src/`. Rooms and
 //! files of the latter are called `core/…` here.
@@ -7,6 +8,9 @@
 //! Test modules are free of the rules about layers, but not of those about sizes.
 
 mod documents;
+mod files;
+mod methods;
+mod prose;
 mod text;
 
 use std::collections::{BTreeMap, BTreeSet};

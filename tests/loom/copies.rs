@@ -205,7 +205,7 @@ fn death(stores: [(usize, u64); 5], left: usize) {
                 shared.dead.store(1, Ordering::Release);
             })
         };
-        let heir = {
+        let successor = {
             let shared = Arc::clone(&shared);
             thread::spawn(move || {
                 if shared.dead.load(Ordering::Acquire) == 1 {
@@ -223,7 +223,7 @@ fn death(stores: [(usize, u64); 5], left: usize) {
             })
         };
         dying.join().expect("no panic");
-        heir.join().expect("no panic");
+        successor.join().expect("no panic");
     });
 }
 

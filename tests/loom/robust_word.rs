@@ -151,7 +151,7 @@ fn die_holding(stripe: &Stripe) -> bool {
 }
 
 /// Starts a thread that takes the lock, from the dead owner if necessary.
-fn heir(stripe: &Arc<Stripe>, owner: Owner, lock: Lock) -> thread::JoinHandle<Acquired> {
+fn successor(stripe: &Arc<Stripe>, owner: Owner, lock: Lock) -> thread::JoinHandle<Acquired> {
     let stripe = Arc::clone(stripe);
     thread::spawn(move || {
         let acquired = lock(&stripe, owner);
@@ -163,14 +163,14 @@ fn heir(stripe: &Arc<Stripe>, owner: Owner, lock: Lock) -> thread::JoinHandle<Ac
 
 /// A has died holding the lock; B and C both want it. (With A dying concurrently the model would
 /// not end: loom lets two waiters alternate without limit while a third thread could run.)
-fn two_heirs(lock: Lock) {
+fn two_successors(lock: Lock) {
     loom::model(move || {
         let stripe = Stripe::new();
         let dying = Arc::clone(&stripe);
         let held = thread::spawn(move || die_holding(&dying)).join().expect("no panic");
         assert!(held);
-        let heirs = [B, C].map(|owner| heir(&stripe, owner, lock));
-        let mut acquired = heirs.map(|thread| thread.join().expect("no panic"));
+        let successors = [B, C].map(|owner| successor(&stripe, owner, lock));
+        let mut acquired = successors.map(|thread| thread.join().expect("no panic"));
         acquired.sort_by_key(|&how| how == Acquired::Free);
         assert_eq!(acquired, [Acquired::TakenOver(A), Acquired::Free]);
         // Relaxed: the threads were joined.
@@ -180,14 +180,14 @@ fn two_heirs(lock: Lock) {
 }
 
 /// A dies, holding the lock or not, while B waits for it.
-fn heir_of_the_dying(lock: Lock) {
+fn successor_of_the_dying(lock: Lock) {
     loom::model(move || {
         let stripe = Stripe::new();
         let dying = Arc::clone(&stripe);
         let dying = thread::spawn(move || die_holding(&dying));
-        let heir = heir(&stripe, B, lock);
+        let successor = successor(&stripe, B, lock);
         let held = dying.join().expect("no panic");
-        let taken_over = heir.join().expect("no panic") == Acquired::TakenOver(A);
+        let taken_over = successor.join().expect("no panic") == Acquired::TakenOver(A);
         // Relaxed: the threads were joined. If A came last, no successor took over from it.
         let left = holder(stripe.word.load(Ordering::Relaxed));
         assert_eq!(left, (held && !taken_over).then_some(A));
@@ -197,12 +197,12 @@ fn heir_of_the_dying(lock: Lock) {
 
 #[test]
 fn a_dead_owners_lock_is_taken_over_by_exactly_one() {
-    two_heirs(proper_lock);
+    two_successors(proper_lock);
 }
 
 #[test]
 fn a_lock_is_taken_over_only_after_its_owners_last_store() {
-    heir_of_the_dying(proper_lock);
+    successor_of_the_dying(proper_lock);
 }
 
 #[test]
@@ -212,7 +212,7 @@ fn a_planted_probe_that_does_not_synchronise_is_found() {
         // The bug: Relaxed.
         lock(&stripe.word, owner, &|other| stripe.judge(other, Ordering::Relaxed)).expect(PATIENT)
     }
-    heir_of_the_dying(careless_lock);
+    successor_of_the_dying(careless_lock);
 }
 
 #[test]
@@ -222,7 +222,7 @@ fn a_planted_takeover_from_the_living_is_found() {
         // The bug: no check.
         lock(&stripe.word, owner, &|_| Verdict::Dead).expect(PATIENT)
     }
-    heir_of_the_dying(hasty_lock);
+    successor_of_the_dying(hasty_lock);
 }
 
 #[test]
@@ -246,5 +246,5 @@ fn a_planted_takeover_by_a_store_is_found() {
             thread::yield_now();
         }
     }
-    two_heirs(storing_lock);
+    two_successors(storing_lock);
 }

@@ -157,7 +157,8 @@ fn a_planted_publication_without_release_is_found() {
         for at in 0..3 {
             slot[at].store(words[at], Ordering::Relaxed);
         }
-        slot[3].compare_exchange(0, words[3], Ordering::Relaxed, Ordering::Relaxed).is_ok() // the bug
+        // The bug: Relaxed on success.
+        slot[3].compare_exchange(0, words[3], Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
     publication(relaxed);
 }

@@ -47,7 +47,7 @@ fn death(change: Change) {
                 }
             })
         };
-        let heir = {
+        let successor = {
             let shared = Arc::clone(&shared);
             thread::spawn(move || {
                 // A copy of the words that the successor finds, because the owner of the model
@@ -72,7 +72,7 @@ fn death(change: Change) {
             })
         };
         owner.join().expect("no panic");
-        heir.join().expect("no panic");
+        successor.join().expect("no panic");
     });
 }
 

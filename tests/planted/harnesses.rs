@@ -14,13 +14,14 @@ const fn harness(name: &'static str, test: Test, arguments: &'static str) -> Har
     Harness { name, command: Command { test, arguments } }
 }
 
-/// All of them but two: loom's models take long and have mistakes of their own, as `tests/recovery/protocol`
-/// has, which runs no code of the engine.
+/// All of them but two: loom's models take long and have mistakes of their own, as has
+/// `tests/recovery/protocol`, which runs no code of the engine.
 pub const HARNESSES: &[Harness] = &[
     harness(
         "unit tests",
         Test::Lib,
-        "-q wal:: image:: locks:: recovery:: snapshot:: media:: platform:: engine:: admin:: meta:: clock::",
+        "-q wal:: image:: locks:: recovery:: snapshot:: media:: platform:: engine:: admin:: meta:: \
+         clock::",
     ),
     harness(
         "unit tests of the algorithms",

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 /// One mistake for each of the twelve likeliest bugs, among those that are caught soon.
 pub const FEW: [&str; 12] = [
-    "ground-not-secured",
+    "base-not-secured",
     "holes-not-voided",
     "removed-by-newest",
     "snapshot-name-not-synced",
@@ -19,7 +19,7 @@ pub const FEW: [&str; 12] = [
     "stripe-zero-unrepaired",
     "stopped-taken-for-dead",
     "event-before-record",
-    "not-taken-back",
+    "not-undone",
     "opening-byte-ignored",
     "segment-length-trusted",
 ];

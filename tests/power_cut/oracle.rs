@@ -125,11 +125,11 @@ impl Oracle {
         let promised = promised.unwrap_or_default();
         let (mut counts, stepped) = self.identify(&filter, promised)?;
         for _ in 0..random.below(6) {
-            self.go_on(&filter, &mut counts, Durability::Always);
+            self.proceed(&filter, &mut counts, Durability::Always);
         }
         if random.below(4) == 0 {
             filter.checkpoint().map_err(text)?;
-            self.go_on(&filter, &mut counts, Durability::Always);
+            self.proceed(&filter, &mut counts, Durability::Always);
         }
         filter.close().map_err(text)?;
         self.look_again(dir, counts, random)?;
@@ -141,7 +141,7 @@ impl Oracle {
     }
 
     /// Runs one more operation of each stream.
-    fn go_on(&self, filter: &Filter, counts: &mut [u64; STREAMS], durability: Durability) {
+    fn proceed(&self, filter: &Filter, counts: &mut [u64; STREAMS], durability: Durability) {
         for (stream, count) in counts.iter_mut().enumerate().take(self.scene.streams()) {
             self.scene.operate(filter, stream, *count, durability);
             *count += 1;

@@ -26,7 +26,7 @@ const UNIT: u64 = CUTS[0] + CUTS[1];
 
 /// The results of a run.
 #[derive(Debug, Default)]
-struct Tally {
+struct Results {
     cuts: u64,
     recordings: u64,
     entries: u64,
@@ -38,12 +38,13 @@ struct Tally {
     stepped: u64,
 }
 
-impl fmt::Display for Tally {
+impl fmt::Display for Results {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} power cuts of {} recordings ({} writes and flushes); in {} some writes were not flushed ({} in all), {} \
-             came before there was a filter, {} between an event and its insert",
+            "{} power cuts of {} recordings ({} writes and flushes); in {} some writes were not \
+             flushed ({} in all), {} came before there was a filter, {} between an event and its \
+             insert",
             self.cuts,
             self.recordings,
             self.entries,
@@ -59,7 +60,7 @@ impl fmt::Display for Tally {
 struct Run<'a> {
     settings: &'a Settings,
     home: &'a Path,
-    tally: Tally,
+    results: Results,
     began: Instant,
     told: Instant,
 }
@@ -67,7 +68,7 @@ struct Run<'a> {
 /// Runs the requested power cuts.
 pub fn all(settings: &Settings, home: &Path) -> Result<(), String> {
     let now = Instant::now();
-    let mut run = Run { settings, home, tally: Tally::default(), began: now, told: now };
+    let mut run = Run { settings, home, results: Results::default(), began: now, told: now };
     match &settings.replay {
         Some(dir) => {
             let mut recording = Recording::read(dir)?;
@@ -82,7 +83,7 @@ pub fn all(settings: &Settings, home: &Path) -> Result<(), String> {
         }
     }
     let seconds = run.began.elapsed().as_secs();
-    println!("{}; seed {}, from {}, {seconds} s", run.tally, settings.seed, settings.from);
+    println!("{}; seed {}, from {}, {seconds} s", run.results, settings.seed, settings.from);
     Ok(())
 }
 
@@ -171,8 +172,8 @@ impl Run<'_> {
             let kept = self.kept(&dir, number);
             format!("recording for number {number}, `{}`, seed {seed}: {why}\n{kept}", scene.name)
         })?;
-        self.tally.recordings += 1;
-        self.tally.entries += recording.log.entries().len() as u64;
+        self.results.recordings += 1;
+        self.results.entries += recording.log.entries().len() as u64;
         Ok(recording)
     }
 
@@ -194,15 +195,15 @@ impl Run<'_> {
             let open = cut.open(&recording.log).len() as u64;
             let found = check(self.home, recording, &cut, oracle, &mut random)
                 .map_err(|what| self.failed(recording, number, &cut, &what))?;
-            self.tally.cuts += 1;
-            self.tally.open += open;
-            self.tally.torn += u64::from(open > 0);
-            self.tally.nothing += u64::from(found == Found::Nothing);
-            self.tally.stepped += u64::from(found == Found::Stepped);
+            self.results.cuts += 1;
+            self.results.open += open;
+            self.results.torn += u64::from(open > 0);
+            self.results.nothing += u64::from(found == Found::Nothing);
+            self.results.stepped += u64::from(found == Found::Stepped);
         }
         if self.told.elapsed() > Duration::from_secs(5) {
             self.told = Instant::now();
-            eprintln!("{} of {} power cuts", self.tally.cuts, self.settings.states);
+            eprintln!("{} of {} power cuts", self.results.cuts, self.settings.states);
         }
         Ok(())
     }

@@ -121,8 +121,8 @@ impl Desk {
                     keys += 1;
                     if !self.filter.contains(key(role.seed, child, thread, operation))? {
                         return Ok(format!(
-                            "failed: operation {operation} of thread {thread} of child {child} had returned \
-                             ({count} had) and is not there"
+                            "failed: operation {operation} of thread {thread} of child {child} had \
+                             returned ({count} had) and is not there"
                         ));
                     }
                 }
@@ -133,13 +133,13 @@ impl Desk {
         } else {
             HashMap::new()
         };
-        for (number, tally) in pool {
-            if !tally.is_fair(role.scene.exact) {
-                return Ok(format!("failed: key {number} of the pool: {tally:?}"));
+        for (number, answers) in pool {
+            if !answers.is_fair(role.scene.exact) {
+                return Ok(format!("failed: key {number} of the pool: {answers:?}"));
             }
             keys += 1;
-            if tally.is_there() && !self.filter.contains(pool_key(number))? {
-                return Ok(format!("failed: key {number} of the pool is missing: {tally:?}"));
+            if answers.is_there() && !self.filter.contains(pool_key(number))? {
+                return Ok(format!("failed: key {number} of the pool is missing: {answers:?}"));
             }
         }
         Ok(format!("{keys} keys"))

@@ -34,7 +34,7 @@ type Claim = (&'static str, fn(&Settings) -> Result<(), String>);
 
 const CLAIMS: [Claim; 11] = [
     (
-        "handles_of_many_processes_up_to_the_last_slot_open_and_the_next_is_refused_with_the_reason",
+        "handles_of_many_processes_up_to_the_last_slot_open_and_the_next_is_refused_with_a_reason",
         handles::all,
     ),
     ("processes_that_create_the_same_filter_at_once_all_get_it", churn::creation),
@@ -43,7 +43,7 @@ const CLAIMS: [Claim; 11] = [
     ("after_kills_small_windows_have_the_state_of_a_replay", soak::forgetting),
     ("a_stripe_of_a_killed_process_is_free_again_in_a_small_filter", takeover::small),
     ("a_stripe_of_a_killed_process_is_free_again_in_a_large_filter", takeover::large),
-    ("a_stopped_process_is_not_repaired_and_continues", stopped::goes_on),
+    ("a_stopped_process_is_not_repaired_and_continues", stopped::continues),
     ("durable_inserts_of_others_continue_while_a_writer_is_stopped", stopped::durable),
     ("a_stopped_process_may_be_killed", stopped::killed),
     ("processes_of_two_pid_namespaces_detect_each_others_deaths", namespaces::all),

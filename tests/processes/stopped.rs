@@ -18,7 +18,7 @@ const LONG: Duration = Duration::from_millis(50);
 /// Stops one of five processes. It holds at most one stripe of 64 for each of its threads. Of the
 /// keys that another process inserts meanwhile, most inserts must return, although processes that
 /// insert continuously soon wait for the same stripe.
-pub fn goes_on(settings: &Settings) -> Checked<()> {
+pub fn continues(settings: &Settings) -> Checked<()> {
     let stop = if settings.kills > 500 { 2_000 } else { 500 };
     Crew::new(settings, &WIDE, 5).run(|crew| {
         for _ in 0..5 {
@@ -38,7 +38,8 @@ pub fn goes_on(settings: &Settings) -> Checked<()> {
             let meanwhile = crew.returned() - before;
             crew.children[at].signal(Signal::CONT)?;
             println!(
-                "stopped for {stop} ms: {probes} of {PROBES} probes and {meanwhile} operations of others returned"
+                "stopped for {stop} ms: {probes} of {PROBES} probes and {meanwhile} operations of \
+                 others returned"
             );
             if probes.parse().unwrap_or(0) < PROBES / 2 {
                 return Err(format!("{probes} of {PROBES} inserts returned while one was stopped"));
@@ -97,8 +98,8 @@ pub fn durable(settings: &Settings) -> Checked<()> {
             }
         }
         println!(
-            "durable inserts while another process was stopped {stops} times for 100 ms: {}; {} above {LONG:?} \
-             (a key in 64 is in a stripe that the stopped one may hold)",
+            "durable inserts while another process was stopped {stops} times for 100 ms: {}; {} \
+             above {LONG:?} (a key in 64 is in a stripe that the stopped one may hold)",
             times.figures(),
             times.above(LONG)
         );

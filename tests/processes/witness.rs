@@ -117,7 +117,7 @@ impl Tries {
 
 /// The answers of all children about one pool key.
 #[derive(Debug, Default, Clone, Copy)]
-pub struct Tally {
+pub struct Answers {
     /// The number of children for which the key was new.
     pub won: u64,
     /// The number of children for which the key was present.
@@ -126,7 +126,7 @@ pub struct Tally {
     pub silent: u64,
 }
 
-impl Tally {
+impl Answers {
     /// Returns whether an operation with the key has returned.
     pub fn is_there(self) -> bool {
         self.won + self.lost > 0
@@ -140,8 +140,8 @@ impl Tally {
 }
 
 /// Returns all pool keys that were tried in this directory.
-pub fn pool(home: &Path) -> io::Result<HashMap<u64, Tally>> {
-    let mut tallies = HashMap::<u64, Tally>::new();
+pub fn pool(home: &Path) -> io::Result<HashMap<u64, Answers>> {
+    let mut pool = HashMap::<u64, Answers>::new();
     for entry in std::fs::read_dir(home)? {
         let entry = entry?;
         if !entry.file_name().to_string_lossy().starts_with("pool-") {
@@ -149,13 +149,13 @@ pub fn pool(home: &Path) -> io::Result<HashMap<u64, Tally>> {
         }
         for bytes in std::fs::read(entry.path())?.as_chunks::<8>().0 {
             let entry = u64::from_le_bytes(*bytes);
-            let tally = tallies.entry(entry >> 2).or_default();
+            let answers = pool.entry(entry >> 2).or_default();
             match entry & 3 {
-                1 => tally.won += 1,
-                2 => tally.lost += 1,
-                _ => tally.silent += 1,
+                1 => answers.won += 1,
+                2 => answers.lost += 1,
+                _ => answers.silent += 1,
             }
         }
     }
-    Ok(tallies)
+    Ok(pool)
 }

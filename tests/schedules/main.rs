@@ -10,8 +10,6 @@
 //! A schedule that fails prints the arguments that repeat it.
 
 #[cfg(shuttle)]
-mod ground;
-#[cfg(shuttle)]
 mod history;
 #[cfg(shuttle)]
 mod media;
@@ -25,6 +23,8 @@ mod run;
 mod settings;
 #[cfg(shuttle)]
 mod stage;
+#[cfg(shuttle)]
+mod starts;
 
 #[cfg(shuttle)]
 fn main() -> std::process::ExitCode {

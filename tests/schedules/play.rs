@@ -1,10 +1,10 @@
 //! One schedule: some processes work on a filter, and die; then the filter is compared with the
 //! requested operations.
 
-use crate::ground::{self, Ground, Pace};
 use crate::history::{Begun, History};
 use crate::media::{self, Place, Planted};
 use crate::stage;
+use crate::starts::{self, Pace, Start};
 use ebbtide::media::{Access, Media};
 use ebbtide::{Any, Checked, Durability, Error, Filter, Reader, Since, Timestamp};
 use ebbtide_testkit::random::Random;
@@ -36,7 +36,7 @@ enum Act {
     Ask,
     Sync,
     Checkpoint,
-    Duties,
+    Tasks,
     Digest,
 }
 
@@ -98,7 +98,7 @@ fn acts(random: &mut Random, fresh: &mut u64) -> Vec<Act> {
             10 => Act::Ask,
             11 => Act::Sync,
             12 | 13 => Act::Checkpoint,
-            14 => Act::Duties,
+            14 => Act::Tasks,
             _ => Act::Digest,
         }
     };
@@ -120,7 +120,7 @@ fn deaths(random: &mut Random, scripts: &[Script]) -> Vec<Option<u64>> {
 impl Play {
     /// Lets a first process prepare the filter alone: it advances the log, and may write snapshots.
     fn prepare(&mut self, random: &mut Random) -> Outcome {
-        let filter: Opened = Filter::open_on(self.place.of(0), ground::options()).map_err(text)?;
+        let filter: Opened = Filter::open_on(self.place.of(0), starts::options()).map_err(text)?;
         // About as many as arrive at once; or some, or none.
         let at_once = self.pace.at_once;
         let rounds = if at_once > 0 { 1 } else { random.below(3) };
@@ -141,7 +141,7 @@ impl Play {
             let witness = self.handles.len();
             self.place.bury(0);
             stage::kill(witness);
-            stage::let_go(witness, filter);
+            stage::release(witness, filter);
         }
         Ok(())
     }
@@ -153,7 +153,7 @@ impl Play {
             return self.read(process, &script.threads[number]);
         }
         if number == 0 && lock(&self.handles[process]).is_none() {
-            match Filter::open_on(self.place.of(process), ground::options()) {
+            match Filter::open_on(self.place.of(process), starts::options()) {
                 Ok(filter) => *lock(&self.handles[process]) = Some(Arc::new(filter)),
                 // Another process held the lock for a minute.
                 Err(Error::Locked { .. }) => {}
@@ -218,7 +218,7 @@ impl Play {
             }
             Act::Sync => filter.sync().map_err(text)?,
             Act::Checkpoint => filter.checkpoint().map(|_| ()).map_err(text)?,
-            Act::Duties => filter.do_tasks().map_err(text)?,
+            Act::Tasks => filter.do_tasks().map_err(text)?,
             Act::Digest => filter.digest().map(|_| ()).map_err(text)?,
         }
         Ok(())
@@ -239,13 +239,13 @@ impl Play {
             Error::Locked { .. } | Error::Retired { .. } => Ok(()),
             other => Err(text(other)),
         };
-        let reader: Reader<Any> = match Reader::open_on(self.place.of(process), ground::options()) {
+        let reader: Reader<Any> = match Reader::open_on(self.place.of(process), starts::options()) {
             Ok(reader) => reader,
             Err(error) => return patient(error),
         };
         for act in acts {
             match act {
-                Act::Digest | Act::Checkpoint | Act::Duties => {
+                Act::Digest | Act::Checkpoint | Act::Tasks => {
                     reader.digest().map(|_| ()).or_else(patient)?;
                 }
                 _ => {
@@ -287,7 +287,7 @@ impl Play {
         for (process, handle) in self.handles.iter().enumerate() {
             let filter = lock(handle).take().and_then(Arc::into_inner);
             match filter {
-                Some(filter) if stage::is_dead(process) => stage::let_go(process, filter),
+                Some(filter) if stage::is_dead(process) => stage::release(process, filter),
                 Some(filter) => left.push((process, filter)),
                 None => {}
             }
@@ -305,7 +305,7 @@ impl Play {
         }
         if let Some(live) = digest {
             let reader: Reader<Any> =
-                Reader::open_on(self.place.of(witness), ground::options()).map_err(text)?;
+                Reader::open_on(self.place.of(witness), starts::options()).map_err(text)?;
             let replayed = reader.digest().map_err(text)?;
             if (replayed.value, replayed.inserts) != live {
                 return Err("the replay has another digest than the live processes".to_owned());
@@ -316,19 +316,19 @@ impl Play {
                 filter.close().map_err(text)?;
             } else {
                 stage::kill(process);
-                stage::let_go(process, filter);
+                stage::release(process, filter);
             }
         }
         self.damage_a_snapshot(random).map_err(|error| error.to_string())?;
         for witness in witness + 1..witness + WITNESSES {
             let filter: Opened =
-                Filter::open_on(self.place.of(witness), ground::options()).map_err(text)?;
+                Filter::open_on(self.place.of(witness), starts::options()).map_err(text)?;
             let found = self.check(&filter)?;
             if *digest.get_or_insert(found) != found {
                 return Err(format!("recovery {witness} has another digest"));
             }
             stage::kill(witness);
-            stage::let_go(witness, filter);
+            stage::release(witness, filter);
         }
         Ok(())
     }
@@ -350,17 +350,17 @@ impl Play {
 }
 
 /// Plays a schedule in shuttle's first thread; the stage records a failure.
-pub fn play(ground: &Ground, mut random: Random, planted: Option<Planted>) {
+pub fn play(start: &Start, mut random: Random, planted: Option<Planted>) {
     let scripts = scripts(&mut random);
-    let memory = media::copy(&ground.memory, |_| true).expect("memory is large");
+    let memory = media::copy(&start.memory, |_| true).expect("memory is large");
     let place = Place::new(memory, planted);
     let bury = place.clone();
     let deaths = deaths(&mut random, &scripts);
     stage::begin(Random::new(random.below(u64::MAX)), deaths, move |process| bury.bury(process));
     let mut play = Play {
         place,
-        history: Mutex::new(History::new(ground.promise)),
-        pace: ground.pace,
+        history: Mutex::new(History::new(start.promise)),
+        pace: start.pace,
         handles: scripts.iter().map(|_| Mutex::default()).collect(),
         working: scripts.iter().map(|script| Mutex::new(script.threads.len())).collect(),
         before: 0,

@@ -1,6 +1,5 @@
 //! Many schedules, one after the other.
 
-use crate::ground::{self, Ground};
 use crate::media::Planted;
 use crate::play;
 use crate::settings::Settings;
@@ -29,7 +28,7 @@ struct Progress {
 
 /// Plays the schedules of a seed until one fails.
 fn schedules(seed: u64, from: u64, count: u64, planted: Option<Planted>) -> Progress {
-    let grounds: Vec<Ground> = ground::all().expect("memory is large");
+    let all: Vec<Start> = starts::all().expect("memory is large");
     let progress = Progress { next: from, end: from + count, ..Progress::default() };
     let progress = Arc::new(Mutex::new(progress));
     let more = {
@@ -47,8 +46,8 @@ fn schedules(seed: u64, from: u64, count: u64, planted: Option<Planted>) -> Prog
     shuttle::Runner::new(Director { more: Box::new(more) }, config).run(move || {
         let number = played.lock().expect("not poisoned").next;
         let mut random = Random::new(mix(seed) ^ mix(!number));
-        let ground = &grounds[random.below(grounds.len() as u64) as usize];
-        play::play(ground, random, planted);
+        let start = &all[random.below(all.len() as u64) as usize];
+        play::play(start, random, planted);
         let mut played = played.lock().expect("not poisoned");
         played.failed = stage::failure().map(|sentence| (number, sentence));
         let figures = stage::figures();
@@ -71,7 +70,8 @@ fn whatever_the_schedule(settings: &Settings) -> Result<(), String> {
         return Err(format!("{sentence}; again: --seed {seed} --from {number} --count 1"));
     }
     println!(
-        "{count} schedules from {from}, seed {seed}: {} steps, {} switches, {} processes killed, {:.0} s",
+        "{count} schedules from {from}, seed {seed}: {} steps, {} switches, {} processes killed, \
+         {:.0} s",
         progress.steps,
         progress.switches,
         progress.killed,

@@ -303,7 +303,7 @@ pub fn watch(act: impl FnOnce() -> Result<(), String>) {
 }
 
 /// Drops the resources of a process: in its own name, without effects if it is dead.
-pub fn let_go<T>(process: usize, of: T) {
+pub fn release<T>(process: usize, of: T) {
     perform(process, || {
         drop(of);
         Ok(())
@@ -326,7 +326,7 @@ pub fn kill(process: usize) {
 pub fn end<T>(of: impl Fn(usize) -> T) {
     for process in 0..STAGE.with(|stage| stage.with_inner(|inner| inner.lives.len())) {
         kill(process);
-        let_go(process, of(process));
+        release(process, of(process));
     }
 }
 

@@ -112,10 +112,10 @@ impl Running {
     }
 
     /// Lets the child continue; returns its message and its exit status.
-    fn go_on(mut self) -> (String, ExitStatus) {
+    fn resume(mut self) -> (String, ExitStatus) {
         let mut stdin = self.process.stdin.take().expect("a pipe");
         // It may have died before.
-        let _ = writeln!(stdin, "go on");
+        let _ = writeln!(stdin, "continue");
         let said = self.hear();
         drop(stdin);
         (said, self.process.wait().expect("it ends"))
@@ -256,7 +256,7 @@ fn truncating_a_file_at_most_kills_the_process_by_a_signal_and_loses_only_the_cu
             let bytes = length / 2 / 4096 * 4096 * keep;
             let shortened = fs::OpenOptions::new().write(true).open(&path);
             shortened.and_then(|file| file.set_len(bytes)).expect("it is cut");
-            let (said, status) = running.go_on();
+            let (said, status) = running.resume();
             let what = format!("{name} cut from {length} to {bytes} bytes: {said:?}, {status}");
             println!("{what}");
             let died = status.signal();
@@ -388,7 +388,7 @@ fn for_any_umask_other_users_can_neither_read_the_files_nor_change_the_directory
         let own = child::program();
         command.args(["-c", "umask $0; exec \"$@\"", umask]).arg(own);
         let (running, said) = Running::start(command, &format!("make {}", below.display()));
-        assert!(running.go_on().1.success(), "{umask}");
+        assert!(running.resume().1.success(), "{umask}");
         if said == "made" {
             for (name, mode) in modes(&below) {
                 let most = if name == "." { 0o755 } else { 0o600 };
@@ -414,7 +414,7 @@ fn no_umask_excludes_a_user_from_their_own_filter() {
         strict.args(["-c", "umask $0; exec \"$@\"", umask]).arg(command.get_program());
         strict.args(command.get_args());
         let (running, said) = Running::start(strict, &format!("make {}", dir.display()));
-        assert!(running.go_on().1.success(), "{umask}");
+        assert!(running.resume().1.success(), "{umask}");
         assert_eq!(said, "made", "{umask}");
         let files = modes(&dir);
         let files = files.iter().filter(|(name, _)| *name != ".");
@@ -434,7 +434,7 @@ fn another_user_gets_an_error_with_the_file_name_and_changes_nothing() {
     fs::set_permissions(&dir, fs::Permissions::from_mode(0o777)).expect("root may");
     let before = names(&dir);
     let (running, said) = Running::start(command, &format!("intrude {}", dir.display()));
-    assert!(running.go_on().1.success());
+    assert!(running.resume().1.success());
     let refusals: Vec<_> = said.split(" | ").collect();
     assert_eq!(refusals.len(), 3, "{said}");
     for refusal in refusals {
@@ -491,7 +491,7 @@ fn an_exhausted_quota_is_a_full_disk_and_the_same_handle_works_when_it_is_raised
         assert!(error.contains(&*dir.to_string_lossy()), "{said}");
         assert!(error.contains("uota") && error.contains("nothing is lost"), "{said}");
         assert!(limit("64M"), "the second limit");
-        let (said, status) = running.go_on();
+        let (said, status) = running.resume();
         assert!(status.success() && said == "success", "{said:?}, {status}");
         let filter = Filter::<Any>::open(&dir, options()).expect("it was closed");
         assert_has(&filter, 0..keys + 1000, "after a quota");

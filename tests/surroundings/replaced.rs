@@ -120,7 +120,7 @@ fn a_filter_in_the_place_of_another_stays_intact_beside_old_handles() {
         ends.extend(left.into_iter().map(|straggler| straggle(straggler, &mut random)));
         for end in ends {
             match end {
-                Ok(()) => *refused.entry((format!("{how:?}"), "went on")).or_insert(0) += 1,
+                Ok(()) => *refused.entry((format!("{how:?}"), "continued")).or_insert(0) += 1,
                 Err(Error::Retired { replaced, .. }) => {
                     assert!(replaced && how != Taken::Moved, "round {round}, {how:?}");
                     *refused.entry((format!("{how:?}"), "told")).or_insert(0) += 1;

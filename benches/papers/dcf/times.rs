@@ -41,7 +41,7 @@ pub fn sizes() -> Done {
     ];
     let title = "Rebuilds, M = 100 n uniform keys inserted, then removed";
     let mut rebuilds = Table::new(title, &head);
-    let head = ["n", "kind", "insert", "remove", "read", "rebuild", "of so many counters"];
+    let head = ["n", "kind", "insert", "remove", "read", "rebuild", "counters a rebuild"];
     let mut times = Table::new("Fig. 6: nanoseconds of an operation", &head);
     let mut curves: Vec<Curve> = ["DCF", "SBF"]
         .iter()

@@ -145,8 +145,8 @@ impl Contestant {
     }
 
     /// Processes a stream from its beginning.
-    pub fn take_all(&self, stream: &[Item], tally: &mut Tally) -> Done {
-        tally.take_all(stream, |item| Ok(self.take(item)?))
+    pub fn take_all(&self, stream: &[Item], score: &mut Score) -> Done {
+        score.take_all(stream, |item| Ok(self.take(item)?))
     }
 
     /// Returns the share of cells that are zero.
@@ -177,10 +177,10 @@ pub struct Counts {
 }
 
 /// The results for all items, by importance.
-pub struct Tally([Counts; HIGHEST as usize + 1]);
+pub struct Score([Counts; HIGHEST as usize + 1]);
 
-impl Tally {
-    /// Creates an empty tally.
+impl Score {
+    /// Creates the score of no items.
     pub fn new() -> Self {
         Self([Counts::default(); HIGHEST as usize + 1])
     }
@@ -248,7 +248,7 @@ impl Tally {
 
 /// The results of streams in all five filters.
 pub struct Contest {
-    tallies: [Tally; 5],
+    scores: [Score; 5],
     /// The number of streams.
     pub streams: usize,
 }
@@ -256,17 +256,17 @@ pub struct Contest {
 impl Contest {
     /// Runs streams, each through new filters whose seed derives from the stream's number.
     pub fn run(streams: &[Vec<Item>]) -> Done<Self> {
-        let mut tallies = Algorithm::ALL.map(|_| Tally::new());
+        let mut scores = Algorithm::ALL.map(|_| Score::new());
         for (number, stream) in (0..).zip(streams) {
-            for (algorithm, tally) in Algorithm::ALL.into_iter().zip(&mut tallies) {
-                algorithm.filter(SEED + number)?.take_all(stream, tally)?;
+            for (algorithm, score) in Algorithm::ALL.into_iter().zip(&mut scores) {
+                algorithm.filter(SEED + number)?.take_all(stream, score)?;
             }
         }
-        Ok(Self { tallies, streams: streams.len() })
+        Ok(Self { scores, streams: streams.len() })
     }
 
     /// Returns the results in one filter.
-    pub fn of(&self, algorithm: Algorithm) -> &Tally {
-        &self.tallies[algorithm as usize]
+    pub fn of(&self, algorithm: Algorithm) -> &Score {
+        &self.scores[algorithm as usize]
     }
 }

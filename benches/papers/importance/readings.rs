@@ -2,7 +2,7 @@
 //! one each: whether the least important items are stored at all, and how IBF-H chooses cells. They
 //! show how much Table I depends on these points.
 
-use super::contest::{Algorithm, CELLS, K, MAX, P, SEED, Tally};
+use super::contest::{Algorithm, CELLS, K, MAX, P, SEED, Score};
 use super::streams::{HIGHEST, Item};
 use super::table::Table;
 use super::{Done, PAPER, percent};
@@ -74,10 +74,10 @@ impl Reading {
     }
 
     /// Runs algorithms 1 and 2 as printed.
-    fn take_all(&self, stream: &[Item], number: u64, tally: &mut Tally) -> Done {
+    fn take_all(&self, stream: &[Item], number: u64, score: &mut Score) -> Done {
         let mut random = Random::new(mix(SEED + number));
         let mut cells = vec![0_u32; CELLS as usize];
-        tally.take_all(stream, |item| {
+        score.take_all(stream, |item| {
             let mut hashes = Random::new(mix(item.key ^ mix(number)));
             let own: [usize; K as usize] = std::array::from_fn(|_| hashes.below(CELLS) as usize);
             let found = own.iter().all(|&at| cells[at] > 0);
@@ -108,11 +108,11 @@ pub fn table(sets: &[Vec<Vec<Item>>; 2]) -> Done {
         }
         let mut rates = Vec::new();
         for streams in sets {
-            let mut tally = Tally::new();
+            let mut score = Score::new();
             for (number, stream) in (0..).zip(streams) {
-                reading.take_all(stream, number, &mut tally)?;
+                reading.take_all(stream, number, &mut score)?;
             }
-            let [positives, negatives, ..] = tally.aggregates().map(percent);
+            let [positives, negatives, ..] = score.aggregates().map(percent);
             rates.extend([positives, negatives]);
         }
         let [a, b, c, d] = [0, 1, 2, 3].map(|at| rates[at].clone());

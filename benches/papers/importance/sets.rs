@@ -1,7 +1,7 @@
 //! Fig. 5 to 19: for each data set the distribution of importance, false positives and false
 //! negatives by importance; and the claims of the paper's text about them.
 
-use super::contest::{Algorithm, Contest, Counts, Tally};
+use super::contest::{Algorithm, Contest, Counts, Score};
 use super::plot::{Curve, Figure, Scale, draw};
 use super::streams::HIGH;
 use super::table::Table;
@@ -22,34 +22,34 @@ pub struct Set {
 }
 
 /// Returns a curve for each filter: a rate of each importance.
-fn curves(contest: &Contest, rate: fn(&Tally, u32) -> f64) -> Vec<Curve> {
+fn curves(contest: &Contest, rate: fn(&Score, u32) -> f64) -> Vec<Curve> {
     let curve = |algorithm: &Algorithm| {
-        let tally = contest.of(*algorithm);
-        let points = tally.by_importance().map(|(at, _)| (at.into(), rate(tally, at)));
+        let score = contest.of(*algorithm);
+        let points = score.by_importance().map(|(at, _)| (at.into(), rate(score, at)));
         Curve { name: algorithm.name().to_owned(), points: points.collect() }
     };
     Algorithm::ALL.iter().map(curve).collect()
 }
 
-fn false_positives(tally: &Tally, importance: u32) -> f64 {
-    tally.false_positives(importance..=importance)
+fn false_positives(score: &Score, importance: u32) -> f64 {
+    score.false_positives(importance..=importance)
 }
 
-fn false_negatives(tally: &Tally, importance: u32) -> f64 {
-    tally.false_negatives(importance..=importance)
+fn false_negatives(score: &Score, importance: u32) -> f64 {
+    score.false_negatives(importance..=importance)
 }
 
 impl Set {
     /// Draws the three figures.
     pub fn draw(&self) -> Done {
         let [distribution, positives, negatives] = self.figures;
-        let tally = self.contest.of(Algorithm::Bloom);
+        let score = self.contest.of(Algorithm::Bloom);
         let streams = self.contest.streams as f64;
         let count = |name: &str, of: fn(u64, u64) -> u64| {
             let point = |(at, counts): (u32, &Counts)| {
                 (at.into(), of(counts.first, counts.repeated) as f64 / streams)
             };
-            Curve { name: name.to_owned(), points: tally.by_importance().map(point).collect() }
+            Curve { name: name.to_owned(), points: score.by_importance().map(point).collect() }
         };
         let items =
             [count("elements", |first, _| first), count("items", |first, more| first + more)];
@@ -88,9 +88,9 @@ impl Set {
             ["filter", "FP: to 15", "16 to 35", "above 35", "FN: to 15", "16 to 35", "above 35"];
         let mut table = Table::new(&title, &head);
         for algorithm in Algorithm::ALL {
-            let tally = self.contest.of(algorithm);
-            let [a, b, c] = BANDS.map(|band| percent(tally.false_positives(band)));
-            let [d, e, f] = BANDS.map(|band| percent(tally.false_negatives(band)));
+            let score = self.contest.of(algorithm);
+            let [a, b, c] = BANDS.map(|band| percent(score.false_positives(band)));
+            let [d, e, f] = BANDS.map(|band| percent(score.false_negatives(band)));
             table.row([algorithm.name().to_owned(), a, b, c, d, e, f]);
         }
         println!("{table}");
@@ -98,7 +98,7 @@ impl Set {
 
     /// Returns at how many importances a filter has fewer false positives, or negatives, than SBF,
     /// and the median difference.
-    fn fewer(&self, rate: fn(&Tally, u32) -> f64) -> String {
+    fn fewer(&self, rate: fn(&Score, u32) -> f64) -> String {
         let tell = |algorithm: &Algorithm| {
             let [ours, stable] = [*algorithm, Algorithm::Stable].map(|each| self.contest.of(each));
             let less = |(at, _)| rate(stable, at) - rate(ours, at);
@@ -116,7 +116,7 @@ impl Set {
         &self,
         algorithms: &[Algorithm],
         band: &RangeInclusive<u32>,
-        rate: fn(&Tally, RangeInclusive<u32>) -> f64,
+        rate: fn(&Score, RangeInclusive<u32>) -> f64,
     ) -> String {
         let tell = |algorithm: &Algorithm| {
             let rate = rate(self.contest.of(*algorithm), band.clone());
@@ -129,7 +129,7 @@ impl Set {
     fn course(
         &self,
         algorithms: &[Algorithm],
-        rate: fn(&Tally, RangeInclusive<u32>) -> f64,
+        rate: fn(&Score, RangeInclusive<u32>) -> f64,
     ) -> String {
         let tell = |algorithm: &Algorithm| {
             let rates = BANDS.map(|band| rate(self.contest.of(*algorithm), band));
@@ -151,10 +151,10 @@ pub fn claims_of_trace(set: &Set) {
     let paper = "IBF has 15 % less FP than SBF at almost all importances";
     say(positives, paper, set.fewer(false_positives));
     let paper = "IBF has the same or lower FN than SBF at higher importance";
-    say(negatives, paper, set.in_band(forgetting, band, Tally::false_negatives));
+    say(negatives, paper, set.in_band(forgetting, band, Score::false_negatives));
     say(negatives, "(fewer FN than SBF, importance by importance)", set.fewer(false_negatives));
     let paper = "FN falls with importance in 2C and MC";
-    say(negatives, paper, set.course(&Algorithm::ALL[2..], Tally::false_negatives));
+    say(negatives, paper, set.course(&Algorithm::ALL[2..], Score::false_negatives));
     println!("{table}");
 }
 
@@ -167,7 +167,7 @@ pub fn claims_of_synthetic([first, second, third]: &[Set; 3]) {
     };
     let (band, forgetting) = (&BANDS[2], &Algorithm::FORGETTING);
     let unaware = &Algorithm::ALL[..2];
-    let (fp, fn_) = (Tally::false_positives, Tally::false_negatives);
+    let (fp, fn_) = (Score::false_positives, Score::false_negatives);
     let paper = "IBF has lower FP than SBF at almost all importances";
     say("12", paper, first.fewer(false_positives));
     let paper = "IBF has about the same or lower FN at higher importance";

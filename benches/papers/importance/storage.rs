@@ -2,7 +2,7 @@
 //! cell up to 7 takes 3 bits and one of a Bloom filter takes one. For comparison: the two-buffer
 //! filters, which the paper names but does not measure.
 
-use super::contest::{Algorithm, CELLS, Contestant, K, SEED, Tally};
+use super::contest::{Algorithm, CELLS, Contestant, K, SEED, Score};
 use super::streams::{HIGH, Item};
 use super::table::Table;
 use super::{Done, percent};
@@ -48,10 +48,10 @@ pub fn same_storage(kibibytes: u64, stream: &[Item]) -> Done {
     for (name, kind, parameters, telling) in filters {
         let contestant = Contestant::new(kind, parameters, SEED)?;
         let told: u64 = contestant.filter.parameters().required(telling, "a number")?;
-        let mut tally = Tally::new();
-        contestant.take_all(stream, &mut tally)?;
-        let [fp, missed, _, weighted] = tally.aggregates().map(percent);
-        let high = percent(tally.false_negatives(HIGH));
+        let mut score = Score::new();
+        contestant.take_all(stream, &mut score)?;
+        let [fp, missed, _, weighted] = score.aggregates().map(percent);
+        let high = percent(score.false_negatives(HIGH));
         let told = format!("{telling} = {told}");
         table.row([name.to_owned(), told, fp, missed, weighted, high]);
     }

@@ -3,7 +3,7 @@
 
 use super::geometry::{Geometry, MOST_FUNCTIONS};
 use super::streams::Stream;
-use super::trial::{self, Tallies, Tally};
+use super::trial::{self, Score, Scores};
 use ebbtide::{Error, Result};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,7 +19,7 @@ pub struct Condition<'a> {
 #[derive(Debug, Clone)]
 pub struct Best {
     pub geometry: Geometry,
-    pub tally: Tally,
+    pub score: Score,
 }
 
 /// The results of the trials with one memory.
@@ -34,12 +34,12 @@ pub struct Point {
 
 impl Point {
     /// Adds a trial; returns whether one of the filters has improved.
-    fn take(&mut self, geometry: Geometry, tallies: Tallies) -> bool {
+    fn take(&mut self, geometry: Geometry, scores: Scores) -> bool {
         self.tried.push(geometry.k);
         let mut better = false;
-        for (best, tally) in self.best.iter_mut().zip(tallies) {
-            if best.as_ref().is_none_or(|best| tally.penalty() < best.tally.penalty()) {
-                *best = Some(Best { geometry, tally });
+        for (best, score) in self.best.iter_mut().zip(scores) {
+            if best.as_ref().is_none_or(|best| score.penalty() < best.score.penalty()) {
+                *best = Some(Best { geometry, score });
                 better = true;
             }
         }
@@ -57,8 +57,8 @@ fn point(condition: &Condition<'_>, bpi: u64, patience: u32) -> Result<Point> {
         if worse == patience {
             break;
         }
-        let tallies = trial::run(condition.stream, &geometry)?;
-        worse = if point.take(geometry, tallies) { 0 } else { worse + 1 };
+        let scores = trial::run(condition.stream, &geometry)?;
+        worse = if point.take(geometry, scores) { 0 } else { worse + 1 };
     }
     Ok(point)
 }

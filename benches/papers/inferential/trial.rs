@@ -24,14 +24,14 @@ struct Bin {
 
 /// The answers to the queries of a trial, and their cost.
 #[derive(Debug, Clone, Default)]
-pub struct Tally {
+pub struct Score {
     queries: f64,
     penalty: f64,
     wrong: u64,
     bins: [Bin; BINS],
 }
 
-impl Tally {
+impl Score {
     fn answer(&mut self, yes: bool, inside: bool, penalty: Penalty) {
         self.queries += 1.0;
         self.wrong += u64::from(yes != inside);
@@ -92,7 +92,7 @@ fn penalties() -> impl Iterator<Item = Penalty> {
 
 /// The answers of the three filters: the standard one, the inferential one by the paper's formulas,
 /// and by the refined ones.
-pub type Tallies = [Tally; 3];
+pub type Scores = [Score; 3];
 
 /// The names of the three filters.
 pub const NAMES: [&str; 3] = ["standard", "the paper's form", "refined"];
@@ -102,7 +102,7 @@ pub const NAMES: [&str; 3] = ["standard", "the paper's form", "refined"];
 /// # Errors
 ///
 /// Those of the filter.
-pub fn run(stream: &Stream, geometry: &Geometry) -> Result<Tallies> {
+pub fn run(stream: &Stream, geometry: &Geometry) -> Result<Scores> {
     let options = Options::new().hash_seed(SEED).stripes(1).durability(Durability::Never);
     let filter = Filter::create_on(Arc::new(Memory::new()), geometry.spec(), options)?;
     stream.keys[..stream.warm_up]
@@ -110,15 +110,15 @@ pub fn run(stream: &Stream, geometry: &Geometry) -> Result<Tallies> {
         .try_for_each(|key| filter.insert(key.to_le_bytes()).map(drop))?;
     let model = inference::Stream::new(0.0, stream.distinct.clone());
     let (printed, refined) = (filter.call().form(Form::Paper), filter.call());
-    let mut tallies = Tallies::default();
+    let mut scores = Scores::default();
     for ((key, prior, inside), penalty) in stream.queries(geometry.window).zip(penalties()) {
         let (key, prior) = (key.to_le_bytes(), model.with(prior));
-        tallies[0].answer(filter.contains(key)?, inside, penalty);
-        tallies[1].posterior(printed.posterior(key, &prior)?, inside, penalty)?;
-        tallies[2].posterior(refined.posterior(key, &prior)?, inside, penalty)?;
+        scores[0].answer(filter.contains(key)?, inside, penalty);
+        scores[1].posterior(printed.posterior(key, &prior)?, inside, penalty)?;
+        scores[2].posterior(refined.posterior(key, &prior)?, inside, penalty)?;
         filter.insert(key)?;
     }
-    Ok(tallies)
+    Ok(scores)
 }
 
 /// Returns the cost of decisions by the prior alone, without any filter: `1 - (1-p_x)^w` instead of
@@ -127,11 +127,11 @@ pub fn run(stream: &Stream, geometry: &Geometry) -> Result<Tallies> {
 /// # Errors
 ///
 /// None is expected: priors are probabilities.
-pub fn by_prior(stream: &Stream, window: u64) -> Result<Tally> {
-    let mut tally = Tally::default();
+pub fn by_prior(stream: &Stream, window: u64) -> Result<Score> {
+    let mut score = Score::default();
     for ((_, prior, inside), penalty) in stream.queries(window).zip(penalties()) {
         let belief = inference::Survival::of_inserts(prior).within(window);
-        tally.posterior(belief, inside, penalty)?;
+        score.posterior(belief, inside, penalty)?;
     }
-    Ok(tally)
+    Ok(score)
 }

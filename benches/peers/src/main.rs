@@ -187,8 +187,8 @@ fn head(arguments: &Arguments) -> String {
     let (name, release) = (system.sysname().to_string_lossy(), system.release().to_string_lossy());
     let (versions, rounds) = (peers::versions(), arguments.rounds);
     format!(
-        "{name} {release}, {cores} cores; {versions}. Medians of {rounds} rounds; in brackets, times \
-         ebbtide's figure in the same round.\n"
+        "{name} {release}, {cores} cores; {versions}. Medians of {rounds} rounds; in brackets, \
+         times ebbtide's figure in the same round.\n"
     )
 }
 

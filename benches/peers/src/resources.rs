@@ -1,7 +1,7 @@
-//! System measurements: memory of a process, space on the disk, the time of an fdatasync.
+//! System measurements: memory of a process, space on the disk, the time of an fdatasync;
+//! and medians of such values.
 
 use crate::peers::Result;
-use crate::report::median;
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
@@ -60,4 +60,27 @@ pub fn fdatasync(dir: &Path) -> Result<f64> {
     }
     fs::remove_file(path)?;
     Ok(median(times))
+}
+
+/// Returns the median of the values, or the mean of the two in the middle.
+pub fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    match values.len() {
+        0 => f64::NAN,
+        odd if odd % 2 == 1 => values[middle],
+        _ => f64::midpoint(values[middle - 1], values[middle]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians_are_the_middle() {
+        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), 2.5);
+        assert!(median(Vec::new()).is_nan());
+    }
 }

@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_is_the_same_each_time_and_longer_ones_go_on_where_shorter_ones_end() {
+    fn a_stream_is_the_same_each_time_and_longer_ones_continue_shorter_ones() {
         let (short, long) = (made(&Source::Uniform, 1000), made(&Source::Uniform, 2000));
         assert_eq!(short.keys, long.keys[..1000]);
         assert_eq!(made(&Source::Zipf, 1000).keys, made(&Source::Zipf, 1000).keys);

@@ -6,8 +6,9 @@
 //! repeats within the piece, because the first occurrence may be new or refresh it, and before the
 //! piece is a considerable share of the window.
 
+use super::line::Line;
 use super::run::{Ended, Run};
-use super::stream::{Line, LineError, Stream};
+use super::stream::{LineError, Stream};
 use crate::args::{Reading, Since};
 use crate::failure::Result;
 use crate::input::Batch;

@@ -1,6 +1,7 @@
 //! `dedup`: prints each line whose key was not seen within the window.
 
 use super::at_least_once::AtLeastOnce;
+use super::at_rest::warn_if_ahead;
 use super::place;
 use super::run::Ended;
 use super::stream::Stream;
@@ -43,7 +44,7 @@ pub fn dedup(mut arguments: Dedup) -> Result<()> {
             place::check(&dir)?;
             let filter = remembered(&dir, spec, options)?;
             check_lead(&filter, &dir, arguments.max_lead)?;
-            super::warn_if_ahead(filter.clock_lead());
+            warn_if_ahead(filter.clock_lead());
             let ended = feed(&filter, &mut arguments)?;
             filter.close()?;
             ended.finish()

@@ -1,7 +1,9 @@
 //! `insert`, `contains`, `check`, `remove`, `estimate` and `age`: one filter, one file of keys, one
 //! answer per key.
 
-use super::stream::{Skipped, Stream};
+use super::at_rest::warn_if_ahead;
+use super::line::Skipped;
+use super::stream::Stream;
 use crate::args::{Check, Estimate, Insert, Query};
 use crate::failure::{Result, note};
 use crate::output::{Output, keyed};
@@ -131,7 +133,7 @@ fn change<A>(
     mut tell: impl FnMut(&[u8], A, &mut Output) -> Result<()>,
 ) -> Result<()> {
     let filter = Filter::open(&arguments.dir, Options::new())?;
-    super::warn_if_ahead(filter.clock_lead());
+    warn_if_ahead(filter.clock_lead());
     let files = arguments.file.into_iter().collect();
     let ended = Stream::changing(&filter, &arguments.reading)?.skipping(skipped).run(
         files,

@@ -1,9 +1,9 @@
 //! `stat`, `digest`, `verify`, `wal`, `clear` and `snapshot`: the state of a filter and the
 //! contents of its files.
 
-use super::{at_rest, open_at_rest};
+use super::at_rest::{self, warn_if_ahead};
 use crate::args::Look;
-use crate::failure::Result;
+use crate::failure::{NO, Result};
 use crate::output::{Output, object, parameter_value, table};
 use crate::units;
 use ebbtide::{Any, Error, Parameters, Reader, Stat, Timestamp, inspect};
@@ -15,15 +15,16 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// The warning of `stat` about a filter that is fuller than planned.
-const SATURATED: &str = "SATURATED: the filter is fuller than planned: its false-positive rate is more than twice the \
-                         planned rate; create a larger filter (see `ebbtide plan`) and move to it; if this many keys are \
-                         unexpected, find their source, because flooding a filter is an attack";
+const SATURATED: &str = "SATURATED: the filter is fuller than planned: its false-positive rate is \
+                         more than twice the planned rate; create a larger filter (see `ebbtide \
+                         plan`) and move to it; if this many keys are unexpected, find their \
+                         source, because flooding a filter is an attack";
 
 /// Prints the statistics of a filter.
 pub fn stat(arguments: &Look) -> Result<()> {
-    let reader = Reader::<Any>::open(&arguments.dir, at_rest())?;
+    let reader = Reader::<Any>::open(&arguments.dir, at_rest::options())?;
     let stat = reader.stat()?;
-    super::warn_if_ahead(stat.clock_lead);
+    warn_if_ahead(stat.clock_lead);
     let mut output = Output::new()?;
     if arguments.json {
         output.json(stat_json(&stat))?;
@@ -102,7 +103,7 @@ fn stat_text(stat: &Stat) -> String {
 
 /// Prints the digest and its LSN.
 pub fn digest(arguments: &Look) -> Result<()> {
-    let reader = Reader::<Any>::open(&arguments.dir, at_rest())?;
+    let reader = Reader::<Any>::open(&arguments.dir, at_rest::options())?;
     let digest = reader.digest()?;
     let value = format!("{:032x}", digest.value);
     let mut output = Output::new()?;
@@ -146,7 +147,7 @@ pub fn verify(arguments: &Look) -> Result<ExitCode> {
         }
     }
     output.flush()?;
-    Ok(if report.is_sound() { ExitCode::SUCCESS } else { ExitCode::from(super::NO) })
+    Ok(if report.is_sound() { ExitCode::SUCCESS } else { ExitCode::from(NO) })
 }
 
 /// Returns the description of a damage as JSON.
@@ -240,7 +241,7 @@ fn tag(hash: u64, tags: &RandomState) -> String {
 
 /// Removes all keys and prints how many inserts they were.
 pub fn clear(arguments: &Look) -> Result<()> {
-    let filter = open_at_rest(&arguments.dir)?;
+    let filter = at_rest::open(&arguments.dir)?;
     let inserts = filter.stat()?.inserts;
     filter.clear()?;
     let mut output = Output::new()?;
@@ -256,7 +257,7 @@ pub fn clear(arguments: &Look) -> Result<()> {
 
 /// Writes a snapshot and prints the LSN from which it needs the log.
 pub fn snapshot(arguments: &Look) -> Result<()> {
-    let filter = open_at_rest(&arguments.dir)?;
+    let filter = at_rest::open(&arguments.dir)?;
     let start = filter.checkpoint()?;
     let mut output = Output::new()?;
     if arguments.json {

@@ -1,7 +1,8 @@
 //! `posterior` and `decide`: the probability that a key is in the window, and the answer with the
 //! lower expected cost.
 
-use super::stream::{Skipped, Stream};
+use super::line::Skipped;
+use super::stream::Stream;
 use crate::args::{Believing, Decide, Posterior, Query};
 use crate::failure::Result;
 use crate::output::{Output, keyed, object};
@@ -90,7 +91,8 @@ fn ask<A>(
 ) -> Result<()> {
     let reading = &query.keys.reading;
     let mut counts = None;
-    let beliefs = Beliefs::new(believing, &mut counts, reading.delimiter())?;
+    let (prior, repeats) = (believing.prior.as_ref(), believing.distinct.as_ref());
+    let beliefs = Beliefs::new(prior, repeats, believing.rate, &mut counts, reading.delimiter())?;
     let (form, window) = (believing.form.into(), believing.window());
     // Check the options first: an error in them must not be blamed on a line.
     let question = about(filter.call(), form, window);

@@ -1,7 +1,7 @@
 //! One run over lines: its output, the signals that may stop it, the lines that it skips, and its
 //! report at the end.
 
-use super::stream::{Line, Skipped};
+use super::line::{Line, Skipped};
 use crate::args::Reading;
 use crate::failure::{Failure, Result, note};
 use crate::output::{Output, object};

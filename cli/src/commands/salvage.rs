@@ -4,7 +4,7 @@
 use super::look::damage_json;
 use super::place;
 use crate::args::Salvage;
-use crate::failure::{Result, note};
+use crate::failure::{NO, Result, note};
 use crate::output::{Output, object};
 use crate::units;
 use ebbtide::inspect::{self, Beyond, Lost, Salvaged};
@@ -30,17 +30,17 @@ pub fn salvage(arguments: &Salvage) -> Result<ExitCode> {
             )),
         }
     }
-    Ok(salvaged.map_or(ExitCode::from(super::NO), |_| ExitCode::SUCCESS))
+    Ok(salvaged.map_or(ExitCode::from(NO), |_| ExitCode::SUCCESS))
 }
 
 fn tell(salvaged: &Salvaged, dest: &Path) {
-    let ground = match salvaged.snapshot {
+    let base = match salvaged.snapshot {
         Some(start) => format!("the snapshot of LSN {start} and the log from there"),
         None => "the log from its beginning".to_owned(),
     };
     let (saved, inserts) = (salvaged.lsn - 1, salvaged.inserts);
     note(&format!(
-        "saved in {}: every record up to LSN {saved}, {inserts} inserts in all, by {ground}",
+        "saved in {}: every record up to LSN {saved}, {inserts} inserts in all, by {base}",
         dest.display()
     ));
     for error in &salvaged.damaged {
@@ -101,8 +101,9 @@ fn beyond(beyond: &Beyond) -> String {
         _ => String::new(),
     };
     format!(
-        "not saved: {operations} readable operations after the damage, LSN {first} to {last}{times}; without the lost \
-         records they do not lead to a state that the filter ever had"
+        "not saved: {operations} readable operations after the damage, LSN {first} to \
+         {last}{times}; without the lost records they do not lead to a state that the filter ever \
+         had"
     )
 }
 

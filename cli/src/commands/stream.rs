@@ -7,6 +7,7 @@
 //! that batch, but no recorded key; answers that cannot be written to the output are counted and
 //! reported.
 
+use super::line::{Line, MOST_NUMBERS, Skipped};
 use super::run::{Ended, Run};
 use crate::args::Reading;
 use crate::failure::{Failure, Result, misfit};
@@ -14,9 +15,6 @@ use crate::input::{Batch, Input};
 use crate::output::Output;
 use ebbtide::{Any, Call, Durability, Error, Filter, Reader, Timestamp};
 use std::path::PathBuf;
-
-/// The largest number of numbers at the end of a line, besides its weight.
-pub const MOST_NUMBERS: usize = 3;
 
 /// A filter or reader that processes lines.
 pub trait Fed {
@@ -87,41 +85,6 @@ pub struct Stream<'a, F> {
     sync_batches: Option<&'a Filter<Any>>,
     /// The output for a skipped line.
     skipped: Skipped,
-}
-
-/// The output for a line that `--skip-bad` skips.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Skipped {
-    /// Nothing: answers are lines of the input, or there are none.
-    Nothing,
-    /// A question mark, so that answers and lines stay aligned.
-    Mark,
-    /// A JSON object with an error.
-    Json,
-}
-
-impl Skipped {
-    /// Returns the output for a skipped line of a command that answers every line.
-    pub fn answer(json: bool) -> Self {
-        if json { Self::Json } else { Self::Mark }
-    }
-}
-
-/// A line of input.
-#[derive(Clone, Copy)]
-pub struct Line<'a> {
-    /// The whole line.
-    pub whole: &'a [u8],
-    /// The number of the line in its file, from 1.
-    pub number: u64,
-    /// The key.
-    pub key: &'a [u8],
-    /// The time, if the lines contain times.
-    pub time: Option<Timestamp>,
-    /// The weight, if the lines contain weights.
-    weight: Option<f64>,
-    /// The numbers at the end of the line, in the order of the stream's names.
-    pub numbers: [f64; MOST_NUMBERS],
 }
 
 impl<'a> Stream<'a, Filter<Any>> {

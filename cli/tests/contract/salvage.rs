@@ -90,8 +90,8 @@ fn salvage_reports_in_sentences_what_is_recovered_and_lost() {
     let older = named(&dir, "snap-")[0][5..].trim_start_matches('0').to_owned();
     let stop = lsns[0];
     let expected = format!(
-        "ebbtide: saved in {dest}: every record up to LSN {}, 249 inserts in all, by the snapshot of LSN {older} and the \
-         log from there",
+        "ebbtide: saved in {dest}: every record up to LSN {}, 249 inserts in all, by the snapshot \
+         of LSN {older} and the log from there",
         stop - 1
     );
     assert_eq!(saved, expected);
@@ -104,7 +104,8 @@ fn salvage_reports_in_sentences_what_is_recovered_and_lost() {
     assert!(durable.starts_with("ebbtide: acknowledged as durable: up to LSN "), "{durable}");
     assert!(durable.ends_with("some of it is lost"), "{durable}");
     let expected = format!(
-        "ebbtide: not saved: 50 readable operations after the damage, LSN {} to {}, of times 2023-11-14T22:13:20.250",
+        "ebbtide: not saved: 50 readable operations after the damage, LSN {} to {}, of times \
+         2023-11-14T22:13:20.250",
         lsns[1], lsns[50]
     );
     assert!(beyond.starts_with(&expected), "{beyond}");

@@ -1,4 +1,4 @@
-//! Words whose every step is a choice of the harness that runs a schedule: who goes on, who dies.
+//! Words at whose every step the harness of a schedule chooses which process continues or dies.
 //!
 //! The engine lays its atomics over mapped words, so they stay words; all that is added is a call
 //! of the harness before each. Memory is thus sequentially consistent: what weaker orderings allow

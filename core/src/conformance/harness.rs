@@ -1,4 +1,5 @@
-//! A view into a filter in memory: what a host does not see, and disturbances that it does not know.
+//! A view into a filter in memory: what a host does not see, and disturbances that it does not
+//! know.
 
 use crate::atomic::AtomicU64;
 use crate::block::undo_log::{Undo, area_words};

@@ -81,7 +81,8 @@ proptest! {
         let (q, odds) = (1.0 - p, (1.0 - p) / p);
         let power = |n: u64| q.powi(n as i32);
         let near = |pieces: &[Piece], closed: f64| {
-            let posterior = AgePosterior::new(Survival::of_inserts(p), u64::MAX, pieces.iter().copied());
+            let survival = Survival::of_inserts(p);
+            let posterior = AgePosterior::new(survival, u64::MAX, pieces.iter().copied());
             (posterior.expected() / closed - 1.0).abs() < 1e-7
         };
         // Expired.
@@ -152,7 +153,8 @@ proptest! {
         let pieces = timer_pieces(since, inserts, likelihood);
         let window = window(p, width, &pieces);
         let ages = AgePosterior::new(Survival::of_inserts(p), u64::MAX, pieces);
-        for posterior in [window, ages.within(width), ages.of(width), ages.between(width..u64::MAX)] {
+        let beyond = ages.between(width..u64::MAX);
+        for posterior in [window, ages.within(width), ages.of(width), beyond] {
             prop_assert!((0.0..=1.0).contains(&posterior), "{posterior}");
         }
         prop_assert!((window - ages.within(width)).abs() < 1e-9);

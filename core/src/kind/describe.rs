@@ -1,8 +1,8 @@
 //! What a kind is, apart from its operations: parameters, size, expected rates, capabilities.
 
 use super::{
-    Events, Growth, Inference, KeyAges, KeyCounts, KeyWeights, Moment, Parameters, Removal, Sample,
-    State, WholeCounts,
+    Events, Growth, Inference, KeyAges, KeyCounts, KeyWeights, Micros, Moment, Parameters, Removal,
+    Sample, State, WholeCounts,
 };
 use crate::block::{Block, Geometry, Layout, load};
 use crate::error::{Error, Result};
@@ -152,6 +152,11 @@ pub trait Describe: Debug + Send + Sync {
     fn weight(&self, given: f64) -> Result<u32> {
         let unsupported = Error::Unsupported { kind: self.name(), operation: "a weight" };
         self.weights().ok_or(unsupported)?.weight(given)
+    }
+
+    /// Returns [`Events::grace`]; unlimited for kinds without events. No kind overrides this.
+    fn grace(&self) -> Micros {
+        self.events().map_or(Micros::MAX, Events::grace)
     }
 
     /// Returns the words of cells in use when the filter is as full as planned, which `plan` counts

@@ -3,9 +3,10 @@
 use super::{Query, State, Totals, Within};
 use crate::block::Blocks;
 use crate::inference::{Belief, Piece};
+use std::fmt::Debug;
 
 /// The evidence of a key's cells, for kinds with posteriors.
-pub trait Inference {
+pub trait Inference: Debug {
     /// Returns the window of [`Kind::contains`](super::Kind::contains), to which posteriors refer
     /// by default.
     fn window(&self, totals: &Totals) -> Within;

@@ -139,11 +139,6 @@ pub trait Kind: Describe {
         self.events()?.due(state, layout, moment)
     }
 
-    /// Returns the kind's [grace](Events::grace); unlimited for kinds without events.
-    fn grace(&self) -> Micros {
-        self.events().map_or(Micros::MAX, Events::grace)
-    }
-
     /// Returns how often the key was inserted ([`KeyCounts::estimate`]); `None` for kinds that do
     /// not count.
     fn estimate(&self, state: &State<'_>, blocks: &Blocks<'_>, query: &Query) -> Option<Estimate> {

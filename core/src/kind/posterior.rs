@@ -6,7 +6,7 @@ use super::{Inference, Kind, Query, State, Totals, Within};
 use crate::block::Blocks;
 use crate::error::{Error, Result};
 use crate::inference::prior::{inserts_per_second, probability};
-use crate::inference::{AgePosterior, Belief, Form, Piece, Prior, Survival, window_posterior};
+use crate::inference::{AgePosterior, Belief, Form, Prior, Survival, window_posterior};
 
 /// The options of a posterior query.
 #[derive(Debug, Clone, Copy, Default)]
@@ -18,7 +18,7 @@ pub struct PosteriorOptions {
 }
 
 /// A question for the probability that a key is in a window, or for the distribution of its age.
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 pub struct PosteriorQuery<'a> {
     inference: &'a dyn Inference,
     belief: Belief<'a>,
@@ -46,11 +46,8 @@ impl<'a> PosteriorQuery<'a> {
         let width = window.map(|window| width(unit, window)).transpose()?;
         let (probability, distinct) = (probability(prior, key)?, prior.distinct());
         let survival = survival(unit, prior, probability)?;
-        Ok(Self {
-            inference,
-            belief: Belief { probability, survival, distinct, form, width: u64::MAX },
-            width,
-        })
+        let belief = Belief { probability, survival, distinct, form, width: u64::MAX };
+        Ok(Self { inference, belief, width })
     }
 
     /// Returns the probability that the key is in the window.
@@ -72,10 +69,9 @@ impl<'a> PosteriorQuery<'a> {
     /// Returns the distribution of the key's age.
     #[must_use]
     pub fn ages(&self, state: &State<'_>, blocks: &Blocks<'_>, query: &Query) -> AgePosterior {
-        let mut pieces: Vec<Piece> = Vec::new();
-        self.inference
-            .evidence(state, blocks, query, &self.belief, &mut |piece| pieces.push(piece));
-        AgePosterior::new(self.belief.survival, self.inference.history(state, query), pieces)
+        let (inference, mut pieces) = (self.inference, Vec::new());
+        inference.evidence(state, blocks, query, &self.belief, &mut |piece| pieces.push(piece));
+        AgePosterior::new(self.belief.survival, inference.history(state, query), pieces)
     }
 }
 

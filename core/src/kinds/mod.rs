@@ -1,6 +1,6 @@
-//! The filter algorithms, each a [`Kind`](crate::kind::Kind): a pure function over blocks.
+//! The filter algorithms, each a [`Kind`]: a pure function over blocks.
 //!
-//! A new kind is a folder here and a line in [`registry`].
+//! A new kind is a folder here, with a line for its module and one in [`REGISTRY`].
 
 pub mod age_partitioned;
 pub mod bloom;
@@ -18,3 +18,38 @@ pub mod spectral;
 pub mod stable;
 pub mod time_limited;
 pub mod timing;
+
+use crate::error::Result;
+use crate::kind::{Kind, Parameters};
+use std::sync::Arc;
+
+/// The constructor of a kind.
+#[derive(Debug)]
+pub struct Entry {
+    /// The kind's name, as on the command line.
+    pub name: &'static str,
+    /// Builds the kind from the parameters that a user gives (`capacity`, `fpr`, …) or from those
+    /// that [`Describe::parameters`](crate::kind::Describe::parameters) returned. It checks every
+    /// value, completes the rest, and never panics.
+    pub build: fn(&Parameters) -> Result<Arc<dyn Kind>>,
+}
+
+/// The kinds.
+pub const REGISTRY: &[Entry] = &[
+    Entry { name: bloom::NAME, build: bloom::build },
+    Entry { name: counting::NAME, build: counting::build },
+    Entry { name: spectral::NAME, build: spectral::build },
+    Entry { name: dynamic_count::NAME, build: dynamic_count::build },
+    Entry { name: decaying::NAME, build: decaying::build },
+    Entry { name: decaying_optimized::NAME, build: decaying_optimized::build },
+    Entry { name: timing::NAME, build: timing::build },
+    Entry { name: timing::BLOCK_NAME, build: timing::build_block },
+    Entry { name: age_partitioned::NAME, build: age_partitioned::build },
+    Entry { name: time_limited::NAME, build: time_limited::build },
+    Entry { name: stable::NAME, build: stable::build },
+    Entry { name: importance::TWO_CLASSES, build: importance::build_two_classes },
+    Entry { name: importance::MANY_CLASSES, build: importance::build_many_classes },
+    Entry { name: importance::HYBRID, build: importance::build_hybrid },
+    Entry { name: buffering::DOUBLE, build: buffering::build_double },
+    Entry { name: buffering::TWO, build: buffering::build_two },
+];

@@ -1,43 +1,10 @@
-//! All kinds by name. A new kind adds its line to [`REGISTRY`].
+//! All kinds by name.
 
-use super::{
-    age_partitioned, bloom, buffering, counting, decaying, decaying_optimized, dynamic_count,
-    importance, spectral, stable, time_limited, timing,
-};
+pub use super::{Entry, REGISTRY};
+
 use crate::error::{Error, Result};
 use crate::kind::{Kind, Parameters};
 use std::sync::Arc;
-
-/// The constructor of a kind.
-#[derive(Debug)]
-pub struct Entry {
-    /// The kind's name, as on the command line.
-    pub name: &'static str,
-    /// Builds the kind from the parameters that a user gives (`capacity`, `fpr`, …) or from those
-    /// that [`Describe::parameters`](crate::kind::Describe::parameters) returned. It checks every
-    /// value, completes the rest, and never panics.
-    pub build: fn(&Parameters) -> Result<Arc<dyn Kind>>,
-}
-
-/// The kinds.
-pub const REGISTRY: &[Entry] = &[
-    Entry { name: bloom::NAME, build: bloom::build },
-    Entry { name: counting::NAME, build: counting::build },
-    Entry { name: spectral::NAME, build: spectral::build },
-    Entry { name: dynamic_count::NAME, build: dynamic_count::build },
-    Entry { name: decaying::NAME, build: decaying::build },
-    Entry { name: decaying_optimized::NAME, build: decaying_optimized::build },
-    Entry { name: timing::NAME, build: timing::build },
-    Entry { name: timing::BLOCK_NAME, build: timing::build_block },
-    Entry { name: age_partitioned::NAME, build: age_partitioned::build },
-    Entry { name: time_limited::NAME, build: time_limited::build },
-    Entry { name: stable::NAME, build: stable::build },
-    Entry { name: importance::TWO_CLASSES, build: importance::build_two_classes },
-    Entry { name: importance::MANY_CLASSES, build: importance::build_many_classes },
-    Entry { name: importance::HYBRID, build: importance::build_hybrid },
-    Entry { name: buffering::DOUBLE, build: buffering::build_double },
-    Entry { name: buffering::TWO, build: buffering::build_two },
-];
 
 /// Builds the kind of this name from parameters.
 ///

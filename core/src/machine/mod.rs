@@ -142,7 +142,8 @@ pub struct Machine {
     identity: Identity,
     memory: Memory,
     ledger: Ledger,
-    /// The kind's [grace](Kind::grace): asking for it is a call that every write would make.
+    /// The kind's [grace](crate::kind::Events::grace): asking for it is a call that every write
+    /// would make.
     grace: Micros,
 }
 

@@ -9,11 +9,13 @@
 //! | 16 | the piece's number from 0 (4), the length of its content (4) |
 //! | 24 | checksum (8): XXH3 of the content, seeded with XXH3 of the header's first 24 bytes |
 //!
-//! | piece | content, in words of 8 bytes |
-//! |---|---|
-//! | 1, the first | length of the identity, next LSN, chain, number of state words, number of stripes; the state words; inserts, time, new bits of each stripe, that of events first; the identity |
-//! | 2 | slot of the bank, number of the chunk, the words of the chunk |
-//! | 3, the last | XXH3-128 of the checksums of all pieces before it |
+//! The content of a piece, in words of 8 bytes, by its type:
+//!
+//! - 1, the first: the length of the identity, next LSN, chain, number of state words, number of
+//!   stripes; the state words; inserts, time and new bits of each stripe, that of events first; the
+//!   identity.
+//! - 2: the slot of the bank, the number of the chunk, the words of the chunk.
+//! - 3, the last: XXH3-128 of the checksums of all pieces before it.
 //!
 //! Chunks stand in the order of slots and numbers; those that were never written to are left out.
 //! Their sizes follow from the bank that the state lists. The words are as they are, not settled,

@@ -202,7 +202,8 @@ pub(super) fn apply(machine: &mut Machine, logged: &Logged) -> Result<()> {
     Ok(())
 }
 
-/// Checks that a record with a sound checksum is one that a filter of this kind emits in this state.
+/// Checks that a record with a sound checksum is one that a filter of this kind emits in this
+/// state.
 fn check_record(machine: &Machine, record: &Record) -> Result<()> {
     let kind = machine.kind();
     let refused = |expected: &str| {

@@ -158,7 +158,7 @@ fn a_change_of_any_sum_of_any_stripe_changes_the_digest() {
             changed[0].inserts ^= 1;
             changed[1].new_bits ^= 1;
             changed[2].time ^= 2;
-            let names = ["inserts", "novelty", "time"];
+            let names = ["inserts", "new bits", "time"];
             // A kind that does not use time may keep any time.
             for (name, changed) in
                 names.into_iter().zip(changed).take(2 + usize::from(kind.uses_time()))

@@ -252,7 +252,7 @@ fn a_key_from_the_future_takes_the_clock_with_it() {
 }
 
 #[test]
-fn keys_from_the_past_are_where_the_clock_goes_on_and_until_then_time_stands() {
+fn keys_from_the_past_are_where_the_clock_continues_and_until_then_time_stands() {
     for downtime in [Downtime::Age, Downtime::Freeze] {
         let mut machine = Machine::new(START, downtime);
         let past = START - 1_000 * HOUR;

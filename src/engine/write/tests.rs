@@ -133,7 +133,7 @@ fn an_insert_that_waits_for_stripe_0_is_refused_if_what_it_finds_there_could_not
 }
 
 #[test]
-fn the_time_is_told_once_a_grace_and_not_with_every_key() {
+fn the_time_is_recorded_once_a_grace_and_not_with_every_key() {
     let (filter, start) = made();
     let grace = filter.engine.shared.grace;
     let tail = || filter.engine.shared.image.header().tail().hint();

@@ -270,7 +270,7 @@ fn ends_of_the_log_that_do_not_fit_together_are_damage() {
 }
 
 #[test]
-fn writes_are_refused_once_an_image_is_poisoned_or_retired_and_each_is_told() {
+fn writes_are_refused_once_an_image_is_poisoned_or_retired_and_each_is_reported() {
     let header = made(2);
     let told = || [header.is_poisoned(), header.is_retired(), header.refuses()];
     assert_eq!(told(), [false, false, false]);

@@ -175,8 +175,9 @@ impl Directory {
         let (mode, user, group) = (stat.st_mode & 0o7777, stat.st_uid, stat.st_gid);
         let us = rustix::process::geteuid().as_raw();
         let sentence = format!(
-            "permission denied: it belongs to user {user} and group {group} (mode {mode:04o}), and this \
-             process runs as user {us}; give it to the owner of `{MODEL}`, or run as one who may"
+            "permission denied: it belongs to user {user} and group {group} (mode {mode:04o}), and \
+             this process runs as user {us}; give it to the owner of `{MODEL}`, or run as one who \
+             may"
         );
         io::Error::new(io::ErrorKind::PermissionDenied, sentence)
     }

@@ -139,7 +139,7 @@ fn log(media: &dyn Media, first: u64, records: &[Record]) {
 
 fn replayed(media: &Arc<dyn Media>, meta: &Meta) -> Recovered {
     let known = LogExtent::Nothing;
-    replay(&**media, media, meta, "draft", known, &|| {}).expect("a sound log")
+    replay(&**media, media, meta, "temporary", known, &|| {}).expect("a sound log")
 }
 
 #[test]

@@ -74,7 +74,7 @@ impl Chooser {
     }
 
     /// Advances to the next result; returns false if there is none.
-    pub fn next(&mut self) -> bool {
+    pub fn advance(&mut self) -> bool {
         let Self::Way(way) = self else {
             return true;
         };

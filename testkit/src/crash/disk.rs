@@ -1,9 +1,9 @@
 //! A disk in memory that can lose its power or its process at any call, and fail on demand.
 //!
 //! It records all writes on a [tape](crate::crash::tape), from which the result of a power cut is
-//! derived: another disk, in the next boot of the machine. Stores through mappings are recorded at the next
-//! call that changes something, and when an operation has returned. After the death of the process
-//! the content is unchanged, on the same boot of the machine.
+//! derived: another disk, in the next boot of the machine. Stores through mappings are recorded at
+//! the next call that changes something, and when an operation has returned. After the death of the
+//! process the content is unchanged, on the same boot of the machine.
 
 use crate::crash::choices::Chooser;
 use crate::crash::fault::{Call, Fault, Plan};
@@ -202,6 +202,12 @@ impl State {
 fn pick(decider: &Option<Decider>, of: usize) -> usize {
     let Some(decider) = decider else { return of - 1 };
     decider.lock().expect("no panic").pick(of)
+}
+
+impl Default for CrashDisk {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl CrashDisk {

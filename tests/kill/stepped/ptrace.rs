@@ -188,7 +188,7 @@ impl Tracee {
     }
 
     /// Lets it run until the next stop.
-    pub fn go_on(&mut self) -> Result<Stop> {
+    pub fn resume(&mut self) -> Result<Stop> {
         self.request(libc::PTRACE_CONT, 0, null_mut())?;
         self.wait()
     }

@@ -111,7 +111,7 @@ pub enum Goal {
 
 /// The results of a scene.
 #[derive(Debug, Default)]
-pub struct Tally {
+pub struct Results {
     /// The number of instructions of the operation.
     pub instructions: usize,
     /// The number of victims killed during it.
@@ -145,11 +145,11 @@ pub struct Run<'a> {
     timeline_start: u64,
     /// The paths of the operation, and of the repairing ones.
     pub ways: Vec<Way>,
-    pub tally: Tally,
+    pub results: Results,
 }
 
 /// Runs a scene.
-pub fn run(scene: &'static Scene, company: Company, settings: Settings) -> Result<Tally, String> {
+pub fn run(scene: &'static Scene, company: Company, settings: Settings) -> Result<Results, String> {
     let home = home();
     let watch = Watch::start();
     let dir = home.path().join("filter");
@@ -165,7 +165,7 @@ pub fn run(scene: &'static Scene, company: Company, settings: Settings) -> Resul
         place: 0,
         timeline_start: 1,
         ways: Vec::new(),
-        tally: Tally::default(),
+        results: Results::default(),
     };
     run.begin()?;
     let every = settings.every.unwrap_or_else(|| spaced(scene.every));
@@ -181,7 +181,7 @@ pub fn run(scene: &'static Scene, company: Company, settings: Settings) -> Resul
         })?;
     }
     run.recover()?;
-    Ok(run.tally)
+    Ok(run.results)
 }
 
 /// Creates a directory in memory if possible, unless the environment names one: these tests kill
@@ -287,7 +287,7 @@ impl Run<'_> {
         }
         let warmed = goals.len() as u64;
         let expected = self.inserts + done + warmed;
-        self.go_on(expected, tested)?;
+        self.check_survivor(expected, tested)?;
         if round.is_multiple_of(KILLS_IN_A_ROW) {
             // Without a sync before: the gaps of the kills since the last one are still there.
             return self.recover();
@@ -379,7 +379,7 @@ impl Run<'_> {
             match tracee.run_to(way.places[best], if best > 0 { way.times[best] } else { 0 }) {
                 Ok(Stop::Breakpoint) => done = best,
                 Ok(Stop::Mark) => {
-                    self.tally.ended += 1;
+                    self.results.ended += 1;
                     return Ok(());
                 }
                 other => return Err(format!("while running to {best} instructions: {other:?}")),
@@ -388,8 +388,8 @@ impl Run<'_> {
         loop {
             if matches!(goal, Goal::After(count) if done >= count) {
                 let place = tracee.place().map_err(failed)?;
-                self.tally.kills += 1;
-                self.tally.astray += u64::from(self.ways[at].places.get(done) != Some(&place));
+                self.results.kills += 1;
+                self.results.astray += u64::from(self.ways[at].places.get(done) != Some(&place));
                 return Ok(());
             }
             match tracee.step().map_err(failed)? {
@@ -402,9 +402,9 @@ impl Run<'_> {
             }
         }
         if matches!(goal, Goal::After(_)) {
-            self.tally.ended += 1;
+            self.results.ended += 1;
         } else {
-            self.tally.instructions = self.tally.instructions.max(done);
+            self.results.instructions = self.results.instructions.max(done);
             self.ways.truncate(at);
             self.ways.push(Way::new(places));
         }
@@ -412,7 +412,7 @@ impl Run<'_> {
     }
 
     /// Checks the abilities and the view of the survivor.
-    fn go_on(&mut self, expected: u64, tested: Range<u64>) -> Result<(), String> {
+    fn check_survivor(&mut self, expected: u64, tested: Range<u64>) -> Result<(), String> {
         let count = tested.end - tested.start;
         let mut glanced = 0;
         self.ask("query for the victims' keys", |survivor| {
@@ -433,11 +433,12 @@ impl Run<'_> {
         }
         if self.scene.keeps > 0 && seen.present < counted.max(glanced) {
             return Err(format!(
-                "{glanced} of the victims' keys were present at first, then {}, of which {counted} are counted",
+                "{glanced} of the victims' keys were present at first, then {}, of which {counted} \
+                 are counted",
                 seen.present
             ));
         }
-        self.tally.counted += counted;
+        self.results.counted += counted;
         let again = self.ask("insert the victims' keys", |survivor| survivor.insert(tested))?;
         if again.inserts != seen.inserts + count {
             return Err(format!("{} inserts, expected {count} after {seen:?}", again.inserts));
@@ -462,7 +463,7 @@ impl Run<'_> {
         let live = self.ask("the digest after a sync", Survivor::sync)?;
         let copied = Copied::of(self.scene, &self.dir).map_err(told)?;
         let found = copied.filter.digest().map_err(told)?;
-        self.tally.recovered.1 += 1;
+        self.results.recovered.1 += 1;
         same(&live, &found)
             .map_err(|what| format!("a copy in {}: {what}", copied.place().display()))
     }
@@ -474,7 +475,7 @@ impl Run<'_> {
         let filter = self.doing("open after every process was killed", &[], || {
             self.scene.open(&self.dir).map_err(told)
         })?;
-        self.tally.recovered.0 += 1;
+        self.results.recovered.0 += 1;
         same(&live, &filter.digest().map_err(told)?)?;
         filter.close().map_err(told)
     }

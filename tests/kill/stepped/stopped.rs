@@ -40,7 +40,8 @@ impl fmt::Display for Waits {
             let (half, nearly, count) = (at(50), at(99), times.len());
             write!(
                 f,
-                "{count} inserts {name}: p50 {half:?}, p99 {nearly:?}, max {most:?}, {long} above {LONG:?}; "
+                "{count} inserts {name}: p50 {half:?}, p99 {nearly:?}, max {most:?}, {long} above \
+                 {LONG:?}; "
             )?;
         }
         write!(f, "{} blocked in the victim's stripe", self.held_up)?;
@@ -59,13 +60,13 @@ impl Run<'_> {
         let mut victim = Victim::start(self.scene, &self.dir, &plan)?;
         self.doing("a victim opens", &[victim.tracee.id()], || victim.stand())?;
         self.advance(&mut victim, 0, goal)?;
-        let stood = self.go_on_beside(&victim, tested)?;
+        let stood = self.insert_beside(&victim, tested)?;
         self.note(&victim, goal, &stood);
         if stood.overdue > 0 {
             let place = self.place_of(&victim, goal);
             return Err(format!("{} inserts wait for a victim at {place}", stood.overdue));
         }
-        self.let_go(&mut victim)?;
+        self.release(&mut victim)?;
         let seen = self.ask("wait for the inserts that the victim blocked", Survivor::join)?;
         let own = 1 + u64::from(self.scene.operation.inserts());
         let expected = self.inserts + done + own + AT_ONCE + IN_TURN;
@@ -92,7 +93,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn go_on_beside(&mut self, victim: &Victim, tested: u64) -> Result<Stood, String> {
+    fn insert_beside(&mut self, victim: &Victim, tested: u64) -> Result<Stood, String> {
         let held_up = match self.scene.operation {
             Operation::Insert | Operation::Check => HeldUp::Stripe(self.scene.stripe(tested)),
             Operation::Remove => HeldUp::Stripe(self.scene.stripe(tested - 1)),
@@ -110,11 +111,11 @@ impl Run<'_> {
     }
 
     /// Lets the victim run to the end of its operation, and of its process.
-    fn let_go(&mut self, victim: &mut Victim) -> Result<(), String> {
+    fn release(&mut self, victim: &mut Victim) -> Result<(), String> {
         let pid = victim.tracee.id();
         self.doing("the victim resumes", &[pid], || {
             loop {
-                match victim.tracee.go_on() {
+                match victim.tracee.resume() {
                     // There is a mark at the end; the victim may have reached it already.
                     Ok(Stop::Mark) => {}
                     Ok(Stop::Exit(0)) => return Ok(()),
@@ -136,7 +137,7 @@ impl Run<'_> {
             println!("  {}: {}", self.scene.path, line());
         }
         let line = (most > LONG).then(line);
-        let waits = &mut self.tally.waits;
+        let waits = &mut self.results.waits;
         waits.at_once.extend(&stood.at_once);
         waits.in_turn.extend(&stood.in_turn);
         waits.held_up += stood.held_up;

@@ -2,7 +2,7 @@
 
 use super::children::{Allowed, allowed};
 use super::ptrace::stay_on_one_processor;
-use super::run::{Company, Settings, Tally, run};
+use super::run::{Company, Results, Settings, run};
 use super::scenes::{Operation, Scene};
 use super::table;
 use libtest_mimic::Trial;
@@ -57,7 +57,7 @@ fn claim(scene: &Scene, company: Company) -> String {
     let path = scene.path;
     match (company, scene.victims) {
         (Company::Beside, 1) => {
-            format!("a_process_killed_after_any_instruction_leaves_others_that_go_on::{path}")
+            format!("a_process_killed_after_any_instruction_leaves_others_that_continue::{path}")
         }
         (Company::Beside, _) => {
             format!("who_repairs_after_a_kill_may_be_killed_after_any_instruction_too::{path}")
@@ -99,8 +99,8 @@ pub fn trials() -> (Vec<Trial>, Vec<String>) {
             let test = || {
                 stay_on_one_processor(turn);
                 let start = Instant::now();
-                let tally = run(scene, company, settings)?;
-                tell(scene, company, &tally, settings, start);
+                let results = run(scene, company, settings)?;
+                tell(scene, company, &results, settings, start);
                 Ok(())
             };
             // In a thread of its own: other tests may use all processors.
@@ -111,11 +111,12 @@ pub fn trials() -> (Vec<Trial>, Vec<String>) {
     (wanted.enumerate().map(trial).collect(), rest)
 }
 
-fn tell(scene: &Scene, company: Company, tally: &Tally, settings: Settings, start: Instant) {
-    let Tally { instructions, kills, counted, astray, ended, recovered, waits } = tally;
+fn tell(scene: &Scene, company: Company, results: &Results, settings: Settings, start: Instant) {
+    let Results { instructions, kills, counted, astray, ended, recovered, waits } = results;
     if company == Company::Stopped {
         println!(
-            "{}: {instructions} instructions, {kills} stops ({astray} on another path), {ended} reached the end, seed {}, {:.1} s: {waits}",
+            "{}: {instructions} instructions, {kills} stops ({astray} on another path), {ended} \
+             reached the end, seed {}, {:.1} s: {waits}",
             scene.path,
             settings.seed,
             start.elapsed().as_secs_f64()
@@ -123,8 +124,9 @@ fn tell(scene: &Scene, company: Company, tally: &Tally, settings: Settings, star
         return;
     }
     println!(
-        "{} ({company:?}): {instructions} instructions, {kills} kills ({counted} inserts present; {astray} on another path), {ended} reached the end, \
-         recovered {} times and {} copies, seed {}, {:.1} s",
+        "{} ({company:?}): {instructions} instructions, {kills} kills ({counted} inserts present; \
+         {astray} on another path), {ended} reached the end, recovered {} times and {} copies, \
+         seed {}, {:.1} s",
         scene.path,
         recovered.0,
         recovered.1,

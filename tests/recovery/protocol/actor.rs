@@ -13,7 +13,7 @@ pub enum At {
         job: Job,
     },
     /// Took a stripe over: reads the start of the newest snapshot.
-    Ground {
+    Base {
         stripe: u8,
         job: Job,
     },
@@ -68,7 +68,7 @@ pub enum At {
         then: Then,
     },
     Rename {
-        draft: Draft,
+        temporary: Temporary,
     },
     SyncDirectory {
         start: u8,
@@ -108,19 +108,19 @@ pub enum Job {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Then {
     Acknowledge,
-    Name(Draft),
+    Name(Temporary),
 }
 
 /// The step after the removal of old files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Next {
     Nothing,
-    Name(Draft),
+    Name(Temporary),
 }
 
 /// A snapshot without its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Draft {
+pub struct Temporary {
     start: u8,
     end: u8,
     copies: [u8; STRIPES],
@@ -186,7 +186,9 @@ fn to(mut world: World, me: usize, at: At) -> World {
     // A change that is final and invisible to other actors is not a separate step: fewer states.
     let at = match at {
         At::Commit { target, then: Then::Acknowledge } if durable >= target => At::Idle,
-        At::Commit { target, then: Then::Name(draft) } if durable >= target => At::Rename { draft },
+        At::Commit { target, then: Then::Name(temporary) } if durable >= target => {
+            At::Rename { temporary }
+        }
         At::Segments { listed, least, then } if listed & log(1, least) == 0 => done(then),
         at => at,
     };
@@ -206,15 +208,15 @@ fn step(mut world: World, me: usize, at: At, rules: Rules) -> Option<Step> {
         At::Dead => return None,
         At::Idle => begin(&mut world, me, rules)?,
         At::Lock { stripe, job } => return lock(world, me, stripe, job, rules).map(Ok),
-        At::Ground { stripe, job } => {
-            let from = (world.stripes[usize::from(stripe)].applied + 1).max(world.ground);
+        At::Base { stripe, job } => {
+            let from = (world.stripes[usize::from(stripe)].applied + 1).max(world.base);
             At::Map { stripe, job, from }
         }
         At::Map { stripe, job, from } => {
             if log(from, LSNS as u8) & !world.segments == 0 {
                 At::Apply { stripe, job, from }
-            } else if world.ground > from && !rules.repairs_once {
-                At::Ground { stripe, job }
+            } else if world.base > from && !rules.repairs_once {
+                At::Base { stripe, job }
             } else {
                 return Some(Err(format!("a repair misses log from {from} on")));
             }
@@ -231,7 +233,7 @@ fn step(mut world: World, me: usize, at: At, rules: Rules) -> Option<Step> {
         }
         At::End { start, copies } => end(&world, start, copies, rules),
         At::Commit { .. } | At::MapLog { .. } | At::Sync { .. } => commit(&mut world, at, rules)?,
-        At::Rename { draft: Draft { start, end, copies } } => {
+        At::Rename { temporary: Temporary { start, end, copies } } => {
             world.snapshots[usize::from(start)] = Some(Snapshot { end, copies, durable: false });
             let next = At::SyncDirectory { start };
             // Power cuts are left to the search in which all actors die: fewer states.
@@ -247,7 +249,7 @@ fn step(mut world: World, me: usize, at: At, rules: Rules) -> Option<Step> {
             At::Raise { start }
         }
         At::Raise { start } => {
-            world.ground = world.ground.max(start);
+            world.base = world.base.max(start);
             At::List { own: 0, then: Next::Nothing }
         }
         At::List { own, then } => {
@@ -298,25 +300,28 @@ fn insert(world: &mut World, me: usize, at: At) -> Option<At> {
 
 /// Reads the end of the log, once all stripes are copied.
 fn end(world: &World, start: u8, copies: [u8; STRIPES], rules: Rules) -> At {
-    let draft =
-        Draft { start: if rules.late_start { world.tail } else { start }, end: world.tail, copies };
-    let then = if rules.tidy_first { Next::Name(draft) } else { Next::Nothing };
+    let temporary = Temporary {
+        start: if rules.late_start { world.tail } else { start },
+        end: world.tail,
+        copies,
+    };
+    let then = if rules.tidy_first { Next::Name(temporary) } else { Next::Nothing };
     match (rules.without_commit, rules.tidy_first) {
-        (true, _) => At::Rename { draft },
-        (_, true) => At::List { own: draft.start, then },
-        _ => At::Commit { target: draft.end, then: Then::Name(draft) },
+        (true, _) => At::Rename { temporary },
+        (_, true) => At::List { own: temporary.start, then },
+        _ => At::Commit { target: temporary.end, then: Then::Name(temporary) },
     }
 }
 
 fn begin(world: &mut World, me: usize, rules: Rules) -> Option<At> {
     let changed = world.stripes.iter().map(|stripe| stripe.applied).max().unwrap_or(0);
-    let (tail, ground) = (world.tail, world.ground);
+    let (tail, base) = (world.tail, world.base);
     let actor = &mut world.actors[me];
     if let Some((&stripe, rest)) = actor.inserts.split_first() {
         actor.inserts = rest;
         return Some(At::Lock { stripe, job: Job::Insert });
     }
-    if actor.checkpoints == 0 || changed == 0 || changed < ground {
+    if actor.checkpoints == 0 || changed == 0 || changed < base {
         return None;
     }
     actor.checkpoints -= 1;
@@ -345,7 +350,7 @@ fn lock(mut world: World, me: usize, stripe: u8, job: Job, rules: Rules) -> Opti
             world.unaccounted += 1;
             At::Held { stripe, job }
         }
-        (Some(_), _) => At::Ground { stripe, job },
+        (Some(_), _) => At::Base { stripe, job },
     };
     world.stripes[index].owner = Some(me as u8);
     Some(to(world, me, next))
@@ -382,7 +387,7 @@ fn commit(world: &mut World, at: At, rules: Rules) -> Option<At> {
     Some(match at {
         At::Commit { target, then } if world.durable >= target => match then {
             Then::Acknowledge => At::Idle,
-            Then::Name(draft) => At::Rename { draft },
+            Then::Name(temporary) => At::Rename { temporary },
         },
         At::Commit { target, then } => {
             At::MapLog { target, from: world.durable, upto: world.tail, then }
@@ -412,7 +417,7 @@ fn commit(world: &mut World, at: At, rules: Rules) -> Option<At> {
 fn done(then: Next) -> At {
     match then {
         Next::Nothing => At::Idle,
-        Next::Name(draft) => At::Commit { target: draft.end, then: Then::Name(draft) },
+        Next::Name(temporary) => At::Commit { target: temporary.end, then: Then::Name(temporary) },
     }
 }
 

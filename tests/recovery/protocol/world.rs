@@ -86,7 +86,7 @@ pub struct World {
     pub tail: u8,
     pub durable: u8,
     /// The start of the newest snapshot, as in the header.
-    pub ground: u8,
+    pub base: u8,
     /// The number of slots that may be empty without a held stripe.
     pub unaccounted: u8,
     pub places: [Place; LSNS],
@@ -110,7 +110,7 @@ impl World {
         let mut world = Self {
             tail: 2,
             durable: 2,
-            ground: 0,
+            base: 0,
             unaccounted: 0,
             places: [Place::Empty; LSNS],
             stripes: [Stripe::default(); STRIPES],

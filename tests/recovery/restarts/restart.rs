@@ -34,7 +34,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         40 => (key(), 1..60_u16).prop_map(|(key, count)| vec![Step::Insert(key); count as usize]),
         30 => prop::collection::vec(key().prop_map(Step::Insert), 1..80),
         20 => prop::collection::vec(key().prop_map(Step::Check), 1..30),
-        10 => (key(), -600..600_i64).prop_map(|(key, from_now)| vec![Step::InsertAt(key, from_now)]),
+        10 => (key(), -600..600_i64)
+            .prop_map(|(key, from_now)| vec![Step::InsertAt(key, from_now)]),
         30 => (0..400_u64).prop_map(|millis| vec![Step::Advance(millis)]),
         8 => Just(vec![Step::Checkpoint]),
         4 => Just(vec![Step::Sync]),

@@ -17,7 +17,7 @@ const DAMAGES: u64 = 60;
 
 /// The results of the damages.
 #[derive(Debug, Default)]
-struct Tally {
+struct Results {
     saved: u64,
     lossless: u64,
     undamaged: u64,
@@ -25,7 +25,7 @@ struct Tally {
 }
 
 /// Damages a filter, salvages it, and compares the result with the oracle.
-fn check(scene: &Scene, harms: &[(String, Harm)], tally: &mut Tally) {
+fn check(scene: &Scene, harms: &[(String, Harm)], results: &mut Results) {
     let what = format!("{} {:?} {:?} {harms:?}", scene.sample.name, scene.story, scene.end);
     let place = place();
     let [home, dest] = ["filter", "saved"].map(|name| place.path().join(name));
@@ -44,7 +44,7 @@ fn check(scene: &Scene, harms: &[(String, Harm)], tally: &mut Tally) {
         (Ok(None), Some(stop)) => {
             assert!(sound && !dest.exists(), "{what}: something is damaged");
             check_state(scene, &home, scene.operations_below(stop), &what);
-            tally.undamaged += 1;
+            results.undamaged += 1;
         }
         (Ok(Some(salvaged)), Some(stop)) => {
             assert!(!sound, "{what}: verify found nothing");
@@ -52,14 +52,14 @@ fn check(scene: &Scene, harms: &[(String, Harm)], tally: &mut Tally) {
             assert!(salvaged.lsn == stop || !whole_live, "{what}: {stop} {salvaged:?}");
             check_told(scene, &files, &salvaged, &what);
             check_state(scene, &dest, scene.operations_below(stop), &what);
-            tally.saved += 1;
-            tally.lossless += u64::from(salvaged.lost.is_none());
+            results.saved += 1;
+            results.lossless += u64::from(salvaged.lost.is_none());
         }
         (Err(error), None) => {
             let damage = matches!(error, Error::Damaged { .. } | Error::NotAFilter { .. });
             assert!(damage && error.to_string().contains("filter"), "{what}: {error}");
             assert!(!dest.join("meta").exists(), "{what}");
-            tally.nothing += 1;
+            results.nothing += 1;
         }
         (salvaged, stop) => panic!("{what}: {salvaged:?}, but the bytes prove {stop:?}"),
     }
@@ -126,7 +126,7 @@ fn harms(scene: &Scene, name: &str) -> Vec<Harm> {
 
 #[test]
 fn after_any_single_damage_the_longest_proved_prefix_is_recovered_for_every_kind() {
-    let mut tally = Tally::default();
+    let mut results = Results::default();
     for (number, sample) in SAMPLES.iter().enumerate() {
         // Each kind in one of the stories in turn, the first in all.
         let of_turn = |at: &usize| number == 0 || *at == number % 4;
@@ -136,20 +136,20 @@ fn after_any_single_damage_the_longest_proved_prefix_is_recovered_for_every_kind
                 let names = scene.names(start).into_iter().filter(|name| !name.contains("live-"));
                 for name in names {
                     for harm in harms(&scene, name) {
-                        check(&scene, &[(name.to_owned(), harm)], &mut tally);
+                        check(&scene, &[(name.to_owned(), harm)], &mut results);
                     }
                 }
             }
         }
     }
-    println!("{tally:?}");
-    assert!(tally.saved > 500 && tally.lossless > 100 && tally.undamaged > 20, "{tally:?}");
-    assert!(tally.nothing > 50, "{tally:?}");
+    println!("{results:?}");
+    assert!(results.saved > 500 && results.lossless > 100 && results.undamaged > 20, "{results:?}");
+    assert!(results.nothing > 50, "{results:?}");
 }
 
 #[test]
 fn after_several_random_damages_the_longest_proved_prefix_is_recovered() {
-    let mut tally = Tally::default();
+    let mut results = Results::default();
     for (number, sample) in SAMPLES.iter().enumerate() {
         let mut random = Random::new(number as u64);
         let story = [Story::Old, Story::Young][number % 2];
@@ -164,11 +164,11 @@ fn after_several_random_damages_the_longest_proved_prefix_is_recovered() {
                     (name.to_owned(), Harm::any(&mut random, scene.files[name].len()))
                 })
                 .collect();
-            check(&scene, &harms, &mut tally);
+            check(&scene, &harms, &mut results);
         }
     }
-    println!("{tally:?}");
-    assert!(tally.saved > 200 && tally.nothing > 10, "{tally:?}");
+    println!("{results:?}");
+    assert!(results.saved > 200 && results.nothing > 10, "{results:?}");
 }
 
 #[test]
@@ -184,7 +184,7 @@ fn a_snapshot_counts_only_if_the_log_reaches_its_end() {
     let name = name.expect("a segment").to_owned();
     for lsn in [end - 10, end, end + 1] {
         let at = PAGE + RECORD * (lsn - first(&name)) as usize;
-        check(&scene, &[(name.clone(), Harm::Flip(at))], &mut Tally::default());
+        check(&scene, &[(name.clone(), Harm::Flip(at))], &mut Results::default());
     }
 }
 
@@ -213,7 +213,7 @@ fn log_known_only_from_names_is_reported_lost_and_not_as_the_end() {
         scene.lay(&home, &files);
         let salvaged = inspect::salvage(&home, &dest).expect("a snapshot").expect("damage");
         assert!(salvaged.lsn == lsn && salvaged.lost.is_some(), "{harms:?}: {salvaged:?}");
-        check(&scene, &harms, &mut Tally::default());
+        check(&scene, &harms, &mut Results::default());
     }
 }
 
@@ -237,7 +237,8 @@ fn empty_slots_of_dead_writers_are_skipped() {
     std::fs::remove_dir_all(&home).expect("a directory");
     files.insert(scene.names("snap-")[0].to_owned(), scene.files[scene.names("snap-")[0]].clone());
     scene.lay(&home, &files);
-    let salvaged = inspect::salvage(&home, &dest).expect("a ground").expect("a damaged snapshot");
+    let salvaged =
+        inspect::salvage(&home, &dest).expect("a recovery base").expect("a damaged snapshot");
     assert!(salvaged.lost.is_none() && salvaged.lsn == scene.tail(), "{salvaged:?}");
     let [expected, found] = [&again, &dest].map(|home| {
         let filter: Filter = Filter::open(home, options()).expect("sound");

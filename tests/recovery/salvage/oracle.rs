@@ -107,8 +107,8 @@ impl<'a> Oracle<'a> {
             let same = self.files.get(name).is_some_and(|is| parts(is) == parts(was));
             same.then(|| (number(was, 40), number(was, 48)))
         });
-        let grounds = snapshots.chain([(1, 1)]);
-        let stops = grounds.filter_map(|(start, end)| {
+        let bases = snapshots.chain([(1, 1)]);
+        let stops = bases.filter_map(|(start, end)| {
             let stop = (start..).find(|&lsn| self.record(lsn).is_none()).expect("an end");
             (stop >= end).then(|| self.without_events(end, stop))
         });

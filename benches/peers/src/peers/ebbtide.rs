@@ -1,7 +1,7 @@
 //! An age-partitioned filter whose window is the keys of the stream. It has default options except
 //! for the durability, so background threads allocate log and write checkpoints during the run.
 
-use super::{Durability, FPR, GROUP, Key, Peer, Result, Setup, count_new};
+use super::peer::{Durability, FPR, GROUP, Key, Peer, Result, Setup, count_new};
 use ebbtide::{AgePartitioned, Checked, Filter, Options, Since};
 
 struct Ebbtide {

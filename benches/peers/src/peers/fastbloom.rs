@@ -1,7 +1,7 @@
 //! Bloom filters in memory, without files, window or expiry.
 
+use super::peer::{FPR, Key, Peer, Result, Setup, count_new};
 use super::stripes::Stripes;
-use super::{FPR, Key, Peer, Result, Setup, count_new};
 use fastbloom::{AtomicBloomFilter, BloomFilter};
 use parking_lot::Mutex;
 

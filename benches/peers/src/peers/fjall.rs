@@ -2,8 +2,8 @@
 //! in the value. Get and insert run under a lock by key, which makes them one step; each fsync
 //! belongs to one writer.
 
+use super::peer::{Durability, EXPIRY, Key, Peer, Result, Setup, count_new, seconds_now};
 use super::stripes::Stripes;
-use super::{Durability, EXPIRY, Key, Peer, Result, Setup, count_new, seconds_now};
 use fjall::compaction::filter::{
     CompactionFilter, CompactionFilterResult, Context, Factory, ItemAccessor, Verdict,
 };

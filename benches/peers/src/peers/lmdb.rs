@@ -1,7 +1,7 @@
 //! LMDB through heed: a B+ tree with copy-on-write pages, one writer at a time. Without fsync it
 //! writes directly to its map. It has no expiry: each key is stored with its time.
 
-use super::{Durability, Key, Peer, Result, Setup, seconds_now};
+use super::peer::{Durability, Key, Peer, Result, Setup, seconds_now};
 use heed::types::Bytes;
 use heed::{CommitOrAbort, Database, Env, EnvFlags, EnvOpenOptions};
 

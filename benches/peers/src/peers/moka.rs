@@ -1,7 +1,7 @@
 //! A concurrent cache in memory with expiry. It is unbounded: with a bound it would evict by use,
 //! not by age.
 
-use super::{EXPIRY, Key, Peer, Result, Setup, count_new};
+use super::peer::{EXPIRY, Key, Peer, Result, Setup, count_new};
 use moka::sync::Cache;
 
 struct Moka(Cache<Key, ()>);

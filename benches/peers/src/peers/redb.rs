@@ -1,7 +1,7 @@
 //! redb: a B-tree with copy-on-write pages, one writer at a time. Without fsync its commits stay in
 //! memory until a durable one. It has no expiry: each key is stored with its time.
 
-use super::{Durability, Key, Peer, Result, Setup, seconds_now};
+use super::peer::{Durability, Key, Peer, Result, Setup, seconds_now};
 use redb::{Builder, Database, ReadableTable, TableDefinition};
 
 const SEEN: TableDefinition<'_, &Key, u32> = TableDefinition::new("seen");

@@ -2,7 +2,7 @@
 //! program starts and stops the server; each writer has a connection. With fsync, commands that
 //! arrive together share one.
 
-use super::{Durability, EXPIRY, Key, Peer, Result, Setup};
+use super::peer::{Durability, EXPIRY, Key, Peer, Result, Setup};
 use parking_lot::Mutex;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;

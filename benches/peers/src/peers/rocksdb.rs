@@ -2,8 +2,8 @@
 //! on memtables and tables. Get and put run under a lock by key, which makes them one step.
 //! Concurrent writes with `sync` share one fsync.
 
+use super::peer::{Durability, EXPIRY, Key, Peer, Result, Setup, count_new};
 use super::stripes::Stripes;
-use super::{Durability, EXPIRY, Key, Peer, Result, Setup, count_new};
 use rocksdb::{DB, Options, WriteOptions};
 
 struct RocksDb {

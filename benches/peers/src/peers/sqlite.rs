@@ -1,7 +1,7 @@
 //! SQLite with a write-ahead log and prepared statements. Writers use one connection in turn,
 //! because SQLite permits one writer at a time. It has no expiry: each key is stored with its time.
 
-use super::{Durability, Key, Peer, Result, Setup, seconds_now};
+use super::peer::{Durability, Key, Peer, Result, Setup, seconds_now};
 use parking_lot::Mutex;
 use rusqlite::Connection;
 

@@ -1,6 +1,6 @@
 //! Locks by key, for peers that cannot check and insert in one step.
 
-use super::Key;
+use super::peer::Key;
 use parking_lot::{Mutex, MutexGuard};
 use xxhash_rust::xxh3::xxh3_64;
 

@@ -197,7 +197,7 @@ fn points_are_met_and_joined_as_equation_18_says() {
     }
     assert!(relative(distinct.of(3.0), interpolated((1.0, 1.0), points[0], 3.0)) < 2e-5);
     let beyond = interpolated(points[4], points[5], 1e9);
-    assert!(relative(distinct.of(1e9), beyond) < 2e-5, "the last slope goes on");
+    assert!(relative(distinct.of(1e9), beyond) < 2e-5, "the last slope continues");
     let given = Distinct::sampled(&[(1.0, 1.0), (10.0, 9.5)]).expect("points");
     assert_eq!(given, Distinct::sampled(&[(10.0, 9.5)]).expect("points"));
     // No stream grows faster than j: 1 key in 10 inserts, then 90 in 90.

@@ -223,16 +223,19 @@ impl Describe for AgePartitioned {
 }
 
 impl SingleBlock for AgePartitioned {
+    #[inline]
     fn prefetch(&self, block: &Block<'_>, hash: u64) {
         self.slices.prefetch(block, hash);
     }
 
+    #[inline]
     fn insert(&self, block: &Block<'_>, operation: &Operation) {
         // Another thread may have shifted since the step was read, and written here first.
         let generation = operation.step.max(caught_up(block));
         self.slices.insert(block, 0, generation, operation.hash);
     }
 
+    #[inline]
     fn contains(&self, state: &State<'_>, block: &Block<'_>, query: &Query) -> bool {
         self.slices.runs(block, CountedGenerations::current(state), query.hash).0 != 0
     }

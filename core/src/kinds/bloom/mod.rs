@@ -123,12 +123,14 @@ impl Describe for Bloom {
 }
 
 impl SingleBlock for Bloom {
+    #[inline]
     fn prefetch(&self, block: &Block<'_>, hash: u64) {
         self.each_bit(block, hash, |word, _| prefetch(word));
     }
 
     /// Counts the bits that are not set yet. A new bit shared by several functions counts once for
     /// each: one key in thousands.
+    #[inline]
     fn new_bits(&self, block: &Block<'_>, operation: &Operation) -> u32 {
         let mut new = 0;
         self.each_bit(block, operation.hash, |word, shift| {
@@ -137,11 +139,13 @@ impl SingleBlock for Bloom {
         new
     }
 
+    #[inline]
     fn insert(&self, block: &Block<'_>, operation: &Operation) {
         // Stored even if unchanged: a branch on that would be unpredictable and cost more.
         self.each_bit(block, operation.hash, |word, shift| store(word, load(word) | 1 << shift));
     }
 
+    #[inline]
     fn contains(&self, _: &State<'_>, block: &Block<'_>, query: &Query) -> bool {
         self.all_set(block, query.hash)
     }

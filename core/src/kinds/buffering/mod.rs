@@ -209,10 +209,12 @@ impl Describe for Buffering {
 }
 
 impl SingleBlock for Buffering {
+    #[inline]
     fn prefetch(&self, block: &Block<'_>, hash: u64) {
         buffers::fetch(block, self.plan.k, hash);
     }
 
+    #[inline]
     fn insert(&self, block: &Block<'_>, operation: &Operation) {
         // Another thread may have swapped since the step was read, and written here first.
         let generation = operation.step.max(caught_up(block));
@@ -220,6 +222,7 @@ impl SingleBlock for Buffering {
         buffers::insert(block, self.plan.k, generation, written, operation.hash);
     }
 
+    #[inline]
     fn contains(&self, state: &State<'_>, block: &Block<'_>, query: &Query) -> bool {
         let generation = CountedGenerations::current(state).max(caught_up(block));
         let found = buffers::found(block, self.plan.k, generation, query.hash);

@@ -139,11 +139,13 @@ impl Describe for Counting {
 }
 
 impl SingleBlock for Counting {
+    #[inline]
     fn prefetch(&self, block: &Block<'_>, hash: u64) {
         let counters = self.counters(block);
         self.each(hash, &counters, |at| counters.prefetch(block, at));
     }
 
+    #[inline]
     fn insert(&self, block: &Block<'_>, operation: &Operation) {
         let (counters, weight) = (self.counters(block), u64::from(operation.weight));
         let most = counters.most();
@@ -159,6 +161,7 @@ impl SingleBlock for Counting {
         }
     }
 
+    #[inline]
     fn contains(&self, _: &State<'_>, block: &Block<'_>, query: &Query) -> bool {
         self.least(block, query.hash) > 0
     }

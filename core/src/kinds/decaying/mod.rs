@@ -321,12 +321,14 @@ impl<C: Counters> SingleBlock for Decaying<C> {
         Decision::Insert { step }
     }
 
+    #[inline]
     fn prefetch(&self, block: &Block<'_>, hash: u64) {
         let cells = self.cells(block);
         let at = At::<MOST_FUNCTIONS>::new(hash, cells.count, self.plan.k);
         at.iter().for_each(|at| self.counters.prefetch(&cells, at));
     }
 
+    #[inline]
     fn insert(&self, block: &Block<'_>, operation: &Operation) {
         let epoch = self.epoch_of(operation.time);
         let now = operation.step.max(epoch);
@@ -339,6 +341,7 @@ impl<C: Counters> SingleBlock for Decaying<C> {
     }
 
     /// Returns whether anything is left of the key: whether its estimate is above 0.
+    #[inline]
     fn contains(&self, _: &State<'_>, block: &Block<'_>, query: &Query) -> bool {
         // The remaining weight of a key may be exactly what a full counter lost.
         let least = self.least(block, query);

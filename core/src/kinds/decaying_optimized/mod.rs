@@ -398,6 +398,7 @@ impl SingleBlock for Optimized {
         Decision::Insert { step: self.epoch_of(moment.now.max(moment.time)) }
     }
 
+    #[inline]
     fn prefetch(&self, block: &Block<'_>, hash: u64) {
         let parts = self.parts(block);
         self.front(&parts).prefetch(block, hash);
@@ -408,6 +409,7 @@ impl SingleBlock for Optimized {
     }
 
     /// A late key, whose own time lies before the filter's, adds its remaining weight.
+    #[inline]
     fn insert(&self, block: &Block<'_>, operation: &Operation) {
         let parts = self.parts(block);
         let own_epoch = self.epoch_of(operation.time);
@@ -427,6 +429,7 @@ impl SingleBlock for Optimized {
     }
 
     /// Returns whether anything is left of the key, or might be.
+    #[inline]
     fn contains(&self, _: &State<'_>, block: &Block<'_>, query: &Query) -> bool {
         let Estimate { count, at_least } = self.least(block, query);
         count > 0.0 || at_least

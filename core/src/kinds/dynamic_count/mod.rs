@@ -234,6 +234,7 @@ impl Describe for DynamicCount {
 }
 
 impl SingleBlock for DynamicCount {
+    #[inline]
     fn prefetch(&self, block: &Block<'_>, hash: u64) {
         let vectors = self.vectors(block);
         let key = Key::new(hash, self.plan.k, &vectors);
@@ -242,6 +243,7 @@ impl SingleBlock for DynamicCount {
 
     /// Section 3.2: every counter of the key is raised; the OFV is made wider before one would
     /// overflow it.
+    #[inline]
     fn insert(&self, block: &Block<'_>, operation: &Operation) {
         let mut vectors = self.vectors(block);
         let key = Key::new(operation.hash, self.plan.k, &vectors);
@@ -259,6 +261,7 @@ impl SingleBlock for DynamicCount {
         }
     }
 
+    #[inline]
     fn contains(&self, _: &State<'_>, block: &Block<'_>, query: &Query) -> bool {
         self.least(block, query.hash) > 0
     }

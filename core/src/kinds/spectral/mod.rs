@@ -192,14 +192,17 @@ impl Describe for Spectral {
 }
 
 impl SingleBlock for Spectral {
+    #[inline]
     fn prefetch(&self, block: &Block<'_>, hash: u64) {
         self.parts(block.of).prefetch(block, hash);
     }
 
+    #[inline]
     fn insert(&self, block: &Block<'_>, operation: &Operation) {
         self.parts(block.of).insert(block, operation.hash, operation.weight.into());
     }
 
+    #[inline]
     fn contains(&self, _: &State<'_>, block: &Block<'_>, query: &Query) -> bool {
         self.parts(block.of).contains(block, query.hash)
     }

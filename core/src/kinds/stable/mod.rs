@@ -161,10 +161,12 @@ impl<C: Class> SingleBlock for Decremented<C> {
         Decision::Insert { step: moment.totals.inserts }
     }
 
+    #[inline]
     fn prefetch(&self, block: &Block<'_>, hash: u64) {
         self.plan.cells.prefetch(block, hash);
     }
 
+    #[inline]
     fn insert(&self, block: &Block<'_>, operation: &Operation) {
         let (cells, max) = (&self.plan.cells, self.plan.max);
         cells.settle(block, operation.step.saturating_add(1));
@@ -172,6 +174,7 @@ impl<C: Class> SingleBlock for Decremented<C> {
         cells.raise(block, operation.hash, value.into());
     }
 
+    #[inline]
     fn contains(&self, _: &State<'_>, block: &Block<'_>, query: &Query) -> bool {
         self.plan.cells.holds(block, query.hash, query.totals.inserts)
     }

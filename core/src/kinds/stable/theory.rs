@@ -1,4 +1,4 @@
-//! The stable point, and error rates at it and before it: pure functions of numbers.
+//! The stable point, and error rates there and before: pure functions of numbers.
 //!
 //! A cell is the Markov chain of the Importance-aware paper's figures 1 and 3. From value `i` it
 //! goes to `i - 1` when it is decremented, and to the value of a key when one is hashed to it and

@@ -159,7 +159,12 @@ fn slice_counts() -> impl Strategy<Value = (u32, u32)> {
 const ONE: Layout = Layout { stripes: 1, block_words: 1 << 20 };
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, rng_seed: RngSeed::Fixed(7), ..Default::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 300,
+        failure_persistence: None,
+        rng_seed: RngSeed::Fixed(7),
+        ..Default::default()
+    })]
 
     #[test]
     fn answers_as_the_naive_algorithm_does(
@@ -196,7 +201,8 @@ proptest! {
                     prop_assert_eq!(harness.age_at(hash, then), expected.map(Age::Time));
                     prop_assert_eq!(harness.contains_at(hash, then), expected.is_some());
                     let within = model.youngest(hash, then, age.min(window)).is_some();
-                    prop_assert_eq!(harness.contains_within_at(hash, then, Within::Time(age)), within);
+                    let found = harness.contains_within_at(hash, then, Within::Time(age));
+                    prop_assert_eq!(found, within);
                 }
             }
         }

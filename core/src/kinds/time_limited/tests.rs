@@ -83,7 +83,7 @@ fn keeps_what_is_alive(kind: &Arc<TimeLimited>, stream: impl Iterator<Item = (u6
         let state = harness.state();
         let generations = kind.generations(&state);
         let open = generations.current();
-        assert!(now < generations.close(), "{open} goes on at {now}");
+        assert!(now < generations.close(), "{open} stays open at {now}");
         let alive = generations.first_since(now, kind.window);
         let bank = state.bank_of_step(open).expect("a bank");
         let oldest_slice = alive.max(bank.since) + 1 - u64::from(kind.k);

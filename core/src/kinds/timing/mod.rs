@@ -277,6 +277,7 @@ impl SingleBlock for Timing {
         Decision::Insert { step: moment.totals.inserts }
     }
 
+    #[inline]
     fn prefetch(&self, block: &Block<'_>, hash: u64) {
         let timers = self.timers(block);
         self.each_timer(&timers, hash, |at| timers.prefetch(block, at));
@@ -284,6 +285,7 @@ impl SingleBlock for Timing {
 
     /// Sections 3.1.1, 3.2.1; the timestamp that they increment afterwards follows from the number
     /// of the next insert.
+    #[inline]
     fn insert(&self, block: &Block<'_>, operation: &Operation) {
         let timers = self.timers(block);
         // Another thread with a later number may have written here first.
@@ -292,6 +294,7 @@ impl SingleBlock for Timing {
         self.each_timer(&timers, operation.hash, |at| timers.set(block, at, stamp));
     }
 
+    #[inline]
     fn contains(&self, _: &State<'_>, block: &Block<'_>, query: &Query) -> bool {
         self.seen(block, query, self.plan.window).is_some()
     }

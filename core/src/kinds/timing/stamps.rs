@@ -187,14 +187,17 @@ mod tests {
             let words: Vec<AtomicU64> = (0..100).map(|_| AtomicU64::new(0)).collect();
             let block = Block::alone(&own, &words);
             let timers = Packed { first: 0, bits, cells };
-            let stamps: Vec<u64> = stamps[..cells].iter().map(|stamp| stamp % (ring.0 + 1)).collect();
+            let stamps = stamps[..cells].iter().map(|stamp| stamp % (ring.0 + 1));
+            let stamps = Vec::from_iter(stamps);
             stamps.iter().enumerate().for_each(|(at, &stamp)| timers.set(&block, at, stamp));
-            prop_assert_eq!(in_use(&timers, &block), stamps.iter().filter(|&&stamp| stamp > 0).count() as u64);
+            let used = stamps.iter().filter(|&&stamp| stamp > 0).count() as u64;
+            prop_assert_eq!(in_use(&timers, &block), used);
 
             let now = ring.stamp(tick);
             ring.sweep(now, kept).mark(&timers, &block, from.min(cells), to.min(cells));
             for (at, &stamp) in stamps.iter().enumerate() {
-                let stays = !(from..to).contains(&at) || kept.is_some_and(|kept| ring.age(now, stamp) <= kept);
+                let stays = !(from..to).contains(&at)
+                    || kept.is_some_and(|kept| ring.age(now, stamp) <= kept);
                 let expected = if stays { stamp } else { 0 };
                 prop_assert_eq!(timers.get(&block, at), expected, "timer {} of {:?}", at, &stamps);
             }

@@ -14,7 +14,10 @@ proptest! {
     fn every_number_keeps_its_digits_until_all_slots_are_used(
         lines in 1_u64..12,
         share in 1_u64..10,
-        picks in prop::collection::vec((any::<prop::sample::Index>(), 0_u64..16, any::<bool>()), 0..300),
+        picks in prop::collection::vec(
+            (any::<prop::sample::Index>(), 0_u64..16, any::<bool>()),
+            0..300,
+        ),
         rebuild_at in 0..300_usize,
     ) {
         let counters = lines * shape::LINE as u64;

@@ -135,13 +135,13 @@ fn the_front_swaps_so_that_an_endless_stream_does_not_fill_it() {
         swapped.insert(hash_of(key), key * 1000);
         plain.insert(hash_of(key), key * 1000);
     }
-    let (forgetful, full) = (swapped.measured_fpr(200_000), plain.measured_fpr(200_000));
-    println!("endless: {forgetful:.5} swapped, {full:.5} plain");
+    let (rotated, full) = (swapped.measured_fpr(200_000), plain.measured_fpr(200_000));
+    println!("endless: {rotated:.5} swapped, {full:.5} plain");
     // With one hash function and 10,000/ln 2 bits, 60,000 keys fill 98 % of the plain front, and
     // each of the two buffers holds at most 3300: 20 %, so 37 % with both. The counters are the
     // same.
-    assert!(full > 0.0 && forgetful < 0.45 * full);
-    assert!(swapped.estimated_fpr() >= forgetful);
+    assert!(full > 0.0 && rotated < 0.45 * full);
+    assert!(swapped.estimated_fpr() >= rotated);
 }
 
 #[test]

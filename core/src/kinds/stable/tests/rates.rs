@@ -121,7 +121,8 @@ fn filters_of_many_blocks_come_to_the_stable_point_and_stay() {
             }
             let (v0, bound) = (chain.stable_point(), chain.fp_bound(5));
             println!(
-                "{kind} {layout:?}: V0 {v0:.4} measured {zeros:.4}, FP bound {bound:.4} measured {hits:.4}"
+                "{kind} {layout:?}: V0 {v0:.4} measured {zeros:.4}, FP bound {bound:.4} measured \
+                 {hits:.4}"
             );
             // The share of zeros of 16,384 cells has a standard deviation below 0.003, its mean
             // over 17 nearly independent moments one below 0.001. Several draws of one cell, which

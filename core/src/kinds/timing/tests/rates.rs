@@ -104,7 +104,8 @@ fn the_measured_rate_is_the_planned_one_at_worst_and_the_estimate_knows_it() {
         let planned = kind.planned_fpr(layout);
         let (measured, estimated) = (harness.measured_fpr(500_000), harness.estimated_fpr());
         println!(
-            "{name} {window} in {batch}: {measured:.6} measured, {estimated:.6} estimated, {planned:.6} planned of {wanted}"
+            "{name} {window} in {batch}: {measured:.6} measured, {estimated:.6} estimated, \
+             {planned:.6} planned of {wanted}"
         );
         // At least 500 false positives: six standard deviations are below 27 %.
         let tolerance = 6.0 * (estimated / 500_000.0).sqrt();

@@ -62,7 +62,7 @@ pub const OLD_KEYS: u64 = 1 << 32;
 
 /// A filter that was closed.
 #[derive(Debug)]
-pub struct Ground {
+pub struct Start {
     pub memory: Memory,
     pub promise: Promise,
     pub pace: Pace,
@@ -95,7 +95,7 @@ impl Pace {
 }
 
 /// Returns all initial filters.
-pub fn all() -> Result<Vec<Ground>, ebbtide::Error> {
+pub fn all() -> Result<Vec<Start>, ebbtide::Error> {
     let mut all = Vec::new();
     for (kind, parameters, promise, pace) in KINDS {
         for bytes in SEGMENTS {
@@ -110,7 +110,7 @@ pub fn all() -> Result<Vec<Ground>, ebbtide::Error> {
             filter.close()?;
             let memory = media::copy(&memory, |name| !name.starts_with("live"));
             let memory = memory.expect("memory is large");
-            all.push(Ground { memory, promise, pace });
+            all.push(Start { memory, promise, pace });
         }
     }
     Ok(all)

@@ -1,0 +1,41 @@
+//! A line of input, and the output for a skipped one.
+
+use ebbtide::Timestamp;
+
+/// The largest number of numbers at the end of a line, besides its weight.
+pub const MOST_NUMBERS: usize = 3;
+
+/// The output for a line that `--skip-bad` skips.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Skipped {
+    /// Nothing: answers are lines of the input, or there are none.
+    Nothing,
+    /// A question mark, so that answers and lines stay aligned.
+    Mark,
+    /// A JSON object with an error.
+    Json,
+}
+
+impl Skipped {
+    /// Returns the output for a skipped line of a command that answers every line.
+    pub fn answer(json: bool) -> Self {
+        if json { Self::Json } else { Self::Mark }
+    }
+}
+
+/// A line of input.
+#[derive(Clone, Copy)]
+pub struct Line<'a> {
+    /// The whole line.
+    pub whole: &'a [u8],
+    /// The number of the line in its file, from 1.
+    pub number: u64,
+    /// The key.
+    pub key: &'a [u8],
+    /// The time, if the lines contain times.
+    pub time: Option<Timestamp>,
+    /// The weight, if the lines contain weights.
+    pub weight: Option<f64>,
+    /// The numbers at the end of the line, in the order of the stream's names.
+    pub numbers: [f64; MOST_NUMBERS],
+}
