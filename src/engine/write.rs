@@ -189,9 +189,8 @@ impl Writer {
         kind: &dyn Kind,
         request: &Request<'_>,
         moment: &Moment,
-        ask: Precondition,
+        precondition: Precondition,
     ) -> Result<Plan<'_>> {
-        let hash = request.hash;
         let header = self.shared.image.header();
         let state_block = header.state_block();
         loop {
@@ -204,11 +203,17 @@ impl Writer {
                 self.shared.image.follow()?;
                 continue;
             };
-            let locate = |mask| banks.locate(mask, hash);
             let layout = self.shared.image.layout();
-            let write = WritePlan::new(kind, &state, layout, moment, &request.under(ask), locate)?;
-            if let (Some(count), Some(there)) = (request.count, write.estimate) {
-                count.set(Some(there));
+            let (ask, mut is_countable) = (request.under(precondition), true);
+            let count = |there: Option<Estimate>| {
+                is_countable = there.is_some();
+                if let (Some(count), Some(there)) = (request.count, there) {
+                    count.set(Some(there));
+                }
+            };
+            let write = WritePlan::new(kind, &state, layout, moment, &ask, &*banks, count);
+            if !is_countable {
+                return Err(self.shared.unsupported("estimate"));
             }
             if state_block.unchanged(version) {
                 return Ok(Plan { version, state, write, ahead });

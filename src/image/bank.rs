@@ -20,6 +20,7 @@ use ebbtide_core::block::{
     Block, Blocks, Geometry, Layout, MAX_BANKS, OWN_WORDS, prefetch, prefetch_write, store,
 };
 use ebbtide_core::hash::scale;
+use ebbtide_core::kind::plan::Locate;
 use ebbtide_core::kind::{BankMask, Kind};
 use std::ops::Range;
 use std::path::PathBuf;
@@ -465,6 +466,15 @@ impl<'a> Headers<'a> {
         let mut sum = 0_u64;
         self.each(|_, header| sum = sum.wrapping_add(seqlock::again(header.version())));
         sum == before
+    }
+}
+
+impl Locate for BankSet {
+    type Located<'a> = Located<'a>;
+
+    #[inline(always)]
+    fn locate(&self, mask: BankMask, hash: u64) -> Located<'_> {
+        Self::locate(self, mask, hash)
     }
 }
 

@@ -115,7 +115,8 @@ impl Harness {
     pub fn insert_once(&mut self, hash: u64, time: Micros, weight: u32) -> Decision {
         let request = Request::insert(hash).weighing(weight);
         let (stamp, inserts) = (OperationTime { time, stream: true }, self.totals().inserts);
-        let plan = write::decide(&self.machine, &request, stamp, self.now).expect("no question");
+        let decided = write::decide(&self.machine, &request, stamp, self.now);
+        let (plan, _) = decided.expect("no question");
         if let Decision::Insert { step } = plan.decision {
             let change = Precondition::Nothing.change();
             let operation = Operation { change, hash, step, time, weight };

@@ -8,8 +8,20 @@ use super::{
     BankMask, Checked, Decision, Kind, Moment, Precondition, Query, Request, Since, State,
 };
 use crate::block::{Blocks, Layout};
-use crate::error::{Error, Result};
+use crate::error::Error;
 use crate::kind::Estimate;
+
+/// Where a host keeps the blocks of its keys.
+pub trait Locate {
+    /// A key's blocks, with what else the host has of them: to move them out of it would copy them
+    /// at each insert.
+    type Located<'a>: AsRef<Blocks<'a>>
+    where
+        Self: 'a;
+
+    /// Returns the key's blocks in the banks of `mask`.
+    fn locate(&self, mask: BankMask, hash: u64) -> Self::Located<'_>;
+}
 
 /// The decision about a write.
 #[derive(Debug, Clone, Copy)]
@@ -21,28 +33,24 @@ pub struct WritePlan {
     /// Whether the precondition found the key: in the window, with the count to be removed, or with
     /// a count that leaves no room below the limit.
     pub present: bool,
-    /// The key's count before the write, if the precondition read it.
-    pub estimate: Option<Estimate>,
     /// Whether an event must come first.
     pub due: bool,
 }
 
 impl WritePlan {
-    /// Decides a write. `locate` returns the key's blocks in the banks of a mask, in whatever form
-    /// the host has them: to move them out of it would copy them at each insert.
-    ///
-    /// # Errors
-    /// [`Error::Unsupported`] if the precondition needs a count and the kind has none.
+    /// Decides a write. If the precondition reads the key's count, `count` gets it; `None` means
+    /// that the kind has no counts, and the host must refuse the write.
     // Out of line it would cost every insert of the engine.
     #[inline(always)]
-    pub fn new<'a, L: AsRef<Blocks<'a>>>(
+    pub fn new(
         kind: &dyn Kind,
         state: &State<'_>,
         layout: Layout,
         moment: &Moment,
         request: &Request,
-        locate: impl Fn(BankMask) -> L,
-    ) -> Result<Self> {
+        banks: &impl Locate,
+        count: impl FnOnce(Option<Estimate>),
+    ) -> Self {
         let hash = request.hash;
         let mut decision = kind.decide(state, moment);
         let mut mask = match decision {
@@ -53,24 +61,24 @@ impl WritePlan {
             && request.is_timed
             && moment.time < moment.now
         {
-            *step = kind.step_of_late(state, locate(mask).as_ref(), hash, *step);
+            *step = kind.step_of_late(state, banks.locate(mask, hash).as_ref(), hash, *step);
             mask = kind.touches(state, *step);
         }
         let query = Query { hash, now: moment.now, totals: moment.totals };
-        let count = || kind.estimate(state, locate(BankMask::MAX).as_ref(), &query);
-        let mut estimate = None;
+        let located = || banks.locate(BankMask::MAX, hash);
+        let estimate = || kind.estimate(state, located().as_ref(), &query);
         let present = match request.precondition {
             Precondition::Nothing => false,
-            Precondition::Present(_) => kind.contains(state, locate(BankMask::MAX).as_ref(), &query),
-            Precondition::Removable => count().is_some_and(|count| count.holds(request.weight)),
+            Precondition::Present(_) => kind.contains(state, located().as_ref(), &query),
+            Precondition::Removable => estimate().is_some_and(|there| there.holds(request.weight)),
             Precondition::Estimate | Precondition::UpTo(_) => {
-                estimate = count();
-                let count = estimate.ok_or_else(|| unsupported(kind, "estimate"))?;
-                is_over(request, count)
+                let there = estimate();
+                count(there);
+                there.is_some_and(|there| is_over(request, there))
             }
         };
         let due = kind.due(state, layout, moment).is_some();
-        Ok(Self { decision, mask, present, estimate, due })
+        Self { decision, mask, present, due }
     }
 
     /// Returns the answer of a write that changes nothing and leaves no record; `None` if it goes

@@ -8,6 +8,7 @@ use crate::atomic::AtomicU64;
 use crate::block::undo_log::Undo;
 use crate::block::{Block, Blocks, Geometry, Layout, MAX_BANKS, OWN_WORDS, store};
 use crate::error::{Error, Result};
+use crate::kind::plan::Locate;
 use crate::kind::{BankMask, Kind, State};
 use crate::state::BankEntry;
 
@@ -32,6 +33,15 @@ pub(super) fn absent_blocks_are_zero() -> bool {
 
 type Chunk = Box<[AtomicU64]>;
 type Group = Box<[Option<Chunk>; GROUP]>;
+
+impl Locate for Memory {
+    type Located<'a> = Blocks<'a>;
+
+    #[inline]
+    fn locate(&self, mask: BankMask, hash: u64) -> Blocks<'_> {
+        Self::locate(self, mask, hash)
+    }
+}
 
 /// Returns words that are all zero.
 pub(super) fn zeros(count: usize) -> Box<[AtomicU64]> {

@@ -43,8 +43,7 @@ pub(crate) fn perform(
     log: &mut impl FnMut(Logged),
     apply: impl Apply,
 ) -> Result<Written> {
-    let mut plan = decide(machine, request, time, now)?;
-    let estimate = plan.estimate;
+    let (mut plan, estimate) = decide(machine, request, time, now)?;
     if let Some(checked) = plan.unchanged(request.precondition) {
         return Ok(Written { checked, estimate });
     }
@@ -52,7 +51,7 @@ pub(crate) fn perform(
     // Events come directly before the operation that needs them, and only then.
     while let Some(event) = next_event(machine, &plan, time, now) {
         emit_event(machine, &event, time, log)?;
-        plan = decide(machine, &request.under(Precondition::Nothing), time, now)?;
+        (plan, _) = decide(machine, &request.under(Precondition::Nothing), time, now)?;
     }
     let Decision::Insert { step } = plan.decision else {
         // An event has made it too late.
@@ -80,18 +79,24 @@ fn moment(machine: &Machine, time: OperationTime, now: Micros) -> Moment {
     Moment { time: time.time, now, totals: machine.ledger.totals() }
 }
 
-/// Decides a write against the present state.
+/// Decides a write against the present state. Returns the key's count as well, if the precondition
+/// reads it.
 #[inline]
 pub(crate) fn decide(
     machine: &Machine,
     request: &Request,
     time: OperationTime,
     now: Micros,
-) -> Result<WritePlan> {
+) -> Result<(WritePlan, Option<Estimate>)> {
     let (state, moment) = (machine.memory.state(), moment(machine, time, now));
-    let locate = |mask| machine.memory.locate(mask, request.hash);
-    let layout = machine.identity.layout;
-    WritePlan::new(machine.kind(), &state, layout, &moment, request, locate)
+    let (kind, layout, memory) = (machine.kind(), machine.identity.layout, &machine.memory);
+    let mut read = None;
+    let plan =
+        WritePlan::new(kind, &state, layout, &moment, request, memory, |count| read = Some(count));
+    match read {
+        Some(None) => Err(unsupported(kind, "estimate")),
+        read => Ok((plan, read.flatten())),
+    }
 }
 
 /// Returns the event that must come before a write that was decided so.
