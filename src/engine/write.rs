@@ -34,7 +34,8 @@ struct Plan<'a> {
     version: u64,
     state: State<'a>,
     write: WritePlan,
-    /// Whether the filter's time must be recorded first: see [`Kind::grace`].
+    /// Whether the filter's time must be recorded first: see
+    /// [`Events::grace`](ebbtide_core::kind::Events::grace).
     ahead: bool,
 }
 
