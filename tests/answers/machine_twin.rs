@@ -5,7 +5,8 @@
 //! the records of the first. A third is restored from the pieces of the first halfway, and then
 //! decides for itself.
 //!
-//! `EBBTIDE_EFFORT=3000` runs 30,000 operations of each filter.
+//! `EBBTIDE_EFFORT=3000 cargo test --test answers machine_twin` runs 30,000 operations of each
+//! filter.
 
 use ebbtide::inspect::wal;
 use ebbtide::kinds::posterior::PosteriorOptions;
@@ -19,7 +20,7 @@ use ebbtide_core::kinds::registry;
 use ebbtide_core::machine::{Logged, Machine, MachineOptions};
 use ebbtide_core::record::{Op, Record};
 use ebbtide_core::time::OperationTime;
-use ebbtide_testkit::environment;
+use ebbtide_testkit::environment::scaled;
 use ebbtide_testkit::random::Random;
 use ebbtide_testkit::samples::{SAMPLES, Sample};
 use std::fmt::{Debug, Display};
@@ -205,7 +206,7 @@ impl<'a> Twins<'a> {
     /// Checks that all of them are in the same state.
     fn compare(&self) {
         let digest = self.filter.digest().expect("a digest");
-        let stat = self.machine.stat(self.now, 1024);
+        let stat = self.machine.stat(self.wall().unwrap_or(0), 1024);
         assert_eq!(self.machine.digest(), digest.value, "{self:?}");
         assert_eq!(self.follower.digest(), digest.value, "{self:?}");
         assert_eq!(self.follower.position(), self.machine.position());
@@ -378,7 +379,7 @@ fn asked_of_machine(machine: &Machine, key: &[u8], now: u64) -> [Answer; 8] {
 }
 
 fn drive(times: Times, stripes: u32) {
-    let operations = environment::scaled(OPERATIONS);
+    let operations = scaled(OPERATIONS);
     for sample in &SAMPLES {
         let home = tempfile::tempdir().expect("a directory");
         let dir = home.path().join("filter");

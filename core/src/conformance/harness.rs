@@ -10,8 +10,8 @@ use crate::identity::Identity;
 use crate::inference::{AgePosterior, Belief, Distinct, Form, Piece, Survival, window_posterior};
 use crate::kind::copy::BlockCopy;
 use crate::kind::{
-    Age, BankMask, Checked, Decision, Estimate, Event, Kind, Micros, Moment, Operation,
-    Precondition, Query, Request, Sample, State, Totals, Within, records,
+    Age, Checked, Decision, Estimate, Event, Kind, Micros, Moment, Operation, Precondition, Query,
+    Request, Sample, State, Totals, Within, records,
 };
 use crate::machine::{Logged, Machine, write};
 use crate::state::STATE_WORDS;
@@ -150,9 +150,8 @@ impl Harness {
 
     /// Returns the sum of one of the kind's metrics over all blocks.
     pub fn metric(&self, name: &str) -> u64 {
-        let stat = self.machine.stat(self.now, 0);
-        let metric = stat.figures.iter().find(|metric| metric.0 == name);
-        metric.unwrap_or_else(|| panic!("no metric {name}")).1
+        let metric = self.kind().metrics().iter().find(|metric| metric.name == name);
+        self.machine.sum(metric.unwrap_or_else(|| panic!("no metric {name}")).word)
     }
 
     /// Passes the key's block in the first bank to `look`.
@@ -207,9 +206,8 @@ impl Harness {
 
     /// Returns whether the key was seen within a part of the window, at a time.
     pub fn contains_within_at(&self, hash: u64, now: Micros, within: Within) -> bool {
-        let query = self.query(hash, now);
         let Some(ages) = self.kind().ages() else { return self.contains_at(hash, now) };
-        ages.contains_within(&self.state(), &self.blocks(hash), &query, within)
+        ages.contains_within(&self.state(), &self.blocks(hash), &self.query(hash, now), within)
     }
 
     /// Returns the key's age at the filter's time.
@@ -253,9 +251,8 @@ impl Harness {
     pub fn ages_at(&self, hash: u64, now: Micros, belief: &Belief<'_>) -> (AgePosterior, u64) {
         let (blocks, query) = (self.blocks(hash), self.query(hash, now));
         let mut pieces = Vec::new();
-        let mut add = |piece| pieces.push(piece);
         let inference = self.kind().inference().expect("a kind with posteriors");
-        inference.evidence(&self.state(), &blocks, &query, belief, &mut add);
+        inference.evidence(&self.state(), &blocks, &query, belief, &mut |piece| pieces.push(piece));
         let history = inference.history(&self.state(), &query);
         (AgePosterior::new(belief.survival, u64::MAX, pieces), history)
     }
@@ -342,7 +339,7 @@ impl Harness {
     }
 
     fn blocks(&self, hash: u64) -> Blocks<'_> {
-        self.machine.blocks(BankMask::MAX, hash)
+        self.machine.blocks(hash)
     }
 }
 

@@ -18,6 +18,25 @@ pub enum Checked {
 
 impl Checked {
     /// Returns whether the key was not in the window, and was inserted.
+    ///
+    /// ```
+    /// # use ebbtide_core::kinds::registry;
+    /// # use ebbtide_core::machine::{Machine, MachineOptions};
+    /// # use ebbtide_core::{Parameters, Since};
+    /// # let kind = registry::build("bloom", &Parameters::new().with("capacity", 1000))?;
+    /// # let mut seen = Machine::create(kind, &MachineOptions::new(), 1, 2)?;
+    /// # let now = seen.time(None, None)?;
+    /// let events = ["a", "b", "a"];
+    /// let mut first = Vec::new();
+    /// for event in events {
+    ///     let hash = seen.hash(event.as_bytes());
+    ///     if seen.check_and_insert(hash, Since::LastSeen, now, &mut |_| {})?.is_new() {
+    ///         first.push(event);
+    ///     }
+    /// }
+    /// assert_eq!(first, ["a", "b"]);
+    /// # Ok::<(), ebbtide_core::Error>(())
+    /// ```
     #[must_use]
     pub const fn is_new(self) -> bool {
         matches!(self, Self::New)

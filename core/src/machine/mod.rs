@@ -258,7 +258,7 @@ impl Machine {
     /// Prefetches the memory that an operation on a key will read.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
-        self.kind().prefetch(&self.blocks(BankMask::MAX, hash), hash);
+        self.kind().prefetch(&self.blocks(hash), hash);
     }
 
     /// Checks a precondition and writes a key. Passes every record to `log` before it is applied:
@@ -350,10 +350,10 @@ impl Machine {
         write::apply(self, logged)
     }
 
-    /// Returns the key's blocks in the banks of a mask.
+    /// Returns the key's blocks in all banks.
     #[inline]
-    pub(crate) fn blocks(&self, mask: BankMask, hash: u64) -> Blocks<'_> {
-        self.memory.locate(mask, hash)
+    pub(crate) fn blocks(&self, hash: u64) -> Blocks<'_> {
+        self.memory.locate(BankMask::MAX, hash)
     }
 
     /// Returns the filter-wide state.
@@ -393,6 +393,13 @@ impl Machine {
         }
     }
 
+    /// Returns the sum of a kind word over all blocks.
+    pub(crate) fn sum(&self, word: usize) -> u64 {
+        let mut sum = 0_u64;
+        self.each_block(|_, block| sum = sum.wrapping_add(block.own(word)));
+        sum
+    }
+
     /// Returns the question about a key at a time, or at the filter's own if that is later.
     #[inline]
     fn query(&self, hash: u64, now: Micros) -> Query {
@@ -404,11 +411,7 @@ impl Machine {
     #[must_use]
     #[inline]
     pub fn contains(&self, hash: u64, now: Micros) -> bool {
-        self.kind().contains(
-            &self.state(),
-            &self.blocks(BankMask::MAX, hash),
-            &self.query(hash, now),
-        )
+        self.kind().contains(&self.state(), &self.blocks(hash), &self.query(hash, now))
     }
 
     /// Returns how long ago a key was seen, at least; `None` if it is not in the window.
@@ -417,7 +420,7 @@ impl Machine {
     /// [`Error::Unsupported`] for kinds that do not know ages.
     pub fn age(&self, hash: u64, now: Micros) -> Result<Option<Age>> {
         let ages = self.ages("age")?;
-        Ok(ages.age(&self.state(), &self.blocks(BankMask::MAX, hash), &self.query(hash, now)))
+        Ok(ages.age(&self.state(), &self.blocks(hash), &self.query(hash, now)))
     }
 
     /// Returns whether a key was seen within a part of the window.
@@ -426,7 +429,7 @@ impl Machine {
     /// As [`Machine::age`].
     pub fn seen_within(&self, hash: u64, now: Micros, within: Within) -> Result<bool> {
         let (ages, query) = (self.ages("seen_within")?, self.query(hash, now));
-        Ok(ages.contains_within(&self.state(), &self.blocks(BankMask::MAX, hash), &query, within))
+        Ok(ages.contains_within(&self.state(), &self.blocks(hash), &query, within))
     }
 
     fn ages(&self, operation: &'static str) -> Result<&dyn KeyAges> {
@@ -439,8 +442,7 @@ impl Machine {
     /// [`Error::Unsupported`] for kinds that do not count.
     pub fn estimate(&self, hash: u64, now: Micros) -> Result<Estimate> {
         let query = self.query(hash, now);
-        let estimate =
-            self.kind().estimate(&self.state(), &self.blocks(BankMask::MAX, hash), &query);
+        let estimate = self.kind().estimate(&self.state(), &self.blocks(hash), &query);
         estimate.ok_or_else(|| unsupported(self.kind(), "estimate"))
     }
 
@@ -470,7 +472,7 @@ impl Machine {
         let (kind, hash) = (self.kind(), self.hash(key));
         let asked = PosteriorQuery::new(kind, "posterior", key, options, prior)?;
         let query = self.query(hash, now);
-        Ok(asked.in_window(&self.state(), &self.blocks(BankMask::MAX, hash), &query))
+        Ok(asked.in_window(&self.state(), &self.blocks(hash), &query))
     }
 
     /// Returns the distribution of a key's age.
@@ -487,7 +489,7 @@ impl Machine {
         let (kind, hash) = (self.kind(), self.hash(key));
         let options = PosteriorOptions { window: None, form };
         let asked = PosteriorQuery::new(kind, "age_posterior", key, options, prior)?;
-        Ok(asked.ages(&self.state(), &self.blocks(BankMask::MAX, hash), &self.query(hash, now)))
+        Ok(asked.ages(&self.state(), &self.blocks(hash), &self.query(hash, now)))
     }
 
     /// Returns which records have been applied.

@@ -145,7 +145,7 @@ impl Iterator for Pieces<'_> {
     }
 }
 
-fn checksum(bytes: &[u8]) -> u64 {
+pub(super) fn checksum(bytes: &[u8]) -> u64 {
     short_checksum(&bytes[HEADER_BYTES..], short_checksum(&bytes[..24], 0))
 }
 

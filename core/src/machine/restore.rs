@@ -35,7 +35,7 @@ pub struct Restore {
     /// The least slot and number of the next chunk.
     next: (usize, usize),
     seal: Seal,
-    sealed: bool,
+    pub(super) sealed: bool,
 }
 
 impl Restore {

@@ -60,16 +60,9 @@ impl MachineStat {
             estimated_fpr: kind.estimated_fpr(&state, layout, &moment, &sample),
             planned_fpr: kind.planned_fpr(layout),
             saturated: kind.is_saturated(&state, layout, &moment, &sample),
-            figures: metrics.map(|metric| (metric.name, sum(machine, metric.word))).collect(),
+            figures: metrics.map(|metric| (metric.name, machine.sum(metric.word))).collect(),
             banks: machine.memory.banks().count() as u32,
             blocks: machine.memory.banks().map(|(_, bank)| bank.blocks()).sum(),
         }
     }
-}
-
-/// Returns the sum of a kind word over all blocks.
-fn sum(machine: &Machine, word: usize) -> u64 {
-    let mut sum = 0_u64;
-    machine.each_block(|_, block| sum = sum.wrapping_add(block.own(word)));
-    sum
 }

@@ -1,1 +1,261 @@
-//! Claims about filters in memory.
+//! Claims about filters in memory, of every kind.
+
+use super::pieces::checksum;
+use super::*;
+use crate::conformance::{hash_of, records_and_pieces_rebuild};
+use crate::event;
+use crate::hash::mix;
+use crate::kind::{Event, Parameters};
+use crate::kinds::registry::{self, REGISTRY};
+use crate::record::{Op, Record};
+use proptest::prelude::*;
+
+const LAYOUT: Layout = Layout { stripes: 2, block_words: 256 };
+const STABLE: &[(&str, &str)] = &[("cells", "20000"), ("max", "7"), ("K", "4"), ("P", "12")];
+const WINDOW: &[(&str, &str)] = &[("window-items", "300"), ("fpr", "0.01")];
+const COUNTED: &[(&str, &str)] = &[("capacity", "500"), ("fpr", "0.01")];
+const DECAYED: &[(&str, &str)] =
+    &[("capacity", "500"), ("fpr", "0.01"), ("lambda", "0.7"), ("epoch", "20000")];
+
+/// Parameters of a small filter of each kind.
+fn parameters(name: &str) -> Parameters {
+    let pairs = match name {
+        "timing" | "block-timing" | "age-partitioned" | "double-buffering" | "two-buffer" => WINDOW,
+        "time-limited" => &[("window", "200000"), ("fpr", "0.01"), ("rate", "100")],
+        "decaying" | "decaying-optimized" => DECAYED,
+        name if name == "stable" || name.starts_with("importance") => STABLE,
+        _ => COUNTED,
+    };
+    pairs.iter().fold(Parameters::new(), |all, (name, value)| all.with(name, value))
+}
+
+fn kind(name: &str) -> Arc<dyn Kind> {
+    registry::build(name, &parameters(name)).expect(name)
+}
+
+fn machine(name: &str) -> Machine {
+    let options = MachineOptions::new().stripes(2).block_bytes(2048);
+    Machine::create(kind(name), &options, 7, 4711).expect(name)
+}
+
+/// Inserts keys, one a millisecond; returns the records.
+fn filled(machine: &mut Machine, keys: u64) -> Vec<Logged> {
+    let mut records = Vec::new();
+    for key in 0..keys {
+        let time = OperationTime { time: 1 << 40 | key * 1000, stream: true };
+        let written = machine.insert(hash_of(key % 400), time, &mut |record| records.push(record));
+        assert!(written.expect("an insert"));
+    }
+    records
+}
+
+fn names() -> impl Iterator<Item = &'static str> {
+    REGISTRY.iter().map(|entry| entry.name)
+}
+
+#[test]
+fn every_kind_is_rebuilt_from_its_records_and_from_its_pieces() {
+    for name in names() {
+        records_and_pieces_rebuild(&kind(name), LAYOUT, 1500, 1000);
+    }
+}
+
+#[test]
+fn an_empty_filter_of_any_size_is_small_and_grows_by_what_is_written() {
+    let parameters = Parameters::new().with("capacity", 1_u64 << 36);
+    let kind = registry::build("bloom", &parameters).expect("a kind");
+    let mut machine = Machine::create(kind, &MachineOptions::new(), 1, 2).expect("a machine");
+    assert!(machine.memory_bytes() < 16 << 10 && machine.planned_bytes() > 100 << 30);
+    assert!(!machine.contains(hash_of(1), 0));
+    let before = machine.memory_bytes();
+    filled(&mut machine, 1);
+    let grown = machine.memory_bytes() - before;
+    // A chunk, a group of chunks, and the list of groups.
+    assert!((1 << 10..2 << 20).contains(&grown), "{grown}");
+    assert!(machine.contains(hash_of(0), 0));
+    assert_eq!(machine.pieces().count(), 3);
+}
+
+#[test]
+fn no_piece_is_above_a_mebibyte_and_memory_is_as_planned_when_all_is_written() {
+    for block_bytes in [512, 2048, 16 << 10, 64 << 10] {
+        let parameters = Parameters::new().with("capacity", 1_000_000);
+        let kind = registry::build("counting", &parameters).expect("a kind");
+        let options = MachineOptions::new().block_bytes(block_bytes);
+        let mut machine = Machine::create(kind, &options, 1, 2).expect("a machine");
+        machine.allocate_all();
+        let sizes: Vec<_> = machine.pieces().map(|piece| piece.len()).collect();
+        assert!(sizes.len() > 4 && sizes.iter().all(|&size| size <= 1 << 20), "{sizes:?}");
+        let (used, planned) = (machine.memory_bytes() as u64, machine.planned_bytes());
+        assert!((planned..planned + planned / 100 + 8192).contains(&used), "{used}, {planned}");
+    }
+}
+
+#[test]
+fn a_record_that_is_not_the_next_one_of_this_filter_changes_nothing() {
+    for name in names() {
+        let mut first = machine(name);
+        let records = filled(&mut first, 50);
+        let mut second = Machine::from_identity(&first.identity()).expect("a twin");
+        second.apply(&records[0]).expect("the next record");
+        let (position, digest) = (second.position(), second.digest());
+        let other = Machine::create(kind(name), &MachineOptions::new(), 7, 4712);
+        let of_other = filled(&mut other.expect("a machine"), 2);
+        let mut flipped = records[1];
+        flipped.record[3] ^= 1;
+        let moved = Logged { lsn: records[1].lsn, ..records[2] };
+        for wrong in [records[0], records[2], of_other[1], flipped, moved] {
+            let error = second.apply(&wrong).expect_err(name);
+            assert!(matches!(error, Error::Diverged { .. }), "{error}");
+            assert_eq!((second.position(), second.digest()), (position, digest));
+        }
+        second.apply(&records[1]).expect("the next record");
+    }
+}
+
+#[test]
+fn records_that_no_filter_of_the_kind_emits_are_refused_though_their_checksum_is_right() {
+    for name in names() {
+        let mut machine = machine(name);
+        filled(&mut machine, 20);
+        let geometry = |blocks_per_stripe, words_per_block| {
+            let id = machine.state().next_bank();
+            let size = crate::block::Geometry { blocks_per_stripe, words_per_block };
+            event::to_record(&Event::OpenBank { id, geometry: size, since: 0, time: 0 }, true)
+        };
+        let mut wrong = vec![
+            Record::new(Op::Heartbeat),
+            Record::new(Op::Durable),
+            Record { time: u64::MAX, ..Record::new(Op::Step) },
+            Record { payload: hash_of(u64::MAX), argument: 1 << 20, ..Record::new(Op::Remove) },
+            geometry(0, 64),
+            geometry(1, 0),
+            geometry(1, 1 << 20),
+            geometry(u32::MAX, 8192),
+        ];
+        if machine.kind().weights().is_some() {
+            wrong.push(Record::new(Op::Insert));
+        }
+        let digest = machine.digest();
+        for record in wrong {
+            let mut ledger = Ledger::from_parts(machine.position(), false, Box::default());
+            let logged = ledger.append(&record);
+            let error = machine.apply(&logged).expect_err(name);
+            assert!(matches!(error, Error::Diverged { .. }), "{name}: {record:?}: {error}");
+            assert_eq!(machine.digest(), digest, "{name}: {record:?}");
+        }
+    }
+}
+
+#[test]
+fn what_a_kind_does_not_do_is_refused_without_a_record() {
+    let time = OperationTime { time: 1, stream: true };
+    let mut none = |_| panic!("no record is expected");
+    let mut bloom = machine("bloom");
+    let insert = Request::insert(1);
+    let removal = insert.under(Precondition::Removable);
+    let counted = insert.under(Precondition::Estimate);
+    for request in [insert.weighing(2), insert.weighing(0), removal, counted] {
+        let error = bloom.write(&request, time, &mut none).expect_err("a bloom filter");
+        let of_it = matches!(error, Error::Unsupported { kind: "bloom", .. });
+        assert!(of_it || matches!(error, Error::Parameter { name: "weight", .. }), "{error}");
+    }
+    assert!(bloom.insert_up_to((1, 1), f64::NAN, time, &mut none).is_err());
+    assert!(bloom.age(1, 1).is_err() && bloom.estimate(1, 1).is_err());
+    let error = Machine::create(kind("bloom"), &MachineOptions::new().stripes(0), 1, 2);
+    assert!(matches!(error, Err(Error::Parameter { name: "stripes", .. })));
+}
+
+#[test]
+fn pieces_that_are_missing_exchanged_repeated_or_of_another_filter_are_damage() {
+    let mut saved = machine("counting");
+    filled(&mut saved, 300);
+    let pieces: Vec<_> = saved.pieces().collect();
+    assert!(pieces.len() >= 3, "{}", pieces.len());
+    let mut other = machine("counting");
+    filled(&mut other, 301);
+    let others: Vec<_> = other.pieces().collect();
+    let last = pieces.len() - 1;
+    let without = |at: usize| [&pieces[..at], &pieces[at + 1..]].concat();
+    let mut exchanged = pieces.clone();
+    exchanged[1..last].clone_from_slice(&others[1..last]);
+    let longer = [&pieces[..], &pieces[last..]].concat();
+    let reversed: Vec<_> = pieces.iter().rev().cloned().collect();
+    let cases = [without(0), without(1), without(last), exchanged, longer, reversed, Vec::new()];
+    for (case, pieces) in cases.into_iter().enumerate() {
+        let error = Machine::restore(pieces).expect_err("damaged pieces");
+        assert!(matches!(error, Error::Damaged { .. }), "case {case}: {error}");
+    }
+    assert!(Machine::restore(&pieces).is_ok());
+}
+
+#[test]
+fn a_flipped_bit_anywhere_is_damage_or_another_version_and_no_error_shows_the_secret() {
+    let mut saved = machine("age-partitioned");
+    filled(&mut saved, 100);
+    let identity = saved.identity();
+    for at in 0..identity.len() * 8 {
+        let mut bytes = identity.clone();
+        bytes[at / 8] ^= 1 << (at % 8);
+        assert!(Machine::from_identity(&bytes).is_err(), "bit {at}");
+    }
+    assert!(!format!("{saved:?}").contains("seed"));
+    let pieces: Vec<_> = saved.pieces().collect();
+    for (number, piece) in pieces.iter().enumerate() {
+        for at in (0..piece.len() * 8).step_by(piece.len() / 100 + 1) {
+            let mut damaged = pieces.clone();
+            damaged[number][at / 8] ^= 1 << (at % 8);
+            let error = Machine::restore(damaged).expect_err("a flipped bit");
+            let is_known = matches!(error, Error::Damaged { .. } | Error::Version { .. });
+            assert!(is_known, "piece {number}, bit {at}: {error}");
+        }
+    }
+}
+
+#[test]
+fn another_version_is_named() {
+    let saved = machine("bloom");
+    let mut piece = saved.pieces().next().expect("a piece");
+    piece[8] = 9;
+    let sum = checksum(&piece);
+    piece[24..32].copy_from_slice(&sum.to_le_bytes());
+    let error = Restore::begin(&piece).expect_err("version 9");
+    assert_eq!(error, Error::Version { expected: 1, found: 9 });
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn words_of_any_content_with_right_checksums_make_no_panic(
+        number in 0..16_usize, changes in prop::collection::vec((any::<u64>(), any::<u64>()), 1..6),
+    ) {
+        let name = REGISTRY[number].name;
+        let mut saved = machine(name);
+        filled(&mut saved, 60);
+        let mut pieces: Vec<_> = saved.pieces().collect();
+        for (at, value) in changes {
+            let piece = (mix(at) % (pieces.len() as u64 - 1)) as usize;
+            let piece = &mut pieces[piece];
+            let words = (piece.len() - 32) / 8;
+            // The identity, which is text, is damaged elsewhere.
+            let at = 32 + (at as usize % words.min(600)) * 8;
+            piece[at..at + 8].copy_from_slice(&(value >> (value % 64)).to_le_bytes());
+            let sum = checksum(piece);
+            piece[24..32].copy_from_slice(&sum.to_le_bytes());
+        }
+        let first = pieces.remove(0);
+        if let Ok(mut restore) = Restore::begin(&first) {
+            pieces.pop();
+            pieces.iter().for_each(|piece| drop(restore.add(piece)));
+            restore.sealed = true;
+            let mut machine = restore.finish().expect("it is taken for sealed");
+            let time = OperationTime { time: 1 << 41, stream: true };
+            for key in 0..20 {
+                let _ = machine.contains(hash_of(key), 1 << 41);
+                let _ = machine.insert(hash_of(key), time, &mut |_| {});
+            }
+            let _ = (machine.digest(), machine.stat(0, 10), machine.pieces().count());
+        }
+    }
+}

@@ -8,8 +8,8 @@ use crate::error::{Error, Result};
 use crate::event;
 use crate::kind::plan::{WritePlan, unsupported};
 use crate::kind::{
-    BankMask, Checked, Decision, Estimate, Event, Kind, MOST_WEIGHT, Micros, Moment, Operation,
-    Precondition, Query, Request, State, records,
+    Checked, Decision, Estimate, Event, Kind, MOST_WEIGHT, Micros, Moment, Operation, Precondition,
+    Query, Request, State, records,
 };
 use crate::record::{Op, Record};
 use crate::time::{LATEST, OperationTime};
@@ -72,11 +72,7 @@ pub(crate) fn perform(
 fn count(machine: &Machine, hash: u64, now: Micros) -> Option<Estimate> {
     let now = now.max(machine.ledger.latest().time);
     let query = Query { hash, now, totals: machine.ledger.totals() };
-    machine.kind().estimate(
-        &machine.memory.state(),
-        &machine.memory.locate(BankMask::MAX, hash),
-        &query,
-    )
+    machine.kind().estimate(&machine.memory.state(), &machine.blocks(hash), &query)
 }
 
 fn moment(machine: &Machine, time: OperationTime, now: Micros) -> Moment {
