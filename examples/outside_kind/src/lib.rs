@@ -2,11 +2,11 @@
 //! ring of small Bloom filters, an approximate window of the last `N` insert operations.
 //!
 //! Each block holds `s` arrays of bits, the slots of a ring. Inserts are counted in generations of
-//! `N / (s-1)`, and an insert of generation `g` sets `k` bits in slot `g mod s`. A query finds a key
-//! if all of its bits are set in any slot that is alive. Generation `g` begins by clearing its slot,
-//! which held generation `g-s`: a key stays for `N` further inserts at least, and for a generation
-//! more at most. With more slots the window is sharper and a query reads more words. (Two slots
-//! are ebbtide's `two-buffer`.)
+//! `N / (s-1)`, and an insert of generation `g` sets `k` bits in slot `g mod s`. A query finds a
+//! key if all of its bits are set in any slot that is alive. Generation `g` begins by clearing its
+//! slot, which held generation `g-s`: a key stays for `N` further inserts at least, and for a
+//! generation more at most. With more slots the window is sharper and a query reads more words.
+//! (Two slots are ebbtide's `two-buffer`.)
 //!
 //! A new generation changes no block: a block catches up when it is next touched. Its first kind
 //! word holds the generation that it has caught up to.
