@@ -205,7 +205,7 @@ impl Writer {
                 self.shared.image.follow()?;
                 continue;
             };
-            let locate = |mask| banks.locate(mask, hash).blocks;
+            let locate = |mask| banks.locate(mask, hash);
             let layout = self.shared.image.layout();
             let write = WritePlan::new(kind, &state, layout, moment, &request.under(ask), locate)?;
             if let (Some(count), Some(there)) = (request.count, write.estimate) {

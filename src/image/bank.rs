@@ -468,6 +468,13 @@ impl<'a> Headers<'a> {
     }
 }
 
+impl<'a> AsRef<Blocks<'a>> for Located<'a> {
+    #[inline]
+    fn as_ref(&self) -> &Blocks<'a> {
+        &self.blocks
+    }
+}
+
 impl Located<'_> {
     /// Prefetches the headers, for reading.
     #[inline]

@@ -95,6 +95,13 @@ pub enum Blocks<'a> {
     Many([Option<Block<'a>>; MAX_BANKS]),
 }
 
+impl<'a> AsRef<Blocks<'a>> for Blocks<'a> {
+    #[inline]
+    fn as_ref(&self) -> &Self {
+        self
+    }
+}
+
 impl<'a> Blocks<'a> {
     /// The key's block in the bank of this slot, if there is one.
     #[must_use]

@@ -28,19 +28,20 @@ pub struct WritePlan {
 }
 
 impl WritePlan {
-    /// Decides a write. `locate` returns the key's blocks in the banks of a mask.
+    /// Decides a write. `locate` returns the key's blocks in the banks of a mask, in whatever form
+    /// the host has them: to move them out of it would copy them at each insert.
     ///
     /// # Errors
     /// [`Error::Unsupported`] if the precondition needs a count and the kind has none.
     // Out of line it would cost every insert of the engine.
     #[inline(always)]
-    pub fn new<'a>(
+    pub fn new<'a, L: AsRef<Blocks<'a>>>(
         kind: &dyn Kind,
         state: &State<'_>,
         layout: Layout,
         moment: &Moment,
         request: &Request,
-        locate: impl Fn(BankMask) -> Blocks<'a>,
+        locate: impl Fn(BankMask) -> L,
     ) -> Result<Self> {
         let hash = request.hash;
         let mut decision = kind.decide(state, moment);
@@ -52,15 +53,15 @@ impl WritePlan {
             && request.is_timed
             && moment.time < moment.now
         {
-            *step = kind.step_of_late(state, &locate(mask), hash, *step);
+            *step = kind.step_of_late(state, locate(mask).as_ref(), hash, *step);
             mask = kind.touches(state, *step);
         }
         let query = Query { hash, now: moment.now, totals: moment.totals };
-        let count = || kind.estimate(state, &locate(BankMask::MAX), &query);
+        let count = || kind.estimate(state, locate(BankMask::MAX).as_ref(), &query);
         let mut estimate = None;
         let present = match request.precondition {
             Precondition::Nothing => false,
-            Precondition::Present(_) => kind.contains(state, &locate(BankMask::MAX), &query),
+            Precondition::Present(_) => kind.contains(state, locate(BankMask::MAX).as_ref(), &query),
             Precondition::Removable => count().is_some_and(|count| count.holds(request.weight)),
             Precondition::Estimate | Precondition::UpTo(_) => {
                 estimate = count();
