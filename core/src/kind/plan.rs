@@ -61,7 +61,9 @@ impl WritePlan {
         let mut estimate = None;
         let present = match request.precondition {
             Precondition::Nothing => false,
-            Precondition::Present(_) => kind.contains(state, locate(BankMask::MAX).as_ref(), &query),
+            Precondition::Present(_) => {
+                kind.contains(state, locate(BankMask::MAX).as_ref(), &query)
+            }
             Precondition::Removable => count().is_some_and(|count| count.holds(request.weight)),
             Precondition::Estimate | Precondition::UpTo(_) => {
                 estimate = count();
