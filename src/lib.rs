@@ -26,8 +26,8 @@
 //! # Where to look
 //!
 //! [`Filter`] is the handle, [`Options`] its settings. [`inspect`] examines filters by their files.
-//! [`kinds`] holds the algorithms and their theory, [`machine`] has filters in memory without files.
-//! [`media`] abstracts where files live: the disk or something else.
+//! [`kinds`] holds the algorithms and their theory, [`machine`] has filters in memory without
+//! files. [`media`] abstracts where files live: the disk or something else.
 //!
 //! A filter's type, or its name with [`Any`], selects its kind:
 //!

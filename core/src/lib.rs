@@ -38,8 +38,8 @@
 //! theory. [`block`] is the memory that a kind works on, [`state`] its filter-wide words, [`event`]
 //! the changes of these, [`record`] the form in which operations and events are logged.
 //! [`identity`] is what never changes of a filter, [`time`] the rules for times of operations,
-//! [`digest`] the hash of a state. [`inference`] turns what the cells of a key hold into probabilities. [`hash`] maps keys to
-//! blocks and cells.
+//! [`digest`] the hash of a state. [`inference`] turns what the cells of a key hold into
+//! probabilities. [`hash`] maps keys to blocks and cells.
 //!
 //! # Features
 //!

@@ -238,7 +238,7 @@ impl<K> Call<'_, Filter<K>> {
     /// See [`Filter::insert`].
     ///
     /// # Errors
-    /// As there, and [`Error::TimeAhead`].
+    /// As there, and [`Error::TimeAhead`](crate::Error::TimeAhead).
     #[inline]
     pub fn insert(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         Ok(self.write(key.as_ref(), Precondition::Nothing)? != Checked::TooLate)
@@ -247,7 +247,7 @@ impl<K> Call<'_, Filter<K>> {
     /// See [`Filter::check_and_insert`].
     ///
     /// # Errors
-    /// As there, and [`Error::TimeAhead`].
+    /// As there, and [`Error::TimeAhead`](crate::Error::TimeAhead).
     #[inline]
     pub fn check_and_insert(&self, key: impl AsRef<[u8]>) -> Result<Checked> {
         self.write(key.as_ref(), Precondition::Present(self.since))
@@ -256,7 +256,7 @@ impl<K> Call<'_, Filter<K>> {
     /// See [`Filter::insert_all`].
     ///
     /// # Errors
-    /// As there, and [`Error::TimeAhead`].
+    /// As there, and [`Error::TimeAhead`](crate::Error::TimeAhead).
     pub fn insert_all<T: AsRef<[u8]>>(&self, keys: &[T]) -> Result<usize> {
         self.count_inserted(keys)
     }
@@ -264,7 +264,7 @@ impl<K> Call<'_, Filter<K>> {
     /// See [`Filter::insert_entries`].
     ///
     /// # Errors
-    /// As there, and [`Error::TimeAhead`].
+    /// As there, and [`Error::TimeAhead`](crate::Error::TimeAhead).
     pub fn insert_entries<T: AsRef<[u8]>>(&self, entries: &[Entry<T, K>]) -> Result<usize> {
         self.count_inserted(entries)
     }
@@ -298,7 +298,7 @@ impl<K> Call<'_, Filter<K>> {
     /// See [`Filter::check_and_insert_all`].
     ///
     /// # Errors
-    /// As there, and [`Error::TimeAhead`].
+    /// As there, and [`Error::TimeAhead`](crate::Error::TimeAhead).
     pub fn check_and_insert_all<T: AsRef<[u8]>>(
         &self,
         keys: &[T],
@@ -311,7 +311,7 @@ impl<K> Call<'_, Filter<K>> {
     /// See [`Filter::check_and_insert_entries`].
     ///
     /// # Errors
-    /// As there, and [`Error::TimeAhead`].
+    /// As there, and [`Error::TimeAhead`](crate::Error::TimeAhead).
     pub fn check_and_insert_entries<T: AsRef<[u8]>>(
         &self,
         entries: &[Entry<T, K>],
@@ -369,7 +369,8 @@ impl<H: Handle<Kind: Infers>> Call<'_, H> {
     /// See [`Filter::posterior`].
     ///
     /// # Errors
-    /// As there, and [`Error::Parameter`] for a window in another unit than the filter's.
+    /// As there, and [`Error::Parameter`](crate::Error::Parameter) for a window in another unit
+    /// than the filter's.
     #[inline]
     pub fn posterior<P: Prior + ?Sized>(&self, key: impl AsRef<[u8]>, prior: &P) -> Result<f64> {
         let key = key.as_ref();
@@ -450,7 +451,7 @@ impl<K: Counts> Call<'_, Filter<K>> {
     /// See [`Filter::insert_and_estimate`].
     ///
     /// # Errors
-    /// As there, and [`Error::TimeAhead`].
+    /// As there, and [`Error::TimeAhead`](crate::Error::TimeAhead).
     pub fn insert_and_estimate(&self, key: impl AsRef<[u8]>) -> Result<Estimate> {
         Ok(self.write_and_count(key.as_ref(), Precondition::Estimate)?.1)
     }
@@ -458,7 +459,7 @@ impl<K: Counts> Call<'_, Filter<K>> {
     /// See [`Filter::insert_up_to`].
     ///
     /// # Errors
-    /// As there, and [`Error::TimeAhead`].
+    /// As there, and [`Error::TimeAhead`](crate::Error::TimeAhead).
     pub fn insert_up_to(&self, key: impl AsRef<[u8]>, limit: f64) -> Result<Admission> {
         let (checked, estimate) =
             self.write_and_count(key.as_ref(), Precondition::up_to(limit)?)?;
@@ -480,7 +481,7 @@ impl<K: Removes> Call<'_, Filter<K>> {
     /// See [`Filter::remove`].
     ///
     /// # Errors
-    /// As there, and [`Error::TimeAhead`].
+    /// As there, and [`Error::TimeAhead`](crate::Error::TimeAhead).
     #[inline]
     pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         if self.engine().shared.meta.kind.removal().is_none() {

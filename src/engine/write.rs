@@ -18,7 +18,9 @@ use crate::error::Result;
 use crate::locks::stripes::StripeGuard;
 use ebbtide_core::block::prefetch_write;
 use ebbtide_core::kind::plan::WritePlan;
-use ebbtide_core::kind::{BankMask, Decision, Kind, Moment, Operation, State, Totals, records};
+use ebbtide_core::kind::{
+    BankMask, Decision, Estimate, Kind, Moment, Operation, State, Totals, records,
+};
 use std::sync::Arc;
 
 /// The outcome of one attempt under the stripe.
@@ -34,7 +36,8 @@ struct Plan<'a> {
     version: u64,
     state: State<'a>,
     write: WritePlan,
-    /// Whether the filter's time must be recorded first: see [`Kind::grace`].
+    /// Whether the filter's time must be recorded first: see
+    /// [`Events::grace`](ebbtide_core::kind::Events::grace).
     ahead: bool,
 }
 

@@ -173,6 +173,11 @@ fn read(all: &BTreeMap<&str, &Source>, at: (&str, &str), path: Names, modules: &
         }
         children.insert(name);
     }
+    // A visibility names no code.
+    while let Some(at) = body.find("pub(in ") {
+        let end = body[at..].find(')').map_or(body.len(), |end| at + end + 1);
+        body.replace_range(at..end, "pub");
+    }
     let imports = take_imports(&mut body);
     modules.insert(path, Module { file: file.to_owned(), body, children, imports });
 }

@@ -42,7 +42,7 @@ fn machine(name: &str) -> Machine {
 fn filled(machine: &mut Machine, keys: u64) -> Vec<Logged> {
     let mut records = Vec::new();
     for key in 0..keys {
-        let time = OperationTime { time: 1 << 40 | key * 1000, stream: true };
+        let time = OperationTime { time: (1 << 40) + key * 1000, stream: true };
         let written = machine.insert(hash_of(key % 400), time, &mut |record| records.push(record));
         assert!(written.expect("an insert"));
     }
