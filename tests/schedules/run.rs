@@ -4,6 +4,7 @@ use crate::media::Planted;
 use crate::play;
 use crate::settings::Settings;
 use crate::stage::{self, Director};
+use crate::starts::{self, Start};
 use ebbtide_testkit::random::{Random, mix};
 use libtest_mimic::{Arguments, Trial};
 use std::process::ExitCode;
