@@ -175,9 +175,12 @@ impl Play {
             while *lock(&self.working[process]) > 0 {
                 stage::pause(Duration::from_millis(1));
             }
-            let filter = lock(&self.handles[process]).take();
-            if let Some(filter) = filter.and_then(Arc::into_inner) {
+            // The handle stays in its place meanwhile: if the process is killed here, unwinding must
+            // not drop it. A handle that is dropped closes, which a dead process cannot complete.
+            let filter = lock(&self.handles[process]).clone();
+            if let Some(filter) = filter {
                 filter.close().map_err(text)?;
+                drop(lock(&self.handles[process]).take());
             }
         }
         Ok(())
