@@ -30,9 +30,6 @@ const MAGIC: &[u8; 8] = b"EBBTBNK\n";
 const REMEDY: &str =
     "close every handle on the filter and open it again: its banks are then rebuilt";
 
-/// The largest bank, in words of cells: far beyond memory, far below overflow.
-pub const BANK_WORDS_MAX: u64 = 1 << 40;
-
 /// The largest bank, in words, whose parts are not aligned to pages: 16 KiB.
 const PACKED_MOST: usize = 4 * PAGE_WORDS;
 
@@ -67,16 +64,8 @@ impl Places {
     /// # Errors
     /// [`Error::Parameter`] for an absurd size.
     fn new(layout: Layout, geometry: Geometry, form: BankForm) -> Result<Self> {
-        let (blocks, block) = (geometry.blocks_per_stripe, geometry.words_per_block);
-        if blocks == 0 || !(1..=Layout::MOST_BLOCK_WORDS).contains(&block) {
-            let expected = format!("blocks of 1 to {} words", Layout::MOST_BLOCK_WORDS);
-            return Err(Error::parameter("words", expected, format!("{geometry:?}")));
-        }
+        layout.check(geometry)?;
         let words = layout.words(geometry);
-        if words > BANK_WORDS_MAX {
-            let expected = format!("at most {BANK_WORDS_MAX} words of cells in a bank");
-            return Err(Error::parameter("words", expected, words));
-        }
         let blocks = layout.blocks(geometry) as usize * BLOCK_HEADER_WORDS;
         let size = geometry.words_per_block as usize;
         let area = if form.undo { area_words(OWN_WORDS + size) } else { 0 };

@@ -1,5 +1,6 @@
 //! How many blocks a bank has, how large they are, and which of them belongs to a key.
 
+use crate::error::{Error, Result};
 use crate::hash::scale;
 
 /// The number and the size of a bank's blocks.
@@ -29,6 +30,26 @@ impl Layout {
     pub const MOST_STRIPES: u32 = 4096;
     /// Words in the largest block, 64 KiB; snapshots and options rely on it.
     pub const MOST_BLOCK_WORDS: u32 = 8192;
+    /// Words of cells in the largest bank: far beyond memory, far below overflow.
+    pub const MOST_BANK_WORDS: u64 = 1 << 40;
+
+    /// Checks that a bank of this geometry is not absurd.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] names what is wrong.
+    pub fn check(&self, geometry: Geometry) -> Result<()> {
+        let (blocks, block) = (geometry.blocks_per_stripe, geometry.words_per_block);
+        if blocks == 0 || !(1..=Self::MOST_BLOCK_WORDS).contains(&block) {
+            let expected = format!("blocks of 1 to {} words", Self::MOST_BLOCK_WORDS);
+            return Err(Error::parameter("words", expected, format!("{geometry:?}")));
+        }
+        let words = self.words(geometry);
+        if words > Self::MOST_BANK_WORDS {
+            let expected = format!("at most {} words of cells in a bank", Self::MOST_BANK_WORDS);
+            return Err(Error::parameter("words", expected, words));
+        }
+        Ok(())
+    }
 
     /// Returns the geometry with at least `words` words of cells and blocks near the target size.
     ///

@@ -7,7 +7,7 @@
 use crate::atomic::AtomicU64;
 use crate::block::undo_log::Undo;
 use crate::block::{Block, Blocks, Geometry, Layout, MAX_BANKS, OWN_WORDS, store};
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::kind::plan::Locate;
 use crate::kind::{BankMask, Kind, State};
 use crate::state::BankEntry;
@@ -17,9 +17,6 @@ const CHUNK_WORDS: usize = (1 << 17) - 16;
 
 /// Chunks that are listed together.
 const GROUP: usize = 256;
-
-/// The largest bank, in words of cells: far beyond memory, far below overflow.
-const BANK_WORDS_MAX: u64 = 1 << 40;
 
 /// What blocks read that no chunk holds.
 static ZEROS: [AtomicU64; Layout::MOST_BLOCK_WORDS as usize] =
@@ -140,21 +137,6 @@ impl Bank {
     }
 }
 
-/// Checks the size of a bank; errors name what is wrong.
-pub(super) fn check_geometry(layout: Layout, geometry: Geometry) -> Result<()> {
-    let (blocks, block) = (geometry.blocks_per_stripe, geometry.words_per_block);
-    if blocks == 0 || !(1..=Layout::MOST_BLOCK_WORDS).contains(&block) {
-        let expected = format!("blocks of 1 to {} words", Layout::MOST_BLOCK_WORDS);
-        return Err(Error::parameter("words", expected, format!("{geometry:?}")));
-    }
-    let words = layout.words(geometry);
-    if words > BANK_WORDS_MAX {
-        let expected = format!("at most {BANK_WORDS_MAX} words of cells in a bank");
-        return Err(Error::parameter("words", expected, words));
-    }
-    Ok(())
-}
-
 /// The filter-wide state, and the banks that it lists.
 #[derive(Debug)]
 pub(super) struct Memory {
@@ -189,7 +171,7 @@ impl Memory {
     }
 
     fn listed(mut self) -> Result<Self> {
-        self.state().banks().try_for_each(|entry| check_geometry(self.layout, entry.geometry))?;
+        self.state().banks().try_for_each(|entry| self.layout.check(entry.geometry))?;
         self.follow();
         Ok(self)
     }

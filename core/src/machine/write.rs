@@ -1,7 +1,6 @@
 //! How a filter in memory changes: by its own decisions, and by records.
 
 use super::ledger::Logged;
-use super::memory::check_geometry;
 use super::{Machine, Written};
 use crate::block::Blocks;
 use crate::error::{Error, Result};
@@ -125,7 +124,7 @@ pub(crate) fn emit_event(
     log: &mut impl FnMut(Logged),
 ) -> Result<()> {
     if let Event::OpenBank { geometry, .. } = event {
-        check_geometry(machine.identity.layout, *geometry)?;
+        machine.identity.layout.check(*geometry)?;
     }
     let mut record = event::to_record(event, time.stream);
     if record.time > time.time {
@@ -229,7 +228,7 @@ fn check_record(machine: &Machine, record: &Record) -> Result<()> {
         }
         Op::OpenBank => match event::from_record(record) {
             Some(Event::OpenBank { geometry, .. })
-                if check_geometry(machine.identity.layout, geometry).is_err() =>
+                if machine.identity.layout.check(geometry).is_err() =>
             {
                 refused("a bank of a sound size")
             }

@@ -73,7 +73,7 @@ fn a_bank_has_blocks_and_they_are_no_larger_than_the_largest() {
     };
     bytes(1, 1).expect("a bank");
     bytes(7, Layout::MOST_BLOCK_WORDS).expect("a bank");
-    let most = (BANK_WORDS_MAX / 2 / u64::from(Layout::MOST_BLOCK_WORDS)) as u32;
+    let most = (Layout::MOST_BANK_WORDS / 2 / u64::from(Layout::MOST_BLOCK_WORDS)) as u32;
     bytes(most, Layout::MOST_BLOCK_WORDS).expect("the largest bank");
     for (blocks, words) in [
         (0, 64),
