@@ -175,8 +175,8 @@ impl Play {
             while *lock(&self.working[process]) > 0 {
                 stage::pause(Duration::from_millis(1));
             }
-            // The handle stays in its place meanwhile: if the process is killed here, unwinding must
-            // not drop it. A handle that is dropped closes, which a dead process cannot complete.
+            // The handle stays in its place meanwhile: if the process is killed here, unwinding
+            // must not drop it. A dropped handle closes, which a dead process cannot complete.
             let filter = lock(&self.handles[process]).clone();
             if let Some(filter) = filter {
                 filter.close().map_err(text)?;
