@@ -19,6 +19,8 @@ pub(super) struct Items<W> {
     design: Design,
     /// The live keys just before a shift, if all were distinct.
     keys: f64,
+    /// Words of cells, if they do not follow from the keys.
+    words: Option<u64>,
     pub(super) generations: CountedGenerations,
     pub(super) table: Table<W>,
 }
@@ -30,24 +32,18 @@ pub(super) const METRICS: &[KindMetric] = &[
 ];
 
 impl<W: Word> Items<W> {
-    pub(super) fn new(window: u64, fpr: f64, design: Design) -> Self {
+    pub(super) fn new(window: u64, fpr: f64, design: Design, words: Option<u64>) -> Self {
         let shape = design.shape;
         let generations = CountedGenerations { length: window.div_ceil(shape.generations.into()) };
         let table = Table::new(shape.slots, shape.bits, shape.generations);
         let keys = live_keys(shape, window) as f64;
-        Self { window, fpr, design, keys, generations, table }
-    }
-
-    /// Returns the filter with room for this many keys instead of those of its window.
-    #[cfg(test)]
-    pub(super) fn with_room_for(self, keys: f64) -> Self {
-        Self { keys, ..self }
+        Self { window, fpr, design, keys, words, generations, table }
     }
 
     /// Returns the share of slots that are live just before a shift, if all keys were distinct.
     fn planned_load(&self, layout: Layout) -> f64 {
         let words = layout.words(self.geometry(layout)) / u64::from(self.design.shape.words());
-        self.keys / (words as f64 * f64::from(self.design.shape.slots))
+        (self.keys / (words as f64 * f64::from(self.design.shape.slots))).min(1.0)
     }
 
     /// Returns the known inserts into the open generation; 0 if the state is behind `generation`.
@@ -71,16 +67,23 @@ impl<W: Word> Describe for Items<W> {
     }
 
     fn parameters(&self) -> Parameters {
-        parameters_of(&self.design, self.fpr).with("window-items", self.window)
+        let mut all = parameters_of(&self.design, self.fpr).with("window-items", self.window);
+        if let Some(words) = self.words {
+            all.set("words", words);
+        }
+        all
     }
 
     fn first_words(&self) -> u64 {
-        self.design.words(self.keys)
+        self.words.unwrap_or_else(|| self.design.words(self.keys))
     }
 
     /// Returns the smallest geometry whose blocks hardly ever overflow.
     fn geometry(&self, layout: Layout) -> Geometry {
-        self.design.geometry(layout, self.keys)
+        match self.words {
+            Some(words) => layout.geometry(words),
+            None => self.design.geometry(layout, self.keys),
+        }
     }
 
     fn default_stripes(&self, block_words: u32) -> u32 {

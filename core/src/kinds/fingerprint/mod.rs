@@ -86,7 +86,7 @@ use std::sync::Arc;
 pub const NAME: &str = "fingerprint";
 
 /// The parameters of this kind.
-const KNOWN: [&str; 5] = ["window-items", "fpr", "slots", "bits", "generations"];
+const KNOWN: [&str; 6] = ["window-items", "fpr", "slots", "bits", "generations", "words"];
 
 /// The longest window, in inserts; memory bounds it earlier.
 const MOST_ITEMS: u64 = 1 << 48;
@@ -96,7 +96,7 @@ const BLOCKS_A_STRIPE: u64 = 48;
 
 /// Builds the kind from `window-items` and `fpr` (0.001 if absent). `slots` (of a bucket), `bits`
 /// (of a fingerprint) and `generations` (in the window), all three, override what would be derived
-/// from the rate.
+/// from the rate; `words` overrides the memory, and then there is no guarantee of the rate.
 ///
 /// # Errors
 /// [`Error::Parameter`] for unknown names, for values out of bounds or that do not fit each other,
@@ -106,14 +106,15 @@ pub fn build(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
     let window = parameters.required("window-items", "how many inserts it looks back")?;
     let window = within("window-items", window, 1, MOST_ITEMS)?;
     let (design, fpr) = Design::from_parameters(parameters, Some(window))?;
+    let words = parameters.count("words", "a number of 64-bit words", MOST_WORDS)?;
     if design.words(live_keys(design.shape, window) as f64) > MOST_WORDS {
         let expected = format!("a window that {MOST_WORDS} words (8 TiB) can hold at fpr {fpr}");
         return Err(Error::parameter("window-items", expected, window));
     }
     Ok(if design.shape.words() == 1 {
-        Arc::new(Items::<u64>::new(window, fpr, design))
+        Arc::new(Items::<u64>::new(window, fpr, design, words))
     } else {
-        Arc::new(Items::<u128>::new(window, fpr, design))
+        Arc::new(Items::<u128>::new(window, fpr, design, words))
     })
 }
 

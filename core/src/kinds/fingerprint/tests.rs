@@ -38,12 +38,8 @@ fn it_keeps_the_contract_and_all_keys_when_it_is_far_too_small() {
         let window = 1000;
         let parameters = Parameters::new().with("fpr", 0.3).with("slots", slots);
         let parameters = parameters.with("bits", bits).with("generations", generations);
-        let (design, fpr) = Design::from_parameters(&parameters, Some(window)).expect("a shape");
-        let room = 200.0;
-        let kind: Arc<dyn Kind> = match design.shape.words() {
-            1 => Arc::new(Items::<u64>::new(window, fpr, design).with_room_for(room)),
-            _ => Arc::new(Items::<u128>::new(window, fpr, design).with_room_for(room)),
-        };
+        let parameters = parameters.with("words", 64).with("window-items", window);
+        let kind = build(&parameters).expect("a filter");
         let layout = Layout { stripes: 1, block_words: 64 };
         conformance::keeps_the_contract(&kind, layout, 1);
         let mut harness = Harness::new(kind, layout);
@@ -274,6 +270,8 @@ fn parameters_build_the_same_filter_again() {
         all.with("slots", slots).with("bits", bits).with("generations", generations)
     };
     conformance::parameters_round_trip(NAME, &shape("4", "12", "7"));
+    conformance::parameters_round_trip(NAME, &shape("4", "12", "7").with("words", 77));
+    conformance::refuses(NAME, &shape("4", "12", "7").with("words", 0), "words");
     conformance::refuses(NAME, &shape("1", "12", "7"), "slots");
     conformance::refuses(NAME, &shape("9", "12", "7"), "slots");
     conformance::refuses(NAME, &shape("4", "3", "7"), "bits");
