@@ -24,7 +24,6 @@ const CIRCLES: &[(&str, &[&str])] = &[
             "importance/storage",
         ],
     ),
-    ("core/src/inference", &["mod", "posterior"]),
     ("core/src/kind", &["describe", "mod", "sample"]),
     ("core/src/kinds/decaying", &["exponential", "mod", "ring"]),
     ("core/src/kinds/decaying_optimized", &["counters", "mod"]),
