@@ -24,7 +24,6 @@ const CIRCLES: &[(&str, &[&str])] = &[
             "importance/storage",
         ],
     ),
-    ("core/src/kinds/time_limited", &["evidence", "late", "mod", "sizing"]),
     ("src/api", &["call", "filter"]),
     ("src/media", &["disk", "disk/mapping"]),
     ("src/recovery", &["replay", "trim"]),

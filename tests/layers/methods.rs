@@ -11,7 +11,6 @@ const APART: &[(&str, &str, &[&str])] = &[
     ("Control", "src/image", &["clock_lead"]),
     ("Filter", "src/api", &["abilities", "paths"]),
     ("State", "testkit/src/crash", &["file"]),
-    ("TimeLimited", "core/src/kinds/time_limited", &["evidence"]),
     ("Timing", "core/src/kinds/timing", &["evidence"]),
 ];
 
