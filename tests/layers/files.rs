@@ -24,7 +24,6 @@ const CIRCLES: &[(&str, &[&str])] = &[
             "importance/storage",
         ],
     ),
-    ("src/media", &["disk", "disk/mapping"]),
     ("src/recovery", &["replay", "trim"]),
     ("testkit/src/crash", &["choices", "tape"]),
     ("testkit/src/crash", &["disk", "file"]),
