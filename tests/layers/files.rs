@@ -24,7 +24,6 @@ const CIRCLES: &[(&str, &[&str])] = &[
             "importance/storage",
         ],
     ),
-    ("src/recovery", &["replay", "trim"]),
     ("testkit/src/crash", &["choices", "tape"]),
     ("testkit/src/crash", &["disk", "file"]),
 ];
