@@ -24,8 +24,6 @@ const CIRCLES: &[(&str, &[&str])] = &[
             "importance/storage",
         ],
     ),
-    ("testkit/src/crash", &["choices", "tape"]),
-    ("testkit/src/crash", &["disk", "file"]),
 ];
 
 /// The names in a path, as `crate::engine::open`.

@@ -10,7 +10,6 @@ const APART: &[(&str, &str, &[&str])] = &[
     ("Bloom", "core/src/kinds/bloom", &["evidence"]),
     ("Control", "src/image", &["clock_lead"]),
     ("Filter", "src/api", &["abilities", "paths"]),
-    ("State", "testkit/src/crash", &["file"]),
     ("Timing", "core/src/kinds/timing", &["evidence"]),
 ];
 
