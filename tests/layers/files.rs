@@ -12,17 +12,6 @@ pub const FOLDERS: &[&str] = &["src", "core/src", "cli/src", "testkit/src", "ben
 
 /// Circles that are still to be cut: a folder, and the files in it that import each other.
 const CIRCLES: &[(&str, &[&str])] = &[
-    (
-        "benches/papers",
-        &[
-            "importance",
-            "importance/contest",
-            "importance/readings",
-            "importance/sets",
-            "importance/stability",
-            "importance/storage",
-        ],
-    ),
 ];
 
 /// The names in a path, as `crate::engine::open`.
