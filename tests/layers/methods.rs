@@ -7,10 +7,7 @@ use std::collections::BTreeSet;
 
 /// Inherent methods that still stand apart from their type: a type, a folder, and files in it.
 const APART: &[(&str, &str, &[&str])] = &[
-    ("Bloom", "core/src/kinds/bloom", &["evidence"]),
-    ("Control", "src/image", &["clock_lead"]),
     ("Filter", "src/api", &["abilities", "paths"]),
-    ("Timing", "core/src/kinds/timing", &["evidence"]),
 ];
 
 /// Returns the type of the inherent `impl` that begins here; `None` for one of a trait.
