@@ -31,9 +31,9 @@
 //!
 //! A filter's type, or its name with [`Any`], selects its kind:
 //!
-//! - Windows: [`AgePartitioned`] and [`TimeLimited`], in inserts and in time; [`Timing`] and
-//!   [`BlockTiming`], with more exact ages; [`DoubleBuffering`] and [`TwoBuffer`], simple
-//!   baselines; [`Bloom`], which never forgets.
+//! - Windows: [`Fingerprint`], in the least memory; [`AgePartitioned`] and [`TimeLimited`], in
+//!   inserts and in time; [`Timing`] and [`BlockTiming`], with more exact ages;
+//!   [`DoubleBuffering`] and [`TwoBuffer`], simple baselines; [`Bloom`], which never forgets.
 //! - Counts: [`Counting`], [`Spectral`] and [`DynamicCount`], from which keys can be removed;
 //!   [`Decaying`] and [`DecayingOptimized`], in which old inserts count less and less.
 //! - Random decay: [`Stable`], [`Importance2c`], [`ImportanceMc`] and [`ImportanceH`] forget at

@@ -69,7 +69,7 @@ const OPTIONS: &[KindOption] = &[
         "window-items",
         "N",
         &[of(
-            "timing, block-timing, age-partitioned, double-buffering, two-buffer",
+            "timing, block-timing, age-partitioned, fingerprint, double-buffering, two-buffer",
             "a key stays in the window for the next N inserts",
         )],
     ),
@@ -99,13 +99,14 @@ const OPTIONS: &[KindOption] = &[
                 "total bits, instead of the number derived from --fpr",
             ),
             of("timing, block-timing", "bits of a timer"),
+            of("fingerprint", "bits of a fingerprint (with --slots and --generations)"),
         ],
     ),
     plain(
         "k",
         "K",
         &[of(
-            "but stable, importance-2c, importance-mc, importance-h",
+            "but fingerprint, stable, importance-2c, importance-mc, importance-h",
             "hash functions, instead of the number derived from --fpr",
         )],
     ),
@@ -116,7 +117,13 @@ const OPTIONS: &[KindOption] = &[
         &[of("age-partitioned", "inserts in a generation, instead of window / l")],
     ),
     plain("columns", "16|32|64", &[of("age-partitioned", "bits in a row, at least k + l")]),
-    plain("words", "N", &[of("age-partitioned", "memory in 64-bit words")]),
+    plain("words", "N", &[of("age-partitioned, fingerprint", "memory in 64-bit words")]),
+    plain("slots", "B", &[of("fingerprint", "fingerprints in a bucket (with --bits)")]),
+    plain(
+        "generations",
+        "G",
+        &[of("fingerprint", "generations in the window (with --slots and --bits)")],
+    ),
     plain(
         "load",
         "L",

@@ -134,7 +134,7 @@ pub fn scale(hash: u64, range: u64) -> u64 {
 }
 
 /// The increment of SplitMix64: 2^64 divided by the golden ratio, and odd.
-const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+pub(crate) const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Mixes all 64 bits bijectively (the finaliser of SplitMix64).
 #[must_use]

@@ -49,7 +49,7 @@ const RECENT: &[(&str, &str)] = &[("window-items", "40"), ("fpr", "0.05")];
 const LAST: Promise = Promise::Items(40);
 
 /// All kinds.
-pub const SAMPLES: [Sample; 18] = [
+pub const SAMPLES: [Sample; 20] = [
     sample("bloom", COUNTED, Promise::Forever),
     Sample {
         heaviest: 3,
@@ -102,6 +102,12 @@ pub const SAMPLES: [Sample; 18] = [
     Sample { heaviest: 7, ..sample("importance-h", STABLE, Promise::Fading) },
     sample("double-buffering", RECENT, LAST),
     sample("two-buffer", RECENT, LAST),
+    sample("fingerprint", RECENT, LAST),
+    sample(
+        "fingerprint",
+        &[("window-items", "200"), ("fpr", "0.05"), ("words", "16")],
+        Promise::Items(200),
+    ),
 ];
 
 impl Sample {

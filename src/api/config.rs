@@ -186,6 +186,21 @@ pub use ebbtide_core::kinds::stable::spec::Stable;
 #[doc(inline)]
 pub use ebbtide_core::kinds::time_limited::spec::TimeLimited;
 
+/// The last N insertions, in the least memory.
+///
+/// ```
+/// # use ebbtide::{Age, Filter, Fingerprint, Options, Within};
+/// # let parent = tempfile::tempdir()?;
+/// # let dir = parent.path().join("filter");
+/// let filter = Filter::create(&dir, Fingerprint::last(1000), Options::new())?;
+/// filter.insert("a")?;
+/// assert_eq!(filter.age("a")?, Some(Age::Items(0)));
+/// assert!(filter.seen_within("a", Within::Items(1))?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[doc(inline)]
+pub use ebbtide_core::kinds::fingerprint::spec::Fingerprint;
+
 /// The last N insertions, with exact ages.
 ///
 /// ```

@@ -32,7 +32,7 @@ const DECAYED: &[(&str, &str)] =
 const STABLE: &[(&str, &str)] = &[("cells", "20000"), ("max", "7"), ("K", "4"), ("P", "12")];
 
 /// All kinds, some with several parameters.
-pub const SAMPLES: [Sample; 18] = [
+pub const SAMPLES: [Sample; 20] = [
     PLAIN,
     Sample {
         name: "counting",
@@ -118,6 +118,19 @@ pub const SAMPLES: [Sample; 18] = [
         name: "two-buffer",
         kind: "two-buffer",
         parameters: &[("window-items", "300"), ("fpr", "0.01")],
+        ..PLAIN
+    },
+    Sample {
+        name: "fingerprint",
+        kind: "fingerprint",
+        parameters: &[("window-items", "300"), ("fpr", "0.01")],
+        ..PLAIN
+    },
+    Sample {
+        name: "fingerprint, overfull",
+        kind: "fingerprint",
+        // Two words a bucket, and fewer slots than keys: slots move, and buckets close and open.
+        parameters: &[("window-items", "900"), ("fpr", "0.000001"), ("words", "256")],
         ..PLAIN
     },
 ];

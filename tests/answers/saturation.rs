@@ -42,6 +42,8 @@ const ROWS: &[Row] = &[
     ("block-timing", ITEMS, Bears),
     ("age-partitioned", ITEMS, Bears),
     ("age-partitioned", &[("window-items", "4000"), ("k", "10"), ("l", "20")], Bears),
+    ("fingerprint", ITEMS, Bears),
+    ("fingerprint", &[("window-items", "4000"), ("fpr", "0.000001")], Bears),
     ("time-limited", &[("window", "4000000"), ("fpr", "0.001"), ("rate", "1000")], Bears),
     ("double-buffering", ITEMS, Bears),
     ("two-buffer", ITEMS, Bears),

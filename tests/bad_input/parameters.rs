@@ -13,6 +13,8 @@ const NO_RATE: &[&str] = &["0", "1", "-0.1", "1.5", "NaN", "inf", "-inf", "", "x
 const NO_COUNT: &[&str] = &["0", "-1", "18446744073709551616", "1.5", "", "x", "+", " 1"];
 const NO_SHARE: &[&str] = &["-0.1", "1.1", "NaN", "inf", "-inf", "", "x", "0,5"];
 const ITEMS: &[(&str, &str)] = &[("window-items", "1000")];
+const SHAPE: &[(&str, &str)] =
+    &[("window-items", "1000"), ("slots", "4"), ("bits", "12"), ("generations", "7")];
 const KEYS: &[(&str, &str)] = &[("capacity", "1000")];
 const TIME: &[(&str, &str)] = &[("window", "60000000")];
 const DECAY: &[(&str, &str)] = &[("capacity", "1000"), ("lambda", "0.9"), ("epoch", "60000000")];
@@ -48,6 +50,20 @@ const WINDOWS: &[Row] = &[
     ("age-partitioned", "words", &["18446744073709551615"], ITEMS),
     ("age-partitioned", "generation", NO_COUNT, ITEMS),
     ("age-partitioned", "generation", &["1", "1001", "18446744073709551615"], ITEMS),
+    ("fingerprint", "window-items", NO_COUNT, &[]),
+    ("fingerprint", "window-items", &["18446744073709551615", "281474976710657"], &[]),
+    ("fingerprint", "window-items", &["281474976710656"], &[("fpr", "1e-8")]),
+    ("fingerprint", "fpr", NO_RATE, ITEMS),
+    ("fingerprint", "fpr", &["1e-12"], ITEMS),
+    ("fingerprint", "slots", NO_COUNT, SHAPE),
+    ("fingerprint", "slots", &["1", "9", "4294967300"], SHAPE),
+    ("fingerprint", "slots", &["4"], ITEMS),
+    ("fingerprint", "bits", NO_COUNT, SHAPE),
+    ("fingerprint", "bits", &["3", "33", "4294967308"], SHAPE),
+    ("fingerprint", "generations", NO_COUNT, SHAPE),
+    ("fingerprint", "generations", &["63", "4294967303"], SHAPE),
+    ("fingerprint", "words", NO_COUNT, ITEMS),
+    ("fingerprint", "words", &["18446744073709551615"], ITEMS),
     ("time-limited", "window", NO_COUNT, &[]),
     ("time-limited", "window", &["18446744073709551615", "1152921504606846977"], &[]),
     ("time-limited", "fpr", NO_RATE, TIME),

@@ -68,6 +68,8 @@ const ROWS: &[Row] = &[
         "age-partitioned",
         &["--window-items", "1000", "--fpr", "0.001", "--k", "15", "--l", "49"],
     ),
+    window("fingerprint", ITEMS),
+    window("fingerprint", &["--window-items", "1000", "--fpr", "0.000001"]),
     Row {
         age: Some("age_seconds"),
         ..row("time-limited", &["--window", "60s", "--fpr", "0.001", "--rate", "100"])

@@ -70,7 +70,7 @@ impl<'a> Block<'a> {
     /// Replaces each word of cells by `new` of it, so that the change can be undone; for changes of
     /// nearly all words.
     #[inline]
-    pub fn rewrite(&self, new: impl Fn(u64) -> u64) {
+    pub fn rewrite(&self, mut new: impl FnMut(u64) -> u64) {
         self.undo.note_all(self.own, self.cells);
         self.cells.iter().for_each(|word| store(word, new(load(word))));
     }

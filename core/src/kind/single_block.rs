@@ -47,6 +47,12 @@ pub trait SingleBlock: Describe {
     fn settle(&self, state: &State<'_>, block: &Block<'_>, moment: &Moment) {
         let _ = (state, block, moment);
     }
+
+    /// Returns the false-positive rate of the keys of a settled block; see [`Kind::block_fpr`].
+    fn block_fpr(&self, block: &Block<'_>) -> f64 {
+        let _ = block;
+        0.0
+    }
 }
 
 impl<K: SingleBlock> Kind for K {
@@ -91,5 +97,9 @@ impl<K: SingleBlock> Kind for K {
 
     fn settle(&self, state: &State<'_>, _: usize, block: &Block<'_>, moment: &Moment) {
         SingleBlock::settle(self, state, block, moment);
+    }
+
+    fn block_fpr(&self, _: &State<'_>, _: usize, block: &Block<'_>, _: &Moment) -> f64 {
+        SingleBlock::block_fpr(self, block)
     }
 }

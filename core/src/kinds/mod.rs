@@ -10,6 +10,7 @@ pub mod counting;
 pub mod decaying;
 pub mod decaying_optimized;
 pub mod dynamic_count;
+pub mod fingerprint;
 pub mod importance;
 pub mod registry;
 mod runs;
@@ -46,6 +47,7 @@ pub const REGISTRY: &[Entry] = &[
     Entry { name: timing::BLOCK_NAME, build: timing::build_block },
     Entry { name: age_partitioned::NAME, build: age_partitioned::build },
     Entry { name: time_limited::NAME, build: time_limited::build },
+    Entry { name: fingerprint::NAME, build: fingerprint::build },
     Entry { name: stable::NAME, build: stable::build },
     Entry { name: importance::TWO_CLASSES, build: importance::build_two_classes },
     Entry { name: importance::MANY_CLASSES, build: importance::build_many_classes },

@@ -1,0 +1,192 @@
+//! One bucket: fingerprints in slots, youngest first, and the code of their lives above them.
+//!
+//! A slot is live while its life is above 0. An empty slot has life 0 and fingerprint 0; a
+//! fingerprint may be 0 too, because the life alone determines which slots are live. Slots are
+//! sorted by life, so a fingerprint is looked for from the youngest slot on.
+//!
+//! A *closed* bucket has no slots. It stands for every key that has it, for a number of
+//! generations.
+
+use super::codes::Codes;
+use super::word::Word;
+use std::sync::Arc;
+
+/// The most slots of a bucket.
+pub(super) const MOST_SLOTS: u32 = 8;
+
+/// The form of the buckets of a filter.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Form<W> {
+    slots: u32,
+    /// Bits of a fingerprint.
+    bits: u32,
+    /// The lowest bit of the code.
+    shift: u32,
+    /// 65536 divided by `bits`, rounded up: a slot's number is a product instead of a quotient.
+    inverse: u32,
+    /// The lowest bit of each slot.
+    ones: W,
+    /// The highest bit of each slot.
+    high: W,
+    /// All other bits of each slot.
+    rest: W,
+    /// The least bucket that is closed.
+    closed: W,
+    /// The fingerprints of the first slots, by their number.
+    first: [W; MOST_SLOTS as usize + 1],
+    codes: Arc<Codes>,
+}
+
+impl<W: Word> Form<W> {
+    /// Creates the form of buckets with `slots` fingerprints of `bits` bits, and lives below
+    /// `values`.
+    pub(super) fn new(slots: u32, bits: u32, values: u32) -> Self {
+        let codes = Arc::new(Codes::new(slots, values));
+        let lowest = |slot: u32| W::of(1) << (slot * bits);
+        let ones = (0..slots).fold(W::ZERO, |all, slot| all | lowest(slot));
+        let fingerprint = W::of((1 << bits) - 1);
+        let first = |count: usize| {
+            let slots = 0..(count as u32).min(slots);
+            slots.fold(W::ZERO, |all, slot| all | fingerprint << (slot * bits))
+        };
+        let first = std::array::from_fn(first);
+        let high = ones << (bits - 1);
+        let (shift, closed) = (slots * bits, W::of(codes.closed()) << (slots * bits));
+        let inverse = 65_536 / bits + 1;
+        let rest = first[slots as usize] & !high;
+        Self { slots, bits, shift, inverse, ones, high, rest, closed, first, codes }
+    }
+
+    /// Returns a fingerprint in each slot.
+    #[inline(always)]
+    pub(super) fn in_each(&self, fingerprint: u64) -> W {
+        self.ones.times(W::of(fingerprint))
+    }
+
+    /// Returns the bits of a fingerprint.
+    #[inline(always)]
+    pub(super) fn bits(&self) -> u32 {
+        self.bits
+    }
+
+    /// Returns the slots of a bucket.
+    #[inline(always)]
+    pub(super) fn slots(&self) -> u32 {
+        self.slots
+    }
+
+    /// Returns the greatest life.
+    #[inline]
+    pub(super) fn most(&self) -> u32 {
+        self.codes.most()
+    }
+
+    #[inline(always)]
+    fn lives(&self, word: W) -> u32 {
+        self.codes.lives((word >> self.shift).low())
+    }
+
+    /// Returns the youngest slot with the fingerprint that `each` holds in each slot, and its life;
+    /// the life is 0 if no live slot has it.
+    #[inline(always)]
+    pub(super) fn find(&self, word: W, each: W) -> (u32, u32) {
+        let differs = word ^ each;
+        // Exact in each slot: the sum carries into the slot's highest bit and no further.
+        let equal = !((differs & self.rest).plus(self.rest) | differs) & self.high;
+        if equal == W::ZERO {
+            return (0, 0);
+        }
+        let slot = (equal.lowest() * self.inverse) >> 16;
+        (slot, self.codes.life(self.lives(word), slot))
+    }
+
+    /// Returns whether one of two buckets is closed.
+    #[inline(always)]
+    pub(super) fn is_closed(&self, one: W, other: W) -> bool {
+        one.max(other) >= self.closed
+    }
+
+    /// Returns for how many generations a bucket is closed; 0 if it is open.
+    #[inline]
+    pub(super) fn closed_for(&self, word: W) -> u32 {
+        if word < self.closed {
+            return 0;
+        }
+        let left = (word >> self.shift).low() - self.codes.closed();
+        left.min(self.most().into()) as u32
+    }
+
+    /// Returns the empty slots of a bucket; none if it is closed.
+    #[inline]
+    pub(super) fn room(&self, word: W) -> u32 {
+        if word >= self.closed { 0 } else { self.slots - self.live(word) }
+    }
+
+    /// Returns the live slots of a bucket; none if it is closed.
+    #[inline]
+    pub(super) fn live(&self, word: W) -> u32 {
+        self.codes.live((word >> self.shift).low())
+    }
+
+    /// Returns the fingerprint and the life of a slot.
+    #[inline]
+    pub(super) fn slot(&self, word: W, slot: u32) -> (u64, u32) {
+        let fingerprint = (word >> (slot * self.bits)).low() & ((1 << self.bits) - 1);
+        (fingerprint, self.codes.life(self.lives(word), slot))
+    }
+
+    /// Returns a bucket with a fingerprint more: before those that live as long or shorter.
+    #[inline]
+    pub(super) fn put(&self, word: W, (fingerprint, life): (u64, u32)) -> W {
+        let (lives, bits) = (self.lives(word), self.codes.life_bits());
+        let longer = |&slot: &u32| self.codes.life(lives, slot) > life;
+        let at = (0..self.slots).take_while(longer).count() as u32;
+        let (kept, all) = (self.first[at as usize], self.first[self.slots as usize]);
+        let moved = (word & all & !kept) << self.bits & all;
+        let slots = word & kept | W::of(fingerprint) << (at * self.bits) & all | moved;
+        let (wide, below) = (u64::from(lives), (1_u64 << (at * bits)) - 1);
+        let lives = wide & below | u64::from(life) << (at * bits) | (wide & !below) << bits;
+        self.with_lives(slots, (lives & ((1_u64 << (self.slots * bits)) - 1)) as u32)
+    }
+
+    /// Returns a bucket without one of its slots.
+    #[inline]
+    pub(super) fn take(&self, word: W, slot: u32) -> W {
+        let (kept, all) = (self.first[slot as usize], self.first[self.slots as usize]);
+        let slots = word & kept | (word & all) >> self.bits & !kept;
+        let (lives, bits) = (u64::from(self.lives(word)), self.codes.life_bits());
+        let below = (1_u64 << (slot * bits)) - 1;
+        self.with_lives(slots, (lives & below | lives >> bits & !below) as u32)
+    }
+
+    #[inline]
+    fn with_lives(&self, slots: W, lives: u32) -> W {
+        slots | W::of(self.codes.code(lives).into()) << self.shift
+    }
+
+    /// Returns the bucket that is closed for as long as the longest life of this one, and for at
+    /// least `life` generations.
+    pub(super) fn close(&self, word: W, life: u32) -> W {
+        let life = self.longest(word).max(life);
+        W::of(self.codes.closed() + u64::from(life.min(self.most()))) << self.shift
+    }
+
+    /// Returns the longest life in a bucket, or for how long it is closed.
+    pub(super) fn longest(&self, word: W) -> u32 {
+        self.closed_for(word).max(self.slot(word, 0).1)
+    }
+
+    /// Returns a bucket some generations later: slots that have died are empty.
+    #[inline]
+    pub(super) fn later(&self, word: W, generations: u64) -> W {
+        if generations > u64::from(self.most()) {
+            return W::ZERO;
+        }
+        let code = (word >> self.shift).low();
+        let code = (0..generations).fold(code, |code, _| self.codes.later(code));
+        W::of(code) << self.shift | word & self.first[self.codes.live(code) as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests;

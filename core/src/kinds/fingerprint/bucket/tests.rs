@@ -1,0 +1,143 @@
+//! A bucket against a sorted list of slots.
+
+use super::super::plan::{SHAPES, Shape};
+use super::*;
+use proptest::prelude::*;
+
+/// The slots of a bucket, or for how long it is closed.
+#[derive(Debug, Clone, PartialEq)]
+enum Model {
+    Open(Vec<(u64, u32)>),
+    Closed(u32),
+}
+
+fn check<W: Word>(form: &Form<W>, word: W, model: &Model) {
+    let (slots, closed) = match model {
+        Model::Open(slots) => (&slots[..], 0),
+        Model::Closed(left) => (&[][..], *left),
+    };
+    assert_eq!(form.closed_for(word), closed, "{word:?} {model:?}");
+    assert_eq!(form.is_closed(word, W::ZERO), closed > 0);
+    assert_eq!(form.live(word) as usize, slots.len());
+    let room = if closed > 0 { 0 } else { form.slots() - slots.len() as u32 };
+    assert_eq!(form.room(word), room);
+    let longest = slots.first().map_or(closed, |slot| slot.1);
+    assert_eq!(form.longest(word), longest);
+    for (at, &(fingerprint, life)) in slots.iter().enumerate() {
+        assert_eq!(form.slot(word, at as u32), (fingerprint, life));
+        let first = slots.iter().position(|slot| slot.0 == fingerprint).expect("it is there");
+        let found = form.find(word, form.in_each(fingerprint));
+        assert_eq!(found, (first as u32, slots[first].1), "{fingerprint} in {model:?}");
+    }
+    let last = (1 << form.bits()) - 1;
+    for fingerprint in [0, 1, last, last / 2].into_iter().chain(slots.iter().map(|s| s.0 ^ 1)) {
+        let there = slots.iter().find(|slot| slot.0 == fingerprint).map_or(0, |slot| slot.1);
+        assert_eq!(form.find(word, form.in_each(fingerprint)).1, there, "{fingerprint}");
+    }
+    if *model == Model::Open(Vec::new()) {
+        assert_eq!(word, W::ZERO, "one form of an empty bucket");
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Action {
+    Put(u64, u32),
+    Take(u32),
+    Close(u32),
+    Later(u64),
+}
+
+fn run<W: Word>(shape: Shape, actions: &[Action]) {
+    let form = Form::<W>::new(shape.slots, shape.bits, shape.generations + 2);
+    let most = shape.generations + 1;
+    assert_eq!(form.most(), most);
+    let (mut word, mut model) = (W::ZERO, Model::Open(Vec::new()));
+    for &action in actions {
+        match (action, &mut model) {
+            (Action::Put(fingerprint, life), Model::Open(slots)) => {
+                // Small numbers, so that fingerprints repeat; 0 is one of them.
+                let (fingerprint, life) = (fingerprint % 3, life % most + 1);
+                if form.room(word) > 0 {
+                    let at = slots.iter().take_while(|slot| slot.1 > life).count();
+                    slots.insert(at, (fingerprint, life));
+                    word = form.put(word, (fingerprint, life));
+                }
+            }
+            (Action::Take(slot), Model::Open(slots)) if !slots.is_empty() => {
+                let slot = slot % slots.len() as u32;
+                slots.remove(slot as usize);
+                word = form.take(word, slot);
+            }
+            (Action::Close(life), _) => {
+                let life = life % most + 1;
+                let longest = form.longest(word);
+                (word, model) = (form.close(word, life), Model::Closed(life.max(longest)));
+            }
+            (Action::Later(generations), model) => {
+                word = form.later(word, generations);
+                let by = generations.min(1000) as u32;
+                *model = match model {
+                    Model::Closed(left) if *left > by => Model::Closed(*left - by),
+                    Model::Closed(_) => Model::Open(Vec::new()),
+                    Model::Open(slots) => Model::Open(
+                        slots.iter().filter(|s| s.1 > by).map(|s| (s.0, s.1 - by)).collect(),
+                    ),
+                };
+            }
+            _ => {}
+        }
+        check(&form, word, &model);
+    }
+}
+
+fn action() -> impl Strategy<Value = Action> {
+    prop_oneof![
+        12 => (any::<u64>(), any::<u32>()).prop_map(|(a, b)| Action::Put(a, b)),
+        3 => any::<u32>().prop_map(Action::Take),
+        1 => any::<u32>().prop_map(Action::Close),
+        4 => (0..40_u64).prop_map(Action::Later),
+        1 => any::<u64>().prop_map(Action::Later),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn a_bucket_is_a_list_of_slots_sorted_by_life_whatever_is_done_to_it(
+        shape in 0..SHAPES.len(), actions in prop::collection::vec(action(), 1..60),
+    ) {
+        let shape = SHAPES[shape];
+        match shape.words() {
+            1 => run::<u64>(shape, &actions),
+            _ => run::<u128>(shape, &actions),
+        }
+    }
+
+    #[test]
+    fn a_torn_bucket_gives_an_answer(shape in 0..SHAPES.len(), word: u128, other: u64) {
+        let Shape { slots, bits, generations } = SHAPES[shape];
+        if SHAPES[shape].words() == 1 {
+            torn(&Form::<u64>::new(slots, bits, generations + 2), word as u64, other);
+        } else {
+            torn(&Form::<u128>::new(slots, bits, generations + 2), word, other);
+        }
+    }
+}
+
+fn torn<W: Word>(form: &Form<W>, word: W, other: u64) {
+    let fingerprint = other & ((1 << form.bits()) - 1);
+    let (slot, life) = form.find(word, form.in_each(fingerprint));
+    assert!(slot < form.slots() && life <= form.most());
+    assert!(form.closed_for(word) <= form.most() && form.live(word) <= form.slots());
+    let life = life.max(1);
+    for word in [
+        form.put(word, (fingerprint, life)),
+        form.take(word, slot),
+        form.close(word, life),
+        form.later(word, 1),
+        form.later(word, other),
+    ] {
+        assert!(form.room(word) <= form.slots());
+    }
+}

@@ -1,0 +1,200 @@
+//! Windows of the last `N` inserts: generations of a number of inserts, in one bank.
+
+use super::plan::{Design, live_keys};
+use super::table::{CLOSED, CLOSINGS, Found, Table};
+use super::theory;
+use super::word::Word;
+use super::{NAME, parameters_of, stripes_for};
+use crate::block::{Block, Blocks, Geometry, Layout};
+use crate::kind::{
+    Age, CountedGenerations, Describe, Events, Inference, KeyAges, KindMetric, Moment, Operation,
+    Parameters, Query, Sample, SingleBlock, State, TOO_FULL, Totals, Within,
+};
+
+/// A fingerprint filter for a number of inserts.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Items<W> {
+    pub(super) window: u64,
+    fpr: f64,
+    design: Design,
+    /// The live keys just before a shift, if all were distinct.
+    keys: f64,
+    /// Words of cells, if they do not follow from the keys.
+    words: Option<u64>,
+    pub(super) generations: CountedGenerations,
+    pub(super) table: Table<W>,
+}
+
+/// The metrics of both windows.
+pub(super) const METRICS: &[KindMetric] = &[
+    KindMetric { name: "closed_buckets", word: CLOSED },
+    KindMetric { name: "closings", word: CLOSINGS },
+];
+
+impl<W: Word> Items<W> {
+    pub(super) fn new(window: u64, fpr: f64, design: Design, words: Option<u64>) -> Self {
+        let shape = design.shape;
+        let generations = CountedGenerations { length: window.div_ceil(shape.generations.into()) };
+        let table = Table::new(shape.slots, shape.bits, shape.generations);
+        let keys = live_keys(shape, window) as f64;
+        Self { window, fpr, design, keys, words, generations, table }
+    }
+
+    /// Returns the share of slots that are live just before a shift, if all keys were distinct.
+    fn planned_load(&self, layout: Layout) -> f64 {
+        let words = layout.words(self.geometry(layout)) / u64::from(self.design.shape.words());
+        (self.keys / (words as f64 * f64::from(self.design.shape.slots))).min(1.0)
+    }
+
+    /// Returns the known inserts into the open generation; 0 if the state is behind `generation`.
+    pub(super) fn inserts_in(&self, state: &State<'_>, generation: u64, totals: &Totals) -> u64 {
+        if CountedGenerations::current(state) < generation {
+            return 0;
+        }
+        CountedGenerations::open_inserts(state, totals)
+    }
+
+    #[inline]
+    fn find(&self, state: &State<'_>, blocks: &Blocks<'_>, hash: u64) -> Option<Found> {
+        let found = self.table.find(blocks.get(0)?, CountedGenerations::current(state), hash);
+        (found.left() > 0).then_some(found)
+    }
+}
+
+impl<W: Word> Describe for Items<W> {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn parameters(&self) -> Parameters {
+        let mut all = parameters_of(&self.design, self.fpr).with("window-items", self.window);
+        if let Some(words) = self.words {
+            all.set("words", words);
+        }
+        all
+    }
+
+    fn first_words(&self) -> u64 {
+        self.words.unwrap_or_else(|| self.design.words(self.keys))
+    }
+
+    /// Returns the smallest geometry whose blocks hardly ever overflow.
+    fn geometry(&self, layout: Layout) -> Geometry {
+        match self.words {
+            Some(words) => layout.geometry(words),
+            None => self.design.geometry(layout, self.keys),
+        }
+    }
+
+    fn default_stripes(&self, block_words: u32) -> u32 {
+        stripes_for(self.first_words(), block_words)
+    }
+
+    fn step(&self, state: &State<'_>, _: &Moment) -> Option<u64> {
+        Some(CountedGenerations::current(state))
+    }
+
+    /// Live slots; a closed bucket counts as full.
+    fn fill(&self, block: &Block<'_>) -> (u64, u64) {
+        self.table.fill(block)
+    }
+
+    fn metrics(&self) -> &'static [KindMetric] {
+        METRICS
+    }
+
+    /// Returns the rate just before a shift, when it is highest.
+    fn planned_fpr(&self, layout: Layout) -> f64 {
+        let shape = self.design.shape;
+        theory::fpr(shape.slots, shape.bits, self.planned_load(layout), 0.0)
+    }
+
+    fn estimated_fpr(&self, _: &State<'_>, _: Layout, _: &Moment, sample: &Sample) -> f64 {
+        sample.fpr()
+    }
+
+    /// Also where blocks overflow although the rate is still low: from there it rises fast.
+    fn is_saturated(&self, _: &State<'_>, layout: Layout, _: &Moment, sample: &Sample) -> bool {
+        let shape = self.design.shape;
+        let full = theory::highest_load(shape.slots, f64::INFINITY);
+        sample.fill() > full || sample.fpr() > TOO_FULL * self.planned_fpr(layout)
+    }
+
+    fn events(&self) -> Option<&dyn Events> {
+        Some(&self.generations)
+    }
+
+    fn ages(&self) -> Option<&dyn KeyAges> {
+        Some(self)
+    }
+
+    fn inference(&self) -> Option<&dyn Inference> {
+        Some(self)
+    }
+}
+
+impl<W: Word> SingleBlock for Items<W> {
+    #[inline]
+    fn prefetch(&self, block: &Block<'_>, hash: u64) {
+        self.table.prefetch(block, hash);
+    }
+
+    #[inline]
+    fn insert(&self, block: &Block<'_>, operation: &Operation) {
+        self.table.insert(block, operation.step, operation.hash);
+    }
+
+    #[inline]
+    fn contains(&self, state: &State<'_>, block: &Block<'_>, query: &Query) -> bool {
+        self.table.find(block, CountedGenerations::current(state), query.hash).left() > 0
+    }
+
+    fn settle(&self, state: &State<'_>, block: &Block<'_>, _: &Moment) {
+        self.table.catch_up(block, CountedGenerations::current(state));
+    }
+
+    fn block_fpr(&self, block: &Block<'_>) -> f64 {
+        self.table.fpr(block)
+    }
+}
+
+impl<W: Word> KeyAges for Items<W> {
+    /// Exact to the generation; of a key in a closed bucket, or whose slot another key renewed, a
+    /// lower bound.
+    fn age(&self, state: &State<'_>, blocks: &Blocks<'_>, query: &Query) -> Option<Age> {
+        let found = self.find(state, blocks, query.hash)?;
+        let Some(closed) = self.table.life().saturating_sub(found.left()).checked_sub(1) else {
+            return Some(Age::Items(0));
+        };
+        let open = self.inserts_in(state, found.generation, &query.totals);
+        let closed = u64::from(closed).saturating_mul(self.generations.length);
+        Some(Age::Items(open.saturating_add(closed)))
+    }
+
+    /// No key of the last `items` inserts is missed, and keys of older generations are absent. The
+    /// filter has no times: [`Within::Time`] covers the whole window.
+    fn contains_within(
+        &self,
+        state: &State<'_>,
+        blocks: &Blocks<'_>,
+        query: &Query,
+        within: Within,
+    ) -> bool {
+        let Some(found) = self.find(state, blocks, query.hash) else {
+            return false;
+        };
+        let items = match within {
+            Within::Time(_) => return true,
+            Within::Items(0) => return false,
+            Within::Items(items) => items,
+        };
+        // A key of generation age i >= 1 lies behind the open generation's inserts and i-1 full
+        // ones.
+        let open = self.inserts_in(state, found.generation, &query.totals);
+        let oldest = match (items - 1).checked_sub(open) {
+            None => 0,
+            Some(beyond) => 1 + beyond / self.generations.length,
+        };
+        u64::from(self.table.life().saturating_sub(found.left())) <= oldest
+    }
+}

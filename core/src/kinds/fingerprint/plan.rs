@@ -1,0 +1,203 @@
+//! From a planned false-positive rate to the shape of buckets, and from keys to the size of banks.
+
+use super::codes::{MOST_CODES, count, life_bits};
+use super::theory::{load_of_fpr, mean_keys};
+use crate::block::{Geometry, Layout};
+use crate::error::{Error, Result};
+use crate::kind::Parameters;
+use crate::kind::parameters::{DEFAULT_FPR, within};
+
+/// The greatest number of words of a bank: 8 TiB.
+pub(super) const MOST_WORDS: u64 = 1 << 40;
+
+/// The layout for which filters are planned.
+const PLANNED: Layout = Layout { stripes: 1, block_words: Layout::PLANNED_BLOCK_WORDS };
+
+/// The part of the planned rate that open buckets may use; the rest is for closed ones, of which
+/// there are hardly any.
+const AIM: f64 = 0.998;
+
+/// The lowest load at which a shape is used: below it the rate is lower than fingerprints of 32
+/// bits can keep in reasonable memory.
+const LEAST_LOAD: f64 = 0.25;
+
+/// The shape of buckets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    /// Slots of a bucket.
+    pub slots: u32,
+    /// Bits of a fingerprint.
+    pub bits: u32,
+    /// Generations in the window: those for which a key is present after its own.
+    pub generations: u32,
+}
+
+const fn shape(slots: u32, bits: u32, generations: u32) -> Shape {
+    Shape { slots, bits, generations }
+}
+
+/// The shapes that plans choose from. Buckets of one word come first, from the shortest fingerprint
+/// on; then those of two words.
+pub const SHAPES: [Shape; 11] = [
+    shape(6, 8, 10),
+    shape(5, 10, 14),
+    shape(4, 12, 20),
+    shape(4, 13, 14),
+    shape(3, 16, 36),
+    shape(3, 17, 30),
+    shape(6, 19, 10),
+    shape(5, 23, 11),
+    shape(4, 28, 20),
+    shape(4, 29, 14),
+    shape(3, 32, 30),
+];
+
+impl Shape {
+    /// Returns the bits of a bucket that are needed.
+    fn used_bits(&self) -> u64 {
+        let codes = count(self.slots, self.generations + 2);
+        u64::from(self.slots * self.bits) + u64::from((codes - 1).ilog2()) + 1
+    }
+
+    /// Returns the words of a bucket: one or two.
+    #[must_use]
+    pub fn words(&self) -> u32 {
+        if self.used_bits() <= 64 { 1 } else { 2 }
+    }
+
+    /// Returns the shape with as many generations as a window of `items` inserts has.
+    #[must_use]
+    pub fn for_items(self, items: u64) -> Self {
+        let length = items.div_ceil(self.generations.into());
+        Self { generations: items.div_ceil(length) as u32, ..self }
+    }
+}
+
+/// A shape and the load that keeps the planned rate.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Design {
+    /// The shape of buckets.
+    pub shape: Shape,
+    /// The highest mean load.
+    pub load: f64,
+}
+
+impl Design {
+    fn new(shape: Shape, fpr: f64) -> Self {
+        Self { shape, load: load_of_fpr(shape.slots, shape.bits, AIM * fpr).min(1.0) }
+    }
+
+    /// Returns the design of given or completed parameters: `fpr`, and `slots`, `bits` and
+    /// `generations` together, or none of them. `items` is the window in inserts, if it is one.
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for values out of bounds or that do not fit each other.
+    pub fn from_parameters(parameters: &Parameters, items: Option<u64>) -> Result<(Self, f64)> {
+        let fpr = parameters.fpr()?.unwrap_or(DEFAULT_FPR);
+        let fitted = |shape: Shape| items.map_or(shape, |items| shape.for_items(items));
+        let count = |name| parameters.optional::<u64>(name, "an integer");
+        let given = match (count("slots")?, count("bits")?, count("generations")?) {
+            (None, None, None) => None,
+            (Some(slots), Some(bits), Some(generations)) => {
+                let slots = within("slots", slots, 2, super::bucket::MOST_SLOTS.into())? as u32;
+                let bits = within("bits", bits, 4, 32)? as u32;
+                let most = items.unwrap_or(62).min(62);
+                let generations = within("generations", generations, 1, most)? as u32;
+                Some(checked(shape(slots, bits, generations))?)
+            }
+            _ => {
+                let expected = "slots, bits and generations together, or none of them";
+                return Err(Error::parameter("slots", expected, "some of them"));
+            }
+        };
+        let design = match given {
+            Some(shape) => Self::new(fitted(shape), fpr),
+            None => {
+                let shapes = SHAPES.into_iter().map(|shape| Self::new(fitted(shape), fpr));
+                choose(&shapes.collect::<Vec<_>>(), items).ok_or_else(|| too_low(fpr))?
+            }
+        };
+        if design.load < LEAST_LOAD {
+            return Err(too_low(fpr));
+        }
+        Ok((design, fpr))
+    }
+
+    /// Returns the words of a bank for this many live keys, in the layout of plans.
+    #[must_use]
+    pub fn words(&self, keys: f64) -> u64 {
+        PLANNED.words(self.geometry(PLANNED, keys))
+    }
+
+    /// Returns the mean number of live keys that a bank of this geometry is planned for.
+    #[must_use]
+    pub fn capacity(&self, layout: Layout, geometry: Geometry) -> f64 {
+        let Shape { slots, .. } = self.shape;
+        let buckets = f64::from(geometry.words_per_block / self.shape.words());
+        let blocks = layout.blocks(geometry) as f64;
+        let most = self.load * f64::from(slots) * buckets;
+        mean_keys(slots, buckets, blocks).min(most).max(1.0) * blocks
+    }
+
+    /// Returns the smallest geometry with a capacity of `keys` live keys.
+    #[must_use]
+    pub fn geometry(&self, layout: Layout, keys: f64) -> Geometry {
+        let words = f64::from(self.shape.words());
+        let mut wanted = keys / (f64::from(self.shape.slots) * self.load) * words;
+        // Beyond the greatest size the result need only be too large.
+        let geometry_of = |words: f64| layout.geometry((words as u64).clamp(1, 2 * MOST_WORDS));
+        let mut geometry = geometry_of(wanted);
+        // Smaller blocks vary more, so they need more words, and these make larger blocks.
+        for _ in 0..64 {
+            let room = self.capacity(layout, geometry);
+            if room >= keys {
+                break;
+            }
+            wanted *= (keys / room).max(1.0005);
+            geometry = geometry_of(wanted);
+        }
+        geometry
+    }
+}
+
+/// Checks that a shape has codes, and fits in two words.
+fn checked(shape: Shape) -> Result<Shape> {
+    let values = shape.generations + 2;
+    let codes = count(shape.slots, values);
+    if codes > MOST_CODES || shape.slots * life_bits(values) > u32::BITS {
+        let expected = format!("at most {MOST_CODES} codes of {} lives", shape.slots);
+        return Err(Error::parameter("generations", expected, format!("{codes} codes")));
+    }
+    if shape.used_bits() > 128 {
+        let expected = "fingerprints and lives of at most 128 bits";
+        return Err(Error::parameter("bits", expected, format!("{} bits", shape.used_bits())));
+    }
+    Ok(shape)
+}
+
+/// Returns the design of the fewest words for a window. Buckets of two words are only used where no
+/// shape of one word keeps the rate at a high load: they cost more time.
+fn choose(designs: &[Design], items: Option<u64>) -> Option<Design> {
+    let items = items.unwrap_or(1 << 20);
+    let narrow = |design: &&Design| design.shape.words() == 1;
+    let kept = |design: &&Design| design.load > 0.8;
+    let any = designs.iter().any(|design| narrow(&design) && kept(&design));
+    let usable = designs.iter().filter(|design| design.load >= LEAST_LOAD);
+    let words = |design: &Design| design.words(live_keys(design.shape, items) as f64);
+    let among = usable.filter(|design| !any || narrow(design));
+    among.min_by_key(|design| (words(design), design.shape.bits)).copied()
+}
+
+/// Returns the most live keys of a window of `items` inserts: those of all its generations and of
+/// the open one.
+pub(super) fn live_keys(shape: Shape, items: u64) -> u64 {
+    let generations = u64::from(shape.generations);
+    items.div_ceil(generations).saturating_mul(generations + 1)
+}
+
+fn too_low(fpr: f64) -> Error {
+    Error::parameter("fpr", "a rate that fingerprints of 32 bits can keep", fpr)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,223 @@
+//! A block of buckets: questions, inserts, and how a block catches up.
+//!
+//! Owns: the kind words of a block. Lives count the generations that a slot has left when the
+//! block's own generation is as its header states. A question subtracts the generations since; an
+//! insert first catches up, which ages all buckets of the block at once.
+//!
+//! Invariants, whatever was inserted:
+//! - A fingerprint has at most one live slot in its two buckets.
+//! - Each key whose generation is not over has a live slot in one of its two buckets, or one of
+//!   them is closed, for at least as long as the key lives. (The proof is at the head of the
+//!   kind.)
+
+use super::bucket::Form;
+use super::path::{Path, other_bucket};
+use super::word::Word;
+use crate::block::{Block, prefetch};
+use crate::hash::{GOLDEN, mix};
+
+/// The kind word of a block with the generation that its lives refer to.
+pub(super) const GENERATION: usize = 0;
+
+/// The kind word with the number of live slots.
+pub(super) const LIVE: usize = 1;
+
+/// The kind word with the number of closed buckets.
+pub(super) const CLOSED: usize = 2;
+
+/// The kind word with the number of times that a bucket was closed.
+pub(super) const CLOSINGS: usize = 3;
+
+/// The buckets of the blocks of a filter.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Table<W> {
+    form: Form<W>,
+    /// The life of a key in its own generation.
+    life: u32,
+}
+
+/// A key in a block.
+#[derive(Debug, Clone, Copy)]
+struct Key {
+    fingerprint: u64,
+    buckets: [usize; 2],
+}
+
+/// What a block holds about a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Found {
+    /// The generation to which the others refer: the one asked for, or the block's own if that is
+    /// later.
+    pub(super) generation: u64,
+    /// The generations that the key's slot has left, this one included; 0 without a slot.
+    pub(super) slot: u32,
+    /// The generations for which one of its buckets is closed, this one included; 0 if none is.
+    pub(super) closed: u32,
+}
+
+impl Found {
+    /// Returns the generations for which the key stays present; 0 if it is absent.
+    #[inline(always)]
+    pub(super) fn left(&self) -> u32 {
+        self.slot.max(self.closed)
+    }
+}
+
+impl<W: Word> Table<W> {
+    /// Creates the buckets of keys that are present for `generations` generations after their own.
+    pub(super) fn new(slots: u32, bits: u32, generations: u32) -> Self {
+        Self { form: Form::new(slots, bits, generations + 2), life: generations + 1 }
+    }
+
+    /// Returns the life of a key in its own generation.
+    pub(super) fn life(&self) -> u32 {
+        self.life
+    }
+
+    #[inline(always)]
+    fn key(&self, block: &Block<'_>, hash: u64) -> Key {
+        let buckets = block.cells.len() / W::WORDS;
+        let mixed = mix(hash.wrapping_add(GOLDEN));
+        let fingerprint = mixed >> (64 - self.form.bits());
+        let bucket = ((mixed & u64::from(u32::MAX)) * buckets as u64 >> 32) as usize;
+        let other = other_bucket(fingerprint, bucket, buckets);
+        Key { fingerprint, buckets: [bucket, other] }
+    }
+
+    /// Prefetches the key's buckets.
+    #[inline]
+    pub(super) fn prefetch(&self, block: &Block<'_>, hash: u64) {
+        for bucket in self.key(block, hash).buckets {
+            if let Some(word) = block.cells.get(bucket * W::WORDS) {
+                prefetch(word);
+            }
+        }
+    }
+
+    /// Returns what the block holds about a key in this generation.
+    #[inline(always)]
+    pub(super) fn find(&self, block: &Block<'_>, generation: u64, hash: u64) -> Found {
+        let own = block.own(GENERATION);
+        let generation = generation.max(own);
+        let behind = (generation - own).min(u32::MAX.into()) as u32;
+        let key = self.key(block, hash);
+        let each = self.form.in_each(key.fingerprint);
+        let [one, other] = key.buckets.map(|bucket| W::load(block, bucket));
+        let slot = self.form.find(one, each).1.max(self.form.find(other, each).1);
+        let mut closed = 0;
+        if self.form.is_closed(one, other) {
+            closed = self.form.closed_for(one).max(self.form.closed_for(other));
+        }
+        Found {
+            generation,
+            slot: slot.saturating_sub(behind),
+            closed: closed.saturating_sub(behind),
+        }
+    }
+
+    /// Inserts a key of this generation. Nothing is done if the block is so much later that the
+    /// key's generation is over.
+    #[inline]
+    pub(super) fn insert(&self, block: &Block<'_>, generation: u64, hash: u64) {
+        self.catch_up(block, generation);
+        let late = (block.own(GENERATION) - generation).min(self.life.into()) as u32;
+        let life = self.life - late;
+        if life == 0 {
+            return;
+        }
+        let key = self.key(block, hash);
+        let each = self.form.in_each(key.fingerprint);
+        let words = key.buckets.map(|bucket| W::load(block, bucket));
+        let new = (key.fingerprint, life);
+        for (word, bucket) in words.into_iter().zip(key.buckets) {
+            let (slot, old) = self.form.find(word, each);
+            if old > 0 {
+                if old < life {
+                    self.form.put(self.form.take(word, slot), new).store(block, bucket);
+                }
+                return;
+            }
+        }
+        let [one, other] = words.map(|word| self.form.room(word));
+        let into = usize::from(other > one);
+        if one.max(other) > 0 {
+            self.form.put(words[into], new).store(block, key.buckets[into]);
+        } else if let Some(path) = Path::find(&self.form, block, key.buckets) {
+            path.follow(&self.form, block, new);
+        } else {
+            return self.close(block, key, life);
+        }
+        block.set_own(LIVE, block.own(LIVE).wrapping_add(1));
+    }
+
+    /// Closes one of a key's buckets: one that is closed already, or the one whose keys die first.
+    #[cold]
+    fn close(&self, block: &Block<'_>, key: Key, life: u32) {
+        let words = key.buckets.map(|bucket| W::load(block, bucket));
+        let closed = words.map(|word| self.form.closed_for(word) > 0);
+        let [one, other] = words.map(|word| self.form.longest(word));
+        let second = if closed[0] == closed[1] { other < one } else { closed[1] };
+        let at = usize::from(second);
+        self.form.close(words[at], life).store(block, key.buckets[at]);
+        if !closed[at] {
+            let live = self.form.live(words[at]);
+            block.set_own(LIVE, block.own(LIVE).saturating_sub(live.into()));
+            block.set_own(CLOSED, block.own(CLOSED).wrapping_add(1));
+        }
+        block.set_own(CLOSINGS, block.own(CLOSINGS).wrapping_add(1));
+    }
+
+    /// Ages the buckets of a block that is behind this generation.
+    #[inline]
+    pub(super) fn catch_up(&self, block: &Block<'_>, generation: u64) {
+        if let Some(behind) = generation.checked_sub(block.own(GENERATION)).filter(|&by| by > 0) {
+            self.age(block, behind);
+            block.set_own(GENERATION, generation);
+        }
+    }
+
+    #[cold]
+    fn age(&self, block: &Block<'_>, generations: u64) {
+        if block.own(LIVE) == 0 && block.own(CLOSED) == 0 {
+            return;
+        }
+        let (mut live, mut closed) = (0, 0);
+        W::rewrite(block, |word| {
+            let word = self.form.later(word, generations);
+            live += u64::from(self.form.live(word));
+            closed += u64::from(self.form.closed_for(word) > 0);
+            word
+        });
+        block.set_own(LIVE, live);
+        block.set_own(CLOSED, closed);
+    }
+
+    /// Returns the live slots of a block, a closed bucket counting as full, and all slots.
+    pub(super) fn fill(&self, block: &Block<'_>) -> (u64, u64) {
+        let (slots, buckets) = (u64::from(self.form.slots()), self.buckets(block));
+        let closed = block.own(CLOSED).min(buckets);
+        (block.own(LIVE).min(slots * buckets).max(slots * closed), slots * buckets)
+    }
+
+    /// Returns the share of absent keys that a block at its own generation reports as present.
+    pub(super) fn fpr(&self, block: &Block<'_>) -> f64 {
+        let buckets = self.buckets(block).max(1) as f64;
+        let (live, closed) = (block.own(LIVE) as f64, block.own(CLOSED) as f64);
+        let found = live / buckets / 2_f64.powi(self.form.bits() as i32) + closed / buckets;
+        (2.0 * found).min(1.0)
+    }
+
+    /// Returns the probability that a key has the slot of another key: its block, one of its
+    /// buckets, and its fingerprint.
+    pub(super) fn hit(&self, block: &Block<'_>) -> f64 {
+        let fingerprints = 2_f64.powi(self.form.bits() as i32);
+        2.0 / (self.buckets(block).max(1) as f64 * fingerprints * block.of.max(1) as f64)
+    }
+
+    fn buckets(&self, block: &Block<'_>) -> u64 {
+        (block.cells.len() / W::WORDS) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,247 @@
+//! Blocks against a map from keys to their last generations, and the loads that they reach.
+
+use super::super::plan::{SHAPES, Shape};
+use super::super::theory::highest_load;
+use super::*;
+use crate::atomic::AtomicU64;
+use crate::block::OWN_WORDS;
+use std::collections::HashMap;
+
+fn words(count: usize) -> Vec<AtomicU64> {
+    (0..count).map(|_| AtomicU64::new(0)).collect()
+}
+
+/// A block of its own, and the last generation of each key that was inserted.
+struct Modelled<W> {
+    table: Table<W>,
+    shape: Shape,
+    own: Vec<AtomicU64>,
+    cells: Vec<AtomicU64>,
+    keys: HashMap<u64, u64>,
+    /// The generation of the latest insert.
+    latest: u64,
+}
+
+impl<W: Word> Modelled<W> {
+    fn new(shape: Shape, buckets: usize) -> Self {
+        let table = Table::new(shape.slots, shape.bits, shape.generations);
+        let (own, cells) = (words(OWN_WORDS), words(buckets * W::WORDS));
+        Self { table, shape, own, cells, keys: HashMap::new(), latest: 0 }
+    }
+
+    fn block(&self) -> Block<'_> {
+        Block::alone(&self.own, &self.cells)
+    }
+
+    fn insert(&mut self, key: u64, generation: u64) {
+        self.table.insert(&self.block(), generation, hash(key));
+        let last = self.keys.entry(key).or_insert(0);
+        *last = generation.max(*last);
+        self.latest = self.latest.max(generation);
+    }
+
+    /// Returns for how many generations a key is found in this one.
+    fn left(&self, key: u64, generation: u64) -> u64 {
+        let found = self.table.find(&self.block(), generation, hash(key));
+        assert_eq!(found.generation, generation.max(self.latest));
+        found.left().into()
+    }
+
+    /// Checks that no key is missed at this generation, and the rules of the block.
+    fn check(&self, generation: u64) {
+        let life = u64::from(self.shape.generations) + 1;
+        for (&key, &last) in &self.keys {
+            let due = (last + life).saturating_sub(generation);
+            let left = self.left(key, generation);
+            assert!(left >= due, "{key} of {last} at {generation}: {left}, not {due}");
+        }
+    }
+
+    /// Checks the counts of the header, and that a fingerprint has one slot in its buckets.
+    fn check_rules(&self) {
+        let (form, block) = (&self.table.form, self.block());
+        let buckets = self.cells.len() / W::WORDS;
+        let (mut live, mut closed, mut slots) = (0, 0, HashMap::new());
+        for bucket in 0..buckets {
+            let word = W::load(&block, bucket);
+            live += u64::from(form.live(word));
+            closed += u64::from(form.closed_for(word) > 0);
+            for slot in 0..form.live(word) {
+                let (fingerprint, life) = form.slot(word, slot);
+                assert!(life > 0);
+                let other = other_bucket(fingerprint, bucket, buckets);
+                assert_eq!(other_bucket(fingerprint, other, buckets), bucket);
+                let pair = (fingerprint, bucket.min(other), bucket.max(other));
+                assert_eq!(slots.insert(pair, bucket), None, "two slots of {pair:?}");
+            }
+        }
+        assert_eq!((block.own(LIVE), block.own(CLOSED)), (live, closed));
+    }
+}
+
+fn hash(key: u64) -> u64 {
+    mix(key ^ 0x51 << 56)
+}
+
+/// Calls a function for each shape, and with small and ordinary fingerprints.
+fn each_shape(mut each: impl FnMut(Shape)) {
+    SHAPES.into_iter().for_each(&mut each);
+    each(Shape { slots: 4, bits: 4, generations: 3 });
+    each(Shape { slots: 2, bits: 5, generations: 1 });
+}
+
+fn random_history<W: Word>(shape: Shape, buckets: usize, seed: u64) {
+    let mut block = Modelled::<W>::new(shape, buckets);
+    let life = u64::from(shape.generations) + 1;
+    let (mut generation, mut at) = (mix(seed) % 3 * 1000, seed << 32);
+    let mut random = |below: u64| {
+        at += 1;
+        mix(at) % below
+    };
+    let slots = buckets as u64 * u64::from(shape.slots);
+    for _ in 0..6 * slots + 200 {
+        generation += match random(4 * slots) {
+            0 => 1,
+            1 => random(life + 2),
+            2 if random(8) == 0 => 1 << 40,
+            _ => u64::from(random(slots) == 0),
+        };
+        let late = if random(4) == 0 { random(life + 2).min(generation) } else { 0 };
+        block.insert(random(2 * slots + 3), generation - late);
+        if random(8) == 0 {
+            let then = block.latest + random(life + 2);
+            block.check(then);
+        }
+        block.check_rules();
+    }
+    block.check(block.latest);
+}
+
+#[test]
+fn no_key_is_missed_in_blocks_of_any_size_whatever_comes() {
+    each_shape(|shape| {
+        for buckets in [1, 2, 3, 4, 5, 7, 8, 16] {
+            for seed in 0..4 {
+                match shape.words() {
+                    1 => random_history::<u64>(shape, buckets, seed),
+                    _ => random_history::<u128>(shape, buckets, seed),
+                }
+            }
+        }
+    });
+}
+
+/// Every sequence of this many inserts of four keys, in every pattern of generations.
+#[test]
+fn no_key_is_missed_in_any_short_history_of_the_smallest_blocks() {
+    let shape = Shape { slots: 2, bits: 4, generations: 2 };
+    for buckets in [1, 2] {
+        for history in 0..1_u64 << 15 {
+            let mut block = Modelled::<u64>::new(shape, buckets);
+            let mut generation = 5_u64;
+            for step in 0..5 {
+                let choice = history >> (3 * step) & 7;
+                // Keys 0 to 3 a generation later, or a late one.
+                generation += u64::from(choice & 1 == 0 && step % 2 == 1);
+                block.insert(choice >> 1, generation - (choice & 1) * u64::from(step == 4));
+                block.check_rules();
+            }
+            (0..5).for_each(|later| block.check(block.latest + later));
+        }
+    }
+}
+
+#[test]
+fn a_question_counts_the_generations_that_the_block_is_behind() {
+    let shape = SHAPES[2];
+    let mut block = Modelled::<u64>::new(shape, 64);
+    for key in 0..250 {
+        block.insert(key, key / 20);
+    }
+    let (own, cells) = (words(OWN_WORDS), words(64));
+    for later in 0..40 {
+        let then = block.latest + later;
+        let copied = Block::alone(&own, &cells);
+        own.iter()
+            .zip(&block.own)
+            .for_each(|(to, from)| crate::block::store(to, crate::block::load(from)));
+        cells
+            .iter()
+            .zip(&block.cells)
+            .for_each(|(to, from)| crate::block::store(to, crate::block::load(from)));
+        block.table.catch_up(&copied, then);
+        for key in 0..300 {
+            let (lazy, eager) = [block.block(), copied]
+                .map(|block_of| block.table.find(&block_of, then, hash(key)))
+                .into();
+            assert_eq!(lazy, eager, "{key} {later} generations later");
+        }
+    }
+}
+
+/// Returns the load of a block when the first insert finds no path.
+fn load_at_overflow<W: Word>(shape: Shape, buckets: usize, seed: u64) -> f64 {
+    let mut block = Modelled::<W>::new(shape, buckets);
+    let slots = u64::from(shape.slots);
+    for key in 0.. {
+        let live = block.block().own(LIVE);
+        block.table.insert(&block.block(), 0, mix(mix(seed) ^ key));
+        block.latest = 0;
+        if block.block().own(CLOSINGS) > 0 {
+            return live as f64 / (buckets as u64 * slots) as f64;
+        }
+    }
+    unreachable!("a block of finite size overflows")
+}
+
+#[test]
+fn blocks_reach_the_highest_load_before_they_overflow() {
+    for shape in SHAPES {
+        for (buckets, blocks) in [(64, 400), (512, 60), (2048, 10)] {
+            let loads = (0..blocks).map(|seed| match shape.words() {
+                1 => load_at_overflow::<u64>(shape, buckets, seed),
+                _ => load_at_overflow::<u128>(shape, buckets, seed),
+            });
+            let bound = highest_load(shape.slots, buckets as f64);
+            let below = loads.filter(|&load| load < bound).count();
+            // One percent is expected; the tolerance is three deviations.
+            let most = 0.01 * blocks as f64 + 3.0 * (0.01 * blocks as f64).sqrt();
+            assert!(below as f64 <= most.max(1.0), "{shape:?}, {buckets}: {below} of {blocks}");
+        }
+    }
+}
+
+#[test]
+fn an_overflow_closes_a_bucket_which_opens_again_after_a_window() {
+    for shape in SHAPES {
+        match shape.words() {
+            1 => overflow::<u64>(shape),
+            _ => overflow::<u128>(shape),
+        }
+    }
+}
+
+fn overflow<W: Word>(shape: Shape) {
+    let mut block = Modelled::<W>::new(shape, 64);
+    let slots = 64 * u64::from(shape.slots);
+    let of_generation = |generation: u64| {
+        let each = slots * 6 / 5 / u64::from(shape.generations + 1) + 1;
+        generation * each..(generation + 1) * each
+    };
+    // A load of 1.2, for three windows.
+    let life = u64::from(shape.generations) + 1;
+    for generation in 0..3 * life {
+        of_generation(generation).for_each(|key| block.insert(key, generation));
+        block.keys.retain(|_, last| *last + life > generation);
+        block.check(generation);
+    }
+    assert!(block.block().own(CLOSED) > 0, "{shape:?}");
+    block.check_rules();
+    let last = block.latest;
+    for later in 0..=life {
+        block.check(last + later);
+        assert!(later > 0 || block.block().own(CLOSED) > 0);
+    }
+    block.insert(1 << 40, last + life);
+    assert_eq!((block.block().own(CLOSED), block.block().own(LIVE)), (0, 1), "{shape:?}");
+}
