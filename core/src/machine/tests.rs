@@ -21,7 +21,8 @@ const DECAYED: &[(&str, &str)] =
 /// Parameters of a small filter of each kind.
 fn parameters(name: &str) -> Parameters {
     let pairs = match name {
-        "timing" | "block-timing" | "age-partitioned" | "double-buffering" | "two-buffer" => WINDOW,
+        "timing" | "block-timing" | "age-partitioned" | "double-buffering" | "two-buffer"
+        | "fingerprint" => WINDOW,
         "time-limited" => &[("window", "200000"), ("fpr", "0.01"), ("rate", "100")],
         "decaying" | "decaying-optimized" => DECAYED,
         name if name == "stable" || name.starts_with("importance") => STABLE,
