@@ -115,15 +115,15 @@ impl<W: Word> Table<W> {
         }
     }
 
-    /// Inserts a key of this generation. Nothing is done if the block is so much later that the
-    /// key's generation is over.
+    /// Inserts a key of this generation; returns whether it was there before. Nothing is done if
+    /// the block is so much later that the key's generation is over.
     #[inline]
-    pub(super) fn insert(&self, block: &Block<'_>, generation: u64, hash: u64) {
+    pub(super) fn insert(&self, block: &Block<'_>, generation: u64, hash: u64) -> bool {
         self.catch_up(block, generation);
         let late = (block.own(GENERATION) - generation).min(self.life.into()) as u32;
         let life = self.life - late;
         if life == 0 {
-            return;
+            return self.find(block, generation, hash).left() > 0;
         }
         let key = self.key(block, hash);
         let each = self.form.in_each(key.fingerprint);
@@ -135,9 +135,10 @@ impl<W: Word> Table<W> {
                 if old < life {
                     self.form.put(self.form.take(word, slot), new).store(block, bucket);
                 }
-                return;
+                return true;
             }
         }
+        let stands_for_it = self.form.is_closed(words[0], words[1]);
         let [one, other] = words.map(|word| self.form.room(word));
         let into = usize::from(other > one);
         if one.max(other) > 0 {
@@ -145,9 +146,11 @@ impl<W: Word> Table<W> {
         } else if let Some(path) = Path::find(&self.form, block, key.buckets) {
             path.follow(&self.form, block, new);
         } else {
-            return self.close(block, key, life);
+            self.close(block, key, life);
+            return stands_for_it;
         }
         block.set_own(LIVE, block.own(LIVE).wrapping_add(1));
+        stands_for_it
     }
 
     /// Closes one of a key's buckets: one that is closed already, or the one whose keys die first.
@@ -183,9 +186,9 @@ impl<W: Word> Table<W> {
         }
         let (mut live, mut closed) = (0, 0);
         W::rewrite(block, |word| {
-            let word = self.form.later(word, generations);
-            live += u64::from(self.form.live(word));
-            closed += u64::from(self.form.closed_for(word) > 0);
+            let (word, its_live) = self.form.later(word, generations);
+            live += u64::from(its_live);
+            closed += u64::from(self.form.is_closed(word, word));
             word
         });
         block.set_own(LIVE, live);
