@@ -13,8 +13,8 @@
 use crate::clock::Clock;
 use crate::engine::shared::Shared;
 use crate::error::Result;
-use crate::image::Control;
 use crate::image::words::TimeWords;
+use crate::image::{Control, clock_lead};
 use crate::media::{Access, Media};
 use crate::meta::Meta;
 use crate::options::Downtime;
@@ -67,8 +67,8 @@ pub fn continue_time(
     clock: &Clock,
     header: &Control,
 ) -> Result<()> {
-    if let Some(lead) = Control::previous_lead(media, meta.uuid)? {
-        header.set_lead(lead);
+    if let Some(lead) = clock_lead::previous(media, meta.uuid)? {
+        clock_lead::note(header, lead);
     }
     let Some(before) = Control::open_previous(media, meta.uuid, Access::Read)? else {
         return Ok(());
@@ -84,7 +84,7 @@ pub fn continue_time(
 /// Returns the filter's time at the first opening with a clock, or with a different clock; `None`
 /// if only times that came with keys have moved it so far.
 fn first_time(header: &Control, downtime: Downtime, clock: &Clock) -> Option<Micros> {
-    let (latest, lead) = (latest_of(header), header.lead());
+    let (latest, lead) = (latest_of(header), clock_lead::noted(header));
     if latest.time == 0 || (latest.stream && lead.is_none()) {
         return None;
     }
@@ -262,8 +262,8 @@ impl Time {
             return;
         };
         let lead = (time.min(LATEST) as i64 - wall.min(LATEST) as i64) / 1000;
-        if header.lead().is_none_or(|noted| noted.abs_diff(lead) >= LEAD_STEP) {
-            header.set_lead(lead);
+        if clock_lead::noted(header).is_none_or(|noted| noted.abs_diff(lead) >= LEAD_STEP) {
+            clock_lead::note(header, lead);
         }
     }
 

@@ -1,10 +1,9 @@
 //! Windows of the last `N` inserts: generations of a number of inserts, in one bank.
 
-use super::plan::{Design, live_keys};
+use super::plan::{Design, NAME, live_keys, stripes_for};
 use super::table::{CLOSED, CLOSINGS, Found, Table};
 use super::theory;
 use super::word::Word;
-use super::{NAME, parameters_of, stripes_for};
 use crate::block::{Block, Blocks, Geometry, Layout};
 use crate::kind::{
     Age, CountedGenerations, Describe, Events, Inference, KeyAges, KindMetric, Moment, Operation,
@@ -67,7 +66,7 @@ impl<W: Word> Describe for Items<W> {
     }
 
     fn parameters(&self) -> Parameters {
-        let mut all = parameters_of(&self.design, self.fpr).with("window-items", self.window);
+        let mut all = self.design.parameters(self.fpr).with("window-items", self.window);
         if let Some(words) = self.words {
             all.set("words", words);
         }

@@ -2,10 +2,10 @@
 //! a fingerprint and how many generations it has left.
 //!
 //! Inserts are counted, including duplicates, in generations of `g = ceil(N/G)`. A key is present
-//! for exactly `G` shifts after its own generation, so for at least `N` further inserts and fewer than
-//! `(G+1)·g`. Then it is absent at once, except for false positives: no expired key leaves a trace.
-//! A key that comes again renews its slot and takes no more memory. A question reads the block's
-//! header and two words.
+//! for exactly `G` shifts after its own generation, so for at least `N` further inserts and fewer
+//! than `(G+1)·g`. Then it is absent at once, except for false positives: no expired key leaves a
+//! trace. A key that comes again renews its slot and takes no more memory. A question reads the
+//! block's header and two words.
 //!
 //! | file | owns |
 //! |---|---|
@@ -19,10 +19,10 @@
 //!
 //! # Layout
 //!
-//! A bucket of 64 bits (128 for low rates) has `b` slots of `f` bits, youngest first, and above them
-//! the code of their lives (`codes`). A key has two buckets of its block, `i` and `j = g(fp) - i`,
-//! which its fingerprint `fp` turns into one another. If both are full, up to four slots move to
-//! their other buckets. If that makes no room, one of the two buckets is *closed*: it holds no
+//! A bucket of 64 bits (128 for low rates) has `b` slots of `f` bits, youngest first, and above
+//! them the code of their lives (`codes`). A key has two buckets of its block, `i` and
+//! `j = g(fp) - i`, which its fingerprint `fp` turns into one another. If both are full, up to four
+//! slots move to their other buckets. If that makes no room, one of them is *closed*: it holds no
 //! slots, and stands for every key that has it until the last of its keys has expired. So no insert
 //! fails and no key is lost; an overflow costs false positives of the keys of one bucket, for one
 //! window.
@@ -41,16 +41,16 @@
 //! - *A move* keeps fingerprint and life and takes the slot to its other bucket. That is the other
 //!   bucket of every key that relies on the slot, by the same argument. Where both are one bucket
 //!   (`i = j`), its slots do not move.
-//! - *Closing* replaces the slots of a bucket by the longest of their lives and the new key's, so it
-//!   covers all of them. A bucket that is closed already stays closed for the longer of its time and
-//!   the new key's life. Closed buckets take no slots, and no slot of theirs moves.
+//! - *Closing* replaces the slots of a bucket by the longest of their lives and the new key's, so
+//!   it covers all of them. A bucket that is closed already stays closed for the longer of its time
+//!   and the new key's life. Closed buckets take no slots, and no slot of theirs moves.
 //! - *Catching up* subtracts the generations since from all lives, of slots and of closed buckets.
 //!   A slot at 0 is empty, a closed bucket at 0 is open and empty. Any number of generations may
 //!   pass at once. A question subtracts them without changing the block.
 //! - *A late key*, whose generation is before the block's, gets a life that is shorter by the
 //!   difference; it ends with its own generation's.
-//! - *A question during a change* sees buckets half moved. It runs under the block's version, and is
-//!   repeated if that has changed.
+//! - *A question during a change* sees buckets half moved. It runs under the block's version, and
+//!   is repeated if that has changed.
 //!
 //! A closed bucket takes no part in placing. If it took keys it would have to be renewed for each
 //! of them, and would never open again.
@@ -73,7 +73,7 @@ mod word;
 #[cfg(test)]
 mod tests;
 
-pub use plan::{Design, SHAPES, Shape};
+pub use plan::{Design, NAME, SHAPES, Shape};
 
 use crate::error::{Error, Result};
 use crate::kind::parameters::within;
@@ -82,17 +82,11 @@ use items::Items;
 use plan::{MOST_WORDS, live_keys};
 use std::sync::Arc;
 
-/// The kind's name.
-pub const NAME: &str = "fingerprint";
-
 /// The parameters of this kind.
 const KNOWN: [&str; 6] = ["window-items", "fpr", "slots", "bits", "generations", "words"];
 
 /// The longest window, in inserts; memory bounds it earlier.
 const MOST_ITEMS: u64 = 1 << 48;
-
-/// Blocks of a stripe: each stripe has room to save a block, which is then a 48th of its memory.
-const BLOCKS_A_STRIPE: u64 = 48;
 
 /// Builds the kind from `window-items` and `fpr` (0.001 if absent). `slots` (of a bucket), `bits`
 /// (of a fingerprint) and `generations` (in the window), all three, override what would be derived
@@ -116,18 +110,4 @@ pub fn build(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
     } else {
         Arc::new(Items::<u128>::new(window, fpr, design, words))
     })
-}
-
-/// Returns the parameters that both windows have, completed.
-fn parameters_of(design: &Design, fpr: f64) -> Parameters {
-    Parameters::new()
-        .with("fpr", fpr)
-        .with("slots", design.shape.slots)
-        .with("bits", design.shape.bits)
-        .with("generations", design.shape.generations)
-}
-
-/// Returns the number of stripes for a bank of this many words.
-fn stripes_for(words: u64, block_words: u32) -> u32 {
-    (words / u64::from(block_words.max(1)) / BLOCKS_A_STRIPE).clamp(1, 64) as u32
 }

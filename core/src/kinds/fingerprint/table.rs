@@ -79,7 +79,7 @@ impl<W: Word> Table<W> {
         let buckets = block.cells.len() / W::WORDS;
         let mixed = mix(hash.wrapping_add(GOLDEN));
         let fingerprint = mixed >> (64 - self.form.bits());
-        let bucket = ((mixed & u64::from(u32::MAX)) * buckets as u64 >> 32) as usize;
+        let bucket = (((mixed & u64::from(u32::MAX)) * buckets as u64) >> 32) as usize;
         let other = other_bucket(fingerprint, bucket, buckets);
         Key { fingerprint, buckets: [bucket, other] }
     }
