@@ -1,10 +1,9 @@
 //! Windows of the last `N` inserts: generations of a number of inserts, in one bank.
 
-use super::plan::{Design, live_keys};
-use super::table::{CLOSED, CLOSINGS, Found, Table};
+use super::plan::{Design, NAME, live_keys, stripes_for};
+use super::table::{Found, METRICS, Table};
 use super::theory;
 use super::word::Word;
-use super::{NAME, parameters_of, stripes_for};
 use crate::block::{Block, Blocks, Geometry, Layout};
 use crate::kind::{
     Age, CountedGenerations, Describe, Events, Inference, KeyAges, KindMetric, Moment, Operation,
@@ -24,12 +23,6 @@ pub(super) struct Items<W> {
     pub(super) generations: CountedGenerations,
     pub(super) table: Table<W>,
 }
-
-/// The metrics of both windows.
-pub(super) const METRICS: &[KindMetric] = &[
-    KindMetric { name: "closed_buckets", word: CLOSED },
-    KindMetric { name: "closings", word: CLOSINGS },
-];
 
 impl<W: Word> Items<W> {
     pub(super) fn new(window: u64, fpr: f64, design: Design, words: Option<u64>) -> Self {
@@ -67,7 +60,7 @@ impl<W: Word> Describe for Items<W> {
     }
 
     fn parameters(&self) -> Parameters {
-        let mut all = parameters_of(&self.design, self.fpr).with("window-items", self.window);
+        let mut all = self.design.parameters(self.fpr).with("window-items", self.window);
         if let Some(words) = self.words {
             all.set("words", words);
         }

@@ -7,6 +7,9 @@ use crate::error::{Error, Result};
 use crate::kind::Parameters;
 use crate::kind::parameters::{DEFAULT_FPR, within};
 
+/// The kind's name.
+pub const NAME: &str = "fingerprint";
+
 /// The greatest number of words of a bank: 8 TiB.
 pub(super) const MOST_WORDS: u64 = 1 << 40;
 
@@ -20,6 +23,9 @@ const AIM: f64 = 0.998;
 /// The lowest load at which a shape is used: below it the rate is lower than fingerprints of 32
 /// bits can keep in reasonable memory.
 const LEAST_LOAD: f64 = 0.25;
+
+/// Blocks of a stripe: each stripe has room to save a block, which is then a 48th of its memory.
+const BLOCKS_A_STRIPE: u64 = 48;
 
 /// The shape of buckets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,6 +129,16 @@ impl Design {
         Ok((design, fpr))
     }
 
+    /// Returns the completed parameters that do not depend on the window.
+    #[must_use]
+    pub fn parameters(&self, fpr: f64) -> Parameters {
+        Parameters::new()
+            .with("fpr", fpr)
+            .with("slots", self.shape.slots)
+            .with("bits", self.shape.bits)
+            .with("generations", self.shape.generations)
+    }
+
     /// Returns the words of a bank for this many live keys, in the layout of plans.
     #[must_use]
     pub fn words(&self, keys: f64) -> u64 {
@@ -193,6 +209,11 @@ fn choose(designs: &[Design], items: Option<u64>) -> Option<Design> {
 pub(super) fn live_keys(shape: Shape, items: u64) -> u64 {
     let generations = u64::from(shape.generations);
     items.div_ceil(generations).saturating_mul(generations + 1)
+}
+
+/// Returns the number of stripes for a bank of this many words.
+pub(super) fn stripes_for(words: u64, block_words: u32) -> u32 {
+    (words / u64::from(block_words.max(1)) / BLOCKS_A_STRIPE).clamp(1, 64) as u32
 }
 
 fn too_low(fpr: f64) -> Error {

@@ -14,7 +14,7 @@ fn designed(fpr: f64, items: u64) -> Design {
 fn bits(fpr: f64, items: u64) -> f64 {
     let design = designed(fpr, items);
     let keys = live_keys(design.shape, items) as f64;
-    let stripes = super::super::stripes_for(design.words(keys), 2048);
+    let stripes = stripes_for(design.words(keys), 2048);
     let layout = Layout { stripes, block_words: 2048 };
     let geometry = design.geometry(layout, keys);
     let blocks = layout.blocks(geometry);
