@@ -73,17 +73,18 @@ impl<W: Word> Inference for Timed<W> {
     }
 
     /// As for windows of inserts, with the youngest slot of all banks. The number of keys in its
-    /// generation is not known: of the live slots of the key's blocks each generation is taken to
-    /// hold the same share.
+    /// generation is not known: each is taken to have the same share of the keys that were measured
+    /// in the newest bank.
     fn evidence(
         &self,
-        _: &State<'_>,
+        state: &State<'_>,
         blocks: &Blocks<'_>,
         query: &Query,
         _: &Belief<'_>,
         tell: &mut dyn FnMut(Piece),
     ) {
         let now = self.generation_of(query.now);
+        let live = self.pressure(state).live_keys();
         let (mut youngest, mut closed, mut others) = (None, None, 0.0);
         let generation = |found: &Found, left: u32| {
             let age = self.table.life().saturating_sub(left);
@@ -93,7 +94,7 @@ impl<W: Word> Inference for Timed<W> {
             let found = self.table.find(block, now, query.hash);
             youngest = youngest.max(generation(&found, found.slot));
             closed = closed.max(generation(&found, found.closed));
-            others += self.hit_in_generation(block, now);
+            others += self.hit_in_generation(block, live);
         }
         // The ages of keys of a generation: below the first, from the second on.
         let ages = |generation: u64| {
@@ -118,9 +119,11 @@ impl<W: Word> Inference for Timed<W> {
 }
 
 impl<W: Word> Timed<W> {
-    /// Returns the probability that another key of a given generation has set a key's slot.
-    fn hit_in_generation(&self, block: &Block<'_>, now: u64) -> f64 {
-        let live = self.table.live_by_header(block, now) as f64 * block.of as f64;
+    /// Returns the probability that another key of a given generation has set a key's slot in this
+    /// bank. Without a measurement half of the slots count as live.
+    fn hit_in_generation(&self, block: &Block<'_>, live: Option<f64>) -> f64 {
+        let slots = self.table.slots(block) as f64 * block.of as f64;
+        let live = live.map_or(0.5 * slots, |live| live.min(slots));
         live * self.table.hit(block) / f64::from(self.table.life())
     }
 }

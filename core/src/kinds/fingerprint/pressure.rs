@@ -4,13 +4,14 @@
 //!
 //! Each insert records how full its block is, so the growth of that sum over an *interval* of
 //! inserts, divided by their number, is the mean load of the newest bank. (Keys that come again
-//! renew their slots and add nothing, however often they come.) An interval ends after a 16th of
-//! the bank's capacity, or a generation after it began. Its end is a step: it stores the sums, the
+//! renew their slots and add nothing, however often they come.) An interval ends after as many
+//! inserts as a 16th of the live keys, or a generation after it began. Its end is a step: it stores the sums, the
 //! measured load, and what follows from it:
-//! - *Grow*: a bank at nine tenths of its capacity gets a successor, and one at half of it already
-//!   if at least twice its capacity is needed. The need is the rate at which slots were taken since
-//!   the measurement before, extrapolated to a window. A bank is at most eight times as large as
-//!   the one before, or 4 MiB, so memory stays in proportion to the keys.
+//! - *Grow*: a bank at nine tenths of its capacity gets a successor, and one younger than a window
+//!   at half of it already if at least twice its capacity is needed. The need is the rate at which slots were taken over
+//!   the last eighth of the capacity or the last generation, extrapolated to a window. A bank is at
+//!   most eight times as large as the one before, or 4 MiB, and twice as large if that has served
+//!   for a window, because bursts end. So memory stays in proportion to the keys.
 //! - *Shrink*: a bank that stayed below a quarter of its capacity for a whole window gets a
 //!   successor for its greatest load in that time, if that is at most half as large.
 //! - *Close*: a bank whose keys have all expired.
@@ -37,10 +38,16 @@ const OPENED: usize = 5;
 const WANTED: usize = 6;
 /// The number, plus 1, of a bank whose keys have expired; 0 if there is none.
 const DEAD: usize = 7;
-/// The live keys measured last in the newest bank, plus 1; 0 if there is no measurement.
+/// The live keys measured last in the newest bank.
 const KEYS: usize = 8;
+/// The live keys, plus 1, of the measurement from which the need counts; 0 if there is none.
+const BASE: usize = 9;
 /// The middle of the interval of that measurement.
-const MEASURED: usize = 9;
+const BASE_TIME: usize = 12;
+/// The need that was computed last: live keys of a window.
+const NEED: usize = 13;
+/// When the newest bank opened, or the first interval began.
+const SINCE: usize = 14;
 /// Since when the newest bank has held few keys.
 const LOW_SINCE: usize = 10;
 /// The most live keys that were measured since then.
@@ -57,7 +64,7 @@ pub(super) const MARGIN: f64 = 1.25;
 /// Units of the fill of a block: at least half as many are its slots.
 const UNITS: u32 = 256;
 
-/// The part of a bank's capacity that an interval may add.
+/// The part of the live keys, or of a 16th of the capacity, that an interval may add.
 const INTERVALS: f64 = 16.0;
 
 /// The most inserts of an interval: the sum of their fills has 32 bits.
@@ -78,11 +85,21 @@ const FAR_MORE: f64 = 2.0;
 /// The part of its capacity below which a bank may get a smaller successor.
 const LOW: f64 = 0.25;
 
+/// The part of a bank's capacity that must have been taken before the need is computed, or a
+/// generation must have passed.
+const TAKEN: f64 = 0.125;
+
 /// The greatest factor from the keys of one bank to those of the next.
 const MOST_GROWTH: f64 = 8.0;
 
+/// That factor after a bank that has served for a window: a burst that filled it may be over soon.
+const CALM_GROWTH: f64 = 2.0;
+
 /// The least factor of a bank that is full.
 const LEAST_GROWTH: f64 = 1.5;
+
+/// More keys than any bank holds.
+const MOST_KEYS: f64 = (1_u64 << 50) as f64;
 
 /// The size up to which a bank may grow in one step: 4 MiB.
 const GROWN_WORDS: u64 = 1 << 19;
@@ -145,6 +162,11 @@ impl<'a> Pressure<'a> {
         self.state.own(FIRST)
     }
 
+    /// Returns the live keys of the newest bank, as measured last; `None` if nothing was measured.
+    pub(super) fn live_keys(&self) -> Option<f64> {
+        (self.state.own(KEYS) > 0).then(|| self.state.own(KEYS) as f64)
+    }
+
     /// Prepares the state of a new filter: the first insert begins an interval.
     pub(super) fn start(&self) {
         self.state.set_own(OPENED, 1);
@@ -205,20 +227,19 @@ impl<'a> Pressure<'a> {
         let [before, bank] = [self.current(), step].map(|step| state.bank_of_step(step));
         let Some(bank) = bank else { return };
         let capacity = self.design.capacity(layout, bank.geometry);
-        let length = (capacity / INTERVALS) as u64;
-        state.set_own(LENGTH, length.clamp(LEAST_INSERTS, MOST_INSERTS));
+        self.set_length(capacity, 0.0);
         let silent = time >= state.own(BEGAN).saturating_add(self.window);
         if state.own(OPENED) > 0 || before.map(|bank| bank.id) != Some(bank.id) {
             state.set_own(OPENED, 0);
-            state.set_own(KEYS, 0);
-            self.set_low(time, 0);
-            return;
+            state.set_own(SINCE, time);
+            self.forget();
+            return self.set_low(time, 0);
         }
         let sums = state.own(SUMS);
         let inserts = ((word >> 32) as u32).wrapping_sub((sums >> 32) as u32);
         if silent || inserts == 0 {
             // A silence of a whole window does not predict the need after it.
-            state.set_own(KEYS, 0);
+            self.forget();
             return self.set_low(time, 0);
         }
         let fills = (word as u32).wrapping_sub(sums as u32);
@@ -240,11 +261,10 @@ impl<'a> Pressure<'a> {
     fn decide(&self, layout: Layout, bank: &BankEntry, time: Micros, keys: f64) {
         let state = &self.state;
         let capacity = self.design.capacity(layout, bank.geometry);
+        self.set_length(capacity, keys);
         let began = state.own(BEGAN).min(time);
-        let middle = began + (time - began) / 2;
-        let need = self.need(keys, middle);
-        state.set_own(KEYS, keys as u64 + 1);
-        state.set_own(MEASURED, middle);
+        let need = self.need(capacity, keys, began + (time - began) / 2);
+        state.set_own(KEYS, keys as u64);
         let load = keys / capacity;
         let has_room = state.banks().count() < MAX_BANKS;
         if load >= LOW {
@@ -253,10 +273,12 @@ impl<'a> Pressure<'a> {
             let most = state.own(LOW_KEYS).max(keys as u64);
             self.set_low(state.own(LOW_SINCE), most);
         }
-        let hurried = load >= HALF && need >= FAR_MORE * capacity;
+        let served = time.saturating_sub(state.own(SINCE)) >= self.window;
+        let hurried = !served && load >= HALF && need >= FAR_MORE * capacity;
         if (load >= FULL || hurried) && has_room {
             let grown = self.design.capacity(layout, layout.geometry(GROWN_WORDS));
-            let most = (MOST_GROWTH * capacity).max(grown);
+            let young = (MOST_GROWTH * capacity).max(grown);
+            let most = if served { CALM_GROWTH * capacity } else { young };
             let keys = (MARGIN * need).max(LEAST_GROWTH * capacity).min(most);
             return self.want(layout, keys);
         }
@@ -272,20 +294,44 @@ impl<'a> Pressure<'a> {
         }
     }
 
-    /// Returns the live keys that a window will have if slots are taken as they were since the
-    /// measurement before: those that are new, and those that replace expired ones.
-    fn need(&self, keys: f64, middle: Micros) -> f64 {
-        let (before, then) = (self.state.own(KEYS), self.state.own(MEASURED));
-        let Some(before) = before.checked_sub(1) else { return keys };
-        let before = before as f64;
-        let window = (self.window + self.pace) as f64;
-        let expired = (middle / self.pace - then.min(middle) / self.pace) as f64;
-        let expired = before * (expired * self.pace as f64 / window).min(1.0);
-        let taken = (keys + expired - before).max(0.0);
+    /// Returns the live keys that a window will have if slots are taken as they were since the base
+    /// measurement: those that are new, and those that replace expired ones.
+    fn need(&self, capacity: f64, keys: f64, middle: Micros) -> f64 {
+        let state = &self.state;
+        let (base, then) = (state.own(BASE), state.own(BASE_TIME));
+        let Some(base) = base.checked_sub(1) else {
+            self.set_base(keys, middle);
+            return keys;
+        };
+        let (base, window) = (base as f64, (self.window + self.pace) as f64);
+        let generations = (middle / self.pace).saturating_sub(then / self.pace);
+        let expired = base * (generations as f64 * self.pace as f64 / window).min(1.0);
+        let taken = (keys + expired - base).max(0.0);
         let passed = middle.saturating_sub(then);
-        // All in one tick of the caller's clock: any number may follow.
-        let need = if passed == 0 { f64::MAX } else { taken * window / passed as f64 };
-        need.max(keys)
+        if taken >= TAKEN * capacity || passed >= self.pace {
+            // All in one tick of the caller's clock: any number may follow.
+            let need = if passed == 0 { f64::MAX } else { taken * window / passed as f64 };
+            state.set_own(NEED, need.min(MOST_KEYS) as u64);
+            self.set_base(keys, middle);
+        }
+        (state.own(NEED) as f64).max(keys)
+    }
+
+    /// Sets the inserts of the next interval: a 16th of the live keys, so that the peak of a burst
+    /// is measured in a bank of any size.
+    fn set_length(&self, capacity: f64, keys: f64) {
+        let length = keys.max(capacity / INTERVALS) / INTERVALS;
+        self.state.set_own(LENGTH, (length as u64).clamp(LEAST_INSERTS, MOST_INSERTS));
+    }
+
+    /// Drops the measurements of a bank that takes no more keys, or before a silence.
+    fn forget(&self) {
+        [KEYS, BASE, NEED].into_iter().for_each(|word| self.state.set_own(word, 0));
+    }
+
+    fn set_base(&self, keys: f64, middle: Micros) {
+        self.state.set_own(BASE, keys as u64 + 1);
+        self.state.set_own(BASE_TIME, middle);
     }
 
     /// Requests a bank for this many keys, as far as there are such banks.

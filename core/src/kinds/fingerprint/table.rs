@@ -212,13 +212,6 @@ impl<W: Word> Table<W> {
         (0..self.buckets(block) as usize).map(|bucket| u64::from(live(bucket))).sum()
     }
 
-    /// Returns at most how many slots of a block are live, without reading its buckets.
-    pub(super) fn live_by_header(&self, block: &Block<'_>, generation: u64) -> u64 {
-        let behind = generation.saturating_sub(block.own(GENERATION));
-        let live = if behind < self.life.into() { block.own(LIVE) } else { 0 };
-        live.min(self.slots(block))
-    }
-
     /// Returns the slots of a block.
     #[inline]
     pub(super) fn slots(&self, block: &Block<'_>) -> u64 {
