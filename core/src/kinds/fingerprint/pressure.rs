@@ -7,11 +7,11 @@
 //! renew their slots and add nothing, however often they come.) An interval ends after as many
 //! inserts as a 16th of the live keys, or a generation after it began. Its end is a step: it stores the sums, the
 //! measured load, and what follows from it:
-//! - *Grow*: a bank at nine tenths of its capacity gets a successor, and one younger than a window
-//!   at half of it already if at least twice its capacity is needed. The need is the rate at which slots were taken over
+//! - *Grow*: a bank at nine tenths of its capacity gets a successor, and one younger than half a
+//!   window at half of it already if at least twice its capacity is needed. The need is the rate at which slots were taken over
 //!   the last eighth of the capacity or the last generation, extrapolated to a window. A bank is at
 //!   most eight times as large as the one before, or 4 MiB, and twice as large if that has served
-//!   for a window, because bursts end. So memory stays in proportion to the keys.
+//!   for half a window, because bursts end. So memory stays in proportion to the keys.
 //! - *Shrink*: a bank that stayed below a quarter of its capacity for a whole window gets a
 //!   successor for its greatest load in that time, if that is at most half as large.
 //! - *Close*: a bank whose keys have all expired.
@@ -92,7 +92,7 @@ const TAKEN: f64 = 0.125;
 /// The greatest factor from the keys of one bank to those of the next.
 const MOST_GROWTH: f64 = 8.0;
 
-/// That factor after a bank that has served for a window: a burst that filled it may be over soon.
+/// That factor after a bank that has served for half a window: a burst that filled it may be over soon.
 const CALM_GROWTH: f64 = 2.0;
 
 /// The least factor of a bank that is full.
@@ -273,7 +273,7 @@ impl<'a> Pressure<'a> {
             let most = state.own(LOW_KEYS).max(keys as u64);
             self.set_low(state.own(LOW_SINCE), most);
         }
-        let served = time.saturating_sub(state.own(SINCE)) >= self.window;
+        let served = time.saturating_sub(state.own(SINCE)) >= self.window / 2;
         let hurried = !served && load >= HALF && need >= FAR_MORE * capacity;
         if (load >= FULL || hurried) && has_room {
             let grown = self.design.capacity(layout, layout.geometry(GROWN_WORDS));

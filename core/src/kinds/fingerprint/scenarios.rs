@@ -166,7 +166,7 @@ fn a_hundredfold_rise_and_fall_takes_few_switches() {
         .expecting(80.0)
         .run(|t| if (2.3..3.5).contains(&t) { 8000.0 } else { 80.0 });
     assert!(outcome.switches <= 5 && outcome.banks <= 4, "{outcome:?}");
-    assert!(outcome.worst.1 < 2.0 * WANTED && outcome.last < WANTED && outcome.closings == 0);
+    assert!(outcome.worst.1 < 1.6 * WANTED && outcome.last < WANTED && outcome.closings == 0);
 }
 
 #[test]
@@ -175,7 +175,7 @@ fn bursts_take_few_switches() {
         .expecting(150.0)
         .run(|t| if (0.5..0.55).contains(&t.fract()) { 15_000.0 } else { 150.0 });
     assert!(outcome.switches <= 4 && outcome.banks <= 4 && outcome.closings == 0);
-    assert!(outcome.worst.1 < 2.0 * WANTED && outcome.last < WANTED);
+    assert!(outcome.worst.1 < 1.6 * WANTED && outcome.last < WANTED);
 }
 
 #[test]
@@ -184,14 +184,14 @@ fn a_steep_ramp_is_followed() {
         .expecting(25.0)
         .run(|t| 25.0 * f64::exp2((4.0 * (t - 0.5)).clamp(0.0, 10.0).floor()));
     assert!(outcome.switches <= 10 && outcome.banks <= 7 && outcome.closings == 0);
-    assert!(outcome.worst.1 < 2.5 * WANTED);
+    assert!(outcome.worst.1 < 1.6 * WANTED);
 }
 
 #[test]
 fn a_cold_start_takes_few_switches_whichever_way() {
     let small = Scenario::new("cold start, 200x too small", 2.8).expecting(40.0).run(|_| 8000.0);
     assert!(small.switches <= 3 && small.closings == 0);
-    assert!(small.worst.1 < 2.0 * WANTED && small.last < WANTED && small.bits < 2.0 * IDEAL_BITS);
+    assert!(small.worst.1 < 1.3 * WANTED && small.last < WANTED && small.bits < 2.0 * IDEAL_BITS);
     let large =
         Scenario::new("cold start, 200x too large", 5.0).expecting(200_000.0).run(|_| 1000.0);
     assert!(large.switches <= 2 && large.banks <= 2);
@@ -221,7 +221,7 @@ fn a_clock_of_seconds_is_coped_with() {
     scenario.tick = SECOND;
     let outcome = scenario.run(|_| 2000.0);
     assert!(outcome.switches <= 6 && outcome.closings == 0);
-    assert!(outcome.last < WANTED && outcome.worst.1 < 2.5 * WANTED);
+    assert!(outcome.last < WANTED && outcome.worst.1 < 1.6 * WANTED);
 }
 
 #[test]
@@ -238,7 +238,7 @@ fn a_daily_tide_keeps_the_rate() {
         .expecting(400.0)
         .run(|t| 400.0 * f64::exp2(3.0 * (t * std::f64::consts::TAU / 3.0).sin()));
     assert!(outcome.switches <= 8 && outcome.banks <= 4 && outcome.closings == 0);
-    assert!(outcome.worst.1 < 2.0 * WANTED);
+    assert!(outcome.worst.1 < 1.6 * WANTED);
 }
 
 #[test]
@@ -283,8 +283,8 @@ fn a_file_read_at_full_speed_takes_memory_in_proportion_to_its_keys() {
         assert!(all(&harness, end) && all(&harness, start + window - 1), "{name}");
         let gone = end + window * 9 / 8;
         assert!(!(0..1000).any(|i| harness.contains_at(mix(i), gone)), "{name}");
-        // Each bank in use adds its own false positives.
-        assert!(worst < 3.5 * WANTED && mib < most_mib, "{name}");
+        // Each bank in use adds its own false positives; they are left half full.
+        assert!(worst < 1.6 * WANTED && mib < most_mib, "{name}");
         assert_eq!(harness.metric("closings"), 0, "{name}");
         // Afterwards few keys come: the large banks close.
         for i in 0..5000 {

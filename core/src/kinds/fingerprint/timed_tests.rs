@@ -94,8 +94,7 @@ fn a_key_is_present_for_the_whole_window_and_a_generation_longer_at_most() {
         }
         let banks = harness.events().iter().filter(|e| matches!(e, Event::OpenBank { .. }));
         let banks = banks.count();
-        println!("{fpr}: {banks} banks opened, {found} of {gone}, {wrong}");
-        assert!(banks > 0 && gone > 2_000);
+        assert!(banks > 0 && gone > 100_000);
         // Several banks may be full at once.
         assert!(found as f64 <= 3.0 * fpr * gone as f64 + 30.0, "{fpr}: {found} of {gone}");
         assert!(wrong as f64 <= 3.0 * fpr * 60_000.0 * 60.0 + 30.0, "{fpr}: {wrong}");
