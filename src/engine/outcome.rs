@@ -1,6 +1,6 @@
 //! An operation as requested by the caller, and its outcome.
 
-use ebbtide_core::kind::{self, Change, Estimate, Micros};
+use ebbtide_core::kind::{self, Estimate, Micros, Operation};
 use std::cell::Cell;
 
 pub use ebbtide_core::kind::{Admission, Checked, Precondition, Since};
@@ -25,8 +25,11 @@ impl Request<'_> {
         kind::Request { hash, weight, precondition, is_timed: self.time.is_some() }
     }
 
-    pub(crate) fn change(&self) -> Change {
-        self.ask.change()
+    /// Returns the operation at this time, under this step.
+    #[inline]
+    pub(crate) fn operation(&self, time: Micros, step: u64) -> Operation {
+        let Self { hash, weight, .. } = *self;
+        Operation { change: self.ask.change(), hash, step, time, weight }
     }
 }
 

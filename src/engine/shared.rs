@@ -48,9 +48,10 @@ pub struct Shared {
     pub(crate) log: Log,
     /// The stripes' locks, without repair: see [`crate::engine::stripes`].
     pub(crate) stripes: Stripes<Local>,
-    /// A property of the kind, cached here: querying it is a call that every operation would make.
+    /// Properties of the kind, cached here: each operation would call it for them.
     pub(crate) uses_time: bool,
     pub(crate) counts_inserts: bool,
+    pub(crate) weighs: bool,
     /// The kind's [grace](ebbtide_core::kind::Events::grace).
     pub(crate) grace: Micros,
     pub(crate) access: Access,
@@ -85,6 +86,7 @@ impl Shared {
             stripes: Stripes::new(image.header().stripe_count(), owner),
             uses_time: meta.kind.uses_time(),
             counts_inserts: meta.kind.counts_inserts(),
+            weighs: meta.kind.weights().is_some(),
             grace: meta.kind.grace(),
             guard: Guard::new(),
             closing: Closing::default(),

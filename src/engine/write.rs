@@ -17,9 +17,8 @@ use crate::engine::time::{Stamp, Time};
 use crate::error::Result;
 use crate::locks::stripes::StripeGuard;
 use ebbtide_core::block::prefetch_write;
-use ebbtide_core::kind::plan::WritePlan;
 use ebbtide_core::kind::{
-    BankMask, Decision, Estimate, Kind, Moment, Operation, State, Totals, records,
+    BankMask, Decision, Estimate, Kind, Moment, State, Totals, WritePlan, plan, records,
 };
 use std::sync::Arc;
 
@@ -60,9 +59,16 @@ impl Writer {
     /// changed last.
     #[inline]
     pub(crate) fn prefetch_to_write(&self, hash: u64) {
+        if self.shared.image.recent_banks().prefetches() {
+            self.prefetch_words(hash);
+        }
+    }
+
+    #[inline(never)]
+    fn prefetch_words(&self, hash: u64) {
+        let banks = self.shared.image.recent_banks();
         let stripe = self.shared.image.layout().stripe_of(hash) + 1;
         prefetch_write(self.shared.image.header().stripe(stripe).lock_word());
-        let banks = self.shared.image.recent_banks();
         let located = banks.locate(BankMask::MAX, hash);
         located.prefetch_headers_to_write();
         self.shared.meta.kind.prefetch(&located.blocks, hash);
@@ -134,54 +140,46 @@ impl Writer {
         stamp: Stamp,
     ) -> Result<Attempt> {
         let (kind, image) = (&*self.shared.meta.kind, &self.shared.image);
-        let header = image.header();
-        let Request { hash, weight, ask, .. } = *request;
-        let mut plan = self.plan(kind, request, &self.time.moment(stamp), ask)?;
-        if let Some(checked) = plan.write.unchanged(ask) {
-            if plan.write.decision == Decision::TooLate {
-                header.refused().add();
+        let (mut ask, mut present) = (request.ask, None);
+        let plan = loop {
+            let mut plan = self.plan(kind, request, &self.time.moment(stamp), ask)?;
+            if let Some(checked) = plan.write.unchanged(ask) {
+                if plan.write.decision == Decision::TooLate {
+                    image.header().refused().add();
+                }
+                // No record: the data that the answer rests on is durable when the stripe's last
+                // record is.
+                return Ok(Attempt::Done(WriteOutcome { checked, lsn: stripe.entry().lsn() }));
             }
-            // No record: the data that the answer rests on is durable when the stripe's last record
-            // is.
-            return Ok(Attempt::Done(WriteOutcome { checked, lsn: stripe.entry().lsn() }));
-        }
-        let checked = plan.write.checked();
-        // Steps come directly before the insert that needs them, and only then.
-        while plan.write.due || plan.ahead {
-            // By the exact sums none may be due. That is the answer only if it is based on the
-            // state of the plan: the words of an older state are overwritten.
+            // The answer is that of the first plan. It has none if the insert itself tells; then no
+            // step comes before it.
+            present = present.or(plan.write.present);
+            ask = Precondition::Nothing;
+            if !plan.write.due && !plan.ahead {
+                break plan;
+            }
+            // Steps come directly before the insert that needs them, and only then. By the exact
+            // sums none may be due. That is the answer only if it is based on the state of the
+            // plan: the words of an older state are overwritten.
             let due = kind.due(&plan.state, image.layout(), &self.time.exact_moment(stamp));
-            let current = header.state_block().unchanged(plan.version);
             let stepped = match due {
-                _ if !current => StepOutcome::Applied,
+                _ if !image.header().state_block().unchanged(plan.version) => StepOutcome::Applied,
                 Some(_) => self.steps.step(stamp)?,
                 None if plan.ahead => self.steps.record_time(stamp)?,
-                None => break,
+                None => break plan,
             };
             match stepped {
                 StepOutcome::NoRoom => return Ok(Attempt::NoRoom),
-                StepOutcome::Applied => {
-                    plan =
-                        self.plan(kind, request, &self.time.moment(stamp), Precondition::Nothing)?;
-                }
+                StepOutcome::Applied => {}
                 StepOutcome::PutOff(step) => {
                     plan.write.decision = Decision::Insert { step };
                     plan.write.mask = kind.touches(&plan.state, step);
-                    break;
+                    break plan;
                 }
             }
-        }
-        let Decision::Insert { step } = plan.write.decision else {
-            // A step has made it too late.
-            header.refused().add();
-            return Ok(Attempt::Done(WriteOutcome { checked: Checked::TooLate, lsn: 0 }));
         };
-        let change = request.change();
-        let operation = Operation { change, hash, step, time: stamp.time, weight };
-        Ok(match self.apply(stripe, kind, &operation, stamp, &plan)? {
-            Some(lsn) => Attempt::Done(WriteOutcome { checked, lsn }),
-            None => Attempt::NoRoom,
-        })
+        let applied = self.apply(stripe, request, stamp, &plan, present)?;
+        Ok(applied.map_or(Attempt::NoRoom, Attempt::Done))
     }
 
     /// Decides an insert, and queries the key, against one version of the state block. The stripe
@@ -214,7 +212,8 @@ impl Writer {
                     count.set(Some(there));
                 }
             };
-            let write = WritePlan::new(kind, &state, layout, moment, &ask, &*banks, count);
+            let kind = (kind, ahead);
+            let write = plan::decide(kind, &state, layout, moment, &ask, &*banks, count);
             if !is_countable {
                 return Err(self.shared.unsupported("estimate"));
             }
@@ -224,8 +223,9 @@ impl Writer {
         }
     }
 
-    /// Records an operation, publishes it, applies it. `None` if there is no room in the log; then
-    /// nothing has happened.
+    /// Records an operation, publishes it, applies it. Whether its key was there before is
+    /// `present`, or what the insert finds. `None` if there is no room in the log; then nothing has
+    /// happened.
     ///
     /// # Errors
     /// [`crate::Error::Io`] without room for a block that grows; then nothing has happened either.
@@ -234,12 +234,13 @@ impl Writer {
     fn apply(
         &self,
         stripe: &mut StripeGuard<'_, Local>,
-        kind: &dyn Kind,
-        operation: &Operation,
+        request: &Request<'_>,
         stamp: Stamp,
         plan: &Plan<'_>,
-    ) -> Result<Option<u64>> {
-        let state = plan.state;
+        mut present: Option<bool>,
+    ) -> Result<Option<WriteOutcome>> {
+        let (kind, state) = (&*self.shared.meta.kind, plan.state);
+        let operation = &request.operation(stamp.time, plan.write.step());
         let banks = self.shared.image.banks_near(&state);
         let located = banks.locate(plan.write.mask, operation.hash);
         let record = records::of_operation(kind, &state, &located.blocks, operation, stamp.stream);
@@ -252,14 +253,20 @@ impl Writer {
         located.begin();
         let lsn = self.log_writer.append(&mut stripe.segment, &record);
         if lsn.is_some() {
-            records::change(kind, &state, &located.blocks, operation);
+            match present {
+                Some(_) => records::change(kind, &state, &located.blocks, operation),
+                None => {
+                    let (blocks, new_bits) = (&located.blocks, record.argument);
+                    present = Some(kind.insert_and_check(&state, blocks, operation, new_bits));
+                }
+            }
         }
         located.end(lsn);
         let Some(lsn) = lsn else { return Ok(None) };
         // Last: until then a process that takes the stripe over applies the record again.
-        self.count(stripe, lsn, stamp, records::counts(kind, &record));
+        self.count(stripe, lsn, stamp, records::counts(self.shared.weighs, &record));
         self.shared.image.give_back_room(kind, &banks, &located.blocks, room);
-        Ok(Some(lsn))
+        Ok(Some(WriteOutcome { checked: Checked::of(present == Some(true)), lsn }))
     }
 
     /// Counts an operation that has been applied: exactly in its stripe, and in the filter's sums,

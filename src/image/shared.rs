@@ -419,7 +419,7 @@ impl Image {
         self.give_back_room(kind, banks, &located.blocks, room);
         let stripe = self.header.stripe(self.layout.stripe_of(operation.hash) + 1);
         if lsn > stripe.sums().lsn {
-            stripe.count(lsn, time_word(record), records::counts(kind, record));
+            stripe.count(lsn, time_word(record), records::counts(kind.weights().is_some(), record));
         }
         Ok(())
     }

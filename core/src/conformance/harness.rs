@@ -10,8 +10,8 @@ use crate::identity::Identity;
 use crate::inference::{AgePosterior, Belief, Distinct, Form, Piece, Survival, window_posterior};
 use crate::kind::copy::BlockCopy;
 use crate::kind::{
-    Age, Checked, Decision, Estimate, Event, Kind, Micros, Moment, Operation, Precondition, Query,
-    Request, Sample, State, Totals, Within, records,
+    Age, Change, Checked, Decision, Estimate, Event, Kind, Micros, Moment, Operation, Precondition,
+    Query, Request, Sample, State, Totals, Within, records,
 };
 use crate::machine::{Logged, Machine, write};
 use crate::state::STATE_WORDS;
@@ -363,7 +363,7 @@ fn apply(
     operation: &Operation,
     (undo, inserts): (Undo<'_>, u64),
 ) {
-    let apply = |blocks: &Blocks<'_>| records::change(kind, state, blocks, operation);
+    let apply = |blocks: &Blocks<'_>| change(kind, state, blocks, operation, inserts);
     let mut slots = (0..MAX_BANKS).filter_map(|slot| Some((slot, blocks.get(slot)?)));
     let Some((slot, block)) = slots.next().filter(|_| !kind.idempotent()) else {
         return apply(blocks);
@@ -384,6 +384,29 @@ fn apply(
         apply(&noted_blocks);
         assert_eq!(values(&noted), after, "{operation:?} was done again");
     }
+}
+
+/// Applies an operation, every other one of an insert by the method that also answers, if the kind
+/// has it: its answer must be that of a query just before.
+fn change(
+    kind: &dyn Kind,
+    state: &State<'_>,
+    blocks: &Blocks<'_>,
+    operation: &Operation,
+    inserts: u64,
+) {
+    let Operation { hash, time, .. } = *operation;
+    let moment = Moment { time, now: time, totals: Totals { inserts, new_bits: 0 } };
+    let is_current = kind.step(state, &moment).is_none_or(|step| step == operation.step);
+    let checks = kind.checks_on_insert() && operation.change == Change::Insert && is_current;
+    if !checks || mix(hash).is_multiple_of(2) {
+        return records::change(kind, state, blocks, operation);
+    }
+    let query = Query { hash, now: time, totals: moment.totals };
+    let expected = kind.contains(state, blocks, &query);
+    let new_bits = kind.new_bits(state, blocks, operation);
+    let found = kind.insert_and_check(state, blocks, operation, new_bits);
+    assert_eq!(found, expected, "{operation:?} was answered as a query is");
 }
 
 fn values(block: &Block<'_>) -> Vec<u64> {

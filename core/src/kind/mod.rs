@@ -52,11 +52,12 @@ pub use growth::Growth;
 pub use inference::Inference;
 pub use operation::{Change, Decision, MOST_WEIGHT, Moment, Operation, Query, Totals};
 pub use parameters::Parameters;
-pub use request::{Admission, Checked, Precondition, Request, Since};
+pub use request::{Admission, Checked, Precondition, Request, Since, WritePlan};
 pub use sample::Sample;
 pub use single_block::SingleBlock;
 
 use crate::block::{Block, Blocks, Layout};
+use crate::record::ARGUMENT_MAX;
 use crate::state::SMALL_STATE_WORDS;
 
 /// A filter algorithm with its parameters, as the engine calls it for every operation.
@@ -119,6 +120,25 @@ pub trait Kind: Describe {
     /// Returns whether the key is in the window.
     fn contains(&self, state: &State<'_>, blocks: &Blocks<'_>, query: &Query) -> bool;
 
+    /// Returns whether [`Kind::insert_and_check`] answers, so that no query is needed before it.
+    fn checks_on_insert(&self) -> bool {
+        false
+    }
+
+    /// As [`Kind::insert`]; also returns what [`Kind::contains`] returned just before, for an
+    /// insert in the current step. `new_bits` is what [`Kind::new_bits`] returned for it.
+    fn insert_and_check(
+        &self,
+        state: &State<'_>,
+        blocks: &Blocks<'_>,
+        operation: &Operation,
+        new_bits: u32,
+    ) -> bool {
+        let _ = new_bits;
+        self.insert(state, blocks, operation);
+        false
+    }
+
     /// Brings a private copy of a block of bank `slot` to the filter's step, at `moment`, and into
     /// its canonical form, in which equal logical states are equal words. `digest` hashes the
     /// result.
@@ -133,6 +153,28 @@ pub trait Kind: Describe {
 
     // No kind overrides the following. As methods of this trait they are compiled for each kind,
     // where its parts are known: a call through `dyn Kind` is one virtual call, not two.
+
+    /// Returns the plan of an insert without a precondition, at the filter's time or a clock's.
+    fn plan(&self, state: &State<'_>, layout: Layout, moment: &Moment) -> WritePlan {
+        let decision = self.decide(state, moment);
+        let mask = match decision {
+            Decision::Insert { step } => self.touches(state, step),
+            Decision::TooLate => 0,
+        };
+        let due = self.due(state, layout, moment).is_some();
+        let is_checked_on_insert = mask != 0 && !due && self.checks_on_insert();
+        let present = (!is_checked_on_insert).then_some(false);
+        WritePlan { decision, mask, present, due }
+    }
+
+    /// Returns the argument of an operation's record: its weight, or the new bits.
+    fn argument(&self, state: &State<'_>, blocks: &Blocks<'_>, operation: &Operation) -> u32 {
+        if self.weights().is_some() {
+            operation.weight
+        } else {
+            self.new_bits(state, blocks, operation).min(ARGUMENT_MAX)
+        }
+    }
 
     /// Returns the event that must come before an insert at `moment`: [`Events::due`].
     fn due(&self, state: &State<'_>, layout: Layout, moment: &Moment) -> Option<Event> {

@@ -1,15 +1,13 @@
 //! The decision about one write: a pure function of the state, the key's blocks and the request.
 //!
-//! A host reads the state, calls [`WritePlan::new`], and acts on the result: it answers without a
+//! A host reads the state, calls [`decide`], and acts on the result: it answers without a
 //! change, records the event that is due, or writes the operation's record. All hosts decide here,
 //! so all of them write the same records. Nothing here changes a word.
 
-use super::{
-    BankMask, Checked, Decision, Kind, Moment, Precondition, Query, Request, Since, State,
-};
+use super::request::{Precondition, Request, Since, WritePlan};
+use super::{BankMask, Decision, Estimate, Kind, Moment, Query, State};
 use crate::block::{Blocks, Layout};
 use crate::error::Error;
-use crate::kind::Estimate;
 
 /// Where a host keeps the blocks of its keys.
 pub trait Locate {
@@ -23,91 +21,48 @@ pub trait Locate {
     fn locate(&self, mask: BankMask, hash: u64) -> Self::Located<'_>;
 }
 
-/// The decision about a write.
-#[derive(Debug, Clone, Copy)]
-pub struct WritePlan {
-    /// The step that the record will carry, or that the key is too late.
-    pub decision: Decision,
-    /// The banks that the operation will change; none if the key is too late.
-    pub mask: BankMask,
-    /// Whether the precondition found the key: in the window, with the count to be removed, or with
-    /// a count that leaves no room below the limit.
-    pub present: bool,
-    /// Whether an event must come first.
-    pub due: bool,
-}
-
-impl WritePlan {
-    /// Decides a write. If the precondition reads the key's count, `count` gets it; `None` means
-    /// that the kind has no counts, and the host must refuse the write.
-    // Out of line it would cost every insert of the engine.
-    #[inline(always)]
-    pub fn new(
-        kind: &dyn Kind,
-        state: &State<'_>,
-        layout: Layout,
-        moment: &Moment,
-        request: &Request,
-        banks: &impl Locate,
-        count: impl FnOnce(Option<Estimate>),
-    ) -> Self {
-        let hash = request.hash;
-        let mut decision = kind.decide(state, moment);
-        let mut mask = match decision {
-            Decision::Insert { step } => kind.touches(state, step),
-            Decision::TooLate => 0,
-        };
-        if let Decision::Insert { step } = &mut decision
-            && request.is_timed
-            && moment.time < moment.now
-        {
-            *step = kind.step_of_late(state, banks.locate(mask, hash).as_ref(), hash, *step);
-            mask = kind.touches(state, *step);
+/// Decides a write. If the precondition reads the key's count, `count` gets it; `None` means
+/// that the kind has no counts, and the host must refuse the write. `early` wants the answer
+/// before the insert in any case.
+// Out of line it would cost every insert of the engine.
+#[inline(always)]
+pub fn decide(
+    (kind, early): (&dyn Kind, bool),
+    state: &State<'_>,
+    layout: Layout,
+    moment: &Moment,
+    request: &Request,
+    banks: &impl Locate,
+    count: impl FnOnce(Option<Estimate>),
+) -> WritePlan {
+    let hash = request.hash;
+    let mut plan = kind.plan(state, layout, moment);
+    if let Decision::Insert { step } = &mut plan.decision
+        && request.is_timed
+        && moment.time < moment.now
+    {
+        let blocks = banks.locate(plan.mask, hash);
+        *step = kind.step_of_late(state, blocks.as_ref(), hash, *step);
+        plan.mask = kind.touches(state, *step);
+        plan.present = Some(false);
+    }
+    let query = Query { hash, now: moment.now, totals: moment.totals };
+    let located = || banks.locate(BankMask::MAX, hash);
+    let estimate = || kind.estimate(state, located().as_ref(), &query);
+    plan.present = match request.precondition {
+        Precondition::Nothing => Some(false),
+        Precondition::Present(Since::LastSeen) if plan.present.is_none() && !early => None,
+        Precondition::Present(_) => Some(kind.contains(state, located().as_ref(), &query)),
+        Precondition::Removable => {
+            Some(estimate().is_some_and(|there| there.holds(request.weight)))
         }
-        let query = Query { hash, now: moment.now, totals: moment.totals };
-        let located = || banks.locate(BankMask::MAX, hash);
-        let estimate = || kind.estimate(state, located().as_ref(), &query);
-        let present = match request.precondition {
-            Precondition::Nothing => false,
-            Precondition::Present(_) => kind.contains(state, located().as_ref(), &query),
-            Precondition::Removable => estimate().is_some_and(|there| there.holds(request.weight)),
-            Precondition::Estimate | Precondition::UpTo(_) => {
-                let there = estimate();
-                count(there);
-                there.is_some_and(|there| is_over(request, there))
-            }
-        };
-        let due = kind.due(state, layout, moment).is_some();
-        Self { decision, mask, present, due }
-    }
-
-    /// Returns the answer of a write that changes nothing and leaves no record; `None` if it goes
-    /// ahead.
-    #[must_use]
-    #[inline]
-    pub fn unchanged(&self, precondition: Precondition) -> Option<Checked> {
-        if self.decision == Decision::TooLate {
-            // The operation's own time is before the window, but the key may have been seen since.
-            // (Nothing was removed.)
-            let seen = self.present && precondition != Precondition::Removable;
-            return Some(if seen { Checked::Present } else { Checked::TooLate });
+        Precondition::Estimate | Precondition::UpTo(_) => {
+            let there = estimate();
+            count(there);
+            Some(there.is_some_and(|there| is_over(request, there)))
         }
-        let is_unchanged = match precondition {
-            Precondition::Nothing
-            | Precondition::Estimate
-            | Precondition::Present(Since::LastSeen) => false,
-            Precondition::Present(Since::LastAccepted) | Precondition::UpTo(_) => self.present,
-            Precondition::Removable => !self.present,
-        };
-        is_unchanged.then_some(self.checked())
-    }
-
-    /// Returns the answer of a write that goes ahead.
-    #[must_use]
-    #[inline]
-    pub fn checked(&self) -> Checked {
-        if self.present { Checked::Present } else { Checked::New }
-    }
+    };
+    plan
 }
 
 /// Returns whether the limit, if there is one, leaves no room for the operation above the present

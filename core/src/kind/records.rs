@@ -4,7 +4,7 @@
 
 use super::{Change, Kind, Operation, State, Totals};
 use crate::block::Blocks;
-use crate::record::{ARGUMENT_MAX, Op, Record};
+use crate::record::{Op, Record};
 
 /// Returns the record of an operation on these blocks, which it has not changed yet. `stream`
 /// indicates that its time came with the key.
@@ -17,11 +17,7 @@ pub fn of_operation(
     operation: &Operation,
     stream: bool,
 ) -> Record {
-    let argument = if kind.weights().is_some() {
-        operation.weight
-    } else {
-        kind.new_bits(state, blocks, operation).min(ARGUMENT_MAX)
-    };
+    let argument = kind.argument(state, blocks, operation);
     let op = match operation.change {
         Change::Insert => Op::Insert,
         Change::Remove => Op::Remove,
@@ -44,12 +40,12 @@ pub fn operation(kind: &dyn Kind, record: &Record) -> Option<Operation> {
     Some(Operation { change, hash, step, time, weight })
 }
 
-/// Returns the counts of an operation's record.
+/// Returns the counts of an operation's record, of a kind that weighs its keys or not.
 #[must_use]
 #[inline]
-pub fn counts(kind: &dyn Kind, record: &Record) -> Totals {
+pub fn counts(weighs: bool, record: &Record) -> Totals {
     match record.op {
-        Op::Insert if kind.weights().is_some() => Totals { inserts: 1, new_bits: 0 },
+        Op::Insert if weighs => Totals { inserts: 1, new_bits: 0 },
         Op::Insert => Totals { inserts: 1, new_bits: record.argument.into() },
         _ => Totals { inserts: 0, new_bits: 1 },
     }

@@ -1,6 +1,6 @@
-//! A write as its caller requests it, and the answers that it may get.
+//! A write as its caller requests it, what is decided about it, and the answers that it may get.
 
-use super::{Change, Estimate};
+use super::{BankMask, Change, Decision, Estimate};
 use crate::error::{Error, Result};
 
 /// The outcome of a check-and-insert of a key.
@@ -17,6 +17,13 @@ pub enum Checked {
 }
 
 impl Checked {
+    /// Returns the answer for a key that was in the window, or was not.
+    #[must_use]
+    #[inline]
+    pub const fn of(present: bool) -> Self {
+        if present { Self::Present } else { Self::New }
+    }
+
     /// Returns whether the key was not in the window, and was inserted.
     ///
     /// ```
@@ -158,5 +165,56 @@ impl Request {
     #[inline]
     pub const fn under(self, precondition: Precondition) -> Self {
         Self { precondition, ..self }
+    }
+}
+
+/// The decision about a write.
+#[derive(Debug, Clone, Copy)]
+pub struct WritePlan {
+    /// The step that the record will carry, or that the key is too late.
+    pub decision: Decision,
+    /// The banks that the operation will change; none if the key is too late.
+    pub mask: BankMask,
+    /// Whether the precondition found the key: in the window, with the count to be removed, or with
+    /// a count that leaves no room below the limit. `None` if the insert tells
+    /// ([`Kind::insert_and_check`](super::Kind::insert_and_check)).
+    pub present: Option<bool>,
+    /// Whether an event must come first.
+    pub due: bool,
+}
+
+impl WritePlan {
+    /// Returns the step of the insert; 0 if the key is too late.
+    #[must_use]
+    #[inline]
+    pub fn step(&self) -> u64 {
+        match self.decision {
+            Decision::Insert { step } => step,
+            Decision::TooLate => 0,
+        }
+    }
+
+    /// Returns the answer of a write that changes nothing and leaves no record; `None` if it goes
+    /// ahead.
+    #[must_use]
+    #[inline]
+    pub fn unchanged(&self, precondition: Precondition) -> Option<Checked> {
+        if self.decision == Decision::TooLate {
+            // The operation's own time is before the window, but the key may have been seen since.
+            // (Nothing was removed.)
+            let seen = self.present == Some(true) && precondition != Precondition::Removable;
+            return Some(if seen { Checked::Present } else { Checked::TooLate });
+        }
+        let is_unchanged = match precondition {
+            Precondition::Nothing
+            | Precondition::Estimate
+            | Precondition::Present(Since::LastSeen) => false,
+            Precondition::Present(Since::LastAccepted) | Precondition::UpTo(_) => {
+                self.present == Some(true)
+            }
+            Precondition::Removable => self.present == Some(false),
+        };
+        let present = self.present.filter(|_| is_unchanged)?;
+        Some(Checked::of(present))
     }
 }

@@ -28,6 +28,20 @@ pub trait SingleBlock: Describe {
     /// Returns whether the key is in the window.
     fn contains(&self, state: &State<'_>, block: &Block<'_>, query: &Query) -> bool;
 
+    /// Returns whether [`SingleBlock::insert_and_check`] answers; see
+    /// [`Kind::checks_on_insert`].
+    fn checks_on_insert(&self) -> bool {
+        false
+    }
+
+    /// As [`SingleBlock::insert`]; also returns whether the key was in the window before. See
+    /// [`Kind::insert_and_check`].
+    fn insert_and_check(&self, block: &Block<'_>, operation: &Operation, new_bits: u32) -> bool {
+        let _ = new_bits;
+        self.insert(block, operation);
+        false
+    }
+
     /// Brings a private copy of a block into its canonical form; see [`Kind::settle`]. Nothing is
     /// done for kinds without steps.
     fn settle(&self, state: &State<'_>, block: &Block<'_>, moment: &Moment) {
@@ -64,6 +78,21 @@ impl<K: SingleBlock> Kind for K {
 
     fn contains(&self, state: &State<'_>, blocks: &Blocks<'_>, query: &Query) -> bool {
         blocks.get(0).is_some_and(|block| SingleBlock::contains(self, state, block, query))
+    }
+
+    fn checks_on_insert(&self) -> bool {
+        SingleBlock::checks_on_insert(self)
+    }
+
+    fn insert_and_check(
+        &self,
+        _: &State<'_>,
+        blocks: &Blocks<'_>,
+        operation: &Operation,
+        new_bits: u32,
+    ) -> bool {
+        let block = blocks.get(0);
+        block.is_some_and(|block| SingleBlock::insert_and_check(self, block, operation, new_bits))
     }
 
     fn settle(&self, state: &State<'_>, _: usize, block: &Block<'_>, moment: &Moment) {

@@ -117,6 +117,33 @@ impl Columns {
         });
     }
 
+    /// As [`insert`](Self::insert), visiting the key's rows once; also returns the ages at which a
+    /// run of `k` ones started before, as [`runs`](Self::runs) does.
+    #[inline]
+    pub(super) fn insert_and_read(
+        &self,
+        block: &Block<'_>,
+        since: u64,
+        generation: u64,
+        hash: u64,
+    ) -> u64 {
+        if self.n != 64 {
+            let (runs, _) = self.runs(block, generation, hash);
+            self.insert(block, since, generation, hash);
+            return runs;
+        }
+        self.catch_up(block, since, generation);
+        let (place, taken) = (self.place(generation), self.taken(block, generation));
+        let (ages, up, mut row) = (self.ages_from(place), place.column + 1, 0);
+        // A row of several functions shows each of them the bits of its own slices only.
+        self.each_row(block, hash, |word, _, function| {
+            let before = load(word);
+            row |= before.rotate_right(up) & ages[function];
+            store(word, before | (ages[function] & taken).rotate_left(up));
+        });
+        runs_of(row, self.k)
+    }
+
     /// Returns how many bits [`insert`](Self::insert) would newly set.
     pub(super) fn new_bits(&self, block: &Block<'_>, generation: u64, hash: u64) -> u32 {
         let uncleared = generation.saturating_sub(caught_up(block)).min(self.n.into()) as u32;
@@ -203,17 +230,22 @@ impl Columns {
     #[inline(always)]
     fn row(&self, block: &Block<'_>, generation: u64, hash: u64) -> u64 {
         let place = self.place(generation);
-        // The ages begin with the first hash function.
-        let first = (self.k - place.function) as usize & 63;
-        let ages = self.ages[first..].first_chunk().expect("the table is twice as long");
+        let ages = self.ages_from(place);
         if self.n == 64 {
             let mut row = 0;
             self.each_row(block, hash, |word, _, function| {
-                row |= load(word).rotate_left(63 - place.column) & ages[function];
+                row |= load(word).rotate_right(place.column + 1) & ages[function];
             });
             return row;
         }
         self.row_of_lanes(block, place, ages, hash)
+    }
+
+    /// Returns the ages of each hash function's slices, the first function's first.
+    #[inline(always)]
+    fn ages_from(&self, place: Place) -> &[u64; 64] {
+        let first = (self.k - place.function) as usize & 63;
+        self.ages[first..].first_chunk().expect("the table is twice as long")
     }
 
     /// Returns the row as [`row`](Self::row) does where fewer than 64 slices leave room for other
@@ -254,30 +286,28 @@ impl Columns {
         hash: u64,
         mut visit: impl FnMut(&'a AtomicU64, u32, u64),
     ) {
-        let place = self.place(generation);
-        let held = match caught_up(block).saturating_sub(generation) {
-            0 => u64::MAX,
-            behind => self.youngest_columns(generation, self.n - behind.min(self.n.into()) as u32),
-        };
-        // The next function is one slice younger; after the youngest slice's function follows the
-        // oldest slice's.
-        let mut bit = 1 << self.column(place, place.function);
-        let oldest = 1 << self.column(place, self.k - 1);
+        let (place, taken) = (self.place(generation), self.taken(block, generation));
+        let (ages, up) = (self.ages_from(place), place.column + 1);
         if self.n == 64 {
-            // A separate loop: a rotation replaces a branch, a dozen times an insert.
+            // A separate loop, since it takes a third of the instructions.
             self.each_row(block, hash, |word, shift, function| {
-                visit(word, shift, bit & held);
-                let younger = u64::rotate_left(bit, 1);
-                bit = if function == place.function as usize { oldest } else { younger };
+                visit(word, shift, (ages[function] & taken).rotate_left(up));
             });
             return;
         }
-        let last = 1 << (self.n - 1);
+        let columns = (1 << self.n) - 1;
         self.each_row(block, hash, |word, shift, function| {
-            visit(word, shift, bit & held);
-            let younger = if bit == last { 1 } else { bit << 1 };
-            bit = if function == place.function as usize { oldest } else { younger };
+            let bit = (ages[function] & taken) >> (64 - self.n);
+            visit(word, shift, (bit << up | bit >> (self.n - up)) & columns);
         });
+    }
+
+    /// Returns the ages of the slices that take an insert of this generation, one of each hash
+    /// function: the youngest `k`, except those that a block in a later generation no longer holds.
+    #[inline]
+    fn taken(&self, block: &Block<'_>, generation: u64) -> u64 {
+        let behind = caught_up(block).saturating_sub(generation).min(self.n.into()) as u32;
+        u64::MAX.checked_shl(64 - self.k.min(self.n - behind)).unwrap_or(0)
     }
 
     /// Visits the key's rows in the order of hash functions: the word, the shift of the lane in it,

@@ -5,10 +5,10 @@ use super::{Machine, Written};
 use crate::block::Blocks;
 use crate::error::{Error, Result};
 use crate::event;
-use crate::kind::plan::{WritePlan, unsupported};
+use crate::kind::plan::{self, unsupported};
 use crate::kind::{
     Checked, Decision, Estimate, Event, Kind, MOST_WEIGHT, Micros, Moment, Operation, Precondition,
-    Query, Request, State, records,
+    Query, Request, State, WritePlan, records,
 };
 use crate::record::{Op, Record};
 use crate::time::{LATEST, OperationTime};
@@ -46,7 +46,7 @@ pub(crate) fn perform(
     if let Some(checked) = plan.unchanged(request.precondition) {
         return Ok(Written { checked, estimate });
     }
-    let checked = plan.checked();
+    let checked = Checked::of(plan.present == Some(true));
     // Events come directly before the operation that needs them, and only then.
     while let Some(event) = next_event(machine, &plan, time, now) {
         emit_event(machine, &event, time, log)?;
@@ -90,8 +90,8 @@ pub(crate) fn decide(
     let (state, moment) = (machine.memory.state(), moment(machine, time, now));
     let (kind, layout, memory) = (machine.kind(), machine.identity.layout, &machine.memory);
     let mut read = None;
-    let plan =
-        WritePlan::new(kind, &state, layout, &moment, request, memory, |count| read = Some(count));
+    let count = |count| read = Some(count);
+    let plan = plan::decide((kind, true), &state, layout, &moment, request, memory, count);
     match read {
         Some(None) => Err(unsupported(kind, "estimate")),
         read => Ok((plan, read.flatten())),
@@ -153,7 +153,7 @@ pub(crate) fn emit_operation(
     log(machine.ledger.append(&record));
     apply(kind, &state, &blocks, operation);
     let stripe = machine.identity.layout.stripe_of(hash) + 1;
-    machine.ledger.count(stripe, time, records::counts(kind, &record));
+    machine.ledger.count(stripe, time, records::counts(kind.weights().is_some(), &record));
 }
 
 /// Emits the record of a clear, and applies it.
@@ -197,7 +197,11 @@ pub(super) fn apply(machine: &mut Machine, logged: &Logged) -> Result<()> {
         let blocks = machine.memory.locate(mask, operation.hash);
         records::change(kind, &machine.memory.state(), &blocks, &operation);
         let stripe = machine.identity.layout.stripe_of(operation.hash) + 1;
-        machine.ledger.count(stripe, time_of(&record), records::counts(kind, &record));
+        machine.ledger.count(
+            stripe,
+            time_of(&record),
+            records::counts(kind.weights().is_some(), &record),
+        );
     } else if let Some(event) = event::from_record(&record) {
         apply_event(machine, &event, &record);
     } else {

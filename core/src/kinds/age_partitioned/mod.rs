@@ -235,6 +235,16 @@ impl SingleBlock for AgePartitioned {
         self.slices.insert(block, 0, generation, operation.hash);
     }
 
+    fn checks_on_insert(&self) -> bool {
+        true
+    }
+
+    #[inline]
+    fn insert_and_check(&self, block: &Block<'_>, operation: &Operation, _: u32) -> bool {
+        let generation = operation.step.max(caught_up(block));
+        self.slices.insert_and_read(block, 0, generation, operation.hash) != 0
+    }
+
     #[inline]
     fn contains(&self, state: &State<'_>, block: &Block<'_>, query: &Query) -> bool {
         self.slices.runs(block, CountedGenerations::current(state), query.hash).0 != 0

@@ -145,6 +145,16 @@ impl SingleBlock for Bloom {
         self.each_bit(block, operation.hash, |word, shift| store(word, load(word) | 1 << shift));
     }
 
+    fn checks_on_insert(&self) -> bool {
+        true
+    }
+
+    #[inline]
+    fn insert_and_check(&self, block: &Block<'_>, operation: &Operation, new_bits: u32) -> bool {
+        SingleBlock::insert(self, block, operation);
+        new_bits == 0
+    }
+
     #[inline]
     fn contains(&self, _: &State<'_>, block: &Block<'_>, query: &Query) -> bool {
         self.all_set(block, query.hash)

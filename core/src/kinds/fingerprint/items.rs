@@ -137,6 +137,15 @@ impl<W: Word> SingleBlock for Items<W> {
         self.table.insert(block, operation.step, operation.hash);
     }
 
+    fn checks_on_insert(&self) -> bool {
+        true
+    }
+
+    #[inline]
+    fn insert_and_check(&self, block: &Block<'_>, operation: &Operation, _: u32) -> bool {
+        self.table.insert(block, operation.step, operation.hash)
+    }
+
     #[inline]
     fn contains(&self, state: &State<'_>, block: &Block<'_>, query: &Query) -> bool {
         self.table.find(block, CountedGenerations::current(state), query.hash).left() > 0

@@ -122,15 +122,15 @@ impl<W: Word> Table<W> {
         }
     }
 
-    /// Inserts a key of this generation. Nothing is done if the block is so much later that the
-    /// key's generation is over.
+    /// Inserts a key of this generation, and returns whether the block held it. Nothing is done if
+    /// the block is so much later that the key's generation is over.
     #[inline]
-    pub(super) fn insert(&self, block: &Block<'_>, generation: u64, hash: u64) {
+    pub(super) fn insert(&self, block: &Block<'_>, generation: u64, hash: u64) -> bool {
         self.catch_up(block, generation);
         let late = (block.own(GENERATION) - generation).min(self.life.into()) as u32;
         let life = self.life - late;
         if life == 0 {
-            return;
+            return self.find(block, generation, hash).left() > 0;
         }
         let key = self.key(block, hash);
         let each = self.form.in_each(key.fingerprint);
@@ -142,7 +142,7 @@ impl<W: Word> Table<W> {
                 if old < life {
                     self.form.put(self.form.take(word, slot), new).store(block, bucket);
                 }
-                return;
+                return true;
             }
         }
         let [one, other] = words.map(|word| self.form.room(word));
@@ -152,9 +152,11 @@ impl<W: Word> Table<W> {
         } else if let Some(path) = Path::find(&self.form, block, key.buckets) {
             path.follow(&self.form, block, new);
         } else {
-            return self.close(block, key, life);
+            self.close(block, key, life);
+            return self.form.is_closed(words[0], words[1]);
         }
         block.set_own(LIVE, block.own(LIVE).wrapping_add(1));
+        self.form.is_closed(words[0], words[1])
     }
 
     /// Closes one of a key's buckets: one that is closed already, or the one whose keys die first.
