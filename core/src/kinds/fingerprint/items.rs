@@ -1,6 +1,6 @@
 //! Windows of the last `N` inserts: generations of a number of inserts, in one bank.
 
-use super::plan::{Design, NAME, live_keys, stripes_for};
+use super::plan::{Design, NAME, geometry_of, live_keys, stripes_for};
 use super::table::{Found, METRICS, Table};
 use super::theory;
 use super::word::Word;
@@ -74,7 +74,7 @@ impl<W: Word> Describe for Items<W> {
     /// Returns the smallest geometry whose blocks hardly ever overflow.
     fn geometry(&self, layout: Layout) -> Geometry {
         match self.words {
-            Some(words) => layout.geometry(words),
+            Some(words) => geometry_of(layout, words),
             None => self.design.geometry(layout, self.keys),
         }
     }

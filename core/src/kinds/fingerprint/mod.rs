@@ -58,6 +58,8 @@
 //! A closed bucket takes no part in placing. If it took keys it would have to be renewed for each
 //! of them, and would never open again.
 //!
+//! `docs/fingerprint.md` has sizes, scenarios, and when another kind is the better choice.
+//!
 //! # Removal
 //!
 //! There is none: a slot may stand for several keys, and removing one would lose the others.

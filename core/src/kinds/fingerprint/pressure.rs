@@ -18,7 +18,7 @@
 //!
 //! Values that affect the state use only operations that IEEE 754 fixes to the last bit.
 
-use super::plan::{Design, MOST_WORDS};
+use super::plan::{Design, MOST_WORDS, geometry_of};
 use crate::block::{Layout, MAX_BANKS};
 use crate::kind::{BankEntry, Event, Micros, State, Totals};
 
@@ -276,7 +276,7 @@ impl<'a> Pressure<'a> {
         let served = time.saturating_sub(state.own(SINCE)) >= self.window / 2;
         let hurried = !served && load >= HALF && need >= FAR_MORE * capacity;
         if (load >= FULL || hurried) && has_room {
-            let grown = self.design.capacity(layout, layout.geometry(GROWN_WORDS));
+            let grown = self.design.capacity(layout, geometry_of(layout, GROWN_WORDS));
             let young = (MOST_GROWTH * capacity).max(grown);
             let most = if served { CALM_GROWTH * capacity } else { young };
             let keys = (MARGIN * need).max(LEAST_GROWTH * capacity).min(most);
@@ -285,7 +285,7 @@ impl<'a> Pressure<'a> {
         let low =
             time.saturating_sub(state.own(LOW_SINCE)) >= self.window.saturating_add(self.pace);
         if low && has_room {
-            let least = self.design.capacity(layout, layout.geometry(FIRST_WORDS));
+            let least = self.design.capacity(layout, geometry_of(layout, FIRST_WORDS));
             let keys = (MARGIN * state.own(LOW_KEYS) as f64).max(least.min(capacity));
             let words = |geometry| layout.words(geometry);
             if words(self.design.geometry(layout, keys)) <= words(bank.geometry) / 2 {
@@ -336,7 +336,7 @@ impl<'a> Pressure<'a> {
 
     /// Requests a bank for this many keys, as far as there are such banks.
     fn want(&self, layout: Layout, keys: f64) {
-        let keys = keys.min(self.design.capacity(layout, layout.geometry(MOST_WORDS)));
+        let keys = keys.min(self.design.capacity(layout, geometry_of(layout, MOST_WORDS)));
         self.state.set_own(WANTED, (keys as u64).max(1));
     }
 

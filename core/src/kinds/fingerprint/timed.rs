@@ -10,7 +10,7 @@
 //! all banks, because a key that comes again gets a slot in the newest one, and its older slot
 //! expires. A bank closes when all keys that it can hold have expired.
 
-use super::plan::{Design, NAME, stripes_for};
+use super::plan::{Design, NAME, geometry_of, stripes_for};
 use super::pressure::{Cause, FIRST_WORDS, MARGIN, Pressure};
 use super::table::{Found, METRICS, Table};
 use super::theory;
@@ -20,6 +20,9 @@ use crate::kind::{
     Age, BankMask, Decision, Describe, Event, Events, Inference, KeyAges, Kind, KindMetric, Micros,
     Moment, Operation, Parameters, Query, Sample, State, Within,
 };
+
+/// The least number of stripes by default.
+const LEAST_STRIPES: u32 = 8;
 
 /// A fingerprint filter for a time.
 #[derive(Debug, Clone, PartialEq)]
@@ -113,13 +116,13 @@ impl<W: Word> Describe for Timed<W> {
     fn geometry(&self, layout: Layout) -> Geometry {
         match self.rate {
             Some(rate) => self.design.geometry(layout, MARGIN * self.keys_of_rate(rate)),
-            None => layout.geometry(FIRST_WORDS),
+            None => geometry_of(layout, FIRST_WORDS),
         }
     }
 
     /// Returns more stripes than the first bank needs: later ones may be larger.
     fn default_stripes(&self, block_words: u32) -> u32 {
-        stripes_for(self.first_words(), block_words).max(4)
+        stripes_for(self.first_words(), block_words).max(LEAST_STRIPES)
     }
 
     /// Returns the open interval.
