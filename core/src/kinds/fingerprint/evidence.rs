@@ -4,7 +4,7 @@ use super::items::Items;
 use super::table::Found;
 use super::timed::Timed;
 use super::word::Word;
-use crate::block::{Block, Blocks, MAX_BANKS};
+use crate::block::{Blocks, MAX_BANKS};
 use crate::inference::{Belief, Piece, posterior::gone};
 use crate::kind::{CountedGenerations, Inference, Query, State, Totals, Within};
 
@@ -115,16 +115,6 @@ impl<W: Word> Inference for Timed<W> {
         }
         pieces.to(from, to, 1.0);
         pieces.to(to, Piece::ENDLESS, others);
-    }
-}
-
-impl<W: Word> Timed<W> {
-    /// Returns the probability that another key of a given generation has set a key's slot in this
-    /// bank. Without a measurement half of the slots count as live.
-    fn hit_in_generation(&self, block: &Block<'_>, live: Option<f64>) -> f64 {
-        let slots = self.table.slots(block) as f64 * block.of as f64;
-        let live = live.map_or(0.5 * slots, |live| live.min(slots));
-        live * self.table.hit(block) / f64::from(self.table.life())
     }
 }
 

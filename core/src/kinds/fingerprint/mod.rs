@@ -2,10 +2,10 @@
 //! rate, that stores for each key a fingerprint and how many generations it has left.
 //!
 //! Inserts are counted, including duplicates, in generations of `g = ceil(N/G)`. A key is present
-//! for exactly `G` shifts after its own generation, so for at least `N` further inserts and fewer than
-//! `(G+1)·g`. Then it is absent at once, except for false positives: no expired key leaves a trace.
-//! A key that comes again renews its slot and takes no more memory. A question reads the block's
-//! header and two words. In windows of time a generation is a `G`-th of the window by the clock,
+//! for exactly `G` shifts after its own generation, so for at least `N` further inserts and fewer
+//! than `(G+1)·g`. Then it is absent at once, except for false positives: no expired key leaves a
+//! trace. A key that comes again renews its slot and takes no more memory. A question reads the
+//! block's header and two words. In windows of time a generation is a `G`-th of the window by the clock,
 //! and banks follow the number of keys.
 //!
 //! | file | owns |
@@ -22,9 +22,9 @@
 //!
 //! # Layout
 //!
-//! A bucket of 64 bits (128 for low rates) has `b` slots of `f` bits, youngest first, and above them
-//! the code of their lives (`codes`). A key has two buckets of its block, `i` and `j = g(fp) - i`,
-//! which its fingerprint `fp` turns into one another. If both are full, up to four slots move to
+//! A bucket of 64 bits (128 for low rates) has `b` slots of `f` bits, youngest first, and above
+//! them the code of their lives (`codes`). A key has two buckets of its block, `i` and
+//! `j = g(fp) - i`, which its fingerprint `fp` turns into one another. If both are full, up to four slots move to
 //! their other buckets. If that makes no room, one of the two buckets is *closed*: it holds no
 //! slots, and stands for every key that has it until the last of its keys has expired. So no insert
 //! fails and no key is lost; an overflow costs false positives of the keys of one bucket, for one
@@ -44,16 +44,16 @@
 //! - *A move* keeps fingerprint and life and takes the slot to its other bucket. That is the other
 //!   bucket of every key that relies on the slot, by the same argument. Where both are one bucket
 //!   (`i = j`), its slots do not move.
-//! - *Closing* replaces the slots of a bucket by the longest of their lives and the new key's, so it
-//!   covers all of them. A bucket that is closed already stays closed for the longer of its time and
-//!   the new key's life. Closed buckets take no slots, and no slot of theirs moves.
+//! - *Closing* replaces the slots of a bucket by the longest of their lives and the new key's, so
+//!   it covers all of them. A bucket that is closed already stays closed for the longer of its time
+//!   and the new key's life. Closed buckets take no slots, and no slot of theirs moves.
 //! - *Catching up* subtracts the generations since from all lives, of slots and of closed buckets.
 //!   A slot at 0 is empty, a closed bucket at 0 is open and empty. Any number of generations may
 //!   pass at once. A question subtracts them without changing the block.
 //! - *A late key*, whose generation is before the block's, gets a life that is shorter by the
 //!   difference; it ends with its own generation's.
-//! - *A question during a change* sees buckets half moved. It runs under the block's version, and is
-//!   repeated if that has changed.
+//! - *A question during a change* sees buckets half moved. It runs under the block's version, and
+//!   is repeated if that has changed.
 //!
 //! A closed bucket takes no part in placing. If it took keys it would have to be renewed for each
 //! of them, and would never open again.

@@ -5,13 +5,14 @@
 //! Each insert records how full its block is, so the growth of that sum over an *interval* of
 //! inserts, divided by their number, is the mean load of the newest bank. (Keys that come again
 //! renew their slots and add nothing, however often they come.) An interval ends after as many
-//! inserts as a 16th of the live keys, or a generation after it began. Its end is a step: it stores the sums, the
-//! measured load, and what follows from it:
+//! inserts as a 16th of the live keys, or a generation after it began. Its end is a step: it stores
+//! the sums, the measured load, and what follows from it:
 //! - *Grow*: a bank at nine tenths of its capacity gets a successor, and one younger than half a
-//!   window at half of it already if at least twice its capacity is needed. The need is the rate at which slots were taken over
-//!   the last eighth of the capacity or the last generation, extrapolated to a window. A bank is at
-//!   most eight times as large as the one before, or 4 MiB, and twice as large if that has served
-//!   for half a window, because bursts end. So memory stays in proportion to the keys.
+//!   window at half of it already if at least twice its capacity is needed. The need is the rate at
+//!   which slots were taken over the last eighth of the capacity or the last generation,
+//!   extrapolated to a window. A bank is at most eight times as large as the one before, or 4 MiB,
+//!   and twice as large if that has served for half a window, because bursts end. So memory stays
+//!   in proportion to the keys.
 //! - *Shrink*: a bank that stayed below a quarter of its capacity for a whole window gets a
 //!   successor for its greatest load in that time, if that is at most half as large.
 //! - *Close*: a bank whose keys have all expired.
@@ -92,7 +93,8 @@ const TAKEN: f64 = 0.125;
 /// The greatest factor from the keys of one bank to those of the next.
 const MOST_GROWTH: f64 = 8.0;
 
-/// That factor after a bank that has served for half a window: a burst that filled it may be over soon.
+/// That factor after a bank that has served for half a window: a burst that filled it may be over
+/// soon.
 const CALM_GROWTH: f64 = 2.0;
 
 /// The least factor of a bank that is full.
@@ -106,7 +108,7 @@ const GROWN_WORDS: u64 = 1 << 19;
 
 /// The event that is due, without its numbers.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Cause {
+pub(super) enum Due {
     /// The interval ends.
     Interval,
     /// The bank of this number closes.
@@ -172,9 +174,9 @@ impl<'a> Pressure<'a> {
         self.state.set_own(OPENED, 1);
     }
 
-    /// Returns the cause of the event that must come before an insert now.
+    /// Returns the event that must come before an insert now.
     #[inline]
-    pub(super) fn cause(&self, now: Micros, totals: &Totals) -> Option<Cause> {
+    pub(super) fn due(&self, now: Micros, totals: &Totals) -> Option<Due> {
         let state = &self.state;
         let inserts = (totals.inserts as u32).wrapping_sub((state.own(SUMS) >> 32) as u32);
         let over = now >= state.own(BEGAN).saturating_add(self.pace);
@@ -184,15 +186,15 @@ impl<'a> Pressure<'a> {
             return None;
         }
         if state.own(OPENED) > 0 {
-            return Some(Cause::Interval);
+            return Some(Due::Interval);
         }
         if let Some(id) = state.own(DEAD).checked_sub(1) {
-            return Some(Cause::Dead(id as u32));
+            return Some(Due::Dead(id as u32));
         }
         if state.own(WANTED) > 0 {
-            return Some(Cause::Wanted(state.own(WANTED) as f64));
+            return Some(Due::Wanted(state.own(WANTED) as f64));
         }
-        Some(Cause::Interval)
+        Some(Due::Interval)
     }
 
     /// Applies an event to the state; the table of banks has been updated already.

@@ -11,7 +11,7 @@
 //! expires. A bank closes when all keys that it can hold have expired.
 
 use super::plan::{Design, NAME, geometry_of, stripes_for};
-use super::pressure::{Cause, FIRST_WORDS, MARGIN, Pressure};
+use super::pressure::{Due, FIRST_WORDS, MARGIN, Pressure};
 use super::table::{Found, METRICS, Table};
 use super::theory;
 use super::word::Word;
@@ -72,6 +72,14 @@ impl<W: Word> Timed<W> {
             Blocks::One(block) => of_block(block),
             Blocks::Many(slots) => slots.iter().flatten().filter_map(of_block).max(),
         }
+    }
+
+    /// Returns the probability that another key of a given generation has set a key's slot in this
+    /// bank. Without a measurement half of the slots count as live.
+    pub(super) fn hit_in_generation(&self, block: &Block<'_>, live: Option<f64>) -> f64 {
+        let slots = self.table.slots(block) as f64 * block.of as f64;
+        let live = live.map_or(0.5 * slots, |live| live.min(slots));
+        live * self.table.hit(block) / f64::from(self.table.life())
     }
 
     /// Returns the generation of the key that was found.
@@ -224,14 +232,14 @@ impl<W: Word> Events for Timed<W> {
     #[inline]
     fn due(&self, state: &State<'_>, layout: Layout, moment: &Moment) -> Option<Event> {
         let pressure = self.pressure(state);
-        let cause = pressure.cause(moment.now, &moment.totals)?;
+        let due = pressure.due(moment.now, &moment.totals)?;
         let step = pressure.current().saturating_add(1);
-        Some(match cause {
-            Cause::Interval => {
+        Some(match due {
+            Due::Interval => {
                 Event::Step { step, time: moment.now, word: Pressure::sums(&moment.totals) }
             }
-            Cause::Dead(id) => Event::CloseBank { id, time: moment.now },
-            Cause::Wanted(keys) => Event::OpenBank {
+            Due::Dead(id) => Event::CloseBank { id, time: moment.now },
+            Due::Wanted(keys) => Event::OpenBank {
                 id: state.next_bank(),
                 geometry: self.design.geometry(layout, keys),
                 since: step,

@@ -27,7 +27,7 @@ fn it_keeps_the_contract() {
             [Layout { stripes: 4, block_words: 64 }, Layout { stripes: 1, block_words: 2048 }]
         {
             conformance::keeps_the_contract(&timed(700_000, fpr), layout, 1000);
-            // So many keys that banks open.
+            // Enough keys that banks open.
             let small = Parameters::new().with("window", 2 * SECOND).with("fpr", fpr);
             let small = build(&small.with("rate", 1)).expect("a filter");
             conformance::keeps_the_contract(&small, layout, 900);
