@@ -112,8 +112,12 @@ impl<'a> Undo<'a> {
         let Some(saved) = self.0.get(SAVED..) else {
             return;
         };
-        for (to, from) in saved.iter().zip(own.iter().chain(cells)) {
-            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        // In two runs: a chain of both would take four times the instructions.
+        let (to_own, to_cells) = saved.split_at(own.len().min(saved.len()));
+        for (from, to) in [(own, to_own), (cells, to_cells)] {
+            for (to, from) in to.iter().zip(from) {
+                to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+            }
         }
         for (at, old) in self.notes() {
             if let Some(to) = saved.get(at) {

@@ -140,7 +140,7 @@ impl<W: Word> Form<W> {
     pub(super) fn put(&self, word: W, (fingerprint, life): (u64, u32)) -> W {
         let (lives, bits) = (self.lives(word), self.codes.life_bits());
         let longer = |&slot: &u32| self.codes.life(lives, slot) > life;
-        let at = (0..self.slots).take_while(longer).count() as u32;
+        let at = (0..self.slots).find(|slot| !longer(slot)).unwrap_or(self.slots);
         let (kept, all) = (self.first[at as usize], self.first[self.slots as usize]);
         let moved = (word & all & !kept) << self.bits & all;
         let slots = word & kept | W::of(fingerprint) << (at * self.bits) & all | moved;
@@ -176,15 +176,17 @@ impl<W: Word> Form<W> {
         self.closed_for(word).max(self.slot(word, 0).1)
     }
 
-    /// Returns a bucket some generations later: slots that have died are empty.
-    #[inline]
-    pub(super) fn later(&self, word: W, generations: u64) -> W {
+    /// Returns a bucket some generations later: slots that have died are empty. Also returns how
+    /// many are live.
+    #[inline(always)]
+    pub(super) fn later(&self, word: W, generations: u64) -> (W, u32) {
         if generations > u64::from(self.most()) {
-            return W::ZERO;
+            return (W::ZERO, 0);
         }
         let code = (word >> self.shift).low();
         let code = (0..generations).fold(code, |code, _| self.codes.later(code));
-        W::of(code) << self.shift | word & self.first[self.codes.live(code) as usize]
+        let live = self.codes.live(code);
+        (W::of(code) << self.shift | word & self.first[live as usize], live)
     }
 }
 

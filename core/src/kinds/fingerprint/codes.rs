@@ -6,7 +6,7 @@
 //! of a closed bucket, by the number of generations for which it stays closed.
 //!
 //! Lists are handled packed: life `s` in the bits from `s · life_bits` on. A code beyond all, which
-//! only a torn read gives, counts as the last.
+//! only a torn read gives, counts as that of empty slots.
 
 use std::fmt;
 
@@ -21,12 +21,17 @@ pub(super) struct Codes {
     life_bits: u32,
     /// The lives of each code, packed; those of closed buckets are 0.
     lives: Box<[u32]>,
-    /// The lives of each code that are above 0.
-    live: Box<[u8]>,
-    /// The code that each code becomes a generation later.
-    later: Box<[u16]>,
-    /// What life `r` of slot `s` adds to the code, at `s · values + r`.
+    /// The number of lives of each code that are above 0, and the code a generation later.
+    each: Box<[Each]>,
+    /// What life `r` of slot `s` adds to the code, at `s << life_bits | r`.
     ranks: Box<[u32]>,
+}
+
+/// What is read of a code most often.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Each {
+    later: u16,
+    live: u8,
 }
 
 impl fmt::Debug for Codes {
@@ -62,28 +67,31 @@ impl Codes {
         let rank = |slot: u32, life: u32| {
             binomial(u64::from(life + slots - 1 - slot), (slots - slot).into()) as u32
         };
-        let ranks = (0..slots).flat_map(|slot| (0..values).map(move |life| rank(slot, life)));
-        let (ranks, life_bits) = (ranks.collect(), life_bits(values));
-        let (lives, live, later) = (Box::default(), Box::default(), Box::default());
-        let mut codes = Self { slots, values, life_bits, lives, live, later, ranks };
+        let life_bits = life_bits(values);
+        let all_lives = 0..1 << life_bits;
+        let ranks = (0..slots).flat_map(|slot| all_lives.clone().map(move |life| rank(slot, life)));
+        let ranks = ranks.collect();
+        let (lives, each) = (Box::default(), Box::default());
+        let mut codes = Self { slots, values, life_bits, lives, each, ranks };
         let lists = lists(slots, values) as u32;
         let unranked = (0..lists).map(|code| codes.unranked(code));
         codes.lives = unranked.chain((0..values).map(|_| 0)).collect();
         let live = |&lives: &u32| (0..slots).filter(|&slot| codes.life(lives, slot) > 0).count();
-        codes.live = codes.lives.iter().map(|lives| live(lives) as u8).collect();
         let next = |code: u32| match code.checked_sub(lists) {
             Some(left) if left > 1 => code - 1,
             Some(_) => 0,
             None => codes.code(codes.aged(codes.lives[code as usize], 1)),
         };
-        codes.later = (0..lists + values).map(|code| next(code) as u16).collect();
+        let each = |(lives, code)| Each { later: next(code) as u16, live: live(lives) as u8 };
+        codes.each = codes.lives.iter().zip(0..).map(each).collect();
         codes
     }
 
     /// Returns the list with this code: the greatest life that fits, slot by slot.
     fn unranked(&self, code: u32) -> u32 {
         let (mut rest, mut lives) = (code, 0);
-        for (slot, ranks) in self.ranks.chunks(self.values as usize).enumerate() {
+        for (slot, ranks) in self.ranks.chunks(1 << self.life_bits).enumerate() {
+            let ranks = &ranks[..self.values as usize];
             let life = ranks.partition_point(|&rank| rank <= rest) - 1;
             rest -= ranks[life];
             lives |= (life as u32) << (slot as u32 * self.life_bits);
@@ -94,8 +102,12 @@ impl Codes {
     /// Returns the code of packed lives.
     #[inline]
     pub(super) fn code(&self, lives: u32) -> u32 {
-        let ranks = self.ranks.chunks_exact(self.values as usize).zip(0_u32..);
-        ranks.map(|(ranks, slot)| ranks[self.life(lives, slot) as usize % ranks.len()]).sum()
+        let (mask, mut code, mut left) = ((1 << self.life_bits) - 1, 0, lives);
+        for slot in 0..self.slots {
+            code += self.ranks[(slot << self.life_bits | left & mask) as usize];
+            left >>= self.life_bits;
+        }
+        code
     }
 
     /// Returns the life of a slot in packed lives.
@@ -113,19 +125,24 @@ impl Codes {
     /// Returns the packed lives of a code.
     #[inline(always)]
     pub(super) fn lives(&self, code: u64) -> u32 {
-        self.lives[code.min(self.lives.len() as u64 - 1) as usize]
+        self.lives.get(code as usize).copied().unwrap_or_default()
+    }
+
+    #[inline(always)]
+    fn each(&self, code: u64) -> Each {
+        self.each.get(code as usize).copied().unwrap_or_default()
     }
 
     /// Returns the number of lives of a code that are above 0.
     #[inline(always)]
     pub(super) fn live(&self, code: u64) -> u32 {
-        self.live[code.min(self.live.len() as u64 - 1) as usize].into()
+        self.each(code).live.into()
     }
 
     /// Returns the code that this one becomes a generation later.
-    #[inline]
+    #[inline(always)]
     pub(super) fn later(&self, code: u64) -> u64 {
-        self.later[code.min(self.later.len() as u64 - 1) as usize].into()
+        self.each(code).later.into()
     }
 
     /// Returns the first code of a closed bucket.

@@ -5,8 +5,8 @@
 //! for exactly `G` shifts after its own generation, so for at least `N` further inserts and fewer
 //! than `(G+1)·g`. Then it is absent at once, except for false positives: no expired key leaves a
 //! trace. A key that comes again renews its slot and takes no more memory. A question reads the
-//! block's header and two words. In windows of time a generation is a `G`-th of the window by the clock,
-//! and banks follow the number of keys.
+//! block's header and two words. In windows of time a generation is a `G`-th of the window by the
+//! clock, and banks follow the number of keys.
 //!
 //! | file | owns |
 //! |---|---|
@@ -24,11 +24,11 @@
 //!
 //! A bucket of 64 bits (128 for low rates) has `b` slots of `f` bits, youngest first, and above
 //! them the code of their lives (`codes`). A key has two buckets of its block, `i` and
-//! `j = g(fp) - i`, which its fingerprint `fp` turns into one another. If both are full, up to four slots move to
-//! their other buckets. If that makes no room, one of the two buckets is *closed*: it holds no
-//! slots, and stands for every key that has it until the last of its keys has expired. So no insert
-//! fails and no key is lost; an overflow costs false positives of the keys of one bucket, for one
-//! window.
+//! `j = g(fp) - i`, which its fingerprint `fp` turns into one another. If both are full, up to four
+//! slots move to their other buckets. If that makes no room, one of the two buckets is *closed*: it
+//! holds no slots, and stands for every key that has it until the last of its keys has expired. So
+//! no insert fails and no key is lost; an overflow costs false positives of the keys of one bucket,
+//! for one window.
 //!
 //! # No key is missed
 //!

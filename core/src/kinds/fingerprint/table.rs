@@ -122,7 +122,7 @@ impl<W: Word> Table<W> {
         }
     }
 
-    /// Inserts a key of this generation, and returns whether the block held it. Nothing is done if
+    /// Inserts a key of this generation; returns whether it was there before. Nothing is done if
     /// the block is so much later that the key's generation is over.
     #[inline]
     pub(super) fn insert(&self, block: &Block<'_>, generation: u64, hash: u64) -> bool {
@@ -145,6 +145,7 @@ impl<W: Word> Table<W> {
                 return true;
             }
         }
+        let stands_for_it = self.form.is_closed(words[0], words[1]);
         let [one, other] = words.map(|word| self.form.room(word));
         let into = usize::from(other > one);
         if one.max(other) > 0 {
@@ -153,10 +154,10 @@ impl<W: Word> Table<W> {
             path.follow(&self.form, block, new);
         } else {
             self.close(block, key, life);
-            return self.form.is_closed(words[0], words[1]);
+            return stands_for_it;
         }
         block.set_own(LIVE, block.own(LIVE).wrapping_add(1));
-        self.form.is_closed(words[0], words[1])
+        stands_for_it
     }
 
     /// Closes one of a key's buckets: one that is closed already, or the one whose keys die first.
@@ -192,9 +193,9 @@ impl<W: Word> Table<W> {
         }
         let (mut live, mut closed) = (0, 0);
         W::rewrite(block, |word| {
-            let word = self.form.later(word, generations);
-            live += u64::from(self.form.live(word));
-            closed += u64::from(self.form.closed_for(word) > 0);
+            let (word, its_live) = self.form.later(word, generations);
+            live += u64::from(its_live);
+            closed += u64::from(self.form.is_closed(word, word));
             word
         });
         block.set_own(LIVE, live);

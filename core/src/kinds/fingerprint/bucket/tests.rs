@@ -74,7 +74,7 @@ fn run<W: Word>(shape: Shape, actions: &[Action]) {
                 (word, model) = (form.close(word, life), Model::Closed(life.max(longest)));
             }
             (Action::Later(generations), model) => {
-                word = form.later(word, generations);
+                (word, _) = form.later(word, generations);
                 let by = generations.min(1000) as u32;
                 *model = match model {
                     Model::Closed(left) if *left > by => Model::Closed(*left - by),
@@ -135,8 +135,8 @@ fn torn<W: Word>(form: &Form<W>, word: W, other: u64) {
         form.put(word, (fingerprint, life)),
         form.take(word, slot),
         form.close(word, life),
-        form.later(word, 1),
-        form.later(word, other),
+        form.later(word, 1).0,
+        form.later(word, other).0,
     ] {
         assert!(form.room(word) <= form.slots());
     }

@@ -10,7 +10,7 @@ fn every_code_is_that_of_the_lives_it_stands_for_and_ages_as_they_do() {
         let codes = Codes::new(slots, values);
         let lists = lists(slots, values);
         assert_eq!((codes.lives.len() as u64, codes.closed()), (lists + u64::from(values), lists));
-        assert!(codes.later.len() as u64 <= MOST_CODES && slots * codes.life_bits() <= 32);
+        assert!(codes.each.len() as u64 <= MOST_CODES && slots * codes.life_bits() <= 32);
         for code in 0..lists {
             let lives = codes.lives(code);
             let each: Vec<u32> = (0..slots).map(|slot| codes.life(lives, slot)).collect();
@@ -27,7 +27,7 @@ fn every_code_is_that_of_the_lives_it_stands_for_and_ages_as_they_do() {
             assert_eq!((codes.lives(lists + left), codes.later(lists + left)), (0, later));
         }
         for beyond in [lists + u64::from(values), u64::MAX] {
-            assert_eq!(codes.later(beyond), lists + u64::from(values) - 2);
+            assert_eq!((codes.lives(beyond), codes.live(beyond), codes.later(beyond)), (0, 0, 0));
         }
     }
 }
