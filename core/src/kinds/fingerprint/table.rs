@@ -86,7 +86,8 @@ impl<W: Word> Table<W> {
         let buckets = block.cells.len() / W::WORDS;
         let mixed = mix(hash.wrapping_add(GOLDEN));
         let fingerprint = mixed >> (64 - self.form.bits());
-        let bucket = ((mixed & u64::from(u32::MAX)) * buckets as u64 >> 32) as usize;
+        let low = mixed & u64::from(u32::MAX);
+        let bucket = ((low * buckets as u64) >> 32) as usize;
         let other = other_bucket(fingerprint, bucket, buckets);
         Key { fingerprint, buckets: [bucket, other] }
     }
@@ -211,7 +212,7 @@ impl<W: Word> Table<W> {
         if behind >= self.life.into() {
             return 0;
         }
-        let live = |bucket| self.form.live(self.form.later(W::load(block, bucket), behind));
+        let live = |bucket| self.form.later(W::load(block, bucket), behind).1;
         (0..self.buckets(block) as usize).map(|bucket| u64::from(live(bucket))).sum()
     }
 
