@@ -75,7 +75,7 @@ const OPTIONS: &[KindOption] = &[
     ),
     duration(
         "window",
-        &[of("time-limited", "a key stays in the window for this time, such as 10m")],
+        &[of("time-limited, fingerprint", "a key stays in the window for this time, such as 10m")],
     ),
     plain(
         "fpr",
@@ -86,7 +86,7 @@ const OPTIONS: &[KindOption] = &[
         "rate",
         "R",
         &[of(
-            "time-limited",
+            "time-limited, fingerprint",
             "expected new keys per second at first; the filter adapts to other rates",
         )],
     ),

@@ -49,7 +49,7 @@ const RECENT: &[(&str, &str)] = &[("window-items", "40"), ("fpr", "0.05")];
 const LAST: Promise = Promise::Items(40);
 
 /// All kinds.
-pub const SAMPLES: [Sample; 20] = [
+pub const SAMPLES: [Sample; 21] = [
     sample("bloom", COUNTED, Promise::Forever),
     Sample {
         heaviest: 3,
@@ -107,6 +107,11 @@ pub const SAMPLES: [Sample; 20] = [
         "fingerprint",
         &[("window-items", "200"), ("fpr", "0.05"), ("words", "16")],
         Promise::Items(200),
+    ),
+    sample(
+        "fingerprint",
+        &[("window", "200000"), ("fpr", "0.05"), ("rate", "1")],
+        Promise::Time(200_000),
     ),
 ];
 

@@ -513,7 +513,7 @@ impl Located<'_> {
     #[inline]
     pub fn begin_undo(&self) {
         self.headers.each(|slot, header| {
-            if let (0, Some(block)) = (slot, self.blocks.get(0)) {
+            if let Some(block) = self.blocks.get(slot) {
                 block.undo.begin(block.number, header.lsn());
             }
         });

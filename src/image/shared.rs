@@ -412,8 +412,8 @@ impl Image {
         let mut room = 0;
         if let Some(block) = older.get(0) {
             room = self.make_room(kind, banks, block, &operation)?;
-            located.begin_undo();
         }
+        located.begin_undo();
         records::change(kind, &state, &older, &operation);
         located.note(lsn);
         self.give_back_room(kind, banks, &located.blocks, room);

@@ -32,7 +32,7 @@ const DECAYED: &[(&str, &str)] =
 const STABLE: &[(&str, &str)] = &[("cells", "20000"), ("max", "7"), ("K", "4"), ("P", "12")];
 
 /// All kinds, some with several parameters.
-pub const SAMPLES: [Sample; 20] = [
+pub const SAMPLES: [Sample; 21] = [
     PLAIN,
     Sample {
         name: "counting",
@@ -131,6 +131,13 @@ pub const SAMPLES: [Sample; 20] = [
         kind: "fingerprint",
         // Two words a bucket, and fewer slots than keys: slots move, and buckets close and open.
         parameters: &[("window-items", "900"), ("fpr", "0.000001"), ("words", "256")],
+        ..PLAIN
+    },
+    Sample {
+        name: "fingerprint, timed",
+        kind: "fingerprint",
+        // So small a first bank that larger ones follow.
+        parameters: &[("window", "400000"), ("fpr", "0.01"), ("rate", "10")],
         ..PLAIN
     },
 ];

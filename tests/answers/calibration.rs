@@ -302,6 +302,16 @@ fn age_partitioned_is_calibrated_on_uniform_streams_and_power_laws() {
 }
 
 #[test]
+fn fingerprints_are_calibrated_on_uniform_streams_and_power_laws() {
+    for source in [Source::Uniform(20_000), Source::power_law(20_000)] {
+        let parameters = parameters(&[("window-items", 10_000)]).with("fpr", 0.05);
+        let (window, warm_up) = (10_000, 40_000);
+        let kind = "fingerprint";
+        is_calibrated(&Course { kind, parameters, source, window, warm_up, queries: 60_000 });
+    }
+}
+
+#[test]
 fn time_limited_is_calibrated_at_an_even_rate_also_while_its_window_fills() {
     for warm_up in [3000, 40_000] {
         let window = 10_000;
@@ -314,9 +324,14 @@ fn time_limited_is_calibrated_at_an_even_rate_also_while_its_window_fills() {
 /// Half of the keys are queried while the filter is in use, by threads that have inserted.
 #[test]
 fn posteriors_and_ages_agree_while_several_threads_insert_and_after_a_restart() {
-    for (kind, unit) in
-        [("bloom", 1), ("age-partitioned", 1), ("block-timing", 1), ("time-limited", PAUSE)]
-    {
+    for (kind, unit) in [
+        ("bloom", 1),
+        ("age-partitioned", 1),
+        ("fingerprint", 1),
+        ("block-timing", 1),
+        ("time-limited", PAUSE),
+        ("fingerprint", PAUSE),
+    ] {
         let window = if kind == "bloom" {
             "capacity"
         } else if unit > 1 {

@@ -44,6 +44,7 @@ const ROWS: &[Row] = &[
     ("age-partitioned", &[("window-items", "4000"), ("k", "10"), ("l", "20")], Bears),
     ("fingerprint", ITEMS, Bears),
     ("fingerprint", &[("window-items", "4000"), ("fpr", "0.000001")], Bears),
+    ("fingerprint", &[("window", "4000000"), ("fpr", "0.001"), ("rate", "1000")], Bears),
     ("time-limited", &[("window", "4000000"), ("fpr", "0.001"), ("rate", "1000")], Bears),
     ("double-buffering", ITEMS, Bears),
     ("two-buffer", ITEMS, Bears),

@@ -13,8 +13,9 @@ const NO_RATE: &[&str] = &["0", "1", "-0.1", "1.5", "NaN", "inf", "-inf", "", "x
 const NO_COUNT: &[&str] = &["0", "-1", "18446744073709551616", "1.5", "", "x", "+", " 1"];
 const NO_SHARE: &[&str] = &["-0.1", "1.1", "NaN", "inf", "-inf", "", "x", "0,5"];
 const ITEMS: &[(&str, &str)] = &[("window-items", "1000")];
-const SHAPE: &[(&str, &str)] =
-    &[("window-items", "1000"), ("slots", "4"), ("bits", "12"), ("generations", "7")];
+const SLOTLESS: &[(&str, &str)] = &[("window-items", "1000"), ("bits", "12"), ("generations", "7")];
+const BITLESS: &[(&str, &str)] = &[("window-items", "1000"), ("slots", "4"), ("generations", "7")];
+const AGELESS: &[(&str, &str)] = &[("window-items", "1000"), ("slots", "4"), ("bits", "12")];
 const KEYS: &[(&str, &str)] = &[("capacity", "1000")];
 const TIME: &[(&str, &str)] = &[("window", "60000000")];
 const DECAY: &[(&str, &str)] = &[("capacity", "1000"), ("lambda", "0.9"), ("epoch", "60000000")];
@@ -55,13 +56,19 @@ const WINDOWS: &[Row] = &[
     ("fingerprint", "window-items", &["281474976710656"], &[("fpr", "1e-8")]),
     ("fingerprint", "fpr", NO_RATE, ITEMS),
     ("fingerprint", "fpr", &["1e-12"], ITEMS),
-    ("fingerprint", "slots", NO_COUNT, SHAPE),
-    ("fingerprint", "slots", &["1", "9", "4294967300"], SHAPE),
+    ("fingerprint", "slots", NO_COUNT, SLOTLESS),
+    ("fingerprint", "slots", &["1", "9", "4294967300"], SLOTLESS),
     ("fingerprint", "slots", &["4"], ITEMS),
-    ("fingerprint", "bits", NO_COUNT, SHAPE),
-    ("fingerprint", "bits", &["3", "33", "4294967308"], SHAPE),
-    ("fingerprint", "generations", NO_COUNT, SHAPE),
-    ("fingerprint", "generations", &["63", "4294967303"], SHAPE),
+    ("fingerprint", "bits", NO_COUNT, BITLESS),
+    ("fingerprint", "bits", &["3", "33", "4294967308"], BITLESS),
+    ("fingerprint", "generations", NO_COUNT, AGELESS),
+    ("fingerprint", "generations", &["63", "4294967303"], AGELESS),
+    ("fingerprint", "window", NO_COUNT, &[]),
+    ("fingerprint", "window", &["18446744073709551615", "1152921504606846977"], &[]),
+    ("fingerprint", "window", &["1000"], ITEMS),
+    ("fingerprint", "rate", &["-1", "NaN", "inf", "-inf", "", "x", "1e308", "1e30"], TIME),
+    ("fingerprint", "rate", &["1"], ITEMS),
+    ("fingerprint", "words", &["1"], TIME),
     ("fingerprint", "words", NO_COUNT, ITEMS),
     ("fingerprint", "words", &["18446744073709551615"], ITEMS),
     ("time-limited", "window", NO_COUNT, &[]),
@@ -292,6 +299,8 @@ const LARGEST: &[Extreme] = &[
     ("block-timing", &[("window-items", "34359738368")]),
     ("age-partitioned", &[("window-items", "1099511627776")]),
     ("time-limited", &[("window", "1152921504606846976")]),
+    ("fingerprint", &[("window-items", "1099511627776")]),
+    ("fingerprint", &[("window", "1152921504606846976"), ("fpr", "0.000001")]),
     ("stable", &[("cells", "8796093022208"), ("max", "255"), ("K", "64"), ("P", "1048576")]),
     ("importance-2c", &[("cells", "8796093022208"), ("importance-max", "1e308"), ("P", "1048576")]),
     (
@@ -356,6 +365,9 @@ const SMALLEST: &[Extreme] = &[
     ("block-timing", &[("window-items", "1"), ("block-size", "1000")]),
     ("age-partitioned", &[("window-items", "1")]),
     ("time-limited", &[("window", "1")]),
+    ("fingerprint", &[("window-items", "1")]),
+    ("fingerprint", &[("window-items", "1"), ("words", "1")]),
+    ("fingerprint", &[("window", "1"), ("rate", "0")]),
     ("stable", &[("cells", "1"), ("max", "1"), ("K", "1"), ("P", "1")]),
     ("importance-2c", &[("cells", "1"), ("max", "1"), ("K", "1"), ("P", "1")]),
     ("importance-mc", &[("cells", "1"), ("max", "1"), ("K", "64"), ("P", "1")]),

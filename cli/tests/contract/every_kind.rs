@@ -72,6 +72,10 @@ const ROWS: &[Row] = &[
     window("fingerprint", &["--window-items", "1000", "--fpr", "0.000001"]),
     Row {
         age: Some("age_seconds"),
+        ..row("fingerprint", &["--window", "60s", "--fpr", "0.001", "--rate", "100"])
+    },
+    Row {
+        age: Some("age_seconds"),
         ..row("time-limited", &["--window", "60s", "--fpr", "0.001", "--rate", "100"])
     },
     row("stable", CELLS),

@@ -3,7 +3,7 @@
 
 use crate::atomic::AtomicU64;
 use crate::block::undo_log::{Undo, area_words};
-use crate::block::{Block, Blocks, Layout, OWN_WORDS, load, store};
+use crate::block::{Block, Blocks, Layout, MAX_BANKS, OWN_WORDS, load, store};
 use crate::event;
 use crate::hash::{KeyHash, KeyHasher, mix};
 use crate::identity::Identity;
@@ -370,19 +370,24 @@ fn apply(
     (undo, inserts): (Undo<'_>, u64),
 ) {
     let apply = |blocks: &Blocks<'_>| change(kind, state, blocks, operation, inserts);
-    let Some(block) = blocks.get(0).filter(|_| !kind.idempotent()) else {
+    let mut slots = (0..MAX_BANKS).filter_map(|slot| Some((slot, blocks.get(slot)?)));
+    let Some((slot, block)) = slots.next().filter(|_| !kind.idempotent()) else {
         return apply(blocks);
     };
+    assert!(slots.next().is_none(), "{operation:?} touches several blocks");
     let noted = Block { undo, ..*block };
+    let mut banks = [None; MAX_BANKS];
+    banks[slot] = Some(noted);
+    let noted_blocks = if slot == 0 { Blocks::One(noted) } else { Blocks::Many(banks) };
     let is_interrupted = mix(operation.hash ^ inserts).is_multiple_of(8);
     let before = is_interrupted.then(|| values(&noted));
     undo.begin(noted.number, 0);
-    apply(&Blocks::One(noted));
+    apply(&noted_blocks);
     if let Some(before) = before {
         let after = values(&noted);
         undo.take_back(noted.own, noted.cells);
         assert_eq!(values(&noted), before, "{operation:?} was taken back");
-        apply(&Blocks::One(noted));
+        apply(&noted_blocks);
         assert_eq!(values(&noted), after, "{operation:?} was done again");
     }
 }

@@ -45,7 +45,7 @@ pub trait Describe: Debug + Send + Sync {
 
     /// Returns whether operations are idempotent: one that was interrupted anywhere may be applied
     /// again, with the same result. Otherwise all its changes must go through `Block::set_word` and
-    /// `Block::set_own`, in one block of the first bank, so that they can be undone.
+    /// `Block::set_own`, in one block, so that they can be undone.
     fn idempotent(&self) -> bool {
         false
     }

@@ -12,7 +12,7 @@ use ebbtide_core::kind::copy::used;
 use std::sync::Arc;
 
 /// Small filters of all kinds, some with several parameter sets.
-const SAMPLES: [(&str, &[(&str, &str)]); 19] = [
+const SAMPLES: [(&str, &[(&str, &str)]); 20] = [
     ("bloom", &[("capacity", "300")]),
     ("counting", &[("capacity", "300"), ("fpr", "0.01"), ("counter-bits", "3")]),
     ("spectral", &[("capacity", "300"), ("fpr", "0.01")]),
@@ -26,6 +26,7 @@ const SAMPLES: [(&str, &[(&str, &str)]); 19] = [
     ("age-partitioned", &[("window-items", "200"), ("fpr", "0.01")]),
     ("time-limited", &[("window", "200000"), ("fpr", "0.01"), ("rate", "100")]),
     ("fingerprint", &[("window-items", "200"), ("fpr", "0.01")]),
+    ("fingerprint", &[("window", "200000"), ("fpr", "0.01"), ("rate", "100")]),
     ("stable", STABLE),
     ("importance-2c", STABLE),
     ("importance-mc", STABLE),

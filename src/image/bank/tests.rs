@@ -335,6 +335,10 @@ fn a_record_is_for_the_blocks_that_are_older_than_it_and_makes_no_block_older() 
     let begun = Begun { block: block.number, lsn: 6 };
     assert_eq!(first.undo(LAYOUT.stripe_of(7)).begun(), Some(begun));
     assert_eq!(second.undo(LAYOUT.stripe_of(7)).begun(), None);
+    // Each bank has an area of its own.
+    located.blocks.get(1).expect("a block").set_word(1, 1);
+    let begun = Begun { block: second.block_of(7).1.number, lsn: 6 };
+    assert_eq!(second.undo(LAYOUT.stripe_of(7)).begun(), Some(begun));
 }
 
 #[test]

@@ -164,42 +164,4 @@ impl Codes {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::plan::SHAPES;
-    use super::*;
-
-    #[test]
-    fn every_code_is_that_of_the_lives_it_stands_for_and_ages_as_they_do() {
-        for shape in SHAPES {
-            let (slots, values) = (shape.slots, shape.generations + 2);
-            let codes = Codes::new(slots, values);
-            let lists = lists(slots, values);
-            assert_eq!(
-                (codes.lives.len() as u64, codes.closed()),
-                (lists + u64::from(values), lists)
-            );
-            assert!(codes.each.len() as u64 <= MOST_CODES && slots * codes.life_bits() <= 32);
-            for code in 0..lists {
-                let lives = codes.lives(code);
-                let each: Vec<u32> = (0..slots).map(|slot| codes.life(lives, slot)).collect();
-                assert!(each.is_sorted_by(|a, b| a >= b) && each[0] < values, "{code}: {each:?}");
-                assert_eq!(u64::from(codes.code(lives)), code);
-                let later = codes.lives(codes.later(code));
-                for slot in 0..slots {
-                    let life = each[slot as usize].saturating_sub(1);
-                    assert_eq!(codes.life(later, slot), life, "{code}: {each:?}");
-                }
-            }
-            for left in 0..u64::from(values) {
-                let later = if left > 1 { lists + left - 1 } else { 0 };
-                assert_eq!((codes.lives(lists + left), codes.later(lists + left)), (0, later));
-            }
-            for beyond in [lists + u64::from(values), u64::MAX] {
-                assert_eq!(
-                    (codes.lives(beyond), codes.live(beyond), codes.later(beyond)),
-                    (0, 0, 0)
-                );
-            }
-        }
-    }
-}
+mod tests;

@@ -2,8 +2,9 @@
 
 use super::items::Items;
 use super::table::Found;
+use super::timed::Timed;
 use super::word::Word;
-use crate::block::Blocks;
+use crate::block::{Blocks, MAX_BANKS};
 use crate::inference::{Belief, Piece, posterior::gone};
 use crate::kind::{CountedGenerations, Inference, Query, State, Totals, Within};
 
@@ -54,6 +55,63 @@ impl<W: Word> Inference for Items<W> {
         let others = gone(belief.distinct.of((to - from) as f64) * missed);
         if closed > 0 && older < from {
             pieces.to(older, from, others);
+        }
+        pieces.to(from, to, 1.0);
+        pieces.to(to, Piece::ENDLESS, others);
+    }
+}
+
+impl<W: Word> Inference for Timed<W> {
+    fn window(&self, _: &Totals) -> Within {
+        Within::Time(self.window)
+    }
+
+    /// Late keys may have been inserted before the first one.
+    fn history(&self, state: &State<'_>, query: &Query) -> u64 {
+        let beginning = self.pressure(state).beginning();
+        query.now.saturating_sub(beginning).saturating_add(1)
+    }
+
+    /// As for windows of inserts, with the youngest slot of all banks. The number of keys in its
+    /// generation is not known: each is taken to have the same share of the keys that were measured
+    /// in the newest bank.
+    fn evidence(
+        &self,
+        state: &State<'_>,
+        blocks: &Blocks<'_>,
+        query: &Query,
+        _: &Belief<'_>,
+        tell: &mut dyn FnMut(Piece),
+    ) {
+        let now = self.generation_of(query.now);
+        let live = self.pressure(state).live_keys();
+        let (mut youngest, mut closed, mut others) = (None, None, 0.0);
+        let generation = |found: &Found, left: u32| {
+            let age = self.table.life().saturating_sub(left);
+            (left > 0).then(|| found.generation.saturating_sub(age.into()))
+        };
+        for block in (0..MAX_BANKS).filter_map(|slot| blocks.get(slot)) {
+            let found = self.table.find(block, now, query.hash);
+            youngest = youngest.max(generation(&found, found.slot));
+            closed = closed.max(generation(&found, found.closed));
+            others += self.hit_in_generation(block, live);
+        }
+        // The ages of keys of a generation: below the first, from the second on.
+        let ages = |generation: u64| {
+            let end = generation.saturating_add(1).saturating_mul(self.pace);
+            let to = query.now.saturating_sub(generation.saturating_mul(self.pace));
+            (query.now.saturating_add(1).saturating_sub(end), to.saturating_add(1))
+        };
+        let mut pieces = Pieces { tell, at: 0 };
+        let oldest = (now + 1).saturating_sub(self.table.life().into());
+        let older = ages(closed.unwrap_or(oldest.wrapping_sub(1)));
+        let Some(age) = youngest else {
+            let from = if closed.is_some() { older.0 } else { ages(oldest).1 };
+            return pieces.to(from, Piece::ENDLESS, 1.0);
+        };
+        let (from, to) = ages(age);
+        if closed.is_some_and(|closed| closed > age) {
+            pieces.to(older.0, from, others);
         }
         pieces.to(from, to, 1.0);
         pieces.to(to, Piece::ENDLESS, others);

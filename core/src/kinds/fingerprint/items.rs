@@ -1,7 +1,7 @@
 //! Windows of the last `N` inserts: generations of a number of inserts, in one bank.
 
-use super::plan::{Design, NAME, live_keys, stripes_for};
-use super::table::{CLOSED, CLOSINGS, Found, Table};
+use super::plan::{Design, NAME, geometry_of, live_keys, stripes_for};
+use super::table::{Found, METRICS, Table};
 use super::theory;
 use super::word::Word;
 use crate::block::{Block, Blocks, Geometry, Layout};
@@ -23,12 +23,6 @@ pub(super) struct Items<W> {
     pub(super) generations: CountedGenerations,
     pub(super) table: Table<W>,
 }
-
-/// The metrics of both windows.
-pub(super) const METRICS: &[KindMetric] = &[
-    KindMetric { name: "closed_buckets", word: CLOSED },
-    KindMetric { name: "closings", word: CLOSINGS },
-];
 
 impl<W: Word> Items<W> {
     pub(super) fn new(window: u64, fpr: f64, design: Design, words: Option<u64>) -> Self {
@@ -80,7 +74,7 @@ impl<W: Word> Describe for Items<W> {
     /// Returns the smallest geometry whose blocks hardly ever overflow.
     fn geometry(&self, layout: Layout) -> Geometry {
         match self.words {
-            Some(words) => layout.geometry(words),
+            Some(words) => geometry_of(layout, words),
             None => self.design.geometry(layout, self.keys),
         }
     }

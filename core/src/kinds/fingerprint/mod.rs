@@ -1,11 +1,12 @@
-//! Generational fingerprints: a window of the last `N` insert operations that stores, for each key,
-//! a fingerprint and how many generations it has left.
+//! Generational fingerprints: a window of the last `N` insert operations, or of a time `T` at any
+//! rate, that stores for each key a fingerprint and how many generations it has left.
 //!
 //! Inserts are counted, including duplicates, in generations of `g = ceil(N/G)`. A key is present
 //! for exactly `G` shifts after its own generation, so for at least `N` further inserts and fewer
 //! than `(G+1)·g`. Then it is absent at once, except for false positives: no expired key leaves a
 //! trace. A key that comes again renews its slot and takes no more memory. A question reads the
-//! block's header and two words.
+//! block's header and two words. In windows of time a generation is a `G`-th of the window by the
+//! clock, and banks follow the number of keys.
 //!
 //! | file | owns |
 //! |---|---|
@@ -15,17 +16,19 @@
 //! | `path` | the moves that make room |
 //! | `table` | a block of buckets: questions, inserts, generations |
 //! | `plan`, `theory` | shapes and sizes |
-//! | `items` | the window, `evidence` its posteriors |
+//! | `items` | windows of inserts |
+//! | `timed`, `pressure` | windows of time, and the sizes of their banks |
+//! | `evidence` | posteriors |
 //!
 //! # Layout
 //!
 //! A bucket of 64 bits (128 for low rates) has `b` slots of `f` bits, youngest first, and above
 //! them the code of their lives (`codes`). A key has two buckets of its block, `i` and
 //! `j = g(fp) - i`, which its fingerprint `fp` turns into one another. If both are full, up to four
-//! slots move to their other buckets. If that makes no room, one of them is *closed*: it holds no
-//! slots, and stands for every key that has it until the last of its keys has expired. So no insert
-//! fails and no key is lost; an overflow costs false positives of the keys of one bucket, for one
-//! window.
+//! slots move to their other buckets. If that makes no room, one of the two buckets is *closed*: it
+//! holds no slots, and stands for every key that has it until the last of its keys has expired. So
+//! no insert fails and no key is lost; an overflow costs false positives of the keys of one bucket,
+//! for one window.
 //!
 //! # No key is missed
 //!
@@ -55,6 +58,8 @@
 //! A closed bucket takes no part in placing. If it took keys it would have to be renewed for each
 //! of them, and would never open again.
 //!
+//! `docs/fingerprint.md` has sizes, scenarios, and when another kind is the better choice.
+//!
 //! # Removal
 //!
 //! There is none: a slot may stand for several keys, and removing one would lose the others.
@@ -65,49 +70,95 @@ mod evidence;
 mod items;
 mod path;
 mod plan;
+mod pressure;
 pub mod spec;
 mod table;
 pub mod theory;
+mod timed;
 mod word;
 
 #[cfg(test)]
+mod scenarios;
+#[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod timed_tests;
 
 pub use plan::{Design, NAME, SHAPES, Shape};
 
 use crate::error::{Error, Result};
 use crate::kind::parameters::within;
-use crate::kind::{Kind, Parameters};
+use crate::kind::{Kind, Micros, Parameters};
 use items::Items;
 use plan::{MOST_WORDS, live_keys};
 use std::sync::Arc;
+use timed::Timed;
 
 /// The parameters of this kind.
-const KNOWN: [&str; 6] = ["window-items", "fpr", "slots", "bits", "generations", "words"];
+const KNOWN: [&str; 8] =
+    ["window-items", "window", "fpr", "rate", "slots", "bits", "generations", "words"];
 
 /// The longest window, in inserts; memory bounds it earlier.
 const MOST_ITEMS: u64 = 1 << 48;
 
-/// Builds the kind from `window-items` and `fpr` (0.001 if absent). `slots` (of a bucket), `bits`
-/// (of a fingerprint) and `generations` (in the window), all three, override what would be derived
-/// from the rate; `words` overrides the memory, and then there is no guarantee of the rate.
+/// The longest window of time: 36,000 years in microseconds.
+const MOST_WINDOW: Micros = 1 << 60;
+
+/// Builds the kind from `window-items` or `window` (microseconds), and `fpr` (0.001 if absent).
+///
+/// `rate`, the expected new keys a second, sizes the first bank of a window of time. `slots` (of a
+/// bucket), `bits` (of a fingerprint) and `generations` (in the window), all three, override what
+/// would be derived from the rate of false positives. `words` overrides the memory of a window of
+/// inserts, and then there is no guarantee of that rate.
 ///
 /// # Errors
 /// [`Error::Parameter`] for unknown names, for values out of bounds or that do not fit each other,
 /// and for filters above 8 TiB.
 pub fn build(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
     parameters.only(NAME, &KNOWN)?;
+    if parameters.get("window").is_some() { timed(parameters) } else { items(parameters) }
+}
+
+/// Builds a window of inserts.
+fn items(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
     let window = parameters.required("window-items", "how many inserts it looks back")?;
     let window = within("window-items", window, 1, MOST_ITEMS)?;
+    if let Some(rate) = parameters.get("rate") {
+        return Err(Error::parameter("rate", "none for a window of inserts", rate));
+    }
     let (design, fpr) = Design::from_parameters(parameters, Some(window))?;
     let words = parameters.count("words", "a number of 64-bit words", MOST_WORDS)?;
     if design.words(live_keys(design.shape, window) as f64) > MOST_WORDS {
         let expected = format!("a window that {MOST_WORDS} words (8 TiB) can hold at fpr {fpr}");
         return Err(Error::parameter("window-items", expected, window));
     }
-    Ok(if design.shape.words() == 1 {
-        Arc::new(Items::<u64>::new(window, fpr, design, words))
-    } else {
-        Arc::new(Items::<u128>::new(window, fpr, design, words))
+    Ok(match design.shape.words() {
+        1 => Arc::new(Items::<u64>::new(window, fpr, design, words)),
+        _ => Arc::new(Items::<u128>::new(window, fpr, design, words)),
     })
+}
+
+/// Builds a window of time.
+fn timed(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
+    for name in ["window-items", "words"] {
+        if let Some(given) = parameters.get(name) {
+            return Err(Error::parameter(name, "none for a window of time", given));
+        }
+    }
+    let window = parameters.required("window", "a number of microseconds")?;
+    let window = within("window", window, 1, MOST_WINDOW)?;
+    let rate = parameters.optional("rate", "new keys a second")?;
+    if let Some(rate) = rate.filter(|&rate: &f64| !(rate >= 0.0 && rate.is_finite())) {
+        return Err(Error::parameter("rate", "a number of new keys a second", rate));
+    }
+    let (design, fpr) = Design::from_parameters(parameters, Some(window))?;
+    let kind: Arc<dyn Kind> = match design.shape.words() {
+        1 => Arc::new(Timed::<u64>::new(window, fpr, rate, design)),
+        _ => Arc::new(Timed::<u128>::new(window, fpr, rate, design)),
+    };
+    if kind.first_words() > MOST_WORDS {
+        let most = format!("a rate that {MOST_WORDS} words (8 TiB) can hold");
+        return Err(Error::parameter("rate", most, rate.unwrap_or(0.0)));
+    }
+    Ok(kind)
 }

@@ -27,6 +27,12 @@ const LEAST_LOAD: f64 = 0.25;
 /// Blocks of a stripe: each stripe has room to save a block, which is then a 48th of its memory.
 const BLOCKS_A_STRIPE: u64 = 48;
 
+/// Blocks of a stripe at least: fewer would make the room to save one weigh too much.
+const LEAST_BLOCKS: u64 = 24;
+
+/// The least target size of a block, in words: smaller ones vary too much in their number of keys.
+const LEAST_BLOCK_WORDS: u64 = 128;
+
 /// The shape of buckets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
@@ -161,7 +167,7 @@ impl Design {
         let words = f64::from(self.shape.words());
         let mut wanted = keys / (f64::from(self.shape.slots) * self.load) * words;
         // Beyond the greatest size the result need only be too large.
-        let geometry_of = |words: f64| layout.geometry((words as u64).clamp(1, 2 * MOST_WORDS));
+        let geometry_of = |words: f64| geometry_of(layout, (words as u64).clamp(1, 2 * MOST_WORDS));
         let mut geometry = geometry_of(wanted);
         // Smaller blocks vary more, so they need more words, and these make larger blocks.
         for _ in 0..64 {
@@ -174,6 +180,13 @@ impl Design {
         }
         geometry
     }
+}
+
+/// Returns the geometry of a bank of this many words: in small banks smaller blocks.
+pub(super) fn geometry_of(layout: Layout, words: u64) -> Geometry {
+    let few = words / (u64::from(layout.stripes.max(1)) * LEAST_BLOCKS);
+    let target = few.max(LEAST_BLOCK_WORDS).min(layout.block_words.into());
+    Layout { block_words: target as u32, ..layout }.geometry(words)
 }
 
 /// Checks that a shape has codes, and fits in two words.

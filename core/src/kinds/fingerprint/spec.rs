@@ -2,10 +2,11 @@
 
 use crate::kind::Parameters;
 use crate::kinds::spec::{Ages, Infers, fpr, spec};
+use core::time::Duration;
 
 spec! {
-    /// A filter of fingerprints: keeps the last N insertions, in the least memory and time of all
-    /// kinds with a window.
+    /// A filter of fingerprints: keeps the last N insertions, or keys for a fixed time at any rate,
+    /// in the least memory and time of all kinds with a window.
     Fingerprint, super::NAME
 }
 
@@ -16,7 +17,23 @@ impl Fingerprint {
         Self(Parameters::new().with("window-items", insertions))
     }
 
+    /// Keeps a key for at least this long.
+    ///
+    /// A late key, with a time before the filter's (`Call::time`), is present for the rest of its
+    /// window, and refused if that is over.
+    #[must_use]
+    pub fn window(window: Duration) -> Self {
+        Self(Parameters::new().with("window", window.as_micros()))
+    }
+
     fpr!();
+
+    /// Sets the expected number of new keys per second at the start, for a window of time. Default:
+    /// few; the filter grows with the rate.
+    #[must_use]
+    pub fn rate(self, keys_per_second: f64) -> Self {
+        Self(self.0.with("rate", keys_per_second))
+    }
 }
 
 impl Ages for Fingerprint {}

@@ -15,6 +15,7 @@ use super::path::{Path, other_bucket};
 use super::word::Word;
 use crate::block::{Block, prefetch};
 use crate::hash::{GOLDEN, mix};
+use crate::kind::KindMetric;
 
 /// The kind word of a block with the generation that its lives refer to.
 pub(super) const GENERATION: usize = 0;
@@ -27,6 +28,12 @@ pub(super) const CLOSED: usize = 2;
 
 /// The kind word with the number of times that a bucket was closed.
 pub(super) const CLOSINGS: usize = 3;
+
+/// The metrics of the kind.
+pub(super) const METRICS: &[KindMetric] = &[
+    KindMetric { name: "closed_buckets", word: CLOSED },
+    KindMetric { name: "closings", word: CLOSINGS },
+];
 
 /// The buckets of the blocks of a filter.
 #[derive(Debug, Clone, PartialEq)]
@@ -79,7 +86,8 @@ impl<W: Word> Table<W> {
         let buckets = block.cells.len() / W::WORDS;
         let mixed = mix(hash.wrapping_add(GOLDEN));
         let fingerprint = mixed >> (64 - self.form.bits());
-        let bucket = (((mixed & u64::from(u32::MAX)) * buckets as u64) >> 32) as usize;
+        let low = mixed & u64::from(u32::MAX);
+        let bucket = ((low * buckets as u64) >> 32) as usize;
         let other = other_bucket(fingerprint, bucket, buckets);
         Key { fingerprint, buckets: [bucket, other] }
     }
@@ -193,6 +201,25 @@ impl<W: Word> Table<W> {
         });
         block.set_own(LIVE, live);
         block.set_own(CLOSED, closed);
+    }
+
+    /// Returns the live slots of a block when it has caught up to a generation.
+    pub(super) fn live_at(&self, block: &Block<'_>, generation: u64) -> u64 {
+        let behind = generation.saturating_sub(block.own(GENERATION));
+        if behind == 0 || block.own(LIVE) == 0 {
+            return block.own(LIVE).min(self.slots(block));
+        }
+        if behind >= self.life.into() {
+            return 0;
+        }
+        let live = |bucket| self.form.later(W::load(block, bucket), behind).1;
+        (0..self.buckets(block) as usize).map(|bucket| u64::from(live(bucket))).sum()
+    }
+
+    /// Returns the slots of a block.
+    #[inline]
+    pub(super) fn slots(&self, block: &Block<'_>) -> u64 {
+        u64::from(self.form.slots()) * self.buckets(block)
     }
 
     /// Returns the live slots of a block, a closed bucket counting as full, and all slots.

@@ -1,0 +1,283 @@
+//! Windows of time, at any rate of inserts: generations by the clock, in banks that follow the
+//! number of keys.
+//!
+//! A generation is a `G`-th of the window, counted from the Unix epoch. A key belongs to the
+//! generation of its own time, which its record contains, so no event opens or closes a generation.
+//! Late keys need no rule of their own: their lives are shorter.
+//!
+//! The steps of this kind are the *intervals* between two measurements (`pressure`). They tell
+//! which bank takes an insert: the newest, from the interval after it opened on. A question asks
+//! all banks, because a key that comes again gets a slot in the newest one, and its older slot
+//! expires. A bank closes when all keys that it can hold have expired.
+
+use super::plan::{Design, NAME, geometry_of, stripes_for};
+use super::pressure::{Due, FIRST_WORDS, MARGIN, Pressure};
+use super::table::{Found, METRICS, Table};
+use super::theory;
+use super::word::Word;
+use crate::block::{Block, Blocks, Geometry, Layout, MAX_BANKS};
+use crate::kind::{
+    Age, BankMask, Decision, Describe, Event, Events, Inference, KeyAges, Kind, KindMetric, Micros,
+    Moment, Operation, Parameters, Query, Sample, State, Within,
+};
+
+/// The least number of stripes by default.
+const LEAST_STRIPES: u32 = 8;
+
+/// A fingerprint filter for a time.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Timed<W> {
+    pub(super) window: Micros,
+    fpr: f64,
+    /// The expected inserts a second, which size the first bank.
+    rate: Option<f64>,
+    design: Design,
+    /// The duration of a generation.
+    pub(super) pace: Micros,
+    pub(super) table: Table<W>,
+}
+
+impl<W: Word> Timed<W> {
+    pub(super) fn new(window: Micros, fpr: f64, rate: Option<f64>, design: Design) -> Self {
+        let shape = design.shape;
+        let table = Table::new(shape.slots, shape.bits, shape.generations);
+        let pace = window.div_ceil(shape.generations.into());
+        Self { window, fpr, rate, design, pace, table }
+    }
+
+    /// Returns the live keys of a rate, just before a generation ends.
+    pub(super) fn keys_of_rate(&self, a_second: f64) -> f64 {
+        a_second * (self.pace as f64 / 1e6) * f64::from(self.table.life())
+    }
+
+    pub(super) fn pressure<'a>(&'a self, state: &State<'a>) -> Pressure<'a> {
+        Pressure::new(state, &self.design, (self.window, self.pace))
+    }
+
+    #[inline(always)]
+    pub(super) fn generation_of(&self, time: Micros) -> u64 {
+        time / self.pace
+    }
+
+    /// Returns the generation of the key's youngest slot, or that of the youngest key which a
+    /// closed bucket may stand for, and whether it is a slot.
+    #[inline]
+    fn youngest(&self, blocks: &Blocks<'_>, query: &Query) -> Option<(u64, bool)> {
+        let now = self.generation_of(query.now);
+        let of_block = |block: &Block<'_>| {
+            let found = self.table.find(block, now, query.hash);
+            (found.left() > 0).then(|| (self.generation_in(&found), found.slot >= found.closed))
+        };
+        match blocks {
+            Blocks::One(block) => of_block(block),
+            Blocks::Many(slots) => slots.iter().flatten().filter_map(of_block).max(),
+        }
+    }
+
+    /// Returns the probability that another key of a given generation has set a key's slot in this
+    /// bank. Without a measurement half of the slots count as live.
+    pub(super) fn hit_in_generation(&self, block: &Block<'_>, live: Option<f64>) -> f64 {
+        let slots = self.table.slots(block) as f64 * block.of as f64;
+        let live = live.map_or(0.5 * slots, |live| live.min(slots));
+        live * self.table.hit(block) / f64::from(self.table.life())
+    }
+
+    /// Returns the generation of the key that was found.
+    fn generation_in(&self, found: &Found) -> u64 {
+        let age = self.table.life().saturating_sub(found.left());
+        found.generation.saturating_sub(age.into())
+    }
+
+    /// Returns the block that an insert writes; none if its bank has closed since.
+    fn written<'b, 'a>(
+        &self,
+        state: &State<'_>,
+        blocks: &'b Blocks<'a>,
+        operation: &Operation,
+    ) -> Option<&'b Block<'a>> {
+        blocks.get(state.bank_of_step(operation.step)?.slot)
+    }
+}
+
+impl<W: Word> Describe for Timed<W> {
+    fn name(&self) -> &'static str {
+        NAME
+    }
+
+    fn parameters(&self) -> Parameters {
+        let mut all = self.design.parameters(self.fpr).with("window", self.window);
+        if let Some(rate) = self.rate {
+            all.set("rate", rate);
+        }
+        all
+    }
+
+    fn uses_time(&self) -> bool {
+        true
+    }
+
+    fn first_words(&self) -> u64 {
+        let keys = |rate| self.design.words(MARGIN * self.keys_of_rate(rate));
+        self.rate.map_or(FIRST_WORDS, keys)
+    }
+
+    fn geometry(&self, layout: Layout) -> Geometry {
+        match self.rate {
+            Some(rate) => self.design.geometry(layout, MARGIN * self.keys_of_rate(rate)),
+            None => geometry_of(layout, FIRST_WORDS),
+        }
+    }
+
+    /// Returns more stripes than the first bank needs: later ones may be larger.
+    fn default_stripes(&self, block_words: u32) -> u32 {
+        stripes_for(self.first_words(), block_words).max(LEAST_STRIPES)
+    }
+
+    /// Returns the open interval.
+    fn step(&self, state: &State<'_>, _: &Moment) -> Option<u64> {
+        Some(self.pressure(state).current())
+    }
+
+    /// Live slots; a closed bucket counts as full.
+    fn fill(&self, block: &Block<'_>) -> (u64, u64) {
+        self.table.fill(block)
+    }
+
+    fn metrics(&self) -> &'static [KindMetric] {
+        METRICS
+    }
+
+    /// Returns the rate when the first bank holds as many keys as it is planned for.
+    fn planned_fpr(&self, layout: Layout) -> f64 {
+        let (shape, geometry) = (self.design.shape, self.geometry(layout));
+        let buckets = layout.words(geometry) / u64::from(shape.words());
+        let slots = buckets as f64 * f64::from(shape.slots);
+        let load = (self.design.capacity(layout, geometry) / slots).min(1.0);
+        theory::fpr(shape.slots, shape.bits, load, 0.0)
+    }
+
+    fn estimated_fpr(&self, _: &State<'_>, _: Layout, _: &Moment, sample: &Sample) -> f64 {
+        sample.fpr()
+    }
+
+    fn events(&self) -> Option<&dyn Events> {
+        Some(self)
+    }
+
+    fn ages(&self) -> Option<&dyn KeyAges> {
+        Some(self)
+    }
+
+    fn inference(&self) -> Option<&dyn Inference> {
+        Some(self)
+    }
+}
+
+impl<W: Word> Kind for Timed<W> {
+    fn start(&self, state: &State<'_>, layout: Layout) {
+        let geometry = self.geometry(layout);
+        state.apply_banks(&Event::OpenBank { id: state.next_bank(), geometry, since: 0, time: 0 });
+        self.pressure(state).start();
+    }
+
+    fn changes_banks(&self) -> bool {
+        true
+    }
+
+    fn prefetch(&self, blocks: &Blocks<'_>, hash: u64) {
+        for block in (0..MAX_BANKS).filter_map(|slot| blocks.get(slot)) {
+            self.table.prefetch(block, hash);
+        }
+    }
+
+    fn decide(&self, state: &State<'_>, moment: &Moment) -> Decision {
+        if moment.time.saturating_add(self.window) <= moment.now {
+            return Decision::TooLate;
+        }
+        Decision::Insert { step: self.pressure(state).current() }
+    }
+
+    fn touches(&self, state: &State<'_>, step: u64) -> BankMask {
+        state.bank_of_step(step).map_or(0, |bank| 1 << bank.slot)
+    }
+
+    /// Returns how full the key's block is; see `pressure`.
+    fn new_bits(&self, state: &State<'_>, blocks: &Blocks<'_>, operation: &Operation) -> u32 {
+        let Some(block) = self.written(state, blocks, operation) else { return 0 };
+        let live = self.table.live_at(block, self.generation_of(operation.time));
+        Pressure::of_block(live, self.table.slots(block))
+    }
+
+    fn insert(&self, state: &State<'_>, blocks: &Blocks<'_>, operation: &Operation) {
+        if let Some(block) = self.written(state, blocks, operation) {
+            self.table.insert(block, self.generation_of(operation.time), operation.hash);
+        }
+    }
+
+    #[inline]
+    fn contains(&self, _: &State<'_>, blocks: &Blocks<'_>, query: &Query) -> bool {
+        self.youngest(blocks, query).is_some()
+    }
+
+    fn settle(&self, _: &State<'_>, _: usize, block: &Block<'_>, moment: &Moment) {
+        self.table.catch_up(block, self.generation_of(moment.now));
+    }
+
+    fn block_fpr(&self, _: &State<'_>, _: usize, block: &Block<'_>, _: &Moment) -> f64 {
+        self.table.fpr(block)
+    }
+}
+
+impl<W: Word> Events for Timed<W> {
+    #[inline]
+    fn due(&self, state: &State<'_>, layout: Layout, moment: &Moment) -> Option<Event> {
+        let pressure = self.pressure(state);
+        let due = pressure.due(moment.now, &moment.totals)?;
+        let step = pressure.current().saturating_add(1);
+        Some(match due {
+            Due::Interval => {
+                Event::Step { step, time: moment.now, word: Pressure::sums(&moment.totals) }
+            }
+            Due::Dead(id) => Event::CloseBank { id, time: moment.now },
+            Due::Wanted(keys) => Event::OpenBank {
+                id: state.next_bank(),
+                geometry: self.design.geometry(layout, keys),
+                since: step,
+                time: moment.now,
+            },
+        })
+    }
+
+    fn apply(&self, state: &State<'_>, layout: Layout, event: &Event) {
+        self.pressure(state).apply(layout, event);
+    }
+
+    fn grace(&self) -> Micros {
+        self.pace
+    }
+}
+
+impl<W: Word> KeyAges for Timed<W> {
+    /// Exact to the generation: the time since it ended.
+    fn age(&self, _: &State<'_>, blocks: &Blocks<'_>, query: &Query) -> Option<Age> {
+        let (generation, _) = self.youngest(blocks, query)?;
+        let end = generation.saturating_add(1).saturating_mul(self.pace);
+        Some(Age::Time(query.now.saturating_sub(end)))
+    }
+
+    /// No key of that time is missed, and keys of generations before it are absent.
+    fn contains_within(
+        &self,
+        _: &State<'_>,
+        blocks: &Blocks<'_>,
+        query: &Query,
+        within: Within,
+    ) -> bool {
+        let age = match within {
+            Within::Items(_) => self.window,
+            Within::Time(age) => age.min(self.window),
+        };
+        let oldest = self.generation_of(query.now.saturating_add(1).saturating_sub(age));
+        self.youngest(blocks, query).is_some_and(|(generation, _)| generation >= oldest)
+    }
+}
