@@ -20,7 +20,8 @@ pub fn check_vacant(media: &dyn Media) -> Result<()> {
     let path = media.path().join(FileName::Meta.to_string());
     check_no_meta(media)?;
     let listing = Listing::read(media)?;
-    let mut ours = listing.snapshots.len();
+    // A creator that met a full disk leaves a snapshot, too: of the state before the first record.
+    let mut ours = listing.snapshots.iter().filter(|&&start| start > 1).count();
     for &(timeline, first) in &listing.segments {
         // A creator that died leaves only the empty segments of the first two timelines.
         if timeline > 2 || first > 1 || has_records(media, &FileName::Segment { timeline, first })?
@@ -125,5 +126,29 @@ fn has_records(media: &dyn Media, name: &FileName) -> Result<bool> {
         // The process that is creating the filter just removed it.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(Error::io("read", media.path().join(name))(error)),
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::media::Memory;
+
+    #[test]
+    fn a_snapshot_of_the_state_before_the_first_record_is_no_filter_without_its_meta() {
+        let memory = Memory::new();
+        memory.make().expect("a directory");
+        let create = |start| {
+            let name = FileName::Snapshot { start }.to_string();
+            memory.create(&name, 4096).expect("a file");
+        };
+        create(1);
+        check_vacant(&memory).expect("a creator died");
+        create(2);
+        let error = check_vacant(&memory).expect_err("a filter lost its meta");
+        assert!(
+            matches!(&error, Error::Damaged { found, .. } if found.contains("1 snap")),
+            "{error}"
+        );
     }
 }

@@ -20,8 +20,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-/// The number of power cuts after each run.
+/// The number of power cuts after each run: at its end, at any moment, and in the creation.
 const CUTS: u64 = 3;
+
+/// The number of operations on the disk in which a creation and its repetition end.
+const CREATION: u64 = 160;
 
 /// A step of the script.
 #[derive(Debug, Clone, Copy)]
@@ -317,7 +320,11 @@ impl Run<'_> {
         self.disk.plan(None);
         let tape = self.disk.tape();
         for cut in 0..CUTS {
-            let at = if cut == 0 { tape.now } else { 1 + random.below(tape.now) };
+            let at = match cut {
+                0 => tape.now,
+                1 => 1 + random.below(tape.now),
+                _ => 1 + random.below(tape.now.min(CREATION)),
+            };
             let told = *tape.told.at(at);
             let by = Arc::new(Mutex::new(Chooser::chance(Random::new(random.below(u64::MAX)))));
             let disk = CrashDisk::after_cut(&tape, at, &by, false);
