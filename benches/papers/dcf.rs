@@ -25,9 +25,7 @@ mod timer;
 #[path = "dcf/times.rs"]
 mod times;
 
-use std::error::Error;
-
-type Done<T = ()> = Result<T, Box<dyn Error>>;
+use runs::Done;
 
 fn main() -> Done {
     // Cargo runs benches as tests too, with another argument; there is nothing to test here.

@@ -27,15 +27,12 @@ mod streams;
 #[path = "common/table.rs"]
 mod table;
 
-use contest::{Algorithm, CELLS, Contest, K, SEED};
+use contest::{Algorithm, CELLS, Contest, Done, K, SEED, percent};
 use ebbtide::kinds::bloom;
 use ebbtide_testkit::random::Random;
 use sets::{Set, claims_of_synthetic, claims_of_trace};
-use std::error::Error;
 use streams::{Item, Occurs, Request, Synthetic, shuffle};
 use table::Table;
-
-type Done<T = ()> = Result<T, Box<dyn Error>>;
 
 /// Table I: FP, FN, wFP, wFN of the five filters on the two sets that the paper derived from its
 /// trace.
@@ -99,11 +96,6 @@ fn main() -> Done {
     stability::stable_points(whole.as_deref())
 }
 
-/// Formats a rate in per cent.
-fn percent(rate: f64) -> String {
-    format!("{rate:.2}")
-}
-
 /// Returns the number of distinct elements after which a Bloom filter of [`CELLS`] bits has had
 /// this share of false positives.
 fn elements(share: f64) -> usize {
@@ -135,7 +127,7 @@ fn of_trace(requests: &[Request], elements: usize) -> Done {
         set.print();
         claims_of_trace(&set);
     }
-    readings::table(&permuted)?;
+    readings::table(&PAPER, &permuted)?;
     let whole = streams::percentiles(requests);
     [16, 4].into_iter().try_for_each(|kibibytes| storage::same_storage(kibibytes, &whole))
 }

@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::hash::mix;
 use crate::kind::{Age, Estimate, Kind, Micros, Parameters, Within};
 use crate::kinds::registry;
-use crate::machine::{Machine, Restore};
+use crate::machine::{self, Machine, Restore};
 use crate::time::OperationTime;
 use std::sync::Arc;
 
@@ -205,7 +205,7 @@ pub fn records_and_pieces_rebuild(kind: &Arc<dyn Kind>, layout: Layout, keys: u6
         assert_eq!((twin.position(), twin.digest()), (first.position(), first.digest()));
     }
     assert!(third.pieces().eq(first.pieces()), "a restored filter is the same bit by bit");
-    assert!(Machine::absent_blocks_are_zero(), "a question has changed a block");
+    assert!(machine::absent_blocks_are_zero(), "a question has changed a block");
 }
 
 fn restored(kind: &Arc<dyn Kind>, saved: &Machine) -> Machine {

@@ -1,11 +1,180 @@
-//! Operations that handles of some kinds have in addition: ages, posteriors, counts, removals.
+//! The operations of a handle, each a [`Call`] with the settings of its filter: those of all kinds,
+//! then ages, posteriors, counts and removals, which only some kinds have.
 
+use crate::api::call::Call;
 use crate::api::config::{Ages, Counts, Decays, Infers, Removes};
+use crate::api::entry::Entry;
 use crate::api::filter::Filter;
-use crate::engine::outcome::Admission;
+use crate::engine::outcome::{Admission, Checked};
 use crate::error::Result;
 use ebbtide_core::inference::{AgePosterior, Penalty, Prior};
 use ebbtide_core::kind::{Age, Estimate, Within};
+
+impl<K> Filter<K> {
+    /// Inserts a key. Returns false if its time lies before the window; then nothing has changed.
+    ///
+    /// # Errors
+    /// [`Error::Io`](crate::Error::Io) (a full disk: nothing has changed, retry once there is
+    /// space), [`Error::Poisoned`](crate::Error::Poisoned).
+    #[inline]
+    pub fn insert(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.call().insert(key)
+    }
+
+    /// Returns whether a key is in the window. Never false for a key in the window; true for other
+    /// keys at the filter's false-positive rate.
+    ///
+    /// # Errors
+    /// [`Error::Poisoned`](crate::Error::Poisoned) if a thread panicked in the middle of changing
+    /// the key's block.
+    #[inline]
+    pub fn contains(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.call().contains(key)
+    }
+
+    /// Atomic check-and-insert: of concurrent callers with the same new key exactly one receives
+    /// [`Checked::New`].
+    ///
+    /// # Errors
+    /// As [`Filter::insert`].
+    #[inline]
+    pub fn check_and_insert(&self, key: impl AsRef<[u8]>) -> Result<Checked> {
+        self.call().check_and_insert(key)
+    }
+
+    /// Inserts keys in order; they become durable together. Much faster than single inserts if the
+    /// filter is larger than the processor's caches. Returns the number of inserted keys: all
+    /// except those that were too late.
+    ///
+    /// # Errors
+    /// As [`Filter::insert`]; the keys before the failing one are inserted.
+    pub fn insert_all<T: AsRef<[u8]>>(&self, keys: &[T]) -> Result<usize> {
+        self.call().insert_all(keys)
+    }
+
+    /// Queries many keys; faster than single queries, as [`Filter::insert_all`].
+    ///
+    /// # Errors
+    /// As [`Filter::contains`].
+    pub fn contains_all<T: AsRef<[u8]>>(&self, keys: &[T]) -> Result<Vec<bool>> {
+        self.call().contains_all(keys)
+    }
+
+    /// Checks and inserts keys in order, each atomically; they become durable together. Faster than
+    /// single calls, as [`Filter::insert_all`]. Appends the answers to `answers`.
+    ///
+    /// # Errors
+    /// As [`Filter::insert`]; `answers` then contains the answers for the keys before the failing
+    /// one, which are inserted.
+    pub fn check_and_insert_all<T: AsRef<[u8]>>(
+        &self,
+        keys: &[T],
+        answers: &mut Vec<Checked>,
+    ) -> Result<()> {
+        self.call().check_and_insert_all(keys, answers)
+    }
+
+    /// Inserts keys in order, each with the time or the weight of its [`Entry`]; otherwise as
+    /// [`Filter::insert_all`].
+    ///
+    /// ```
+    /// use ebbtide::{Entry, Filter, Options, TimeLimited, Timestamp};
+    /// # use std::time::Duration;
+    /// # let parent = tempfile::tempdir()?;
+    /// # let dir = parent.path().join("seen");
+    /// let minute = Duration::from_secs(60);
+    /// let seen = Filter::create(&dir, TimeLimited::window(minute), Options::new())?;
+    /// let at = |second: u64| Timestamp::from_unix_millis(1_700_000_000_000 + second * 1000);
+    /// let inserted = seen.insert_entries(&[
+    ///     Entry::new("a").time(at(100)),
+    ///     Entry::new("b").time(at(90)),
+    ///     // The filter's time is that of "a": this key's window is over.
+    ///     Entry::new("c").time(at(0)),
+    /// ])?;
+    /// assert_eq!(inserted, 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Filter::insert_all`], [`Error::TimeAhead`](crate::Error::TimeAhead), and
+    /// [`Error::Parameter`](crate::Error::Parameter) for a weight that the kind does not accept.
+    pub fn insert_entries<T: AsRef<[u8]>>(&self, entries: &[Entry<T, K>]) -> Result<usize> {
+        self.call().insert_entries(entries)
+    }
+
+    /// Checks and inserts keys in order, each with the time or the weight of its [`Entry`];
+    /// otherwise as [`Filter::check_and_insert_all`].
+    ///
+    /// # Errors
+    /// As [`Filter::insert_entries`]; `answers` then contains the answers for the keys before the
+    /// failing one, which are inserted.
+    pub fn check_and_insert_entries<T: AsRef<[u8]>>(
+        &self,
+        entries: &[Entry<T, K>],
+        answers: &mut Vec<Checked>,
+    ) -> Result<()> {
+        self.call().check_and_insert_entries(entries, answers)
+    }
+
+    /// Inserts a key that the caller has hashed: exactly `insert(hash.to_le_bytes())`, as each of
+    /// the methods with `_hash`.
+    ///
+    /// The filter hashes these 8 bytes again, with its own function and seed, in about two
+    /// nanoseconds. Therefore the bits need not be uniform (an identifier will do), and false
+    /// positives of filters with different seeds stay independent. The filter cannot undo a
+    /// collision: keys with the same hash are one key. This adds `n / 2^64` to the false-positive
+    /// rate of `n` keys for a good 64-bit hash, and more for others. For untrusted keys, hash with
+    /// a secret key, or give the filter the keys themselves with
+    /// [`KeyHash::Keyed`](crate::KeyHash::Keyed). The hash function must return the same value in
+    /// every process and version that uses the filter, which that of `std` does not.
+    ///
+    /// For all other operations pass the bytes: `estimate(hash.to_le_bytes())`. A key inserted by
+    /// its own bytes is not found by its hash, nor vice versa.
+    ///
+    /// ```
+    /// # use ebbtide::{AgePartitioned, Filter, Options};
+    /// # let parent = tempfile::tempdir()?;
+    /// # let dir = parent.path().join("seen");
+    /// let seen = Filter::create(&dir, AgePartitioned::last(1000), Options::new())?;
+    /// let order: u64 = 4711;
+    /// assert!(seen.check_and_insert_hash(order)?.is_new());
+    /// assert!(seen.contains_hash(order)? && seen.contains(order.to_le_bytes())?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Filter::insert`].
+    #[inline]
+    pub fn insert_hash(&self, hash: u64) -> Result<bool> {
+        self.call().insert_hash(hash)
+    }
+
+    /// Returns whether a key that the caller has hashed is in the window; see
+    /// [`Filter::insert_hash`].
+    ///
+    /// # Errors
+    /// As [`Filter::contains`].
+    #[inline]
+    pub fn contains_hash(&self, hash: u64) -> Result<bool> {
+        self.call().contains_hash(hash)
+    }
+
+    /// Atomic check-and-insert of a key that the caller has hashed; see [`Filter::insert_hash`].
+    ///
+    /// # Errors
+    /// As [`Filter::check_and_insert`].
+    #[inline]
+    pub fn check_and_insert_hash(&self, hash: u64) -> Result<Checked> {
+        self.call().check_and_insert_hash(hash)
+    }
+
+    /// Returns the same operations with settings of their own.
+    #[must_use]
+    #[inline]
+    pub fn call(&self) -> Call<'_, Self> {
+        Call::new(self)
+    }
+}
 
 impl<K: Ages> Filter<K> {
     /// Returns how long ago a key was seen, at least; `None` if it is not in the window.

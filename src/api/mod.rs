@@ -1,6 +1,6 @@
 //! What users hold: handles, calls, and the configuration of each kind.
 //!
-//! `filter` is the handle, `abilities` what only some kinds can do, `paths` the ways to a handle by
+//! `filter` is the handle, `abilities` its operations on keys, `paths` the ways to a handle by
 //! directory. `config` is what a user asks for, `call` an operation with settings, `entry` one of
 //! many. `reader` is the handle without write permission, `count_prior` takes priors from a filter
 //! that counts. The protocols are in [`crate::engine`].

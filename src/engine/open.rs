@@ -177,7 +177,8 @@ fn recover(
     let _ = remove_for_good(&*media, recovered.leftovers(&*media)?, LEFTOVER_TEMPORARY..);
     trim::free_ends(&*media, &recovered.history, recovered.prefix.stop);
     // If it cannot be measured, a later opener does so.
-    let gathered = recovered.gathered(&*media).unwrap_or_default();
+    let gathered = trim::gathered(&*media, &recovered.history, &recovered.prefix, recovered.start);
+    let gathered = gathered.unwrap_or_default();
     let engine = assemble(media, meta, options, slots, recovered.image)?;
     // If that was a snapshot, it has just been read.
     engine.checkpoints.reclaim.note_proven(recovered.start);

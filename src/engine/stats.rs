@@ -227,7 +227,8 @@ fn sample(shared: &Shared, moment: &Moment) -> Sample {
             // delay it.
             let copied = BlockCopy::new(kind, bank.block(index as usize).1);
             kind.settle(&state, entry.slot, &copied.block(), moment);
-            seen.look(kind, &state, entry.slot, &copied.block(), moment);
+            let fpr = kind.block_fpr(&state, entry.slot, &copied.block(), moment);
+            seen.add(entry.slot, kind.fill(&copied.block()), fpr);
         }
     }
     seen

@@ -13,8 +13,8 @@
 use crate::clock::Clock;
 use crate::engine::shared::Shared;
 use crate::error::Result;
-use crate::image::Control;
 use crate::image::words::TimeWords;
+use crate::image::{Control, clock_lead};
 use crate::media::{Access, Media};
 use crate::meta::Meta;
 use crate::options::Downtime;
@@ -32,6 +32,16 @@ const LEAD_STEP: u64 = 100;
 
 /// A lead below this is not reported: clocks of several machines differ by as much.
 const LEAD_REPORTED: Duration = Duration::from_secs(1);
+
+/// How much later the first time by the clock is than a key's own time. It does not move the base:
+/// after a restart nothing would tell the base of it.
+const MARK: Micros = 1;
+
+/// Returns whether the clock must be moved to reach the filter's latest time.
+#[inline]
+fn is_behind(time: Micros, latest: Micros) -> bool {
+    time.saturating_add(MARK) < latest
+}
 
 /// Returns the latest time in an image, for a kind that uses time.
 fn latest_of(header: &Control) -> Stamp {
@@ -57,8 +67,8 @@ pub fn continue_time(
     clock: &Clock,
     header: &Control,
 ) -> Result<()> {
-    if let Some(lead) = Control::previous_lead(media, meta.uuid)? {
-        header.set_lead(lead);
+    if let Some(lead) = clock_lead::previous(media, meta.uuid)? {
+        clock_lead::note(header, lead);
     }
     let Some(before) = Control::open_previous(media, meta.uuid, Access::Read)? else {
         return Ok(());
@@ -74,7 +84,7 @@ pub fn continue_time(
 /// Returns the filter's time at the first opening with a clock, or with a different clock; `None`
 /// if only times that came with keys have moved it so far.
 fn first_time(header: &Control, downtime: Downtime, clock: &Clock) -> Option<Micros> {
-    let (latest, lead) = (latest_of(header), header.lead());
+    let (latest, lead) = (latest_of(header), clock_lead::noted(header));
     if latest.time == 0 || (latest.stream && lead.is_none()) {
         return None;
     }
@@ -82,8 +92,8 @@ fn first_time(header: &Control, downtime: Downtime, clock: &Clock) -> Option<Mic
         Downtime::Freeze => Some(latest.time),
         Downtime::Age => {
             let ahead = lead.unwrap_or(0).saturating_mul(1000);
-            let time = clock.wall()?.saturating_add_signed(ahead);
-            Some(time.clamp(latest.time, LATEST))
+            let time = clock.wall()?.saturating_add_signed(ahead).min(LATEST);
+            Some(if is_behind(time, latest.time) { latest.time } else { time })
         }
     }
 }
@@ -202,9 +212,10 @@ impl Time {
     #[inline]
     fn clock_stamp(&self) -> Stamp {
         let read = self.base.read(self.shared.image.header(), &self.shared.options.clock);
-        let latest = self.latest().time;
+        let latest = self.latest();
         match read {
-            Some(time) if time >= latest => Stamp { time, stream: false },
+            Some(time) if time > latest.time => Stamp { time, stream: false },
+            Some(time) if !latest.stream && !is_behind(time, latest.time) => latest,
             _ => self.begin_clock(),
         }
     }
@@ -216,8 +227,10 @@ impl Time {
         let (now, latest) = (self.now().time, self.latest());
         // A microsecond after a key's own time, so that the state shows that a clock has moved it
         // since.
-        let time = now.max(latest.time.saturating_add(latest.stream.into())).min(LATEST);
-        self.base.raise(self.shared.image.header(), &self.shared.options.clock, time);
+        let mark = if latest.stream { MARK } else { 0 };
+        let time = now.max(latest.time.saturating_add(mark)).min(LATEST);
+        let to = now.max(latest.time);
+        self.base.raise(self.shared.image.header(), &self.shared.options.clock, to);
         self.note_lead();
         Stamp { time, stream: false }
     }
@@ -234,7 +247,7 @@ impl Time {
             return;
         }
         let latest = self.latest().time;
-        if self.base.read(header, clock).is_some_and(|time| time < latest) {
+        if self.base.read(header, clock).is_some_and(|time| is_behind(time, latest)) {
             self.base.raise(header, clock, latest);
         }
         self.note_lead();
@@ -249,8 +262,8 @@ impl Time {
             return;
         };
         let lead = (time.min(LATEST) as i64 - wall.min(LATEST) as i64) / 1000;
-        if header.lead().is_none_or(|noted| noted.abs_diff(lead) >= LEAD_STEP) {
-            header.set_lead(lead);
+        if clock_lead::noted(header).is_none_or(|noted| noted.abs_diff(lead) >= LEAD_STEP) {
+            clock_lead::note(header, lead);
         }
     }
 

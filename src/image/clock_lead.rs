@@ -20,32 +20,30 @@ fn lead_of(word: u64, uuid: u128) -> Option<i64> {
     (word != 0 && lead_word(millis, uuid) == word).then_some(millis)
 }
 
-impl Control {
-    /// Returns the lead in milliseconds when it was last stored; `None` if it never was.
-    #[must_use]
-    pub fn lead(&self) -> Option<i64> {
-        lead_of(load(self.word(LEAD)), self.identity.uuid)
-    }
+/// Returns the lead in milliseconds when it was last stored; `None` if it never was.
+#[must_use]
+pub fn noted(control: &Control) -> Option<i64> {
+    lead_of(load(control.word(LEAD)), control.identity.uuid)
+}
 
-    /// Stores the lead in milliseconds.
-    pub fn set_lead(&self, millis: i64) {
-        store(self.word(LEAD), lead_word(millis, self.identity.uuid));
-    }
+/// Stores the lead in milliseconds.
+pub fn note(control: &Control, millis: i64) {
+    store(control.word(LEAD), lead_word(millis, control.identity.uuid));
+}
 
-    /// Returns the lead in the newest image of this filter, from any boot of the machine: the word
-    /// carries a checksum and lies in one sector with the header's.
-    ///
-    /// # Errors
-    /// [`Error::Io`] if that cannot be determined.
-    pub fn previous_lead(media: &dyn Media, uuid: u128) -> Result<Option<i64>> {
-        if Self::previous_timeline(media, uuid)?.is_none() {
-            return Ok(None);
-        }
-        let path = media.path().join(FileName::Live.to_string());
-        let mut word = [0; 8];
-        let file = media.open(&FileName::Live.to_string(), Access::Read);
-        file.and_then(|file| file.read_at(&mut word, LEAD as u64 * 8))
-            .map_err(Error::io("read", &path))
-            .map_or_else(Self::none_if_unfit, |()| Ok(lead_of(u64::from_le_bytes(word), uuid)))
+/// Returns the lead in the newest image of this filter, from any boot of the machine: the word
+/// carries a checksum and lies in one sector with the header's.
+///
+/// # Errors
+/// [`Error::Io`] if that cannot be determined.
+pub fn previous(media: &dyn Media, uuid: u128) -> Result<Option<i64>> {
+    if Control::previous_timeline(media, uuid)?.is_none() {
+        return Ok(None);
     }
+    let path = media.path().join(FileName::Live.to_string());
+    let mut word = [0; 8];
+    let file = media.open(&FileName::Live.to_string(), Access::Read);
+    file.and_then(|file| file.read_at(&mut word, LEAD as u64 * 8))
+        .map_err(Error::io("read", &path))
+        .map_or_else(Control::none_if_unfit, |()| Ok(lead_of(u64::from_le_bytes(word), uuid)))
 }

@@ -10,7 +10,7 @@
 
 pub mod bank;
 mod block_header;
-mod clock_lead;
+pub mod clock_lead;
 pub mod control;
 pub mod counters;
 pub mod seqlock;

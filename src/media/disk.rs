@@ -35,10 +35,6 @@ const BTRFS: u64 = 0x9123_683E;
 /// the same.
 const OVERLAYFS: u64 = 0x794C_7630;
 
-/// The unit in which pages are released, on all systems: 128 records. If pages are larger, each one
-/// that the range touches is released: `memmap2` rounds the start down, the kernel the end up.
-const PAGE_BYTES: usize = 4096;
-
 /// Space is allocated in pieces of this many bytes. On some systems an allocation that a signal
 /// interrupts is undone and must be repeated, so a long one may never finish.
 const PIECE: u64 = 1 << 20;

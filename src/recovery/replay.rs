@@ -10,7 +10,6 @@ use crate::meta::Meta;
 use crate::recovery::history::{History, LogExtent, Prefix};
 use crate::recovery::listing::Listing;
 use crate::recovery::removal::remove_for_good;
-use crate::recovery::trim;
 use crate::snapshot::{Content, Frame, SnapshotHeader, SnapshotReader};
 use crate::wal::segment::SegmentFile;
 use crate::wal::{Op, Record};
@@ -419,14 +418,6 @@ impl Recovered {
         home.sync().map_err(Error::io("sync", home.path()))?;
         remove_for_good(home, superfluous, numbers)?;
         Ok(any)
-    }
-
-    /// See [`trim::gathered`], for the log that is needed in addition to the snapshot used.
-    ///
-    /// # Errors
-    /// [`Error::Io`], [`Error::Damaged`].
-    pub fn gathered(&self, home: &dyn Media) -> Result<(u64, u64)> {
-        trim::gathered(home, &self.history, &self.prefix, self.start)
     }
 
     /// Returns the files of `home` that are obsolete once the new timeline has begun: segments from

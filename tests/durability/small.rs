@@ -13,8 +13,8 @@
 
 use crate::settings::Settings;
 use crate::workload::{Size, Workload, caught};
-use ebbtide_testkit::crash::choices::{Chooser, Detail};
-use ebbtide_testkit::crash::disk::{CrashDisk, Decider};
+use ebbtide_testkit::crash::choices::{Chooser, Decider, Detail};
+use ebbtide_testkit::crash::disk::CrashDisk;
 use ebbtide_testkit::crash::tape::{Moment, Tape};
 use ebbtide_testkit::random::mix;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -6,14 +6,7 @@ use crate::text::{names, sources};
 use std::collections::BTreeSet;
 
 /// Inherent methods that still stand apart from their type: a type, a folder, and files in it.
-const APART: &[(&str, &str, &[&str])] = &[
-    ("Bloom", "core/src/kinds/bloom", &["evidence"]),
-    ("Control", "src/image", &["clock_lead"]),
-    ("Filter", "src/api", &["abilities", "paths"]),
-    ("State", "testkit/src/crash", &["file"]),
-    ("TimeLimited", "core/src/kinds/time_limited", &["evidence"]),
-    ("Timing", "core/src/kinds/timing", &["evidence"]),
-];
+const APART: &[(&str, &str, &[&str])] = &[("Filter", "src/api", &["abilities", "paths"])];
 
 /// Returns the type of the inherent `impl` that begins here; `None` for one of a trait.
 fn type_of_methods(code: &str) -> Option<&str> {

@@ -5,7 +5,7 @@
 //! over the end of a line; in an identifier, underscores and capitals separate its words.
 
 use crate::assert_none;
-use crate::text::{blank, root};
+use crate::text::root;
 use std::fs;
 use std::ops::Range;
 use std::path::Path;
@@ -41,10 +41,6 @@ const BANNED: &[(&str, &str)] = &[
 /// Files that quote a banned word: the list of changes names an identifier of an earlier version.
 const QUOTES: &[(&str, &str)] = &[("CHANGELOG.md", "era"), ("tests/layers/prose.rs", "")];
 
-/// Where identifiers, also those quoted in comments, are still to be renamed. The other words of
-/// comments and literals are checked there too.
-const TO_RENAME: &[&str] = &["core/src/"];
-
 /// The places of texts, and those not read: records of past runs, and files that tools made.
 const PLACES: &[&str] = &[
     ".ci",
@@ -67,8 +63,6 @@ struct Page {
     /// Its path from the root of the project.
     name: String,
     text: String,
-    /// Of Rust: the text without comments and literals, byte by byte in place.
-    code: Option<String>,
 }
 
 fn read(path: &Path, pages: &mut Vec<Page>) {
@@ -91,8 +85,7 @@ fn read(path: &Path, pages: &mut Vec<Page>) {
         // Only the head is ours to word; the rest quotes the source.
         text.truncate(text.find("diff --git").unwrap_or(text.len()));
     }
-    let code = (ending == "rs").then(|| blank(&text));
-    pages.push(Page { name, text, code });
+    pages.push(Page { name, text });
 }
 
 fn pages() -> Vec<Page> {
@@ -138,21 +131,16 @@ fn find(text: &str, words: &[Range<usize>], phrase: &str) -> Vec<usize> {
 #[test]
 fn banned_words_appear_in_no_comment_message_document_or_name() {
     let mut wrong = Vec::new();
-    for Page { name, text, code } in &pages() {
+    for Page { name, text } in &pages() {
         let words = words(text);
-        let renamed = !TO_RENAME.iter().any(|place| name.starts_with(place));
         for &(phrase, instead) in BANNED {
             let quoted = |&(file, word): &(&str, &str)| file == name && phrase.starts_with(word);
             if QUOTES.iter().any(quoted) {
                 continue;
             }
             for at in find(text, &words, phrase) {
-                let in_code = code.as_ref().is_some_and(|code| code.as_bytes()[at] != b' ');
-                let is_name = in_code || text[..at].ends_with('`');
-                if renamed || !is_name {
-                    let line = text[..at].matches('\n').count() + 1;
-                    wrong.push(format!("{name}:{line}: {phrase}; write: {instead}"));
-                }
+                let line = text[..at].matches('\n').count() + 1;
+                wrong.push(format!("{name}:{line}: {phrase}; write: {instead}"));
             }
         }
     }
@@ -162,7 +150,9 @@ fn banned_words_appear_in_no_comment_message_document_or_name() {
 #[test]
 fn no_line_of_source_or_script_is_wider_than_100_columns() {
     let mut wrong = Vec::new();
-    for page in pages().iter().filter(|page| page.code.is_some() || page.name.starts_with(".ci")) {
+    for page in
+        pages().iter().filter(|page| page.name.ends_with(".rs") || page.name.starts_with(".ci"))
+    {
         for (at, line) in page.text.lines().enumerate() {
             let columns = line.chars().count();
             if columns > COLUMNS {

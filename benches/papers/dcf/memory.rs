@@ -1,9 +1,8 @@
 //! Fig. 7, Table 2, and bits per counter with several overflow vectors.
 
-use super::Done;
 use super::model::Model;
 use super::plot::{Curve, Figure, Scale, draw};
-use super::runs::{Kind, SEED, Setting, State, Subject, shuffle};
+use super::runs::{Done, Kind, SEED, Setting, State, Subject, shuffle};
 use super::table::Table;
 use ebbtide::kinds::dynamic_count::fixed_bits;
 use ebbtide_testkit::random::Random;

@@ -5,7 +5,11 @@ use ebbtide::media::Memory;
 use ebbtide::{Any, Durability, Filter, Options, Parameters, Result};
 use ebbtide_testkit::random::Random;
 use ebbtide_testkit::zipf::Zipf;
+use std::error::Error;
 use std::sync::Arc;
+
+/// The result of an experiment.
+pub type Done<T = ()> = std::result::Result<T, Box<dyn Error>>;
 
 /// The seed of streams and of hashing.
 pub const SEED: u64 = 20_261_120;

@@ -1,9 +1,8 @@
 //! Fig. 4 and 5: how often the overflow vector is rebuilt while keys are inserted and removed, and
 //! the effect of the threshold λ.
 
-use super::Done;
 use super::plot::{Curve, Figure, Scale, draw};
-use super::runs::{Kind, SEED, Setting, Subject};
+use super::runs::{Done, Kind, SEED, Setting, Subject};
 use super::table::Table;
 use ebbtide_testkit::random::Random;
 use ebbtide_testkit::zipf::Zipf;

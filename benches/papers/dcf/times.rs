@@ -1,9 +1,8 @@
 //! Fig. 6, 8 and 9: the times of operations and rebuilds, and the number of rebuilds.
 
-use super::Done;
 use super::model::Model;
 use super::plot::{Curve, Figure, Scale, draw};
-use super::runs::{Kind, Setting, Stream, Timed, run};
+use super::runs::{Done, Kind, Setting, Stream, Timed, run};
 use super::table::Table;
 use ebbtide::kinds::dynamic_count::fixed_bits;
 

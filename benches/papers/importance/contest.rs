@@ -1,15 +1,18 @@
 //! The filters that the paper compares (Table III), and their answers to a stream's items: each
 //! item is looked up, then inserted.
 
-use super::Done;
 use super::streams::{HIGHEST, Item};
 use ebbtide::kinds::stable::Deletion;
 use ebbtide::kinds::stable::theory::{Chain, level_shares, same_shares, two_class_shares};
 use ebbtide::media::Memory;
 use ebbtide::{Any, Checked, Durability, Filter, Options, Parameters, Result};
 use std::collections::HashSet;
+use std::error::Error;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
+
+/// The result of an experiment.
+pub type Done<T = ()> = std::result::Result<T, Box<dyn Error>>;
 
 /// The seed of streams and of hashing.
 pub const SEED: u64 = 20_261_120;
@@ -21,6 +24,11 @@ pub const MAX: u32 = 7;
 pub const K: u32 = 5;
 /// The number of cells decremented by an insert.
 pub const P: u32 = 10;
+
+/// Formats a rate in per cent.
+pub fn percent(rate: f64) -> String {
+    format!("{rate:.2}")
+}
 
 /// A filter of the comparison.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -2,10 +2,9 @@
 //! one each: whether the least important items are stored at all, and how IBF-H chooses cells. They
 //! show how much Table I depends on these points.
 
-use super::contest::{Algorithm, CELLS, K, MAX, P, SEED, Score};
+use super::contest::{Algorithm, CELLS, Done, K, MAX, P, SEED, Score, percent};
 use super::streams::{HIGHEST, Item};
 use super::table::Table;
-use super::{Done, PAPER, percent};
 use ebbtide_testkit::random::{Random, mix};
 
 /// The mapping of importance to a value from 0 to [`MAX`].
@@ -93,15 +92,15 @@ impl Reading {
     }
 }
 
-/// Table I by other interpretations, on permutations of the trace; `sets` are the two derived from
-/// it.
-pub fn table(sets: &[Vec<Vec<Item>>; 2]) -> Done {
+/// Table I by other interpretations, beside the `printed` one, on permutations of the trace; `sets`
+/// are the two derived from it.
+pub fn table(printed: &[[[f64; 4]; 5]; 2], sets: &[Vec<Vec<Item>>; 2]) -> Done {
     let head = ["filter", "reading", "data 1: FP", "FN", "data 2: FP", "FN"];
     let mut table = Table::new("Table I by other readings, permuted, in %", &head);
     for reading in READINGS {
         let name = reading.algorithm.name();
         if reading.says == READINGS[0].says {
-            let paper = PAPER.map(|set| set[reading.algorithm as usize]);
+            let paper = printed.map(|set| set[reading.algorithm as usize]);
             let [a, b] = paper.map(|rates| [rates[0], rates[1]].map(percent));
             let [[a, b], [c, d]] = [a, b];
             table.row([name.to_owned(), "(the paper)".to_owned(), a, b, c, d]);

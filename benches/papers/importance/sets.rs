@@ -1,11 +1,10 @@
 //! Fig. 5 to 19: for each data set the distribution of importance, false positives and false
 //! negatives by importance; and the claims of the paper's text about them.
 
-use super::contest::{Algorithm, Contest, Counts, Score};
+use super::contest::{Algorithm, Contest, Counts, Done, Score, percent};
 use super::plot::{Curve, Figure, Scale, draw};
 use super::streams::HIGH;
 use super::table::Table;
-use super::{Done, percent};
 use std::ops::RangeInclusive;
 
 /// The paper discusses importance above 35; the range below is split in two.

@@ -1,12 +1,11 @@
 //! Fig. 20, the stable point and the bound of the false-positive rate: the closed forms, and the
 //! results of filters with the paper's parameters.
 
-use super::contest::{Algorithm, CELLS, K, MAX, P, SEED};
+use super::contest::{Algorithm, CELLS, Done, K, MAX, P, SEED, percent};
 use super::plot::{Curve, Figure, Scale, draw};
 use super::printed::Cell;
 use super::streams::{HIGHEST, Item};
 use super::table::Table;
-use super::{Done, percent};
 use ebbtide::kinds::stable::theory::{decrements_for, fp_of_fill};
 use ebbtide_testkit::random::{Random, mix};
 use ebbtide_testkit::zipf::Zipf;

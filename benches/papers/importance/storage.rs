@@ -2,10 +2,9 @@
 //! cell up to 7 takes 3 bits and one of a Bloom filter takes one. For comparison: the two-buffer
 //! filters, which the paper names but does not measure.
 
-use super::contest::{Algorithm, CELLS, Contestant, K, SEED, Score};
+use super::contest::{Algorithm, CELLS, Contestant, Done, K, SEED, Score, percent};
 use super::streams::{HIGH, Item};
 use super::table::Table;
-use super::{Done, percent};
 use ebbtide::Parameters;
 use ebbtide::kinds::registry;
 

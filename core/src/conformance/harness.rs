@@ -90,8 +90,13 @@ impl Harness {
         };
         let mut log = Log::default();
         let now = (time, self.now);
-        let written =
-            write::perform(&mut self.machine, request, now, &mut |record| log.add(record), apply);
+        let written = write::perform(
+            &mut self.machine.parts,
+            request,
+            now,
+            &mut |record| log.add(record),
+            apply,
+        );
         let written = written.unwrap_or_else(|error| panic!("{request:?}: {error}"));
         (written.checked, self.read(&log))
     }
@@ -115,7 +120,7 @@ impl Harness {
     pub fn insert_once(&mut self, hash: u64, time: Micros, weight: u32) -> Decision {
         let request = Request::insert(hash).weighing(weight);
         let (stamp, inserts) = (OperationTime { time, stream: true }, self.totals().inserts);
-        let decided = write::decide(&self.machine, &request, stamp, self.now);
+        let decided = write::decide(&self.machine.parts, &request, stamp, self.now);
         let (plan, _) = decided.expect("no question");
         if let Decision::Insert { step } = plan.decision {
             let change = Precondition::Nothing.change();
@@ -124,7 +129,7 @@ impl Harness {
             let apply = |kind: &dyn Kind, state: &State<'_>, blocks: &Blocks<'_>, operation: &_| {
                 apply(kind, state, blocks, operation, (undo, inserts));
             };
-            write::emit_operation(&mut self.machine, &operation, stamp, &mut |_| {}, apply);
+            write::emit_operation(&mut self.machine.parts, &operation, stamp, &mut |_| {}, apply);
         }
         plan.decision
     }
@@ -152,7 +157,7 @@ impl Harness {
     /// Returns the sum of one of the kind's metrics over all blocks.
     pub fn metric(&self, name: &str) -> u64 {
         let metric = self.kind().metrics().iter().find(|metric| metric.name == name);
-        self.machine.sum(metric.unwrap_or_else(|| panic!("no metric {name}")).word)
+        self.machine.parts.sum(metric.unwrap_or_else(|| panic!("no metric {name}")).word)
     }
 
     /// Passes the key's block in the first bank to `look`.
@@ -162,9 +167,10 @@ impl Harness {
 
     /// What all blocks tell.
     pub fn sample(&self) -> Sample {
-        let (state, mut sample) = (self.state(), Sample::default());
+        let (state, kind, mut sample) = (self.state(), self.kind(), Sample::default());
         self.each_settled(|slot, copied| {
-            sample.look(self.kind(), &state, slot, &copied.block(), &self.moment());
+            let fpr = kind.block_fpr(&state, slot, &copied.block(), &self.moment());
+            sample.add(slot, kind.fill(&copied.block()), fpr);
         });
         sample
     }
@@ -185,7 +191,7 @@ impl Harness {
     /// Applies one event, as the engine does live and in replay.
     pub fn apply(&mut self, event: Event) {
         let time = OperationTime { time: self.now, stream: true };
-        let emitted = write::emit_event(&mut self.machine, &event, time, &mut |_| {});
+        let emitted = write::emit_event(&mut self.machine.parts, &event, time, &mut |_| {});
         emitted.unwrap_or_else(|error| panic!("{event:?}: {error}"));
         self.events.push(event);
     }
@@ -260,7 +266,7 @@ impl Harness {
 
     /// Returns the logical state: all filter-wide words and every block, settled in a private copy.
     pub fn settled(&self) -> Vec<u64> {
-        let mut all: Vec<u64> = self.machine.state_words().iter().map(load).collect();
+        let mut all: Vec<u64> = self.machine.parts.state_words().iter().map(load).collect();
         all.resize(STATE_WORDS, 0);
         self.each_settled(|_, copied| all.extend(copied.words().iter().map(load)));
         all
@@ -268,7 +274,7 @@ impl Harness {
 
     /// Visits a settled copy of every block.
     fn each_settled(&self, mut visit: impl FnMut(usize, &BlockCopy)) {
-        self.machine.each_block(|slot, block| {
+        self.machine.parts.each_block(|slot, block| {
             let copied = BlockCopy::new(self.kind(), block);
             self.kind().settle(&self.state(), slot, &copied.block(), &self.moment());
             visit(slot, &copied);
@@ -281,8 +287,8 @@ impl Harness {
 
     /// Settles every block in place, with the same result as touching each of them.
     pub fn settle_in_place(&mut self) {
-        self.machine.allocate_all();
-        self.machine.each_block(|slot, block| {
+        self.machine.parts.allocate_all();
+        self.machine.parts.each_block(|slot, block| {
             self.kind().settle(&self.state(), slot, &block, &self.moment());
         });
     }
@@ -301,12 +307,12 @@ impl Harness {
 
     /// The filter-wide state.
     pub fn state(&self) -> State<'_> {
-        self.machine.state()
+        self.machine.parts.state()
     }
 
     /// The sums over the filter.
     pub fn totals(&self) -> Totals {
-        self.machine.totals()
+        self.machine.parts.totals()
     }
 
     /// Every event so far.
@@ -322,9 +328,9 @@ impl Harness {
 
     /// Overwrites all blocks and kind words of the state with noise, as a torn read might see them.
     pub fn scramble(&mut self, seed: u64) {
-        self.machine.allocate_all();
+        self.machine.parts.allocate_all();
         let mut at = 0;
-        self.machine.each_block(|_, block| {
+        self.machine.parts.each_block(|_, block| {
             for word in block.own.iter().chain(block.cells) {
                 store(word, mix(seed ^ at));
                 at += 1;
@@ -340,7 +346,7 @@ impl Harness {
     }
 
     fn blocks(&self, hash: u64) -> Blocks<'_> {
-        self.machine.blocks(hash)
+        self.machine.parts.blocks(hash)
     }
 }
 

@@ -7,15 +7,9 @@
 mod groups;
 
 use crate::error::{Error, Result};
-use groups::Groups;
+use groups::{Groups, met};
 use std::fmt;
 use std::sync::Arc;
-
-/// Returns the probability that a key occurs in `j` inserts, from the logarithm of the probability
-/// that one insert misses it.
-fn met(ln_missed: f64, j: f64) -> f64 {
-    if j > 0.0 { -(j * ln_missed).exp_m1() } else { 0.0 }
-}
 
 /// Equation 15: returns `D(j) = Σ (1 - (1-p_x)^j)`, summed over keys with these probabilities.
 ///

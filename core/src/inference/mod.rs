@@ -34,26 +34,9 @@ pub use age::AgePosterior;
 pub use decide::{Penalty, decide};
 pub use distinct::Distinct;
 pub use observed::Observed;
-pub use posterior::{Survival, window_posterior};
+pub use posterior::{Piece, Survival, window_posterior};
 pub use prior::{KeyPrior, Prior, Stream, Table};
 pub use touched::Scatter;
-
-/// Ages at which a key's cells have the same likelihood.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Piece {
-    /// The least of the ages.
-    pub from: u64,
-    /// The first age beyond the piece; [`Piece::ENDLESS`] for all ages from `from` on.
-    pub to: u64,
-    /// The probability of the cells at these ages, up to a factor common to all pieces of a key.
-    /// At least 0, finite.
-    pub likelihood: f64,
-}
-
-impl Piece {
-    /// The end of an unbounded piece.
-    pub const ENDLESS: u64 = u64::MAX;
-}
 
 /// The formulas of a posterior, where there is a choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

@@ -3,7 +3,22 @@
 //! All sums have positive terms, so nothing cancels. All are relative to the youngest possible age,
 //! so nothing that matters underflows.
 
-use super::Piece;
+/// Ages at which a key's cells have the same likelihood.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Piece {
+    /// The least of the ages.
+    pub from: u64,
+    /// The first age beyond the piece; [`Piece::ENDLESS`] for all ages from `from` on.
+    pub to: u64,
+    /// The probability of the cells at these ages, up to a factor common to all pieces of a key.
+    /// At least 0, finite.
+    pub likelihood: f64,
+}
+
+impl Piece {
+    /// The end of an unbounded piece.
+    pub const ENDLESS: u64 = u64::MAX;
+}
 
 /// The distribution of ages without evidence (equations 3 to 5): `P(I_x >= i) = q^i` with
 /// `q = 1 - p_x`.

@@ -102,7 +102,7 @@ proptest! {
     }
 
     #[test]
-    fn all_that_is_told_of_an_age_is_what_the_series_sums_to(
+    fn every_answer_about_an_age_is_what_the_series_sums_to(
         starts in prop::collection::btree_set(0..400_u64, 2..6),
         likelihoods in prop::collection::vec(prop_oneof![Just(0.0), 1e-3..5.0_f64], 6),
         p in prop_oneof![Just(1.0), 1e-2..0.9_f64],

@@ -1,7 +1,6 @@
 //! A sample of a filter's blocks: how many cells are in use, and the false-positive rate.
 
-use super::{Kind, Moment, State};
-use crate::block::{Block, MAX_BANKS};
+use crate::block::MAX_BANKS;
 
 /// Returns the numbers of at most this many of a bank's blocks, evenly spread.
 pub fn sampled(blocks: u64, most: u64) -> impl Iterator<Item = u64> {
@@ -20,20 +19,13 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// Adds a settled copy of a block of bank `slot`.
-    pub fn look(
-        &mut self,
-        kind: &dyn Kind,
-        state: &State<'_>,
-        slot: usize,
-        block: &Block<'_>,
-        moment: &Moment,
-    ) {
-        let (used, cells) = kind.fill(block);
+    /// Adds a settled copy of a block of bank `slot`: its cells in use and all of them, and its
+    /// false-positive rate.
+    pub fn add(&mut self, slot: usize, (used, cells): (u64, u64), fpr: f64) {
         (self.used, self.cells) = (self.used + used, self.cells + cells);
         if let Some((blocks, rates)) = self.banks.get_mut(slot) {
             *blocks += 1;
-            *rates += kind.block_fpr(state, slot, block, moment);
+            *rates += fpr;
         }
     }
 

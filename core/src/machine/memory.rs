@@ -24,7 +24,7 @@ static ZEROS: [AtomicU64; Layout::MOST_BLOCK_WORDS as usize] =
 
 /// Returns whether nothing was written to blocks that are not there.
 #[cfg(any(test, feature = "testing"))]
-pub(super) fn absent_blocks_are_zero() -> bool {
+pub(crate) fn absent_blocks_are_zero() -> bool {
     ZEROS.iter().all(|word| crate::block::load(word) == 0)
 }
 

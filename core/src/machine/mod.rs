@@ -11,6 +11,8 @@
 
 mod ledger;
 mod memory;
+mod options;
+mod parts;
 mod pieces;
 mod restore;
 mod stat;
@@ -20,98 +22,29 @@ pub(crate) mod write;
 mod tests;
 
 pub use ledger::{Logged, Position};
+pub use options::MachineOptions;
 pub use pieces::Pieces;
-pub use restore::Restore;
 pub use stat::MachineStat;
+pub use write::Written;
 
-#[cfg(any(test, feature = "testing"))]
-use crate::atomic::AtomicU64;
-use crate::block::{Block, Blocks, Layout, OWN_WORDS};
-
+use crate::block::{Block, Layout, OWN_WORDS};
 use crate::digest::StateDigest;
 use crate::error::{Error, Result};
-use crate::hash::{KeyHash, KeyHasher};
-use crate::identity::{Build, Identity, KINDS, layout};
+use crate::identity::{Build, Identity, KINDS};
 use crate::inference::{AgePosterior, Form, Prior};
-#[cfg(any(test, feature = "testing"))]
-use crate::kind::Totals;
-use crate::kind::parameters::within;
 use crate::kind::plan::unsupported;
 use crate::kind::posterior::{PosteriorOptions, PosteriorQuery};
 use crate::kind::{
-    Admission, Age, BankMask, Checked, Estimate, KeyAges, Kind, Micros, Precondition, Query,
-    Request, Since, State, Within, records,
+    Admission, Age, Checked, Estimate, KeyAges, Kind, Micros, Precondition, Request, Since, Within,
+    records,
 };
 use crate::time::OperationTime;
-use ledger::Ledger;
-use memory::{Memory, zeros};
-use std::fmt;
+#[cfg(any(test, feature = "testing"))]
+pub(crate) use memory::absent_blocks_are_zero;
+use memory::zeros;
+use parts::Parts;
+use restore::Restoration;
 use std::sync::Arc;
-
-/// Settings of a new filter in memory, apart from its kind.
-#[derive(Debug, Clone)]
-pub struct MachineOptions {
-    key_hash: KeyHash,
-    stripes: Option<u32>,
-    block_bytes: u64,
-    max_lead: Micros,
-}
-
-impl Default for MachineOptions {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl MachineOptions {
-    /// Returns the defaults.
-    #[must_use]
-    pub const fn new() -> Self {
-        let (key_hash, max_lead) = (KeyHash::Fast, 3_600_000_000);
-        Self { key_hash, stripes: None, block_bytes: 16 << 10, max_lead }
-    }
-
-    /// Sets the function that hashes keys. Default: [`KeyHash::Fast`]. Choose [`KeyHash::Keyed`]
-    /// for untrusted keys, whose authors may gain from wrong answers.
-    #[must_use]
-    pub const fn key_hash(mut self, function: KeyHash) -> Self {
-        self.key_hash = function;
-        self
-    }
-
-    /// Sets the number of stripes, 1 to 4096: shares of the keys. They change digests and the
-    /// sizes of banks, nothing else. Default: as many as the engine's.
-    #[must_use]
-    pub const fn stripes(mut self, stripes: u32) -> Self {
-        self.stripes = Some(stripes);
-        self
-    }
-
-    /// Sets the target size of a block, 512 bytes to 64 KiB. Default: 16 KiB.
-    #[must_use]
-    pub const fn block_bytes(mut self, bytes: u64) -> Self {
-        self.block_bytes = bytes;
-        self
-    }
-
-    /// Sets how far ahead of the wall clock a key's time may lie, in microseconds. Default: one
-    /// hour.
-    #[must_use]
-    pub const fn max_lead(mut self, micros: Micros) -> Self {
-        self.max_lead = micros;
-        self
-    }
-}
-
-/// The answer of a write.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Written {
-    /// What the precondition found.
-    pub checked: Checked,
-    /// The key's count, if the precondition read it: after the write, or before one that left the
-    /// filter unchanged.
-    pub estimate: Option<Estimate>,
-}
 
 /// A filter in memory.
 ///
@@ -138,21 +71,9 @@ pub struct Written {
 /// assert_eq!(replica.digest(), seen.digest());
 /// # Ok::<(), ebbtide_core::Error>(())
 /// ```
+#[derive(Debug)]
 pub struct Machine {
-    identity: Identity,
-    memory: Memory,
-    ledger: Ledger,
-    /// The kind's [grace](crate::kind::Events::grace): asking for it is a call that every write
-    /// would make.
-    grace: Micros,
-}
-
-impl fmt::Debug for Machine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = f.debug_struct("Machine");
-        shown.field("kind", &self.kind().name()).field("position", &self.position());
-        shown.finish_non_exhaustive()
-    }
+    pub(crate) parts: Parts,
 }
 
 impl Machine {
@@ -167,14 +88,7 @@ impl Machine {
         secret: u128,
         uuid: u128,
     ) -> Result<Self> {
-        let MachineOptions { key_hash, stripes, block_bytes, max_lead } = *options;
-        if let Some(stripes) = stripes {
-            within("stripes", stripes.into(), 1, Layout::MOST_STRIPES.into())?;
-        }
-        within("block-bytes", block_bytes, 512, 64 << 10)?;
-        let (layout, hasher) =
-            (layout(&*kind, stripes, block_bytes), KeyHasher::new(key_hash, secret));
-        Self::new(Identity { uuid, hasher, layout, max_lead, kind })
+        Self::new(options.identity(kind, secret, uuid)?)
     }
 
     /// Creates the empty filter of an identity.
@@ -182,18 +96,14 @@ impl Machine {
     /// # Errors
     /// [`Error::Parameter`] if its kind cannot have this layout.
     pub fn new(identity: Identity) -> Result<Self> {
-        let kind = &*identity.kind;
-        let memory = Memory::new(kind, identity.layout)?;
-        let ledger = Ledger::new(identity.uuid, kind.uses_time(), identity.layout.stripes);
-        let grace = kind.grace();
-        Ok(Self { identity, memory, ledger, grace })
+        Ok(Self { parts: Parts::new(identity)? })
     }
 
     /// Returns the encoded identity, from which others create an empty twin. It holds the secret
     /// of the key hash.
     #[must_use]
     pub fn identity(&self) -> Vec<u8> {
-        self.identity.encode()
+        self.parts.identity.encode()
     }
 
     /// Creates an empty filter from an encoded identity, of a kind of this crate.
@@ -216,20 +126,20 @@ impl Machine {
     #[must_use]
     #[inline]
     pub fn kind(&self) -> &dyn Kind {
-        &*self.identity.kind
+        self.parts.kind()
     }
 
     /// Returns the number of stripes and the size of blocks.
     #[must_use]
     pub fn layout(&self) -> Layout {
-        self.identity.layout
+        self.parts.identity.layout
     }
 
     /// Returns the hash of a key.
     #[must_use]
     #[inline]
     pub fn hash(&self, key: &[u8]) -> u64 {
-        self.identity.hasher.hash(key)
+        self.parts.identity.hasher.hash(key)
     }
 
     /// Returns the time of an operation, from the reading of a wall clock (`None` without one) and
@@ -243,7 +153,7 @@ impl Machine {
     /// [`Error::TimeAhead`].
     pub fn time(&self, wall: Option<Micros>, given: Option<Micros>) -> Result<OperationTime> {
         match given {
-            Some(time) => OperationTime::given(time, wall, self.identity.max_lead),
+            Some(time) => OperationTime::given(time, wall, self.parts.identity.max_lead),
             None if self.kind().uses_time() => Ok(self.latest().by_clock(wall)),
             None => Ok(OperationTime { time: wall.unwrap_or(0), stream: false }),
         }
@@ -252,13 +162,13 @@ impl Machine {
     /// Returns the filter's latest time; the epoch for kinds that do not use time.
     #[must_use]
     pub fn latest(&self) -> OperationTime {
-        self.ledger.latest()
+        self.parts.ledger.latest()
     }
 
     /// Prefetches the memory that an operation on a key will read.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
-        self.kind().prefetch(&self.blocks(hash), hash);
+        self.kind().prefetch(&self.parts.blocks(hash), hash);
     }
 
     /// Checks a precondition and writes a key. Passes every record to `log` before it is applied:
@@ -275,7 +185,7 @@ impl Machine {
         log: &mut impl FnMut(Logged),
     ) -> Result<Written> {
         write::check(self.kind(), request)?;
-        write::perform(self, request, (time, 0), log, records::change)
+        write::perform(&mut self.parts, request, (time, 0), log, records::change)
     }
 
     /// Inserts a key; false if its time lies before the window.
@@ -339,7 +249,7 @@ impl Machine {
 
     /// Removes all keys. The filter's time, and the numbers of its banks, continue.
     pub fn clear(&mut self, time: OperationTime, log: &mut impl FnMut(Logged)) {
-        write::emit_clear(self, time, log);
+        write::emit_clear(&mut self.parts, time, log);
     }
 
     /// Applies a record that a twin has emitted.
@@ -347,63 +257,7 @@ impl Machine {
     /// # Errors
     /// [`Error::Diverged`] if it is not the next one of this filter: then nothing has changed.
     pub fn apply(&mut self, logged: &Logged) -> Result<()> {
-        write::apply(self, logged)
-    }
-
-    /// Returns the key's blocks in all banks.
-    #[inline]
-    pub(crate) fn blocks(&self, hash: u64) -> Blocks<'_> {
-        self.memory.locate(BankMask::MAX, hash)
-    }
-
-    /// Returns the filter-wide state.
-    #[inline]
-    pub(crate) fn state(&self) -> State<'_> {
-        self.memory.state()
-    }
-
-    /// Returns the words of the filter-wide state.
-    #[cfg(any(test, feature = "testing"))]
-    pub(crate) fn state_words(&self) -> &[AtomicU64] {
-        self.memory.state_words()
-    }
-
-    /// Returns the sums over the filter.
-    #[cfg(any(test, feature = "testing"))]
-    pub(crate) fn totals(&self) -> Totals {
-        self.ledger.totals()
-    }
-
-    /// Allocates all blocks, for a test that writes to them.
-    #[cfg(any(test, feature = "testing"))]
-    pub(crate) fn allocate_all(&mut self) {
-        self.memory.allocate_all();
-    }
-
-    /// Returns whether nothing was written to blocks that are not allocated.
-    #[cfg(any(test, feature = "testing"))]
-    pub(crate) fn absent_blocks_are_zero() -> bool {
-        memory::absent_blocks_are_zero()
-    }
-
-    /// Visits every block, with the slot of its bank.
-    pub(crate) fn each_block(&self, mut visit: impl FnMut(usize, Block<'_>)) {
-        for (slot, bank) in self.memory.banks() {
-            (0..bank.blocks()).for_each(|index| visit(slot, bank.block(index as usize)));
-        }
-    }
-
-    /// Returns the sum of a kind word over all blocks.
-    pub(crate) fn sum(&self, word: usize) -> u64 {
-        let mut sum = 0_u64;
-        self.each_block(|_, block| sum = sum.wrapping_add(block.own(word)));
-        sum
-    }
-
-    /// Returns the question about a key at a time, or at the filter's own if that is later.
-    #[inline]
-    fn query(&self, hash: u64, now: Micros) -> Query {
-        Query { hash, now: now.max(self.latest().time), totals: self.ledger.totals() }
+        write::apply(&mut self.parts, logged)
     }
 
     /// Returns whether a key is in the window at a time. A time before the filter's stands for the
@@ -411,7 +265,11 @@ impl Machine {
     #[must_use]
     #[inline]
     pub fn contains(&self, hash: u64, now: Micros) -> bool {
-        self.kind().contains(&self.state(), &self.blocks(hash), &self.query(hash, now))
+        self.kind().contains(
+            &self.parts.state(),
+            &self.parts.blocks(hash),
+            &self.parts.query(hash, now),
+        )
     }
 
     /// Returns how long ago a key was seen, at least; `None` if it is not in the window.
@@ -420,7 +278,7 @@ impl Machine {
     /// [`Error::Unsupported`] for kinds that do not know ages.
     pub fn age(&self, hash: u64, now: Micros) -> Result<Option<Age>> {
         let ages = self.ages("age")?;
-        Ok(ages.age(&self.state(), &self.blocks(hash), &self.query(hash, now)))
+        Ok(ages.age(&self.parts.state(), &self.parts.blocks(hash), &self.parts.query(hash, now)))
     }
 
     /// Returns whether a key was seen within a part of the window.
@@ -428,8 +286,8 @@ impl Machine {
     /// # Errors
     /// As [`Machine::age`].
     pub fn seen_within(&self, hash: u64, now: Micros, within: Within) -> Result<bool> {
-        let (ages, query) = (self.ages("seen_within")?, self.query(hash, now));
-        Ok(ages.contains_within(&self.state(), &self.blocks(hash), &query, within))
+        let (ages, query) = (self.ages("seen_within")?, self.parts.query(hash, now));
+        Ok(ages.contains_within(&self.parts.state(), &self.parts.blocks(hash), &query, within))
     }
 
     fn ages(&self, operation: &'static str) -> Result<&dyn KeyAges> {
@@ -441,8 +299,8 @@ impl Machine {
     /// # Errors
     /// [`Error::Unsupported`] for kinds that do not count.
     pub fn estimate(&self, hash: u64, now: Micros) -> Result<Estimate> {
-        let query = self.query(hash, now);
-        let estimate = self.kind().estimate(&self.state(), &self.blocks(hash), &query);
+        let query = self.parts.query(hash, now);
+        let estimate = self.kind().estimate(&self.parts.state(), &self.parts.blocks(hash), &query);
         estimate.ok_or_else(|| unsupported(self.kind(), "estimate"))
     }
 
@@ -471,8 +329,8 @@ impl Machine {
     ) -> Result<f64> {
         let (kind, hash) = (self.kind(), self.hash(key));
         let asked = PosteriorQuery::new(kind, "posterior", key, options, prior)?;
-        let query = self.query(hash, now);
-        Ok(asked.in_window(&self.state(), &self.blocks(hash), &query))
+        let query = self.parts.query(hash, now);
+        Ok(asked.in_window(&self.parts.state(), &self.parts.blocks(hash), &query))
     }
 
     /// Returns the distribution of a key's age.
@@ -489,24 +347,25 @@ impl Machine {
         let (kind, hash) = (self.kind(), self.hash(key));
         let options = PosteriorOptions { window: None, form };
         let asked = PosteriorQuery::new(kind, "age_posterior", key, options, prior)?;
-        Ok(asked.ages(&self.state(), &self.blocks(hash), &self.query(hash, now)))
+        Ok(asked.ages(&self.parts.state(), &self.parts.blocks(hash), &self.parts.query(hash, now)))
     }
 
     /// Returns which records have been applied.
     #[must_use]
     pub fn position(&self) -> Position {
-        self.ledger.position()
+        self.parts.ledger.position()
     }
 
     /// Returns a hash of the logical state: that of the engine, for a filter of the same identity
     /// with the same operations.
     #[must_use]
     pub fn digest(&self) -> u128 {
-        let mut digest = StateDigest::new(self.kind(), self.ledger.stripes().iter().copied());
+        let Parts { memory, ledger, .. } = &self.parts;
+        let mut digest = StateDigest::new(self.kind(), ledger.stripes().iter().copied());
         let own = zeros(OWN_WORDS);
-        digest.state(&Block::alone(&own, self.memory.state_words()));
-        let state = self.state();
-        self.each_block(|slot, block| digest.block(&state, slot, block));
+        digest.state(&Block::alone(&own, memory.state_words()));
+        let state = memory.state();
+        self.parts.each_block(|slot, block| digest.block(&state, slot, block));
         digest.finish()
     }
 
@@ -514,21 +373,23 @@ impl Machine {
     /// of each bank; 0 measures none.
     #[must_use]
     pub fn stat(&self, now: Micros, blocks: u64) -> MachineStat {
-        MachineStat::of(self, now, blocks)
+        MachineStat::of(&self.parts, now, blocks)
     }
 
     /// Returns the bytes of memory that are allocated.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        size_of_val(self) + size_of_val(self.ledger.stripes()) + self.memory.allocated_bytes()
+        let Parts { memory, ledger, .. } = &self.parts;
+        size_of_val(self) + size_of_val(ledger.stripes()) + memory.allocated_bytes()
     }
 
     /// Returns the bytes of memory when all of the present banks is used. Memory is allocated when
     /// it is first written to, in chunks of up to 1 MiB.
     #[must_use]
     pub fn planned_bytes(&self) -> u64 {
-        let fixed = size_of_val(self) + size_of_val(self.ledger.stripes());
-        fixed as u64 + self.memory.planned_bytes()
+        let Parts { memory, ledger, .. } = &self.parts;
+        let fixed = size_of_val(self) + size_of_val(ledger.stripes());
+        fixed as u64 + memory.planned_bytes()
     }
 
     /// Returns the pieces from which [`Machine::restore`] makes this filter, in its present state.
@@ -536,7 +397,7 @@ impl Machine {
     /// the key hash.
     #[must_use]
     pub fn pieces(&self) -> Pieces<'_> {
-        Pieces::new(self)
+        Pieces::new(&self.parts)
     }
 
     /// Makes a filter, of a kind of this crate, from all of its pieces. See [`Restore`] for pieces
@@ -554,5 +415,59 @@ impl Machine {
         let mut restore = Restore::begin(first.as_ref())?;
         pieces.try_for_each(|piece| restore.add(piece.as_ref()))?;
         restore.finish()
+    }
+}
+
+/// A filter in memory whose pieces come one by one.
+///
+/// ```
+/// # use ebbtide_core::kinds::registry;
+/// # use ebbtide_core::machine::{Machine, MachineOptions, Restore};
+/// # use ebbtide_core::Parameters;
+/// # let kind = registry::build("bloom", &Parameters::new().with("capacity", 1000))?;
+/// # let saved = Machine::create(kind, &MachineOptions::new(), 1, 2)?;
+/// let mut pieces = saved.pieces();
+/// let first = pieces.next().expect("there are two at least");
+/// let mut restore = Restore::begin(&first)?;
+/// for piece in pieces {
+///     restore.add(&piece)?;
+/// }
+/// assert_eq!(restore.finish()?.digest(), saved.digest());
+/// # Ok::<(), ebbtide_core::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Restore(Restoration);
+
+impl Restore {
+    /// Begins with the first piece, of a filter of a kind of this crate.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`], [`Error::Version`].
+    pub fn begin(first: &[u8]) -> Result<Self> {
+        Self::begin_with(first, KINDS)
+    }
+
+    /// As [`Restore::begin`], for kinds that `build` builds.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn begin_with(first: &[u8], build: Build<'_>) -> Result<Self> {
+        Ok(Self(Restoration::begin(first, build)?))
+    }
+
+    /// Adds the next piece. After an error the filter cannot be restored.
+    ///
+    /// # Errors
+    /// As [`Restore::begin`].
+    pub fn add(&mut self, piece: &[u8]) -> Result<()> {
+        self.0.add(piece)
+    }
+
+    /// Returns the filter.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`] if the last piece is missing.
+    pub fn finish(self) -> Result<Machine> {
+        Ok(Machine { parts: self.0.finish()? })
     }
 }

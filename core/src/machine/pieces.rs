@@ -21,7 +21,7 @@
 //! Their sizes follow from the bank that the state lists. The words are as they are, not settled,
 //! so a restored filter is the same bit by bit.
 
-use super::Machine;
+use super::parts::Parts;
 use crate::block::load;
 use crate::error::{Error, Result};
 use crate::hash::{DigestHasher, short_checksum};
@@ -42,7 +42,7 @@ const MOST_BYTES: usize = 1 << 20;
 /// The pieces of a filter, in order.
 #[derive(Debug)]
 pub struct Pieces<'a> {
-    machine: &'a Machine,
+    parts: &'a Parts,
     number: u32,
     /// The slot and the number of the next chunk to look for; `None` after the seal.
     next: Option<(usize, usize)>,
@@ -71,8 +71,8 @@ impl Seal {
 }
 
 impl<'a> Pieces<'a> {
-    pub(super) fn new(machine: &'a Machine) -> Self {
-        Self { machine, number: 0, next: Some((0, 0)), seal: Seal::default() }
+    pub(super) fn new(parts: &'a Parts) -> Self {
+        Self { parts, number: 0, next: Some((0, 0)), seal: Seal::default() }
     }
 
     /// Encodes a piece.
@@ -94,9 +94,9 @@ impl<'a> Pieces<'a> {
     }
 
     fn first(&mut self) -> Vec<u8> {
-        let (machine, position) = (self.machine, self.machine.position());
-        let (identity, state) = (machine.identity(), machine.memory.state_words());
-        let stripes = machine.ledger.stripes();
+        let (parts, position) = (self.parts, self.parts.ledger.position());
+        let (identity, state) = (parts.identity.encode(), parts.memory.state_words());
+        let stripes = parts.ledger.stripes();
         let counts: [u64; COUNTS] = [
             identity.len() as u64,
             position.next_lsn,
@@ -110,7 +110,7 @@ impl<'a> Pieces<'a> {
 
     /// Returns the first chunk from this slot and number on.
     fn chunk_from(&self, from: (usize, usize)) -> Option<Found<'a>> {
-        let banks = self.machine.memory.banks();
+        let banks = self.parts.memory.banks();
         banks.filter(|&(slot, _)| slot >= from.0).find_map(|(slot, bank)| {
             let least = if slot == from.0 { from.1 } else { 0 };
             let (number, words) = bank.chunk_from(least)?;

@@ -1,35 +1,19 @@
 //! From pieces to a filter in memory. Nothing is allocated that a piece does not hold: tables of a
 //! filter's empty parts take less than a thousandth of what they list.
 
-use super::Machine;
 use super::ledger::{LSN_MAX, Ledger, Position};
 use super::memory::{Memory, fill, zeros};
+use super::parts::Parts;
 use super::pieces::{BEGIN, CHUNK, COUNTS, Checked, SEAL, Seal, damaged, open};
 use crate::block::MAX_BANKS;
 use crate::digest::Sums;
 use crate::error::{Error, Result};
-use crate::identity::{Build, Identity, KINDS};
+use crate::identity::{Build, Identity};
 
-/// A filter in memory whose pieces come one by one.
-///
-/// ```
-/// # use ebbtide_core::kinds::registry;
-/// # use ebbtide_core::machine::{Machine, MachineOptions, Restore};
-/// # use ebbtide_core::Parameters;
-/// # let kind = registry::build("bloom", &Parameters::new().with("capacity", 1000))?;
-/// # let saved = Machine::create(kind, &MachineOptions::new(), 1, 2)?;
-/// let mut pieces = saved.pieces();
-/// let first = pieces.next().expect("there are two at least");
-/// let mut restore = Restore::begin(&first)?;
-/// for piece in pieces {
-///     restore.add(&piece)?;
-/// }
-/// assert_eq!(restore.finish()?.digest(), saved.digest());
-/// # Ok::<(), ebbtide_core::Error>(())
-/// ```
+/// The restoration of a filter from its pieces.
 #[derive(Debug)]
-pub struct Restore {
-    machine: Machine,
+pub(super) struct Restoration {
+    parts: Parts,
     /// The number of the next piece.
     number: u32,
     /// The least slot and number of the next chunk.
@@ -38,35 +22,21 @@ pub struct Restore {
     pub(super) sealed: bool,
 }
 
-impl Restore {
-    /// Begins with the first piece, of a filter of a kind of this crate.
-    ///
-    /// # Errors
-    /// [`Error::Damaged`], [`Error::Version`].
-    pub fn begin(first: &[u8]) -> Result<Self> {
-        Self::begin_with(first, KINDS)
-    }
-
-    /// As [`Restore::begin`], for kinds that `build` builds.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn begin_with(first: &[u8], build: Build<'_>) -> Result<Self> {
+impl Restoration {
+    /// Begins with the first piece, of a filter of a kind that `build` builds.
+    pub(super) fn begin(first: &[u8], build: Build<'_>) -> Result<Self> {
         let piece = open(first, 0)?;
         if piece.what != BEGIN {
             return Err(damaged(0, "the first piece", format!("type {}", piece.what)));
         }
-        let machine = machine(piece.content, build)?;
+        let parts = parts(piece.content, build)?;
         let mut seal = Seal::default();
         seal.add(piece.checksum);
-        Ok(Self { machine, number: 1, next: (0, 0), seal, sealed: false })
+        Ok(Self { parts, number: 1, next: (0, 0), seal, sealed: false })
     }
 
     /// Adds the next piece. After an error the filter cannot be restored.
-    ///
-    /// # Errors
-    /// As [`Restore::begin`].
-    pub fn add(&mut self, piece: &[u8]) -> Result<()> {
+    pub(super) fn add(&mut self, piece: &[u8]) -> Result<()> {
         let number = self.number;
         let Checked { what, content, checksum } = open(piece, number)?;
         match what {
@@ -94,7 +64,7 @@ impl Restore {
             (slot.min(MAX_BANKS as u64) as usize, usize::try_from(chunk).unwrap_or(usize::MAX));
         let found = || format!("chunk {chunk} of slot {slot} with {} bytes", content.len());
         let in_order = place >= self.next;
-        let bank = self.machine.memory.bank_mut(place.0).filter(|_| in_order);
+        let bank = self.parts.memory.bank_mut(place.0).filter(|_| in_order);
         let size = bank.as_ref().map_or(0, |bank| bank.words_of(place.1));
         let Some(bank) = bank.filter(|_| size > 0 && content.len() == (2 + size) * 8) else {
             let expected = format!("a chunk of a bank of the filter from {:?} on", self.next);
@@ -105,13 +75,10 @@ impl Restore {
         Ok(())
     }
 
-    /// Returns the filter.
-    ///
-    /// # Errors
-    /// [`Error::Damaged`] if the last piece is missing.
-    pub fn finish(self) -> Result<Machine> {
+    /// Returns the filter, unless the last piece is missing.
+    pub(super) fn finish(self) -> Result<Parts> {
         if self.sealed {
-            return Ok(self.machine);
+            return Ok(self.parts);
         }
         let found = format!("{} pieces without it", self.number);
         Err(damaged(self.number, "the last piece, which seals all", found))
@@ -124,7 +91,7 @@ fn words(content: &[u8]) -> impl Iterator<Item = u64> {
 }
 
 /// Makes the filter of the first piece, without chunks.
-fn machine(content: &[u8], build: Build<'_>) -> Result<Machine> {
+fn parts(content: &[u8], build: Build<'_>) -> Result<Parts> {
     let mut all = words(content);
     let [length, next_lsn, chain, state_words, stripes] =
         [(); COUNTS].map(|()| all.next().unwrap_or(u64::MAX));
@@ -155,5 +122,5 @@ fn machine(content: &[u8], build: Build<'_>) -> Result<Machine> {
     let position = Position { uuid: identity.uuid, next_lsn, chain };
     let ledger = Ledger::from_parts(position, kind.uses_time(), sums);
     let grace = kind.grace();
-    Ok(Machine { identity, memory, ledger, grace })
+    Ok(Parts { identity, memory, ledger, grace })
 }

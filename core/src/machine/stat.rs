@@ -1,6 +1,6 @@
 //! Statistics of a filter in memory.
 
-use super::Machine;
+use super::parts::Parts;
 use crate::kind::copy::BlockCopy;
 use crate::kind::sample::sampled;
 use crate::kind::{Micros, Moment, Sample};
@@ -36,17 +36,18 @@ pub struct MachineStat {
 
 impl MachineStat {
     /// Measures a filter; fill and rates on at most this number of blocks of each bank.
-    pub(super) fn of(machine: &Machine, now: Micros, blocks: u64) -> Self {
-        let (kind, layout) = (machine.kind(), machine.layout());
-        let (state, totals) = (machine.state(), machine.ledger.totals());
-        let latest = machine.latest().time;
+    pub(super) fn of(parts: &Parts, now: Micros, blocks: u64) -> Self {
+        let (kind, layout) = (parts.kind(), parts.identity.layout);
+        let (state, totals) = (parts.state(), parts.ledger.totals());
+        let latest = parts.ledger.latest().time;
         let moment = Moment { time: now.max(latest), now: now.max(latest), totals };
         let mut sample = Sample::default();
-        for (slot, bank) in machine.memory.banks() {
+        for (slot, bank) in parts.memory.banks() {
             for index in sampled(bank.blocks(), blocks) {
                 let copied = BlockCopy::new(kind, bank.block(index as usize));
                 kind.settle(&state, slot, &copied.block(), &moment);
-                sample.look(kind, &state, slot, &copied.block(), &moment);
+                let fpr = kind.block_fpr(&state, slot, &copied.block(), &moment);
+                sample.add(slot, kind.fill(&copied.block()), fpr);
             }
         }
         let removals = if kind.removal().is_some() { totals.new_bits } else { 0 };
@@ -60,9 +61,9 @@ impl MachineStat {
             estimated_fpr: kind.estimated_fpr(&state, layout, &moment, &sample),
             planned_fpr: kind.planned_fpr(layout),
             saturated: kind.is_saturated(&state, layout, &moment, &sample),
-            figures: metrics.map(|metric| (metric.name, machine.sum(metric.word))).collect(),
-            banks: machine.memory.banks().count() as u32,
-            blocks: machine.memory.banks().map(|(_, bank)| bank.blocks()).sum(),
+            figures: metrics.map(|metric| (metric.name, parts.sum(metric.word))).collect(),
+            banks: parts.memory.banks().count() as u32,
+            blocks: parts.memory.banks().map(|(_, bank)| bank.blocks()).sum(),
         }
     }
 }

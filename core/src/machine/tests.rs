@@ -1,5 +1,6 @@
 //! Claims about filters in memory, of every kind.
 
+use super::ledger::Ledger;
 use super::pieces::checksum;
 use super::*;
 use crate::conformance::{hash_of, records_and_pieces_rebuild};
@@ -20,7 +21,8 @@ const DECAYED: &[(&str, &str)] =
 /// Parameters of a small filter of each kind.
 fn parameters(name: &str) -> Parameters {
     let pairs = match name {
-        "timing" | "block-timing" | "age-partitioned" | "double-buffering" | "two-buffer" => WINDOW,
+        "timing" | "block-timing" | "age-partitioned" | "double-buffering" | "two-buffer"
+        | "fingerprint" => WINDOW,
         "time-limited" => &[("window", "200000"), ("fpr", "0.01"), ("rate", "100")],
         "decaying" | "decaying-optimized" => DECAYED,
         name if name == "stable" || name.starts_with("importance") => STABLE,
@@ -83,7 +85,7 @@ fn no_piece_is_above_a_mebibyte_and_memory_is_as_planned_when_all_is_written() {
         let kind = registry::build("counting", &parameters).expect("a kind");
         let options = MachineOptions::new().block_bytes(block_bytes);
         let mut machine = Machine::create(kind, &options, 1, 2).expect("a machine");
-        machine.allocate_all();
+        machine.parts.allocate_all();
         let sizes: Vec<_> = machine.pieces().map(|piece| piece.len()).collect();
         assert!(sizes.len() > 4 && sizes.iter().all(|&size| size <= 1 << 20), "{sizes:?}");
         let (used, planned) = (machine.memory_bytes() as u64, machine.planned_bytes());
@@ -119,7 +121,7 @@ fn records_that_no_filter_of_the_kind_emits_are_refused_though_their_checksum_is
         let mut machine = machine(name);
         filled(&mut machine, 20);
         let geometry = |blocks_per_stripe, words_per_block| {
-            let id = machine.state().next_bank();
+            let id = machine.parts.state().next_bank();
             let size = crate::block::Geometry { blocks_per_stripe, words_per_block };
             event::to_record(&Event::OpenBank { id, geometry: size, since: 0, time: 0 }, true)
         };
@@ -248,7 +250,7 @@ proptest! {
         if let Ok(mut restore) = Restore::begin(&first) {
             pieces.pop();
             pieces.iter().for_each(|piece| drop(restore.add(piece)));
-            restore.sealed = true;
+            restore.0.sealed = true;
             let mut machine = restore.finish().expect("it is taken for sealed");
             let time = OperationTime { time: 1 << 41, stream: true };
             for key in 0..20 {

@@ -1,17 +1,27 @@
 //! How a filter in memory changes: by its own decisions, and by records.
 
 use super::ledger::Logged;
-use super::{Machine, Written};
+use super::parts::Parts;
 use crate::block::Blocks;
 use crate::error::{Error, Result};
 use crate::event;
 use crate::kind::plan::{self, unsupported};
 use crate::kind::{
     Checked, Decision, Estimate, Event, Kind, MOST_WEIGHT, Micros, Moment, Operation, Precondition,
-    Query, Request, State, WritePlan, records,
+    Request, State, WritePlan, records,
 };
 use crate::record::{Op, Record};
 use crate::time::{LATEST, OperationTime};
+
+/// The answer of a write.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Written {
+    /// What the precondition found.
+    pub checked: Checked,
+    /// The key's count, if the precondition read it: after the write, or before one that left the
+    /// filter unchanged.
+    pub estimate: Option<Estimate>,
+}
 
 /// Applies an operation to its blocks: [`records::change`], or a function that also checks it.
 pub(crate) trait Apply: Fn(&dyn Kind, &State<'_>, &Blocks<'_>, &Operation) {}
@@ -36,21 +46,21 @@ pub(super) fn check(kind: &dyn Kind, request: &Request) -> Result<()> {
 /// Decides a write and performs it, in a filter whose time is `now` or later.
 #[inline]
 pub(crate) fn perform(
-    machine: &mut Machine,
+    parts: &mut Parts,
     request: &Request,
     (time, now): (OperationTime, Micros),
     log: &mut impl FnMut(Logged),
     apply: impl Apply,
 ) -> Result<Written> {
-    let (mut plan, estimate) = decide(machine, request, time, now)?;
+    let (mut plan, estimate) = decide(parts, request, time, now)?;
     if let Some(checked) = plan.unchanged(request.precondition) {
         return Ok(Written { checked, estimate });
     }
     let checked = Checked::of(plan.present == Some(true));
     // Events come directly before the operation that needs them, and only then.
-    while let Some(event) = next_event(machine, &plan, time, now) {
-        emit_event(machine, &event, time, log)?;
-        (plan, _) = decide(machine, &request.under(Precondition::Nothing), time, now)?;
+    while let Some(event) = next_event(parts, &plan, time, now) {
+        emit_event(parts, &event, time, log)?;
+        (plan, _) = decide(parts, &request.under(Precondition::Nothing), time, now)?;
     }
     let Decision::Insert { step } = plan.decision else {
         // An event has made it too late.
@@ -59,36 +69,35 @@ pub(crate) fn perform(
     let Request { hash, weight, precondition, .. } = *request;
     let change = precondition.change();
     let operation = Operation { change, hash, step, time: time.time, weight };
-    emit_operation(machine, &operation, time, log, apply);
+    emit_operation(parts, &operation, time, log, apply);
     if estimate.is_none() || checked != Checked::New {
         return Ok(Written { checked, estimate });
     }
-    Ok(Written { checked, estimate: count(machine, hash, time.time.max(now)) })
+    Ok(Written { checked, estimate: count(parts, hash, time.time.max(now)) })
 }
 
 /// Returns how often a key was inserted.
-fn count(machine: &Machine, hash: u64, now: Micros) -> Option<Estimate> {
-    let now = now.max(machine.ledger.latest().time);
-    let query = Query { hash, now, totals: machine.ledger.totals() };
-    machine.kind().estimate(&machine.memory.state(), &machine.blocks(hash), &query)
+fn count(parts: &Parts, hash: u64, now: Micros) -> Option<Estimate> {
+    let query = parts.query(hash, now);
+    parts.kind().estimate(&parts.state(), &parts.blocks(hash), &query)
 }
 
-fn moment(machine: &Machine, time: OperationTime, now: Micros) -> Moment {
-    let now = now.max(time.time).max(machine.ledger.latest().time);
-    Moment { time: time.time, now, totals: machine.ledger.totals() }
+fn moment(parts: &Parts, time: OperationTime, now: Micros) -> Moment {
+    let now = now.max(time.time).max(parts.ledger.latest().time);
+    Moment { time: time.time, now, totals: parts.ledger.totals() }
 }
 
 /// Decides a write against the present state. Returns the key's count as well, if the precondition
 /// reads it.
 #[inline]
 pub(crate) fn decide(
-    machine: &Machine,
+    parts: &Parts,
     request: &Request,
     time: OperationTime,
     now: Micros,
 ) -> Result<(WritePlan, Option<Estimate>)> {
-    let (state, moment) = (machine.memory.state(), moment(machine, time, now));
-    let (kind, layout, memory) = (machine.kind(), machine.identity.layout, &machine.memory);
+    let (state, moment) = (parts.memory.state(), moment(parts, time, now));
+    let (kind, layout, memory) = (parts.kind(), parts.identity.layout, &parts.memory);
     let mut read = None;
     let count = |count| read = Some(count);
     let plan = plan::decide((kind, true), &state, layout, &moment, request, memory, count);
@@ -100,120 +109,115 @@ pub(crate) fn decide(
 
 /// Returns the event that must come before a write that was decided so.
 #[inline]
-fn next_event(
-    machine: &Machine,
-    plan: &WritePlan,
-    time: OperationTime,
-    now: Micros,
-) -> Option<Event> {
+fn next_event(parts: &Parts, plan: &WritePlan, time: OperationTime, now: Micros) -> Option<Event> {
     if plan.due {
-        let moment = moment(machine, time, now);
-        return machine.kind().due(&machine.memory.state(), machine.identity.layout, &moment);
+        let moment = moment(parts, time, now);
+        return parts.kind().due(&parts.memory.state(), parts.identity.layout, &moment);
     }
     // Of a filter with a grace, events must not count from a time that is too long ago.
-    let told = machine.ledger.event_time();
-    let is_ahead = machine.grace < Micros::MAX && time.time > told.saturating_add(machine.grace);
+    let told = parts.ledger.event_time();
+    let is_ahead = parts.grace < Micros::MAX && time.time > told.saturating_add(parts.grace);
     is_ahead.then_some(Event::Step { step: 0, time: time.time, word: 0 })
 }
 
 /// Emits an event of this filter's own, and applies it.
 pub(crate) fn emit_event(
-    machine: &mut Machine,
+    parts: &mut Parts,
     event: &Event,
     time: OperationTime,
     log: &mut impl FnMut(Logged),
 ) -> Result<()> {
     if let Event::OpenBank { geometry, .. } = event {
-        machine.identity.layout.check(*geometry)?;
+        parts.identity.layout.check(*geometry)?;
     }
     let mut record = event::to_record(event, time.stream);
     if record.time > time.time {
         // A late key: the time is the filter's, and so is its source.
-        record.stream = machine.ledger.latest().stream;
+        record.stream = parts.ledger.latest().stream;
     }
-    log(machine.ledger.append(&record));
-    apply_event(machine, event, &record);
+    log(parts.ledger.append(&record));
+    apply_event(parts, event, &record);
     Ok(())
 }
 
 /// Emits an operation that was decided, and applies it.
 #[inline]
 pub(crate) fn emit_operation(
-    machine: &mut Machine,
+    parts: &mut Parts,
     operation: &Operation,
     time: OperationTime,
     log: &mut impl FnMut(Logged),
     apply: impl Apply,
 ) {
-    let (kind, hash) = (&*machine.identity.kind, operation.hash);
-    let mask = kind.touches(&machine.memory.state(), operation.step);
-    machine.memory.allocate(mask, hash);
-    let (state, blocks) = (machine.memory.state(), machine.memory.locate(mask, hash));
+    let (kind, hash) = (&*parts.identity.kind, operation.hash);
+    let mask = kind.touches(&parts.memory.state(), operation.step);
+    parts.memory.allocate(mask, hash);
+    let (state, blocks) = (parts.memory.state(), parts.memory.locate(mask, hash));
     let record = records::of_operation(kind, &state, &blocks, operation, time.stream);
-    log(machine.ledger.append(&record));
+    log(parts.ledger.append(&record));
     apply(kind, &state, &blocks, operation);
-    let stripe = machine.identity.layout.stripe_of(hash) + 1;
-    machine.ledger.count(stripe, time, records::counts(kind.weights().is_some(), &record));
+    let stripe = parts.identity.layout.stripe_of(hash) + 1;
+    parts.ledger.count(stripe, time, records::counts(kind.weights().is_some(), &record));
 }
 
 /// Emits the record of a clear, and applies it.
-pub(super) fn emit_clear(machine: &mut Machine, time: OperationTime, log: &mut impl FnMut(Logged)) {
+pub(super) fn emit_clear(parts: &mut Parts, time: OperationTime, log: &mut impl FnMut(Logged)) {
     let record = Record { time: time.time, stream: time.stream, ..Record::new(Op::Clear) };
-    log(machine.ledger.append(&record));
-    clear(machine, &record);
+    log(parts.ledger.append(&record));
+    clear(parts, &record);
 }
 
 fn time_of(record: &Record) -> OperationTime {
     OperationTime { time: record.time, stream: record.stream }
 }
 
-fn apply_event(machine: &mut Machine, event: &Event, record: &Record) {
-    let state = machine.memory.state();
+fn apply_event(parts: &mut Parts, event: &Event, record: &Record) {
+    let state = parts.memory.state();
     state.apply_banks(event);
-    if let Some(events) = machine.identity.kind.events() {
-        events.apply(&state, machine.identity.layout, event);
+    if let Some(events) = parts.identity.kind.events() {
+        events.apply(&state, parts.identity.layout, event);
     }
-    machine.memory.follow();
-    machine.ledger.note(time_of(record));
+    parts.memory.follow();
+    parts.ledger.note(time_of(record));
 }
 
-fn clear(machine: &mut Machine, record: &Record) {
-    machine.memory.clear(&*machine.identity.kind);
-    machine.ledger.clear(time_of(record));
+fn clear(parts: &mut Parts, record: &Record) {
+    parts.memory.clear(&*parts.identity.kind);
+    parts.ledger.clear(time_of(record));
 }
 
 /// Applies a record that another filter emitted.
 ///
 /// # Errors
 /// [`Error::Diverged`]: then nothing has changed.
-pub(super) fn apply(machine: &mut Machine, logged: &Logged) -> Result<()> {
-    let record = machine.ledger.check(logged)?;
-    check_record(machine, &record)?;
-    machine.ledger.accept(logged);
-    let kind = &*machine.identity.kind;
+pub(super) fn apply(parts: &mut Parts, logged: &Logged) -> Result<()> {
+    let record = parts.ledger.check(logged)?;
+    check_record(parts, &record)?;
+    parts.ledger.accept(logged);
+    let kind = &*parts.identity.kind;
     if let Some(operation) = records::operation(kind, &record) {
-        let mask = kind.touches(&machine.memory.state(), operation.step);
-        machine.memory.allocate(mask, operation.hash);
-        let blocks = machine.memory.locate(mask, operation.hash);
-        records::change(kind, &machine.memory.state(), &blocks, &operation);
-        let stripe = machine.identity.layout.stripe_of(operation.hash) + 1;
-        machine.ledger.count(
+        let mask = kind.touches(&parts.memory.state(), operation.step);
+        parts.memory.allocate(mask, operation.hash);
+        let blocks = parts.memory.locate(mask, operation.hash);
+        records::change(kind, &parts.memory.state(), &blocks, &operation);
+        let stripe = parts.identity.layout.stripe_of(operation.hash) + 1;
+        parts.ledger.count(
             stripe,
             time_of(&record),
             records::counts(kind.weights().is_some(), &record),
         );
     } else if let Some(event) = event::from_record(&record) {
-        apply_event(machine, &event, &record);
+        apply_event(parts, &event, &record);
     } else {
-        clear(machine, &record);
+        clear(parts, &record);
     }
     Ok(())
 }
 
 /// Checks that a record with a sound checksum is one that a filter of this kind emits in this
 /// state.
-fn check_record(machine: &Machine, record: &Record) -> Result<()> {
-    let kind = machine.kind();
+fn check_record(parts: &Parts, record: &Record) -> Result<()> {
+    let kind = parts.kind();
     let refused = |expected: &str| {
         Err(Error::Diverged { expected: expected.to_owned(), found: format!("{record:?}") })
     };
@@ -226,13 +230,13 @@ fn check_record(machine: &Machine, record: &Record) -> Result<()> {
         }
         Op::Remove if kind.removal().is_none() => refused("no removal"),
         Op::Remove => {
-            let there = count(machine, record.payload, record.time);
+            let there = count(parts, record.payload, record.time);
             let is_there = there.is_some_and(|there| there.holds(record.argument));
             if is_there { Ok(()) } else { refused("the removal of a key that is there") }
         }
         Op::OpenBank => match event::from_record(record) {
             Some(Event::OpenBank { geometry, .. })
-                if machine.identity.layout.check(geometry).is_err() =>
+                if parts.identity.layout.check(geometry).is_err() =>
             {
                 refused("a bank of a sound size")
             }

@@ -335,7 +335,7 @@ fn handles_whose_clocks_measure_differently_have_bases_of_their_own() {
     assert_eq!(same.time.now().time, (START + 20) * 1_000_000);
     own.time.tend();
     assert_eq!(
-        machine.engine().shared.image.header().lead(),
+        clock_lead::noted(machine.engine().shared.image.header()),
         Some(0),
         "noted by the image's clock only"
     );

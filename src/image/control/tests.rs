@@ -1,5 +1,6 @@
 //! The layout of the file `live`, and the validity of an image.
 
+use crate::image::clock_lead;
 use crate::image::control::*;
 use crate::image::stripe_table::StripeSums;
 use crate::media::failing::Failing;
@@ -298,27 +299,27 @@ fn every_held_stripe_and_every_note_may_have_left_a_place_empty() {
 #[test]
 fn the_lead_is_read_back_in_any_run_of_the_machine_or_not_at_all() {
     let (memory, header) = named(identity(2));
-    let previous = |uuid| Control::previous_lead(&memory, uuid).expect("no error");
-    assert_eq!((header.lead(), previous(UUID)), (None, None), "it was never noted");
+    let previous = |uuid| clock_lead::previous(&memory, uuid).expect("no error");
+    assert_eq!((clock_lead::noted(&header), previous(UUID)), (None, None), "it was never noted");
     let most = (1 << 47) - 1;
     for lead in [0, 1, -1, 18_000_000, -600_000, most, -most - 1] {
-        header.set_lead(lead);
-        assert_eq!((header.lead(), previous(UUID)), (Some(lead), Some(lead)));
+        clock_lead::note(&header, lead);
+        assert_eq!((clock_lead::noted(&header), previous(UUID)), (Some(lead), Some(lead)));
         assert_eq!(previous(7), None, "another filter's");
     }
     for (lead, noted) in [(i64::MAX, most), (i64::MIN, -most - 1)] {
-        header.set_lead(lead);
-        assert_eq!(header.lead(), Some(noted));
+        clock_lead::note(&header, lead);
+        assert_eq!(clock_lead::noted(&header), Some(noted));
     }
-    header.set_lead(12_345);
+    clock_lead::note(&header, 12_345);
     let word = load(header.word(LEAD));
     for bit in 0..64 {
         store(header.word(LEAD), word ^ 1 << bit);
-        assert_eq!((header.lead(), previous(UUID)), (None, None), "bit {bit}");
+        assert_eq!((clock_lead::noted(&header), previous(UUID)), (None, None), "bit {bit}");
     }
     let (other, header) = named(Identity { boot: 9, ..identity(2) });
-    header.set_lead(-77);
-    assert_eq!(Control::previous_lead(&other, UUID).expect("no error"), Some(-77));
+    clock_lead::note(&header, -77);
+    assert_eq!(clock_lead::previous(&other, UUID).expect("no error"), Some(-77));
     other.fail_after(1, ErrorKind::PermissionDenied);
-    assert!(matches!(Control::previous_lead(&other, UUID), Err(Error::Io { .. })));
+    assert!(matches!(clock_lead::previous(&other, UUID), Err(Error::Io { .. })));
 }

@@ -1,6 +1,6 @@
 //! Shared mappings of whole files.
 
-use crate::media::disk::{Mapping, PAGE_BYTES};
+use crate::media::Mapping;
 use crate::platform::fork::Guard;
 use crate::sync::AtomicU64;
 use memmap2::{Advice, MmapOptions, MmapRaw, UncheckedAdvice};
@@ -8,6 +8,10 @@ use std::fs::File;
 use std::io;
 use std::mem::ManuallyDrop;
 use std::ops::Range;
+
+/// The unit in which pages are released, on all systems: 128 records. If pages are larger, each one
+/// that the range touches is released: `memmap2` rounds the start down, the kernel the end up.
+const PAGE_BYTES: usize = 4096;
 
 /// A shared mapping of a whole file. In a forked child it does not exist, and its addresses may be
 /// reused: there it must not be used, and is not.

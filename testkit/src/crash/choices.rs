@@ -4,6 +4,7 @@
 use crate::crash::tape::{Moment, SECTOR_WORDS, Sector};
 use crate::random::Random;
 use std::ops::Range;
+use std::sync::{Arc, Mutex};
 
 /// The bias of random choices.
 #[derive(Debug, Clone, Copy)]
@@ -40,6 +41,9 @@ pub enum Chooser {
     /// One result of all.
     Way(Way),
 }
+
+/// Decides the results of a cut; shared with the caller that advances to the next result.
+pub type Decider = Arc<Mutex<Chooser>>;
 
 /// Random choices.
 #[derive(Debug)]

@@ -1,24 +1,16 @@
-//! The files and locks of a [`CrashDisk`].
+//! The files and locks of a [`CrashDisk`](crate::crash::disk::CrashDisk).
 
-use crate::crash::disk::{CrashDisk, Way};
-use crate::crash::fault::{Call, Fault};
+use crate::crash::fault::Call;
+use crate::crash::state::{Shared, Way};
 use ebbtide::media::{Access, ByteLocks, Mapping, MediaFile};
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A file that was opened.
-#[derive(Debug)]
-pub(crate) struct Content {
-    pub(crate) file: Arc<dyn MediaFile>,
-    /// The mapping through which stores are seen, once the file has been mapped.
-    pub(crate) look: Option<Box<dyn Mapping>>,
-}
-
 /// An open file.
 #[derive(Debug)]
 pub(crate) struct CrashFile {
-    pub(crate) disk: CrashDisk,
+    pub(crate) disk: Arc<Shared>,
     pub(crate) inode: u64,
     pub(crate) file: Arc<dyn MediaFile>,
 }
@@ -103,7 +95,7 @@ impl MediaFile for CrashFile {
         let (mut state, _) = self.disk.enter(Call::Map)?;
         let mapping = self.file.map(access)?;
         let noted = state.tape.inodes.get(&self.inode).is_some_and(|inode| !inode.is_bank());
-        let content = state.content(self.disk.memory(), self.inode);
+        let content = state.content(&self.disk.memory, self.inode);
         if noted && content.look.is_none() {
             content.look = Some(self.file.map(Access::Write)?);
         }
@@ -112,24 +104,10 @@ impl MediaFile for CrashFile {
     }
 }
 
-impl crate::crash::disk::State {
-    /// Returns the system's result for a call that has succeeded.
-    pub(crate) fn late(&self, way: Way) -> io::Result<()> {
-        if way == Way::Late { Err(self.failure()) } else { Ok(()) }
-    }
-
-    /// Returns the system's error for a failed call.
-    fn failure(&self) -> io::Error {
-        self.planned()
-            .and_then(Fault::error)
-            .unwrap_or_else(|| io::Error::other("the disk is broken"))
-    }
-}
-
 /// Locks that may fail.
 #[derive(Debug)]
 pub(crate) struct CrashLocks {
-    pub(crate) disk: CrashDisk,
+    pub(crate) disk: Arc<Shared>,
     pub(crate) locks: Box<dyn ByteLocks>,
 }
 

@@ -11,4 +11,5 @@ pub mod disk;
 pub mod fault;
 mod file;
 pub mod monitor;
+mod state;
 pub mod tape;

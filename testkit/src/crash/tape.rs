@@ -18,7 +18,6 @@
 //! A disk after a cut has its own tape, and takes from the previous tape the data that has not been
 //! read yet.
 
-use crate::crash::choices::Chooser;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -378,21 +377,21 @@ impl Tape {
         inodes.map(|inode| self.inodes[&inode].dirty(at)).sum()
     }
 
-    /// Returns the disk after a cut at a moment. Names are decided now, contents at the first
-    /// access.
-    pub fn cut(self: &Arc<Self>, at: Moment, chooser: &mut Chooser) -> Self {
+    /// Returns the disk after a cut at a moment. `pick` decides names now, by choosing one of a
+    /// number of options, ascending by age; contents are decided at the first access.
+    pub fn cut(self: &Arc<Self>, at: Moment, mut pick: impl FnMut(usize) -> usize) -> Self {
         let mut left = Self { last_inode: self.last_inode, ..Self::new(self.boot + 1) };
         left.told = Course::beginning(*self.told.at(at));
         for name in self.names.keys() {
             let may_be = self.left_by_name(name, at);
-            if let Some(inode) = may_be[chooser.pick(may_be.len())] {
+            if let Some(inode) = may_be[pick(may_be.len())] {
                 left.names.insert(name.clone(), Course::beginning(Some(inode)));
                 left.inodes.entry(inode).or_insert_with(|| self.left_of(inode, at));
             }
         }
         for (&inode, file) in &mut left.inodes {
             let nameless = self.names.values().all(|course| *course.at(at) != Some(inode));
-            file.foreign |= nameless && chooser.pick(2) == 1;
+            file.foreign |= nameless && pick(2) == 1;
         }
         left
     }

@@ -5,7 +5,6 @@
 //! second order. With probabilities within a factor of `1+d`, it is at most `0.03·d²` of the
 //! group's contribution to `D(j)`.
 
-use super::met;
 use crate::error::{Error, Result};
 
 /// Ranks that differ by less than one in this number are grouped.
@@ -20,6 +19,12 @@ const ALL_GROUPS: usize = (1_f64.to_bits() >> REST_BITS) as usize + 1;
 const ROUNDING: f64 = 1e-9;
 /// Sums of probabilities that exceed 1 by less than this are treated as the caller's rounding.
 const EXCESS: f64 = 1e-6;
+
+/// Returns the probability that a key occurs in `j` inserts, from the logarithm of the probability
+/// that one insert misses it.
+pub(super) fn met(ln_missed: f64, j: f64) -> f64 {
+    if j > 0.0 { -(j * ln_missed).exp_m1() } else { 0.0 }
+}
 
 /// Keys that are treated as equally likely.
 #[derive(Debug, Clone, Copy, Default)]

@@ -33,7 +33,7 @@ impl Inference for Bloom {
         let inserts = query.totals.inserts.max(u64::from(all_set));
         let likelihood = if all_set {
             tell(Piece { from: 0, to: inserts, likelihood: 1.0 });
-            self.false_positive(block, inserts, belief)
+            false_positive(self, block, inserts, belief)
         } else {
             1.0
         };
@@ -41,16 +41,14 @@ impl Inference for Bloom {
     }
 }
 
-impl Bloom {
-    /// Returns `P_FP` (equation 1), with `r_x = k`.
-    fn false_positive(&self, block: &Block<'_>, inserts: u64, belief: &Belief<'_>) -> f64 {
-        // All blocks of a filter have the same shape, so the scattering is computed once.
-        let scatter = self.scatter.get_or_init(|| {
-            Scatter::new(f64::from(self.bits(block)), self.plan.k, block.of as f64)
-        });
-        match belief.form {
-            Form::Paper => scatter.touched_of_all(self.plan.k, inserts as f64),
-            Form::Refined => scatter.touched(self.plan.k, belief.distinct.of(inserts as f64)),
-        }
+/// Returns `P_FP` (equation 1), with `r_x = k`.
+fn false_positive(kind: &Bloom, block: &Block<'_>, inserts: u64, belief: &Belief<'_>) -> f64 {
+    // All blocks of a filter have the same shape, so the scattering is computed once.
+    let scatter = kind
+        .scatter
+        .get_or_init(|| Scatter::new(f64::from(kind.bits(block)), kind.plan.k, block.of as f64));
+    match belief.form {
+        Form::Paper => scatter.touched_of_all(kind.plan.k, inserts as f64),
+        Form::Refined => scatter.touched(kind.plan.k, belief.distinct.of(inserts as f64)),
     }
 }

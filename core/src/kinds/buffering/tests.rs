@@ -210,7 +210,7 @@ fn an_insert_that_was_decided_before_a_swap_is_done_after_it() {
 }
 
 #[test]
-fn inserts_go_on_without_a_swap_that_is_held_up_for_one_generation() {
+fn inserts_continue_without_a_swap_that_is_held_up_for_one_generation() {
     let kind = build(Scheme::Two, &asked(10, 0.01));
     let harness = Harness::new(kind.clone(), ONE_BLOCK);
     for (inserts, step) in [(10, Some(1)), (19, Some(1)), (20, None)] {

@@ -20,8 +20,8 @@
 //! by less than `ε` as always; by less than `2ε` if word 3 was ever nonzero, because it is rounded
 //! down to zero at the end, too.
 
+use super::counters::{Addition, At, Cells, Counters, SATURATED};
 use super::half_life::{HalfLife, MOST_FRACTION_BITS, steps_between};
-use super::{Addition, At, Cells, Counters, SATURATED};
 use crate::block::Block;
 use crate::block::packed::Packed;
 use crate::error::Result;

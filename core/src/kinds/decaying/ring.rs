@@ -14,7 +14,7 @@
 //! zero once the block has caught up. A full count stays full until its epoch leaves the window, so
 //! *at least* is exact, too.
 
-use super::{Addition, At, Cells, Counters, SATURATED};
+use super::counters::{Addition, At, Cells, Counters, SATURATED};
 use crate::block::packed::Packed;
 use crate::block::{Layout, load};
 use crate::error::Result;

@@ -19,8 +19,7 @@
 //! maximum of its bits.
 
 use super::pool::{Digits, Pool, digits_of, most_of};
-use super::shape::{LINE, Parts};
-use super::{FLAGGED, IN_USE, MOST_FUNCTIONS};
+use super::shape::{FLAGGED, IN_USE, LINE, MOST_FUNCTIONS, Parts};
 use crate::block::Block;
 use crate::kinds::decaying::HalfLife;
 

@@ -32,15 +32,6 @@
 //! with the same fraction and range: the optimized one takes 0.67 of that with the front, 0.61
 //! without ([`theory::memory`]). The paper's factor of two (Fig. 3) counts neither fractions nor
 //! the links from digits back to counters.
-//!
-//! | kind word | holds |
-//! |---|---|
-//! | 0 | the half-life that the block has caught up to |
-//! | 1 | digits of the pool in use |
-//! | 2 | additions for which the pool had no digit |
-//! | 3 | additions cut short at `counter-bits` |
-//! | 4 | one more than the lifetime of the latest of both while it matters, else 0 |
-//! | 5 | counters marked as lossy |
 
 mod counters;
 mod front;
@@ -68,7 +59,10 @@ use crate::kind::{
 use counters::{Counters, Least, Lost};
 use front::{Front, Mode};
 use pool::Pool;
-use shape::{DIGIT_BITS, MOST_FRONT, MOST_POOL, Parts, Shape};
+use shape::{
+    DIGIT_BITS, EXHAUSTIONS, FLAGGED, HALF_LIFE, IN_USE, LOST, MOST_FRONT, MOST_FUNCTIONS,
+    MOST_POOL, Parts, SATURATED, Shape,
+};
 use std::sync::Arc;
 
 /// The kind's name.
@@ -89,21 +83,11 @@ const KNOWN: [&str; 11] = [
     "pool",
 ];
 
-/// The greatest number of hash functions, as in [`Plan`].
-const MOST_FUNCTIONS: usize = 64;
-
 const DEFAULT_FRACTION_BITS: u64 = 8;
 const DEFAULT_COUNTER_BITS: u64 = 32;
 
 /// Digits in the pool for each counter, as in the paper.
 const DEFAULT_POOL: f64 = 0.5;
-
-const HALF_LIFE: usize = 0;
-const IN_USE: usize = 1;
-const EXHAUSTIONS: usize = 2;
-const SATURATED: usize = 3;
-const LOST: usize = 4;
-const FLAGGED: usize = 5;
 
 /// An optimized filter's parameters, completed.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,4 +1,5 @@
-//! The layout of the four structures of the paper's section 4.1 in a block: pure arithmetic.
+//! The layout of a block: its kind words, and the four structures of the paper's section 4.1. Pure
+//! arithmetic.
 //!
 //! ```text
 //! | front: 2 buffers of bits | counters: 4 + F + 2 bits each |
@@ -11,6 +12,22 @@
 
 use crate::block::Layout;
 use crate::block::packed::{Packed, words_for};
+
+/// The kind word with the half-life that the block has caught up to.
+pub const HALF_LIFE: usize = 0;
+/// The kind word with the number of digits of the pool in use.
+pub const IN_USE: usize = 1;
+/// The kind word with the number of additions for which the pool had no digit.
+pub const EXHAUSTIONS: usize = 2;
+/// The kind word with the number of additions cut short at `counter-bits`.
+pub const SATURATED: usize = 3;
+/// The kind word with one more than the lifetime of the latest of both while it matters, else 0.
+pub const LOST: usize = 4;
+/// The kind word with the number of counters marked as lossy.
+pub const FLAGGED: usize = 5;
+
+/// The greatest number of hash functions, as in [`Plan`](crate::kinds::bloom::Plan).
+pub const MOST_FUNCTIONS: usize = 64;
 
 /// Counters of a line.
 pub const LINE: usize = 16;

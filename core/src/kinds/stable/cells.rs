@@ -169,7 +169,8 @@ impl Cells {
         match self.deletion {
             Deletion::Uniform => pending.into_iter().all(|draw| key.lower(draws.cell(draw))),
             Deletion::ByValue => {
-                !replay::empties(block, cells, draws, pending, |cell| key.has(cell))
+                let used = block.own(USED);
+                !replay::empties(block, cells, draws, pending, used, |cell| key.has(cell))
             }
         }
     }

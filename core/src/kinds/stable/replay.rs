@@ -71,16 +71,16 @@ impl Values for Written<'_> {
     }
 }
 
-/// Returns whether these decrements would bring a cell to zero for which `asked` is true. Writes
-/// nothing.
+/// Returns whether these decrements, in a block with `used` cells in use, would bring a cell to
+/// zero for which `asked` is true. Writes nothing.
 pub(super) fn empties(
     block: &Block<'_>,
     cells: &Packed,
     draws: Draws,
     pending: Range<u64>,
+    used: u64,
     asked: impl Fn(usize) -> bool,
 ) -> bool {
-    let used = block.own(super::cells::USED);
     let many = pending.end - pending.start;
     // Tables are at most half full.
     if many <= SMALL as u64 / 2 {

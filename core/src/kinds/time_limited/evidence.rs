@@ -7,7 +7,7 @@
 use super::super::runs::{Ages, Row, Start};
 use super::TimeLimited;
 use super::fills::Measure;
-use super::generations::Generations;
+use super::generations::{Generations, last_generation};
 use crate::block::Blocks;
 use crate::inference::{Belief, Piece, Survival, posterior::gone};
 use crate::kind::{BankEntry, Inference, Micros, Query, State, Totals, Within};
@@ -93,12 +93,12 @@ fn since(now: Micros, time: Micros) -> u64 {
 
 impl Inference for TimeLimited {
     fn window(&self, _: &Totals) -> Within {
-        Within::Time(self.window)
+        Within::Time(self.plan.window)
     }
 
     /// Returns the age of the first insert, as long as it is on record: no key is older.
     fn history(&self, state: &State<'_>, query: &Query) -> u64 {
-        let generations = self.generations(state);
+        let generations = self.plan.generations(state);
         match generations.beginning() {
             (generation, true) => since(query.now, generations.opened(generation)),
             (_, false) => u64::MAX,
@@ -115,13 +115,14 @@ impl Inference for TimeLimited {
         belief: &Belief<'_>,
         tell: &mut dyn FnMut(Piece),
     ) {
-        let generations = self.generations(state);
+        let generations = self.plan.generations(state);
         let mut past = Past::new(generations, Arrivals::new(belief), query.now);
         let mut oldest = generations.current();
-        let mut entry = self.before(state, u64::MAX);
+        let key = Rows { kind: self, state, blocks, query, belief };
+        let mut entry = before(state, u64::MAX);
         while let Some(bank) = entry {
-            entry = self.before(state, bank.since);
-            let Some((rows, row)) = self.row(state, blocks, query, belief, &bank) else {
+            entry = before(state, bank.since);
+            let Some((rows, row)) = key.row(&bank) else {
                 continue;
             };
             oldest = rows.newest.saturating_sub(u64::from(row.generations().max(1)) - 1);
@@ -134,7 +135,7 @@ impl Inference for TimeLimited {
                 return;
             }
             if row.count() > 0 {
-                let older = self.older(state, blocks, query, belief, entry);
+                let older = key.older(entry);
                 let told = match row.count() {
                     1..=4 => past.tell_each::<4>(&rows, &row, older, belief.width, tell),
                     _ => past.tell_each::<64>(&rows, &row, older, belief.width, tell),
@@ -148,64 +149,60 @@ impl Inference for TimeLimited {
     }
 }
 
-impl TimeLimited {
+/// Returns the youngest bank that opened before a generation.
+#[inline]
+fn before(state: &State<'_>, generation: u64) -> Option<BankEntry> {
+    state.bank_of_step(generation.checked_sub(1)?)
+}
+
+/// A key's rows, bank by bank.
+struct Rows<'a> {
+    kind: &'a TimeLimited,
+    state: &'a State<'a>,
+    blocks: &'a Blocks<'a>,
+    query: &'a Query,
+    belief: &'a Belief<'a>,
+}
+
+impl<'a> Rows<'a> {
     /// Returns the likelihood of the rows in this bank and all older ones: `V` of each.
-    fn older(
-        &self,
-        state: &State<'_>,
-        blocks: &Blocks<'_>,
-        query: &Query,
-        belief: &Belief<'_>,
-        mut entry: Option<BankEntry>,
-    ) -> f64 {
+    fn older(&self, mut entry: Option<BankEntry>) -> f64 {
         let mut all = 1.0;
         while let Some(bank) = entry {
-            entry = self.before(state, bank.since);
-            if let Some((rows, row)) = self.row(state, blocks, query, belief, &bank) {
+            entry = before(self.state, bank.since);
+            if let Some((rows, row)) = self.row(&bank) {
                 all *= row.whole(&rows);
             }
         }
         all
     }
 
-    /// Returns the youngest bank that opened before a generation.
-    #[inline]
-    fn before(&self, state: &State<'_>, generation: u64) -> Option<BankEntry> {
-        state.bank_of_step(generation.checked_sub(1)?)
-    }
-
     /// Returns the key's row in a bank.
     #[inline]
-    fn row<'a>(
-        &self,
-        state: &State<'a>,
-        blocks: &Blocks<'_>,
-        query: &Query,
-        belief: &Belief<'_>,
-        bank: &BankEntry,
-    ) -> Option<(Bank<'a>, Row)> {
+    fn row(&self, bank: &BankEntry) -> Option<(Bank<'a>, Row)> {
+        let Self { kind, state, blocks, query, belief } = *self;
+        let (k, slices) = (kind.plan.k, &kind.slices);
         let block = blocks.get(bank.slot)?;
-        let generations = self.generations(state);
+        let generations = kind.plan.generations(state);
         let current = generations.current();
-        let last = self.last_generation(state, bank).min(current);
-        let (ones, newest) = self.slices.ones(block, last, query.hash);
+        let last = last_generation(state, bank).min(current);
+        let (ones, newest) = slices.ones(block, last, query.hash);
         let (beginning, _) = generations.beginning();
         let first = bank.since.max(beginning);
-        let starts = self.slices.starts(ones);
-        let row =
-            Row::new(starts, self.slices.shape(), newest.saturating_add(1).saturating_sub(first));
+        let starts = slices.starts(ones);
+        let row = Row::new(starts, slices.shape(), newest.saturating_add(1).saturating_sub(first));
         let words = block.cells.len() as u64 * block.of;
         let mut open_keys = 0;
         // Needed only for slices that still take inserts.
-        if last == current && starts.leading_zeros() < self.k {
+        if last == current && starts.leading_zeros() < k {
             let new_bits = query.totals.new_bits.saturating_sub(generations.new_bits());
-            open_keys = Measure::new(&generations, self.k, bank.since, words).keys(new_bits);
+            open_keys = Measure::new(&generations, k, bank.since, words).keys(new_bits);
         }
         let bank = Bank {
             generations,
             prior: Arrivals::new(belief),
             now: query.now,
-            k: self.k.into(),
+            k: k.into(),
             newest,
             serves: (first, last),
             words: words.max(1) as f64,

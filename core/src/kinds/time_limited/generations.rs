@@ -11,7 +11,7 @@
 //! just before another thread's event, and whose time is ahead of the event's by no more than the
 //! grace.
 
-use crate::kind::{Micros, State};
+use crate::kind::{BankEntry, Micros, State};
 use std::ops::Range;
 
 /// Generations on record: those of a window, by time, plus those that bursts may add.
@@ -256,4 +256,11 @@ impl<'a> Generations<'a> {
             self.set_full(0);
         }
     }
+}
+
+/// Returns the last generation that a bank serves; unlimited for the newest.
+pub(super) fn last_generation(state: &State<'_>, bank: &BankEntry) -> u64 {
+    let later = |other: &BankEntry| (other.since, other.id) > (bank.since, bank.id);
+    let next = state.banks().filter(later).map(|other| other.since).min();
+    next.map_or(u64::MAX, |since| since.saturating_sub(1))
 }

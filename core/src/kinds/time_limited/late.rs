@@ -14,10 +14,13 @@
 //! each generation.
 
 use super::fills::zeros_left;
-use super::{COLUMNS, TimeLimited, sizing};
+use super::generations::last_generation;
+use super::plan::{COLUMNS, Plan};
+use super::sizing;
 use crate::block::{Block, Blocks};
 use crate::kind::BankEntry;
 use crate::kind::State;
+use crate::kinds::columns::Columns;
 
 /// Words of a block that are sampled for room: with 12 slices they give the load to 5 %.
 pub(super) const WORDS: usize = 64;
@@ -25,45 +28,47 @@ pub(super) const WORDS: usize = 64;
 /// Returns the generation that takes a late key: its own one, `step`, if that has room in the key's
 /// block or contains the key, else the open one.
 pub(super) fn step(
-    kind: &TimeLimited,
+    plan: &Plan,
+    slices: &Columns,
     state: &State<'_>,
     blocks: &Blocks<'_>,
     hash: u64,
     step: u64,
 ) -> u64 {
-    let open = kind.generations(state).current();
+    let open = plan.generations(state).current();
     if step >= open {
         return step;
     }
     let Some(bank) = state.bank_of_step(step) else { return open };
     let Some(block) = blocks.get(bank.slot) else { return open };
-    let free =
-        has_room(kind, state, &bank, block, step) || kind.slices.new_bits(block, step, hash) == 0;
+    let free = has_room(plan, slices, state, &bank, block, step)
+        || slices.new_bits(block, step, hash) == 0;
     if free { step } else { open }
 }
 
 /// Returns whether the slices of a generation are less full than allowed at this point.
 fn has_room(
-    kind: &TimeLimited,
+    plan: &Plan,
+    slices: &Columns,
     state: &State<'_>,
     bank: &BankEntry,
     block: &Block<'_>,
     step: u64,
 ) -> bool {
-    let (open, last) = (kind.generations(state).current(), kind.last_generation(state, bank));
+    let (open, last) = (plan.generations(state).current(), last_generation(state, bank));
     // A bank with successors leaves them their part of the false positives.
     let part = if last < open { sizing::HURRIED } else { 1.0 };
     // The share of zeros that one generation leaves in a slice when it has used its allowance.
-    let each = zeros_left(part * sizing::keys_a_word(kind, bank.geometry));
+    let each = zeros_left(part * sizing::keys_a_word(plan, bank.geometry));
     let mut zeros = [1.0; COLUMNS as usize];
-    (1..=kind.k as usize).for_each(|count| zeros[count] = zeros[count - 1] * each);
-    let (k, end) = (u64::from(kind.k), last.min(open).saturating_add(1));
+    (1..=plan.k as usize).for_each(|count| zeros[count] = zeros[count - 1] * each);
+    let (k, end) = (u64::from(plan.k), last.min(open).saturating_add(1));
     let planned = |age| {
         let slice = step.saturating_sub(age);
         let taken = slice.saturating_add(k).min(end).saturating_sub(slice.max(bank.since));
         1.0 - zeros[taken as usize % zeros.len()]
     };
     let planned: f64 = (0..k).map(planned).sum();
-    let (set, bits) = kind.slices.set_in(block, step, WORDS);
-    (set as f64) < planned * bits as f64 / f64::from(kind.k)
+    let (set, bits) = slices.set_in(block, step, WORDS);
+    (set as f64) < planned * bits as f64 / f64::from(plan.k)
 }

@@ -3,6 +3,8 @@
 //!
 //! `cargo test time_limited::late_tests -- --nocapture` prints the figures.
 
+use super::generations::Generations;
+use super::plan::pace_and_grace;
 use super::tests::tiny;
 use super::*;
 use crate::conformance::Harness;
@@ -196,11 +198,11 @@ fn late_keys_in_bursts_keep_the_rate() {
 fn keys_of_one_moment_fill_its_generation_and_then_the_open_one() {
     let kind = tiny(T, 12, 50, 0.5);
     let mut harness = Harness::new(kind.clone(), Layout { stripes: 1, block_words: 64 });
-    let span = kind.pace + kind.grace;
+    let span = kind.plan.pace + kind.plan.grace;
     let (moment, now) = (5 * T, 5 * T + T / 2);
     harness.insert(mix(0), moment);
     harness.insert(mix(1), now);
-    let open = kind.generations(&harness.state()).current();
+    let open = kind.plan.generations(&harness.state()).current();
     let steps: Vec<u64> = (2..2000)
         .map(|i| match harness.insert(mix(i), moment) {
             Decision::Insert { step } => step,

@@ -7,7 +7,7 @@
 //!   is present while its generation is alive: until `T` after that ended, by time, never by count,
 //!   half-open.
 //! - A generation closes when its allowance is used (the paper's equations 4 and 5) or `T/l` after
-//!   it opened (slightly earlier, see `pace_and_grace`), even if nothing is inserted. The paper's
+//!   it opened (slightly earlier, see `plan`), even if nothing is inserted. The paper's
 //!   generations close by use alone, so a quiet stream never expires keys.
 //! - A bank serves whole generations, with slices of its own from its first one on, sized for 1.25
 //!   times the measured need. A burst uses up its columns before a larger one follows (see
@@ -25,6 +25,7 @@ mod evidence;
 mod fills;
 mod generations;
 mod late;
+mod plan;
 mod sizing;
 pub mod spec;
 
@@ -39,18 +40,18 @@ mod scenarios;
 #[cfg(test)]
 mod tests;
 
-use super::age_partitioned::{MOST_WORDS, design, theory};
+use super::age_partitioned::{MOST_WORDS, theory};
 use super::columns::{Columns, caught_up};
 use crate::block::{Block, Blocks, Layout, MAX_BANKS};
 use crate::error::{Error, Result};
-use crate::kind::parameters::{DEFAULT_FPR, within};
 use crate::kind::{
-    Age, BankEntry, BankMask, Decision, Describe, Event, Events, Inference, KeyAges, Kind, Micros,
-    Moment, Operation, Parameters, Query, Sample, State, Within,
+    Age, BankMask, Decision, Describe, Event, Events, Inference, KeyAges, Kind, Micros, Moment,
+    Operation, Parameters, Query, Sample, State, Within,
 };
 use crate::state::STATE_WORDS;
 use fills::Measure;
-use generations::{Generations, Opening};
+use generations::{Opening, last_generation};
+use plan::{COLUMNS, Plan};
 use std::sync::Arc;
 
 /// The kind's name.
@@ -59,45 +60,10 @@ pub const NAME: &str = "time-limited";
 /// The parameters of this kind.
 const KNOWN: [&str; 6] = ["window", "fpr", "rate", "k", "l", "load"];
 
-/// The longest window: 36,000 years in microseconds.
-const MOST_WINDOW: Micros = 1 << 60;
-
-/// Columns of a block; those beyond `k+l` let generations close early.
-const COLUMNS: u32 = 64;
-
-/// Columns left free in the steady state: for the grace, and so that a generation may close before
-/// its time. When the rate rises, the next generation is then the first that measures only the new
-/// rate.
-const SPARE: u32 = 2;
-
-/// Plans aim at this part of the planned rate, because fills vary slightly around the expected
-/// ones.
-const AIM: f64 = 0.97;
-
-/// The highest load: beyond it more hash functions would be better.
-const MOST_LOAD: f64 = 1.0;
-
-/// Words of the first bank if no rate is given: 32 KiB.
-const FIRST_WORDS: u64 = 4096;
-
-/// The layout for which the first bank is planned.
-const PLANNED: Layout = Layout { stripes: 16, block_words: 2048 };
-
-/// A time-limited filter's parameters, completed.
+/// A time-limited filter.
 #[derive(Debug, Clone, PartialEq)]
 struct TimeLimited {
-    window: Micros,
-    fpr: f64,
-    rate: Option<f64>,
-    k: u32,
-    l: u32,
-    /// Set bits that each cell of a slice took when all `k` generations have used their allowance.
-    load: f64,
-    /// The longest time for which a generation stays open.
-    pace: Micros,
-    /// The time after its close for which it counts as open; with `pace` together `T/l`, rounded
-    /// up.
-    grace: Micros,
+    plan: Plan,
     slices: Columns,
 }
 
@@ -110,88 +76,18 @@ struct TimeLimited {
 /// other.
 pub fn build(parameters: &Parameters) -> Result<Arc<dyn Kind>> {
     parameters.only(NAME, &KNOWN)?;
-    let window = parameters.required("window", "a number of microseconds")?;
-    let window = within("window", window, 1, MOST_WINDOW)?;
-    let fpr = parameters.fpr()?.unwrap_or(DEFAULT_FPR);
-    let rate = parameters.optional("rate", "inserts a second")?;
-    if let Some(rate) = rate.filter(|&rate: &f64| !(rate >= 0.0 && rate.is_finite())) {
-        return Err(Error::parameter("rate", "a number of inserts a second", rate));
-    }
-    let (k, l) = slice_counts(parameters, fpr)?;
-    let load = match parameters.optional("load", "the highest load of a slice")? {
-        Some(load) if load > 0.0 && load <= MOST_LOAD => load,
-        Some(load) => {
-            return Err(Error::parameter("load", format!("above 0, at most {MOST_LOAD}"), load));
-        }
-        None => planned_load(k, fpr)?,
-    };
-    let (pace, grace) = pace_and_grace(window, k, l);
-    let slices = Columns::new(k, COLUMNS, COLUMNS);
-    let kind = TimeLimited { window, fpr, rate, k, l, load, pace, grace, slices };
-    if kind.first_words() > MOST_WORDS {
+    let plan = Plan::of(parameters)?;
+    if sizing::first_words(&plan) > MOST_WORDS {
         let most = format!("a rate that {MOST_WORDS} words (8 TiB) can hold");
-        return Err(Error::parameter("rate", most, rate.unwrap_or(0.0)));
+        return Err(Error::parameter("rate", most, plan.rate.unwrap_or(0.0)));
     }
-    Ok(Arc::new(kind))
-}
-
-/// Returns `k` and `l` as given, or those that take the least memory.
-fn slice_counts(parameters: &Parameters, fpr: f64) -> Result<(u32, u32)> {
-    match parameters.slices(COLUMNS - 1)? {
-        None => {
-            let best = design(AIM * fpr, COLUMNS - SPARE).ok_or_else(|| too_low(fpr))?;
-            Ok((best.k, best.l))
-        }
-        Some((k, l)) if k + l <= COLUMNS => Ok((k, l)),
-        Some((k, l)) => Err(Error::parameter("l", format!("at most {COLUMNS} slices, k+l"), k + l)),
-    }
-}
-
-/// Returns how long a generation is open, and how long after that it still counts as open.
-///
-/// An insert may go to a generation that another thread closes concurrently because its allowance
-/// is used, at a time before the insert's. The difference is at most the grace, because otherwise
-/// the insert records its time first ([`Events::grace`]). The key's window, from the generation's
-/// end on, is therefore complete. Grace is a 64th of `T/l`, if the slices leave a spare column:
-/// `n-k` consecutive generations must cover the window and the grace, which holds for `l <= 62`.
-fn pace_and_grace(window: Micros, k: u32, l: u32) -> (Micros, Micros) {
-    let whole = window.div_ceil(l.into());
-    let grace = if k + l < COLUMNS { whole / 64 } else { 0 };
-    (whole - grace, grace)
-}
-
-/// Returns the highest load that keeps the rate with all columns in use and all generations full.
-fn planned_load(k: u32, fpr: f64) -> Result<f64> {
-    let l = COLUMNS - k;
-    let holds = |load| theory::fpr(k, l, load, theory::Phase::WORST) <= AIM * fpr;
-    let (mut low, mut high) = (1e-6, MOST_LOAD);
-    if holds(high) {
-        return Ok(high);
-    }
-    if !holds(low) {
-        return Err(too_low(fpr));
-    }
-    while high / low > 1.0 + 1e-9 {
-        let middle = (low * high).sqrt();
-        if holds(middle) { low = middle } else { high = middle }
-    }
-    Ok(low)
-}
-
-fn too_low(fpr: f64) -> Error {
-    Error::parameter("fpr", "a rate that 64 slices can keep", fpr)
+    Ok(Arc::new(TimeLimited::new(plan)))
 }
 
 impl TimeLimited {
-    fn generations<'a>(&self, state: &State<'a>) -> Generations<'a> {
-        Generations::new(state, (self.pace, self.grace), u64::from(self.k) - 1)
-    }
-
-    /// Returns the last generation that a bank serves; unlimited for the newest.
-    fn last_generation(&self, state: &State<'_>, bank: &BankEntry) -> u64 {
-        let later = |other: &BankEntry| (other.since, other.id) > (bank.since, bank.id);
-        let next = state.banks().filter(later).map(|other| other.since).min();
-        next.map_or(u64::MAX, |since| since.saturating_sub(1))
+    fn new(plan: Plan) -> Self {
+        let slices = Columns::new(plan.k, COLUMNS, COLUMNS);
+        Self { plan, slices }
     }
 
     /// Returns the block that an insert writes, and the first generation of its bank; none if that
@@ -215,7 +111,7 @@ impl TimeLimited {
         query: &Query,
         age: Micros,
     ) -> Option<u64> {
-        let oldest = self.generations(state).first_since(query.now, age);
+        let oldest = self.plan.generations(state).first_since(query.now, age);
         let found = state.banks().filter_map(|bank| {
             let block = blocks.get(bank.slot)?;
             let oldest = oldest.max(bank.since);
@@ -232,14 +128,14 @@ impl TimeLimited {
 
     /// Returns the sum of new bits at which the allowance of the open generation is used.
     fn full(&self, state: &State<'_>, layout: Layout) -> u64 {
-        let generations = self.generations(state);
+        let generations = self.plan.generations(state);
         let Some(bank) = state.bank_of_step(generations.current()) else {
             return u64::MAX;
         };
         let words = layout.words(bank.geometry);
         let part = if generations.hurried(bank.since) { sizing::HURRIED } else { 1.0 };
-        let allowance = Measure::new(&generations, self.k, bank.since, words)
-            .new_bits(part * sizing::capacity(self, layout, bank.geometry));
+        let allowance = Measure::new(&generations, self.plan.k, bank.since, words)
+            .new_bits(part * sizing::capacity(&self.plan, layout, bank.geometry));
         generations.new_bits().saturating_add(allowance.max(1))
     }
 }
@@ -251,12 +147,12 @@ impl Describe for TimeLimited {
 
     fn parameters(&self) -> Parameters {
         let mut all = Parameters::new()
-            .with("window", self.window)
-            .with("fpr", self.fpr)
-            .with("k", self.k)
-            .with("l", self.l)
-            .with("load", self.load);
-        if let Some(rate) = self.rate {
+            .with("window", self.plan.window)
+            .with("fpr", self.plan.fpr)
+            .with("k", self.plan.k)
+            .with("l", self.plan.l)
+            .with("load", self.plan.load);
+        if let Some(rate) = self.plan.rate {
             all.set("rate", rate);
         }
         all
@@ -271,11 +167,7 @@ impl Describe for TimeLimited {
     }
 
     fn first_words(&self) -> u64 {
-        let Some(rate) = self.rate else {
-            return FIRST_WORDS;
-        };
-        let keys = sizing::MARGIN * rate * self.pace as f64 / 1e6;
-        PLANNED.words(sizing::geometry_for(self, PLANNED, keys))
+        sizing::first_words(&self.plan)
     }
 
     fn default_stripes(&self, block_words: u32) -> u32 {
@@ -283,18 +175,18 @@ impl Describe for TimeLimited {
     }
 
     fn step(&self, state: &State<'_>, _: &Moment) -> Option<u64> {
-        Some(self.generations(state).current())
+        Some(self.plan.generations(state).current())
     }
 
     /// Returns the rate when all generations of the first bank have used their allowance, and all
     /// columns are alive.
     fn planned_fpr(&self, layout: Layout) -> f64 {
         let geometry = layout.geometry(self.first_words());
-        let keys = sizing::capacity(self, layout, geometry);
-        let load = f64::from(self.k) * keys / layout.words(geometry) as f64;
+        let keys = sizing::capacity(&self.plan, layout, geometry);
+        let load = f64::from(self.plan.k) * keys / layout.words(geometry) as f64;
         let block_keys = keys / layout.blocks(geometry) as f64;
-        let l = COLUMNS - self.k;
-        theory::fpr_in_blocks(self.k, l, load, theory::Phase::WORST, block_keys)
+        let l = COLUMNS - self.plan.k;
+        theory::fpr_in_blocks(self.plan.k, l, load, theory::Phase::WORST, block_keys)
     }
 
     /// Measured, not derived from the keys of generations, because late keys go to closed ones.
@@ -323,7 +215,7 @@ impl Kind for TimeLimited {
     fn start(&self, state: &State<'_>, layout: Layout) {
         let geometry = layout.geometry(self.first_words());
         state.apply_banks(&Event::OpenBank { id: state.next_bank(), geometry, since: 0, time: 0 });
-        let generations = self.generations(state);
+        let generations = self.plan.generations(state);
         generations.start();
         generations.set_full(self.full(state, layout));
     }
@@ -343,7 +235,7 @@ impl Kind for TimeLimited {
     /// that time, in a silence or before the first insert, the next one takes the key if it is
     /// inside the window, and keeps it slightly longer.
     fn decide(&self, state: &State<'_>, moment: &Moment) -> Decision {
-        let generations = self.generations(state);
+        let generations = self.plan.generations(state);
         if moment.time >= moment.now {
             return Decision::Insert { step: generations.current() };
         }
@@ -353,7 +245,7 @@ impl Kind for TimeLimited {
         } else {
             moment.time
         };
-        if end.saturating_add(self.window) > moment.now {
+        if end.saturating_add(self.plan.window) > moment.now {
             Decision::Insert { step }
         } else {
             Decision::TooLate
@@ -365,7 +257,7 @@ impl Kind for TimeLimited {
     }
 
     fn step_of_late(&self, state: &State<'_>, blocks: &Blocks<'_>, hash: u64, step: u64) -> u64 {
-        late::step(self, state, blocks, hash, step)
+        late::step(&self.plan, &self.slices, state, blocks, hash, step)
     }
 
     /// Returns the newly set bits.
@@ -381,46 +273,46 @@ impl Kind for TimeLimited {
     }
 
     fn contains(&self, state: &State<'_>, blocks: &Blocks<'_>, query: &Query) -> bool {
-        self.youngest(state, blocks, query, self.window).is_some()
+        self.youngest(state, blocks, query, self.plan.window).is_some()
     }
 
     fn settle(&self, state: &State<'_>, slot: usize, block: &Block<'_>, _: &Moment) {
         let Some(bank) = state.bank(slot) else { return };
-        let last = self.last_generation(state, &bank).min(self.generations(state).current());
+        let last = last_generation(state, &bank).min(self.plan.generations(state).current());
         self.slices.catch_up(block, bank.since, last);
     }
 
     /// Returns the rate of runs of ones in slices of generations that are alive.
     fn block_fpr(&self, state: &State<'_>, slot: usize, block: &Block<'_>, moment: &Moment) -> f64 {
         let Some(bank) = state.bank(slot) else { return 0.0 };
-        let generations = self.generations(state);
-        let last = self.last_generation(state, &bank).min(generations.current());
-        let oldest = generations.first_since(moment.now, self.window).max(bank.since);
+        let generations = self.plan.generations(state);
+        let last = last_generation(state, &bank).min(generations.current());
+        let oldest = generations.first_since(moment.now, self.plan.window).max(bank.since);
         if oldest > last {
             return 0.0;
         }
         // A run of an alive generation has no slices older than those of `oldest`.
-        let alive = (last - oldest).saturating_add(self.k.into()).min(COLUMNS.into());
-        theory::fpr_run(self.slices.fills(block, last).take(alive as usize), self.k)
+        let alive = (last - oldest).saturating_add(self.plan.k.into()).min(COLUMNS.into());
+        theory::fpr_run(self.slices.fills(block, last).take(alive as usize), self.plan.k)
     }
 }
 
 impl Events for TimeLimited {
     fn due(&self, state: &State<'_>, layout: Layout, moment: &Moment) -> Option<Event> {
-        sizing::due(self, state, layout, moment)
+        sizing::due(&self.plan, state, layout, moment)
     }
 
     fn apply(&self, state: &State<'_>, layout: Layout, event: &Event) {
-        let generations = self.generations(state);
+        let generations = self.plan.generations(state);
         match *event {
             Event::Step { step, time, word } if step > generations.current() => {
                 let bank = state.bank_of_step(generations.current());
                 let keys_before = bank.map_or(0, |bank| {
-                    Measure::new(&generations, self.k, bank.since, layout.words(bank.geometry))
+                    Measure::new(&generations, self.plan.k, bank.since, layout.words(bank.geometry))
                         .keys(word.saturating_sub(generations.new_bits()))
                 });
                 let opening = Opening { generation: step, time, new_bits: word, keys_before };
-                generations.open(&opening, self.window);
+                generations.open(&opening, self.plan.window);
                 generations.set_full(self.full(state, layout));
             }
             Event::OpenBank { since, time, .. } => generations.begin_bank(since, time),
@@ -429,14 +321,14 @@ impl Events for TimeLimited {
     }
 
     fn grace(&self) -> Micros {
-        self.grace
+        self.plan.grace
     }
 }
 
 impl KeyAges for TimeLimited {
     fn age(&self, state: &State<'_>, blocks: &Blocks<'_>, query: &Query) -> Option<Age> {
-        let generation = self.youngest(state, blocks, query, self.window)?;
-        let generations = self.generations(state);
+        let generation = self.youngest(state, blocks, query, self.plan.window)?;
+        let generations = self.plan.generations(state);
         // A block may be a generation ahead of the state that a query has read, which is then open.
         let end = if generation > generations.current() {
             query.now
@@ -454,8 +346,8 @@ impl KeyAges for TimeLimited {
         within: Within,
     ) -> bool {
         let age = match within {
-            Within::Items(_) => self.window,
-            Within::Time(age) => age.min(self.window),
+            Within::Items(_) => self.plan.window,
+            Within::Time(age) => age.min(self.plan.window),
         };
         self.youngest(state, blocks, query, age).is_some()
     }

@@ -27,7 +27,7 @@ impl Model {
         let first = harness.state().bank(0).expect("the first bank");
         Self {
             kind: kind.clone(),
-            generations: vec![(u64::from(kind.k) - 1, 0, None)],
+            generations: vec![(u64::from(kind.plan.k) - 1, 0, None)],
             banks: vec![(0, first.geometry.words_per_block)],
             slices: HashMap::new(),
             events: 0,
@@ -41,7 +41,7 @@ impl Model {
                 Event::Step { step, time, .. } => {
                     let open = self.generations.last_mut().expect("an open generation");
                     let (number, end) =
-                        (open.0, time.min(open.1 + self.kind.pace) + self.kind.grace);
+                        (open.0, time.min(open.1 + self.kind.plan.pace) + self.kind.plan.grace);
                     open.2 = Some(end);
                     // Closed empty, in the silence between.
                     let empty = (number + 1..step).map(|number| (number, end, Some(end)));
@@ -58,14 +58,14 @@ impl Model {
     }
 
     fn end(&self, generation: &(u64, Micros, Option<Micros>)) -> Micros {
-        generation.2.unwrap_or(generation.1 + self.kind.pace + self.kind.grace)
+        generation.2.unwrap_or(generation.1 + self.kind.plan.pace + self.kind.plan.grace)
     }
 
     /// Returns the key's bit of a slice.
     fn bit(&mut self, generation: u64, slice: u64, hash: u64) -> &mut bool {
         let bank = self.banks.iter().rposition(|&(since, _)| since <= generation).expect("a bank");
         let words = self.banks[bank].1;
-        let function = (slice % u64::from(self.kind.k)) as u32;
+        let function = (slice % u64::from(self.kind.plan.k)) as u32;
         let bits = self.slices.entry((bank, slice)).or_insert_with(|| vec![false; words as usize]);
         &mut bits[Positions::new(hash, words).get(function)]
     }
@@ -78,11 +78,11 @@ impl Model {
         // Without a generation of its own, the key's own time counts.
         let own = time >= now || into.1 <= time;
         let until = if own { self.end(&into) } else { time };
-        if until + self.kind.window <= now {
+        if until + self.kind.plan.window <= now {
             return Decision::TooLate;
         }
         let into = if self.takes(into.0, open.0, hash) { into } else { open };
-        for slice in into.0 + 1 - u64::from(self.kind.k)..=into.0 {
+        for slice in into.0 + 1 - u64::from(self.kind.plan.k)..=into.0 {
             *self.bit(into.0, slice, hash) = true;
         }
         Decision::Insert { step: into.0 }
@@ -91,7 +91,7 @@ impl Model {
     /// Returns whether a generation takes a key: the open one, one that contains it, or one whose
     /// slices are not as full as planned.
     fn takes(&mut self, generation: u64, open: u64, hash: u64) -> bool {
-        let k = u64::from(self.kind.k);
+        let k = u64::from(self.kind.plan.k);
         let slices = generation + 1 - k..=generation;
         if generation == open || slices.clone().all(|slice| *self.bit(generation, slice, hash)) {
             return true;
@@ -101,7 +101,7 @@ impl Model {
         let last = self.banks.get(bank + 1).map_or(open, |&(next, _)| open.min(next - 1));
         let geometry = Geometry { blocks_per_stripe: 1, words_per_block };
         let part = if last < open { sizing::HURRIED } else { 1.0 };
-        let each = fills::zeros_left(part * sizing::keys_a_word(&self.kind, geometry));
+        let each = fills::zeros_left(part * sizing::keys_a_word(&self.kind.plan, geometry));
         let (mut set, mut planned) = (0, 0.0);
         for slice in slices {
             let taken = (slice.max(since)..=last.min(slice + k - 1)).count();
@@ -116,7 +116,7 @@ impl Model {
     /// Returns how long ago the youngest generation ended that contains the key and ended less than
     /// `age` ago.
     fn youngest(&mut self, hash: u64, now: Micros, age: Micros) -> Option<Micros> {
-        let k = u64::from(self.kind.k);
+        let k = u64::from(self.kind.plan.k);
         let alive: Vec<_> =
             self.generations.iter().filter(|g| self.end(g) + age > now).copied().collect();
         let found = alive.into_iter().rev().find(|&(generation, ..)| {

@@ -18,18 +18,24 @@
 //!
 //! This module is independent of blocks and cells.
 
-use super::COLUMNS;
 use super::fills::Measure;
-use super::generations::{Generations, RING};
-use super::{FIRST_WORDS, MOST_WORDS, TimeLimited};
+use super::generations::{Generations, RING, last_generation};
+use super::plan::{COLUMNS, Plan};
 use crate::block::{Geometry, Layout, MAX_BANKS};
-use crate::kind::{BankEntry, Describe, Event, Micros, Moment, State};
+use crate::kind::{BankEntry, Event, Micros, Moment, State};
+use crate::kinds::age_partitioned::MOST_WORDS;
+
+/// Words of the first bank if no rate is given: 32 KiB.
+const FIRST_WORDS: u64 = 4096;
+
+/// The layout for which the first bank is planned.
+const PLANNED: Layout = Layout { stripes: 16, block_words: 2048 };
 
 /// The least capacity of a bank, in keys of a generation: fewer would measure nothing.
 const LEAST_KEYS: f64 = 64.0;
 
 /// The factor between a bank's capacity and the measured need.
-pub(super) const MARGIN: f64 = 1.25;
+const MARGIN: f64 = 1.25;
 
 /// That factor if the need grows fast: if the previous bank is younger than half a window.
 const FAST_MARGIN: f64 = 2.5;
@@ -62,34 +68,34 @@ const CERTAINTY: f64 = 2.0;
 /// `L·W/k`, slightly reduced for the spread of keys over small blocks: the rate grows as about the
 /// power `0.75·k` of the load, whose relative variance over blocks is about `2/(3·L·w)`, `w` the
 /// words of a block. Only + × ÷ are used, because the state depends on the result.
-pub(super) fn capacity(kind: &TimeLimited, layout: Layout, geometry: Geometry) -> f64 {
-    capacity_of(kind, layout.words(geometry) as f64, geometry).max(1.0)
+pub(super) fn capacity(plan: &Plan, layout: Layout, geometry: Geometry) -> f64 {
+    capacity_of(plan, layout.words(geometry) as f64, geometry).max(1.0)
 }
 
 /// Returns the capacity for each word of the bank.
-pub(super) fn keys_a_word(kind: &TimeLimited, geometry: Geometry) -> f64 {
-    capacity_of(kind, 1.0, geometry)
+pub(super) fn keys_a_word(plan: &Plan, geometry: Geometry) -> f64 {
+    capacity_of(plan, 1.0, geometry)
 }
 
-fn capacity_of(kind: &TimeLimited, words: f64, geometry: Geometry) -> f64 {
-    let k = f64::from(kind.k);
+fn capacity_of(plan: &Plan, words: f64, geometry: Geometry) -> f64 {
+    let k = f64::from(plan.k);
     let block = f64::from(geometry.words_per_block.max(1));
-    let spread = k / (4.0 * kind.load * block);
-    kind.load * words / k / (1.0 + spread)
+    let spread = k / (4.0 * plan.load * block);
+    plan.load * words / k / (1.0 + spread)
 }
 
 /// Returns the smallest geometry with a capacity of `keys` keys a generation, and of
 /// [`LEAST_KEYS`].
-pub(super) fn geometry_for(kind: &TimeLimited, layout: Layout, keys: f64) -> Geometry {
+fn geometry_for(plan: &Plan, layout: Layout, keys: f64) -> Geometry {
     let keys = keys.max(LEAST_KEYS);
-    let mut words = f64::from(kind.k) * keys / kind.load;
+    let mut words = f64::from(plan.k) * keys / plan.load;
     // Beyond the greatest size of a filter the result need only be too large.
     let geometry_of = |words: f64| layout.geometry((words as u64).min(2 * MOST_WORDS));
     let mut geometry = geometry_of(words);
     // Smaller blocks need more words for the same keys, and more words make larger blocks: two or
     // three rounds.
     for _ in 0..8 {
-        let room = capacity(kind, layout, geometry);
+        let room = capacity(plan, layout, geometry);
         if room >= keys {
             break;
         }
@@ -99,14 +105,23 @@ pub(super) fn geometry_for(kind: &TimeLimited, layout: Layout, keys: f64) -> Geo
     geometry
 }
 
+/// Returns the words of the first bank.
+pub(super) fn first_words(plan: &Plan) -> u64 {
+    let Some(rate) = plan.rate else {
+        return FIRST_WORDS;
+    };
+    let keys = MARGIN * rate * plan.pace as f64 / 1e6;
+    PLANNED.words(geometry_for(plan, PLANNED, keys))
+}
+
 /// Returns the event that must come before an insert at `moment`.
 pub(super) fn due(
-    kind: &TimeLimited,
+    plan: &Plan,
     state: &State<'_>,
     layout: Layout,
     moment: &Moment,
 ) -> Option<Event> {
-    let generations = kind.generations(state);
+    let generations = plan.generations(state);
     let new_bits = moment.totals.new_bits;
     let over = moment.now >= generations.close();
     if !over && new_bits < generations.full() {
@@ -114,14 +129,14 @@ pub(super) fn due(
     }
     let newest = state.banks().max_by_key(|bank| (bank.since, bank.id))?;
     let step = Event::Step {
-        step: next_generation(kind, &generations, moment.now),
+        step: next_generation(plan, &generations, moment.now),
         time: moment.now,
         word: new_bits,
     };
     if newest.since > generations.current() {
         return Some(step);
     }
-    let sizing = Sizing { kind, state, layout, generations, newest, now: moment.now };
+    let sizing = Sizing { plan, state, layout, generations, newest, now: moment.now };
     if over {
         let before = sizing.dead_bank().or_else(|| sizing.shrink(new_bits));
         let before = before.or_else(|| sizing.succeed(&step, new_bits));
@@ -140,11 +155,11 @@ pub(super) fn due(
 /// Returns the generation that opens at `now`. Those that would have opened and closed empty since
 /// the open one are skipped, so that no slice is written both before and after a silence. Skipping
 /// more than `k` makes no difference.
-fn next_generation(kind: &TimeLimited, generations: &Generations<'_>, now: Micros) -> u64 {
+fn next_generation(plan: &Plan, generations: &Generations<'_>, now: Micros) -> u64 {
     let open = generations.current();
-    let silent = now >= generations.end(open).saturating_add(kind.window);
-    let passed = now.saturating_sub(generations.opened(open)) / kind.pace;
-    let most = u64::from(kind.k);
+    let silent = now >= generations.end(open).saturating_add(plan.window);
+    let passed = now.saturating_sub(generations.opened(open)) / plan.pace;
+    let most = u64::from(plan.k);
     open.saturating_add(if silent { most } else { passed.clamp(1, most) })
 }
 
@@ -160,7 +175,7 @@ struct Lately {
 }
 
 struct Sizing<'a> {
-    kind: &'a TimeLimited,
+    plan: &'a Plan,
     state: &'a State<'a>,
     layout: Layout,
     generations: Generations<'a>,
@@ -172,7 +187,7 @@ impl Sizing<'_> {
     /// Returns whether a generation may open in the newest bank now, and each `pace` from now on,
     /// without recycling a slice or a record that is alive.
     fn room(&self) -> bool {
-        self.room_in(u64::from(COLUMNS - self.kind.k), self.newest.since) && self.room_on_record()
+        self.room_in(u64::from(COLUMNS - self.plan.k), self.newest.since) && self.room_on_record()
     }
 
     /// Returns the same for the records of generations alone, which all banks share.
@@ -190,8 +205,8 @@ impl Sizing<'_> {
             let Some(generation) = open.checked_sub(ago + 1).filter(|&g| g >= since) else {
                 return true;
             };
-            let later = (back - 1 - ago).saturating_mul(self.kind.pace);
-            let dead = self.generations.end(generation).saturating_add(self.kind.window);
+            let later = (back - 1 - ago).saturating_mul(self.plan.pace);
+            let dead = self.generations.end(generation).saturating_add(self.plan.window);
             dead <= self.now.saturating_add(later)
         })
     }
@@ -202,7 +217,7 @@ impl Sizing<'_> {
         let Event::Step { step, .. } = *step else {
             return true;
         };
-        let last = step.checked_sub(1 + u64::from(COLUMNS - self.kind.k));
+        let last = step.checked_sub(1 + u64::from(COLUMNS - self.plan.k));
         last.is_none_or(|last| last < self.newest.since || last < self.alive())
     }
 
@@ -210,7 +225,7 @@ impl Sizing<'_> {
     /// bank must then follow even if keys arrive slowly, which needs a slot for it, and records.
     /// The records that bursts may use are shared out: a bank takes at most as many as it leaves.
     fn room_for_haste(&self) -> bool {
-        let by_time = self.kind.window.div_ceil(self.kind.pace).saturating_add(2);
+        let by_time = self.plan.window.div_ceil(self.plan.pace).saturating_add(2);
         let (alive, next) = (self.alive(), self.generations.current().saturating_add(1));
         let (used, own) = (next - alive, next - alive.max(self.newest.since).min(next));
         self.state.banks().count() < MAX_BANKS
@@ -220,14 +235,14 @@ impl Sizing<'_> {
 
     /// Returns the oldest generation that is alive.
     fn alive(&self) -> u64 {
-        self.generations.first_since(self.now, self.kind.window)
+        self.generations.first_since(self.now, self.plan.window)
     }
 
     /// Returns the event that closes the oldest bank, if all its generations are dead and it is not
     /// the newest.
     fn dead_bank(&self) -> Option<Event> {
         let oldest = self.state.banks().min_by_key(|bank| (bank.since, bank.id))?;
-        let last = self.kind.last_generation(self.state, &oldest);
+        let last = last_generation(self.state, &oldest);
         let dead = oldest.id != self.newest.id && last < self.alive();
         dead.then_some(Event::CloseBank { id: oldest.id, time: self.now })
     }
@@ -239,7 +254,7 @@ impl Sizing<'_> {
         if !self.room_on_record() {
             return None;
         }
-        let young = self.now.saturating_sub(self.generations.bank_time()) < self.kind.window / 2;
+        let young = self.now.saturating_sub(self.generations.bank_time()) < self.plan.window / 2;
         // The first bank is a guess: an error in it does not measure growth.
         let margin = if young && self.newest.id > 0 { FAST_MARGIN } else { MARGIN };
         let lately = self.lately(new_bits);
@@ -258,8 +273,8 @@ impl Sizing<'_> {
         let words = self.layout.words(self.newest.geometry);
         let most = words.saturating_mul(MOST_GROWTH).max(GROWN_WORDS);
         let most = self.layout.geometry(most.min(MOST_WORDS));
-        if keys < capacity(self.kind, self.layout, most) {
-            geometry_for(self.kind, self.layout, keys)
+        if keys < capacity(self.plan, self.layout, most) {
+            geometry_for(self.plan, self.layout, keys)
         } else {
             most
         }
@@ -269,9 +284,9 @@ impl Sizing<'_> {
     /// measured over the number with the highest certain need. Infinite if all keys came in one
     /// tick of the caller's clock.
     fn need_above_capacity(&self, new_bits: u64) -> Option<f64> {
-        let capacity = capacity(self.kind, self.layout, self.newest.geometry);
+        let capacity = capacity(self.plan, self.layout, self.newest.geometry);
         let open = self.generations.current();
-        let pace = self.kind.pace as f64;
+        let pace = self.plan.pace as f64;
         let (mut keys, mut first) = (self.open_keys(new_bits) as f64, open);
         let mut surest = (0.0, None);
         let mut at_once = false;
@@ -327,10 +342,10 @@ impl Sizing<'_> {
                 present += if calm < 2 { keys } else { 0.0 };
             }
         }
-        let columns = f64::from(COLUMNS - self.kind.k);
-        let pace = self.kind.pace as f64;
+        let columns = f64::from(COLUMNS - self.plan.k);
+        let pace = self.plan.pace as f64;
         let lasted = self.now.saturating_sub(self.generations.opened(open)) as f64;
-        let mean = all * pace / self.kind.window as f64;
+        let mean = all * pace / self.plan.window as f64;
         Lately {
             need: mean.max(late * pace / lasted.max(pace)),
             bursts_again: bursts / (HURRIED * columns / 2.0),
@@ -340,8 +355,8 @@ impl Sizing<'_> {
 
     /// Returns `keys`, but at least those of the first bank: a smaller one would gain nothing.
     fn worthwhile(&self, keys: f64) -> f64 {
-        let least = self.kind.first_words().min(FIRST_WORDS);
-        keys.max(capacity(self.kind, self.layout, self.layout.geometry(least)))
+        let least = first_words(self.plan).min(FIRST_WORDS);
+        keys.max(capacity(self.plan, self.layout, self.layout.geometry(least)))
     }
 
     /// Returns a smaller bank, if the need stayed under a quarter of the capacity for a whole
@@ -349,32 +364,32 @@ impl Sizing<'_> {
     fn shrink(&self, new_bits: u64) -> Option<Event> {
         let open = self.generations.current();
         // A silence of a whole window does not predict the need after it.
-        let silent = self.now >= self.generations.end(open).saturating_add(self.kind.window);
-        if silent || self.now.saturating_sub(self.generations.watched_since()) < self.kind.window {
+        let silent = self.now >= self.generations.end(open).saturating_add(self.plan.window);
+        if silent || self.now.saturating_sub(self.generations.watched_since()) < self.plan.window {
             return None;
         }
         let closed = self.alive()..open;
         let most = closed
             .map(|generation| self.need_of(generation))
             .fold(self.open_keys(new_bits) as f64, f64::max);
-        let capacity = capacity(self.kind, self.layout, self.newest.geometry);
+        let capacity = capacity(self.plan, self.layout, self.newest.geometry);
         if 4.0 * most >= capacity || !self.room_on_record() {
             return None;
         }
-        let geometry = geometry_for(self.kind, self.layout, self.worthwhile(MARGIN * most));
+        let geometry = geometry_for(self.plan, self.layout, self.worthwhile(MARGIN * most));
         let less = self.layout.words(geometry) <= self.layout.words(self.newest.geometry) / 2;
         if less { self.open(geometry) } else { None }
     }
 
     /// Returns the keys in a pace for a closed generation.
     fn need_of(&self, generation: u64) -> f64 {
-        let share = self.kind.pace as f64 / self.generations.lasted(generation).max(1) as f64;
+        let share = self.plan.pace as f64 / self.generations.lasted(generation).max(1) as f64;
         self.generations.keys(generation) as f64 * share.clamp(1.0, MOST_EXTRAPOLATION)
     }
 
     fn open_keys(&self, new_bits: u64) -> u64 {
         let words = self.layout.words(self.newest.geometry);
-        Measure::new(&self.generations, self.kind.k, self.newest.since, words)
+        Measure::new(&self.generations, self.plan.k, self.newest.since, words)
             .keys(new_bits.saturating_sub(self.generations.new_bits()))
     }
 

@@ -1,5 +1,6 @@
 //! The kind's rules, one test each.
 
+use super::plan::pace_and_grace;
 use super::*;
 use crate::conformance::{self, Harness, hash_of};
 use crate::hash::mix;
@@ -7,8 +8,8 @@ use crate::hash::mix;
 /// Returns a kind with the smallest first bank.
 pub(super) fn tiny(window: u64, k: u32, l: u32, load: f64) -> Arc<TimeLimited> {
     let (pace, grace) = pace_and_grace(window, k, l);
-    let (fpr, rate, slices) = (0.001, Some(0.0), Columns::new(k, COLUMNS, COLUMNS));
-    Arc::new(TimeLimited { window, fpr, rate, k, l, load, pace, grace, slices })
+    let (fpr, rate) = (0.001, Some(0.0));
+    Arc::new(TimeLimited::new(Plan { window, fpr, rate, k, l, load, pace, grace }))
 }
 
 /// Returns the keys and times of a stream with all cases: bursts, gaps, silences, late keys.
@@ -81,12 +82,12 @@ fn keeps_what_is_alive(kind: &Arc<TimeLimited>, stream: impl Iterator<Item = (u6
         now = now.max(time);
         harness.insert(hash, time);
         let state = harness.state();
-        let generations = kind.generations(&state);
+        let generations = kind.plan.generations(&state);
         let open = generations.current();
         assert!(now < generations.close(), "{open} stays open at {now}");
-        let alive = generations.first_since(now, kind.window);
+        let alive = generations.first_since(now, kind.plan.window);
         let bank = state.bank_of_step(open).expect("a bank");
-        let oldest_slice = alive.max(bank.since) + 1 - u64::from(kind.k);
+        let oldest_slice = alive.max(bank.since) + 1 - u64::from(kind.plan.k);
         assert!(open - oldest_slice < COLUMNS.into(), "at {now}: {alive} of {open}");
         assert!(alive > generations.oldest() || open < generations::RING);
     }
@@ -100,7 +101,7 @@ fn a_generation_never_lasts_longer_than_a_span_and_is_never_recycled_alive() {
     // is too small: each closes early, until the spare columns are used.
     for (l, percent) in [(52, 102), (52, 105), (51, 103), (50, 106), (50, 110), (40, 120)] {
         let kind = tiny(WINDOW, 12, l, 0.5);
-        let pause = kind.pace * 100 / (64 * percent);
+        let pause = kind.plan.pace * 100 / (64 * percent);
         keeps_what_is_alive(&kind, (0..20_000).map(|i| (hash_of(i), 5 * WINDOW + i * pause)));
     }
 }
@@ -128,7 +129,7 @@ fn columns_used_up_by_a_burst_leave_the_closings_by_time_untouched() {
 fn a_key_is_gone_a_span_after_the_window_but_for_ghosts() {
     let kind = tiny(WINDOW, 12, 50, 0.55);
     let mut harness = Harness::new(kind.clone(), Layout { stripes: 1, block_words: 1 << 20 });
-    let span = kind.pace + kind.grace;
+    let span = kind.plan.pace + kind.plan.grace;
     let mut keys = Vec::new();
     for i in 0..60_000_u64 {
         let time = 1_000_000 + i * 1000;
@@ -142,11 +143,11 @@ fn a_key_is_gone_a_span_after_the_window_but_for_ghosts() {
         let Some(expired) = now.checked_sub(time + WINDOW + span) else {
             continue;
         };
-        let Some(tally) = ghosts.get_mut((expired / span) as usize) else {
+        let Some(counts) = ghosts.get_mut((expired / span) as usize) else {
             continue;
         };
-        tally.0 += u32::from(harness.contains(hash));
-        tally.1 += 1;
+        counts.0 += u32::from(harness.contains(hash));
+        counts.1 += 1;
     }
     println!("ghosts by spans expired: {ghosts:?}");
     // At fills below one half, each expired generation overwrites one more slice: below 2^-e, plus
@@ -233,10 +234,10 @@ fn inserts_that_read_their_step_before_another_threads_event_are_safe_within_the
     let mut harness = Harness::new(kind.clone(), Layout { stripes: 1, block_words: 64 });
     let mut keys = Vec::new();
     for i in 0..150 {
-        let opened = 5 * WINDOW + i * (kind.pace + kind.grace);
+        let opened = 5 * WINDOW + i * (kind.plan.pace + kind.plan.grace);
         harness.insert(hash_of(2 * i), opened);
         // The step was read just before the due one was made.
-        let time = opened + kind.pace + kind.grace - 1;
+        let time = opened + kind.plan.pace + kind.plan.grace - 1;
         harness.insert_once(hash_of(2 * i + 1), time, 1);
         keys.push((hash_of(2 * i + 1), time));
         for &(hash, time) in keys.iter().filter(|(_, time)| time + WINDOW > opened) {

@@ -38,7 +38,7 @@ impl Inference for Timing {
             return;
         };
         let now = self.now(block, &query.totals);
-        let Oldest { age, count } = self.oldest_of(block, query.hash, now);
+        let Oldest { age, count } = oldest_of(self, block, query.hash, now);
         let (batch, into_batch) = (self.plan.batch, now.into_batch);
         if age > theory::reach(self.plan.window, batch, into_batch) {
             // Theorem 2: an expired key was inserted before all inserts that the timers cover.
@@ -56,78 +56,75 @@ impl Inference for Timing {
         tell(Piece { from, to, likelihood: 1.0 });
         // i before that batch: others touched these timers in it, and none since. Lemma 1, i >= b:
         // the same with age 0.
-        let likelihood = self.touched(block, belief, count, from, inserts);
+        let likelihood = touched(self, block, belief, count, from, inserts);
         tell(Piece { from: to, to: Piece::ENDLESS, likelihood });
     }
 }
 
-impl Timing {
-    /// Returns `G/F`: the probability that these timers were touched by one of `inserts` inserts,
-    /// `since` inserts ago, given that no later insert touched them.
-    fn touched(
-        &self,
-        block: &Block<'_>,
-        belief: &Belief<'_>,
-        count: u32,
-        since: u64,
-        inserts: u64,
-    ) -> f64 {
-        // All blocks of a filter have the same shape, so the scattering is computed once (section
-        // 4.4).
-        let scatter = self.scatter.get_or_init(|| {
-            Scatter::new(self.timers(block).cells as f64, self.plan.k, block.of as f64)
-        });
-        let distinct = |inserts: u64| belief.distinct.of(inserts as f64);
-        match belief.form {
-            // Equation 25: F(c_x, 0, B).
-            Form::Paper => scatter.touched_of_all(count, distinct(inserts)),
-            // A key that repeated since did not touch them in that batch either.
-            Form::Refined => {
-                let gone = distinct(since.saturating_add(inserts)) - distinct(since);
-                scatter.touched(count, gone)
-            }
+/// Returns `G/F`: the probability that these timers were touched by one of `inserts` inserts,
+/// `since` inserts ago, given that no later insert touched them.
+fn touched(
+    kind: &Timing,
+    block: &Block<'_>,
+    belief: &Belief<'_>,
+    count: u32,
+    since: u64,
+    inserts: u64,
+) -> f64 {
+    // All blocks of a filter have the same shape, so the scattering is computed once (section
+    // 4.4).
+    let scatter = kind.scatter.get_or_init(|| {
+        Scatter::new(kind.timers(block).cells as f64, kind.plan.k, block.of as f64)
+    });
+    let distinct = |inserts: u64| belief.distinct.of(inserts as f64);
+    match belief.form {
+        // Equation 25: F(c_x, 0, B).
+        Form::Paper => scatter.touched_of_all(count, distinct(inserts)),
+        // A key that repeated since did not touch them in that batch either.
+        Form::Refined => {
+            let gone = distinct(since.saturating_add(inserts)) - distinct(since);
+            scatter.touched(count, gone)
         }
     }
+}
 
-    #[inline]
-    fn oldest_of(&self, block: &Block<'_>, hash: u64, now: Now) -> Oldest {
-        let timers = self.timers(block);
-        let stamp = self.ring.stamp(now.own);
-        let (mut oldest, mut count) = (0, 0);
-        self.each_timer(&timers, hash, |at| {
-            let age = self.ring.age(stamp, timers.get(block, at));
-            count = if age == oldest {
-                count + 1
-            } else if age > oldest {
-                1
-            } else {
-                count
-            };
-            oldest = oldest.max(age);
-        });
-        let k = u64::from(self.plan.k);
-        if (timers.cells as u64) < ROOM_FOR_A_PAIR * k * k {
-            count = self.distinct_of(&timers, block, hash, |stamped| {
-                self.ring.age(stamp, stamped) == oldest
-            });
-        }
-        Oldest { age: oldest.saturating_add(now.tick - now.own), count }
-    }
-
-    /// Returns how many different timers of the key hold a matching value.
-    #[cold]
-    fn distinct_of(
-        &self,
-        timers: &Packed,
-        block: &Block<'_>,
-        hash: u64,
-        holds: impl Fn(u64) -> bool,
-    ) -> u32 {
-        let positions = Positions::new(hash, timers.cells as u32);
-        let met = |function: u32| {
-            (0..function).any(|other| positions.get(other) == positions.get(function))
+#[inline]
+fn oldest_of(kind: &Timing, block: &Block<'_>, hash: u64, now: Now) -> Oldest {
+    let timers = kind.timers(block);
+    let stamp = kind.ring.stamp(now.own);
+    let (mut oldest, mut count) = (0, 0);
+    kind.each_timer(&timers, hash, |at| {
+        let age = kind.ring.age(stamp, timers.get(block, at));
+        count = if age == oldest {
+            count + 1
+        } else if age > oldest {
+            1
+        } else {
+            count
         };
-        let holding = |function: &u32| holds(timers.get(block, positions.get(*function)));
-        (0..self.plan.k).filter(holding).filter(|&function| !met(function)).count() as u32
+        oldest = oldest.max(age);
+    });
+    let k = u64::from(kind.plan.k);
+    if (timers.cells as u64) < ROOM_FOR_A_PAIR * k * k {
+        count = distinct_of(kind, &timers, block, hash, |stamped| {
+            kind.ring.age(stamp, stamped) == oldest
+        });
     }
+    Oldest { age: oldest.saturating_add(now.tick - now.own), count }
+}
+
+/// Returns how many different timers of the key hold a matching value.
+#[cold]
+fn distinct_of(
+    kind: &Timing,
+    timers: &Packed,
+    block: &Block<'_>,
+    hash: u64,
+    holds: impl Fn(u64) -> bool,
+) -> u32 {
+    let positions = Positions::new(hash, timers.cells as u32);
+    let met =
+        |function: u32| (0..function).any(|other| positions.get(other) == positions.get(function));
+    let holding = |function: &u32| holds(timers.get(block, positions.get(*function)));
+    (0..kind.plan.k).filter(holding).filter(|&function| !met(function)).count() as u32
 }
