@@ -52,7 +52,7 @@ pub enum Command {
     /// absent.
     Age(Query),
     /// Prints the probability that each key is in the window, given its prior probability (bloom,
-    /// timing, block-timing, age-partitioned, time-limited).
+    /// timing, block-timing, age-partitioned, time-limited, fingerprint).
     Posterior(Posterior),
     /// Prints 1 or 0 for each key: the answer with the lower expected cost, given what wrong
     /// answers cost (the same kinds).
@@ -127,6 +127,11 @@ pub struct Dedup {
     /// Remove a key from the window after N further lines.
     #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub last: Option<u64>,
+    /// The kind of a new filter: with --window fingerprint or time-limited, with --last
+    /// fingerprint, age-partitioned, double-buffering, two-buffer, timing or block-timing
+    /// [default: fingerprint].
+    #[arg(long, value_name = "KIND")]
+    pub kind: Option<String>,
     /// Keep the filter in this directory for the next run; it is created if necessary. An existing
     /// filter needs neither --window nor --last, and refuses values other than its own. A
     /// directory of other files is refused. Several runs may share a filter at the same time:

@@ -311,12 +311,15 @@ fn micros_text(text: &str) -> std::result::Result<String, String> {
     Ok(duration.as_micros().to_string())
 }
 
+/// The kind of a window, unless another one is named.
+pub const KIND_OF_WINDOWS: &str = "fingerprint";
+
 /// Returns the named kind, else the kind that `--window` or `--last` implies.
 pub fn kind_or_implied<'a>(kind: Option<&'a str>, options: &KindOptions) -> Result<&'a str> {
     match kind {
         Some(kind) => Ok(kind),
-        None if options.get("window").is_some() => Ok("time-limited"),
-        None if options.get("window-items").is_some() => Ok("age-partitioned"),
+        None if options.get("window").is_some() => Ok(KIND_OF_WINDOWS),
+        None if options.get("window-items").is_some() => Ok(KIND_OF_WINDOWS),
         None => Err(Failure::Error(
             "the kind is missing; give --kind, or --window DURATION, or --last N".to_owned(),
         )),
@@ -399,8 +402,9 @@ mod tests {
     fn a_window_implies_its_kind() {
         let window = parse(&["--window", "1s"]).expect("options");
         let items = parse(&["--window-items", "5"]).expect("options");
-        assert_eq!(kind_or_implied(None, &window).expect("kind"), "time-limited");
-        assert_eq!(kind_or_implied(None, &items).expect("kind"), "age-partitioned");
+        for window in [&window, &items] {
+            assert_eq!(kind_or_implied(None, window).expect("kind"), KIND_OF_WINDOWS);
+        }
         assert_eq!(kind_or_implied(Some("bloom"), &items).expect("kind"), "bloom");
         assert!(kind_or_implied(None, &KindOptions::default()).is_err());
     }

@@ -7,6 +7,7 @@ use super::run::Ended;
 use super::stream::Stream;
 use crate::args::Dedup;
 use crate::failure::{Failure, Result, note};
+use crate::kind_options::KIND_OF_WINDOWS;
 use crate::output::Output;
 use crate::stop;
 use crate::units;
@@ -86,16 +87,18 @@ fn remove_on_signal(dir: &Path) -> Result<()> {
 fn spec(arguments: &Dedup) -> Result<Option<Any>> {
     let fpr = arguments.fpr.unwrap_or(FPR);
     let parameters = Parameters::new().with("fpr", fpr);
+    let kind = arguments.kind.as_deref().unwrap_or(KIND_OF_WINDOWS);
+    let needs_window = |option: &str| {
+        let what = format!("{option} needs a window; give --window DURATION or --last N as well");
+        Err(Failure::Error(what))
+    };
     match (arguments.window, arguments.last) {
         (Some(window), _) => {
-            Ok(Some(Any::new("time-limited", parameters.with("window", window.as_micros()))))
+            Ok(Some(Any::new(kind, parameters.with("window", window.as_micros()))))
         }
-        (None, Some(last)) => {
-            Ok(Some(Any::new("age-partitioned", parameters.with("window-items", last))))
-        }
-        (None, None) if arguments.fpr.is_some() => Err(Failure::Error(
-            "--fpr needs a window; give --window DURATION or --last N as well".to_owned(),
-        )),
+        (None, Some(last)) => Ok(Some(Any::new(kind, parameters.with("window-items", last)))),
+        (None, None) if arguments.fpr.is_some() => needs_window("--fpr"),
+        (None, None) if arguments.kind.is_some() => needs_window("--kind"),
         (None, None) => Ok(None),
     }
 }

@@ -3,7 +3,7 @@
 use super::look::{bytes, parameter_rows, parameters_json};
 use crate::args::Plan;
 use crate::failure::Result;
-use crate::kind_options::kind_or_implied;
+use crate::kind_options::{KIND_OF_WINDOWS, kind_or_implied};
 use crate::output::{Output, object, table};
 use ebbtide::inspect;
 use serde_json::{Map, Value};
@@ -15,7 +15,7 @@ const FPR: f64 = 0.001;
 pub fn plan(arguments: &Plan) -> Result<()> {
     let mut parameters = arguments.kind_options.parameters();
     let kind = match (&arguments.kind, arguments.last) {
-        (None, Some(_)) => "age-partitioned",
+        (None, Some(_)) => KIND_OF_WINDOWS,
         (kind, _) => kind_or_implied(kind.as_deref(), &arguments.kind_options)?,
     };
     if let Some(last) = arguments.last {

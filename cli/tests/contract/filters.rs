@@ -279,15 +279,15 @@ fn a_plan_equals_the_created_filter_and_creates_nothing() {
 fn a_window_is_enough_for_a_plan() {
     let plan =
         |arguments: &[&str]| ok(&[&["plan", "--json"], arguments].concat(), b"").json().remove(0);
-    assert_eq!(plan(&["--window", "10m", "--rate", "100"])["kind"], "time-limited");
-    assert_eq!(plan(&["--last", "1000", "--fpr", "0.01"])["kind"], "age-partitioned");
+    assert_eq!(plan(&["--window", "10m", "--rate", "100"])["kind"], "fingerprint");
+    assert_eq!(plan(&["--last", "1000", "--fpr", "0.01"])["kind"], "fingerprint");
     assert_eq!(
         plan(&["--last", "1000"]),
-        plan(&["--kind", "age-partitioned", "--window-items", "1000", "--fpr", "0.001"])
+        plan(&["--kind", "fingerprint", "--window-items", "1000", "--fpr", "0.001"])
     );
     let outcome = ok(&["plan", "--window", "10m", "--rate", "100", "--fpr", "0.01"], b"");
     let text = outcome.text();
-    for word in ["time-limited", "10m", "memory", "disk", "FPR"] {
+    for word in ["fingerprint", "10m", "memory", "disk", "FPR"] {
         assert!(text.contains(word), "no {word} in {text}");
     }
     assert!(refused(&["plan", "--fpr", "0.1"], b"").contains("--kind"));

@@ -89,7 +89,7 @@ impl Other {
         assert!(ages[0].parse::<u64>().is_ok_and(|age| age <= 2), "{ages:?}");
         assert_eq!(ages[1], "-");
         let stat = self.ok(&["stat", state, "--json"]).json().remove(0);
-        assert_eq!((&stat["inserts"], &stat["kind"]), (&2.into(), &"age-partitioned".into()));
+        assert_eq!((&stat["inserts"], &stat["kind"]), (&2.into(), &"fingerprint".into()));
         assert!(self.ok(&["stat", state]).text().starts_with("kind "));
         let text = self.ok(&["verify", state]).text().to_owned();
         assert!(text.contains("sound") && !text.contains("DAMAGED"), "{text}");
