@@ -1,5 +1,6 @@
-//! Compares 64 columns with `fastbloom::AtomicBloomFilter` for insert and contains, with the same
-//! number of bits and hashes, and bulk calls with single ones.
+//! Compares windows with `fastbloom::AtomicBloomFilter` for insert and contains, and bulk calls with
+//! single ones: `age-partitioned` with the same number of bits and hashes, `fingerprint` with the
+//! same keys and rate, and its check-and-insert with that of `age-partitioned` for the same window.
 //!
 //! `cargo bench --bench beside_fastbloom` uses 1 and 16 MiB; `EBBTIDE_MIB=1,16,256,1024` sets other
 //! sizes. Each result is a ratio of two times measured in turns, and the median of the turns, which
@@ -9,7 +10,7 @@
 mod common;
 
 use common::{directory, key};
-use ebbtide::{AgePartitioned, Checked, Durability, Filter, Options};
+use ebbtide::{AgePartitioned, Any, Checked, Durability, Filter, Fingerprint, Options, Spec};
 use fastbloom::AtomicBloomFilter;
 use std::hint::black_box;
 use std::time::Instant;
@@ -26,38 +27,61 @@ fn keys(from: u64) -> Vec<[u8; 16]> {
 }
 
 struct Pair {
-    ours: Filter<AgePartitioned>,
+    ours: Filter,
     theirs: AtomicBloomFilter,
+    /// Another filter of ours, for the same window.
+    other: Option<Filter>,
     _directory: tempfile::TempDir,
 }
 
+/// Creates a filter of this name.
+fn created(directory: &tempfile::TempDir, name: &str, spec: impl Spec) -> Filter {
+    let options = Options::new().durability(Durability::Never);
+    let path = directory.path().join(name);
+    drop(Filter::create(&path, spec, options.clone()).expect("a filter"));
+    Filter::<Any>::open(&path, options).expect("a filter")
+}
+
 impl Pair {
-    /// Creates both filters with this size, with every page written, and shifts pending in the
-    /// blocks of ours.
-    fn new(mib: u64) -> (Self, u64) {
+    /// Creates filters of `age-partitioned` and theirs, of this size.
+    fn of_columns(mib: u64) -> (Self, u64) {
         let directory = directory();
         // The window for which 64 columns at FPR 0.001 take this many bytes.
         let window = mib * 312_500;
-        let options = Options::new().durability(Durability::Never);
-        let spec = AgePartitioned::last(window).fpr(0.001);
-        let ours =
-            Filter::create(directory.path().join("filter"), spec, options).expect("a filter");
+        let ours = created(&directory, "filter", AgePartitioned::last(window).fpr(0.001));
         let parameters = ours.parameters();
         assert_eq!(parameters.get("k"), Some("12"), "the number of hashes of the other filter");
         let words: usize =
             parameters.get("words").and_then(|words| words.parse().ok()).expect("words");
         let theirs = AtomicBloomFilter::with_num_bits(words * 64).hashes(HASHES);
-        let pair = Self { ours, theirs, _directory: directory };
+        Self { ours, theirs, other: None, _directory: directory }.filled(window)
+    }
+
+    /// Creates filters of `fingerprint`, of this size, theirs and `age-partitioned`.
+    fn of_fingerprints(mib: u64) -> (Self, u64) {
+        let directory = directory();
+        // The window for which fingerprints at FPR 0.001 take this many bytes.
+        let window = mib * 444_000;
+        let ours = created(&directory, "filter", Fingerprint::last(window).fpr(0.001));
+        let other = created(&directory, "other", AgePartitioned::last(window).fpr(0.001));
+        let theirs = AtomicBloomFilter::with_false_pos(0.001).expected_items(window as usize);
+        Self { ours, theirs, other: Some(other), _directory: directory }.filled(window)
+    }
+
+    /// Fills the filters, so that every page is written and blocks of ours have to catch up.
+    fn filled(self, window: u64) -> (Self, u64) {
         let mut next = 0;
         while next < window {
             let keys = keys(next);
-            pair.ours.insert_all(&keys).expect("inserts");
+            for filter in [Some(&self.ours), self.other.as_ref()].into_iter().flatten() {
+                filter.insert_all(&keys).expect("inserts");
+            }
             for key in &keys {
-                pair.theirs.insert(key);
+                self.theirs.insert(key);
             }
             next += BATCH;
         }
-        (pair, next)
+        (self, next)
     }
 
     fn insert_ours(&self, keys: &[[u8; 16]]) {
@@ -80,12 +104,6 @@ impl Pair {
         keys.iter().filter(|key| self.theirs.contains(*key)).count()
     }
 
-    fn check_and_insert(&self, keys: &[[u8; 16]]) -> usize {
-        let new =
-            |key: &&[u8; 16]| self.ours.check_and_insert(key).expect("an answer") == Checked::New;
-        keys.iter().filter(new).count()
-    }
-
     fn check_and_insert_all(&self, keys: &[[u8; 16]]) -> usize {
         let mut answers = Vec::with_capacity(BULK);
         let mut new = 0;
@@ -96,6 +114,11 @@ impl Pair {
         }
         new
     }
+}
+
+fn check_and_insert(filter: &Filter, keys: &[[u8; 16]]) -> usize {
+    let new = |key: &&[u8; 16]| filter.check_and_insert(key).expect("an answer") == Checked::New;
+    keys.iter().filter(new).count()
 }
 
 fn nanoseconds<T>(work: impl FnOnce() -> T) -> f64 {
@@ -123,9 +146,9 @@ impl Times {
     }
 }
 
-fn beside(mib: u64) {
-    let (pair, mut next) = Pair::new(mib);
-    let [mut inserts, mut present, mut absent, mut bulk] = [(); 4].map(|()| Times::default());
+fn beside(mib: u64, (pair, mut next): (Pair, u64)) {
+    let [mut inserts, mut present, mut absent, mut bulk, mut checks] =
+        [(); 5].map(|()| Times::default());
     for round in 0..PAIRS {
         let fresh = keys(next);
         inserts.0.push((
@@ -139,22 +162,30 @@ fn beside(mib: u64) {
         let missing = nanoseconds(|| assert!(pair.count_ours(&unseen) < unseen.len() / 100));
         absent.0.push((missing, theirs));
         let (one, other) = (keys(next + BATCH), keys(next + 2 * BATCH));
-        bulk.0.push((
-            nanoseconds(|| pair.check_and_insert(&one)),
-            nanoseconds(|| pair.check_and_insert_all(&other)),
-        ));
+        let one_by_one = nanoseconds(|| check_and_insert(&pair.ours, &one));
+        bulk.0.push((one_by_one, nanoseconds(|| pair.check_and_insert_all(&other))));
+        if let Some(filter) = &pair.other {
+            checks.0.push((one_by_one, nanoseconds(|| check_and_insert(filter, &one))));
+            check_and_insert(filter, &other);
+        }
         next += 3 * BATCH;
     }
     inserts.report(mib, "insert, fastbloom's");
     present.report(mib, "contains present keys, fastbloom's");
     absent.report(mib, "contains absent keys, fastbloom's of present ones");
     bulk.report(mib, "check-and-insert one by one, 1,000 at once");
+    if pair.other.is_some() {
+        checks.report(mib, "check-and-insert, age-partitioned's");
+    }
 }
 
 fn main() {
     let sizes = std::env::var("EBBTIDE_MIB").unwrap_or_else(|_| "1,16".to_owned());
     println!("| MiB | what, against what | ns | ns | ratio |\n|---|---|---|---|---|");
     for mib in sizes.split(',') {
-        beside(mib.trim().parse().expect("sizes in MiB, with commas between"));
+        let mib = mib.trim().parse().expect("sizes in MiB, with commas between");
+        beside(mib, Pair::of_columns(mib));
+        println!("| {mib} | *fingerprint* | | | |");
+        beside(mib, Pair::of_fingerprints(mib));
     }
 }

@@ -70,6 +70,18 @@ impl Listing {
         Ok(listing)
     }
 
+    /// Returns the number of the timeline after `last`: the next one under which another filter has
+    /// no segment here, whose name the new timeline's segment might need.
+    pub fn next_timeline(&self, last: u64) -> u64 {
+        let is_taken = |number: u64| {
+            let mut others = self.others.iter();
+            others.any(
+                |file| matches!(file, FileName::Segment { timeline, .. } if *timeline == number),
+            )
+        };
+        (last.saturating_add(1)..).find(|&number| !is_taken(number)).unwrap_or(u64::MAX)
+    }
+
     /// Returns the first segments, as long as all their records lie below `start`: the next one
     /// begins where a segment ends, or where its timeline was cut off. An empty segment may be
     /// among them, created by a delayed handle that had been overtaken, under the name of a removed
@@ -84,5 +96,18 @@ impl Listing {
     pub fn segments_needed(&self) -> &[(u64, u64)] {
         let older = self.snapshots.get(1).copied().unwrap_or(0);
         &self.segments[self.segments_below(older).len()..]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timeline_whose_number_another_filter_has_here_is_skipped() {
+        let segment = |timeline| FileName::Segment { timeline, first: 63 };
+        let others = vec![segment(3), FileName::Snapshot { start: 5 }, segment(4), segment(6)];
+        let listing = Listing { others, ..Listing::default() };
+        assert_eq!([1, 2, 4, 5, 6].map(|last| listing.next_timeline(last)), [2, 5, 5, 7, 7]);
     }
 }

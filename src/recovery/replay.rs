@@ -60,7 +60,8 @@ pub fn replay(
 ) -> Result<Recovered> {
     let listing = Listing::of_filter(home, meta.uuid)?;
     let mut history = History::open(home, &listing, meta.uuid)?;
-    let identity = identity(meta, history.last_timeline().saturating_add(1), boot_id(home)?);
+    let timeline = listing.next_timeline(history.last_timeline());
+    let identity = identity(meta, timeline, boot_id(home)?);
     let mut unsound = Vec::new();
     let base = listing.snapshots.iter().find_map(|&start| {
         let image = Image::create(live.clone(), temporary, identity, meta.layout, &*meta.kind);

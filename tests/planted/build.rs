@@ -36,9 +36,13 @@ fn build_in(target: &Path, flags: &str, tests: &[Test]) -> Result<Built, String>
     // used.
     command.env("CARGO_INCREMENTAL", "1");
     command.env_remove("CARGO_ENCODED_RUSTFLAGS").env("RUSTFLAGS", flags);
+    // Of both libraries at once, and cargo takes it only once.
+    if tests.iter().any(|test| matches!(test, Test::Core | Test::Lib)) {
+        command.arg("--lib");
+    }
     for test in tests {
         match test {
-            Test::Core | Test::Lib => command.arg("--lib"),
+            Test::Core | Test::Lib => &mut command,
             Test::Of(name) => command.args(["--test", name]),
             Test::Loom => command.args(["--release", "--test", "loom"]),
         };
