@@ -1,6 +1,7 @@
-//! Compares windows with `fastbloom::AtomicBloomFilter` for insert and contains, and bulk calls with
-//! single ones: `age-partitioned` with the same number of bits and hashes, `fingerprint` with the
-//! same keys and rate, and its check-and-insert with that of `age-partitioned` for the same window.
+//! Compares windows with `fastbloom::AtomicBloomFilter` for insert and contains, and bulk calls
+//! with single ones: `age-partitioned` with the same number of bits and hashes, `fingerprint` with
+//! the same keys and rate, and its check-and-insert with that of `age-partitioned` for the same
+//! window.
 //!
 //! `cargo bench --bench beside_fastbloom` uses 1 and 16 MiB; `EBBTIDE_MIB=1,16,256,1024` sets other
 //! sizes. Each result is a ratio of two times measured in turns, and the median of the turns, which
