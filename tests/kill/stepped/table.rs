@@ -21,6 +21,16 @@ const ROOMY: &[(&str, &str)] = &[("capacity", "200000"), ("fpr", "0.01")];
 /// A key stays for many more halvings than its window has.
 const HALVED: &[(&str, &str)] =
     &[("capacity", "2000"), ("fpr", "0.01"), ("lambda", "0.5"), ("epoch", "200000")];
+/// So few words that slots move, and hardly any bucket is closed. (A key of a closed bucket would
+/// be present without its insert.)
+const CROWDED: &[(&str, &str)] = &[
+    ("window-items", "1000"),
+    ("fpr", "0.000001"),
+    ("slots", "5"),
+    ("bits", "23"),
+    ("generations", "11"),
+    ("words", "576"),
+];
 const DRAWN: &[(&str, &str)] = &[("cells", "4096"), ("max", "7"), ("K", "4"), ("P", "12")];
 
 const PLAIN: Scene = Scene {
@@ -80,8 +90,13 @@ const WIDEN: Scene = Scene {
     ..PLAIN
 };
 
+const MOVES: Scene =
+    Scene { path: "moves", kind: "fingerprint", parameters: CROWDED, every: 7, ..PLAIN };
+/// A whole block changes, and a slot or several.
+const AGEING: Scene = Scene { path: "ageing", aim: Aim::AfterStep, every: 61, ..MOVES };
+
 /// One for each protocol.
-const PATHS: [Scene; 21] = [
+const PATHS: [Scene; 23] = [
     PLAIN,
     SHIFT,
     CATCH_UP,
@@ -110,6 +125,8 @@ const PATHS: [Scene; 21] = [
     HALVING,
     DRAWS,
     WIDEN,
+    MOVES,
+    AGEING,
     Scene { path: "widen-spectral", kind: "spectral", every: 15_001, ..WIDEN },
     // Opening with an undo, in a log with several records.
     Scene { path: "open-draws", operation: Operation::Open, aim: Aim::Later, every: 9001, ..DRAWS },
@@ -146,7 +163,7 @@ const fn deaths(path: &'static str, victims: u64, scene: Scene) -> Scene {
     Scene { path, victims, every: 8, ..scene }
 }
 
-const REPAIRS: [Scene; 24] = [
+const REPAIRS: [Scene; 26] = [
     Scene { every: 1, ..deaths("repair", 2, PLAIN) },
     deaths("repair-twice", 3, PLAIN),
     deaths("repair-shift", 2, SHIFT),
@@ -160,6 +177,8 @@ const REPAIRS: [Scene; 24] = [
     deaths("repair-halving", 2, HALVING),
     deaths("repair-draws", 2, DRAWS),
     deaths("repair-widen", 2, WIDEN),
+    deaths("repair-moves", 2, MOVES),
+    deaths("repair-ageing", 2, AGEING),
     deaths("repair-timing", 2, KINDS[3]),
     deaths("repair-block-timing", 2, KINDS[4]),
     deaths("repair-spectral", 2, KINDS[5]),
