@@ -69,7 +69,9 @@ fn check(scene: &Scene, harms: &[(String, Harm)], results: &mut Results) {
 fn check_told(scene: &Scene, files: &Files, salvaged: &Salvaged, what: &str) {
     let what = format!("{what}: {salvaged:?}");
     let live = scene.end == End::Killed && files.get("live") == scene.files.get("live");
-    if live && salvaged.lsn < scene.tail() {
+    // With more empty slots than processes died in, the log is read as after a power cut, whose end
+    // nothing tells.
+    if live && !has_emptied_slots(scene, files) && salvaged.lsn < scene.tail() {
         let lost = salvaged.lost.as_ref().expect(&what);
         assert_eq!((lost.end, salvaged.durable_lsn), (scene.tail(), scene.durable), "{what}");
     }
@@ -80,6 +82,16 @@ fn check_told(scene: &Scene, files: &Files, salvaged: &Salvaged, what: &str) {
     }
     let beyond = salvaged.beyond.map(|beyond| (beyond.operations, beyond.first, beyond.last));
     assert_eq!(beyond, Oracle::new(scene, files).beyond(salvaged.lsn), "{what}");
+}
+
+/// Returns whether a slot of the log with a record is all zero by now.
+fn has_emptied_slots(scene: &Scene, files: &Files) -> bool {
+    let logs = scene.files.iter().filter(|(name, _)| name.starts_with("wal-"));
+    logs.filter_map(|(name, before)| Some((before, files.get(name)?))).any(|(before, after)| {
+        let slots = before.chunks(RECORD).zip(after.chunks(RECORD)).skip(PAGE / RECORD);
+        let is_empty = |slot: &[u8]| slot.iter().all(|&byte| byte == 0);
+        slots.into_iter().any(|(before, after)| !is_empty(before) && is_empty(after))
+    })
 }
 
 /// Checks that the filter has the state after this many operations, and accepts more.
