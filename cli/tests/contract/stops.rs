@@ -332,7 +332,7 @@ fn at_least_once_a_kill_at_any_moment_loses_no_line() {
     let place = Place::new();
     let state = place.at("state");
     let file = place.file("keys", &input(&twice));
-    let dedup = ["dedup", "--last", "100000", "--fpr", "1e-9", "--state", &state];
+    let dedup = ["dedup", "--last", "1700000", "--fpr", "1e-9", "--state", &state];
     let arguments = [&dedup[..], &["--at-least-once", "--batch", "64", &file]].concat();
     let mut moments = Moments(7);
     let mut printed = Vec::new();
