@@ -318,8 +318,9 @@ pub const KIND_OF_WINDOWS: &str = "fingerprint";
 pub fn kind_or_implied<'a>(kind: Option<&'a str>, options: &KindOptions) -> Result<&'a str> {
     match kind {
         Some(kind) => Ok(kind),
-        None if options.get("window").is_some() => Ok(KIND_OF_WINDOWS),
-        None if options.get("window-items").is_some() => Ok(KIND_OF_WINDOWS),
+        None if options.get("window").or(options.get("window-items")).is_some() => {
+            Ok(KIND_OF_WINDOWS)
+        }
         None => Err(Failure::Error(
             "the kind is missing; give --kind, or --window DURATION, or --last N".to_owned(),
         )),

@@ -230,7 +230,9 @@ pub(super) fn stripes_for(words: u64, block_words: u32) -> u32 {
 }
 
 fn too_low(fpr: f64) -> Error {
-    Error::parameter("fpr", "a rate that fingerprints of 32 bits can keep", fpr)
+    let expected = "a rate that fingerprints of 32 bits can keep, or the kind age-partitioned or \
+                    time-limited";
+    Error::parameter("fpr", expected, fpr)
 }
 
 #[cfg(test)]
