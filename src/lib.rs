@@ -117,6 +117,7 @@ pub use api::entry::Entry;
 pub use api::filter::Filter;
 #[cfg(not(loom))]
 pub use api::reader::Reader;
+pub use api::ticket::Ticket;
 pub use clock::{Clock, ManualClock, Timestamp};
 #[cfg(not(loom))]
 #[doc(inline)]
@@ -144,6 +145,7 @@ pub use sync::scheduled;
 #[cfg(loom)]
 #[doc(hidden)]
 pub mod models {
+    pub use crate::engine::waiters;
     pub use crate::image::{seqlock, stripe_table, words};
     pub use crate::locks::{leader_gate, robust_word};
     pub mod sync {

@@ -13,6 +13,7 @@ use crate::engine::read::Queries;
 use crate::engine::shared::Shared;
 use crate::error::Result;
 use crate::options::Durability;
+use crate::sync::Hint;
 use ebbtide_core::inference::{AgePosterior, Form, Penalty, Prior, decide};
 use ebbtide_core::kind::{Age, Estimate, Micros, Within};
 use std::cell::Cell;
@@ -58,6 +59,8 @@ pub struct Call<'a, H = Filter<Any>> {
     since: Since,
     weight: Option<f64>,
     asking: PosteriorOptions,
+    /// Receives the LSN of the last record, instead of a wait until it is durable.
+    issued: Option<&'a Hint>,
 }
 
 impl<H> Clone for Call<'_, H> {
@@ -79,6 +82,7 @@ impl<'a, H: Handle> Call<'a, H> {
             since: Since::LastSeen,
             weight: None,
             asking: PosteriorOptions::default(),
+            issued: None,
         }
     }
 
@@ -151,7 +155,7 @@ impl<'a, H: Handle> Call<'a, H> {
     }
 }
 
-impl<K> Call<'_, Filter<K>> {
+impl<'a, K> Call<'a, Filter<K>> {
     /// Uses this durability instead of the filter's.
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
@@ -164,6 +168,25 @@ impl<K> Call<'_, Filter<K>> {
     pub fn since(mut self, since: Since) -> Self {
         self.since = since;
         self
+    }
+
+    /// Notes LSNs instead of waiting until they are durable.
+    pub(crate) fn issuing(mut self, issued: &'a Hint) -> Self {
+        self.issued = Some(issued);
+        self
+    }
+
+    /// Waits until a record is durable, if the caller wants that now.
+    #[inline]
+    fn settle(&self, lsn: u64) -> Result<()> {
+        match self.issued {
+            None => self.engine().commits.settle(lsn, self.durability),
+            Some(issued) => {
+                issued.raise(lsn);
+                self.engine().commits.settle_later(self.durability);
+                Ok(())
+            }
+        }
     }
 
     fn engine(&self) -> &Engine {
@@ -190,7 +213,7 @@ impl<K> Call<'_, Filter<K>> {
         self.engine().writer.prefetch_to_write(hash);
         let request = self.request(hash, ask)?;
         let written = self.engine().writer.write(&Request { count, ..request })?;
-        self.engine().commits.settle(written.lsn, self.durability)?;
+        self.settle(written.lsn)?;
         Ok(written.checked)
     }
 
@@ -231,7 +254,7 @@ impl<K> Call<'_, Filter<K>> {
             let hashes = fetch(&writer.shared, items, |hash| writer.prefetch_to_write(hash));
             items.iter().zip(hashes).try_for_each(|(item, hash)| write(item, hash))
         });
-        self.engine().commits.settle(last, self.durability)?;
+        self.settle(last)?;
         written
     }
 

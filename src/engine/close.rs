@@ -89,10 +89,12 @@ impl Opened {
             return Ok(());
         }
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner).stop();
+        self.engine.tickets.stop();
         wait_for_operations(&self.engine.shared);
         let closed = finish(&self.engine);
         // The first error is the one to report.
         let released = self.engine.shared.slots.release();
+        self.engine.tickets.end();
         closed.and(released)
     }
 }

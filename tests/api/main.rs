@@ -7,4 +7,5 @@ mod one_step;
 mod plan;
 #[cfg(feature = "serde")]
 mod serde;
+mod tickets;
 mod typed;

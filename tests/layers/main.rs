@@ -76,6 +76,7 @@ const ENGINE: &[&str] = &[
     "steps",
     "stripes",
     "event_log",
+    "tickets",
     "group_commit",
     "log_writer",
     "backpressure",
@@ -85,6 +86,7 @@ const ENGINE: &[&str] = &[
     "vacancy",
     "closing",
     "outcome",
+    "waiters",
     "task_threads",
 ];
 
