@@ -7,4 +7,6 @@ mod one_step;
 mod plan;
 #[cfg(feature = "serde")]
 mod serde;
+mod text;
 mod typed;
+mod without_waiting;
