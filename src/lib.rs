@@ -108,6 +108,13 @@ pub mod kinds {
     pub use ebbtide_core::{Error, Result, state};
 }
 
+/// Numbers with units as people write them; the text of specs, options and the command line.
+pub mod units {
+    pub use crate::options::text::parse_durability;
+    #[doc(inline)]
+    pub use ebbtide_core::units::*;
+}
+
 #[cfg(not(loom))]
 pub use admin::inspect;
 pub use api::call::{Call, Handle};
@@ -128,7 +135,7 @@ pub use ebbtide_core::{
 };
 pub use engine::outcome::{Admission, Checked, Since};
 pub use engine::stats::{Digest, Stat};
-pub use error::{Error, Result};
+pub use error::{Code, Error, Result};
 pub use options::{Downtime, Durability, Options};
 
 /// Compiles the examples of the README.

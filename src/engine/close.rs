@@ -203,7 +203,7 @@ mod tests {
         let filter = made().0;
         let engine = &filter.engine;
         filter.close().expect("a clean end");
-        assert!(matches!(engine.stripes.lock_unless_closed(1), Err(Error::Closed { .. })));
+        assert!(matches!(engine.stripes.lock_unless_closed(1, false), Err(Error::Closed { .. })));
         assert_eq!(word(engine), 0);
         let dead = Owner { slot: 9, incarnation: 1 };
         let guard =

@@ -263,7 +263,8 @@ fn a_log_that_cannot_be_opened_fails_a_ticket_but_not_the_filter() {
     let ours = ours.expect("a filter");
     let theirs: Filter<Any> =
         Filter::open_on(Arc::new(media.clone()), small).expect("another handle");
-    (0..2000_u64).for_each(|key| drop(theirs.insert(key.to_le_bytes()).expect("an insert")));
+    let keys: Vec<_> = (0..2000).map(u64::to_le_bytes).collect();
+    theirs.insert_all(&keys).expect("inserts");
     // This writes no record, so this handle has yet to open the segments of the other one.
     let check = || {
         let key = 1_u64.to_le_bytes();

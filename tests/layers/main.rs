@@ -25,6 +25,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("core/atomic", 1),
     ("core/hash", 1),
     ("core/inference", 1),
+    ("core/units", 1),
     ("core/block", 2),
     ("core/record", 2),
     ("core/event", 2),
