@@ -37,9 +37,11 @@ pub struct Explained {
 pub struct ExaminedLog {
     /// The LSN of the oldest record; after a `clear`, the LSN behind it.
     pub first: u64,
-    /// The first LSN that was not examined. Lower than that of the answers only if another process
-    /// stopped while it wrote a record.
+    /// The first LSN that was not examined.
     pub end: u64,
+    /// The LSN of the next record when the answers were given. Greater than `end` only if another
+    /// process stopped while it wrote a record.
+    pub answered: u64,
     /// Insert records in it.
     pub inserts: u64,
     /// The time of the first insert record in it.
@@ -228,7 +230,8 @@ fn find(
     let media = engine.shared.media.at_its_path().unwrap_or_else(|| engine.shared.media.clone());
     let mut by_hash: HashMap<u64, Found> =
         answers.iter().map(|answer| (answer.hash, Found::default())).collect();
-    let mut log = ExaminedLog { first: 0, end, inserts: 0, since: None, is_complete: false };
+    let mut log =
+        ExaminedLog { first: 0, end, answered: end, inserts: 0, since: None, is_complete: false };
     let mut cleared = None;
     let read = records(&*media, meta, &mut |entry| {
         if entry.lsn >= end {

@@ -377,8 +377,8 @@ impl<K> Reader<K> {
     /// and which records of the kept log inserted it, at most `most` of the newest for each key.
     ///
     /// Records contain the hash of their key, not the key: those of another key with the same hash
-    /// are among them. Of a billion keys, one in 18 billion has the hash of a given other key.
-    /// Reads the whole log that is kept, once for all keys.
+    /// are among them. That one of a billion keys has the hash of a given key has a probability of
+    /// 1 in 18 billion. Reads the whole log that is kept, once for all keys.
     ///
     /// ```
     /// use ebbtide::{AgePartitioned, Filter, Options, Reader};
