@@ -8,7 +8,7 @@ use crate::failure::{Failure, Result, painted};
 use crate::input::Origin;
 use crate::output::{keyed, object};
 use crate::priors::{Beliefs, PriorOption};
-use crate::units;
+use crate::units::{self, counted};
 use clap::Args;
 use clap::builder::styling::AnsiColor;
 use ebbtide::{
@@ -31,10 +31,10 @@ pub struct Explain {
     #[arg(env = "EBBTIDE_DIR", hide_env = true)]
     dir: PathBuf,
     /// The keys; without any, lines of standard input.
-    #[arg(value_name = "KEY", conflicts_with_all = ["lines", "files"])]
+    #[arg(value_name = "KEY", conflicts_with_all = ["lines", "files", "csv_field"])]
     keys: Vec<OsString>,
     /// The same as KEY; may be repeated.
-    #[arg(long = "key", value_name = "KEY", allow_hyphen_values = true, conflicts_with = "files")]
+    #[arg(long = "key", value_name = "KEY", allow_hyphen_values = true, conflicts_with_all = ["files", "csv_field"])]
     lines: Vec<OsString>,
     /// Read keys from this file; may be repeated.
     #[arg(long = "file", value_name = "FILE")]
@@ -205,19 +205,19 @@ impl Told<'_> {
         }
         let complete = if log.is_complete { ", complete" } else { "" };
         text += &format!(
-            "  log      LSN {} to {}{complete}: {} inserts, {} of this key",
+            "  log      LSN {} to {}{complete}: {}, {} of this key",
             log.first,
             log.end.saturating_sub(1),
-            log.inserts,
+            counted(log.inserts, "insert"),
             explanation.inserts
         );
         if explanation.removals > 0 {
-            text += &format!("; {} removals of it", explanation.removals);
+            text += &format!("; {} of it", counted(explanation.removals, "removal"));
         }
         text.push('\n');
         let hidden = explanation.inserts + explanation.removals - explanation.records.len() as u64;
         if hidden > 0 {
-            text += &format!("           {hidden} older records of it are not shown\n");
+            text += &format!("           not shown: {}\n", counted(hidden, "older record"));
         }
         for record in &explanation.records {
             text += &record_text(record, now);
@@ -269,10 +269,10 @@ impl Told<'_> {
 fn record_text(record: &KeyRecord, now: Option<Timestamp>) -> String {
     let what = if record.removes { "removed" } else { "inserted" };
     let mut text = format!(
-        "           LSN {}: {what} at {}, {} inserts ago",
+        "           LSN {}: {what} at {}, {} ago",
         record.lsn,
         units::time(record.time),
-        record.inserts_since
+        counted(record.inserts_since, "insert")
     );
     if let Some(age) = age(now, record.time) {
         text += &format!(", {} s ago", units::seconds(age));

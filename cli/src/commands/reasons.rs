@@ -1,6 +1,6 @@
 //! The reason of an answer about a key, as a name for programs and as a sentence.
 
-use crate::units;
+use crate::units::{self, counted};
 use ebbtide::{ExaminedLog, Explanation, KeyRecord, Timestamp, Within};
 use std::time::Duration;
 
@@ -102,8 +102,25 @@ impl<'a> Facts<'a> {
                 let age = now.as_unix_micros().saturating_sub(record.time.as_unix_micros());
                 format!("{} s ago", units::seconds(age))
             }
-            _ => format!("{} inserts ago", record.inserts_since),
+            _ => format!("{} ago", counted(record.inserts_since, "insert")),
         }
+    }
+
+    /// Describes which earlier record made a check at this one answer that the key was present, if
+    /// one did.
+    fn repeats(&self, record: &KeyRecord) -> Option<String> {
+        let records = self.explanation.records.iter().filter(|other| !other.removes);
+        let before = records.take_while(|other| other.lsn < record.lsn).last()?;
+        let between = before.inserts_since - record.inserts_since;
+        let micros = |record: &KeyRecord| record.time.as_unix_micros();
+        let distance = match self.window? {
+            Within::Items(items) if between <= items => counted(between, "insert"),
+            Within::Time(window) if micros(record).saturating_sub(micros(before)) <= window => {
+                format!("{} s", units::seconds(micros(record).saturating_sub(micros(before))))
+            }
+            _ => return None,
+        };
+        Some(format!(", {distance} after record LSN {}: as a repeat", before.lsn))
     }
 
     /// Describes how probable a false positive is.
@@ -130,7 +147,8 @@ impl<'a> Facts<'a> {
             );
             return ("not-yet-expired", sentence);
         }
-        ("inserted", format!("record LSN {lsn} inserted it {when}"))
+        let repeats = self.repeats(record).unwrap_or_default();
+        ("inserted", format!("record LSN {lsn} inserted it {when}{repeats}"))
     }
 
     fn present_without_record(&self) -> (&'static str, String) {
