@@ -1,21 +1,19 @@
 //! Declares the command line: every command with its options, as `--help` shows them. Contains no
 //! behaviour.
 
-use crate::commands::demo::Demo;
-use crate::commands::explain::Explain;
-use crate::commands::shells::{Completions, Man};
-use crate::input::Origin;
+use crate::explain_args::Explain;
 use crate::kind_options::KindOptions;
-use crate::priors::{DistinctOption, PriorOption, parse_distinct, parse_prior, parse_rate};
 use crate::units::{parse_durability, parse_duration, parse_size};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 use ebbtide::kinds::REGISTRY;
-use ebbtide::{Durability, Options, Within};
+use ebbtide::{Durability, Options};
 use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::time::Duration;
 
 pub use crate::key_args::*;
+pub use crate::model_args::*;
 
 /// Suppresses keys that a stream has shown within the last N items or minutes, in a few bits per
 /// key.
@@ -187,71 +185,6 @@ impl Dedup {
     /// Returns where the lines come from.
     pub fn origin(&self) -> Origin {
         Origin { files: self.files.clone(), ..Origin::default() }
-    }
-}
-
-/// The assumed model of the stream.
-#[derive(Debug, Args)]
-pub struct Assumed {
-    /// The prior probability that an insert is of the key. A probability from 0 to 1 applies to
-    /// all keys. uniform:U: U equally likely keys. power-law:U[:EXPONENT]: keys are their
-    /// ranks, 1 to U, with probabilities that fall with this power of the rank, 1 by default.
-    /// table:FILE: lines KEY<TAB>COUNT; other keys count as half an insert. counted:DIR: a
-    /// counting, spectral or dynamic-count filter that counts the same stream. line: each line
-    /// ends in <TAB>P (after a weight, before penalties).
-    #[arg(long, value_name = "PRIOR", value_parser = parse_prior, allow_negative_numbers = true)]
-    pub prior: Option<PriorOption>,
-    /// How keys repeat: all (each insert is of another key), uniform:U, power-law:U[:EXPONENT], or
-    /// points:FILE with lines J<TAB>D: J inserts contain D distinct keys on average. Defaults to
-    /// the model of --prior, or to all if --prior has none.
-    #[arg(long, value_name = "REPEATS", value_parser = parse_distinct)]
-    pub distinct: Option<DistinctOption>,
-    /// Inserts per second, over all keys; for filters whose window is a time.
-    #[arg(long, value_name = "R", value_parser = parse_rate, allow_negative_numbers = true)]
-    pub rate: Option<f64>,
-}
-
-/// The assumed model of the stream, and the window in question.
-#[derive(Debug, Args)]
-pub struct Believing {
-    /// The assumed model of the stream.
-    #[command(flatten)]
-    pub assumed: Assumed,
-    /// The formulas to use.
-    #[arg(long, value_enum, default_value = "refined")]
-    pub form: Form,
-    /// Use the last N inserts as the window, not the filter's own window.
-    #[arg(long, value_name = "N", conflicts_with = "window", allow_negative_numbers = true)]
-    window_items: Option<u64>,
-    /// Use this time as the window, such as 10m, not the filter's own window.
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
-    window: Option<Duration>,
-}
-
-impl Believing {
-    /// Returns the window in question, if it is not the filter's own.
-    pub fn window(&self) -> Option<Within> {
-        let micros = |window: Duration| u64::try_from(window.as_micros()).unwrap_or(u64::MAX);
-        let time = self.window.map(|window| Within::Time(micros(window)));
-        time.or(self.window_items.map(Within::Items))
-    }
-}
-
-/// The formulas that compute a posterior.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Form {
-    /// Formulas with better calibration.
-    Refined,
-    /// Formulas as printed in the paper.
-    Paper,
-}
-
-impl From<Form> for ebbtide::Form {
-    fn from(form: Form) -> Self {
-        match form {
-            Form::Refined => Self::Refined,
-            Form::Paper => Self::Paper,
-        }
     }
 }
 
@@ -483,4 +416,31 @@ pub struct Plan {
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,
+}
+
+/// Options of `demo`.
+#[derive(Debug, Args)]
+pub struct Demo {
+    /// Make no pauses; there are none either if the output is not a terminal.
+    #[arg(long)]
+    pub fast: bool,
+}
+
+/// Options of `completions`.
+#[derive(Debug, Args)]
+pub struct Completions {
+    /// The shell.
+    #[arg(value_enum)]
+    pub shell: Shell,
+}
+
+/// Options of `man`.
+#[derive(Debug, Args)]
+pub struct Man {
+    /// The command whose page is printed; without it, the page of ebbtide.
+    #[arg(conflicts_with = "output")]
+    pub name: Option<String>,
+    /// Write the pages of all commands to this directory.
+    #[arg(long, value_name = "DIR")]
+    pub output: Option<PathBuf>,
 }

@@ -4,9 +4,9 @@
 //! waits for more input. A line ends at its delimiter or at the end of its file. The delimiter is
 //! not part of the line; a carriage return is.
 
-use crate::args::Reading;
 use crate::descriptor::Ready;
 use crate::failure::{Failure, Result};
+use crate::key_args::{Origin, Reading};
 use crate::key_part::KeyPart;
 use crate::progress::Progress;
 use crate::source::{self, Waits};
@@ -22,17 +22,6 @@ use std::rc::Rc;
 
 /// The size of the first buffer, in bytes; a longer line makes the buffer grow.
 const BUFFER_BYTES: usize = 256 << 10;
-
-/// Where lines come from.
-#[derive(Debug, Default)]
-pub struct Origin {
-    /// Lines of the command line, in place of files.
-    pub lines: Vec<OsString>,
-    /// Files; `-`, and none, mean standard input.
-    pub files: Vec<PathBuf>,
-    /// What an error about a missing file suggests.
-    pub hint: &'static str,
-}
 
 /// The lines of several files, one file after another.
 pub struct Input<'a> {

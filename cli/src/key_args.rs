@@ -1,8 +1,7 @@
 //! Declares the options that commands over keys share: where keys come from, which part of a line
 //! is the key, and how answers are printed.
 
-use crate::input::Origin;
-use crate::key_part::{JsonPath, Separator, parse_json_path, parse_separator};
+use crate::key_syntax::{JsonPath, Separator, parse_json_path, parse_separator};
 use crate::times::TimeUnit;
 use crate::units::parse_durability;
 use clap::{Args, ValueEnum};
@@ -125,6 +124,17 @@ impl Reading {
     pub fn delimiter(&self) -> u8 {
         if self.null { 0 } else { b'\n' }
     }
+}
+
+/// Where lines come from.
+#[derive(Debug, Default)]
+pub struct Origin {
+    /// Lines of the command line, in place of files.
+    pub lines: Vec<OsString>,
+    /// Files; `-`, and none, mean standard input.
+    pub files: Vec<PathBuf>,
+    /// What an error about a missing file suggests.
+    pub hint: &'static str,
 }
 
 /// A filter and the keys for it.

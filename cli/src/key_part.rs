@@ -1,8 +1,9 @@
 //! The part of a line that is its key: the whole line, a field, a member of a JSON object, or a
 //! column of CSV.
 
-use crate::args::Reading;
 use crate::failure::{Failure, Result, misfit};
+use crate::key_args::Reading;
+use crate::key_syntax::{JsonPath, Separator};
 use crate::splitter::{Ending, fields};
 use memchr::memmem;
 use serde::Deserialize;
@@ -10,40 +11,6 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 use serde_json::value::RawValue;
 use std::borrow::Cow;
 use std::fmt;
-
-/// A character between fields, as bytes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Separator(Vec<u8>);
-
-/// Parses one character, or `\t`, `\0` or `\\`.
-pub fn parse_separator(text: &str) -> std::result::Result<Separator, String> {
-    let bytes = match text {
-        r"\t" => b"\t".to_vec(),
-        r"\0" => b"\0".to_vec(),
-        r"\\" => b"\\".to_vec(),
-        one if one.chars().count() == 1 && one != "\n" => one.as_bytes().to_vec(),
-        _ => return Err(r"expected one character, such as , or ; or \t for a tab".to_owned()),
-    };
-    Ok(Separator(bytes))
-}
-
-/// Names of members, from the outside to the inside.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct JsonPath(Vec<String>);
-
-/// Parses `a.b`, or a JSON pointer (RFC 6901) such as `/a.b/c` for names with dots.
-pub fn parse_json_path(text: &str) -> std::result::Result<JsonPath, String> {
-    let names: Vec<String> = match text.strip_prefix('/') {
-        Some(pointer) => {
-            pointer.split('/').map(|name| name.replace("~1", "/").replace("~0", "~")).collect()
-        }
-        None => text.split('.').map(str::to_owned).collect(),
-    };
-    if !text.starts_with('/') && names.iter().any(String::is_empty) {
-        return Err("expected names such as user.id, or a pointer such as /user/id".to_owned());
-    }
-    Ok(JsonPath(names))
-}
 
 /// The part of a line that is its key.
 #[derive(Debug, Clone)]
@@ -277,6 +244,7 @@ impl<'b> Visitor<'b> for Member<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::key_syntax::parse_json_path;
 
     fn json(line: &str, path: &str) -> Option<String> {
         let path = parse_json_path(path).expect(path);
@@ -296,16 +264,6 @@ mod tests {
         assert_eq!(fields, [&b"a"[..], b"", b"c", b""]);
         assert_eq!(split("1→2→3".as_bytes(), "→".as_bytes(), 2), b"2");
         assert_eq!(split(b"", b",", 1), b"");
-    }
-
-    #[test]
-    fn separators_are_one_character() {
-        assert_eq!(parse_separator(r"\t"), Ok(Separator(b"\t".to_vec())));
-        assert_eq!(parse_separator(";"), Ok(Separator(b";".to_vec())));
-        assert_eq!(parse_separator("→"), Ok(Separator("→".as_bytes().to_vec())));
-        for text in ["", ",,", "\n", r"\x"] {
-            assert!(parse_separator(text).is_err(), "{text:?}");
-        }
     }
 
     #[test]
@@ -339,12 +297,6 @@ mod tests {
             assert_eq!(json(line, "a"), None, "{line}");
         }
         assert_eq!(json(r#"{"a": "b"}"#, "a.b"), None);
-    }
-
-    #[test]
-    fn paths_have_no_empty_names_unless_they_are_pointers() {
-        assert!(parse_json_path("").is_err() && parse_json_path("a..b").is_err());
-        assert_eq!(parse_json_path("/a//b").map(|path| path.0.len()), Ok(3));
     }
 
     #[test]

@@ -12,12 +12,15 @@
 mod args;
 mod commands;
 mod descriptor;
+mod explain_args;
 mod failure;
 mod help;
 mod input;
 mod key_args;
 mod key_part;
+mod key_syntax;
 mod kind_options;
+mod model_args;
 mod output;
 mod priors;
 mod progress;

@@ -1,9 +1,9 @@
 //! Writes answers to standard output: buffered, in order, and flushed when the caller is about to
 //! wait.
 
-use crate::args::Query;
 use crate::descriptor;
 use crate::failure::{Failure, Result};
+use crate::key_args::Query;
 use serde_json::{Map, Value};
 use std::fs::File;
 use std::io;

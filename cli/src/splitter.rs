@@ -1,5 +1,5 @@
-//! Finds the lines in a buffer: each ends at a delimiter or at the end of the input. A record of CSV
-//! is one line, also if a quoted field in it contains newlines.
+//! Finds the lines in a buffer: each ends at a delimiter or at the end of the input. A record of
+//! CSV is one line, also if a quoted field in it contains newlines.
 
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder, Terminator};
 use std::ops::Range;

@@ -78,7 +78,8 @@ impl Entry {
         self.record.op == Op::Clear
     }
 
-    /// Returns the step of the record, and its weight (or, for kinds without weights, the new bits).
+    /// Returns the step of the record, and its weight (or, for kinds without weights, the new
+    /// bits).
     pub(crate) fn step_and_argument(&self) -> (u64, u32) {
         (self.record.step, self.record.argument)
     }

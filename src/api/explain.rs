@@ -1,8 +1,8 @@
 //! Why a filter answers as it does about keys: its state, beside the records of the kept log.
 //!
 //! The answers come from a reader's view, the records from the files. The answers are taken first,
-//! and records beyond the end that the log had afterwards are left out, so that no answer depends on
-//! a record that is missing here.
+//! and records beyond the end that the log had afterwards are left out, so that no answer depends
+//! on a record that is missing here.
 
 use crate::admin::dump_log::{Entry, records};
 use crate::clock::Timestamp;

@@ -6,13 +6,14 @@
 //! repeats within the piece, because the first occurrence may be new or refresh it, and before the
 //! piece is a considerable share of the window.
 
-use super::dedup::Counts;
+use super::counts::Counts;
 use super::line::Line;
 use super::run::{Ended, Run};
 use super::stream::{LineError, Stream};
 use crate::args::{Reading, Since};
 use crate::failure::Result;
-use crate::input::{Batch, Origin};
+use crate::input::Batch;
+use crate::key_args::Origin;
 use ebbtide::{Any, Checked, Error, Filter, Timestamp};
 use std::borrow::Cow;
 use std::collections::HashSet;

@@ -2,6 +2,7 @@
 
 use super::at_least_once::AtLeastOnce;
 use super::at_rest::warn_if_ahead;
+use super::counts::Counts;
 use super::place;
 use super::run::Ended;
 use super::stream::{Headers, Stream};
@@ -136,7 +137,7 @@ fn feed(filter: &Filter<Any>, arguments: &Dedup) -> Result<Ended> {
     if arguments.state.is_none() {
         stream = stream.for_this_run();
     }
-    let mut counts = Counts { inverts: arguments.invert, ..Counts::default() };
+    let mut counts = Counts::new(arguments.invert);
     let ended = if arguments.at_least_once {
         let (reading, since) = (&arguments.reading, arguments.since);
         AtLeastOnce { filter, stream: &stream, reading, since, counts: &mut counts }
@@ -152,36 +153,6 @@ fn feed(filter: &Filter<Any>, arguments: &Dedup) -> Result<Ended> {
         note(&counts.report(ended));
     }
     ended
-}
-
-/// Counts the lines of a run.
-#[derive(Default)]
-pub struct Counts {
-    /// Whether the suppressed lines are printed instead of the others.
-    inverts: bool,
-    /// Lines whose key was in the window.
-    suppressed: u64,
-    /// Lines printed.
-    printed: u64,
-    /// Lines older than the window, whose key was not checked.
-    pub late: u64,
-}
-
-impl Counts {
-    /// Counts a line, and returns whether it is printed.
-    pub fn prints(&mut self, present: bool) -> bool {
-        let prints = present == self.inverts;
-        self.suppressed += u64::from(present);
-        self.printed += u64::from(prints);
-        prints
-    }
-
-    fn report(&self, ended: &Ended) -> String {
-        format!(
-            "lines read: {}, printed: {}, suppressed: {}, late: {}, bad: {}",
-            ended.lines, self.printed, self.suppressed, self.late, ended.bad
-        )
-    }
 }
 
 fn feed_at_most_once(

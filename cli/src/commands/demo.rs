@@ -2,9 +2,9 @@
 //! output is what a reader gets who types the same.
 
 use super::dedup::remove_on_signal;
+use crate::args::Demo;
 use crate::failure::{Failure, Result};
 use crate::output::Output;
-use clap::Args;
 use std::fs::{self, File};
 use std::io::{self, IsTerminal, Write};
 use std::os::unix::fs::symlink;
@@ -25,14 +25,6 @@ const NEAR: u64 = 400;
 const LIMIT: Duration = Duration::from_secs(60);
 /// The time to read a character of text, on a terminal.
 const PER_CHARACTER: Duration = Duration::from_millis(45);
-
-/// Options of `demo`.
-#[derive(Debug, Args)]
-pub struct Demo {
-    /// Make no pauses; there are none either if the output is not a terminal.
-    #[arg(long)]
-    fast: bool,
-}
 
 /// Shows the tour.
 pub fn demo(arguments: &Demo) -> Result<ExitCode> {
@@ -239,7 +231,7 @@ fn ends_with(path: &Path, line: &str) -> bool {
 fn number(line: u64) -> u64 {
     // A multiplicative hash: the same lines in every run.
     let draw = (line.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15)) >> 40;
-    if line <= NEAR || line + 1 == BEFORE || line + 1 == LINES || draw % 7 != 0 {
+    if line <= NEAR || line + 1 == BEFORE || line + 1 == LINES || !draw.is_multiple_of(7) {
         return line;
     }
     let first = line - 1 - draw / 7 % NEAR;

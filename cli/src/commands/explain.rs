@@ -3,55 +3,23 @@
 use super::keys::age_answer;
 use super::reasons::{Facts, Reason};
 use super::stream::Stream;
-use crate::args::{Assumed, Reading};
+use crate::explain_args::Explain;
 use crate::failure::{Failure, Result, painted};
-use crate::input::Origin;
+use crate::key_args::Origin;
 use crate::output::{keyed, object};
 use crate::priors::{Beliefs, PriorOption};
 use crate::units::{self, counted};
-use clap::Args;
 use clap::builder::styling::AnsiColor;
 use ebbtide::{
     Any, Error, ExaminedLog, Explained, Explanation, KeyRecord, Options, Reader, Timestamp, Within,
 };
 use serde_json::{Map, Value};
 use std::borrow::Cow;
-use std::ffi::OsString;
 use std::io::stdout;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
 
 /// The largest number of keys for which the log is read once.
 const KEYS: NonZeroUsize = NonZeroUsize::new(1 << 16).expect("not zero");
-
-/// Options of `explain`.
-#[derive(Debug, Args)]
-pub struct Explain {
-    /// The filter's directory. Without any argument it is the value of EBBTIDE_DIR.
-    #[arg(env = "EBBTIDE_DIR", hide_env = true)]
-    dir: PathBuf,
-    /// The keys; without any, lines of standard input.
-    #[arg(value_name = "KEY", conflicts_with_all = ["lines", "files", "csv_field"])]
-    keys: Vec<OsString>,
-    /// The same as KEY; may be repeated.
-    #[arg(long = "key", value_name = "KEY", allow_hyphen_values = true, conflicts_with_all = ["files", "csv_field"])]
-    lines: Vec<OsString>,
-    /// Read keys from this file; may be repeated.
-    #[arg(long = "file", value_name = "FILE")]
-    files: Vec<PathBuf>,
-    /// The number of records to show for a key, from the newest back.
-    #[arg(long, value_name = "N", default_value = "10")]
-    records: usize,
-    /// Print one JSON object per key.
-    #[arg(long)]
-    json: bool,
-    /// How keys are read.
-    #[command(flatten)]
-    reading: Reading,
-    /// The assumed model of the stream.
-    #[command(flatten, next_help_heading = "The probability of a false positive")]
-    assumed: Assumed,
-}
 
 /// Explains every key.
 pub fn explain(arguments: &Explain) -> Result<()> {

@@ -2,10 +2,11 @@
 
 mod at_least_once;
 mod at_rest;
+mod counts;
 mod create;
 mod dedup;
-pub mod demo;
-pub mod explain;
+mod demo;
+mod explain;
 mod keys;
 mod line;
 mod look;
@@ -15,7 +16,7 @@ mod posteriors;
 mod reasons;
 mod run;
 mod salvage;
-pub mod shells;
+mod shells;
 mod stream;
 
 use crate::args::Command;

@@ -1,31 +1,12 @@
 //! `completions` and `man`: what packages install beside the command.
 
+use crate::args::{Completions, Man};
 use crate::failure::{Failure, Result};
 use crate::help;
 use crate::output::Output;
-use clap::{Args, Command};
-use clap_complete::Shell;
+use clap::Command;
 use clap_mangen::Man as Page;
-use std::path::{Path, PathBuf};
-
-/// Options of `completions`.
-#[derive(Debug, Args)]
-pub struct Completions {
-    /// The shell.
-    #[arg(value_enum)]
-    pub shell: Shell,
-}
-
-/// Options of `man`.
-#[derive(Debug, Args)]
-pub struct Man {
-    /// The command whose page is printed; without it, the page of ebbtide.
-    #[arg(conflicts_with = "output")]
-    pub name: Option<String>,
-    /// Write the pages of all commands to this directory.
-    #[arg(long, value_name = "DIR")]
-    pub output: Option<PathBuf>,
-}
+use std::path::Path;
 
 /// Prints the completions.
 pub fn completions(arguments: &Completions) -> Result<()> {

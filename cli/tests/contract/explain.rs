@@ -44,7 +44,7 @@ fn the_records_of_a_key_are_found_in_filters_of_every_kind() {
 }
 
 #[test]
-fn a_removed_key_and_its_removal_are_told_apart_from_one_that_never_came() {
+fn a_removed_key_differs_from_one_that_never_came() {
     let place = Place::new();
     let dir = place.at("filter");
     ok(&["create", &dir, "--kind", "counting", "--capacity", "100"], b"");
