@@ -90,7 +90,7 @@ fn answers_have_their_keys_behind_them_on_request() {
     assert_eq!(decided.text(), "0\tx\n");
     // Keys of several lines stay apart.
     let asked = ok(&["contains", &dir, "--with-keys", "-0"], b"a\0b\nc\0");
-    assert_eq!(asked.stdout, b"1\ta\00\tb\nc\0");
+    assert_eq!(asked.stdout, b"1\ta\x000\tb\nc\0");
     let skipped =
         run(&["contains", &dir, "--with-keys", "--skip-bad", "--json-field", "k"], b"x\n");
     assert_eq!(skipped.text(), "?\tx\n");
