@@ -3,10 +3,11 @@
 
 use crate::explain_args::Explain;
 use crate::kind_options::KindOptions;
-use crate::units::{parse_durability, parse_duration, parse_size};
+use crate::units::parse_positive;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use ebbtide::kinds::REGISTRY;
+use ebbtide::units::{parse_count, parse_durability, parse_duration, parse_size};
 use ebbtide::{Durability, Options};
 use std::num::NonZeroU64;
 use std::path::PathBuf;
@@ -122,7 +123,7 @@ pub struct Dedup {
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, conflicts_with = "last")]
     pub window: Option<Duration>,
     /// Remove a key from the window after N further lines.
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = parse_count, allow_negative_numbers = true)]
     pub last: Option<u64>,
     /// The kind of a new filter: with --window fingerprint or time-limited, with --last
     /// fingerprint, age-partitioned, double-buffering, two-buffer, timing or block-timing
@@ -347,7 +348,12 @@ pub struct Create {
     #[arg(long, help = kind_help())]
     pub kind: Option<String>,
     /// The window in inserts; the same as --window-items.
-    #[arg(long, value_name = "N", conflicts_with_all = ["window-items", "window"])]
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = parse_positive::<NonZeroU64, u64>,
+        conflicts_with_all = ["window-items", "window"]
+    )]
     pub last: Option<NonZeroU64>,
     /// The kind's parameters.
     #[command(flatten)]
@@ -405,7 +411,12 @@ pub struct Plan {
     #[arg(long)]
     pub kind: Option<String>,
     /// The window in lines, as for dedup; the same as --window-items.
-    #[arg(long, value_name = "N", conflicts_with_all = ["window-items", "window"])]
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = parse_positive::<NonZeroU64, u64>,
+        conflicts_with_all = ["window-items", "window"]
+    )]
     pub last: Option<NonZeroU64>,
     /// The kind's parameters.
     #[command(flatten)]

@@ -3,6 +3,7 @@
 use crate::key_args::Reading;
 use crate::model_args::Assumed;
 use clap::Args;
+use ebbtide::units::parse_count;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -27,8 +28,8 @@ pub struct Explain {
     #[arg(long = "file", value_name = "FILE")]
     pub files: Vec<PathBuf>,
     /// The number of records to show for a key, from the newest back.
-    #[arg(long, value_name = "N", default_value = "10")]
-    pub records: usize,
+    #[arg(long, value_name = "N", value_parser = parse_count, default_value = "10")]
+    pub records: u64,
     /// Print one JSON object per key.
     #[arg(long)]
     pub json: bool,

@@ -3,9 +3,10 @@
 
 use crate::key_syntax::{JsonPath, Separator, parse_json_path, parse_separator};
 use crate::times::TimeUnit;
-use crate::units::parse_durability;
+use crate::units::parse_positive;
 use clap::{Args, ValueEnum};
 use ebbtide::Durability;
+use ebbtide::units::parse_durability;
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -44,6 +45,7 @@ pub struct Reading {
     #[arg(
         long,
         value_name = "N",
+        value_parser = parse_positive::<NonZeroUsize, usize>,
         conflicts_with_all = ["json_field", "csv_field"],
         help_heading = KEYS
     )]
@@ -115,7 +117,13 @@ pub struct Reading {
     pub durability: Option<Durability>,
     /// The number of keys that share a sync (with always) and are answered together; fewer if the
     /// input pauses.
-    #[arg(long, value_name = "N", default_value = "1024", help_heading = WRITING)]
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = parse_positive::<NonZeroUsize, usize>,
+        default_value = "1024",
+        help_heading = WRITING
+    )]
     pub batch: NonZeroUsize,
 }
 

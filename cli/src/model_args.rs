@@ -2,9 +2,9 @@
 //! window in question.
 
 use crate::priors::{DistinctOption, PriorOption, parse_distinct, parse_prior, parse_rate};
-use crate::units::parse_duration;
 use clap::{Args, ValueEnum};
 use ebbtide::Within;
+use ebbtide::units::{parse_count, parse_duration};
 use std::time::Duration;
 
 /// The assumed model of the stream.
@@ -38,7 +38,13 @@ pub struct Believing {
     #[arg(long, value_enum, default_value = "refined")]
     pub form: Form,
     /// Use the last N inserts as the window, not the filter's own window.
-    #[arg(long, value_name = "N", conflicts_with = "window", allow_negative_numbers = true)]
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = parse_count,
+        conflicts_with = "window",
+        allow_negative_numbers = true
+    )]
     window_items: Option<u64>,
     /// Use this time as the window, such as 10m, not the filter's own window.
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]

@@ -7,6 +7,7 @@
 use crate::admin::dump_log::{Entry, records};
 use crate::clock::Timestamp;
 use crate::engine::Engine;
+use crate::engine::outcome::Given;
 use crate::engine::read::Queries;
 use crate::engine::shared::Shared;
 use crate::error::Result;
@@ -123,7 +124,7 @@ pub(crate) fn answer(queries: &Queries, key: &[u8]) -> Result<Answer> {
     let hash = meta.hasher.hash(key);
     let layout = meta.layout;
     // The sums of `contains`: the answers must be the same.
-    queries.ask_with(hash, None, Shared::totals, |kind, state, blocks, query| {
+    queries.ask_with(hash, Given::default(), Shared::totals, |kind, state, blocks, query| {
         let mut banks: Vec<_> = state
             .banks()
             .map(|bank| KeyBlock {

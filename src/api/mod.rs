@@ -3,8 +3,8 @@
 //! `filter` is the handle, `abilities` its operations on keys, `paths` the ways to a handle by
 //! directory. `config` is what a user asks for, `call` an operation with settings, `entry` one of
 //! many. `reader` is the handle without write permission, `count_prior` takes priors from a filter
-//! that counts, `explain` sets answers beside the log's records. The protocols are in
-//! [`crate::engine`].
+//! that counts, `explain` sets answers beside the log's records, `ticket` is an operation that is
+//! done and becomes durable later. The protocols are in [`crate::engine`].
 
 pub mod abilities;
 pub mod call;
@@ -18,3 +18,4 @@ pub mod filter;
 pub mod paths;
 #[cfg(not(loom))]
 pub mod reader;
+pub mod ticket;

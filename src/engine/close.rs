@@ -89,10 +89,12 @@ impl Opened {
             return Ok(());
         }
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner).stop();
+        self.engine.tickets.stop();
         wait_for_operations(&self.engine.shared);
         let closed = finish(&self.engine);
         // The first error is the one to report.
         let released = self.engine.shared.slots.release();
+        self.engine.tickets.end();
         closed.and(released)
     }
 }
@@ -201,7 +203,7 @@ mod tests {
         let filter = made().0;
         let engine = &filter.engine;
         filter.close().expect("a clean end");
-        assert!(matches!(engine.stripes.lock_unless_closed(1), Err(Error::Closed { .. })));
+        assert!(matches!(engine.stripes.lock_unless_closed(1, false), Err(Error::Closed { .. })));
         assert_eq!(word(engine), 0);
         let dead = Owner { slot: 9, incarnation: 1 };
         let guard =

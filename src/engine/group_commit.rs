@@ -192,6 +192,14 @@ impl GroupCommit {
         Ok(())
     }
 
+    /// Returns without waiting for the durability of an operation's record: whoever needs it waits
+    /// with a ticket.
+    pub(crate) fn settle_later(&self, durability: Option<Durability>) {
+        if let Durability::Interval(every) = durability.unwrap_or(self.shared.meta.durability) {
+            self.wakeup.request(every);
+        }
+    }
+
     /// Waits for the durability of an operation's record.
     pub(crate) fn settle(&self, lsn: u64, durability: Option<Durability>) -> Result<()> {
         match durability.unwrap_or(self.shared.meta.durability) {

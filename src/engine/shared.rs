@@ -171,6 +171,12 @@ impl Shared {
         Error::Closed { path: self.media.path().to_path_buf() }
     }
 
+    /// Creates the error for a call that must not wait, and would have to wait for this.
+    #[cold]
+    pub(crate) fn would_wait(&self, cause: &'static str) -> Error {
+        Error::WouldWait { path: self.media.path().to_path_buf(), cause }
+    }
+
     /// Checks that this process opened the handle, and has not closed it.
     #[inline]
     pub(crate) fn check_usable(&self) -> Result<()> {

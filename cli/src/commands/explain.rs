@@ -42,6 +42,7 @@ pub fn explain(arguments: &Explain) -> Result<()> {
         }
     };
     let subject = Subject::new(reader, beliefs)?;
+    let most = usize::try_from(arguments.records).unwrap_or(usize::MAX);
     let mut shown = 0;
     let stream = Stream::asking(&(), &arguments.reading)?.in_batches_of(KEYS);
     let ended = stream.feed(origin, true, |batch, run| {
@@ -54,7 +55,7 @@ pub fn explain(arguments: &Explain) -> Result<()> {
                 keys.push(line.key);
             }
         }
-        let explained = subject.reader.explain(&keys, arguments.records)?;
+        let explained = subject.reader.explain(&keys, most)?;
         for (key, explanation) in keys.iter().zip(&explained.keys) {
             let told = subject.told(key, explanation, &explained)?;
             if arguments.json {
