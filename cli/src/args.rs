@@ -23,7 +23,8 @@ pub use crate::model_args::*;
 /// damage, salvage found none, contains was asked for one --key that is absent), 2 a usage or
 /// environment error. On SIGTERM, SIGINT or SIGHUP,
 /// commands that change a filter answer the keys that they have read, close the filter and end; a
-/// second signal ends them at once.
+/// second signal ends them at once. EBBTIDE_DIR names the filter's directory where no argument is
+/// given.
 #[derive(Debug, Parser)]
 #[command(name = "ebbtide", version, arg_required_else_help = true)]
 pub struct Cli {
@@ -42,6 +43,8 @@ pub enum Command {
     /// Inserts every key.
     Insert(Keys),
     /// Prints 1 or 0 for each key: whether it is in the window.
+    ///
+    /// With a single --key, the exit code is 1 if the key is absent.
     Contains(Query),
     /// Checks and inserts: prints 1 if the key was already in the window, else 0.
     Check(Check),

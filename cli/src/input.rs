@@ -150,19 +150,14 @@ impl<'s> Input<'s> {
             return self.mark_begin();
         }
         let bytes = &self.buffer[self.start..self.end];
-        let end = self.splitter.find(bytes, self.searched, most, &mut self.found);
-        let offset = self.start;
+        let (end, searched) = self.splitter.find(bytes, self.searched, most, &mut self.found);
+        self.place(self.start);
         self.start += end;
-        if self.found.is_empty() {
-            self.searched = self.end - self.start;
-            if self.at_end && self.start < self.end {
-                self.splitter.rest(&self.buffer[self.start..self.end], &mut self.found);
-                self.place(self.start);
-                self.start = self.end;
-                self.searched = 0;
-            }
-        } else {
-            self.place(offset);
+        self.searched = searched;
+        if self.found.is_empty() && self.at_end && self.start < self.end {
+            self.splitter.rest(&self.buffer[self.start..self.end], &mut self.found);
+            self.place(self.start);
+            self.start = self.end;
             self.searched = 0;
         }
         self.mark_begin();
@@ -222,7 +217,14 @@ impl<'s> Input<'s> {
             Err(error) => {
                 return match self.waits.ended.take() {
                     Some(Ready::OutputClosed) => Err(Failure::ClosedPipe),
-                    Some(_) => Ok(()),
+                    Some(_) => {
+                        // The wait may end a moment before the signal is visible. The source must
+                        // not be read again.
+                        while self.waits.stop.signal().is_none() {
+                            std::thread::yield_now();
+                        }
+                        Ok(())
+                    }
                     None => Err(Failure::reading(&self.path, &error)),
                 };
             }

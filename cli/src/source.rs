@@ -35,6 +35,9 @@ const MAGICS: [(&[u8], Format); 3] = [
     (b"\xfd7zXZ\0", Format::Xz),
 ];
 
+/// The memory that decompression of XZ may take, in KiB: `xz -9` makes files that need 65 MiB.
+const MOST_XZ_KIB: u32 = 256 << 10;
+
 /// Conditions under which a wait for input ends early.
 pub struct Waits<'s> {
     /// Indicates whether a signal asks the command to stop.
@@ -149,7 +152,9 @@ impl<'s, R: Read + 's> Read for Detecting<'s, R> {
             None => Box::new(bytes),
             Some(Format::Gzip) => Box::new(MultiGzDecoder::new(BufReader::new(bytes))),
             Some(Format::Zstandard) => Box::new(Frames::new(BufReader::new(bytes))),
-            Some(Format::Xz) => Box::new(XzReader::new(BufReader::new(bytes), true)),
+            Some(Format::Xz) => {
+                Box::new(XzReader::new_mem_limit(BufReader::new(bytes), true, MOST_XZ_KIB))
+            }
         });
         self.read(into)
     }

@@ -48,15 +48,16 @@ impl Splitter {
 
     /// Finds up to `most` lines that end in `buffer`. `searched` bytes at its beginning belong to
     /// an unfinished line and have been searched before. Returns the end of the last line with its
-    /// delimiter; 0 if there is none.
+    /// delimiter, 0 if there is none, and the number of bytes behind it that have been searched:
+    /// the next call must pass it.
     pub fn find(
         &mut self,
         buffer: &[u8],
         searched: usize,
         most: usize,
         lines: &mut Vec<Found>,
-    ) -> usize {
-        let mut start = 0;
+    ) -> (usize, usize) {
+        let (mut start, mut at) = (0, searched);
         match self.ending {
             Ending::Byte(byte) => {
                 let ends = memchr::memchr_iter(byte, &buffer[searched..]).take(most);
@@ -65,9 +66,9 @@ impl Splitter {
                     self.next += 1;
                     start = end + 1;
                 }
+                at = if lines.len() < most { buffer.len() } else { start };
             }
             Ending::Record(_) => {
-                let mut at = searched;
                 while lines.len() < most {
                     let Some(end) = self.record_end(buffer, &mut at) else { break };
                     self.push(buffer, start..end - 1, lines);
@@ -75,7 +76,7 @@ impl Splitter {
                 }
             }
         }
-        start
+        (start, at - start)
     }
 
     /// Adds the rest of an input as its last line, if there is any.
@@ -154,11 +155,17 @@ mod tests {
         };
         for bytes in text.chunks(piece) {
             kept.extend_from_slice(bytes);
-            let mut found = Vec::new();
-            let end = splitter.find(&kept, searched, usize::MAX, &mut found);
-            take(found, &kept);
-            kept.drain(..end);
-            searched = kept.len();
+            loop {
+                let mut found = Vec::new();
+                let (end, rest) = splitter.find(&kept, searched, 2, &mut found);
+                let is_full = found.len() == 2;
+                take(found, &kept);
+                kept.drain(..end);
+                searched = rest;
+                if !is_full {
+                    break;
+                }
+            }
         }
         let mut found = Vec::new();
         splitter.rest(&kept, &mut found);

@@ -90,6 +90,22 @@ fn a_table_is_deduplicated_by_a_column_and_stays_a_table() {
 }
 
 #[test]
+fn records_that_arrive_in_pieces_are_whole() {
+    let place = Place::new();
+    let dir = place.at("filter");
+    ok(&["create", &dir, "--last", "100"], b"");
+    let mut talk =
+        crate::support::Talk::new(&["check", &dir, "--csv-field", "user", "--with-keys"]);
+    talk.say("id,user\n1,\"a\"\n2,\"b");
+    assert_eq!(talk.hear(), "0\ta\n");
+    talk.say("\"\"");
+    talk.say("\n\"\n3,c\n4,\"");
+    assert_eq!([talk.hear(), talk.hear(), talk.hear()], ["0\tb\"\n", "\n", "0\tc\n"]);
+    talk.say("a\"");
+    assert_eq!(talk.finish(), ["1\ta\n"]);
+}
+
+#[test]
 fn files_of_one_table_give_one_table() {
     let place = Place::new();
     let first = place.file("first.csv", b"id,user\n1,a\n2,b\n");
