@@ -55,9 +55,10 @@ pub fn explain(arguments: &Explain) -> Result<()> {
                 keys.push(line.key);
             }
         }
-        let explained = subject.reader.explain(&keys, most)?;
+        // The reason takes two records, shown or not.
+        let explained = subject.reader.explain(&keys, most.max(2))?;
         for (key, explanation) in keys.iter().zip(&explained.keys) {
-            let told = subject.told(key, explanation, &explained)?;
+            let told = subject.told(key, explanation, &explained, most)?;
             if arguments.json {
                 run.output.json(told.json())?;
             } else {
@@ -97,18 +98,21 @@ impl<'a> Subject<'a> {
         key: &'k Cow<'k, [u8]>,
         explanation: &'k Explanation,
         explained: &'k Explained,
+        most: usize,
     ) -> Result<Told<'k>> {
         let (log, now) = (&explained.log, explained.now);
         let probability = match &self.beliefs {
-            Some(beliefs) if explanation.present && explanation.inserts == 0 => {
-                self.false_positive(beliefs, key, log, now)?
-            }
-            _ => None,
+            _ if !explanation.present || explanation.inserts > 0 => None,
+            _ if log.is_complete => Some(1.0),
+            Some(beliefs) => self.false_positive(beliefs, key, log, now)?,
+            None => None,
         };
         let (kind, window, rate) = (self.kind, self.window, self.rate);
         let facts = Facts { kind, window, rate, probability, log, now, explanation };
         let reason = Reason::new(&facts);
-        Ok(Told { key, facts, reason })
+        let records = &explanation.records;
+        let records = &records[records.len().saturating_sub(most)..];
+        Ok(Told { key, facts, reason, records })
     }
 
     /// Returns the probability that a key is a false positive, given the evidence of its cells and
@@ -150,6 +154,8 @@ struct Told<'a> {
     key: &'a [u8],
     facts: Facts<'a>,
     reason: Reason,
+    /// The records to show.
+    records: &'a [KeyRecord],
 }
 
 impl Told<'_> {
@@ -184,11 +190,11 @@ impl Told<'_> {
             text += &format!("; {} of it", counted(explanation.removals, "removal"));
         }
         text.push('\n');
-        let hidden = explanation.inserts + explanation.removals - explanation.records.len() as u64;
+        let hidden = explanation.inserts + explanation.removals - self.records.len() as u64;
         if hidden > 0 {
             text += &format!("           not shown: {}\n", counted(hidden, "older record"));
         }
-        for record in &explanation.records {
+        for record in self.records {
             text += &record_text(record, now);
         }
         let mut places = vec![format!("stripe {}", explanation.stripe)];
@@ -203,7 +209,7 @@ impl Told<'_> {
         let mut all = keyed(self.key);
         let (_, age, value) = age_answer(explanation.age);
         let estimate = explanation.estimate;
-        let records = explanation.records.iter().map(|record| record_json(record, now).into());
+        let records = self.records.iter().map(|record| record_json(record, now).into());
         let blocks = explanation.blocks.iter().map(|block| {
             Value::Object(object([
                 ("bank", block.bank.into()),

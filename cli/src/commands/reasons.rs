@@ -137,8 +137,31 @@ impl<'a> Facts<'a> {
         }
     }
 
+    /// Returns whether the records remove the key as often as they insert it, if all are at hand.
+    fn is_removed(&self) -> bool {
+        let records = &self.explanation.records;
+        let all = self.explanation.inserts + self.explanation.removals;
+        let sum = |removes| -> u64 {
+            let some = records.iter().filter(|record| record.removes == removes);
+            some.map(|record| u64::from(record.weight)).sum()
+        };
+        records.len() as u64 == all && sum(true) > 0 && sum(true) >= sum(false)
+    }
+
     fn present(&self, record: &KeyRecord) -> (&'static str, String) {
         let (lsn, when) = (record.lsn, self.when(record));
+        if self.is_removed() {
+            let chance = self.chance();
+            let (name, sentence) = match self.log.is_complete {
+                true => ("false-positive", "it is a false positive".to_owned()),
+                false => ("before-log", format!("it was inserted before the log, or is {chance}")),
+            };
+            let sentence = format!(
+                "record LSN {lsn} inserted it {when}, and all its inserts were \
+                                    removed again: {sentence}"
+            );
+            return (name, sentence);
+        }
         if self.is_outside(record) {
             let sentence = format!(
                 "record LSN {lsn} inserted it {when}, before {}: it has not expired yet, or is {}",
