@@ -121,6 +121,8 @@ pub use api::call::{Call, Handle};
 pub use api::config::*;
 pub use api::count_prior::Frequencies;
 pub use api::entry::Entry;
+#[cfg(not(loom))]
+pub use api::explain::{ExaminedLog, Explained, Explanation, KeyBlock, KeyRecord};
 pub use api::filter::Filter;
 #[cfg(not(loom))]
 pub use api::reader::Reader;

@@ -1,25 +1,30 @@
 //! Declares the command line: every command with its options, as `--help` shows them. Contains no
 //! behaviour.
 
+use crate::explain_args::Explain;
 use crate::kind_options::KindOptions;
-use crate::priors::{DistinctOption, PriorOption, parse_distinct, parse_prior, parse_rate};
-use crate::times::TimeUnit;
 use crate::units::parse_positive;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 use ebbtide::kinds::REGISTRY;
 use ebbtide::units::{parse_count, parse_durability, parse_duration, parse_size};
-use ebbtide::{Durability, Options, Within};
-use std::num::{NonZeroU64, NonZeroUsize};
+use ebbtide::{Durability, Options};
+use std::num::NonZeroU64;
 use std::path::PathBuf;
 use std::time::Duration;
+
+pub use crate::key_args::*;
+pub use crate::model_args::*;
 
 /// Suppresses keys that a stream has shown within the last N items or minutes, in a few bits per
 /// key.
 ///
 /// Keys are raw bytes, one per line. Exit codes: 0 success, 1 the answer is no (verify found
-/// damage, salvage found none), 2 a usage or environment error. On SIGTERM, SIGINT or SIGHUP,
+/// damage, salvage found none, contains was asked for one --key that is absent), 2 a usage or
+/// environment error. On SIGTERM, SIGINT or SIGHUP,
 /// commands that change a filter answer the keys that they have read, close the filter and end; a
-/// second signal ends them at once.
+/// second signal ends them at once. EBBTIDE_DIR names the filter's directory where no argument is
+/// given.
 #[derive(Debug, Parser)]
 #[command(name = "ebbtide", version, arg_required_else_help = true)]
 pub struct Cli {
@@ -36,8 +41,10 @@ pub enum Command {
     /// Creates a filter.
     Create(Create),
     /// Inserts every key.
-    Insert(Insert),
+    Insert(Keys),
     /// Prints 1 or 0 for each key: whether it is in the window.
+    ///
+    /// With a single --key, the exit code is 1 if the key is absent.
     Contains(Query),
     /// Checks and inserts: prints 1 if the key was already in the window, else 0.
     Check(Check),
@@ -92,35 +99,28 @@ pub enum Command {
     Salvage(Salvage),
     /// Prints memory, disk space, parameters and error rate of a filter before it is created.
     Plan(Plan),
+    /// Explains the answer about each key: which records of the kept log inserted it, when, where
+    /// it lies, and how probable a false positive is.
+    ///
+    /// The log begins at the oldest record that no snapshot has made superfluous. A key that is
+    /// present without a record was inserted before that, or is a false positive. Records hold a
+    /// 64-bit hash of the key: records of another key with the same hash are shown as well, which
+    /// happens for one pair of keys in 2^64. Nothing is changed, and other processes may write
+    /// meanwhile.
+    Explain(Explain),
+    /// Shows in about two minutes what the command does, in a temporary directory.
+    Demo(Demo),
+    /// Prints the completions of a shell.
+    Completions(Completions),
+    /// Prints the manual page of a command, or writes those of all commands to a directory.
+    Man(Man),
 }
 
-/// Help text after the options of `dedup`.
-const DEDUP_HELP: &str = "\
-With --state, output when a run ends early:
-  at most once (the default): a line is recorded, then printed. On SIGTERM, SIGINT or SIGHUP a run
-  prints every line that it has recorded, closes the filter, and ends by the signal; a second signal
-  ends it at once. If a run is killed, or stopped twice, up to one --batch of lines may be recorded
-  but not printed. If the output fails, an error reports the number of lines recorded but not
-  printed, and the first of them; the exit code is 2, or 0 if the reader has closed the output.
-  --at-least-once: a line is printed, then recorded. A killed run loses no line; the next run may
-  print up to one --batch of lines again. Runs that share a filter may each print the same line.
-  Of equal keys within a batch, one line is printed.
-
-Examples:
-  ebbtide dedup --window 10m access.log
-  tail -F app.log | ebbtide dedup --last 100000 --field 2 --state /var/lib/app/seen
-  ebbtide dedup --window 1h --event-time --time-unit s --skip-bad --max-lead 5m events.tsv";
-
-/// Help text after the options of `create`.
-const CREATE_HELP: &str = "\
-Examples:
-  ebbtide create seen --kind time-limited --window 10m --fpr 0.001
-  ebbtide create recent --kind age-partitioned --window-items 1000000 --fpr 0.01 --durability always
-  ebbtide create clients --kind counting --capacity 100000 --fpr 0.001 --counter-bits 8";
+/// The heading of the options of `dedup` that an existing filter does not need.
+const NEW_FILTER: &str = "A new filter";
 
 /// Options of `dedup`.
 #[derive(Debug, Args)]
-#[command(after_help = DEDUP_HELP)]
 pub struct Dedup {
     /// Remove a key from the window after this time, such as 10m.
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, conflicts_with = "last")]
@@ -131,7 +131,7 @@ pub struct Dedup {
     /// The kind of a new filter: with --window fingerprint or time-limited, with --last
     /// fingerprint, age-partitioned, double-buffering, two-buffer, timing or block-timing
     /// [default: fingerprint].
-    #[arg(long, value_name = "KIND")]
+    #[arg(long, value_name = "KIND", help_heading = NEW_FILTER)]
     pub kind: Option<String>,
     /// Keep the filter in this directory for the next run; it is created if necessary. An existing
     /// filter needs neither --window nor --last, and refuses values other than its own. A
@@ -144,205 +144,51 @@ pub struct Dedup {
     #[arg(long)]
     pub at_least_once: bool,
     /// False-positive rate: the share of new lines that may be suppressed [default: 0.001].
-    #[arg(long, value_name = "P", allow_negative_numbers = true)]
+    #[arg(long, value_name = "P", allow_negative_numbers = true, help_heading = NEW_FILTER)]
     pub fpr: Option<f64>,
-    /// Use the Nth blank-separated field as the key, counted from 1, instead of the whole line; a
-    /// line without that field has the empty key.
-    #[arg(long, value_name = "N")]
-    pub field: Option<NonZeroUsize>,
+    /// Print the suppressed lines instead of the others.
+    #[arg(long)]
+    pub invert: bool,
+    /// Report the numbers of lines read, printed, suppressed, late and bad on standard error at the
+    /// end.
+    #[arg(long)]
+    pub stats: bool,
+    /// Leave the header of CSV out of the output, as for a run that continues an earlier output.
+    #[arg(long, requires = "csv_field")]
+    pub omit_header: bool,
     /// The event that starts the window of a key.
     #[arg(long, value_enum, default_value = "last-seen")]
     pub since: Since,
     /// The function that hashes the keys of a new filter.
-    #[arg(long, value_enum, value_name = "FUNCTION")]
+    #[arg(long, value_enum, value_name = "FUNCTION", help_heading = NEW_FILTER)]
     pub hash: Option<KeyHash>,
     /// The seed of the hash function of a new filter, for runs that are reproducible bit by bit.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = NEW_FILTER)]
     pub hash_seed: Option<u64>,
     /// The number of stripes (locks) of a new filter.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = NEW_FILTER)]
     pub stripes: Option<u32>,
     /// The largest lead of the times of a new filter's lines over the wall clock, such as 5m
     /// [default: 1h].
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    #[arg(
+        long,
+        value_name = "DURATION",
+        value_parser = parse_duration,
+        help_heading = NEW_FILTER
+    )]
     pub max_lead: Option<Duration>,
     /// How keys are read and stored.
     #[command(flatten)]
     pub reading: Reading,
-    /// Files to read in this order; - is standard input.
+    /// Files to read in this order, also compressed ones; - or no file means standard input.
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
 }
 
-/// The event that starts the window of a key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Since {
-    /// The last appearance: each appearance refreshes the key.
-    LastSeen,
-    /// The last acceptance: only keys that are not in the window are inserted and counted.
-    Accepted,
-}
-
-impl From<Since> for ebbtide::Since {
-    fn from(since: Since) -> Self {
-        match since {
-            Since::LastSeen => Self::LastSeen,
-            Since::Accepted => Self::LastAccepted,
-        }
-    }
-}
-
-/// Options of all commands that take keys.
-#[derive(Debug, Args)]
-pub struct Reading {
-    /// Keys end with a NUL byte, not with a newline.
-    #[arg(short = '0', long)]
-    pub null: bool,
-    /// Read each line as TIME<TAB>KEY and use these times as the clock. TIME is a number (see
-    /// --time-unit) or a date with its zone, as in 2026-11-22T15:04:05Z or
-    /// 2026-11-22T16:04:05.250+01:00.
-    #[arg(long)]
-    pub event_time: bool,
-    /// The unit of numeric times since the Unix epoch.
-    #[arg(long, value_enum, value_name = "UNIT", default_value = "ms", requires = "event_time")]
-    pub time_unit: TimeUnit,
-    /// Skip lines that are malformed or that the filter refuses, such as lines too far ahead, and
-    /// report their number at the end. Where every line has an answer, a skipped line has ? (with
-    /// --json an object with "error").
-    #[arg(long)]
-    pub skip_bad: bool,
-    /// Read a number at the end of each line, after a tab: how often the key counts (counting and
-    /// decaying kinds), or its importance (importance-aware kinds).
-    #[arg(long)]
-    pub weight: bool,
-    /// When an insert is acknowledged: when synced to disk (always), when handed to the kernel
-    /// (never), or with a sync at least once per interval (1s). Applies to this run, in place of
-    /// the filter's own setting.
-    #[arg(long, value_name = "always|never|1s", value_parser = parse_durability)]
-    pub durability: Option<Durability>,
-    /// The number of keys that share a sync (with always) and are answered together; fewer if the
-    /// input pauses.
-    #[arg(
-        long,
-        value_name = "N",
-        value_parser = parse_positive::<NonZeroUsize, usize>,
-        default_value = "1024"
-    )]
-    pub batch: NonZeroUsize,
-}
-
-impl Reading {
-    /// Returns the byte that ends a line.
-    pub fn delimiter(&self) -> u8 {
-        if self.null { 0 } else { b'\n' }
-    }
-}
-
-/// A filter and the keys for it.
-#[derive(Debug, Args)]
-pub struct Insert {
-    /// The filter's directory.
-    pub dir: PathBuf,
-    /// The file of keys; - or no file means standard input.
-    pub file: Option<PathBuf>,
-    /// How keys are read and stored.
-    #[command(flatten)]
-    pub reading: Reading,
-}
-
-/// Options of commands that answer each key.
-#[derive(Debug, Args)]
-pub struct Query {
-    /// The filter and the keys.
-    #[command(flatten)]
-    pub keys: Insert,
-    /// Print one JSON object per key.
-    #[arg(long)]
-    pub json: bool,
-}
-
-/// Options of `estimate`.
-#[derive(Debug, Args)]
-pub struct Estimate {
-    /// The filter, the keys, and the form of the answers.
-    #[command(flatten)]
-    pub query: Query,
-    /// Print the decayed count times 1 - lambda: the key's count per epoch (decaying kinds).
-    #[arg(long)]
-    pub normalised: bool,
-}
-
-/// Options of `check`.
-#[derive(Debug, Args)]
-pub struct Check {
-    /// The filter, the keys, and the form of the answers.
-    #[command(flatten)]
-    pub query: Query,
-    /// The event that starts the window of a key.
-    #[arg(long, value_enum, default_value = "last-seen")]
-    pub since: Since,
-}
-
-/// The assumed model of the stream, and the window in question.
-#[derive(Debug, Args)]
-pub struct Believing {
-    /// The prior probability that an insert is of the key. A probability from 0 to 1 applies to
-    /// all keys. uniform:U: U equally likely keys. power-law:U[:EXPONENT]: keys are their
-    /// ranks, 1 to U, with probabilities that fall with this power of the rank, 1 by default.
-    /// table:FILE: lines KEY<TAB>COUNT; other keys count as half an insert. counted:DIR: a
-    /// counting, spectral or dynamic-count filter that counts the same stream. line: each line
-    /// ends in <TAB>P (after a weight, before penalties).
-    #[arg(long, value_name = "PRIOR", value_parser = parse_prior, allow_negative_numbers = true)]
-    pub prior: Option<PriorOption>,
-    /// How keys repeat: all (each insert is of another key), uniform:U, power-law:U[:EXPONENT], or
-    /// points:FILE with lines J<TAB>D: J inserts contain D distinct keys on average. Defaults to
-    /// the model of --prior, or to all if --prior has none.
-    #[arg(long, value_name = "REPEATS", value_parser = parse_distinct)]
-    pub distinct: Option<DistinctOption>,
-    /// Inserts per second, over all keys; for filters whose window is a time.
-    #[arg(long, value_name = "R", value_parser = parse_rate, allow_negative_numbers = true)]
-    pub rate: Option<f64>,
-    /// The formulas to use.
-    #[arg(long, value_enum, default_value = "refined")]
-    pub form: Form,
-    /// Use the last N inserts as the window, not the filter's own window.
-    #[arg(
-        long,
-        value_name = "N",
-        value_parser = parse_count,
-        conflicts_with = "window",
-        allow_negative_numbers = true
-    )]
-    window_items: Option<u64>,
-    /// Use this time as the window, such as 10m, not the filter's own window.
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
-    window: Option<Duration>,
-}
-
-impl Believing {
-    /// Returns the window in question, if it is not the filter's own.
-    pub fn window(&self) -> Option<Within> {
-        let micros = |window: Duration| u64::try_from(window.as_micros()).unwrap_or(u64::MAX);
-        let time = self.window.map(|window| Within::Time(micros(window)));
-        time.or(self.window_items.map(Within::Items))
-    }
-}
-
-/// The formulas that compute a posterior.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Form {
-    /// Formulas with better calibration.
-    Refined,
-    /// Formulas as printed in the paper.
-    Paper,
-}
-
-impl From<Form> for ebbtide::Form {
-    fn from(form: Form) -> Self {
-        match form {
-            Form::Refined => Self::Refined,
-            Form::Paper => Self::Paper,
-        }
+impl Dedup {
+    /// Returns where the lines come from.
+    pub fn origin(&self) -> Origin {
+        Origin { files: self.files.clone(), ..Origin::default() }
     }
 }
 
@@ -353,7 +199,7 @@ pub struct Posterior {
     #[command(flatten)]
     pub query: Query,
     /// The assumed model of the stream.
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "The prior")]
     pub believing: Believing,
     /// Print the most likely and the expected age of each key as well, in inserts or seconds.
     #[arg(long)]
@@ -367,7 +213,7 @@ pub struct Decide {
     #[command(flatten)]
     pub query: Query,
     /// The assumed model of the stream.
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "The prior")]
     pub believing: Believing,
     /// The cost of answering 1 for a key that is not in the window.
     #[arg(
@@ -490,30 +336,41 @@ impl Creation {
 fn kind_help() -> String {
     let names: Vec<_> = REGISTRY.iter().map(|entry| entry.name).collect();
     let (last, others) = names.split_last().unwrap_or((&"none", &[]));
-    format!("The kind of filter: {} or {last}", others.join(", "))
+    format!(
+        "The kind of filter: {} or {last}; --window and --last imply fingerprint, with --fpr 0.001",
+        others.join(", ")
+    )
 }
 
 /// Options of `create`.
 #[derive(Debug, Args)]
-#[command(after_help = CREATE_HELP)]
 pub struct Create {
     /// The directory of the new filter: empty or not existing.
     pub dir: PathBuf,
     /// The kind of filter.
     #[arg(long, help = kind_help())]
-    pub kind: String,
+    pub kind: Option<String>,
+    /// The window in inserts; the same as --window-items.
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = parse_positive::<NonZeroU64, u64>,
+        conflicts_with_all = ["window-items", "window"]
+    )]
+    pub last: Option<NonZeroU64>,
     /// The kind's parameters.
     #[command(flatten)]
     pub kind_options: KindOptions,
     /// The filter's settings.
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "The filter's settings")]
     pub creation: Creation,
 }
 
 /// Options of commands that inspect a filter.
 #[derive(Debug, Args)]
 pub struct Look {
-    /// The filter's directory.
+    /// The filter's directory. Without any argument it is the value of EBBTIDE_DIR.
+    #[arg(env = "EBBTIDE_DIR", hide_env = true)]
     pub dir: PathBuf,
     /// Print one JSON object per line.
     #[arg(long)]
@@ -573,4 +430,31 @@ pub struct Plan {
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,
+}
+
+/// Options of `demo`.
+#[derive(Debug, Args)]
+pub struct Demo {
+    /// Make no pauses; there are none either if the output is not a terminal.
+    #[arg(long)]
+    pub fast: bool,
+}
+
+/// Options of `completions`.
+#[derive(Debug, Args)]
+pub struct Completions {
+    /// The shell.
+    #[arg(value_enum)]
+    pub shell: Shell,
+}
+
+/// Options of `man`.
+#[derive(Debug, Args)]
+pub struct Man {
+    /// The command whose page is printed; without it, the page of ebbtide.
+    #[arg(conflicts_with = "output")]
+    pub name: Option<String>,
+    /// Write the pages of all commands to this directory.
+    #[arg(long, value_name = "DIR")]
+    pub output: Option<PathBuf>,
 }

@@ -1,7 +1,8 @@
 //! The ways in which a command ends early, and their messages on standard error.
 
 use crate::descriptor;
-use std::io;
+use clap::builder::styling::AnsiColor;
+use std::io::{self, IsTerminal};
 use std::path::Path;
 
 /// The exit code of the answer "no".
@@ -58,8 +59,27 @@ pub fn misfit(expected: &str, line: &[u8]) -> String {
     format!("expected {expected}, found {start:?}")
 }
 
-/// Writes one sentence to standard error. A closed standard error does not justify a panic.
+/// Writes one sentence to standard error.
 pub fn note(sentence: &str) {
-    let line = format!("ebbtide: {sentence}\n");
+    say(sentence, AnsiColor::Yellow);
+}
+
+/// Writes the error that ends the command to standard error.
+pub fn report(sentence: &str) {
+    say(sentence, AnsiColor::Red);
+}
+
+/// Returns text in a colour for a terminal that shows colours, otherwise the text alone.
+pub fn painted(text: &str, colour: AnsiColor, terminal: &impl IsTerminal) -> String {
+    if !terminal.is_terminal() || std::env::var_os("NO_COLOR").is_some_and(|set| !set.is_empty()) {
+        return text.to_owned();
+    }
+    let style = colour.on_default().bold();
+    format!("{style}{text}{style:#}")
+}
+
+/// A closed standard error does not justify a panic.
+fn say(sentence: &str, colour: AnsiColor) {
+    let line = format!("{}: {sentence}\n", painted("ebbtide", colour, &io::stderr()));
     let _ = descriptor::write_all(&mut io::stderr(), line.as_bytes(), &mut 0);
 }

@@ -4,118 +4,116 @@
 //! waits for more input. A line ends at its delimiter or at the end of its file. The delimiter is
 //! not part of the line; a carriage return is.
 
-use crate::descriptor::{self, Ready};
+use crate::descriptor::Ready;
 use crate::failure::{Failure, Result};
+use crate::key_args::{Origin, Reading};
+use crate::key_part::KeyPart;
 use crate::progress::Progress;
+use crate::source::{self, Waits};
+use crate::splitter::{Ending, Found, MOST_RECORD_BYTES, Splitter};
 use crate::stop::Stop;
-use rustix::fs::OFlags;
-use std::fs::{self, File};
-use std::io::{self, ErrorKind, Read, Stdin, Stdout};
-use std::ops::Range;
-use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::OpenOptionsExt;
+use std::cell::Cell;
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 /// The size of the first buffer, in bytes; a longer line makes the buffer grow.
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// A source of bytes for lines.
-trait Source: Read {
-    /// Returns the descriptor to wait for; `None` if reading never blocks.
-    fn descriptor(&self) -> Option<BorrowedFd<'_>>;
-}
-
-impl Source for File {
-    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.as_fd())
-    }
-}
-
-/// Standard input without the buffer of the standard library: `poll` does not see bytes in that
-/// buffer.
-struct Unbuffered(Stdin);
-
-impl Read for Unbuffered {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        Ok(rustix::io::read(&self.0, into)?)
-    }
-}
-
-impl Source for Unbuffered {
-    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.0.as_fd())
-    }
-}
-
 /// The lines of several files, one file after another.
 pub struct Input<'a> {
     files: std::vec::IntoIter<PathBuf>,
-    source: Option<Box<dyn Source>>,
+    /// The lines of the command line that have not been handed out.
+    given: std::vec::IntoIter<Vec<u8>>,
+    /// The number of those that have been handed out.
+    given_lines: u64,
+    /// The lines of the command line in the current batch.
+    current: Vec<Vec<u8>>,
+    source: Option<Box<dyn Read + 'a>>,
     path: PathBuf,
-    delimiter: u8,
+    ending: Ending,
+    splitter: Splitter,
+    /// Whether the file has handed out no line yet.
+    at_begin: bool,
+    /// Whether the current batch begins the file.
+    begins: bool,
     buffer: Vec<u8>,
     /// Bytes that were read and not yet handed out: `buffer[start..end]`. Its first `searched`
-    /// bytes contain no delimiter.
+    /// bytes contain no end of a line.
     start: usize,
     end: usize,
     searched: usize,
     at_end: bool,
-    /// The number of lines handed out of this file, including the current batch.
-    lines: u64,
-    ranges: Vec<Range<usize>>,
-    progress: Progress,
-    /// Conditions that end the reading before the input does: a signal, or a closed output.
-    stop: &'a Stop,
-    output: Option<Stdout>,
+    found: Vec<Found>,
+    /// Whether compressed files are read as they are.
+    plain: bool,
+    waits: Rc<Waits<'a>>,
 }
 
 /// Lines that are in memory.
 pub struct Batch<'a> {
     /// The file that contains them.
     pub path: &'a Path,
-    /// The number of the first line, from 1.
-    pub first_line: u64,
-    /// The lines, without their delimiters.
-    pub lines: Vec<&'a [u8]>,
+    /// Whether the first of them is the first of its file.
+    pub begins_file: bool,
+    /// The lines, without their delimiters, each with its number in the file, from 1.
+    pub lines: Vec<(u64, &'a [u8])>,
 }
 
 impl<'s> Input<'s> {
-    /// Creates the input of these files in order; `-` and an empty list mean standard input.
-    /// Reports missing files now.
+    /// Creates the input of these files in order, or of the lines of the command line. Reports
+    /// missing files now.
     pub fn new(
-        mut files: Vec<PathBuf>,
-        delimiter: u8,
+        mut origin: Origin,
+        reading: &Reading,
         prints_answers: bool,
         stop: &'s Stop,
     ) -> Result<Self> {
-        if files.is_empty() {
-            files.push(PathBuf::from("-"));
+        if origin.files.is_empty() && origin.lines.is_empty() {
+            origin.files.push(PathBuf::from("-"));
         }
         let mut total = Some(0);
-        for path in &files {
+        for path in &origin.files {
             if is_stdin(path) {
                 total = None;
                 continue;
             }
-            let metadata = fs::metadata(path).map_err(|error| Failure::reading(path, &error))?;
+            let metadata = fs::metadata(path).map_err(|error| {
+                let hint = if error.kind() == ErrorKind::NotFound { origin.hint } else { "" };
+                Failure::Error(format!("cannot read {}: {error}{hint}", path.display()))
+            })?;
             total = total.filter(|_| metadata.is_file()).map(|sum: u64| sum + metadata.len());
         }
-        let reads_stdin = files.iter().any(|path| is_stdin(path));
+        let reads_stdin = origin.files.iter().any(|path| is_stdin(path));
+        let ending = KeyPart::new(reading)?.ending(reading.delimiter());
+        let given: Vec<_> = origin.lines.into_iter().map(OsString::into_vec).collect();
         Ok(Self {
-            files: files.into_iter(),
+            files: origin.files.into_iter(),
+            given: given.into_iter(),
+            given_lines: 0,
+            current: Vec::new(),
             source: None,
-            path: PathBuf::new(),
-            delimiter,
+            path: PathBuf::from("the command line"),
+            ending,
+            splitter: Splitter::new(ending),
+            at_begin: true,
+            begins: false,
             buffer: vec![0; BUFFER_BYTES],
             start: 0,
             end: 0,
             searched: 0,
             at_end: true,
-            lines: 0,
-            ranges: Vec::new(),
-            progress: Progress::new(total, reads_stdin, prints_answers),
-            stop,
-            output: prints_answers.then(io::stdout),
+            found: Vec::new(),
+            plain: reading.no_decompress,
+            waits: Rc::new(Waits {
+                stop,
+                output: prints_answers.then(io::stdout),
+                ended: Cell::new(None),
+                progress: Progress::new(total, reads_stdin, prints_answers),
+            }),
         })
     }
 
@@ -128,11 +126,11 @@ impl<'s> Input<'s> {
         mut before_wait: impl FnMut() -> Result<()>,
     ) -> Result<Option<Batch<'_>>> {
         loop {
-            if self.stop.signal().is_some() {
+            if self.waits.stop.signal().is_some() {
                 return Ok(None);
             }
             self.find_lines(most);
-            if !self.ranges.is_empty() {
+            if !self.found.is_empty() {
                 return Ok(Some(self.batch()));
             }
             if !self.at_end {
@@ -144,33 +142,54 @@ impl<'s> Input<'s> {
         }
     }
 
-    /// Moves up to `most` lines from the buffer to `ranges`.
+    /// Moves up to `most` lines from the buffer to `found`.
     fn find_lines(&mut self, most: usize) {
-        self.ranges.clear();
-        let from = self.start + self.searched;
-        for at in memchr::memchr_iter(self.delimiter, &self.buffer[from..self.end]).take(most) {
-            self.ranges.push(self.start..from + at);
-            self.start = from + at + 1;
+        self.found.clear();
+        self.take_given(most);
+        if !self.found.is_empty() {
+            return self.mark_begin();
         }
-        if self.ranges.is_empty() {
-            self.searched = self.end - self.start;
-            if self.at_end && self.start < self.end {
-                self.ranges.push(self.start..self.end);
-                self.start = self.end;
-                self.searched = 0;
-            }
-        } else {
+        let bytes = &self.buffer[self.start..self.end];
+        let (end, searched) = self.splitter.find(bytes, self.searched, most, &mut self.found);
+        self.place(self.start);
+        self.start += end;
+        self.searched = searched;
+        if self.found.is_empty() && self.at_end && self.start < self.end {
+            self.splitter.rest(&self.buffer[self.start..self.end], &mut self.found);
+            self.place(self.start);
+            self.start = self.end;
             self.searched = 0;
         }
-        self.lines += self.ranges.len() as u64;
+        self.mark_begin();
+    }
+
+    /// Moves lines of the command line to the batch.
+    fn take_given(&mut self, most: usize) {
+        self.current = self.given.by_ref().take(most).collect();
+        for line in &self.current {
+            self.given_lines += 1;
+            self.found.push(Found { range: 0..line.len(), number: self.given_lines });
+        }
+    }
+
+    fn mark_begin(&mut self) {
+        self.begins = self.at_begin;
+        self.at_begin &= self.found.is_empty();
+    }
+
+    /// Converts the ranges of the lines found from offsets behind `offset` to those in the buffer.
+    fn place(&mut self, offset: usize) {
+        for Found { range, .. } in &mut self.found {
+            *range = range.start + offset..range.end + offset;
+        }
     }
 
     fn batch(&self) -> Batch<'_> {
-        Batch {
-            path: &self.path,
-            first_line: self.lines - self.ranges.len() as u64 + 1,
-            lines: self.ranges.iter().map(|range| &self.buffer[range.clone()]).collect(),
-        }
+        let lines = self.found.iter().enumerate().map(|(at, Found { range, number })| {
+            let text = self.current.get(at).map_or(&self.buffer[..], |line| line);
+            (*number, &text[range.clone()])
+        });
+        Batch { path: &self.path, begins_file: self.begins, lines: lines.collect() }
     }
 
     /// Reads once, behind the rest of the buffer; reads nothing if a signal asks the command to
@@ -182,29 +201,36 @@ impl<'s> Input<'s> {
         self.buffer.copy_within(self.start..self.end, 0);
         self.end -= self.start;
         self.start = 0;
+        if self.splitter.is_csv() && self.end > MOST_RECORD_BYTES {
+            return Err(Failure::Error(format!(
+                "{}: expected the end of a record within {} MiB, found none; most likely a quote \
+                 is not closed",
+                self.path.display(),
+                MOST_RECORD_BYTES >> 20
+            )));
+        }
         if self.end == self.buffer.len() {
             self.buffer.resize(2 * self.end, 0);
         }
-        let count = loop {
-            if let Some(descriptor) = source.descriptor() {
-                let output = self.output.as_ref().map(AsFd::as_fd);
-                match descriptor::wait_to_read(descriptor, self.stop.wake(), output) {
-                    Ok(Ready::Input) => {}
-                    Ok(Ready::Stopped) => return Ok(()),
-                    Ok(Ready::OutputClosed) => return Err(Failure::ClosedPipe),
-                    Err(error) => return Err(Failure::reading(&self.path, &error)),
-                }
-            }
-            match source.read(&mut self.buffer[self.end..]) {
-                Err(error)
-                    if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock) => {}
-                Err(error) => return Err(Failure::reading(&self.path, &error)),
-                Ok(count) => break count,
+        let count = match source.read(&mut self.buffer[self.end..]) {
+            Ok(count) => count,
+            Err(error) => {
+                return match self.waits.ended.take() {
+                    Some(Ready::OutputClosed) => Err(Failure::ClosedPipe),
+                    Some(_) => {
+                        // The wait may end a moment before the signal is visible. The source must
+                        // not be read again.
+                        while self.waits.stop.signal().is_none() {
+                            std::thread::yield_now();
+                        }
+                        Ok(())
+                    }
+                    None => Err(Failure::reading(&self.path, &error)),
+                };
             }
         };
         self.end += count;
         self.at_end = count == 0;
-        self.progress.advance(count as u64);
         Ok(())
     }
 
@@ -213,18 +239,12 @@ impl<'s> Input<'s> {
         let Some(path) = self.files.next() else {
             return Ok(false);
         };
-        if is_stdin(&path) {
-            self.path = PathBuf::from("standard input");
-            self.source = Some(Box::new(Unbuffered(io::stdin())));
-        } else {
-            // A blocking open of a FIFO would wait for its writer, and no signal would end the
-            // wait.
-            let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
-            let file = File::options().read(true).custom_flags(nonblocking).open(&path);
-            self.source = Some(Box::new(file.map_err(|error| Failure::reading(&path, &error))?));
-            self.path = path;
-        }
-        self.lines = 0;
+        let file = (!is_stdin(&path)).then_some(path.as_path());
+        let opened = source::open(file, self.plain, self.waits.clone());
+        self.source = Some(opened.map_err(|error| Failure::reading(&path, &error))?);
+        self.path = file.map_or_else(|| PathBuf::from("standard input"), PathBuf::from);
+        self.splitter = Splitter::new(self.ending);
+        self.at_begin = true;
         self.at_end = false;
         Ok(true)
     }
@@ -237,7 +257,14 @@ fn is_stdin(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::Parser;
     use std::sync::LazyLock;
+
+    #[derive(Parser)]
+    struct Reader {
+        #[command(flatten)]
+        reading: Reading,
+    }
 
     /// Returns one piece per read; the buffer's size is a multiple of the largest piece.
     struct Pieces(std::vec::IntoIter<&'static [u8]>);
@@ -250,15 +277,10 @@ mod tests {
         }
     }
 
-    impl Source for Pieces {
-        fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-            None
-        }
-    }
-
     fn input(pieces: Vec<&'static [u8]>) -> Input<'static> {
         static NEVER: LazyLock<Stop> = LazyLock::new(Stop::never);
-        let mut input = Input::new(Vec::new(), b'\n', true, &NEVER).expect("standard input");
+        let Reader { reading } = Reader::parse_from(["test"]);
+        let mut input = Input::new(Origin::default(), &reading, true, &NEVER).expect("input");
         input.files = Vec::new().into_iter();
         input.source = Some(Box::new(Pieces(pieces.into_iter())));
         input.at_end = false;
@@ -278,8 +300,8 @@ mod tests {
             let Some(batch) = input.next_batch(most, wait).expect("batch") else {
                 return all;
             };
-            let lines = batch.lines.iter().map(|line| line.to_vec()).collect();
-            all.push((batch.first_line, waits, lines));
+            let lines = batch.lines.iter().map(|(_, line)| line.to_vec()).collect();
+            all.push((batch.lines[0].0, waits, lines));
         }
     }
 

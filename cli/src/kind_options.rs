@@ -6,6 +6,7 @@ use crate::failure::{Failure, Result};
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 use ebbtide::Parameters;
 use ebbtide::units::parse_parameter;
+use std::num::NonZeroU64;
 
 /// The meaning of an option for some kinds.
 struct Use {
@@ -44,8 +45,7 @@ const fn of(kinds: &'static str, help: &'static str) -> Use {
     Use { kinds, help }
 }
 
-/// The options of all kinds. A new kind adds its options here. Options of one letter are short
-/// options.
+/// The options of all kinds. A new kind adds its options here. A capital letter is a short option.
 const OPTIONS: &[KindOption] = &[
     plain(
         "capacity",
@@ -239,11 +239,6 @@ const OPTIONS: &[KindOption] = &[
 pub struct KindOptions(Vec<(&'static str, String)>);
 
 impl KindOptions {
-    /// Returns the value of one option, in the parameter's form.
-    pub fn get(&self, name: &str) -> Option<&str> {
-        self.0.iter().find(|(known, _)| *known == name).map(|(_, value)| value.as_str())
-    }
-
     /// Returns the kind's parameters.
     pub fn parameters(&self) -> Parameters {
         self.0.iter().fold(Parameters::new(), |all, (name, value)| all.with(name, value))
@@ -275,13 +270,14 @@ impl Args for KindOptions {
     fn augment_args(command: Command) -> Command {
         OPTIONS.iter().fold(command, |command, option| {
             let argument = Arg::new(option.name)
-                .long(option.name)
                 .value_name(option.value)
                 .help(option.help())
                 .help_heading("The kind's options");
+            // Capital letters are short options only, small ones long options only: no two options
+            // differ by case alone.
             let argument = match option.name.as_bytes() {
-                [letter] => argument.short(char::from(*letter)),
-                _ => argument,
+                [letter] if letter.is_ascii_uppercase() => argument.short(char::from(*letter)),
+                _ => argument.long(option.name),
             };
             let name = option.name;
             command.arg(argument.value_parser(move |text: &str| parse_parameter(name, text)))
@@ -296,17 +292,32 @@ impl Args for KindOptions {
 /// The kind of a window, unless another one is named.
 pub const KIND_OF_WINDOWS: &str = "fingerprint";
 
-/// Returns the named kind, else the kind that `--window` or `--last` implies.
-pub fn kind_or_implied<'a>(kind: Option<&'a str>, options: &KindOptions) -> Result<&'a str> {
-    match kind {
-        Some(kind) => Ok(kind),
-        None if options.get("window").or(options.get("window-items")).is_some() => {
-            Ok(KIND_OF_WINDOWS)
-        }
-        None => Err(Failure::Error(
-            "the kind is missing; give --kind, or --window DURATION, or --last N".to_owned(),
-        )),
+/// The false-positive rate of a kind that a window implies.
+pub const FPR: f64 = 0.001;
+
+/// Returns the kind and its parameters: the named kind, else the kind that `--window` or `--last`
+/// implies, with a false-positive rate of [`FPR`] unless another one is given.
+pub fn described<'a>(
+    kind: Option<&'a str>,
+    last: Option<NonZeroU64>,
+    options: &KindOptions,
+) -> Result<(&'a str, Parameters)> {
+    let mut parameters = options.parameters();
+    if let Some(last) = last {
+        parameters.set("window-items", last);
     }
+    if let Some(kind) = kind {
+        return Ok((kind, parameters));
+    }
+    if parameters.get("window").or(parameters.get("window-items")).is_none() {
+        return Err(Failure::Error(
+            "the kind is missing; give --kind, or --window DURATION, or --last N".to_owned(),
+        ));
+    }
+    if parameters.get("fpr").is_none() {
+        parameters.set("fpr", FPR);
+    }
+    Ok((KIND_OF_WINDOWS, parameters))
 }
 
 #[cfg(test)]
@@ -375,9 +386,9 @@ mod tests {
     #[test]
     fn durations_become_microseconds() {
         let options = parse(&["--window", "90s"]).expect("options");
-        assert_eq!(options.get("window"), Some("90000000"));
+        assert_eq!(options.parameters().get("window"), Some("90000000"));
         let options = parse(&["--epoch", "1m"]).expect("options");
-        assert_eq!(options.get("epoch"), Some("60000000"));
+        assert_eq!(options.parameters().get("epoch"), Some("60000000"));
         assert!(parse(&["--window", "soon"]).is_err());
     }
 
@@ -385,20 +396,34 @@ mod tests {
     fn counts_take_underscores_exponents_and_suffixes() {
         for text in ["1M", "1e6", "1_000_000", "1000k"] {
             let options = parse(&["--window-items", text]).expect("options");
-            assert_eq!(options.get("window-items"), Some("1000000"), "{text}");
+            assert_eq!(options.parameters().get("window-items"), Some("1000000"), "{text}");
         }
         // The library refuses what is no count, with the parameter's own message.
-        assert_eq!(parse(&["--capacity", "many"]).expect("text").get("capacity"), Some("many"));
+        assert_eq!(
+            parse(&["--capacity", "many"]).expect("text").parameters().get("capacity"),
+            Some("many")
+        );
     }
 
     #[test]
-    fn a_window_implies_its_kind() {
+    fn a_window_implies_its_kind_and_rate() {
         let window = parse(&["--window", "1s"]).expect("options");
         let items = parse(&["--window-items", "5"]).expect("options");
-        for window in [&window, &items] {
-            assert_eq!(kind_or_implied(None, window).expect("kind"), KIND_OF_WINDOWS);
+        let none = KindOptions::default();
+        for (last, options) in [(None, &window), (None, &items), (NonZeroU64::new(5), &none)] {
+            let (kind, parameters) = described(None, last, options).expect("a kind");
+            assert_eq!((kind, parameters.get("fpr")), (KIND_OF_WINDOWS, Some("0.001")));
         }
-        assert_eq!(kind_or_implied(Some("bloom"), &items).expect("kind"), "bloom");
-        assert!(kind_or_implied(None, &KindOptions::default()).is_err());
+        let (kind, parameters) = described(Some("bloom"), None, &items).expect("a kind");
+        assert_eq!((kind, parameters.get("fpr")), ("bloom", None));
+        assert!(described(None, None, &none).is_err());
+    }
+
+    #[test]
+    fn no_two_options_differ_by_case_alone() {
+        assert!(parse(&["-K", "5", "-P", "17", "--k", "3"]).is_ok());
+        for line in [["-k", "5"], ["-l", "5"], ["--K", "5"], ["--P", "5"]] {
+            assert!(parse(&line).is_err(), "{line:?}");
+        }
     }
 }

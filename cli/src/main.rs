@@ -1,8 +1,9 @@
 //! The `ebbtide` command: parses the arguments, runs one command, and turns its outcome into an
 //! exit code.
 //!
-//! Exit codes: 0 success, 1 the answer is "no" (`verify` found damage, `salvage` found none), 2 a
-//! usage or environment error, reported in one sentence on standard error. A closed pipe ends the
+//! Exit codes: 0 success, 1 the answer is "no" (`verify` found damage, `salvage` found none,
+//! `contains` did not find its only key), 2 a usage or environment error, reported in one sentence
+//! on standard error. A closed pipe ends the
 //! command quietly with 0. After a signal that asks it to stop, a command finishes what it has
 //! begun and then ends by that signal.
 
@@ -11,17 +12,24 @@
 mod args;
 mod commands;
 mod descriptor;
+mod explain_args;
 mod failure;
+mod help;
 mod input;
+mod key_args;
+mod key_part;
+mod key_syntax;
 mod kind_options;
+mod model_args;
 mod output;
 mod priors;
 mod progress;
+mod source;
+mod splitter;
 mod stop;
 mod times;
 mod units;
 
-use clap::Parser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use failure::Failure;
 use output::Output;
@@ -33,7 +41,7 @@ const ERROR: u8 = 2;
 
 fn main() -> ExitCode {
     stop::outlive_file_size_limit();
-    let cli = match args::Cli::try_parse() {
+    let cli = match help::parse() {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
     };
@@ -42,7 +50,7 @@ fn main() -> ExitCode {
         Err(Failure::ClosedPipe) => ExitCode::SUCCESS,
         Err(Failure::Stopped(signal)) => stop::end_by(signal),
         Err(Failure::Error(message)) => {
-            failure::note(&message);
+            failure::report(&message);
             ExitCode::from(ERROR)
         }
     }
@@ -68,7 +76,7 @@ fn usage(error: &clap::Error) -> ExitCode {
             output.flush()
         });
     } else {
-        failure::note(&sentence(error));
+        failure::report(&sentence(error));
     }
     if error.use_stderr() { ExitCode::from(ERROR) } else { ExitCode::SUCCESS }
 }

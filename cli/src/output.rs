@@ -3,6 +3,7 @@
 
 use crate::descriptor;
 use crate::failure::{Failure, Result};
+use crate::key_args::Query;
 use serde_json::{Map, Value};
 use std::fs::File;
 use std::io;
@@ -90,6 +91,47 @@ impl Output {
     /// write.
     pub fn is_closed(&self) -> bool {
         descriptor::is_closed(self.file.as_fd())
+    }
+}
+
+/// The form of the answers to keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// The answer alone.
+    Plain,
+    /// The answer, a tab and the key; the line ends with this byte.
+    WithKey(u8),
+    /// A JSON object that begins with the key.
+    Json,
+}
+
+impl Form {
+    /// Returns the form that the options select.
+    pub fn new(query: &Query) -> Self {
+        match (query.json, query.with_keys) {
+            (true, _) => Self::Json,
+            (false, true) => Self::WithKey(query.keys.reading.delimiter()),
+            (false, false) => Self::Plain,
+        }
+    }
+
+    /// Writes an answer: `text`, or the key with these members.
+    pub fn answer(
+        self,
+        output: &mut Output,
+        key: &[u8],
+        text: &str,
+        members: impl FnOnce() -> Map<String, Value>,
+    ) -> Result<()> {
+        match self {
+            Self::Plain => output.text(text),
+            Self::WithKey(end) => output.line(&[text.as_bytes(), b"\t", key].concat(), end),
+            Self::Json => {
+                let mut object = keyed(key);
+                object.extend(members());
+                output.json(object)
+            }
+        }
     }
 }
 

@@ -50,6 +50,12 @@ pub fn seconds(micros: u64) -> String {
     format!("{whole}.{fraction:06}").trim_end_matches('0').to_owned()
 }
 
+/// Formats a number of things: `1 insert`, `2 inserts`.
+pub fn counted(number: u64, thing: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {thing}{plural}")
+}
+
 /// The number of significant digits of an estimate.
 const DIGITS: usize = 6;
 

@@ -3,14 +3,13 @@
 //!
 //! Nothing here changes the files that it examines. State is rebuilt privately, in memory.
 
+use crate::admin::look::{Look, look, needed_log};
 use crate::admin::salvage;
-use crate::clock::Timestamp;
 use crate::engine::open::{first_bank_bytes, layout, read_meta, write_file, write_new};
 use crate::error::{Error, Result};
 use crate::format::header::DURABLE;
 use crate::format::names::FileName;
 use crate::image::control::Identity;
-use crate::locks::session::Sessions;
 use crate::media::{Access, Disk, Media};
 use crate::meta::Meta;
 use crate::options::Options;
@@ -18,14 +17,12 @@ use crate::recovery::history::History;
 use crate::recovery::{Listing, LogExtent, Recovered, rebuild};
 use crate::snapshot::SnapshotReader;
 use crate::wal::record::RECORD_BYTES;
-use crate::wal::{Op, Record};
-use ebbtide_core::event;
-use ebbtide_core::kind::{Event, Parameters};
+use ebbtide_core::kind::Parameters;
 use ebbtide_core::kinds::registry;
 use std::fmt;
 use std::path::Path;
-use std::time::Duration;
 
+pub use crate::admin::dump_log::{Entry, wal};
 pub use crate::admin::salvage::{Beyond, Lost};
 
 /// Bytes copied at a time.
@@ -80,77 +77,8 @@ impl Report {
     }
 }
 
-/// The time to wait for processes that open, recover or close the filter.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// The number of times a look starts over because listed files were removed.
-const TRIES: u32 = 20;
 /// The number of times damage is examined again beside active writers.
 const LOOKS_AT_DAMAGE: u32 = 5;
-
-/// A look at a filter's files.
-pub(crate) struct Look {
-    /// Keeps others from opening the filter, unless a process has it open anyway. `None` if there
-    /// is no file `lock`.
-    pub(crate) locks: Option<Sessions>,
-    pub(crate) known: LogExtent,
-}
-
-impl Look {
-    pub(crate) fn begin(media: &dyn Media, meta: &Meta) -> Result<Self> {
-        let locks = match Sessions::open(media, Access::Read) {
-            Err(error) if error.is_not_found() => None,
-            opened => Some(opened?),
-        };
-        let Some(locks) = locks else {
-            return Ok(Self { locks: None, known: LogExtent::of_the_dead(media, meta.uuid)? });
-        };
-        if !locks.wait_opening(Access::Read, PATIENCE)? {
-            return Err(Error::Locked { path: media.path().to_path_buf() });
-        }
-        let known = if locks.anyone_else()? {
-            locks.end_opening()?;
-            LogExtent::of_the_living(media, meta.uuid)?
-        } else {
-            LogExtent::of_the_dead(media, meta.uuid)?
-        };
-        Ok(Self { locks: Some(locks), known })
-    }
-
-    /// Shows processes that wait to open the filter that the look progresses.
-    pub(crate) fn note_progress(&self) {
-        if let Some(locks) = &self.locks {
-            locks.note_progress();
-        }
-    }
-}
-
-/// Examines a filter's files, and retries if some were removed meanwhile: processes that have the
-/// filter open remove files they no longer need.
-fn look<T>(
-    media: &dyn Media,
-    meta: &Meta,
-    mut at: impl FnMut(LogExtent) -> Result<T>,
-) -> Result<T> {
-    let mut left = TRIES;
-    loop {
-        let look = Look::begin(media, meta)?;
-        left -= 1;
-        match at(look.known) {
-            Err(error) if left > 0 && may_have_gone(&error, look.known) => {}
-            done => return done,
-        }
-    }
-}
-
-/// Returns whether an error may come from files that were removed while they were examined. Writers
-/// remove files they no longer need, and a listing may contain a file but not the one before it.
-fn may_have_gone(error: &Error, known: LogExtent) -> bool {
-    let gone = match error {
-        Error::Damaged { .. } => true,
-        error => error.is_not_found(),
-    };
-    gone && matches!(known, LogExtent::Living { .. })
-}
 
 fn describe(recovered: &Recovered) -> String {
     let (stop, start) = (recovered.prefix.stop, recovered.start);
@@ -264,104 +192,6 @@ fn verify_log(
         Ok(format!("log with {} records from LSN {first} to {}", prefix.records, prefix.stop))
     });
     report.add(media, "wal", read);
-}
-
-/// Opens the log without the segments that are no longer needed and that the next checkpoint
-/// removes.
-fn needed_log(media: &dyn Media, listing: &Listing, meta: &Meta) -> Result<History> {
-    let segments = listing.segments_needed().to_vec();
-    let needed = Listing { segments, ..Listing::default() };
-    let mut history = History::open(media, &needed, meta.uuid)?;
-    // Writers may remove files meanwhile.
-    history.hold(media, 0)?;
-    Ok(history)
-}
-
-/// A record as `ebbtide wal` prints it.
-#[derive(Debug, Clone, Copy)]
-#[non_exhaustive]
-pub struct Entry {
-    /// The record's number.
-    pub lsn: u64,
-    /// The record's timeline.
-    pub timeline: u64,
-    /// The record's time; the epoch itself if it has none.
-    pub time: Timestamp,
-    /// The operation: `insert`, `remove`, `step`, `open-bank`, `close-bank`, `heartbeat`,
-    /// `durable`, `void`.
-    pub operation: &'static str,
-    record: Record,
-    /// Whether the argument of an operation is its weight.
-    weighs: bool,
-}
-
-/// Returns the content of a record about a bank.
-fn bank_details(record: &Record) -> Vec<(&'static str, u64)> {
-    match event::from_record(record) {
-        Some(Event::OpenBank { id, geometry, since, .. }) => vec![
-            ("bank", id.into()),
-            ("since", since),
-            ("blocks-per-stripe", geometry.blocks_per_stripe.into()),
-            ("words", geometry.words_per_block.into()),
-        ],
-        Some(Event::CloseBank { id, .. }) => vec![("bank", id.into())],
-        _ => Vec::new(),
-    }
-}
-
-impl Entry {
-    /// Returns the other content of the record, as names and values.
-    #[must_use]
-    pub fn details(&self) -> Vec<(&'static str, u64)> {
-        let Record { payload, step, argument, .. } = self.record;
-        let argument = u64::from(argument);
-        match self.record.op {
-            Op::Insert | Op::Remove => {
-                let what = if self.weighs { "weight" } else { "new" };
-                vec![("hash", payload), ("step", step), (what, argument)]
-            }
-            Op::Step => vec![("step", step), ("word", payload)],
-            Op::OpenBank | Op::CloseBank => bank_details(&self.record),
-            Op::Durable => vec![("upto", payload)],
-            Op::Heartbeat | Op::Clear | Op::Void => Vec::new(),
-        }
-    }
-
-    /// Returns whether the record's time came with the key.
-    #[must_use]
-    pub fn is_stream_time(&self) -> bool {
-        self.record.stream
-    }
-}
-
-/// Passes every record of a filter's log to `visit`, in the order of LSNs, from the oldest that is
-/// still present.
-///
-/// # Errors
-/// [`Error::NotAFilter`], [`Error::Locked`], [`Error::Io`], [`Error::Damaged`] after all readable
-/// records, and errors of `visit`.
-pub fn wal(dir: impl AsRef<Path>, mut visit: impl FnMut(&Entry) -> Result<()>) -> Result<()> {
-    let media = Disk::new(dir.as_ref());
-    let meta = read_meta(&media)?;
-    let (_look, known, history) = look(&media, &meta, |known| {
-        let listing = Listing::of_filter(&media, meta.uuid)?;
-        let history = needed_log(&media, &listing, &meta)?;
-        Ok((Look::begin(&media, &meta)?, known, history))
-    })?;
-    let first = history.segments().first().map_or(1, |segment| segment.first);
-    history.read(&media, first, known, |timeline, lsn, record| {
-        let time = Timestamp::from_unix_micros(record.time);
-        let (operation, record) = (record.op.name(), *record);
-        visit(&Entry {
-            lsn,
-            timeline,
-            time,
-            operation,
-            record,
-            weighs: meta.kind.weights().is_some(),
-        })
-    })?;
-    Ok(())
 }
 
 /// Creates a filter in a new directory from a backup (or from any filter that no process has open),

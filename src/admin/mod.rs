@@ -1,9 +1,13 @@
 //! Administration of filters: verification, backups, salvage.
 //!
-//! `inspect` works on a filter's files without a handle, `backup` copies an open filter, `salvage`
-//! recovers what a damaged filter still proves.
+//! `inspect` works on a filter's files without a handle, `dump_log` reads its log, `backup` copies
+//! an open filter, `salvage` recovers what a damaged filter still proves.
 
 pub mod backup;
 #[cfg(not(loom))]
+pub mod dump_log;
+#[cfg(not(loom))]
 pub mod inspect;
+#[cfg(not(loom))]
+pub mod look;
 pub mod salvage;

@@ -8,9 +8,10 @@
 //! an opener of a filter that no process has open begins a new timeline, which the file `live`
 //! names.
 
-use crate::admin::inspect::Look;
+use crate::admin::look::Look;
 use crate::api::call::{Call, Handle, sealed};
 use crate::api::config::{Ages, Any, Counts, Decays, Infers, Spec};
+use crate::api::explain::{self, Explained};
 use crate::clock::Clock;
 use crate::engine::Engine;
 use crate::engine::open::{for_reading, read_meta};
@@ -382,6 +383,41 @@ impl<K> Reader<K> {
                 View::rebuild(media, meta, open_meta(&**media)?, &self.options, &look)
             });
             rebuilt?.engine.digest()
+        })
+    }
+
+    /// Explains the answers of [`Reader::contains`] about keys: where each key lies, how old it is,
+    /// and which records of the kept log inserted it, at most `most` of the newest for each key.
+    ///
+    /// Records contain the hash of their key, not the key: those of another key with the same hash
+    /// are among them. That one of a billion keys has the hash of a given key has a probability of
+    /// 1 in 18 billion. Reads the whole log that is kept, once for all keys.
+    ///
+    /// ```
+    /// use ebbtide::{AgePartitioned, Filter, Options, Reader};
+    /// # let parent = tempfile::tempdir()?;
+    /// # let dir = parent.path().join("seen");
+    /// let seen = Filter::open_or_create(&dir, AgePartitioned::last(10_000), Options::new())?;
+    /// seen.insert("order 17")?;
+    /// seen.insert("order 18")?;
+    /// let reader: Reader = Reader::open(&dir, Options::new())?;
+    /// let explained = reader.explain(&["order 17", "order 19"], 10)?;
+    /// assert!(explained.keys[0].present);
+    /// assert_eq!(explained.keys[0].records[0].inserts_since, 1);
+    /// // The log reaches back to the creation: this key was never inserted.
+    /// assert!(explained.log.is_complete && explained.keys[1].inserts == 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Reader::contains`], and [`Error::Damaged`] if the log is.
+    pub fn explain<T: AsRef<[u8]>>(&self, keys: &[T], most: usize) -> Result<Explained> {
+        self.with_view(false, |view| {
+            let queries = &view.engine.queries;
+            let answers = keys.iter().map(|key| explain::answer(queries, key.as_ref()));
+            let answers = answers.collect::<Result<Vec<_>>>()?;
+            let end = view.engine.shared.image.header().tail().read();
+            explain::explain(&view.engine, &answers, end, most)
         })
     }
 

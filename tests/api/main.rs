@@ -2,6 +2,7 @@
 
 mod clear;
 mod closing;
+mod explain;
 mod key_hash;
 mod one_step;
 mod plan;

@@ -6,15 +6,17 @@
 //! repeats within the piece, because the first occurrence may be new or refresh it, and before the
 //! piece is a considerable share of the window.
 
+use super::counts::Counts;
 use super::line::Line;
 use super::run::{Ended, Run};
 use super::stream::{LineError, Stream};
 use crate::args::{Reading, Since};
 use crate::failure::Result;
 use crate::input::Batch;
+use crate::key_args::Origin;
 use ebbtide::{Any, Checked, Error, Filter, Timestamp};
+use std::borrow::Cow;
 use std::collections::HashSet;
-use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The largest share of a window of items in one piece; a key may stay in the window for that much
@@ -23,10 +25,10 @@ const SHARE: usize = 64;
 
 /// Lines that were checked, printed if new, and not inserted yet.
 struct Piece<'b> {
-    /// The lines to insert, and whether each was printed.
+    /// The lines to insert, and whether the key of each was present.
     lines: Vec<(Line<'b>, bool)>,
     /// The keys of these lines.
-    keys: HashSet<&'b [u8]>,
+    keys: HashSet<Cow<'b, [u8]>>,
 }
 
 /// Deduplicates lines.
@@ -35,19 +37,19 @@ pub struct AtLeastOnce<'a> {
     pub stream: &'a Stream<'a, Filter<Any>>,
     pub reading: &'a Reading,
     pub since: Since,
-    /// Lines older than the window, printed unchecked.
-    pub late: &'a mut u64,
+    /// Counts the lines.
+    pub counts: &'a mut Counts,
 }
 
 impl AtLeastOnce<'_> {
     /// Reads the files and prints the new lines.
-    pub fn run(&mut self, files: Vec<PathBuf>) -> Result<Ended> {
+    pub fn run(&mut self, origin: Origin) -> Result<Ended> {
         let parameters = self.filter.parameters();
         let window = parameters.get("window-items").and_then(|items| items.parse::<usize>().ok());
         let most = window.map_or(usize::MAX, |items| (items / SHARE).max(1));
         let stream = self.stream;
         let lead = self.filter.stat()?.max_lead;
-        stream.feed(files, true, |batch, run| {
+        stream.feed(origin, true, |batch, run| {
             let mut piece = Piece { lines: Vec::new(), keys: HashSet::new() };
             let limit = limit(lead);
             let done = self.batch(batch, run, &mut piece, most, limit);
@@ -67,12 +69,12 @@ impl AtLeastOnce<'_> {
         most: usize,
         limit: u64,
     ) -> Result<()> {
-        for (whole, number) in batch.lines.iter().zip(batch.first_line..) {
+        for &(number, whole) in &batch.lines {
             if !run.take(batch.path, number) {
                 return Ok(());
             }
             let Some(line) = self.stream.line(batch, whole, number, run)? else { continue };
-            if piece.lines.len() >= most || piece.keys.contains(line.key) {
+            if piece.lines.len() >= most || piece.keys.contains(&line.key) {
                 self.insert(batch, run, piece)?;
             }
             let present = match self.is_present(&line, limit) {
@@ -82,12 +84,12 @@ impl AtLeastOnce<'_> {
                     continue;
                 }
             };
-            if !present {
+            if self.counts.prints(present) {
                 run.output.line(line.whole, self.reading.delimiter())?;
             }
             if !present || self.since == Since::LastSeen {
-                piece.lines.push((line, !present));
-                piece.keys.insert(line.key);
+                piece.keys.insert(line.key.clone());
+                piece.lines.push((line, present));
             }
         }
         Ok(())
@@ -98,7 +100,7 @@ impl AtLeastOnce<'_> {
     fn is_present(&self, line: &Line<'_>, limit: u64) -> ebbtide::Result<bool> {
         match line.time.map(Timestamp::as_unix_micros) {
             Some(time) if time > limit => Err(Error::TimeAhead { time, limit }),
-            _ => self.stream.call(line).contains(line.key),
+            _ => self.stream.call(line).contains(&line.key),
         }
     }
 
@@ -106,16 +108,17 @@ impl AtLeastOnce<'_> {
     fn insert(&mut self, batch: &Batch<'_>, run: &mut Run, piece: &mut Piece<'_>) -> Result<()> {
         run.output.flush()?;
         piece.keys.clear();
-        for (line, printed) in piece.lines.drain(..) {
+        for (line, present) in piece.lines.drain(..) {
             let call = self.stream.call(&line).since(self.since.into());
             let inserted = match self.since {
-                Since::LastSeen => call.insert(line.key),
-                Since::Accepted => call.check_and_insert(line.key).map(|it| it != Checked::TooLate),
+                Since::LastSeen => call.insert(&line.key),
+                Since::Accepted => {
+                    call.check_and_insert(&line.key).map(|it| it != Checked::TooLate)
+                }
             };
             match inserted {
-                // The line is too late to insert. It was printed unchecked, unless its key was
-                // present.
-                Ok(inserted) => *self.late += u64::from(printed && !inserted),
+                // The line is too late to insert. Its key was not checked, unless it was present.
+                Ok(inserted) => self.counts.late += u64::from(!present && !inserted),
                 Err(error) => {
                     self.stream.judge(LineError::Refused(error), batch, line.number, run)?;
                 }

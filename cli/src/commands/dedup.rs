@@ -2,27 +2,24 @@
 
 use super::at_least_once::AtLeastOnce;
 use super::at_rest::warn_if_ahead;
+use super::counts::Counts;
 use super::place;
 use super::run::Ended;
-use super::stream::Stream;
+use super::stream::{Headers, Stream};
 use crate::args::Dedup;
 use crate::failure::{Failure, Result, note};
-use crate::kind_options::KIND_OF_WINDOWS;
+use crate::kind_options::{FPR, KIND_OF_WINDOWS};
 use crate::output::Output;
 use crate::stop;
 use crate::units;
-use ebbtide::{Any, Checked, Durability, Error, Filter, Options, Parameters};
-use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use ebbtide::{Any, Durability, Error, Filter, Options, Parameters};
+use std::path::Path;
 use std::time::Duration;
 use tempfile::TempDir;
 
-/// The false-positive rate without `--fpr`.
-const FPR: f64 = 0.001;
-
 /// Runs the command.
-pub fn dedup(mut arguments: Dedup) -> Result<()> {
-    let spec = spec(&arguments)?;
+pub fn dedup(arguments: &Dedup) -> Result<()> {
+    let spec = spec(arguments)?;
     let mut options = Options::new();
     if let Some(hash) = arguments.hash {
         options = options.key_hash(hash.into());
@@ -46,7 +43,7 @@ pub fn dedup(mut arguments: Dedup) -> Result<()> {
             let filter = remembered(&dir, spec, options)?;
             check_lead(&filter, &dir, arguments.max_lead)?;
             warn_if_ahead(filter.clock_lead());
-            let ended = feed(&filter, &mut arguments)?;
+            let ended = feed(&filter, arguments)?;
             filter.close()?;
             ended.finish()
         }
@@ -60,14 +57,14 @@ pub fn dedup(mut arguments: Dedup) -> Result<()> {
             // No later run opens it.
             options = options.durability(Durability::Never);
             let filter = Filter::create(dir.path().join("memory"), spec, options)?;
-            feed(&filter, &mut arguments)?.finish()
+            feed(&filter, arguments)?.finish()
         }
     }
 }
 
 /// Removes the temporary filter when the run is interrupted, the usual end of `tail -f | ebbtide
 /// dedup`.
-fn remove_on_signal(dir: &Path) -> Result<()> {
+pub fn remove_on_signal(dir: &Path) -> Result<()> {
     let dir = dir.to_path_buf();
     let mut signals = stop::listen()?;
     std::thread::spawn(move || {
@@ -134,22 +131,26 @@ fn check_lead(filter: &Filter<Any>, dir: &Path, wanted: Option<Duration>) -> Res
 }
 
 /// Reads the files and prints the new lines.
-fn feed(filter: &Filter<Any>, arguments: &mut Dedup) -> Result<Ended> {
-    let files = std::mem::take(&mut arguments.files);
-    let field = arguments.field.map(NonZeroUsize::get);
-    let mut stream = Stream::changing(filter, &arguments.reading)?.by_field(field);
+fn feed(filter: &Filter<Any>, arguments: &Dedup) -> Result<Ended> {
+    let headers = if arguments.omit_header { Headers::Omitted } else { Headers::Printed };
+    let mut stream = Stream::changing(filter, &arguments.reading)?.with_headers(headers);
     if arguments.state.is_none() {
         stream = stream.for_this_run();
     }
-    let late = &mut 0;
+    let mut counts = Counts::new(arguments.invert);
     let ended = if arguments.at_least_once {
         let (reading, since) = (&arguments.reading, arguments.since);
-        AtLeastOnce { filter, stream: &stream, reading, since, late }.run(files)
+        AtLeastOnce { filter, stream: &stream, reading, since, counts: &mut counts }
+            .run(arguments.origin())
     } else {
-        feed_at_most_once(&stream, arguments, files, late)
+        feed_at_most_once(&stream, arguments, &mut counts)
     };
-    if *late > 0 {
-        note(&format!("lines older than the window, printed unchecked: {late}"));
+    if counts.late > 0 && !arguments.stats {
+        let printed = if arguments.invert { "not printed" } else { "printed unchecked" };
+        note(&format!("lines older than the window, {printed}: {}", counts.late));
+    }
+    if let (true, Ok(ended)) = (arguments.stats, &ended) {
+        note(&counts.report(ended));
     }
     ended
 }
@@ -157,24 +158,20 @@ fn feed(filter: &Filter<Any>, arguments: &mut Dedup) -> Result<Ended> {
 fn feed_at_most_once(
     stream: &Stream<'_, Filter<Any>>,
     arguments: &Dedup,
-    files: Vec<PathBuf>,
-    late: &mut u64,
+    counts: &mut Counts,
 ) -> Result<Ended> {
     let since = arguments.since.into();
     let end = arguments.reading.delimiter();
     stream.run(
-        files,
+        arguments.origin(),
         true,
-        |call, line| call.since(since).check_and_insert(line.key),
-        |line, checked, output: &mut Output| match checked {
-            Checked::Present => Ok(()),
-            Checked::New => output.line(line.whole, end),
-            Checked::TooLate => {
-                // The filter no longer stores whether this key was seen. A duplicate line is better
-                // than a lost one.
-                *late += 1;
-                output.line(line.whole, end)
-            }
+        |call, line| call.since(since).check_and_insert(&line.key),
+        |line, checked, output: &mut Output| {
+            // Of a line that is too late, the filter no longer stores whether its key was seen. A
+            // duplicate line is better than a lost one.
+            counts.late += u64::from(checked.is_too_late());
+            let prints = counts.prints(checked.is_present());
+            if prints { output.line(line.whole, end) } else { Ok(()) }
         },
     )
 }

@@ -4,15 +4,16 @@
 use super::at_rest::warn_if_ahead;
 use super::line::Skipped;
 use super::stream::Stream;
-use crate::args::{Check, Estimate, Insert, Query};
-use crate::failure::{Result, note};
-use crate::output::{Output, keyed};
+use crate::args::{Check, Estimate, Keys, Query};
+use crate::failure::{NO, Result, note};
+use crate::output::{Form, Output, object};
 use crate::units;
-use ebbtide::{Age, Call, Checked, Filter, Options, Reader};
+use ebbtide::{Age, Call, Filter, Options, Reader};
 use serde_json::Value;
+use std::process::ExitCode;
 
 /// Inserts every key.
-pub fn insert(arguments: Insert) -> Result<()> {
+pub fn insert(arguments: Keys) -> Result<()> {
     let mut late = 0;
     let changed = change(
         arguments,
@@ -27,37 +28,41 @@ pub fn insert(arguments: Insert) -> Result<()> {
     changed
 }
 
-/// Prints whether each key is in the window.
-pub fn contains(arguments: Query) -> Result<()> {
-    let json = arguments.json;
+/// Prints whether each key is in the window; returns exit code 1 if one `--key` was asked for and
+/// is absent.
+pub fn contains(arguments: Query) -> Result<ExitCode> {
+    let is_single = arguments.keys.lines.len() == 1;
+    let mut absent = false;
     ask(
-        arguments.keys,
-        json,
+        arguments,
         |call, key| call.contains(key),
-        |key, present, output| answer(output, json, key, "present", present.into(), bit(present)),
-    )
+        |key, present, output, form| {
+            absent |= !present;
+            form.answer(output, key, bit(present), || object([("present", present.into())]))
+        },
+    )?;
+    Ok(if is_single && absent { ExitCode::from(NO) } else { ExitCode::SUCCESS })
 }
 
 /// Prints whether each key was in the window, and inserts it.
 pub fn check(arguments: Check) -> Result<()> {
-    let json = arguments.query.json;
+    let form = Form::new(&arguments.query);
     let since = arguments.since.into();
     let mut late = 0;
     let changed = change(
         arguments.query.keys,
-        Skipped::answer(json),
+        Skipped::Answer(form),
         |call, key| call.since(since).check_and_insert(key),
         |key, checked, output| {
-            let present = checked == Checked::Present;
-            if json && checked == Checked::TooLate {
-                late += 1;
-                let mut object = keyed(key);
-                object.insert("present".to_owned(), false.into());
-                object.insert("too_late".to_owned(), true.into());
-                return output.json(object);
-            }
-            late += u64::from(checked == Checked::TooLate);
-            answer(output, json, key, "present", present.into(), bit(present))
+            let present = checked.is_present();
+            late += u64::from(checked.is_too_late());
+            form.answer(output, key, bit(present), || {
+                let mut object = object([("present", present.into())]);
+                if checked.is_too_late() {
+                    object.insert("too_late".to_owned(), true.into());
+                }
+                object
+            })
         },
     );
     report_late(late);
@@ -66,33 +71,33 @@ pub fn check(arguments: Check) -> Result<()> {
 
 /// Prints whether each key was present, and removes it.
 pub fn remove(arguments: Query) -> Result<()> {
-    let json = arguments.json;
+    let form = Form::new(&arguments);
     change(
         arguments.keys,
-        Skipped::answer(json),
+        Skipped::Answer(form),
         |call, key| call.remove(key),
-        |key, removed, output| answer(output, json, key, "removed", removed.into(), bit(removed)),
+        |key, removed, output| {
+            form.answer(output, key, bit(removed), || object([("removed", removed.into())]))
+        },
     )
 }
 
 /// Prints how often each key was inserted.
 pub fn estimate(arguments: Estimate) -> Result<()> {
-    let (json, normalised) = (arguments.query.json, arguments.normalised);
+    let normalised = arguments.normalised;
     let mut bounds = 0_u64;
     let asked = ask(
-        arguments.query.keys,
-        json,
+        arguments.query,
         |call, key| if normalised { call.frequency(key) } else { call.estimate(key) },
-        |key, estimate, output| {
+        |key, estimate, output, form| {
             bounds += u64::from(estimate.at_least);
-            if json {
-                let mut object = keyed(key);
-                object.insert("estimate".to_owned(), estimate.count.into());
-                object.insert("at_least".to_owned(), estimate.at_least.into());
-                return output.json(object);
-            }
             let more = if estimate.at_least { "+" } else { "" };
-            output.text(&format!("{}{more}", estimate.count))
+            form.answer(output, key, &format!("{}{more}", estimate.count), || {
+                object([
+                    ("estimate", estimate.count.into()),
+                    ("at_least", estimate.at_least.into()),
+                ])
+            })
         },
     );
     if bounds > 0 {
@@ -105,41 +110,42 @@ pub fn estimate(arguments: Estimate) -> Result<()> {
 
 /// Prints how long ago each key was seen.
 pub fn age(arguments: Query) -> Result<()> {
-    let json = arguments.json;
     ask(
-        arguments.keys,
-        json,
+        arguments,
         |call, key| call.age(key),
-        |key, age, output| match age {
-            None => answer(output, json, key, "age", Value::Null, "-"),
-            Some(Age::Items(items)) => {
-                answer(output, json, key, "age_items", items.into(), &items.to_string())
-            }
-            Some(Age::Time(micros)) => {
-                let seconds = micros as f64 / 1e6;
-                let text = units::seconds(micros);
-                answer(output, json, key, "age_seconds", seconds.into(), &text)
-            }
+        |key, age, output, form| {
+            let (text, name, value) = age_answer(age);
+            form.answer(output, key, &text, || object([(name, value)]))
         },
     )
+}
+
+/// Returns an age as text, and as a member of a JSON object.
+pub fn age_answer(age: Option<Age>) -> (String, &'static str, Value) {
+    match age {
+        None => ("-".to_owned(), "age", Value::Null),
+        Some(Age::Items(items)) => (items.to_string(), "age_items", items.into()),
+        Some(Age::Time(micros)) => {
+            (units::seconds(micros), "age_seconds", (micros as f64 / 1e6).into())
+        }
+    }
 }
 
 /// Opens the filter, passes it the keys, and closes it. `skipped` selects the output for bad lines,
 /// `Skipped::Nothing` where there are no answers.
 fn change<A>(
-    arguments: Insert,
+    arguments: Keys,
     skipped: Skipped,
     mut ask: impl FnMut(Call<'_>, &[u8]) -> ebbtide::Result<A>,
     mut tell: impl FnMut(&[u8], A, &mut Output) -> Result<()>,
 ) -> Result<()> {
     let filter = Filter::open(&arguments.dir, Options::new())?;
     warn_if_ahead(filter.clock_lead());
-    let files = arguments.file.into_iter().collect();
     let ended = Stream::changing(&filter, &arguments.reading)?.skipping(skipped).run(
-        files,
+        arguments.origin(),
         skipped != Skipped::Nothing,
-        |call, line| ask(call, line.key),
-        |line, answer, output| tell(line.key, answer, output),
+        |call, line| ask(call, &line.key),
+        |line, answer, output| tell(&line.key, answer, output),
     )?;
     filter.close()?;
     ended.finish()
@@ -147,39 +153,20 @@ fn change<A>(
 
 /// Looks up the keys; changes nothing.
 fn ask<A>(
-    arguments: Insert,
-    json: bool,
+    arguments: Query,
     mut ask: impl FnMut(Call<'_, Reader>, &[u8]) -> ebbtide::Result<A>,
-    mut tell: impl FnMut(&[u8], A, &mut Output) -> Result<()>,
+    mut tell: impl FnMut(&[u8], A, &mut Output, Form) -> Result<()>,
 ) -> Result<()> {
-    let reader = Reader::open(&arguments.dir, Options::new())?;
-    let files = arguments.file.into_iter().collect();
-    let stream = Stream::asking(&reader, &arguments.reading).skipping(Skipped::answer(json));
+    let (keys, form) = (&arguments.keys, Form::new(&arguments));
+    let reader = Reader::open(&keys.dir, Options::new())?;
+    let stream = Stream::asking(&reader, &keys.reading)?.skipping(Skipped::Answer(form));
     let ended = stream.run(
-        files,
+        keys.origin(),
         true,
-        |call, line| ask(call, line.key),
-        |line, answer, output| tell(line.key, answer, output),
+        |call, line| ask(call, &line.key),
+        |line, answer, output| tell(&line.key, answer, output, form),
     )?;
     ended.finish()
-}
-
-/// Writes one answer, as text or as JSON.
-fn answer(
-    output: &mut Output,
-    json: bool,
-    key: &[u8],
-    name: &str,
-    value: Value,
-    text: &str,
-) -> Result<()> {
-    if json {
-        let mut object = keyed(key);
-        object.insert(name.to_owned(), value);
-        output.json(object)
-    } else {
-        output.text(text)
-    }
 }
 
 fn bit(answer: bool) -> &'static str {

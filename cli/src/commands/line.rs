@@ -1,6 +1,8 @@
 //! A line of input, and the output for a skipped one.
 
+use crate::output::Form;
 use ebbtide::Timestamp;
+use std::borrow::Cow;
 
 /// The largest number of numbers at the end of a line, besides its weight.
 pub const MOST_NUMBERS: usize = 3;
@@ -10,28 +12,20 @@ pub const MOST_NUMBERS: usize = 3;
 pub enum Skipped {
     /// Nothing: answers are lines of the input, or there are none.
     Nothing,
-    /// A question mark, so that answers and lines stay aligned.
-    Mark,
-    /// A JSON object with an error.
-    Json,
-}
-
-impl Skipped {
-    /// Returns the output for a skipped line of a command that answers every line.
-    pub fn answer(json: bool) -> Self {
-        if json { Self::Json } else { Self::Mark }
-    }
+    /// A question mark, so that answers and lines stay aligned; in a form with keys, the line
+    /// behind it.
+    Answer(Form),
 }
 
 /// A line of input.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct Line<'a> {
     /// The whole line.
     pub whole: &'a [u8],
     /// The number of the line in its file, from 1.
     pub number: u64,
     /// The key.
-    pub key: &'a [u8],
+    pub key: Cow<'a, [u8]>,
     /// The time, if the lines contain times.
     pub time: Option<Timestamp>,
     /// The weight, if the lines contain weights.

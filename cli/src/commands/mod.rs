@@ -2,16 +2,21 @@
 
 mod at_least_once;
 mod at_rest;
+mod counts;
 mod create;
 mod dedup;
+mod demo;
+mod explain;
 mod keys;
 mod line;
 mod look;
 mod place;
 mod plan;
 mod posteriors;
+mod reasons;
 mod run;
 mod salvage;
+mod shells;
 mod stream;
 
 use crate::args::Command;
@@ -22,10 +27,10 @@ use std::process::ExitCode;
 /// Runs a command.
 pub fn run(command: Command) -> Result<ExitCode> {
     match command {
-        Command::Dedup(arguments) => dedup::dedup(arguments)?,
+        Command::Dedup(arguments) => dedup::dedup(&arguments)?,
         Command::Create(arguments) => create::create(&arguments)?,
         Command::Insert(arguments) => keys::insert(arguments)?,
-        Command::Contains(arguments) => keys::contains(arguments)?,
+        Command::Contains(arguments) => return keys::contains(arguments),
         Command::Check(arguments) => keys::check(arguments)?,
         Command::Remove(arguments) => keys::remove(arguments)?,
         Command::Estimate(arguments) => keys::estimate(arguments)?,
@@ -50,6 +55,10 @@ pub fn run(command: Command) -> Result<ExitCode> {
         }
         Command::Salvage(arguments) => return salvage::salvage(&arguments),
         Command::Plan(arguments) => plan::plan(&arguments)?,
+        Command::Explain(arguments) => explain::explain(&arguments)?,
+        Command::Demo(arguments) => return demo::demo(&arguments),
+        Command::Completions(arguments) => shells::completions(&arguments)?,
+        Command::Man(arguments) => shells::man(&arguments)?,
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -3,27 +3,15 @@
 use super::look::{bytes, parameter_rows, parameters_json};
 use crate::args::Plan;
 use crate::failure::Result;
-use crate::kind_options::{KIND_OF_WINDOWS, kind_or_implied};
+use crate::kind_options::described;
 use crate::output::{Output, object, table};
 use ebbtide::inspect;
 use serde_json::{Map, Value};
 
-/// The false-positive rate without `--fpr`, as for `dedup`.
-const FPR: f64 = 0.001;
-
 /// Prints the plan.
 pub fn plan(arguments: &Plan) -> Result<()> {
-    let mut parameters = arguments.kind_options.parameters();
-    let kind = match (&arguments.kind, arguments.last) {
-        (None, Some(_)) => KIND_OF_WINDOWS,
-        (kind, _) => kind_or_implied(kind.as_deref(), &arguments.kind_options)?,
-    };
-    if let Some(last) = arguments.last {
-        parameters.set("window-items", last);
-    }
-    if arguments.kind.is_none() && arguments.kind_options.get("fpr").is_none() {
-        parameters.set("fpr", FPR);
-    }
+    let (kind, parameters) =
+        described(arguments.kind.as_deref(), arguments.last, &arguments.kind_options)?;
     let plan = inspect::plan(kind, &parameters, &arguments.creation.options())?;
     let mut output = Output::new()?;
     if arguments.json {

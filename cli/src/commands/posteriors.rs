@@ -5,7 +5,7 @@ use super::line::Skipped;
 use super::stream::Stream;
 use crate::args::{Believing, Decide, Posterior, Query};
 use crate::failure::Result;
-use crate::output::{Output, keyed, object};
+use crate::output::{self, Output, object};
 use crate::priors::{Beliefs, PriorOption};
 use crate::units::{seconds, significant};
 use ebbtide::inference::{KeyPrior, decide as cheaper};
@@ -21,6 +21,7 @@ const PENALTIES: [&str; 2] = ["FP", "FN"];
 pub fn posterior(arguments: &Posterior) -> Result<()> {
     let filter = Reader::open(&arguments.query.keys.dir, Options::new())?;
     let in_time = filter.parameters().get("window").is_some();
+    let form = output::Form::new(&arguments.query);
     ask(
         filter,
         &arguments.query,
@@ -33,14 +34,12 @@ pub fn posterior(arguments: &Posterior) -> Result<()> {
             Ok((question.posterior(key, prior)?, ages))
         },
         |key, (posterior, ages), output| {
-            if arguments.query.json {
-                let mut object = keyed(key);
-                object.insert("posterior".to_owned(), posterior.into());
+            let text = ages.map(|ages| ages_text(ages, in_time)).unwrap_or_default();
+            form.answer(output, key, &(significant(posterior) + &text), || {
+                let mut object = object([("posterior", posterior.into())]);
                 object.extend(ages.map(|ages| ages_json(ages, in_time)).unwrap_or_default());
-                return output.json(object);
-            }
-            let ages = ages.map(|ages| ages_text(ages, in_time)).unwrap_or_default();
-            output.text(&(significant(posterior) + &ages))
+                object
+            })
         },
     )
 }
@@ -55,6 +54,7 @@ pub fn decide(arguments: &Decide) -> Result<()> {
         }
         _ => None,
     };
+    let answers = output::Form::new(&arguments.query);
     let penalties: &[&str] = if given.is_some() { &[] } else { &PENALTIES };
     ask(
         Reader::open(&arguments.query.keys.dir, Options::new())?,
@@ -68,13 +68,9 @@ pub fn decide(arguments: &Decide) -> Result<()> {
             Ok((cheaper(posterior, penalty)?, posterior))
         },
         |key, (present, posterior), output| {
-            if arguments.query.json {
-                let mut object = keyed(key);
-                object.insert("present".to_owned(), present.into());
-                object.insert("posterior".to_owned(), posterior.into());
-                return output.json(object);
-            }
-            output.text(if present { "1" } else { "0" })
+            answers.answer(output, key, if present { "1" } else { "0" }, || {
+                object([("present", present.into()), ("posterior", posterior.into())])
+            })
         },
     )
 }
@@ -91,28 +87,30 @@ fn ask<A>(
 ) -> Result<()> {
     let reading = &query.keys.reading;
     let mut counts = None;
-    let (prior, repeats) = (believing.prior.as_ref(), believing.distinct.as_ref());
-    let beliefs = Beliefs::new(prior, repeats, believing.rate, &mut counts, reading.delimiter())?;
+    let assumed = &believing.assumed;
+    let (prior, repeats) = (assumed.prior.as_ref(), assumed.distinct.as_ref());
+    let beliefs = Beliefs::new(prior, repeats, assumed.rate, &mut counts, reading.delimiter())?;
     let (form, window) = (believing.form.into(), believing.window());
     // Check the options first: an error in them must not be blamed on a line.
     let question = about(filter.call(), form, window);
     question.posterior(b"", &beliefs.with(0.0))?;
-    let own_prior = matches!(believing.prior, Some(PriorOption::Line));
+    let own_prior = matches!(assumed.prior, Some(PriorOption::Line));
     let numbers = if own_prior { [&[PRIOR], names].concat() } else { names.to_vec() };
-    let stream = Stream::asking(&filter, reading).skipping(Skipped::answer(query.json));
+    let answers = output::Form::new(query);
+    let stream = Stream::asking(&filter, reading)?.skipping(Skipped::Answer(answers));
     let ended = stream.ending_in(&numbers).run(
-        query.keys.file.iter().cloned().collect(),
+        query.keys.origin(),
         true,
         |question, line| {
-            let prior = beliefs.of(line.key, line.numbers[0])?;
+            let prior = beliefs.of(&line.key, line.numbers[0])?;
             ask(
                 &about(question, form, window),
-                line.key,
+                &line.key,
                 &prior,
                 &line.numbers[usize::from(own_prior)..],
             )
         },
-        |line, answer, output| tell(line.key, answer, output),
+        |line, answer, output| tell(&line.key, answer, output),
     )?;
     ended.finish()
 }

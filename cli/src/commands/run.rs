@@ -4,8 +4,9 @@
 use super::line::{Line, Skipped};
 use crate::args::Reading;
 use crate::failure::{Failure, Result, note};
-use crate::output::{Output, object};
+use crate::output::{Form, Output, object};
 use crate::stop::{self, Stop};
+use serde_json::Map;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -19,6 +20,8 @@ pub struct Run {
     outlives: bool,
     /// The file and the number of the last line begun.
     last: (PathBuf, u64),
+    /// The number of lines begun.
+    lines: u64,
     /// The number of skipped lines, and what is wrong with the first.
     skipped: (u64, String),
     /// The output for skipped lines.
@@ -29,19 +32,21 @@ pub struct Run {
 
 /// How a run has ended, other than by an error.
 #[must_use = "a signal may have ended it"]
-pub enum Ended {
-    /// At the end of the input.
-    AtEnd,
-    /// By this signal, after the line described.
-    Stopped(i32, String),
+pub struct Ended {
+    /// The signal that ended it, and the line after which it did.
+    stopped: Option<(i32, String)>,
+    /// The number of lines read, skipped ones included.
+    pub lines: u64,
+    /// The number of lines skipped.
+    pub bad: u64,
 }
 
 impl Ended {
     /// Ends the command by its signal, if there was one. The caller has closed the filter.
     pub fn finish(self) -> Result<()> {
-        match self {
-            Self::AtEnd => Ok(()),
-            Self::Stopped(signal, after) => {
+        match self.stopped {
+            None => Ok(()),
+            Some((signal, after)) => {
                 note(&format!("stopped by {} {after}", stop::name(signal)));
                 Err(Failure::Stopped(signal))
             }
@@ -58,6 +63,7 @@ impl Run {
             stop: Rc::new(if outlives { Stop::on_signals()? } else { Stop::never() }),
             outlives,
             last: (PathBuf::new(), 0),
+            lines: 0,
             skipped: (0, String::new()),
             form,
             warned: false,
@@ -73,6 +79,7 @@ impl Run {
             self.last.0 = path.to_path_buf();
         }
         self.last.1 = number;
+        self.lines += 1;
         true
     }
 
@@ -96,13 +103,13 @@ impl Run {
     }
 
     /// Prints the output for a skipped line.
-    pub fn print_skipped(&mut self, number: u64, what: &str) -> Result<()> {
+    pub fn print_skipped(&mut self, number: u64, line: &[u8], what: &str) -> Result<()> {
         match self.form {
             Skipped::Nothing => Ok(()),
-            Skipped::Mark => self.output.text("?"),
-            Skipped::Json => {
+            Skipped::Answer(Form::Json) => {
                 self.output.json(object([("line", number.into()), ("error", what.into())]))
             }
+            Skipped::Answer(form) => form.answer(&mut self.output, line, "?", Map::new),
         }
     }
 
@@ -113,14 +120,14 @@ impl Run {
             note(&format!("bad lines skipped: {count}, the first is {first}"));
         }
         let (path, number) = &self.last;
-        match self.stop.signal() {
-            None => Ended::AtEnd,
-            Some(signal) if *number == 0 => {
-                Ended::Stopped(signal, "before the first line".to_owned())
-            }
-            Some(signal) => {
-                Ended::Stopped(signal, format!("after line {number} of {}", path.display()))
-            }
+        let after = || match number {
+            0 => "before the first line".to_owned(),
+            number => format!("after line {number} of {}", path.display()),
+        };
+        Ended {
+            stopped: self.stop.signal().map(|signal| (signal, after())),
+            lines: self.lines,
+            bad: self.skipped.0,
         }
     }
 

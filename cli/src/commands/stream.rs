@@ -12,9 +12,13 @@ use super::run::{Ended, Run};
 use crate::args::Reading;
 use crate::failure::{Failure, Result, misfit};
 use crate::input::{Batch, Input};
+use crate::key_args::Origin;
+use crate::key_part::KeyPart;
 use crate::output::Output;
 use ebbtide::{Any, Call, Durability, Error, Filter, Reader, Timestamp};
-use std::path::PathBuf;
+use std::borrow::Cow;
+use std::cell::Cell;
+use std::num::NonZeroUsize;
 
 /// A filter or reader that processes lines.
 pub trait Fed {
@@ -36,6 +40,13 @@ pub struct Settings {
     pub weight: Option<f64>,
     /// The durability, if it is not the filter's.
     pub durability: Option<Durability>,
+}
+
+/// Nothing: lines are only read.
+impl Fed for () {
+    type Call<'a> = ();
+
+    fn call(&self, _: Settings) {}
 }
 
 impl Fed for Reader<Any> {
@@ -72,7 +83,12 @@ impl Fed for Filter<Any> {
 pub struct Stream<'a, F> {
     filter: &'a F,
     reading: &'a Reading,
-    field: Option<usize>,
+    /// The part of a line that is its key.
+    part: KeyPart,
+    /// The number of the key's column in the current file, from 0, for CSV.
+    column: Cell<usize>,
+    /// The output for the header of a file of CSV.
+    headers: Headers,
     /// The names of the numbers at the end of lines.
     numbers: &'a [&'a str],
     /// The durability of each call.
@@ -85,12 +101,26 @@ pub struct Stream<'a, F> {
     sync_batches: Option<&'a Filter<Any>>,
     /// The output for a skipped line.
     skipped: Skipped,
+    /// The largest number of lines of a batch.
+    batch: NonZeroUsize,
+}
+
+/// The output for the header of a file of CSV.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Headers {
+    /// Nothing: the command prints answers.
+    Silent,
+    /// The header of the first file, because the command prints lines. All files must have the
+    /// same header.
+    Printed,
+    /// Nothing, but all files must have the same header.
+    Omitted,
 }
 
 impl<'a> Stream<'a, Filter<Any>> {
-    /// Creates a stream that changes `filter`; whole lines are keys.
+    /// Creates a stream that changes `filter`.
     pub fn changing(filter: &'a Filter<Any>, reading: &'a Reading) -> Result<Self> {
-        let mut stream = Self { changes: true, outlives: true, ..Self::asking(filter, reading) };
+        let mut stream = Self { changes: true, outlives: true, ..Self::asking(filter, reading)? };
         let wanted = match reading.durability {
             Some(wanted) => wanted,
             None => filter.stat()?.durability,
@@ -111,24 +141,33 @@ impl<'a> Stream<'a, Filter<Any>> {
 }
 
 impl<'a, F: Fed> Stream<'a, F> {
-    /// Creates a stream that only queries `filter`; whole lines are keys.
-    pub fn asking(filter: &'a F, reading: &'a Reading) -> Self {
-        Self {
+    /// Creates a stream that only queries `filter`.
+    pub fn asking(filter: &'a F, reading: &'a Reading) -> Result<Self> {
+        Ok(Self {
             filter,
             reading,
-            field: None,
+            part: KeyPart::new(reading)?,
+            column: Cell::new(0),
+            headers: Headers::Silent,
             numbers: &[],
             durability: reading.durability,
             changes: false,
             outlives: false,
             sync_batches: None,
             skipped: Skipped::Nothing,
-        }
+            batch: reading.batch,
+        })
     }
 
-    /// Uses this field of the line as the key, from 1.
-    pub fn by_field(mut self, number: Option<usize>) -> Self {
-        self.field = number;
+    /// Sets the largest number of lines of a batch, in place of `--batch`.
+    pub fn in_batches_of(mut self, most: NonZeroUsize) -> Self {
+        self.batch = most;
+        self
+    }
+
+    /// Sets the output for headers.
+    pub fn with_headers(mut self, headers: Headers) -> Self {
+        self.headers = headers;
         self
     }
 
@@ -149,18 +188,18 @@ impl<'a, F: Fed> Stream<'a, F> {
     /// answer, in order.
     pub fn run<A>(
         &self,
-        files: Vec<PathBuf>,
+        origin: Origin,
         prints_answers: bool,
         mut ask: impl FnMut(F::Call<'a>, &Line<'_>) -> ebbtide::Result<A>,
         mut tell: impl FnMut(Line<'_>, A, &mut Output) -> Result<()>,
     ) -> Result<Ended> {
-        self.feed(files, prints_answers, |batch, run| {
+        self.feed(origin, prints_answers, |batch, run| {
             let (answered, failure) = self.ask_all(batch, run, &mut ask);
             let synced = self.sync();
-            for (number, answer) in answered {
+            for (number, whole, answer) in answered {
                 match answer {
                     Ok((line, answer)) => tell(line, answer, &mut run.output)?,
-                    Err(what) => run.print_skipped(number, &what)?,
+                    Err(what) => run.print_skipped(number, whole, &what)?,
                 }
                 run.output.answers(number);
             }
@@ -178,14 +217,15 @@ impl<'a, F: Fed> Stream<'a, F> {
     /// [`Run::take`] for each line that it begins.
     pub fn feed(
         &self,
-        files: Vec<PathBuf>,
+        origin: Origin,
         prints_answers: bool,
         mut work: impl FnMut(&Batch<'_>, &mut Run) -> Result<()>,
     ) -> Result<Ended> {
         let mut run = Run::new(self.outlives, self.changes, self.skipped)?;
         let stop = run.stop.clone();
-        let mut input = Input::new(files, self.reading.delimiter(), prints_answers, &stop)?;
-        let most = self.reading.batch.get();
+        let mut input = Input::new(origin, self.reading, prints_answers, &stop)?;
+        let mut header = None;
+        let most = self.batch.get();
         loop {
             let done = match input.next_batch(most, || run.output.flush()) {
                 Ok(None) => break,
@@ -193,7 +233,10 @@ impl<'a, F: Fed> Stream<'a, F> {
                 Ok(Some(_)) if self.changes && prints_answers && run.output.is_closed() => {
                     Err(Failure::ClosedPipe)
                 }
-                Ok(Some(batch)) => work(&batch, &mut run),
+                Ok(Some(mut batch)) => match self.take_header(&mut batch, &mut header, &mut run) {
+                    Ok(()) => work(&batch, &mut run),
+                    failed => failed,
+                },
                 Err(failure) => Err(failure),
             };
             if let Err(failure) = done {
@@ -212,6 +255,37 @@ impl<'a, F: Fed> Stream<'a, F> {
         }
     }
 
+    /// Removes the header from the first batch of a file of CSV, and finds the key's column in it.
+    /// `first` is the header of the first file.
+    fn take_header(
+        &self,
+        batch: &mut Batch<'_>,
+        first: &mut Option<Vec<u8>>,
+        run: &mut Run,
+    ) -> Result<()> {
+        if !batch.begins_file || !matches!(self.part, KeyPart::Csv(..)) {
+            return Ok(());
+        }
+        let (number, header) = batch.lines.remove(0);
+        let refuse = |what: String| {
+            Err(Failure::Error(format!("{}, line {number}: {what}", batch.path.display())))
+        };
+        match self.part.column(header) {
+            Ok(column) => self.column.set(column),
+            Err(what) => return refuse(what),
+        }
+        match (self.headers, &*first) {
+            (Headers::Silent, _) => {}
+            (_, Some(first)) if first != header => {
+                return refuse(misfit("the header of the first file, to print one table", header));
+            }
+            (Headers::Printed, None) => run.output.line(header, self.reading.delimiter())?,
+            _ => {}
+        }
+        first.get_or_insert(header.to_vec());
+        Ok(())
+    }
+
     /// Returns the lines with their answers, or with the error of a skipped line, up to the first
     /// failure; and that failure.
     fn ask_all<'b, A>(
@@ -221,7 +295,7 @@ impl<'a, F: Fed> Stream<'a, F> {
         ask: &mut impl FnMut(F::Call<'a>, &Line<'_>) -> ebbtide::Result<A>,
     ) -> (Answers<'b, A>, Option<Failure>) {
         let mut answered = Vec::with_capacity(batch.lines.len());
-        for (whole, number) in batch.lines.iter().zip(batch.first_line..) {
+        for &(number, whole) in &batch.lines {
             if !run.take(batch.path, number) {
                 break;
             }
@@ -233,8 +307,8 @@ impl<'a, F: Fed> Stream<'a, F> {
                 Ok((line, answer))
             });
             match answer.map_err(|error| self.judge(error, batch, number, run)) {
-                Ok(pair) => answered.push((number, Ok(pair))),
-                Err(Ok(what)) => answered.push((number, Err(what))),
+                Ok(pair) => answered.push((number, whole, Ok(pair))),
+                Err(Ok(what)) => answered.push((number, whole, Err(what))),
                 Err(Err(failure)) => return (answered, Some(failure)),
             }
         }
@@ -248,7 +322,7 @@ impl<'a, F: Fed> Stream<'a, F> {
 
     /// Returns an operation with the settings of a line.
     pub fn call(&self, line: &Line<'_>) -> F::Call<'a> {
-        let Line { time, weight, .. } = *line;
+        let (time, weight) = (line.time, line.weight);
         self.filter.call(Settings { time, weight, durability: self.durability })
     }
 
@@ -319,25 +393,23 @@ impl<'a, F: Fed> Stream<'a, F> {
     /// Parses a line, or returns what is wrong with it.
     fn parse<'b>(&self, whole: &'b [u8], number: u64) -> std::result::Result<Line<'b>, String> {
         let numbers = [0.0; MOST_NUMBERS];
-        let mut line = Line { whole, number, key: whole, time: None, weight: None, numbers };
+        let mut line =
+            Line { whole, number, key: Cow::default(), time: None, weight: None, numbers };
+        let mut rest = whole;
         if self.reading.event_time {
             let form = || self.reading.time_unit.form();
-            let (time, rest) = self.stamped(line.key).ok_or_else(|| misfit(&form(), whole))?;
-            (line.time, line.key) = (Some(time), rest);
+            let (time, behind) = self.stamped(rest).ok_or_else(|| misfit(&form(), whole))?;
+            (line.time, rest) = (Some(time), behind);
         }
         for at in (0..self.numbers.len()).rev() {
             let form = || format!("KEY<TAB>{}", self.numbers.join("<TAB>"));
-            (line.key, line.numbers[at]) =
-                numbered(line.key).ok_or_else(|| misfit(&form(), whole))?;
+            (rest, line.numbers[at]) = numbered(rest).ok_or_else(|| misfit(&form(), whole))?;
         }
         if self.reading.weight {
-            let (rest, weight) =
-                numbered(line.key).ok_or_else(|| misfit("KEY<TAB>NUMBER", whole))?;
-            (line.key, line.weight) = (rest, Some(weight));
+            let (before, weight) = numbered(rest).ok_or_else(|| misfit("KEY<TAB>NUMBER", whole))?;
+            (rest, line.weight) = (before, Some(weight));
         }
-        if let Some(number) = self.field {
-            line.key = field(line.key, number);
-        }
+        line.key = self.part.of(rest, self.column.get())?;
         Ok(line)
     }
 
@@ -348,8 +420,9 @@ impl<'a, F: Fed> Stream<'a, F> {
     }
 }
 
-/// Numbers of lines, each with its line and answer, or with the error of a skipped line.
-type Answers<'a, A> = Vec<(u64, std::result::Result<(Line<'a>, A), String>)>;
+/// Lines with their numbers, each as parsed and with its answer, or with the error of a skipped
+/// line.
+type Answers<'a, A> = Vec<(u64, &'a [u8], std::result::Result<(Line<'a>, A), String>)>;
 
 /// Why a line has no answer.
 pub enum LineError {
@@ -366,28 +439,9 @@ fn numbered(line: &[u8]) -> Option<(&[u8], f64)> {
     Some((&line[..tab], weight))
 }
 
-/// Returns the field of this number, from 1, split at blanks as awk does, without those at the
-/// ends. Empty if there is no such field.
-fn field(line: &[u8], number: usize) -> &[u8] {
-    line.split(|byte| matches!(byte, b' ' | b'\t'))
-        .filter(|field| !field.is_empty())
-        .nth(number - 1)
-        .unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn fields_are_split_at_blanks_as_awk_does() {
-        let line = b"  one two\t three\r";
-        assert_eq!(field(line, 1), b"one");
-        assert_eq!(field(line, 2), b"two");
-        assert_eq!(field(line, 3), b"three\r");
-        assert_eq!(field(line, 4), b"");
-        assert_eq!(field(b"", 1), b"");
-    }
 
     #[test]
     fn a_number_is_what_is_behind_the_last_tab() {

@@ -6,18 +6,18 @@ use ebbtide::kinds::registry::REGISTRY;
 use serde_json::Value;
 
 /// The time of the keys: far in the past, in the middle of an epoch.
-const TIME: u64 = 1_700_000_000_000;
+pub const TIME: u64 = 1_700_000_000_000;
 
 /// A kind and the operations that it supports.
-struct Row {
-    kind: &'static str,
-    options: &'static [&'static str],
-    counts: bool,
+pub struct Row {
+    pub kind: &'static str,
+    pub options: &'static [&'static str],
+    pub counts: bool,
     removes: bool,
     decays: bool,
     weighs: bool,
     /// The member of an age in JSON.
-    age: Option<&'static str>,
+    pub age: Option<&'static str>,
 }
 
 const fn row(kind: &'static str, options: &'static [&'static str]) -> Row {
@@ -47,7 +47,7 @@ const GRADED: &[&str] =
 const SPARED: &[&str] =
     &["--cells", "100000", "--max", "7", "-K", "5", "-P", "17", "--importance-max", "100"];
 
-const ROWS: &[Row] = &[
+pub const ROWS: &[Row] = &[
     row("bloom", KEYS),
     counter("counting", KEYS),
     counter("spectral", KEYS),
@@ -89,7 +89,7 @@ const ROWS: &[Row] = &[
 
 impl Row {
     /// Creates a filter that is the same every time.
-    fn create(&self, place: &Place) -> String {
+    pub fn create(&self, place: &Place) -> String {
         let dir = place.at("filter");
         let settings = ["create", &dir, "--hash-seed", "7", "--kind", self.kind];
         ok(&[&settings, self.options].concat(), b"");
@@ -116,7 +116,7 @@ impl Row {
 }
 
 /// Returns lines of keys that all have the same time.
-fn timed(keys: &[&str]) -> Vec<u8> {
+pub fn timed(keys: &[&str]) -> Vec<u8> {
     keys.iter().map(|key| format!("{TIME}\t{key}\n")).collect::<String>().into_bytes()
 }
 

@@ -3,17 +3,21 @@
 #![forbid(unsafe_code)]
 
 mod answers;
+mod asking;
 mod beside;
+mod compressed;
 mod counts;
 mod dedup;
 mod event_time;
 mod every_kind;
 mod exact;
 mod examples;
+mod explain;
 mod filters;
 mod hashes;
 mod injected;
 mod interruptions;
+mod key_parts;
 mod looks;
 mod messages;
 mod nonblocking;
@@ -24,4 +28,5 @@ mod real_streams;
 mod salvage;
 mod stops;
 mod support;
+mod tour;
 mod weights;

@@ -74,6 +74,8 @@ fn help_ends_with_examples_that_run() {
         let place = Place::new();
         place.file("access.log", b"a\n");
         place.file("events.tsv", b"1700000000\ta\n");
+        place.file("events.jsonl.gz", b"{\"user\": {\"id\": 1}}\n");
+        place.file("orders.csv", b"order\n1\n");
         let simple = examples.lines().map(str::trim).filter(|line| line.starts_with("ebbtide "));
         assert!(simple.clone().count() >= 2, "{examples}");
         for line in simple {

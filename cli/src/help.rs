@@ -1,0 +1,189 @@
+//! Builds the command line with what its declarations do not say: the examples of each command, and
+//! which shared options do not concern a command.
+
+use crate::args::Cli;
+use clap::builder::styling::{AnsiColor, Styles};
+use clap::{Command, CommandFactory, FromArgMatches};
+
+/// The exactness of `dedup --state`, above its examples.
+const DEDUP: &str = "\
+With --state, output when a run ends early:
+  at most once (the default): a line is recorded, then printed. On SIGTERM, SIGINT or SIGHUP a run
+  prints every line that it has recorded, closes the filter, and ends by the signal; a second signal
+  ends it at once. If a run is killed, or stopped twice, up to one --batch of lines may be recorded
+  but not printed. If the output fails, an error reports the number of lines recorded but not
+  printed, and the first of them; the exit code is 2, or 0 if the reader has closed the output.
+  --at-least-once: a line is printed, then recorded. A killed run loses no line; the next run may
+  print up to one --batch of lines again. Runs that share a filter may each print the same line.
+  Of equal keys within a batch, one line is printed.
+
+CSV: every run prints the header of its first file; the other files need the same header.";
+
+/// The examples of each command.
+const EXAMPLES: &[(&str, &[&str])] = &[
+    (
+        "dedup",
+        &[
+            "ebbtide dedup --window 10m access.log",
+            "tail -F app.log | ebbtide dedup --last 100000 --field 2 --state /var/lib/app/seen",
+            "ebbtide dedup --last 100000 --json-field user.id --stats events.jsonl.gz",
+            "ebbtide dedup --window 1h --csv-field order orders.csv",
+            "ebbtide dedup --window 1h --event-time --time-unit s --skip-bad events.tsv",
+        ],
+    ),
+    (
+        "create",
+        &[
+            "ebbtide create seen --window 10m",
+            "ebbtide create recent --kind age-partitioned --window-items 1000000 --fpr 0.01",
+            "ebbtide create clients --kind counting --capacity 100000 --counter-bits 8",
+        ],
+    ),
+    (
+        "insert",
+        &["ebbtide insert seen ids.txt more.txt.gz", "ebbtide insert seen --key 'order 17'"],
+    ),
+    (
+        "contains",
+        &[
+            "ebbtide contains seen --with-keys ids.txt",
+            "if ebbtide contains seen --key 'order 17' > /dev/null; then echo seen; fi",
+        ],
+    ),
+    ("check", &["ebbtide check seen ids.txt", "ebbtide check seen --key 'order 17' --json"]),
+    ("remove", &["ebbtide remove clients left.txt"]),
+    (
+        "estimate",
+        &[
+            "ebbtide estimate clients --with-keys --key 10.228.121.147",
+            "ebbtide estimate clients --csv-field client requests.csv --json",
+        ],
+    ),
+    ("age", &["ebbtide age recent --with-keys ids.txt"]),
+    ("posterior", &["ebbtide posterior recent --prior 0.0001 --ages --with-keys ids.txt"]),
+    (
+        "decide",
+        &["ebbtide decide recent --prior 0.0001 --false-positive 40 --false-negative 5 ids.txt"],
+    ),
+    ("stat", &["ebbtide stat seen", "EBBTIDE_DIR=seen ebbtide stat --json"]),
+    ("digest", &["ebbtide digest seen"]),
+    ("verify", &["ebbtide verify seen"]),
+    ("wal", &["ebbtide wal seen --json"]),
+    ("clear", &["ebbtide clear seen"]),
+    ("snapshot", &["ebbtide snapshot seen"]),
+    ("backup", &["ebbtide backup seen seen-backup"]),
+    ("restore", &["ebbtide restore seen-backup seen-again"]),
+    ("salvage", &["ebbtide salvage damaged saved"]),
+    (
+        "plan",
+        &["ebbtide plan --last 1000000", "ebbtide plan --kind counting --capacity 100000 --json"],
+    ),
+    (
+        "explain",
+        &[
+            "ebbtide explain seen 'order 17'",
+            "ebbtide explain recent 10.97.254.154 --prior 0.0001",
+            "ebbtide explain seen --file ids.txt --json",
+        ],
+    ),
+    ("demo", &["ebbtide demo", "ebbtide demo --fast"]),
+    (
+        "completions",
+        &["ebbtide completions bash > ~/.local/share/bash-completion/completions/ebbtide"],
+    ),
+    ("man", &["ebbtide man dedup | man -l -", "ebbtide man --output /usr/share/man/man1"]),
+];
+
+/// Commands that write nothing, and the shared options that they accept without an effect other
+/// than on how lines are read.
+const LOOKUPS: [&str; 6] = ["contains", "estimate", "age", "posterior", "decide", "explain"];
+const WRITE_OPTIONS: [&str; 3] = ["weight", "durability", "batch"];
+
+/// Returns the whole command line.
+pub fn command() -> Command {
+    let mut command = Cli::command().styles(styles());
+    for &(name, examples) in EXAMPLES {
+        let examples = examples.iter().map(|example| format!("\n  {example}"));
+        let examples = format!("Examples:{}", examples.collect::<String>());
+        let text = if name == "dedup" { format!("{DEDUP}\n\n{examples}") } else { examples };
+        command = command.mut_subcommand(name, |command| command.after_help(text));
+    }
+    for name in LOOKUPS {
+        command = command.mut_subcommand(name, |command| {
+            command.mut_args(|argument| {
+                let hidden = WRITE_OPTIONS.contains(&argument.get_id().as_str());
+                if hidden { argument.hide(true) } else { argument }
+            })
+        });
+    }
+    command
+}
+
+/// Parses the arguments of the process.
+pub fn parse() -> Result<Cli, clap::Error> {
+    let mut command = command();
+    let matches = command.try_get_matches_from_mut(std::env::args_os())?;
+    Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command))
+}
+
+/// Returns the colours of help on a terminal.
+fn styles() -> Styles {
+    Styles::styled()
+        .header(AnsiColor::Green.on_default().bold())
+        .usage(AnsiColor::Green.on_default().bold())
+        .literal(AnsiColor::Cyan.on_default().bold())
+        .placeholder(AnsiColor::Cyan.on_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_declarations_are_consistent() {
+        command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_has_examples() {
+        let names: Vec<_> =
+            Cli::command().get_subcommands().map(|one| one.get_name().to_owned()).collect();
+        for name in &names {
+            assert!(EXAMPLES.iter().any(|(of, _)| of == name), "{name} has no examples");
+        }
+        for (name, _) in EXAMPLES {
+            assert!(names.iter().any(|of| of == name), "{name} is no command");
+        }
+    }
+
+    #[test]
+    fn every_example_is_accepted() {
+        for line in EXAMPLES.iter().flat_map(|(_, examples)| *examples) {
+            let (_, line) = line.split_once("ebbtide ").expect("the command");
+            let line = line.split([';', '|', '>']).next().expect("its beginning").trim();
+            let mut words = vec!["ebbtide".to_owned()];
+            for (at, part) in line.split('\'').enumerate() {
+                match at % 2 {
+                    0 => words.extend(part.split_whitespace().map(str::to_owned)),
+                    _ => words.push(part.to_owned()),
+                }
+            }
+            let environment = line.starts_with("stat --json");
+            let parsed = command().try_get_matches_from(&words);
+            assert!(environment || parsed.is_ok(), "{line}: {:?}", parsed.err());
+        }
+    }
+
+    #[test]
+    fn lookups_do_not_list_options_of_writes_but_accept_them() {
+        let mut command = command();
+        let contains = command.find_subcommand_mut("contains").expect("a command");
+        let help = contains.render_long_help().to_string();
+        for option in ["--weight", "--durability", "--batch"] {
+            assert!(!help.contains(option), "{help}");
+        }
+        assert!(help.contains("--json-field") && help.contains("Examples:"), "{help}");
+        let line = ["ebbtide", "contains", "seen", "--weight", "--batch", "7"];
+        assert!(command.try_get_matches_from(line).is_ok());
+    }
+}

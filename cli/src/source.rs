@@ -1,0 +1,293 @@
+//! Opens an input and reads its bytes: waits until they are there, and decompresses gzip, Zstandard
+//! and XZ data, which it recognises by their first bytes.
+//!
+//! Decoders sit on top of the part that waits, so a signal or a closed output ends a wait for
+//! compressed input too.
+
+use crate::descriptor::{self, Ready};
+use crate::progress::Progress;
+use crate::stop::Stop;
+use flate2::read::MultiGzDecoder;
+use lzma_rust2::XzReader;
+use rustix::fs::OFlags;
+use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
+use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
+use std::cell::Cell;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Cursor, ErrorKind, Read, Stdin, Stdout};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::rc::Rc;
+
+/// A compressed format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Format {
+    Gzip,
+    Zstandard,
+    Xz,
+}
+
+/// The first bytes of each format.
+const MAGICS: [(&[u8], Format); 3] = [
+    (b"\x1f\x8b", Format::Gzip),
+    (b"\x28\xb5\x2f\xfd", Format::Zstandard),
+    (b"\xfd7zXZ\0", Format::Xz),
+];
+
+/// The memory that decompression of XZ may take, in KiB: `xz -9` makes files that need 65 MiB.
+const MOST_XZ_KIB: u32 = 256 << 10;
+
+/// Conditions under which a wait for input ends early.
+pub struct Waits<'s> {
+    /// Indicates whether a signal asks the command to stop.
+    pub stop: &'s Stop,
+    /// The output whose reader may close it, if there is one.
+    pub output: Option<Stdout>,
+    /// Why the last wait ended early.
+    pub ended: Cell<Option<Ready>>,
+    /// Counts the bytes read.
+    pub progress: Progress,
+}
+
+/// A file or standard input.
+enum Raw {
+    File(File),
+    /// Without the buffer of the standard library: `poll` does not see bytes in that buffer.
+    Stdin(Stdin),
+}
+
+impl Raw {
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::File(file) => file.as_fd(),
+            Self::Stdin(stdin) => stdin.as_fd(),
+        }
+    }
+}
+
+/// Reads a file when it is ready.
+struct Waiting<'s> {
+    raw: Raw,
+    waits: Rc<Waits<'s>>,
+}
+
+impl Read for Waiting<'_> {
+    /// Fails without a meaningful error if a wait ends early: [`Waits::ended`] has the reason.
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let waits = &self.waits;
+            let output = waits.output.as_ref().map(AsFd::as_fd);
+            match descriptor::wait_to_read(self.raw.descriptor(), waits.stop.wake(), output)? {
+                Ready::Input => {}
+                early => {
+                    waits.ended.set(Some(early));
+                    return Err(io::Error::other("the wait for input ended early"));
+                }
+            }
+            match rustix::io::read(self.raw.descriptor(), &mut *into).map_err(io::Error::from) {
+                Err(error)
+                    if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::WouldBlock) => {}
+                Ok(count) => {
+                    waits.progress.advance(count as u64);
+                    return Ok(count);
+                }
+                error => return error,
+            }
+        }
+    }
+}
+
+/// Opens a file; `None` is standard input. Unless `plain`, reading decompresses it.
+pub fn open<'s>(
+    path: Option<&Path>,
+    plain: bool,
+    waits: Rc<Waits<'s>>,
+) -> io::Result<Box<dyn Read + 's>> {
+    let raw = match path {
+        None => Raw::Stdin(io::stdin()),
+        Some(path) => {
+            // A blocking open of a FIFO would wait for its writer, and no signal would end the
+            // wait.
+            let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
+            Raw::File(File::options().read(true).custom_flags(nonblocking).open(path)?)
+        }
+    };
+    let waiting = Waiting { raw, waits };
+    Ok(if plain { Box::new(waiting) } else { Box::new(Detecting::Undecided(waiting, Vec::new())) })
+}
+
+/// Decides by the first bytes whether to decompress. Waits for more bytes only while those at hand
+/// could begin a format, so a line which is typed in is handed out at once.
+enum Detecting<'s, R: Read> {
+    Undecided(R, Vec<u8>),
+    Decided(Box<dyn Read + 's>),
+    /// Left behind by an error.
+    Failed,
+}
+
+impl<'s, R: Read + 's> Read for Detecting<'s, R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if let Self::Decided(reader) = self {
+            return reader.read(into);
+        }
+        let Self::Undecided(mut inner, mut seen) = std::mem::replace(self, Self::Failed) else {
+            return Err(io::Error::other("an earlier read failed"));
+        };
+        let format = loop {
+            let count = inner.read(into)?;
+            if seen.is_empty() && decide(&into[..count]) == Some(None) {
+                *self = Self::Decided(Box::new(inner));
+                return Ok(count);
+            }
+            seen.extend_from_slice(&into[..count]);
+            match decide(&seen) {
+                Some(decided) => break decided,
+                None if count == 0 => break None,
+                None => {}
+            }
+        };
+        let bytes = Cursor::new(seen).chain(inner);
+        *self = Self::Decided(match format {
+            None => Box::new(bytes),
+            Some(Format::Gzip) => Box::new(MultiGzDecoder::new(BufReader::new(bytes))),
+            Some(Format::Zstandard) => Box::new(Frames::new(BufReader::new(bytes))),
+            Some(Format::Xz) => {
+                Box::new(XzReader::new_mem_limit(BufReader::new(bytes), true, MOST_XZ_KIB))
+            }
+        });
+        self.read(into)
+    }
+}
+
+/// Returns the format of data that begins with these bytes, `Some(None)` if it is not compressed;
+/// `None` if more bytes are needed.
+fn decide(seen: &[u8]) -> Option<Option<Format>> {
+    let found = MAGICS.iter().find(|(magic, _)| seen.starts_with(magic));
+    match found {
+        Some((_, format)) => Some(Some(*format)),
+        None if MAGICS.iter().any(|(magic, _)| magic.starts_with(seen)) => None,
+        None => Some(None),
+    }
+}
+
+/// The content of Zstandard frames, one after another; skippable frames are skipped.
+struct Frames<R> {
+    source: R,
+    decoder: FrameDecoder,
+    inside: bool,
+}
+
+impl<R: BufRead> Frames<R> {
+    fn new(source: R) -> Self {
+        Self { source, decoder: FrameDecoder::new(), inside: false }
+    }
+
+    /// Begins the next frame; returns false at the end of the data.
+    fn begin(&mut self) -> io::Result<bool> {
+        while !self.source.fill_buf()?.is_empty() {
+            match self.decoder.init(&mut self.source) {
+                Ok(()) => {
+                    self.inside = true;
+                    return Ok(true);
+                }
+                Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame {
+                    length,
+                    ..
+                })) => {
+                    let wanted = u64::from(length);
+                    let skipped = io::copy(&mut self.source.by_ref().take(wanted), &mut io::sink());
+                    if skipped? < wanted {
+                        return Err(ErrorKind::UnexpectedEof.into());
+                    }
+                }
+                Err(error) => return Err(io::Error::other(error)),
+            }
+        }
+        Ok(false)
+    }
+
+    /// Ends a frame whose content has been read: compares its checksum, if it has one.
+    fn end(&mut self) -> io::Result<()> {
+        self.inside = false;
+        let stored = self.decoder.get_checksum_from_data();
+        if stored.is_some() && stored != self.decoder.get_calculated_checksum() {
+            return Err(io::Error::new(ErrorKind::InvalidData, "a wrong checksum of a zstd frame"));
+        }
+        Ok(())
+    }
+}
+
+impl<R: BufRead> Read for Frames<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if into.is_empty() {
+            return Ok(0);
+        }
+        while self.inside || self.begin()? {
+            while self.decoder.can_collect() == 0 && !self.decoder.is_finished() {
+                let one = BlockDecodingStrategy::UptoBlocks(1);
+                self.decoder.decode_blocks(&mut self.source, one).map_err(io::Error::other)?;
+            }
+            match self.decoder.read(into)? {
+                0 => self.end()?,
+                count => return Ok(count),
+            }
+        }
+        Ok(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ruzstd::encoding::{CompressionLevel, compress_to_vec};
+
+    /// Returns one byte per read.
+    struct Bytewise<'a>(&'a [u8]);
+
+    impl Read for Bytewise<'_> {
+        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            let count = self.0.len().min(1).min(into.len());
+            into[..count].copy_from_slice(&self.0[..count]);
+            self.0 = &self.0[count..];
+            Ok(count)
+        }
+    }
+
+    fn read(bytes: &[u8]) -> io::Result<Vec<u8>> {
+        let mut all = Vec::new();
+        Detecting::Undecided(Bytewise(bytes), Vec::new()).read_to_end(&mut all)?;
+        Ok(all)
+    }
+
+    #[test]
+    fn text_is_decided_at_the_first_byte_that_no_format_begins_with() {
+        assert_eq!(decide(b""), None);
+        assert_eq!(decide(b"a"), Some(None));
+        assert_eq!(decide(b"\x1f"), None);
+        assert_eq!(decide(b"\x1f\x8b"), Some(Some(Format::Gzip)));
+        assert_eq!(decide(b"\xfd7zX"), None);
+        assert_eq!(decide(b"\xfd7zY"), Some(None));
+    }
+
+    #[test]
+    fn data_that_only_begins_like_a_format_is_read_as_it_is() {
+        for bytes in [b"".as_slice(), b"\x1f", b"\x28\xb5\x2f", b"\xfd7zXy\n", b"(\xb5a\nb\n"] {
+            assert_eq!(read(bytes).expect("plain"), bytes);
+        }
+    }
+
+    #[test]
+    fn frames_of_zstandard_follow_each_other_and_skippable_ones_are_left_out() {
+        let frame = |text: &[u8]| compress_to_vec(text, CompressionLevel::Fastest);
+        let skippable = b"\x50\x2a\x4d\x18\x03\0\0\0abc";
+        let all = [frame(b"a\nb\n"), skippable.to_vec(), frame(b""), frame(b"c\n")].concat();
+        assert_eq!(read(&all).expect("frames"), b"a\nb\nc\n");
+        for end in 1..all.len() {
+            if let Ok(part) = read(&all[..end]) {
+                let whole: [&[u8]; 3] = [b"a\nb\n", &all[..end], b""];
+                assert!(whole.contains(&&*part), "{end} bytes are no whole number of frames");
+            }
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Reads the records of a filter's log, for people and for programs that examine it.
+
+use crate::admin::look::{Look, look, needed_log};
+use crate::clock::Timestamp;
+use crate::engine::open::read_meta;
+use crate::error::Result;
+use crate::media::{Disk, Media};
+use crate::meta::Meta;
+use crate::recovery::Listing;
+use crate::wal::{Op, Record};
+use ebbtide_core::event;
+use ebbtide_core::kind::Event;
+use std::ops::Range;
+use std::path::Path;
+
+/// A record as `ebbtide wal` prints it.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct Entry {
+    /// The record's number.
+    pub lsn: u64,
+    /// The record's timeline.
+    pub timeline: u64,
+    /// The record's time; the epoch itself if it has none.
+    pub time: Timestamp,
+    /// The operation: `insert`, `remove`, `step`, `open-bank`, `close-bank`, `heartbeat`,
+    /// `durable`, `void`.
+    pub operation: &'static str,
+    record: Record,
+    /// Whether the argument of an operation is its weight.
+    weighs: bool,
+}
+
+/// Returns the content of a record about a bank.
+fn bank_details(record: &Record) -> Vec<(&'static str, u64)> {
+    match event::from_record(record) {
+        Some(Event::OpenBank { id, geometry, since, .. }) => vec![
+            ("bank", id.into()),
+            ("since", since),
+            ("blocks-per-stripe", geometry.blocks_per_stripe.into()),
+            ("words", geometry.words_per_block.into()),
+        ],
+        Some(Event::CloseBank { id, .. }) => vec![("bank", id.into())],
+        _ => Vec::new(),
+    }
+}
+
+impl Entry {
+    /// Returns the other content of the record, as names and values.
+    #[must_use]
+    pub fn details(&self) -> Vec<(&'static str, u64)> {
+        let Record { payload, step, argument, .. } = self.record;
+        let argument = u64::from(argument);
+        match self.record.op {
+            Op::Insert | Op::Remove => {
+                let what = if self.weighs { "weight" } else { "new" };
+                vec![("hash", payload), ("step", step), (what, argument)]
+            }
+            Op::Step => vec![("step", step), ("word", payload)],
+            Op::OpenBank | Op::CloseBank => bank_details(&self.record),
+            Op::Durable => vec![("upto", payload)],
+            Op::Heartbeat | Op::Clear | Op::Void => Vec::new(),
+        }
+    }
+
+    /// Returns the hash of the key that the record inserts or removes; `None` for other records.
+    pub(crate) fn key_hash(&self) -> Option<u64> {
+        matches!(self.record.op, Op::Insert | Op::Remove).then_some(self.record.payload)
+    }
+
+    /// Returns whether the record inserts a key.
+    pub(crate) fn is_insert(&self) -> bool {
+        self.record.op == Op::Insert
+    }
+
+    /// Returns whether the record removes all keys.
+    pub(crate) fn is_clear(&self) -> bool {
+        self.record.op == Op::Clear
+    }
+
+    /// Returns the step of the record, and its weight (or, for kinds without weights, the new
+    /// bits).
+    pub(crate) fn step_and_argument(&self) -> (u64, u32) {
+        (self.record.step, self.record.argument)
+    }
+
+    /// Returns whether the record's time came with the key.
+    #[must_use]
+    pub fn is_stream_time(&self) -> bool {
+        self.record.stream
+    }
+}
+
+/// Passes every record of a filter's log to `visit`, in the order of LSNs, from the oldest that is
+/// still present.
+///
+/// # Errors
+/// [`Error::NotAFilter`](crate::Error::NotAFilter), [`Error::Locked`](crate::Error::Locked),
+/// [`Error::Io`](crate::Error::Io), [`Error::Damaged`](crate::Error::Damaged) after all readable
+/// records, and errors of `visit`.
+pub fn wal(dir: impl AsRef<Path>, mut visit: impl FnMut(&Entry) -> Result<()>) -> Result<()> {
+    let media = Disk::new(dir.as_ref());
+    let meta = read_meta(&media)?;
+    records(&media, &meta, &mut visit).map(|_| ())
+}
+
+/// As [`wal`], for a medium and a filter that the caller has read. Returns the LSN of the oldest
+/// record that is still present, and the first LSN beyond the newest.
+pub(crate) fn records(
+    media: &dyn Media,
+    meta: &Meta,
+    visit: &mut dyn FnMut(&Entry) -> Result<()>,
+) -> Result<Range<u64>> {
+    let (_look, known, history) = look(media, meta, |known| {
+        let listing = Listing::of_filter(media, meta.uuid)?;
+        let history = needed_log(media, &listing, meta)?;
+        Ok((Look::begin(media, meta)?, known, history))
+    })?;
+    let first = history.segments().first().map_or(1, |segment| segment.first);
+    let read = history.read(media, first, known, |timeline, lsn, record| {
+        let time = Timestamp::from_unix_micros(record.time);
+        let (operation, record) = (record.op.name(), *record);
+        visit(&Entry {
+            lsn,
+            timeline,
+            time,
+            operation,
+            record,
+            weighs: meta.kind.weights().is_some(),
+        })
+    })?;
+    Ok(first..read.stop)
+}

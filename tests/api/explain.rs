@@ -1,0 +1,94 @@
+//! Explanations of answers: the records of a key, as far as the log is kept.
+
+use ebbtide::{
+    AgePartitioned, Any, Bloom, Clock, Counting, Filter, ManualClock, Options, Reader, TimeLimited,
+    Timestamp,
+};
+use std::time::Duration;
+
+fn options() -> Options {
+    Options::new().hash_seed(7)
+}
+
+fn reader(dir: &std::path::Path) -> Reader<Any> {
+    Reader::open(dir, Options::new()).expect("a reader")
+}
+
+#[test]
+fn the_newest_records_of_each_key_are_returned_in_their_order() {
+    let home = tempfile::tempdir().expect("a directory");
+    let dir = home.path().join("filter");
+    let filter = Filter::create(&dir, AgePartitioned::last(1_000), options()).expect("a filter");
+    for key in ["a", "b", "a", "c", "a"] {
+        filter.insert(key).expect("an insert");
+    }
+    for is_open in [true, false] {
+        let explained = reader(&dir).explain(&["a", "b", "x"], 2).expect("records");
+        let [a, b, x] = &explained.keys[..] else { panic!("three keys") };
+        assert_eq!((a.inserts, b.inserts, x.inserts), (3, 1, 0), "open: {is_open}");
+        let since: Vec<_> = a.records.iter().map(|record| record.inserts_since).collect();
+        assert_eq!(since, [2, 0], "the newest two");
+        assert!(a.records[0].lsn < a.records[1].lsn);
+        assert!(a.present && b.present && !x.present);
+        assert_eq!(explained.log.inserts, 5);
+        assert!(explained.log.is_complete && explained.log.end == explained.log.answered);
+        assert!(a.age.is_some() && a.estimate.is_none());
+        filter.close().expect("closed");
+    }
+}
+
+#[test]
+fn a_log_that_checkpoints_have_trimmed_does_not_pass_for_complete() {
+    let home = tempfile::tempdir().expect("a directory");
+    let dir = home.path().join("filter");
+    let options = options().segment_bytes(64 << 10);
+    let filter = Filter::create(&dir, Bloom::capacity(100_000), options).expect("a filter");
+    filter.insert("first").expect("an insert");
+    for round in 0..4 {
+        let keys: Vec<_> = (0..5_000).map(|key| format!("{round} {key}")).collect();
+        filter.insert_all(&keys).expect("inserts");
+        filter.checkpoint().expect("a snapshot");
+    }
+    filter.insert("last").expect("an insert");
+    let explained = reader(&dir).explain(&["first", "last"], 10).expect("records");
+    assert!(!explained.log.is_complete && explained.log.first > 1, "{:?}", explained.log);
+    assert_eq!((explained.keys[0].present, explained.keys[0].inserts), (true, 0));
+    assert_eq!((explained.keys[1].present, explained.keys[1].inserts), (true, 1));
+    assert_eq!(explained.keys[1].records[0].inserts_since, 0);
+}
+
+#[test]
+fn records_before_a_clear_explain_nothing() {
+    let home = tempfile::tempdir().expect("a directory");
+    let dir = home.path().join("filter");
+    let filter = Filter::create(&dir, Counting::capacity(1_000), options()).expect("a filter");
+    filter.insert("a").expect("an insert");
+    filter.clear().expect("cleared");
+    filter.call().times(5).insert("b").expect("an insert");
+    filter.call().times(2).remove("b").expect("a removal");
+    let explained = reader(&dir).explain(&["a", "b"], 10).expect("records");
+    assert!(explained.log.is_complete && explained.log.inserts == 1);
+    assert_eq!(explained.keys[0].inserts, 0);
+    let b = &explained.keys[1];
+    let records: Vec<_> = b.records.iter().map(|record| (record.removes, record.weight)).collect();
+    assert_eq!((b.inserts, b.removals, records), (1, 1, vec![(false, 5), (true, 2)]));
+    assert_eq!(b.estimate.map(|estimate| estimate.count), Some(3.0));
+}
+
+#[test]
+fn a_record_has_the_time_of_its_key_and_the_answer_its_own() {
+    let home = tempfile::tempdir().expect("a directory");
+    let dir = home.path().join("filter");
+    let clock = ManualClock::new(Timestamp::from_unix_millis(1_700_000_000_000));
+    let options = options().clock(Clock::from(clock.clone()));
+    let window = TimeLimited::window(Duration::from_secs(60));
+    let filter = Filter::create(&dir, window, options).expect("a filter");
+    filter.insert("a").expect("an insert");
+    clock.advance(Duration::from_secs(40));
+    filter.insert("b").expect("an insert");
+    let explained = reader(&dir).explain(&["a", "b"], 10).expect("records");
+    let times = explained.keys.iter().map(|key| key.records[0].time.as_unix_millis());
+    assert_eq!(times.collect::<Vec<_>>(), [1_700_000_000_000, 1_700_000_040_000]);
+    assert!(explained.now.is_some_and(|now| now.as_unix_millis() >= 1_700_000_040_000));
+    assert!(explained.keys.iter().all(|key| !key.blocks.is_empty()));
+}
