@@ -5,8 +5,10 @@ use crate::api::call::Call;
 use crate::api::config::{Ages, Counts, Decays, Infers, Removes};
 use crate::api::entry::Entry;
 use crate::api::filter::Filter;
+use crate::api::ticket::Ticket;
 use crate::engine::outcome::{Admission, Checked};
 use crate::error::Result;
+use crate::sync::Hint;
 use ebbtide_core::inference::{AgePosterior, Penalty, Prior};
 use ebbtide_core::kind::{Age, Estimate, Within};
 
@@ -40,6 +42,37 @@ impl<K> Filter<K> {
     #[inline]
     pub fn check_and_insert(&self, key: impl AsRef<[u8]>) -> Result<Checked> {
         self.call().check_and_insert(key)
+    }
+
+    /// Does what `change` does with the call that it gets, and returns its answer at once, with a
+    /// [`Ticket`] for its durability. `change` may make any number of single and bulk calls, with
+    /// settings of their own. None of them waits for a sync; with
+    /// [`Durability::Interval`](crate::Durability::Interval) they become durable in that time even
+    /// if nobody waits for the ticket.
+    ///
+    /// In async code a task awaits the ticket where a call with
+    /// [`Durability::Always`](crate::Durability::Always) would block a thread. A thousand requests
+    /// then share a sync. See `docs/async.md`.
+    ///
+    /// ```
+    /// use ebbtide::{AgePartitioned, Filter, Options};
+    /// # let parent = tempfile::tempdir()?;
+    /// # let dir = parent.path().join("seen");
+    /// let seen = Filter::create(&dir, AgePartitioned::last(10_000), Options::new())?;
+    /// let ticket = seen.issue(|call| call.check_and_insert("order 17"))?;
+    /// assert!(ticket.answer().is_new());
+    /// assert!(seen.contains("order 17")?, "at once");
+    /// ticket.wait()?; // or `ticket.await?`
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As of `change`. Keys that it inserted before the error stay, and become durable with the
+    /// next sync.
+    pub fn issue<T>(&self, change: impl FnOnce(Call<'_, Self>) -> Result<T>) -> Result<Ticket<T>> {
+        let last = Hint::default();
+        let answer = change(self.call().issuing(&last))?;
+        Ok(Ticket::new(&self.engine.tickets, last.get(), answer))
     }
 
     /// Inserts keys in order; they become durable together. Much faster than single inserts if the

@@ -116,7 +116,7 @@ impl Tickets {
 
     /// Ends the wait of a ticket that is dropped.
     pub(crate) fn leave(&self, ticket: Key) {
-        // A forked child has the list, but perhaps also its lock, as a thread of the parent left it.
+        // A forked child has the list, but its lock may be held by a thread of the parent.
         if self.shared.check_process().is_ok() {
             self.waiters.leave(ticket);
             self.failed.lock().remove(&ticket);

@@ -1,12 +1,12 @@
 //! The list of tickets that wait for a sync, each with the waker of the task that waits.
 //!
-//! A ticket that joins wakes the task that syncs, unless another one has done so since the task last
-//! read the list. So the task reads the list after every ticket that has joined. It wakes tickets
-//! only after it has raised the durable end above them.
+//! A ticket that joins wakes the task that syncs, unless another one has done so since the task
+//! last read the list. So the task reads the list after every ticket that has joined. It wakes
+//! tickets only after it has raised the durable end above them.
 //!
-//! A ticket joins only if it finds, under the list's lock, that its answer is not known yet. Closing
-//! makes the answers of all tickets known first, and then takes the lock to wake those in the list.
-//! So either it finds the ticket there, or the ticket finds its answer.
+//! A ticket joins only if it finds, under the list's lock, that its answer is not known yet.
+//! Closing makes the answers of all tickets known first, and then takes the lock to wake those in
+//! the list. So either it finds the ticket there, or the ticket finds its answer.
 //!
 //! Modelled in `tests/loom/waiters.rs`.
 

@@ -48,7 +48,7 @@ fn an_awaited_operation_is_answered_at_once_and_durable_at_the_end() {
     let filter = on_memory();
     let ticket = issue(&filter, 1);
     assert_eq!(ticket.answer(), &Checked::New);
-    assert!(!ticket.is_durable(), "nothing syncs by itself");
+    assert!(!ticket.is_durable(), "nothing else syncs");
     assert!(filter.contains(1_u64.to_le_bytes()).expect("an answer"));
     let lsn = ticket.lsn();
     assert!(filter.durable_upto().expect("a number") <= lsn);
@@ -162,7 +162,7 @@ fn a_function_is_called_once_with_the_answer() {
     calls.sort_by_key(|call| call.0);
     assert!(calls.into_iter().eq((0..100).map(|key| (key, Checked::New))));
     assert!(heard.recv_timeout(LIMIT).is_err(), "all functions are gone");
-    // One that is durable already is told at once, on this thread.
+    // One that is durable already calls its function at once, on this thread.
     let ticket = issue(&filter, 1000);
     filter.sync().expect("durable");
     let here = std::thread::current().id();
@@ -180,7 +180,7 @@ fn a_function_may_use_the_filter_and_close_it_and_be_its_last_owner() {
         let filter = Arc::new(filter.expect("a filter"));
         let (told, heard) = channel();
         let ticket = issue(&filter, 1);
-        // The function is the last owner only if it runs after this thread has gone on.
+        // The function is the last owner only if this thread has dropped the filter before.
         let gone = Arc::new(Barrier::new(2));
         let (within, owner) = (gone.clone(), filter.clone());
         in_time("an operation beside", move || {

@@ -36,7 +36,8 @@ struct Arguments {
     /// share).
     #[arg(long, value_enum, value_delimiter = ',', default_value = "none,always")]
     durability: Vec<Durability>,
-    /// The number of concurrent threads, or tasks. Default: 1 without fsync; 1, 8, 64 and 512 with it.
+    /// The number of concurrent threads, or tasks. Default: 1 without fsync; 1, 8, 64 and 512 with
+    /// it.
     #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..))]
     writers: Vec<u16>,
     /// Runs only these peers.
