@@ -102,9 +102,27 @@ pub fn significant(number: f64) -> String {
     }
 }
 
+/// Formats a number with three to four digits and a unit.
+pub fn count(number: f64) -> String {
+    for (unit, name) in [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")] {
+        if number >= 10.0 * unit {
+            return format!("{:.1} {name}", number / unit);
+        }
+    }
+    if number.fract() == 0.0 { format!("{number}") } else { format!("{number:.1}") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn large_numbers_have_a_unit() {
+        assert_eq!(
+            [0.0, 7.25, 9999.0, 10_000.0, 12_345_678.0].map(count),
+            ["0", "7.2", "9999", "10.0 k", "12.3 M"]
+        );
+    }
 
     #[test]
     fn sizes_take_binary_and_decimal_units() {

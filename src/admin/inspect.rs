@@ -26,6 +26,7 @@ use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
+pub use crate::admin::handles::{OpenHandle, handles};
 pub use crate::admin::salvage::{Beyond, Lost};
 
 /// Bytes copied at a time.
@@ -325,6 +326,11 @@ impl Entry {
             Op::Durable => vec![("upto", payload)],
             Op::Heartbeat | Op::Clear | Op::Void => Vec::new(),
         }
+    }
+
+    /// Returns the hash of the key, under the filter's seed, if the record has one.
+    pub(crate) fn key_hash(&self) -> Option<u64> {
+        matches!(self.record.op, Op::Insert | Op::Remove).then_some(self.record.payload)
     }
 
     /// Returns whether the record's time came with the key.

@@ -1,9 +1,12 @@
 //! Administration of filters: verification, backups, salvage.
 //!
-//! `inspect` works on a filter's files without a handle, `backup` copies an open filter, `salvage`
+//! `inspect` works on a filter's files without a handle, `handles` finds the processes that have a
+//! filter open, `backup` copies an open filter, `salvage`
 //! recovers what a damaged filter still proves.
 
 pub mod backup;
+#[cfg(not(loom))]
+pub mod handles;
 #[cfg(not(loom))]
 pub mod inspect;
 pub mod salvage;

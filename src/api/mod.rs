@@ -2,7 +2,7 @@
 //!
 //! `filter` is the handle, `abilities` its operations on keys, `paths` the ways to a handle by
 //! directory. `config` is what a user asks for, `call` an operation with settings, `entry` one of
-//! many. `reader` is the handle without write permission, `count_prior` takes priors from a filter
+//! many, `metrics` the figures for exporters. `reader` is the handle without write permission, `count_prior` takes priors from a filter
 //! that counts. The protocols are in [`crate::engine`].
 
 pub mod abilities;
@@ -11,6 +11,7 @@ pub mod config;
 pub mod count_prior;
 pub mod entry;
 pub mod filter;
+pub mod metrics;
 #[cfg(not(loom))]
 pub mod paths;
 #[cfg(not(loom))]

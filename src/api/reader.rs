@@ -13,6 +13,7 @@ use crate::api::call::{Call, Handle, sealed};
 use crate::api::config::{Ages, Any, Counts, Decays, Infers, Spec};
 use crate::clock::Clock;
 use crate::engine::Engine;
+use crate::engine::details::Details;
 use crate::engine::open::{for_reading, read_meta};
 use crate::engine::read::Queries;
 use crate::engine::stats::{Digest, Stat};
@@ -351,6 +352,15 @@ impl<K> Reader<K> {
     /// As [`Reader::contains`].
     pub fn stat(&self) -> Result<Stat> {
         self.with_view(|view| view.engine.stat())
+    }
+
+    /// Returns figures for operators; see [`Filter::details`](crate::Filter::details). Beside
+    /// writers they are those of the writers. Without any, no handle is live and no stripe held.
+    ///
+    /// # Errors
+    /// As [`Reader::contains`].
+    pub fn details(&self) -> Result<Details> {
+        self.with_view(|view| view.engine.details())
     }
 
     /// Returns a hash of the logical state; see [`Filter::digest`](crate::Filter::digest). A reader

@@ -3,7 +3,7 @@
 //! `open` creates and opens filters, `close` waits for operations in progress, `background` has the
 //! maintenance tasks of a filter. All three work on an [`Engine`], which is the parts of a handle:
 //! `clear` removes all keys, `write` inserts and removes, `infer` computes posteriors, `read`
-//! answers, `stats` counts and hashes, `checkpoint` writes snapshots, `reclaim` removes what they
+//! answers, `stats` counts and hashes, `details` has figures for operators, `checkpoint` writes snapshots, `reclaim` removes what they
 //! make superfluous, `steps` records events and the filter's time, `stripes` acquires stripes and
 //! repairs what a dead owner left, `event_log` appends under stripe 0, `group_commit` makes the log
 //! durable, `log_writer` appends to it, `backpressure` lets writers wait for a checkpoint, `wakeup`
@@ -18,6 +18,7 @@ pub mod checkpoint;
 pub mod clear;
 pub mod close;
 pub mod closing;
+pub mod details;
 pub mod event_log;
 pub mod group_commit;
 pub mod infer;
@@ -38,6 +39,7 @@ pub mod write;
 
 use crate::engine::backpressure::Backpressure;
 use crate::engine::checkpoint::Checkpoints;
+use crate::engine::details::Details;
 use crate::engine::event_log::EventLog;
 use crate::engine::group_commit::GroupCommit;
 use crate::engine::log_writer::LogWriter;
@@ -125,6 +127,11 @@ impl Engine {
     /// Returns statistics; see [`stats::stat`].
     pub(crate) fn stat(&self) -> Result<Stat> {
         stats::stat(&self.shared, &self.time)
+    }
+
+    /// Returns figures for operators; see [`details::details`].
+    pub(crate) fn details(&self) -> Result<Details> {
+        details::details(&self.shared, &self.time)
     }
 
     /// Returns a hash of the logical state; see [`stats::digest`].

@@ -39,6 +39,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("core/serial", 4),
     ("error", 1),
     ("sync", 1),
+    ("telemetry", 1),
     ("platform", 1),
     ("media", 2),
     ("clock", 2),
@@ -70,6 +71,7 @@ const ENGINE: &[&str] = &[
     "write",
     "infer",
     "read",
+    "details",
     "stats",
     "checkpoint",
     "reclaim",
@@ -133,6 +135,7 @@ const ORDERINGS_OF_A_PROCESS: &[(&str, &str)] = &[
     ("engine/task_threads.rs", "the workers of the process"),
     ("engine/wakeup.rs", "whether the task of the log waits for an insert"),
     ("sync/hint.rs", "numbers that order nothing"),
+    ("telemetry.rs", "the process that reports"),
     ("wal/log.rs", "the end of the log that this handle has mapped"),
 ];
 

@@ -25,6 +25,9 @@ pub fn plan(arguments: &Plan) -> Result<()> {
         parameters.set("fpr", FPR);
     }
     let plan = inspect::plan(kind, &parameters, &arguments.creation.options())?;
+    if let Some(file) = &arguments.plot {
+        super::plan_plot::write(arguments, FPR, file)?;
+    }
     let mut output = Output::new()?;
     if arguments.json {
         output.json(plan_json(kind, &plan))?;
