@@ -227,10 +227,10 @@ mod on {
             Work::Backpressure => "ebbtide_backpressure_seconds",
         };
         let directory = directory.display().to_string();
-        metrics::histogram!(name, "directory" => directory.clone()).record(took);
+        metrics::histogram!(name, "filter" => directory.clone()).record(took);
         if failed {
             let work = format!("{work:?}").to_lowercase();
-            metrics::counter!("ebbtide_failures_total", "directory" => directory, "work" => work)
+            metrics::counter!("ebbtide_failures_total", "filter" => directory, "work" => work)
                 .increment(1);
         }
     }
@@ -245,7 +245,7 @@ mod on {
         tracing::error!(%directory, task, %error, "a background task failed");
         #[cfg(feature = "metrics")]
         metrics::counter!(
-            "ebbtide_background_errors_total", "directory" => directory.to_string(), "task" => task
+            "ebbtide_background_errors_total", "filter" => directory.to_string(), "task" => task
         )
         .increment(1);
         let _ = (directory, task, error);
@@ -259,7 +259,7 @@ mod on {
         #[cfg(feature = "tracing")]
         tracing::error!(%directory, cause, "writes are refused until the filter is reopened");
         #[cfg(feature = "metrics")]
-        metrics::counter!("ebbtide_poisonings_total", "directory" => directory.to_string())
+        metrics::counter!("ebbtide_poisonings_total", "filter" => directory.to_string())
             .increment(1);
         let _ = (directory, cause);
     }
@@ -273,9 +273,27 @@ mod on {
         tracing::warn!(%directory, what, "no progress");
         #[cfg(feature = "metrics")]
         metrics::counter!(
-            "ebbtide_stalls_total", "directory" => directory.to_string(), "what" => what
+            "ebbtide_stalls_total", "filter" => directory.to_string(), "what" => what
         )
         .increment(1);
         let _ = (directory, what);
+    }
+
+    #[cfg(all(test, not(miri)))]
+    mod tests {
+        use super::*;
+        use crate::platform::fork::children::Child;
+
+        #[test]
+        fn a_child_of_a_process_that_reports_is_silent_until_it_asks_to_report() {
+            assert!(may_report());
+            assert!(Child::fork(|| !may_report()).holds());
+            let asked = || {
+                report_in_child();
+                may_report()
+            };
+            assert!(Child::fork(asked).holds());
+            assert!(may_report());
+        }
     }
 }

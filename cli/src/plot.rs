@@ -9,7 +9,7 @@ pub const WIDTH: f64 = 720.0;
 pub const HEIGHT: f64 = 300.0;
 
 /// The margins: left, right, top, bottom.
-const LEFT: f64 = 66.0;
+const LEFT: f64 = 78.0;
 const RIGHT: f64 = 16.0;
 const TOP: f64 = 52.0;
 const BOTTOM: f64 = 44.0;
@@ -182,7 +182,7 @@ impl Chart {
                  <text x=\"{}\" y=\"40\">{name}</text>",
                 x + 22.0
             );
-            x += 38.0 + 6.6 * name.chars().count() as f64;
+            x += 36.0 + 6.2 * name.chars().count() as f64;
         }
     }
 
@@ -255,10 +255,10 @@ impl Range {
                 let step = [1.0, 2.0, 5.0, 10.0].map(|factor| factor * power);
                 let step = step.into_iter().find(|step| *step >= rough).unwrap_or(rough);
                 let first = (self.low / step).ceil() as i64;
-                (first..first + 12)
-                    .map(|number| number as f64 * step)
-                    .filter(|tick| *tick <= self.high)
-                    .collect()
+                // Rounded to the digits of a step, so that a tick is not 0.15000000000000002.
+                let round = |tick: f64| (tick / power).round() * power;
+                let ticks = (first..first + 12).map(|number| round(number as f64 * step));
+                ticks.filter(|tick| *tick <= self.high).collect()
             }
             Scale::Log => {
                 let (low, high) = (self.low.log10().round(), self.high.log10().round());
@@ -272,7 +272,11 @@ impl Range {
 
 /// Formats the number of a tick.
 fn number(value: f64) -> String {
-    if value.abs() >= 10_000.0 { units::count(value) } else { units::significant(value) }
+    match value.abs() {
+        small if small > 0.0 && small < 0.001 => format!("{value:e}"),
+        large if large >= 10_000.0 => units::count(value),
+        _ => units::significant(value),
+    }
 }
 
 fn y_tick(text: &mut String, y: &Range, tick: f64) {

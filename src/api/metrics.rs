@@ -188,13 +188,13 @@ fn of_time(stat: &Stat, details: &Details) -> Vec<Metric> {
 }
 
 /// Passes the figures of a filter to the recorder of the `metrics` facade, with the label
-/// `directory`. Call it before each scrape, or at intervals.
+/// `filter`, the directory. Call it before each scrape, or at intervals.
 #[cfg(feature = "metrics")]
 pub fn publish(directory: &std::path::Path, stat: &Stat, details: &Details) {
     let directory = directory.display().to_string();
     for metric in metrics(stat, details) {
         let (name, value) = (metric.name, metric.value);
-        let mut labels = vec![("directory", directory.clone())];
+        let mut labels = vec![("filter", directory.clone())];
         labels.extend(metric.label.map(|(label, value)| (label, value.to_owned())));
         match metric.kind {
             MetricKind::Counter => metrics::counter!(name, &labels).absolute(value as u64),

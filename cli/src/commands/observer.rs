@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn ages_are_short() {
-        assert_eq!(age(Age::Items(123_456)), "123.5 k inserts");
+        assert_eq!(age(Age::Items(123_456)), "123.46 k inserts");
         assert_eq!(age(Age::Time(90_123_456)), "1m 30s");
         assert_eq!(age(Age::Time(123_456)), "123ms");
     }

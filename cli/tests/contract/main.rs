@@ -17,6 +17,7 @@ mod interruptions;
 mod looks;
 mod messages;
 mod nonblocking;
+mod operators;
 mod places;
 mod posteriors;
 mod read_only;

@@ -125,7 +125,7 @@ fn rates(seen: &Observation, samples: &Samples) -> Option<Chart> {
             let within = ages.partition_point(|age| *age as f64 <= reach);
             (reach / unit, within as f64 / probes.max(1) as f64)
         };
-        let points = (0..=BINS).map(point).filter(|(_, rate)| *rate > 0.0).collect();
+        let points = (0..=BINS).map(point).collect();
         marks.push(Marks::Line { name: "measured".to_owned(), points });
         label = format!("only keys of this many last {name} count");
     } else if found > 0 {

@@ -79,7 +79,7 @@ fn tiles(text: &mut String, seen: &Observation) {
         (format!("{:.2e}", stat.planned_fpr), "planned false-positive rate"),
         (seen.oldest().map_or_else(|| "-".to_owned(), age), "age of the oldest generation"),
         (
-            units::count(seen.log_since_snapshot() as f64 / 1024.0) + " KiB",
+            format!("{:.1} MiB", seen.log_since_snapshot() as f64 / f64::from(1 << 20)),
             "log since the newest snapshot",
         ),
         (seen.undurable().to_string(), "records not durable yet"),

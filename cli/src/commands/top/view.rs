@@ -3,12 +3,13 @@
 use super::Shown;
 use crate::commands::observer::{self, Observation};
 use crate::units;
+use ebbtide::Timestamp;
 use ratatui::buffer::Buffer;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{
-    Bar, BarChart, BarGroup, Block, Gauge, Paragraph, Row, Sparkline, Table, Widget, Wrap,
+    Bar, BarChart, BarGroup, Block, LineGauge, Paragraph, Row, Sparkline, Table, Widget, Wrap,
 };
 
 const GOOD: Color = Color::Green;
@@ -83,6 +84,8 @@ fn draw_head(buffer: &mut Buffer, area: Rect, shown: &Shown, seen: &Observation)
     let stat = &seen.stat;
     let step = stat.step.map_or_else(String::new, |step| format!(", step {step}"));
     let time = stat.time.map_or_else(String::new, |time| {
+        let seconds = time.as_unix_micros() / 1_000_000 * 1_000_000;
+        let time = Timestamp::from_unix_micros(seconds);
         format!(", time {}", units::date(time).unwrap_or_else(|| units::time(time)))
     });
     let oldest = seen.oldest().map_or_else(|| "-".to_owned(), observer::age);
@@ -164,14 +167,20 @@ fn share(part: f64, whole: f64) -> f64 {
 }
 
 fn gauge(buffer: &mut Buffer, area: Rect, name: &str, ratio: f64, text: String, colour: Color) {
-    let [left, right] =
-        Layout::horizontal([Constraint::Length(17), Constraint::Min(0)]).areas(area);
+    let [left, middle, right] =
+        Layout::horizontal([Constraint::Length(17), Constraint::Max(40), Constraint::Min(50)])
+            .spacing(1)
+            .areas(area);
     Line::from(name).render(left, buffer);
-    Gauge::default()
+    LineGauge::default()
         .ratio(ratio.clamp(0.0, 1.0))
-        .label(text)
-        .gauge_style(Style::new().fg(colour))
-        .render(right, buffer);
+        .label("")
+        .filled_symbol("█")
+        .unfilled_symbol("░")
+        .filled_style(Style::new().fg(colour))
+        .unfilled_style(Style::new().fg(Color::DarkGray))
+        .render(middle, buffer);
+    Line::from(text).render(right, buffer);
 }
 
 fn draw_generations(buffer: &mut Buffer, area: Rect, seen: &Observation) {
