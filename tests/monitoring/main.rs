@@ -226,20 +226,23 @@ fn a_failed_sync_is_counted_and_the_refusal_of_writes_is_an_event_that_comes_onc
 
 #[test]
 fn published_figures_are_those_of_the_filter_and_every_report_is_described() {
+    let mut figures = Vec::new();
     let (received, _) = observed(|| {
         let medium = Arc::new(Memory::new());
         let filter = Filter::create_on(medium, AgePartitioned::last(100), options());
         let filter = filter.expect("a filter");
         (0..7_u64).for_each(|key| assert!(filter.insert(key.to_le_bytes()).is_ok()));
         let (stat, details) = (filter.stat().expect("stat"), filter.details().expect("details"));
+        figures = monitoring::metrics(&stat, &details).iter().map(|figure| figure.name).collect();
         monitoring::publish(Path::new("a filter"), &stat, &details);
         monitoring::describe();
     });
     assert_eq!(received.values("ebbtide_inserts_total"), [7.0]);
     assert_eq!(received.values("ebbtide_handles"), [1.0]);
     let all = received.0.lock().expect("no panic");
-    let reported = all.keys().filter(|name| name.ends_with("_seconds") && !name.contains(' '));
-    let reported: Vec<_> = reported.collect();
+    assert!(figures.iter().all(|name| all.contains_key(*name)));
+    let is_figure = |name: &str| figures.contains(&name) || name.starts_with("described ");
+    let reported: Vec<_> = all.keys().filter(|name| !is_figure(name)).collect();
     assert!(reported.len() >= 3, "{reported:?}");
     for name in reported {
         assert!(all.contains_key(&format!("described {name}")), "{name}");

@@ -301,3 +301,49 @@ fn a_plan_is_drawn_for_windows_of_items_and_of_time() {
     let nowhere = place.at("none/plan.svg");
     assert!(refused(&["plan", "--last", "9", "--plot", &nowhere], b"").contains("cannot write"));
 }
+
+/// Runs `top` in a terminal of its own, which `script` makes; returns its process, and the command
+/// with the pipe to its keyboard. `None` without that program.
+fn top_in_a_terminal(dir: &str) -> Option<(Talk, String)> {
+    if Command::new("script").arg("--version").output().is_err() {
+        eprintln!("skipped: there is no `script`");
+        return None;
+    }
+    let ebbtide = env!("CARGO_BIN_EXE_ebbtide");
+    // The terminal's own settings must be back at the end.
+    let line = format!(
+        "stty cols 100 rows 40; before=$(stty -g); echo pid $$; sh -c 'echo $$; exec {ebbtide} top \
+         {dir} --interval 0.1'; code=$?; [ \"$before\" = \"$(stty -g)\" ] && echo restored; exit $code"
+    );
+    let mut script = Command::new("script");
+    script.args(["-qefc", &line, "/dev/null"]).env("TERM", "xterm").env("SHELL", "/bin/sh");
+    let mut talk = Talk::of(&mut script);
+    assert!(talk.hear().starts_with("pid "));
+    let pid = talk.hear().trim().to_owned();
+    Some((talk, pid))
+}
+
+#[test]
+fn top_leaves_the_terminal_as_it_was_after_a_key_and_after_a_signal() {
+    let place = Place::new();
+    let dir = filled(&place, "seen");
+    for key in [Some("q"), Some("\u{3}"), None] {
+        let Some((mut talk, pid)) = top_in_a_terminal(&dir) else { return };
+        // Until the first view is there, the key could be read by the shell.
+        std::thread::sleep(Duration::from_secs(1));
+        match key {
+            Some(key) => talk.say(&format!("\t{key}")),
+            None => {
+                let sent = Command::new("kill").args(["-s", "TERM", &pid]).status();
+                assert!(sent.expect("kill runs").success());
+            }
+        }
+        let status = talk.child.wait().expect("wait");
+        let text = talk.rest();
+        assert_eq!(status.code(), Some(if key.is_some() { 0 } else { 128 + 15 }), "{text:?}");
+        assert!(text.contains("age-partitioned"), "{text:?}");
+        for sequence in ["\u{1b}[?1049h", "\u{1b}[?1049l", "restored"] {
+            assert!(text.contains(sequence), "{sequence:?} is missing: {text:?}");
+        }
+    }
+}
