@@ -21,8 +21,7 @@ pub struct Stat {
         value_name = "SECONDS",
         value_parser = parse_interval,
         num_args = 0..=1,
-        default_missing_value = "2",
-        require_equals = true
+        default_missing_value = "2"
     )]
     pub watch: Option<Duration>,
 }

@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// A stripe that is held for longer belongs to a stopped process: an insert takes microseconds.
-const HELD_TOO_LONG: Duration = Duration::from_secs(1);
+/// Less than the interval of `top`, so that its second look shows it.
+const HELD_TOO_LONG: Duration = Duration::from_millis(800);
 /// A durable end, or a wait for a checkpoint, that lasts longer is a stall.
 const SLOW: Duration = Duration::from_secs(2);
 /// At this multiple of the log that makes a checkpoint due, checkpoints fail or are too slow.

@@ -144,7 +144,7 @@ fn the_linter_of_prometheus_finds_no_fault() {
 fn watched_figures_are_printed_again_until_a_signal_ends_the_command() {
     let place = Place::new();
     let dir = filled(&place, "seen");
-    let mut child = start(&["stat", &dir, "--json", "--watch=0.1"]);
+    let mut child = start(&["stat", &dir, "--json", "--watch", "0.1"]);
     let lines = BufReader::new(child.stdout.take().expect("stdout")).lines();
     let taken: Vec<_> = lines.take(3).map(|line| line.expect("a line")).collect();
     assert!(taken.iter().all(|line| line.contains("\"inserts\":3000")), "{taken:?}");

@@ -4,7 +4,7 @@ use super::samples::Samples;
 use crate::commands::observer::{self, Observation};
 use crate::plot::{Axis, Bar, Chart, Marks};
 use crate::units;
-use ebbtide::{Age, BlockFill};
+use ebbtide::{Age, BlockFill, GenerationFill};
 
 /// The bars of a histogram, and the steps of a curve.
 const BINS: usize = 24;
@@ -25,7 +25,7 @@ pub fn all(seen: &Observation, samples: &Samples) -> Vec<Chart> {
 
 fn generations(seen: &Observation) -> Option<Chart> {
     let generations = &seen.details.generations;
-    let bar = |generation: &ebbtide::kinds::GenerationFill| Bar {
+    let bar = |generation: &GenerationFill| Bar {
         label: observer::age(generation.began),
         value: generation.fill(),
     };
