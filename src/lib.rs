@@ -137,16 +137,16 @@ pub use options::{Downtime, Durability, Options};
 
 /// Figures of filters as metrics, and reports of slow work.
 ///
-/// [`metrics`](monitoring::metrics) lists the figures of a filter for any exporter. With the feature
-/// `metrics` the library also passes durations and counts to the recorder of the `metrics` facade,
-/// with the feature `tracing` spans and events to a subscriber: see `docs/operating.md` in the
-/// repository.
+/// [`metrics`](monitoring::metrics) lists the figures of a filter for any exporter. With the
+/// feature `metrics` the library also passes durations and counts to the recorder of the `metrics`
+/// facade, with the feature `tracing` spans and events to a subscriber: see `docs/operating.md` in
+/// the repository.
 ///
 /// # What a recorder and a subscriber must not do
 ///
 /// They run inside the operation that they measure, at times while it holds a stripe. They must not
-/// call a filter, wait for a thread that may call one, or panic. A forked child of a process that has
-/// reported is silent, because another thread may have held a lock of the recorder at the fork.
+/// call a filter, wait for a thread that may call one, or panic. A forked child of a process that
+/// has reported is silent, because another thread may have held a lock of the recorder at the fork.
 #[cfg_attr(
     feature = "telemetry",
     doc = "[`report_in_child`](monitoring::report_in_child) ends that silence."

@@ -1,6 +1,5 @@
 //! Declares the options of the commands for operators: `stat`, `top` and `report`.
 
-use crate::args::Look;
 use crate::units::parse_duration;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
@@ -9,9 +8,11 @@ use std::time::Duration;
 /// Options of `stat`.
 #[derive(Debug, Args)]
 pub struct Stat {
-    /// The filter, and the form of the answer.
-    #[command(flatten)]
-    pub look: Look,
+    /// The filter's directory.
+    pub dir: PathBuf,
+    /// Print one JSON object per line.
+    #[arg(long)]
+    pub json: bool,
     /// The form of the answer; --json is the same as --format json.
     #[arg(long, value_enum, default_value = "text", conflicts_with = "json")]
     pub format: Format,

@@ -348,7 +348,7 @@ impl<H: Handle<Kind: Ages>> Call<'_, H> {
     /// # Errors
     /// As there.
     #[cfg(not(loom))]
-    pub fn age_of_record(&self, entry: &crate::inspect::Entry) -> Result<Option<Age>> {
+    pub fn age_of_record(&self, entry: &crate::admin::inspect::Entry) -> Result<Option<Age>> {
         let Some(hash) = entry.key_hash() else { return Ok(None) };
         self.handle.ask(|queries| queries.age(hash, self.time))
     }

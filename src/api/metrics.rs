@@ -203,7 +203,7 @@ pub fn publish(directory: &std::path::Path, stat: &Stat, details: &Details) {
     }
 }
 
-/// Passes help texts and units of the durations and counts that the library reports by itself to
+/// Passes help texts and units of the durations and counts that the library reports to
 /// the recorder of the `metrics` facade. Call it once, after the recorder was installed.
 #[cfg(feature = "metrics")]
 pub fn describe() {

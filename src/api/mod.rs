@@ -2,8 +2,8 @@
 //!
 //! `filter` is the handle, `abilities` its operations on keys, `paths` the ways to a handle by
 //! directory. `config` is what a user asks for, `call` an operation with settings, `entry` one of
-//! many, `metrics` the figures for exporters. `reader` is the handle without write permission, `count_prior` takes priors from a filter
-//! that counts. The protocols are in [`crate::engine`].
+//! many, `metrics` the figures for exporters. `reader` is the handle without write permission,
+//! `count_prior` takes priors from a filter that counts. The protocols are in [`crate::engine`].
 
 pub mod abilities;
 pub mod call;

@@ -3,14 +3,14 @@
 //! `open` creates and opens filters, `close` waits for operations in progress, `background` has the
 //! maintenance tasks of a filter. All three work on an [`Engine`], which is the parts of a handle:
 //! `clear` removes all keys, `write` inserts and removes, `infer` computes posteriors, `read`
-//! answers, `stats` counts and hashes, `details` has figures for operators, `checkpoint` writes snapshots, `reclaim` removes what they
-//! make superfluous, `steps` records events and the filter's time, `stripes` acquires stripes and
-//! repairs what a dead owner left, `event_log` appends under stripe 0, `group_commit` makes the log
-//! durable, `log_writer` appends to it, `backpressure` lets writers wait for a checkpoint, `wakeup`
-//! wakes the tasks, `time` is the filter's time, `shared` holds what all parts need, `vacancy`
-//! checks a directory before a filter is created, `closing` is the mark of a closed handle,
-//! `outcome` an operation and its outcome, `task_threads` the two threads of the process. No other
-//! module reads the clock. `tests/layers` keeps the order.
+//! answers, `stats` counts and hashes, `details` has figures for operators, `checkpoint` writes
+//! snapshots, `reclaim` removes what they make superfluous, `steps` records events and the filter's
+//! time, `stripes` acquires stripes and repairs what a dead owner left, `event_log` appends under
+//! stripe 0, `group_commit` makes the log durable, `log_writer` appends to it, `backpressure` lets
+//! writers wait for a checkpoint, `wakeup` wakes the tasks, `time` is the filter's time, `shared`
+//! holds what all parts need, `vacancy` checks a directory before a filter is created, `closing` is
+//! the mark of a closed handle, `outcome` an operation and its outcome, `task_threads` the two
+//! threads of the process. No other module reads the clock. `tests/layers` keeps the order.
 
 pub mod background;
 pub mod backpressure;

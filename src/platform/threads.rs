@@ -67,8 +67,8 @@ fn be_ordinary() {
     if cfg!(miri) {
         return;
     }
-    // SAFETY: numbers only, for which all bits may be zero: priority 0. Some C libraries (musl) have
-    // more fields than the priority.
+    // SAFETY: numbers only, for which all bits may be zero: priority 0. Some C libraries (musl)
+    // have more fields than the priority.
     let parameters: libc::sched_param = unsafe { std::mem::zeroed() };
     // SAFETY: plain system calls on the calling thread; the structure is only read.
     unsafe {

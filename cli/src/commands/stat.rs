@@ -3,7 +3,6 @@
 use super::at_rest::{self, warn_if_ahead};
 use super::look::{bytes, parameter_rows, parameters_json};
 use super::prometheus;
-use crate::args::Look;
 use crate::failure::{Failure, Result};
 use crate::operator_args::{Format, Stat as Arguments};
 use crate::output::{Output, object, table};
@@ -20,9 +19,8 @@ const SATURATED: &str = "SATURATED: the filter is fuller than planned: its false
 
 /// Prints the figures of a filter, until a signal if they are watched.
 pub fn stat(arguments: &Arguments) -> Result<()> {
-    let Look { dir, json } = &arguments.look;
-    let format = if *json { Format::Json } else { arguments.format };
-    let reader = Reader::<Any>::open(dir, at_rest::options())?;
+    let format = if arguments.json { Format::Json } else { arguments.format };
+    let reader = Reader::<Any>::open(&arguments.dir, at_rest::options())?;
     let mut output = Output::new()?;
     let Some(every) = arguments.watch else {
         warn_if_ahead(reader.stat()?.clock_lead);

@@ -11,7 +11,8 @@ use std::path::Path;
 /// The style of the page, beside that of the diagrams.
 const PAGE_STYLE: &str = "\
 body{margin:0;background:var(--paper);color:var(--ink);font:15px/1.5 system-ui,sans-serif}\
-main{max-width:1080px;margin:0 auto;padding:24px 16px}h1{font-size:22px;margin:0;word-break:break-all}\
+main{max-width:1080px;margin:0 auto;padding:24px 16px}\
+h1{font-size:22px;margin:0;word-break:break-all}\
 h2{font-size:17px;margin:28px 0 8px}p{margin:4px 0;color:var(--soft)}\
 .remarks{border-left:4px solid var(--warn);padding:4px 12px;margin:16px 0}\
 .remarks li{color:var(--warn)}.tiles{display:grid;gap:12px;margin:16px 0;\

@@ -1,8 +1,8 @@
 //! `top`: filters live, in a terminal; or one view of each as text.
 
+mod shown;
 mod view;
 
-use super::observer::{Observation, Observer};
 use crate::failure::{Failure, Result};
 use crate::operator_args::Top;
 use crate::output::Output;
@@ -11,57 +11,13 @@ use ratatui::DefaultTerminal;
 use ratatui::buffer::Buffer;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::layout::Rect;
-use std::collections::VecDeque;
+use shown::Shown;
 use std::io::{IsTerminal, stdin, stdout};
-use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// The longest wait for a key before a signal is noticed.
 const NOTICED: Duration = Duration::from_millis(100);
-/// Looks whose throughput is kept.
-const KEPT: usize = 512;
-
-/// A filter that is shown.
-pub struct Shown {
-    dir: PathBuf,
-    /// `None` until the filter could be opened.
-    observer: Option<Observer>,
-    /// The last look, or why it failed.
-    seen: std::result::Result<Observation, String>,
-    /// Inserts a second, the latest last.
-    rates: VecDeque<f64>,
-}
-
-impl Shown {
-    fn new(dir: &Path) -> Self {
-        let seen = Err("not looked at yet".to_owned());
-        Self { dir: dir.to_owned(), observer: None, seen, rates: VecDeque::new() }
-    }
-
-    /// Looks at the filter; opens it first if that has not succeeded yet.
-    fn look(&mut self) {
-        let look = |observer: &mut Option<Observer>, dir: &Path| {
-            let observer = match observer {
-                Some(observer) => observer,
-                None => observer.insert(Observer::open(dir)?),
-            };
-            observer.look()
-        };
-        self.seen = look(&mut self.observer, &self.dir).map_err(|failure| match failure {
-            Failure::Error(message) => message,
-            Failure::ClosedPipe | Failure::Stopped(_) => "the look was interrupted".to_owned(),
-        });
-        match &self.seen {
-            Ok(seen) => self.rates.extend(seen.rate),
-            // The next look opens what has the path then.
-            Err(_) => self.observer = None,
-        }
-        while self.rates.len() > KEPT {
-            self.rates.pop_front();
-        }
-    }
-}
 
 /// Shows filters until the user quits, or a signal.
 pub fn top(arguments: &Top) -> Result<()> {

@@ -1,6 +1,6 @@
 //! The view of `top`: draws one filter, and a line with all of them.
 
-use super::Shown;
+use super::shown::Shown;
 use crate::commands::observer::{self, Observation};
 use crate::units;
 use ebbtide::Timestamp;
