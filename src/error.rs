@@ -1,6 +1,10 @@
 //! The one error type. Each message names the file, the offset in it, what was expected and what
 //! was found, and the remedy.
 
+mod code;
+
+pub use code::Code;
+
 use ebbtide_core::error::Error as Core;
 use std::fmt;
 use std::io;
@@ -137,6 +141,14 @@ pub enum Error {
         /// The operation.
         operation: &'static str,
     },
+    /// The operation would have to wait, and was called
+    /// [without waiting](crate::Call::without_waiting). It has not happened.
+    WouldWait {
+        /// The filter's directory.
+        path: PathBuf,
+        /// What it would have to wait for.
+        cause: &'static str,
+    },
     /// An error of the algorithms that has no variant of its own here.
     Core(Core),
 }
@@ -161,10 +173,48 @@ impl Error {
             }
             Self::Locked { .. } | Self::Crowded { .. } => io::ErrorKind::ResourceBusy,
             Self::Retired { .. } => io::ErrorKind::StaleNetworkFileHandle,
+            Self::WouldWait { .. } => io::ErrorKind::WouldBlock,
             Self::Version { .. } | Self::Unsupported { .. } => io::ErrorKind::Unsupported,
             Self::Closed { .. } | Self::Forked { .. } | Self::Poisoned { .. } | Self::Core(_) => {
                 io::ErrorKind::Other
             }
+        }
+    }
+
+    /// Returns the error's code: a number and a name that never change, for programs in other
+    /// languages and for logs.
+    ///
+    /// ```
+    /// use ebbtide::{Code, Error, Filter, Options};
+    /// let opened = Filter::<ebbtide::Any>::open("/nothing here", Options::new());
+    /// let error = opened.expect_err("no filter");
+    /// assert_eq!(error.code(), Code::NotAFilter);
+    /// assert_eq!((error.code().number(), error.code().name()), (5, "not-a-filter"));
+    /// ```
+    #[must_use]
+    pub fn code(&self) -> Code {
+        match self {
+            Self::Io { .. } if self.is_full() => Code::FullDisk,
+            Self::Io { .. } => Code::Io,
+            Self::Damaged { .. } | Self::Core(Core::Damaged { .. }) => Code::Damaged,
+            Self::Version { .. } | Self::Core(Core::Version { .. }) => Code::Version,
+            Self::NotAFilter { .. } => Code::NotAFilter,
+            Self::Exists { .. } => Code::Exists,
+            Self::Occupied { .. } => Code::Occupied,
+            Self::Mismatch { .. } => Code::Mismatch,
+            Self::Parameter { .. } | Self::Core(Core::Parameter { .. }) => Code::Parameter,
+            Self::Locked { .. } => Code::Locked,
+            Self::Crowded { .. } => Code::Crowded,
+            Self::Forked { .. } => Code::Forked,
+            Self::Closed { .. } => Code::Closed,
+            Self::Retired { .. } => Code::Retired,
+            Self::Poisoned { .. } => Code::Poisoned,
+            Self::TimeAhead { .. } | Self::Core(Core::TimeAhead { .. }) => Code::TimeAhead,
+            Self::Unsupported { .. } | Self::Core(Core::Unsupported { .. }) => Code::Unsupported,
+            Self::WouldWait { .. } => Code::WouldWait,
+            Self::Core(Core::Diverged { .. }) => Code::Diverged,
+            // From a later version of `ebbtide-core`.
+            Self::Core(_) => Code::Other,
         }
     }
 
@@ -214,6 +264,7 @@ impl Error {
 
 const LOCKED: &str = "is held by another handle, which has it open or is busy opening or \
                       closing it; close that one, or try again when it is done";
+const EXISTS: &str = "already holds a filter; open it, or create the new one in another directory";
 const CROWDED: &str =
     "as many as it can have; close one first, or let the threads of a process share one";
 const CLOSED: &str = "was closed by this handle or a clone of its `Arc`; open it again to use it";
@@ -222,6 +273,7 @@ const RETIRED: &str =
     "was closed or recovered by other processes meanwhile; drop this handle and open it again";
 const OCCUPIED: &str = "is not a file of ebbtide, but has the name of one: nothing was \
                         changed; move it away, or create the filter in another directory";
+const WOULD_WAIT: &str = ", and must not wait; nothing has happened: repeat it where it may wait";
 const REPLACED: &str = "was removed or replaced while it was open: the last inserts of this \
                         handle may be lost with it; drop this handle and open the filter that is \
                         there now";
@@ -253,11 +305,7 @@ impl fmt::Display for Error {
                  {found}; create a filter there first, or name another directory",
                 path.display()
             ),
-            Self::Exists { path } => write!(
-                f,
-                "{} already holds a filter; open it, or create the new one in another directory",
-                path.display()
-            ),
+            Self::Exists { path } => write!(f, "{} {EXISTS}", path.display()),
             Self::Occupied { path } => write!(f, "{} {OCCUPIED}", path.display()),
             Self::Mismatch { path, what, expected, found } => write!(
                 f,
@@ -281,6 +329,9 @@ impl fmt::Display for Error {
             ),
             Self::Unsupported { kind, operation } => {
                 write!(f, "a filter of kind {kind} has no operation `{operation}`")
+            }
+            Self::WouldWait { path, cause } => {
+                write!(f, "{}: the call would wait for {cause}{WOULD_WAIT}", path.display())
             }
             Self::Core(error) => write!(f, "{error}"),
             Self::Locked { path } => write!(f, "{} {LOCKED}", path.display()),

@@ -111,6 +111,13 @@ pub mod kinds {
     pub use ebbtide_core::{Error, Result, state};
 }
 
+/// Numbers with units as people write them; the text of specs, options and the command line.
+pub mod units {
+    pub use crate::options::text::parse_durability;
+    #[doc(inline)]
+    pub use ebbtide_core::units::*;
+}
+
 #[cfg(not(loom))]
 pub use admin::inspect;
 pub use api::call::{Call, Handle};
@@ -120,6 +127,7 @@ pub use api::entry::Entry;
 pub use api::filter::Filter;
 #[cfg(not(loom))]
 pub use api::reader::Reader;
+pub use api::ticket::Ticket;
 pub use clock::{Clock, ManualClock, Timestamp};
 #[cfg(not(loom))]
 #[doc(inline)]
@@ -132,7 +140,7 @@ pub use ebbtide_core::{
 pub use engine::details::{BlockFill, Details, HeldStripe};
 pub use engine::outcome::{Admission, Checked, Since};
 pub use engine::stats::{Digest, Stat};
-pub use error::{Error, Result};
+pub use error::{Code, Error, Result};
 pub use options::{Downtime, Durability, Options};
 
 /// Figures of filters as metrics, and reports of slow work.
@@ -171,6 +179,7 @@ pub use sync::scheduled;
 #[cfg(loom)]
 #[doc(hidden)]
 pub mod models {
+    pub use crate::engine::waiters;
     pub use crate::image::{seqlock, stripe_table, words};
     pub use crate::locks::{leader_gate, robust_word};
     pub mod sync {

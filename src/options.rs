@@ -1,5 +1,7 @@
 //! The settings of a filter apart from its kind: built once, checked once, then immutable.
 
+pub mod text;
+
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::wal::record::RECORD_BYTES;

@@ -10,16 +10,24 @@
 //! process: see `docs/architecture.md`, "Fork".
 
 mod hint;
+#[cfg(loom)]
+mod modelled;
 pub mod mutex;
 #[cfg(shuttle)]
 pub mod scheduled;
 
 pub use ebbtide_core::atomic::{AtomicU64, Ordering, fence};
 pub use hint::Hint;
-#[cfg(not(shuttle))]
+#[cfg(loom)]
+pub use loom::sync::MutexGuard;
+#[cfg(loom)]
+pub use modelled::Mutex;
+#[cfg(not(any(loom, shuttle)))]
 pub use mutex::Mutex;
 #[cfg(shuttle)]
 pub use scheduled::{Instant, Mutex, sleep, spin_hint, yield_now};
+#[cfg(not(loom))]
+pub use std::sync::MutexGuard;
 #[cfg(not(shuttle))]
 pub use std::thread::{sleep, yield_now};
 #[cfg(not(shuttle))]

@@ -58,6 +58,10 @@ impl<'a> Timed<'a> {
     #[inline(always)]
     pub(crate) fn note(&self, _: &'static str, _: u64) {}
 
+    /// Ends the measurement.
+    #[inline(always)]
+    pub(crate) fn end(self) {}
+
     /// Notes whether the work failed.
     #[inline(always)]
     pub(crate) fn result<T, E>(
@@ -149,6 +153,8 @@ mod on {
             #[cfg(not(feature = "tracing"))]
             let _ = (name, value);
         }
+
+        pub(crate) fn end(self) {}
 
         pub(crate) fn result<T, E>(
             &mut self,

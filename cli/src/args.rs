@@ -5,9 +5,10 @@ use crate::kind_options::KindOptions;
 use crate::operator_args::{Report, Stat, Top};
 use crate::priors::{DistinctOption, PriorOption, parse_distinct, parse_prior, parse_rate};
 use crate::times::TimeUnit;
-use crate::units::{parse_durability, parse_duration, parse_size};
+use crate::units::parse_positive;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use ebbtide::kinds::REGISTRY;
+use ebbtide::units::{parse_count, parse_durability, parse_duration, parse_size};
 use ebbtide::{Durability, Options, Within};
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::PathBuf;
@@ -137,7 +138,7 @@ pub struct Dedup {
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, conflicts_with = "last")]
     pub window: Option<Duration>,
     /// Remove a key from the window after N further lines.
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = parse_count, allow_negative_numbers = true)]
     pub last: Option<u64>,
     /// The kind of a new filter: with --window fingerprint or time-limited, with --last
     /// fingerprint, age-partitioned, double-buffering, two-buffer, timing or block-timing
@@ -233,7 +234,12 @@ pub struct Reading {
     pub durability: Option<Durability>,
     /// The number of keys that share a sync (with always) and are answered together; fewer if the
     /// input pauses.
-    #[arg(long, value_name = "N", default_value = "1024")]
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = parse_positive::<NonZeroUsize, usize>,
+        default_value = "1024"
+    )]
     pub batch: NonZeroUsize,
 }
 
@@ -312,7 +318,13 @@ pub struct Believing {
     #[arg(long, value_enum, default_value = "refined")]
     pub form: Form,
     /// Use the last N inserts as the window, not the filter's own window.
-    #[arg(long, value_name = "N", conflicts_with = "window", allow_negative_numbers = true)]
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = parse_count,
+        conflicts_with = "window",
+        allow_negative_numbers = true
+    )]
     window_items: Option<u64>,
     /// Use this time as the window, such as 10m, not the filter's own window.
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
@@ -557,7 +569,12 @@ pub struct Plan {
     #[arg(long)]
     pub kind: Option<String>,
     /// The window in lines, as for dedup; the same as --window-items.
-    #[arg(long, value_name = "N", conflicts_with_all = ["window-items", "window"])]
+    #[arg(
+        long,
+        value_name = "N",
+        value_parser = parse_positive::<NonZeroU64, u64>,
+        conflicts_with_all = ["window-items", "window"]
+    )]
     pub last: Option<NonZeroU64>,
     /// The kind's parameters.
     #[command(flatten)]

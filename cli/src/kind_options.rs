@@ -3,18 +3,9 @@
 //! library's.
 
 use crate::failure::{Failure, Result};
-use crate::units;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 use ebbtide::Parameters;
-
-/// The conversion of an option's text to a parameter's text.
-#[derive(Clone, Copy)]
-enum Form {
-    /// A number or a word, passed on unchanged.
-    Plain,
-    /// A duration such as `10m`, passed on in microseconds.
-    Duration,
-}
+use ebbtide::units::parse_parameter;
 
 /// The meaning of an option for some kinds.
 struct Use {
@@ -27,7 +18,6 @@ struct Use {
 struct KindOption {
     name: &'static str,
     value: &'static str,
-    form: Form,
     uses: &'static [Use],
 }
 
@@ -43,11 +33,11 @@ impl KindOption {
 }
 
 const fn plain(name: &'static str, value: &'static str, uses: &'static [Use]) -> KindOption {
-    KindOption { name, value, form: Form::Plain, uses }
+    KindOption { name, value, uses }
 }
 
 const fn duration(name: &'static str, uses: &'static [Use]) -> KindOption {
-    KindOption { name, value: "DURATION", form: Form::Duration, uses }
+    KindOption { name, value: "DURATION", uses }
 }
 
 const fn of(kinds: &'static str, help: &'static str) -> Use {
@@ -293,22 +283,14 @@ impl Args for KindOptions {
                 [letter] => argument.short(char::from(*letter)),
                 _ => argument,
             };
-            command.arg(match option.form {
-                Form::Plain => argument,
-                Form::Duration => argument.value_parser(micros_text),
-            })
+            let name = option.name;
+            command.arg(argument.value_parser(move |text: &str| parse_parameter(name, text)))
         })
     }
 
     fn augment_args_for_update(command: Command) -> Command {
         Self::augment_args(command)
     }
-}
-
-/// Converts a duration to microseconds, the form of parameters.
-fn micros_text(text: &str) -> std::result::Result<String, String> {
-    let duration = units::parse_duration(text)?;
-    Ok(duration.as_micros().to_string())
 }
 
 /// The kind of a window, unless another one is named.
@@ -397,6 +379,16 @@ mod tests {
         let options = parse(&["--epoch", "1m"]).expect("options");
         assert_eq!(options.get("epoch"), Some("60000000"));
         assert!(parse(&["--window", "soon"]).is_err());
+    }
+
+    #[test]
+    fn counts_take_underscores_exponents_and_suffixes() {
+        for text in ["1M", "1e6", "1_000_000", "1000k"] {
+            let options = parse(&["--window-items", text]).expect("options");
+            assert_eq!(options.get("window-items"), Some("1000000"), "{text}");
+        }
+        // The library refuses what is no count, with the parameter's own message.
+        assert_eq!(parse(&["--capacity", "many"]).expect("text").get("capacity"), Some("many"));
     }
 
     #[test]

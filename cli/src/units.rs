@@ -1,58 +1,22 @@
-//! Parses and formats values on the command line: durations (`90s`, `10m`), sizes (`64KiB`),
-//! durability (`always`, `1s`).
+//! Formats values on the command line: durations (`90s`, `10m`), times, durability (`always`,
+//! `1s`). The library parses them.
 
+use ebbtide::units::parse_count;
 use ebbtide::{Durability, Timestamp};
 use std::time::{Duration, UNIX_EPOCH};
 
-/// Parses a duration such as `90s`, `10m` or `1h 30m`.
-pub fn parse_duration(text: &str) -> Result<Duration, String> {
-    humantime::parse_duration(text).map_err(|error| format!("{error}, as in 90s, 10m or 24h"))
+/// Parses a count of at least 1: a `NonZero` over this integer.
+pub fn parse_positive<N: TryFrom<I>, I: TryFrom<u64>>(text: &str) -> Result<N, String> {
+    let count = I::try_from(parse_count(text)?).ok().and_then(|count| N::try_from(count).ok());
+    count.ok_or_else(|| "expected a number of at least 1 that the machine can count".to_owned())
 }
 
-/// Formats a duration in the form that [`parse_duration`] reads.
+/// Formats a duration in a form that the library reads.
 pub fn duration(duration: Duration) -> String {
     humantime::format_duration(duration).to_string()
 }
 
-/// The number of bytes of each unit: binary and decimal prefixes, as in IEC 80000-13.
-const SIZES: &[(&str, u64)] = &[
-    ("KiB", 1 << 10),
-    ("MiB", 1 << 20),
-    ("GiB", 1 << 30),
-    ("TiB", 1 << 40),
-    ("kB", 1_000),
-    ("MB", 1_000_000),
-    ("GB", 1_000_000_000),
-    ("TB", 1_000_000_000_000),
-    ("B", 1),
-];
-
-/// Parses a whole number of bytes, with or without a unit: `65536`, `64KiB`, `1 GB`.
-pub fn parse_size(text: &str) -> Result<u64, String> {
-    let (digits, unit) = SIZES
-        .iter()
-        .find_map(|(name, bytes)| text.strip_suffix(name).map(|digits| (digits, *bytes)))
-        .unwrap_or((text, 1));
-    digits
-        .trim_end()
-        .parse::<u64>()
-        .ok()
-        .and_then(|number| number.checked_mul(unit))
-        .ok_or_else(|| "expected a whole number of bytes, as in 65536, 64KiB or 1GiB".to_owned())
-}
-
-/// Parses `always`, `never`, or the longest time between two syncs.
-pub fn parse_durability(text: &str) -> Result<Durability, String> {
-    match text {
-        "always" => Ok(Durability::Always),
-        "never" => Ok(Durability::Never),
-        interval => parse_duration(interval)
-            .map(Durability::Interval)
-            .map_err(|_| "expected always, never, or a time between syncs such as 1s".to_owned()),
-    }
-}
-
-/// Formats a durability in the form that [`parse_durability`] reads.
+/// Formats a durability in a form that the library reads.
 pub fn durability(durability: Durability) -> String {
     match durability {
         Durability::Always => "always".to_owned(),
@@ -116,6 +80,7 @@ pub fn count(number: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ebbtide::units::{parse_durability, parse_duration};
 
     #[test]
     fn large_numbers_have_a_unit() {
@@ -126,18 +91,41 @@ mod tests {
     }
 
     #[test]
-    fn sizes_take_binary_and_decimal_units() {
-        assert_eq!(parse_size("65536"), Ok(65536));
-        assert_eq!(parse_size("64KiB"), Ok(65536));
-        assert_eq!(parse_size("64 kB"), Ok(64_000));
-        assert_eq!(parse_size("7B"), Ok(7));
-        assert_eq!(parse_size("2TiB"), Ok(2 << 40));
-    }
-
-    #[test]
-    fn malformed_sizes_are_refused() {
-        for text in ["", "KiB", "-1", "1.5MiB", "64kib", "99999999TiB", "one"] {
-            assert!(parse_size(text).is_err(), "{text:?} was accepted as a size");
+    fn durations_are_read_as_humantime_reads_them() {
+        for text in [
+            "90s",
+            "1h 30m",
+            "2h37min",
+            "1.5h",
+            "250ms",
+            " 3 days ",
+            "7µs",
+            "1M",
+            "1y 2w",
+            "0s",
+            "",
+            "soon",
+            "10",
+            "10 fortnights",
+            "5s, 3s",
+            "-5s",
+            "10$",
+            "0.5ns",
+            "99999999999999999999s",
+            "1 h 3",
+            "s",
+            "1.s",
+            "1.5.5s",
+        ] {
+            let expected = humantime::parse_duration(text);
+            let found = parse_duration(text);
+            assert_eq!(found.is_ok(), expected.is_ok(), "{text:?}: {found:?}, {expected:?}");
+            match (found, expected) {
+                (Err(found), Err(expected)) => {
+                    assert_eq!(found, format!("{expected}, as in 90s, 10m or 24h"), "{text:?}");
+                }
+                (found, expected) => assert_eq!(found.ok(), expected.ok(), "{text:?}"),
+            }
         }
     }
 

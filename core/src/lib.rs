@@ -39,7 +39,8 @@
 //! the changes of these, [`record`] the form in which operations and events are logged.
 //! [`identity`] is what never changes of a filter, [`time`] the rules for times of operations,
 //! [`digest`] the hash of a state. [`inference`] turns what the cells of a key hold into
-//! probabilities. [`hash`] maps keys to blocks and cells.
+//! probabilities. [`hash`] maps keys to blocks and cells. [`units`] reads numbers as people write
+//! them.
 //!
 //! # Features
 //!
@@ -66,6 +67,7 @@ pub mod record;
 mod serial;
 pub mod state;
 pub mod time;
+pub mod units;
 
 pub use error::{Error, Result};
 pub use hash::KeyHash;

@@ -8,13 +8,14 @@ use crate::api::filter::Filter;
 use crate::clock::Timestamp;
 use crate::engine::Engine;
 use crate::engine::infer::{self, PosteriorOptions};
-use crate::engine::outcome::{Admission, Checked, Precondition, Request, Since};
+use crate::engine::outcome::{Admission, Checked, Given, Precondition, Request, Since};
 use crate::engine::read::Queries;
 use crate::engine::shared::Shared;
 use crate::error::Result;
 use crate::options::Durability;
+use crate::sync::Hint;
 use ebbtide_core::inference::{AgePosterior, Form, Penalty, Prior, decide};
-use ebbtide_core::kind::{Age, Estimate, Micros, Within};
+use ebbtide_core::kind::{Age, Estimate, Within};
 use std::cell::Cell;
 
 /// The number of keys of a bulk operation that are prefetched: enough for their cache misses to
@@ -32,8 +33,12 @@ pub(crate) mod sealed {
 
     pub trait Handle {
         /// Runs a query on the engine that has the filter's state; if that state was retired
-        /// meanwhile, again on another one.
-        fn ask<T>(&self, ask: impl FnMut(&Queries) -> Result<T>) -> Result<T>;
+        /// meanwhile, again on another one (unless the caller must not wait).
+        fn ask<T>(
+            &self,
+            without_waiting: bool,
+            ask: impl FnMut(&Queries) -> Result<T>,
+        ) -> Result<T>;
     }
 }
 
@@ -43,7 +48,7 @@ impl<K> Handle for Filter<K> {
 
 impl<K> sealed::Handle for Filter<K> {
     #[inline]
-    fn ask<T>(&self, mut ask: impl FnMut(&Queries) -> Result<T>) -> Result<T> {
+    fn ask<T>(&self, _: bool, mut ask: impl FnMut(&Queries) -> Result<T>) -> Result<T> {
         ask(&self.engine.queries)
     }
 }
@@ -58,6 +63,9 @@ pub struct Call<'a, H = Filter<Any>> {
     since: Since,
     weight: Option<f64>,
     asking: PosteriorOptions,
+    /// Receives the LSN of the last record, instead of a wait until it is durable.
+    issued: Option<&'a Hint>,
+    without_waiting: bool,
 }
 
 impl<H> Clone for Call<'_, H> {
@@ -79,6 +87,8 @@ impl<'a, H: Handle> Call<'a, H> {
             since: Since::LastSeen,
             weight: None,
             asking: PosteriorOptions::default(),
+            issued: None,
+            without_waiting: false,
         }
     }
 
@@ -91,32 +101,76 @@ impl<'a, H: Handle> Call<'a, H> {
         self
     }
 
+    /// Makes the call fail with [`Error::WouldWait`](crate::Error::WouldWait) where it would have
+    /// to wait. For threads that must not block, such as one that holds an interpreter's lock: they
+    /// repeat the call, without this setting, where they may block.
+    ///
+    /// A call would wait if another process or thread keeps the key's lock or its block for longer
+    /// than an insert takes, if a checkpoint must come first, if log or memory must be allocated,
+    /// if the filter's next step is due (at most once in a fraction of the window), and if the
+    /// durability is [`Durability::Always`]. A reader would also wait to open the filter again.
+    ///
+    /// The operation has then not happened at all. Of a bulk call the keys before the failing one
+    /// are inserted, as after any error.
+    ///
+    /// ```
+    /// use ebbtide::{AgePartitioned, Checked, Durability, Error, Filter, Options};
+    /// # let parent = tempfile::tempdir()?;
+    /// # let dir = parent.path().join("seen");
+    /// let seen = Filter::create(&dir, AgePartitioned::last(10_000), Options::new())?;
+    /// let quick = seen.call().without_waiting();
+    /// let answer = match quick.check_and_insert("order 17") {
+    ///     Err(Error::WouldWait { .. }) => seen.check_and_insert("order 17")?,
+    ///     answer => answer?,
+    /// };
+    /// assert_eq!(answer, Checked::New);
+    /// // A sync would be waited for.
+    /// let refused = quick.durability(Durability::Always).insert("order 18");
+    /// assert!(matches!(refused, Err(Error::WouldWait { .. })));
+    /// assert!(!seen.contains("order 18")?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn without_waiting(mut self) -> Self {
+        self.without_waiting = true;
+        self
+    }
+
+    /// Returns the settings of a query.
+    #[inline]
+    fn given(&self) -> Given {
+        Given { time: self.time, without_waiting: self.without_waiting }
+    }
+
     /// Queries the engine for a key.
     #[inline]
     fn ask<T>(
         &self,
         key: impl AsRef<[u8]>,
-        ask: impl Fn(&Queries, u64, Option<Micros>) -> Result<T>,
+        ask: impl Fn(&Queries, u64, Given) -> Result<T>,
     ) -> Result<T> {
-        let key = key.as_ref();
-        self.handle.ask(|queries| ask(queries, queries.shared.meta.hasher.hash(key), self.time))
+        let (key, given) = (key.as_ref(), self.given());
+        self.handle.ask(given.without_waiting, |queries| {
+            ask(queries, queries.shared.meta.hasher.hash(key), given)
+        })
     }
 
     /// Queries the engine for each of many keys, whose cells are prefetched.
     fn ask_all<T: AsRef<[u8]>, A>(
         &self,
         keys: &[T],
-        ask: impl Fn(&Queries, u64, Option<Micros>) -> Result<A>,
+        ask: impl Fn(&Queries, u64, Given) -> Result<A>,
     ) -> Result<Vec<A>> {
+        let given = self.given();
         let mut answers = Vec::with_capacity(keys.len());
         for keys in keys.chunks(AHEAD) {
             // These answers are of one state; between chunks a reader may switch to another one.
             let before = answers.len();
-            self.handle.ask(|queries| {
+            self.handle.ask(given.without_waiting, |queries| {
                 answers.truncate(before);
                 let hashes = fetch(&queries.shared, keys, |hash| queries.prefetch(hash));
                 hashes[..keys.len()].iter().try_for_each(|&hash| {
-                    answers.push(ask(queries, hash, self.time)?);
+                    answers.push(ask(queries, hash, given)?);
                     Ok(())
                 })
             })?;
@@ -151,7 +205,7 @@ impl<'a, H: Handle> Call<'a, H> {
     }
 }
 
-impl<K> Call<'_, Filter<K>> {
+impl<'a, K> Call<'a, Filter<K>> {
     /// Uses this durability instead of the filter's.
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
@@ -164,6 +218,25 @@ impl<K> Call<'_, Filter<K>> {
     pub fn since(mut self, since: Since) -> Self {
         self.since = since;
         self
+    }
+
+    /// Notes LSNs instead of waiting until they are durable.
+    pub(crate) fn issuing(mut self, issued: &'a Hint) -> Self {
+        self.issued = Some(issued);
+        self
+    }
+
+    /// Waits until a record is durable, if the caller wants that now.
+    #[inline]
+    fn settle(&self, lsn: u64) -> Result<()> {
+        match self.issued {
+            None => self.engine().commits.settle(lsn, self.durability),
+            Some(issued) => {
+                issued.raise(lsn);
+                self.engine().commits.settle_later(self.durability);
+                Ok(())
+            }
+        }
     }
 
     fn engine(&self) -> &Engine {
@@ -186,12 +259,25 @@ impl<K> Call<'_, Filter<K>> {
         ask: Precondition,
         count: Option<&Cell<Option<Estimate>>>,
     ) -> Result<Checked> {
+        self.check_durability()?;
         let hash = self.hash(key);
         self.engine().writer.prefetch_to_write(hash);
         let request = self.request(hash, ask)?;
         let written = self.engine().writer.write(&Request { count, ..request })?;
-        self.engine().commits.settle(written.lsn, self.durability)?;
+        self.settle(written.lsn)?;
         Ok(written.checked)
+    }
+
+    /// Checks that a call that must not wait need not wait for a sync.
+    #[inline]
+    fn check_durability(&self) -> Result<()> {
+        if self.without_waiting && self.issued.is_none() {
+            let shared = &self.engine().shared;
+            if self.durability.unwrap_or(shared.meta.durability) == Durability::Always {
+                return Err(shared.would_wait("a sync of the log"));
+            }
+        }
+        Ok(())
     }
 
     /// Writes a key, and returns its count together with the answer.
@@ -206,7 +292,8 @@ impl<K> Call<'_, Filter<K>> {
     fn request(&self, hash: u64, ask: Precondition) -> Result<Request<'static>> {
         let weight =
             self.weight.map_or(Ok(1), |given| self.engine().shared.meta.kind.weight(given))?;
-        Ok(Request { hash, time: self.time, weight, ask, count: None })
+        let Self { time, without_waiting, .. } = *self;
+        Ok(Request { hash, time, weight, ask, count: None, without_waiting })
     }
 
     /// Writes keys in order and passes on each answer. Keys written before an error become durable
@@ -217,6 +304,7 @@ impl<K> Call<'_, Filter<K>> {
         ask: Precondition,
         mut tell: impl FnMut(Checked),
     ) -> Result<()> {
+        self.check_durability()?;
         let mut last = 0;
         let mut write = |item: &T, hash| {
             let (time, weight) = item.settings();
@@ -231,7 +319,7 @@ impl<K> Call<'_, Filter<K>> {
             let hashes = fetch(&writer.shared, items, |hash| writer.prefetch_to_write(hash));
             items.iter().zip(hashes).try_for_each(|(item, hash)| write(item, hash))
         });
-        self.engine().commits.settle(last, self.durability)?;
+        self.settle(last)?;
         written
     }
 
@@ -350,7 +438,8 @@ impl<H: Handle<Kind: Ages>> Call<'_, H> {
     #[cfg(not(loom))]
     pub fn age_of_record(&self, entry: &crate::admin::inspect::Entry) -> Result<Option<Age>> {
         let Some(hash) = entry.key_hash() else { return Ok(None) };
-        self.handle.ask(|queries| queries.age(hash, self.time))
+        let given = self.given();
+        self.handle.ask(given.without_waiting, |queries| queries.age(hash, given))
     }
 
     /// See [`Filter::seen_within`].
@@ -358,7 +447,7 @@ impl<H: Handle<Kind: Ages>> Call<'_, H> {
     /// # Errors
     /// As there.
     pub fn seen_within(&self, key: impl AsRef<[u8]>, within: Within) -> Result<bool> {
-        self.ask(key, |queries, hash, time| queries.seen_within(hash, time, within))
+        self.ask(key, |queries, hash, given| queries.seen_within(hash, given, within))
     }
 }
 
@@ -385,8 +474,8 @@ impl<H: Handle<Kind: Infers>> Call<'_, H> {
     #[inline]
     pub fn posterior<P: Prior + ?Sized>(&self, key: impl AsRef<[u8]>, prior: &P) -> Result<f64> {
         let key = key.as_ref();
-        self.ask(key, |queries, hash, time| {
-            infer::posterior(queries, key, hash, time, self.asking, prior)
+        self.ask(key, |queries, hash, given| {
+            infer::posterior(queries, key, hash, given, self.asking, prior)
         })
     }
 
@@ -414,8 +503,8 @@ impl<H: Handle<Kind: Infers>> Call<'_, H> {
         prior: &P,
     ) -> Result<AgePosterior> {
         let (key, form) = (key.as_ref(), self.asking.form);
-        self.ask(key, |queries, hash, time| {
-            infer::age_posterior(queries, key, hash, time, form, prior)
+        self.ask(key, |queries, hash, given| {
+            infer::age_posterior(queries, key, hash, given, form, prior)
         })
     }
 }

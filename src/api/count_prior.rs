@@ -3,6 +3,7 @@
 use crate::api::call::Handle;
 use crate::api::config::{Any, Removes};
 use crate::api::filter::Filter;
+use crate::engine::outcome::Given;
 use crate::error::Result;
 use ebbtide_core::inference::Prior;
 use ebbtide_core::inference::prior::UNSEEN;
@@ -68,9 +69,12 @@ impl<'a, H: Handle<Kind: Removes>> Frequencies<'a, H> {
     }
 
     fn look_up(&self, key: &[u8]) -> Result<(Estimate, Totals)> {
-        self.counts.ask(|queries| {
+        self.counts.ask(false, |queries| {
             let hash = queries.shared.meta.hasher.hash(key);
-            Ok((queries.estimate(hash, None)?, queries.shared.image.header().counters().sum()))
+            Ok((
+                queries.estimate(hash, Given::default())?,
+                queries.shared.image.header().counters().sum(),
+            ))
         })
     }
 }

@@ -1,6 +1,8 @@
 //! The public interface of an open filter.
 
+use crate::api::call::Call;
 use crate::api::config::{Any, Spec};
+use crate::api::ticket::Ticket;
 #[cfg(shuttle)]
 use crate::engine::background;
 use crate::engine::background::Tasks;
@@ -11,6 +13,7 @@ use crate::engine::{Engine, clear, open};
 use crate::error::{Error, Result};
 use crate::media::Media;
 use crate::options::Options;
+use crate::sync::Hint;
 use ebbtide_core::hash::KeyHasher;
 use ebbtide_core::kind::Parameters;
 use std::marker::PhantomData;
@@ -141,6 +144,47 @@ impl<K> Filter<K> {
     pub fn sync(&self) -> Result<()> {
         let _busy = self.engine.shared.enter()?;
         self.engine.commits.commit_all()
+    }
+
+    /// Does what `change` does with the call that it gets, and returns its answer at once, with a
+    /// [`Ticket`] for its durability. `change` may make any number of single and bulk calls, with
+    /// settings of their own. None of them waits for a sync; with
+    /// [`Durability::Interval`](crate::Durability::Interval) they become durable in that time even
+    /// if nobody waits for the ticket.
+    ///
+    /// In async code a task awaits the ticket where a call with
+    /// [`Durability::Always`](crate::Durability::Always) would block a thread. A thousand requests
+    /// then share a sync. See `docs/async.md`.
+    ///
+    /// ```
+    /// use ebbtide::{AgePartitioned, Filter, Options};
+    /// # let parent = tempfile::tempdir()?;
+    /// # let dir = parent.path().join("seen");
+    /// let seen = Filter::create(&dir, AgePartitioned::last(10_000), Options::new())?;
+    /// let ticket = seen.issue(|call| call.check_and_insert("order 17"))?;
+    /// assert!(ticket.answer().is_new());
+    /// assert!(seen.contains("order 17")?, "at once");
+    /// ticket.wait()?; // or `ticket.await?`
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As of `change`. Keys that it inserted before the error stay, and become durable with the
+    /// next sync.
+    pub fn issue<T>(&self, change: impl FnOnce(Call<'_, Self>) -> Result<T>) -> Result<Ticket<T>> {
+        let last = Hint::default();
+        let answer = change(self.call().issuing(&last))?;
+        Ok(Ticket::new(&self.engine.tickets, last.get(), answer))
+    }
+
+    /// Returns the LSN below which all records are durable, for callers that keep a queue of their
+    /// own of operations, by [`Ticket::lsn`]. Costs one load.
+    ///
+    /// # Errors
+    /// [`Error::Forked`].
+    pub fn durable_upto(&self) -> Result<u64> {
+        self.engine.shared.check_process()?;
+        Ok(self.engine.shared.durable())
     }
 
     /// Writes a snapshot (unless the newest one is up to date) and removes log that is no longer

@@ -3,7 +3,8 @@
 //! `filter` is the handle, `abilities` its operations on keys, `paths` the ways to a handle by
 //! directory. `config` is what a user asks for, `call` an operation with settings, `entry` one of
 //! many, `metrics` the figures for exporters. `reader` is the handle without write permission,
-//! `count_prior` takes priors from a filter that counts. The protocols are in [`crate::engine`].
+//! `count_prior` takes priors from a filter that counts, `ticket` is an operation that is done and
+//! becomes durable later. The protocols are in [`crate::engine`].
 
 pub mod abilities;
 pub mod call;
@@ -16,3 +17,4 @@ pub mod metrics;
 pub mod paths;
 #[cfg(not(loom))]
 pub mod reader;
+pub mod ticket;

@@ -260,8 +260,12 @@ impl<K> Handle for Reader<K> {
 }
 
 impl<K> sealed::Handle for Reader<K> {
-    fn ask<T>(&self, mut ask: impl FnMut(&Queries) -> Result<T>) -> Result<T> {
-        self.with_view(|view| ask(&view.engine.queries))
+    fn ask<T>(
+        &self,
+        without_waiting: bool,
+        mut ask: impl FnMut(&Queries) -> Result<T>,
+    ) -> Result<T> {
+        self.with_view(without_waiting, |view| ask(&view.engine.queries))
     }
 }
 
@@ -287,8 +291,12 @@ impl<K: Spec> Reader<K> {
 }
 
 impl<K> Reader<K> {
-    /// Runs a query on a view that shows the filter's state.
-    fn with_view<T>(&self, mut ask: impl FnMut(&View) -> Result<T>) -> Result<T> {
+    /// Runs a query on a view that shows the filter's state. Taking another view is a wait.
+    fn with_view<T>(
+        &self,
+        without_waiting: bool,
+        mut ask: impl FnMut(&View) -> Result<T>,
+    ) -> Result<T> {
         let mut left = TRIES;
         loop {
             let view = self.view.load();
@@ -298,7 +306,12 @@ impl<K> Reader<K> {
             let answer =
                 if view.is_current()? { ask(&view) } else { Err(view.engine.shared.retired()) };
             match answer {
-                Err(error) if left > 0 && view.is_over(&error) => self.renew(&view)?,
+                Err(error) if left > 0 && view.is_over(&error) => {
+                    if without_waiting {
+                        return Err(view.engine.shared.would_wait("the filter to be opened again"));
+                    }
+                    self.renew(&view)?;
+                }
                 answer => return answer,
             }
         }
@@ -351,7 +364,7 @@ impl<K> Reader<K> {
     /// # Errors
     /// As [`Reader::contains`].
     pub fn stat(&self) -> Result<Stat> {
-        self.with_view(|view| view.engine.stat())
+        self.with_view(false, |view| view.engine.stat())
     }
 
     /// Returns figures for operators; see [`Filter::details`](crate::Filter::details). Beside
@@ -360,7 +373,7 @@ impl<K> Reader<K> {
     /// # Errors
     /// As [`Reader::contains`].
     pub fn details(&self) -> Result<Details> {
-        self.with_view(|view| view.engine.details())
+        self.with_view(false, |view| view.engine.details())
     }
 
     /// Returns a hash of the logical state; see [`Filter::digest`](crate::Filter::digest). A reader
@@ -370,7 +383,7 @@ impl<K> Reader<K> {
     /// # Errors
     /// As [`Reader::contains`].
     pub fn digest(&self) -> Result<Digest> {
-        self.with_view(|view| {
+        self.with_view(false, |view| {
             if view.own {
                 return view.engine.digest();
             }

@@ -91,11 +91,13 @@ impl Opened {
         }
         let mut work = Timed::begin(Work::Close, self.engine.shared.media.path());
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner).stop();
+        self.engine.tickets.stop();
         wait_for_operations(&self.engine.shared);
         let closed = work.result(finish(&self.engine));
         work.note("lsn", self.engine.shared.image.header().tail().read());
         // The first error is the one to report.
         let released = self.engine.shared.slots.release();
+        self.engine.tickets.end();
         closed.and(released)
     }
 }
@@ -204,7 +206,7 @@ mod tests {
         let filter = made().0;
         let engine = &filter.engine;
         filter.close().expect("a clean end");
-        assert!(matches!(engine.stripes.lock_unless_closed(1), Err(Error::Closed { .. })));
+        assert!(matches!(engine.stripes.lock_unless_closed(1, false), Err(Error::Closed { .. })));
         assert_eq!(word(engine), 0);
         let dead = Owner { slot: 9, incarnation: 1 };
         let guard =

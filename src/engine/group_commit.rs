@@ -120,7 +120,7 @@ impl GroupCommit {
             let start = Instant::now();
             let mut work = Timed::begin(Work::Sync, self.shared.media.path());
             let synced = work.result(segment.sync());
-            drop(work);
+            work.end();
             self.note_time(start.elapsed());
             if let Err(error) = synced {
                 self.shared.poison(format!("a sync of the log failed ({error})"));
@@ -196,6 +196,14 @@ impl GroupCommit {
             self.walked.raise(upto);
         }
         Ok(())
+    }
+
+    /// Returns without waiting for the durability of an operation's record: whoever needs it waits
+    /// with a ticket.
+    pub(crate) fn settle_later(&self, durability: Option<Durability>) {
+        if let Durability::Interval(every) = durability.unwrap_or(self.shared.meta.durability) {
+            self.wakeup.request(every);
+        }
     }
 
     /// Waits for the durability of an operation's record.

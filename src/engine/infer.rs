@@ -1,9 +1,9 @@
 //! Posterior queries, by the same protocol as other queries (`read`).
 
+use crate::engine::outcome::Given;
 use crate::engine::read::Queries;
 use crate::error::Result;
 use ebbtide_core::inference::{AgePosterior, Form, Prior};
-use ebbtide_core::kind::Micros;
 use ebbtide_core::kind::posterior::PosteriorQuery;
 
 pub(crate) use ebbtide_core::kind::posterior::PosteriorOptions;
@@ -14,7 +14,7 @@ pub(crate) fn posterior<P: Prior + ?Sized>(
     queries: &Queries,
     key: &[u8],
     hash: u64,
-    given: Option<Micros>,
+    given: Given,
     options: PosteriorOptions,
     prior: &P,
 ) -> Result<f64> {
@@ -29,7 +29,7 @@ pub(crate) fn age_posterior<P: Prior + ?Sized>(
     queries: &Queries,
     key: &[u8],
     hash: u64,
-    given: Option<Micros>,
+    given: Given,
     form: Form,
     prior: &P,
 ) -> Result<AgePosterior> {

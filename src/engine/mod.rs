@@ -6,11 +6,12 @@
 //! answers, `stats` counts and hashes, `details` has figures for operators, `checkpoint` writes
 //! snapshots, `reclaim` removes what they make superfluous, `steps` records events and the filter's
 //! time, `stripes` acquires stripes and repairs what a dead owner left, `event_log` appends under
-//! stripe 0, `group_commit` makes the log durable, `log_writer` appends to it, `backpressure` lets
-//! writers wait for a checkpoint, `wakeup` wakes the tasks, `time` is the filter's time, `shared`
-//! holds what all parts need, `vacancy` checks a directory before a filter is created, `closing` is
-//! the mark of a closed handle, `outcome` an operation and its outcome, `task_threads` the two
-//! threads of the process. No other module reads the clock. `tests/layers` keeps the order.
+//! stripe 0, `tickets` tells callers when what they did is durable, `group_commit` makes the log
+//! durable, `log_writer` appends to it, `backpressure` lets writers wait for a checkpoint, `wakeup`
+//! wakes the tasks, `time` is the filter's time, `shared` holds what all parts need, `vacancy`
+//! checks a directory before a filter is created, `closing` is the mark of a closed handle,
+//! `outcome` an operation and its outcome, `waiters` the list of tickets that wait, `task_threads`
+//! the threads of the process. No other module reads the clock. `tests/layers` keeps the order.
 
 pub mod background;
 pub mod backpressure;
@@ -32,8 +33,10 @@ pub mod stats;
 pub mod steps;
 pub mod stripes;
 pub mod task_threads;
+pub mod tickets;
 pub mod time;
 pub mod vacancy;
+pub mod waiters;
 pub mod wakeup;
 pub mod write;
 
@@ -49,6 +52,7 @@ use crate::engine::shared::Shared;
 use crate::engine::stats::{Digest, Stat};
 use crate::engine::steps::Steps;
 use crate::engine::stripes::StripeLocks;
+use crate::engine::tickets::Tickets;
 use crate::engine::time::{Time, TimeBase};
 use crate::engine::wakeup::Wakeup;
 use crate::engine::write::Writer;
@@ -64,6 +68,7 @@ pub struct Engine {
     pub(crate) backpressure: Arc<Backpressure>,
     pub(crate) log_writer: Arc<LogWriter>,
     pub(crate) commits: Arc<GroupCommit>,
+    pub(crate) tickets: Arc<Tickets>,
     pub(crate) stripes: Arc<StripeLocks>,
     pub(crate) checkpoints: Checkpoints,
     pub(crate) queries: Queries,
@@ -87,6 +92,7 @@ impl Engine {
             Arc::new(LogWriter::new(shared.clone(), wakeup.clone(), backpressure.clone()));
         let commits =
             Arc::new(GroupCommit::new(shared.clone(), wakeup.clone(), log_writer.clone()));
+        let tickets = Arc::new(Tickets::new(shared.clone(), commits.clone()));
         let events = EventLog::new(shared.clone(), time.clone(), log_writer.clone());
         let stripes = Arc::new(StripeLocks::new(shared.clone(), time.clone(), events.clone()));
         let steps = Steps::new(shared.clone(), time.clone(), events.clone(), stripes.clone());
@@ -117,6 +123,7 @@ impl Engine {
             backpressure,
             log_writer,
             commits,
+            tickets,
             stripes,
             checkpoints,
             queries,

@@ -208,6 +208,7 @@ fn note_recovery(work: Timed<'_>, recovered: &Recovered) {
     work.note("stop_lsn", recovered.prefix.stop);
     work.note("records", recovered.prefix.records);
     work.note("damaged_snapshots", recovered.unsound.len() as u64);
+    work.end();
 }
 
 /// Returns whether the log since the newest snapshot has enough timelines, or takes enough bytes,

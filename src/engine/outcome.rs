@@ -15,6 +15,17 @@ pub(crate) struct Request<'a> {
     pub(crate) ask: Precondition,
     /// Receives the key's count, for callers that need it.
     pub(crate) count: Option<&'a Cell<Option<Estimate>>>,
+    /// Whether it must fail where it would have to wait.
+    pub(crate) without_waiting: bool,
+}
+
+/// The settings of a query.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Given {
+    /// The time of the query, if it is not the clock's.
+    pub(crate) time: Option<Micros>,
+    /// Whether it must fail where it would have to wait.
+    pub(crate) without_waiting: bool,
 }
 
 impl Request<'_> {

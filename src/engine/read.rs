@@ -1,5 +1,6 @@
 //! Queries without a lock; the protocol is in `docs/architecture.md`.
 
+use crate::engine::outcome::Given;
 use crate::engine::shared::Shared;
 use crate::engine::stripes::StripeLocks;
 use crate::engine::time::Time;
@@ -7,7 +8,7 @@ use crate::error::Result;
 use crate::sync::spin_hint;
 use ebbtide_core::block::Blocks;
 use ebbtide_core::kind::{
-    Age, BankMask, Estimate, KeyAges, Kind, Micros, Moment, Query, State, Totals, Within,
+    Age, BankMask, Estimate, KeyAges, Kind, Moment, Query, State, Totals, Within,
 };
 use std::sync::Arc;
 
@@ -39,25 +40,20 @@ impl Queries {
 
     /// Returns whether a key is in the window.
     #[inline]
-    pub(crate) fn contains(&self, hash: u64, given: Option<Micros>) -> Result<bool> {
+    pub(crate) fn contains(&self, hash: u64, given: Given) -> Result<bool> {
         self.ask_with(hash, given, Shared::totals, |kind, state, blocks, query| {
             kind.contains(state, blocks, query)
         })
     }
 
     /// Returns how long ago a key was seen, at least.
-    pub(crate) fn age(&self, hash: u64, given: Option<Micros>) -> Result<Option<Age>> {
+    pub(crate) fn age(&self, hash: u64, given: Given) -> Result<Option<Age>> {
         let ages = self.ages("age")?;
         self.ask(hash, given, |_, state, blocks, query| ages.age(state, blocks, query))
     }
 
     /// Returns whether a key was seen within a time shorter than the window.
-    pub(crate) fn seen_within(
-        &self,
-        hash: u64,
-        given: Option<Micros>,
-        within: Within,
-    ) -> Result<bool> {
+    pub(crate) fn seen_within(&self, hash: u64, given: Given, within: Within) -> Result<bool> {
         let ages = self.ages("seen_within")?;
         self.ask(hash, given, |_, state, blocks, query| {
             ages.contains_within(state, blocks, query, within)
@@ -69,7 +65,7 @@ impl Queries {
     }
 
     /// Estimates how often a key was inserted.
-    pub(crate) fn estimate(&self, hash: u64, given: Option<Micros>) -> Result<Estimate> {
+    pub(crate) fn estimate(&self, hash: u64, given: Given) -> Result<Estimate> {
         let estimate = self.ask_with(hash, given, Shared::totals, |kind, state, blocks, query| {
             kind.estimate(state, blocks, query)
         });
@@ -93,7 +89,7 @@ impl Queries {
     }
 
     /// Returns the frequency of a key: its decayed count, normalised.
-    pub(crate) fn frequency(&self, hash: u64, given: Option<Micros>) -> Result<Estimate> {
+    pub(crate) fn frequency(&self, hash: u64, given: Given) -> Result<Estimate> {
         let normaliser = self.shared.meta.kind.counts().and_then(|counts| counts.normaliser());
         let normaliser = normaliser.ok_or_else(|| self.shared.unsupported("frequency"))?;
         let Estimate { count, at_least } = self.estimate(hash, given)?;
@@ -105,7 +101,7 @@ impl Queries {
     pub(crate) fn ask<T>(
         &self,
         hash: u64,
-        given: Option<Micros>,
+        given: Given,
         ask: impl Fn(&dyn Kind, &State<'_>, &Blocks<'_>, &Query) -> T,
     ) -> Result<T> {
         self.ask_with(hash, given, |shared| shared.image.header().counters().sum(), ask)
@@ -115,7 +111,7 @@ impl Queries {
     pub(crate) fn ask_with<T>(
         &self,
         hash: u64,
-        given: Option<Micros>,
+        given: Given,
         totals: fn(&Shared) -> Totals,
         ask: impl Fn(&dyn Kind, &State<'_>, &Blocks<'_>, &Query) -> T,
     ) -> Result<T> {
@@ -124,7 +120,7 @@ impl Queries {
             return Err(self.shared.retired());
         }
         let kind = &*self.shared.meta.kind;
-        let now = match given {
+        let now = match given.time {
             // Never refused as too far ahead: a query advances nothing.
             Some(time) => time.max(self.time.latest().time),
             None if self.shared.uses_time => self.time.now().time,
@@ -133,18 +129,31 @@ impl Queries {
         let query = Query { hash, now, totals: totals(&self.shared) };
         match self.try_ask(hash, |state, blocks| ask(kind, state, blocks, &query))? {
             Some(answer) => Ok(answer),
-            None => self.ask_again(hash, |state, blocks| ask(kind, state, blocks, &query)),
+            None => {
+                let without_waiting = given.without_waiting;
+                self.ask_again(hash, without_waiting, |state, blocks| {
+                    ask(kind, state, blocks, &query)
+                })
+            }
         }
     }
 
     /// As [`Queries::try_ask`] until it succeeds.
     #[cold]
-    fn ask_again<T>(&self, hash: u64, ask: impl Fn(&State<'_>, &Blocks<'_>) -> T) -> Result<T> {
+    fn ask_again<T>(
+        &self,
+        hash: u64,
+        without_waiting: bool,
+        ask: impl Fn(&State<'_>, &Blocks<'_>) -> T,
+    ) -> Result<T> {
         for _ in 1..RETRIES {
             spin_hint();
             if let Some(answer) = self.try_ask(hash, &ask)? {
                 return Ok(answer);
             }
+        }
+        if without_waiting {
+            return Err(self.shared.would_wait("another caller that changes the key's block"));
         }
         self.ask_patiently(hash, ask)
     }

@@ -153,10 +153,10 @@ impl Shared {
             known.get_or_insert_with(|| cause.clone());
             is_first
         };
+        self.image.header().poison();
         if is_first {
             telemetry::poisoned(self.media.path(), &cause);
         }
-        self.image.header().poison();
     }
 
     /// Creates the error for a poisoned filter.
@@ -178,6 +178,12 @@ impl Shared {
     #[cold]
     pub(crate) fn closed(&self) -> Error {
         Error::Closed { path: self.media.path().to_path_buf() }
+    }
+
+    /// Creates the error for a call that must not wait, and would have to wait for this.
+    #[cold]
+    pub(crate) fn would_wait(&self, cause: &'static str) -> Error {
+        Error::WouldWait { path: self.media.path().to_path_buf(), cause }
     }
 
     /// Checks that this process opened the handle, and has not closed it.

@@ -53,15 +53,33 @@ impl StripeLocks {
     }
 
     /// As [`StripeLocks::lock`], for an operation that may begin after the handle was closed; then
-    /// it fails and acquires nothing.
+    /// it fails and acquires nothing. It also fails if it would have to wait and must not.
     #[inline]
-    pub(crate) fn lock_unless_closed(&self, stripe: usize) -> Result<StripeGuard<'_, Local>> {
+    pub(crate) fn lock_unless_closed(
+        &self,
+        stripe: usize,
+        without_waiting: bool,
+    ) -> Result<StripeGuard<'_, Local>> {
         match self.shared.stripes.try_lock(self.shared.image.header(), stripe) {
             Some(guard) if self.shared.is_closed() => {
                 Err(self.come_too_late(guard, Acquired::Free))
             }
             Some(guard) => Ok(guard),
+            None if without_waiting => self.lock_without_waiting(stripe),
             None => self.wait_unless_closed(stripe),
+        }
+    }
+
+    /// Acquires a stripe that is held now if it becomes free within the time of an insert. The
+    /// stripe of a dead owner is left to a caller that may take the time to repair it.
+    #[cold]
+    fn lock_without_waiting(&self, stripe: usize) -> Result<StripeGuard<'_, Local>> {
+        match self.shared.stripes.try_lock_briefly(self.shared.image.header(), stripe) {
+            Some(guard) if self.shared.is_closed() => {
+                Err(self.come_too_late(guard, Acquired::Free))
+            }
+            Some(guard) => Ok(guard),
+            None => Err(self.shared.would_wait("another caller that holds the key's lock")),
         }
     }
 
@@ -72,7 +90,7 @@ impl StripeLocks {
         let waited = Timed::begin(Work::StripeWait, self.shared.media.path());
         let header = self.shared.image.header();
         let locked = self.shared.stripes.lock(header, stripe, &judge);
-        drop(waited);
+        waited.end();
         match locked {
             Some((guard, acquired)) if self.shared.is_closed() => {
                 Err(self.come_too_late(guard, acquired))
@@ -345,6 +363,36 @@ mod tests {
         engine.shared.image.header().retire();
         let told = engine.stripes.wait_for_writers(1, &mut idle);
         assert!(matches!(told, Err(Error::Retired { .. })), "{told:?}");
+    }
+
+    #[test]
+    fn without_waiting_a_key_whose_stripe_is_held_is_refused_at_once_and_changes_nothing() {
+        let (filter, memory) = made();
+        let engine = &filter.engine;
+        let _alive = neighbour(engine, &memory);
+        let header = engine.shared.image.header();
+        let of_stripe = |stripe| {
+            let mut keys = (0_u64..).map(u64::to_le_bytes);
+            let stripe_of = |key: &[u8; 8]| {
+                engine.shared.image.layout().stripe_of(engine.shared.meta.hasher.hash(key))
+            };
+            keys.find(|key| stripe_of(key) == stripe).expect("a key of the stripe")
+        };
+        let before = filter.digest().expect("a digest");
+        // As a process does that was stopped in the middle of an insert.
+        assert!(robust_word::try_lock(header.stripe(1).lock_word(), LIVING));
+        let quick = filter.call().without_waiting();
+        let refused = quick.check_and_insert(of_stripe(0));
+        assert!(matches!(refused, Err(Error::WouldWait { .. })), "{refused:?}");
+        assert!(!quick.contains(of_stripe(0)).expect("questions need no stripe"));
+        assert!(robust_word::unlock(header.stripe(1).lock_word(), LIVING).is_ok());
+        assert_eq!(filter.digest().expect("a digest"), before);
+        // A checkpoint that writers must wait for.
+        header.checkpoint_request().open();
+        let refused = quick.insert(of_stripe(1));
+        assert!(matches!(refused, Err(Error::WouldWait { .. })), "{refused:?}");
+        header.checkpoint_request().close();
+        assert!(quick.insert(of_stripe(1)).expect("nothing to wait for"));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The background threads of the process: two in total, however many filters it has open.
+//! The background threads of the process: three at most, however many filters it has open.
 //!
 //! Each worker has a list of tasks, one for each filter, and the times at which they are due. It
 //! sleeps until the first of them is due, or until a task is woken. The thread of a worker starts
@@ -17,7 +17,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
-use std::thread::JoinHandle;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// The repeated work of a worker for one filter.
@@ -33,6 +33,8 @@ pub(crate) enum Work {
     Log,
     /// Checkpoints, which no sync waits for.
     Snapshots,
+    /// Syncs that tasks await.
+    Syncs,
 }
 
 /// A task on the list of a worker.
@@ -48,7 +50,8 @@ impl Registered {
         self.worker.wake(self.task);
     }
 
-    /// Removes the task from the list, and waits until it has finished running.
+    /// Removes the task from the list, and waits until it has finished running, unless the task
+    /// itself removes it.
     pub(crate) fn remove(&self) {
         self.worker.remove(self.task);
     }
@@ -63,6 +66,7 @@ pub(crate) fn register(work: Work, task: Arc<dyn Task>) -> std::io::Result<Regis
     let worker = match work {
         Work::Log => &workers.log,
         Work::Snapshots => &workers.snapshots,
+        Work::Syncs => &workers.syncs,
     };
     worker.add(task).map(|task| Registered { worker, task })
 }
@@ -83,6 +87,7 @@ struct Workers {
     begun: Instant,
     log: Worker,
     snapshots: Worker,
+    syncs: Worker,
 }
 
 static WORKERS: AtomicPtr<Workers> = AtomicPtr::new(ptr::null_mut());
@@ -106,6 +111,7 @@ impl Workers {
             begun: Instant::now(),
             log: Worker::new("ebbtide-log"),
             snapshots: Worker::new("ebbtide-snap"),
+            syncs: Worker::new("ebbtide-sync"),
         }));
         match WORKERS.compare_exchange(seen, new, Ordering::Release, Ordering::Acquire) {
             // SAFETY: leaked just now.
@@ -217,12 +223,15 @@ impl Worker {
     fn remove(&self, task: u64) {
         let mut list = self.list.lock();
         list.remove(task);
-        while list.running == Some(task) {
+        let is_own = |thread: &JoinHandle<()>| thread.thread().id() == thread::current().id();
+        let within = list.thread.as_ref().is_some_and(is_own);
+        while list.running == Some(task) && !within {
             list = self.changed.wait(list);
         }
         let last = list.tasks.is_empty().then(|| list.thread.take()).flatten();
         drop(list);
-        if let Some(thread) = last {
+        // A thread cannot wait for its own end, which comes when this task returns.
+        if let Some(thread) = last.filter(|_| !within) {
             self.changed.notify_all();
             // There is no result: a panic of a task has been reported on standard error.
             let _ = thread.join();

@@ -85,11 +85,14 @@ impl Writer {
         let mut waited_after = None;
         loop {
             if self.backpressure.is_requested() {
+                if request.without_waiting {
+                    return Err(self.shared.would_wait("a checkpoint"));
+                }
                 // Removed files take space for as long as this handle has them mapped.
                 self.log_writer.unmap_durable();
                 self.backpressure.wait();
             }
-            let mut stripe = self.stripes.lock_unless_closed(index)?;
+            let mut stripe = self.stripes.lock_unless_closed(index, request.without_waiting)?;
             self.shared.check_writable()?;
             // Under the stripe, so that the clock's times within a stripe never decrease.
             let stamp = self.time.stamp(given)?;
@@ -111,6 +114,10 @@ impl Writer {
                         );
                     }
                     return Ok(written);
+                }
+                // No step was recorded: see `attempt`.
+                Ok(Attempt::NoRoom) if request.without_waiting => {
+                    Err(self.shared.would_wait("more log or memory to be allocated"))
                 }
                 // Still under the stripe. A step may have been recorded for this insert, and counts
                 // only if a record follows it. If this process dies here, the process that takes
@@ -164,6 +171,10 @@ impl Writer {
             let due = kind.due(&plan.state, image.layout(), &self.time.exact_moment(stamp));
             let stepped = match due {
                 _ if !image.header().state_block().unchanged(plan.version) => StepOutcome::Applied,
+                // A step may allocate a bank, and must be followed by the insert that needs it.
+                due if request.without_waiting && (due.is_some() || plan.ahead) => {
+                    return Err(self.shared.would_wait("the filter's next step"));
+                }
                 Some(_) => self.steps.step(stamp)?,
                 None if plan.ahead => self.steps.record_time(stamp)?,
                 None => break plan,
@@ -224,8 +235,8 @@ impl Writer {
     }
 
     /// Records an operation, publishes it, applies it. Whether its key was there before is
-    /// `present`, or what the insert finds. `None` if there is no room in the log; then nothing has
-    /// happened.
+    /// `present`, or what the insert finds. `None` if there is no room in the log, or none in a
+    /// block for a caller that must not wait; then nothing has happened.
     ///
     /// # Errors
     /// [`crate::Error::Io`] without room for a block that grows; then nothing has happened either.
@@ -244,10 +255,14 @@ impl Writer {
         let banks = self.shared.image.banks_near(&state);
         let located = banks.locate(plan.write.mask, operation.hash);
         let record = records::of_operation(kind, &state, &located.blocks, operation, stamp.stream);
+        let may_allocate = !request.without_waiting;
         let room = match located.blocks.get(0) {
-            Some(block) => self.shared.image.make_room(kind, &banks, block, operation)?,
-            None => 0,
+            Some(block) => {
+                self.shared.image.make_room(kind, &banks, block, operation, may_allocate)?
+            }
+            None => Some(0),
         };
+        let Some(room) = room else { return Ok(None) };
         // Every block to be changed is marked before the record exists: a process that finds this
         // stripe without its owner can then identify the blocks to rebuild.
         located.begin();

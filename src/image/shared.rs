@@ -411,7 +411,7 @@ impl Image {
         let older = located.older_than(lsn);
         let mut room = 0;
         if let Some(block) = older.get(0) {
-            room = self.make_room(kind, banks, block, &operation)?;
+            room = self.make_room(kind, banks, block, &operation, true)?.unwrap_or(0);
         }
         located.begin_undo();
         records::change(kind, &state, &older, &operation);
@@ -425,7 +425,7 @@ impl Image {
     }
 
     /// Makes room in a block for an operation, if blocks grow. Returns the room that the block used
-    /// so far.
+    /// so far; `None` if `may_allocate` is false and room must be allocated.
     ///
     /// # Errors
     /// [`crate::Error::Io`], including a full disk: then nothing has changed.
@@ -436,16 +436,20 @@ impl Image {
         banks: &BankSet,
         block: &Block<'_>,
         operation: &Operation,
-    ) -> Result<usize> {
+        may_allocate: bool,
+    ) -> Result<Option<usize>> {
         // Most kinds do not grow, and are not called.
         let Some(growth) = self.form.grows.then(|| kind.growth()).flatten() else {
-            return Ok(0);
+            return Ok(Some(0));
         };
         let (used, wanted) = (growth.room_now(block), growth.room(block, operation));
         if let Some(bank) = banks.get(0).filter(|_| wanted > used) {
+            if !may_allocate {
+                return Ok(None);
+            }
             bank.allocate(block.number, wanted)?;
         }
-        Ok(used)
+        Ok(Some(used))
     }
 
     /// Frees the room that a block used before an operation and no longer uses. The caller holds

@@ -153,28 +153,39 @@ pub fn lock(word: &AtomicU64, owner: Owner, judge: &dyn Fn(Owner) -> Verdict) ->
     if try_lock(word, owner) { Some(Acquired::Free) } else { lock_contended(word, owner, judge) }
 }
 
+/// Takes the lock if it becomes free within the time that an insert usually holds it; never sleeps.
+/// Returns whether it was taken.
+#[must_use]
+#[cold]
+pub fn try_lock_briefly(word: &AtomicU64, owner: Owner) -> bool {
+    for _ in 0..LOOKS {
+        spin_hint();
+        // Relaxed: the compare-and-swap that follows decides, and provides the ordering.
+        let seen = word.load(Ordering::Relaxed);
+        if seen == 0 && try_lock(word, owner) {
+            return true;
+        }
+        if seen & WAITERS != 0 {
+            break; // others sleep already, so it takes longer than usual
+        }
+    }
+    false
+}
+
 #[cold]
 fn lock_contended(
     word: &AtomicU64,
     owner: Owner,
     judge: &dyn Fn(Owner) -> Verdict,
 ) -> Option<Acquired> {
-    for _ in 0..LOOKS {
-        spin_hint();
-        // Relaxed, here and below: the compare-and-swap that follows decides, and provides the
-        // ordering.
-        let seen = word.load(Ordering::Relaxed);
-        if seen == 0 && try_lock(word, owner) {
-            return Some(Acquired::Free);
-        }
-        if seen & WAITERS != 0 {
-            break; // others sleep already, so it takes longer than usual
-        }
+    if try_lock_briefly(word, owner) {
+        return Some(Acquired::Free);
     }
     let ours = owner.word() | WAITERS;
     // The holder of the lock, and how long it has been waited for.
     let (mut silent, mut slept) = (None, Duration::ZERO);
     loop {
+        // Relaxed: as in `try_lock_briefly`.
         let seen = word.load(Ordering::Relaxed);
         if seen == 0 {
             // Acquire: partner is the Release of the unlock that left the zero.

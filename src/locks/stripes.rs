@@ -53,6 +53,19 @@ impl<T> Stripes<T> {
         taken.then(|| self.guard(header, stripe, index))
     }
 
+    /// Takes a stripe if it becomes free within the time that an insert usually holds it; never
+    /// sleeps.
+    #[must_use]
+    pub fn try_lock_briefly<'a>(
+        &'a self,
+        header: &'a Control,
+        index: usize,
+    ) -> Option<StripeGuard<'a, T>> {
+        let stripe = header.stripe(index);
+        let taken = robust_word::try_lock_briefly(stripe.lock_word(), self.owner);
+        taken.then(|| self.guard(header, stripe, index))
+    }
+
     /// Returns the owner of the stripes held through this.
     #[must_use]
     pub fn owner(&self) -> Owner {

@@ -7,4 +7,7 @@ mod one_step;
 mod plan;
 #[cfg(feature = "serde")]
 mod serde;
+mod text;
+mod tickets;
 mod typed;
+mod without_waiting;

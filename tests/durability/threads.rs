@@ -11,6 +11,8 @@ use ebbtide_testkit::crash::choices::Chooser;
 use ebbtide_testkit::crash::disk::CrashDisk;
 use ebbtide_testkit::crash::tape::{THREADS, Tape};
 use ebbtide_testkit::random::Random;
+use futures::executor::block_on;
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -42,9 +44,24 @@ fn record(round: u64) -> Result<Arc<Tape>, String> {
         for thread in 0..THREADS {
             let (disk, filter) = (&disk, &filter);
             scope.spawn(move || {
+                let time = |number| 1_000_000 + number * THREADS as u64 + thread as u64;
+                let mut tickets = VecDeque::new();
                 for number in 0..INSERTS {
-                    let time = 1_000_000 + number * THREADS as u64 + thread as u64;
-                    let call = filter.call().time(Timestamp::from_unix_micros(time));
+                    let (time, stamp) = (time(number), Timestamp::from_unix_micros(time(number)));
+                    // In some rounds operations are awaited, some of them at a time.
+                    if round % 5 == 4 {
+                        let insert =
+                            filter.issue(|call| call.time(stamp).insert(key(thread, number)));
+                        tickets.push_back((number, time, insert.expect("an insert")));
+                        let ahead = [0, 7][thread % 2];
+                        while tickets.len() > if number + 1 == INSERTS { 0 } else { ahead } {
+                            let (number, time, ticket) = tickets.pop_front().expect("one");
+                            block_on(ticket).expect("durable");
+                            disk.tell_durable(thread, number + 1, &[time]);
+                        }
+                        continue;
+                    }
+                    let call = filter.call().time(stamp);
                     // In some rounds most records become durable only by syncs of other threads, or
                     // by the checkpoints.
                     let durable = round % 4 < 2 || thread == 0 && number % 20 == 0;

@@ -6,6 +6,8 @@
 
 use ebbtide::{AgePartitioned, Checked, Clock, Durability, Error, Filter, Options, Reader};
 use ebbtide_testkit::environment;
+use futures::executor::block_on;
+use futures::future::poll_immediate;
 use libtest_mimic::{Failed, Trial};
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, waitpid};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -26,7 +28,7 @@ const HANG: Duration = Duration::from_secs(60);
 /// A claim, and its test in an empty directory.
 type Claim = (&'static str, fn(&Path));
 
-const CLAIMS: [Claim; 9] = [
+const CLAIMS: [Claim; 10] = [
     ("an_inherited_handle_refuses_everything_and_is_dropped_without_harm", refuses_everything),
     ("an_inherited_handle_may_be_closed_or_left_behind", closed_or_left),
     ("the_parents_handle_works_while_the_child_lives_and_after", parent_works),
@@ -34,6 +36,7 @@ const CLAIMS: [Claim; 9] = [
     ("a_parent_that_is_killed_is_dead_although_its_child_lives", parent_is_killed),
     ("a_child_opens_the_filter_for_itself_and_works_beside_its_parent", side_by_side),
     ("workers_of_a_parent_without_a_handle_share_the_filter", workers),
+    ("an_inherited_ticket_fails_and_its_parents_ends", tickets),
     ("an_inherited_reader_refuses_everything", readers),
     ("no_child_of_a_busy_parent_crashes_or_hangs_or_leaves_a_stripe_held", storm),
 ];
@@ -232,6 +235,56 @@ fn refuses_everything(home: &Path) {
         assert_has(&filter, 0..2000);
         filter.close().expect("a clean end");
     }
+}
+
+fn tickets(home: &Path) {
+    let dir = home.join("filter");
+    let filter = create(&dir);
+    let issue = |key: u64| filter.issue(|call| call.insert(key.to_le_bytes())).expect("an insert");
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        // The list of tickets, and the task that syncs, are busy at most forks.
+        for thread in 1..3 {
+            let (issue, stop) = (&issue, &stop);
+            scope.spawn(move || {
+                for number in 0.. {
+                    if stop.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    block_on(issue(thread << 32 | number)).expect("durable");
+                }
+            });
+        }
+        for round in 0..environment::scaled(100) {
+            let mut tickets = Some([0, 1, 2, 3, 4].map(|number| issue(round * 5 + number)));
+            // Their wakers are in the list, or their records are durable.
+            let waits = |ticket| block_on(poll_immediate(ticket)).is_none();
+            let pending = tickets.iter_mut().flatten().map(waits).collect::<Vec<_>>();
+            let child = fork(|| {
+                let [first, second, third, rest @ ..] = tickets.take().expect("they are there");
+                assert!(!first.is_durable());
+                if pending[..3] == [true; 3] {
+                    assert_forked(block_on(first), "awaiting");
+                    assert_forked(second.wait(), "waiting");
+                    let (told, heard) = std::sync::mpsc::channel();
+                    third.on_durable(move |answer| told.send(answer).expect("heard"));
+                    assert_forked(heard.try_recv().expect("at once"), "a function");
+                }
+                drop(rest);
+                let own = open(&dir);
+                let ticket = own.issue(|call| call.insert("of the child")).expect("an insert");
+                assert!(block_on(ticket).expect("durable"));
+            });
+            child.ends();
+            for (ticket, waits) in tickets.into_iter().flatten().zip(pending) {
+                if waits {
+                    assert!(block_on(ticket).expect("durable"));
+                }
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    filter.close().expect("a clean end");
 }
 
 fn closed_or_left(home: &Path) {

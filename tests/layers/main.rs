@@ -25,6 +25,7 @@ const FLOORS: &[(&str, u32)] = &[
     ("core/atomic", 1),
     ("core/hash", 1),
     ("core/inference", 1),
+    ("core/units", 1),
     ("core/block", 2),
     ("core/record", 2),
     ("core/event", 2),
@@ -78,6 +79,7 @@ const ENGINE: &[&str] = &[
     "steps",
     "stripes",
     "event_log",
+    "tickets",
     "group_commit",
     "log_writer",
     "backpressure",
@@ -87,6 +89,7 @@ const ENGINE: &[&str] = &[
     "vacancy",
     "closing",
     "outcome",
+    "waiters",
     "task_threads",
 ];
 

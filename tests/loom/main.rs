@@ -16,3 +16,4 @@ mod robust_word;
 mod seqlock;
 mod slot;
 mod undo;
+mod waiters;

@@ -4,8 +4,11 @@
 //! do not compile. Each type stands in the folder of its kind.
 
 use super::registry;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::kind::{Kind, Parameters};
+use crate::units;
+use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
 
 /// A kind with parameters.
@@ -59,6 +62,65 @@ impl Any {
     #[must_use]
     pub fn new(kind: &str, parameters: Parameters) -> Self {
         Self { kind: kind.to_owned(), parameters }
+    }
+}
+
+/// The name of the spec in errors about its text.
+const SPEC: &str = "spec";
+
+impl fmt::Display for Any {
+    /// Writes the kind and its parameters, durations with a unit: `time-limited fpr=0.001
+    /// window=10m`. Parsing the text returns an equal spec, if the parameters have the form in
+    /// which kinds store them: digits and microseconds.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = self.kind.clone();
+        for (name, value) in self.parameters.iter() {
+            units::push_parameter(&mut text, name, value)?;
+        }
+        f.write_str(&text)
+    }
+}
+
+impl FromStr for Any {
+    type Err = Error;
+
+    /// Reads a kind and its parameters, separated by blanks, in the spelling of the command line.
+    /// Durations have a unit, without blanks (`10m`, `1h30m`). Counts may have underscores, an
+    /// exponent or a suffix (`1_000_000`, `1e6`, `1M`; a suffix is a power of a thousand). `last`
+    /// is another name of `window-items`.
+    ///
+    /// ```
+    /// use ebbtide_core::Parameters;
+    /// use ebbtide_core::kinds::spec::Any;
+    /// let spec: Any = "time-limited window=10m fpr=0.001".parse()?;
+    /// let parameters = Parameters::new().with("window", 600_000_000).with("fpr", 0.001);
+    /// assert_eq!(spec, Any::new("time-limited", parameters));
+    /// assert_eq!(spec.to_string(), "time-limited fpr=0.001 window=10m");
+    /// # Ok::<(), ebbtide_core::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Parameter`] for text that has no such form. Whether the kind exists and takes these
+    /// parameters is checked by [`Spec::kind`].
+    fn from_str(text: &str) -> Result<Self> {
+        let mut words = text.split_whitespace();
+        let kind = words.next().filter(|word| !word.contains('=')).ok_or_else(|| {
+            let expected = "a kind and its parameters, as in \"time-limited window=10m fpr=0.001\"";
+            Error::parameter(SPEC, expected, format!("{text:?}"))
+        })?;
+        let mut parameters = Parameters::new();
+        for word in words {
+            let (name, value) = units::split_setting(SPEC, word)?;
+            let name = if name == "last" { "window-items" } else { name };
+            if parameters.get(name).is_some() {
+                return Err(Error::parameter(SPEC, format!("{name} once"), format!("{text:?}")));
+            }
+            let value = units::parse_parameter(name, value).map_err(|error| {
+                Error::parameter(SPEC, format!("a duration for {name} ({error})"), value)
+            })?;
+            parameters.set(name, value);
+        }
+        Ok(Self::new(kind, parameters))
     }
 }
 

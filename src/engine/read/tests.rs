@@ -54,7 +54,7 @@ fn a_question_under_which_events_happened_is_asked_again_however_many_there_were
             let (asked, before) = (Cell::new(0), state_block.version());
             let key = next.get() - 1;
             let hash = engine.shared.meta.hasher.hash(&key.to_le_bytes());
-            let seen = engine.queries.ask(hash, None, |_, state, _, _| {
+            let seen = engine.queries.ask(hash, Given::default(), |_, state, _, _| {
                 asked.set(asked.get() + 1);
                 let first = words(state);
                 // The query is stopped here, the first time.
@@ -92,7 +92,7 @@ fn a_key_of_the_window_is_found_by_a_question_under_which_two_events_happened() 
         for _ in 0..10 {
             let (key, before) = (next.get() - 1, state_block.version());
             let hash = engine.shared.meta.hasher.hash(&key.to_le_bytes());
-            let found = engine.queries.ask(hash, None, |kind, state, blocks, query| {
+            let found = engine.queries.ask(hash, Given::default(), |kind, state, blocks, query| {
                 while state_block.version() < before + 2 {
                     assert!(next.get() < 1_000_000, "no events");
                     insert(&filter, next.get());

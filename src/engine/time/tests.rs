@@ -1,6 +1,6 @@
 //! Wrong clocks: the wall clock steps, the elapsed time does not.
 
-use crate::engine::outcome::{Checked, Precondition, Request, Since};
+use crate::engine::outcome::{Checked, Given, Precondition, Request, Since};
 use crate::engine::time::*;
 use crate::engine::{Engine, close, open};
 use crate::format::names::FileName;
@@ -116,7 +116,8 @@ impl Machine {
     fn write(&self, key: u64, time: Option<u64>) -> Checked {
         let (time, ask) =
             (time.map(|time| time * 1_000_000), Precondition::Present(Since::LastSeen));
-        let request = Request { hash: hash(key), time, weight: 1, ask, count: None };
+        let request =
+            Request { hash: hash(key), time, weight: 1, ask, count: None, without_waiting: false };
         self.engine().writer.write(&request).expect("an insert").checked
     }
 
@@ -125,7 +126,7 @@ impl Machine {
     }
 
     fn has(&self, key: u64) -> bool {
-        self.engine().queries.contains(hash(key), None).expect("an answer")
+        self.engine().queries.contains(hash(key), Given::default()).expect("an answer")
     }
 
     fn lead(&self) -> Option<u64> {

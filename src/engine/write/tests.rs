@@ -1,5 +1,6 @@
 //! Inserts concurrent with an event of another thread.
 
+use crate::engine::outcome::Given;
 use crate::engine::write::*;
 use crate::engine::{Engine, open};
 use crate::media::Memory;
@@ -74,6 +75,7 @@ fn insert_many(engine: &Engine, keys: std::ops::Range<u64>, start: Micros) -> Mi
             weight: 1,
             ask: Precondition::Nothing,
             count: None,
+            without_waiting: false,
         };
         engine.writer.write(&request).expect("an insert");
     }
@@ -109,8 +111,12 @@ fn banks_whose_numbers_outgrow_the_argument_of_a_record_are_replayed() {
         let again = engine.digest().expect("a digest");
         assert_eq!((again.value, again.inserts), (found.value, found.inserts), "{round}");
         assert_eq!(next(&engine), banks);
-        let there =
-            |key| engine.queries.contains(ebbtide_core::hash::mix(key), None).expect("an answer");
+        let there = |key| {
+            engine
+                .queries
+                .contains(ebbtide_core::hash::mix(key), Given::default())
+                .expect("an answer")
+        };
         assert!((first + count - count / 8..first + count).all(there), "{round}: in the window");
     }
     let banks: Vec<_> = engine.shared.image.header().state().banks().collect();

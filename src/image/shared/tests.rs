@@ -251,7 +251,8 @@ fn a_block_that_grows_gets_room_before_an_operation_and_gives_back_what_it_does_
     let located = banks.locate(1, HASH);
     let block = located.blocks.get(0).expect("a block");
     let again = Operation { change: Change::Insert, hash: HASH, step: 0, time: 0, weight: 1 };
-    let room = image.make_room(&*kind, &banks, block, &again).expect("it has room");
+    let room = image.make_room(&*kind, &banks, block, &again, true).expect("it has room");
+    let room = room.expect("it may allocate");
     let growth = kind.growth().expect("it grows");
     assert_eq!(room, growth.room_now(block));
 }

@@ -1,0 +1,90 @@
+//! The list of tickets that wait for a sync, each with the waker of the task that waits.
+//!
+//! A ticket that joins wakes the task that syncs, unless another one has done so since the task last
+//! read the list. So the task reads the list after every ticket that has joined. It wakes tickets
+//! only after it has raised the durable end above them.
+//!
+//! A ticket joins only if it finds, under the list's lock, that its answer is not known yet. Closing
+//! makes the answers of all tickets known first, and then takes the lock to wake those in the list.
+//! So either it finds the ticket there, or the ticket finds its answer.
+//!
+//! Modelled in `tests/loom/waiters.rs`.
+
+use crate::sync::Mutex;
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::task::{Poll, Waker};
+
+/// A ticket: the LSN that must become durable, and a number that no other ticket of the handle has.
+pub type Key = (u64, u64);
+
+/// The tickets of a handle that wait.
+#[derive(Debug, Default)]
+pub struct Waiters {
+    list: Mutex<List>,
+}
+
+#[derive(Debug, Default)]
+struct List {
+    wakers: BTreeMap<Key, Waker>,
+    /// The task that syncs was woken, and has not read the list since.
+    woken: bool,
+}
+
+impl Waiters {
+    /// Returns the answer if there is one; otherwise adds the ticket, or replaces its waker. The
+    /// second result is true if the caller must wake the task that syncs.
+    pub fn join<T>(
+        &self,
+        ticket: Key,
+        waker: &Waker,
+        answer: impl FnOnce() -> Option<T>,
+    ) -> (Poll<T>, bool) {
+        let mut list = self.list.lock();
+        if let Some(answer) = answer() {
+            list.wakers.remove(&ticket);
+            return (Poll::Ready(answer), false);
+        }
+        list.wakers.insert(ticket, waker.clone());
+        (Poll::Pending, !std::mem::replace(&mut list.woken, true))
+    }
+
+    /// Returns the highest LSN that is waited for. A ticket that joins later wakes the task again.
+    pub fn highest(&self) -> Option<u64> {
+        let mut list = self.list.lock();
+        list.woken = false;
+        list.wakers.last_key_value().map(|(&(lsn, _), _)| lsn)
+    }
+
+    /// Removes a ticket that no longer waits.
+    pub fn leave(&self, ticket: Key) {
+        self.list.lock().wakers.remove(&ticket);
+    }
+
+    /// Removes the ticket with the lowest LSN, after `note` has noted its answer, and wakes it.
+    pub fn wake_first(&self, note: impl FnOnce(Key)) {
+        let mut list = self.list.lock();
+        let Some((ticket, waker)) = list.wakers.pop_first() else { return };
+        note(ticket);
+        drop(list);
+        wake(waker);
+    }
+
+    /// Removes and wakes all tickets with an LSN below `end`. Returns whether any are left.
+    pub fn wake_below(&self, end: u64) -> bool {
+        let mut list = self.list.lock();
+        let left = list.wakers.split_off(&(end, 0));
+        let ready = std::mem::replace(&mut list.wakers, left);
+        let any_left = !list.wakers.is_empty();
+        // Without the lock: a waker may run any code.
+        drop(list);
+        ready.into_values().for_each(wake);
+        any_left
+    }
+}
+
+/// Wakes a task. A panic of its waker, which the standard library has reported, must not keep other
+/// tasks from being woken.
+fn wake(waker: Waker) {
+    let _ = catch_unwind(AssertUnwindSafe(|| waker.wake()));
+}

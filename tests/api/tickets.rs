@@ -1,0 +1,281 @@
+//! Tickets: an operation that has been done, and whose durability is awaited later.
+
+use ebbtide::media::Memory;
+use ebbtide::{
+    AgePartitioned, Any, Bloom, Checked, Counting, Durability, Error, Filter, Options, Since,
+    Ticket,
+};
+use ebbtide_testkit::failing::Failing;
+use futures::executor::block_on;
+use futures::future::{join_all, poll_immediate};
+use std::io::ErrorKind;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Barrier};
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// Longer than any sync takes, even on a busy machine.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// No sync but those that tickets ask for.
+fn options() -> Options {
+    Options::new().hash_seed(7).durability(Durability::Never).background(false)
+}
+
+fn on_memory() -> Filter<AgePartitioned> {
+    let spec = AgePartitioned::last(100_000);
+    Filter::create_on(Arc::new(Memory::new()), spec, options()).expect("a filter")
+}
+
+fn issue<K>(filter: &Filter<K>, key: u64) -> Ticket<Checked> {
+    let ticket = filter.issue(|call| call.check_and_insert(key.to_le_bytes()));
+    ticket.expect("an insert")
+}
+
+/// Runs `what` in a thread of its own, and fails if it takes longer than any wait may.
+fn in_time<T: Send + 'static>(what: &str, run: impl FnOnce() -> T + Send + 'static) -> T {
+    let (done, ended) = channel();
+    std::thread::spawn(move || done.send(run()));
+    match ended.recv_timeout(LIMIT) {
+        Ok(value) => value,
+        Err(RecvTimeoutError::Timeout) => panic!("{what} takes longer than {LIMIT:?}"),
+        Err(RecvTimeoutError::Disconnected) => panic!("{what} failed"),
+    }
+}
+
+#[test]
+fn an_awaited_operation_is_answered_at_once_and_durable_at_the_end() {
+    let filter = on_memory();
+    let ticket = issue(&filter, 1);
+    assert_eq!(ticket.answer(), &Checked::New);
+    assert!(!ticket.is_durable(), "nothing syncs by itself");
+    assert!(filter.contains(1_u64.to_le_bytes()).expect("an answer"));
+    let lsn = ticket.lsn();
+    assert!(filter.durable_upto().expect("a number") <= lsn);
+    let answer = in_time("a ticket", move || block_on(ticket).expect("durable"));
+    assert_eq!(answer, Checked::New);
+    assert!(filter.durable_upto().expect("a number") > lsn);
+    let ticket = issue(&filter, 1);
+    assert_eq!(in_time("a ticket", move || ticket.wait().expect("durable")), Checked::Present);
+}
+
+#[test]
+fn a_thousand_tasks_that_wait_together_share_few_syncs() {
+    let filter = Arc::new(on_memory());
+    for round in 0..5 {
+        let before = filter.stat().expect("figures").lsn;
+        let waiting = filter.clone();
+        let answers = in_time("a thousand tickets", move || {
+            let tickets: Vec<_> =
+                (0..1000).map(|key| issue(&waiting, round * 1000 + key)).collect();
+            block_on(join_all(tickets))
+        });
+        assert!(answers.into_iter().all(|answer| matches!(answer, Ok(Checked::New))));
+        // A sync notes itself in the log: each record that is no insert is one, or a shift.
+        let others = filter.stat().expect("figures").lsn - before - 1000;
+        assert!(others < 100, "{others} syncs");
+    }
+}
+
+#[test]
+fn threads_that_issue_and_await_meet_every_moment_of_a_sync() {
+    let filter = Arc::new(on_memory());
+    in_time("threads", move || {
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let filter = &filter;
+                scope.spawn(move || {
+                    for number in 0..500 {
+                        let ticket = issue(filter, thread << 32 | number);
+                        let lsn = ticket.lsn();
+                        block_on(ticket).expect("durable");
+                        assert!(filter.durable_upto().expect("a number") > lsn);
+                    }
+                });
+            }
+        });
+    });
+}
+
+#[test]
+fn one_ticket_covers_every_call_within_it() {
+    let media = Arc::new(Memory::new());
+    let filter = Filter::create_on(media, Counting::capacity(1000), options()).expect("a filter");
+    let ticket = filter.issue(|call| {
+        call.insert_all(&["a", "b"])?;
+        call.times(3).insert("a")?;
+        call.remove("b")?;
+        call.insert_and_estimate("c")
+    });
+    let ticket = ticket.expect("inserts");
+    assert_eq!(ticket.answer().count, 1.0);
+    assert_eq!(ticket.lsn() + 1, filter.stat().expect("figures").lsn);
+    in_time("a ticket", move || block_on(ticket).expect("durable"));
+    assert_eq!(filter.stat().expect("figures").inserts, 4);
+}
+
+#[test]
+fn a_ticket_of_nothing_is_durable() {
+    let filter = on_memory();
+    let ticket = filter.issue(|_| Ok(17)).expect("nothing");
+    assert_eq!(in_time("a ticket", move || block_on(ticket).expect("durable")), 17);
+    assert_eq!(filter.issue(|_| Ok(17)).expect("nothing").wait().expect("durable"), 17);
+}
+
+#[test]
+fn an_error_within_a_ticket_is_returned_at_once_and_keeps_what_came_before() {
+    let filter = on_memory().into_any();
+    let issued = filter.issue(|call| {
+        call.insert("a")?;
+        call.weight(5.0).insert("b")
+    });
+    assert!(matches!(issued, Err(Error::Unsupported { .. } | Error::Parameter { .. })));
+    assert!(filter.contains("a").expect("an answer"));
+    assert!(!filter.contains("b").expect("an answer"));
+}
+
+#[test]
+fn a_ticket_that_is_dropped_cancels_nothing() {
+    let filter = on_memory();
+    drop(issue(&filter, 1));
+    let mut polled = issue(&filter, 2);
+    assert!(block_on(poll_immediate(&mut polled)).is_none(), "its record is not durable yet");
+    drop(polled);
+    let last = issue(&filter, 3);
+    in_time("a ticket", move || block_on(last).expect("durable"));
+    let keys = [1, 2, 3].map(u64::to_le_bytes);
+    assert_eq!(filter.contains_all(&keys).expect("answers"), [true; 3]);
+}
+
+#[test]
+fn a_function_is_called_once_with_the_answer() {
+    let filter = on_memory();
+    let (told, heard) = channel();
+    for key in 0..100 {
+        let told = told.clone();
+        issue(&filter, key).on_durable(move |answer| {
+            told.send((key, answer.expect("durable"))).expect("heard");
+        });
+    }
+    drop(told);
+    let mut calls: Vec<_> = (0..100).map(|_| heard.recv_timeout(LIMIT).expect("a call")).collect();
+    calls.sort_by_key(|call| call.0);
+    assert!(calls.into_iter().eq((0..100).map(|key| (key, Checked::New))));
+    assert!(heard.recv_timeout(LIMIT).is_err(), "all functions are gone");
+    // One that is durable already is told at once, on this thread.
+    let ticket = issue(&filter, 1000);
+    filter.sync().expect("durable");
+    let here = std::thread::current().id();
+    let (told, heard) = channel();
+    ticket.on_durable(move |_| told.send(std::thread::current().id()).expect("heard"));
+    assert_eq!(heard.try_recv(), Ok(here));
+}
+
+#[test]
+fn a_function_may_use_the_filter_and_close_it_and_be_its_last_owner() {
+    let home = TempDir::new().expect("a directory");
+    let dir = home.path().join("filter");
+    for closes in [true, false] {
+        let filter = Filter::open_or_create(&dir, AgePartitioned::last(1000), options());
+        let filter = Arc::new(filter.expect("a filter"));
+        let (told, heard) = channel();
+        let ticket = issue(&filter, 1);
+        // The function is the last owner only if it runs after this thread has gone on.
+        let gone = Arc::new(Barrier::new(2));
+        let (within, owner) = (gone.clone(), filter.clone());
+        in_time("an operation beside", move || {
+            ticket.on_durable(move |_| {
+                within.wait();
+                owner.insert("a").expect("an insert");
+                if closes {
+                    owner.close().expect("a clean end");
+                }
+                drop(owner);
+                told.send(()).expect("heard");
+            });
+            drop(filter);
+            gone.wait();
+        });
+        heard.recv_timeout(LIMIT).expect("the function returns");
+    }
+    let filter: Filter<Any> = Filter::open(&dir, options()).expect("a closed filter");
+    assert!(filter.contains("a").expect("an answer"));
+}
+
+#[test]
+fn a_function_that_panics_ends_no_other_wait() {
+    let filter = on_memory();
+    for key in 0..20 {
+        issue(&filter, key).on_durable(|_| panic!("this is the test's own panic"));
+        let ticket = issue(&filter, 100 + key);
+        in_time("a ticket", move || block_on(ticket).expect("durable"));
+    }
+}
+
+#[test]
+fn closing_answers_every_ticket() {
+    for round in 0..20 {
+        let filter = on_memory();
+        let tickets: Vec<_> = (0..50).map(|key| issue(&filter, key)).collect();
+        let waiting = std::thread::spawn(move || block_on(join_all(tickets)));
+        if round % 2 == 0 {
+            std::thread::yield_now();
+        }
+        let late = issue(&filter, 100);
+        filter.close().expect("a clean end");
+        let answers = in_time("the tickets", move || waiting.join().expect("no panic"));
+        assert!(answers.into_iter().all(|answer| matches!(answer, Ok(Checked::New))));
+        assert!(late.is_durable());
+        block_on(late).expect("closing made it durable");
+    }
+}
+
+#[test]
+fn another_handles_sync_makes_a_ticket_durable() {
+    let media = Arc::new(Memory::new());
+    let ours = Filter::create_on(media.clone(), Bloom::capacity(1000), options());
+    let ours = ours.expect("a filter");
+    let theirs: Filter<Any> = Filter::open_on(media, options()).expect("another handle");
+    let ticket = issue(&ours, 1);
+    theirs.sync().expect("durable");
+    assert!(ticket.is_durable());
+    assert_eq!(block_on(ticket).expect("durable"), Checked::New);
+}
+
+#[test]
+fn a_failed_sync_fails_every_ticket_and_poisons_the_filter() {
+    let media = Failing::new(Memory::new());
+    let filter = Filter::create_on(Arc::new(media.clone()), Bloom::capacity(1000), options());
+    let filter = filter.expect("a filter");
+    let tickets: Vec<_> = (0..20).map(|key| issue(&filter, key)).collect();
+    media.fail_after(1, ErrorKind::Other);
+    for answer in in_time("the tickets", move || block_on(join_all(tickets))) {
+        assert!(matches!(answer, Err(Error::Poisoned { .. })), "{answer:?}");
+    }
+    assert!(matches!(filter.insert("a"), Err(Error::Poisoned { .. })));
+}
+
+#[test]
+fn a_log_that_cannot_be_opened_fails_a_ticket_but_not_the_filter() {
+    let media = Failing::new(Memory::new());
+    let small = options().segment_bytes(4 << 10);
+    let ours = Filter::create_on(Arc::new(media.clone()), Bloom::capacity(9000), small.clone());
+    let ours = ours.expect("a filter");
+    let theirs: Filter<Any> =
+        Filter::open_on(Arc::new(media.clone()), small).expect("another handle");
+    let keys: Vec<_> = (0..2000).map(u64::to_le_bytes).collect();
+    theirs.insert_all(&keys).expect("inserts");
+    // This writes no record, so this handle has yet to open the segments of the other one.
+    let check = || {
+        let key = 1_u64.to_le_bytes();
+        let ticket = ours.issue(|call| call.since(Since::LastAccepted).check_and_insert(key));
+        ticket.expect("an answer")
+    };
+    let (first, second) = (check(), check());
+    media.fail_after(1, ErrorKind::OutOfMemory);
+    let answer = in_time("a ticket", move || block_on(first));
+    assert!(!media.clear_faults(), "something was opened");
+    assert!(matches!(answer, Err(Error::Io { .. })), "{answer:?}");
+    let answer = in_time("a ticket", move || block_on(second));
+    assert_eq!(answer.expect("durable"), Checked::Present);
+}
