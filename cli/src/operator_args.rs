@@ -1,7 +1,7 @@
 //! Declares the options of the commands for operators: `stat`, `top` and `report`.
 
-use crate::units::parse_duration;
 use clap::{Args, ValueEnum};
+use ebbtide::units::parse_duration;
 use std::path::PathBuf;
 use std::time::Duration;
 

@@ -23,8 +23,8 @@ pub const STYLE: &str = "\
 --warn:#9a3412;--c0:#0b62c4;--c1:#c2410c;--c2:#15803d;--c3:#7e22ce;--c4:#0e7490;--c5:#be185d;\
 --c6:#854d0e}\
 @media(prefers-color-scheme:dark){:root{--paper:#11161d;--ink:#e6edf3;--soft:#9aa6b2;\
---grid:#2b333d;--warn:#fdba74;--c0:#6cb0ff;--c1:#ff9f5e;--c2:#63d087;--c3:#c79bff;--c4:#5fd0e0;--c5:#ff8fc0;\
---c6:#e0b955}}\
+--grid:#2b333d;--warn:#fdba74;--c0:#6cb0ff;--c1:#ff9f5e;--c2:#63d087;--c3:#c79bff;\
+--c4:#5fd0e0;--c5:#ff8fc0;--c6:#e0b955}}\
 svg text{font:12px system-ui,sans-serif;fill:var(--soft)}\
 svg .title{font-size:15px;font-weight:600;fill:var(--ink)}\
 svg .paper{fill:var(--paper)}svg .grid{stroke:var(--grid)}svg .axis{stroke:var(--soft)}\

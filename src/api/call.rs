@@ -430,18 +430,6 @@ impl<H: Handle<Kind: Ages>> Call<'_, H> {
         self.ask(key, Queries::age)
     }
 
-    /// Returns the age of the key of a record of this filter's log, as [`Filter::age`] does for a
-    /// key; `None` if the key is absent, and for a record without a key.
-    ///
-    /// # Errors
-    /// As there.
-    #[cfg(not(loom))]
-    pub fn age_of_record(&self, entry: &crate::admin::inspect::Entry) -> Result<Option<Age>> {
-        let Some(hash) = entry.key_hash() else { return Ok(None) };
-        let given = self.given();
-        self.handle.ask(given.without_waiting, |queries| queries.age(hash, given))
-    }
-
     /// See [`Filter::seen_within`].
     ///
     /// # Errors

@@ -8,13 +8,14 @@
 //! an opener of a filter that no process has open begins a new timeline, which the file `live`
 //! names.
 
-use crate::admin::inspect::Look;
+use crate::admin::inspect::{self, Look};
 use crate::api::call::{Call, Handle, sealed};
 use crate::api::config::{Ages, Any, Counts, Decays, Infers, Spec};
 use crate::clock::Clock;
 use crate::engine::Engine;
 use crate::engine::details::Details;
 use crate::engine::open::{for_reading, read_meta};
+use crate::engine::outcome::Given;
 use crate::engine::read::Queries;
 use crate::engine::stats::{Digest, Stat};
 use crate::engine::time::continue_time;
@@ -440,6 +441,16 @@ impl Reader<Any> {
 }
 
 impl<K: Ages> Reader<K> {
+    /// Returns the age of the key of a record of this filter's log, as [`Reader::age`] does for a
+    /// key; `None` if the key is absent, and for a record without a key.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn age_of_record(&self, entry: &inspect::Entry) -> Result<Option<Age>> {
+        let Some(hash) = entry.key_hash() else { return Ok(None) };
+        self.with_view(false, |view| view.engine.queries.age(hash, Given::default()))
+    }
+
     /// Returns how long ago a key was seen, at least; see [`Filter::age`](crate::Filter::age).
     ///
     /// # Errors

@@ -1,19 +1,22 @@
 //! What a recorder of `metrics` and a subscriber of `tracing` receive, with both features.
 
 use ebbtide::media::Memory;
-use ebbtide::{AgePartitioned, Durability, Error, Filter, Options, monitoring};
+use ebbtide::{AgePartitioned, Durability, Error, Filter, Fingerprint, Options, monitoring};
 use ebbtide_testkit::failing::Failing;
 use metrics::{
     Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder,
     SharedString, Unit,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Subscriber};
+
+const HOUR: Duration = Duration::from_secs(3600);
 
 /// The metrics received: values by name, with the label `filter` as another entry.
 #[derive(Clone, Default)]
@@ -247,4 +250,46 @@ fn published_figures_are_those_of_the_filter_and_every_report_is_described() {
     for name in reported {
         assert!(all.contains_key(&format!("described {name}")), "{name}");
     }
+}
+
+/// Returns the names of metrics in a text.
+fn named(text: &str) -> BTreeSet<String> {
+    let rests = text.match_indices("ebbtide_").map(|(at, _)| &text[at..]);
+    let is_name = |letter: &char| letter.is_ascii_lowercase() || *letter == '_';
+    rests.map(|rest| rest.chars().take_while(is_name).collect()).collect()
+}
+
+#[test]
+fn the_dashboard_and_the_page_for_operators_name_the_metrics_that_there_are() {
+    let mut known = BTreeSet::from(["ebbtide_clock_lead_seconds".to_owned()]);
+    let (received, _) = observed(|| {
+        let medium = Arc::new(Memory::new());
+        let timed = Filter::create_on(medium, Fingerprint::window(HOUR), options());
+        let timed = timed.expect("a filter").into_any();
+        let counted =
+            Filter::create_on(Arc::new(Memory::new()), AgePartitioned::last(100), options());
+        for filter in [timed, counted.expect("a filter").into_any()] {
+            assert!(filter.insert("a key").expect("inserted"));
+            let (stat, details) = (filter.stat().expect("stat"), filter.details().expect("these"));
+            let figures = monitoring::metrics(&stat, &details);
+            known.extend(figures.iter().map(|figure| figure.name.to_owned()));
+        }
+        monitoring::describe();
+    });
+    let described = received.0.lock().expect("no panic");
+    known.extend(described.keys().filter_map(|name| Some(name.strip_prefix("described ")?.into())));
+    let text = |file: &str| {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
+        std::fs::read_to_string(path).expect(file)
+    };
+    let dashboard = text("examples/exporter/dashboard.json");
+    assert!(serde_json::from_str::<serde_json::Value>(&dashboard).is_ok(), "no JSON");
+    let page = text("docs/operating.md");
+    for name in named(&dashboard).into_iter().chain(named(&page)) {
+        let whole = ["_bucket", "_count"].iter().find_map(|part| name.strip_suffix(part));
+        let is_known = known.contains(&name) || whole.is_some_and(|whole| known.contains(whole));
+        assert!(is_known, "{name} is no metric");
+    }
+    let missing: Vec<_> = known.difference(&named(&page)).collect();
+    assert_eq!(missing, ["ebbtide_oldest_generation_age_inserts"], "written as `or _inserts`");
 }

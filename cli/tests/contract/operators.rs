@@ -313,7 +313,8 @@ fn top_in_a_terminal(dir: &str) -> Option<(Talk, String)> {
     // The terminal's own settings must be back at the end.
     let line = format!(
         "stty cols 100 rows 40; before=$(stty -g); echo pid $$; sh -c 'echo $$; exec {ebbtide} top \
-         {dir} --interval 0.1'; code=$?; [ \"$before\" = \"$(stty -g)\" ] && echo restored; exit $code"
+         {dir} --interval 0.1'; code=$?; [ \"$before\" = \"$(stty -g)\" ] && echo restored; \
+         exit $code"
     );
     let mut script = Command::new("script");
     script.args(["-qefc", &line, "/dev/null"]).env("TERM", "xterm").env("SHELL", "/bin/sh");

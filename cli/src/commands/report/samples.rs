@@ -96,7 +96,7 @@ impl Samples {
     fn take_ages(&mut self, reader: &Reader<Any>, keys: &[Entry]) -> Result<()> {
         let mut ages = Vec::new();
         for entry in keys {
-            match reader.call().age_of_record(entry) {
+            match reader.age_of_record(entry) {
                 Ok(Some(age)) => ages.push(age),
                 Ok(None) => self.expired += 1,
                 Err(Error::Unsupported { .. }) => return Ok(()),
