@@ -36,7 +36,7 @@ struct Arguments {
     /// share).
     #[arg(long, value_enum, value_delimiter = ',', default_value = "none,always")]
     durability: Vec<Durability>,
-    /// The number of concurrent threads. Default: 1 without fsync; 1, 8 and 64 with it.
+    /// The number of concurrent threads, or tasks. Default: 1 without fsync; 1, 8, 64 and 512 with it.
     #[arg(long, value_delimiter = ',', value_parser = clap::value_parser!(u16).range(1..))]
     writers: Vec<u16>,
     /// Runs only these peers.
@@ -90,7 +90,7 @@ impl Arguments {
     fn writers(&self, durability: Durability) -> Vec<usize> {
         match (self.writers.as_slice(), durability) {
             ([], Durability::None) => vec![1],
-            ([], Durability::Always) => vec![1, 8, 64],
+            ([], Durability::Always) => vec![1, 8, 64, 512],
             (given, _) => given.iter().map(|&writers| writers.into()).collect(),
         }
     }

@@ -4,9 +4,11 @@
 //! The parent ([`Order::run`]) starts the program again with a hidden command, which executes the
 //! order ([`Order::obey`]) and prints its [`Sample`].
 
-use crate::peers::{Durability, Entry, FPR, GROUP, Key, Peer, Result, Setup};
+use crate::peers::{Awaited, Durability, Entry, FPR, GROUP, Key, Peer, Result, Setup};
 use crate::resources::{allocated, resident};
 use crate::stream::{distinct, unseen_keys};
+use futures::executor::block_on;
+use futures::future::join_all;
 use std::ffi::OsString;
 use std::fs;
 use std::path::PathBuf;
@@ -159,11 +161,14 @@ impl Order {
         let shares = self.shares(keys);
         let start = Barrier::new(shares.clone().count());
         let start = &start;
-        let writers: Vec<_> = thread::scope(|scope| {
-            let write = |share| scope.spawn(move || self.write(peer, share, start));
-            let writers: Vec<_> = shares.map(write).collect();
-            writers.into_iter().map(thread::ScopedJoinHandle::join).collect()
-        });
+        let writers: Vec<_> = match peer.tasks() {
+            Some(peer) => self.drive_tasks(peer, shares.collect()),
+            None => thread::scope(|scope| {
+                let write = |share| scope.spawn(move || self.write(peer, share, start));
+                let writers: Vec<_> = shares.map(write).collect();
+                writers.into_iter().map(thread::ScopedJoinHandle::join).collect()
+            }),
+        };
         let mut run = Run { nanoseconds: 0.0, new: 0, done: Vec::new() };
         let mut span: Option<(Instant, Instant)> = None;
         for writer in writers {
@@ -175,6 +180,44 @@ impl Order {
         }
         run.nanoseconds = span.map_or(0.0, |(first, last)| (last - first).as_nanos() as f64);
         Ok(run)
+    }
+
+    /// Runs a task for each share, on two threads.
+    fn drive_tasks(
+        &self,
+        peer: &dyn Awaited,
+        shares: Vec<&[Key]>,
+    ) -> Vec<thread::Result<Result<Written>>> {
+        let halves = shares.chunks(shares.len().div_ceil(2).max(1));
+        thread::scope(|scope| {
+            let run = |shares: &[&[Key]]| {
+                let tasks = shares.iter().map(|share| self.write_awaiting(peer, share));
+                block_on(join_all(tasks))
+            };
+            let threads: Vec<_> = halves.map(|half| scope.spawn(move || run(half))).collect();
+            let joined = threads.into_iter().map(thread::ScopedJoinHandle::join);
+            joined
+                .flat_map(|half| match half {
+                    Ok(written) => written.into_iter().map(Ok).collect(),
+                    Err(panic) => vec![Err(panic)],
+                })
+                .collect()
+        })
+    }
+
+    /// Runs one writer that awaits each operation.
+    async fn write_awaiting(&self, peer: &dyn Awaited, share: &[Key]) -> Result<Written> {
+        let limit = Duration::from_secs(self.seconds);
+        let begun = Instant::now();
+        let (mut new, mut done) = (0, 0);
+        for key in share {
+            new += u64::from(peer.check_and_insert(key).await?);
+            done += 1;
+            if begun.elapsed() >= limit {
+                break;
+            }
+        }
+        Ok(Written { begun, ended: Instant::now(), new, done })
     }
 
     /// Runs one writer, after all have started.

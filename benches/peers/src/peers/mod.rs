@@ -17,10 +17,13 @@ mod rocksdb;
 mod sqlite;
 mod stripes;
 
-pub use peer::{Durability, FPR, GROUP, Key, Outlives, Peer, Result, Setup};
+pub use peer::{Awaited, Durability, FPR, GROUP, Key, Outlives, Peer, Result, Setup};
 
 /// The peer with which all others are compared.
 pub const OURS: &str = "ebbtide";
+
+/// The most writers that are threads.
+const MOST_THREADS: usize = 64;
 
 /// Opens a peer in the directory of its setup.
 type Open = fn(&Setup<'_>) -> Result<Box<dyn Peer>>;
@@ -49,6 +52,7 @@ const fn grouped(name: &'static str, unsynced: Outlives, open: Open) -> Entry {
 }
 
 // The names of peers that do not take part everywhere.
+const TICKETS: &str = "ebbtide-tickets";
 const PLAIN_FASTBLOOM: &str = "fastbloom";
 const REDIS: &str = "redis";
 const PIPELINED_REDIS: &str = "redis-1000";
@@ -60,6 +64,7 @@ pub const ALL: &[Entry] = &[
         filter: true,
         ..grouped("ebbtide-1000", Outlives::Death, |setup| ebbtide::open(setup, true))
     },
+    Entry { filter: true, ..exact(TICKETS, Outlives::Death, ebbtide::open_tickets) },
     Entry { filter: true, ..exact(PLAIN_FASTBLOOM, Outlives::Nothing, fastbloom::open_plain) },
     Entry { filter: true, ..exact("fastbloom-atomic", Outlives::Nothing, fastbloom::open_atomic) },
     exact("moka", Outlives::Nothing, moka::open),
@@ -101,6 +106,10 @@ impl Entry {
             Some("no files")
         } else if durability == Durability::Always && self.group > 1 {
             Some("many operations would share an fsync")
+        } else if durability == Durability::None && self.name == TICKETS {
+            Some("nothing to wait for")
+        } else if writers > MOST_THREADS && self.name != TICKETS {
+            Some("more writers than threads make sense")
         } else if writers > 1 && self.name == PLAIN_FASTBLOOM {
             Some("for one thread")
         } else if [REDIS, PIPELINED_REDIS].contains(&self.name) && redis::version().is_none() {

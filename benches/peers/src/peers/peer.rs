@@ -3,7 +3,9 @@
 use clap::ValueEnum;
 use std::error::Error;
 use std::fmt;
+use std::future::Future;
 use std::path::Path;
+use std::pin::Pin;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// An error of any peer.
@@ -100,6 +102,20 @@ pub trait Peer: Sync {
     fn server(&self) -> Option<u32> {
         None
     }
+
+    /// Returns itself if its writers are tasks on two threads instead of threads.
+    fn tasks(&self) -> Option<&dyn Awaited> {
+        None
+    }
+}
+
+/// A peer whose operations are awaited.
+pub trait Awaited: Sync {
+    /// Checks and inserts a key; returns whether it was new.
+    fn check_and_insert<'a>(
+        &'a self,
+        key: &'a Key,
+    ) -> Pin<Box<dyn Future<Output = Result<bool>> + 'a>>;
 }
 
 /// For peers that process one key at a time.
