@@ -174,9 +174,10 @@ mod on {
         use tracing::info_span;
         let directory = directory.display();
         let span = match work {
-            Work::Open => info_span!("open", %directory, created = Empty, failed = Empty),
-            Work::Recovery => info_span!(
-                "recovery",
+            Work::Open => {
+                info_span!(target: "ebbtide", "open", %directory, created = Empty, failed = Empty)
+            }
+            Work::Recovery => info_span!(target: "ebbtide", "recovery",
                 %directory,
                 start_lsn = Empty,
                 stop_lsn = Empty,
@@ -184,16 +185,19 @@ mod on {
                 damaged_snapshots = Empty,
                 failed = Empty
             ),
-            Work::Checkpoint => info_span!(
-                "checkpoint",
+            Work::Checkpoint => info_span!(target: "ebbtide", "checkpoint",
                 %directory,
                 start_lsn = Empty,
                 end_lsn = Empty,
                 bytes = Empty,
                 failed = Empty
             ),
-            Work::Repair => info_span!("repair", %directory, stripe = Empty, inserts = Empty),
-            Work::Close => info_span!("close", %directory, lsn = Empty, failed = Empty),
+            Work::Repair => {
+                info_span!(target: "ebbtide", "repair", %directory, stripe = Empty, inserts = Empty)
+            }
+            Work::Close => {
+                info_span!(target: "ebbtide", "close", %directory, lsn = Empty, failed = Empty)
+            }
             Work::Sync | Work::StripeWait | Work::Backpressure => return None,
         };
         Some(span.entered())
@@ -210,7 +214,7 @@ mod on {
                 if self.failed {
                     span.record("failed", true);
                 }
-                tracing::info!(duration_us = took.as_micros() as u64, "finished");
+                tracing::info!(target: "ebbtide", duration_us = took.as_micros() as u64, "finished");
             }
             #[cfg(feature = "metrics")]
             measure(self.work, self.directory, took, self.failed);
@@ -248,7 +252,7 @@ mod on {
         }
         let directory = directory.display();
         #[cfg(feature = "tracing")]
-        tracing::error!(%directory, task, %error, "a background task failed");
+        tracing::error!(target: "ebbtide", %directory, task, %error, "a background task failed");
         #[cfg(feature = "metrics")]
         metrics::counter!(
             "ebbtide_background_errors_total", "filter" => directory.to_string(), "task" => task
@@ -263,7 +267,7 @@ mod on {
         }
         let directory = directory.display();
         #[cfg(feature = "tracing")]
-        tracing::error!(%directory, cause, "writes are refused until the filter is reopened");
+        tracing::error!(target: "ebbtide", %directory, cause, "writes are refused until the filter is reopened");
         #[cfg(feature = "metrics")]
         metrics::counter!("ebbtide_poisonings_total", "filter" => directory.to_string())
             .increment(1);
@@ -276,7 +280,7 @@ mod on {
         }
         let directory = directory.display();
         #[cfg(feature = "tracing")]
-        tracing::warn!(%directory, what, "no progress");
+        tracing::warn!(target: "ebbtide", %directory, what, "no progress");
         #[cfg(feature = "metrics")]
         metrics::counter!(
             "ebbtide_stalls_total", "filter" => directory.to_string(), "what" => what

@@ -197,8 +197,14 @@ pub fn publish(directory: &std::path::Path, stat: &Stat, details: &Details) {
         let mut labels = vec![("filter", directory.clone())];
         labels.extend(metric.label.map(|(label, value)| (label, value.to_owned())));
         match metric.kind {
-            MetricKind::Counter => metrics::counter!(name, &labels).absolute(value as u64),
-            MetricKind::Gauge => metrics::gauge!(name, &labels).set(value),
+            MetricKind::Counter => {
+                metrics::describe_counter!(name, metric.help);
+                metrics::counter!(name, &labels).absolute(value as u64);
+            }
+            MetricKind::Gauge => {
+                metrics::describe_gauge!(name, metric.help);
+                metrics::gauge!(name, &labels).set(value);
+            }
         }
     }
 }

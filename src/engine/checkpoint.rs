@@ -302,8 +302,7 @@ impl Checkpoints {
         let end = header.tail().read();
         let (uuid, timeline) = (header.identity().uuid, header.identity().timeline);
         let snapshot = SnapshotHeader { uuid, timeline, start, end, frames: 0, bytes: 0 };
-        writer.finish(snapshot)?;
-        Ok(snapshot)
+        writer.finish(snapshot)
     }
 
     fn copy_state(&self) -> Result<CopiedState> {

@@ -125,7 +125,7 @@ impl Visit for Fields<'_> {
 
 impl Subscriber for Lines {
     fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
-        metadata.target().starts_with("ebbtide")
+        metadata.target() == "ebbtide"
     }
 
     fn new_span(&self, span: &Attributes<'_>) -> Id {
@@ -183,7 +183,7 @@ fn the_course_of_a_filter_is_reported_with_its_directory_and_positions() {
     for (span, count, field) in [
         ("open", 2, "created=1"),
         ("recovery", 2, "start_lsn="),
-        ("checkpoint", 1, "end_lsn="),
+        ("checkpoint", 1, "bytes="),
         ("close", 2, "lsn="),
     ] {
         let found = lines.of(&format!("{span} "));
