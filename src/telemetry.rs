@@ -214,7 +214,8 @@ mod on {
                 if self.failed {
                     span.record("failed", true);
                 }
-                tracing::info!(target: "ebbtide", duration_us = took.as_micros() as u64, "finished");
+                let duration_us = took.as_micros() as u64;
+                tracing::info!(target: "ebbtide", duration_us, "finished");
             }
             #[cfg(feature = "metrics")]
             measure(self.work, self.directory, took, self.failed);
