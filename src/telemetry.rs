@@ -268,7 +268,12 @@ mod on {
         }
         let directory = directory.display();
         #[cfg(feature = "tracing")]
-        tracing::error!(target: "ebbtide", %directory, cause, "writes are refused until the filter is reopened");
+        tracing::error!(
+            target: "ebbtide",
+            %directory,
+            cause,
+            "writes are refused until the filter is reopened"
+        );
         #[cfg(feature = "metrics")]
         metrics::counter!("ebbtide_poisonings_total", "filter" => directory.to_string())
             .increment(1);
