@@ -45,7 +45,9 @@
 //! # Features
 //!
 //! `serde` (off by default): statistics, answers and parameters can be serialised, and all but
-//! [`Stat`] deserialised. Without it the crate does not depend on `serde`.
+//! [`Stat`] deserialised. `metrics` and `tracing` (off by default): durations, counts, spans and
+//! events of slow or failed work for a recorder or a subscriber, see [`monitoring`]. Without a
+//! feature the crate does not depend on the crate of that name.
 //!
 //! # Debug builds
 //!
@@ -96,6 +98,7 @@ mod recovery;
 mod serial;
 mod snapshot;
 mod sync;
+mod telemetry;
 mod wal;
 
 /// The filter algorithms and their theory.
@@ -134,11 +137,35 @@ pub use ebbtide_core::machine;
 #[doc(inline)]
 pub use ebbtide_core::{
     Age, AgePosterior, Estimate, Form, KeyHash, Parameters, Penalty, Prior, Within, inference,
+    kind::GenerationFill,
 };
+pub use engine::details::{BlockFill, Details, HeldStripe};
 pub use engine::outcome::{Admission, Checked, Since};
 pub use engine::stats::{Digest, Stat};
 pub use error::{Code, Error, Result};
 pub use options::{Downtime, Durability, Options};
+
+/// Figures of filters as metrics, and reports of slow work.
+///
+/// [`metrics`](monitoring::metrics) lists the figures of a filter for any exporter. With the
+/// feature `metrics` the library also passes durations and counts to the recorder of the `metrics`
+/// facade, with the feature `tracing` spans and events to a subscriber: see `docs/operating.md` in
+/// the repository.
+///
+/// # What a recorder and a subscriber must not do
+///
+/// They run inside the operation that they measure, at times while it holds a stripe. They must not
+/// call a filter, wait for a thread that may call one, or panic. A forked child of a process that
+/// has reported is silent, because another thread may have held a lock of the recorder at the fork.
+#[cfg_attr(
+    feature = "telemetry",
+    doc = "[`report_in_child`](monitoring::report_in_child) ends that silence."
+)]
+pub mod monitoring {
+    pub use crate::api::metrics::*;
+    #[cfg(feature = "telemetry")]
+    pub use crate::telemetry::report_in_child;
+}
 
 /// Compiles the examples of the README.
 #[cfg(doctest)]

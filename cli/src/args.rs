@@ -3,6 +3,7 @@
 
 use crate::explain_args::Explain;
 use crate::kind_options::KindOptions;
+use crate::operator_args::{Report, Stat, Top};
 use crate::units::parse_positive;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -66,7 +67,18 @@ pub enum Command {
     /// answers cost (the same kinds).
     Decide(Decide),
     /// Prints kind, parameters, fill, memory, disk space and the positions in the log.
-    Stat(Look),
+    Stat(Stat),
+    /// Shows filters live: throughput, fill, false-positive rate, log, handles, stalls.
+    ///
+    /// Changes nothing in the directories. Filters that no process has open are rebuilt in memory.
+    /// Keys: Tab or the right arrow for the next filter, Shift-Tab or the left arrow for the one
+    /// before, 1 to 9 for a filter by number, q to quit.
+    Top(Top),
+    /// Writes a page about a filter with diagrams: fill, ages, false-positive rate, log, handles.
+    ///
+    /// The page is one file without scripts and without outside resources. Changes nothing in the
+    /// directory.
+    Report(Report),
     /// Prints a hash of the logical state and its LSN.
     Digest(Look),
     /// Checks every checksum and replays the log; names each damaged location (exit code 1).
@@ -430,6 +442,9 @@ pub struct Plan {
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,
+    /// Also draw bits a key against false-positive rate and window for the kinds, as SVG.
+    #[arg(long, value_name = "FILE.svg")]
+    pub plot: Option<PathBuf>,
 }
 
 /// Options of `demo`.

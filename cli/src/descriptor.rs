@@ -4,6 +4,7 @@
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
 
 /// The reason why a wait ended.
 #[derive(Debug, PartialEq, Eq)]
@@ -34,6 +35,16 @@ pub fn wait_to_read(
         (false, true) => Ready::OutputClosed,
         (false, false) => Ready::Input,
     })
+}
+
+/// Waits until `stop` is readable, at most for `limit`.
+pub fn wait_at_most(stop: Option<BorrowedFd<'_>>, limit: Duration) -> io::Result<()> {
+    let waited = stop.map(|stop| PollFd::from_borrowed_fd(stop, PollFlags::IN));
+    let limit = Timespec {
+        tv_sec: limit.as_secs().try_into().unwrap_or(i64::MAX),
+        tv_nsec: limit.subsec_nanos().into(),
+    };
+    wait(&mut waited.into_iter().collect::<Vec<_>>(), Some(&limit))
 }
 
 /// Returns whether the reader of this descriptor has closed it.

@@ -65,7 +65,17 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         "decide",
         &["ebbtide decide recent --prior 0.0001 --false-positive 40 --false-negative 5 ids.txt"],
     ),
-    ("stat", &["ebbtide stat seen", "EBBTIDE_DIR=seen ebbtide stat --json"]),
+    (
+        "stat",
+        &[
+            "ebbtide stat seen",
+            "ebbtide stat seen --watch 5",
+            "EBBTIDE_DIR=seen ebbtide stat --json",
+            "ebbtide stat seen --format prometheus > /var/lib/node_exporter/seen.prom",
+        ],
+    ),
+    ("top", &["ebbtide top seen", "ebbtide top /var/lib/app/* --interval 500ms"]),
+    ("report", &["ebbtide report seen -o seen.html"]),
     ("digest", &["ebbtide digest seen"]),
     ("verify", &["ebbtide verify seen"]),
     ("wal", &["ebbtide wal seen --json"]),
@@ -76,7 +86,11 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("salvage", &["ebbtide salvage damaged saved"]),
     (
         "plan",
-        &["ebbtide plan --last 1000000", "ebbtide plan --kind counting --capacity 100000 --json"],
+        &[
+            "ebbtide plan --last 1000000",
+            "ebbtide plan --kind counting --capacity 100000 --json",
+            "ebbtide plan --last 1e6 --plot bits.svg",
+        ],
     ),
     (
         "explain",

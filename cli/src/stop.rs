@@ -6,6 +6,7 @@
 //! status. A second signal ends it at once. Signals that were ignored when the command started stay
 //! ignored (`nohup`, background jobs of a script).
 
+use crate::descriptor;
 use crate::failure::{Failure, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
@@ -66,6 +67,19 @@ impl Stop {
     pub fn signal(&self) -> Option<i32> {
         // Acquire; partner: the Release in `on_signals`.
         Some(self.signal.load(Ordering::Acquire)).filter(|signal| *signal != 0)
+    }
+
+    /// Sleeps for this time, or until the first signal.
+    pub fn sleep(&self, time: Duration) -> Result<()> {
+        let until = Instant::now() + time;
+        while self.signal().is_none() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            descriptor::wait_at_most(self.wake(), left).map_err(cannot_listen)?;
+        }
+        Ok(())
     }
 
     /// Returns a descriptor that becomes readable at the first signal.

@@ -72,10 +72,29 @@ pub fn significant(number: f64) -> String {
     }
 }
 
+/// Formats a number: from 10,000 on with a unit and at most two decimals.
+pub fn count(number: f64) -> String {
+    let unit = [(1e12, " T"), (1e9, " G"), (1e6, " M"), (1e4, " k")];
+    let Some((least, name)) = unit.into_iter().find(|(least, _)| number.abs() >= *least) else {
+        return if number.fract() == 0.0 { format!("{number}") } else { format!("{number:.1}") };
+    };
+    let scale = if name == " k" { 1e3 } else { least };
+    let text = format!("{:.2}", number / scale);
+    format!("{}{name}", text.trim_end_matches('0').trim_end_matches('.'))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use ebbtide::units::{parse_durability, parse_duration};
+
+    #[test]
+    fn large_numbers_have_a_unit() {
+        assert_eq!(
+            [0.0, 7.25, 9999.0, 10_000.0, 12_345_678.0].map(count),
+            ["0", "7.2", "9999", "10 k", "12.35 M"]
+        );
+    }
 
     #[test]
     fn durations_are_read_as_humantime_reads_them() {

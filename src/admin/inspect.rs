@@ -23,6 +23,7 @@ use std::fmt;
 use std::path::Path;
 
 pub use crate::admin::dump_log::{Entry, wal};
+pub use crate::admin::handles::{OpenHandle, handles};
 pub use crate::admin::salvage::{Beyond, Lost};
 
 /// Bytes copied at a time.

@@ -1,11 +1,14 @@
 //! Administration of filters: verification, backups, salvage.
 //!
-//! `inspect` works on a filter's files without a handle, `dump_log` reads its log, `backup` copies
-//! an open filter, `salvage` recovers what a damaged filter still proves.
+//! `inspect` works on a filter's files without a handle, `dump_log` reads its log, `handles` finds
+//! the processes that have a filter open, `backup` copies an open filter, `salvage` recovers what a
+//! damaged filter still proves.
 
 pub mod backup;
 #[cfg(not(loom))]
 pub mod dump_log;
+#[cfg(not(loom))]
+pub mod handles;
 #[cfg(not(loom))]
 pub mod inspect;
 #[cfg(not(loom))]

@@ -5,6 +5,7 @@ use crate::api::config::{Any, Spec};
 use crate::engine::background;
 use crate::engine::background::Tasks;
 use crate::engine::close::Opened;
+use crate::engine::details::Details;
 use crate::engine::stats::{Digest, Stat};
 use crate::engine::{Engine, clear, open};
 use crate::error::{Error, Result};
@@ -182,6 +183,16 @@ impl<K> Filter<K> {
     pub fn stat(&self) -> Result<Stat> {
         let _busy = self.engine.shared.enter()?;
         self.engine.stat()
+    }
+
+    /// Returns figures for operators: fill by generation and by block, ends of the log, handles,
+    /// held stripes. It takes no lock and changes nothing.
+    ///
+    /// # Errors
+    /// As [`Filter::stat`].
+    pub fn details(&self) -> Result<Details> {
+        let _busy = self.engine.shared.enter()?;
+        self.engine.details()
     }
 
     /// Returns how far the filter's time is ahead of the handle's clock (of the system's for a

@@ -2,9 +2,10 @@
 //!
 //! `filter` is the handle, `abilities` its operations on keys, `paths` the ways to a handle by
 //! directory. `config` is what a user asks for, `call` an operation with settings, `entry` one of
-//! many. `reader` is the handle without write permission, `count_prior` takes priors from a filter
-//! that counts, `explain` sets answers beside the log's records, `ticket` is an operation that is
-//! done and becomes durable later. The protocols are in [`crate::engine`].
+//! many, `metrics` the figures for exporters. `reader` is the handle without write permission,
+//! `count_prior` takes priors from a filter that counts, `explain` sets answers beside the log's
+//! records, `ticket` is an operation that is done and becomes durable later. The protocols are in
+//! [`crate::engine`].
 
 pub mod abilities;
 pub mod call;
@@ -14,6 +15,7 @@ pub mod entry;
 #[cfg(not(loom))]
 pub mod explain;
 pub mod filter;
+pub mod metrics;
 #[cfg(not(loom))]
 pub mod paths;
 #[cfg(not(loom))]

@@ -8,13 +8,16 @@
 //! an opener of a filter that no process has open begins a new timeline, which the file `live`
 //! names.
 
+use crate::admin::dump_log::Entry;
 use crate::admin::look::Look;
 use crate::api::call::{Call, Handle, sealed};
 use crate::api::config::{Ages, Any, Counts, Decays, Infers, Spec};
 use crate::api::explain::{self, Explained};
 use crate::clock::Clock;
 use crate::engine::Engine;
+use crate::engine::details::Details;
 use crate::engine::open::{for_reading, read_meta};
+use crate::engine::outcome::Given;
 use crate::engine::read::Queries;
 use crate::engine::stats::{Digest, Stat};
 use crate::engine::time::continue_time;
@@ -367,6 +370,15 @@ impl<K> Reader<K> {
         self.with_view(false, |view| view.engine.stat())
     }
 
+    /// Returns figures for operators; see [`Filter::details`](crate::Filter::details). Beside
+    /// writers they are those of the writers. Without any, no handle is live and no stripe held.
+    ///
+    /// # Errors
+    /// As [`Reader::contains`].
+    pub fn details(&self) -> Result<Details> {
+        self.with_view(false, |view| view.engine.details())
+    }
+
     /// Returns a hash of the logical state; see [`Filter::digest`](crate::Filter::digest). A reader
     /// cannot block writers. While there are any, it first rebuilds the state from the files, up to
     /// about the last operation that has returned.
@@ -466,6 +478,16 @@ impl Reader<Any> {
 }
 
 impl<K: Ages> Reader<K> {
+    /// Returns the age of the key of a record of this filter's log, as [`Reader::age`] does for a
+    /// key; `None` if the key is absent, and for a record without a key.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn age_of_record(&self, entry: &Entry) -> Result<Option<Age>> {
+        let Some(hash) = entry.key_hash() else { return Ok(None) };
+        self.with_view(false, |view| view.engine.queries.age(hash, Given::default()))
+    }
+
     /// Returns how long ago a key was seen, at least; see [`Filter::age`](crate::Filter::age).
     ///
     /// # Errors

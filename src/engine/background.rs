@@ -11,6 +11,7 @@ use crate::engine::task_threads::{self, Task, Work};
 use crate::engine::wakeup::TICK;
 use crate::options::Downtime;
 use crate::sync::mutex::Mutex;
+use crate::telemetry::failed_in_background;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -95,10 +96,13 @@ impl Task for LogTask {
         // few pages.
         let ahead = PRESENT.min(2 * tail.saturating_sub(before));
         // A failed task is left to the caller that needs it, which then gets the error.
-        if engine.log_writer.allocate_ahead(ahead).is_err_and(|error| error.is_full()) {
+        let allocated = engine.log_writer.allocate_ahead(ahead);
+        if allocated.as_ref().is_err_and(|error| error.is_full()) {
             engine.backpressure.restrain();
         }
-        let _ = engine.commits.release_records();
+        failed_in_background("allocation", engine.shared.media.path(), allocated);
+        let released = engine.commits.release_records();
+        failed_in_background("release", engine.shared.media.path(), released);
         if *tail == before {
             engine.log_writer.release_ahead();
         }
@@ -107,7 +111,8 @@ impl Task for LogTask {
         let due = interval.is_some_and(|every| synced.elapsed() + EARLY.min(every / 2) >= every);
         if due {
             *synced = Instant::now();
-            let _ = engine.commits.commit_all();
+            let synced = engine.commits.commit_all();
+            failed_in_background("sync", engine.shared.media.path(), synced);
         }
         if tidied.elapsed() + EARLY >= TICK {
             *tidied = Instant::now();
@@ -137,7 +142,8 @@ impl Task for SnapshotTask {
         let wanted = engine.backpressure.is_requested();
         // If it fails (a full disk) the log continues to grow, and the next attempt is at the next
         // tick.
-        let _ = engine.checkpoints.checkpoint_if_due();
+        let written = engine.checkpoints.checkpoint_if_due();
+        failed_in_background("checkpoint", engine.shared.media.path(), written);
         // A request since then is for the next checkpoint.
         if wanted {
             engine.backpressure.end_wait();
@@ -149,10 +155,11 @@ impl Task for SnapshotTask {
 /// Does the maintenance of the log task that is due once a second.
 fn tidy_log(engine: &Engine) {
     // A failed task is left to the caller that needs it, which then gets the error.
-    if engine.shared.check_place().is_err() {
-        return;
+    let path = engine.shared.media.path();
+    if let Err(gone) = engine.shared.check_place() {
+        return failed_in_background::<()>("place", path, Err(gone));
     }
-    let _ = engine.commits.close_gaps();
+    failed_in_background("gaps", path, engine.commits.close_gaps());
     engine.stripes.repair_all();
     if let Some(_events) = engine.stripes.lock_events() {
         // Under stripe 0, because a clear subtracts counts.
@@ -161,7 +168,7 @@ fn tidy_log(engine: &Engine) {
     engine.log_writer.unmap_durable();
     engine.time.tend();
     if engine.shared.meta.downtime == Downtime::Freeze && engine.shared.uses_time {
-        let _ = engine.writer.steps.heartbeat();
+        failed_in_background("heartbeat", path, engine.writer.steps.heartbeat());
     }
 }
 

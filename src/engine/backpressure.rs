@@ -7,6 +7,7 @@
 use crate::engine::shared::Shared;
 use crate::engine::wakeup::Wakeup;
 use crate::sync::{self, Hint, Instant, patience};
+use crate::telemetry::{self, Timed, Work};
 use crate::wal::record::RECORD_BYTES;
 use std::sync::Arc;
 use std::time::Duration;
@@ -82,6 +83,7 @@ impl Backpressure {
     /// because the checkpoint needs all of them.
     #[cold]
     pub(crate) fn wait(&self) {
+        let _waited = Timed::begin(Work::Backpressure, self.shared.media.path());
         let (mut seen, mut since) = (self.progress(), Instant::now());
         while seen != 0 && !self.shared.image.header().refuses() {
             sync::sleep(PAUSE);
@@ -89,6 +91,7 @@ impl Backpressure {
             if now != seen {
                 (seen, since) = (now, Instant::now());
             } else if since.elapsed() >= PATIENCE {
+                telemetry::stalled("a checkpoint", self.shared.media.path());
                 return self.end_wait();
             }
         }

@@ -18,6 +18,7 @@ use crate::recovery::trim::{copy_short, copy_state};
 use crate::snapshot::write::SnapshotWriter;
 use crate::snapshot::{Content, Frame, FrameSeal, SnapshotHeader};
 use crate::sync::{self, AtomicU64, Instant, Ordering};
+use crate::telemetry::{Timed, Work};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -179,6 +180,14 @@ impl Checkpoints {
             self.reclaim.tidy()?;
             return Ok(newest);
         }
+        let mut work = Timed::begin(Work::Checkpoint, self.shared.media.path());
+        let written = self.write_new_snapshot(&work);
+        work.result(written)
+    }
+
+    /// Writes a snapshot, names it, and removes what it makes superfluous.
+    fn write_new_snapshot(&self, work: &Timed<'_>) -> Result<u64> {
+        let header = self.shared.image.header();
         let temporary = FileName::Temporary(self.shared.log.next_temporary()).to_string();
         let written = match self.copy_to(Place::New, &temporary) {
             Err(error) if error.is_full() => self.copy_into_fallback_base(&temporary, error),
@@ -190,6 +199,9 @@ impl Checkpoints {
             let _ = self.shared.media.remove(&temporary);
         })?;
         let start = written.start;
+        work.note("start_lsn", start);
+        work.note("end_lsn", written.end);
+        work.note("bytes", written.bytes);
         self.shared.check_place().inspect_err(|_| {
             let _ = self.shared.media.remove(&temporary);
         })?;
@@ -290,8 +302,7 @@ impl Checkpoints {
         let end = header.tail().read();
         let (uuid, timeline) = (header.identity().uuid, header.identity().timeline);
         let snapshot = SnapshotHeader { uuid, timeline, start, end, frames: 0, bytes: 0 };
-        writer.finish(snapshot)?;
-        Ok(snapshot)
+        writer.finish(snapshot)
     }
 
     fn copy_state(&self) -> Result<CopiedState> {

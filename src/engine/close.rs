@@ -14,6 +14,7 @@ use crate::media::Access;
 use crate::recovery::history::History;
 use crate::recovery::{Listing, trim};
 use crate::sync;
+use crate::telemetry::{Timed, Work};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -88,10 +89,12 @@ impl Opened {
         if !self.engine.shared.closing.mark() {
             return Ok(());
         }
+        let mut work = Timed::begin(Work::Close, self.engine.shared.media.path());
         self.tasks.lock().unwrap_or_else(PoisonError::into_inner).stop();
         self.engine.tickets.stop();
         wait_for_operations(&self.engine.shared);
-        let closed = finish(&self.engine);
+        let closed = work.result(finish(&self.engine));
+        work.note("lsn", self.engine.shared.image.header().tail().read());
         // The first error is the one to report.
         let released = self.engine.shared.slots.release();
         self.engine.tickets.end();

@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::locks::leader_gate::{self, Taken};
 use crate::options::Durability;
 use crate::sync::{Hint, Instant, patience};
+use crate::telemetry::{self, Timed, Work};
 use crate::wal::{Op, Record, scan};
 use std::sync::Arc;
 use std::time::Duration;
@@ -67,7 +68,10 @@ impl GroupCommit {
                 match leader_gate::take(self.shared.image.header().syncing(), patience) {
                     Taken::Again => continue,
                     Taken::Ours(leader) => (leader, true),
-                    Taken::Overtook(leader) => (leader, false),
+                    Taken::Overtook(leader) => {
+                        telemetry::stalled("the leader of a sync", self.shared.media.path());
+                        (leader, false)
+                    }
                 };
             // The previous leader may have done it.
             let led = if self.shared.durable() < target { self.lead(in_order) } else { Ok(()) };
@@ -114,7 +118,9 @@ impl GroupCommit {
             // Records below the tail are final.
             segment.release(from, upto);
             let start = Instant::now();
-            let synced = segment.sync();
+            let mut work = Timed::begin(Work::Sync, self.shared.media.path());
+            let synced = work.result(segment.sync());
+            work.end();
             self.note_time(start.elapsed());
             if let Err(error) = synced {
                 self.shared.poison(format!("a sync of the log failed ({error})"));

@@ -3,15 +3,15 @@
 //! `open` creates and opens filters, `close` waits for operations in progress, `background` has the
 //! maintenance tasks of a filter. All three work on an [`Engine`], which is the parts of a handle:
 //! `clear` removes all keys, `write` inserts and removes, `infer` computes posteriors, `read`
-//! answers, `stats` counts and hashes, `checkpoint` writes snapshots, `reclaim` removes what they
-//! make superfluous, `steps` records events and the filter's time, `stripes` acquires stripes and
-//! repairs what a dead owner left, `event_log` appends under stripe 0, `tickets` tells callers when
-//! what they did is durable, `group_commit` makes the log durable, `log_writer` appends to it,
-//! `backpressure` lets writers wait for a checkpoint, `wakeup` wakes the tasks, `time` is the
-//! filter's time, `shared` holds what all parts need, `vacancy` checks a directory before a filter
-//! is created, `closing` is the mark of a closed handle, `outcome` an operation and its outcome,
-//! `waiters` the list of tickets that wait, `task_threads` the threads of the process. No other
-//! module reads the clock. `tests/layers` keeps the order.
+//! answers, `stats` counts and hashes, `details` has figures for operators, `checkpoint` writes
+//! snapshots, `reclaim` removes what they make superfluous, `steps` records events and the filter's
+//! time, `stripes` acquires stripes and repairs what a dead owner left, `event_log` appends under
+//! stripe 0, `tickets` tells callers when what they did is durable, `group_commit` makes the log
+//! durable, `log_writer` appends to it, `backpressure` lets writers wait for a checkpoint, `wakeup`
+//! wakes the tasks, `time` is the filter's time, `shared` holds what all parts need, `vacancy`
+//! checks a directory before a filter is created, `closing` is the mark of a closed handle,
+//! `outcome` an operation and its outcome, `waiters` the list of tickets that wait, `task_threads`
+//! the threads of the process. No other module reads the clock. `tests/layers` keeps the order.
 
 pub mod background;
 pub mod backpressure;
@@ -19,6 +19,7 @@ pub mod checkpoint;
 pub mod clear;
 pub mod close;
 pub mod closing;
+pub mod details;
 pub mod event_log;
 pub mod group_commit;
 pub mod infer;
@@ -41,6 +42,7 @@ pub mod write;
 
 use crate::engine::backpressure::Backpressure;
 use crate::engine::checkpoint::Checkpoints;
+use crate::engine::details::Details;
 use crate::engine::event_log::EventLog;
 use crate::engine::group_commit::GroupCommit;
 use crate::engine::log_writer::LogWriter;
@@ -132,6 +134,11 @@ impl Engine {
     /// Returns statistics; see [`stats::stat`].
     pub(crate) fn stat(&self) -> Result<Stat> {
         stats::stat(&self.shared, &self.time)
+    }
+
+    /// Returns figures for operators; see [`details::details`].
+    pub(crate) fn details(&self) -> Result<Details> {
+        details::details(&self.shared, &self.time)
     }
 
     /// Returns a hash of the logical state; see [`stats::digest`].

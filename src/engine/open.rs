@@ -20,6 +20,7 @@ use crate::meta::Meta;
 use crate::options::Options;
 use crate::recovery::removal::{self, remove_for_good};
 use crate::recovery::{Listing, LogExtent, Recovered, rebuild, replay, trim};
+use crate::telemetry::{Timed, Work};
 use crate::wal::log::next_end;
 use crate::wal::record::RECORD_BYTES;
 use crate::wal::segment::SegmentHeader;
@@ -72,6 +73,9 @@ pub(crate) fn create(
     options: Options,
 ) -> Result<Engine> {
     options.check()?;
+    let path = media.path().to_path_buf();
+    let mut work = Timed::begin(Work::Open, &path);
+    work.note("created", 1);
     let layout = layout(&*kind, &options);
     let memory = first_bank_bytes(&*kind, layout)?;
     let function = options.key_hash.unwrap_or_default();
@@ -87,29 +91,34 @@ pub(crate) fn create(
         durability: options.durability,
         downtime: options.downtime,
     };
-    write_new(&*media, |slots| {
+    work.result(write_new(&*media, |slots| {
         begin_log(&*media, &meta)?;
         let engine = recover(media.clone(), meta, options, slots)?;
         engine.shared.check_place()?;
         write_meta(&engine)?;
         engine.shared.slots.end_opening()?;
         Ok(engine)
-    })
+    }))
 }
 
 /// Opens an existing filter.
 pub(crate) fn open(media: Arc<dyn Media>, options: Options) -> Result<Engine> {
     // Before anything is written: a directory without a filter must not get a lock file.
     read_meta(&*media)?;
-    let slots = Arc::new(enter(&*media)?);
-    let meta = read_meta(&*media)?;
-    let engine = if slots.anyone_else()? {
-        attach(media, meta, options, slots)?
-    } else {
-        recover(media, meta, options, slots)?
+    let path = media.path().to_path_buf();
+    let mut work = Timed::begin(Work::Open, &path);
+    let open = || {
+        let slots = Arc::new(enter(&*media)?);
+        let meta = read_meta(&*media)?;
+        let engine = if slots.anyone_else()? {
+            attach(media, meta, options, slots)?
+        } else {
+            recover(media, meta, options, slots)?
+        };
+        engine.shared.slots.end_opening()?;
+        Ok(engine)
     };
-    engine.shared.slots.end_opening()?;
-    Ok(engine)
+    work.result(open())
 }
 
 /// Joins the handles that have the filter open. If they all die meanwhile, their image lives
@@ -158,6 +167,8 @@ fn recover(
     remove_temporaries(&*media)?;
     let temporary = FileName::Temporary(LIVE_TEMPORARY).to_string();
     let known = LogExtent::of_the_dead(&*media, meta.uuid)?;
+    let path = media.path().to_path_buf();
+    let work = Timed::begin(Work::Recovery, &path);
     let begin = || {
         let advance = || slots.note_progress();
         let recovered = replay(&*media, &media, &meta, &temporary, known, &advance)?;
@@ -173,6 +184,7 @@ fn recover(
         }
         begun => (begun?, false),
     };
+    note_recovery(work, &recovered);
     // No later reader needs them; the next opening tries again.
     let _ = remove_for_good(&*media, recovered.leftovers(&*media)?, LEFTOVER_TEMPORARY..);
     trim::free_ends(&*media, &recovered.history, recovered.prefix.stop);
@@ -188,6 +200,15 @@ fn recover(
         let _ = engine.checkpoints.checkpoint_anew();
     }
     Ok(engine)
+}
+
+/// Ends the report of a recovery.
+fn note_recovery(work: Timed<'_>, recovered: &Recovered) {
+    work.note("start_lsn", recovered.start);
+    work.note("stop_lsn", recovered.prefix.stop);
+    work.note("records", recovered.prefix.records);
+    work.note("damaged_snapshots", recovered.unsound.len() as u64);
+    work.end();
 }
 
 /// Returns whether the log since the newest snapshot has enough timelines, or takes enough bytes,

@@ -15,6 +15,7 @@ use crate::meta::Meta;
 use crate::options::Options;
 use crate::platform::fork::Guard;
 use crate::sync::Mutex;
+use crate::telemetry;
 use crate::wal::{Log, Segment};
 use ebbtide_core::kind::{Micros, Totals};
 use std::fmt;
@@ -146,8 +147,16 @@ impl Shared {
 
     /// Refuses all further writes, of all handles. The first cause is kept.
     pub(crate) fn poison(&self, cause: String) {
-        self.cause.lock().get_or_insert(cause);
+        let is_first = {
+            let mut known = self.cause.lock();
+            let is_first = known.is_none();
+            known.get_or_insert_with(|| cause.clone());
+            is_first
+        };
         self.image.header().poison();
+        if is_first {
+            telemetry::poisoned(self.media.path(), &cause);
+        }
     }
 
     /// Creates the error for a poisoned filter.

@@ -11,6 +11,7 @@ use crate::locks::robust_word::{self, Acquired, Owner, Verdict};
 use crate::locks::stripes::StripeGuard;
 use crate::recovery::repair;
 use crate::sync::{self, Hint, patience};
+use crate::telemetry::{Timed, Work};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -86,8 +87,11 @@ impl StripeLocks {
     fn wait_unless_closed(&self, stripe: usize) -> Result<StripeGuard<'_, Local>> {
         let judge =
             |owner| if self.shared.is_closed() { Verdict::Abandon } else { self.judge(owner) };
+        let waited = Timed::begin(Work::StripeWait, self.shared.media.path());
         let header = self.shared.image.header();
-        match self.shared.stripes.lock(header, stripe, &judge) {
+        let locked = self.shared.stripes.lock(header, stripe, &judge);
+        waited.end();
+        match locked {
             Some((guard, acquired)) if self.shared.is_closed() => {
                 Err(self.come_too_late(guard, acquired))
             }
@@ -111,6 +115,7 @@ impl StripeLocks {
 
     #[cold]
     fn wait_for(&self, stripe: usize) -> StripeGuard<'_, Local> {
+        let _waited = Timed::begin(Work::StripeWait, self.shared.media.path());
         loop {
             // This judge never returns `Abandon`.
             if let Some(guard) = self.lock_judged(stripe, &|owner| self.judge(owner)) {
@@ -192,6 +197,8 @@ impl StripeLocks {
     #[cold]
     fn repaired<'a>(&'a self, mut stripe: StripeGuard<'a, Local>) -> StripeGuard<'a, Local> {
         let (header, index) = (self.shared.image.header(), stripe.index());
+        let work = Timed::begin(Work::Repair, self.shared.media.path());
+        work.note("stripe", index as u64);
         let before = stripe.entry().sums();
         let cleared = match self.repair(index) {
             Ok(cleared) => cleared,
@@ -213,6 +220,7 @@ impl StripeLocks {
         // An owner that had not counted in the stripe had not counted here either.
         let inserts = after.inserts.wrapping_sub(before.inserts);
         let new_bits = after.new_bits.wrapping_sub(before.new_bits);
+        work.note("inserts", inserts);
         header.counters().count(self.shared.shard(), inserts, new_bits);
         self.time.raise(after.time);
         if index == 0 {

@@ -48,6 +48,13 @@ fn slot_byte(slot: u16) -> u64 {
     FIRST_SLOT_BYTE + u64::from(slot)
 }
 
+/// Returns the slot whose byte this is; `None` for bytes of other meaning.
+#[must_use]
+pub fn slot_of_byte(byte: u64) -> Option<u16> {
+    let slot = byte.checked_sub(FIRST_SLOT_BYTE)? as u16;
+    (byte < CHECKPOINT_BYTE).then_some(slot)
+}
+
 /// One handle's view of the slots, and its hold on one of them. Dropping it releases everything.
 #[derive(Debug)]
 pub struct Sessions {

@@ -49,6 +49,13 @@ impl Guard {
         Self { word, generation }
     }
 
+    /// Returns the number of the process, unique in a chain of forks.
+    #[cfg(feature = "telemetry")]
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
     /// Returns true in a child made by fork, and in its children, but not in the process that made
     /// the guard.
     #[must_use]

@@ -67,7 +67,9 @@ fn be_ordinary() {
     if cfg!(miri) {
         return;
     }
-    let parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: numbers only, for which all bits may be zero: priority 0. Some C libraries (musl)
+    // have more fields than the priority.
+    let parameters: libc::sched_param = unsafe { std::mem::zeroed() };
     // SAFETY: plain system calls on the calling thread; the structure is only read.
     unsafe {
         if matches!(libc::sched_getscheduler(0), libc::SCHED_FIFO | libc::SCHED_RR) {

@@ -151,7 +151,7 @@ fn write(home: &dyn Media, meta: &Meta, state: &Recovered, temporary: &str) -> i
     let mut writer = SnapshotWriter::create(home, temporary, seal)?;
     write_frames(kind, image, &mut writer)?;
     let (uuid, start, end) = (meta.uuid, stop, stop);
-    writer.finish(SnapshotHeader { uuid, timeline, start, end, frames: 0, bytes: 0 })
+    writer.finish(SnapshotHeader { uuid, timeline, start, end, frames: 0, bytes: 0 }).map(|_| ())
 }
 
 /// Writes the frames of an image that no other process has.

@@ -73,15 +73,16 @@ impl SnapshotWriter {
     }
 
     /// Writes the header (its counts are filled in here; uuid, timeline and start are those of the
-    /// frames) and syncs the file. The caller renames it.
+    /// frames) and syncs the file. The caller renames it. Returns the header as written.
     ///
     /// # Errors
     /// The system's error.
-    pub fn finish(mut self, header: SnapshotHeader) -> io::Result<()> {
+    pub fn finish(mut self, header: SnapshotHeader) -> io::Result<SnapshotHeader> {
         self.flush()?;
         self.file.truncate(self.offset)?;
         let header = SnapshotHeader { frames: self.frames, bytes: self.offset, ..header };
         self.file.write_at(&to_bytes(&header.words().encode(MAGIC)), 0)?;
-        self.file.sync()
+        self.file.sync()?;
+        Ok(header)
     }
 }

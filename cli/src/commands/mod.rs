@@ -10,14 +10,20 @@ mod explain;
 mod keys;
 mod line;
 mod look;
+mod observer;
 mod place;
 mod plan;
+mod plan_plot;
 mod posteriors;
+mod prometheus;
 mod reasons;
+mod report;
 mod run;
 mod salvage;
 mod shells;
+mod stat;
 mod stream;
+mod top;
 
 use crate::args::Command;
 use crate::failure::Result;
@@ -37,7 +43,9 @@ pub fn run(command: Command) -> Result<ExitCode> {
         Command::Age(arguments) => keys::age(arguments)?,
         Command::Posterior(arguments) => posteriors::posterior(&arguments)?,
         Command::Decide(arguments) => posteriors::decide(&arguments)?,
-        Command::Stat(arguments) => look::stat(&arguments)?,
+        Command::Stat(arguments) => stat::stat(&arguments)?,
+        Command::Top(arguments) => top::top(&arguments)?,
+        Command::Report(arguments) => report::report(&arguments)?,
         Command::Digest(arguments) => look::digest(&arguments)?,
         Command::Verify(arguments) => return look::verify(&arguments),
         Command::Wal(arguments) => look::wal(&arguments)?,

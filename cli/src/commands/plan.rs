@@ -13,6 +13,9 @@ pub fn plan(arguments: &Plan) -> Result<()> {
     let (kind, parameters) =
         described(arguments.kind.as_deref(), arguments.last, &arguments.kind_options)?;
     let plan = inspect::plan(kind, &parameters, &arguments.creation.options())?;
+    if let Some(file) = &arguments.plot {
+        super::plan_plot::write(&parameters, file)?;
+    }
     let mut output = Output::new()?;
     if arguments.json {
         output.json(plan_json(kind, &plan))?;

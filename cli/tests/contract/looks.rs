@@ -6,10 +6,10 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 
 /// The data of `ls -li` about a file: inode, size, mode, owner, and modification time.
-type Entry = (u64, u64, u32, u32, (i64, i64));
+pub type Entry = (u64, u64, u32, u32, (i64, i64));
 
 /// Returns the entries of a directory and of all files in it.
-fn listing(dir: &str) -> BTreeMap<String, Entry> {
+pub fn listing(dir: &str) -> BTreeMap<String, Entry> {
     let entry = |name: &str| {
         let file = fs::symlink_metadata(format!("{dir}/{name}")).expect("a file");
         (file.ino(), file.size(), file.mode(), file.uid(), (file.mtime(), file.mtime_nsec()))

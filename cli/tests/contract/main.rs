@@ -21,6 +21,7 @@ mod key_parts;
 mod looks;
 mod messages;
 mod nonblocking;
+mod operators;
 mod places;
 mod posteriors;
 mod read_only;

@@ -159,6 +159,11 @@ impl Talk {
         self.answers.iter().collect()
     }
 
+    /// Returns all further lines of a command that has ended.
+    pub fn rest(self) -> String {
+        self.answers.iter().collect()
+    }
+
     /// As [`Talk::finish`], and expects no more lines.
     pub fn end(self) {
         assert_eq!(self.finish(), [""; 0]);

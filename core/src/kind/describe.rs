@@ -1,8 +1,8 @@
 //! What a kind is, apart from its operations: parameters, size, expected rates, capabilities.
 
 use super::{
-    Events, Growth, Inference, KeyAges, KeyCounts, KeyWeights, Micros, Moment, Parameters, Removal,
-    Sample, State, WholeCounts,
+    Events, GenerationFill, Growth, Inference, KeyAges, KeyCounts, KeyWeights, Micros, Moment,
+    Parameters, Removal, Sample, State, WholeCounts,
 };
 use crate::block::{Block, Geometry, Layout, load};
 use crate::error::{Error, Result};
@@ -74,6 +74,20 @@ pub trait Describe: Debug + Send + Sync {
     fn fill(&self, block: &Block<'_>) -> (u64, u64) {
         let set = block.cells.iter().map(|word| u64::from(load(word).count_ones())).sum();
         (set, block.cells.len() as u64 * 64)
+    }
+
+    /// Returns the cells of a settled block of bank `slot` by generation, the open one first; empty
+    /// for kinds without generations. All blocks of a filter have the same generations at the same
+    /// moment.
+    fn generation_fills(
+        &self,
+        state: &State<'_>,
+        slot: usize,
+        block: &Block<'_>,
+        moment: &Moment,
+    ) -> Vec<GenerationFill> {
+        let _ = (state, slot, block, moment);
+        Vec::new()
     }
 
     /// Returns the metrics of this kind.

@@ -1,6 +1,6 @@
 //! Generations of a fixed number of inserts.
 
-use super::{Event, Events, Moment, State, Totals};
+use super::{Age, Event, Events, Moment, State, Totals};
 use crate::block::Layout;
 
 /// Generations that end after a number of inserts, duplicates included.
@@ -32,6 +32,14 @@ impl CountedGenerations {
     #[inline]
     pub fn open_inserts(state: &State<'_>, totals: &Totals) -> u64 {
         totals.inserts.saturating_sub(state.own(Self::BEGAN))
+    }
+
+    /// Returns how many inserts ago the generation began that is `generations` before the open one.
+    #[must_use]
+    pub fn began(&self, state: &State<'_>, totals: &Totals, generations: u64) -> Age {
+        let closed = generations.saturating_mul(self.length);
+        let inserts = Self::open_inserts(state, totals).saturating_add(closed);
+        Age::Items(inserts.min(totals.inserts))
     }
 
     /// Returns the number of inserts at which as many generations are full, the open one first.

@@ -172,6 +172,16 @@ impl Columns {
     /// Returns the share of set bits in each slice of a block that has caught up to this
     /// generation, by age.
     pub(super) fn fills(&self, block: &Block<'_>, generation: u64) -> impl Iterator<Item = f64> {
+        self.set_by_age(block, generation).map(|(set, bits)| set as f64 / bits.max(1) as f64)
+    }
+
+    /// Returns how many bits of each slice of a block that has caught up to this generation are
+    /// set, and how many there are, by age.
+    pub(super) fn set_by_age(
+        &self,
+        block: &Block<'_>,
+        generation: u64,
+    ) -> impl Iterator<Item = (u64, u64)> {
         const ONES: u64 = 0x0101_0101_0101_0101;
         let width = 64 >> self.lanes_log;
         let mut set = [0_u64; 64];
@@ -186,8 +196,8 @@ impl Columns {
             }
         }
         let place = self.place(generation);
-        let bits = (block.cells.len() as u64 * self.lanes()).max(1) as f64;
-        (0..self.n).map(move |age| set[self.column(place, age) as usize % 64] as f64 / bits)
+        let bits = block.cells.len() as u64 * self.lanes();
+        (0..self.n).map(move |age| (set[self.column(place, age) as usize % 64], bits))
     }
 
     /// Prefetches the words of the key's rows.

@@ -24,8 +24,8 @@ use crate::block::{Block, Blocks, Geometry, Layout};
 use crate::error::{Error, Result};
 use crate::kind::parameters::{DEFAULT_FPR, within};
 use crate::kind::{
-    Age, CountedGenerations, Describe, Events, Inference, KeyAges, Kind, Moment, Operation,
-    Parameters, Query, Sample, SingleBlock, State, Totals, Within,
+    Age, CountedGenerations, Describe, Events, GenerationFill, Inference, KeyAges, Kind, Moment,
+    Operation, Parameters, Query, Sample, SingleBlock, State, Totals, Within,
 };
 use std::sync::Arc;
 use theory::Phase;
@@ -191,6 +191,20 @@ impl Describe for AgePartitioned {
 
     fn step(&self, state: &State<'_>, _: &Moment) -> Option<u64> {
         Some(CountedGenerations::current(state))
+    }
+
+    /// The slices by age: those that the open generation began first.
+    fn generation_fills(
+        &self,
+        state: &State<'_>,
+        _: usize,
+        block: &Block<'_>,
+        moment: &Moment,
+    ) -> Vec<GenerationFill> {
+        let slices = self.slices.set_by_age(block, CountedGenerations::current(state));
+        let began = |age| self.generations.began(state, &moment.totals, age);
+        let fills = slices.zip(0..).map(|((used, cells), age)| (began(age), used, cells));
+        fills.map(|(began, used, cells)| GenerationFill { began, used, cells }).collect()
     }
 
     /// Assumes that all keys were distinct: duplicates fill less.

@@ -78,6 +78,13 @@ pub(super) fn catch_up(block: &Block<'_>, step: u64) {
     }
 }
 
+/// Returns how many bits of each of these buffers are set, and how many there are.
+pub(super) fn used(block: &Block<'_>, buffers: Set) -> (u64, u64) {
+    let of_buffers = EVEN * buffers;
+    let set = block.cells.iter().map(|word| u64::from((load(word) & of_buffers).count_ones()));
+    (set.sum(), block.cells.len() as u64 * PLACES * u64::from(buffers.count_ones()))
+}
+
 #[cold]
 fn clear(block: &Block<'_>, bits: u64) {
     for word in block.cells {

@@ -39,8 +39,8 @@ mod tests;
 use crate::block::{Block, Geometry, Layout};
 use crate::error::Result;
 use crate::kind::{
-    CountedGenerations, Describe, Events, Kind, Moment, Operation, Parameters, Query, Sample,
-    SingleBlock, State,
+    CountedGenerations, Describe, Events, GenerationFill, Kind, Moment, Operation, Parameters,
+    Query, Sample, SingleBlock, State,
 };
 use buffers::{BOTH, PLACES, Set, caught_up, cleared_for};
 use plan::Plan;
@@ -173,6 +173,24 @@ impl Describe for Buffering {
 
     fn step(&self, state: &State<'_>, _: &Moment) -> Option<u64> {
         Some(CountedGenerations::current(state))
+    }
+
+    /// The buffer that was cleared last, then the other one.
+    fn generation_fills(
+        &self,
+        state: &State<'_>,
+        _: usize,
+        block: &Block<'_>,
+        moment: &Moment,
+    ) -> Vec<GenerationFill> {
+        let last = cleared_for(CountedGenerations::current(state));
+        let both = [last, BOTH & !last].into_iter().zip(0..);
+        let fill = |(buffer, age)| {
+            let (used, cells) = buffers::used(block, buffer);
+            let began = self.generations.began(state, &moment.totals, age);
+            GenerationFill { began, used, cells }
+        };
+        both.map(fill).collect()
     }
 
     /// Computed from the inserts that each buffer has taken; the fill of both gives the share of

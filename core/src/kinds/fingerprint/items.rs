@@ -6,8 +6,8 @@ use super::theory;
 use super::word::Word;
 use crate::block::{Block, Blocks, Geometry, Layout};
 use crate::kind::{
-    Age, CountedGenerations, Describe, Events, Inference, KeyAges, KindMetric, Moment, Operation,
-    Parameters, Query, Sample, SingleBlock, State, TOO_FULL, Totals, Within,
+    Age, CountedGenerations, Describe, Events, GenerationFill, Inference, KeyAges, KindMetric,
+    Moment, Operation, Parameters, Query, Sample, SingleBlock, State, TOO_FULL, Totals, Within,
 };
 
 /// A fingerprint filter for a number of inserts.
@@ -90,6 +90,19 @@ impl<W: Word> Describe for Items<W> {
     /// Live slots; a closed bucket counts as full.
     fn fill(&self, block: &Block<'_>) -> (u64, u64) {
         self.table.fill(block)
+    }
+
+    fn generation_fills(
+        &self,
+        state: &State<'_>,
+        _: usize,
+        block: &Block<'_>,
+        moment: &Moment,
+    ) -> Vec<GenerationFill> {
+        let cells = self.table.slots(block);
+        let began = |age| self.generations.began(state, &moment.totals, age);
+        let fill = |(used, age)| GenerationFill { began: began(age), used, cells };
+        self.table.used_by_age(block).into_iter().zip(0..).map(fill).collect()
     }
 
     fn metrics(&self) -> &'static [KindMetric] {

@@ -229,6 +229,25 @@ impl<W: Word> Table<W> {
         (block.own(LIVE).min(slots * buckets).max(slots * closed), slots * buckets)
     }
 
+    /// Returns the slots of a block by the age of their generation, the block's own first. A closed
+    /// bucket counts as full of keys of the youngest generation for which it may be closed.
+    pub(super) fn used_by_age(&self, block: &Block<'_>) -> Vec<u64> {
+        let mut used = vec![0; self.life as usize];
+        let mut count = |life: u32, slots: u64| {
+            let age = self.life.checked_sub(life).filter(|_| life > 0);
+            let used = age.and_then(|age| used.get_mut(age as usize));
+            used.into_iter().for_each(|used| *used += slots);
+        };
+        for bucket in 0..self.buckets(block) as usize {
+            let word = W::load(block, bucket);
+            match self.form.closed_for(word) {
+                0 => (0..self.form.slots()).for_each(|slot| count(self.form.slot(word, slot).1, 1)),
+                left => count(left, self.form.slots().into()),
+            }
+        }
+        used
+    }
+
     /// Returns the share of absent keys that a block at its own generation reports as present.
     pub(super) fn fpr(&self, block: &Block<'_>) -> f64 {
         let buckets = self.buckets(block).max(1) as f64;

@@ -17,8 +17,8 @@ use super::theory;
 use super::word::Word;
 use crate::block::{Block, Blocks, Geometry, Layout, MAX_BANKS};
 use crate::kind::{
-    Age, BankMask, Decision, Describe, Event, Events, Inference, KeyAges, Kind, KindMetric, Micros,
-    Moment, Operation, Parameters, Query, Sample, State, Within,
+    Age, BankMask, Decision, Describe, Event, Events, GenerationFill, Inference, KeyAges, Kind,
+    KindMetric, Micros, Moment, Operation, Parameters, Query, Sample, State, Within,
 };
 
 /// The least number of stripes by default.
@@ -141,6 +141,19 @@ impl<W: Word> Describe for Timed<W> {
     /// Live slots; a closed bucket counts as full.
     fn fill(&self, block: &Block<'_>) -> (u64, u64) {
         self.table.fill(block)
+    }
+
+    fn generation_fills(
+        &self,
+        _: &State<'_>,
+        _: usize,
+        block: &Block<'_>,
+        moment: &Moment,
+    ) -> Vec<GenerationFill> {
+        let (cells, open) = (self.table.slots(block), moment.now % self.pace);
+        let began = |age: u64| Age::Time(age.saturating_mul(self.pace).saturating_add(open));
+        let fill = |(used, age)| GenerationFill { began: began(age), used, cells };
+        self.table.used_by_age(block).into_iter().zip(0..).map(fill).collect()
     }
 
     fn metrics(&self) -> &'static [KindMetric] {

@@ -45,8 +45,8 @@ use super::columns::{Columns, caught_up};
 use crate::block::{Block, Blocks, Layout, MAX_BANKS};
 use crate::error::{Error, Result};
 use crate::kind::{
-    Age, BankMask, Decision, Describe, Event, Events, Inference, KeyAges, Kind, Micros, Moment,
-    Operation, Parameters, Query, Sample, State, Within,
+    Age, BankMask, Decision, Describe, Event, Events, GenerationFill, Inference, KeyAges, Kind,
+    Micros, Moment, Operation, Parameters, Query, Sample, State, Within,
 };
 use crate::state::STATE_WORDS;
 use fills::Measure;
@@ -192,6 +192,30 @@ impl Describe for TimeLimited {
     /// Measured, not derived from the keys of generations, because late keys go to closed ones.
     fn estimated_fpr(&self, _: &State<'_>, _: Layout, _: &Moment, sample: &Sample) -> f64 {
         sample.fpr()
+    }
+
+    /// The slices of all generations that are alive; those of other banks have no cells here.
+    fn generation_fills(
+        &self,
+        state: &State<'_>,
+        slot: usize,
+        block: &Block<'_>,
+        moment: &Moment,
+    ) -> Vec<GenerationFill> {
+        let Some(bank) = state.bank(slot) else { return Vec::new() };
+        let generations = self.plan.generations(state);
+        let current = generations.current();
+        let last = last_generation(state, &bank).min(current);
+        let slices: Vec<_> = self.slices.set_by_age(block, last).collect();
+        let alive = generations.first_since(moment.now, self.plan.window)..=current;
+        let fill = |generation: u64| {
+            let age = last.checked_sub(generation).filter(|_| generation >= bank.since);
+            let slice = age.and_then(|age| slices.get(usize::try_from(age).ok()?));
+            let (used, cells) = slice.copied().unwrap_or_default();
+            let began = Age::Time(moment.now.saturating_sub(generations.opened(generation)));
+            GenerationFill { began, used, cells }
+        };
+        alive.rev().map(fill).collect()
     }
 
     fn events(&self) -> Option<&dyn Events> {

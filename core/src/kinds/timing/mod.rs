@@ -41,8 +41,8 @@ use crate::error::Result;
 use crate::hash::Positions;
 use crate::inference::Scatter;
 use crate::kind::{
-    Age, Decision, Describe, Inference, KeyAges, Kind, Moment, Operation, Parameters, Query,
-    Sample, SingleBlock, State, Totals, Within,
+    Age, Decision, Describe, GenerationFill, Inference, KeyAges, Kind, Moment, Operation,
+    Parameters, Query, Sample, SingleBlock, State, Totals, Within,
 };
 use stamps::{Ring, in_use};
 use std::sync::{Arc, OnceLock};
@@ -55,6 +55,9 @@ pub const BLOCK_NAME: &str = "block-timing";
 
 /// The parameters of both.
 const KNOWN: [&str; 7] = ["window-items", "fpr", "bits", "k", "timers", "padding", "block-size"];
+
+/// The parts of the window by which timers are reported.
+const SHOWN: u64 = 16;
 
 /// The kind word of a block with the tick to which its timers are relative.
 const TICK: usize = 0;
@@ -239,6 +242,34 @@ impl Describe for Timing {
     fn fill(&self, block: &Block<'_>) -> (u64, u64) {
         let timers = self.timers(block);
         (in_use(&timers, block), timers.cells as u64)
+    }
+
+    /// The timers by age, in up to [`SHOWN`] parts of the window.
+    fn generation_fills(
+        &self,
+        _: &State<'_>,
+        _: usize,
+        block: &Block<'_>,
+        moment: &Moment,
+    ) -> Vec<GenerationFill> {
+        let (timers, now) = (self.timers(block), self.now(block, &moment.totals));
+        let ticks = theory::reach(self.plan.window, self.plan.batch, 0).saturating_add(1);
+        let part = ticks.div_ceil(SHOWN).max(1);
+        let stamp = self.ring.stamp(now.own);
+        let mut used = vec![0; ticks.div_ceil(part) as usize];
+        for at in 0..timers.cells {
+            let age =
+                self.ring.age(stamp, timers.get(block, at)).saturating_add(now.tick - now.own);
+            let its_part = usize::try_from(age / part).ok().and_then(|part| used.get_mut(part));
+            its_part.into_iter().for_each(|used| *used += 1);
+        }
+        let fill = |(used, parts): (u64, u64)| {
+            let batches = parts.saturating_mul(part).saturating_sub(1);
+            let inserts = batches.saturating_mul(self.plan.batch).saturating_add(now.into_batch);
+            let began = Age::Items(inserts.min(moment.totals.inserts));
+            GenerationFill { began, used, cells: timers.cells as u64 }
+        };
+        used.into_iter().zip(1..).map(fill).collect()
     }
 
     /// Returns the rate at the end of a batch, when most inserts count, all of distinct keys.

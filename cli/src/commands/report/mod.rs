@@ -1,0 +1,49 @@
+//! `report`: one page about a filter, with diagrams, or the diagrams alone as one picture.
+
+mod charts;
+mod page;
+mod samples;
+
+use super::observer::Observer;
+use crate::failure::{Failure, Result};
+use crate::operator_args::Report;
+use crate::plot::picture;
+use std::fs;
+use std::thread;
+use std::time::Duration;
+
+/// The time between two looks, from which the throughput follows.
+const BETWEEN: Duration = Duration::from_secs(1);
+
+/// Writes the report.
+pub fn report(arguments: &Report) -> Result<()> {
+    let ending = arguments.output.extension().and_then(|ending| ending.to_str());
+    let is_page = match ending {
+        Some("html") => true,
+        Some("svg") => false,
+        _ => {
+            return Err(Failure::Error(format!(
+                "expected a file that ends in .html or .svg, found {}",
+                arguments.output.display()
+            )));
+        }
+    };
+    let mut observer = Observer::open(&arguments.dir)?;
+    let mut seen = observer.look()?;
+    if !seen.details.slots.is_empty() {
+        // Only a filter in use has a throughput, and can be seen to stand still.
+        thread::sleep(BETWEEN);
+        seen = observer.look()?;
+    }
+    let samples = samples::Samples::take(&observer)?;
+    let charts = charts::all(&seen, &samples);
+    let text = if is_page {
+        page::page(observer.dir(), &seen, &samples, &charts)
+    } else {
+        let heading = format!("{}: {}", observer.dir().display(), seen.stat.kind);
+        picture(&heading, &charts)
+    };
+    fs::write(&arguments.output, text).map_err(|error| {
+        Failure::Error(format!("cannot write {}: {error}", arguments.output.display()))
+    })
+}

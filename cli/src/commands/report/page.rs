@@ -1,0 +1,140 @@
+//! The page of a report: tables and diagrams in one file, without scripts and outside resources.
+
+use super::samples::Samples;
+use crate::commands::look::{bytes, parameter_rows};
+use crate::commands::observer::{Observation, age};
+use crate::plot::{Chart, STYLE, escaped};
+use crate::units;
+use std::fmt::Write;
+use std::path::Path;
+
+/// The style of the page, beside that of the diagrams.
+const PAGE_STYLE: &str = "\
+body{margin:0;background:var(--paper);color:var(--ink);font:15px/1.5 system-ui,sans-serif}\
+main{max-width:1080px;margin:0 auto;padding:24px 16px}\
+h1{font-size:22px;margin:0;word-break:break-all}\
+h2{font-size:17px;margin:28px 0 8px}p{margin:4px 0;color:var(--soft)}\
+.remarks{border-left:4px solid var(--warn);padding:4px 12px;margin:16px 0}\
+.remarks li{color:var(--warn)}.tiles{display:grid;gap:12px;margin:16px 0;\
+grid-template-columns:repeat(auto-fit,minmax(150px,1fr))}\
+.tile{border:1px solid var(--grid);border-radius:8px;padding:10px 12px}\
+.tile b{display:block;font-size:20px;font-weight:600}.tile span{color:var(--soft);font-size:13px}\
+.charts{display:grid;gap:16px;grid-template-columns:repeat(auto-fit,minmax(min(480px,100%),1fr))}\
+svg{width:100%;height:auto;border:1px solid var(--grid);border-radius:8px}\
+.tables{overflow-x:auto}table{border-collapse:collapse;font-variant-numeric:tabular-nums}\
+td,th{text-align:left;padding:3px 18px 3px 0;border-bottom:1px solid var(--grid)}\
+th{font-weight:500;color:var(--soft)}";
+
+/// Returns the page.
+pub fn page(dir: &Path, seen: &Observation, samples: &Samples, charts: &[Chart]) -> String {
+    let title = escaped(&format!("{}: {}", dir.display(), seen.stat.kind));
+    let taken = escaped(&units::time(ebbtide::Timestamp::now()));
+    let mut text = format!(
+        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
+         <meta name=\"color-scheme\" content=\"light dark\">\
+         <meta http-equiv=\"Content-Security-Policy\" \
+         content=\"default-src 'none'; style-src 'unsafe-inline'\">\
+         <title>{title}</title><style>{STYLE}{PAGE_STYLE}</style></head><body><main>\n\
+         <h1>{title}</h1><p>Taken at {taken} by ebbtide {}.</p>\n",
+        env!("CARGO_PKG_VERSION")
+    );
+    remarks(&mut text, seen, samples);
+    tiles(&mut text, seen);
+    text += "<div class=\"charts\">\n";
+    charts.iter().for_each(|chart| text += &chart.element());
+    text += "</div>\n";
+    handles(&mut text, seen);
+    figures(&mut text, seen);
+    text + "</main></body></html>\n"
+}
+
+// Writing to a string never fails.
+
+fn remarks(text: &mut String, seen: &Observation, samples: &Samples) {
+    let all: Vec<_> = seen.remarks.iter().chain(&samples.damage).collect();
+    if all.is_empty() {
+        *text += "<p>Nothing unusual was seen.</p>\n";
+        return;
+    }
+    *text += "<ul class=\"remarks\">";
+    for remark in all {
+        let _ = write!(text, "<li>{}</li>", escaped(remark));
+    }
+    *text += "</ul>\n";
+}
+
+fn tiles(text: &mut String, seen: &Observation) {
+    let stat = &seen.stat;
+    let tiles = [
+        (stat.inserts.to_string(), "inserts since creation"),
+        (
+            seen.rate.map_or_else(
+                || "not in use".to_owned(),
+                |rate| format!("{}/s", units::count(rate)),
+            ),
+            "inserts now",
+        ),
+        (format!("{:.1} %", stat.fill * 100.0), "of the cells in use"),
+        (format!("{:.2e}", stat.estimated_fpr), "estimated false-positive rate"),
+        (format!("{:.2e}", stat.planned_fpr), "planned false-positive rate"),
+        (seen.oldest().map_or_else(|| "-".to_owned(), age), "age of the oldest generation"),
+        (
+            format!("{:.1} MiB", seen.log_since_snapshot() as f64 / f64::from(1 << 20)),
+            "log since the newest snapshot",
+        ),
+        (seen.undurable().to_string(), "records not durable yet"),
+    ];
+    *text += "<div class=\"tiles\">";
+    for (value, name) in tiles {
+        let _ =
+            write!(text, "<div class=\"tile\"><b>{}</b><span>{name}</span></div>", escaped(&value));
+    }
+    *text += "</div>\n";
+}
+
+fn handles(text: &mut String, seen: &Observation) {
+    *text += "<h2>Handles</h2>\n";
+    let lines = seen.handle_lines();
+    if lines.is_empty() {
+        *text += "<p>No process has the filter open.</p>\n";
+        return;
+    }
+    *text += "<div class=\"tables\"><table><tr><th>slot</th><th>process</th>\
+              <th>stripes held at the moment</th></tr>";
+    for [slot, process, held] in lines {
+        let (process, held) = (escaped(&process), escaped(&held));
+        let _ = write!(text, "<tr><td>{slot}</td><td>{process}</td><td>{held}</td></tr>");
+    }
+    *text += "</table></div>\n";
+}
+
+fn figures(text: &mut String, seen: &Observation) {
+    let (stat, details) = (&seen.stat, &seen.details);
+    let mut rows = parameter_rows(&stat.parameters);
+    rows.extend([
+        ("durability", units::durability(stat.durability)),
+        ("hash", stat.key_hash.to_string()),
+        ("operations", stat.operations.to_string()),
+        ("refused as too late", stat.refused.to_string()),
+        ("step", stat.step.map_or_else(|| "none".to_owned(), |step| step.to_string())),
+        ("latest time (UTC)", stat.time.map_or_else(|| "none yet".to_owned(), units::time)),
+        ("LSN", stat.lsn.to_string()),
+        ("durable LSN", stat.durable_lsn.to_string()),
+        ("snapshot from LSN", details.snapshot_lsn.to_string()),
+        ("memory", bytes(stat.memory_bytes)),
+        ("disk", bytes(stat.disk_bytes)),
+        ("stripes", stat.stripes.to_string()),
+        ("blocks", stat.blocks.to_string()),
+        ("banks", stat.banks.to_string()),
+        ("snapshots", stat.snapshots.to_string()),
+        ("log segments", stat.wal_segments.to_string()),
+    ]);
+    rows.extend(stat.figures.iter().map(|(name, value)| (*name, value.to_string())));
+    *text += "<h2>Parameters and figures</h2>\n<div class=\"tables\"><table>";
+    for (name, value) in rows {
+        let (name, value) = (escaped(name), escaped(&value));
+        let _ = write!(text, "<tr><th>{name}</th><td>{value}</td></tr>");
+    }
+    *text += "</table></div>\n";
+}

@@ -1,0 +1,122 @@
+//! `stat`: the figures of a filter, once or at intervals, as text, JSON or metrics.
+
+use super::at_rest::{self, warn_if_ahead};
+use super::look::{bytes, parameter_rows, parameters_json};
+use super::prometheus;
+use crate::failure::{Failure, Result};
+use crate::operator_args::{Format, Stat as Arguments};
+use crate::output::{Output, object, table};
+use crate::stop::Stop;
+use crate::units;
+use ebbtide::{Any, Reader, Stat};
+use serde_json::{Map, Value};
+
+/// The warning of `stat` about a filter that is fuller than planned.
+const SATURATED: &str = "SATURATED: the filter is fuller than planned: its false-positive rate is \
+                         more than twice the planned rate; create a larger filter (see `ebbtide \
+                         plan`) and move to it; if this many keys are unexpected, find their \
+                         source, because flooding a filter is an attack";
+
+/// Prints the figures of a filter, until a signal if they are watched.
+pub fn stat(arguments: &Arguments) -> Result<()> {
+    let format = if arguments.json { Format::Json } else { arguments.format };
+    let reader = Reader::<Any>::open(&arguments.dir, at_rest::options())?;
+    let mut output = Output::new()?;
+    let Some(every) = arguments.watch else {
+        warn_if_ahead(reader.stat()?.clock_lead);
+        print(&reader, format, &mut output)?;
+        return output.flush();
+    };
+    let stop = Stop::on_signals()?;
+    loop {
+        print(&reader, format, &mut output)?;
+        if format == Format::Text {
+            // Separates the tables.
+            output.text("")?;
+        }
+        output.flush()?;
+        stop.sleep(every)?;
+        if let Some(signal) = stop.signal() {
+            return Err(Failure::Stopped(signal));
+        }
+    }
+}
+
+fn print(reader: &Reader, format: Format, output: &mut Output) -> Result<()> {
+    let stat = reader.stat()?;
+    match format {
+        Format::Json => output.json(stat_json(&stat)),
+        Format::Prometheus => {
+            let text = prometheus::text(reader.path(), &stat, &reader.details()?);
+            output.text(text.trim_end())
+        }
+        Format::Text => {
+            output.text(&stat_text(&stat))?;
+            if stat.saturated { output.text(SATURATED) } else { Ok(()) }
+        }
+    }
+}
+
+fn stat_json(stat: &Stat) -> Map<String, Value> {
+    let figures: Map<_, _> =
+        stat.figures.iter().map(|&(name, value)| (name.to_owned(), value.into())).collect();
+    object([
+        ("kind", stat.kind.into()),
+        ("parameters", parameters_json(&stat.parameters)),
+        ("inserts", stat.inserts.into()),
+        ("operations", stat.operations.into()),
+        ("lsn", stat.lsn.into()),
+        ("durable_lsn", stat.durable_lsn.into()),
+        ("step", stat.step.into()),
+        ("time", stat.time.map(|time| time.as_unix_millis()).into()),
+        ("clock_lead_ms", stat.clock_lead.map(|lead| lead.as_millis() as u64).into()),
+        ("fill", stat.fill.into()),
+        ("estimated_fpr", stat.estimated_fpr.into()),
+        ("planned_fpr", stat.planned_fpr.into()),
+        ("saturated", stat.saturated.into()),
+        ("figures", figures.into()),
+        ("memory_bytes", stat.memory_bytes.into()),
+        ("disk_bytes", stat.disk_bytes.into()),
+        ("stripes", stat.stripes.into()),
+        ("blocks", stat.blocks.into()),
+        ("banks", stat.banks.into()),
+        ("handles", stat.handles.into()),
+        ("snapshots", stat.snapshots.into()),
+        ("wal_segments", stat.wal_segments.into()),
+        ("durability", units::durability(stat.durability).into()),
+        ("hash", stat.key_hash.to_string().into()),
+        ("max_lead_seconds", stat.max_lead.as_secs_f64().into()),
+    ])
+}
+
+fn stat_text(stat: &Stat) -> String {
+    let none = || "none yet".to_owned();
+    let mut rows = vec![("kind", stat.kind.to_owned())];
+    rows.extend(parameter_rows(&stat.parameters));
+    rows.extend([
+        ("durability", units::durability(stat.durability)),
+        ("hash", stat.key_hash.to_string()),
+        ("max lead", units::duration(stat.max_lead)),
+        ("inserts", stat.inserts.to_string()),
+        ("operations", stat.operations.to_string()),
+        ("step", stat.step.map_or_else(|| "none".to_owned(), |step| step.to_string())),
+        ("latest time", stat.time.map_or_else(none, units::time)),
+        ("fill", format!("{:.2} %", stat.fill * 100.0)),
+        ("estimated FPR", format!("{:.3e}", stat.estimated_fpr)),
+        ("planned FPR", format!("{:.3e}", stat.planned_fpr)),
+    ]);
+    rows.extend(stat.figures.iter().map(|(name, value)| (*name, value.to_string())));
+    rows.extend([
+        ("memory", bytes(stat.memory_bytes)),
+        ("disk", bytes(stat.disk_bytes)),
+        ("stripes", stat.stripes.to_string()),
+        ("blocks", stat.blocks.to_string()),
+        ("banks", stat.banks.to_string()),
+        ("LSN", stat.lsn.to_string()),
+        ("durable LSN", stat.durable_lsn.to_string()),
+        ("handles", stat.handles.to_string()),
+        ("snapshots", stat.snapshots.to_string()),
+        ("WAL segments", stat.wal_segments.to_string()),
+    ]);
+    table(&rows)
+}

@@ -1,0 +1,115 @@
+//! Declares the options of the commands for operators: `stat`, `top` and `report`.
+
+use clap::{Args, ValueEnum};
+use ebbtide::units::parse_duration;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Options of `stat`.
+#[derive(Debug, Args)]
+pub struct Stat {
+    /// The filter's directory. Without any argument it is the value of EBBTIDE_DIR.
+    #[arg(env = "EBBTIDE_DIR", hide_env = true)]
+    pub dir: PathBuf,
+    /// Print one JSON object per line.
+    #[arg(long)]
+    pub json: bool,
+    /// The form of the answer; --json is the same as --format json.
+    #[arg(long, value_enum, default_value = "text", conflicts_with = "json")]
+    pub format: Format,
+    /// Print the figures again at this interval, in seconds or as 500ms, until a signal.
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        value_parser = parse_interval,
+        num_args = 0..=1,
+        default_missing_value = "2"
+    )]
+    pub watch: Option<Duration>,
+}
+
+/// The form of figures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// A table.
+    Text,
+    /// One JSON object per line.
+    Json,
+    /// The text format of Prometheus.
+    Prometheus,
+}
+
+/// Options of `top`.
+#[derive(Debug, Args)]
+pub struct Top {
+    /// The directories of the filters.
+    #[arg(required = true, value_name = "DIR")]
+    pub dirs: Vec<PathBuf>,
+    /// The time between two looks, in seconds or as 500ms.
+    #[arg(long, value_name = "SECONDS", value_parser = parse_interval, default_value = "1")]
+    pub interval: Duration,
+    /// Print one view of each filter as text, after one interval, and end.
+    #[arg(long)]
+    pub once: bool,
+    /// The size of that text in characters, as WIDTHxHEIGHT.
+    #[arg(long, value_name = "SIZE", value_parser = parse_frame, requires = "once")]
+    #[arg(default_value = "100x40")]
+    pub size: (u16, u16),
+}
+
+/// Options of `report`.
+#[derive(Debug, Args)]
+pub struct Report {
+    /// The filter's directory. Without any argument it is the value of EBBTIDE_DIR.
+    #[arg(env = "EBBTIDE_DIR", hide_env = true)]
+    pub dir: PathBuf,
+    /// The file to write: a page if it ends in .html, one picture if it ends in .svg.
+    #[arg(long, short, value_name = "FILE")]
+    pub output: PathBuf,
+}
+
+/// The bounds of an interval: shorter ones would mostly measure the command, longer ones are
+/// mistakes.
+const INTERVALS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(86_400));
+
+/// Parses a number of seconds, or a duration.
+fn parse_interval(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    let interval = seconds.map_or_else(|| parse_duration(text), Ok)?;
+    if (INTERVALS.0..=INTERVALS.1).contains(&interval) {
+        Ok(interval)
+    } else {
+        Err("expected a time from 100ms to 1day".to_owned())
+    }
+}
+
+/// Parses a width and a height.
+fn parse_frame(text: &str) -> Result<(u16, u16), String> {
+    let sizes = text.split_once('x').and_then(|(width, height)| {
+        let (width, height) = (width.parse().ok()?, height.parse().ok()?);
+        ((20..=500).contains(&width) && (5..=500).contains(&height)).then_some((width, height))
+    });
+    sizes.ok_or_else(|| "expected WIDTHxHEIGHT from 20x5 to 500x500, as in 100x40".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interval_is_a_number_of_seconds_or_a_duration_within_bounds() {
+        assert_eq!(parse_interval("0.5"), Ok(Duration::from_millis(500)));
+        assert_eq!(parse_interval("250ms"), Ok(Duration::from_millis(250)));
+        for text in ["0", "-1", "nan", "1e300", "2days", "soon", ""] {
+            assert!(parse_interval(text).is_err(), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_size_has_two_numbers_within_bounds() {
+        assert_eq!(parse_frame("80x24"), Ok((80, 24)));
+        for text in ["80", "80x", "80x4", "19x24", "501x24", "80x24x1", "-80x24"] {
+            assert!(parse_frame(text).is_err(), "{text:?}");
+        }
+    }
+}
