@@ -14,6 +14,7 @@ use crate::api::config::{Ages, Any, Counts, Decays, Infers, Spec};
 use crate::clock::Clock;
 use crate::engine::Engine;
 use crate::engine::open::{for_reading, read_meta};
+use crate::engine::outcome::Waits;
 use crate::engine::read::Queries;
 use crate::engine::stats::{Digest, Stat};
 use crate::engine::time::continue_time;
@@ -259,12 +260,8 @@ impl<K> Handle for Reader<K> {
 }
 
 impl<K> sealed::Handle for Reader<K> {
-    fn ask<T>(
-        &self,
-        without_waiting: bool,
-        mut ask: impl FnMut(&Queries) -> Result<T>,
-    ) -> Result<T> {
-        self.with_view(without_waiting, |view| ask(&view.engine.queries))
+    fn ask<T>(&self, waits: Waits, mut ask: impl FnMut(&Queries) -> Result<T>) -> Result<T> {
+        self.with_view(waits, |view| ask(&view.engine.queries))
     }
 }
 
@@ -291,11 +288,7 @@ impl<K: Spec> Reader<K> {
 
 impl<K> Reader<K> {
     /// Runs a query on a view that shows the filter's state. Taking another view is a wait.
-    fn with_view<T>(
-        &self,
-        without_waiting: bool,
-        mut ask: impl FnMut(&View) -> Result<T>,
-    ) -> Result<T> {
+    fn with_view<T>(&self, waits: Waits, mut ask: impl FnMut(&View) -> Result<T>) -> Result<T> {
         let mut left = TRIES;
         loop {
             let view = self.view.load();
@@ -306,7 +299,7 @@ impl<K> Reader<K> {
                 if view.is_current()? { ask(&view) } else { Err(view.engine.shared.retired()) };
             match answer {
                 Err(error) if left > 0 && view.is_over(&error) => {
-                    if without_waiting {
+                    if waits.never() {
                         return Err(view.engine.shared.would_wait("the filter to be opened again"));
                     }
                     self.renew(&view)?;
@@ -363,7 +356,7 @@ impl<K> Reader<K> {
     /// # Errors
     /// As [`Reader::contains`].
     pub fn stat(&self) -> Result<Stat> {
-        self.with_view(false, |view| view.engine.stat())
+        self.with_view(Waits::Always, |view| view.engine.stat())
     }
 
     /// Returns a hash of the logical state; see [`Filter::digest`](crate::Filter::digest). A reader
@@ -373,7 +366,7 @@ impl<K> Reader<K> {
     /// # Errors
     /// As [`Reader::contains`].
     pub fn digest(&self) -> Result<Digest> {
-        self.with_view(false, |view| {
+        self.with_view(Waits::Always, |view| {
             if view.own {
                 return view.engine.digest();
             }
