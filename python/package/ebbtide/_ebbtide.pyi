@@ -22,6 +22,7 @@ from ._types import (
 )
 
 _Item = TypeVar("_Item")
+_Key = TypeVar("_Key", bound=Key)
 
 #: Many keys: an iterable of them, an array of byte strings, or ``raw(array)``.
 Keys = Iterable[Key] | Buffer | Raw
@@ -119,7 +120,7 @@ class Filter:
     @overload
     def only_new(
         self,
-        items: Iterable[Key],
+        items: Iterable[_Key],
         /,
         *,
         key: None = None,
@@ -128,7 +129,7 @@ class Filter:
         durability: _Durability | None = None,
         since: _Since | None = None,
         weight: float | None = None,
-    ) -> Iterator[Key]: ...
+    ) -> Iterator[_Key]: ...
     def clear(self) -> None: ...
     def sync(self) -> None: ...
     def checkpoint(self) -> int: ...

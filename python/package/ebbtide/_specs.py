@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from datetime import timedelta
 from typing import Any, ClassVar, Literal
 
@@ -101,7 +101,7 @@ class Spec:
             if value is not None:
                 value = _checked(value, part.name, part.metadata["form"])
                 object.__setattr__(self, part.name, value)
-            elif not part.kw_only:
+            elif part.default is MISSING:
                 raise TypeError(f"{part.name}: expected a value, found None")
 
     def __str__(self) -> str:

@@ -16,7 +16,8 @@ Duration = timedelta | float | str
 """A duration: a ``timedelta``, a number of seconds, or text with a unit (``"10m"``, ``"90s"``)."""
 
 
-class Estimate(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Estimate:
     """How often a key was inserted."""
 
     #: The count; of decaying kinds what is left of it.
