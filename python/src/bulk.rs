@@ -32,9 +32,6 @@ impl Raw {
     }
 }
 
-/// raw(array, /)
-/// --
-///
 /// Uses the bytes of each item of a one-dimensional array as a key: numpy arrays, ``array.array``,
 /// ``memoryview``.
 ///

@@ -149,8 +149,8 @@ impl PyFilter {
     ///
     /// >>> import tempfile, ebbtide
     /// >>> with ebbtide.open(tempfile.mkdtemp(), ebbtide.Fingerprint(last=1000)) as seen:
-    /// ...     seen.check_and_insert_all(["a", "b", "a"])
-    /// b'\\x01\\x01\\x00'
+    /// ...     list(seen.check_and_insert_all(["a", "b", "a"]))
+    /// [1, 1, 0]
     #[pyo3(signature = (keys, /, *, time=None, durability=None, since=None, weight=None))]
     fn check_and_insert_all<'py>(
         &self,
@@ -211,8 +211,7 @@ impl PyFilter {
     /// number of processes no more are admitted than that.
     ///
     /// >>> import tempfile, ebbtide
-    /// >>> spec = ebbtide.Decaying(1000, lambda_=0.9, epoch="1s")
-    /// >>> with ebbtide.open(tempfile.mkdtemp(), spec) as requests:
+    /// >>> with ebbtide.open(tempfile.mkdtemp(), ebbtide.Counting(1000)) as requests:
     /// ...     [requests.insert_up_to("client 7", 2).admitted for _ in range(3)]
     /// [True, True, False]
     #[pyo3(signature = (key, limit, /, *, time=None, durability=None, weight=None))]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import KW_ONLY, MISSING, dataclass, fields
 from datetime import timedelta
 from typing import Any, ClassVar, Literal
 
@@ -43,23 +43,42 @@ def _bad(name: str, expected: str, found: str) -> BadParameter:
     return error
 
 
-def _count(name: str, *, keyword: bool = True) -> Any:
-    return field(default=None, kw_only=True, metadata={"name": name, "form": "count"}) if keyword \
-        else field(metadata={"name": name, "form": "count"})
-
-
-def _number(name: str, *, keyword: bool = True) -> Any:
-    return field(default=None, kw_only=True, metadata={"name": name, "form": "number"}) \
-        if keyword else field(metadata={"name": name, "form": "number"})
-
-
-def _duration(name: str, *, keyword: bool = True) -> Any:
-    return field(default=None, kw_only=True, metadata={"name": name, "form": "duration"}) \
-        if keyword else field(metadata={"name": name, "form": "duration"})
-
-
-def _word(name: str) -> Any:
-    return field(default=None, kw_only=True, metadata={"name": name, "form": "word"})
+#: The parameter of each field of a kind, and the form of its values.
+PARAMETERS: dict[str, tuple[str, str]] = {
+    "batch": ("block-size", "count"),
+    "bits": ("bits", "count"),
+    "capacity": ("capacity", "count"),
+    "cells": ("cells", "count"),
+    "columns": ("columns", "count"),
+    "counter_bits": ("counter-bits", "count"),
+    "decay": ("decay", "word"),
+    "epoch": ("epoch", "duration"),
+    "fpr": ("fpr", "number"),
+    "fraction_bits": ("fraction-bits", "count"),
+    "front": ("front", "word"),
+    "front_bits": ("front-bits", "count"),
+    "generation": ("generation", "count"),
+    "generations": ("generations", "count"),
+    "importance_max": ("importance-max", "number"),
+    "k": ("k", "count"),
+    "K": ("K", "count"),
+    "l": ("l", "count"),
+    "lambda_": ("lambda", "number"),
+    "last": ("window-items", "count"),
+    "load": ("load", "number"),
+    "max": ("max", "count"),
+    "mean_count": ("mean-count", "number"),
+    "P": ("P", "count"),
+    "padding": ("padding", "count"),
+    "policy": ("policy", "word"),
+    "pool": ("pool", "number"),
+    "rate": ("rate", "number"),
+    "slots": ("slots", "count"),
+    "timers": ("timers", "count"),
+    "window": ("window", "duration"),
+    "window_epochs": ("window-epochs", "count"),
+    "words": ("words", "count"),
+}
 
 
 def _checked(value: Any, name: str, form: str) -> Any:
@@ -99,7 +118,7 @@ class Spec:
         for part in fields(self):
             value = getattr(self, part.name)
             if value is not None:
-                value = _checked(value, part.name, part.metadata["form"])
+                value = _checked(value, part.name, PARAMETERS[part.name][1])
                 object.__setattr__(self, part.name, value)
             elif part.default is MISSING:
                 raise TypeError(f"{part.name}: expected a value, found None")
@@ -111,7 +130,7 @@ class Spec:
             if isinstance(value, timedelta):
                 value = f"{micros(value, part.name)}us"
             if value is not None:
-                words.append(f"{part.metadata['name']}={value}")
+                words.append(f"{PARAMETERS[part.name][0]}={value}")
         return " ".join(words)
 
     def __repr__(self) -> str:
@@ -139,14 +158,15 @@ class Fingerprint(Spec):
     """
 
     kind: ClassVar[str] = "fingerprint"
-    last: int | None = _count("window-items")
-    window: Duration | None = _duration("window")
-    fpr: float | None = _number("fpr")
-    rate: float | None = _number("rate")
-    slots: int | None = _count("slots")
-    bits: int | None = _count("bits")
-    generations: int | None = _count("generations")
-    words: int | None = _count("words")
+    _: KW_ONLY
+    last: int | None = None
+    window: Duration | None = None
+    fpr: float | None = None
+    rate: float | None = None
+    slots: int | None = None
+    bits: int | None = None
+    generations: int | None = None
+    words: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -163,13 +183,14 @@ class AgePartitioned(Spec):
     """
 
     kind: ClassVar[str] = "age-partitioned"
-    last: int = _count("window-items", keyword=False)
-    fpr: float | None = _number("fpr")
-    k: int | None = _count("k")
-    l: int | None = _count("l")  # noqa: E741
-    generation: int | None = _count("generation")
-    columns: int | None = _count("columns")
-    words: int | None = _count("words")
+    last: int
+    _: KW_ONLY
+    fpr: float | None = None
+    k: int | None = None
+    l: int | None = None  # noqa: E741
+    generation: int | None = None
+    columns: int | None = None
+    words: int | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -183,12 +204,13 @@ class TimeLimited(Spec):
     """
 
     kind: ClassVar[str] = "time-limited"
-    window: Duration = _duration("window", keyword=False)
-    fpr: float | None = _number("fpr")
-    rate: float | None = _number("rate")
-    k: int | None = _count("k")
-    l: int | None = _count("l")  # noqa: E741
-    load: float | None = _number("load")
+    window: Duration
+    _: KW_ONLY
+    fpr: float | None = None
+    rate: float | None = None
+    k: int | None = None
+    l: int | None = None  # noqa: E741
+    load: float | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -196,12 +218,13 @@ class Timing(Spec):
     """A window of exactly the last ``last`` inserts, and how many inserts ago each key was seen."""
 
     kind: ClassVar[str] = "timing"
-    last: int = _count("window-items", keyword=False)
-    fpr: float | None = _number("fpr")
-    bits: int | None = _count("bits")
-    k: int | None = _count("k")
-    timers: int | None = _count("timers")
-    padding: int | None = _count("padding")
+    last: int
+    _: KW_ONLY
+    fpr: float | None = None
+    bits: int | None = None
+    k: int | None = None
+    timers: int | None = None
+    padding: int | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -209,13 +232,14 @@ class BlockTiming(Spec):
     """As ``Timing``, with ages in batches of ``batch`` inserts, in a fifth of the memory."""
 
     kind: ClassVar[str] = "block-timing"
-    last: int = _count("window-items", keyword=False)
-    fpr: float | None = _number("fpr")
-    batch: int | None = _count("block-size")
-    bits: int | None = _count("bits")
-    k: int | None = _count("k")
-    timers: int | None = _count("timers")
-    padding: int | None = _count("padding")
+    last: int
+    _: KW_ONLY
+    fpr: float | None = None
+    batch: int | None = None
+    bits: int | None = None
+    k: int | None = None
+    timers: int | None = None
+    padding: int | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -223,10 +247,11 @@ class DoubleBuffering(Spec):
     """A window of the last ``last`` inserts, by two Bloom filters, one of which answers."""
 
     kind: ClassVar[str] = "double-buffering"
-    last: int = _count("window-items", keyword=False)
-    fpr: float | None = _number("fpr")
-    bits: int | None = _count("bits")
-    k: int | None = _count("k")
+    last: int
+    _: KW_ONLY
+    fpr: float | None = None
+    bits: int | None = None
+    k: int | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -234,10 +259,11 @@ class TwoBuffer(Spec):
     """A window of the last ``last`` inserts, by two Bloom filters that both answer."""
 
     kind: ClassVar[str] = "two-buffer"
-    last: int = _count("window-items", keyword=False)
-    fpr: float | None = _number("fpr")
-    bits: int | None = _count("bits")
-    k: int | None = _count("k")
+    last: int
+    _: KW_ONLY
+    fpr: float | None = None
+    bits: int | None = None
+    k: int | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -245,10 +271,11 @@ class Bloom(Spec):
     """A Bloom filter for ``capacity`` distinct keys, which it never forgets."""
 
     kind: ClassVar[str] = "bloom"
-    capacity: int = _count("capacity", keyword=False)
-    fpr: float | None = _number("fpr")
-    bits: int | None = _count("bits")
-    k: int | None = _count("k")
+    capacity: int
+    _: KW_ONLY
+    fpr: float | None = None
+    bits: int | None = None
+    k: int | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -257,11 +284,12 @@ class Counting(Spec):
     removed."""
 
     kind: ClassVar[str] = "counting"
-    capacity: int = _count("capacity", keyword=False)
-    fpr: float | None = _number("fpr")
-    counter_bits: int | None = _count("counter-bits")
-    cells: int | None = _count("cells")
-    k: int | None = _count("k")
+    capacity: int
+    _: KW_ONLY
+    fpr: float | None = None
+    counter_bits: int | None = None
+    cells: int | None = None
+    k: int | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -270,11 +298,12 @@ class Spectral(Spec):
     the default), ``"mi"`` (minimal increase, without removal) or ``"rm"`` (recurring minimum)."""
 
     kind: ClassVar[str] = "spectral"
-    capacity: int = _count("capacity", keyword=False)
-    fpr: float | None = _number("fpr")
-    policy: Literal["ms", "mi", "rm"] | None = _word("policy")
-    cells: int | None = _count("cells")
-    k: int | None = _count("k")
+    capacity: int
+    _: KW_ONLY
+    fpr: float | None = None
+    policy: Literal["ms", "mi", "rm"] | None = None
+    cells: int | None = None
+    k: int | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -282,12 +311,13 @@ class DynamicCount(Spec):
     """Counts of any size, of ``capacity`` distinct keys, of about ``mean_count`` inserts each."""
 
     kind: ClassVar[str] = "dynamic-count"
-    capacity: int = _count("capacity", keyword=False)
-    fpr: float | None = _number("fpr")
-    mean_count: float | None = _number("mean-count")
-    lambda_: float | None = _number("lambda")
-    cells: int | None = _count("cells")
-    k: int | None = _count("k")
+    capacity: int
+    _: KW_ONLY
+    fpr: float | None = None
+    mean_count: float | None = None
+    lambda_: float | None = None
+    cells: int | None = None
+    k: int | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -302,16 +332,17 @@ class Decaying(Spec):
     """
 
     kind: ClassVar[str] = "decaying"
-    capacity: int = _count("capacity", keyword=False)
-    lambda_: float | None = field(default=None, metadata={"name": "lambda", "form": "number"})
-    epoch: Duration | None = field(default=None, metadata={"name": "epoch", "form": "duration"})
-    fpr: float | None = _number("fpr")
-    decay: Literal["exponential", "sliding-window", "linear"] | None = _word("decay")
-    window_epochs: int | None = _count("window-epochs")
-    counter_bits: int | None = _count("counter-bits")
-    fraction_bits: int | None = _count("fraction-bits")
-    cells: int | None = _count("cells")
-    k: int | None = _count("k")
+    capacity: int
+    lambda_: float | None = None
+    epoch: Duration | None = None
+    _: KW_ONLY
+    fpr: float | None = None
+    decay: Literal["exponential", "sliding-window", "linear"] | None = None
+    window_epochs: int | None = None
+    counter_bits: int | None = None
+    fraction_bits: int | None = None
+    cells: int | None = None
+    k: int | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -319,17 +350,18 @@ class DecayingOptimized(Spec):
     """As ``Decaying``, in less memory if few keys are counted often."""
 
     kind: ClassVar[str] = "decaying-optimized"
-    capacity: int = _count("capacity", keyword=False)
-    lambda_: float = _number("lambda", keyword=False)
-    epoch: Duration = _duration("epoch", keyword=False)
-    fpr: float | None = _number("fpr")
-    counter_bits: int | None = _count("counter-bits")
-    fraction_bits: int | None = _count("fraction-bits")
-    front: Literal["swapped", "plain", "none"] | None = _word("front")
-    front_bits: int | None = _count("front-bits")
-    pool: float | None = _number("pool")
-    cells: int | None = _count("cells")
-    k: int | None = _count("k")
+    capacity: int
+    lambda_: float
+    epoch: Duration
+    _: KW_ONLY
+    fpr: float | None = None
+    counter_bits: int | None = None
+    fraction_bits: int | None = None
+    front: Literal["swapped", "plain", "none"] | None = None
+    front_bits: int | None = None
+    pool: float | None = None
+    cells: int | None = None
+    k: int | None = None
 
 
 @dataclass(frozen=True, repr=False)
@@ -338,21 +370,23 @@ class Stable(Spec):
     ``P``: keys are forgotten at random, the older the more likely."""
 
     kind: ClassVar[str] = "stable"
-    cells: int = _count("cells", keyword=False)
-    max: int = _count("max", keyword=False)
-    K: int = _count("K", keyword=False)
-    P: int | None = field(default=None, metadata={"name": "P", "form": "count"})
-    fpr: float | None = _number("fpr")
+    cells: int
+    max: int
+    K: int
+    P: int | None = None
+    _: KW_ONLY
+    fpr: float | None = None
 
 
 @dataclass(frozen=True, repr=False)
 class _Importance(Spec):
-    cells: int = _count("cells", keyword=False)
-    max: int = _count("max", keyword=False)
-    K: int = _count("K", keyword=False)
-    P: int | None = field(default=None, metadata={"name": "P", "form": "count"})
-    fpr: float | None = _number("fpr")
-    importance_max: float | None = _number("importance-max")
+    cells: int
+    max: int
+    K: int
+    P: int | None = None
+    _: KW_ONLY
+    fpr: float | None = None
+    importance_max: float | None = None
 
 
 @dataclass(frozen=True, repr=False)
