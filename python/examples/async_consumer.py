@@ -3,8 +3,8 @@
     python async_consumer.py --demo
 
 A single check takes about a microsecond: call it in the event loop. Where it must be on the disk
-before the message is acknowledged, collect a batch, and check it in a thread: the loop runs on while
-the thread waits for one sync, and the batch shares it.
+before the message is acknowledged, collect a batch, and check it in a thread: the loop runs on
+while the thread waits for one sync, and the batch shares it.
 """
 
 from __future__ import annotations

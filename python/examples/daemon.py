@@ -3,9 +3,9 @@
     python daemon.py STATE < messages
     python daemon.py --demo
 
-Reads lines `ID TEXT`, and prints the text of those whose ID was not seen within ten minutes. Kill it
-at any moment and start it again: it continues where it was. While it runs, `ebbtide stat STATE`, or
-another program that opens the same directory, sees what it has seen.
+Reads lines `ID TEXT`, and prints the text of those whose ID was not seen within ten minutes. Kill
+it at any moment and start it again: it continues where it was. While it runs, `ebbtide stat STATE`,
+or another program that opens the same directory, sees what it has seen.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 //! Many keys in one call: gathered with the interpreter's lock, worked on without it.
 //!
-//! Keys are taken in slices, with a look at signals between two of them, so that an endless iterable
-//! or a long call can be interrupted. The objects of a slice are kept alive while it is worked on;
-//! bytes that may change meanwhile are copied.
+//! Keys are taken in slices, with a look at signals between two of them, so that an endless
+//! iterable or a long call can be interrupted. The objects of a slice are kept alive while it is
+//! worked on; bytes that may change meanwhile are copied.
 
 use crate::keys::bytes_of;
 use pyo3::exceptions::{PyTypeError, PyValueError};

@@ -90,8 +90,9 @@ impl PyFilter {
     /// callers in any number of threads and processes exactly one gets True.
     ///
     /// ``since="last-accepted"`` keeps a key from when it was last new, not from when it was last
-    /// seen; a key that is present is not inserted then. The other settings are those of ``insert``.
-    /// Raises TooLate if the key's time lies before the window: it is neither new nor present.
+    /// seen; a key that is present is not inserted then. The other settings are those of
+    /// ``insert``. Raises TooLate if the key's time lies before the window: it is neither new nor
+    /// present.
     ///
     /// >>> import tempfile, ebbtide
     /// >>> with ebbtide.open(tempfile.mkdtemp(), ebbtide.Fingerprint(last=1000)) as seen:
@@ -188,7 +189,8 @@ impl PyFilter {
         )
     }
 
-    /// Inserts a key, and returns how often it was inserted, this time included, in one atomic step.
+    /// Inserts a key, and returns how often it was inserted, this time included, in one atomic
+    /// step.
     #[pyo3(signature = (key, /, *, time=None, durability=None, weight=None))]
     fn insert_and_estimate<'py>(
         &self,
@@ -305,9 +307,9 @@ impl PyFilter {
 
     /// Returns whether a key is in the window.
     ///
-    /// Never False for a key in the window; True for other keys at the filter's false-positive rate.
-    /// ``time`` asks as of that time, if it is later than the filter's. ``key in filter`` asks the
-    /// same.
+    /// Never False for a key in the window; True for other keys at the filter's false-positive
+    /// rate. ``time`` asks as of that time, if it is later than the filter's. ``key in filter``
+    /// asks the same.
     #[pyo3(signature = (key, /, *, time=None))]
     fn contains(
         &self,
@@ -368,11 +370,12 @@ impl PyFilter {
         age.map(|age| times::age(py, age)).transpose()
     }
 
-    /// Returns whether a key was seen within a time, or a number of inserts, shorter than the window.
+    /// Returns whether a key was seen within a time, or a number of inserts, shorter than the
+    /// window.
     ///
     /// ``within`` is a duration if the window is a time, otherwise an int. Never False for a key
-    /// that was; True for some keys that are slightly older. Raises Unsupported if the kind keeps no
-    /// ages.
+    /// that was; True for some keys that are slightly older. Raises Unsupported if the kind keeps
+    /// no ages.
     #[pyo3(signature = (key, within, /, *, time=None))]
     fn seen_within(
         &self,
@@ -390,8 +393,8 @@ impl PyFilter {
         )
     }
 
-    /// Returns the probability that a key is in the window, given the filter's evidence and a prior:
-    /// the probability, from 0 to 1, that an insert is of this key.
+    /// Returns the probability that a key is in the window, given the filter's evidence and a
+    /// prior: the probability, from 0 to 1, that an insert is of this key.
     ///
     /// 0 for "no"; docs/posteriors.md says when it is worth more than ``contains``. Raises
     /// Unsupported if the kind has no posteriors.
@@ -474,7 +477,8 @@ impl PyFilter {
         answers::estimates(py, &all)
     }
 
-    /// Returns how often a key is inserted in each epoch, as a mean in which late epochs weigh more.
+    /// Returns how often a key is inserted in each epoch, as a mean in which late epochs weigh
+    /// more.
     ///
     /// Raises Unsupported if the kind's counts do not decay.
     #[pyo3(signature = (key, /, *, time=None))]

@@ -55,9 +55,9 @@ impl PyReader {
 
     /// Returns whether a key is in the window.
     ///
-    /// Never False for a key in the window; True for other keys at the filter's false-positive rate.
-    /// ``time`` asks as of that time, if it is later than the filter's. ``key in filter`` asks the
-    /// same.
+    /// Never False for a key in the window; True for other keys at the filter's false-positive
+    /// rate. ``time`` asks as of that time, if it is later than the filter's. ``key in filter``
+    /// asks the same.
     #[pyo3(signature = (key, /, *, time=None))]
     fn contains(
         &self,
@@ -118,11 +118,12 @@ impl PyReader {
         age.map(|age| times::age(py, age)).transpose()
     }
 
-    /// Returns whether a key was seen within a time, or a number of inserts, shorter than the window.
+    /// Returns whether a key was seen within a time, or a number of inserts, shorter than the
+    /// window.
     ///
     /// ``within`` is a duration if the window is a time, otherwise an int. Never False for a key
-    /// that was; True for some keys that are slightly older. Raises Unsupported if the kind keeps no
-    /// ages.
+    /// that was; True for some keys that are slightly older. Raises Unsupported if the kind keeps
+    /// no ages.
     #[pyo3(signature = (key, within, /, *, time=None))]
     fn seen_within(
         &self,
@@ -140,8 +141,8 @@ impl PyReader {
         )
     }
 
-    /// Returns the probability that a key is in the window, given the filter's evidence and a prior:
-    /// the probability, from 0 to 1, that an insert is of this key.
+    /// Returns the probability that a key is in the window, given the filter's evidence and a
+    /// prior: the probability, from 0 to 1, that an insert is of this key.
     ///
     /// 0 for "no"; docs/posteriors.md says when it is worth more than ``contains``. Raises
     /// Unsupported if the kind has no posteriors.
@@ -224,7 +225,8 @@ impl PyReader {
         answers::estimates(py, &all)
     }
 
-    /// Returns how often a key is inserted in each epoch, as a mean in which late epochs weigh more.
+    /// Returns how often a key is inserted in each epoch, as a mean in which late epochs weigh
+    /// more.
     ///
     /// Raises Unsupported if the kind's counts do not decay.
     #[pyo3(signature = (key, /, *, time=None))]

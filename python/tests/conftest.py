@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import shutil
 import subprocess
@@ -16,6 +17,14 @@ REPOSITORY = Path(__file__).parents[2]
 
 #: How many times random tests repeat, as a factor: 1 in CI on a change, more in long runs.
 EFFORT = float(os.environ.get("EBBTIDE_PYTHON_EFFORT", "1"))
+
+
+@pytest.fixture(autouse=True)
+def limit() -> Iterator[None]:
+    """Ends the run, with the stacks of all threads, if a test takes ten minutes."""
+    faulthandler.dump_traceback_later(600, exit=True)
+    yield
+    faulthandler.cancel_dump_traceback_later()
 
 
 @pytest.fixture

@@ -23,6 +23,8 @@ import pytest
 
 import ebbtide
 
+BLOOM = "bloom capacity=1000"
+
 #: Each is no key.
 NO_KEYS: list[Any] = [
     None,
@@ -168,11 +170,11 @@ def test_wrong_specs_and_options_are_refused_before_anything_is_created(path: st
         (ValueError, lambda: ebbtide.open(path, "")),
         (ValueError, lambda: ebbtide.open(path, "bloom capacity=1000", stripes=0)),
         (ValueError, lambda: ebbtide.open(path, "bloom capacity=1000", stripes=-1)),
-        (TypeError, lambda: ebbtide.open(path, "bloom capacity=1000", stripes=1.5)),  # type: ignore[arg-type]
+        (TypeError, lambda: ebbtide.open(path, BLOOM, stripes=1.5)),  # type: ignore[arg-type]
         (ValueError, lambda: ebbtide.open(path, "bloom capacity=1000", durability="x")),
         (ValueError, lambda: ebbtide.open(path, "bloom capacity=1000", durability=0)),
-        (ValueError, lambda: ebbtide.open(path, "bloom capacity=1000", hash="md5")),  # type: ignore[arg-type]
-        (TypeError, lambda: ebbtide.open(path, "bloom capacity=1000", background="on")),  # type: ignore[arg-type]
+        (ValueError, lambda: ebbtide.open(path, BLOOM, hash="md5")),  # type: ignore[arg-type]
+        (TypeError, lambda: ebbtide.open(path, BLOOM, background="on")),  # type: ignore[arg-type]
         (ebbtide.NotAFilter, lambda: ebbtide.open(path)),
         (ebbtide.NotAFilter, lambda: ebbtide.open(path, "bloom capacity=1000", create=False)),
         (ebbtide.NotAFilter, lambda: ebbtide.Reader(path)),

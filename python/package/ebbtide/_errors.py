@@ -49,7 +49,7 @@ class NotAFilter(Error):
 
 
 class Exists(Error):
-    """A filter, or a file of another program, is where a new filter should be created (``path``)."""
+    """A filter, or a file of another program, is where a new one should be created (``path``)."""
 
     path: str
 
@@ -106,7 +106,7 @@ class Poisoned(Error):
 
 
 class TooLate(Error):
-    """The key's time lies before the window: it is neither new nor present, and was not inserted."""
+    """The key's time lies before the window: it is neither new nor present, and not inserted."""
 
     name: str = "too-late"
 

@@ -106,7 +106,7 @@ def open(
     - ``durability``: when an insert is on the disk. ``"always"``: when the call returns;
       a duration: so much later (a second, by default); ``"never"``: when the system gets to it.
       Whatever returned survives the death of the process in any case.
-    - ``hash``: ``"keyed"`` for keys whose authors may gain from wrong answers, otherwise ``"fast"``.
+    - ``hash``: ``"keyed"`` for keys whose authors may gain from wrong answers, else ``"fast"``.
     - ``hash_seed``: a number, for filters that are equal bit by bit. Random by default.
     - ``stripes``, ``block_bytes``, ``segment_bytes``: sizes that rarely matter.
     - ``max_lead``: how far ahead of the clock a key's time may lie (an hour).

@@ -195,8 +195,8 @@ class AgePartitioned(Spec):
 
 @dataclass(frozen=True, repr=False)
 class TimeLimited(Spec):
-    """A window of a time, ``window``, at any rate of keys. ``rate`` is the new keys a second to begin
-    with; the filter grows and shrinks with the rate.
+    """A window of a time, ``window``, at any rate of keys. ``rate`` is the new keys a second to
+    begin with; the filter grows and shrinks with the rate.
 
     >>> from datetime import timedelta
     >>> TimeLimited(timedelta(minutes=10)) == TimeLimited(600) == TimeLimited("10m")
@@ -324,8 +324,8 @@ class DynamicCount(Spec):
 class Decaying(Spec):
     """Counts of which each ``epoch`` leaves the factor ``lambda_``, of ``capacity`` distinct keys.
 
-    ``decay`` may be ``"sliding-window"`` or ``"linear"`` instead, with ``window_epochs`` and without
-    ``lambda_``.
+    ``decay`` may be ``"sliding-window"`` or ``"linear"`` instead, with ``window_epochs`` and
+    without ``lambda_``.
 
     >>> str(Decaying(1000, 0.5, "1m"))
     'decaying capacity=1000 lambda=0.5 epoch=60000000us'
