@@ -47,7 +47,7 @@ async def consume(seen: ebbtide.Filter) -> list[str]:
     async for batch in batches(stream()):
         answers = await asyncio.to_thread(seen.check_and_insert_all, batch)
         handled += [message for message, answer in zip(batch, answers, strict=True) if answer]
-        # Here the broker would be told that the batch is done.
+        # Here the batch would be acknowledged to the broker.
     return handled
 
 

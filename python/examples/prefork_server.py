@@ -41,7 +41,7 @@ def application(seen: ebbtide.Filter) -> type[BaseHTTPRequestHandler]:
 
 
 def serve(listening: socket.socket, seen: ebbtide.Filter) -> None:
-    """The work of a worker, until it is told to stop."""
+    """The work of a worker, until SIGTERM."""
     server = HTTPServer(listening.getsockname(), application(seen), bind_and_activate=False)
     server.socket.close()
     server.socket = listening

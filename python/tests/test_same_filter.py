@@ -53,7 +53,7 @@ def test_all_of_them_see_what_each_of_them_inserts(
         assert digest.inserts == 3 * COUNT
 
 
-def test_of_all_that_check_the_same_new_keys_exactly_one_is_told_so(
+def test_of_all_that_check_the_same_new_keys_exactly_one_receives_new(
     path: str, command: Path
 ) -> None:
     with ebbtide.open(path, ebbtide.Fingerprint(last=1_000_000, fpr=1e-9)) as seen:
