@@ -19,7 +19,7 @@ import ebbtide
 
 from .conftest import EFFORT
 
-KILLS = int(os.environ.get("EBBTIDE_KILLS", int(8 * EFFORT)))
+KILLS = int(os.environ.get("EBBTIDE_KILLS", int(9 * EFFORT)))
 
 #: A killed worker notes after each insert how far it has come, in a file that survives it.
 NOTE = struct.Struct("<Q")
