@@ -8,7 +8,7 @@ use crate::api::filter::Filter;
 use crate::clock::Timestamp;
 use crate::engine::Engine;
 use crate::engine::infer::{self, PosteriorOptions};
-use crate::engine::outcome::{Admission, Checked, Given, Precondition, Request, Since};
+use crate::engine::outcome::{Admission, Checked, Given, Precondition, Request, Since, Waits};
 use crate::engine::read::Queries;
 use crate::engine::shared::Shared;
 use crate::error::Result;
@@ -17,6 +17,7 @@ use crate::sync::Hint;
 use ebbtide_core::inference::{AgePosterior, Form, Penalty, Prior, decide};
 use ebbtide_core::kind::{Age, Estimate, Within};
 use std::cell::Cell;
+use std::time::Duration;
 
 /// The number of keys of a bulk operation that are prefetched: enough for their cache misses to
 /// overlap, few enough to stay in the cache.
@@ -29,16 +30,12 @@ pub trait Handle: sealed::Handle {
 }
 
 pub(crate) mod sealed {
-    use super::{Queries, Result};
+    use super::{Queries, Result, Waits};
 
     pub trait Handle {
         /// Runs a query on the engine that has the filter's state; if that state was retired
         /// meanwhile, again on another one (unless the caller must not wait).
-        fn ask<T>(
-            &self,
-            without_waiting: bool,
-            ask: impl FnMut(&Queries) -> Result<T>,
-        ) -> Result<T>;
+        fn ask<T>(&self, waits: Waits, ask: impl FnMut(&Queries) -> Result<T>) -> Result<T>;
     }
 }
 
@@ -48,7 +45,7 @@ impl<K> Handle for Filter<K> {
 
 impl<K> sealed::Handle for Filter<K> {
     #[inline]
-    fn ask<T>(&self, _: bool, mut ask: impl FnMut(&Queries) -> Result<T>) -> Result<T> {
+    fn ask<T>(&self, _: Waits, mut ask: impl FnMut(&Queries) -> Result<T>) -> Result<T> {
         ask(&self.engine.queries)
     }
 }
@@ -65,7 +62,7 @@ pub struct Call<'a, H = Filter<Any>> {
     asking: PosteriorOptions,
     /// Receives the LSN of the last record, instead of a wait until it is durable.
     issued: Option<&'a Hint>,
-    without_waiting: bool,
+    waits: Waits,
 }
 
 impl<H> Clone for Call<'_, H> {
@@ -88,7 +85,7 @@ impl<'a, H: Handle> Call<'a, H> {
             weight: None,
             asking: PosteriorOptions::default(),
             issued: None,
-            without_waiting: false,
+            waits: Waits::Always,
         }
     }
 
@@ -132,14 +129,27 @@ impl<'a, H: Handle> Call<'a, H> {
     /// ```
     #[must_use]
     pub fn without_waiting(mut self) -> Self {
-        self.without_waiting = true;
+        self.waits = Waits::Never;
+        self
+    }
+
+    /// Makes the call fail with [`Error::WouldWait`](crate::Error::WouldWait) after it has waited
+    /// about this long, and at least 10 ms, for a live owner of a lock that it needs, such as a
+    /// stopped process. For callers that must look at something else in between, and then repeat
+    /// the call. The operation has then not happened at all.
+    ///
+    /// The call waits as long as it takes for what makes progress: a sync, a checkpoint, the
+    /// allocation of log or memory, the repair of what a dead process left.
+    #[must_use]
+    pub fn waiting_at_most(mut self, limit: Duration) -> Self {
+        self.waits = Waits::AtMost(limit);
         self
     }
 
     /// Returns the settings of a query.
     #[inline]
     fn given(&self) -> Given {
-        Given { time: self.time, without_waiting: self.without_waiting }
+        Given { time: self.time, waits: self.waits }
     }
 
     /// Queries the engine for a key.
@@ -150,9 +160,8 @@ impl<'a, H: Handle> Call<'a, H> {
         ask: impl Fn(&Queries, u64, Given) -> Result<T>,
     ) -> Result<T> {
         let (key, given) = (key.as_ref(), self.given());
-        self.handle.ask(given.without_waiting, |queries| {
-            ask(queries, queries.shared.meta.hasher.hash(key), given)
-        })
+        self.handle
+            .ask(given.waits, |queries| ask(queries, queries.shared.meta.hasher.hash(key), given))
     }
 
     /// Queries the engine for each of many keys, whose cells are prefetched.
@@ -166,7 +175,7 @@ impl<'a, H: Handle> Call<'a, H> {
         for keys in keys.chunks(AHEAD) {
             // These answers are of one state; between chunks a reader may switch to another one.
             let before = answers.len();
-            self.handle.ask(given.without_waiting, |queries| {
+            self.handle.ask(given.waits, |queries| {
                 answers.truncate(before);
                 let hashes = fetch(&queries.shared, keys, |hash| queries.prefetch(hash));
                 hashes[..keys.len()].iter().try_for_each(|&hash| {
@@ -271,7 +280,7 @@ impl<'a, K> Call<'a, Filter<K>> {
     /// Checks that a call that must not wait need not wait for a sync.
     #[inline]
     fn check_durability(&self) -> Result<()> {
-        if self.without_waiting && self.issued.is_none() {
+        if self.waits.never() && self.issued.is_none() {
             let shared = &self.engine().shared;
             if self.durability.unwrap_or(shared.meta.durability) == Durability::Always {
                 return Err(shared.would_wait("a sync of the log"));
@@ -292,8 +301,8 @@ impl<'a, K> Call<'a, Filter<K>> {
     fn request(&self, hash: u64, ask: Precondition) -> Result<Request<'static>> {
         let weight =
             self.weight.map_or(Ok(1), |given| self.engine().shared.meta.kind.weight(given))?;
-        let Self { time, without_waiting, .. } = *self;
-        Ok(Request { hash, time, weight, ask, count: None, without_waiting })
+        let Self { time, waits, .. } = *self;
+        Ok(Request { hash, time, weight, ask, count: None, waits })
     }
 
     /// Writes keys in order and passes on each answer. Keys written before an error become durable

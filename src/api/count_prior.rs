@@ -3,7 +3,7 @@
 use crate::api::call::Handle;
 use crate::api::config::{Any, Removes};
 use crate::api::filter::Filter;
-use crate::engine::outcome::Given;
+use crate::engine::outcome::{Given, Waits};
 use crate::error::Result;
 use ebbtide_core::inference::Prior;
 use ebbtide_core::inference::prior::UNSEEN;
@@ -69,7 +69,7 @@ impl<'a, H: Handle<Kind: Removes>> Frequencies<'a, H> {
     }
 
     fn look_up(&self, key: &[u8]) -> Result<(Estimate, Totals)> {
-        self.counts.ask(false, |queries| {
+        self.counts.ask(Waits::Always, |queries| {
             let hash = queries.shared.meta.hasher.hash(key);
             Ok((
                 queries.estimate(hash, Given::default())?,

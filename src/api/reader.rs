@@ -17,7 +17,7 @@ use crate::clock::Clock;
 use crate::engine::Engine;
 use crate::engine::details::Details;
 use crate::engine::open::{for_reading, read_meta};
-use crate::engine::outcome::Given;
+use crate::engine::outcome::{Given, Waits};
 use crate::engine::read::Queries;
 use crate::engine::stats::{Digest, Stat};
 use crate::engine::time::continue_time;
@@ -263,12 +263,8 @@ impl<K> Handle for Reader<K> {
 }
 
 impl<K> sealed::Handle for Reader<K> {
-    fn ask<T>(
-        &self,
-        without_waiting: bool,
-        mut ask: impl FnMut(&Queries) -> Result<T>,
-    ) -> Result<T> {
-        self.with_view(without_waiting, |view| ask(&view.engine.queries))
+    fn ask<T>(&self, waits: Waits, mut ask: impl FnMut(&Queries) -> Result<T>) -> Result<T> {
+        self.with_view(waits, |view| ask(&view.engine.queries))
     }
 }
 
@@ -295,11 +291,7 @@ impl<K: Spec> Reader<K> {
 
 impl<K> Reader<K> {
     /// Runs a query on a view that shows the filter's state. Taking another view is a wait.
-    fn with_view<T>(
-        &self,
-        without_waiting: bool,
-        mut ask: impl FnMut(&View) -> Result<T>,
-    ) -> Result<T> {
+    fn with_view<T>(&self, waits: Waits, mut ask: impl FnMut(&View) -> Result<T>) -> Result<T> {
         let mut left = TRIES;
         loop {
             let view = self.view.load();
@@ -310,7 +302,7 @@ impl<K> Reader<K> {
                 if view.is_current()? { ask(&view) } else { Err(view.engine.shared.retired()) };
             match answer {
                 Err(error) if left > 0 && view.is_over(&error) => {
-                    if without_waiting {
+                    if waits.never() {
                         return Err(view.engine.shared.would_wait("the filter to be opened again"));
                     }
                     self.renew(&view)?;
@@ -367,7 +359,7 @@ impl<K> Reader<K> {
     /// # Errors
     /// As [`Reader::contains`].
     pub fn stat(&self) -> Result<Stat> {
-        self.with_view(false, |view| view.engine.stat())
+        self.with_view(Waits::Always, |view| view.engine.stat())
     }
 
     /// Returns figures for operators; see [`Filter::details`](crate::Filter::details). Beside
@@ -376,7 +368,7 @@ impl<K> Reader<K> {
     /// # Errors
     /// As [`Reader::contains`].
     pub fn details(&self) -> Result<Details> {
-        self.with_view(false, |view| view.engine.details())
+        self.with_view(Waits::Always, |view| view.engine.details())
     }
 
     /// Returns a hash of the logical state; see [`Filter::digest`](crate::Filter::digest). A reader
@@ -386,7 +378,7 @@ impl<K> Reader<K> {
     /// # Errors
     /// As [`Reader::contains`].
     pub fn digest(&self) -> Result<Digest> {
-        self.with_view(false, |view| {
+        self.with_view(Waits::Always, |view| {
             if view.own {
                 return view.engine.digest();
             }
@@ -424,7 +416,7 @@ impl<K> Reader<K> {
     /// # Errors
     /// As [`Reader::contains`], and [`Error::Damaged`] if the log is.
     pub fn explain<T: AsRef<[u8]>>(&self, keys: &[T], most: usize) -> Result<Explained> {
-        self.with_view(false, |view| {
+        self.with_view(Waits::Always, |view| {
             let queries = &view.engine.queries;
             let answers = keys.iter().map(|key| explain::answer(queries, key.as_ref()));
             let answers = answers.collect::<Result<Vec<_>>>()?;
@@ -485,7 +477,7 @@ impl<K: Ages> Reader<K> {
     /// As there.
     pub fn age_of_record(&self, entry: &Entry) -> Result<Option<Age>> {
         let Some(hash) = entry.key_hash() else { return Ok(None) };
-        self.with_view(false, |view| view.engine.queries.age(hash, Given::default()))
+        self.with_view(Waits::Always, |view| view.engine.queries.age(hash, Given::default()))
     }
 
     /// Returns how long ago a key was seen, at least; see [`Filter::age`](crate::Filter::age).

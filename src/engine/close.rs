@@ -119,6 +119,7 @@ impl Drop for Opened {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+    use crate::engine::outcome::Waits;
     use crate::error::Error;
     use crate::locks::robust_word::{Acquired, Owner, WAITERS};
     use crate::locks::session::Sessions;
@@ -206,7 +207,10 @@ mod tests {
         let filter = made().0;
         let engine = &filter.engine;
         filter.close().expect("a clean end");
-        assert!(matches!(engine.stripes.lock_unless_closed(1, false), Err(Error::Closed { .. })));
+        assert!(matches!(
+            engine.stripes.lock_unless_closed(1, Waits::Always),
+            Err(Error::Closed { .. })
+        ));
         assert_eq!(word(engine), 0);
         let dead = Owner { slot: 9, incarnation: 1 };
         let guard =

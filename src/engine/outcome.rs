@@ -2,6 +2,7 @@
 
 use ebbtide_core::kind::{self, Estimate, Micros, Operation};
 use std::cell::Cell;
+use std::time::Duration;
 
 pub use ebbtide_core::kind::{Admission, Checked, Precondition, Since};
 
@@ -15,8 +16,28 @@ pub(crate) struct Request<'a> {
     pub(crate) ask: Precondition,
     /// Receives the key's count, for callers that need it.
     pub(crate) count: Option<&'a Cell<Option<Estimate>>>,
-    /// Whether it must fail where it would have to wait.
-    pub(crate) without_waiting: bool,
+    pub(crate) waits: Waits,
+}
+
+/// How long an operation waits for what it needs, before it fails with
+/// [`Error::WouldWait`](crate::Error::WouldWait).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Waits {
+    /// As long as it takes.
+    #[default]
+    Always,
+    /// About this long for a live owner of a lock, as long as it takes for anything else.
+    AtMost(Duration),
+    /// Not at all.
+    Never,
+}
+
+impl Waits {
+    /// Returns whether nothing may be waited for.
+    #[inline]
+    pub(crate) fn never(self) -> bool {
+        matches!(self, Self::Never)
+    }
 }
 
 /// The settings of a query.
@@ -24,8 +45,7 @@ pub(crate) struct Request<'a> {
 pub(crate) struct Given {
     /// The time of the query, if it is not the clock's.
     pub(crate) time: Option<Micros>,
-    /// Whether it must fail where it would have to wait.
-    pub(crate) without_waiting: bool,
+    pub(crate) waits: Waits,
 }
 
 impl Request<'_> {

@@ -1,11 +1,11 @@
 //! Queries without a lock; the protocol is in `docs/architecture.md`.
 
-use crate::engine::outcome::Given;
+use crate::engine::outcome::{Given, Waits};
 use crate::engine::shared::Shared;
 use crate::engine::stripes::StripeLocks;
 use crate::engine::time::Time;
 use crate::error::Result;
-use crate::sync::spin_hint;
+use crate::sync::{Instant, spin_hint};
 use ebbtide_core::block::Blocks;
 use ebbtide_core::kind::{
     Age, BankMask, Estimate, KeyAges, Kind, Moment, Query, State, Totals, Within,
@@ -14,6 +14,9 @@ use std::sync::Arc;
 
 /// The number of attempts disturbed by concurrent changes after which a query takes the stripe.
 const RETRIES: u32 = 100;
+
+/// What a query waits for that must not.
+const BLOCK: &str = "another caller that changes the key's block";
 
 /// The queries of a handle.
 #[derive(Debug, Clone)]
@@ -130,10 +133,7 @@ impl Queries {
         match self.try_ask(hash, |state, blocks| ask(kind, state, blocks, &query))? {
             Some(answer) => Ok(answer),
             None => {
-                let without_waiting = given.without_waiting;
-                self.ask_again(hash, without_waiting, |state, blocks| {
-                    ask(kind, state, blocks, &query)
-                })
+                self.ask_again(hash, given.waits, |state, blocks| ask(kind, state, blocks, &query))
             }
         }
     }
@@ -143,7 +143,7 @@ impl Queries {
     fn ask_again<T>(
         &self,
         hash: u64,
-        without_waiting: bool,
+        waits: Waits,
         ask: impl Fn(&State<'_>, &Blocks<'_>) -> T,
     ) -> Result<T> {
         for _ in 1..RETRIES {
@@ -152,21 +152,27 @@ impl Queries {
                 return Ok(answer);
             }
         }
-        if without_waiting {
-            return Err(self.shared.would_wait("another caller that changes the key's block"));
+        if waits.never() {
+            return Err(self.shared.would_wait(BLOCK));
         }
-        self.ask_patiently(hash, ask)
+        self.ask_patiently(hash, waits, ask)
     }
 
     /// As [`Queries::ask_again`], if there are too many writers, or one of them was stopped or
     /// died.
-    fn ask_patiently<T>(&self, hash: u64, ask: impl Fn(&State<'_>, &Blocks<'_>) -> T) -> Result<T> {
+    fn ask_patiently<T>(
+        &self,
+        hash: u64,
+        waits: Waits,
+        ask: impl Fn(&State<'_>, &Blocks<'_>) -> T,
+    ) -> Result<T> {
         let stripe = self.shared.image.layout().stripe_of(hash) + 1;
         // Keeps writers out, waits for a stopped one, or repairs what a dead one left. A reader can
         // only wait for others to do so.
         let _busy = self.shared.enter()?;
-        let _stripe = if self.shared.is_reader() { None } else { Some(self.stripes.lock(stripe)) };
-        let mut idle = 0;
+        let is_reader = self.shared.is_reader();
+        let _stripe = if is_reader { None } else { Some(self.stripes.lock_within(stripe, waits)?) };
+        let (mut idle, start) = (0, Instant::now());
         loop {
             if let Some(answer) = self.try_ask(hash, &ask)? {
                 return Ok(answer);
@@ -175,7 +181,10 @@ impl Queries {
                 // Most likely a writer panicked and left a block half changed, permanently.
                 return Err(self.shared.poisoned());
             }
-            if self.shared.is_reader() {
+            if is_reader {
+                if matches!(waits, Waits::AtMost(limit) if start.elapsed() >= limit) {
+                    return Err(self.shared.would_wait(BLOCK));
+                }
                 self.stripes.wait_for_writers(stripe, &mut idle)?;
             } else if !self.are_whole(hash) {
                 // This handle holds the stripe, and what a dead owner left is repaired. The image

@@ -1,6 +1,7 @@
 //! Steps of the filter: events and the filter's time, recorded under stripe 0 and applied.
 
 use crate::engine::event_log::EventLog;
+use crate::engine::outcome::Waits;
 use crate::engine::shared::{Local, Shared};
 use crate::engine::stripes::StripeLocks;
 use crate::engine::time::{Stamp, Time};
@@ -42,7 +43,7 @@ impl Steps {
     }
 
     /// Applies the next event that is due, under stripe 0: first its record, then the state block.
-    pub(crate) fn step(&self, stamp: Stamp) -> Result<StepOutcome> {
+    pub(crate) fn step(&self, stamp: Stamp, waits: Waits) -> Result<StepOutcome> {
         let header = self.shared.image.header();
         let kind = &*self.shared.meta.kind;
         // Waits for stripe 0, or the step would depend on other concurrent writers; but not for a
@@ -56,7 +57,7 @@ impl Steps {
         }
         let events = kind.events();
         let mut stripe = match events.and_then(|events| events.step_without(&state, &moment)) {
-            None => self.stripes.lock(0),
+            None => self.stripes.lock_within(0, waits)?,
             Some(step) => match self.stripes.lock_events() {
                 Some(stripe) => stripe,
                 None if state_block.unchanged(version) => return Ok(StepOutcome::PutOff(step)),
@@ -83,8 +84,8 @@ impl Steps {
 
     /// Records the filter's time under stripe 0, so that no event decided later counts from an
     /// earlier time. The event enters no step, and so counts only if a record follows it.
-    pub(crate) fn record_time(&self, stamp: Stamp) -> Result<StepOutcome> {
-        let mut stripe = self.stripes.lock(0);
+    pub(crate) fn record_time(&self, stamp: Stamp, waits: Waits) -> Result<StepOutcome> {
+        let mut stripe = self.stripes.lock_within(0, waits)?;
         // Another thread may have recorded it since.
         if !self.is_ahead(stamp.time) {
             return Ok(StepOutcome::Applied);

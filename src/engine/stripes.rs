@@ -4,13 +4,14 @@
 //! repair.
 
 use crate::engine::event_log::EventLog;
+use crate::engine::outcome::Waits;
 use crate::engine::shared::{Local, Shared};
 use crate::engine::time::Time;
 use crate::error::{Error, Result};
 use crate::locks::robust_word::{self, Acquired, Owner, Verdict};
 use crate::locks::stripes::StripeGuard;
 use crate::recovery::repair;
-use crate::sync::{self, Hint, patience};
+use crate::sync::{self, Hint, Instant, patience};
 use crate::telemetry::{Timed, Work};
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,6 +25,9 @@ const REPAIR_WAITS: u32 = if cfg!(fuzzing) { 5 } else { 1000 };
 
 /// The pause, during which writers proceed, before all stripes are tried again.
 const PAUSE: Duration = patience(Duration::from_millis(20));
+
+/// What a call waits for that must not.
+const HELD: &str = "another caller that holds a lock";
 
 /// The stripes of a handle, with repair.
 #[derive(Debug)]
@@ -58,15 +62,15 @@ impl StripeLocks {
     pub(crate) fn lock_unless_closed(
         &self,
         stripe: usize,
-        without_waiting: bool,
+        waits: Waits,
     ) -> Result<StripeGuard<'_, Local>> {
         match self.shared.stripes.try_lock(self.shared.image.header(), stripe) {
             Some(guard) if self.shared.is_closed() => {
                 Err(self.come_too_late(guard, Acquired::Free))
             }
             Some(guard) => Ok(guard),
-            None if without_waiting => self.lock_without_waiting(stripe),
-            None => self.wait_unless_closed(stripe),
+            None if waits.never() => self.lock_without_waiting(stripe),
+            None => self.wait_unless_closed(stripe, waits),
         }
     }
 
@@ -79,14 +83,14 @@ impl StripeLocks {
                 Err(self.come_too_late(guard, Acquired::Free))
             }
             Some(guard) => Ok(guard),
-            None => Err(self.shared.would_wait("another caller that holds the key's lock")),
+            None => Err(self.shared.would_wait(HELD)),
         }
     }
 
     #[cold]
-    fn wait_unless_closed(&self, stripe: usize) -> Result<StripeGuard<'_, Local>> {
-        let judge =
-            |owner| if self.shared.is_closed() { Verdict::Abandon } else { self.judge(owner) };
+    fn wait_unless_closed(&self, stripe: usize, waits: Waits) -> Result<StripeGuard<'_, Local>> {
+        let within = self.judge_within(waits);
+        let judge = |owner| if self.shared.is_closed() { Verdict::Abandon } else { within(owner) };
         let waited = Timed::begin(Work::StripeWait, self.shared.media.path());
         let header = self.shared.image.header();
         let locked = self.shared.stripes.lock(header, stripe, &judge);
@@ -96,8 +100,34 @@ impl StripeLocks {
                 Err(self.come_too_late(guard, acquired))
             }
             Some((guard, acquired)) => Ok(self.entered(guard, acquired)),
-            None => Err(self.shared.closed()),
+            None if self.shared.is_closed() => Err(self.shared.closed()),
+            None => Err(self.shared.would_wait(HELD)),
         }
+    }
+
+    /// Returns a judge that abandons a live owner once it was waited for long enough.
+    fn judge_within(&self, waits: Waits) -> impl Fn(Owner) -> Verdict {
+        let start = Instant::now();
+        move |owner| match (self.judge(owner), waits) {
+            (Verdict::Wait, Waits::AtMost(limit)) if start.elapsed() >= limit => Verdict::Abandon,
+            (verdict, _) => verdict,
+        }
+    }
+
+    /// As [`StripeLocks::lock`], but waits for a live owner no longer than this, if that is a time.
+    ///
+    /// # Errors
+    /// [`Error::WouldWait`]; then nothing was acquired.
+    pub(crate) fn lock_within(
+        &self,
+        stripe: usize,
+        waits: Waits,
+    ) -> Result<StripeGuard<'_, Local>> {
+        let guard = match waits {
+            Waits::AtMost(_) => self.lock_judged(stripe, &self.judge_within(waits)),
+            Waits::Always | Waits::Never => Some(self.lock(stripe)),
+        };
+        guard.ok_or_else(|| self.shared.would_wait(HELD))
     }
 
     /// Disposes of a stripe that was acquired after the handle was closed. By then other processes
@@ -385,6 +415,11 @@ mod tests {
         let refused = quick.check_and_insert(of_stripe(0));
         assert!(matches!(refused, Err(Error::WouldWait { .. })), "{refused:?}");
         assert!(!quick.contains(of_stripe(0)).expect("questions need no stripe"));
+        // Long enough for others to see that the owner is alive.
+        let (start, limit) = (Instant::now(), Duration::from_millis(30));
+        let refused = filter.call().waiting_at_most(limit).insert(of_stripe(0));
+        assert!(matches!(refused, Err(Error::WouldWait { .. })), "{refused:?}");
+        assert!(start.elapsed() >= limit);
         assert!(robust_word::unlock(header.stripe(1).lock_word(), LIVING).is_ok());
         assert_eq!(filter.digest().expect("a digest"), before);
         // A checkpoint that writers must wait for.

@@ -8,7 +8,7 @@ use crate::engine::backpressure::Backpressure;
 use crate::engine::event_log::EventLog;
 use crate::engine::group_commit::GroupCommit;
 use crate::engine::log_writer::LogWriter;
-use crate::engine::outcome::{Checked, Precondition, Request, WriteOutcome};
+use crate::engine::outcome::{Checked, Precondition, Request, Waits, WriteOutcome};
 use crate::engine::read::Queries;
 use crate::engine::shared::{Local, Shared};
 use crate::engine::steps::{StepOutcome, Steps};
@@ -85,14 +85,14 @@ impl Writer {
         let mut waited_after = None;
         loop {
             if self.backpressure.is_requested() {
-                if request.without_waiting {
+                if request.waits.never() {
                     return Err(self.shared.would_wait("a checkpoint"));
                 }
                 // Removed files take space for as long as this handle has them mapped.
                 self.log_writer.unmap_durable();
                 self.backpressure.wait();
             }
-            let mut stripe = self.stripes.lock_unless_closed(index, request.without_waiting)?;
+            let mut stripe = self.stripes.lock_unless_closed(index, request.waits)?;
             self.shared.check_writable()?;
             // Under the stripe, so that the clock's times within a stripe never decrease.
             let stamp = self.time.stamp(given)?;
@@ -116,7 +116,7 @@ impl Writer {
                     return Ok(written);
                 }
                 // No step was recorded: see `attempt`.
-                Ok(Attempt::NoRoom) if request.without_waiting => {
+                Ok(Attempt::NoRoom) if request.waits.never() => {
                     Err(self.shared.would_wait("more log or memory to be allocated"))
                 }
                 // Still under the stripe. A step may have been recorded for this insert, and counts
@@ -147,7 +147,7 @@ impl Writer {
         stamp: Stamp,
     ) -> Result<Attempt> {
         let (kind, image) = (&*self.shared.meta.kind, &self.shared.image);
-        let (mut ask, mut present) = (request.ask, None);
+        let (mut ask, mut present, mut waits) = (request.ask, None, request.waits);
         let plan = loop {
             let mut plan = self.plan(kind, request, &self.time.moment(stamp), ask)?;
             if let Some(checked) = plan.write.unchanged(ask) {
@@ -172,16 +172,17 @@ impl Writer {
             let stepped = match due {
                 _ if !image.header().state_block().unchanged(plan.version) => StepOutcome::Applied,
                 // A step may allocate a bank, and must be followed by the insert that needs it.
-                due if request.without_waiting && (due.is_some() || plan.ahead) => {
+                due if waits.never() && (due.is_some() || plan.ahead) => {
                     return Err(self.shared.would_wait("the filter's next step"));
                 }
-                Some(_) => self.steps.step(stamp)?,
-                None if plan.ahead => self.steps.record_time(stamp)?,
+                Some(_) => self.steps.step(stamp, waits)?,
+                None if plan.ahead => self.steps.record_time(stamp, waits)?,
                 None => break plan,
             };
             match stepped {
                 StepOutcome::NoRoom => return Ok(Attempt::NoRoom),
-                StepOutcome::Applied => {}
+                // The insert must follow, however long it takes.
+                StepOutcome::Applied => waits = Waits::Always,
                 StepOutcome::PutOff(step) => {
                     plan.write.decision = Decision::Insert { step };
                     plan.write.mask = kind.touches(&plan.state, step);
@@ -255,7 +256,7 @@ impl Writer {
         let banks = self.shared.image.banks_near(&state);
         let located = banks.locate(plan.write.mask, operation.hash);
         let record = records::of_operation(kind, &state, &located.blocks, operation, stamp.stream);
-        let may_allocate = !request.without_waiting;
+        let may_allocate = !request.waits.never();
         let room = match located.blocks.get(0) {
             Some(block) => {
                 self.shared.image.make_room(kind, &banks, block, operation, may_allocate)?

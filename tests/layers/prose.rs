@@ -52,6 +52,7 @@ const PLACES: &[&str] = &[
     "docs",
     "examples",
     "fuzz",
+    "python",
     "src",
     "testkit",
     "tests",
@@ -77,7 +78,7 @@ fn read(path: &Path, pages: &mut Vec<Page>) {
         return paths.iter().for_each(|path| read(path, pages));
     }
     let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
-    if !name.starts_with(".ci") && !["md", "patch", "rs", "sh"].contains(&ending) {
+    if !name.starts_with(".ci") && !["md", "patch", "py", "pyi", "rs", "sh"].contains(&ending) {
         return;
     }
     let Ok(mut text) = fs::read_to_string(path) else { return };

@@ -1,6 +1,6 @@
 //! Wrong clocks: the wall clock steps, the elapsed time does not.
 
-use crate::engine::outcome::{Checked, Given, Precondition, Request, Since};
+use crate::engine::outcome::{Checked, Given, Precondition, Request, Since, Waits};
 use crate::engine::time::*;
 use crate::engine::{Engine, close, open};
 use crate::format::names::FileName;
@@ -117,7 +117,7 @@ impl Machine {
         let (time, ask) =
             (time.map(|time| time * 1_000_000), Precondition::Present(Since::LastSeen));
         let request =
-            Request { hash: hash(key), time, weight: 1, ask, count: None, without_waiting: false };
+            Request { hash: hash(key), time, weight: 1, ask, count: None, waits: Waits::Always };
         self.engine().writer.write(&request).expect("an insert").checked
     }
 

@@ -1,6 +1,6 @@
 //! Inserts concurrent with an event of another thread.
 
-use crate::engine::outcome::Given;
+use crate::engine::outcome::{Given, Waits};
 use crate::engine::write::*;
 use crate::engine::{Engine, open};
 use crate::media::Memory;
@@ -75,7 +75,7 @@ fn insert_many(engine: &Engine, keys: std::ops::Range<u64>, start: Micros) -> Mi
             weight: 1,
             ask: Precondition::Nothing,
             count: None,
-            without_waiting: false,
+            waits: Waits::Always,
         };
         engine.writer.write(&request).expect("an insert");
     }

@@ -1,0 +1,136 @@
+"""Filters that forget: "was this key seen in the last ten minutes, or among the last million?"
+
+A filter takes 10 to 40 bits a key, is kept on disk, survives ``kill -9``, and is shared by any
+number of threads and processes, in Python, Rust, and on the command line.
+
+    import ebbtide
+
+    with ebbtide.open("seen", ebbtide.Fingerprint(window="10m", fpr=0.001)) as seen:
+        if seen.check_and_insert(message.id):       # True: it is new
+            handle(message)
+
+``open`` opens or creates a ``Filter``, ``Reader`` reads one without changing anything. The kinds
+are classes: ``Fingerprint``, ``AgePartitioned`` and ``TimeLimited`` for windows, ``Counting`` and
+others for counts. Errors are subclasses of ``Error``.
+
+Programs that share a filter need releases of the same format, in whatever language: pin the same
+version in all of them.
+"""
+
+from __future__ import annotations
+
+from ._ebbtide import Filter, Raw, Reader, __version__, raw
+from ._errors import (
+    BadParameter,
+    Closed,
+    Crowded,
+    Damaged,
+    Error,
+    Exists,
+    Forked,
+    FullDisk,
+    IoError,
+    Locked,
+    Mismatch,
+    NotAFilter,
+    Poisoned,
+    Retired,
+    TimeAhead,
+    TooLate,
+    Unsupported,
+    WrongVersion,
+)
+from ._open import open, plan, restore, salvage, verify
+from ._specs import (
+    AgePartitioned,
+    BlockTiming,
+    Bloom,
+    Counting,
+    Decaying,
+    DecayingOptimized,
+    DoubleBuffering,
+    DynamicCount,
+    Fingerprint,
+    Importance2c,
+    ImportanceH,
+    ImportanceMc,
+    Spec,
+    Spectral,
+    Stable,
+    TimeLimited,
+    Timing,
+    TwoBuffer,
+)
+from ._types import (
+    Admission,
+    Digest,
+    Duration,
+    Estimate,
+    FileReport,
+    Key,
+    Plan,
+    Report,
+    Salvaged,
+    Stat,
+    Time,
+)
+
+__all__ = [
+    "Admission",
+    "AgePartitioned",
+    "BadParameter",
+    "BlockTiming",
+    "Bloom",
+    "Closed",
+    "Counting",
+    "Crowded",
+    "Damaged",
+    "Decaying",
+    "DecayingOptimized",
+    "Digest",
+    "DoubleBuffering",
+    "Duration",
+    "DynamicCount",
+    "Error",
+    "Estimate",
+    "Exists",
+    "FileReport",
+    "Filter",
+    "Fingerprint",
+    "Forked",
+    "FullDisk",
+    "Importance2c",
+    "ImportanceH",
+    "ImportanceMc",
+    "IoError",
+    "Key",
+    "Locked",
+    "Mismatch",
+    "NotAFilter",
+    "Plan",
+    "Poisoned",
+    "Raw",
+    "Reader",
+    "Report",
+    "Retired",
+    "Salvaged",
+    "Spec",
+    "Spectral",
+    "Stable",
+    "Stat",
+    "Time",
+    "TimeAhead",
+    "TimeLimited",
+    "Timing",
+    "TooLate",
+    "TwoBuffer",
+    "Unsupported",
+    "WrongVersion",
+    "__version__",
+    "open",
+    "plan",
+    "raw",
+    "restore",
+    "salvage",
+    "verify",
+]

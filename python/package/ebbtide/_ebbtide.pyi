@@ -1,0 +1,256 @@
+"""Types of the part of the package that is not written in Python."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, Literal, NoReturn, Self, TypeVar, final, overload
+
+from typing_extensions import Buffer
+
+from ._types import (
+    Admission,
+    Digest,
+    Duration,
+    Estimate,
+    Key,
+    Plan,
+    Report,
+    Salvaged,
+    Stat,
+    Time,
+)
+
+_Item = TypeVar("_Item")
+_Key = TypeVar("_Key", bound=Key)
+
+#: Many keys: an iterable of them, an array of byte strings, or ``raw(array)``.
+_Keys = Iterable[Key] | Buffer | Raw
+
+_Durability = Literal["always", "never"] | Duration
+_Since = Literal["last-seen", "last-accepted"]
+
+__all__ = [
+    "__version__",
+    "Filter",
+    "Reader",
+    "Raw",
+    "raw",
+    "open_filter",
+    "restore",
+    "verify",
+    "salvage",
+    "plan",
+    "parse_duration",
+]
+
+__version__: str
+
+@final
+class Raw:
+    def __len__(self) -> int: ...
+
+@final
+class Filter:
+    def insert(
+        self,
+        key: Key,
+        /,
+        *,
+        time: Time | None = None,
+        durability: _Durability | None = None,
+        weight: float | None = None,
+    ) -> None: ...
+    def check_and_insert(
+        self,
+        key: Key,
+        /,
+        *,
+        time: Time | None = None,
+        durability: _Durability | None = None,
+        since: _Since | None = None,
+        weight: float | None = None,
+    ) -> bool: ...
+    def insert_all(
+        self,
+        keys: _Keys,
+        /,
+        *,
+        time: Time | None = None,
+        durability: _Durability | None = None,
+        weight: float | None = None,
+    ) -> int: ...
+    def check_and_insert_all(
+        self,
+        keys: _Keys,
+        /,
+        *,
+        time: Time | None = None,
+        durability: _Durability | None = None,
+        since: _Since | None = None,
+        weight: float | None = None,
+    ) -> bytes: ...
+    def remove(
+        self,
+        key: Key,
+        /,
+        *,
+        time: Time | None = None,
+        durability: _Durability | None = None,
+        weight: float | None = None,
+    ) -> bool: ...
+    def insert_and_estimate(
+        self,
+        key: Key,
+        /,
+        *,
+        time: Time | None = None,
+        durability: _Durability | None = None,
+        weight: float | None = None,
+    ) -> Estimate: ...
+    def insert_up_to(
+        self,
+        key: Key,
+        limit: float,
+        /,
+        *,
+        time: Time | None = None,
+        durability: _Durability | None = None,
+        weight: float | None = None,
+    ) -> Admission: ...
+    @overload
+    def only_new(
+        self,
+        items: Iterable[_Item],
+        /,
+        *,
+        key: Callable[[_Item], Key],
+        batch: int = 1024,
+        time: Time | None = None,
+        durability: _Durability | None = None,
+        since: _Since | None = None,
+        weight: float | None = None,
+    ) -> Iterator[_Item]: ...
+    @overload
+    def only_new(
+        self,
+        items: Iterable[_Key],
+        /,
+        *,
+        key: None = None,
+        batch: int = 1024,
+        time: Time | None = None,
+        durability: _Durability | None = None,
+        since: _Since | None = None,
+        weight: float | None = None,
+    ) -> Iterator[_Key]: ...
+    def clear(self) -> None: ...
+    def sync(self) -> None: ...
+    def checkpoint(self) -> int: ...
+    def backup(self, path: str | os.PathLike[str], /) -> None: ...
+    def contains(self, key: Key, /, *, time: Time | None = None) -> bool: ...
+    def __contains__(self, key: Key, /) -> bool: ...
+    def contains_all(self, keys: _Keys, /, *, time: Time | None = None) -> bytes: ...
+    def age(self, key: Key, /, *, time: Time | None = None) -> timedelta | int | None: ...
+    def seen_within(
+        self, key: Key, within: Duration, /, *, time: Time | None = None
+    ) -> bool: ...
+    def posterior(self, key: Key, prior: float, /, *, time: Time | None = None) -> float: ...
+    def decide(
+        self,
+        key: Key,
+        prior: float,
+        /,
+        *,
+        false_positive: float,
+        false_negative: float,
+        time: Time | None = None,
+    ) -> bool: ...
+    def estimate(self, key: Key, /, *, time: Time | None = None) -> Estimate: ...
+    def estimate_all(self, keys: _Keys, /, *, time: Time | None = None) -> list[Estimate]: ...
+    def frequency(self, key: Key, /, *, time: Time | None = None) -> Estimate: ...
+    def digest(self) -> Digest: ...
+    def stat(self) -> Stat: ...
+    def close(self) -> None: ...
+    @property
+    def path(self) -> str: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def parameters(self) -> dict[str, str]: ...
+    @property
+    def closed(self) -> bool: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _traceback: TracebackType | None,
+        /,
+    ) -> None: ...
+    def __copy__(self) -> NoReturn: ...
+    def __deepcopy__(self, _memo: object, /) -> NoReturn: ...
+    def __reduce__(self) -> tuple[Any, ...]: ...
+
+@final
+class Reader:
+    def __new__(
+        cls, path: str | os.PathLike[str], /, *, reopen_after_fork: bool = True
+    ) -> Self: ...
+    def contains(self, key: Key, /, *, time: Time | None = None) -> bool: ...
+    def __contains__(self, key: Key, /) -> bool: ...
+    def contains_all(self, keys: _Keys, /, *, time: Time | None = None) -> bytes: ...
+    def age(self, key: Key, /, *, time: Time | None = None) -> timedelta | int | None: ...
+    def seen_within(
+        self, key: Key, within: Duration, /, *, time: Time | None = None
+    ) -> bool: ...
+    def posterior(self, key: Key, prior: float, /, *, time: Time | None = None) -> float: ...
+    def decide(
+        self,
+        key: Key,
+        prior: float,
+        /,
+        *,
+        false_positive: float,
+        false_negative: float,
+        time: Time | None = None,
+    ) -> bool: ...
+    def estimate(self, key: Key, /, *, time: Time | None = None) -> Estimate: ...
+    def estimate_all(self, keys: _Keys, /, *, time: Time | None = None) -> list[Estimate]: ...
+    def frequency(self, key: Key, /, *, time: Time | None = None) -> Estimate: ...
+    def digest(self) -> Digest: ...
+    def stat(self) -> Stat: ...
+    def close(self) -> None: ...
+    @property
+    def path(self) -> str: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def parameters(self) -> dict[str, str]: ...
+    @property
+    def closed(self) -> bool: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _traceback: TracebackType | None,
+        /,
+    ) -> None: ...
+    def __copy__(self) -> NoReturn: ...
+    def __deepcopy__(self, _memo: object, /) -> NoReturn: ...
+    def __reduce__(self) -> tuple[Any, ...]: ...
+
+def raw(array: Buffer, /) -> Raw: ...
+def open_filter(
+    path: str,
+    spec: str | None,
+    create: bool | None,
+    options: str,
+    reopen_after_fork: bool,
+) -> Filter: ...
+def restore(backup: str, path: str) -> None: ...
+def verify(path: str) -> Report: ...
+def salvage(damaged: str, path: str) -> Salvaged | None: ...
+def plan(spec: str, options: str) -> Plan: ...
+def parse_duration(text: str) -> int: ...

@@ -1,0 +1,223 @@
+"""Opening filters, and the functions that need no open filter."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import weakref
+from typing import Any, Literal
+
+from . import _ebbtide
+from ._ebbtide import Filter, Reader
+from ._specs import Spec, micros, to_timedelta
+from ._types import Duration, Plan, Report, Salvaged
+
+Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
+
+_opened: weakref.WeakSet[Filter] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """Closes what is open, so that the last snapshots are written."""
+    for filter in list(_opened):
+        filter.close()
+
+
+def _absolute(path: Path) -> str:
+    return os.path.abspath(os.fsdecode(path))
+
+
+def _text_of(spec: Spec | str) -> str:
+    if isinstance(spec, (Spec, str)):
+        return str(spec)
+    raise TypeError(
+        "spec: expected a kind such as ebbtide.Fingerprint(last=1000), or text such as "
+        f"'fingerprint last=1000', found {type(spec).__name__}"
+    )
+
+
+def _duration_text(value: Duration, name: str) -> str:
+    return f"{micros(to_timedelta(value, name), name)}us"
+
+
+def _options(
+    durability: Literal["always", "never"] | Duration | None,
+    durations: dict[str, Duration | None],
+    others: dict[str, Any],
+) -> str:
+    """Returns options as text."""
+    words: dict[str, str] = {}
+    if durability in ("always", "never"):
+        words["durability"] = str(durability)
+    elif durability is not None:
+        words["durability"] = _duration_text(durability, "durability")
+    for name, duration in durations.items():
+        if duration is not None:
+            words[name.replace("_", "-")] = _duration_text(duration, name)
+    for name, value in others.items():
+        if value is not None:
+            words[name.replace("_", "-")] = _word(value, name)
+    return " ".join(f"{name}={value}" for name, value in words.items())
+
+
+def _word(value: Any, name: str) -> str:
+    if name == "background":
+        if not isinstance(value, bool):
+            raise TypeError(f"background: expected a bool, found {type(value).__name__}")
+        return "on" if value else "off"
+    if name in ("hash", "downtime"):
+        if not isinstance(value, str):
+            raise TypeError(f"{name}: expected a str, found {type(value).__name__}")
+        return value
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{name}: expected an int, found {type(value).__name__}")
+    number = int(value.__index__())
+    return f"{number:o}" if name == "mode" else str(number)
+
+
+def open(
+    path: Path,
+    spec: Spec | str | None = None,
+    *,
+    create: bool | None = None,
+    durability: Literal["always", "never"] | Duration | None = None,
+    hash: Literal["fast", "keyed"] | None = None,
+    hash_seed: int | None = None,
+    stripes: int | None = None,
+    block_bytes: int | None = None,
+    segment_bytes: int | None = None,
+    max_lead: Duration | None = None,
+    downtime: Literal["age", "freeze"] | None = None,
+    mode: int | None = None,
+    checkpoint_bytes: int | None = None,
+    background: bool | None = None,
+    reopen_after_fork: bool = True,
+) -> Filter:
+    """Opens the filter in a directory, or creates it.
+
+    Without a ``spec`` the filter must exist. With one it is created if it does not exist, and must
+    otherwise be of that kind with those parameters. ``create=True`` insists on a new filter,
+    ``create=False`` on an existing one. A spec is a kind such as ``Fingerprint(last=10_000)``, or
+    text as on the command line: ``"fingerprint last=10k fpr=0.01"``.
+
+    Fixed when the filter is created:
+
+    - ``durability``: when an insert is on the disk. ``"always"``: when the call returns;
+      a duration: so much later (a second, by default); ``"never"``: when the system gets to it.
+      Whatever returned survives the death of the process in any case.
+    - ``hash``: ``"keyed"`` for keys whose authors may gain from wrong answers, else ``"fast"``.
+    - ``hash_seed``: a number, for filters that are equal bit by bit. Random by default.
+    - ``stripes``, ``block_bytes``, ``segment_bytes``: sizes that rarely matter.
+    - ``max_lead``: how far ahead of the clock a key's time may lie (an hour).
+    - ``downtime``: whether keys ``"age"`` while no process has the filter open, or ``"freeze"``.
+    - ``mode``: the permissions of its files, ``0o600`` or ``0o660``.
+
+    Of this object: ``checkpoint_bytes`` of log make a snapshot due; ``background=False`` does
+    without the two threads that sync and write snapshots. In a child made by ``os.fork`` the object
+    opens the filter again at its first use; ``reopen_after_fork=False`` raises ``Forked`` instead.
+
+    Raises NotAFilter, Exists, Mismatch, BadParameter, Locked, Crowded, Damaged, WrongVersion,
+    IoError.
+
+    >>> import tempfile, ebbtide
+    >>> path = tempfile.mkdtemp()
+    >>> with ebbtide.open(path, ebbtide.Fingerprint(window="10m")) as seen:
+    ...     seen.check_and_insert("message 4711")
+    True
+    >>> with ebbtide.open(path) as seen:
+    ...     "message 4711" in seen
+    True
+    """
+    if create is not None and not isinstance(create, bool):
+        raise TypeError(f"create: expected a bool or None, found {type(create).__name__}")
+    options = _options(
+        durability,
+        {"max_lead": max_lead},
+        {
+            "hash": hash,
+            "hash_seed": hash_seed,
+            "stripes": stripes,
+            "block_bytes": block_bytes,
+            "segment_bytes": segment_bytes,
+            "downtime": downtime,
+            "mode": mode,
+            "checkpoint_bytes": checkpoint_bytes,
+            "background": background,
+        },
+    )
+    text = None if spec is None else _text_of(spec)
+    return _open(_absolute(path), text, create, options, bool(reopen_after_fork))
+
+
+def _open(path: str, spec: str | None, create: bool | None, options: str, reopen: bool) -> Filter:
+    opened = _ebbtide.open_filter(path, spec, create, options, reopen)
+    _opened.add(opened)
+    return opened
+
+
+def unpickled(path: str, options: str, reopen: bool) -> Filter:
+    """Opens a filter as a pickled object says: an existing one, with the object's settings."""
+    return _open(path, None, False, options, reopen)
+
+
+def unpickled_reader(path: str, reopen: bool) -> Reader:
+    """Opens a filter for reading as a pickled object says."""
+    return Reader(path, reopen_after_fork=reopen)
+
+
+def restore(backup: Path, path: Path) -> None:
+    """Copies a backup, or any filter that no process has open, to a new directory.
+
+    The copy continues the old filter. Raises Exists, Locked, NotAFilter, Damaged, IoError.
+    """
+    _ebbtide.restore(_absolute(backup), _absolute(path))
+
+
+def verify(path: Path) -> Report:
+    """Checks every byte of a filter's files, also while it is in use.
+
+    >>> import tempfile, ebbtide
+    >>> path = tempfile.mkdtemp()
+    >>> ebbtide.open(path, ebbtide.Bloom(1000)).close()
+    >>> ebbtide.verify(path).sound
+    True
+    """
+    return _ebbtide.verify(_absolute(path))
+
+
+def salvage(damaged: Path, path: Path) -> Salvaged | None:
+    """Recovers the longest provable part of a damaged filter into a new directory.
+
+    Returns what is lost; None, and writes nothing, if the filter is not damaged. docs/damage.md has
+    the procedure. Raises Damaged if nothing can be recovered.
+    """
+    return _ebbtide.salvage(_absolute(damaged), _absolute(path))
+
+
+def plan(
+    spec: Spec | str,
+    *,
+    stripes: int | None = None,
+    block_bytes: int | None = None,
+    segment_bytes: int | None = None,
+    checkpoint_bytes: int | None = None,
+) -> Plan:
+    """Computes what a filter will take of memory and disk, and its false-positive rate.
+
+    >>> ebbtide.plan(Fingerprint(last=1_000_000)).memory_bytes // 1_000_000
+    2
+    """
+    options = _options(
+        None,
+        {},
+        {
+            "stripes": stripes,
+            "block_bytes": block_bytes,
+            "segment_bytes": segment_bytes,
+            "checkpoint_bytes": checkpoint_bytes,
+        },
+    )
+    return _ebbtide.plan(_text_of(spec), options)
+
+

@@ -1,0 +1,432 @@
+"""The kinds of filters, each with its parameters."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import KW_ONLY, MISSING, dataclass, fields
+from datetime import timedelta
+from typing import Any, ClassVar, Literal
+
+from ._ebbtide import parse_duration
+from ._errors import BadParameter
+from ._types import Duration
+
+
+def to_timedelta(value: Duration, name: str) -> timedelta:
+    """Returns a duration as a ``timedelta``."""
+    if isinstance(value, timedelta):
+        return value
+    if isinstance(value, str):
+        return timedelta(microseconds=parse_duration(value))
+    if isinstance(value, bool) or not hasattr(value, "__float__"):
+        raise TypeError(
+            f"{name}: expected a timedelta, a number of seconds, or text with a unit such as "
+            f"'10m', found {type(value).__name__}"
+        )
+    try:
+        return timedelta(seconds=float(value))
+    except (OverflowError, ValueError):
+        raise _bad(name, "a number of seconds", repr(value)) from None
+
+
+def micros(duration: timedelta, name: str) -> int:
+    """Returns a duration in microseconds."""
+    if duration < timedelta(0):
+        raise _bad(name, "a duration of zero or more", str(duration))
+    return duration // timedelta(microseconds=1)
+
+
+def _bad(name: str, expected: str, found: str) -> BadParameter:
+    error = BadParameter(f"parameter {name}: expected {expected}, found {found}")
+    error.code, error.name = 9, "parameter"
+    error.parameter, error.expected, error.found = name, expected, found
+    return error
+
+
+#: The parameter of each field of a kind, and the form of its values.
+PARAMETERS: dict[str, tuple[str, str]] = {
+    "batch": ("block-size", "count"),
+    "bits": ("bits", "count"),
+    "capacity": ("capacity", "count"),
+    "cells": ("cells", "count"),
+    "columns": ("columns", "count"),
+    "counter_bits": ("counter-bits", "count"),
+    "decay": ("decay", "word"),
+    "epoch": ("epoch", "duration"),
+    "fpr": ("fpr", "number"),
+    "fraction_bits": ("fraction-bits", "count"),
+    "front": ("front", "word"),
+    "front_bits": ("front-bits", "count"),
+    "generation": ("generation", "count"),
+    "generations": ("generations", "count"),
+    "importance_max": ("importance-max", "number"),
+    "k": ("k", "count"),
+    "K": ("K", "count"),
+    "l": ("l", "count"),
+    "lambda_": ("lambda", "number"),
+    "last": ("window-items", "count"),
+    "load": ("load", "number"),
+    "max": ("max", "count"),
+    "mean_count": ("mean-count", "number"),
+    "P": ("P", "count"),
+    "padding": ("padding", "count"),
+    "policy": ("policy", "word"),
+    "pool": ("pool", "number"),
+    "rate": ("rate", "number"),
+    "slots": ("slots", "count"),
+    "timers": ("timers", "count"),
+    "window": ("window", "duration"),
+    "window_epochs": ("window-epochs", "count"),
+    "words": ("words", "count"),
+}
+
+
+def _checked(value: Any, name: str, form: str) -> Any:
+    """Returns the value of a parameter in the type of its form."""
+    match form:
+        case "duration":
+            return to_timedelta(value, name)
+        case "count":
+            if isinstance(value, bool) or not hasattr(value, "__index__"):
+                raise TypeError(f"{name}: expected an int, found {type(value).__name__}")
+            return operator.index(value)
+        case "number":
+            if isinstance(value, (bool, str)) or not hasattr(value, "__float__"):
+                raise TypeError(f"{name}: expected a number, found {type(value).__name__}")
+            return float(value)
+        case _:
+            if not isinstance(value, str):
+                raise TypeError(f"{name}: expected a str, found {type(value).__name__}")
+            if not value or any(letter.isspace() for letter in value):
+                raise _bad(name, "a word", repr(value))
+            return value
+
+
+@dataclass(frozen=True)
+class Spec:
+    """A kind of filter with its parameters; ``str(spec)`` is the text that the command line takes.
+
+    Parameters that are None are derived from the others. Their bounds are checked when a filter is
+    planned, created or opened.
+    """
+
+    kind: ClassVar[str] = ""
+
+    def __post_init__(self) -> None:
+        if not self.kind:
+            raise TypeError("Spec is the base of the kinds: use one of them, such as TimeLimited")
+        for part in fields(self):
+            value = getattr(self, part.name)
+            if value is not None:
+                value = _checked(value, part.name, PARAMETERS[part.name][1])
+                object.__setattr__(self, part.name, value)
+            elif part.default is MISSING:
+                raise TypeError(f"{part.name}: expected a value, found None")
+
+    def __str__(self) -> str:
+        words = [self.kind]
+        for part in fields(self):
+            value = getattr(self, part.name)
+            if isinstance(value, timedelta):
+                value = f"{micros(value, part.name)}us"
+            if value is not None:
+                words.append(f"{PARAMETERS[part.name][0]}={value}")
+        return " ".join(words)
+
+    def __repr__(self) -> str:
+        given = [(part.name, getattr(self, part.name)) for part in fields(self)]
+        shown = ", ".join(f"{name}={value!r}" for name, value in given if value is not None)
+        return f"{type(self).__name__}({shown})"
+
+
+def _one_window(spec: Fingerprint) -> None:
+    if (spec.last is None) == (spec.window is None):
+        raise TypeError("Fingerprint takes either last= (inserts) or window= (a time)")
+
+
+@dataclass(frozen=True, repr=False)
+class Fingerprint(Spec):
+    """A window of the last inserts, or of a time, in the least memory; the kind to begin with.
+
+    ``last`` is for how many further inserts a key stays, or ``window`` for how long; up to a 14th
+    more. ``fpr`` is the false-positive rate (0.001), ``rate`` the new keys a second to begin with.
+
+    >>> Fingerprint(window="10m", fpr=0.001)
+    Fingerprint(window=datetime.timedelta(seconds=600), fpr=0.001)
+    >>> str(Fingerprint(last=1_000_000))
+    'fingerprint window-items=1000000'
+    """
+
+    kind: ClassVar[str] = "fingerprint"
+    _: KW_ONLY
+    last: int | None = None
+    window: Duration | None = None
+    fpr: float | None = None
+    rate: float | None = None
+    slots: int | None = None
+    bits: int | None = None
+    generations: int | None = None
+    words: int | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _one_window(self)
+
+
+@dataclass(frozen=True, repr=False)
+class AgePartitioned(Spec):
+    """A window of the last ``last`` inserts that overruns by little. ``k`` and ``l`` override the
+    numbers of slices; the other parameters are those of docs/papers.md.
+
+    >>> str(AgePartitioned(10_000, fpr=0.01))
+    'age-partitioned window-items=10000 fpr=0.01'
+    """
+
+    kind: ClassVar[str] = "age-partitioned"
+    last: int
+    _: KW_ONLY
+    fpr: float | None = None
+    k: int | None = None
+    l: int | None = None  # noqa: E741
+    generation: int | None = None
+    columns: int | None = None
+    words: int | None = None
+
+
+@dataclass(frozen=True, repr=False)
+class TimeLimited(Spec):
+    """A window of a time, ``window``, at any rate of keys. ``rate`` is the new keys a second to
+    begin with; the filter grows and shrinks with the rate.
+
+    >>> from datetime import timedelta
+    >>> TimeLimited(timedelta(minutes=10)) == TimeLimited(600) == TimeLimited("10m")
+    True
+    """
+
+    kind: ClassVar[str] = "time-limited"
+    window: Duration
+    _: KW_ONLY
+    fpr: float | None = None
+    rate: float | None = None
+    k: int | None = None
+    l: int | None = None  # noqa: E741
+    load: float | None = None
+
+
+@dataclass(frozen=True, repr=False)
+class Timing(Spec):
+    """A window of exactly the last ``last`` inserts, and how many inserts ago each key was seen."""
+
+    kind: ClassVar[str] = "timing"
+    last: int
+    _: KW_ONLY
+    fpr: float | None = None
+    bits: int | None = None
+    k: int | None = None
+    timers: int | None = None
+    padding: int | None = None
+
+
+@dataclass(frozen=True, repr=False)
+class BlockTiming(Spec):
+    """As ``Timing``, with ages in batches of ``batch`` inserts, in a fifth of the memory."""
+
+    kind: ClassVar[str] = "block-timing"
+    last: int
+    _: KW_ONLY
+    fpr: float | None = None
+    batch: int | None = None
+    bits: int | None = None
+    k: int | None = None
+    timers: int | None = None
+    padding: int | None = None
+
+
+@dataclass(frozen=True, repr=False)
+class DoubleBuffering(Spec):
+    """A window of the last ``last`` inserts, by two Bloom filters, one of which answers."""
+
+    kind: ClassVar[str] = "double-buffering"
+    last: int
+    _: KW_ONLY
+    fpr: float | None = None
+    bits: int | None = None
+    k: int | None = None
+
+
+@dataclass(frozen=True, repr=False)
+class TwoBuffer(Spec):
+    """A window of the last ``last`` inserts, by two Bloom filters that both answer."""
+
+    kind: ClassVar[str] = "two-buffer"
+    last: int
+    _: KW_ONLY
+    fpr: float | None = None
+    bits: int | None = None
+    k: int | None = None
+
+
+@dataclass(frozen=True, repr=False)
+class Bloom(Spec):
+    """A Bloom filter for ``capacity`` distinct keys, which it never forgets."""
+
+    kind: ClassVar[str] = "bloom"
+    capacity: int
+    _: KW_ONLY
+    fpr: float | None = None
+    bits: int | None = None
+    k: int | None = None
+
+
+@dataclass(frozen=True, repr=False)
+class Counting(Spec):
+    """Counts up to ``2 ** counter_bits - 1`` (15), of ``capacity`` distinct keys; they can be
+    removed."""
+
+    kind: ClassVar[str] = "counting"
+    capacity: int
+    _: KW_ONLY
+    fpr: float | None = None
+    counter_bits: int | None = None
+    cells: int | None = None
+    k: int | None = None
+
+
+@dataclass(frozen=True, repr=False)
+class Spectral(Spec):
+    """Counts of any size, of ``capacity`` distinct keys. ``policy`` is ``"ms"`` (minimum selection,
+    the default), ``"mi"`` (minimal increase, without removal) or ``"rm"`` (recurring minimum)."""
+
+    kind: ClassVar[str] = "spectral"
+    capacity: int
+    _: KW_ONLY
+    fpr: float | None = None
+    policy: Literal["ms", "mi", "rm"] | None = None
+    cells: int | None = None
+    k: int | None = None
+
+
+@dataclass(frozen=True, repr=False)
+class DynamicCount(Spec):
+    """Counts of any size, of ``capacity`` distinct keys, of about ``mean_count`` inserts each."""
+
+    kind: ClassVar[str] = "dynamic-count"
+    capacity: int
+    _: KW_ONLY
+    fpr: float | None = None
+    mean_count: float | None = None
+    lambda_: float | None = None
+    cells: int | None = None
+    k: int | None = None
+
+
+@dataclass(frozen=True, repr=False)
+class Decaying(Spec):
+    """Counts of which each ``epoch`` leaves the factor ``lambda_``, of ``capacity`` distinct keys.
+
+    ``decay`` may be ``"sliding-window"`` or ``"linear"`` instead, with ``window_epochs`` and
+    without ``lambda_``.
+
+    >>> str(Decaying(1000, 0.5, "1m"))
+    'decaying capacity=1000 lambda=0.5 epoch=60000000us'
+    """
+
+    kind: ClassVar[str] = "decaying"
+    capacity: int
+    lambda_: float | None = None
+    epoch: Duration | None = None
+    _: KW_ONLY
+    fpr: float | None = None
+    decay: Literal["exponential", "sliding-window", "linear"] | None = None
+    window_epochs: int | None = None
+    counter_bits: int | None = None
+    fraction_bits: int | None = None
+    cells: int | None = None
+    k: int | None = None
+
+
+@dataclass(frozen=True, repr=False)
+class DecayingOptimized(Spec):
+    """As ``Decaying``, in less memory if few keys are counted often."""
+
+    kind: ClassVar[str] = "decaying-optimized"
+    capacity: int
+    lambda_: float
+    epoch: Duration
+    _: KW_ONLY
+    fpr: float | None = None
+    counter_bits: int | None = None
+    fraction_bits: int | None = None
+    front: Literal["swapped", "plain", "none"] | None = None
+    front_bits: int | None = None
+    pool: float | None = None
+    cells: int | None = None
+    k: int | None = None
+
+
+@dataclass(frozen=True, repr=False)
+class Stable(Spec):
+    """``cells`` cells of values up to ``max``; a key has ``K`` of them, and an insert decrements
+    ``P``: keys are forgotten at random, the older the more likely."""
+
+    kind: ClassVar[str] = "stable"
+    cells: int
+    max: int
+    K: int
+    P: int | None = None
+    _: KW_ONLY
+    fpr: float | None = None
+
+
+@dataclass(frozen=True, repr=False)
+class _Importance(Spec):
+    cells: int
+    max: int
+    K: int
+    P: int | None = None
+    _: KW_ONLY
+    fpr: float | None = None
+    importance_max: float | None = None
+
+
+@dataclass(frozen=True, repr=False)
+class Importance2c(_Importance):
+    """As ``Stable``, and keys of high importance (``weight=``) are kept longer: two classes."""
+
+    kind: ClassVar[str] = "importance-2c"
+
+
+@dataclass(frozen=True, repr=False)
+class ImportanceMc(_Importance):
+    """As ``Stable``, and keys are kept the longer the higher their importance (``weight=``)."""
+
+    kind: ClassVar[str] = "importance-mc"
+
+
+@dataclass(frozen=True, repr=False)
+class ImportanceH(_Importance):
+    """As ``ImportanceMc``, and inserts spare cells of high values."""
+
+    kind: ClassVar[str] = "importance-h"
+
+
+SPECS: tuple[type[Spec], ...] = (
+    Fingerprint,
+    AgePartitioned,
+    TimeLimited,
+    Timing,
+    BlockTiming,
+    DoubleBuffering,
+    TwoBuffer,
+    Bloom,
+    Counting,
+    Spectral,
+    DynamicCount,
+    Decaying,
+    DecayingOptimized,
+    Stable,
+    Importance2c,
+    ImportanceMc,
+    ImportanceH,
+)
+"""All kinds."""

@@ -1,0 +1,162 @@
+"""What the calls of a filter return."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+Key = str | bytes | bytearray | memoryview
+"""A key: text counts as its UTF-8."""
+
+Time = datetime | float
+"""A point in time: a ``datetime`` with a zone, or seconds since 1970 (UTC)."""
+
+Duration = timedelta | float | str
+"""A duration: a ``timedelta``, a number of seconds, or text with a unit (``"10m"``, ``"90s"``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """How often a key was inserted."""
+
+    #: The count; of decaying kinds what is left of it.
+    count: float
+    #: Whether a counter is saturated, so that the key may have been inserted more often.
+    at_least: bool
+
+
+class Admission(NamedTuple):
+    """The answer of ``insert_up_to``."""
+
+    #: Whether the key was counted.
+    admitted: bool
+    #: How often the key was inserted, this time included if it was admitted.
+    estimate: Estimate
+
+
+class Digest(NamedTuple):
+    """A hash of a filter's logical state, equal for equal filters."""
+
+    #: 32 hexadecimal digits, as ``ebbtide digest`` prints them.
+    value: str
+    #: The number of the last record.
+    lsn: int
+    #: How many inserts the filter has seen.
+    inserts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Stat:
+    """Statistics of a filter."""
+
+    #: The kind's name.
+    kind: str
+    #: All parameters of the kind, as text: durations in microseconds.
+    parameters: dict[str, str]
+    #: Inserts since the creation or the last ``clear``, repeated ones included.
+    inserts: int
+    #: Operations with a record: inserts and removals.
+    operations: int
+    #: The number of the last record, and how far the log is durable.
+    lsn: int
+    durable_lsn: int
+    #: The current step of kinds that have steps.
+    step: int | None
+    #: The latest time of the filter; None if its kind does not use time.
+    time: datetime | None
+    #: How far that time is ahead of the clock, if it is a second or more.
+    clock_lead: timedelta | None
+    #: The share of cells in use, from 0 to 1.
+    fill: float
+    #: The false-positive rate to expect now, and the one planned for.
+    estimated_fpr: float
+    planned_fpr: float
+    #: Whether the filter holds more keys than it was planned for.
+    saturated: bool
+    #: Figures of this kind, by name.
+    figures: dict[str, int]
+    memory_bytes: int
+    disk_bytes: int
+    stripes: int
+    blocks: int
+    banks: int
+    #: Open handles in all processes, without readers.
+    handles: int
+    snapshots: int
+    wal_segments: int
+    #: Keys that were refused as too late.
+    refused: int
+    #: ``always``, ``never``, or ``interval`` with a time.
+    durability: str
+    #: ``fast`` or ``keyed``.
+    key_hash: str
+    max_lead: timedelta
+    #: The version of the format of the filter's files.
+    format: int
+
+
+@dataclass(frozen=True, slots=True)
+class FileReport:
+    """What ``verify`` found in a file."""
+
+    #: The file's name; ``.`` for all of them together.
+    name: str
+    #: A short description.
+    detail: str
+    #: The file's size in bytes.
+    bytes: int
+    #: The damage found, a sentence for each.
+    damage: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What ``verify`` found. True if nothing is damaged."""
+
+    files: list[FileReport]
+
+    @property
+    def sound(self) -> bool:
+        """Whether no file is damaged."""
+        return not any(file.damage for file in self.files)
+
+    def __bool__(self) -> bool:
+        return self.sound
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a filter will take, before anything is created."""
+
+    kind: str
+    #: All parameters of the kind, completed.
+    parameters: dict[str, str]
+    #: Bytes of memory, without the log.
+    memory_bytes: int
+    #: The most bytes of disk: memory image, snapshots and log.
+    disk_bytes: int
+    #: Bits of memory for each key of the window or the capacity; None if it is not one of keys.
+    bits_per_key: float | None
+    #: The false-positive rate when the filter is as full as planned.
+    fpr: float
+    stripes: int
+    blocks: int
+
+
+@dataclass(frozen=True, slots=True)
+class Salvaged:
+    """What ``salvage`` recovered from a damaged filter."""
+
+    #: The number of the first record that was not recovered.
+    lsn: int
+    #: Inserts in the recovered state.
+    inserts: int
+    #: Records below this number had been acknowledged as durable, as far as the files show.
+    durable_lsn: int
+    #: How many records are lost, as far as the files show, and why; (0, None) if none are.
+    lost: tuple[int, str | None]
+    #: Readable operations beyond the damage, which were left out.
+    beyond: int
+    #: Other damage, a sentence for each.
+    damaged: list[str]

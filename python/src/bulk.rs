@@ -1,0 +1,171 @@
+//! Many keys in one call: gathered with the interpreter's lock, worked on without it.
+//!
+//! Keys are taken in slices, with a look at signals between two of them, so that an endless
+//! iterable or a long call can be interrupted. The objects of a slice are kept alive while it is
+//! worked on; bytes that may change meanwhile are copied.
+
+use crate::keys::bytes_of;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::{PyByteArray, PyBytes, PyIterator, PyList, PyMemoryView, PyString, PyTuple};
+use std::borrow::Cow;
+
+/// The number of keys worked on between two looks at signals.
+const SLICE: usize = 64 << 10;
+
+/// The items of an array whose bytes are keys; see [`raw`].
+#[pyclass(frozen, module = "ebbtide", name = "Raw")]
+pub struct Raw {
+    bytes: PyBackedBytes,
+    width: usize,
+}
+
+#[pymethods]
+impl Raw {
+    fn __len__(&self) -> usize {
+        self.bytes.len() / self.width
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<ebbtide.Raw of {} keys of {} bytes>", self.__len__(), self.width)
+    }
+}
+
+/// Uses the bytes of each item of a one-dimensional array as a key: numpy arrays, ``array.array``,
+/// ``memoryview``.
+///
+/// The bytes are those in memory, so the type is part of the key: the same number as ``int32`` and
+/// as ``int64`` is two keys, and on other machines the order of bytes may differ. Convert first, as
+/// in ``raw(numpy.asarray(ids, dtype="<u8"))``. The array is copied; later changes have no effect.
+///
+/// >>> import array, tempfile, ebbtide
+/// >>> ids = array.array("Q", [7, 8, 7])
+/// >>> with ebbtide.open(tempfile.mkdtemp(), "bloom capacity=1000") as seen:
+/// ...     list(seen.check_and_insert_all(ebbtide.raw(ids)))
+/// [1, 1, 0]
+///
+/// Raises TypeError for anything but an array, ValueError for one of several dimensions.
+#[pyfunction]
+#[pyo3(text_signature = "(array, /)")]
+pub fn raw(array: &Bound<'_, PyAny>) -> PyResult<Raw> {
+    let Ok(view) = PyMemoryView::from(array) else {
+        let name = array.get_type().name()?;
+        return Err(PyTypeError::new_err(format!(
+            "raw: expected an array with the buffer protocol, such as numpy's, found {name}"
+        )));
+    };
+    let (width, bytes) = items_of(&view, "raw")?;
+    Ok(Raw { bytes, width })
+}
+
+/// Returns the width of the items of a one-dimensional array, and a copy of all their bytes.
+fn items_of(view: &Bound<'_, PyMemoryView>, what: &str) -> PyResult<(usize, PyBackedBytes)> {
+    let dimensions: usize = view.getattr("ndim")?.extract()?;
+    let width: usize = view.getattr("itemsize")?.extract()?;
+    let format: String = view.getattr("format")?.extract()?;
+    if dimensions != 1 || width == 0 || format.contains('O') {
+        return Err(PyValueError::new_err(format!(
+            "{what}: expected an array of one dimension whose items are bytes, found {dimensions} \
+             dimensions, items of {width} bytes, format {format:?}"
+        )));
+    }
+    let bytes = view.call_method0("tobytes")?;
+    Ok((width, PyBackedBytes::from(bytes.cast::<PyBytes>()?.clone())))
+}
+
+/// The keys of a bulk call.
+pub enum Keys<'py> {
+    /// Items of equal width; `is_text`: without the zeros at their ends, as numpy means them.
+    Items { bytes: PyBackedBytes, width: usize, is_text: bool },
+    /// Objects one by one.
+    Objects(Bound<'py, PyIterator>),
+}
+
+impl<'py> Keys<'py> {
+    /// Returns the keys of an argument.
+    pub fn new(keys: &Bound<'py, PyAny>) -> PyResult<Self> {
+        if keys.is_instance_of::<PyList>() || keys.is_instance_of::<PyTuple>() {
+            return Ok(Self::Objects(keys.try_iter()?));
+        }
+        if let Ok(raw) = keys.cast::<Raw>() {
+            let raw = raw.get();
+            let bytes = raw.bytes.clone_ref(keys.py());
+            return Ok(Self::Items { bytes, width: raw.width, is_text: false });
+        }
+        let is_key = keys.is_instance_of::<PyString>()
+            || keys.is_instance_of::<PyBytes>()
+            || keys.is_instance_of::<PyByteArray>();
+        if is_key {
+            let name = keys.get_type().name()?;
+            return Err(PyTypeError::new_err(format!(
+                "keys: expected an iterable of keys, found one {name}: put it in a list, or use \
+                 the method for a single key"
+            )));
+        }
+        match PyMemoryView::from(keys) {
+            Ok(view) => Self::of_array(keys, &view),
+            Err(_) => Ok(Self::Objects(keys.try_iter()?)),
+        }
+    }
+
+    /// Returns the keys of an array: byte strings, or objects.
+    fn of_array(keys: &Bound<'py, PyAny>, view: &Bound<'py, PyMemoryView>) -> PyResult<Self> {
+        let format: String = view.getattr("format")?.extract()?;
+        match format.strip_suffix('s') {
+            Some(width) if width.bytes().all(|digit| digit.is_ascii_digit()) => {
+                let (width, bytes) = items_of(view, "keys")?;
+                Ok(Self::Items { bytes, width, is_text: true })
+            }
+            _ if format == "O" => Ok(Self::Objects(keys.try_iter()?)),
+            _ => Err(PyTypeError::new_err(format!(
+                "keys: the items of this array are not bytes (format {format:?}), and the same \
+                 value in two formats would be two keys: use ebbtide.raw(array) for the bytes in \
+                 memory, array.astype('S') for text, or array.tolist() for objects"
+            ))),
+        }
+    }
+
+    /// Calls `work` with one slice of keys after the other, without the interpreter's lock.
+    pub fn in_slices(
+        &self,
+        py: Python<'py>,
+        mut work: impl FnMut(&[Cow<'_, [u8]>]) -> PyResult<()>,
+    ) -> PyResult<()> {
+        match self {
+            Self::Items { bytes, width, is_text } => {
+                for items in bytes.chunks(width.saturating_mul(SLICE)) {
+                    let items = items.chunks_exact(*width);
+                    let keys: Vec<_> = match is_text {
+                        true => items.map(|item| Cow::Borrowed(without_zeros(item))).collect(),
+                        false => items.map(Cow::Borrowed).collect(),
+                    };
+                    work(&keys)?;
+                    py.check_signals()?;
+                }
+                Ok(())
+            }
+            Self::Objects(iterator) => {
+                let mut iterator = iterator.clone();
+                loop {
+                    let objects = iterator.by_ref().take(SLICE).collect::<PyResult<Vec<_>>>()?;
+                    let keys = objects.iter().map(bytes_of).collect::<PyResult<Vec<_>>>()?;
+                    if keys.is_empty() {
+                        return Ok(());
+                    }
+                    work(&keys)?;
+                    py.check_signals()?;
+                    if keys.len() < SLICE {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Returns a byte string of fixed width without the zeros at its end.
+fn without_zeros(item: &[u8]) -> &[u8] {
+    let end = item.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+    &item[..end]
+}

@@ -1,0 +1,39 @@
+//! The Python module of ebbtide: filters that forget, kept on disk and shared by processes.
+//!
+//! The classes and functions here are used through the package in `ebbtide/`, whose stub
+//! (`__init__.pyi`) and docstrings are the documentation.
+
+mod answers;
+mod bulk;
+mod errors;
+mod filter;
+mod functions;
+mod keys;
+mod reader;
+mod settings;
+mod slot;
+mod times;
+
+use pyo3::prelude::*;
+
+#[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
+compile_error!("ebbtide runs on 64-bit Linux only: it shares memory between processes");
+
+/// The part of the package `ebbtide` that is not written in Python.
+#[pymodule(gil_used = false)]
+fn _ebbtide(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    errors::prepare(module.py())?;
+    answers::prepare(module.py())?;
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<filter::PyFilter>()?;
+    module.add_class::<reader::PyReader>()?;
+    module.add_class::<bulk::Raw>()?;
+    module.add_function(wrap_pyfunction!(bulk::raw, module)?)?;
+    module.add_function(wrap_pyfunction!(functions::open_filter, module)?)?;
+    module.add_function(wrap_pyfunction!(functions::restore, module)?)?;
+    module.add_function(wrap_pyfunction!(functions::verify, module)?)?;
+    module.add_function(wrap_pyfunction!(functions::salvage, module)?)?;
+    module.add_function(wrap_pyfunction!(functions::plan, module)?)?;
+    module.add_function(wrap_pyfunction!(functions::parse_duration, module)?)?;
+    Ok(())
+}

@@ -1,0 +1,114 @@
+//! Times, durations and windows in the forms in which Python programs have them.
+
+use crate::errors::{raised, wrong_type, wrong_value};
+use ebbtide::units::{parse_durability, parse_duration};
+use ebbtide::{Age, Durability, Error, Timestamp, Within};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyDateTime, PyDelta, PyFloat, PyInt, PyString, PyTzInfo};
+use std::time::Duration;
+
+/// The greatest number of seconds of a time or a duration: more than 30,000 years.
+const MOST_SECONDS: f64 = 1e12;
+
+/// Returns a number of seconds, if the object is a number.
+fn seconds(value: &Bound<'_, PyAny>) -> PyResult<Option<f64>> {
+    let is_number = value.is_instance_of::<PyFloat>() || value.is_instance_of::<PyInt>();
+    if value.is_instance_of::<PyBool>() || !is_number && !value.hasattr("__float__")? {
+        return Ok(None);
+    }
+    value.extract::<f64>().map(Some)
+}
+
+/// Returns a time: a `datetime` with a zone, or seconds since the Unix epoch.
+pub fn timestamp(value: &Bound<'_, PyAny>) -> PyResult<Timestamp> {
+    const EXPECTED: &str = "a datetime with a time zone, or seconds since 1970 (UTC)";
+    let seconds = match value.cast::<PyDateTime>() {
+        Ok(time) if time.getattr("tzinfo")?.is_none() => {
+            return Err(PyValueError::new_err(
+                "time: a datetime without a time zone may be any time; use \
+                 datetime.now(timezone.utc), or time.replace(tzinfo=...)",
+            ));
+        }
+        Ok(time) => time.call_method0("timestamp")?.extract::<f64>()?,
+        Err(_) => seconds(value)?.ok_or_else(|| wrong_type("time", EXPECTED, value))?,
+    };
+    if !(0.0..=MOST_SECONDS).contains(&seconds) {
+        return Err(wrong_value(value.py(), "time", EXPECTED, &seconds.to_string()));
+    }
+    Ok(Timestamp::from_unix_micros((seconds * 1e6).round() as u64))
+}
+
+/// Returns a duration: a `timedelta`, seconds, or text with a unit.
+pub fn duration(name: &'static str, value: &Bound<'_, PyAny>) -> PyResult<Duration> {
+    const EXPECTED: &str = "a timedelta, a number of seconds, or text such as '10m'";
+    let py = value.py();
+    if let Ok(text) = value.cast::<PyString>() {
+        let text = text.to_str()?;
+        return parse_duration(text).map_err(|expected| {
+            raised(py, Error::Parameter { name, expected, found: text.to_owned() })
+        });
+    }
+    let seconds = match value.cast::<PyDelta>() {
+        Ok(delta) => delta.call_method0("total_seconds")?.extract::<f64>()?,
+        Err(_) => seconds(value)?.ok_or_else(|| wrong_type(name, EXPECTED, value))?,
+    };
+    if !(0.0..=MOST_SECONDS).contains(&seconds) {
+        return Err(wrong_value(py, name, EXPECTED, &seconds.to_string()));
+    }
+    Ok(Duration::from_micros((seconds * 1e6).round() as u64))
+}
+
+/// Returns how far back a question reaches: a time, or, where the window is not a time, a number of
+/// inserts.
+pub fn within(value: &Bound<'_, PyAny>, is_time: bool) -> PyResult<Within> {
+    if !is_time && value.is_instance_of::<PyInt>() && !value.is_instance_of::<PyBool>() {
+        return Ok(Within::Items(value.extract()?));
+    }
+    if !is_time {
+        let expected = "a number of inserts, because the filter's window is one";
+        return Err(wrong_type("within", expected, value));
+    }
+    Ok(Within::Time(duration("within", value)?.as_micros() as u64))
+}
+
+/// Returns a durability: `"always"`, `"never"`, or the time between two syncs.
+pub fn durability(value: &Bound<'_, PyAny>) -> PyResult<Durability> {
+    match value.cast::<PyString>() {
+        Ok(text) => {
+            let text = text.to_str()?;
+            parse_durability(text).map_err(|expected| {
+                let found = text.to_owned();
+                raised(value.py(), Error::Parameter { name: "durability", expected, found })
+            })
+        }
+        Err(_) => duration("durability", value).map(Durability::Interval),
+    }
+}
+
+/// Returns an age: a number of inserts, or a `timedelta`.
+pub fn age<'py>(py: Python<'py>, age: Age) -> PyResult<Bound<'py, PyAny>> {
+    match age {
+        Age::Items(inserts) => Ok(inserts.into_pyobject(py)?.into_any()),
+        Age::Time(micros) => delta(py, Duration::from_micros(micros)),
+    }
+}
+
+/// Returns a duration as a `timedelta`.
+pub fn delta<'py>(py: Python<'py>, duration: Duration) -> PyResult<Bound<'py, PyAny>> {
+    const DAY: u64 = 86_400;
+    let (days, seconds) = (duration.as_secs() / DAY, duration.as_secs() % DAY);
+    let days = i32::try_from(days).unwrap_or(i32::MAX).min(999_999_999);
+    let micros = duration.subsec_micros() as i32;
+    Ok(PyDelta::new(py, days, seconds as i32, micros, false)?.into_any())
+}
+
+/// Returns a time as a `datetime` in UTC; `None` beyond the year 9999.
+pub fn datetime<'py>(py: Python<'py>, time: Timestamp) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let seconds = time.as_unix_micros() as f64 / 1e6;
+    if seconds >= 253_402_300_800.0 {
+        return Ok(None);
+    }
+    let utc = PyTzInfo::utc(py)?;
+    Ok(Some(PyDateTime::from_timestamp(py, seconds, Some(&utc))?.into_any()))
+}

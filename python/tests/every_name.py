@@ -1,0 +1,148 @@
+"""A program that uses every name of the module, for strict type checks; it runs, too."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import ebbtide
+
+
+def kinds() -> list[ebbtide.Spec]:
+    return [
+        ebbtide.Fingerprint(last=1000),
+        ebbtide.AgePartitioned(1000, fpr=0.01),
+        ebbtide.TimeLimited(timedelta(minutes=10)),
+        ebbtide.Timing(1000),
+        ebbtide.BlockTiming(1000),
+        ebbtide.DoubleBuffering(1000),
+        ebbtide.TwoBuffer(1000),
+        ebbtide.Bloom(1000),
+        ebbtide.Counting(1000),
+        ebbtide.Spectral(1000, policy="ms"),
+        ebbtide.DynamicCount(1000),
+        ebbtide.Decaying(1000, 0.5, "1m"),
+        ebbtide.DecayingOptimized(1000, 0.5, 60),
+        ebbtide.Stable(100_000, 7, 5, 100),
+        ebbtide.Importance2c(100_000, 7, 5, 20),
+        ebbtide.ImportanceMc(100_000, 7, 5, 20),
+        ebbtide.ImportanceH(100_000, 7, 5, 20),
+    ]
+
+
+def errors() -> list[type[ebbtide.Error]]:
+    return [
+        ebbtide.BadParameter,
+        ebbtide.Closed,
+        ebbtide.Crowded,
+        ebbtide.Damaged,
+        ebbtide.Exists,
+        ebbtide.Forked,
+        ebbtide.FullDisk,
+        ebbtide.IoError,
+        ebbtide.Locked,
+        ebbtide.Mismatch,
+        ebbtide.NotAFilter,
+        ebbtide.Poisoned,
+        ebbtide.Retired,
+        ebbtide.TimeAhead,
+        ebbtide.TooLate,
+        ebbtide.Unsupported,
+        ebbtide.WrongVersion,
+    ]
+
+
+def window(home: Path) -> None:
+    key: ebbtide.Key = "order 17"
+    now: ebbtide.Time = datetime.now(UTC)
+    ten_minutes: ebbtide.Duration = "10m"
+    seen: ebbtide.Filter = ebbtide.open(home, ebbtide.TimeLimited(ten_minutes))
+    with seen:
+        new: bool = seen.check_and_insert(key, time=now, durability="always")
+        assert new and seen.contains(key) and key in seen and not seen.closed
+        seen.insert(b"bytes")
+        age: timedelta | int | None = seen.age(key)
+        assert age is not None and seen.seen_within(key, 60)
+        answers: bytes = seen.check_and_insert_all(["a", b"b", "a"], since="last-accepted")
+        assert list(answers) == [1, 1, 0] and seen.insert_all(iter(["c"])) == 1
+        assert list(seen.contains_all(ebbtide.raw(memoryview(b"xy")))) == [0, 0]
+        names: list[str] = list(seen.only_new(["d", "d"], batch=10))
+        pairs: list[tuple[str, int]] = list(seen.only_new([("e", 1)], key=lambda pair: pair[0]))
+        assert names == ["d"] and pairs == [("e", 1)]
+        probable: float = seen.posterior(key, 1e-6) if seen.kind == "timing" else 1.0
+        assert probable == 1.0
+        seen.sync()
+        first: int = seen.checkpoint()
+        stat: ebbtide.Stat = seen.stat()
+        assert first >= 0 and stat.inserts == 8 and stat.time is not None
+        digest: ebbtide.Digest = seen.digest()
+        assert len(digest.value) == 32
+        seen.backup(home.with_name("backup"))
+        assert seen.path == str(home) and "window" in seen.parameters
+        with ebbtide.Reader(home) as reader:
+            reads(reader, key)
+        seen.clear()
+    seen.close()
+
+
+def reads(reader: ebbtide.Reader, key: ebbtide.Key) -> None:
+    assert key in reader and reader.contains(key) and reader.contains_all([key]) == b"\x01"
+    assert reader.age(key) is not None and reader.seen_within(key, "5m")
+    assert reader.kind == "time-limited" and reader.path and reader.parameters
+    assert reader.stat().handles == 1 and reader.digest().inserts == 8 and not reader.closed
+    for ask in (reader.estimate, reader.frequency):
+        try:
+            ask(key)
+        except ebbtide.Unsupported as error:
+            assert error.kind == "time-limited"
+    try:
+        reader.estimate_all([key])
+        reader.posterior(key, 0.5)
+        reader.decide(key, 0.5, false_positive=1, false_negative=1)
+    except ebbtide.Error as error:
+        assert error.code > 0
+    reader.close()
+
+
+def counts(home: Path) -> None:
+    with ebbtide.open(home, ebbtide.Decaying(1000, 0.5, "1h"), stripes=4) as seen:
+        counted: ebbtide.Estimate = seen.insert_and_estimate("a", weight=3)
+        admitted: ebbtide.Admission = seen.insert_up_to("a", 3)
+        assert counted.count == 3 and not admitted.admitted
+        assert seen.estimate("a").count == 3 and len(seen.estimate_all(["a", "b"])) == 2
+        frequency: ebbtide.Estimate = seen.frequency("a")
+        assert frequency.count > 0
+        try:
+            seen.remove("a")
+        except ebbtide.Unsupported as error:
+            assert error.operation == "remove"
+        try:
+            seen.decide("a", 0.5, false_positive=1, false_negative=2)
+        except ebbtide.Unsupported as error:
+            assert error.code == 17
+
+
+def files(home: Path) -> None:
+    plan: ebbtide.Plan = ebbtide.plan("bloom capacity=1k")
+    assert plan.memory_bytes > 0
+    ebbtide.restore(home.with_name("backup"), home)
+    report: ebbtide.Report = ebbtide.verify(home)
+    found: list[ebbtide.FileReport] = report.files
+    lost: ebbtide.Salvaged | None = ebbtide.salvage(home, home.with_name("salvaged"))
+    assert report.sound and found and lost is None
+    keys: ebbtide.Raw = ebbtide.raw(b"ab")
+    assert len(keys) == 2 and ebbtide.__version__
+
+
+def main() -> None:
+    home = Path(sys.argv[1]).absolute()
+    home.mkdir()
+    assert len({spec.kind for spec in kinds()}) == 17 and len(errors()) == 17
+    window(home / "window")
+    counts(home / "counts")
+    files(home / "restored")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,369 @@
+"""Wrong arguments, wrong moments and wrong files: one exception of the right class, no crash."""
+
+from __future__ import annotations
+
+import array
+import copy
+import errno
+import gc
+import os
+import pickle
+import random
+import shutil
+import uuid
+import warnings
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+
+import ebbtide
+
+BLOOM = "bloom capacity=1000"
+
+#: Each is no key.
+NO_KEYS: list[Any] = [
+    None,
+    7,
+    True,
+    1.5,
+    ("a", "b"),
+    ["a"],
+    {"a"},
+    uuid.UUID(int=1),
+    Decimal(1),
+    object(),
+    numpy.int64(7),
+    array.array("Q", [1]),
+    str,
+]
+
+
+@pytest.mark.parametrize("key", NO_KEYS, ids=repr)
+def test_what_is_no_key_is_a_type_error_that_says_what_to_do(
+    seen: ebbtide.Filter, key: Any
+) -> None:
+    calls: list[Callable[[], object]] = [
+        lambda: seen.insert(key),
+        lambda: seen.check_and_insert(key),
+        lambda: seen.contains(key),
+        lambda: key in seen,
+        lambda: seen.age(key),
+        lambda: seen.seen_within(key, 5),
+        lambda: seen.posterior(key, 0.5),
+        lambda: seen.insert_all(["a", key]),
+        lambda: seen.contains_all([key]),
+    ]
+    for call in calls:
+        with pytest.raises(TypeError, match="a key is str, bytes, bytearray or memoryview, not"):
+            call()
+    # Bulk calls take the keys of a slice before they insert any.
+    assert "a" not in seen
+
+
+def test_text_that_has_no_utf_8_is_a_unicode_error(seen: ebbtide.Filter) -> None:
+    with pytest.raises(UnicodeEncodeError):
+        seen.insert("\udc80")
+
+
+@pytest.mark.parametrize("keys", ["abc", b"abc", bytearray(b"abc")], ids=repr)
+def test_one_key_where_many_are_expected_is_a_type_error(seen: ebbtide.Filter, keys: Any) -> None:
+    with pytest.raises(TypeError, match="found one"):
+        seen.insert_all(keys)
+
+
+@pytest.mark.parametrize("keys", [7, None, object(), 1.5], ids=repr)
+def test_what_is_no_iterable_is_a_type_error(seen: ebbtide.Filter, keys: Any) -> None:
+    for call in (seen.insert_all, seen.contains_all, seen.check_and_insert_all, seen.estimate_all):
+        with pytest.raises(TypeError):
+            call(keys)
+
+
+def test_arrays_of_numbers_are_refused_with_the_ways_out(seen: ebbtide.Filter) -> None:
+    for keys in (numpy.arange(5), numpy.array(["a", "b"]), array.array("d", [1.0])):
+        with pytest.raises(TypeError, match=r"ebbtide\.raw"):
+            seen.insert_all(keys)
+    with pytest.raises(TypeError, match="buffer protocol"):
+        ebbtide.raw([1, 2])  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="one dimension"):
+        ebbtide.raw(numpy.zeros((2, 2)))
+    with pytest.raises(ValueError, match="one dimension"):
+        ebbtide.raw(numpy.array([object()]))
+
+
+def test_wrong_times_are_refused(path: str) -> None:
+    with ebbtide.open(path, ebbtide.TimeLimited("10m")) as seen:
+        with pytest.raises(ValueError, match="without a time zone"):
+            seen.insert("a", time=datetime(2026, 1, 1))
+        for time in ("now", None, [], timedelta(1), True):
+            if time is not None:
+                with pytest.raises(TypeError, match="time: expected a datetime"):
+                    seen.insert("a", time=time)  # type: ignore[arg-type]
+        for number in (-1, float("nan"), float("inf"), 1e300):
+            with pytest.raises(ValueError, match="time"):
+                seen.insert("a", time=number)
+        with pytest.raises(ebbtide.TimeAhead, match="max lead"):
+            seen.insert("a", time=4e9)
+        assert "a" not in seen
+
+
+def test_wrong_settings_of_calls_are_refused(path: str) -> None:
+    with ebbtide.open(path, ebbtide.Counting(1000)) as counts:
+        wrong: list[tuple[type[Exception], Callable[[], object]]] = [
+            (ValueError, lambda: counts.insert("a", weight=0)),
+            (ValueError, lambda: counts.insert("a", weight=1.5)),
+            (ValueError, lambda: counts.insert("a", weight=float("nan"))),
+            (TypeError, lambda: counts.insert("a", weight="2")),  # type: ignore[arg-type]
+            (ValueError, lambda: counts.insert("a", durability="sometimes")),
+            (ValueError, lambda: counts.insert("a", durability=-1)),
+            (TypeError, lambda: counts.insert("a", durability=[])),  # type: ignore[arg-type]
+            (TypeError, lambda: counts.insert("a", since="x")),  # type: ignore[call-arg]
+            (ValueError, lambda: counts.check_and_insert("a", since="x")),  # type: ignore[arg-type]
+            (TypeError, lambda: counts.check_and_insert("a", since=1)),  # type: ignore[arg-type]
+            (TypeError, lambda: counts.insert()),  # type: ignore[call-arg]
+            (TypeError, lambda: counts.insert("a", "b")),  # type: ignore[call-arg]
+            (TypeError, lambda: counts.insert("a", colour="red")),  # type: ignore[call-arg]
+            (ebbtide.Unsupported, lambda: counts.age("a")),
+            (ebbtide.Unsupported, lambda: counts.frequency("a")),
+            (ebbtide.Unsupported, lambda: counts.posterior("a", 0.5)),
+            (ValueError, lambda: counts.insert_up_to("a", float("nan"))),
+            (TypeError, lambda: counts.insert_up_to("a", "5")),  # type: ignore[arg-type]
+            (ValueError, lambda: list(counts.only_new(["a"], batch=0))),
+            (TypeError, lambda: counts.only_new(["a"], batch="x")),  # type: ignore[call-overload]
+            (TypeError, lambda: counts.only_new(5)),  # type: ignore[call-overload]
+            (TypeError, lambda: len(counts)),  # type: ignore[arg-type]
+            (TypeError, lambda: iter(counts)),  # type: ignore[call-overload]
+            (TypeError, lambda: ebbtide.Filter()),
+        ]
+        for number, (kind, call) in enumerate(wrong):
+            with pytest.raises(kind):
+                call()
+                pytest.fail(f"number {number} was accepted")
+        assert counts.stat().inserts == 0
+
+
+def test_wrong_specs_and_options_are_refused_before_anything_is_created(path: str) -> None:
+    wrong: list[tuple[type[Exception], Callable[[], object]]] = [
+        (TypeError, lambda: ebbtide.open(path, 5)),  # type: ignore[arg-type]
+        (TypeError, lambda: ebbtide.open(path, create=True)),
+        (TypeError, lambda: ebbtide.open(path, create=1)),  # type: ignore[arg-type]
+        (TypeError, lambda: ebbtide.open(5)),  # type: ignore[arg-type]
+        (TypeError, lambda: ebbtide.Fingerprint()),
+        (TypeError, lambda: ebbtide.Fingerprint(last=5, window=5)),
+        (TypeError, lambda: ebbtide.AgePartitioned("many")),  # type: ignore[arg-type]
+        (TypeError, lambda: ebbtide.AgePartitioned(True)),
+        (TypeError, lambda: ebbtide.AgePartitioned(None)),  # type: ignore[arg-type]
+        (TypeError, lambda: ebbtide.Bloom(1000, fpr="low")),  # type: ignore[arg-type]
+        (TypeError, lambda: ebbtide.Spec()),
+        (ValueError, lambda: ebbtide.TimeLimited("soon")),
+        (ValueError, lambda: ebbtide.TimeLimited(float("nan"))),
+        (ValueError, lambda: ebbtide.open(path, ebbtide.TimeLimited(-5))),
+        (ValueError, lambda: ebbtide.open(path, ebbtide.Bloom(0))),
+        (ValueError, lambda: ebbtide.open(path, ebbtide.Bloom(-5))),
+        (ValueError, lambda: ebbtide.open(path, ebbtide.Bloom(1000, fpr=2))),
+        (ValueError, lambda: ebbtide.open(path, "no-such-kind last=5")),
+        (ValueError, lambda: ebbtide.open(path, "bloom capacity")),
+        (ValueError, lambda: ebbtide.open(path, "")),
+        (ValueError, lambda: ebbtide.open(path, "bloom capacity=1000", stripes=0)),
+        (ValueError, lambda: ebbtide.open(path, "bloom capacity=1000", stripes=-1)),
+        (TypeError, lambda: ebbtide.open(path, BLOOM, stripes=1.5)),  # type: ignore[arg-type]
+        (ValueError, lambda: ebbtide.open(path, "bloom capacity=1000", durability="x")),
+        (ValueError, lambda: ebbtide.open(path, "bloom capacity=1000", durability=0)),
+        (ValueError, lambda: ebbtide.open(path, BLOOM, hash="md5")),  # type: ignore[arg-type]
+        (TypeError, lambda: ebbtide.open(path, BLOOM, background="on")),  # type: ignore[arg-type]
+        (ebbtide.NotAFilter, lambda: ebbtide.open(path)),
+        (ebbtide.NotAFilter, lambda: ebbtide.open(path, "bloom capacity=1000", create=False)),
+        (ebbtide.NotAFilter, lambda: ebbtide.Reader(path)),
+        (ebbtide.NotAFilter, lambda: ebbtide.verify(path)),
+        (ValueError, lambda: ebbtide.plan("bloom")),
+    ]
+    for number, (kind, call) in enumerate(wrong):
+        with pytest.raises(kind):
+            call()
+            pytest.fail(f"number {number} was accepted")
+    assert not os.path.exists(os.path.join(path, "meta"))
+
+
+def test_a_filter_of_other_parameters_is_a_mismatch(path: str) -> None:
+    ebbtide.open(path, ebbtide.Bloom(1000)).close()
+    for spec in (ebbtide.Bloom(2000), ebbtide.Counting(1000)):
+        for create in (None, False):
+            with pytest.raises(ebbtide.Mismatch) as caught:
+                ebbtide.open(path, spec, create=create)
+            assert caught.value.what in ("kind", "capacity") and caught.value.path == path
+    with pytest.raises(ebbtide.Exists):
+        ebbtide.open(path, ebbtide.Bloom(1000), create=True)
+
+
+def test_a_closed_filter_raises_closed_which_is_a_value_error(path: str) -> None:
+    seen = ebbtide.open(path, ebbtide.Bloom(1000))
+    seen.close()
+    seen.close()
+    assert seen.closed and seen.kind == "bloom" and "closed" in repr(seen)
+    calls: list[Callable[[], object]] = [
+        lambda: seen.insert("a"),
+        lambda: seen.check_and_insert("a"),
+        lambda: "a" in seen,
+        lambda: seen.insert_all(["a"]),
+        lambda: seen.contains_all(["a"]),
+        seen.stat,
+        seen.digest,
+        seen.sync,
+        seen.checkpoint,
+        seen.clear,
+        seen.__enter__,
+        lambda: pickle.dumps(seen),
+        lambda: list(seen.only_new(["a"])),
+    ]
+    for call in calls:
+        with pytest.raises(ebbtide.Closed) as caught:
+            call()
+        assert isinstance(caught.value, ValueError) and caught.value.name == "closed"
+
+
+def test_iterables_that_close_the_filter_raise_or_use_it_are_survived(path: str) -> None:
+    class Stop(Exception):
+        pass
+
+    def raising() -> Iterator[str]:
+        yield "a"
+        raise Stop
+
+    def using(seen: ebbtide.Filter) -> Iterator[str]:
+        for number in range(100):
+            seen.insert(f"inner {number}")
+            yield f"outer {number}"
+
+    def closing(seen: ebbtide.Filter) -> Iterator[str]:
+        yield "b"
+        seen.close()
+        yield "c"
+
+    seen = ebbtide.open(path, ebbtide.Bloom(1000))
+    with pytest.raises(Stop):
+        seen.insert_all(raising())
+    assert seen.insert_all(using(seen)) == 100 and seen.stat().inserts == 200
+    for keys in (closing(seen),):
+        with pytest.raises(ebbtide.Closed):
+            seen.insert_all(keys)
+
+
+def test_keys_that_change_while_they_are_used_are_taken_as_they_were(seen: ebbtide.Filter) -> None:
+    changing = bytearray(b"before")
+
+    def keys() -> Iterator[bytearray]:
+        yield changing
+        changing[:] = b"after!"
+        yield changing
+
+    assert seen.insert_all(keys()) == 2
+    view = memoryview(bytearray(b"view"))
+    seen.insert(view)
+    view.release()
+    with pytest.raises(ValueError, match="released"):
+        seen.insert(view)
+    shrinking = [f"key {number}" for number in range(1000)]
+    seen.check_and_insert_all(key for key in (shrinking.pop() for _ in range(1000)))
+    numbers = numpy.arange(10, dtype="u8")
+    keys_of = ebbtide.raw(numbers)
+    numbers[:] = 0
+    assert list(seen.check_and_insert_all(keys_of)) == [1] * 10
+
+
+def test_filters_cannot_be_copied(seen: ebbtide.Filter) -> None:
+    for copied in (copy.copy, copy.deepcopy):
+        with pytest.raises(TypeError, match="cannot be copied"):
+            copied(seen)
+
+
+def test_exceptions_pass_between_processes(path: str) -> None:
+    errors: list[ebbtide.Error] = []
+    for call in (
+        lambda: ebbtide.open(path),
+        lambda: ebbtide.open("/proc/none/such", "bloom capacity=1000"),
+        lambda: ebbtide.open(path, "bloom capacity=0"),
+    ):
+        try:
+            call()
+        except ebbtide.Error as error:
+            errors.append(error)
+    assert [type(error) for error in errors][::2] == [ebbtide.NotAFilter, ebbtide.BadParameter]
+    assert isinstance(errors[1], ebbtide.IoError) and isinstance(errors[1], OSError)
+    assert errors[1].errno in (errno.ENOENT, errno.EACCES, errno.EPERM)
+    for error in errors:
+        again = pickle.loads(pickle.dumps(error))
+        assert type(again) is type(error) and str(again) == str(error)
+        assert (again.code, again.name) == (error.code, error.name) != (0, "")
+        assert vars(again) == vars(error)
+
+
+def test_an_object_that_is_dropped_unclosed_warns_and_closes(path: str) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        ebbtide.open(path, ebbtide.Bloom(1000)).insert("a")
+        gc.collect()
+    assert [warning.category for warning in caught] == [ResourceWarning]
+    with ebbtide.open(path) as seen:
+        assert "a" in seen and seen.stat().handles == 1
+
+
+def test_damaged_files_are_reported_with_file_offset_and_remedy(tmp_path: Path) -> None:
+    whole = tmp_path / "whole"
+    with ebbtide.open(whole, ebbtide.Bloom(1000), durability="always") as seen:
+        seen.insert_all(f"key {number}" for number in range(100))
+    chance = random.Random(7)
+    damaged = 0
+    for file in sorted(whole.iterdir()):
+        for attempt in range(6):
+            place = tmp_path / f"{file.name}-{attempt}"
+            shutil.copytree(whole, place)
+            content = bytearray((place / file.name).read_bytes())
+            if not content:
+                continue
+            if attempt < 4:
+                for _ in range(3):
+                    content[chance.randrange(min(len(content), 4096))] ^= 1 << chance.randrange(8)
+            else:
+                del content[chance.randrange(len(content)) :]
+            (place / file.name).write_bytes(content)
+            report = None
+            try:
+                report = ebbtide.verify(place)
+                with ebbtide.open(place) as seen:
+                    # Damage in what is not needed, such as an older snapshot.
+                    assert sum(seen.contains_all(f"key {number}" for number in range(100))) <= 100
+            except ebbtide.Damaged as error:
+                damaged += 1
+                assert error.remedy and error.expected and error.found and error.offset >= 0
+                assert error.path.startswith(str(place)) and error.remedy in str(error)
+            except ebbtide.Error as error:
+                assert str(error)
+    assert damaged > 0
+
+
+def test_no_argument_at_all_crashes(seen: ebbtide.Filter) -> None:
+    """Every method with every odd object, in every position: an exception, or an answer."""
+    odd: list[Any] = [None, 0, -1, 1 << 70, 1.5, float("nan"), "", "x", b"", [], {}, (), object()]
+    odd += [numpy.zeros(3), memoryview(b"ab"), seen, ebbtide.Bloom, print, Ellipsis]
+    skipped = {"close", "__exit__", "__class__", "__new__", "__init_subclass__", "backup"}
+    names = [name for name in dir(ebbtide.Filter) if name not in skipped]
+    for name in names:
+        method = getattr(seen, name)
+        for first in odd:
+            for arguments in ((first,), (first, first), ("key", first)):
+                try:
+                    method(*arguments)
+                except Exception:
+                    pass
+        for keyword in ("time", "durability", "since", "weight", "batch", "key"):
+            for value in odd:
+                try:
+                    method("key", **{keyword: value})
+                except Exception:
+                    pass
+    seen.insert("still there")
+    assert "still there" in seen

@@ -1,0 +1,113 @@
+"""What users read: docstrings, help, examples, names."""
+
+from __future__ import annotations
+
+import doctest
+import inspect
+import pydoc
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import ebbtide
+
+MODULES = ["", "._open", "._specs", "._types", "._errors", "._stream", "._ebbtide"]
+
+
+def test_every_example_of_the_docstrings_runs(monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    attempted = 0
+    for name in MODULES:
+        module = import_module("ebbtide" + name)
+        names = {**vars(ebbtide), "ebbtide": ebbtide}
+        results = doctest.testmod(module, extraglobs=names, verbose=False)
+        assert results.failed == 0, name
+        attempted += results.attempted
+    finder = doctest.DocTestFinder(exclude_empty=True)
+    runner = doctest.DocTestRunner(verbose=False)
+    for owner in (ebbtide.Filter, ebbtide.Reader, ebbtide.raw):
+        for test in finder.find(owner, owner.__name__, module=False, globs={"ebbtide": ebbtide}):
+            results = runner.run(test)
+            assert results.failed == 0, test.name
+            attempted += results.attempted
+    assert attempted >= 25
+
+
+def test_every_public_name_has_a_docstring() -> None:
+    for name in ebbtide.__all__:
+        value = getattr(ebbtide, name)
+        if name == "__version__" or not (inspect.isclass(value) or inspect.isroutine(value)):
+            continue
+        assert inspect.getdoc(value), name
+        if value in (ebbtide.Filter, ebbtide.Reader):
+            for method, function in vars(value).items():
+                if not method.startswith("_"):
+                    assert inspect.getdoc(function), f"{name}.{method}"
+                    if callable(function):
+                        assert inspect.signature(function), f"{name}.{method}"
+
+
+def test_all_is_what_there_is() -> None:
+    public = {name for name in vars(ebbtide) if not name.startswith("_")} - {"annotations"}
+    assert public == set(ebbtide.__all__) - {"__version__"}
+    assert sorted(ebbtide.__all__, key=str) == ebbtide.__all__
+    assert ebbtide.Filter.__module__ == ebbtide.Reader.__module__ == "ebbtide"
+
+
+def test_help_shows_signatures_and_settings() -> None:
+    text = pydoc.plain(pydoc.render_doc(ebbtide))
+    for part in ("check_and_insert(", "time=None", "Filters that forget", "class Fingerprint"):
+        assert part in text, part
+
+
+def test_every_error_is_an_error_of_the_module_and_of_the_expected_class_of_python() -> None:
+    for name in ebbtide.__all__:
+        value = getattr(ebbtide, name)
+        if inspect.isclass(value) and issubclass(value, BaseException):
+            assert issubclass(value, ebbtide.Error)
+    assert issubclass(ebbtide.IoError, OSError) and issubclass(ebbtide.FullDisk, ebbtide.IoError)
+    for kind in (ebbtide.BadParameter, ebbtide.TimeAhead, ebbtide.Closed):
+        assert issubclass(kind, ValueError)
+    assert issubclass(ebbtide.Unsupported, TypeError)
+
+
+def test_a_filter_shows_its_path_kind_and_parameters(seen: ebbtide.Filter) -> None:
+    shown = repr(seen)
+    assert seen.path in shown and "age-partitioned" in shown and "window-items=1000" in shown
+    assert repr(ebbtide.raw(b"abc")) == "<ebbtide.Raw of 3 keys of 1 bytes>"
+    assert repr(ebbtide.Fingerprint(last=5, fpr=0.1)) == "Fingerprint(last=5, fpr=0.1)"
+    assert ebbtide.TimeLimited("1h30m") == ebbtide.TimeLimited(5400.0)
+    assert hash(ebbtide.Bloom(5)) == hash(ebbtide.Bloom(5))
+
+
+def test_the_types_hold_what_the_module_is() -> None:
+    pytest.importorskip("mypy.stubtest")
+    # `__init_subclass__` and such: what every class of an extension has.
+    checked = subprocess.run(
+        [sys.executable, "-m", "mypy.stubtest", "ebbtide", "--ignore-disjoint-bases"],
+        capture_output=True,
+        text=True,
+    )
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_a_program_that_uses_every_name_passes_strict_type_checks(tmp_path: Path) -> None:
+    pytest.importorskip("mypy")
+    program = Path(__file__).with_name("every_name.py")
+    text = program.read_text()
+    for name in ebbtide.__all__:
+        assert f"ebbtide.{name}" in text, f"{program.name} does not use {name}"
+    for owner, variable in ((ebbtide.Filter, "seen"), (ebbtide.Reader, "reader")):
+        for method in vars(owner):
+            if not method.startswith("_"):
+                assert f"{variable}.{method}" in text, f"{program.name}: {variable}.{method}"
+    checked = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", f"--cache-dir={tmp_path}", str(program)],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+    )
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    subprocess.run([sys.executable, "-W", "error", str(program), str(tmp_path / "use")], check=True)
