@@ -25,7 +25,7 @@ pub trait Spec {
     /// Returns the kind, with all parameters checked and completed.
     ///
     /// # Errors
-    /// [`Error::Parameter`](crate::Error::Parameter) for values out of bounds.
+    /// [`Error::Parameter`] for values out of bounds.
     fn kind(&self) -> Result<Arc<dyn Kind>> {
         registry::build(self.name(), self.parameters())
     }
