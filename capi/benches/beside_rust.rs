@@ -1,0 +1,3 @@
+//! The price of a call from C beside the same call from Rust.
+
+fn main() {}
