@@ -60,7 +60,7 @@ impl From<engine::Error> for Failure {
 }
 
 /// Runs an operation; a panic becomes an error, because it must not leave a function that C calls.
-#[inline]
+#[inline(always)]
 pub fn guarded<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     // What a panic leaves half done in a filter, the engine detects: it poisons the block.
     match catch_unwind(AssertUnwindSafe(work)) {

@@ -19,6 +19,19 @@ enum Open {
     Reader(Reader<Any>),
 }
 
+/// Returns the error for an operation that a reader does not have.
+#[cold]
+fn read_only(reader: &Reader<Any>, operation: &str) -> Failure {
+    Failure::new(
+        EBBTIDE_UNSUPPORTED,
+        format!(
+            "{} was opened by ebbtide_reader_open, which has no operation `{operation}`; open it \
+             by ebbtide_open_existing",
+            reader.path().display()
+        ),
+    )
+}
+
 /// Reads a spec.
 fn kind(spec: &str) -> Result<Any> {
     Ok(spec.parse::<Any>().map_err(engine::Error::from)?)
@@ -64,31 +77,32 @@ impl Handle {
     }
 
     /// Returns the filter, unless the handle is a reader.
-    #[inline]
+    #[inline(always)]
     fn writer(&self, operation: &str) -> Result<&Filter<Any>> {
         match &self.open {
             Open::Filter(filter) => Ok(filter),
-            Open::Reader(reader) => Err(Failure::new(
-                EBBTIDE_UNSUPPORTED,
-                format!(
-                    "{} was opened by ebbtide_reader_open, which has no operation `{operation}`; \
-                     open it by ebbtide_open_existing",
-                    reader.path().display()
-                ),
-            )),
+            Open::Reader(reader) => Err(read_only(reader, operation)),
         }
     }
 
     /// Inserts a key; false if it was too late.
-    #[inline]
+    #[inline(always)]
     pub fn insert(&self, key: &[u8], settings: Option<&Settings>) -> Result<bool> {
-        Ok(write(self.writer("insert")?.call(), settings)?.insert(key)?)
+        let filter = self.writer("insert")?;
+        Ok(match settings {
+            None => filter.insert(key)?,
+            Some(_) => write(filter.call(), settings)?.insert(key)?,
+        })
     }
 
     /// Atomic check-and-insert.
-    #[inline]
+    #[inline(always)]
     pub fn check_and_insert(&self, key: &[u8], settings: Option<&Settings>) -> Result<Checked> {
-        Ok(write(self.writer("check_and_insert")?.call(), settings)?.check_and_insert(key)?)
+        let filter = self.writer("check_and_insert")?;
+        Ok(match settings {
+            None => filter.check_and_insert(key)?,
+            Some(_) => write(filter.call(), settings)?.check_and_insert(key)?,
+        })
     }
 
     /// Removes a key once; false if it is not there.
@@ -97,9 +111,10 @@ impl Handle {
     }
 
     /// Returns whether a key is in the window.
-    #[inline]
+    #[inline(always)]
     pub fn contains(&self, key: &[u8], settings: Option<&Settings>) -> Result<bool> {
         Ok(match &self.open {
+            Open::Filter(filter) if settings.is_none() => filter.contains(key)?,
             Open::Filter(filter) => query(filter.call(), settings)?.contains(key)?,
             Open::Reader(reader) => query(reader.call(), settings)?.contains(key)?,
         })

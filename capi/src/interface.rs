@@ -9,7 +9,7 @@
 use crate::call::Settings;
 use crate::failure::Failure;
 use crate::handle::Handle;
-use crate::pointers::{self, Key, check_answers, handle, put, put_all, run, settings};
+use crate::pointers::{self, Key, check_answers, handle, put, put_all, run, with_settings};
 use engine::{Age, Checked, Within};
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::{mem, ptr};
@@ -161,7 +161,7 @@ pub unsafe extern "C" fn ebbtide_insert(
     unsafe {
         run(error, -1, || {
             let (filter, key) = (handle(filter)?, pointers::key(key, length)?);
-            Ok(c_int::from(filter.insert(key, settings(call)?.as_ref())?))
+            with_settings(call, |call| Ok(c_int::from(filter.insert(key, call)?)))
         })
     }
 }
@@ -180,7 +180,7 @@ pub unsafe extern "C" fn ebbtide_contains(
     unsafe {
         run(error, -1, || {
             let (filter, key) = (handle(filter)?, pointers::key(key, length)?);
-            Ok(c_int::from(filter.contains(key, settings(call)?.as_ref())?))
+            with_settings(call, |call| Ok(c_int::from(filter.contains(key, call)?)))
         })
     }
 }
@@ -201,7 +201,7 @@ pub unsafe extern "C" fn ebbtide_check_and_insert(
     unsafe {
         run(error, -1, || {
             let (filter, key) = (handle(filter)?, pointers::key(key, length)?);
-            Ok(answer(filter.check_and_insert(key, settings(call)?.as_ref())?))
+            with_settings(call, |call| Ok(answer(filter.check_and_insert(key, call)?)))
         })
     }
 }
@@ -221,7 +221,7 @@ pub unsafe extern "C" fn ebbtide_remove(
     unsafe {
         run(error, -1, || {
             let (filter, key) = (handle(filter)?, pointers::key(key, length)?);
-            Ok(c_int::from(filter.remove(key, settings(call)?.as_ref())?))
+            with_settings(call, |call| Ok(c_int::from(filter.remove(key, call)?)))
         })
     }
 }
@@ -243,7 +243,7 @@ pub unsafe extern "C" fn ebbtide_age(
     unsafe {
         run(error, -1, || {
             let (filter, key) = (handle(filter)?, pointers::key(key, length)?);
-            let (found, found_unit) = match filter.age(key, settings(call)?.as_ref())? {
+            let (found, found_unit) = match with_settings(call, |call| filter.age(key, call))? {
                 None => return Ok(0),
                 Some(Age::Items(items)) => (items, EBBTIDE_ITEMS),
                 Some(Age::Time(micros)) => (micros, EBBTIDE_MICROSECONDS),
@@ -281,7 +281,8 @@ pub unsafe extern "C" fn ebbtide_seen_within(
                     )));
                 }
             };
-            Ok(c_int::from(filter.seen_within(key, within, settings(call)?.as_ref())?))
+            let found = with_settings(call, |call| filter.seen_within(key, within, call))?;
+            Ok(c_int::from(found))
         })
     }
 }
@@ -305,7 +306,7 @@ pub unsafe extern "C" fn ebbtide_estimate(
             if count.is_null() {
                 return Err(Failure::argument("the place of the count is NULL"));
             }
-            let estimate = filter.estimate(key, settings(call)?.as_ref())?;
+            let estimate = with_settings(call, |call| filter.estimate(key, call))?;
             put(count, estimate.count);
             Ok(c_int::from(estimate.at_least))
         })
@@ -329,7 +330,7 @@ pub unsafe extern "C" fn ebbtide_insert_all(
     unsafe {
         run(error, -1, || {
             let (filter, keys) = (handle(filter)?, pointers::keys(keys, count)?);
-            Ok(filter.insert_all(keys, settings(call)?.as_ref())? as i64)
+            Ok(with_settings(call, |call| filter.insert_all(keys, call))? as i64)
         })
     }
 }
@@ -353,11 +354,12 @@ pub unsafe extern "C" fn ebbtide_contains_all(
         run(error, -1, || {
             let (filter, keys) = (handle(filter)?, pointers::keys(keys, count)?);
             check_answers(answers, count)?;
-            let settings = settings(call)?;
-            let found = filter.contains_all(keys, settings.as_ref());
-            let known = found.as_deref().unwrap_or_default();
-            put_all(answers, count, known.iter().map(|&there| c_int::from(there)));
-            found.map(|_| 0)
+            with_settings(call, |call| {
+                let found = filter.contains_all(keys, call);
+                let known = found.as_deref().unwrap_or_default();
+                put_all(answers, count, known.iter().map(|&there| c_int::from(there)));
+                found.map(|_| 0)
+            })
         })
     }
 }
@@ -383,10 +385,12 @@ pub unsafe extern "C" fn ebbtide_check_and_insert_all(
         run(error, -1, || {
             let (filter, keys) = (handle(filter)?, pointers::keys(keys, count)?);
             check_answers(answers, count)?;
-            let (settings, mut known) = (settings(call)?, Vec::new());
-            let done = filter.check_and_insert_all(keys, &mut known, settings.as_ref());
-            put_all(answers, count, known.into_iter().map(answer));
-            done.map(|()| 0)
+            with_settings(call, |call| {
+                let mut known = Vec::new();
+                let done = filter.check_and_insert_all(keys, &mut known, call);
+                put_all(answers, count, known.into_iter().map(answer));
+                done.map(|()| 0)
+            })
         })
     }
 }

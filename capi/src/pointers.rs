@@ -43,7 +43,7 @@ impl AsRef<[u8]> for CheckedKey {
 ///
 /// # Safety
 /// `error` is null or may be written.
-#[inline]
+#[inline(always)]
 pub unsafe fn run<T>(error: *mut *mut Failure, failed: T, work: impl FnOnce() -> Result<T>) -> T {
     match guarded(work) {
         Ok(answer) => answer,
@@ -61,7 +61,7 @@ pub unsafe fn run<T>(error: *mut *mut Failure, failed: T, work: impl FnOnce() ->
 ///
 /// # Safety
 /// `filter` is null or came from a function that opens, and is not closed during `'a`.
-#[inline]
+#[inline(always)]
 pub unsafe fn handle<'a>(filter: *const Handle) -> Result<&'a Handle> {
     // SAFETY: as demanded above.
     unsafe { filter.as_ref() }.ok_or_else(|| Failure::argument("the filter is NULL"))
@@ -71,7 +71,7 @@ pub unsafe fn handle<'a>(filter: *const Handle) -> Result<&'a Handle> {
 ///
 /// # Safety
 /// `start` is null, or `length` bytes there are not changed during `'a`; at most `isize::MAX`.
-#[inline]
+#[inline(always)]
 unsafe fn bytes<'a>(start: *const c_void, length: usize) -> &'a [u8] {
     if start.is_null() {
         return &[];
@@ -81,21 +81,26 @@ unsafe fn bytes<'a>(start: *const c_void, length: usize) -> &'a [u8] {
 }
 
 /// Checks a key.
-#[inline]
+#[inline(always)]
 fn check_key(start: *const c_void, length: usize) -> Result<()> {
     if start.is_null() && length != 0 || isize::try_from(length).is_err() {
-        return Err(Failure::argument(format!(
-            "the key is {start:?} with {length} bytes: expected a pointer to its bytes"
-        )));
+        return Err(wrong_key(start, length));
     }
     Ok(())
+}
+
+#[cold]
+fn wrong_key(start: *const c_void, length: usize) -> Failure {
+    Failure::argument(format!(
+        "the key is {start:?} with {length} bytes: expected a pointer to its bytes"
+    ))
 }
 
 /// Returns a key.
 ///
 /// # Safety
 /// As [`bytes`], of which this checks the length.
-#[inline]
+#[inline(always)]
 pub unsafe fn key<'a>(start: *const c_void, length: usize) -> Result<&'a [u8]> {
     check_key(start, length)?;
     // SAFETY: as demanded above.
@@ -173,15 +178,28 @@ pub unsafe fn path<'a>(path: *const c_char) -> Result<&'a Path> {
     Ok(Path::new(OsStr::from_bytes(path.to_bytes())))
 }
 
-/// Copies the settings of a call, of this version or of another one.
+/// Runs an operation with the settings of a call, if there are any. Without, nothing is copied.
 ///
 /// # Safety
 /// `call` is null, or points to as many bytes as the size in it says.
-#[inline]
-pub unsafe fn settings(call: *const Settings) -> Result<Option<Settings>> {
+#[inline(always)]
+pub unsafe fn with_settings<T>(
+    call: *const Settings,
+    work: impl FnOnce(Option<&Settings>) -> Result<T>,
+) -> Result<T> {
     if call.is_null() {
-        return Ok(None);
+        return work(None);
     }
+    // SAFETY: as demanded above.
+    let settings = unsafe { settings(call) }?;
+    work(Some(&settings))
+}
+
+/// Copies the settings of a call, of this version or of another one.
+///
+/// # Safety
+/// `call` points to as many bytes as the size in it says.
+unsafe fn settings(call: *const Settings) -> Result<Settings> {
     // SAFETY: the size is the first member in all versions, and may be read.
     let size = unsafe { call.cast::<usize>().read_unaligned() };
     if !(Settings::FIRST..=LARGEST_CALL).contains(&size) {
@@ -201,7 +219,7 @@ pub unsafe fn settings(call: *const Settings) -> Result<Option<Settings>> {
     let mut settings = Settings::default();
     // SAFETY: `known` is not longer than the settings, which are numbers without padding.
     unsafe { ptr::copy_nonoverlapping(known.as_ptr(), (&raw mut settings).cast(), known.len()) };
-    Ok(Some(settings))
+    Ok(settings)
 }
 
 /// Writes an answer where the caller wants it.

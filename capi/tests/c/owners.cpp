@@ -27,7 +27,8 @@ public:
     ~Errors() { ebbtide_error_free(error); }
     ebbtide_error **place() { return &error; }
     void check() const {
-        if (error != nullptr) throw Failure(ebbtide_error_code(error), ebbtide_error_message(error));
+        if (error == nullptr) return;
+        throw Failure(ebbtide_error_code(error), ebbtide_error_message(error));
     }
 
 private:
