@@ -144,7 +144,7 @@ impl<K> Filter<K> {
     }
 
     /// Returns the LSN below which all records are durable, for callers that keep a queue of their
-    /// own of operations, by [`Ticket::lsn`](crate::Ticket::lsn)(crate::Ticket::lsn). Costs one load.
+    /// own of operations, by [`Ticket::lsn`](crate::Ticket::lsn). Costs one load.
     ///
     /// # Errors
     /// [`Error::Forked`].

@@ -94,8 +94,19 @@ const ENGINE: &[&str] = &[
 ];
 
 /// Where the sources of what is shipped, and of what tests and measures it, are.
-const FOLDERS: &[&str] =
-    &["src", "core/src", "cli/src", "testkit/src", "tests", "cli/tests", "examples", "benches"];
+const FOLDERS: &[&str] = &[
+    "src",
+    "core/src",
+    "cli/src",
+    "capi/src",
+    "testkit/src",
+    "tests",
+    "cli/tests",
+    "capi/tests",
+    "examples",
+    "benches",
+    "capi/benches",
+];
 
 /// Where `unsafe` is at home: prefetching, what fork does, mappings and byte locks, the futex, and
 /// what a stripe lock guards.
@@ -112,6 +123,9 @@ const UNSAFE_FILES: &[&str] = &[
     "locks/stripes.rs",
     "platform/threads.rs",
 ];
+
+/// The same in the C interface: what C passes and calls.
+const UNSAFE_FILES_OF_C: &[&str] = &["interface.rs", "pointers.rs"];
 
 /// Where the orderings of atomic accesses are chosen: the shared words of the image, locks, slots
 /// of the log, the undo area and the words of blocks, what a fork leaves, media of their own. A
@@ -397,7 +411,7 @@ fn nothing_unfinished_and_nothing_waved_through() {
         "from_ne_bytes",
     ];
     let mut wrong = Vec::new();
-    for folder in ["src", "core/src", "cli/src"] {
+    for folder in ["src", "core/src", "cli/src", "capi/src"] {
         for source in sources(folder) {
             for word in words.iter().filter(|&&word| source.code.contains(word)) {
                 wrong.push(format!("{folder}/{}: {word}", source.name));
@@ -496,14 +510,17 @@ fn nothing_that_a_forked_child_can_reach_waits_through_a_table_of_the_process() 
 #[test]
 fn every_unsafe_is_at_home_and_says_why() {
     let mut wrong = Vec::new();
-    for source in library() {
+    let c = sources("capi/src").into_iter().map(|source| (source, UNSAFE_FILES_OF_C));
+    for (source, homes) in library().into_iter().map(|source| (source, UNSAFE_FILES)).chain(c) {
         let text: Vec<&str> = source.text.lines().collect();
         for (at, line) in source.code.lines().enumerate() {
-            if !names(line, "unsafe") {
+            // The functions that C calls; their header says what callers must do.
+            let exported = line == "#[unsafe(no_mangle)]" || line.contains("pub unsafe extern ");
+            if !names(line, "unsafe") || exported {
                 continue;
             }
             let place = format!("{}:{}", source.name, at + 1);
-            if !UNSAFE_FILES.contains(&source.name.as_str()) {
+            if !homes.contains(&source.name.as_str()) {
                 wrong.push(format!("{place}: not at home here"));
             }
             // Attributes may stand between the comment and the code.

@@ -47,6 +47,7 @@ const PLACES: &[&str] = &[
     "CHANGELOG.md",
     "README.md",
     "benches",
+    "capi",
     "cli",
     "core",
     "docs",
@@ -78,7 +79,8 @@ fn read(path: &Path, pages: &mut Vec<Page>) {
         return paths.iter().for_each(|path| read(path, pages));
     }
     let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
-    if !name.starts_with(".ci") && !["md", "patch", "py", "pyi", "rs", "sh"].contains(&ending) {
+    const READ: [&str; 9] = ["c", "cpp", "h", "md", "patch", "py", "pyi", "rs", "sh"];
+    if !name.starts_with(".ci") && !READ.contains(&ending) {
         return;
     }
     let Ok(mut text) = fs::read_to_string(path) else { return };
@@ -151,8 +153,9 @@ fn banned_words_appear_in_no_comment_message_document_or_name() {
 #[test]
 fn no_line_of_source_or_script_is_wider_than_100_columns() {
     let mut wrong = Vec::new();
-    for page in
-        pages().iter().filter(|page| page.name.ends_with(".rs") || page.name.starts_with(".ci"))
+    let is_source =
+        |name: &str| [".rs", ".c", ".cpp", ".h"].iter().any(|ending| name.ends_with(ending));
+    for page in pages().iter().filter(|page| is_source(&page.name) || page.name.starts_with(".ci"))
     {
         for (at, line) in page.text.lines().enumerate() {
             let columns = line.chars().count();

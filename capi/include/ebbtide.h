@@ -1,0 +1,514 @@
+/*
+ * ebbtide: has this key been seen in the last N minutes, or among the last N items?
+ *
+ * Link with -lebbtide. README.md beside the library's source explains building, ownership, threads
+ * and fork.
+ *
+ * Every function that can fail takes a pointer to a pointer to an error, which may be NULL. On an
+ * error it stores a new one there, without reading what was there before; otherwise it stores
+ * nothing. Release the error with ebbtide_error_free.
+ *
+ * Any thread may use a filter, any number of them at the same time, except while it is closed.
+ * Strings end with a NUL byte. Keys are bytes of any value and any number, also none.
+ *
+ * This file is made from the library's source.
+ */
+
+
+#ifndef EBBTIDE_H
+#define EBBTIDE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/**
+ * Settings of a call without any: struct ebbtide_call call = EBBTIDE_CALL_INIT;
+ */
+#define EBBTIDE_CALL_INIT { sizeof(struct ebbtide_call), 0, 0, 0, 0, 0.0 }
+
+
+/**
+ * The operating system refused an operation.
+ */
+#define EBBTIDE_IO 1
+
+/**
+ * The disk is full, or a quota exhausted. Nothing is lost; the same handle writes again once there
+ * is space.
+ */
+#define EBBTIDE_FULL_DISK 2
+
+/**
+ * A file of the filter has invalid content. The message names the file, the offset and the remedy.
+ */
+#define EBBTIDE_DAMAGED 3
+
+/**
+ * A file was written by another version of the format.
+ */
+#define EBBTIDE_VERSION 4
+
+/**
+ * There is no filter in this directory.
+ */
+#define EBBTIDE_NOT_A_FILTER 5
+
+/**
+ * A filter exists where a new one should be created.
+ */
+#define EBBTIDE_EXISTS 6
+
+/**
+ * A file of another program has the name of one of the filter's.
+ */
+#define EBBTIDE_OCCUPIED 7
+
+/**
+ * The filter exists, and differs from the spec or the options.
+ */
+#define EBBTIDE_MISMATCH 8
+
+/**
+ * A parameter, an option or a setting of a call has a value that is not allowed.
+ */
+#define EBBTIDE_PARAMETER 9
+
+/**
+ * Another handle is busy opening, closing or recovering the filter.
+ */
+#define EBBTIDE_LOCKED 10
+
+/**
+ * The filter has as many open handles as it can have.
+ */
+#define EBBTIDE_CROWDED 11
+
+/**
+ * The handle was opened before this process was forked off. Open the filter again in the child.
+ */
+#define EBBTIDE_FORKED 12
+
+/**
+ * The handle is closed.
+ */
+#define EBBTIDE_CLOSED 13
+
+/**
+ * The filter was closed, recovered or replaced by others meanwhile. Close the handle and open the
+ * filter again.
+ */
+#define EBBTIDE_RETIRED 14
+
+/**
+ * The filter refuses writes, because a sync failed or a thread panicked. Close every handle and
+ * open the filter again.
+ */
+#define EBBTIDE_POISONED 15
+
+/**
+ * The given time is too far ahead of the clock.
+ */
+#define EBBTIDE_TIME_AHEAD 16
+
+/**
+ * The filter's kind, or the handle (one from ebbtide_reader_open), does not have this operation.
+ */
+#define EBBTIDE_UNSUPPORTED 17
+
+/**
+ * The call would have to wait, and has the flag EBBTIDE_WITHOUT_WAITING. Nothing has happened.
+ */
+#define EBBTIDE_WOULD_WAIT 18
+
+/**
+ * A record does not continue a filter in memory. No function of this library returns it.
+ */
+#define EBBTIDE_DIVERGED 19
+
+/**
+ * An error that this version does not distinguish.
+ */
+#define EBBTIDE_OTHER 20
+
+/**
+ * An argument is not allowed, such as a NULL pointer. Nothing has happened.
+ */
+#define EBBTIDE_ARGUMENT 1000
+
+/**
+ * The library itself has a defect and panicked. Close the handle, and please report the message.
+ */
+#define EBBTIDE_PANIC 1001
+
+/**
+ * Flag of a call: its time is time_us instead of the clock's.
+ */
+#define EBBTIDE_WITH_TIME 1
+
+/**
+ * Flag of a call: each key has the weight in the member weight.
+ */
+#define EBBTIDE_WITH_WEIGHT 2
+
+/**
+ * Flag of a call to ebbtide_check_and_insert and ebbtide_check_and_insert_all: only new keys are
+ * inserted, so that a key stays in the window since it was last accepted. Without the flag every
+ * check inserts, and a key stays in the window since it was last seen.
+ */
+#define EBBTIDE_SINCE_LAST_ACCEPTED 4
+
+/**
+ * Flag of a call: it fails with EBBTIDE_WOULD_WAIT where it would have to wait, for example for a
+ * sync, a checkpoint or another process. Nothing has happened then.
+ */
+#define EBBTIDE_WITHOUT_WAITING 8
+
+/**
+ * The call has the filter's durability.
+ */
+#define EBBTIDE_DURABILITY_OF_FILTER 0
+
+/**
+ * The call returns when its records are on the disk.
+ */
+#define EBBTIDE_DURABILITY_ALWAYS 1
+
+/**
+ * The call never causes a sync.
+ */
+#define EBBTIDE_DURABILITY_NEVER 2
+
+/**
+ * The records of the call are on the disk after interval_us microseconds at the latest.
+ */
+#define EBBTIDE_DURABILITY_INTERVAL 3
+
+/**
+ * The entry in an array of answers for a key that an error left without one.
+ */
+#define EBBTIDE_NO_ANSWER 255
+
+/**
+ * Answer of ebbtide_check_and_insert: the key was in the window, or is a false positive.
+ */
+#define EBBTIDE_PRESENT 0
+
+/**
+ * Answer of ebbtide_check_and_insert: the key was not in the window; it is now.
+ */
+#define EBBTIDE_NEW 1
+
+/**
+ * Answer of ebbtide_check_and_insert: the key's time lies before the window. Its presence is
+ * unknown, and nothing was changed.
+ */
+#define EBBTIDE_TOO_LATE 2
+
+/**
+ * Unit of ages and windows: insert operations.
+ */
+#define EBBTIDE_ITEMS 0
+
+/**
+ * Unit of ages and windows: microseconds.
+ */
+#define EBBTIDE_MICROSECONDS 1
+
+/**
+ * An error: a code and a message.
+ */
+struct ebbtide_error;
+
+/**
+ * An open filter.
+ */
+struct ebbtide_filter;
+
+/**
+ * Settings of one call. Set size to sizeof(struct ebbtide_call) and all other members to 0, or
+ * initialise it with EBBTIDE_CALL_INIT; then set what differs. A later version may add members at
+ * the end; size then keeps programs built with this one working.
+ *
+ * Settings that an operation does not use are checked and have no effect: the weight of a query,
+ * for example.
+ */
+struct ebbtide_call {
+    /**
+     * sizeof(struct ebbtide_call).
+     */
+    size_t size;
+    /**
+     * EBBTIDE_WITH_TIME, EBBTIDE_WITH_WEIGHT, EBBTIDE_SINCE_LAST_ACCEPTED and
+     * EBBTIDE_WITHOUT_WAITING, joined by |.
+     */
+    uint32_t flags;
+    /**
+     * EBBTIDE_DURABILITY_OF_FILTER, _ALWAYS, _NEVER or _INTERVAL.
+     */
+    uint32_t durability;
+    /**
+     * The longest time between two syncs in microseconds, at least 1, for
+     * EBBTIDE_DURABILITY_INTERVAL; otherwise 0.
+     */
+    uint64_t interval_us;
+    /**
+     * The time of the operation in microseconds since the Unix epoch, with EBBTIDE_WITH_TIME;
+     * otherwise 0. Keys may be inserted out of order within the window.
+     */
+    uint64_t time_us;
+    /**
+     * The weight of each key, with EBBTIDE_WITH_WEIGHT; otherwise 0. For kinds that count it is
+     * the count, a whole number from 1 to 16777215; for kinds with importances it is the
+     * importance.
+     */
+    double weight;
+};
+
+/**
+ * A key of a bulk operation: length bytes of any values. If length is 0, bytes may be NULL.
+ */
+struct ebbtide_key {
+    /**
+     * The bytes.
+     */
+    const void *bytes;
+    /**
+     * The number of bytes.
+     */
+    size_t length;
+};
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+/**
+ * Returns a filter, which is created if there is none at this path.
+ *
+ * The spec is a kind with its parameters, such as "time-limited window=10m fpr=0.001", in the
+ * spelling of the command line. Of a filter that exists the named parameters are compared
+ * (EBBTIDE_MISMATCH). Options are text too, such as "durability=always stripes=16"; NULL for the
+ * defaults.
+ *
+ * Returns NULL on an error. Close the filter with ebbtide_close.
+ */
+struct ebbtide_filter *ebbtide_open(const char *path,
+                                    const char *spec,
+                                    const char *options,
+                                    struct ebbtide_error **error);
+
+/**
+ * As ebbtide_open, for a filter that does not exist yet: otherwise EBBTIDE_EXISTS.
+ */
+struct ebbtide_filter *ebbtide_create(const char *path,
+                                      const char *spec,
+                                      const char *options,
+                                      struct ebbtide_error **error);
+
+/**
+ * As ebbtide_open, for a filter that exists: otherwise EBBTIDE_NOT_A_FILTER.
+ */
+struct ebbtide_filter *ebbtide_open_existing(const char *path,
+                                             const char *options,
+                                             struct ebbtide_error **error);
+
+/**
+ * Returns a handle for queries, which needs no write permission and changes nothing. It answers
+ * from the live state while other processes have the filter open, also from the files alone.
+ * Functions that change the filter fail with EBBTIDE_UNSUPPORTED.
+ *
+ * Returns NULL on an error. Close the handle with ebbtide_close.
+ */
+struct ebbtide_filter *ebbtide_reader_open(const char *path,
+                                           const char *options,
+                                           struct ebbtide_error **error);
+
+/**
+ * Closes a filter: writes a snapshot, so that the next opening has nothing to replay, and releases
+ * the handle. No thread may use the handle meanwhile or afterwards. NULL does nothing.
+ *
+ * Returns 0, or -1 on an error. The handle is released then too; only the snapshot is missing.
+ */
+int ebbtide_close(struct ebbtide_filter *filter, struct ebbtide_error **error);
+
+/**
+ * Inserts a key of length bytes. Returns 1, or 0 if its time lies before the window, so that
+ * nothing was changed, or -1 on an error.
+ */
+int ebbtide_insert(struct ebbtide_filter *filter,
+                   const void *key,
+                   size_t length,
+                   const struct ebbtide_call *call,
+                   struct ebbtide_error **error);
+
+/**
+ * Queries a key. Returns 1 if it is in the window, 0 if not, -1 on an error. The answer is never 0
+ * for a key in the window, and 1 for other keys at the filter's false-positive rate.
+ */
+int ebbtide_contains(struct ebbtide_filter *filter,
+                     const void *key,
+                     size_t length,
+                     const struct ebbtide_call *call,
+                     struct ebbtide_error **error);
+
+/**
+ * Queries and inserts a key in one step: of concurrent callers with the same new key, in any
+ * number of processes, exactly one receives EBBTIDE_NEW.
+ *
+ * Returns EBBTIDE_NEW, EBBTIDE_PRESENT or EBBTIDE_TOO_LATE, or -1 on an error.
+ */
+int ebbtide_check_and_insert(struct ebbtide_filter *filter,
+                             const void *key,
+                             size_t length,
+                             const struct ebbtide_call *call,
+                             struct ebbtide_error **error);
+
+/**
+ * Removes a key once, from a filter of a kind that counts. Returns 1, or 0 if the key is not
+ * there, so that nothing was changed, or -1 on an error. Remove only keys that were inserted:
+ * removing a false positive may make other keys disappear.
+ */
+int ebbtide_remove(struct ebbtide_filter *filter,
+                   const void *key,
+                   size_t length,
+                   const struct ebbtide_call *call,
+                   struct ebbtide_error **error);
+
+/**
+ * Queries how long ago a key was seen. Returns 1 and stores a lower bound in *age and its unit
+ * (EBBTIDE_ITEMS or EBBTIDE_MICROSECONDS) in *unit, or returns 0 if the key is not in the window,
+ * or -1 on an error. age and unit may be NULL; they are written with the answer 1 only.
+ */
+int ebbtide_age(struct ebbtide_filter *filter,
+                const void *key,
+                size_t length,
+                uint64_t *age,
+                uint32_t *unit,
+                const struct ebbtide_call *call,
+                struct ebbtide_error **error);
+
+/**
+ * Queries whether a key was seen within a span that is shorter than the window: the latest amount
+ * of insert operations (EBBTIDE_ITEMS) or of microseconds (EBBTIDE_MICROSECONDS). Returns 1 or 0,
+ * or -1 on an error. Never 0 for a key that was, and also 1 for some keys that are slightly older.
+ */
+int ebbtide_seen_within(struct ebbtide_filter *filter,
+                        const void *key,
+                        size_t length,
+                        uint64_t amount,
+                        uint32_t unit,
+                        const struct ebbtide_call *call,
+                        struct ebbtide_error **error);
+
+/**
+ * Estimates how often a key was inserted, less how often it was removed, for kinds that count.
+ * Stores the count in *count, for decaying kinds the part of it that remains. Returns 0, or 1 if a
+ * counter is saturated, so that the key may have been inserted more often, or -1 on an error.
+ */
+int ebbtide_estimate(struct ebbtide_filter *filter,
+                     const void *key,
+                     size_t length,
+                     double *count,
+                     const struct ebbtide_call *call,
+                     struct ebbtide_error **error);
+
+/**
+ * Inserts keys in order; they become durable together. Much faster than single inserts if the
+ * filter is larger than the processor's caches. If count is 0, keys may be NULL.
+ *
+ * Returns how many were inserted, which is all except those that were too late, or -1 on an error.
+ * The keys before the failing one are inserted then.
+ */
+int64_t ebbtide_insert_all(struct ebbtide_filter *filter,
+                           const struct ebbtide_key *keys,
+                           size_t count,
+                           const struct ebbtide_call *call,
+                           struct ebbtide_error **error);
+
+/**
+ * Queries keys in order and stores for each, in an array of count answers, 1 if it is in the
+ * window, otherwise 0. If count is 0, keys and answers may be NULL.
+ *
+ * Returns 0, or -1 on an error. All answers are EBBTIDE_NO_ANSWER then, unless the arguments were
+ * wrong (EBBTIDE_ARGUMENT): then nothing is written.
+ */
+int ebbtide_contains_all(struct ebbtide_filter *filter,
+                         const struct ebbtide_key *keys,
+                         size_t count,
+                         uint8_t *answers,
+                         const struct ebbtide_call *call,
+                         struct ebbtide_error **error);
+
+/**
+ * Queries and inserts keys in order, each in one step as ebbtide_check_and_insert; they become
+ * durable together. Stores EBBTIDE_NEW, EBBTIDE_PRESENT or EBBTIDE_TOO_LATE for each in an array
+ * of count answers. If count is 0, keys and answers may be NULL.
+ *
+ * Returns 0, or -1 on an error. The keys before the failing one have answers and are inserted
+ * then; those of the others are EBBTIDE_NO_ANSWER, unless the arguments were wrong
+ * (EBBTIDE_ARGUMENT): then nothing is inserted or written.
+ */
+int ebbtide_check_and_insert_all(struct ebbtide_filter *filter,
+                                 const struct ebbtide_key *keys,
+                                 size_t count,
+                                 uint8_t *answers,
+                                 const struct ebbtide_call *call,
+                                 struct ebbtide_error **error);
+
+/**
+ * Waits until all operations so far are durable. Returns 0, or -1 on an error.
+ */
+int ebbtide_sync(struct ebbtide_filter *filter, struct ebbtide_error **error);
+
+/**
+ * Writes a snapshot, unless the newest one is up to date, and removes log that is no longer
+ * needed. Stores the number of the log record at which the newest snapshot starts in *lsn, unless
+ * that is NULL; 0 for a filter that has never changed. Returns 0, or -1 on an error.
+ */
+int ebbtide_checkpoint(struct ebbtide_filter *filter, uint64_t *lsn, struct ebbtide_error **error);
+
+/**
+ * Returns a hash of the logical state as 32 hexadecimal digits, as `ebbtide digest` prints it:
+ * equal for filters with equal parameters after equal operations at equal times. Writers wait
+ * meanwhile. Returns NULL on an error. Release the text with ebbtide_string_free.
+ */
+char *ebbtide_digest(struct ebbtide_filter *filter, struct ebbtide_error **error);
+
+/**
+ * Returns statistics of the filter as one object of JSON, with the members of
+ * `ebbtide stat --json`. Returns NULL on an error. Release the text with ebbtide_string_free.
+ */
+char *ebbtide_stat(struct ebbtide_filter *filter, struct ebbtide_error **error);
+
+/**
+ * Returns the code of an error, such as EBBTIDE_LOCKED; 0 for NULL. A later version may return
+ * codes that this header does not have.
+ */
+int ebbtide_error_code(const struct ebbtide_error *error);
+
+/**
+ * Returns the message of an error, in UTF-8: a sentence with the file, what was expected, what was
+ * found, and the remedy. The text belongs to the error; for NULL it is "no error".
+ */
+const char *ebbtide_error_message(const struct ebbtide_error *error);
+
+/**
+ * Releases an error. NULL does nothing.
+ */
+void ebbtide_error_free(struct ebbtide_error *error);
+
+/**
+ * Releases a text from ebbtide_digest or ebbtide_stat. NULL does nothing.
+ */
+void ebbtide_string_free(char *text);
+
+/**
+ * Returns the version of the library, such as "0.1.0". The text is never released.
+ */
+const char *ebbtide_version(void);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* EBBTIDE_H */

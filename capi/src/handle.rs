@@ -1,0 +1,212 @@
+//! What a C program holds: an open filter, or a reader of one.
+
+use crate::call::{Settings, query, write};
+use crate::codes::EBBTIDE_UNSUPPORTED;
+use crate::failure::{Failure, Result};
+use crate::stat;
+use engine::{Age, Any, Checked, Estimate, Filter, Options, Reader, Within};
+use std::path::Path;
+
+/// An open filter.
+#[derive(Debug)]
+pub struct Handle {
+    open: Open,
+}
+
+#[derive(Debug)]
+enum Open {
+    Filter(Filter<Any>),
+    Reader(Reader<Any>),
+}
+
+/// Returns the error for an operation that a reader does not have.
+#[cold]
+fn read_only(reader: &Reader<Any>, operation: &str) -> Failure {
+    Failure::new(
+        EBBTIDE_UNSUPPORTED,
+        format!(
+            "{} was opened by ebbtide_reader_open, which has no operation `{operation}`; open it \
+             by ebbtide_open_existing",
+            reader.path().display()
+        ),
+    )
+}
+
+/// Reads a spec.
+fn kind(spec: &str) -> Result<Any> {
+    Ok(spec.parse::<Any>().map_err(engine::Error::from)?)
+}
+
+// Any thread of a C program may use a handle.
+const _: () = {
+    const fn shared<T: Send + Sync>() {}
+    shared::<Handle>();
+};
+
+impl Handle {
+    /// Opens the filter if there is one, otherwise creates it.
+    pub fn open(path: &Path, spec: &str, options: &str) -> Result<Self> {
+        let filter = Filter::open_or_create(path, kind(spec)?, options.parse()?)?;
+        Ok(Self { open: Open::Filter(filter) })
+    }
+
+    /// Creates a filter.
+    pub fn create(path: &Path, spec: &str, options: &str) -> Result<Self> {
+        let filter = Filter::create(path, kind(spec)?, options.parse()?)?;
+        Ok(Self { open: Open::Filter(filter) })
+    }
+
+    /// Opens a filter that exists.
+    pub fn open_existing(path: &Path, options: &str) -> Result<Self> {
+        let filter = Filter::open(path, options.parse::<Options>()?)?;
+        Ok(Self { open: Open::Filter(filter) })
+    }
+
+    /// Opens a filter without write permission.
+    pub fn open_reader(path: &Path, options: &str) -> Result<Self> {
+        let reader = Reader::open(path, options.parse::<Options>()?)?;
+        Ok(Self { open: Open::Reader(reader) })
+    }
+
+    /// Closes the handle; a filter writes a snapshot.
+    pub fn close(&self) -> Result<()> {
+        match &self.open {
+            Open::Filter(filter) => Ok(filter.close()?),
+            Open::Reader(_) => Ok(()),
+        }
+    }
+
+    /// Returns the filter, unless the handle is a reader.
+    #[inline(always)]
+    fn writer(&self, operation: &str) -> Result<&Filter<Any>> {
+        match &self.open {
+            Open::Filter(filter) => Ok(filter),
+            Open::Reader(reader) => Err(read_only(reader, operation)),
+        }
+    }
+
+    /// Inserts a key; false if it was too late.
+    #[inline(always)]
+    pub fn insert(&self, key: &[u8], settings: Option<&Settings>) -> Result<bool> {
+        let filter = self.writer("insert")?;
+        Ok(match settings {
+            None => filter.insert(key)?,
+            Some(_) => write(filter.call(), settings)?.insert(key)?,
+        })
+    }
+
+    /// Atomic check-and-insert.
+    #[inline(always)]
+    pub fn check_and_insert(&self, key: &[u8], settings: Option<&Settings>) -> Result<Checked> {
+        let filter = self.writer("check_and_insert")?;
+        Ok(match settings {
+            None => filter.check_and_insert(key)?,
+            Some(_) => write(filter.call(), settings)?.check_and_insert(key)?,
+        })
+    }
+
+    /// Removes a key once; false if it is not there.
+    pub fn remove(&self, key: &[u8], settings: Option<&Settings>) -> Result<bool> {
+        Ok(write(self.writer("remove")?.call(), settings)?.remove(key)?)
+    }
+
+    /// Returns whether a key is in the window.
+    #[inline(always)]
+    pub fn contains(&self, key: &[u8], settings: Option<&Settings>) -> Result<bool> {
+        Ok(match &self.open {
+            Open::Filter(filter) if settings.is_none() => filter.contains(key)?,
+            Open::Filter(filter) => query(filter.call(), settings)?.contains(key)?,
+            Open::Reader(reader) => query(reader.call(), settings)?.contains(key)?,
+        })
+    }
+
+    /// Returns how long ago a key was seen, at least.
+    pub fn age(&self, key: &[u8], settings: Option<&Settings>) -> Result<Option<Age>> {
+        Ok(match &self.open {
+            Open::Filter(filter) => query(filter.call(), settings)?.age(key)?,
+            Open::Reader(reader) => query(reader.call(), settings)?.age(key)?,
+        })
+    }
+
+    /// Returns whether a key was seen within a time shorter than the window.
+    pub fn seen_within(
+        &self,
+        key: &[u8],
+        within: Within,
+        settings: Option<&Settings>,
+    ) -> Result<bool> {
+        Ok(match &self.open {
+            Open::Filter(filter) => query(filter.call(), settings)?.seen_within(key, within)?,
+            Open::Reader(reader) => query(reader.call(), settings)?.seen_within(key, within)?,
+        })
+    }
+
+    /// Estimates how often a key was inserted.
+    pub fn estimate(&self, key: &[u8], settings: Option<&Settings>) -> Result<Estimate> {
+        Ok(match &self.open {
+            Open::Filter(filter) => query(filter.call(), settings)?.estimate(key)?,
+            Open::Reader(reader) => query(reader.call(), settings)?.estimate(key)?,
+        })
+    }
+
+    /// Inserts keys in order; returns how many were not too late.
+    pub fn insert_all<T: AsRef<[u8]>>(
+        &self,
+        keys: &[T],
+        settings: Option<&Settings>,
+    ) -> Result<usize> {
+        Ok(write(self.writer("insert_all")?.call(), settings)?.insert_all(keys)?)
+    }
+
+    /// Queries keys in order.
+    pub fn contains_all<T: AsRef<[u8]>>(
+        &self,
+        keys: &[T],
+        settings: Option<&Settings>,
+    ) -> Result<Vec<bool>> {
+        Ok(match &self.open {
+            Open::Filter(filter) => query(filter.call(), settings)?.contains_all(keys)?,
+            Open::Reader(reader) => query(reader.call(), settings)?.contains_all(keys)?,
+        })
+    }
+
+    /// Checks and inserts keys in order. On an error `answers` contains those for the keys before
+    /// the failing one.
+    pub fn check_and_insert_all<T: AsRef<[u8]>>(
+        &self,
+        keys: &[T],
+        answers: &mut Vec<Checked>,
+        settings: Option<&Settings>,
+    ) -> Result<()> {
+        let call = write(self.writer("check_and_insert_all")?.call(), settings)?;
+        Ok(call.check_and_insert_all(keys, answers)?)
+    }
+
+    /// Waits until all operations so far are durable.
+    pub fn sync(&self) -> Result<()> {
+        Ok(self.writer("sync")?.sync()?)
+    }
+
+    /// Writes a snapshot; returns the LSN at which it starts.
+    pub fn checkpoint(&self) -> Result<u64> {
+        Ok(self.writer("checkpoint")?.checkpoint()?)
+    }
+
+    /// Returns a hash of the logical state, as hexadecimal digits.
+    pub fn digest(&self) -> Result<String> {
+        let digest = match &self.open {
+            Open::Filter(filter) => filter.digest()?,
+            Open::Reader(reader) => reader.digest()?,
+        };
+        Ok(digest.to_string())
+    }
+
+    /// Returns the statistics as JSON.
+    pub fn stat(&self) -> Result<String> {
+        let stat = match &self.open {
+            Open::Filter(filter) => filter.stat()?,
+            Open::Reader(reader) => reader.stat()?,
+        };
+        Ok(stat::text(&stat))
+    }
+}

@@ -1,0 +1,254 @@
+//! The pointers that C passes, checked and turned into Rust's types.
+
+#![expect(unsafe_code, reason = "C passes pointers")]
+
+use crate::call::Settings;
+use crate::failure::{Failure, Result, guarded};
+use crate::handle::Handle;
+use std::ffi::{CStr, OsStr, c_char, c_int, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::{ptr, slice};
+
+/// The entry in an array of answers for a key that an error left without one.
+pub const EBBTIDE_NO_ANSWER: c_int = 255;
+
+/// Larger settings of a call are refused: this is no size of settings, in any version.
+const LARGEST_CALL: usize = 4096;
+
+/// A key of a bulk operation: length bytes of any values. If length is 0, bytes may be NULL.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct Key {
+    /// The bytes.
+    pub bytes: *const c_void,
+    /// The number of bytes.
+    pub length: usize,
+}
+
+/// A key whose pointer and length were checked.
+#[repr(transparent)]
+pub struct CheckedKey(Key);
+
+impl AsRef<[u8]> for CheckedKey {
+    #[inline]
+    fn as_ref(&self) -> &[u8] {
+        // SAFETY: `keys` makes these values only, as references into the caller's array, after it
+        // checked the key.
+        unsafe { bytes(self.0.bytes, self.0.length) }
+    }
+}
+
+/// Runs an operation and returns its answer. On an error stores it and returns `failed`.
+///
+/// # Safety
+/// `error` is null or may be written.
+#[inline(always)]
+pub unsafe fn run<T>(error: *mut *mut Failure, failed: T, work: impl FnOnce() -> Result<T>) -> T {
+    match guarded(work) {
+        Ok(answer) => answer,
+        Err(failure) => {
+            if !error.is_null() {
+                // SAFETY: as demanded above.
+                unsafe { error.write(Box::into_raw(Box::new(failure))) };
+            }
+            failed
+        }
+    }
+}
+
+/// Returns the handle.
+///
+/// # Safety
+/// `filter` is null or came from a function that opens, and is not closed during `'a`.
+#[inline(always)]
+pub unsafe fn handle<'a>(filter: *const Handle) -> Result<&'a Handle> {
+    // SAFETY: as demanded above.
+    unsafe { filter.as_ref() }.ok_or_else(|| Failure::argument("the filter is NULL"))
+}
+
+/// Returns these bytes; a null pointer is an empty slice.
+///
+/// # Safety
+/// `start` is null, or `length` bytes there are not changed during `'a`; at most `isize::MAX`.
+#[inline(always)]
+unsafe fn bytes<'a>(start: *const c_void, length: usize) -> &'a [u8] {
+    if start.is_null() {
+        return &[];
+    }
+    // SAFETY: as demanded above.
+    unsafe { slice::from_raw_parts(start.cast(), length) }
+}
+
+/// Checks a key.
+#[inline(always)]
+fn check_key(start: *const c_void, length: usize) -> Result<()> {
+    if start.is_null() && length != 0 || isize::try_from(length).is_err() {
+        return Err(wrong_key(start, length));
+    }
+    Ok(())
+}
+
+#[cold]
+fn wrong_key(start: *const c_void, length: usize) -> Failure {
+    Failure::argument(format!(
+        "the key is {start:?} with {length} bytes: expected a pointer to its bytes"
+    ))
+}
+
+/// Returns a key.
+///
+/// # Safety
+/// As [`bytes`], of which this checks the length.
+#[inline(always)]
+pub unsafe fn key<'a>(start: *const c_void, length: usize) -> Result<&'a [u8]> {
+    check_key(start, length)?;
+    // SAFETY: as demanded above.
+    Ok(unsafe { bytes(start, length) })
+}
+
+/// Returns the keys of a bulk operation.
+///
+/// # Safety
+/// `first` is null, or points to `count` keys; neither they nor their bytes change during `'a`.
+pub unsafe fn keys<'a>(first: *const Key, count: usize) -> Result<&'a [CheckedKey]> {
+    if count == 0 {
+        return Ok(&[]);
+    }
+    let is_array = count.checked_mul(size_of::<Key>()).is_some_and(|all| all < isize::MAX as usize);
+    if first.is_null() || !first.is_aligned() || !is_array {
+        return Err(Failure::argument(format!(
+            "the keys are {first:?}, {count} of them: expected an aligned array"
+        )));
+    }
+    // SAFETY: the pointer is aligned, the length fits, and the rest is demanded above.
+    let keys = unsafe { slice::from_raw_parts(first, count) };
+    for key in keys {
+        check_key(key.bytes, key.length)?;
+    }
+    // SAFETY: a `CheckedKey` is a `Key`, and each was checked.
+    Ok(unsafe { slice::from_raw_parts(first.cast(), count) })
+}
+
+/// Returns a text; `None` if it is null.
+///
+/// # Safety
+/// `text` is null or ends with a NUL byte, and does not change during `'a`.
+unsafe fn text<'a>(text: *const c_char, name: &str) -> Result<Option<&'a str>> {
+    if text.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: as demanded above.
+    let text = unsafe { CStr::from_ptr(text) };
+    let text = text.to_str();
+    text.map(Some).map_err(|_| Failure::argument(format!("the {name} are not UTF-8")))
+}
+
+/// Returns the text of a spec.
+///
+/// # Safety
+/// As [`text`].
+pub unsafe fn spec<'a>(spec: *const c_char) -> Result<&'a str> {
+    // SAFETY: as demanded above.
+    let given = unsafe { text(spec, "bytes of the spec") }?;
+    given.ok_or_else(|| {
+        Failure::argument("the spec is NULL: expected text such as \"bloom capacity=1000\"")
+    })
+}
+
+/// Returns the text of options, which may be missing.
+///
+/// # Safety
+/// As [`text`].
+pub unsafe fn options<'a>(options: *const c_char) -> Result<&'a str> {
+    // SAFETY: as demanded above.
+    Ok(unsafe { text(options, "bytes of the options") }?.unwrap_or_default())
+}
+
+/// Returns a path.
+///
+/// # Safety
+/// As [`text`].
+pub unsafe fn path<'a>(path: *const c_char) -> Result<&'a Path> {
+    if path.is_null() {
+        return Err(Failure::argument("the path is NULL"));
+    }
+    // SAFETY: as demanded above.
+    let path = unsafe { CStr::from_ptr(path) };
+    Ok(Path::new(OsStr::from_bytes(path.to_bytes())))
+}
+
+/// Runs an operation with the settings of a call, if there are any. Without, nothing is copied.
+///
+/// # Safety
+/// `call` is null, or points to as many bytes as the size in it says.
+#[inline(always)]
+pub unsafe fn with_settings<T>(
+    call: *const Settings,
+    work: impl FnOnce(Option<&Settings>) -> Result<T>,
+) -> Result<T> {
+    if call.is_null() {
+        return work(None);
+    }
+    // SAFETY: as demanded above.
+    let settings = unsafe { settings(call) }?;
+    work(Some(&settings))
+}
+
+/// Copies the settings of a call, of this version or of another one.
+///
+/// # Safety
+/// `call` points to as many bytes as the size in it says.
+unsafe fn settings(call: *const Settings) -> Result<Settings> {
+    // SAFETY: the size is the first member in all versions, and may be read.
+    let size = unsafe { call.cast::<usize>().read_unaligned() };
+    if !(Settings::FIRST..=LARGEST_CALL).contains(&size) {
+        return Err(Failure::argument(format!(
+            "size of the call: expected sizeof(struct ebbtide_call), {} or more, found {size}",
+            Settings::FIRST
+        )));
+    }
+    // SAFETY: `size` bytes may be read.
+    let given = unsafe { slice::from_raw_parts(call.cast::<u8>(), size) };
+    let (known, later) = given.split_at(size.min(size_of::<Settings>()));
+    if later.iter().any(|&byte| byte != 0) {
+        return Err(Failure::argument(
+            "the call has settings of a later version, which this library does not know",
+        ));
+    }
+    let mut settings = Settings::default();
+    // SAFETY: `known` is not longer than the settings, which are numbers without padding.
+    unsafe { ptr::copy_nonoverlapping(known.as_ptr(), (&raw mut settings).cast(), known.len()) };
+    Ok(settings)
+}
+
+/// Writes an answer where the caller wants it.
+///
+/// # Safety
+/// `place` is null or may be written.
+pub unsafe fn put<T>(place: *mut T, answer: T) {
+    if !place.is_null() {
+        // SAFETY: as demanded above.
+        unsafe { place.write_unaligned(answer) };
+    }
+}
+
+/// Writes answers into an array, and [`EBBTIDE_NO_ANSWER`] into the rest of its `count` entries.
+///
+/// # Safety
+/// `first` may be written `count` times, unless that is 0.
+pub unsafe fn put_all(first: *mut u8, count: usize, mut answers: impl Iterator<Item = c_int>) {
+    for at in 0..count {
+        let answer = answers.next().unwrap_or(EBBTIDE_NO_ANSWER);
+        // SAFETY: `at` is less than `count`, and the rest is demanded above.
+        unsafe { first.add(at).write(answer as u8) };
+    }
+}
+
+/// Checks the place for `count` answers.
+pub fn check_answers(first: *mut u8, count: usize) -> Result<()> {
+    if first.is_null() && count != 0 {
+        return Err(Failure::argument("the array of answers is NULL"));
+    }
+    Ok(())
+}

@@ -1,0 +1,61 @@
+//! Statistics as JSON, with the members of `ebbtide stat --json`.
+
+use engine::units::micros_text;
+use engine::{Durability, Parameters, Stat};
+use serde_json::{Map, Value, json};
+
+/// Returns the statistics as one line of JSON.
+pub fn text(stat: &Stat) -> String {
+    let figures: Map<_, _> =
+        stat.figures.iter().map(|&(name, value)| (name.to_owned(), value.into())).collect();
+    let lead = stat.clock_lead.map(|lead| u64::try_from(lead.as_millis()).unwrap_or(u64::MAX));
+    json!({
+        "kind": stat.kind,
+        "parameters": parameters(&stat.parameters),
+        "inserts": stat.inserts,
+        "operations": stat.operations,
+        "lsn": stat.lsn,
+        "durable_lsn": stat.durable_lsn,
+        "step": stat.step,
+        "time": stat.time.map(|time| time.as_unix_millis()),
+        "clock_lead_ms": lead,
+        "fill": stat.fill,
+        "estimated_fpr": stat.estimated_fpr,
+        "planned_fpr": stat.planned_fpr,
+        "saturated": stat.saturated,
+        "figures": figures,
+        "memory_bytes": stat.memory_bytes,
+        "disk_bytes": stat.disk_bytes,
+        "stripes": stat.stripes,
+        "blocks": stat.blocks,
+        "banks": stat.banks,
+        "handles": stat.handles,
+        "snapshots": stat.snapshots,
+        "wal_segments": stat.wal_segments,
+        "durability": durability(stat.durability),
+        "hash": stat.key_hash.to_string(),
+        "max_lead_seconds": stat.max_lead.as_secs_f64(),
+    })
+    .to_string()
+}
+
+/// Returns the parameters of the kind, as numbers where they are numbers.
+fn parameters(parameters: &Parameters) -> Value {
+    let number = |text: &str| match (text.parse::<u64>(), text.parse::<f64>()) {
+        (Ok(whole), _) => whole.into(),
+        (_, Ok(number)) if number.is_finite() => number.into(),
+        _ => Value::from(text),
+    };
+    parameters.iter().map(|(name, value)| (name.to_owned(), number(value))).collect()
+}
+
+/// Returns the durability in the form of the option.
+fn durability(durability: Durability) -> String {
+    match durability {
+        Durability::Always => "always".to_owned(),
+        Durability::Never => "never".to_owned(),
+        Durability::Interval(longest) => {
+            micros_text(u64::try_from(longest.as_micros()).unwrap_or(u64::MAX))
+        }
+    }
+}

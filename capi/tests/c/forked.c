@@ -1,0 +1,57 @@
+/* A handle that a child inherits returns EBBTIDE_FORKED there; the child opens the filter anew. */
+#include "check.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* What the child does with the handle of its parent, and with its own. */
+static void child(struct ebbtide_filter *inherited, const char *path) {
+    struct ebbtide_error *error = NULL;
+    struct ebbtide_key key = {"a", 1};
+    uint8_t answer = 77;
+    CHECK(ebbtide_insert(inherited, "child", 5, NULL, &error) == -1);
+    CHECK_ERROR(error, EBBTIDE_FORKED, "forked");
+    CHECK(ebbtide_contains(inherited, "a", 1, NULL, &error) == -1);
+    CHECK_CODE(error, EBBTIDE_FORKED);
+    CHECK(ebbtide_contains_all(inherited, &key, 1, &answer, NULL, &error) == -1);
+    CHECK_CODE(error, EBBTIDE_FORKED);
+    CHECK(answer == EBBTIDE_NO_ANSWER);
+    CHECK(ebbtide_sync(inherited, &error) == -1);
+    CHECK_CODE(error, EBBTIDE_FORKED);
+    CHECK(ebbtide_digest(inherited, &error) == NULL);
+    CHECK_CODE(error, EBBTIDE_FORKED);
+    /* Releases memory only: the filter remains the parent's, with or without an error. */
+    ebbtide_close(inherited, &error);
+    ebbtide_error_free(error);
+    error = NULL;
+    struct ebbtide_filter *own = ebbtide_open_existing(path, NULL, &error);
+    CHECK_CODE(error, 0);
+    CHECK(ebbtide_contains(own, "a", 1, NULL, &error) == 1);
+    CHECK(ebbtide_check_and_insert(own, "child", 5, NULL, &error) == EBBTIDE_NEW);
+    CHECK(ebbtide_close(own, &error) == 0);
+    CHECK_CODE(error, 0);
+}
+
+int main(int count, char **arguments) {
+    CHECK(count == 2);
+    const char *path = at(arguments[1], "forked");
+    struct ebbtide_error *error = NULL;
+    struct ebbtide_filter *seen = ebbtide_create(path, "bloom capacity=1000", NULL, &error);
+    CHECK_CODE(error, 0);
+    CHECK(ebbtide_insert(seen, "a", 1, NULL, &error) == 1);
+    pid_t forked = fork();
+    CHECK(forked >= 0);
+    if (forked == 0) {
+        child(seen, path);
+        _exit(0);
+    }
+    int status = -1;
+    CHECK(waitpid(forked, &status, 0) == forked);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    CHECK(ebbtide_contains(seen, "child", 5, NULL, &error) == 1);
+    CHECK(ebbtide_insert(seen, "b", 1, NULL, &error) == 1);
+    CHECK(ebbtide_close(seen, &error) == 0);
+    CHECK_CODE(error, 0);
+    puts("passed");
+    return 0;
+}

@@ -1,0 +1,252 @@
+//! The library as C and C++ programs use it: shared and static, alone and beside programs in Rust
+//! and the command line, killed, sanitized and installed. Needs gcc and g++.
+
+mod tools;
+
+use engine::{Any, Filter, Options};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use tools::{Program, Way, command, has, libraries, root, succeed};
+
+const PROGRAMS: &[&str] = &["functions.c", "arguments.c", "forked.c", "owners.cpp"];
+
+fn all_pass(way: Way) {
+    for file in PROGRAMS {
+        Program::new(file, way).pass();
+    }
+}
+
+#[test]
+fn every_program_passes_with_the_shared_library() {
+    all_pass(Way::Shared);
+}
+
+#[test]
+fn every_program_passes_with_the_static_library() {
+    all_pass(Way::Static);
+}
+
+#[test]
+fn every_program_passes_as_cpp() {
+    all_pass(Way::Cpp);
+}
+
+#[test]
+fn every_program_passes_under_the_sanitizer_without_a_leak() {
+    all_pass(Way::Sanitized);
+}
+
+#[test]
+fn every_program_passes_under_valgrind_without_a_leak() {
+    if has("valgrind") {
+        all_pass(Way::Valgrind);
+    }
+}
+
+/// Returns the functions that the header declares.
+fn declared() -> BTreeSet<String> {
+    let header = fs::read_to_string(root().join("include/ebbtide.h")).expect("the header");
+    let lines = header.lines().filter(|line| !line.starts_with([' ', '#', '/']));
+    let names = lines.filter_map(|line| {
+        let before = line.split_once('(')?.0;
+        before.rsplit([' ', '*']).next().map(str::to_owned)
+    });
+    names.collect()
+}
+
+/// Returns the symbols that `nm` lists as defined with these arguments.
+fn symbols(arguments: &[&str], library: &str) -> BTreeSet<String> {
+    let mut nm = Command::new("nm");
+    nm.args(arguments).arg("--defined-only").arg("--format=posix").arg(libraries().join(library));
+    let listed = succeed(&mut nm);
+    let names = listed.lines().filter_map(|line| line.split_once(' '));
+    names.map(|(name, _)| name.to_owned()).collect()
+}
+
+#[test]
+fn the_shared_library_exports_the_functions_of_the_header_and_no_others() {
+    let declared = declared();
+    assert_eq!(declared.len(), 24, "{declared:?}");
+    assert_eq!(symbols(&["--dynamic"], "libebbtide.so"), declared);
+    let mut own = symbols(&["--extern-only"], "libebbtide.a");
+    own.retain(|name| name.starts_with("ebbtide_"));
+    assert_eq!(own, declared);
+}
+
+#[test]
+fn every_function_is_called_by_the_test_programs_and_listed_in_the_readme() {
+    let read = |file: &str| fs::read_to_string(root().join(file)).expect(file);
+    let (functions, arguments) = (read("tests/c/functions.c"), read("tests/c/arguments.c"));
+    let readme = read("README.md");
+    for name in declared() {
+        let called = format!("{name}(");
+        assert!(functions.contains(&called) || arguments.contains(&called), "{name}");
+        assert!(readme.contains(&format!("`{name}`")), "{name} is missing in README.md");
+    }
+}
+
+#[test]
+fn the_soname_is_that_of_the_major_version() {
+    let mut readelf = Command::new("readelf");
+    let shown = succeed(readelf.arg("-d").arg(libraries().join("libebbtide.so")));
+    assert!(shown.contains("Library soname: [libebbtide.so.0]"), "{shown}");
+    let needed = shown.lines().filter(|line| line.contains("(NEEDED)"));
+    for line in needed {
+        let system = ["[libc.so", "[libgcc_s.so", "[libm.so", "[ld-linux"];
+        assert!(system.iter().any(|name| line.contains(name)), "{line}");
+    }
+}
+
+#[test]
+fn the_example_of_the_readme_runs_on_an_installed_library() {
+    let readme = fs::read_to_string(root().join("README.md")).expect("README.md");
+    let example = fs::read_to_string(root().join("tests/c/example.c")).expect("example.c");
+    assert!(readme.contains(&format!("```c\n{example}```\n")), "README.md has another example");
+    if !has("make") || !has("pkg-config") {
+        return;
+    }
+    let home = tempfile::tempdir().expect("a directory");
+    let prefix = home.path().join("usr");
+    // The makefile installs from `release/`.
+    let target = home.path().join("target");
+    fs::create_dir(&target).expect("a folder");
+    std::os::unix::fs::symlink(libraries(), target.join("release")).expect("a link");
+    let make = |rule: &str| {
+        let mut make = Command::new("make");
+        make.arg("-C").arg(root()).arg(rule).env("CARGO_TARGET_DIR", &target);
+        make.arg(format!("PREFIX={}", prefix.display())).env_remove("MAKEFLAGS");
+        succeed(&mut make);
+    };
+    make("install");
+    let flags = succeed(
+        Command::new("pkg-config")
+            .args(["--cflags", "--libs", "ebbtide"])
+            .env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig")),
+    );
+    let program = home.path().join("example");
+    let mut gcc = Command::new("gcc");
+    gcc.args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-o"]).arg(&program);
+    succeed(gcc.arg(root().join("tests/c/example.c")).args(flags.split_whitespace()));
+    for expected in ["a\nb\n", ""] {
+        let mut run = Command::new(&program);
+        run.current_dir(home.path()).env("LD_LIBRARY_PATH", prefix.join("lib"));
+        assert_eq!(with_input(&mut run, "a\nb\na\n"), expected);
+    }
+    make("uninstall");
+    let files = succeed(Command::new("find").arg(&prefix).args(["-not", "-type", "d"]));
+    assert_eq!(files, "", "files that were left behind");
+}
+
+/// Runs a command on this input; it must succeed. Returns what it wrote to standard output.
+fn with_input(command: &mut Command, input: &str) -> String {
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("a program");
+    child.stdin.take().expect("its input").write_all(input.as_bytes()).expect("input");
+    let output = child.wait_with_output().expect("its output");
+    assert!(output.status.success(), "{command:?}: {}", output.status);
+    String::from_utf8(output.stdout).expect("text")
+}
+
+/// Returns this many keys, one on each line.
+fn keys(prefix: &str, count: usize) -> Vec<String> {
+    (0..count).map(|number| format!("{prefix}{number}")).collect()
+}
+
+fn create(dir: &Path) -> Filter<Any> {
+    let spec: Any = "age-partitioned last=1M fpr=0.00001".parse().expect("a spec");
+    let options: Options = "durability=never".parse().expect("options");
+    Filter::create(dir, spec, options).expect("a filter")
+}
+
+#[test]
+fn programs_in_c_and_rust_and_the_command_line_share_one_live_filter() {
+    const EACH: usize = 2000;
+    let home = tempfile::tempdir().expect("a directory");
+    let dir = home.path().join("seen");
+    let seen = create(&dir);
+    let worker = Program::new("worker.c", Way::Shared);
+    let work = |arguments: &[&str]| {
+        let mut run = worker.command();
+        tools::limited(run.arg(&dir).args(arguments))
+    };
+    let ebbtide = |arguments: &[&str], input: &str| {
+        with_input(Command::new(command()).args(arguments).arg(&dir), input)
+    };
+    let count = EACH.to_string();
+    // All three at the same time.
+    thread::scope(|scope| {
+        scope.spawn(|| work(&["insert", "c", &count]));
+        scope.spawn(|| ebbtide(&["insert"], &(keys("line", EACH).join("\n") + "\n")));
+        scope.spawn(|| seen.insert_all(&keys("rust", EACH)).expect("inserts"));
+    });
+    for prefix in ["c", "line", "rust"] {
+        work(&["contains", prefix, &count]);
+        let found = seen.contains_all(&keys(prefix, EACH)).expect("answers");
+        assert!(found.iter().all(|&found| found), "{prefix}");
+        let answers = ebbtide(&["contains"], &(keys(prefix, EACH).join("\n") + "\n"));
+        assert_eq!(answers, "1\n".repeat(EACH), "{prefix}");
+    }
+    seen.sync().expect("a sync");
+    let digest = seen.digest().expect("a digest").to_string();
+    assert_eq!(work(&["digest"]).trim(), digest);
+    let printed: Value = serde_json::from_str(&ebbtide(&["digest", "--json"], "")).expect("JSON");
+    assert_eq!(printed["digest"], digest);
+    // The same statistics in the same order, beside the same open handle.
+    let stat = work(&["stat"]);
+    assert!(stat.contains(&format!("\"inserts\":{}", 3 * EACH)), "{stat}");
+    assert_eq!(stat, ebbtide(&["stat", "--json"], ""));
+    seen.close().expect("a clean end");
+    // And closed.
+    assert_eq!(work(&["digest"]).trim(), digest);
+    assert_eq!(work(&["stat"]), ebbtide(&["stat", "--json"], ""));
+}
+
+/// A worker that inserts without end, and the number of its inserts that have returned.
+struct Stream {
+    prefix: String,
+    child: Child,
+    returned: usize,
+}
+
+#[test]
+fn no_insert_that_has_returned_is_missing_after_workers_were_killed() {
+    const ROUNDS: usize = 12;
+    let home = tempfile::tempdir().expect("a directory");
+    let dir = home.path().join("seen");
+    create(&dir).close().expect("a clean end");
+    let worker = Program::new("worker.c", Way::Shared);
+    let mut all = 0;
+    for round in 0..ROUNDS {
+        let mut streams: Vec<Stream> = (0..3)
+            .map(|number| {
+                let prefix = format!("{round}-{number}-");
+                let mut run = worker.command();
+                run.arg(&dir).args(["stream", &prefix, "100"]).stdout(Stdio::piped());
+                Stream { prefix, child: run.spawn().expect("a worker"), returned: 0 }
+            })
+            .collect();
+        // Each is killed at another moment, while the others work.
+        for (number, stream) in streams.iter_mut().enumerate() {
+            let lines = BufReader::new(stream.child.stdout.take().expect("its output")).lines();
+            for line in lines.take(1 + (round * 7 + number * 13) % 40) {
+                stream.returned = line.expect("a line").parse().expect("a number");
+            }
+            stream.child.kill().expect("a worker to kill");
+            stream.child.wait().expect("its end");
+        }
+        let seen = Filter::<Any>::open(&dir, Options::new()).expect("a filter");
+        for Stream { prefix, returned, .. } in streams {
+            all += returned;
+            let found = seen.contains_all(&keys(&prefix, returned)).expect("answers");
+            assert!(found.iter().all(|&found| found), "round {round}: {prefix}");
+        }
+        seen.close().expect("a clean end");
+    }
+    println!("{all} inserts had returned");
+    assert!(all > 10_000, "the workers were killed before they did anything");
+}
