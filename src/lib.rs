@@ -120,13 +120,14 @@ pub mod units {
 
 #[cfg(not(loom))]
 pub use admin::inspect;
-pub use api::call::{Call, Handle};
+pub use api::call::Call;
 pub use api::config::*;
 pub use api::count_prior::Frequencies;
 pub use api::entry::Entry;
 #[cfg(not(loom))]
 pub use api::explain::{ExaminedLog, Explained, Explanation, KeyBlock, KeyRecord};
 pub use api::filter::Filter;
+pub use api::handle::Handle;
 #[cfg(not(loom))]
 pub use api::reader::Reader;
 pub use api::ticket::Ticket;

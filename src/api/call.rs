@@ -5,6 +5,7 @@
 use crate::api::config::{Ages, Any, Counts, Decays, Infers, Removes, Weighs};
 use crate::api::entry::{Entry, Item};
 use crate::api::filter::Filter;
+use crate::api::handle::Handle;
 use crate::clock::Timestamp;
 use crate::engine::Engine;
 use crate::engine::infer::{self, PosteriorOptions};
@@ -22,33 +23,6 @@ use std::time::Duration;
 /// The number of keys of a bulk operation that are prefetched: enough for their cache misses to
 /// overlap, few enough to stay in the cache.
 pub(crate) const AHEAD: usize = 32;
-
-/// A handle that runs calls: a [`Filter`] or a [`Reader`](crate::Reader).
-pub trait Handle: sealed::Handle {
-    /// The kind, as a type.
-    type Kind;
-}
-
-pub(crate) mod sealed {
-    use super::{Queries, Result, Waits};
-
-    pub trait Handle {
-        /// Runs a query on the engine that has the filter's state; if that state was retired
-        /// meanwhile, again on another one (unless the caller must not wait).
-        fn ask<T>(&self, waits: Waits, ask: impl FnMut(&Queries) -> Result<T>) -> Result<T>;
-    }
-}
-
-impl<K> Handle for Filter<K> {
-    type Kind = K;
-}
-
-impl<K> sealed::Handle for Filter<K> {
-    #[inline]
-    fn ask<T>(&self, _: Waits, mut ask: impl FnMut(&Queries) -> Result<T>) -> Result<T> {
-        ask(&self.engine.queries)
-    }
-}
 
 /// Operations with settings of their own; see [`Filter::call`] and
 /// [`Reader::call`](crate::Reader::call).

@@ -1,8 +1,8 @@
 //! A prior for one filter from the counts of another.
 
-use crate::api::call::Handle;
 use crate::api::config::{Any, Removes};
 use crate::api::filter::Filter;
+use crate::api::handle::Handle;
 use crate::engine::outcome::{Given, Waits};
 use crate::error::Result;
 use ebbtide_core::inference::Prior;

@@ -15,6 +15,7 @@ pub mod entry;
 #[cfg(not(loom))]
 pub mod explain;
 pub mod filter;
+pub mod handle;
 pub mod metrics;
 #[cfg(not(loom))]
 pub mod paths;

@@ -10,9 +10,10 @@
 
 use crate::admin::dump_log::Entry;
 use crate::admin::look::Look;
-use crate::api::call::{Call, Handle, sealed};
+use crate::api::call::Call;
 use crate::api::config::{Ages, Any, Counts, Decays, Infers, Spec};
 use crate::api::explain::{self, Explained};
+use crate::api::handle::{Handle, sealed};
 use crate::clock::Clock;
 use crate::engine::Engine;
 use crate::engine::details::Details;
