@@ -173,9 +173,16 @@ fn a_process_limit_is_reported_in_one_sentence_or_ends_the_process_and_loses_not
     // memory.
     let files = (3..24).map(|files| format!("--nofile={files}"));
     let sizes = (0..12).map(|size| format!("--fsize={}", size * 4096));
+    // Without backtraces: if memory runs out while the standard library prints one, it waits for
+    // its own lock.
+    let limited = || {
+        let mut command = Command::new("prlimit");
+        command.env_remove("RUST_BACKTRACE");
+        command
+    };
     // With less than the program itself takes a process cannot start.
     let starts = |limit: &String| {
-        let started = Command::new("prlimit")
+        let started = limited()
             .args([limit, "--core=0", env!("CARGO_BIN_EXE_ebbtide"), "--version"])
             .output();
         started.expect("prlimit").status.success()
@@ -185,7 +192,7 @@ fn a_process_limit_is_reported_in_one_sentence_or_ends_the_process_and_loses_not
     for limit in files.chain(sizes).chain(memory) {
         let dir = place.at(&format!("filter{limit}"));
         copy(&base, &dir);
-        let output = Command::new("prlimit")
+        let output = limited()
             .args([&limit, "--core=0", env!("CARGO_BIN_EXE_ebbtide"), "insert", &dir, &file])
             .output()
             .expect("prlimit");
