@@ -5,6 +5,7 @@ from __future__ import annotations
 import faulthandler
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +18,10 @@ REPOSITORY = Path(__file__).parents[2]
 
 #: How many times random tests repeat, as a factor: 1 in CI on a change, more in long runs.
 EFFORT = float(os.environ.get("EBBTIDE_PYTHON_EFFORT", "1"))
+
+
+# A shell starts jobs in the background with SIGINT ignored; then no interrupt would ever arrive.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
