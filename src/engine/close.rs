@@ -85,7 +85,7 @@ impl Opened {
     pub(crate) fn close(&self) -> Result<()> {
         // Before any lock: in a forked child it may be held by a thread that does not exist there.
         self.engine.shared.check_process()?;
-        let _closer = self.engine.shared.closing.exclude();
+        let closer = self.engine.shared.closing.exclude();
         if !self.engine.shared.closing.mark() {
             return Ok(());
         }
@@ -97,6 +97,8 @@ impl Opened {
         work.note("lsn", self.engine.shared.image.header().tail().read());
         // The first error is the one to report.
         let released = self.engine.shared.slots.release();
+        // The lock is released first: wakers and callbacks of tickets may close the handle, too.
+        drop(closer);
         self.engine.tickets.end();
         closed.and(released)
     }

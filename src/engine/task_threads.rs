@@ -17,7 +17,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
-use std::thread::{self, JoinHandle};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// The repeated work of a worker for one filter.
@@ -50,10 +50,14 @@ impl Registered {
         self.worker.wake(self.task);
     }
 
-    /// Removes the task from the list, and waits until it has finished running, unless the task
-    /// itself removes it.
+    /// Removes the task from the list, and waits until it has finished running.
     pub(crate) fn remove(&self) {
         self.worker.remove(self.task);
+    }
+
+    /// Removes the task from the list without waiting for it: what it runs may wait for the caller.
+    pub(crate) fn dismiss(&self) {
+        self.worker.dismiss(self.task);
     }
 }
 
@@ -223,18 +227,25 @@ impl Worker {
     fn remove(&self, task: u64) {
         let mut list = self.list.lock();
         list.remove(task);
-        let is_own = |thread: &JoinHandle<()>| thread.thread().id() == thread::current().id();
-        let within = list.thread.as_ref().is_some_and(is_own);
-        while list.running == Some(task) && !within {
+        while list.running == Some(task) {
             list = self.changed.wait(list);
         }
         let last = list.tasks.is_empty().then(|| list.thread.take()).flatten();
         drop(list);
-        // A thread cannot wait for its own end, which comes when this task returns.
-        if let Some(thread) = last.filter(|_| !within) {
+        if let Some(thread) = last {
             self.changed.notify_all();
             // There is no result: a panic of a task has been reported on standard error.
             let _ = thread.join();
+        }
+    }
+
+    fn dismiss(&self, task: u64) {
+        let mut list = self.list.lock();
+        list.remove(task);
+        if list.tasks.is_empty() {
+            // The thread ends when it has finished what it runs.
+            list.thread = None;
+            self.changed.notify_all();
         }
     }
 

@@ -137,12 +137,13 @@ impl Tickets {
         }
     }
 
-    /// Stops the task that syncs and waits until it is not running. Tickets wait for
-    /// [`Tickets::end`] then.
+    /// Stops the task that syncs. Tickets wait for [`Tickets::end`] then. Does not wait for the
+    /// task: closing waits for its commit as for any operation, and wakers and callbacks that it
+    /// runs may wait for closing.
     pub(crate) fn stop(&self) {
         let task = std::mem::replace(&mut *self.task.lock(), SyncTask::Stopped);
         if let SyncTask::Running(task) = task {
-            task.remove();
+            task.dismiss();
         }
     }
 

@@ -40,13 +40,17 @@ impl Waiters {
         waker: &Waker,
         answer: impl FnOnce() -> Option<T>,
     ) -> (Poll<T>, bool) {
+        let waker = waker.clone();
         let mut list = self.list.lock();
-        if let Some(answer) = answer() {
-            list.wakers.remove(&ticket);
-            return (Poll::Ready(answer), false);
-        }
-        list.wakers.insert(ticket, waker.clone());
-        (Poll::Pending, !std::mem::replace(&mut list.woken, true))
+        let (result, _replaced) = if let Some(answer) = answer() {
+            ((Poll::Ready(answer), false), list.wakers.remove(&ticket))
+        } else {
+            let replaced = list.wakers.insert(ticket, waker);
+            ((Poll::Pending, !std::mem::replace(&mut list.woken, true)), replaced)
+        };
+        // Wakers are dropped without the lock, here and below: a waker may run any code.
+        drop(list);
+        result
     }
 
     /// Returns the highest LSN that is waited for. A ticket that joins later wakes the task again.
@@ -58,7 +62,8 @@ impl Waiters {
 
     /// Removes a ticket that no longer waits.
     pub fn leave(&self, ticket: Key) {
-        self.list.lock().wakers.remove(&ticket);
+        let left = self.list.lock().wakers.remove(&ticket);
+        drop(left);
     }
 
     /// Removes the ticket with the lowest LSN, after `note` has noted its answer, and wakes it.
@@ -76,7 +81,6 @@ impl Waiters {
         let left = list.wakers.split_off(&(end, 0));
         let ready = std::mem::replace(&mut list.wakers, left);
         let any_left = !list.wakers.is_empty();
-        // Without the lock: a waker may run any code.
         drop(list);
         ready.into_values().for_each(wake);
         any_left

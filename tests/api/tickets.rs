@@ -203,6 +203,53 @@ fn a_function_may_use_the_filter_and_close_it_and_be_its_last_owner() {
 }
 
 #[test]
+fn a_function_and_another_thread_may_close_the_filter_at_once() {
+    for _ in 0..50 {
+        let filter = Arc::new(on_memory());
+        let (told, heard) = channel();
+        let (owner, key) = (filter.clone(), 2_u64.to_le_bytes());
+        issue(&filter, 1).on_durable(move |_| {
+            // Waits for a sync, or for the other thread's close.
+            let written = owner.call().durability(Durability::Always).insert(key);
+            assert!(matches!(written, Ok(true) | Err(Error::Closed { .. })), "{written:?}");
+            owner.close().expect("a clean end");
+            told.send(()).expect("heard");
+        });
+        in_time("closing beside", move || filter.close().expect("a clean end"));
+        heard.recv_timeout(LIMIT).expect("the function returns");
+    }
+}
+
+/// A waker that owns a task's ticket, as the wakers of some executors own their tasks.
+struct Owner(std::sync::Mutex<Option<Ticket<Checked>>>);
+
+impl std::task::Wake for Owner {
+    fn wake(self: Arc<Self>) {}
+}
+
+#[test]
+fn a_waker_that_is_the_last_owner_of_a_ticket_is_dropped_without_a_lock() {
+    let filter = on_memory();
+    in_time("the tickets", move || {
+        for key in 0..50 {
+            let mut ticket = issue(&filter, 2 * key);
+            let owner = Arc::new(Owner(std::sync::Mutex::new(None)));
+            let waker = std::task::Waker::from(owner.clone());
+            let mut owned = issue(&filter, 2 * key + 1);
+            // Both may be durable before they are polled: then nothing waits.
+            let _ = block_on(poll_immediate(&mut owned));
+            *owner.0.lock().expect("no panic") = Some(owned);
+            drop(owner);
+            let mut context = std::task::Context::from_waker(&waker);
+            let _ = std::future::Future::poll(std::pin::Pin::new(&mut ticket), &mut context);
+            drop(waker);
+            // The list has the last waker, if the ticket waits.
+            drop(ticket);
+        }
+    });
+}
+
+#[test]
 fn a_function_that_panics_ends_no_other_wait() {
     let filter = on_memory();
     for key in 0..20 {
