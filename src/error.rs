@@ -149,6 +149,16 @@ pub enum Error {
         /// What it would have to wait for.
         cause: &'static str,
     },
+    /// A key that a batch answered as new was inserted by another caller before the
+    /// [commit](crate::Batch::commit), or by now is a false positive. Nothing of the batch has been
+    /// written.
+    Conflict {
+        /// The filter's directory.
+        path: PathBuf,
+        /// The number of the operation that wrote the key, among those of the batch that change
+        /// the filter, from 0.
+        operation: usize,
+    },
     /// An error of the algorithms that has no variant of its own here.
     Core(Core),
 }
@@ -173,6 +183,7 @@ impl Error {
             }
             Self::Locked { .. } | Self::Crowded { .. } => io::ErrorKind::ResourceBusy,
             Self::Retired { .. } => io::ErrorKind::StaleNetworkFileHandle,
+            Self::Conflict { .. } => io::ErrorKind::AlreadyExists,
             Self::WouldWait { .. } => io::ErrorKind::WouldBlock,
             Self::Version { .. } | Self::Unsupported { .. } => io::ErrorKind::Unsupported,
             Self::Closed { .. } | Self::Forked { .. } | Self::Poisoned { .. } | Self::Core(_) => {
@@ -212,6 +223,7 @@ impl Error {
             Self::TimeAhead { .. } | Self::Core(Core::TimeAhead { .. }) => Code::TimeAhead,
             Self::Unsupported { .. } | Self::Core(Core::Unsupported { .. }) => Code::Unsupported,
             Self::WouldWait { .. } => Code::WouldWait,
+            Self::Conflict { .. } => Code::Conflict,
             Self::Core(Core::Diverged { .. }) => Code::Diverged,
             // From a later version of `ebbtide-core`.
             Self::Core(_) => Code::Other,
@@ -274,6 +286,8 @@ const RETIRED: &str =
 const OCCUPIED: &str = "is not a file of ebbtide, but has the name of one: nothing was \
                         changed; move it away, or create the filter in another directory";
 const WOULD_WAIT: &str = ", and must not wait; nothing has happened: repeat it where it may wait";
+const CONFLICT: &str = "of the batch was inserted by another caller meanwhile; nothing of the \
+                        batch was written: fill a new one with the same keys";
 const REPLACED: &str = "was removed or replaced while it was open: the last inserts of this \
                         handle may be lost with it; drop this handle and open the filter that is \
                         there now";
@@ -332,6 +346,9 @@ impl fmt::Display for Error {
             }
             Self::WouldWait { path, cause } => {
                 write!(f, "{}: the call would wait for {cause}{WOULD_WAIT}", path.display())
+            }
+            Self::Conflict { path, operation: at } => {
+                write!(f, "{}: the key of operation {at} {CONFLICT}", path.display())
             }
             Self::Core(error) => write!(f, "{error}"),
             Self::Locked { path } => write!(f, "{} {LOCKED}", path.display()),

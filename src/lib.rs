@@ -120,6 +120,7 @@ pub mod units {
 
 #[cfg(not(loom))]
 pub use admin::inspect;
+pub use api::batch::Batch;
 pub use api::call::Call;
 pub use api::config::*;
 pub use api::count_prior::Frequencies;

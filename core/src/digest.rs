@@ -52,6 +52,13 @@ impl<'a> StateDigest<'a> {
         self.hasher.words(&words);
     }
 
+    /// Hashes the positions of sources, if there are any: pairs of source and position, by source.
+    pub fn positions(&mut self, positions: &[(u64, u64)]) {
+        for &(source, position) in positions {
+            self.hasher.words(&[source, position]);
+        }
+    }
+
     /// Hashes a block of the bank in a slot, settled in a private copy.
     pub fn block(&mut self, state: &State<'_>, slot: usize, block: Block<'_>) {
         let copied = BlockCopy::new(self.kind, block);

@@ -101,7 +101,14 @@ pub fn from_record(record: &Record) -> Option<Event> {
             let id = join(record.argument, record.payload);
             Some(Event::CloseBank { id, time: record.time })
         }
-        Op::Insert | Op::Remove | Op::Heartbeat | Op::Durable | Op::Void | Op::Clear => None,
+        Op::Insert
+        | Op::Remove
+        | Op::Heartbeat
+        | Op::Durable
+        | Op::Void
+        | Op::Clear
+        | Op::Batch
+        | Op::Position => None,
     }
 }
 

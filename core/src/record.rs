@@ -51,6 +51,10 @@ pub enum Op {
     /// All keys were removed: the filter is as it was created, except for its time and the numbers
     /// of its banks.
     Clear = 9,
+    /// The head of a batch: the next `payload` records belong to it, and count only together.
+    Batch = 10,
+    /// How far a source was read: `payload` is the source, `time` the position.
+    Position = 11,
 }
 
 impl Op {
@@ -67,6 +71,8 @@ impl Op {
             6 => Self::Durable,
             8 => Self::Remove,
             9 => Self::Clear,
+            10 => Self::Batch,
+            11 => Self::Position,
             _ => return None,
         })
     }
@@ -84,6 +90,8 @@ impl Op {
             Self::Void => "void",
             Self::Remove => "remove",
             Self::Clear => "clear",
+            Self::Batch => "batch",
+            Self::Position => "position",
         }
     }
 }
@@ -266,10 +274,24 @@ mod tests {
             Op::Durable,
             Op::Void,
             Op::Remove,
+            Op::Clear,
+            Op::Batch,
+            Op::Position,
         ];
         let names = ops.map(Op::name);
-        let expected =
-            ["insert", "step", "open-bank", "close-bank", "heartbeat", "durable", "void", "remove"];
+        let expected = [
+            "insert",
+            "step",
+            "open-bank",
+            "close-bank",
+            "heartbeat",
+            "durable",
+            "void",
+            "remove",
+            "clear",
+            "batch",
+            "position",
+        ];
         assert_eq!(names, expected);
         for (code, op) in (1..).zip(ops) {
             assert_eq!(op as u8, code);

@@ -7,6 +7,7 @@ use crate::error::Result;
 use crate::media::{Disk, Media};
 use crate::meta::Meta;
 use crate::recovery::Listing;
+use crate::recovery::batches::{Batches, Group};
 use crate::wal::{Op, Record};
 use ebbtide_core::event;
 use ebbtide_core::kind::Event;
@@ -24,8 +25,10 @@ pub struct Entry {
     /// The record's time; the epoch itself if it has none.
     pub time: Timestamp,
     /// The operation: `insert`, `remove`, `step`, `open-bank`, `close-bank`, `heartbeat`,
-    /// `durable`, `void`.
+    /// `durable`, `void`, `clear`, `batch`, `position`.
     pub operation: &'static str,
+    /// Whether the record counts: false in a batch that its writer did not complete.
+    pub counts: bool,
     record: Record,
     /// Whether the argument of an operation is its weight.
     weighs: bool,
@@ -59,6 +62,8 @@ impl Entry {
             Op::Step => vec![("step", step), ("word", payload)],
             Op::OpenBank | Op::CloseBank => bank_details(&self.record),
             Op::Durable => vec![("upto", payload)],
+            Op::Batch => vec![("records", payload)],
+            Op::Position => vec![("source", payload), ("position", self.record.time)],
             Op::Heartbeat | Op::Clear | Op::Void => Vec::new(),
         }
     }
@@ -117,17 +122,21 @@ pub(crate) fn records(
         Ok((Look::begin(media, meta)?, known, history))
     })?;
     let first = history.segments().first().map_or(1, |segment| segment.first);
-    let read = history.read(media, first, known, |timeline, lsn, record| {
-        let time = Timestamp::from_unix_micros(record.time);
-        let (operation, record) = (record.op.name(), *record);
-        visit(&Entry {
-            lsn,
-            timeline,
-            time,
-            operation,
-            record,
-            weighs: meta.kind.weights().is_some(),
+    let weighs = meta.kind.weights().is_some();
+    let mut show = |timeline, group: Group<'_>, counts| {
+        group.iter().try_for_each(|&(lsn, record)| {
+            // Word 1 of a position is no time.
+            let micros = if record.op == Op::Position { 0 } else { record.time };
+            let (time, operation) = (Timestamp::from_unix_micros(micros), record.op.name());
+            visit(&Entry { lsn, timeline, time, operation, counts, record, weighs })
         })
-    })?;
-    Ok(first..read.stop)
+    };
+    let (mut batches, mut last) = (Batches::default(), 0);
+    let read = history.read(media, first, known, |timeline, lsn, record| {
+        last = timeline;
+        batches.take(lsn, record, |group, counts| show(timeline, group, counts))
+    });
+    let stop = read.as_ref().map_or(u64::MAX, |read| read.stop);
+    let end = batches.end(stop, |group, counts| show(last, group, counts))?;
+    read.map(|_| first..end)
 }

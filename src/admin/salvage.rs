@@ -16,13 +16,14 @@ use crate::format::names::FileName;
 use crate::image::Control;
 use crate::media::{Access, Media, Memory};
 use crate::meta::Meta;
+use crate::recovery::batches::{Batches, Group};
 use crate::recovery::history::{History, LogExtent, Prefix, check_start};
 use crate::recovery::listing::Listing;
-use crate::recovery::replay::load_alone;
+use crate::recovery::replay::{confirms, load_alone};
 use crate::snapshot::SnapshotReader;
 use crate::wal::record::{Decoded, RECORD_BYTES};
 use crate::wal::segment::{CAPACITY_MAX, SegmentHeader};
-use crate::wal::{Op, Record, Segment, slot};
+use crate::wal::{Op, Segment, slot};
 use ebbtide_core::event;
 
 /// The number of the temporary name under which a segment of the new log is created.
@@ -98,6 +99,10 @@ struct Reach {
     damage: Option<Error>,
     /// The durable end recorded on the way.
     noted: u64,
+    /// The end of the prefix without a batch that lies across it.
+    stop: u64,
+    /// The first of the events that no record follows.
+    unfollowed: Option<u64>,
 }
 
 /// The former extent of the log, by the remaining files.
@@ -131,11 +136,14 @@ pub fn examine(home: &dyn Media, meta: &Meta, known: LogExtent) -> Result<Salvag
     bases.push((None, 1, 1));
     let mut told = told(home, &listing, &history, meta.uuid)?;
     for (snapshot, start, end) in bases {
-        let Reach { prefix, damage, noted } = reach(home, &history, known, start)?;
-        if prefix.stop < end {
+        let Reach { prefix, damage, noted, stop, unfollowed } =
+            reach(home, &history, known, start)?;
+        if stop < end {
             continue;
         }
-        let stop = without_events(&history, end, prefix.stop);
+        // As in replay: events that no record follows have not happened, unless the snapshot may
+        // have seen them.
+        let stop = unfollowed.filter(|&first| first >= end).unwrap_or(stop);
         let cause = cause(&history, &mut bad, told, prefix.stop, damage);
         told.durable = told.durable.max(noted);
         let beyond = beyond(&history, stop, &mut told);
@@ -338,40 +346,30 @@ fn told(home: &dyn Media, listing: &Listing, history: &History, uuid: u128) -> R
 /// Returns how far the log leads from this LSN.
 fn reach(home: &dyn Media, history: &History, known: LogExtent, start: u64) -> Result<Reach> {
     let (mut prefix, mut noted) = (Prefix { stop: start, ..Prefix::default() }, 0);
+    let (mut batches, mut unfollowed) = (Batches::default(), None);
+    let mut follow = |group: Group<'_>, counts: bool| {
+        for (lsn, record) in group.iter().filter(|_| counts) {
+            if confirms(record.op) {
+                unfollowed = None;
+            } else if event::from_record(record).is_some() {
+                unfollowed = unfollowed.or(Some(*lsn));
+            }
+        }
+        Ok(())
+    };
     let read = history.read_on(home, known, &mut prefix, |_, lsn, record| {
         if record.op == Op::Durable && record.payload <= lsn {
             noted = noted.max(record.payload);
         }
-        Ok(())
+        batches.take(lsn, record, &mut follow)
     });
+    let stop = batches.end(prefix.stop, &mut follow)?;
     let damage = match read {
         Ok(()) => None,
         Err(error @ Error::Damaged { .. }) => Some(error),
         Err(error) => return Err(error),
     };
-    Ok(Reach { prefix, damage, noted })
-}
-
-/// Returns the end of the prefix without the events that no operation follows. As in replay, they
-/// have not happened, unless the snapshot, which ends at `end`, may have seen them.
-fn without_events(history: &History, end: u64, mut stop: u64) -> u64 {
-    for lsn in (end..stop).rev() {
-        match read(history, lsn) {
-            Some(Record { op: Op::Insert | Op::Remove | Op::Heartbeat | Op::Clear, .. }) => break,
-            Some(record) if event::from_record(&record).is_some() => stop = lsn,
-            _ => {}
-        }
-    }
-    stop
-}
-
-/// Returns the record of an LSN, from the newest timeline that has it.
-fn read(history: &History, lsn: u64) -> Option<Record> {
-    let segment = history.held().rev().find(|segment| segment.holds(lsn))?;
-    match segment.read(lsn) {
-        Decoded::Valid(record) => Some(record),
-        Decoded::Empty | Decoded::Wrong => None,
-    }
+    Ok(Reach { prefix, damage, noted, stop, unfollowed })
 }
 
 /// Returns why the log ends at `stop` although it should not; `None` if that is its end. `damage`

@@ -1,6 +1,7 @@
 //! The operations of a handle, each a [`Call`] with the settings of its filter: those of all kinds,
 //! then ages, posteriors, counts and removals, which only some kinds have.
 
+use crate::api::batch::Batch;
 use crate::api::call::Call;
 use crate::api::config::{Ages, Counts, Decays, Infers, Removes};
 use crate::api::entry::Entry;
@@ -13,6 +14,13 @@ use ebbtide_core::inference::{AgePosterior, Penalty, Prior};
 use ebbtide_core::kind::{Age, Estimate, Within};
 
 impl<K> Filter<K> {
+    /// Begins a batch: inserts and positions of which all count or none, in whatever way the
+    /// process ends. See [`Batch`], which has an example.
+    #[must_use]
+    pub fn batch(&self) -> Batch<'_, K> {
+        Batch::new(self.call())
+    }
+
     /// Inserts a key. Returns false if its time lies before the window; then nothing has changed.
     ///
     /// # Errors

@@ -209,9 +209,18 @@ impl<'a, K> Call<'a, Filter<K>> {
         self
     }
 
+    pub(crate) fn waits(&self) -> Waits {
+        self.waits
+    }
+
+    /// Returns whether a key that is present is inserted again.
+    pub(crate) fn is_renewed(&self) -> bool {
+        self.since == Since::LastSeen
+    }
+
     /// Waits until a record is durable, if the caller wants that now.
     #[inline]
-    fn settle(&self, lsn: u64) -> Result<()> {
+    pub(crate) fn settle(&self, lsn: u64) -> Result<()> {
         match self.issued {
             None => self.engine().commits.settle(lsn, self.durability),
             Some(issued) => {
@@ -222,7 +231,7 @@ impl<'a, K> Call<'a, Filter<K>> {
         }
     }
 
-    fn engine(&self) -> &Engine {
+    pub(crate) fn engine(&self) -> &Engine {
         &self.handle.engine
     }
 
@@ -253,7 +262,7 @@ impl<'a, K> Call<'a, Filter<K>> {
 
     /// Checks that a call that must not wait need not wait for a sync.
     #[inline]
-    fn check_durability(&self) -> Result<()> {
+    pub(crate) fn check_durability(&self) -> Result<()> {
         if self.waits.never() && self.issued.is_none() {
             let shared = &self.engine().shared;
             if self.durability.unwrap_or(shared.meta.durability) == Durability::Always {
@@ -277,6 +286,13 @@ impl<'a, K> Call<'a, Filter<K>> {
             self.weight.map_or(Ok(1), |given| self.engine().shared.meta.kind.weight(given))?;
         let Self { time, waits, .. } = *self;
         Ok(Request { hash, time, weight, ask, count: None, waits })
+    }
+
+    /// Returns the request to insert an item with these settings and its own.
+    pub(crate) fn request_of(&self, item: &impl Item) -> Result<Request<'static>> {
+        let (time, weight) = item.settings();
+        let call = Self { time: time.or(self.time), weight: weight.or(self.weight), ..*self };
+        call.request(self.hash(item.key()), Precondition::Nothing)
     }
 
     /// Writes keys in order and passes on each answer. Keys written before an error become durable

@@ -235,7 +235,7 @@ fn find(
         ExaminedLog { first: 0, end, answered: end, inserts: 0, since: None, is_complete: false };
     let mut cleared = None;
     let read = records(&*media, meta, &mut |entry| {
-        if entry.lsn >= end {
+        if entry.lsn >= end || !entry.counts {
             return Ok(());
         }
         if entry.is_clear() {

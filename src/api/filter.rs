@@ -134,6 +134,25 @@ impl<K> Filter<K> {
         clear::clear(&self.engine.writer)
     }
 
+    /// Returns the position of a source, as set by the last [`Batch`](crate::Batch) that was
+    /// committed and set it; `None` if none did.
+    ///
+    /// # Errors
+    /// [`Error::Forked`], [`Error::Closed`].
+    pub fn position(&self, source: u64) -> Result<Option<u64>> {
+        self.engine.shared.check_usable()?;
+        Ok(self.engine.shared.image.header().positions().get(source))
+    }
+
+    /// Returns the positions of all sources, by source.
+    ///
+    /// # Errors
+    /// As [`Filter::position`].
+    pub fn positions(&self) -> Result<Vec<(u64, u64)>> {
+        self.engine.shared.check_usable()?;
+        Ok(self.engine.shared.image.header().positions().all())
+    }
+
     /// Waits until all operations so far are durable.
     ///
     /// # Errors

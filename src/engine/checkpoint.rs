@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::format::names::FileName;
 use crate::image::Bank;
 use crate::media::Media;
-use crate::recovery::trim::{copy_short, copy_state};
+use crate::recovery::trim::{copy_positions, copy_short, copy_state};
 use crate::snapshot::write::SnapshotWriter;
 use crate::snapshot::{Content, Frame, FrameSeal, SnapshotHeader};
 use crate::sync::{self, AtomicU64, Instant, Ordering};
@@ -44,6 +44,8 @@ pub struct Checkpoints {
 struct CopiedState {
     lsn: u64,
     words: Vec<u64>,
+    /// The positions of sources, with the LSN last applied to them.
+    positions: Option<(u64, Vec<u64>)>,
     banks: Vec<Arc<Bank>>,
 }
 
@@ -295,6 +297,10 @@ impl Checkpoints {
         let header = self.shared.image.header();
         let frame = Frame { content: Content::State, bank: 0, index: 0, lsn: state.lsn };
         writer.frame(&frame, &state.words)?;
+        if let Some((lsn, pairs)) = &state.positions {
+            let frame = Frame { content: Content::Positions, bank: 0, index: 0, lsn: *lsn };
+            writer.frame(&frame, pairs)?;
+        }
         self.write_stripes(&mut writer)?;
         for bank in &state.banks {
             self.write_bank(bank, &mut writer, is_awaited)?;
@@ -309,7 +315,8 @@ impl Checkpoints {
         let _stripe = self.stripes.lock(0);
         let mut words = Vec::new();
         let lsn = copy_state(self.shared.image.header(), &mut words);
-        Ok(CopiedState { lsn, words, banks: self.shared.image.listed_banks()? })
+        let positions = copy_positions(self.shared.image.header());
+        Ok(CopiedState { lsn, words, positions, banks: self.shared.image.listed_banks()? })
     }
 
     fn write_stripes(&self, writer: &mut SnapshotWriter) -> io::Result<()> {

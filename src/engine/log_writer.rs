@@ -6,7 +6,7 @@ use crate::engine::wakeup::{RECORDS_PER_WAKEUP, Wakeup};
 use crate::error::Result;
 use crate::locks::leader_gate::{self, Taken};
 use crate::sync::patience;
-use crate::wal::{Record, Segment};
+use crate::wal::{Op, Record, Segment};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +19,17 @@ pub(crate) const PRESENT: u64 = 2 * RECORDS_PER_WAKEUP;
 
 /// When only this fraction of a segment is left, the next one is allocated for any filter.
 const NEARLY_FULL: u64 = 8;
+
+/// What became of a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Appended {
+    /// Its header has this LSN, and it counts.
+    At(u64),
+    /// Another process voided a slot, so it does not count.
+    Voided,
+    /// There is no room in the mapped log, and nothing has happened.
+    NoRoom,
+}
 
 /// The writer of a handle's records.
 #[derive(Debug)]
@@ -69,6 +80,49 @@ impl LogWriter {
                 return Some(lsn);
             }
         }
+    }
+
+    /// Reserves the slots of a batch (its header and these records) in a row and publishes them,
+    /// the header first. `announce` is called with the tail before that.
+    pub(crate) fn append_batch(&self, records: &[Record], announce: impl FnOnce(u64)) -> Appended {
+        let header = self.shared.image.header();
+        let (limit, count) = (self.shared.log.mapped_end(), records.len() as u64 + 1);
+        announce(header.tail().hint());
+        // Whoever finds this process dead accounts for as many empty slots.
+        header.unheld_slots().add_all(count);
+        let Some(first) = header.tail().reserve_all(count, limit) else {
+            header.unheld_slots().remove_all(count);
+            return Appended::NoRoom;
+        };
+        let next = first.saturating_add(count);
+        if first.next_multiple_of(RECORDS_PER_WAKEUP) < next {
+            self.wakeup.wake();
+            if self.backpressure.is_due(RESTRAINED) {
+                self.backpressure.restrain();
+            }
+        }
+        let head = Record { payload: records.len() as u64, ..Record::new(Op::Batch) };
+        let mut segment: Option<Arc<Segment>> = None;
+        let mut publish = |lsn, record: &Record| {
+            if !segment.as_ref().is_some_and(|segment| segment.holds(lsn)) {
+                segment = self.shared.log.segment(lsn);
+            }
+            // As in `append`: without a segment, or without success, the slot is void.
+            segment.as_ref().is_some_and(|segment| self.shared.log.write(segment, lsn, record))
+        };
+        let is_whole = (first..).zip([&head].into_iter().chain(records)).all(|(lsn, record)| {
+            // Stops at the first that is void: the batch does not count.
+            publish(lsn, record)
+        });
+        if !is_whole {
+            for lsn in first..next {
+                if let Some(segment) = self.shared.log.segment(lsn) {
+                    segment.void(lsn);
+                }
+            }
+        }
+        header.unheld_slots().remove_all(count);
+        if is_whole { Appended::At(first) } else { Appended::Voided }
     }
 
     /// Maps the log from the durable end up to the allocated end. Returns that durable end, and the

@@ -2,8 +2,8 @@
 //!
 //! `open` creates and opens filters, `close` waits for operations in progress, `background` has the
 //! maintenance tasks of a filter. All three work on an [`Engine`], which is the parts of a handle:
-//! `clear` removes all keys, `write` inserts and removes, `infer` computes posteriors, `read`
-//! answers, `stats` counts and hashes, `details` has figures for operators, `checkpoint` writes
+//! `clear` removes all keys, `batch` commits batches, `staging` decides their records, `write`
+//! inserts and removes, `infer` computes posteriors, `read`
 //! snapshots, `reclaim` removes what they make superfluous, `steps` records events and the filter's
 //! time, `stripes` acquires stripes and repairs what a dead owner left, `event_log` appends under
 //! stripe 0, `tickets` tells callers when what they did is durable, `group_commit` makes the log
@@ -15,6 +15,7 @@
 
 pub mod background;
 pub mod backpressure;
+pub mod batch;
 pub mod checkpoint;
 pub mod clear;
 pub mod close;
@@ -29,6 +30,7 @@ pub mod outcome;
 pub mod read;
 pub mod reclaim;
 pub mod shared;
+pub mod staging;
 pub mod stats;
 pub mod steps;
 pub mod stripes;

@@ -91,6 +91,21 @@ impl Queries {
         }
     }
 
+    /// Returns whether a key is in the window, for a caller that holds its stripe.
+    pub(crate) fn contains_held(&self, hash: u64, moment: &Moment) -> Result<bool> {
+        let query = Query { hash, now: moment.now, totals: moment.totals };
+        loop {
+            let ask = |state: &State<'_>, blocks: &Blocks<'_>| {
+                self.shared.meta.kind.contains(state, blocks, &query)
+            };
+            // As above.
+            if let Some(present) = self.try_ask(hash, ask)? {
+                return Ok(present);
+            }
+            spin_hint();
+        }
+    }
+
     /// Returns the frequency of a key: its decayed count, normalised.
     pub(crate) fn frequency(&self, hash: u64, given: Given) -> Result<Estimate> {
         let normaliser = self.shared.meta.kind.counts().and_then(|counts| counts.normaliser());

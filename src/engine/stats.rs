@@ -147,6 +147,7 @@ pub(crate) fn digest(shared: &Shared, stripes: &StripeLocks) -> Result<Digest> {
     });
     let mut digest = StateDigest::new(kind, sums);
     digest.state(&header.state_block().current().block());
+    digest.positions(&header.positions().all());
     shared.image.follow()?;
     let (state, banks) = (header.state(), shared.image.banks());
     for entry in state.banks() {

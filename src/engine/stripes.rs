@@ -10,7 +10,7 @@ use crate::engine::time::Time;
 use crate::error::{Error, Result};
 use crate::locks::robust_word::{self, Acquired, Owner, Verdict};
 use crate::locks::stripes::StripeGuard;
-use crate::recovery::repair;
+use crate::recovery::repair::{self, Repaired};
 use crate::sync::{self, Hint, Instant, patience};
 use crate::telemetry::{Timed, Work};
 use std::sync::Arc;
@@ -230,8 +230,16 @@ impl StripeLocks {
         let work = Timed::begin(Work::Repair, self.shared.media.path());
         work.note("stripe", index as u64);
         let before = stripe.entry().sums();
-        let cleared = match self.repair(index) {
-            Ok(cleared) => cleared,
+        let repaired = match self.repair(index) {
+            Ok(Repaired::NeedsEvents) => {
+                // Whoever takes stripe 0 over from the dead owner repairs it.
+                drop(self.lock(0));
+                self.repair(index)
+            }
+            repaired => repaired,
+        };
+        let repaired = match repaired {
+            Ok(repaired) => repaired,
             Err(error) => {
                 self.shared
                     .poison(format!("what a dead process left could not be repaired ({error})"));
@@ -241,7 +249,12 @@ impl StripeLocks {
                 return stripe;
             }
         };
-        if cleared && index > 0 {
+        if repaired == Repaired::NeedsEvents {
+            // Stripe 0 could not be repaired, and the filter is poisoned.
+            header.unheld_slots().add();
+            return stripe;
+        }
+        if repaired == Repaired::Cleared && index > 0 {
             // The dead owner held all stripes. The state block is unchanged until stripe 0 is
             // repaired too, and no insert may use it any more.
             drop(self.lock(0));
@@ -261,7 +274,7 @@ impl StripeLocks {
         stripe
     }
 
-    fn repair(&self, index: usize) -> Result<bool> {
+    fn repair(&self, index: usize) -> Result<Repaired> {
         let header = self.shared.image.header();
         loop {
             let newest = header.snapshot().read();

@@ -152,6 +152,42 @@ impl TimeBase {
     }
 }
 
+/// A reading of the filter's clock, for operations that are decided together.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reading {
+    stamp: Stamp,
+    /// Whether no clock has moved the filter yet.
+    begins: bool,
+    /// Whether the operations move the clock.
+    is_moved: bool,
+    moved_to: Option<Micros>,
+}
+
+impl Reading {
+    /// Returns the time of an operation after one at `latest`, as [`Time::stamp`] would. The
+    /// reading moves as that moves the clock.
+    pub(crate) fn after(&mut self, latest: Stamp) -> Stamp {
+        let Self { stamp, begins, is_moved, .. } = *self;
+        if !is_moved || (stamp.time > latest.time && !begins) {
+            return Stamp { time: stamp.time.max(latest.time), ..stamp };
+        }
+        if !begins && !latest.stream && !is_behind(stamp.time, latest.time) {
+            return latest;
+        }
+        let mark = if latest.stream { MARK } else { 0 };
+        let time = stamp.time.max(latest.time.saturating_add(mark)).min(LATEST);
+        let from = stamp.time.max(latest.time);
+        (self.stamp.time, self.begins, self.moved_to) = (from, false, Some(from));
+        Stamp { time, stream: false }
+    }
+
+    /// Returns the time from which the clock must [continue](Time::continue_from) once the
+    /// operations are written, if they have moved it.
+    pub(crate) fn moved_to(self) -> Option<Micros> {
+        self.moved_to
+    }
+}
+
 /// The filter's time, as a handle reads and advances it.
 #[derive(Debug)]
 pub struct Time {
@@ -230,9 +266,23 @@ impl Time {
         let mark = if latest.stream { MARK } else { 0 };
         let time = now.max(latest.time.saturating_add(mark)).min(LATEST);
         let to = now.max(latest.time);
-        self.base.raise(self.shared.image.header(), &self.shared.options.clock, to);
-        self.note_lead();
+        self.continue_from(to);
         Stamp { time, stream: false }
+    }
+
+    /// Reads the clock for the operations of a batch.
+    pub(crate) fn reading(&self) -> Reading {
+        let clock = &self.shared.options.clock;
+        let is_moved = self.shared.uses_time && clock.ticks();
+        let read = if is_moved { self.base.read(self.shared.image.header(), clock) } else { None };
+        let stamp = read.map_or_else(|| self.now(), |time| Stamp { time, stream: false });
+        Reading { stamp, begins: is_moved && read.is_none(), is_moved, moved_to: None }
+    }
+
+    /// Lets the clock continue from this time.
+    pub(crate) fn continue_from(&self, time: Micros) {
+        self.base.raise(self.shared.image.header(), &self.shared.options.clock, time);
+        self.note_lead();
     }
 
     fn check_lead(&self, time: Micros) -> Result<Stamp> {

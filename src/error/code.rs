@@ -50,6 +50,8 @@ pub enum Code {
     Diverged = 19,
     /// An error of the algorithms that this version does not distinguish.
     Other = 20,
+    /// [`Error::Conflict`](crate::Error::Conflict).
+    Conflict = 21,
 }
 
 impl Code {
@@ -75,6 +77,7 @@ impl Code {
         Self::WouldWait,
         Self::Diverged,
         Self::Other,
+        Self::Conflict,
     ];
 
     /// Returns the number, at least 1.
@@ -107,6 +110,7 @@ impl Code {
             Self::WouldWait => "would-wait",
             Self::Diverged => "diverged",
             Self::Other => "other",
+            Self::Conflict => "conflict",
         }
     }
 }
@@ -125,7 +129,7 @@ mod tests {
     use std::path::PathBuf;
 
     /// The table as other languages have it. Lines are only ever added.
-    const TABLE: [(u32, &str); 20] = [
+    const TABLE: [(u32, &str); 21] = [
         (1, "io"),
         (2, "full-disk"),
         (3, "damaged"),
@@ -146,6 +150,7 @@ mod tests {
         (18, "would-wait"),
         (19, "diverged"),
         (20, "other"),
+        (21, "conflict"),
     ];
 
     #[test]

@@ -13,12 +13,14 @@
 //! | 128-255 | session table: the incarnation of each slot |
 //! | 256- | stripes, 8 words each; stripe 0 guards the state block |
 //! | after them | the state block, in two copies |
-//! | after it | the shards of the counters |
+//! | after it | the positions of sources |
+//! | after them | the shards of the counters |
 
 use crate::error::{Error, Result};
 use crate::format::header::{HEADER_BYTES, HEADER_WORDS, Header, IMAGE, PAGE_BYTES};
 use crate::format::names::{FileName, TIMELINE_MAX};
 use crate::image::counters::{Counters, HEAD_WORDS, shards_words};
+use crate::image::positions::{POSITIONS_WORDS, Positions};
 use crate::image::state_block::{StateBlock, state_block_words};
 use crate::image::stripe_table::{STRIPE_WORDS, Stripe};
 use crate::image::words::{
@@ -145,9 +147,15 @@ impl Identity {
         (at, at + state_block_words(self.state_words as usize))
     }
 
+    /// Returns the start and the end of the positions, in words.
+    fn positions(&self) -> (usize, usize) {
+        let at = self.state_block().1;
+        (at, at + POSITIONS_WORDS)
+    }
+
     /// Returns the start and the end of the shards, each in a pair of cache lines of its own.
     fn shards(&self) -> (usize, usize) {
-        let at = self.state_block().1.next_multiple_of(2 * STRIPE_WORDS);
+        let at = self.positions().1.next_multiple_of(2 * STRIPE_WORDS);
         (at, at + shards_words(self.stripes))
     }
 
@@ -540,7 +548,8 @@ impl Control {
     }
 
     /// Returns the maximum number of slots of the log that dead processes may have left empty: one
-    /// for each held stripe, and one for each durability record that was being written.
+    /// for each held stripe, and one for each durability record and each record of a batch that was
+    /// being written.
     #[must_use]
     pub fn unfinished(&self) -> u64 {
         let stripes = (0..self.stripe_count()).map(|at| self.stripe(at));
@@ -553,6 +562,13 @@ impl Control {
     #[inline]
     pub fn state_block(&self) -> StateBlock<'_> {
         StateBlock::new(&self.mapping.words()[self.state_block.0..self.state_block.1])
+    }
+
+    /// Returns the positions of sources.
+    #[must_use]
+    pub fn positions(&self) -> Positions<'_> {
+        let (start, end) = self.identity.positions();
+        Positions::new(&self.mapping.words()[start..end])
     }
 
     /// Returns the valid filter-wide state; it may become invalid unless stripe 0 is held.

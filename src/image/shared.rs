@@ -338,6 +338,18 @@ impl Image {
         }
     }
 
+    /// As [`Image::prepare`], for an event of a batch, which comes after others that are not
+    /// applied yet. Returns the bank that it will open.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn prepare_ahead(&self, event: &Event) -> Result<Option<Bank>> {
+        match *event {
+            Event::OpenBank { id, geometry, .. } => self.create_bank(id, geometry).map(Some),
+            _ => Ok(None),
+        }
+    }
+
     /// Applies an event to the state block. The caller holds stripe 0, or is alone, and has
     /// [prepared](Image::prepare) the event.
     pub fn apply_event(&self, kind: &dyn Kind, lsn: u64, event: &Event) {
@@ -367,7 +379,17 @@ impl Image {
     /// [`crate::Error::Io`] if a bank cannot be allocated or mapped.
     pub fn apply(&self, kind: &dyn Kind, banks: &BankSet, lsn: u64, record: &Record) -> Result<()> {
         match record.op {
-            Op::Void | Op::Durable => {}
+            // Whoever reads a batch decides whether its records count.
+            Op::Void | Op::Durable | Op::Batch => {}
+            Op::Position => {
+                let (positions, stripe) = (self.header.positions(), self.header.stripe(0));
+                if lsn > positions.lsn() {
+                    positions.set(lsn, record.payload, record.time);
+                }
+                if lsn > stripe.sums().lsn {
+                    stripe.note(lsn, 0);
+                }
+            }
             Op::Heartbeat => {
                 let stripe = self.header.stripe(0);
                 if lsn > stripe.sums().lsn {

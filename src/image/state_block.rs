@@ -69,6 +69,13 @@ impl<'a> StateBlock<'a> {
         State::new(&self.copy(version).0[HEAD_WORDS..])
     }
 
+    /// Returns the words of the filter-wide state of a version, copied.
+    #[must_use]
+    pub fn words_of(&self, version: u64) -> Box<[AtomicU64]> {
+        let words = &self.copy(version).0[HEAD_WORDS..];
+        words.iter().map(|word| AtomicU64::new(word.load(Ordering::Acquire))).collect()
+    }
+
     /// Returns the valid copy.
     #[must_use]
     #[inline]

@@ -18,6 +18,11 @@ impl Tail<'_> {
         slot::reserve(self.0, limit)
     }
 
+    /// Reserves the LSNs of a batch; see [`slot::reserve_all`].
+    pub fn reserve_all(self, count: u64, limit: u64) -> Option<u64> {
+        slot::reserve_all(self.0, count, limit)
+    }
+
     /// Returns the tail; every LSN below is reserved.
     #[must_use]
     #[inline]
@@ -203,6 +208,9 @@ impl LatestTime<'_> {
     }
 }
 
+/// Marks the announcement of a batch; LSNs are below.
+const BATCH: u64 = 1 << 63;
+
 /// The tail when stripe 0 was last about to write a record: its records begin there.
 #[derive(Debug, Clone, Copy)]
 pub struct EventsFrom<'a>(pub(super) &'a AtomicU64);
@@ -216,11 +224,26 @@ impl EventsFrom<'_> {
         self.0.store(lsn, Ordering::Relaxed);
     }
 
-    /// Returns the slot, for a process that has taken stripe 0 over.
+    /// As [`EventsFrom::announce`], for a batch: several records of stripe 0 may follow, until the
+    /// next announcement.
+    pub fn announce_batch(self, lsn: u64) {
+        // Relaxed: as above.
+        self.0.store(lsn | BATCH, Ordering::Relaxed);
+    }
+
+    /// Ends the announcement of a batch, all of whose records are applied and counted.
+    pub fn end_batch(self) {
+        // Relaxed: only the holder of stripe 0 writes it. Others read it after its death, or after
+        // the release of the stripe.
+        self.0.store(self.0.load(Ordering::Relaxed) & !BATCH, Ordering::Relaxed);
+    }
+
+    /// Returns the slot, and whether it begins a batch, for a process that has taken stripe 0 over.
     #[must_use]
-    pub fn read(self) -> u64 {
+    pub fn read(self) -> (u64, bool) {
         // Relaxed: its writer is dead, and the takeover of the lock orders this load after that.
-        self.0.load(Ordering::Relaxed)
+        let word = self.0.load(Ordering::Relaxed);
+        (word & !BATCH, word & BATCH != 0)
     }
 }
 
@@ -295,6 +318,16 @@ impl UnheldSlots<'_> {
     /// Counts a slot no longer: it is published.
     pub fn remove(self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Counts the slots of a batch, before they are reserved.
+    pub fn add_all(self, slots: u64) {
+        self.0.fetch_add(slots, Ordering::Relaxed);
+    }
+
+    /// Counts the slots of a batch no longer: all are published or void.
+    pub fn remove_all(self, slots: u64) {
+        self.0.fetch_sub(slots, Ordering::Relaxed);
     }
 
     /// Returns their number.

@@ -133,6 +133,14 @@ pub struct Prefix {
     pub records: u64,
 }
 
+impl Prefix {
+    /// Ends the prefix at an earlier LSN.
+    pub(crate) fn end_at(&mut self, stop: u64) {
+        self.stop = stop;
+        self.holes.retain(|&lsn| lsn < stop);
+    }
+}
+
 /// Checks that a segment contains the same start of its timeline as the previous one, if both are
 /// of the same timeline.
 ///

@@ -1,17 +1,18 @@
 //! Repair of a stripe whose owner died: the record that was left half applied is applied again.
 //!
 //! A dead owner leaves at most one record of its stripe that has not been counted in the stripe's
-//! sums, because it counts each record before it begins the next. Applying that record again
-//! completes it, wherever it was interrupted ([`Image::apply`]). For kinds whose operations are not
-//! idempotent, the partial change is [undone](ebbtide_core::block::undo_log) first. Blocks that
-//! were marked as being changed, but not yet changed, are marked as whole. Slots in the log that
-//! were reserved and not filled are voided. A repairer that dies leaves the stripe unchanged, or
-//! partly repaired.
+//! sums, because it counts each record before it begins the next; or the rest of a batch. Applying
+//! these records again completes them, wherever they were interrupted ([`Image::apply`]). For kinds
+//! whose operations are not idempotent, the partial change is
+//! [undone](ebbtide_core::block::undo_log) first. Blocks that were marked as being changed, but not
+//! yet changed, are marked as whole. Slots in the log that were reserved and not filled are voided.
+//! A repairer that dies leaves the stripe unchanged, or partly repaired.
 //!
 //! The caller holds the stripe.
 
 use crate::error::Result;
 use crate::image::{Image, seqlock};
+use crate::recovery::batches::{Batches, Group};
 use crate::wal::record::Decoded;
 use crate::wal::{Op, Record, Segment};
 use ebbtide_core::event;
@@ -30,16 +31,27 @@ pub fn from(image: &Image, index: usize, newest: u64) -> Option<u64> {
     if index > 0 {
         return Some(counted.max(newest));
     }
-    // Stripe 0 has few records, so a writer stores the earliest possible slot beforehand.
-    let announced = header.events_from().read();
-    (announced >= counted).then_some(announced.max(newest))
+    // Stripe 0 has few records, so a writer stores the earliest possible slot beforehand. Of a
+    // batch it may have counted some.
+    let (announced, is_batch) = header.events_from().read();
+    (is_batch || announced >= counted).then_some(announced.max(newest))
+}
+
+/// What was repaired.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Repaired {
+    /// The stripe.
+    Whole,
+    /// The stripe, whose owner was clearing the filter: stripe 0 must be repaired before it is
+    /// used.
+    Cleared,
+    /// Nothing yet: records of the stripe may belong to banks that a batch's events open, which
+    /// stripe 0 must be repaired for.
+    NeedsEvents,
 }
 
 /// Completes the unfinished operation of a stripe's owner. `segments` contain the log from [`from`]
 /// on, up to the tail.
-///
-/// Returns whether the owner was clearing the filter: then stripe 0 must be repaired before this
-/// one is used.
 ///
 /// # Errors
 /// [`crate::Error::Io`], [`crate::Error::Damaged`] if a bank cannot be mapped: then the stripe
@@ -50,8 +62,9 @@ pub fn stripe(
     index: usize,
     segments: &[Arc<Segment>],
     from: Option<u64>,
-) -> Result<bool> {
-    let mut cleared = false;
+) -> Result<Repaired> {
+    let mut repairing = Repairing { image, kind, index, outcome: Repaired::Whole };
+    let mut batches = Batches::default();
     image.follow()?;
     if let Some(stripe) = index.checked_sub(1) {
         undo(image, stripe);
@@ -60,18 +73,19 @@ pub fn stripe(
     for segment in segments {
         let Some(from) = from else { break };
         for lsn in from.max(segment.first())..tail.min(segment.end()) {
-            match segment.read(lsn) {
-                Decoded::Valid(record) if record.op == Op::Clear => {
-                    cleared |= lsn > image.header().stripe(index).lsn();
-                    image.apply_clear(kind, index, lsn, &record)?;
-                }
-                Decoded::Valid(record) if is_of(image, index, &record) => {
-                    image.apply(kind, &image.banks(), lsn, &record)?;
-                }
+            let record = match segment.read(lsn) {
+                Decoded::Valid(record) => record,
                 // The slot may be the dead owner's: once the stripe is released, nothing accounts
                 // for it any more. If it belongs to a live writer, that writer takes the next slot.
-                Decoded::Empty => segment.void(lsn),
-                _ => {}
+                Decoded::Empty => {
+                    segment.void(lsn);
+                    continue;
+                }
+                Decoded::Wrong => continue,
+            };
+            batches.take(lsn, &record, |group, counts| repairing.pass(group, counts))?;
+            if repairing.outcome == Repaired::NeedsEvents {
+                return Ok(Repaired::NeedsEvents);
             }
         }
     }
@@ -84,7 +98,53 @@ pub fn stripe(
             }
         }
     }
-    Ok(cleared)
+    Ok(repairing.outcome)
+}
+
+/// The repair of one stripe.
+struct Repairing<'a> {
+    image: &'a Image,
+    kind: &'a dyn Kind,
+    index: usize,
+    outcome: Repaired,
+}
+
+impl Repairing<'_> {
+    /// Applies those of these records that belong to the stripe, if they count.
+    fn pass(&mut self, group: Group<'_>, counts: bool) -> Result<()> {
+        if !counts {
+            return Ok(());
+        }
+        if self.needs_events(group) {
+            self.outcome = Repaired::NeedsEvents;
+            return Ok(());
+        }
+        let Self { image, kind, index, .. } = *self;
+        for (lsn, record) in group.iter().map(|(lsn, record)| (*lsn, record)) {
+            if record.op == Op::Clear {
+                if lsn > image.header().stripe(index).lsn() {
+                    self.outcome = Repaired::Cleared;
+                }
+                image.apply_clear(kind, index, lsn, record)?;
+            } else if is_of(image, index, record) {
+                image.apply(kind, &image.banks(), lsn, record)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whether this is a batch with records of this ordinary stripe, and with events that
+    /// the state block does not contain.
+    fn needs_events(&self, group: Group<'_>) -> bool {
+        let Self { image, index, .. } = *self;
+        let applied = image.header().state_block().current().lsn();
+        group.len() > 1
+            && index > 0
+            && group.iter().any(|(_, record)| is_of(image, index, record))
+            && group
+                .iter()
+                .any(|(lsn, record)| *lsn > applied && event::from_record(record).is_some())
+    }
 }
 
 /// Undoes the unfinished change of the owner of an ordinary stripe (from 0), if it cannot simply be
@@ -107,7 +167,7 @@ fn undo(image: &Image, stripe: usize) {
 fn is_of(image: &Image, index: usize, record: &Record) -> bool {
     match record.op {
         Op::Insert | Op::Remove => image.layout().stripe_of(record.payload) + 1 == index,
-        Op::Heartbeat => index == 0,
+        Op::Heartbeat | Op::Position => index == 0,
         _ => index == 0 && event::from_record(record).is_some(),
     }
 }
@@ -147,10 +207,10 @@ mod tests {
                 assert_eq!(stripes(&record), [expected], "{op:?}");
             }
         }
-        for op in [Op::Heartbeat, Op::Step, Op::OpenBank, Op::CloseBank] {
+        for op in [Op::Heartbeat, Op::Step, Op::OpenBank, Op::CloseBank, Op::Position] {
             assert_eq!(stripes(&Record::new(op)), [0], "{op:?}");
         }
-        for op in [Op::Durable, Op::Void] {
+        for op in [Op::Durable, Op::Void, Op::Batch] {
             assert!(stripes(&Record::new(op)).is_empty(), "{op:?}");
         }
     }

@@ -3,10 +3,12 @@
 use crate::error::{Error, Result};
 use crate::format::names::FileName;
 use crate::image::control::{Control, Identity, boot_id};
+use crate::image::positions::MOST_SOURCES;
 use crate::image::stripe_table::StripeSums;
 use crate::image::{Bank, BankForm, BankSet, Image};
 use crate::media::{Access, Media, Memory};
 use crate::meta::Meta;
+use crate::recovery::batches::{Batches, Group};
 use crate::recovery::history::{History, LogExtent, Prefix};
 use crate::recovery::listing::Listing;
 use crate::recovery::removal::remove_for_good;
@@ -94,7 +96,7 @@ pub fn replay(
     let mut applying = Applying::new(&image, kind, advance);
     let mut prefix =
         history.read(home, start, known, |_, lsn, record| applying.take(lsn, record))?;
-    applying.finish()?;
+    prefix.end_at(applying.finish(prefix.stop)?);
     // Every snapshot was renamed only when the log was durable through its end.
     let least = listing.snapshots.first().copied().unwrap_or(1).max(end);
     if prefix.stop < least {
@@ -107,7 +109,7 @@ pub fn replay(
         // Events come before the insert that needs them. If that insert was never recorded, they
         // have not happened: otherwise the state would not be that of the operations. The next
         // timeline begins before them, unless a snapshot saw them.
-        Some(&(first, _)) if first >= covered(home, &listing, meta.uuid) => prefix.stop = first,
+        Some(&(first, _)) if first >= covered(home, &listing, meta.uuid) => prefix.end_at(first),
         _ => applying.apply_events()?,
     }
     image.finish(kind, prefix.stop);
@@ -143,6 +145,7 @@ struct Applying<'a> {
     advance: &'a dyn Fn(),
     /// The currently mapped banks: looking them up for each record takes longer than the rest.
     banks: Arc<BankSet>,
+    batches: Batches,
     /// Records that were read, and their blocks prefetched, but not applied yet.
     ahead: VecDeque<(u64, Record)>,
     /// Events that are held back until a record follows them.
@@ -152,7 +155,8 @@ struct Applying<'a> {
 impl<'a> Applying<'a> {
     fn new(image: &'a Image, kind: &'a dyn Kind, advance: &'a dyn Fn()) -> Self {
         let (banks, ahead) = (image.keep_banks(), VecDeque::with_capacity(AHEAD + 1));
-        Self { image, kind, advance, banks, ahead, events: Vec::new() }
+        let (batches, events) = (Batches::default(), Vec::new());
+        Self { image, kind, advance, banks, batches, ahead, events }
     }
 
     /// Takes the next record.
@@ -160,6 +164,21 @@ impl<'a> Applying<'a> {
         if lsn.is_multiple_of(RECORDS_A_STEP) {
             (self.advance)();
         }
+        let mut batches = std::mem::take(&mut self.batches);
+        let taken = batches.take(lsn, record, |group, counts| self.pass(group, counts));
+        self.batches = batches;
+        taken
+    }
+
+    fn pass(&mut self, group: Group<'_>, counts: bool) -> Result<()> {
+        if !counts {
+            return Ok(());
+        }
+        group.iter().try_for_each(|(lsn, record)| self.prepare(*lsn, record))
+    }
+
+    /// Prefetches the blocks of a record that counts, and applies an earlier one.
+    fn prepare(&mut self, lsn: u64, record: &Record) -> Result<()> {
         if matches!(record.op, Op::Insert | Op::Remove) {
             let located = self.banks.locate(BankMask::MAX, record.payload);
             located.prefetch_headers_to_write();
@@ -177,7 +196,7 @@ impl<'a> Applying<'a> {
             self.events.push((lsn, record));
             return Ok(());
         }
-        if matches!(record.op, Op::Insert | Op::Remove | Op::Heartbeat | Op::Clear) {
+        if confirms(record.op) {
             self.apply_events()?;
         }
         self.image.apply(self.kind, &self.banks, lsn, &record)?;
@@ -196,13 +215,21 @@ impl<'a> Applying<'a> {
         Ok(())
     }
 
-    /// Applies all records taken, except events that no record follows.
-    fn finish(&mut self) -> Result<()> {
+    /// Applies all records taken, except events that no record follows, and except a batch in which
+    /// the log ends at `stop`. Returns where it ends then.
+    fn finish(&mut self, stop: u64) -> Result<u64> {
+        let stop = self.batches.end(stop, |_, _| Ok(()))?;
         while !self.ahead.is_empty() {
             self.apply_oldest()?;
         }
-        Ok(())
+        Ok(stop)
     }
+}
+
+/// Returns whether the events before a record of this type have happened: they come before the
+/// operation that needs them.
+pub(crate) fn confirms(op: Op) -> bool {
+    matches!(op, Op::Insert | Op::Remove | Op::Heartbeat | Op::Clear | Op::Position)
 }
 
 /// Checks that no segment of another filter lies exactly where the log ends: a segment of this
@@ -278,6 +305,7 @@ pub(super) fn load(
                 load_state(&image, &*meta.kind, reader, frame, words)?;
                 states += 1;
             }
+            Content::Positions => load_positions(&image, reader, frame, words)?,
             Content::Stripe => {
                 load_stripe(&image, reader, frame, words)?;
                 stripes += 1;
@@ -346,6 +374,23 @@ fn load_state(
         return Err(misfit(reader, frame, words));
     }
     image.create_listed_banks()
+}
+
+fn load_positions(
+    image: &Image,
+    reader: &SnapshotReader,
+    frame: &Frame,
+    words: &[u64],
+) -> Result<()> {
+    let positions = image.header().positions();
+    let is_first = positions.all().is_empty();
+    if !is_first || !words.len().is_multiple_of(2) || words.len() > 2 * MOST_SOURCES {
+        return Err(misfit(reader, frame, words));
+    }
+    for pair in words.chunks_exact(2) {
+        positions.set(frame.lsn, pair[0], pair[1]);
+    }
+    Ok(())
 }
 
 fn load_stripe(image: &Image, reader: &SnapshotReader, frame: &Frame, words: &[u64]) -> Result<()> {

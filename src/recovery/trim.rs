@@ -42,6 +42,14 @@ pub fn copy_state(header: &Control, words: &mut Vec<u64>) -> u64 {
     current.lsn()
 }
 
+/// Copies the positions of all sources as a snapshot holds them, with the LSN last applied to them;
+/// `None` if there are none.
+pub fn copy_positions(header: &Control) -> Option<(u64, Vec<u64>)> {
+    let positions = header.positions();
+    let pairs: Vec<_> = positions.all().into_iter().flat_map(<[u64; 2]>::from).collect();
+    (!pairs.is_empty()).then(|| (positions.lsn(), pairs))
+}
+
 fn shorten(words: &mut Vec<u64>) {
     let last = words.iter().rposition(|&word| word != 0).map_or(0, |last| last + 1);
     words.truncate(last.max(OWN_WORDS));
@@ -161,6 +169,9 @@ fn write_frames(kind: &dyn Kind, image: &Image, writer: &mut SnapshotWriter) -> 
     let lsn = copy_state(header, &mut words);
     let frame = Frame { content: Content::State, bank: 0, index: 0, lsn };
     writer.frame(&frame, &words)?;
+    if let Some((lsn, pairs)) = copy_positions(header) {
+        writer.frame(&Frame { content: Content::Positions, bank: 0, index: 0, lsn }, &pairs)?;
+    }
     for at in 0..header.stripe_count() {
         let sums = header.stripe(at).sums();
         let (index, lsn) = (at as u64, sums.lsn);

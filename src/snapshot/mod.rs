@@ -27,6 +27,8 @@ pub enum Content {
     Stripe = 2,
     /// A block: the kind's words, then the cells.
     Block = 3,
+    /// The positions of all sources, in pairs; none without positions.
+    Positions = 4,
 }
 
 /// A frame without its payload.

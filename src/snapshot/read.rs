@@ -137,10 +137,11 @@ impl SnapshotReader {
             1 => Content::State,
             2 => Content::Stripe,
             3 => Content::Block,
+            4 => Content::Positions,
             other => {
                 return Err(self.damaged(
                     at,
-                    "a frame of content 1 to 3".into(),
+                    "a frame of content 1 to 4".into(),
                     other.to_string(),
                 ));
             }

@@ -10,14 +10,18 @@ use crate::sync::{AtomicU64, Ordering};
 /// Reserves the next LSN if it lies below `limit`.
 #[inline]
 pub fn reserve(tail: &AtomicU64, limit: u64) -> Option<u64> {
+    reserve_all(tail, 1, limit)
+}
+
+/// Reserves this many LSNs in a row, if all of them lie below `limit`. Returns the first.
+#[inline]
+pub fn reserve_all(tail: &AtomicU64, count: u64, limit: u64) -> Option<u64> {
     let mut lsn = tail.load(Ordering::Relaxed);
     loop {
-        if lsn >= limit {
-            return None;
-        }
+        let next = lsn.checked_add(count).filter(|&next| next <= limit)?;
         // Release: pairs with the Acquire of a walker that reads the tail, so that the walker's
         // later actions (such as raising the durable end) come after the reservation.
-        match tail.compare_exchange_weak(lsn, lsn + 1, Ordering::Release, Ordering::Relaxed) {
+        match tail.compare_exchange_weak(lsn, next, Ordering::Release, Ordering::Relaxed) {
             Ok(_) => return Some(lsn),
             Err(seen) => lsn = seen,
         }

@@ -1,7 +1,7 @@
 //! A small filter of every kind, and operations that exercise all of it: steps, halvings, rebuilds,
 //! saturation, removals.
 
-use ebbtide::{Any, Call, Error, Parameters};
+use ebbtide::{Any, Batch, Call, Entry, Error, Parameters, Timestamp};
 
 /// A kind with parameters so small that all its events happen within some thousand operations.
 #[derive(Debug)]
@@ -152,6 +152,30 @@ impl Sample {
         )
     }
 
+    /// Returns whether the operation of this number is a removal.
+    pub fn is_removal(&self, number: u64) -> bool {
+        self.removes && number % 4 == 3
+    }
+
+    /// Adds the operation of this number to a batch, at this time. It must not be a removal.
+    pub fn add<K: AsRef<[u8]>>(
+        &self,
+        batch: &mut Batch<'_>,
+        number: u64,
+        time: Timestamp,
+        key: impl Fn(u64) -> K,
+    ) -> Result<(), Error> {
+        let mut entry = Entry::new(key(number)).time(time);
+        if self.heaviest > 1 {
+            entry = entry.weight((1 + number * 7 % self.heaviest) as f64);
+        }
+        if number.is_multiple_of(2) {
+            batch.insert_entry(&entry)
+        } else {
+            batch.check_and_insert_entry(&entry).map(drop)
+        }
+    }
+
     /// Runs the operation of this number; `key` returns keys by number. Each operation leaves one
     /// record.
     pub fn operate<K: AsRef<[u8]>>(
@@ -166,7 +190,7 @@ impl Sample {
             if self.heaviest > 1 { call.weight(weight(number) as f64) } else { call }
         };
         let before = number.wrapping_sub(1);
-        if self.removes && number % 4 == 3 {
+        if self.is_removal(number) {
             let removed = weighing(before).remove(key(before))?;
             assert!(removed, "operation {before} can be removed");
         } else if number.is_multiple_of(2) {

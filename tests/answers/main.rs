@@ -2,6 +2,7 @@
 //! and equality with the filter in memory.
 
 mod absolute;
+mod batches;
 mod calibration;
 mod golden;
 mod machine_twin;

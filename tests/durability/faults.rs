@@ -150,7 +150,11 @@ impl Run<'_> {
         let Some(filter) = opened else { return Ok(None) };
         // Counting the operations must not fail.
         let plan = self.disk.plan(None);
-        self.number = self.workload.identify(&filter, told.returned[0], told.returned[0] + 1)?;
+        self.number = self.workload.identify(
+            &filter,
+            told.returned[0],
+            self.workload.next(told.returned[0]),
+        )?;
         self.disk.plan(plan);
         self.disk.tell_durable(0, self.number, &[]);
         self.undurable.clear();
@@ -165,7 +169,10 @@ impl Run<'_> {
     fn operate(&mut self, count: u64, beside: bool) -> Checked<Option<()>> {
         for _ in 0..count {
             let number = self.number;
-            let durable = number % 5 == 4;
+            let (durable, next) = (number % 5 == 4, self.workload.next(number));
+            if next > number + 1 {
+                self.disk.tell_begun(next);
+            }
             let done = self.attempt("an operation", |run| {
                 let filter = if beside { &run.beside } else { &run.filter };
                 let Some(filter) = filter else { return Ok(()) };
@@ -174,8 +181,8 @@ impl Run<'_> {
             if done.is_none() {
                 return Ok(None);
             }
-            self.undurable.push(Workload::time(number));
-            self.number += 1;
+            self.undurable.extend((number..next).map(Workload::time));
+            self.number = next;
             if durable {
                 self.durable();
             } else {
@@ -232,10 +239,12 @@ impl Run<'_> {
                 self.met(&error)?;
                 Ok((!matches!(error, Error::Poisoned { .. })).then_some(()))
             }
-            _ => {
+            Some(Ok(())) => {
                 self.durable();
                 Ok(Some(()))
             }
+            // It was dropped after an error.
+            None => Ok(Some(())),
         }
     }
 

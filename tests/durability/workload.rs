@@ -1,17 +1,21 @@
 //! Workloads on a recording disk, and the states that are correct afterwards.
 //!
 //! Operations are numbered, and each is a function of its number, so the state is a function of
-//! their count. A workload has several lives. Each ends with a clean close, or with the death of
-//! the process between two operations or during one, and the next life opens the remaining files.
-//! Checkpoints, syncs, and sometimes a second handle occur in between.
+//! their count. Some of them are a batch, which ends with a position: also a function of their
+//! numbers. No state may contain a part of a batch. A workload has several lives. Each ends with a
+//! clean close, or with the death of the process between two operations or during one, and the next
+//! life opens the remaining files. Checkpoints, syncs, and sometimes a second handle occur in
+//! between.
 
-use ebbtide::{Clock, Durability, Error, Filter, Options, Timestamp};
+use ebbtide::{Batch, Call, Clock, Durability, Error, Filter, Options, Timestamp};
 use ebbtide_testkit::crash::disk::CrashDisk;
 use ebbtide_testkit::crash::fault::{Fault, Plan};
 use ebbtide_testkit::crash::tape::{Tape, Told};
 use ebbtide_testkit::prefix::{Checked, Operations, Oracle, State, in_memory, text};
 use ebbtide_testkit::random::{Random, mix};
 use ebbtide_testkit::samples::{SAMPLES, Sample};
+use std::collections::BTreeMap;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,6 +56,11 @@ pub struct Size {
     pub unsynced: u64,
 }
 
+/// Operations of which some may be a batch.
+const CHUNK: u64 = 64;
+/// Sources with positions.
+const SOURCES: u64 = 3;
+
 /// Some hundred operations, over several segments.
 pub const USUAL: Size = Size {
     lives: 4,
@@ -76,6 +85,8 @@ pub struct Workload {
     oracle: Oracle<Stream>,
     /// The number of recovered states with an event but without its insert.
     pub between: u64,
+    /// The first and the next number of each batch that was committed, or begun.
+    batches: BTreeMap<u64, u64>,
 }
 
 /// The operations of a workload.
@@ -88,13 +99,57 @@ struct Stream {
 }
 
 impl Stream {
-    /// Runs the operation of a number.
+    /// Returns the operations of the batch that contains this one, if it is in a batch.
+    fn batch(&self, number: u64) -> Option<Range<u64>> {
+        let chunk = number / CHUNK;
+        let drawn = mix(self.seed ^ mix(chunk ^ CHUNK));
+        let first = chunk * CHUNK + drawn / 4 % (CHUNK / 2);
+        let most = if drawn / 64 % 8 == 0 { CHUNK / 2 } else { 6 };
+        let next = first + 1 + drawn / 1024 % most;
+        let removal = (first..next).find(|&number| self.sample.is_removal(number));
+        let batch = first..removal.unwrap_or(next);
+        (drawn % 4 == 0 && batch.contains(&number)).then_some(batch)
+    }
+
+    /// Returns the batch that begins with this operation.
+    fn batch_from(&self, number: u64) -> Option<Range<u64>> {
+        self.batch(number).filter(|batch| batch.start == number)
+    }
+
+    // Some keys repeat.
+    fn key(&self, number: u64) -> [u8; 8] {
+        (mix(number ^ self.seed) % 600).to_le_bytes()
+    }
+
+    fn call<'a>(&self, filter: &'a Filter, durable: bool) -> Call<'a, Filter> {
+        let call = filter.call();
+        if durable { call.durability(Durability::Always) } else { call }
+    }
+
+    /// Runs the operation of a number, and sets the position after the last one of a batch.
     fn run(&self, filter: &Filter, number: u64, durable: bool) -> Result<(), Error> {
-        let call = filter.call().time(Timestamp::from_unix_micros(Workload::time(number)));
-        let call = if durable { call.durability(Durability::Always) } else { call };
-        // Some keys repeat.
-        let key = |number: u64| (mix(number ^ self.seed) % 600).to_le_bytes();
-        self.sample.operate(call, number, key)
+        let call = self.call(filter, durable);
+        let time = Timestamp::from_unix_micros(Workload::time(number));
+        self.sample.operate(call.time(time), number, |number| self.key(number))?;
+        match self.batch(number).filter(|batch| batch.end == number + 1) {
+            Some(batch) => {
+                let mut last = Batch::new(call);
+                last.set_position(batch.start % SOURCES, batch.end)?;
+                last.commit()
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Runs the operations of a batch as one.
+    fn run_batch(&self, filter: &Filter, numbers: Range<u64>, durable: bool) -> Result<(), Error> {
+        let mut batch = Batch::new(self.call(filter, durable));
+        batch.set_position(numbers.start % SOURCES, numbers.end)?;
+        for number in numbers {
+            let time = Timestamp::from_unix_micros(Workload::time(number));
+            self.sample.add(&mut batch, number, time, |number| self.key(number))?;
+        }
+        batch.commit()
     }
 }
 
@@ -140,7 +195,7 @@ impl Workload {
         let reference = common.segment_bytes(1 << 20).durability(Durability::Never);
         let seed = random.below(u64::MAX);
         let oracle = Oracle::keeping_all(Stream { seed, sample, reference });
-        Self { seed, sample, habit, options, oracle, between: 0 }
+        Self { seed, sample, habit, options, oracle, between: 0, batches: BTreeMap::new() }
     }
 
     /// Returns a separate stream of random numbers.
@@ -173,9 +228,21 @@ impl Workload {
         1_700_000_000_000_000 + turn * 221_000 + within
     }
 
-    /// Runs the operation of a number.
-    pub fn operate(&self, filter: &Filter, number: u64, durable: bool) -> Result<(), Error> {
-        self.oracle.operations().run(filter, number, durable)
+    /// Returns the number of the operation that follows the operation or batch of this number.
+    pub fn next(&self, number: u64) -> u64 {
+        self.oracle.operations().batch_from(number).map_or(number + 1, |batch| batch.end)
+    }
+
+    /// Runs the operation of a number, or the batch that begins with it.
+    pub fn operate(&mut self, filter: &Filter, number: u64, durable: bool) -> Result<(), Error> {
+        let operations = self.oracle.operations();
+        // Earlier lives may have reached further.
+        self.batches.split_off(&number);
+        let Some(batch) = operations.batch_from(number) else {
+            return operations.run(filter, number, durable);
+        };
+        self.batches.insert(batch.start, batch.end);
+        operations.run_batch(filter, batch, durable)
     }
 
     /// Returns the options of every handle.
@@ -219,6 +286,13 @@ impl Workload {
     /// Returns how many operations a filter contains. The number must be in this range, and these
     /// must be the first operations.
     pub fn identify(&mut self, found: &Filter, least: u64, most: u64) -> Checked<u64> {
+        let operations = found.stat().map_err(text)?.operations;
+        let before = self.batches.range(..operations).next_back();
+        if let Some((first, next)) = before.filter(|(_, next)| **next > operations) {
+            return Err(format!(
+                "it contains {operations} operations, part of batch {first}..{next}"
+            ));
+        }
         let prefix = self.oracle.prefix(found, least..=most)?;
         self.between += u64::from(prefix.stepped);
         Ok(prefix.operations)
@@ -324,7 +398,7 @@ impl Workload {
         if self.habit == Habit::Always || random.below(3) > 0 {
             return Ok(disk.without_process());
         }
-        disk.tell_begun(number + 1);
+        disk.tell_begun(self.next(number));
         self.operate(filter, number, false).map_err(text)?;
         let killed = disk.without_process();
         killed.unpublish(Self::time(number));
@@ -375,13 +449,15 @@ impl Workload {
                 };
                 let burst =
                     if !durable && random.below(12) == 0 { random.below(size.burst) } else { 0 };
-                if burst > 0 {
-                    disk.tell_begun(number + burst + 1);
+                let end = (0..=burst).fold(number, |number, _| self.next(number));
+                if end > number + 1 {
+                    disk.tell_begun(end);
                 }
-                for _ in 0..=burst {
+                while number < end {
+                    let next = self.next(number);
                     self.operate(filter, number, durable).map_err(text)?;
-                    undurable.push(Self::time(number));
-                    number += 1;
+                    undurable.extend((number..next).map(Self::time));
+                    number = next;
                 }
                 if !durable {
                     disk.tell_returned(0, number);

@@ -69,6 +69,8 @@ const ENGINE: &[&str] = &[
     "background",
     "mod",
     "clear",
+    "batch",
+    "staging",
     "write",
     "infer",
     "read",

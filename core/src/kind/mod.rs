@@ -107,6 +107,13 @@ pub trait Kind: Describe {
         1
     }
 
+    /// Returns whether the record of an insert depends on the key's blocks, by [`Kind::new_bits`]
+    /// or [`Kind::step_of_late`]. If not, many inserts can be recorded before any of them is
+    /// applied.
+    fn measures(&self) -> bool {
+        true
+    }
+
     /// Returns how much an insert is about to change, in the kind's unit, for kinds that steer by
     /// it. The value is recorded with the insert, so that its sums are exact after a recovery.
     fn new_bits(&self, state: &State<'_>, blocks: &Blocks<'_>, operation: &Operation) -> u32;

@@ -15,6 +15,11 @@ pub trait SingleBlock: Describe {
     /// Prefetches the words that an insert of this key will touch, before its stripe is acquired.
     fn prefetch(&self, block: &Block<'_>, hash: u64);
 
+    /// Returns whether the kind has [`SingleBlock::new_bits`] of its own; see [`Kind::measures`].
+    fn measures(&self) -> bool {
+        false
+    }
+
     /// Returns how many bits an insert is about to set, for kinds that steer by it; see
     /// [`Kind::new_bits`].
     fn new_bits(&self, block: &Block<'_>, operation: &Operation) -> u32 {
@@ -64,6 +69,10 @@ impl<K: SingleBlock> Kind for K {
 
     fn decide(&self, state: &State<'_>, moment: &Moment) -> Decision {
         SingleBlock::decide(self, state, moment)
+    }
+
+    fn measures(&self) -> bool {
+        SingleBlock::measures(self)
     }
 
     fn new_bits(&self, _: &State<'_>, blocks: &Blocks<'_>, operation: &Operation) -> u32 {

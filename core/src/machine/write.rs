@@ -243,6 +243,8 @@ fn check_record(parts: &Parts, record: &Record) -> Result<()> {
             _ => Ok(()),
         },
         Op::Insert | Op::Step | Op::CloseBank | Op::Clear => Ok(()),
-        Op::Heartbeat | Op::Durable | Op::Void => refused("an operation, an event or a clear"),
+        Op::Heartbeat | Op::Durable | Op::Void | Op::Batch | Op::Position => {
+            refused("an operation, an event or a clear")
+        }
     }
 }

@@ -152,6 +152,8 @@ pub struct Answer {
     pub inserts: u64,
     /// The LSN of the next record.
     pub lsn: u64,
+    /// The position that the last batch set.
+    pub position: u64,
     /// The digest.
     pub digest: String,
     /// How many of the requested keys were present.
@@ -238,9 +240,9 @@ impl Survivor {
         let line = self.tell(what)?;
         let mut parts = line.split_whitespace();
         let mut number = || parts.next().and_then(|text| text.parse().ok()).unwrap_or(u64::MAX);
-        let (inserts, lsn, present) = (number(), number(), number());
+        let (inserts, lsn, present, position) = (number(), number(), number(), number());
         let digest = parts.next().unwrap_or_default().to_owned();
-        Ok(Answer { inserts, lsn, digest, present })
+        Ok(Answer { inserts, lsn, position, digest, present })
     }
 
     /// Kills and reaps it.
@@ -299,5 +301,6 @@ fn answer(scene: &Scene, filter: &Filter, line: &str) -> Option<String> {
         return Some(format!("0 0 {present}"));
     }
     let digest = filter.digest().expect("a digest");
-    Some(format!("{} {} {present} {digest}", digest.inserts, digest.lsn))
+    let position = scene.position(filter);
+    Some(format!("{} {} {present} {position} {digest}", digest.inserts, digest.lsn))
 }

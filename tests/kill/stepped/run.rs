@@ -5,7 +5,7 @@ use super::children::{Answer, Plan, Survivor, Victim};
 use super::copies::Copied;
 use super::effort::spaced;
 use super::ptrace::Stop;
-use super::scenes::{Operation, Scene};
+use super::scenes::{BATCH, Operation, Scene};
 use super::stopped::Waits;
 use super::watch::Watch;
 use ebbtide::Filter;
@@ -342,17 +342,19 @@ impl Run<'_> {
         let mut victims = Vec::new();
         for at in 0..count {
             let before = if at == 0 { before.clone() } else { self.next..self.next };
-            let plan = Plan { before, warm: self.next + at, tested: first_tested + at };
+            let tested = first_tested + at * self.scene.operation.keys();
+            let plan = Plan { before, warm: self.next + at, tested };
             let mut victim = Victim::start(self.scene, &self.dir, &plan)?;
             self.doing("a victim opens", &[victim.tracee.id()], || victim.stand())?;
             victims.push(victim);
         }
-        self.next += 2 * count;
+        let keys = self.scene.operation.keys();
+        self.next += (1 + keys) * count;
         for (at, (victim, &goal)) in victims.iter_mut().zip(goals).enumerate() {
             self.advance(victim, at, goal)?;
             victim.tracee.kill();
         }
-        Ok(first_tested..first_tested + count)
+        Ok(first_tested..first_tested + keys * count)
     }
 
     /// Makes the warm-up inserts of a victim that only opens the filter. No other handle has it
@@ -423,7 +425,7 @@ impl Run<'_> {
         self.next += 1;
         self.ask("insert after the kill", |survivor| survivor.insert(other..other + 1))?;
         let seen = self.ask("query after that", |survivor| survivor.count(tested.clone()))?;
-        let most = if self.scene.operation.inserts() { count } else { 0 };
+        let most = if self.scene.operation.inserts() > 0 { count } else { 0 };
         // A process that died during a clear has cleared all or nothing.
         let cleared = self.scene.operation == Operation::Clear && seen.inserts == 1;
         let counted = if cleared { 0 } else { seen.inserts.wrapping_sub(expected + 1) };
@@ -431,6 +433,7 @@ impl Run<'_> {
             let inserts = seen.inserts;
             return Err(format!("{inserts} inserts, expected {} and up to {most}", expected + 1));
         }
+        self.check_batches(&tested, counted, seen.position)?;
         if self.scene.keeps > 0 && seen.present < counted.max(glanced) {
             return Err(format!(
                 "{glanced} of the victims' keys were present at first, then {}, of which {counted} \
@@ -445,6 +448,29 @@ impl Run<'_> {
         }
         self.inserts = again.inserts;
         self.find_latest()
+    }
+
+    /// Checks that a batch counts with all of its keys and its position, or not at all.
+    fn check_batches(
+        &self,
+        tested: &Range<u64>,
+        counted: u64,
+        position: u64,
+    ) -> Result<(), String> {
+        if self.scene.operation != Operation::Batch {
+            return Ok(());
+        }
+        let batches = counted / BATCH;
+        let last = (tested.start + BATCH..=tested.end).step_by(BATCH as usize);
+        let positions: Vec<u64> = last.collect();
+        // The last of the batches that count has set it.
+        let is_set = positions.contains(&position);
+        if !counted.is_multiple_of(BATCH) || (batches > 0) != is_set {
+            return Err(format!(
+                "{counted} keys of batches of {BATCH} at {tested:?}, and position {position}"
+            ));
+        }
+        Ok(())
     }
 
     /// Checks that the latest keys are present.

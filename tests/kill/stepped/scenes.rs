@@ -2,7 +2,9 @@
 //! the conditions of the operation under test.
 
 use super::children::Plan;
-use ebbtide::{Any, Call, Clock, Durability, Filter, Options, Parameters, Result, Timestamp};
+use ebbtide::{
+    Any, Call, Clock, Durability, Entry, Filter, Options, Parameters, Result, Timestamp,
+};
 use ebbtide_testkit::random::mix;
 use std::ops::Range;
 use std::path::Path;
@@ -15,6 +17,8 @@ pub enum Operation {
     Insert,
     /// A check and insert of an absent key.
     Check,
+    /// The commit of a batch of [`BATCH`] keys in as many stripes, and of a position.
+    Batch,
     /// A removal of the key that was inserted to warm up.
     Remove,
     /// A clear.
@@ -30,11 +34,25 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// Returns whether it inserts a key.
-    pub fn inserts(self) -> bool {
-        matches!(self, Self::Insert | Self::Check)
+    /// Returns the number of keys that it inserts.
+    pub fn inserts(self) -> u64 {
+        match self {
+            Self::Insert | Self::Check => 1,
+            Self::Batch => BATCH,
+            _ => 0,
+        }
+    }
+
+    /// Returns the number of keys that belong to it.
+    pub fn keys(self) -> u64 {
+        self.inserts().max(1)
     }
 }
+
+/// The keys of a batch.
+pub const BATCH: u64 = 3;
+/// The source whose position a batch sets, to the number after its last key.
+const SOURCE: u64 = 7;
 
 /// The condition of the operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -139,15 +157,42 @@ impl Scene {
         Filter::open(dir, self.options())
     }
 
-    /// Returns the key of an insert.
+    /// Returns the key of an insert. Where batches are tested, consecutive keys are in different
+    /// stripes.
     pub fn key(&self, number: u64) -> [u8; 8] {
-        mix(number).to_le_bytes()
+        let keys = (0..).map(|again: u64| mix(number ^ again << 48).to_le_bytes());
+        let stripe = (number % u64::from(self.stripes)) as u32;
+        let is_batch = self.operation == Operation::Batch;
+        keys.into_iter()
+            .find(|key| !is_batch || self.stripe_of(key) == stripe)
+            .expect("one of all numbers")
     }
 
-    /// Returns the stripe of an insert's key, as docs/format.md defines it.
+    /// Returns the stripe of an insert's key.
     pub fn stripe(&self, number: u64) -> u32 {
-        let hash = xxhash_rust::xxh3::xxh3_64_with_seed(&self.key(number), HASH_SEED);
+        self.stripe_of(&self.key(number))
+    }
+
+    /// Returns the stripe of a key, as docs/format.md defines it.
+    fn stripe_of(&self, key: &[u8]) -> u32 {
+        let hash = xxhash_rust::xxh3::xxh3_64_with_seed(key, HASH_SEED);
         ((u128::from(hash) * u128::from(self.stripes)) >> 64) as u32
+    }
+
+    /// Returns the position that a filter has, the number after the last key of the last batch; 0
+    /// without one.
+    pub fn position(&self, filter: &Filter) -> u64 {
+        filter.position(SOURCE).expect("an answer").unwrap_or(0)
+    }
+
+    fn commit(&self, filter: &Filter, first: u64) -> Result<()> {
+        let mut batch = filter.batch();
+        for number in first..first + BATCH {
+            let entry = Entry::new(self.key(number)).time(self.time(number));
+            batch.check_and_insert_entry(&entry)?;
+        }
+        batch.set_position(SOURCE, first + BATCH)?;
+        batch.commit()
     }
 
     /// Returns the time of an insert: alternately 2000 at 50,000 and at 1000 per second, so that
@@ -211,6 +256,7 @@ impl Scene {
             Operation::Check => {
                 self.call(&filter, number).check_and_insert(self.key(number))?;
             }
+            Operation::Batch => self.commit(&filter, number)?,
             Operation::Remove => {
                 let removed = self.call(&filter, plan.warm).remove(self.key(plan.warm))?;
                 assert!(removed, "{} is present", plan.warm);

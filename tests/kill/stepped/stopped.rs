@@ -6,6 +6,7 @@ use super::ptrace::Stop;
 use super::run::{Goal, Run};
 use super::scenes::Operation;
 use super::wave::{Beside, HeldUp, Stood};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::fs;
 use std::time::Duration;
@@ -56,7 +57,8 @@ impl Run<'_> {
         let (_, done) = self.prepare()?;
         let (warm, tested) = (self.next, self.next + 1);
         let plan = Plan { before: warm..warm, warm, tested };
-        self.next += 2;
+        let keys = self.scene.operation.keys();
+        self.next += 1 + keys;
         let mut victim = Victim::start(self.scene, &self.dir, &plan)?;
         self.doing("a victim opens", &[victim.tracee.id()], || victim.stand())?;
         self.advance(&mut victim, 0, goal)?;
@@ -68,17 +70,17 @@ impl Run<'_> {
         }
         self.release(&mut victim)?;
         let seen = self.ask("wait for the inserts that the victim blocked", Survivor::join)?;
-        let own = 1 + u64::from(self.scene.operation.inserts());
+        let own = 1 + self.scene.operation.inserts();
         let expected = self.inserts + done + own + AT_ONCE + IN_TURN;
         if seen.inserts != expected {
             return Err(format!("{} inserts, expected {expected}", seen.inserts));
         }
         self.inserts = expected;
-        let mine = tested..tested + 1;
-        if self.scene.operation.inserts() {
-            let found = self.ask("query for the victim's key", |survivor| survivor.count(mine))?;
-            if found.present != 1 {
-                return Err("the victim's key is missing".to_owned());
+        let mine = tested..tested + keys;
+        if self.scene.operation.inserts() > 0 {
+            let found = self.ask("query for the victim's keys", |survivor| survivor.count(mine))?;
+            if found.present != keys {
+                return Err(format!("{} of the victim's {keys} keys are there", found.present));
             }
         } else {
             // So that all keys up to here are present.
@@ -95,8 +97,11 @@ impl Run<'_> {
 
     fn insert_beside(&mut self, victim: &Victim, tested: u64) -> Result<Stood, String> {
         let held_up = match self.scene.operation {
-            Operation::Insert | Operation::Check => HeldUp::Stripe(self.scene.stripe(tested)),
-            Operation::Remove => HeldUp::Stripe(self.scene.stripe(tested - 1)),
+            Operation::Insert | Operation::Check | Operation::Batch => {
+                let keys = tested..tested + self.scene.operation.keys();
+                HeldUp::Stripes(keys.map(|number| self.scene.stripe(number)).collect())
+            }
+            Operation::Remove => HeldUp::Stripes(BTreeSet::from([self.scene.stripe(tested - 1)])),
             Operation::Checkpoint | Operation::Clear | Operation::Close => HeldUp::AnyStripe,
             Operation::Sync | Operation::Open => HeldUp::Nothing,
         };

@@ -67,6 +67,8 @@ const CHECKPOINT: Scene =
 const SYNC: Scene = Scene { path: "sync", operation: Operation::Sync, every: 5, ..PLAIN };
 const CATCH_UP: Scene =
     Scene { path: "catch-up", parameters: SHORT, aim: Aim::AfterStep, every: 5, ..PLAIN };
+const OPEN: Scene =
+    Scene { path: "open", operation: Operation::Open, aim: Aim::Later, every: 3001, ..PLAIN };
 const COUNT: Scene =
     Scene { path: "count", kind: "counting", parameters: COUNTED, every: 5, ..PLAIN };
 /// A whole block changes.
@@ -95,8 +97,26 @@ const MOVES: Scene =
 /// A whole block changes, and a slot or several.
 const AGEING: Scene = Scene { path: "ageing", aim: Aim::AfterStep, every: 61, ..MOVES };
 
+/// Three keys in three stripes, and a position.
+const BATCH: Scene =
+    Scene { path: "batch", operation: Operation::Batch, every: 31, stripes: 4, ..PLAIN };
+/// A step comes within the batch.
+const BATCH_SHIFT: Scene =
+    Scene { path: "batch-shift", parameters: SHORT, aim: Aim::Step, every: 61, ..BATCH };
+const BATCH_BANK: Scene = Scene {
+    path: "batch-bank",
+    kind: "time-limited",
+    parameters: TIMED,
+    aim: Aim::Banks,
+    every: 301,
+    keeps: 32,
+    ..BATCH
+};
+const BATCH_COUNT: Scene =
+    Scene { path: "batch-count", kind: "counting", parameters: COUNTED, every: 61, ..BATCH };
+
 /// One for each protocol.
-const PATHS: [Scene; 23] = [
+const PATHS: [Scene; 29] = [
     PLAIN,
     SHIFT,
     CATCH_UP,
@@ -105,6 +125,12 @@ const PATHS: [Scene; 23] = [
     CHECKPOINT,
     SYNC,
     CLEAR,
+    BATCH,
+    BATCH_SHIFT,
+    BATCH_BANK,
+    BATCH_COUNT,
+    Scene { path: "batch-moves", kind: "fingerprint", parameters: CROWDED, ..BATCH },
+    Scene { path: "batch-append", segment_bytes: 4 << 10, aim: Aim::Segment, every: 201, ..BATCH },
     Scene { path: "clear-bank", kind: "time-limited", parameters: TIMED, every: 501, ..CLEAR },
     Scene { path: "clear-count", kind: "counting", parameters: COUNTED, every: 501, ..CLEAR },
     Scene {
@@ -117,7 +143,7 @@ const PATHS: [Scene; 23] = [
         ..PLAIN
     },
     Scene { path: "check", operation: Operation::Check, every: 41, ..PLAIN },
-    Scene { path: "open", operation: Operation::Open, aim: Aim::Later, every: 3001, ..PLAIN },
+    OPEN,
     Scene { path: "close", operation: Operation::Close, every: 601, ..PLAIN },
     // Kinds whose operations are undone before they are repeated.
     COUNT,
@@ -163,7 +189,7 @@ const fn deaths(path: &'static str, victims: u64, scene: Scene) -> Scene {
     Scene { path, victims, every: 8, ..scene }
 }
 
-const REPAIRS: [Scene; 26] = [
+const REPAIRS: [Scene; 30] = [
     Scene { every: 1, ..deaths("repair", 2, PLAIN) },
     deaths("repair-twice", 3, PLAIN),
     deaths("repair-shift", 2, SHIFT),
@@ -189,8 +215,12 @@ const REPAIRS: [Scene; 26] = [
     deaths("repair-importance-mc", 2, KINDS[11]),
     deaths("repair-importance-h", 2, KINDS[12]),
     deaths("repair-dynamic-count", 2, KINDS[8]),
+    deaths("repair-batch", 2, BATCH),
+    deaths("repair-batch-shift", 2, BATCH_SHIFT),
+    deaths("repair-batch-bank", 2, BATCH_BANK),
+    deaths("repair-batch-count", 2, BATCH_COUNT),
     // An interrupted recovery, and the recovery from that.
-    deaths("recover-twice", 2, PATHS[12]),
+    deaths("recover-twice", 2, OPEN),
 ];
 
 /// The number of stripes where the victim is stopped: it may block the keys of one.
@@ -198,9 +228,10 @@ const MANY: u32 = 16;
 
 /// The scenes in which the victim is stopped. (If a time-limited filter's victim holds stripe 0,
 /// others wait for it.)
-const STOPS: [Scene; 6] = [
+const STOPS: [Scene; 7] = [
     Scene { path: "stopped-insert", stripes: MANY, ..PLAIN },
     // Others continue without the next generation for as many inserts as one generation holds.
+    Scene { path: "stopped-batch", stripes: MANY, ..BATCH },
     Scene { path: "stopped-shift", stripes: MANY, parameters: MIDDLE, ..SHIFT },
     Scene { path: "stopped-catch-up", stripes: MANY, ..CATCH_UP },
     Scene { path: "stopped-append", stripes: MANY, ..APPEND },

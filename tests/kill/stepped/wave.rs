@@ -16,12 +16,12 @@ const SETTLED: Duration = Duration::from_millis(60);
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The inserts that a stopped victim may block.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HeldUp {
     /// None.
     Nothing,
-    /// The keys of this stripe.
-    Stripe(u32),
+    /// The keys of these stripes.
+    Stripes(BTreeSet<u32>),
     /// The keys of one stripe.
     AnyStripe,
 }
@@ -31,17 +31,20 @@ impl fmt::Display for HeldUp {
         match self {
             Self::Nothing => f.write_str("nothing"),
             Self::AnyStripe => f.write_str("any"),
-            Self::Stripe(stripe) => stripe.fmt(f),
+            Self::Stripes(stripes) => {
+                let stripes: Vec<_> = stripes.iter().map(u32::to_string).collect();
+                f.write_str(&stripes.join(","))
+            }
         }
     }
 }
 
 impl HeldUp {
     /// Returns whether the victim may block the inserts that have not returned.
-    fn allows(self, waiting: &BTreeSet<u32>) -> bool {
+    fn allows(&self, waiting: &BTreeSet<u32>) -> bool {
         match self {
             Self::Nothing => waiting.is_empty(),
-            Self::Stripe(stripe) => waiting.iter().all(|&other| other == stripe),
+            Self::Stripes(stripes) => waiting.is_subset(stripes),
             Self::AnyStripe => waiting.len() <= 1,
         }
     }
@@ -67,7 +70,10 @@ impl Beside {
         let held_up = match parts.next()? {
             "nothing" => HeldUp::Nothing,
             "any" => HeldUp::AnyStripe,
-            stripe => HeldUp::Stripe(stripe.parse().ok()?),
+            stripes => {
+                let stripes = stripes.split(',').map(|stripe| stripe.parse().ok());
+                HeldUp::Stripes(stripes.collect::<Option<_>>()?)
+            }
         };
         Some(Self { at_once: start..middle, in_turn: middle..end, held_up })
     }

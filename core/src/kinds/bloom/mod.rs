@@ -131,6 +131,10 @@ impl SingleBlock for Bloom {
     /// Counts the bits that are not set yet. A new bit shared by several functions counts once for
     /// each: one key in thousands.
     #[inline]
+    fn measures(&self) -> bool {
+        true
+    }
+
     fn new_bits(&self, block: &Block<'_>, operation: &Operation) -> u32 {
         let mut new = 0;
         self.each_bit(block, operation.hash, |word, shift| {

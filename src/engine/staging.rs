@@ -1,0 +1,392 @@
+//! The records of a batch, decided before any of them is applied.
+//!
+//! The records are those that the operations would write one after the other. Sums, latest time and
+//! filter-wide state are therefore private copies, which count up with each record; and so are
+//! blocks on which a later record depends.
+
+use crate::engine::time::{Reading, Stamp};
+use crate::engine::write::Writer;
+use crate::error::{Error, Result};
+use crate::image::BankSet;
+use crate::sync::AtomicU64;
+use crate::wal::Record;
+use ebbtide_core::block::{Block, Blocks, Layout, MAX_BANKS, OWN_WORDS, load};
+use ebbtide_core::event;
+use ebbtide_core::kind::plan::{Locate, decide};
+use ebbtide_core::kind::{
+    BankMask, Change, Decision, Event, Kind, Micros, Moment, Operation, Precondition, Request,
+    State, Totals, records,
+};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// An operation of a batch.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BatchOperation {
+    pub(crate) hash: u64,
+    pub(crate) weight: u32,
+    /// The operation's time, if it is not the clock's.
+    pub(crate) time: Option<Micros>,
+    /// What was answered when it was added.
+    pub(crate) answered: Answered,
+}
+
+/// An answer that a commit may have to repeat.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Answered {
+    /// Nothing that may have changed since.
+    Settled,
+    /// The key was new, at this LSN of its stripe.
+    NewAt(u64),
+}
+
+/// Why nothing was staged.
+#[derive(Debug)]
+pub(crate) enum Unstaged {
+    /// An event is due, and stripe 0 is not held.
+    NeedsEvents,
+    /// By the clock's time, which was read before this process was stopped, an operation is too
+    /// late.
+    Outdated,
+    Failed(Error),
+}
+
+impl From<Error> for Unstaged {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// The records of a batch.
+#[derive(Debug)]
+pub(crate) struct Staged {
+    pub(crate) records: Vec<Record>,
+    /// The banks, from these records on.
+    pub(crate) banks: Vec<(usize, Arc<BankSet>)>,
+    /// Blocks with more room than they use, by number: the room.
+    pub(crate) rooms: Vec<(u64, usize)>,
+    /// Operations that are too late.
+    pub(crate) refused: usize,
+    /// Where the clock must continue, if times that came with keys are ahead of it.
+    pub(crate) clock_from: Option<Micros>,
+}
+
+/// A block that a batch changes.
+enum Touched {
+    /// By this operation.
+    Once(Operation),
+    /// By several; a copy as they leave it.
+    Copied(BlockWords),
+}
+
+/// A private copy of a block, with all words that it can have.
+struct BlockWords {
+    words: Vec<AtomicU64>,
+    number: u64,
+    of: u64,
+}
+
+impl BlockWords {
+    fn new(block: &Block<'_>) -> Self {
+        let words = block.own.iter().chain(block.cells).map(|word| AtomicU64::new(load(word)));
+        Self { words: words.collect(), number: block.number, of: block.of }
+    }
+
+    fn block(&self) -> Block<'_> {
+        let (own, cells) = self.words.split_at(OWN_WORDS);
+        Block { number: self.number, of: self.of, ..Block::alone(own, cells) }
+    }
+}
+
+/// Applies an operation to a copy of one of the key's blocks.
+fn change(
+    kind: &dyn Kind,
+    state: &State<'_>,
+    slot: usize,
+    copy: &BlockWords,
+    operation: &Operation,
+) {
+    let mut blocks = [None; MAX_BANKS];
+    blocks[slot] = Some(copy.block());
+    records::change(kind, state, &Blocks::Many(blocks), operation);
+}
+
+/// Blocks as a batch has left them so far.
+struct Overlay {
+    banks: Arc<BankSet>,
+    /// By the number of the bank, and the block's number in it.
+    touched: HashMap<(u32, u64), Touched>,
+}
+
+impl Overlay {
+    fn key(&self, slot: usize, block: &Block<'_>) -> Option<(u32, u64)> {
+        Some((self.banks.get(slot)?.id(), block.number))
+    }
+
+    /// Applies an operation to the key's blocks, or remembers it.
+    fn apply(&mut self, kind: &dyn Kind, state: &State<'_>, mask: BankMask, operation: &Operation) {
+        let banks = self.banks.clone();
+        let located = banks.locate(mask, operation.hash);
+        for slot in 0..MAX_BANKS {
+            let Some(block) = located.blocks.get(slot) else { continue };
+            let Some(key) = self.key(slot, block) else { continue };
+            match self.touched.get(&key) {
+                Some(Touched::Copied(copy)) => change(kind, state, slot, copy, operation),
+                // `settle` has copied a block that was changed before.
+                _ => {
+                    self.touched.insert(key, Touched::Once(*operation));
+                }
+            }
+        }
+    }
+
+    /// Makes copies of the key's blocks that were changed so far, for a record that depends on
+    /// them.
+    fn settle(&mut self, kind: &dyn Kind, state: &State<'_>, mask: BankMask, hash: u64) {
+        let banks = self.banks.clone();
+        let located = banks.locate(mask, hash);
+        for slot in 0..MAX_BANKS {
+            let Some(block) = located.blocks.get(slot) else { continue };
+            let Some(key) = self.key(slot, block) else { continue };
+            if let Some(touched) = self.touched.get_mut(&key)
+                && let Touched::Once(first) = touched
+            {
+                let copy = BlockWords::new(block);
+                change(kind, state, slot, &copy, first);
+                *touched = Touched::Copied(copy);
+            }
+        }
+    }
+}
+
+/// The blocks of one key in an overlay.
+struct Overlaid<'a>(Blocks<'a>);
+
+impl<'a> AsRef<Blocks<'a>> for Overlaid<'a> {
+    fn as_ref(&self) -> &Blocks<'a> {
+        &self.0
+    }
+}
+
+impl Locate for Overlay {
+    type Located<'a> = Overlaid<'a>;
+
+    fn locate(&self, mask: BankMask, hash: u64) -> Overlaid<'_> {
+        let located = self.banks.locate(mask, hash);
+        if self.touched.is_empty() {
+            return Overlaid(located.blocks);
+        }
+        let mut blocks = [None; MAX_BANKS];
+        for (slot, to) in blocks.iter_mut().enumerate() {
+            *to = located.blocks.get(slot).map(|block| {
+                let touched = self.key(slot, block).and_then(|key| self.touched.get(&key));
+                match touched {
+                    Some(Touched::Copied(copy)) => copy.block(),
+                    _ => *block,
+                }
+            });
+        }
+        Overlaid(Blocks::Many(blocks))
+    }
+}
+
+/// Stages a batch.
+pub(crate) struct Staging<'a> {
+    writer: &'a Writer,
+    kind: &'a dyn Kind,
+    layout: Layout,
+    /// Whether the caller holds stripe 0.
+    holds_events: bool,
+    /// Whether records depend on blocks.
+    depends: bool,
+    /// The clock's time.
+    clock: Reading,
+    /// The filter-wide state, its banks and its blocks.
+    state: Box<[AtomicU64]>,
+    overlay: Overlay,
+    totals: Totals,
+    /// The latest time, as stripes store it.
+    latest: u64,
+    /// The time that stripe 0 has recorded.
+    recorded: Micros,
+    staged: Staged,
+}
+
+impl<'a> Staging<'a> {
+    /// Begins a staged, for a caller that holds the stripes of all its keys.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if a bank cannot be mapped.
+    pub(crate) fn new(writer: &'a Writer, clock: Reading, holds_events: bool) -> Result<Self> {
+        let shared = &writer.shared;
+        let (kind, image) = (&*shared.meta.kind, &shared.image);
+        let state_block = image.header().state_block();
+        loop {
+            // In this order: see `Writer::plan`.
+            let recorded = image.header().stripe(0).time() >> 1;
+            let version = state_block.version();
+            let words = state_block.words_of(version);
+            let Some(banks) = image.banks_of(&State::new(&words), version) else {
+                image.follow()?;
+                continue;
+            };
+            let banks = match banks {
+                crate::image::shared::Banks::Current(banks) => Arc::clone(&banks),
+                crate::image::shared::Banks::Fixed(_) => image.keep_banks(),
+            };
+            if !state_block.unchanged(version) {
+                continue;
+            }
+            let header = image.header();
+            let staged = Staged {
+                records: Vec::new(),
+                banks: vec![(0, banks.clone())],
+                rooms: Vec::new(),
+                refused: 0,
+                clock_from: None,
+            };
+            return Ok(Self {
+                writer,
+                kind,
+                layout: image.layout(),
+                holds_events,
+                depends: kind.growth().is_some() || (!shared.weighs && kind.measures()),
+                clock,
+                state: words,
+                overlay: Overlay { banks, touched: HashMap::new() },
+                totals: header.counters().sum(),
+                latest: header.time().read(),
+                recorded,
+                staged,
+            });
+        }
+    }
+
+    /// Adds the records of an operation.
+    pub(crate) fn add(&mut self, operation: &BatchOperation) -> std::result::Result<(), Unstaged> {
+        let BatchOperation { hash, weight, time, .. } = *operation;
+        let stamp = match time {
+            Some(_) => self.writer.time.stamp(time)?,
+            None => self.clock.after(Stamp::from_word(self.latest)),
+        };
+        let precondition = Precondition::Nothing;
+        let request = Request { hash, weight, precondition, is_timed: time.is_some() };
+        let (step, mask) = loop {
+            let now = stamp.time.max(self.latest >> 1);
+            let moment = Moment { time: stamp.time, now, totals: self.totals };
+            let grace = self.writer.shared.grace;
+            let is_ahead = grace < Micros::MAX && stamp.time > self.recorded.saturating_add(grace);
+            if self.depends && request.is_timed {
+                let (state, overlay) = (State::new(&self.state), &mut self.overlay);
+                overlay.settle(self.kind, &state, BankMask::MAX, hash);
+            }
+            let state = State::new(&self.state);
+            let (kind, layout) = ((self.kind, is_ahead), self.layout);
+            let plan = decide(kind, &state, layout, &moment, &request, &self.overlay, |_| {});
+            let Decision::Insert { step } = plan.decision else {
+                if time.is_none() && !stamp.stream {
+                    return Err(Unstaged::Outdated);
+                }
+                self.staged.refused += 1;
+                return Ok(());
+            };
+            if !plan.due && !is_ahead {
+                break (step, plan.mask);
+            }
+            if !self.holds_events {
+                return Err(Unstaged::NeedsEvents);
+            }
+            match self.kind.due(&state, layout, &moment) {
+                Some(due) => self.event(&due, stamp)?,
+                None if is_ahead => {
+                    self.event(&Event::Step { step: 0, time: stamp.time, word: 0 }, stamp)?;
+                }
+                None => break (step, plan.mask),
+            }
+        };
+        let (change, time) = (Change::Insert, stamp.time);
+        self.operation(&Operation { change, hash, step, time, weight }, mask, stamp)?;
+        Ok(())
+    }
+
+    /// Adds the record of an operation.
+    fn operation(&mut self, operation: &Operation, mask: BankMask, stamp: Stamp) -> Result<()> {
+        let state = State::new(&self.state);
+        if self.depends {
+            self.overlay.settle(self.kind, &state, mask, operation.hash);
+        }
+        let located = Locate::locate(&self.overlay, mask, operation.hash);
+        let record = records::of_operation(self.kind, &state, &located.0, operation, stamp.stream);
+        if let (Some(growth), Some(block), Some(bank)) =
+            (self.kind.growth(), located.0.get(0), self.overlay.banks.get(0))
+        {
+            let (used, wanted) = (growth.room_now(block), growth.room(block, operation));
+            if wanted > used {
+                bank.allocate(block.number, wanted)?;
+                self.staged.rooms.push((block.number, wanted));
+            } else {
+                self.staged.rooms.push((block.number, used));
+            }
+        }
+        if self.depends {
+            self.overlay.apply(self.kind, &state, mask, operation);
+        }
+        let counts = records::counts(self.writer.shared.weighs, &record);
+        self.totals.inserts = self.totals.inserts.wrapping_add(counts.inserts);
+        self.totals.new_bits = self.totals.new_bits.wrapping_add(counts.new_bits);
+        self.pass(stamp.word());
+        self.staged.records.push(record);
+        Ok(())
+    }
+
+    /// Adds the record of an event, and applies it to the private state.
+    fn event(&mut self, event: &Event, stamp: Stamp) -> Result<()> {
+        let mut record = event::to_record(event, stamp.stream);
+        if record.time > stamp.time {
+            // As in `Steps::apply_event`.
+            record.stream = self.latest & 1 != 0;
+        }
+        let state = State::new(&self.state);
+        let opened = self.writer.shared.image.prepare_ahead(event)?;
+        let banks = match *event {
+            Event::OpenBank { .. } => {
+                let slot = state.free_slot().unwrap_or(0);
+                Some(self.overlay.banks.with(slot, opened.map(Arc::new)))
+            }
+            Event::CloseBank { id, .. } => state
+                .banks()
+                .find(|bank| bank.id == id)
+                .map(|bank| self.overlay.banks.with(bank.slot, None)),
+            Event::Step { .. } => None,
+        };
+        state.apply_banks(event);
+        if let Some(events) = self.kind.events() {
+            events.apply(&state, self.layout, event);
+        }
+        self.staged.records.push(record);
+        if let Some(banks) = banks {
+            self.overlay.banks = Arc::new(banks);
+            self.staged.banks.push((self.staged.records.len(), self.overlay.banks.clone()));
+        }
+        self.recorded = self.recorded.max(record.time);
+        self.pass(Stamp { time: record.time, stream: record.stream }.word());
+        Ok(())
+    }
+
+    /// Advances the latest time.
+    fn pass(&mut self, word: u64) {
+        if self.writer.shared.uses_time {
+            self.latest = self.latest.max(word);
+        }
+    }
+
+    /// Makes room for this many records.
+    pub(crate) fn reserve(&mut self, records: usize) {
+        self.staged.records.reserve(records);
+    }
+
+    /// Returns the staged.
+    pub(crate) fn finish(self) -> Staged {
+        Staged { clock_from: self.clock.moved_to(), ..self.staged }
+    }
+}
