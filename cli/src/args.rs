@@ -155,6 +155,16 @@ pub struct Dedup {
     /// Print lines before they are recorded: a killed run loses no line, and may print some twice.
     #[arg(long)]
     pub at_least_once: bool,
+    /// Write the new lines to this file, each exactly once: a run that is killed is resumed by the
+    /// next one with the same --state, whose output equals that of one undisturbed run, byte for
+    /// byte. The inputs must be files; they may grow, and be renamed by a rotation. Of a new state,
+    /// what the output holds already stays. Without this option a kill loses the answers of a batch
+    /// that was recorded and not printed, or with --at-least-once prints some twice.
+    #[arg(long, value_name = "OUT", requires = "state", conflicts_with = "at_least_once")]
+    pub output: Option<PathBuf>,
+    /// Read the inputs from their beginning, whatever earlier runs with --output have read.
+    #[arg(long, requires = "output")]
+    pub new_input: bool,
     /// False-positive rate: the share of new lines that may be suppressed [default: 0.001].
     #[arg(long, value_name = "P", allow_negative_numbers = true, help_heading = NEW_FILTER)]
     pub fpr: Option<f64>,

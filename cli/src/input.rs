@@ -12,6 +12,7 @@ use crate::progress::Progress;
 use crate::source::{self, Waits};
 use crate::splitter::{Ending, Found, MOST_RECORD_BYTES, Splitter};
 use crate::stop::Stop;
+use crate::trail::{self, Trail};
 use std::cell::Cell;
 use std::ffi::OsString;
 use std::fs;
@@ -50,6 +51,8 @@ pub struct Input<'a> {
     found: Vec<Found>,
     /// Whether compressed files are read as they are.
     plain: bool,
+    /// How far the file was read.
+    trail: Trail,
     waits: Rc<Waits<'a>>,
 }
 
@@ -108,6 +111,7 @@ impl<'s> Input<'s> {
             at_end: true,
             found: Vec::new(),
             plain: reading.no_decompress,
+            trail: Trail::default(),
             waits: Rc::new(Waits {
                 stop,
                 output: prints_answers.then(io::stdout),
@@ -115,6 +119,35 @@ impl<'s> Input<'s> {
                 progress: Progress::new(total, reads_stdin, prints_answers),
             }),
         })
+    }
+
+    /// Begins the first file at this place, to which an earlier run has read.
+    pub fn begin_at(&mut self, place: Trail) -> Result<()> {
+        let Some(path) = self.files.next() else { return Ok(()) };
+        let failed = |error: io::Error| Failure::reading(&path, &error);
+        let from = place.offset().saturating_sub(trail::CHECKED_BYTES);
+        let opened = source::open_at(&path, self.plain, self.waits.clone(), from);
+        let (mut source, from) = opened.map_err(failed)?;
+        self.trail = place;
+        match self.trail.skip(&mut source, from) {
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
+                return Err(Failure::Error(format!(
+                    "{} was truncated: it ends before byte {}, up to which it was read",
+                    path.display(),
+                    self.trail.offset()
+                )));
+            }
+            skipped => skipped.map_err(failed)?,
+        }
+        (self.source, self.path) = (Some(source), path);
+        self.splitter = Splitter::from_line(self.ending, self.trail.next_line().max(1));
+        (self.at_begin, self.at_end) = (self.trail.offset() == 0, false);
+        Ok(())
+    }
+
+    /// Returns how far the current file was handed out.
+    pub fn trail(&self) -> &Trail {
+        &self.trail
     }
 
     /// Returns the next lines, at least one and at most `most`; `None` at the end of the last file,
@@ -151,11 +184,14 @@ impl<'s> Input<'s> {
         }
         let bytes = &self.buffer[self.start..self.end];
         let (end, searched) = self.splitter.find(bytes, self.searched, most, &mut self.found);
+        self.trail.pass(&bytes[..end], self.splitter.next_line());
         self.place(self.start);
         self.start += end;
         self.searched = searched;
         if self.found.is_empty() && self.at_end && self.start < self.end {
             self.splitter.rest(&self.buffer[self.start..self.end], &mut self.found);
+            let rest = &self.buffer[self.start..self.end];
+            self.trail.pass(rest, self.splitter.next_line());
             self.place(self.start);
             self.start = self.end;
             self.searched = 0;
@@ -244,6 +280,7 @@ impl<'s> Input<'s> {
         self.source = Some(opened.map_err(|error| Failure::reading(&path, &error))?);
         self.path = file.map_or_else(|| PathBuf::from("standard input"), PathBuf::from);
         self.splitter = Splitter::new(self.ending);
+        self.trail = Trail::default();
         self.at_begin = true;
         self.at_end = false;
         Ok(true)

@@ -30,6 +30,7 @@ mod source;
 mod splitter;
 mod stop;
 mod times;
+mod trail;
 mod units;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};

@@ -14,7 +14,7 @@ use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 use std::cell::Cell;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, Cursor, ErrorKind, Read, Stdin, Stdout};
+use std::io::{self, BufRead, BufReader, Cursor, ErrorKind, Read, Seek, SeekFrom, Stdin, Stdout};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -34,6 +34,9 @@ const MAGICS: [(&[u8], Format); 3] = [
     (b"\x28\xb5\x2f\xfd", Format::Zstandard),
     (b"\xfd7zXZ\0", Format::Xz),
 ];
+
+/// The bytes of the longest of them.
+const LONGEST: u64 = 6;
 
 /// The memory that decompression of XZ may take, in KiB: `xz -9` makes files that need 65 MiB.
 const MOST_XZ_KIB: u32 = 256 << 10;
@@ -96,6 +99,24 @@ impl Read for Waiting<'_> {
             }
         }
     }
+}
+
+/// Opens a file at this offset if it is not compressed, otherwise at its beginning. Returns where it
+/// is.
+pub fn open_at<'s>(
+    path: &Path,
+    plain: bool,
+    waits: Rc<Waits<'s>>,
+    offset: u64,
+) -> io::Result<(Box<dyn Read + 's>, u64)> {
+    let mut file = File::open(path)?;
+    let mut first = Vec::new();
+    file.by_ref().take(LONGEST).read_to_end(&mut first)?;
+    if plain || matches!(decide(&first), None | Some(None)) {
+        file.seek(SeekFrom::Start(offset))?;
+        return Ok((Box::new(Waiting { raw: Raw::File(file), waits }), offset));
+    }
+    Ok((open(Some(path), plain, waits)?, 0))
 }
 
 /// Opens a file; `None` is standard input. Unless `plain`, reading decompresses it.

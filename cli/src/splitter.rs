@@ -41,6 +41,16 @@ impl Splitter {
         Self { ending, parser: parser(separator), next: 1 }
     }
 
+    /// Begins in the middle of an input, at a line of this number.
+    pub fn from_line(ending: Ending, next: u64) -> Self {
+        Self { next, ..Self::new(ending) }
+    }
+
+    /// Returns the number of the next line.
+    pub fn next_line(&self) -> u64 {
+        self.next
+    }
+
     /// Returns whether lines are records of CSV.
     pub fn is_csv(&self) -> bool {
         matches!(self.ending, Ending::Record(_))

@@ -3,7 +3,7 @@
 use super::run::Ended;
 
 /// Counts the lines of a run.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Counts {
     /// Whether the suppressed lines are printed instead of the others.
     inverts: bool,

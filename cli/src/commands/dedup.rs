@@ -3,6 +3,7 @@
 use super::at_least_once::AtLeastOnce;
 use super::at_rest::warn_if_ahead;
 use super::counts::Counts;
+use super::exactly_once::ExactlyOnce;
 use super::place;
 use super::run::Ended;
 use super::stream::{Headers, Stream};
@@ -132,13 +133,17 @@ fn check_lead(filter: &Filter<Any>, dir: &Path, wanted: Option<Duration>) -> Res
 
 /// Reads the files and prints the new lines.
 fn feed(filter: &Filter<Any>, arguments: &Dedup) -> Result<Ended> {
-    let headers = if arguments.omit_header { Headers::Omitted } else { Headers::Printed };
+    // The command itself writes the header to an output.
+    let is_omitted = arguments.omit_header || arguments.output.is_some();
+    let headers = if is_omitted { Headers::Omitted } else { Headers::Printed };
     let mut stream = Stream::changing(filter, &arguments.reading)?.with_headers(headers);
     if arguments.state.is_none() {
         stream = stream.for_this_run();
     }
     let mut counts = Counts::new(arguments.invert);
-    let ended = if arguments.at_least_once {
+    let ended = if let Some(output) = &arguments.output {
+        ExactlyOnce { filter, stream: &stream, arguments, counts: &mut counts }.run(output)
+    } else if arguments.at_least_once {
         let (reading, since) = (&arguments.reading, arguments.since);
         AtLeastOnce { filter, stream: &stream, reading, since, counts: &mut counts }
             .run(arguments.origin())

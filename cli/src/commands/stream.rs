@@ -257,7 +257,7 @@ impl<'a, F: Fed> Stream<'a, F> {
 
     /// Removes the header from the first batch of a file of CSV, and finds the key's column in it.
     /// `first` is the header of the first file.
-    fn take_header(
+    pub fn take_header(
         &self,
         batch: &mut Batch<'_>,
         first: &mut Option<Vec<u8>>,

@@ -11,6 +11,7 @@ mod dedup;
 mod event_time;
 mod every_kind;
 mod exact;
+mod exactly_once;
 mod examples;
 mod explain;
 mod filters;

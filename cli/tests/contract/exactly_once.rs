@@ -1,0 +1,269 @@
+//! `dedup --output`: however often a run is killed, the output is that of one undisturbed run.
+
+use crate::support::{ok, refused, signal, start};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// Returns this number, or another share of it: `EBBTIDE_EFFORT` percent.
+fn scaled(count: u64) -> u64 {
+    let effort = std::env::var("EBBTIDE_EFFORT").ok();
+    let percent = effort.map_or(100, |text| text.parse().expect("EBBTIDE_EFFORT is a number"));
+    (count * percent / 100).max(1)
+}
+
+/// Random numbers of a fixed seed: a linear congruential generator.
+struct Random(u64);
+
+impl Random {
+    fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % limit.max(1)
+    }
+}
+
+/// A directory with an input, and the arguments of a run.
+struct Place {
+    dir: TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        Self { dir: tempfile::tempdir().expect("a temporary directory") }
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.dir.path().join(name).to_str().expect("UTF-8").to_owned()
+    }
+
+    fn write(&self, name: &str, content: &[u8]) {
+        fs::write(self.path(name), content).expect("space");
+    }
+
+    fn read(&self, name: &str) -> Vec<u8> {
+        fs::read(self.path(name)).expect("a file")
+    }
+
+    fn append(&self, name: &str, content: &[u8]) {
+        let file = fs::File::options().append(true).open(self.path(name));
+        file.and_then(|mut file| file.write_all(content)).expect("space");
+    }
+
+    /// Returns the arguments for these inputs, with a state and an output of this name.
+    fn arguments(&self, name: &str, inputs: &[&str], more: &[&str]) -> Vec<String> {
+        let (state, output) = (self.path(&format!("{name}.state")), self.path(name));
+        let first = ["dedup", "--last", "5000", "--hash-seed", "7", "--batch", "700", "--state"];
+        let mut all: Vec<String> = first.map(str::to_owned).into();
+        all.extend([state, "--output".to_owned(), output]);
+        all.extend(more.iter().map(|&option| option.to_owned()));
+        all.extend(inputs.iter().map(|input| self.path(input)));
+        all
+    }
+
+    fn run(&self, name: &str, inputs: &[&str], more: &[&str]) {
+        let arguments = self.arguments(name, inputs, more);
+        let outcome = ok(&arguments.iter().map(String::as_str).collect::<Vec<_>>(), b"");
+        assert!(outcome.stdout.is_empty(), "{outcome:?}");
+    }
+
+    fn refuse(&self, name: &str, inputs: &[&str]) -> String {
+        let arguments = self.arguments(name, inputs, &[]);
+        refused(&arguments.iter().map(String::as_str).collect::<Vec<_>>(), b"")
+    }
+
+    /// Runs, and kills the run at random moments below this time, as often; then lets it end.
+    fn run_with_kills(&self, name: &str, inputs: &[&str], kills: u64, below: Duration) -> u64 {
+        let arguments = self.arguments(name, inputs, &[]);
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let mut random = Random::new(kills);
+        let mut killed = 0;
+        for _ in 0..kills {
+            let mut child = start(&arguments);
+            let until = Duration::from_micros(random.below(below.as_micros() as u64));
+            std::thread::sleep(until);
+            if child.try_wait().expect("a status").is_none() {
+                signal(&child, "KILL");
+                killed += 1;
+            }
+            let _ = child.wait();
+        }
+        self.run(name, inputs, &[]);
+        killed
+    }
+}
+
+/// Lines of which many repeat within the window, and some long after it.
+fn lines(count: u64, seed: u64) -> Vec<u8> {
+    let mut random = Random::new(seed);
+    let mut all = Vec::new();
+    for number in 0..count {
+        let key = match random.below(3) {
+            0 => number,
+            1 => number.saturating_sub(random.below(3000)),
+            _ => number.saturating_sub(random.below(40_000)),
+        };
+        all.extend(format!("message {key} {}\n", "x".repeat((key % 50) as usize)).bytes());
+    }
+    all
+}
+
+#[test]
+fn a_run_that_is_killed_anywhere_any_number_of_times_writes_what_an_undisturbed_one_writes() {
+    let place = Place::new();
+    place.write("first", &lines(150_000, 1));
+    place.write("second", &lines(60_000, 2));
+    let inputs = ["first", "second"];
+    let begin = Instant::now();
+    place.run("undisturbed", &inputs, &[]);
+    let takes = begin.elapsed();
+    // Several kills a run: together they cover the whole of it.
+    let kills = scaled(25);
+    let killed = place.run_with_kills("killed", &inputs, kills, takes / 4);
+    assert!(killed > kills / 4, "{killed} of {kills} runs were killed");
+    let [undisturbed, killed] = ["undisturbed", "killed"].map(|name| place.read(name));
+    assert!(undisturbed.len() > 1_000_000 && undisturbed == killed);
+    // Compared with the command without an output: only the moments of answers differ.
+    let plain = ok(&["dedup", "--last", "5000", "--hash-seed", "7", &place.path("first")], b"");
+    let same = undisturbed.iter().zip(&plain.stdout).take_while(|(one, other)| one == other);
+    assert!(same.count() > 100_000, "they begin equally, up to the first false positive");
+}
+
+#[test]
+fn what_was_appended_is_read_later_and_a_rotated_file_to_its_end() {
+    let place = Place::new();
+    let whole = lines(20_000, 3);
+    let cut = whole.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at + 1);
+    let cuts: Vec<usize> = cut.step_by(4001).collect();
+    let [one, two, three] = [cuts[1], cuts[2], cuts[3]];
+    place.write("log", &whole[..one]);
+    place.run("out", &["log"], &[]);
+    place.append("log", &whole[one..two]);
+    place.run("out", &["log"], &[]);
+    // Rotated with an unread rest.
+    place.append("log", &whole[two..three]);
+    fs::rename(place.path("log"), place.path("log.1")).expect("renamed");
+    place.write("log", &whole[three..]);
+    place.run("out", &["log"], &[]);
+    // Once more: there is nothing new.
+    place.run("out", &["log"], &[]);
+    place.run("out", &["log.1", "log"], &[]);
+    place.write("all", &whole);
+    place.run("expected", &["all"], &[]);
+    let (found, expected) = (place.read("out"), place.read("expected"));
+    let unique = |bytes: &[u8]| {
+        let mut lines: Vec<_> = bytes.split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
+        lines.sort();
+        lines
+    };
+    // Batches end elsewhere, so a false positive more or less is possible, but no line twice.
+    let (found, expected) = (unique(&found), unique(&expected));
+    assert!(found.len().abs_diff(expected.len()) <= 10, "{} {}", found.len(), expected.len());
+}
+
+#[test]
+fn inputs_that_are_not_those_that_were_read_are_refused() {
+    let place = Place::new();
+    let content = lines(5000, 4);
+    place.write("log", &content);
+    place.run("out", &["log"], &[]);
+    let written = place.read("out");
+    // Truncated in place, as `copytruncate` does.
+    fs::write(place.path("log"), &content[..1000]).expect("space");
+    let sentence = place.refuse("out", &["log"]);
+    assert!(sentence.contains("truncated") && sentence.contains("log"), "{sentence}");
+    // Written anew, and longer.
+    let mut other = lines(9000, 5);
+    other.extend(&content);
+    fs::write(place.path("log"), &other).expect("space");
+    let sentence = place.refuse("out", &["log"]);
+    assert!(sentence.contains("was replaced") && sentence.contains("--new-input"), "{sentence}");
+    // Another file in its place; the old one is gone.
+    place.write("new", &other);
+    fs::rename(place.path("new"), place.path("log")).expect("renamed");
+    let sentence = place.refuse("out", &["log"]);
+    assert!(sentence.contains("neither among the inputs nor beside them"), "{sentence}");
+    assert_eq!(place.read("out"), written, "a refused run changes nothing");
+    place.run("out", &["log"], &["--new-input"]);
+    assert!(place.read("out").len() > written.len());
+    // Standard input cannot be read again.
+    let arguments = place.arguments("out", &[], &[]);
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    assert!(refused(&arguments, b"a\n").contains("standard input"));
+}
+
+#[test]
+fn an_output_that_is_not_the_one_that_was_written_is_refused() {
+    let place = Place::new();
+    place.write("log", &lines(5000, 6));
+    place.write("out", b"the first line\n");
+    place.run("out", &["log"], &[]);
+    let written = place.read("out");
+    assert!(written.starts_with(b"the first line\nmessage "), "what was there stays");
+    fs::write(place.path("out"), &written[..100]).expect("space");
+    let sentence = place.refuse("out", &["log"]);
+    assert!(sentence.contains("is shorter"), "{sentence}");
+    fs::remove_file(place.path("out")).expect("removed");
+    place.write("keep the inode", b"");
+    let sentence = place.refuse("out", &["log"]);
+    assert!(sentence.contains("another file") || sentence.contains("is shorter"), "{sentence}");
+}
+
+#[test]
+fn two_runs_do_not_write_one_output_at_once() {
+    let place = Place::new();
+    place.write("log", &lines(1000, 7));
+    let file = fs::File::create(place.path("out")).expect("a file");
+    file.try_lock().expect("the first");
+    let sentence = place.refuse("out", &["log"]);
+    assert!(sentence.contains("another run"), "{sentence}");
+}
+
+#[test]
+fn compressed_inputs_and_tables_are_resumed() {
+    let place = Place::new();
+    let content = lines(60_000, 8);
+    let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+    packed.write_all(&content).expect("memory");
+    place.write("log.gz", &packed.finish().expect("memory"));
+    place.write("log", &content);
+    place.run("plain", &["log"], &[]);
+    place.run_with_kills("packed", &["log.gz"], scaled(8), Duration::from_millis(120));
+    assert_eq!(place.read("plain"), place.read("packed"));
+
+    let table: String = (0..9000_u64).map(|row| format!("{row},\"key {}\"\n", row / 3)).collect();
+    place.write("table", format!("number,key\n{table}").as_bytes());
+    let column = ["--csv-field", "key"];
+    place.run("rows", &["table"], &column);
+    place.append("table", b"9000,key 9\n9001,fresh\n");
+    place.run("rows", &["table"], &column);
+    let rows = String::from_utf8(place.read("rows")).expect("UTF-8");
+    assert!(rows.starts_with("number,key\n0,\"key 0\"\n3,\"key 1\"\n"));
+    assert!(rows.ends_with("9001,fresh\n") && rows.matches("number,key").count() == 1);
+}
+
+#[test]
+fn a_signal_stops_a_run_between_two_pieces_and_nothing_is_lost() {
+    let place = Place::new();
+    place.write("log", &lines(150_000, 9));
+    place.run("whole", &["log"], &[]);
+    let arguments = place.arguments("stopped", &["log"], &[]);
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    for _ in 0..5 {
+        let child = start(&arguments);
+        std::thread::sleep(Duration::from_millis(40));
+        signal(&child, "TERM");
+        let _ = child.wait_with_output().expect("an end");
+    }
+    place.run("stopped", &["log"], &[]);
+    assert_eq!(place.read("whole"), place.read("stopped"));
+    assert!(Path::new(&place.path("stopped.state")).is_dir());
+}
