@@ -193,5 +193,6 @@ pub mod models {
     pub mod undo {
         pub use ebbtide_core::block::undo_log::{Begun, Undo, area_words};
     }
-    pub use crate::wal::slot;
+    pub use crate::recovery::batches;
+    pub use crate::wal::{record, slot};
 }

@@ -1,6 +1,6 @@
 //! Batches: keys and positions that are written all or not at all.
 
-use crate::api::call::Call;
+use crate::api::call::{AHEAD, Call, fetch};
 use crate::api::config::Any;
 use crate::api::entry::{Entry, Item};
 use crate::api::filter::Filter;
@@ -179,6 +179,29 @@ impl<'a, K> Batch<'a, K> {
         entry: &Entry<T, K>,
     ) -> Result<Checked> {
         self.check_and_insert_item(entry)
+    }
+
+    /// As [`Batch::check_and_insert`] for each key in order; the answers are added to `answers`.
+    /// Faster, because the memory of several keys is fetched at once.
+    ///
+    /// # Errors
+    /// As [`Batch::check_and_insert`]; the keys before the failing one are in the batch.
+    pub fn check_and_insert_all<T: AsRef<[u8]>>(
+        &mut self,
+        keys: &[T],
+        answers: &mut Vec<Checked>,
+    ) -> Result<()> {
+        answers.reserve(keys.len());
+        self.own.reserve(keys.len());
+        self.operations.reserve(keys.len());
+        for keys in keys.chunks(AHEAD) {
+            let writer = &self.call.engine().writer;
+            fetch(&writer.shared, keys, |hash| writer.prefetch_to_write(hash));
+            for key in keys {
+                answers.push(self.check_and_insert_item(key)?);
+            }
+        }
+        Ok(())
     }
 
     fn check_and_insert_item(&mut self, item: &impl Item) -> Result<Checked> {

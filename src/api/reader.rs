@@ -355,6 +355,26 @@ impl<K> Reader<K> {
         Call::new(self)
     }
 
+    /// Returns the position of a source; see [`Filter::position`](crate::Filter::position).
+    ///
+    /// # Errors
+    /// As [`Reader::contains`].
+    pub fn position(&self, source: u64) -> Result<Option<u64>> {
+        self.with_view(Waits::Always, |view| {
+            Ok(view.engine.shared.image.header().positions().get(source))
+        })
+    }
+
+    /// Returns the positions of all sources, by source.
+    ///
+    /// # Errors
+    /// As [`Reader::contains`].
+    pub fn positions(&self) -> Result<Vec<(u64, u64)>> {
+        self.with_view(Waits::Always, |view| {
+            Ok(view.engine.shared.image.header().positions().all())
+        })
+    }
+
     /// Returns statistics of the filter.
     ///
     /// # Errors

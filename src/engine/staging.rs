@@ -12,12 +12,14 @@ use crate::sync::AtomicU64;
 use crate::wal::Record;
 use ebbtide_core::block::{Block, Blocks, Layout, MAX_BANKS, OWN_WORDS, load};
 use ebbtide_core::event;
+use ebbtide_core::hash::mix;
 use ebbtide_core::kind::plan::{Locate, decide};
 use ebbtide_core::kind::{
     BankMask, Change, Decision, Event, Kind, Micros, Moment, Operation, Precondition, Request,
     State, Totals, records,
 };
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
 /// An operation of a batch.
@@ -73,10 +75,23 @@ pub(crate) struct Staged {
 
 /// A block that a batch changes.
 enum Touched {
-    /// By this operation.
-    Once(Operation),
-    /// By several; a copy as they leave it.
+    /// By these operations, which its words do not show.
+    Changed(Vec<Operation>),
+    /// A copy as the operations leave it.
     Copied(BlockWords),
+}
+
+/// Blocks of at most this many words are copied when a batch reaches them for the second time.
+const COPIED_AT_ONCE: usize = 512;
+
+/// The changes, per word, after which a larger block is copied.
+const CHANGES_PER_COPY: usize = 16;
+
+/// Returns how many changes of a batch the words of a block need not show to its later records. To
+/// copy a large block for a few keys would take longer than to insert them; so that few keys do not
+/// count the bits of one another, which changes the sum of new bits by a few percent at most.
+fn spared(block: &Block<'_>) -> usize {
+    block.cells.len().saturating_sub(COPIED_AT_ONCE) / CHANGES_PER_COPY
 }
 
 /// A private copy of a block, with all words that it can have.
@@ -111,51 +126,82 @@ fn change(
     records::change(kind, state, &Blocks::Many(blocks), operation);
 }
 
+/// The number of a bank, and a block's number in it.
+type BlockKey = (u32, u64);
+
 /// Blocks as a batch has left them so far.
 struct Overlay {
     banks: Arc<BankSet>,
-    /// By the number of the bank, and the block's number in it.
-    touched: HashMap<(u32, u64), Touched>,
+    /// Whether every change must be shown: the room of a block depends on it.
+    is_exact: bool,
+    touched: HashMap<BlockKey, Touched, BuildHasherDefault<Mixed>>,
+    /// The number of copies.
+    copies: usize,
+}
+
+/// The hasher of numbers of blocks.
+#[derive(Debug, Default)]
+struct Mixed(u64);
+
+impl Hasher for Mixed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.write_u64(byte.into()));
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        self.write_u64(number.into());
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = mix(self.0 ^ number);
+    }
+}
+
+/// Calls `visit` with each of a key's blocks in the banks of `mask`: its slot, the block, its key.
+fn each(
+    banks: &BankSet,
+    mask: BankMask,
+    hash: u64,
+    mut visit: impl FnMut(usize, &Block<'_>, BlockKey),
+) {
+    let located = banks.locate(mask, hash);
+    for slot in 0..MAX_BANKS {
+        if let (Some(block), Some(bank)) = (located.blocks.get(slot), banks.get(slot)) {
+            visit(slot, block, (bank.id(), block.number));
+        }
+    }
 }
 
 impl Overlay {
-    fn key(&self, slot: usize, block: &Block<'_>) -> Option<(u32, u64)> {
-        Some((self.banks.get(slot)?.id(), block.number))
-    }
-
-    /// Applies an operation to the key's blocks, or remembers it.
-    fn apply(&mut self, kind: &dyn Kind, state: &State<'_>, mask: BankMask, operation: &Operation) {
-        let banks = self.banks.clone();
-        let located = banks.locate(mask, operation.hash);
-        for slot in 0..MAX_BANKS {
-            let Some(block) = located.blocks.get(slot) else { continue };
-            let Some(key) = self.key(slot, block) else { continue };
-            match self.touched.get(&key) {
-                Some(Touched::Copied(copy)) => change(kind, state, slot, copy, operation),
-                // `settle` has copied a block that was changed before.
-                _ => {
-                    self.touched.insert(key, Touched::Once(*operation));
-                }
-            }
-        }
-    }
-
-    /// Makes copies of the key's blocks that were changed so far, for a record that depends on
-    /// them.
+    /// Copies those of the key's blocks whose earlier changes a record must see.
     fn settle(&mut self, kind: &dyn Kind, state: &State<'_>, mask: BankMask, hash: u64) {
-        let banks = self.banks.clone();
-        let located = banks.locate(mask, hash);
-        for slot in 0..MAX_BANKS {
-            let Some(block) = located.blocks.get(slot) else { continue };
-            let Some(key) = self.key(slot, block) else { continue };
+        each(&self.banks, mask, hash, |slot, block, key| {
+            let spared = if self.is_exact { 0 } else { spared(block) };
             if let Some(touched) = self.touched.get_mut(&key)
-                && let Touched::Once(first) = touched
+                && let Touched::Changed(operations) = touched
+                && operations.len() > spared
             {
                 let copy = BlockWords::new(block);
-                change(kind, state, slot, &copy, first);
+                operations.iter().for_each(|done| change(kind, state, slot, &copy, done));
                 *touched = Touched::Copied(copy);
+                self.copies += 1;
             }
-        }
+        });
+    }
+
+    /// Notes an operation on the key's blocks.
+    fn apply(&mut self, kind: &dyn Kind, state: &State<'_>, mask: BankMask, done: &Operation) {
+        each(&self.banks, mask, done.hash, |slot, _, key| {
+            let touched = self.touched.entry(key);
+            match touched.or_insert_with(|| Touched::Changed(Vec::new())) {
+                Touched::Changed(operations) => operations.push(*done),
+                Touched::Copied(copy) => change(kind, state, slot, copy, done),
+            }
+        });
     }
 }
 
@@ -173,14 +219,14 @@ impl Locate for Overlay {
 
     fn locate(&self, mask: BankMask, hash: u64) -> Overlaid<'_> {
         let located = self.banks.locate(mask, hash);
-        if self.touched.is_empty() {
+        if self.copies == 0 {
             return Overlaid(located.blocks);
         }
         let mut blocks = [None; MAX_BANKS];
         for (slot, to) in blocks.iter_mut().enumerate() {
             *to = located.blocks.get(slot).map(|block| {
-                let touched = self.key(slot, block).and_then(|key| self.touched.get(&key));
-                match touched {
+                let bank = self.banks.get(slot).map_or(0, |bank| bank.id());
+                match self.touched.get(&(bank, block.number)) {
                     Some(Touched::Copied(copy)) => copy.block(),
                     _ => *block,
                 }
@@ -253,7 +299,12 @@ impl<'a> Staging<'a> {
                 depends: kind.growth().is_some() || (!shared.weighs && kind.measures()),
                 clock,
                 state: words,
-                overlay: Overlay { banks, touched: HashMap::new() },
+                overlay: Overlay {
+                    banks,
+                    is_exact: kind.growth().is_some(),
+                    touched: HashMap::default(),
+                    copies: 0,
+                },
                 totals: header.counters().sum(),
                 latest: header.time().read(),
                 recorded,
@@ -276,7 +327,7 @@ impl<'a> Staging<'a> {
             let moment = Moment { time: stamp.time, now, totals: self.totals };
             let grace = self.writer.shared.grace;
             let is_ahead = grace < Micros::MAX && stamp.time > self.recorded.saturating_add(grace);
-            if self.depends && request.is_timed {
+            if self.depends && stamp.time < now {
                 let (state, overlay) = (State::new(&self.state), &mut self.overlay);
                 overlay.settle(self.kind, &state, BankMask::MAX, hash);
             }

@@ -40,7 +40,12 @@ pub struct History {
     idle: u64,
     time: u64,
     keys: BTreeMap<u64, OfKey>,
+    /// The first key of each batch, and whether its commit has returned.
+    batches: BTreeMap<u64, bool>,
 }
+
+/// The new keys of a batch; its position is the key after the last of them.
+pub const BATCH: u64 = 3;
 
 /// An insert that was begun.
 #[derive(Debug, Clone, Copy)]
@@ -59,7 +64,38 @@ impl Begun {
 
 impl History {
     pub fn new(promise: Promise) -> Self {
-        Self { promise, begun: 0, inserted: 0, idle: 0, time: 0, keys: BTreeMap::new() }
+        let (keys, batches) = (BTreeMap::new(), BTreeMap::new());
+        Self { promise, begun: 0, inserted: 0, idle: 0, time: 0, keys, batches }
+    }
+
+    pub fn begin_batch(&mut self, first: u64) {
+        self.batches.insert(first, false);
+    }
+
+    /// Records that the commit of a batch returned, without a conflict.
+    pub fn end_batch(&mut self, first: u64) {
+        self.batches.insert(first, true);
+    }
+
+    /// Returns whether keys expire with time.
+    pub fn expires_by_time(&self) -> bool {
+        matches!(self.promise, Promise::Within(_))
+    }
+
+    /// Checks that each batch counts as a whole or not at all.
+    fn check_batches(&self, filter: &Filter<Any>) -> Result<(), String> {
+        for (&first, &has_returned) in &self.batches {
+            let position = filter.position(first).map_err(|error| error.to_string())?;
+            if !(position == Some(first + BATCH) || (position.is_none() && !has_returned)) {
+                return Err(format!("batch {first} (returned: {has_returned}) has {position:?}"));
+            }
+            for key in (first..first + BATCH).filter(|_| position.is_some() && !self.forgets()) {
+                if !filter.contains(key.to_le_bytes()).map_err(|error| error.to_string())? {
+                    return Err(format!("key {key} of batch {first} is missing"));
+                }
+            }
+        }
+        Ok(())
     }
 
     pub fn begin(&mut self, key: u64, time: u64, plain: bool) -> Begun {
@@ -121,6 +157,7 @@ impl History {
             let least = self.inserted;
             return Err(format!("{inserts} inserts, expected {least} to {most}"));
         }
+        self.check_batches(filter)?;
         for (key, of_key) in &self.keys {
             let there = match (self.promise, of_key.latest) {
                 // At the last moment of its own window.

@@ -1,12 +1,12 @@
 //! One schedule: some processes work on a filter, and die; then the filter is compared with the
 //! requested operations.
 
-use crate::history::{Begun, History};
+use crate::history::{BATCH, Begun, History};
 use crate::media::{self, Place, Planted};
 use crate::stage;
 use crate::starts::{self, Pace, Start};
 use ebbtide::media::{Access, Media};
-use ebbtide::{Any, Checked, Durability, Error, Filter, Reader, Since, Timestamp};
+use ebbtide::{Any, Batch, Checked, Durability, Error, Filter, Reader, Since, Timestamp};
 use ebbtide_testkit::random::Random;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
@@ -30,9 +30,22 @@ struct Script {
 
 #[derive(Debug, Clone, Copy)]
 enum Act {
-    Insert { key: u64, durable: bool },
-    InsertSome { key: u64 },
-    Check { key: u64 },
+    Insert {
+        key: u64,
+        durable: bool,
+    },
+    InsertSome {
+        key: u64,
+    },
+    Check {
+        key: u64,
+    },
+    /// Three new keys, a check of one that others check too, and a position, in one step.
+    Batch {
+        key: u64,
+        shared: u64,
+        durable: bool,
+    },
     Ask,
     Sync,
     Checkpoint,
@@ -86,7 +99,7 @@ fn acts(random: &mut Random, fresh: &mut u64) -> Vec<Act> {
             *fresh += 1;
             *fresh
         };
-        match random.below(16) {
+        match random.below(18) {
             0..=3 => Act::Insert { key: key(), durable: false },
             4 | 5 => Act::Insert { key: key(), durable: true },
             6 => {
@@ -99,6 +112,12 @@ fn acts(random: &mut Random, fresh: &mut u64) -> Vec<Act> {
             11 => Act::Sync,
             12 | 13 => Act::Checkpoint,
             14 => Act::Tasks,
+            15 | 16 => {
+                let first = key();
+                *fresh += 2;
+                let (shared, durable) = (random.below(SHARED_KEYS), random.below(2) == 0);
+                Act::Batch { key: first, shared, durable }
+            }
             _ => Act::Digest,
         }
     };
@@ -209,6 +228,11 @@ impl Play {
                 let count = filter.call().time(time).insert_all(&keys).map_err(text)?;
                 self.inserted(&all, count);
             }
+            // Whether a late insert was refused is not told.
+            Act::Batch { key, .. } if lock(&self.history).expires_by_time() => {
+                self.act(filter, Act::InsertSome { key })?;
+            }
+            Act::Batch { key, shared, durable } => self.commit(filter, key, shared, durable)?,
             Act::Check { key } => {
                 let (begun, time) = self.begin(key, false);
                 let call = filter.call().time(time).since(Since::LastAccepted);
@@ -223,6 +247,33 @@ impl Play {
             Act::Checkpoint => filter.checkpoint().map(|_| ()).map_err(text)?,
             Act::Tasks => filter.do_tasks().map_err(text)?,
             Act::Digest => filter.digest().map(|_| ()).map_err(text)?,
+        }
+        Ok(())
+    }
+
+    /// Commits a batch. Its position is set if and only if the batch counts.
+    fn commit(&self, filter: &Opened, key: u64, shared: u64, durable: bool) -> Outcome {
+        let all = [key, key + 1, key + 2].map(|key| self.begin(key, true).0);
+        let (begun, time) = self.begin(shared, false);
+        lock(&self.history).begin_batch(key);
+        let call = filter.call().time(time).since(Since::LastAccepted);
+        let call = if durable { call.durability(Durability::Always) } else { call };
+        let mut batch = Batch::new(call);
+        for begun in &all {
+            batch.insert(begun.key.to_le_bytes()).map_err(text)?;
+        }
+        let checked = batch.check_and_insert(shared.to_le_bytes()).map_err(text)?;
+        batch.set_position(key, key + BATCH).map_err(text)?;
+        let committed = match batch.commit() {
+            Err(Error::Conflict { .. }) => false,
+            committed => committed.map(|()| true).map_err(text)?,
+        };
+        let all = all.map(|one| one.at(begun.time));
+        self.inserted(&all, usize::from(committed));
+        let mut history = lock(&self.history);
+        history.end(begun, Some(if committed { checked } else { Checked::Present }));
+        if committed {
+            history.end_batch(key);
         }
         Ok(())
     }
