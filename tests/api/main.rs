@@ -1,5 +1,6 @@
 //! The interface: what its calls promise beside the answers of the kinds.
 
+mod batches;
 mod clear;
 mod closing;
 mod explain;

@@ -1,0 +1,274 @@
+//! Batches: nothing before the commit, all after it, and errors that leave nothing behind.
+
+use ebbtide::media::Memory;
+use ebbtide::{
+    AgePartitioned, Batch, Bloom, Checked, Clock, Code, Counting, Durability, Entry, Error, Filter,
+    Fingerprint, Options, Reader, Since, TimeLimited, Timestamp, inspect,
+};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+fn options() -> Options {
+    Options::new().hash_seed(7).stripes(4).block_bytes(2048).durability(Durability::Never)
+}
+
+fn on_memory() -> (Filter<Fingerprint>, Arc<Memory>) {
+    let memory = Arc::new(Memory::new());
+    let options = options().background(false).segment_bytes(4 << 10);
+    let filter = Filter::create_on(memory.clone(), Fingerprint::last(2000), options);
+    (filter.expect("a filter"), memory)
+}
+
+fn key(number: u64) -> [u8; 8] {
+    number.to_le_bytes()
+}
+
+#[test]
+fn nothing_of_a_batch_is_seen_before_its_commit_and_all_of_it_after() {
+    let (filter, _) = on_memory();
+    let before = filter.digest().expect("a digest").value;
+    let mut batch = filter.batch();
+    for number in 0..300 {
+        assert_eq!(batch.check_and_insert(key(number)).expect("an answer"), Checked::New);
+    }
+    batch.set_position(1, 300).expect("room");
+    assert_eq!(filter.digest().expect("a digest").value, before);
+    assert_eq!((filter.position(1).expect("an answer"), batch.len()), (None, 300));
+    let dropped = filter.batch();
+    drop(dropped);
+    batch.commit().expect("a commit");
+    assert!((0..300).all(|number| filter.contains(key(number)).expect("an answer")));
+    assert_eq!(filter.position(1).expect("an answer"), Some(300));
+    assert_eq!(filter.stat().expect("figures").inserts, 300);
+    filter.batch().commit().expect("an empty one");
+}
+
+#[test]
+fn a_batch_answers_from_the_filter_and_from_its_own_keys() {
+    let (filter, _) = on_memory();
+    filter.insert(key(1)).expect("an insert");
+    let mut batch = filter.batch();
+    let mut ask = |number| batch.check_and_insert(key(number)).expect("an answer");
+    let answers = [1, 2, 2, 3, 1].map(&mut ask);
+    use Checked::{New, Present};
+    assert_eq!(answers, [Present, New, Present, New, Present]);
+    assert_eq!(batch.len(), 5, "a key that is seen again is renewed");
+    let mut batch = Batch::new(filter.call().since(Since::LastAccepted));
+    let mut answers = Vec::new();
+    batch.check_and_insert_all(&[1, 2, 2, 3, 1].map(key), &mut answers).expect("answers");
+    assert_eq!((&answers[..], batch.len()), (&[Present, New, Present, New, Present][..], 2));
+    batch.commit().expect("a commit");
+    assert_eq!(filter.stat().expect("figures").inserts, 3);
+}
+
+#[test]
+fn an_own_key_is_forgotten_within_the_batch_as_outside_of_one() {
+    let options = || options().clock(Clock::stream()).max_lead(Duration::from_secs(1 << 40));
+    let made = |_| Arc::new(Memory::new());
+    let [one, other] = [(); 2].map(made);
+    let timed = Filter::create_on(one, TimeLimited::window(Duration::from_secs(10)), options());
+    let timed = timed.expect("a filter");
+    let mut batch = timed.batch();
+    let mut at = |seconds: u64| {
+        let time = Timestamp::from_unix_micros(1_700_000_000_000_000 + seconds * 1_000_000);
+        batch.check_and_insert_entry(&Entry::new("a key").time(time)).expect("an answer")
+    };
+    assert_eq!(
+        [0, 9, 30, 31].map(&mut at),
+        [true, false, true, false].map(|new| { if new { Checked::New } else { Checked::Present } })
+    );
+    let counted = Filter::create_on(other, AgePartitioned::last(100), options());
+    let counted = counted.expect("a filter");
+    let mut batch = counted.batch();
+    assert!(batch.check_and_insert("a key").expect("an answer").is_new());
+    for number in 0..200 {
+        batch.insert(key(number)).expect("room");
+    }
+    assert!(batch.check_and_insert("a key").expect("an answer").is_new());
+    batch.commit().expect("a commit longer than the window");
+    assert!(counted.contains(key(199)).expect("an answer"));
+    assert!(!counted.contains(key(2)).expect("an answer"), "it has left the window");
+}
+
+#[test]
+fn a_key_that_another_caller_inserts_before_the_commit_makes_it_fail_with_nothing_written() {
+    let (filter, _) = on_memory();
+    let mut batch = filter.batch();
+    for number in 0..10 {
+        batch.check_and_insert(key(number)).expect("an answer");
+    }
+    batch.set_position(1, 10).expect("room");
+    filter.insert(key(7)).expect("an insert");
+    let before = filter.digest().expect("a digest").value;
+    let error = batch.commit().expect_err("a conflict");
+    assert!(matches!(error, Error::Conflict { operation: 7, .. }), "{error}");
+    assert_eq!((error.code(), error.code().number()), (Code::Conflict, 21));
+    assert!(error.to_string().contains("operation 7"), "{error}");
+    assert_eq!(filter.digest().expect("a digest").value, before);
+    assert_eq!(filter.position(1).expect("an answer"), None);
+    // Other keys of the same stripes do not matter.
+    let mut batch = filter.batch();
+    batch.check_and_insert(key(20)).expect("an answer");
+    (100..200).for_each(|number| assert!(filter.insert(key(number)).is_ok()));
+    batch.commit().expect("a commit");
+}
+
+#[test]
+fn of_overlapping_batches_of_many_threads_each_key_is_new_in_one() {
+    let filter = Arc::new(on_memory().0);
+    let new: Mutex<BTreeMap<u64, u64>> = Mutex::default();
+    let conflicts = Mutex::new(0);
+    std::thread::scope(|scope| {
+        for thread in 0..4_u64 {
+            let (filter, new, conflicts) = (filter.clone(), &new, &conflicts);
+            scope.spawn(move || {
+                for round in 0..60_u64 {
+                    // All of these threads want about the same keys.
+                    let keys = (0..12).map(|at| round * 8 + (at * 5 + thread) % 12);
+                    let keys: Vec<u64> = keys.collect();
+                    loop {
+                        let mut batch = Batch::new(filter.call().since(Since::LastAccepted));
+                        let mut mine = Vec::new();
+                        for &number in &keys {
+                            let checked = batch.check_and_insert(key(number));
+                            if checked.expect("an answer").is_new() {
+                                mine.push(number);
+                            }
+                        }
+                        batch.set_position(thread, round).expect("room");
+                        match batch.commit() {
+                            Ok(()) => {
+                                let mut new = new.lock().expect("no panic");
+                                mine.into_iter().for_each(|key| *new.entry(key).or_default() += 1);
+                                break;
+                            }
+                            Err(Error::Conflict { .. }) => {
+                                *conflicts.lock().expect("no panic") += 1;
+                            }
+                            Err(error) => panic!("{error}"),
+                        }
+                    }
+                }
+            });
+        }
+    });
+    let new = new.into_inner().expect("no panic");
+    assert_eq!(new.len() as u64, filter.stat().expect("figures").inserts);
+    assert!(new.values().all(|&times| times == 1), "{new:?}");
+    assert_eq!(filter.positions().expect("positions").len(), 4);
+}
+
+#[test]
+fn positions_outlive_restarts_snapshots_backups_and_clears_and_are_part_of_the_digest() {
+    let place = tempfile::tempdir().expect("a temporary directory");
+    let [dir, copy, restored] = ["filter", "copy", "restored"].map(|name| place.path().join(name));
+    let filter = Filter::create(&dir, Bloom::capacity(1000), options()).expect("a filter");
+    let set = |source: u64, position| {
+        let mut batch = filter.batch();
+        batch.set_position(source, position).expect("room");
+        batch.insert(key(source)).expect("room");
+        batch.commit().expect("a commit");
+    };
+    set(3, 1);
+    let first = filter.digest().expect("a digest").value;
+    set(3, 2);
+    set(u64::MAX, 0);
+    set(0, u64::MAX);
+    let expected = [(0, u64::MAX), (3, 2), (u64::MAX, 0)];
+    assert_ne!(filter.digest().expect("a digest").value, first);
+    assert_eq!(filter.positions().expect("positions"), expected);
+    filter.checkpoint().expect("a checkpoint");
+    set(3, 2);
+    filter.clear().expect("a clear");
+    assert_eq!(filter.positions().expect("positions"), expected, "it forgets keys only");
+    let reader = Reader::<Bloom>::open(&dir, Options::new()).expect("a reader");
+    assert_eq!(reader.positions().expect("positions"), expected);
+    filter.backup(&copy).expect("a backup");
+    let digest = filter.digest().expect("a digest").value;
+    filter.close().expect("a clean end");
+    assert_eq!(reader.position(3).expect("a position"), Some(2));
+    inspect::restore(&copy, &restored).expect("a restored filter");
+    for dir in [&dir, &copy, &restored] {
+        let filter = Filter::<Bloom>::open(dir, Options::new()).expect("the filter");
+        assert_eq!(filter.positions().expect("positions"), expected);
+        assert_eq!(filter.digest().expect("a digest").value, digest);
+    }
+}
+
+#[test]
+fn what_is_too_much_for_a_batch_or_a_filter_is_refused_before_anything_is_written() {
+    let (filter, _) = on_memory();
+    let mut batch = filter.batch();
+    for number in 0..Batch::<Fingerprint>::MOST_OPERATIONS as u64 {
+        batch.insert(key(number)).expect("room");
+    }
+    let error = batch.insert("one more").expect_err("it is full");
+    assert!(matches!(error, Error::Parameter { name: "batch", .. }), "{error}");
+    batch.commit().expect("as many as it can have, over several segments and generations");
+    assert_eq!(filter.stat().expect("figures").inserts, 1 << 16);
+    let mut batch = filter.batch();
+    (0..256).for_each(|source| batch.set_position(source, 1).expect("room"));
+    let error = batch.set_position(256, 1).expect_err("it is full");
+    assert!(matches!(error, Error::Parameter { name: "position", .. }), "{error}");
+    batch.set_position(255, 2).expect("a source that it has");
+    batch.commit().expect("a commit");
+    let mut batch = filter.batch();
+    batch.insert("a key").expect("room");
+    batch.set_position(256, 1).expect("room in the batch");
+    let error = batch.commit().expect_err("no room in the filter");
+    assert!(matches!(error, Error::Parameter { name: "position", .. }), "{error}");
+    assert!(!filter.contains("a key").expect("an answer"));
+    assert_eq!(filter.position(255).expect("an answer"), Some(2));
+}
+
+#[test]
+fn on_a_full_disk_a_commit_changes_nothing_and_can_be_repeated() {
+    let (filter, memory) = on_memory();
+    (0..50).for_each(|number| assert!(filter.insert(key(number)).is_ok()));
+    let before = filter.digest().expect("a digest").value;
+    memory.set_capacity(0);
+    let commit = || {
+        let mut batch = filter.batch();
+        (1000..4000).for_each(|number| batch.insert(key(number)).expect("room"));
+        batch.set_position(1, 4000).expect("room");
+        batch.commit()
+    };
+    let error = commit().expect_err("no space for the log");
+    assert!(error.is_full(), "{error}");
+    assert_eq!(filter.digest().expect("a digest").value, before);
+    memory.set_capacity(u64::MAX);
+    commit().expect("there is space again");
+    assert!(filter.contains(key(3999)).expect("an answer"));
+}
+
+#[test]
+fn a_batch_obeys_the_settings_of_its_call() {
+    let memory = Arc::new(Memory::new());
+    let filter = Filter::create_on(memory, Counting::capacity(1000), options()).expect("a filter");
+    let mut batch = Batch::new(filter.call().times(3).durability(Durability::Always));
+    batch.insert("three").expect("room");
+    batch.insert_entry(&Entry::new("one").times(1)).expect("room");
+    batch.commit().expect("a commit");
+    let stat = filter.stat().expect("figures");
+    assert!(stat.durable_lsn >= stat.lsn - 1, "all but the note of the sync: {stat:?}");
+    let counts = ["three", "one"].map(|key| filter.estimate(key).expect("an estimate").count);
+    assert_eq!(counts, [3.0, 1.0]);
+    let refused = Batch::new(filter.call().durability(Durability::Always).without_waiting());
+    let mut refused = refused;
+    refused.insert("a key").expect("room");
+    assert!(matches!(refused.commit(), Err(Error::WouldWait { .. })));
+    let ticket = filter.issue(|call| {
+        let mut batch = Batch::new(call);
+        batch.insert("later")?;
+        batch.commit()
+    });
+    let ticket = ticket.expect("it is done");
+    assert!(filter.contains("later").expect("an answer"));
+    ticket.wait().expect("durable");
+    filter.close().expect("a clean end");
+    let mut late = filter.batch();
+    assert!(matches!(late.check_and_insert("a key"), Err(Error::Closed { .. })));
+    late.insert("a key").expect("it is only noted");
+    assert!(matches!(late.commit(), Err(Error::Closed { .. })));
+}
