@@ -140,8 +140,9 @@ impl<K> Filter<K> {
     /// # Errors
     /// [`Error::Forked`], [`Error::Closed`].
     pub fn position(&self, source: u64) -> Result<Option<u64>> {
-        self.engine.shared.check_usable()?;
-        Ok(self.engine.shared.image.header().positions().get(source))
+        let _busy = self.engine.shared.enter()?;
+        let found = self.engine.positions().into_iter().find(|(of, _)| *of == source);
+        Ok(found.map(|(_, position)| position))
     }
 
     /// Returns the positions of all sources, by source.
@@ -149,8 +150,8 @@ impl<K> Filter<K> {
     /// # Errors
     /// As [`Filter::position`].
     pub fn positions(&self) -> Result<Vec<(u64, u64)>> {
-        self.engine.shared.check_usable()?;
-        Ok(self.engine.shared.image.header().positions().all())
+        let _busy = self.engine.shared.enter()?;
+        Ok(self.engine.positions())
     }
 
     /// Waits until all operations so far are durable.

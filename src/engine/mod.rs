@@ -84,6 +84,19 @@ impl fmt::Debug for Engine {
 }
 
 impl Engine {
+    /// Returns the positions of all sources, by source, after the repair of what dead owners left.
+    pub(crate) fn positions(&self) -> Vec<(u64, u64)> {
+        let positions = self.shared.image.header().positions();
+        loop {
+            let before = positions.all();
+            // The keys of their batches may be in stripes that nobody has used since.
+            self.stripes.repair_all();
+            if positions.all() == before {
+                return before;
+            }
+        }
+    }
+
     /// Creates the parts of a handle.
     pub(crate) fn new(shared: Shared, base: TimeBase) -> Self {
         let shared = Arc::new(shared);

@@ -20,6 +20,13 @@ const PAIRS: usize = 2;
 #[derive(Debug, Clone, Copy)]
 pub struct Positions<'a>(&'a [AtomicU64]);
 
+/// Returns the value of a pair.
+fn position(pair: &[AtomicU64]) -> u64 {
+    // Acquire: pairs with the Release in `set`. A caller that sees a position sees the keys of its
+    // batch, which their owner applies before.
+    pair[1].load(Ordering::Acquire)
+}
+
 impl<'a> Positions<'a> {
     /// Creates the table in these words.
     #[must_use]
@@ -44,13 +51,13 @@ impl<'a> Positions<'a> {
     /// Returns the position of a source, if it has one.
     #[must_use]
     pub fn get(&self, source: u64) -> Option<u64> {
-        self.pairs().find(|pair| load(&pair[0]) == source).map(|pair| load(&pair[1]))
+        self.pairs().find(|pair| load(&pair[0]) == source).map(position)
     }
 
     /// Returns the positions of all sources, by source.
     #[must_use]
     pub fn all(&self) -> Vec<(u64, u64)> {
-        let mut all: Vec<_> = self.pairs().map(|pair| (load(&pair[0]), load(&pair[1]))).collect();
+        let mut all: Vec<_> = self.pairs().map(|pair| (load(&pair[0]), position(pair))).collect();
         all.sort_unstable();
         all
     }
@@ -69,7 +76,8 @@ impl<'a> Positions<'a> {
     /// A source for which there is no room is left out; writers check that first.
     pub fn set(&self, lsn: u64, source: u64, value: u64) {
         if let Some(pair) = self.pairs().find(|pair| load(&pair[0]) == source) {
-            store(&pair[1], value);
+            // Release: pairs with the Acquire in `position`.
+            pair[1].store(value, Ordering::Release);
         } else {
             let count = self.pairs().count();
             if let Some(pair) = self.0[PAIRS..].chunks_exact(2).nth(count) {
