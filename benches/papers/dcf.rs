@@ -16,6 +16,8 @@ mod model;
 mod plot;
 #[path = "dcf/runs.rs"]
 mod runs;
+#[path = "common/seed.rs"]
+mod seed;
 #[path = "dcf/shrinking.rs"]
 mod shrinking;
 #[path = "common/table.rs"]
@@ -26,13 +28,14 @@ mod timer;
 mod times;
 
 use runs::Done;
+use seed::seed;
 
 fn main() -> Done {
     // Cargo runs benches as tests too, with another argument; there is nothing to test here.
     if !std::env::args().any(|argument| argument == "--bench") {
         return Ok(());
     }
-    println!("seed {}, k = {}, F_p = {}\n", runs::SEED, runs::K, runs::FPR);
+    println!("seed {}, k = {}, F_p = {}\n", seed(), runs::K, runs::FPR);
     shrinking::over_time()?;
     shrinking::over_lambda()?;
     times::sizes()?;
