@@ -16,6 +16,8 @@ mod plot;
 mod printed;
 #[path = "importance/readings.rs"]
 mod readings;
+#[path = "importance/repeats.rs"]
+mod repeats;
 #[path = "common/seed.rs"]
 mod seed;
 #[path = "importance/sets.rs"]
@@ -95,6 +97,7 @@ fn main() -> Done {
             "../shared/data/cdn_requests.txt is missing: Table I and Fig. 5 to 10 are skipped\n"
         ),
     }
+    repeats::table(&PAPER, elements, STREAMS)?;
     synthetic(elements)?;
     stability::formulas();
     stability::figure_20()?;

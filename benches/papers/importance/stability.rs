@@ -176,7 +176,12 @@ pub fn formulas() {
     let (as_printed, summed) = cell.figure_4();
     let printed = [
         "(the formula of its own paper)".to_owned(),
-        format!("{:.4} by Fig. 2, {:.4} by the proof", cell.figure_2(), cell.proof_of_theorem_1()),
+        format!(
+            "{:.4} by Fig. 2, {:.4} by the proof, {:.4} by Fig. 2 with two repairs",
+            cell.figure_2(),
+            cell.proof_of_theorem_1(),
+            cell.figure_2_repaired()
+        ),
         format!("{as_printed:.4} by Fig. 4, {summed:.4} if A_i is a sum"),
         "(none)".to_owned(),
     ];

@@ -238,7 +238,8 @@ fn samples(
             match *change {
                 Change::Step(step) => {
                     let death = if *time == 0 { 0 } else { time + WINDOW * MICROS };
-                    deaths.resize(step as usize, death);
+                    // A step that was entered before records a time only.
+                    deaths.resize((step as usize).max(deaths.len()), death);
                 }
                 Change::Open { bank: number, since, words } => {
                     banks.push(Bank { number, since, words });
