@@ -7,8 +7,18 @@
 //! paper's sense. Where no slack is near, all counters are written anew, with new slack; the paper
 //! does not say what it does then.
 
-use super::bits::{Bits, width};
+use super::bits::{Bits, WIDEST, width};
 use super::structure::{Structure, positions};
+
+/// Where the slack bits are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Slack {
+    /// Between the counters, as the text says.
+    Between,
+    /// Behind all counters: a counter that grows moves all others behind it, which takes the longer
+    /// the more counters there are, as Fig. 6 shows.
+    Behind,
+}
 
 /// A slack bit follows each second counter: the paper's `ε` of one half.
 const COUNTERS_A_SLACK_BIT: usize = 2;
@@ -36,6 +46,7 @@ pub struct Spectral {
     ov: Bits,
     /// The bits of a field at first.
     least: usize,
+    slack: Slack,
     moves: u64,
     /// The inserts that moved counters, as often as they did.
     moving_inserts: u64,
@@ -44,7 +55,7 @@ pub struct Spectral {
 
 impl Spectral {
     /// Creates the filter with empty counters of `least` bits.
-    pub fn new(cells: usize, least: usize) -> Self {
+    pub fn new(cells: usize, least: usize, slack: Slack) -> Self {
         let mut made = Self {
             cells,
             base: Bits::new(0),
@@ -55,6 +66,7 @@ impl Spectral {
             cv2: Bits::new(0),
             ov: Bits::new(0),
             least,
+            slack,
             moves: 0,
             moving_inserts: 0,
             spreads: 0,
@@ -97,7 +109,9 @@ impl Spectral {
             }
             self.ov.set(number * self.relative, self.relative, (at - chunk) as u64);
             self.base.set(at, width(value), value);
-            at += self.needs(value) + usize::from(number.is_multiple_of(COUNTERS_A_SLACK_BIT));
+            let is_before_slack = number.is_multiple_of(COUNTERS_A_SLACK_BIT);
+            let slack = usize::from(is_before_slack && self.slack == Slack::Between);
+            at += self.needs(value) + slack;
         }
     }
 
@@ -124,7 +138,8 @@ impl Spectral {
                 [number, next].map(|at| self.ov.get(at * self.relative, self.relative));
             start + (next - this) as usize
         };
-        (start, end - start)
+        // Behind the last counter there may be more slack than a counter can use.
+        (start, (end - start).min(WIDEST))
     }
 
     /// Stores a value that the counter's field cannot hold.
@@ -134,8 +149,11 @@ impl Spectral {
             if width(value) <= has {
                 return self.base.set(start, has, value);
             }
-            let near = number + 1..(number + 1 + NEAR).min(self.cells);
-            let with_slack = near.into_iter().find_map(|other| {
+            let others = match self.slack {
+                Slack::Between => number + 1..(number + 1 + NEAR).min(self.cells),
+                Slack::Behind => (number + 1).max(self.cells - 1)..self.cells,
+            };
+            let with_slack = others.into_iter().find_map(|other| {
                 let (start, has) = self.field(other);
                 let needs = self.needs(self.base.get(start, has));
                 (needs < has).then_some((other, start + needs))

@@ -1,7 +1,7 @@
 //! An array of bits, as plain memory: fields of up to 57 bits at any offset.
 
 /// The widest field: it lies in eight bytes, at any offset.
-const WIDEST: usize = 57;
+pub const WIDEST: usize = 57;
 
 /// Bits in words. One more word at the end lets every field be read as two.
 pub struct Bits(Vec<u64>);
