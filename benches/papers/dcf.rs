@@ -8,6 +8,14 @@
 //! is one block, and the rule is the paper's global one. For larger n a [`model`] follows the
 //! global rule.
 
+#[path = "dcf/bare.rs"]
+mod bare;
+#[path = "dcf/bare_dynamic.rs"]
+mod bare_dynamic;
+#[path = "dcf/bare_spectral.rs"]
+mod bare_spectral;
+#[path = "dcf/bits.rs"]
+mod bits;
 #[path = "dcf/memory.rs"]
 mod memory;
 #[path = "dcf/model.rs"]
@@ -16,8 +24,12 @@ mod model;
 mod plot;
 #[path = "dcf/runs.rs"]
 mod runs;
+#[path = "common/seed.rs"]
+mod seed;
 #[path = "dcf/shrinking.rs"]
 mod shrinking;
+#[path = "dcf/structure.rs"]
+mod structure;
 #[path = "common/table.rs"]
 mod table;
 #[path = "common/timer.rs"]
@@ -26,15 +38,17 @@ mod timer;
 mod times;
 
 use runs::Done;
+use seed::seed;
 
 fn main() -> Done {
     // Cargo runs benches as tests too, with another argument; there is nothing to test here.
     if !std::env::args().any(|argument| argument == "--bench") {
         return Ok(());
     }
-    println!("seed {}, k = {}, F_p = {}\n", runs::SEED, runs::K, runs::FPR);
+    println!("seed {}, k = {}, F_p = {}\n", seed(), runs::K, runs::FPR);
     shrinking::over_time()?;
     shrinking::over_lambda()?;
+    bare::tables()?;
     times::sizes()?;
     memory::bits_by_block()?;
     memory::ratios()?;

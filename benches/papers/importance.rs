@@ -16,6 +16,10 @@ mod plot;
 mod printed;
 #[path = "importance/readings.rs"]
 mod readings;
+#[path = "importance/repeats.rs"]
+mod repeats;
+#[path = "common/seed.rs"]
+mod seed;
 #[path = "importance/sets.rs"]
 mod sets;
 #[path = "importance/stability.rs"]
@@ -27,9 +31,10 @@ mod streams;
 #[path = "common/table.rs"]
 mod table;
 
-use contest::{Algorithm, CELLS, Contest, Done, K, SEED, percent};
+use contest::{Algorithm, CELLS, Contest, Done, K, percent};
 use ebbtide::kinds::bloom;
 use ebbtide_testkit::random::Random;
+use seed::seed;
 use sets::{Set, claims_of_synthetic, claims_of_trace};
 use streams::{Item, Occurs, Request, Synthetic, shuffle};
 use table::Table;
@@ -81,7 +86,10 @@ fn main() -> Done {
         return Ok(());
     }
     let elements = elements(PAPER[0][0][0] / 100.0);
-    println!("seed {SEED}, streams of {elements} distinct elements, {STREAMS} streams of a set\n");
+    println!(
+        "seed {}, streams of {elements} distinct elements, {STREAMS} streams of a set\n",
+        seed()
+    );
     let requests = streams::trace()?;
     match &requests {
         Some(requests) => of_trace(requests, elements)?,
@@ -89,6 +97,7 @@ fn main() -> Done {
             "../shared/data/cdn_requests.txt is missing: Table I and Fig. 5 to 10 are skipped\n"
         ),
     }
+    repeats::table(&PAPER, elements, STREAMS)?;
     synthetic(elements)?;
     stability::formulas();
     stability::figure_20()?;
@@ -134,7 +143,7 @@ fn of_trace(requests: &[Request], elements: usize) -> Done {
 
 /// Returns [`STREAMS`] permutations, the same for every set.
 fn permutations(stream: &[Item]) -> Vec<Vec<Item>> {
-    let mut random = Random::new(SEED);
+    let mut random = Random::new(seed());
     let permuted = |_| {
         let mut stream = stream.to_vec();
         shuffle(&mut stream, &mut random);
@@ -181,7 +190,7 @@ fn synthetic(elements: usize) -> Done {
     for (name, occurs, figures) in SYNTHETIC {
         for repeating in REPEATING {
             let source = Synthetic::new(occurs, elements, repeating);
-            let mut random = Random::new(SEED);
+            let mut random = Random::new(seed());
             let streams: Vec<_> = (0..STREAMS).map(|_| source.stream(&mut random)).collect();
             let contest = Contest::run(&streams)?;
             let row = |both: fn([f64; 4]) -> (f64, f64)| {

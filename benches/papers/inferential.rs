@@ -14,6 +14,8 @@ mod contest;
 mod geometry;
 #[path = "common/plot.rs"]
 mod plot;
+#[path = "common/seed.rs"]
+mod seed;
 #[path = "inferential/streams.rs"]
 mod streams;
 #[path = "common/table.rs"]
@@ -24,8 +26,9 @@ mod trial;
 use contest::{Best, Condition, Point};
 use ebbtide::inference::distinct::{self, Distinct};
 use plot::{Curve, Figure, Scale, draw};
+use seed::seed;
 use std::error::Error;
-use streams::{SEED, Stream, UNIVERSE};
+use streams::{Stream, UNIVERSE};
 use table::Table;
 use trial::{NAMES, Score, by_prior};
 
@@ -90,7 +93,7 @@ fn main() -> Done {
     }
     let queries = 1 << argument("--items-log2")?.unwrap_or(ITEMS_LOG2);
     let patience = argument("--patience")?.unwrap_or(PATIENCE);
-    println!("seed {SEED}, {queries} queries of a synthetic stream, blocks of 16 KiB,");
+    println!("seed {}, {queries} queries of a synthetic stream, blocks of 16 KiB,", seed());
     println!("no more functions after {patience} numbers of them that were best for no filter\n");
     expected_distinct()?;
     let streams = EXPERIMENTS.iter().map(|experiment| (experiment.stream)(queries));

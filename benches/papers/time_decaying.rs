@@ -10,6 +10,8 @@
 
 #[path = "common/plot.rs"]
 mod plot;
+#[path = "common/seed.rs"]
+mod seed;
 #[path = "time_decaying/streams.rs"]
 mod streams;
 #[path = "common/table.rs"]
@@ -22,9 +24,10 @@ use ebbtide::kinds::registry;
 use ebbtide::media::Memory;
 use ebbtide::{Any, Durability, Filter, Options, Parameters, Timestamp};
 use plot::{Curve, Figure, Scale, draw};
+use seed::seed;
 use std::error::Error;
 use std::sync::Arc;
-use streams::{EPOCHS, PAGES, PER_EPOCH, Profile, SEED, Stream};
+use streams::{EPOCHS, PAGES, PER_EPOCH, Profile, Stream};
 use table::Table;
 use timer::Timer;
 
@@ -43,7 +46,7 @@ fn main() -> Done {
     if !std::env::args().any(|argument| argument == "--bench") {
         return Ok(());
     }
-    println!("seed {SEED}, {CELLS} counters, k = {K}\n");
+    println!("seed {}, {CELLS} counters, k = {K}\n", seed());
     let stream = Stream::synthetic();
     skew(&stream)?;
     for sizes in [Sizes::Paper, Sizes::Ours] {
@@ -103,7 +106,7 @@ const OPTIMIZED: &str = "decaying-optimized";
 
 /// Creates a filter in memory: no disk is measured.
 fn create(spec: Any) -> Done<Filter<Any>> {
-    let options = Options::new().hash_seed(SEED).durability(Durability::Never);
+    let options = Options::new().hash_seed(seed()).durability(Durability::Never);
     Ok(Filter::create_on(Arc::new(Memory::new()), spec, options)?)
 }
 

@@ -12,6 +12,8 @@
 mod course;
 #[path = "common/plot.rs"]
 mod plot;
+#[path = "common/seed.rs"]
+mod seed;
 #[path = "common/table.rs"]
 mod table;
 
@@ -21,6 +23,7 @@ use course::{
 use ebbtide::kinds::age_partitioned::theory::{Phase, fpr};
 use ebbtide::{Any, Filter, Parameters};
 use plot::{Curve, Figure, Scale, draw};
+use seed::seed;
 use std::error::Error;
 use std::f64::consts::LN_2;
 use table::Table;
@@ -50,7 +53,7 @@ fn main() -> Done {
     if !std::env::args().any(|argument| argument == "--bench") {
         return Ok(());
     }
-    println!("seed {}, window {WINDOW} s, {RATE} distinct keys a second\n", course::SEED);
+    println!("seed {}, window {WINDOW} s, {RATE} distinct keys a second\n", seed());
     slices_of_the_paper()?;
     table_2()?;
     let mut asked = (0, 0);

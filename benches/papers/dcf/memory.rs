@@ -2,7 +2,8 @@
 
 use super::model::Model;
 use super::plot::{Curve, Figure, Scale, draw};
-use super::runs::{Done, Kind, SEED, Setting, State, Subject, shuffle};
+use super::runs::{Done, Kind, Setting, State, Subject, shuffle};
+use super::seed::seed;
 use super::table::Table;
 use ebbtide::kinds::dynamic_count::fixed_bits;
 use ebbtide_testkit::random::Random;
@@ -41,7 +42,7 @@ fn fill(subject: &Subject, counts: &[u64], rounds: u64, random: &mut Random) -> 
 /// Creates a filter with these counts.
 fn filled(setting: Setting, counts: &[u64], rounds: u64) -> Done<(Subject, State)> {
     let subject = Subject::new(setting)?;
-    fill(&subject, counts, rounds, &mut Random::new(SEED))?;
+    fill(&subject, counts, rounds, &mut Random::new(seed()))?;
     let state = subject.state()?;
     Ok((subject, state))
 }
@@ -80,7 +81,7 @@ pub fn ratios() -> Done {
         .flat_map(|what| means.map(|mean| format!("M = {mean} n, {what}")))
         .map(|name| Curve { name, points: Vec::new() })
         .collect();
-    let mut random = Random::new(SEED);
+    let mut random = Random::new(seed());
     for skew in (0..=8).map(|quarter| f64::from(quarter) / 4.0) {
         let (mut bits, mut ours, mut formula) = ([0.0; 3], [0.0; 4], [0.0; 4]);
         for (index, mean) in means.into_iter().enumerate() {
@@ -125,7 +126,7 @@ const PAPER_BOUND: f64 = 16_950.0 / 20_125.0;
 
 /// Table 2: many repeated values.
 pub fn table_2() -> Done {
-    let mut random = Random::new(SEED);
+    let mut random = Random::new(seed());
     // The sum of twelve uniform numbers is nearly normal, with standard deviation 1; the standard
     // deviation of the counts is the root of their mean.
     let mut normal =
@@ -194,7 +195,7 @@ pub fn table_2() -> Done {
 /// keys were inserted and removed one by one.
 pub fn bits_by_block() -> Done {
     let (keys, mean) = (1_000_000, 100);
-    let counts = counts(keys, keys * mean, 1.0, &mut Random::new(SEED));
+    let counts = counts(keys, keys * mean, 1.0, &mut Random::new(seed()));
     let setting = Setting::new(Kind::Dynamic, keys, mean as f64);
     let (m, x) = (setting.cells, fixed_bits(mean as f64));
     let head = [

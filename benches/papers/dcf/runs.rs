@@ -1,5 +1,6 @@
 //! The filters of the experiments, their streams of keys, and their timing.
 
+use super::seed::seed;
 use super::timer::Timer;
 use ebbtide::media::Memory;
 use ebbtide::{Any, Durability, Filter, Options, Parameters, Result};
@@ -11,8 +12,6 @@ use std::sync::Arc;
 /// The result of an experiment.
 pub type Done<T = ()> = std::result::Result<T, Box<dyn Error>>;
 
-/// The seed of streams and of hashing.
-pub const SEED: u64 = 20_261_120;
 /// The paper's number of hash functions.
 pub const K: u32 = 3;
 /// The paper's `F_p`, the share of false positives.
@@ -81,7 +80,7 @@ pub struct Subject {
 
 impl Subject {
     pub fn new(setting: Setting) -> Result<Self> {
-        let mut options = Options::new().hash_seed(SEED).durability(Durability::Never);
+        let mut options = Options::new().hash_seed(seed()).durability(Durability::Never);
         if let Some(stripes) = setting.stripes {
             options = options.stripes(stripes).block_bytes(64 << 10);
         }
@@ -133,7 +132,7 @@ impl Subject {
     /// Returns the nanoseconds of an estimate, on average over random keys: the least of some
     /// turns.
     pub fn time_to_read(&self) -> Result<f64> {
-        let mut random = Random::new(SEED);
+        let mut random = Random::new(seed());
         let mut least = f64::MAX;
         for _ in 0..5 {
             let keys: Vec<_> =
@@ -176,7 +175,7 @@ pub struct Stream {
 impl Stream {
     /// Creates `inserts` keys of a Zipf distribution, removed in random order.
     pub fn zipf(keys: u64, inserts: u64, exponent: f64, times: u32) -> Self {
-        let mut random = Random::new(SEED);
+        let mut random = Random::new(seed());
         let inserts: Vec<u32> = if exponent == 0.0 {
             (0..inserts).map(|_| random.below(keys) as u32).collect()
         } else {

@@ -2,7 +2,8 @@
 //! the effect of the threshold λ.
 
 use super::plot::{Curve, Figure, Scale, draw};
-use super::runs::{Done, Kind, SEED, Setting, Subject};
+use super::runs::{Done, Kind, Setting, Subject};
+use super::seed::seed;
 use super::table::Table;
 use ebbtide_testkit::random::Random;
 use ebbtide_testkit::zipf::Zipf;
@@ -88,7 +89,7 @@ fn course(ratio: f64) -> Done<(Vec<f64>, f64)> {
     let mut later = 0.0;
     for (execution, lambda) in lambdas().enumerate() {
         let mean = (FILLING as u64 * STEP) as f64 / KEYS as f64;
-        let mut population = Population::new(mean, lambda, &skews, SEED + execution as u64)?;
+        let mut population = Population::new(mean, lambda, &skews, seed() + execution as u64)?;
         let mut full = 0.0;
         for (step, sum) in sums.iter_mut().enumerate().skip(1) {
             let skew = population.any_skew();
@@ -146,7 +147,7 @@ const MEAN: u64 = 20;
 fn until_empty(ratio: f64, lambda: f64, skews: &[Zipf]) -> Done<f64> {
     let (mut sum, mut executions) = (0.0, 0.0);
     for skew in (0..EXPONENTS).step_by(2) {
-        let mut population = Population::new(MEAN as f64, lambda, skews, SEED + skew as u64)?;
+        let mut population = Population::new(MEAN as f64, lambda, skews, seed() + skew as u64)?;
         for _ in 0..KEYS * MEAN {
             population.insert(skew)?;
         }

@@ -1,6 +1,7 @@
 //! The filters that the paper compares (Table III), and their answers to a stream's items: each
 //! item is looked up, then inserted.
 
+use super::seed::seed;
 use super::streams::{HIGHEST, Item};
 use ebbtide::kinds::stable::Deletion;
 use ebbtide::kinds::stable::theory::{Chain, level_shares, same_shares, two_class_shares};
@@ -14,8 +15,6 @@ use std::sync::Arc;
 /// The result of an experiment.
 pub type Done<T = ()> = std::result::Result<T, Box<dyn Error>>;
 
-/// The seed of streams and of hashing.
-pub const SEED: u64 = 20_261_120;
 /// The number of cells: 16 KB at the paper's 8 bits (Table II); of bits, in a Bloom filter.
 pub const CELLS: u64 = 16384;
 /// The highest value of a cell.
@@ -267,7 +266,7 @@ impl Contest {
         let mut scores = Algorithm::ALL.map(|_| Score::new());
         for (number, stream) in (0..).zip(streams) {
             for (algorithm, score) in Algorithm::ALL.into_iter().zip(&mut scores) {
-                algorithm.filter(SEED + number)?.take_all(stream, score)?;
+                algorithm.filter(seed() + number)?.take_all(stream, score)?;
             }
         }
         Ok(Self { scores, streams: streams.len() })

@@ -40,6 +40,18 @@ impl Cell {
         1.0 - a - lower
     }
 
+    /// Returns `V_0` of IBF-2C by Fig. 2 with two repairs: `B` is not divided by `p' + k`, and its
+    /// exponent is the number of values above `M/2`. It is then the closed form `Π p'/(p' + k·Q_i)`
+    /// with `Q_i` one half above `M/2`, and 1 below.
+    pub fn figure_2_repaired(self) -> f64 {
+        let (a, _) = self.upper();
+        let b = (self.lowered / (self.lowered + self.k / 2.0)).powi(self.max - self.max / 2);
+        let middle = self.k / 2.0 / (self.lowered + self.k) * (1.0 - a + b);
+        let ratio = self.lowered / (self.lowered + self.k);
+        let lower: f64 = (0..self.max / 2).map(|step| ratio.powi(step) * middle).sum();
+        1.0 - a - lower
+    }
+
     /// Returns `V_0` of IBF-2C by the last lines of the proof of theorem III.1.
     pub fn proof_of_theorem_1(self) -> f64 {
         let (a, b) = self.upper();

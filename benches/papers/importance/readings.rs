@@ -2,55 +2,71 @@
 //! one each: whether the least important items are stored at all, and how IBF-H chooses cells. They
 //! show how much Table I depends on these points.
 
-use super::contest::{Algorithm, CELLS, Done, K, MAX, P, SEED, Score, percent};
+use super::contest::{Algorithm, CELLS, Done, K, MAX, P, Score, percent};
+use super::seed::seed;
 use super::streams::{HIGHEST, Item};
 use super::table::Table;
 use ebbtide_testkit::random::{Random, mix};
 
 /// The mapping of importance to a value from 0 to [`MAX`].
 #[derive(Clone, Copy)]
-enum Levels {
+pub enum Levels {
     /// `⌈7·imp/50⌉`, at least 1: ours.
     Up,
     /// `⌊7·imp/50⌋`: "8 classes" (section III-D), of which the lowest is not stored.
     Down,
+    /// `⌊7·imp/50⌋`, at least 1.
+    DownToOne,
 }
 
 /// A possible interpretation of a filter.
-struct Reading {
-    algorithm: Algorithm,
+pub struct Reading {
+    /// The filter.
+    pub algorithm: Algorithm,
     levels: Levels,
     /// The number of cells that IBF-H draws until it accepts one.
     attempts: u32,
-    says: &'static str,
+    /// Its name in the tables.
+    pub says: &'static str,
 }
 
 const READINGS: [Reading; 8] = [
-    reading(Algorithm::TwoClasses, Levels::Up, 1, "as ours"),
-    reading(Algorithm::TwoClasses, Levels::Down, 1, "f rounds down"),
-    reading(Algorithm::ManyClasses, Levels::Up, 1, "as ours"),
-    reading(Algorithm::ManyClasses, Levels::Down, 1, "f rounds down"),
-    reading(Algorithm::Hybrid, Levels::Up, 64, "as ours"),
-    reading(Algorithm::Hybrid, Levels::Down, 64, "f rounds down"),
-    reading(Algorithm::Hybrid, Levels::Up, 1, "a cell refused is not replaced"),
-    reading(Algorithm::Hybrid, Levels::Down, 1, "both"),
+    Reading::new(Algorithm::TwoClasses, Levels::Up, 1, "as ours"),
+    Reading::new(Algorithm::TwoClasses, Levels::Down, 1, "f rounds down"),
+    Reading::new(Algorithm::ManyClasses, Levels::Up, 1, "as ours"),
+    Reading::new(Algorithm::ManyClasses, Levels::Down, 1, "f rounds down"),
+    Reading::new(Algorithm::Hybrid, Levels::Up, 64, "as ours"),
+    Reading::new(Algorithm::Hybrid, Levels::Down, 64, "f rounds down"),
+    Reading::new(Algorithm::Hybrid, Levels::Up, 1, "a cell refused is not replaced"),
+    Reading::new(Algorithm::Hybrid, Levels::Down, 1, "both"),
 ];
 
-const fn reading(
-    algorithm: Algorithm,
-    levels: Levels,
-    attempts: u32,
-    says: &'static str,
-) -> Reading {
-    Reading { algorithm, levels, attempts, says }
-}
-
 impl Reading {
+    /// Creates an interpretation.
+    pub const fn new(
+        algorithm: Algorithm,
+        levels: Levels,
+        attempts: u32,
+        says: &'static str,
+    ) -> Self {
+        Self { algorithm, levels, attempts, says }
+    }
+
+    /// Runs streams, each through a new filter.
+    pub fn score(&self, streams: &[Vec<Item>]) -> Done<Score> {
+        let mut score = Score::new();
+        for (number, stream) in (0..).zip(streams) {
+            self.take_all(stream, number, &mut score)?;
+        }
+        Ok(score)
+    }
+
     /// Returns the value to which an item raises its cells.
     fn value(&self, importance: u32) -> u32 {
         let level = match self.levels {
             Levels::Up => (MAX * importance).div_ceil(HIGHEST).max(1),
             Levels::Down => MAX * importance / HIGHEST,
+            Levels::DownToOne => (MAX * importance / HIGHEST).max(1),
         };
         match self.algorithm {
             Algorithm::TwoClasses if 2 * level > MAX => MAX,
@@ -74,7 +90,7 @@ impl Reading {
 
     /// Runs algorithms 1 and 2 as printed.
     fn take_all(&self, stream: &[Item], number: u64, score: &mut Score) -> Done {
-        let mut random = Random::new(mix(SEED + number));
+        let mut random = Random::new(mix(seed() + number));
         let mut cells = vec![0_u32; CELLS as usize];
         score.take_all(stream, |item| {
             let mut hashes = Random::new(mix(item.key ^ mix(number)));
@@ -107,11 +123,7 @@ pub fn table(printed: &[[[f64; 4]; 5]; 2], sets: &[Vec<Vec<Item>>; 2]) -> Done {
         }
         let mut rates = Vec::new();
         for streams in sets {
-            let mut score = Score::new();
-            for (number, stream) in (0..).zip(streams) {
-                reading.take_all(stream, number, &mut score)?;
-            }
-            let [positives, negatives, ..] = score.aggregates().map(percent);
+            let [positives, negatives, ..] = reading.score(streams)?.aggregates().map(percent);
             rates.extend([positives, negatives]);
         }
         let [a, b, c, d] = [0, 1, 2, 3].map(|at| rates[at].clone());

@@ -2,7 +2,8 @@
 //! cell up to 7 takes 3 bits and one of a Bloom filter takes one. For comparison: the two-buffer
 //! filters, which the paper names but does not measure.
 
-use super::contest::{Algorithm, CELLS, Contestant, Done, K, SEED, Score, percent};
+use super::contest::{Algorithm, CELLS, Contestant, Done, K, Score, percent};
+use super::seed::seed;
 use super::streams::{HIGH, Item};
 use super::table::Table;
 use ebbtide::Parameters;
@@ -45,7 +46,7 @@ pub fn same_storage(kibibytes: u64, stream: &[Item]) -> Done {
         filters.push((kind, kind, longest_window(kind, bits)?, "window-items"));
     }
     for (name, kind, parameters, telling) in filters {
-        let contestant = Contestant::new(kind, parameters, SEED)?;
+        let contestant = Contestant::new(kind, parameters, seed())?;
         let told: u64 = contestant.filter.parameters().required(telling, "a number")?;
         let mut score = Score::new();
         contestant.take_all(stream, &mut score)?;

@@ -1,6 +1,7 @@
 //! The streams of the Inferential paper: two synthetic ones, and two real ones in place of its
 //! trace of source addresses, which is not public.
 
+use super::seed::seed;
 use ebbtide::Result;
 use ebbtide::inference::Distinct;
 use ebbtide_testkit::random::Random;
@@ -8,9 +9,6 @@ use ebbtide_testkit::zipf::Zipf;
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
-
-/// The seed of streams, penalties and hashing.
-pub const SEED: u64 = 20_261_120;
 
 /// The number of keys from which synthetic streams draw.
 pub const UNIVERSE: usize = 1 << 16;
@@ -59,7 +57,7 @@ impl Stream {
 
     /// Creates the stream of section 5.2, with this many queries.
     pub fn uniform(queries: usize) -> Result<Self> {
-        let mut random = Random::new(SEED);
+        let mut random = Random::new(seed());
         let keys = (0..WARM_UP + queries).map(|_| random.below(UNIVERSE as u64) as u32);
         let priors = vec![1.0 / UNIVERSE as f64; UNIVERSE];
         let distinct = Distinct::uniform(UNIVERSE as u64)?;
@@ -68,7 +66,7 @@ impl Stream {
 
     /// Creates the stream of section 5.3.1, with this many queries.
     pub fn power_law(queries: usize) -> Result<Self> {
-        let (zipf, mut random) = (Zipf::new(UNIVERSE, 1.0), Random::new(SEED));
+        let (zipf, mut random) = (Zipf::new(UNIVERSE, 1.0), Random::new(seed()));
         let keys = (0..WARM_UP + queries).map(|_| zipf.next(&mut random) as u32);
         let distinct = Distinct::power_law(UNIVERSE as u64, 1.0)?;
         Ok(Self::new("power law", keys.collect(), WARM_UP, power_law(), distinct))

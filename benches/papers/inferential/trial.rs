@@ -2,7 +2,8 @@
 //! answers.
 
 use super::geometry::Geometry;
-use super::streams::{SEED, Stream};
+use super::seed::seed;
+use super::streams::Stream;
 use ebbtide::inference::{self, Penalty, decide};
 use ebbtide::media::Memory;
 use ebbtide::{Durability, Filter, Form, Options, Result};
@@ -85,7 +86,7 @@ impl Score {
 
 /// Returns the penalties of the queries in turn: both uniform in [1, 10), the same in all trials.
 fn penalties() -> impl Iterator<Item = Penalty> {
-    let mut random = Random::new(!SEED);
+    let mut random = Random::new(!seed());
     let mut next = move || 1.0 + 9.0 * (random.below(1 << 53) as f64 / (1_u64 << 53) as f64);
     std::iter::from_fn(move || Some(Penalty { false_positive: next(), false_negative: next() }))
 }
@@ -103,7 +104,7 @@ pub const NAMES: [&str; 3] = ["standard", "the paper's form", "refined"];
 ///
 /// Those of the filter.
 pub fn run(stream: &Stream, geometry: &Geometry) -> Result<Scores> {
-    let options = Options::new().hash_seed(SEED).stripes(1).durability(Durability::Never);
+    let options = Options::new().hash_seed(seed()).stripes(1).durability(Durability::Never);
     let filter = Filter::create_on(Arc::new(Memory::new()), geometry.spec(), options)?;
     stream.keys[..stream.warm_up]
         .iter()

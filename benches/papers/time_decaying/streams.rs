@@ -1,14 +1,13 @@
 //! Requests for pages: a synthetic stream as skewed as the paper's, and real ones if they are
 //! present.
 
+use super::seed::seed;
 use ebbtide_testkit::random::Random;
 use ebbtide_testkit::zipf::Zipf;
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
-/// The seed of streams and of hashing.
-pub const SEED: u64 = 20_261_120;
 /// The number of pages of the synthetic stream.
 pub const PAGES: usize = 10_000;
 /// Its Zipf exponent: a tenth of the pages gets 90 % of the visits, as in the paper's Fig. 1.
@@ -26,7 +25,7 @@ pub struct Stream {
 impl Stream {
     /// Creates the synthetic stream.
     pub fn synthetic() -> Self {
-        let (zipf, mut random) = (Zipf::new(PAGES, EXPONENT), Random::new(SEED));
+        let (zipf, mut random) = (Zipf::new(PAGES, EXPONENT), Random::new(seed()));
         let request = |_| zipf.next(&mut random) as u32;
         Self {
             name: "synthetic, Zipf 1.2",

@@ -2,12 +2,11 @@
 //! course: slices, their size, memory and false-positive rate. Slices and memory are read from the
 //! events in the filter's own log.
 
+use super::seed::seed;
 use ebbtide::inspect::{self, Entry};
 use ebbtide::{Any, Durability, Filter, Options, Parameters, Result, Timestamp};
 use ebbtide_testkit::random::{Random, mix};
 
-/// The seed of keys and of hashing.
-pub const SEED: u64 = 20_261_120;
 /// The window, in seconds.
 pub const WINDOW: u64 = 600;
 /// The number of distinct keys inserted per second, evenly spaced.
@@ -85,7 +84,7 @@ struct Bank {
 }
 
 fn key(number: u64) -> [u8; 16] {
-    let [low, high] = [number, !number].map(|half| mix(half ^ mix(SEED)).to_le_bytes());
+    let [low, high] = [number, !number].map(|half| mix(half ^ mix(seed())).to_le_bytes());
     let mut key = [0; 16];
     key[..8].copy_from_slice(&low);
     key[8..].copy_from_slice(&high);
@@ -132,7 +131,7 @@ fn timestamp(at: u64) -> Timestamp {
 /// kept.
 pub fn options() -> Options {
     Options::new()
-        .hash_seed(SEED)
+        .hash_seed(seed())
         .stripes(STRIPES)
         .durability(Durability::Never)
         .checkpoint_bytes(1 << 40)
@@ -162,7 +161,7 @@ pub fn run(setting: &Setting) -> Result<Course> {
     let parameters = filter.parameters();
     let (k, l) = (number(&parameters, "k")?, number(&parameters, "l")?);
     let first_words = ebbtide::kinds::registry::build("time-limited", &parameters)?.first_words();
-    let mut random = Random::new(SEED);
+    let mut random = Random::new(seed());
     let (mut asked, mut missed, mut rates) = (0, 0, Vec::new());
     let every = KEYS / SAMPLES;
     for round in 0..setting.windows * SAMPLES {
@@ -239,7 +238,8 @@ fn samples(
             match *change {
                 Change::Step(step) => {
                     let death = if *time == 0 { 0 } else { time + WINDOW * MICROS };
-                    deaths.resize(step as usize, death);
+                    // A step that was entered before records a time only.
+                    deaths.resize((step as usize).max(deaths.len()), death);
                 }
                 Change::Open { bank: number, since, words } => {
                     banks.push(Bank { number, since, words });
