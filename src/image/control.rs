@@ -13,8 +13,8 @@
 //! | 128-255 | session table: the incarnation of each slot |
 //! | 256- | stripes, 8 words each; stripe 0 guards the state block |
 //! | after them | the state block, in two copies |
-//! | after it | the positions of sources |
-//! | after them | the shards of the counters |
+//! | after it | the shards of the counters |
+//! | after them | the positions of sources: last, because few filters use them |
 
 use crate::error::{Error, Result};
 use crate::format::header::{HEADER_BYTES, HEADER_WORDS, Header, IMAGE, PAGE_BYTES};
@@ -149,20 +149,20 @@ impl Identity {
 
     /// Returns the start and the end of the positions, in words.
     fn positions(&self) -> (usize, usize) {
-        let at = self.state_block().1;
+        let at = self.shards().1;
         (at, at + POSITIONS_WORDS)
     }
 
     /// Returns the start and the end of the shards, each in a pair of cache lines of its own.
     fn shards(&self) -> (usize, usize) {
-        let at = self.positions().1.next_multiple_of(2 * STRIPE_WORDS);
+        let at = self.state_block().1.next_multiple_of(2 * STRIPE_WORDS);
         (at, at + shards_words(self.stripes))
     }
 
     /// Returns the bytes of the file.
     #[must_use]
     pub fn bytes(&self) -> u64 {
-        (self.shards().1 as u64 * 8).next_multiple_of(PAGE_BYTES)
+        (self.positions().1 as u64 * 8).next_multiple_of(PAGE_BYTES)
     }
 }
 
