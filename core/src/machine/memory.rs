@@ -84,7 +84,9 @@ impl Bank {
     /// Returns the number of blocks in a chunk.
     #[inline]
     fn blocks_of(&self, chunk: usize) -> usize {
-        let before = (chunk as u64) << self.shift;
+        // A number from outside may be any: shifted first, it would lose bits.
+        let is_beyond = chunk as u64 > self.blocks >> self.shift;
+        let before = if is_beyond { self.blocks } else { (chunk as u64) << self.shift };
         self.blocks.saturating_sub(before).min(1 << self.shift) as usize
     }
 

@@ -267,6 +267,22 @@ fn words_that_move_stay_the_same_and_large_ones_are_not_asked_for() {
 }
 
 #[test]
+fn a_chunk_with_a_number_beyond_the_bank_is_damage_whatever_its_upper_bits() {
+    let mut saved = machine("bloom");
+    filled(&mut saved, 20);
+    let pieces: Vec<_> = saved.pieces().collect();
+    for number in [1_u64 << 30, 1 << 52, 1 << 58, 1 << 62, 1 << 63, u64::MAX] {
+        let mut piece = pieces[1].clone();
+        piece[40..48].copy_from_slice(&number.to_le_bytes());
+        let sum = checksum(&piece);
+        piece[24..32].copy_from_slice(&sum.to_le_bytes());
+        let mut restore = Restore::begin(&pieces[0]).expect("the first piece");
+        let error = restore.add(&piece).expect_err("no such chunk");
+        assert!(matches!(error, Error::Damaged { .. }), "{number}: {error}");
+    }
+}
+
+#[test]
 fn another_version_is_named() {
     let saved = machine("bloom");
     let mut piece = saved.pieces().next().expect("a piece");

@@ -322,7 +322,7 @@ mod tests {
         }
         assert!(left.next().is_none() && value != before);
         // SAFETY: moved, so at its new place; freed once.
-        let value = unsafe { Box::from_raw(value.cast::<Value>()) };
+        let mut value = unsafe { Box::from_raw(value.cast::<Value>()) };
         assert_eq!(value.machine().expect("it is ready").digest(), digest);
     }
 }
