@@ -184,7 +184,8 @@ impl Machine {
     ///
     /// # Errors
     /// [`Error::Unsupported`] for what the kind does not do, [`Error::Parameter`] for a weight out
-    /// of bounds: then nothing has changed.
+    /// of bounds: then nothing has changed. [`Error::Damaged`] for a state from outside in which
+    /// events do not end: those that `log` received have been applied.
     pub fn write(
         &mut self,
         request: &Request,
@@ -192,7 +193,7 @@ impl Machine {
         log: &mut impl FnMut(Logged),
     ) -> Result<Written> {
         write::check(self.kind(), request)?;
-        write::perform(&mut self.parts, request, (time, 0), log, records::change)
+        write::perform(&mut self.parts, request, (time, 0), false, log, records::change)
     }
 
     /// Inserts a key; false if its time lies before the window.

@@ -28,17 +28,33 @@ pub fn diverging() -> (&'static CStr, u64, [u8; RECORD]) {
     (APPLY, 0, [0; RECORD])
 }
 
-/// Records that a filter has emitted in one command.
+/// Records that a filter has emitted in one command. The first two, which most commands do not
+/// exceed, need no allocation.
 pub struct Log {
-    first: u64,
-    records: Vec<u8>,
+    few: [u8; 2 * RECORD],
+    length: usize,
+    /// All records, if there are more.
+    many: Vec<u8>,
 }
 
 impl Log {
     /// Adds the next record.
     #[inline]
     pub fn push(&mut self, logged: Logged) {
-        self.records.extend_from_slice(&logged.record);
+        if let Some(place) = self.few.get_mut(self.length..self.length + RECORD) {
+            place.copy_from_slice(&logged.record);
+        } else {
+            if self.many.is_empty() {
+                self.many.extend_from_slice(&self.few);
+            }
+            self.many.extend_from_slice(&logged.record);
+        }
+        self.length += RECORD;
+    }
+
+    #[inline]
+    fn records(&self) -> &[u8] {
+        if self.many.is_empty() { &self.few[..self.length] } else { &self.many }
     }
 }
 
@@ -56,23 +72,23 @@ pub fn emit<T>(
 ) -> Result<T, Failure> {
     let machine = value.machine()?;
     let first = machine.position().next_lsn;
-    let mut log = Log { first, records: Vec::with_capacity(2 * RECORD) };
+    let mut log = Log { few: [0; 2 * RECORD], length: 0, many: Vec::new() };
     let changed = change(machine, &mut log);
-    propagate(call, value, &log, event);
+    propagate(call, value, (first, log.records()), event);
     changed.map_err(|error| refused(&error))
 }
 
 #[inline]
-fn propagate(call: &Call<'_>, value: &mut Value, log: &Log, event: &CStr) {
-    if log.records.is_empty() {
+fn propagate(call: &Call<'_>, value: &mut Value, (first, all): (u64, &[u8]), event: &CStr) {
+    if all.is_empty() {
         return;
     }
-    let mut lsn = log.first;
-    for records in log.records.chunks(MOST_RECORDS * RECORD) {
+    let mut lsn = first;
+    for records in all.chunks(MOST_RECORDS * RECORD) {
         call.replicate_numbered(APPLY, lsn, records);
         lsn += (records.len() / RECORD) as u64;
     }
-    value.emitted(log.first, lsn);
+    value.emitted(first, lsn);
     call.changed(event);
 }
 

@@ -50,12 +50,12 @@ impl Access {
     }
 }
 
-/// What the server is told about a command.
+/// The description of a command for the server.
 #[derive(Debug, Clone, Copy)]
 pub struct About {
     /// The name.
     pub name: &'static CStr,
-    /// The number of arguments with the name; negative for at least so many.
+    /// The number of arguments with the name; negative for at least this number.
     pub arity: i32,
     /// Flags, separated by blanks.
     pub flags: &'static CStr,
@@ -73,7 +73,7 @@ pub struct About {
 
 /// A command.
 pub trait Command {
-    /// What the server is told about it.
+    /// Its description for the server.
     const ABOUT: About;
 
     /// Executes a call.
@@ -100,7 +100,7 @@ pub(super) unsafe extern "C" fn execute<C: Command>(
     arguments: *mut *mut RedisModuleString,
     count: c_int,
 ) -> c_int {
-    // SAFETY: the server passes so many arguments, which live as long as the call.
+    // SAFETY: the server passes this number of arguments, which live as long as the call.
     let arguments = unsafe { std::slice::from_raw_parts(arguments, count as usize) };
     let fits = match C::ABOUT.arity {
         most if most < 0 => arguments.len() >= most.unsigned_abs() as usize,
@@ -209,13 +209,13 @@ impl Call<'_> {
         unsafe { api(raw::RedisModule_ReplyWithSimpleString)(self.context, c"OK".as_ptr()) };
     }
 
-    /// Begins an array of so many replies.
+    /// Begins an array with this number of replies.
     pub fn array(&self, count: usize) {
         // SAFETY: as above.
         unsafe { api(raw::RedisModule_ReplyWithArray)(self.context, count as c_long) };
     }
 
-    /// Begins a map of so many pairs of replies; an array for clients without maps.
+    /// Begins a map with this number of pairs; an array for clients without maps.
     pub fn map(&self, pairs: usize) {
         // SAFETY: as above.
         unsafe { api(raw::RedisModule_ReplyWithMap)(self.context, pairs as c_long) };

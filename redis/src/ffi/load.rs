@@ -156,7 +156,7 @@ fn log(context: &Context, text: &str) {
 /// Returns a random number of the server.
 pub fn random() -> u128 {
     let mut bytes = [0_u8; 16];
-    // SAFETY: so many bytes.
+    // SAFETY: as many bytes as passed.
     unsafe { api(raw::RedisModule_GetRandomBytes)(bytes.as_mut_ptr(), bytes.len()) };
     u128::from_le_bytes(bytes)
 }

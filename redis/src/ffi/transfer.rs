@@ -42,7 +42,7 @@ impl Deref for Loaded {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: so many bytes, which belong to this.
+        // SAFETY: as many bytes, which belong to this.
         unsafe { std::slice::from_raw_parts(self.start, self.length) }
     }
 }

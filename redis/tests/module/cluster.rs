@@ -1,5 +1,5 @@
 //! A cluster of three primaries and three replicas under load: slots move, a primary is killed, its
-//! replica takes over, by itself and by command, and it comes back as a replica. In the end each
+//! replica takes over, then by command, and it comes back as a replica. In the end each
 //! filter has the digest that a server alone has after the same commands.
 
 use crate::samples::{Commands, SAMPLES};

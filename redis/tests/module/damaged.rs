@@ -3,7 +3,7 @@
 
 use crate::samples::{Commands, SAMPLES};
 use crate::server::{Server, is_there};
-use ebbtide_core::hash::short_checksum;
+use ebbtide_core::hash::{DigestHasher, short_checksum};
 use ebbtide_testkit::environment::{SEED, number, scaled};
 use ebbtide_testkit::random::Random;
 use redis::Value;
@@ -44,7 +44,8 @@ fn pieces(payload: &[u8]) -> Vec<(usize, usize)> {
     found.filter(|(at, length)| at + HEADER + length <= payload.len() - 10).collect()
 }
 
-/// Changes a payload, and puts right some of its checksums: those of the pieces, of the identity.
+/// Changes a payload, and puts right most of its checksums: those of the pieces, of the identity,
+/// and the seal of all pieces.
 fn damage(payload: &mut Vec<u8>, random: &mut Random) {
     let places = pieces(payload);
     let below = |random: &mut Random, limit: usize| random.below(limit.max(1) as u64) as usize;
@@ -76,15 +77,23 @@ fn damage(payload: &mut Vec<u8>, random: &mut Random) {
         let from = below(random, end);
         payload.drain(from..from + below(random, end - from));
     }
-    for (at, length) in pieces(payload) {
-        if random.below(10) > 0 {
-            mend(&mut payload[at..at + HEADER + length]);
+    let places = pieces(payload);
+    let mut seal = DigestHasher::default();
+    for (number, &(at, length)) in places.iter().enumerate() {
+        let piece = &mut payload[at..at + HEADER + length];
+        if number + 1 == places.len() && length == 16 && random.below(10) > 0 {
+            piece[HEADER..].copy_from_slice(&seal.finish().to_le_bytes());
         }
+        if random.below(20) > 0 {
+            correct(piece);
+        }
+        let sum = piece[24..HEADER].try_into().expect("eight bytes");
+        seal.words(&[u64::from_le_bytes(sum)]);
     }
 }
 
 /// Puts right the checksum of a piece, and that of the identity in it.
-fn mend(piece: &mut [u8]) {
+fn correct(piece: &mut [u8]) {
     const TITLE: &[u8] = b"ebbtide identity ";
     const LAST: usize = b"checksum ".len() + 17;
     let title = piece.windows(TITLE.len()).position(|window| window == TITLE);

@@ -53,7 +53,7 @@ fn send(connection: &mut Connection, commands: Vec<Cmd>, way: u64) {
     }
 }
 
-/// Sends so many random commands of all filters.
+/// Sends a number of random commands of all filters.
 pub fn run(connection: &mut Connection, all: &mut [Commands<'_>], random: &mut Random, count: u64) {
     let mut left = count * all.len() as u64;
     while left > 0 {
@@ -158,7 +158,7 @@ pub fn rewrite(server: &Server) {
     assert_eq!(server.info("persistence", "aof_last_bgrewrite_status"), "ok");
 }
 
-/// What the primary does wrong, a replica notices, and what it loads in full mends it.
+/// A replica that was written to notices it; a full synchronisation repairs it.
 #[test]
 fn a_replica_that_differs_says_so_until_it_is_synchronised_in_full() {
     if !is_there() {

@@ -113,7 +113,7 @@ fn a_watched_filter_breaks_a_transaction_only_if_a_record_was_emitted() {
 }
 
 #[test]
-fn a_client_that_caches_is_told_of_changes() {
+fn a_client_that_caches_receives_changes() {
     with_filter("", |server| {
         let (data, told) = (&mut server.connect(), &mut server.connect());
         let id: i64 = ask(told, "CLIENT ID");
@@ -194,7 +194,7 @@ fn a_key_that_expires_takes_its_filter_along_on_the_replica_too() {
 }
 
 #[test]
-fn an_evicted_filter_is_gone_on_the_replica_too() {
+fn an_evicted_filter_leaves_the_replica_too() {
     with_filter("", |server| {
         let replica = Server::replica(server, "");
         let connection = &mut server.connect();
