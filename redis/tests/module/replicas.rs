@@ -284,7 +284,8 @@ fn effects_of_an_ordinary_client_are_applied_or_change_nothing() {
     assert_eq!(target.info("ebbtide", "ebbtide_diverged"), "0");
 }
 
-/// RedisBloom: `test_cf_loadchunk_replicates_to_replica`; valkey-bloom: `test_replication_behavior`.
+/// RedisBloom: `test_cf_loadchunk_replicates_to_replica`; valkey-bloom:
+/// `test_replication_behavior`.
 #[test]
 fn imported_pieces_reach_the_replica_also_if_it_joins_halfway() {
     if !is_there() {
