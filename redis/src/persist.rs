@@ -3,7 +3,8 @@
 //! A snapshot holds, of one value: the format (a number), its state (a number), and its pieces
 //! (`ebbtide_core::machine`: at most 1 MiB each, with checksums), ended by empty bytes. A value
 //! whose pieces are still coming is saved as those that have come, so a replica or a restart in
-//! between does not lose them. Blocks are saved as they are, so what is loaded is the same bit by bit.
+//! between does not lose them. Blocks are saved as they are, so what is loaded is the same bit by
+//! bit.
 
 use crate::commands::effects::{LOAD_CHUNK, diverging};
 use crate::ffi::{Emitter, Loader, Saver, Stored, Summary, WORDS_THAT_MOVE};
