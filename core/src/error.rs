@@ -49,6 +49,11 @@ pub enum Error {
         /// The version that was found.
         found: u64,
     },
+    /// There is no memory for a part of a filter that is restored.
+    Memory {
+        /// The size of the part.
+        bytes: u64,
+    },
     /// A record is not the next one of this filter; nothing has changed.
     Diverged {
         /// What the next record must be.
@@ -88,6 +93,7 @@ impl fmt::Display for Error {
             Self::Version { expected, found } => {
                 write!(f, "expected format version {expected}, found {found}")
             }
+            Self::Memory { bytes } => write!(f, "there is no memory for {bytes} bytes"),
             Self::Diverged { expected, found } => {
                 write!(
                     f,

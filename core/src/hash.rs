@@ -206,7 +206,7 @@ pub fn short_checksum(bytes: &[u8], seed: u64) -> u64 {
 }
 
 /// A streaming hash for the digest of a filter's logical state.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct DigestHasher(xxhash_rust::xxh3::Xxh3);
 
 impl DigestHasher {

@@ -8,7 +8,8 @@ use crate::text::{Source, names, sources};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Where this rule and that about inherent methods hold.
-pub const FOLDERS: &[&str] = &["src", "core/src", "cli/src", "capi/src", "testkit/src", "benches"];
+pub const FOLDERS: &[&str] =
+    &["src", "core/src", "cli/src", "capi/src", "redis/src", "testkit/src", "benches"];
 
 /// The names in a path, as `crate::engine::open`.
 type Names = Vec<String>;

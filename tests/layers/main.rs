@@ -101,10 +101,12 @@ const FOLDERS: &[&str] = &[
     "core/src",
     "cli/src",
     "capi/src",
+    "redis/src",
     "testkit/src",
     "tests",
     "cli/tests",
     "capi/tests",
+    "redis/tests",
     "examples",
     "benches",
     "capi/benches",
@@ -128,6 +130,17 @@ const UNSAFE_FILES: &[&str] = &[
 
 /// The same in the C interface: what C passes and calls.
 const UNSAFE_FILES_OF_C: &[&str] = &["interface.rs", "pointers.rs"];
+
+/// The same in the module for Redis: the server's interface, its allocator, and the entry.
+const UNSAFE_FILES_OF_REDIS: &[&str] = &[
+    "alloc.rs",
+    "ffi/call.rs",
+    "ffi/load.rs",
+    "ffi/settings.rs",
+    "ffi/stored.rs",
+    "ffi/transfer.rs",
+    "lib.rs",
+];
 
 /// Where the orderings of atomic accesses are chosen: the shared words of the image, locks, slots
 /// of the log, the undo area and the words of blocks, what a fork leaves, media of their own. A
@@ -413,7 +426,7 @@ fn nothing_unfinished_and_nothing_waved_through() {
         "from_ne_bytes",
     ];
     let mut wrong = Vec::new();
-    for folder in ["src", "core/src", "cli/src", "capi/src"] {
+    for folder in ["src", "core/src", "cli/src", "capi/src", "redis/src"] {
         for source in sources(folder) {
             for word in words.iter().filter(|&&word| source.code.contains(word)) {
                 wrong.push(format!("{folder}/{}: {word}", source.name));
@@ -513,7 +526,9 @@ fn nothing_that_a_forked_child_can_reach_waits_through_a_table_of_the_process() 
 fn every_unsafe_is_at_home_and_says_why() {
     let mut wrong = Vec::new();
     let c = sources("capi/src").into_iter().map(|source| (source, UNSAFE_FILES_OF_C));
-    for (source, homes) in library().into_iter().map(|source| (source, UNSAFE_FILES)).chain(c) {
+    let redis = sources("redis/src").into_iter().map(|source| (source, UNSAFE_FILES_OF_REDIS));
+    let library = library().into_iter().map(|source| (source, UNSAFE_FILES));
+    for (source, homes) in library.chain(c).chain(redis) {
         let text: Vec<&str> = source.text.lines().collect();
         for (at, line) in source.code.lines().enumerate() {
             // The functions that C calls; their header says what callers must do.

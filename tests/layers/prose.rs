@@ -54,6 +54,7 @@ const PLACES: &[&str] = &[
     "examples",
     "fuzz",
     "python",
+    "redis",
     "src",
     "testkit",
     "tests",

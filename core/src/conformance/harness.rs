@@ -94,6 +94,7 @@ impl Harness {
             &mut self.machine.parts,
             request,
             now,
+            true,
             &mut |record| log.add(record),
             apply,
         );
@@ -120,7 +121,7 @@ impl Harness {
     pub fn insert_once(&mut self, hash: u64, time: Micros, weight: u32) -> Decision {
         let request = Request::insert(hash).weighing(weight);
         let (stamp, inserts) = (OperationTime { time, stream: true }, self.totals().inserts);
-        let decided = write::decide(&self.machine.parts, &request, stamp, self.now);
+        let decided = write::decide(&self.machine.parts, &request, (stamp, self.now), true);
         let (plan, _) = decided.expect("no question");
         if let Decision::Insert { step } = plan.decision {
             let change = Precondition::Nothing.change();
@@ -129,7 +130,14 @@ impl Harness {
             let apply = |kind: &dyn Kind, state: &State<'_>, blocks: &Blocks<'_>, operation: &_| {
                 apply(kind, state, blocks, operation, (undo, inserts));
             };
-            write::emit_operation(&mut self.machine.parts, &operation, stamp, &mut |_| {}, apply);
+            write::emit_operation(
+                &mut self.machine.parts,
+                &operation,
+                stamp,
+                false,
+                &mut |_| {},
+                apply,
+            );
         }
         plan.decision
     }

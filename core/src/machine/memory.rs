@@ -7,7 +7,7 @@
 use crate::atomic::AtomicU64;
 use crate::block::undo_log::Undo;
 use crate::block::{Block, Blocks, Geometry, Layout, MAX_BANKS, OWN_WORDS, store};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::kind::plan::Locate;
 use crate::kind::{BankMask, Kind, State};
 use crate::state::BankEntry;
@@ -45,6 +45,14 @@ pub(super) fn zeros(count: usize) -> Box<[AtomicU64]> {
     (0..count).map(|_| AtomicU64::new(0)).collect()
 }
 
+/// Returns words that are all zero; `None` if there is no memory for them.
+fn try_zeros(count: usize) -> Option<Box<[AtomicU64]>> {
+    let mut words = Vec::new();
+    words.try_reserve_exact(count).ok()?;
+    words.extend((0..count).map(|_| AtomicU64::new(0)));
+    Some(words.into_boxed_slice())
+}
+
 /// One bank.
 #[derive(Debug)]
 pub(super) struct Bank {
@@ -76,7 +84,9 @@ impl Bank {
     /// Returns the number of blocks in a chunk.
     #[inline]
     fn blocks_of(&self, chunk: usize) -> usize {
-        let before = (chunk as u64) << self.shift;
+        // A number from outside may be any: shifted first, it would lose bits.
+        let is_beyond = chunk as u64 > self.blocks >> self.shift;
+        let before = if is_beyond { self.blocks } else { (chunk as u64) << self.shift };
         self.blocks.saturating_sub(before).min(1 << self.shift) as usize
     }
 
@@ -105,15 +115,30 @@ impl Bank {
         Block { own, cells, number, of, undo }
     }
 
-    /// Returns a chunk that may be written to, allocated if it was not there.
-    pub(super) fn chunk_mut(&mut self, chunk: usize) -> &mut [AtomicU64] {
-        let words = self.words_of(chunk);
+    /// Returns the place of a chunk in the lists, which grow to hold it.
+    fn place_mut(&mut self, chunk: usize) -> &mut Option<Chunk> {
         let (group, within) = (chunk / GROUP, chunk % GROUP);
         if self.groups.len() <= group {
             self.groups.resize_with(group + 1, || None);
         }
         let group = self.groups[group].get_or_insert_with(|| Box::new([const { None }; GROUP]));
-        group[within].get_or_insert_with(|| zeros(words))
+        &mut group[within]
+    }
+
+    /// Returns a chunk that may be written to, allocated if it was not there.
+    pub(super) fn chunk_mut(&mut self, chunk: usize) -> &mut [AtomicU64] {
+        let words = self.words_of(chunk);
+        self.place_mut(chunk).get_or_insert_with(|| zeros(words))
+    }
+
+    /// As [`Bank::chunk_mut`], for a chunk from outside.
+    ///
+    /// # Errors
+    /// [`Error::Memory`].
+    pub(super) fn try_chunk_mut(&mut self, chunk: usize) -> Result<&mut [AtomicU64]> {
+        let words = self.words_of(chunk);
+        let fresh = try_zeros(words).ok_or(Error::Memory { bytes: words as u64 * 8 })?;
+        Ok(self.place_mut(chunk).insert(fresh))
     }
 
     /// Returns the first chunk that is there from this number on.
@@ -262,6 +287,14 @@ impl Memory {
                 bank.chunk_mut(chunk);
             }
         }
+    }
+
+    /// Visits each allocation that holds words.
+    pub(super) fn each_allocation(&mut self, mut visit: impl FnMut(&mut Box<[AtomicU64]>)) {
+        visit(&mut self.state);
+        let groups = self.banks.iter_mut().flatten().flat_map(|bank| &mut bank.groups);
+        let chunks = groups.flatten().flat_map(|group| group.iter_mut());
+        chunks.flatten().for_each(visit);
     }
 
     /// Returns the bytes that are allocated.

@@ -23,10 +23,11 @@ mod tests;
 
 pub use ledger::{Logged, Position};
 pub use options::MachineOptions;
-pub use pieces::Pieces;
+pub use pieces::{PieceCursor, Pieces};
 pub use stat::MachineStat;
 pub use write::Written;
 
+use crate::atomic::AtomicU64;
 use crate::block::{Block, Layout, OWN_WORDS};
 use crate::digest::StateDigest;
 use crate::error::{Error, Result};
@@ -106,6 +107,12 @@ impl Machine {
         self.parts.identity.encode()
     }
 
+    /// Returns what never changes of the filter.
+    #[must_use]
+    pub fn as_identity(&self) -> &Identity {
+        &self.parts.identity
+    }
+
     /// Creates an empty filter from an encoded identity, of a kind of this crate.
     ///
     /// # Errors
@@ -177,7 +184,8 @@ impl Machine {
     ///
     /// # Errors
     /// [`Error::Unsupported`] for what the kind does not do, [`Error::Parameter`] for a weight out
-    /// of bounds: then nothing has changed.
+    /// of bounds: then nothing has changed. [`Error::Damaged`] for a state from outside in which
+    /// events do not end: those that `log` received have been applied.
     pub fn write(
         &mut self,
         request: &Request,
@@ -185,7 +193,7 @@ impl Machine {
         log: &mut impl FnMut(Logged),
     ) -> Result<Written> {
         write::check(self.kind(), request)?;
-        write::perform(&mut self.parts, request, (time, 0), log, records::change)
+        write::perform(&mut self.parts, request, (time, 0), false, log, records::change)
     }
 
     /// Inserts a key; false if its time lies before the window.
@@ -379,8 +387,7 @@ impl Machine {
     /// Returns the bytes of memory that are allocated.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
-        let Parts { memory, ledger, .. } = &self.parts;
-        size_of_val(self) + size_of_val(ledger.stripes()) + memory.allocated_bytes()
+        size_of_val(self) + self.parts.allocated_bytes()
     }
 
     /// Returns the bytes of memory when all of the present banks is used. Memory is allocated when
@@ -398,6 +405,30 @@ impl Machine {
     #[must_use]
     pub fn pieces(&self) -> Pieces<'_> {
         Pieces::new(&self.parts)
+    }
+
+    /// Returns the pieces from a place on, which [`Pieces::cursor`] of this filter has returned. If
+    /// the filter has changed since, the pieces are not those of one state: compare its
+    /// [position](Machine::position).
+    #[must_use]
+    pub fn pieces_from(&self, cursor: &PieceCursor) -> Pieces<'_> {
+        Pieces::from(&self.parts, cursor.clone())
+    }
+
+    /// Passes each allocation of at most this number of bytes that holds words to `relocate`, which
+    /// returns it, or another one with the same content. For hosts that reduce the fragmentation of
+    /// their memory.
+    pub fn relocate(
+        &mut self,
+        most_bytes: usize,
+        mut relocate: impl FnMut(Box<[AtomicU64]>) -> Box<[AtomicU64]>,
+    ) {
+        self.parts.memory.each_allocation(|words| {
+            if size_of_val(&**words) <= most_bytes {
+                let moved = relocate(std::mem::take(words));
+                *words = moved;
+            }
+        });
     }
 
     /// Makes a filter, of a kind of this crate, from all of its pieces. See [`Restore`] for pieces
@@ -442,7 +473,7 @@ impl Restore {
     /// Begins with the first piece, of a filter of a kind of this crate.
     ///
     /// # Errors
-    /// [`Error::Damaged`], [`Error::Version`].
+    /// [`Error::Damaged`], [`Error::Version`], [`Error::Memory`].
     pub fn begin(first: &[u8]) -> Result<Self> {
         Self::begin_with(first, KINDS)
     }
@@ -461,6 +492,31 @@ impl Restore {
     /// As [`Restore::begin`].
     pub fn add(&mut self, piece: &[u8]) -> Result<()> {
         self.0.add(piece)
+    }
+
+    /// Returns the number of the next piece; the first one has 0.
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        self.0.number
+    }
+
+    /// Returns whether the last piece has been added.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.0.sealed
+    }
+
+    /// Returns the pieces that were added, without the last one. A host that is itself saved before
+    /// all pieces have come saves these, and continues from them.
+    #[must_use]
+    pub fn pieces(&self) -> Pieces<'_> {
+        Pieces::unsealed(&self.0.parts)
+    }
+
+    /// Returns the bytes of memory that are allocated.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        size_of_val(self) + self.0.parts.allocated_bytes()
     }
 
     /// Returns the filter.

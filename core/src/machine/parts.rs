@@ -90,6 +90,11 @@ impl Parts {
         }
     }
 
+    /// Returns the bytes that are allocated beside these parts themselves.
+    pub(super) fn allocated_bytes(&self) -> usize {
+        size_of_val(self.ledger.stripes()) + self.memory.allocated_bytes()
+    }
+
     /// Returns the sum of a kind word over all blocks.
     pub(crate) fn sum(&self, word: usize) -> u64 {
         let mut sum = 0_u64;

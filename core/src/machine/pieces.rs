@@ -43,14 +43,49 @@ const MOST_BYTES: usize = 1 << 20;
 #[derive(Debug)]
 pub struct Pieces<'a> {
     parts: &'a Parts,
+    cursor: PieceCursor,
+    /// Whether the last piece is the seal.
+    sealed: bool,
+}
+
+/// A place between two pieces of a filter, at which a host may continue to save it. It is valid
+/// until the filter changes.
+#[derive(Debug, Clone)]
+pub struct PieceCursor {
     number: u32,
     /// The slot and the number of the next chunk to look for; `None` after the seal.
     next: Option<(usize, usize)>,
     seal: Seal,
 }
 
+impl Default for PieceCursor {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl PieceCursor {
+    /// Returns the place before the first piece.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { number: 0, next: Some((0, 0)), seal: Seal::default() }
+    }
+
+    /// Returns the number of the next piece; the first one has 0.
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Returns whether all pieces have been returned.
+    #[must_use]
+    pub fn is_done(&self) -> bool {
+        self.next.is_none()
+    }
+}
+
 /// The hash of the checksums of all pieces so far.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Seal(DigestHasher);
 
 impl std::fmt::Debug for Seal {
@@ -72,7 +107,23 @@ impl Seal {
 
 impl<'a> Pieces<'a> {
     pub(super) fn new(parts: &'a Parts) -> Self {
-        Self { parts, number: 0, next: Some((0, 0)), seal: Seal::default() }
+        Self::from(parts, PieceCursor::new())
+    }
+
+    /// Returns the pieces from a place on.
+    pub(super) fn from(parts: &'a Parts, cursor: PieceCursor) -> Self {
+        Self { parts, cursor, sealed: true }
+    }
+
+    /// Returns the pieces without the seal, of a filter whose pieces have not all been added.
+    pub(super) fn unsealed(parts: &'a Parts) -> Self {
+        Self { sealed: false, ..Self::new(parts) }
+    }
+
+    /// Returns the place before the next piece.
+    #[must_use]
+    pub fn cursor(&self) -> &PieceCursor {
+        &self.cursor
     }
 
     /// Encodes a piece.
@@ -82,14 +133,14 @@ impl<'a> Pieces<'a> {
         bytes.extend_from_slice(tail);
         let length = (bytes.len() - HEADER_BYTES) as u32;
         bytes[..8].copy_from_slice(MAGIC);
-        for (at, value) in [(8, VERSION), (12, what), (16, self.number), (20, length)] {
+        for (at, value) in [(8, VERSION), (12, what), (16, self.cursor.number), (20, length)] {
             bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
         }
         let sum = checksum(&bytes);
         bytes[24..HEADER_BYTES].copy_from_slice(&sum.to_le_bytes());
         debug_assert!(bytes.len() <= MOST_BYTES, "a piece of {} bytes", bytes.len());
-        self.seal.add(sum);
-        self.number += 1;
+        self.cursor.seal.add(sum);
+        self.cursor.number += 1;
         bytes
     }
 
@@ -130,16 +181,16 @@ impl Iterator for Pieces<'_> {
     type Item = Vec<u8>;
 
     fn next(&mut self) -> Option<Vec<u8>> {
-        let next = self.next?;
-        if self.number == 0 {
+        let next = self.cursor.next?;
+        if self.cursor.number == 0 {
             return Some(self.first());
         }
         let Some(Found { slot, number, words }) = self.chunk_from(next) else {
-            self.next = None;
-            let seal = self.seal.words();
-            return Some(self.piece(SEAL, seal.into_iter(), &[]));
+            self.cursor.next = None;
+            let seal = self.cursor.seal.words();
+            return self.sealed.then(|| self.piece(SEAL, seal.into_iter(), &[]));
         };
-        self.next = Some((slot, number + 1));
+        self.cursor.next = Some((slot, number + 1));
         let place = [slot as u64, number as u64];
         Some(self.piece(CHUNK, place.into_iter().chain(words.iter().map(load)), &[]))
     }

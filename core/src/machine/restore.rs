@@ -13,9 +13,9 @@ use crate::identity::{Build, Identity};
 /// The restoration of a filter from its pieces.
 #[derive(Debug)]
 pub(super) struct Restoration {
-    parts: Parts,
+    pub(super) parts: Parts,
     /// The number of the next piece.
-    number: u32,
+    pub(super) number: u32,
     /// The least slot and number of the next chunk.
     next: (usize, usize),
     seal: Seal,
@@ -70,7 +70,7 @@ impl Restoration {
             let expected = format!("a chunk of a bank of the filter from {:?} on", self.next);
             return Err(damaged(number, expected, found()));
         };
-        fill(bank.chunk_mut(place.1), all);
+        fill(bank.try_chunk_mut(place.1)?, all);
         self.next = (place.0, place.1 + 1);
         Ok(())
     }

@@ -215,6 +215,74 @@ fn a_flipped_bit_anywhere_is_damage_or_another_version_and_no_error_shows_the_se
 }
 
 #[test]
+fn pieces_from_a_cursor_are_those_that_are_left() {
+    let mut saved = machine("counting");
+    saved.parts.allocate_all();
+    let all: Vec<_> = saved.pieces().collect();
+    for from in 0..=all.len() {
+        let mut pieces = saved.pieces();
+        pieces.by_ref().take(from).for_each(drop);
+        let cursor = pieces.cursor().clone();
+        assert_eq!((cursor.number() as usize, cursor.is_done()), (from, from == all.len()));
+        assert!(saved.pieces_from(&cursor).eq(all[from..].iter().cloned()), "from {from}");
+    }
+}
+
+#[test]
+fn a_restoration_that_is_itself_saved_continues() {
+    for name in names() {
+        let mut saved = machine(name);
+        filled(&mut saved, 300);
+        let pieces: Vec<_> = saved.pieces().collect();
+        let mut restore = Restore::begin(&pieces[0]).expect(name);
+        for piece in &pieces[1..] {
+            let so_far: Vec<_> = restore.pieces().collect();
+            assert_eq!((so_far.len(), restore.is_complete()), (restore.number() as usize, false));
+            let mut again = Restore::begin(&so_far[0]).expect(name);
+            so_far[1..].iter().try_for_each(|piece| again.add(piece)).expect(name);
+            again.add(piece).expect(name);
+            restore = again;
+        }
+        assert!(restore.is_complete() && restore.memory_bytes() >= saved.memory_bytes());
+        assert_eq!(restore.finish().expect(name).digest(), saved.digest(), "{name}");
+    }
+}
+
+#[test]
+fn words_that_move_stay_the_same_and_large_ones_are_not_asked_for() {
+    let mut saved = machine("age-partitioned");
+    filled(&mut saved, 200);
+    let (digest, mut sizes) = (saved.digest(), Vec::new());
+    saved.relocate(usize::MAX, |words| {
+        sizes.push(size_of_val(&*words));
+        words.iter().map(|word| AtomicU64::new(crate::block::load(word))).collect()
+    });
+    assert!(sizes.len() > 1 && saved.digest() == digest, "{sizes:?}");
+    let most = sizes[0];
+    saved.relocate(most, |words| {
+        assert!(size_of_val(&*words) <= most);
+        words
+    });
+    assert_eq!(saved.digest(), digest);
+}
+
+#[test]
+fn a_chunk_with_a_number_beyond_the_bank_is_damage_whatever_its_upper_bits() {
+    let mut saved = machine("bloom");
+    filled(&mut saved, 20);
+    let pieces: Vec<_> = saved.pieces().collect();
+    for number in [1_u64 << 30, 1 << 52, 1 << 58, 1 << 62, 1 << 63, u64::MAX] {
+        let mut piece = pieces[1].clone();
+        piece[40..48].copy_from_slice(&number.to_le_bytes());
+        let sum = checksum(&piece);
+        piece[24..32].copy_from_slice(&sum.to_le_bytes());
+        let mut restore = Restore::begin(&pieces[0]).expect("the first piece");
+        let error = restore.add(&piece).expect_err("no such chunk");
+        assert!(matches!(error, Error::Damaged { .. }), "{number}: {error}");
+    }
+}
+
+#[test]
 fn another_version_is_named() {
     let saved = machine("bloom");
     let mut piece = saved.pieces().next().expect("a piece");

@@ -43,24 +43,38 @@ pub(super) fn check(kind: &dyn Kind, request: &Request) -> Result<()> {
     }
 }
 
-/// Decides a write and performs it, in a filter whose time is `now` or later.
+/// Decides a write and performs it, in a filter whose time is `now` or later. `early` wants the
+/// answer before the insert, also of kinds whose insert answers.
 #[inline]
 pub(crate) fn perform(
     parts: &mut Parts,
     request: &Request,
     (time, now): (OperationTime, Micros),
+    early: bool,
     log: &mut impl FnMut(Logged),
     apply: impl Apply,
 ) -> Result<Written> {
-    let (mut plan, estimate) = decide(parts, request, time, now)?;
+    let (mut plan, estimate) = decide(parts, request, (time, now), early)?;
     if let Some(checked) = plan.unchanged(request.precondition) {
         return Ok(Written { checked, estimate });
     }
-    let checked = Checked::of(plan.present == Some(true));
+    let mut event = next_event(parts, &plan, time, now);
+    if event.is_some() && plan.present.is_none() {
+        // The answer is that of the state before the event.
+        (plan, _) = decide(parts, request, (time, now), true)?;
+    }
+    let present = plan.present;
     // Events come directly before the operation that needs them, and only then.
-    while let Some(event) = next_event(parts, &plan, time, now) {
-        emit_event(parts, &event, time, log)?;
-        (plan, _) = decide(parts, &request.under(Precondition::Nothing), time, now)?;
+    let mut events = 0;
+    while let Some(due) = event {
+        events += 1;
+        if events > MOST_EVENTS {
+            return Err(too_many_events());
+        }
+        emit_event(parts, &due, time, log)?;
+        let anyway = request.under(Precondition::Nothing);
+        (plan, _) = decide(parts, &anyway, (time, now), true)?;
+        event = next_event(parts, &plan, time, now);
     }
     let Decision::Insert { step } = plan.decision else {
         // An event has made it too late.
@@ -69,11 +83,25 @@ pub(crate) fn perform(
     let Request { hash, weight, precondition, .. } = *request;
     let change = precondition.change();
     let operation = Operation { change, hash, step, time: time.time, weight };
-    emit_operation(parts, &operation, time, log, apply);
+    let answered = emit_operation(parts, &operation, time, present.is_none(), log, apply);
+    let checked = Checked::of(present.unwrap_or(answered));
     if estimate.is_none() || checked != Checked::New {
         return Ok(Written { checked, estimate });
     }
     Ok(Written { checked, estimate: count(parts, hash, time.time.max(now)) })
+}
+
+/// The most events before one operation: far more than any sound state needs. State words from
+/// outside may be such that an event is due after each event.
+const MOST_EVENTS: u32 = 1 << 16;
+
+#[cold]
+fn too_many_events() -> Error {
+    Error::Damaged {
+        what: "the state of the filter".to_owned(),
+        expected: format!("at most {MOST_EVENTS} events before an operation"),
+        found: "more".to_owned(),
+    }
 }
 
 /// Returns how often a key was inserted.
@@ -93,14 +121,14 @@ fn moment(parts: &Parts, time: OperationTime, now: Micros) -> Moment {
 pub(crate) fn decide(
     parts: &Parts,
     request: &Request,
-    time: OperationTime,
-    now: Micros,
+    (time, now): (OperationTime, Micros),
+    early: bool,
 ) -> Result<(WritePlan, Option<Estimate>)> {
     let (state, moment) = (parts.memory.state(), moment(parts, time, now));
     let (kind, layout, memory) = (parts.kind(), parts.identity.layout, &parts.memory);
     let mut read = None;
     let count = |count| read = Some(count);
-    let plan = plan::decide((kind, true), &state, layout, &moment, request, memory, count);
+    let plan = plan::decide((kind, early), &state, layout, &moment, request, memory, count);
     match read {
         Some(None) => Err(unsupported(kind, "estimate")),
         read => Ok((plan, read.flatten())),
@@ -140,24 +168,30 @@ pub(crate) fn emit_event(
     Ok(())
 }
 
-/// Emits an operation that was decided, and applies it.
+/// Emits an operation that was decided, and applies it; `checks` lets the insert answer whether the
+/// key was in the window. Otherwise the answer is false.
 #[inline]
 pub(crate) fn emit_operation(
     parts: &mut Parts,
     operation: &Operation,
     time: OperationTime,
+    checks: bool,
     log: &mut impl FnMut(Logged),
     apply: impl Apply,
-) {
+) -> bool {
     let (kind, hash) = (&*parts.identity.kind, operation.hash);
     let mask = kind.touches(&parts.memory.state(), operation.step);
     parts.memory.allocate(mask, hash);
     let (state, blocks) = (parts.memory.state(), parts.memory.locate(mask, hash));
     let record = records::of_operation(kind, &state, &blocks, operation, time.stream);
     log(parts.ledger.append(&record));
-    apply(kind, &state, &blocks, operation);
+    let answered = checks && kind.insert_and_check(&state, &blocks, operation, record.argument);
+    if !checks {
+        apply(kind, &state, &blocks, operation);
+    }
     let stripe = parts.identity.layout.stripe_of(hash) + 1;
     parts.ledger.count(stripe, time, records::counts(kind.weights().is_some(), &record));
+    answered
 }
 
 /// Emits the record of a clear, and applies it.

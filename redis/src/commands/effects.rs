@@ -1,0 +1,249 @@
+//! Effects: the commands that replicas and the append-only file get in place of users' commands,
+//! and the writing of a filter that emits them.
+//!
+//! A filter refuses a record of another filter or LSN, so ordinary clients may send effects too: a
+//! wrong one changes nothing. From the primary or the append-only file it is a divergence, and the
+//! filter answers no questions any more.
+
+use super::key::present;
+use crate::arguments::{number, refused, wrong};
+use crate::ffi::{About, Access, Call, Command, Failure, Outcome};
+use crate::value::Value;
+use ebbtide_core::Result as Decided;
+use ebbtide_core::machine::{Logged, Machine, Restore};
+use std::ffi::CStr;
+
+const CREATE: &CStr = c"EB.CREATE";
+const APPLY: &CStr = c"EB.APPLY";
+/// The command that adds a piece.
+pub const LOAD_CHUNK: &CStr = c"EB.LOADCHUNK";
+
+/// Bytes of a record.
+const RECORD: usize = 32;
+/// The most records of one effect: 1 MiB.
+const MOST_RECORDS: usize = 1 << 15;
+
+/// Returns the effect after which any filter is diverged: command, LSN, record.
+pub fn diverging() -> (&'static CStr, u64, [u8; RECORD]) {
+    (APPLY, 0, [0; RECORD])
+}
+
+/// Records that a filter has emitted in one command. The first two, which most commands do not
+/// exceed, need no allocation.
+pub struct Log {
+    few: [u8; 2 * RECORD],
+    length: usize,
+    /// All records, if there are more.
+    many: Vec<u8>,
+}
+
+impl Log {
+    /// Adds the next record.
+    #[inline]
+    pub fn push(&mut self, logged: Logged) {
+        if let Some(place) = self.few.get_mut(self.length..self.length + RECORD) {
+            place.copy_from_slice(&logged.record);
+        } else {
+            if self.many.is_empty() {
+                self.many.extend_from_slice(&self.few);
+            }
+            self.many.extend_from_slice(&logged.record);
+        }
+        self.length += RECORD;
+    }
+
+    #[inline]
+    fn records(&self) -> &[u8] {
+        if self.many.is_empty() { &self.few[..self.length] } else { &self.many }
+    }
+}
+
+/// Lets `change` change a filter, and propagates the records that it emits; `event` is published if
+/// there are any. Records of a change that fails are propagated too: they have been applied.
+///
+/// # Errors
+/// Those of `change`, as a reply.
+#[inline]
+pub fn emit<T>(
+    call: &Call<'_>,
+    value: &mut Value,
+    event: &CStr,
+    change: impl FnOnce(&mut Machine, &mut Log) -> Decided<T>,
+) -> Result<T, Failure> {
+    let machine = value.machine()?;
+    let first = machine.position().next_lsn;
+    let mut log = Log { few: [0; 2 * RECORD], length: 0, many: Vec::new() };
+    let changed = change(machine, &mut log);
+    propagate(call, value, (first, log.records()), event);
+    changed.map_err(|error| refused(&error))
+}
+
+#[inline]
+fn propagate(call: &Call<'_>, value: &mut Value, (first, all): (u64, &[u8]), event: &CStr) {
+    if all.is_empty() {
+        return;
+    }
+    let mut lsn = first;
+    for records in all.chunks(MOST_RECORDS * RECORD) {
+        call.replicate_numbered(APPLY, lsn, records);
+        lsn += (records.len() / RECORD) as u64;
+    }
+    value.emitted(first, lsn);
+    call.changed(event);
+}
+
+/// Propagates a new filter.
+pub fn created(call: &Call<'_>, machine: &Machine) {
+    call.replicate(CREATE, &machine.identity());
+    call.changed(c"eb.reserve");
+}
+
+/// Creates the error for a key that has a value already.
+pub fn exists() -> Failure {
+    Failure::new("EXISTS", "the key has a value already")
+}
+
+/// `EB.CREATE key identity`: a new, empty filter.
+pub struct Create;
+
+impl Command for Create {
+    const ABOUT: About = About {
+        name: CREATE,
+        arity: 3,
+        flags: c"write",
+        categories: c"write admin dangerous",
+        key: 1,
+        access: Access::Create,
+        summary: c"Creates the empty filter of an identity. Sent to replicas by EB.RESERVE.",
+        complexity: c"O(1)",
+    };
+
+    fn run(call: &Call<'_>) -> Outcome {
+        let mut slot = call.open::<Value>(Self::ABOUT.access)?;
+        if slot.value().is_some() {
+            return Err(exists());
+        }
+        let machine = Machine::from_identity(call.argument(2)).map_err(|error| refused(&error))?;
+        created(call, &machine);
+        slot.set(Box::new(Value::ready(machine)));
+        call.ok();
+        Ok(())
+    }
+}
+
+/// `EB.APPLY key lsn records`: applies what another server has decided.
+pub struct Apply;
+
+impl Command for Apply {
+    const ABOUT: About = About {
+        name: APPLY,
+        arity: 4,
+        flags: c"write",
+        categories: c"write admin dangerous",
+        key: 1,
+        access: Access::Change,
+        summary: c"Applies records to a filter. Sent to replicas by commands that change it.",
+        complexity: c"O(N) for N records",
+    };
+
+    fn run(call: &Call<'_>) -> Outcome {
+        let lsn: u64 = number("LSN", "a number", call.argument(2))?;
+        let records = call.argument(3);
+        let mut slot = call.open::<Value>(Self::ABOUT.access)?;
+        let value = present(&mut slot)?;
+        let applied = apply(value.machine()?, lsn, records);
+        let count = *applied.as_ref().unwrap_or_else(|(count, _)| count);
+        let failed = applied.err().map(|(_, failure)| failure);
+        let is_diverged = failed.is_some() && call.is_replayed();
+        if is_diverged {
+            value.set_diverged(true);
+            // This server's own append-only file and replicas must come to the same.
+            call.replicate_numbered(APPLY, lsn, records);
+        } else if count > 0 {
+            call.replicate_numbered(APPLY, lsn, &records[..count * RECORD]);
+        }
+        if count > 0 {
+            value.applied(lsn, lsn + count as u64);
+            call.changed(c"eb.apply");
+        }
+        match failed {
+            Some(failure) => Err(failure),
+            None => {
+                call.ok();
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Applies records, the first of which has this LSN; returns their number. If one is wrong that
+/// could be known before, none is applied.
+///
+/// # Errors
+/// How many were applied, and the reply.
+fn apply(machine: &mut Machine, lsn: u64, bytes: &[u8]) -> Result<usize, (usize, Failure)> {
+    let (records, rest) = bytes.as_chunks::<RECORD>();
+    if !rest.is_empty() || records.is_empty() || records.len() > MOST_RECORDS {
+        let expected = format!("1 to {MOST_RECORDS} records of {RECORD} bytes");
+        return Err((0, wrong("records", expected, format!("{} bytes", bytes.len()).as_bytes())));
+    }
+    let logged = |at: usize| Logged { lsn: lsn.wrapping_add(at as u64), record: records[at] };
+    let uuid = machine.position().uuid;
+    // The first one is checked before it is applied.
+    if let Some(at) = (1..records.len()).find(|&at| logged(at).decode(uuid).is_none()) {
+        let failure = format!("record {at} of the command is not of this filter, or damaged");
+        return Err((0, Failure::new("DIVERGED", failure)));
+    }
+    for at in 0..records.len() {
+        machine.apply(&logged(at)).map_err(|error| (at, refused(&error)))?;
+    }
+    Ok(records.len())
+}
+
+/// `EB.LOADCHUNK key n piece`: one piece of a saved filter.
+pub struct LoadChunk;
+
+impl Command for LoadChunk {
+    const ABOUT: About = About {
+        name: LOAD_CHUNK,
+        arity: 4,
+        flags: c"write",
+        categories: c"write admin dangerous",
+        key: 1,
+        access: Access::Create,
+        summary: c"Adds one piece of a filter, as EB.SCANDUMP returns them. The last one seals it.",
+        complexity: c"O(N) for N bytes",
+    };
+
+    fn run(call: &Call<'_>) -> Outcome {
+        let given: u32 = number("n", "the number of a piece", call.argument(2))?;
+        let piece = call.argument(3);
+        let mut slot = call.open::<Value>(Self::ABOUT.access)?;
+        match slot.value() {
+            None if given == 0 => {
+                let restore = Restore::begin(piece).map_err(|error| refused(&error))?;
+                slot.set(Box::new(Value::loading(restore)));
+            }
+            None => {
+                return Err(Failure::new("NOTREADY", "there is no such key: begin with piece 0"));
+            }
+            Some(value) => add(value, given, piece)?,
+        }
+        call.replicate_numbered(LOAD_CHUNK, given.into(), piece);
+        call.changed(c"eb.load");
+        call.ok();
+        Ok(())
+    }
+}
+
+/// Adds a piece to those that have come.
+fn add(value: &mut Value, given: u32, piece: &[u8]) -> Outcome {
+    let restore = value.pieces_so_far_mut().ok_or_else(exists)?;
+    let next = restore.number();
+    if given != next {
+        return Err(Failure::new("NOTREADY", format!("expected piece {next}, found {given}")));
+    }
+    let added = restore.add(piece);
+    added.and_then(|()| value.complete()).map_err(|error| refused(&error))?;
+    Ok(())
+}

@@ -1,0 +1,142 @@
+//! Questions. They change nothing; a key without a filter contains nothing.
+
+use super::key::now;
+use crate::arguments::{reach, refused};
+use crate::ffi::{About, Access, Call, Command, Failure, Outcome};
+use crate::value::Value;
+use ebbtide_core::Age as Ago;
+use ebbtide_core::machine::Machine;
+
+/// Answers for each argument from `first` on; `None` stands for no filter. The replies are made
+/// when all answers are there.
+fn each<T>(
+    call: &Call<'_>,
+    first: usize,
+    ask: impl Fn(&Machine, u64, u64) -> Result<T, Failure>,
+    reply: impl Fn(Option<T>),
+) -> Outcome {
+    let mut slot = call.open::<Value>(Access::Read)?;
+    let Some(value) = slot.value() else {
+        let items = call.arguments_from(first);
+        call.array(items.len());
+        items.for_each(|_| reply(None));
+        return Ok(());
+    };
+    let machine: &Machine = value.machine()?;
+    let now = now(machine).time;
+    let hashes: Vec<u64> = call.arguments_from(first).map(|item| machine.hash(item)).collect();
+    hashes.iter().for_each(|&hash| machine.prefetch(hash));
+    let answers = hashes.iter().map(|&hash| ask(machine, hash, now));
+    let answers: Vec<T> = answers.collect::<Result<_, _>>()?;
+    call.array(answers.len());
+    answers.into_iter().for_each(|answer| reply(Some(answer)));
+    Ok(())
+}
+
+/// `EB.EXISTS key item`.
+pub struct Exists;
+
+impl Command for Exists {
+    const ABOUT: About = About {
+        name: c"EB.EXISTS",
+        arity: 3,
+        flags: c"readonly fast",
+        categories: c"read fast",
+        key: 1,
+        access: Access::Read,
+        summary: c"Returns 1 if an item is in the window (or is a false positive), otherwise 0.",
+        complexity: c"O(1)",
+    };
+
+    fn run(call: &Call<'_>) -> Outcome {
+        let mut slot = call.open::<Value>(Self::ABOUT.access)?;
+        let found = match slot.value() {
+            None => false,
+            Some(value) => {
+                let machine = value.machine()?;
+                machine.contains(machine.hash(call.argument(2)), now(machine).time)
+            }
+        };
+        call.integer(found.into());
+        Ok(())
+    }
+}
+
+/// `EB.MEXISTS key item ...`.
+pub struct ExistMany;
+
+impl Command for ExistMany {
+    const ABOUT: About = About {
+        name: c"EB.MEXISTS",
+        arity: -3,
+        summary: c"Returns for each item 1 if it is in the window, otherwise 0.",
+        complexity: c"O(N) for N items",
+        ..Exists::ABOUT
+    };
+
+    fn run(call: &Call<'_>) -> Outcome {
+        let ask = |machine: &Machine, hash, now| Ok(machine.contains(hash, now));
+        each(call, 2, ask, |found| call.integer(found.unwrap_or(false).into()))
+    }
+}
+
+/// `EB.WITHIN key reach item ...`.
+pub struct SeenWithin;
+
+impl Command for SeenWithin {
+    const ABOUT: About = About {
+        name: c"EB.WITHIN",
+        arity: -4,
+        summary:
+            c"Returns for each item 1 if it was seen within a part of the window, otherwise 0.",
+        ..ExistMany::ABOUT
+    };
+
+    fn run(call: &Call<'_>) -> Outcome {
+        let within = reach(call.argument(2))?;
+        let ask = |machine: &Machine, hash, now| {
+            machine.seen_within(hash, now, within).map_err(|error| refused(&error))
+        };
+        each(call, 3, ask, |found| call.integer(found.unwrap_or(false).into()))
+    }
+}
+
+/// `EB.AGE key item ...`.
+pub struct Age;
+
+impl Command for Age {
+    const ABOUT: About = About {
+        name: c"EB.AGE",
+        summary:
+            c"Returns how long ago each item was seen, at least: inserts or milliseconds; or nil.",
+        ..ExistMany::ABOUT
+    };
+
+    fn run(call: &Call<'_>) -> Outcome {
+        let ask =
+            |machine: &Machine, hash, now| machine.age(hash, now).map_err(|error| refused(&error));
+        each(call, 2, ask, |age| match age.flatten() {
+            None => call.nil(),
+            Some(Ago::Items(items)) => call.integer(items as i64),
+            Some(Ago::Time(micros)) => call.integer((micros / 1000) as i64),
+        })
+    }
+}
+
+/// `EB.COUNT key item ...`.
+pub struct Count;
+
+impl Command for Count {
+    const ABOUT: About = About {
+        name: c"EB.COUNT",
+        summary: c"Returns how often each item was added, or what is left of that count.",
+        ..ExistMany::ABOUT
+    };
+
+    fn run(call: &Call<'_>) -> Outcome {
+        let ask = |machine: &Machine, hash, now| {
+            machine.estimate(hash, now).map_err(|error| refused(&error))
+        };
+        each(call, 2, ask, |there| call.double(there.map_or(0.0, |there| there.count)))
+    }
+}

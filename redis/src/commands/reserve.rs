@@ -1,0 +1,191 @@
+//! `EB.RESERVE`: a new filter.
+
+use super::effects::{created, exists};
+use crate::arguments::{Reader, is, number, refused, seed, syntax, text, wrong};
+use crate::config;
+use crate::ffi::{About, Access, Call, Command, Failure, Outcome, random};
+use crate::value::Value;
+use ebbtide_core::kinds::spec::{Any, Spec};
+use ebbtide_core::machine::{Machine, MachineOptions};
+use ebbtide_core::units::{parse_parameter, parse_size};
+use ebbtide_core::{KeyHash, Kind, Parameters};
+use std::fmt::Display;
+
+const FORM: &str = "EB.RESERVE key kind [name value ...] [HASH fast|keyed] [SEED n] [STRIPES n] \
+                    [BLOCK size] [SAME]";
+
+/// `EB.RESERVE key kind ...`.
+pub struct Reserve;
+
+/// What the arguments ask for.
+struct Asked {
+    spec: Any,
+    hash: Option<KeyHash>,
+    seed: Option<u128>,
+    stripes: Option<u32>,
+    block_bytes: Option<u64>,
+    is_same_enough: bool,
+}
+
+impl Command for Reserve {
+    const ABOUT: About = About {
+        name: c"EB.RESERVE",
+        arity: -3,
+        flags: c"write deny-oom",
+        categories: c"write",
+        key: 1,
+        access: Access::Create,
+        summary: c"Creates a filter: kind, parameters, and how keys are hashed and stored.",
+        complexity: c"O(1)",
+    };
+
+    fn run(call: &Call<'_>) -> Outcome {
+        let asked = asked(call)?;
+        let kind = asked.spec.kind().map_err(|error| refused(&error))?;
+        let mut slot = call.open::<Value>(Self::ABOUT.access)?;
+        if let Some(value) = slot.value() {
+            if !asked.is_same_enough {
+                return Err(exists());
+            }
+            compare(&asked, &*kind, value.machine()?)?;
+            call.ok();
+            return Ok(());
+        }
+        let mut options = MachineOptions::new()
+            .key_hash(asked.hash.unwrap_or_else(config::key_hash))
+            .max_lead(config::max_lead());
+        if let Some(stripes) = asked.stripes {
+            options = options.stripes(stripes);
+        }
+        if let Some(bytes) = asked.block_bytes {
+            options = options.block_bytes(bytes);
+        }
+        let secret = asked.seed.unwrap_or_else(random);
+        let machine = Machine::create(kind, &options, secret, random());
+        let machine = machine.map_err(|error| refused(&error))?;
+        check_size(call, machine.planned_bytes())?;
+        created(call, &machine);
+        slot.set(Box::new(Value::ready(machine)));
+        call.ok();
+        Ok(())
+    }
+}
+
+/// Reads the arguments.
+fn asked(call: &Call<'_>) -> Result<Asked, Failure> {
+    let kind = text("kind", call.argument(2))?;
+    let (mut parameters, mut reader) = (Parameters::new(), Reader::new(call, 3));
+    let spec = Any::new(kind, Parameters::new());
+    let (hash, seed_given, stripes, block_bytes) = (None, None, None, None);
+    let mut asked =
+        Asked { spec, hash, seed: seed_given, stripes, block_bytes, is_same_enough: false };
+    while let Some(word) = reader.next() {
+        if is(word, "SAME") {
+            asked.is_same_enough = true;
+        } else if is(word, "HASH") {
+            asked.hash = Some(hash_named(reader.value("HASH")?)?);
+        } else if is(word, "SEED") {
+            asked.seed = Some(seed(reader.value("SEED")?)?);
+        } else if is(word, "STRIPES") {
+            asked.stripes = Some(number("STRIPES", "a number", reader.value("STRIPES")?)?);
+        } else if is(word, "BLOCK") {
+            let size = text("BLOCK", reader.value("BLOCK")?)?;
+            let bytes = parse_size(size).map_err(|error| Failure::new("PARAMETER", error))?;
+            asked.block_bytes = Some(bytes);
+        } else {
+            parameter(&mut parameters, text("parameter", word)?, &mut reader)?;
+        }
+    }
+    asked.spec = Any::new(kind, parameters);
+    Ok(asked)
+}
+
+fn hash_named(word: &[u8]) -> Result<KeyHash, Failure> {
+    match word {
+        _ if is(word, "fast") => Ok(KeyHash::Fast),
+        _ if is(word, "keyed") => Ok(KeyHash::Keyed),
+        other => Err(wrong("HASH", "fast or keyed", other)),
+    }
+}
+
+/// Reads a parameter of the kind: `name value`, or `name=value` as on the command line.
+fn parameter(
+    parameters: &mut Parameters,
+    word: &str,
+    reader: &mut Reader<'_, '_>,
+) -> Result<(), Failure> {
+    let (name, value) = match word.split_once('=') {
+        Some(both) => both,
+        None => {
+            let value = reader.next().ok_or_else(|| syntax(FORM))?;
+            (word, text(word, value)?)
+        }
+    };
+    let name = if name == "last" { "window-items" } else { name };
+    let is_word = !name.is_empty() && !value.is_empty();
+    let is_word = is_word && !(name.to_owned() + value).contains(char::is_whitespace);
+    if !is_word || parameters.get(name).is_some() {
+        return Err(wrong(name, "one value, without blanks", value.as_bytes()));
+    }
+    let value = parse_parameter(name, value)
+        .map_err(|error| wrong(name, format!("a duration ({error})"), value.as_bytes()))?;
+    parameters.set(name, value);
+    Ok(())
+}
+
+/// Checks a filter that is there against what is asked for.
+fn compare(asked: &Asked, kind: &dyn Kind, there: &Machine) -> Outcome {
+    let has = there.as_identity();
+    same("kind", kind.name(), has.kind.name())?;
+    let (expected, found) = (kind.parameters(), has.kind.parameters());
+    let names = expected.iter().chain(found.iter()).map(|(name, _)| name);
+    for name in names {
+        let of = |all: &Parameters| all.get(name).unwrap_or("nothing").to_owned();
+        same(name, of(&expected), of(&found))?;
+    }
+    if let Some(hash) = asked.hash {
+        let name = |hash| if hash == KeyHash::Fast { "fast" } else { "keyed" };
+        same("hash", name(hash), name(has.hasher.function()))?;
+    }
+    if let Some(seed) = asked.seed {
+        let given = ebbtide_core::hash::KeyHasher::new(has.hasher.function(), seed);
+        if given.secret() != has.hasher.secret() {
+            return Err(Failure::new("MISMATCH", "seed: the filter has another one"));
+        }
+    }
+    if let Some(stripes) = asked.stripes {
+        same("stripes", stripes, has.layout.stripes)?;
+    }
+    if let Some(bytes) = asked.block_bytes {
+        same("block", bytes / 8 * 8, u64::from(has.layout.block_words) * 8)?;
+    }
+    Ok(())
+}
+
+fn same<T: PartialEq + Display>(what: &str, expected: T, found: T) -> Outcome {
+    if expected == found {
+        return Ok(());
+    }
+    let message = format!("{what}: expected {expected}, found {found}");
+    Err(Failure::new("MISMATCH", message))
+}
+
+/// Checks the size of a new filter against the configured limit, and against the server's memory.
+fn check_size(call: &Call<'_>, planned: u64) -> Outcome {
+    let most = config::max_filter_bytes();
+    if planned > most {
+        let message = format!(
+            "the filter needs {planned} bytes, ebbtide.max-filter-bytes allows {most}: raise it, \
+             or spread the keys over several filters"
+        );
+        return Err(Failure::new("TOOLARGE", message));
+    }
+    match call.memory_left() {
+        Some(left) if planned > left => {
+            let message =
+                format!("the filter needs {planned} bytes, maxmemory leaves {left}: raise it");
+            Err(Failure::new("TOOLARGE", message))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,64 @@
+//! The settings of the module, `ebbtide.NAME` in the server's configuration.
+
+use crate::ffi::{Choice, Context, Number, Text, register_choice, register_number, register_text};
+use ebbtide_core::KeyHash;
+use ebbtide_core::units::{micros_text, parse_duration};
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+const HOUR: u64 = 3_600_000_000;
+/// The longest lead that is taken: a thousand years.
+const MOST_LEAD: u64 = 1000 * 8766 * HOUR;
+
+static MAX_FILTER_BYTES: Number = Number {
+    name: c"max-filter-bytes",
+    default: 256 << 20,
+    bounds: (1 << 12, i64::MAX),
+    value: AtomicI64::new(256 << 20),
+};
+
+/// The words of [`HASH`], in the order of [`HASHES`].
+const HASH_WORDS: &[&CStr] = &[c"keyed", c"fast"];
+const HASHES: [KeyHash; 2] = [KeyHash::Keyed, KeyHash::Fast];
+
+static HASH: Choice = Choice { name: c"hash", words: HASH_WORDS, value: AtomicI64::new(0) };
+
+static MAX_LEAD_MICROS: AtomicU64 = AtomicU64::new(HOUR);
+
+static MAX_LEAD: Text =
+    Text { name: c"max-lead", default: c"1h", get: max_lead_text, set: set_max_lead };
+
+fn max_lead_text() -> String {
+    micros_text(max_lead())
+}
+
+fn set_max_lead(text: &str) -> Result<(), String> {
+    let micros = parse_duration(text)?.as_micros();
+    let micros = u64::try_from(micros).ok().filter(|&micros| micros <= MOST_LEAD);
+    MAX_LEAD_MICROS.store(micros.ok_or("expected at most a thousand years")?, Ordering::Relaxed);
+    Ok(())
+}
+
+/// Registers the settings; false if the server refuses one.
+#[must_use]
+pub fn register(context: &Context) -> bool {
+    register_number(context, &MAX_FILTER_BYTES)
+        && register_choice(context, &HASH)
+        && register_text(context, &MAX_LEAD)
+}
+
+/// Returns the most bytes that a new filter may need.
+pub fn max_filter_bytes() -> u64 {
+    MAX_FILTER_BYTES.value.load(Ordering::Relaxed).unsigned_abs()
+}
+
+/// Returns the hash function of new filters.
+pub fn key_hash() -> KeyHash {
+    let chosen = usize::try_from(HASH.value.load(Ordering::Relaxed)).unwrap_or(0);
+    HASHES[chosen.min(HASHES.len() - 1)]
+}
+
+/// Returns how far ahead of the clock a time may lie in new filters, in microseconds.
+pub fn max_lead() -> u64 {
+    MAX_LEAD_MICROS.load(Ordering::Relaxed)
+}

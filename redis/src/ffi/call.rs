@@ -1,0 +1,306 @@
+//! One call of a command: its arguments, the key it works on, its reply, and its effects.
+
+use super::{Slot, Stored, api, one_line};
+use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
+use std::cell::Cell;
+use std::ffi::{CStr, c_int, c_long, c_longlong};
+
+/// An error reply: a code in capitals, and a sentence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    code: &'static str,
+    message: String,
+}
+
+impl Failure {
+    /// Creates an error reply.
+    pub fn new(code: &'static str, message: impl Into<String>) -> Self {
+        Self { code, message: message.into() }
+    }
+}
+
+/// `Ok` if the command has replied, otherwise the error that is the reply.
+pub type Outcome = Result<(), Failure>;
+
+/// How a command uses its key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// It reads the value.
+    Read,
+    /// It creates a value.
+    Create,
+    /// It changes the value.
+    Change,
+    /// It removes something from the value.
+    Remove,
+}
+
+impl Access {
+    /// Returns the flags of the key specification.
+    pub(super) fn flags(self) -> u64 {
+        u64::from(match self {
+            Self::Read => raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS,
+            Self::Create => raw::REDISMODULE_CMD_KEY_OW | raw::REDISMODULE_CMD_KEY_INSERT,
+            Self::Change => {
+                let reads = raw::REDISMODULE_CMD_KEY_ACCESS | raw::REDISMODULE_CMD_KEY_UPDATE;
+                raw::REDISMODULE_CMD_KEY_RW | reads
+            }
+            Self::Remove => raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_DELETE,
+        })
+    }
+}
+
+/// The description of a command for the server.
+#[derive(Debug, Clone, Copy)]
+pub struct About {
+    /// The name.
+    pub name: &'static CStr,
+    /// The number of arguments with the name; negative for at least this number.
+    pub arity: i32,
+    /// Flags, separated by blanks.
+    pub flags: &'static CStr,
+    /// The categories of access control, where the server has them for modules.
+    pub categories: &'static CStr,
+    /// The position of the key.
+    pub key: i32,
+    /// What is done with the key.
+    pub access: Access,
+    /// One sentence.
+    pub summary: &'static CStr,
+    /// The time it takes.
+    pub complexity: &'static CStr,
+}
+
+/// A command.
+pub trait Command {
+    /// Its description for the server.
+    const ABOUT: About;
+
+    /// Executes a call.
+    ///
+    /// # Errors
+    /// The error reply; the call has not replied then.
+    fn run(call: &Call<'_>) -> Outcome;
+}
+
+/// One call of a command.
+pub struct Call<'a> {
+    pub(super) context: *mut RedisModuleCtx,
+    arguments: &'a [*mut RedisModuleString],
+    key: usize,
+    is_open: Cell<bool>,
+}
+
+/// What the server calls for a command.
+///
+/// # Safety
+/// Called by the server only.
+pub(super) unsafe extern "C" fn execute<C: Command>(
+    context: *mut RedisModuleCtx,
+    arguments: *mut *mut RedisModuleString,
+    count: c_int,
+) -> c_int {
+    // SAFETY: the server passes this number of arguments, which live as long as the call.
+    let arguments = unsafe { std::slice::from_raw_parts(arguments, count as usize) };
+    let fits = match C::ABOUT.arity {
+        most if most < 0 => arguments.len() >= most.unsigned_abs() as usize,
+        exactly => arguments.len() == exactly as usize,
+    };
+    if !fits {
+        // SAFETY: the context of this call.
+        return unsafe { api(raw::RedisModule_WrongArity)(context) };
+    }
+    let key = C::ABOUT.key as usize;
+    let call = Call { context, arguments, key, is_open: Cell::new(false) };
+    if let Err(Failure { code, message }) = C::run(&call) {
+        let text = one_line(&format!("{code} {message}"));
+        // SAFETY: the context of this call, and a text that ends with NUL.
+        unsafe { api(raw::RedisModule_ReplyWithError)(context, text.as_ptr()) };
+    }
+    raw::REDISMODULE_OK as c_int
+}
+
+impl<'a> Call<'a> {
+    /// Returns the number of arguments, with the name of the command.
+    pub fn count(&self) -> usize {
+        self.arguments.len()
+    }
+
+    /// Returns an argument; the name of the command is argument 0. One that is not there is empty.
+    #[inline]
+    pub fn argument(&self, at: usize) -> &'a [u8] {
+        let Some(&argument) = self.arguments.get(at) else { return &[] };
+        let mut length = 0;
+        // SAFETY: a string of the server that lives, unchanged, as long as the call.
+        unsafe {
+            let bytes = api(raw::RedisModule_StringPtrLen)(argument, &raw mut length);
+            std::slice::from_raw_parts(bytes.cast(), length)
+        }
+    }
+
+    /// Returns the arguments from one on.
+    pub fn arguments_from(&self, at: usize) -> impl ExactSizeIterator<Item = &'a [u8]> + '_ {
+        (at..self.count().max(at)).map(|at| self.argument(at))
+    }
+
+    /// Opens the key, once in a call.
+    ///
+    /// # Errors
+    /// `WRONGTYPE` if it holds something else.
+    #[inline]
+    pub fn open<V: Stored>(&self, access: Access) -> Result<Slot<'_, V>, Failure> {
+        assert!(!self.is_open.replace(true), "a call opens its key once");
+        let mode = match access {
+            Access::Read => raw::REDISMODULE_READ,
+            Access::Create | Access::Change | Access::Remove => {
+                raw::REDISMODULE_READ | raw::REDISMODULE_WRITE
+            }
+        };
+        // SAFETY: the context and the arguments are those of this call; the key is among them
+        // because the arity was checked; it is opened once.
+        unsafe { Slot::open(self.context, self.arguments[self.key], mode as c_int) }.ok_or_else(
+            || {
+                let other = "Operation against a key holding the wrong kind of value";
+                Failure::new("WRONGTYPE", other)
+            },
+        )
+    }
+
+    /// Returns whether the command comes from the primary, or from the append-only file.
+    pub fn is_replayed(&self) -> bool {
+        // SAFETY: the context of this call.
+        let flags = unsafe { api(raw::RedisModule_GetContextFlags)(self.context) };
+        let replayed = raw::REDISMODULE_CTX_FLAGS_REPLICATED | raw::REDISMODULE_CTX_FLAGS_LOADING;
+        flags & replayed as c_int != 0
+    }
+}
+
+/// Replies.
+impl Call<'_> {
+    /// Replies with an integer.
+    #[inline]
+    pub fn integer(&self, number: i64) {
+        // SAFETY: the context of this call, here and below.
+        unsafe { api(raw::RedisModule_ReplyWithLongLong)(self.context, number as c_longlong) };
+    }
+
+    /// Replies with a double.
+    pub fn double(&self, number: f64) {
+        // SAFETY: as above.
+        unsafe { api(raw::RedisModule_ReplyWithDouble)(self.context, number) };
+    }
+
+    /// Replies with bytes.
+    pub fn bytes(&self, bytes: &[u8]) {
+        let (start, length) = (bytes.as_ptr().cast(), bytes.len());
+        // SAFETY: as above; the server copies the bytes.
+        unsafe { api(raw::RedisModule_ReplyWithStringBuffer)(self.context, start, length) };
+    }
+
+    /// Replies with nil.
+    pub fn nil(&self) {
+        // SAFETY: as above.
+        unsafe { api(raw::RedisModule_ReplyWithNull)(self.context) };
+    }
+
+    /// Replies with `OK`.
+    pub fn ok(&self) {
+        // SAFETY: as above.
+        unsafe { api(raw::RedisModule_ReplyWithSimpleString)(self.context, c"OK".as_ptr()) };
+    }
+
+    /// Begins an array with this number of replies.
+    pub fn array(&self, count: usize) {
+        // SAFETY: as above.
+        unsafe { api(raw::RedisModule_ReplyWithArray)(self.context, count as c_long) };
+    }
+
+    /// Begins a map with this number of pairs; an array for clients without maps.
+    pub fn map(&self, pairs: usize) {
+        // SAFETY: as above.
+        unsafe { api(raw::RedisModule_ReplyWithMap)(self.context, pairs as c_long) };
+    }
+}
+
+/// Effects: what replicas and the append-only file get in place of the user's command.
+impl Call<'_> {
+    fn own_key(&self) -> *mut RedisModuleString {
+        self.arguments[self.key]
+    }
+
+    /// Propagates `command key bytes`.
+    pub fn replicate(&self, command: &CStr, bytes: &[u8]) {
+        // SAFETY: the context and the key of this call; the format names a string of the server,
+        // and a pointer with a length.
+        unsafe {
+            api(raw::RedisModule_Replicate)(
+                self.context,
+                command.as_ptr(),
+                c"sb".as_ptr(),
+                self.own_key(),
+                bytes.as_ptr(),
+                bytes.len(),
+            );
+        }
+    }
+
+    /// Propagates `command key number bytes`.
+    #[inline]
+    pub fn replicate_numbered(&self, command: &CStr, number: u64, bytes: &[u8]) {
+        // SAFETY: as in `replicate`, with a `long long` in between.
+        unsafe {
+            api(raw::RedisModule_Replicate)(
+                self.context,
+                command.as_ptr(),
+                c"slb".as_ptr(),
+                self.own_key(),
+                number as c_longlong,
+                bytes.as_ptr(),
+                bytes.len(),
+            );
+        }
+    }
+
+    /// Tells transactions that watch the key, and clients that cache it, that it has changed, and
+    /// publishes the event to those who subscribed to events of modules.
+    #[inline]
+    pub fn changed(&self, event: &CStr) {
+        // SAFETY: the context and the key of this call.
+        unsafe {
+            api(raw::RedisModule_SignalModifiedKey)(self.context, self.own_key());
+            api(raw::RedisModule_NotifyKeyspaceEvent)(
+                self.context,
+                raw::REDISMODULE_NOTIFY_MODULE,
+                event.as_ptr(),
+                self.own_key(),
+            );
+        }
+    }
+
+    /// Returns how many bytes the server may still allocate; `None` if it has no limit.
+    pub fn memory_left(&self) -> Option<u64> {
+        // SAFETY: the context of this call.
+        unsafe { memory_left(self.context) }
+    }
+}
+
+/// Returns how many bytes the server may still allocate; `None` if it has no limit.
+///
+/// # Safety
+/// `context` is that of a call.
+unsafe fn memory_left(context: *mut RedisModuleCtx) -> Option<u64> {
+    // SAFETY: the caller's; what is returned is released here.
+    unsafe {
+        let info = api(raw::RedisModule_GetServerInfo)(context, c"memory".as_ptr());
+        let field = |name: &CStr| {
+            let mut error = 0;
+            let read = api(raw::RedisModule_ServerInfoGetFieldUnsigned);
+            let number = read(info, name.as_ptr(), &raw mut error);
+            (error == 0).then_some(number)
+        };
+        let (used, most) = (field(c"used_memory"), field(c"maxmemory"));
+        api(raw::RedisModule_FreeServerInfo)(context, info);
+        let most = most.filter(|&most| most > 0)?;
+        Some(most.saturating_sub(used.unwrap_or(0)))
+    }
+}

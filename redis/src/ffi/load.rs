@@ -1,0 +1,162 @@
+//! Loading the module: its name, options, commands and type.
+
+use super::call::{About, Command, execute};
+use super::{Stored, api, one_line, stored};
+use redis_module::raw::{self, RedisModuleCtx};
+use std::ffi::{CStr, c_int};
+
+/// The bit of module options that says to Valkey 9 that slots may be moved as commands of an
+/// append-only file. Headers of Redis do not have it.
+const HANDLE_ATOMIC_SLOT_MIGRATION: u32 = 1 << 5;
+
+/// The context of loading the module.
+pub struct Context(*mut RedisModuleCtx);
+
+/// Begins to load the module under this name, and lets `register` register what it has. Returns
+/// what the server expects.
+///
+/// # Safety
+/// Called with the context of `RedisModule_OnLoad`, there.
+pub unsafe fn begin(
+    context: *mut RedisModuleCtx,
+    (name, version): (&CStr, c_int),
+    register: fn(&Context) -> bool,
+) -> c_int {
+    let interface = raw::REDISMODULE_APIVER_1 as c_int;
+    // SAFETY: the caller's.
+    let begun = unsafe { raw::Export_RedisModule_Init(context, name.as_ptr(), version, interface) };
+    if begun != raw::REDISMODULE_OK as c_int {
+        return raw::REDISMODULE_ERR as c_int;
+    }
+    let context = Context(context);
+    // SAFETY: read as every function of the interface. The newest of those that are used:
+    let newest = unsafe { raw::RedisModule_RegisterNumericConfig };
+    if newest.is_none() {
+        log(&context, "ebbtide needs Redis 7.0 or later, or Valkey 7.2 or later");
+        return raw::REDISMODULE_ERR as c_int;
+    }
+    let done = register(&context);
+    (if done { raw::REDISMODULE_OK } else { raw::REDISMODULE_ERR }) as c_int
+}
+
+impl Context {
+    pub(super) fn pointer(&self) -> *mut RedisModuleCtx {
+        self.0
+    }
+
+    /// Registers the data type, and that it deals with short reads, loads in the background of a
+    /// replica, and says itself when a key has changed; false if the server refuses.
+    #[must_use]
+    pub fn data_type<V: Stored>(&self) -> bool {
+        let mut options = raw::REDISMODULE_OPTIONS_HANDLE_IO_ERRORS
+            | raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED
+            | raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD;
+        if self.is_valkey() {
+            options |= HANDLE_ATOMIC_SLOT_MIGRATION;
+        }
+        // SAFETY: the context of loading.
+        unsafe {
+            api(raw::RedisModule_SetModuleOptions)(self.0, options as c_int);
+            stored::register::<V>(self.0)
+        }
+    }
+
+    fn is_valkey(&self) -> bool {
+        // SAFETY: the context of loading; what is returned is released here.
+        unsafe {
+            let info = api(raw::RedisModule_GetServerInfo)(self.0, c"server".as_ptr());
+            let name = c"valkey_version".as_ptr();
+            let found = api(raw::RedisModule_ServerInfoGetFieldC)(info, name);
+            api(raw::RedisModule_FreeServerInfo)(self.0, info);
+            !found.is_null()
+        }
+    }
+
+    /// Registers a category of access control, where the server has them for modules. A server that
+    /// refuses has it already.
+    pub fn category(&self, name: &CStr) {
+        // SAFETY: the context of loading.
+        unsafe {
+            if let Some(add) = raw::RedisModule_AddACLCategory {
+                add(self.0, name.as_ptr());
+            }
+        }
+    }
+
+    /// Registers a command; false if the server refuses.
+    #[must_use]
+    pub fn command<C: Command>(&self) -> bool {
+        let about = C::ABOUT;
+        let (name, key) = (about.name.as_ptr(), about.key);
+        // SAFETY: the context of loading; texts that end with NUL.
+        unsafe {
+            let flags = about.flags.as_ptr();
+            let create = api(raw::RedisModule_CreateCommand);
+            let made = create(self.0, name, Some(execute::<C>), flags, key, key, 1);
+            if made != raw::REDISMODULE_OK as c_int {
+                return false;
+            }
+            let command = api(raw::RedisModule_GetCommand)(self.0, name);
+            if let Some(set) = raw::RedisModule_SetCommandACLCategories {
+                // Without the module's own category, which came later than this function.
+                let add = raw::RedisModule_AddACLCategory;
+                let all = about.categories.to_string_lossy().into_owned();
+                let all = if add.is_some() { format!("ebbtide {all}") } else { all };
+                set(command, one_line(&all).as_ptr());
+            }
+            describe(command, &about)
+        }
+    }
+}
+
+/// Sets what `COMMAND DOCS` and `COMMAND GETKEYS` show; false if the server refuses.
+///
+/// # Safety
+/// `command` is one of this module, which is being loaded.
+unsafe fn describe(command: *mut raw::RedisModuleCommand, about: &About) -> bool {
+    let version = raw::RedisModuleCommandInfoVersion {
+        version: 1,
+        sizeof_historyentry: size_of::<raw::RedisModuleCommandHistoryEntry>(),
+        sizeof_keyspec: size_of::<raw::RedisModuleCommandKeySpec>(),
+        sizeof_arg: size_of::<raw::RedisModuleCommandArg>(),
+    };
+    // SAFETY: structures of numbers, pointers and unions of them, of which all zeros is a value.
+    let mut keys: [raw::RedisModuleCommandKeySpec; 2] = unsafe { std::mem::zeroed() };
+    keys[0].flags = about.access.flags();
+    keys[0].begin_search_type = raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX;
+    keys[0].bs.index.pos = about.key;
+    keys[0].find_keys_type = raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_RANGE;
+    keys[0].fk.range.keystep = 1;
+    let info = raw::RedisModuleCommandInfo {
+        version: &raw const version,
+        summary: about.summary.as_ptr(),
+        complexity: about.complexity.as_ptr(),
+        since: c"0.1.0".as_ptr(),
+        history: std::ptr::null_mut(),
+        tips: std::ptr::null(),
+        arity: about.arity,
+        key_specs: keys.as_mut_ptr(),
+        args: std::ptr::null_mut(),
+    };
+    // SAFETY: the caller's; the server copies everything.
+    let done = unsafe { api(raw::RedisModule_SetCommandInfo)(command, &raw const info) };
+    done == raw::REDISMODULE_OK as c_int
+}
+
+/// Writes a line to the server's log.
+fn log(context: &Context, text: &str) {
+    let text = one_line(text);
+    // SAFETY: the context of loading; the format takes one text.
+    unsafe {
+        let write = api(raw::RedisModule_Log);
+        write(context.0, c"warning".as_ptr(), c"%s".as_ptr(), text.as_ptr());
+    }
+}
+
+/// Returns a random number of the server.
+pub fn random() -> u128 {
+    let mut bytes = [0_u8; 16];
+    // SAFETY: as many bytes as passed.
+    unsafe { api(raw::RedisModule_GetRandomBytes)(bytes.as_mut_ptr(), bytes.len()) };
+    u128::from_le_bytes(bytes)
+}

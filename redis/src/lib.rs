@@ -1,0 +1,45 @@
+//! Forgetting filters as a data type of Redis and Valkey.
+//!
+//! A key holds one filter of any kind, in the server's memory. Replicas and the append-only file
+//! get the records of its changes (`EB.APPLY`), never the users' commands: state is a function of
+//! the filter's identity and its records, and a replica hashes nothing and reads no clock.
+//!
+//! [`commands`] has the commands, [`value`] what a key holds, [`persist`] how it is saved, loaded
+//! and copied, [`arguments`] how arguments are read, [`config`] the settings. [`ffi`] and [`alloc`]
+//! are the server's interface.
+
+mod alloc;
+mod arguments;
+mod commands;
+mod config;
+mod ffi;
+mod figures;
+mod persist;
+mod value;
+
+use std::ffi::c_int;
+
+/// Loads the module: servers look this function up by its name.
+///
+/// # Safety
+/// Called by the server only.
+#[expect(unsafe_code, reason = "the entry of a library that a server loads")]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn RedisModule_OnLoad(
+    context: *mut ffi::RedisModuleCtx,
+    _: *mut *mut ffi::RedisModuleString,
+    _: c_int,
+) -> c_int {
+    // SAFETY: the caller's.
+    unsafe { ffi::begin(context, (c"ebbtide", 1), register) }
+}
+
+/// Registers everything; false if the server refuses something.
+fn register(context: &ffi::Context) -> bool {
+    context.category(c"ebbtide");
+    ffi::register_figures::<figures::All>(context);
+    context.data_type::<value::Value>()
+        && commands::register(context)
+        && config::register(context)
+        && ffi::apply_settings(context)
+}

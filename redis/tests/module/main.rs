@@ -1,0 +1,17 @@
+//! The module in real servers, which the tests start: `redis-server`, or the program that
+//! `EBBTIDE_REDIS_SERVER` names, such as `valkey-server`. Without it they are skipped.
+//!
+//! `EBBTIDE_EFFORT` scales random tests (100), `EBBTIDE_KILLS` sets the number of kills,
+//! `EBBTIDE_PAYLOADS` that of damaged payloads. `.ci/redis` runs the short form, `.ci/redis long`
+//! the long one.
+
+mod cluster;
+mod commands;
+mod crashes;
+mod damaged;
+mod replicas;
+mod rules;
+mod samples;
+mod server;
+mod twin;
+mod versions;

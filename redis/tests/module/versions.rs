@@ -1,0 +1,65 @@
+//! Stored values of every encoding that was released, and of every kind: `DUMP` payloads in
+//! `payloads/`, one file a kind and encoding, each with the digest that it must have.
+//!
+//! `EBBTIDE_WRITE_PAYLOADS=1` writes those of the present encoding.
+
+use crate::samples::{Commands, SAMPLES};
+use crate::server::{Server, is_there};
+use redis::Value;
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+/// The present encoding.
+const ENCODING: u32 = 1;
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/payloads")
+}
+
+/// Writes a payload and a digest for each kind.
+fn write(server: &Server) {
+    fs::create_dir_all(folder()).expect("a folder");
+    let connection = &mut server.connect();
+    for (at, sample) in SAMPLES.iter().enumerate() {
+        let name = sample.name.replace(", ", "-").replace(' ', "-");
+        let mut source = Commands::new(sample, format!("key:{at}"), true, 5);
+        let _: String = source.reserve().query(connection).expect(sample.name);
+        for _ in 0..200 {
+            let _: Value = source.next().query(connection).expect(sample.name);
+        }
+        let mut dump = redis::cmd("DUMP");
+        let payload: Vec<u8> = dump.arg(&source.key).query(connection).expect("a payload");
+        let path = folder().join(format!("{ENCODING}-{name}.dump"));
+        fs::write(&path, payload).expect("a file");
+        let digest = server.digest(&source.key);
+        fs::write(path.with_extension("digest"), digest + "\n").expect("a file");
+    }
+}
+
+#[test]
+fn payloads_of_all_encodings_have_the_digests_that_they_had() {
+    if !is_there() {
+        return;
+    }
+    let server = Server::start("");
+    if env::var_os("EBBTIDE_WRITE_PAYLOADS").is_some() {
+        write(&server);
+    }
+    let connection = &mut server.connect();
+    let mut count = 0;
+    for entry in fs::read_dir(folder()).expect("stored payloads") {
+        let path = entry.expect("an entry").path();
+        if path.extension().is_none_or(|extension| extension != "dump") {
+            continue;
+        }
+        count += 1;
+        let key = path.file_stem().expect("a name").to_string_lossy().into_owned();
+        let payload = fs::read(&path).expect("a payload");
+        let mut restore = redis::cmd("RESTORE");
+        let () = restore.arg(&key).arg(0).arg(payload).query(connection).expect("a value");
+        let digest = fs::read_to_string(path.with_extension("digest")).expect("a digest");
+        assert_eq!(server.digest(&key), digest.trim(), "{key}");
+        assert_eq!(server.ask::<String>(&format!("EB.INFO {key} state")), "ready");
+    }
+    assert!(count >= SAMPLES.len(), "{count} payloads");
+}
