@@ -70,7 +70,9 @@ fn each_thing_has_a_place_of_its_own_and_the_file_is_no_larger_than_they_are() {
     for &stripes in stripes {
         let header = made(stripes);
         let words = header.mapping.words();
-        let (shards, end) = header.shards;
+        let (shards, behind) = header.shards;
+        let (positions, end) = header.identity.positions();
+        assert_eq!(behind, positions, "{stripes}");
         assert!(header.state_block.1 <= shards && shards.is_multiple_of(16), "{stripes}: {shards}");
         assert!((end..end + 512).contains(&words.len()), "{stripes}: {}", words.len());
         assert_eq!(header.bytes(), words.len() as u64 * 8);
