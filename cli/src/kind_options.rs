@@ -73,6 +73,14 @@ const OPTIONS: &[KindOption] = &[
         &[of("all", "false-positive rate: the share of new keys reported as present")],
     ),
     plain(
+        "error",
+        "P",
+        &[of(
+            "decaying-optimized",
+            "the share of keys that may be counted too high [default: 0.03, at least --fpr]",
+        )],
+    ),
+    plain(
         "rate",
         "R",
         &[of(
@@ -190,10 +198,23 @@ const OPTIONS: &[KindOption] = &[
         &[of(
             "decaying-optimized",
             "the Bloom filter in front: two swapped filters, one that keeps all keys, or none \
-             [default: swapped]",
+             [default: swapped; none if --error needs no front]",
         )],
     ),
     plain("front-bits", "N", &[of("decaying-optimized", "bits of each Bloom filter in front")]),
+    plain(
+        "front-k",
+        "K",
+        &[of("decaying-optimized", "hash functions of the Bloom filter in front")],
+    ),
+    plain(
+        "front-keys",
+        "N",
+        &[of(
+            "decaying-optimized",
+            "distinct keys inserted while a full counter decays to zero [default: 2 x --capacity]",
+        )],
+    ),
     plain(
         "pool",
         "X",

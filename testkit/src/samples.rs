@@ -32,7 +32,7 @@ const DECAYED: &[(&str, &str)] =
 const STABLE: &[(&str, &str)] = &[("cells", "20000"), ("max", "7"), ("K", "4"), ("P", "12")];
 
 /// All kinds, some with several parameters.
-pub const SAMPLES: [Sample; 21] = [
+pub const SAMPLES: [Sample; 22] = [
     PLAIN,
     Sample {
         name: "counting",
@@ -70,6 +70,21 @@ pub const SAMPLES: [Sample; 21] = [
         name: "decaying-optimized",
         kind: "decaying-optimized",
         parameters: DECAYED,
+        heaviest: 40,
+        removes: false,
+    },
+    Sample {
+        name: "decaying-optimized, sized",
+        kind: "decaying-optimized",
+        // As filters were planned that have no parameter `error`.
+        parameters: &[
+            ("capacity", "500"),
+            ("fpr", "0.01"),
+            ("cells", "4797"),
+            ("k", "7"),
+            ("lambda", "0.7"),
+            ("epoch", "20000"),
+        ],
         heaviest: 40,
         removes: false,
     },

@@ -171,6 +171,10 @@ const COUNTERS: &[Row] = &[
     ("decaying-optimized", "counter-bits", &["0", "11", "65", "4294967308", "x"], DECAY),
     ("decaying-optimized", "front", &["", "x", "Plain"], DECAY),
     ("decaying-optimized", "front-bits", &["-1", "0", "x", "18446744073709551615"], DECAY),
+    ("decaying-optimized", "front-k", NO_COUNT, DECAY),
+    ("decaying-optimized", "front-k", &["65"], DECAY),
+    ("decaying-optimized", "front-keys", NO_COUNT, DECAY),
+    ("decaying-optimized", "error", NO_RATE, DECAY),
     ("decaying-optimized", "pool", &["-0.1", "4.1", "NaN", "inf", "-inf", "", "x"], DECAY),
     ("decaying-optimized", "decay", &["exponential"], DECAY),
 ];

@@ -347,7 +347,8 @@ class Decaying(Spec):
 
 @dataclass(frozen=True, repr=False)
 class DecayingOptimized(Spec):
-    """As ``Decaying``, in less memory if few keys are counted often."""
+    """As ``Decaying``, in less memory if few keys are counted often. ``fpr`` is the rate of absent
+    keys, ``error`` the share of keys that may be counted too high."""
 
     kind: ClassVar[str] = "decaying-optimized"
     capacity: int
@@ -355,10 +356,13 @@ class DecayingOptimized(Spec):
     epoch: Duration
     _: KW_ONLY
     fpr: float | None = None
+    error: float | None = None
     counter_bits: int | None = None
     fraction_bits: int | None = None
     front: Literal["swapped", "plain", "none"] | None = None
     front_bits: int | None = None
+    front_k: int | None = None
+    front_keys: int | None = None
     pool: float | None = None
     cells: int | None = None
     k: int | None = None
