@@ -32,7 +32,7 @@ const DECAYED: &[(&str, &str)] =
 const STABLE: &[(&str, &str)] = &[("cells", "20000"), ("max", "7"), ("K", "4"), ("P", "12")];
 
 /// All kinds, some with several parameters.
-pub const SAMPLES: [Sample; 22] = [
+pub const SAMPLES: [Sample; 24] = [
     PLAIN,
     Sample {
         name: "counting",
@@ -66,6 +66,36 @@ pub const SAMPLES: [Sample; 22] = [
         removes: true,
     },
     Sample { name: "decaying", kind: "decaying", parameters: DECAYED, heaviest: 9, removes: false },
+    Sample {
+        name: "decaying, polynomial",
+        kind: "decaying",
+        parameters: &[
+            ("capacity", "500"),
+            ("fpr", "0.01"),
+            ("decay", "polynomial"),
+            ("exponent", "1"),
+            ("horizon", "100"),
+            ("epoch", "20000"),
+            // So few that numbers become full, with weights of 9.
+            ("counter-bits", "20"),
+            ("excess", "0.1"),
+        ],
+        heaviest: 9,
+        removes: false,
+    },
+    Sample {
+        name: "decaying, weights",
+        kind: "decaying",
+        parameters: &[
+            ("capacity", "500"),
+            ("fpr", "0.01"),
+            ("decay", "weights"),
+            ("weights", "1,1,0.5,0.25,0.125"),
+            ("epoch", "20000"),
+        ],
+        heaviest: 9,
+        removes: false,
+    },
     Sample {
         name: "decaying-optimized",
         kind: "decaying-optimized",

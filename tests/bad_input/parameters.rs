@@ -19,6 +19,18 @@ const AGELESS: &[(&str, &str)] = &[("window-items", "1000"), ("slots", "4"), ("b
 const KEYS: &[(&str, &str)] = &[("capacity", "1000")];
 const TIME: &[(&str, &str)] = &[("window", "60000000")];
 const DECAY: &[(&str, &str)] = &[("capacity", "1000"), ("lambda", "0.9"), ("epoch", "60000000")];
+const POLYNOMIAL: &[(&str, &str)] = &[
+    ("capacity", "1000"),
+    ("epoch", "1"),
+    ("decay", "polynomial"),
+    ("exponent", "1"),
+    ("horizon", "100"),
+];
+const EXPONENT: &[(&str, &str)] =
+    &[("capacity", "1000"), ("epoch", "1"), ("decay", "polynomial"), ("exponent", "1")];
+const HORIZON: &[(&str, &str)] =
+    &[("capacity", "1000"), ("epoch", "1"), ("decay", "polynomial"), ("horizon", "100")];
+const TABLE: &[(&str, &str)] = &[("capacity", "1000"), ("epoch", "1"), ("decay", "weights")];
 const RING: &[(&str, &str)] =
     &[("capacity", "1000"), ("epoch", "60000000"), ("decay", "linear"), ("counter-bits", "16")];
 const CELLS: &[(&str, &str)] = &[("cells", "1000"), ("max", "7"), ("K", "4"), ("P", "10")];
@@ -146,7 +158,14 @@ const COUNTERS: &[Row] = &[
     ("decaying", "k", &["65"], DECAY),
     ("decaying", "lambda", NO_RATE, &[("capacity", "1000"), ("epoch", "60000000")]),
     ("decaying", "epoch", NO_COUNT, &[("capacity", "1000"), ("lambda", "0.9")]),
-    ("decaying", "decay", &["", "x", "Linear", "polynomial"], DECAY),
+    ("decaying", "decay", &["", "x", "Linear", "polyexponential"], DECAY),
+    ("decaying", "exponent", &["0", "-1", "9", "NaN", "inf", "", "x"], HORIZON),
+    ("decaying", "horizon", NO_COUNT, EXPONENT),
+    ("decaying", "horizon", &["1048577"], EXPONENT),
+    ("decaying", "excess", NO_RATE, POLYNOMIAL),
+    ("decaying", "terms", &["", "x", "1:1", "0.1:0.5", "1:0.5,1:0.5", "1:0.5,"], POLYNOMIAL),
+    ("decaying", "fraction-bits", &["0", "33"], POLYNOMIAL),
+    ("decaying", "weights", &["", "x", "0", "2", "0.5,1", "1,", "NaN", "-1"], TABLE),
     ("decaying", "fraction-bits", &["-1", "1.5", "", "x", "63", "4294967300"], DECAY),
     ("decaying", "counter-bits", &["0", "9", "65", "4294967304", "-1", "x"], DECAY),
     ("decaying", "window-epochs", &["10"], DECAY),

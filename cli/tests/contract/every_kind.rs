@@ -39,6 +39,20 @@ const fn window(kind: &'static str, options: &'static [&'static str]) -> Row {
 }
 
 const KEYS: &[&str] = &["--capacity", "1000", "--fpr", "0.001"];
+const POLYNOMIAL: &[&str] = &[
+    "--capacity",
+    "1000",
+    "--decay",
+    "polynomial",
+    "--exponent",
+    "1",
+    "--horizon",
+    "100",
+    "--epoch",
+    "60s",
+];
+const TABLE: &[&str] =
+    &["--capacity", "1000", "--decay", "weights", "--weights", "1,0.5,0.25", "--epoch", "60s"];
 const ITEMS: &[&str] = &["--window-items", "1000", "--fpr", "0.001"];
 const CELLS: &[&str] = &["--cells", "100000", "--max", "7", "-K", "5", "-P", "100"];
 const GRADED: &[&str] =
@@ -59,6 +73,8 @@ pub const ROWS: &[Row] = &[
     counter("spectral", &["--capacity", "1000", "--fpr", "0.001", "--policy", "rm"]),
     counter("dynamic-count", &["--capacity", "1000", "--fpr", "0.001", "--mean-count", "4"]),
     decaying("decaying"),
+    Row { options: POLYNOMIAL, ..decaying("decaying") },
+    Row { options: TABLE, ..decaying("decaying") },
     decaying("decaying-optimized"),
     window("timing", ITEMS),
     window("block-timing", ITEMS),

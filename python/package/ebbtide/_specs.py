@@ -324,8 +324,9 @@ class DynamicCount(Spec):
 class Decaying(Spec):
     """Counts of which each ``epoch`` leaves the factor ``lambda_``, of ``capacity`` distinct keys.
 
-    ``decay`` may be ``"sliding-window"`` or ``"linear"`` instead, with ``window_epochs`` and
-    without ``lambda_``.
+    Instead of ``lambda_``, ``decay`` may be ``"sliding-window"`` or ``"linear"`` with
+    ``window_epochs``, ``"polynomial"`` with ``exponent`` and ``horizon``, or ``"weights"`` with
+    ``weights``, what each age in epochs leaves, as in ``"1,0.5,0.25"``.
 
     >>> str(Decaying(1000, 0.5, "1m"))
     'decaying capacity=1000 lambda=0.5 epoch=60000000us'
@@ -337,8 +338,15 @@ class Decaying(Spec):
     epoch: Duration | None = None
     _: KW_ONLY
     fpr: float | None = None
-    decay: Literal["exponential", "sliding-window", "linear"] | None = None
+    decay: (
+        Literal["exponential", "polynomial", "sliding-window", "linear", "weights"] | None
+    ) = None
     window_epochs: int | None = None
+    exponent: float | None = None
+    horizon: int | None = None
+    excess: float | None = None
+    terms: str | None = None
+    weights: str | None = None
     counter_bits: int | None = None
     fraction_bits: int | None = None
     cells: int | None = None
