@@ -115,7 +115,20 @@ const OPTIONS: &[KindOption] = &[
         "N",
         &[of("age-partitioned", "inserts in a generation, instead of window / l")],
     ),
-    plain("columns", "16|32|64", &[of("age-partitioned", "bits in a row, at least k + l")]),
+    plain(
+        "columns",
+        "16|32|64",
+        &[of("age-partitioned, time-limited", "bits in a row, at least k + l")],
+    ),
+    plain(
+        "aim",
+        "worst|steady",
+        &[of(
+            "time-limited",
+            "the moment at which --fpr holds: the worst one of a burst, or the mean of a steady \
+             stream, in less memory [default: worst]",
+        )],
+    ),
     plain("words", "N", &[of("age-partitioned, fingerprint", "memory in 64-bit words")]),
     plain("slots", "B", &[of("fingerprint", "fingerprints in a bucket (with --bits)")]),
     plain(

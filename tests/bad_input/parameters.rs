@@ -88,6 +88,8 @@ const WINDOWS: &[Row] = &[
     ("time-limited", "fpr", NO_RATE, TIME),
     ("time-limited", "rate", &["-1", "NaN", "inf", "-inf", "", "x", "1e308", "1e30"], TIME),
     ("time-limited", "rate", &["1"], &[("window", "1152921504606846976"), ("fpr", "1e-9")]),
+    ("time-limited", "columns", &["0", "48", "128", "-16", "", "x"], TIME),
+    ("time-limited", "aim", &["", "x", "Worst"], TIME),
     ("time-limited", "load", &["0", "-1", "NaN", "inf", "1.1", "x"], TIME),
     ("time-limited", "k", &["0", "64", "4294967297"], &[("window", "60000000"), ("l", "1")]),
     ("time-limited", "l", &["60"], &[("window", "60000000"), ("k", "10")]),

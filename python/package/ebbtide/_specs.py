@@ -208,8 +208,10 @@ class TimeLimited(Spec):
     _: KW_ONLY
     fpr: float | None = None
     rate: float | None = None
+    aim: Literal["worst", "steady"] | None = None
     k: int | None = None
     l: int | None = None  # noqa: E741
+    columns: int | None = None
     load: float | None = None
 
 
