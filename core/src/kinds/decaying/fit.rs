@@ -201,9 +201,10 @@ impl Polynomial {
                 let around = (0..9).map(|number| [number / 3, number % 3]);
                 let next = around.map(|by| by.map(|by| step * (f64::from(by) - 1.0)));
                 let from = at;
-                has_moved = next.fold(false, |moved, by| {
-                    try_at([from[0] + by[0], from[1] + by[1]], &mut least, &mut at) || moved
-                });
+                has_moved = false;
+                for by in next {
+                    has_moved |= try_at([from[0] + by[0], from[1] + by[1]], &mut least, &mut at);
+                }
             }
             step *= 0.6;
         }

@@ -11,11 +11,18 @@
 //!   generations close by use alone, so a quiet stream never expires keys.
 //! - A bank serves whole generations, with slices of its own from its first one on, sized for 1.25
 //!   times the measured need. A burst uses up its columns before a larger one follows (see
-//!   `sizing`). (In the paper the slices around a change, of all sizes, take the inserts of `k`
-//!   generations. After a sudden growth that fills the small ones completely, and a run of `k` ones
-//!   is found in nearly every row.)
+//!   `sizing`). (In the paper, section 6.3, each new slice has a size of its own, by
+//!   equations 6 to 8: `benches/papers/time_limited/printed.rs`. Slices of several sizes cannot be
+//!   columns of the same words.)
 //! - A late key goes to the generation of its own time, or to the open one if that is full (see
 //!   `late`).
+//!
+//! | the paper, section 6 | here |
+//! |---|---|
+//! | 6.1, equation 3: a slice expires `T` after its latest insert | `generations`: by their ends |
+//! | 6.2, equations 4 and 5: inserts until a shift | `full`: the allowance, by new bits |
+//! | 6.3, equations 6 to 8: the size of the new slice | `sizing`: the size of a new bank |
+//! | 6.4, algorithm 1: `k` consecutive slices alive | `youngest`: runs of `k` ones, bank by bank |
 //!
 //! A key's slices therefore lie in one block, and a query reads the banks one by one. All of a
 //! key's slices expire together except for ghosts: a key that expired `e < k` generations ago still

@@ -181,7 +181,7 @@ proptest! {
 #[test]
 fn over_a_year_of_hours_one_insert_is_never_below_and_at_most_three_percent_above() {
     let kind = made(&polynomial(1.0, 8760));
-    let terms: Terms = kind.parameters().required("terms", "").ok().expect("completed");
+    let terms: Terms = kind.parameters().required("terms", "").expect("completed");
     assert!(terms.0.len() <= 8);
     for first in [0, 777, 495_000] {
         let mut harness = Harness::new(kind.clone(), ONE_BLOCK);
